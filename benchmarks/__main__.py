@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import (
+    adapters,
     capture,
     chain,
     engines,
@@ -42,6 +43,10 @@ BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
     ("contacts", sensors.contacts),
     ("engines/64", lambda: engines.fresh(64)),
     ("engines/1024", lambda: engines.fresh(1024)),
+    ("engines/control/64", lambda: engines.control_step(64)),
+    ("engines/control/1024", lambda: engines.control_step(1024)),
+    ("engines/bound", lambda: adapters.bound(1024)),
+    ("engines/newton", lambda: adapters.newton(1024)),
     ("contact_physics/64", lambda: sensors.contact_physics(64)),
     ("contact_physics/1024", lambda: sensors.contact_physics(1024)),
     ("kinds/1", lambda: sensors.kinds(1)),

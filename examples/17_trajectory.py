@@ -5,7 +5,7 @@ import numpy as np
 import sensorium as sn
 from sensorium.demo import hall
 
-STEP = 0.01  # s
+STEP, GRAVITY = 0.01, np.array([0.0, 0.0, -9.81])  # s, m/s^2
 path, world = hall.drone(), hall.shapes()
 engine = sn.TrajectoryEngine(path, STEP, world=world)
 clean = sn.ImuCfg(name="clean", body="body", fields=("ang_vel_b", "lin_acc_b"))
@@ -43,7 +43,7 @@ while engine.ticks_left:
 def slope(state: np.ndarray, sample: np.ndarray) -> np.ndarray:
     """Return the derivative of position, velocity and quaternion under a sample of the IMU."""
     (w, *v), (rate, force) = state[6:], np.split(sample, 2)
-    acc = turned(state[6:], force) + (0.0, 0.0, -9.81)
+    acc = turned(state[6:], force) + GRAVITY
     return np.concatenate([state[3:6], acc, [-0.5 * np.dot(v, rate)], 0.5 * (w * rate + np.cross(v, rate))])
 
 

@@ -19,7 +19,7 @@ SRC = Path(__file__).parents[1] / "src"
 
 LAYERS = (
     "errors", "plugins", "memory", "spec", "readings", "random", "cfg", "compute", "geometry", "engines", "world",
-    "measurement", "registry", "patterns", "sensors", "presets", "scene", "wire", "compat", "testing",
+    "measurement", "registry", "patterns", "sensors", "presets", "scene", "wire", "compat", "jax", "testing",
     "record", "stream", "view", "client", "local", "demo", "cli", "__main__",
 )  # fmt: skip
 """The modules and packages in `sensorium`, from lowest to highest layer."""
@@ -35,10 +35,10 @@ OUTPUTS = {
 The wire and client packages import nothing heavy.
 """
 
-SIMULATORS = {"mujoco", "mujoco_warp", "newton", "genesis", "dm_control"}
+SIMULATORS = {"mujoco", "mujoco_warp", "newton", "genesis", "dm_control", "jax"}
 """Packages that only the engine adapters import."""
 
-ADAPTERS = {("engines", "mujoco"), ("engines", "mujoco_warp"), ("engines", "newton")}
+ADAPTERS = {("engines", "mujoco"), ("engines", "mujoco_warp"), ("engines", "newton"), ("engines", "mjx")}
 """Packages that import a simulator."""
 
 FRAMEWORKS = {"mjlab"}

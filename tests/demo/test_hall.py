@@ -39,7 +39,7 @@ def test_the_drone_banks_and_the_car_climbs_the_ramp() -> None:
     drone, car = hall.drone(), hall.car()
     motion = drone.at(np.linspace(1.0, drone.duration - 1.0, 3000))
     up = Rotation.from_quat(motion.quat[:, [1, 2, 3, 0]]).apply([0.0, 0.0, 1.0])
-    thrust = motion.lin_acc + (0.0, 0.0, 9.81)
+    thrust = motion.lin_acc + np.array([0.0, 0.0, 9.81])
     assert (np.cross(up, thrust) / np.linalg.norm(thrust, axis=1)[:, None]).max() < 0.03
     assert np.degrees(np.arccos(up[:, 2].min())) > 15.0
     motion = car.at(np.linspace(1.0, car.duration - 1.0, 3000))

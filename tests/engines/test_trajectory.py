@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from scipy.spatial.transform import Rotation
 
 import sensorium as sn
 from sensorium.demo import hall
-from sensorium.errors import ArgumentError, ModelError, ScheduleError
+from sensorium.errors import ArgumentError, MissingDependencyError, ModelError, ScheduleError
 from sensorium.testing import check_engine
 from sensorium.testing.surfaces import nearest_on_triangles
 
@@ -169,6 +170,19 @@ def test_a_reset_restarts_the_paths_of_its_environments() -> None:
     assert engine.ticks_left == 110
 
 
+def test_a_saved_state_contains_the_starts_of_the_paths() -> None:
+    path = figure_eight(2.0)
+    engine, other = (sn.TrajectoryEngine(path, 0.01, num_envs=2) for _ in range(2))
+    engine.step(None, 30)
+    engine.reset([1])
+    saved = engine.state()
+    engine.step(None, 40)
+    other.load_state(saved)
+    other.step(None, 40)
+    assert torch.equal(other.body_pos_w, engine.body_pos_w) and other.ticks_left == engine.ticks_left
+    np.testing.assert_allclose(other.body_pos_w[:, 0].numpy(), path.at([0.7, 0.4]).pos, atol=1e-6)
+
+
 def test_a_reset_writes_gravity_but_not_what_the_path_defines() -> None:
     engine = sn.TrajectoryEngine(figure_eight(1.0), 0.01, num_envs=2)
     engine.reset([1], {"gravity_w": (0.0, 0.0, -1.62)})
@@ -207,39 +221,52 @@ def off(points: np.ndarray, world: tuple[sn.Shape, ...]) -> float:
 
 @pytest.mark.parametrize("path", [hall.drone(), hall.car()], ids=["drone", "car"])
 def test_lidar_points_lie_on_the_hall(path: sn.Trajectory) -> None:
-    """True points lie on the hall; measured ones do as well, placed by the pose at the time of each ray."""
-    world = hall.shapes()
+    """True points lie on the hall; measured ones do as well, placed by the pose at the time of each ray.
+
+    Each environment has a part of the path.
+    """
+    world, starts = hall.shapes(), np.linspace(0, len(path.times) - 21, 6).astype(int)
+    parts = [sn.Trajectory(*(each[k : k + 21] for each in (path.times, path.pos, path.quat))) for k in starts]
     fields = ("distances", "points_b", "points_w", "time_offset")
     lidar = sn.LidarCfg(body="body", max_distance=60.0, rate_hz=10.0, fields=fields)
-    scene = sn.Scene(sn.TrajectoryEngine(path, 0.002, world=world), [lidar])
-    rng = np.random.default_rng(1)
-    for _ in range(3):
-        scene.step(substeps=8000)
-        true, measured = (scene[lidar].point_cloud(measured=each) for each in (False, True))
+    scene = sn.Scene(sn.TrajectoryEngine(parts, 0.002, world=world), [lidar])
+    scene.step(substeps=300)
+    rng, points = np.random.default_rng(1), []
+    for env, part in enumerate(parts):
+        true, measured = (scene[lidar].point_cloud(env, measured=each) for each in (False, True))
         assert len(true["points_w"]) > 10_000
-        rows = rng.choice(len(true["points_w"]), 1500, replace=False)
-        assert off(true["points_w"][rows], world) < 1e-4
-        rows = rng.choice(len(measured["points_b"]), 1500, replace=False)
-        motion = path.at(scene.time + measured["time_offset"][rows].astype(np.float64))
+        points.append(true["points_w"][rng.choice(len(true["points_w"]), 1000, replace=False)])
+        rows = rng.choice(len(measured["points_b"]), 1000, replace=False)
+        motion = part.at(scene.time + measured["time_offset"][rows].astype(np.float64))
         turn = Rotation.from_quat(motion.quat[:, [1, 2, 3, 0]])
-        assert off(motion.pos + turn.apply(measured["points_b"][rows]), world) < 1e-4
+        points.append(motion.pos + turn.apply(measured["points_b"][rows]))
+    assert off(np.concatenate(points), world) < 1e-4
 
 
-@pytest.mark.parametrize("ending", ["obj", "stl"])
+@pytest.mark.parametrize("ending", ["obj", "stl", "ply"])
 def test_a_world_from_a_mesh_file_is_that_of_its_triangles(ending: str, tmp_path: Path) -> None:
     world = hall.shapes(seed=4)
-    corners = np.concatenate([shape.mesh.vertices[shape.mesh.faces] for shape in world if shape.mesh is not None])
-    path = tmp_path / f"hall.{ending}"
+    corners = {shape.name: shape.mesh.vertices[shape.mesh.faces] for shape in world if shape.mesh is not None}
+    path, every = tmp_path / f"hall.{ending}", np.concatenate(list(corners.values()))
     if ending == "obj":
         hall.write_obj(world, path)
+    elif ending == "stl":
+        record = np.zeros(len(every), dtype=[("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("flags", "<u2")])
+        record["corners"] = every
+        path.write_bytes(bytes(80) + np.uint32(len(every)).tobytes() + record.tobytes())
     else:
-        record = np.zeros(len(corners), dtype=[("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("flags", "<u2")])
-        record["corners"] = corners
-        path.write_bytes(bytes(80) + np.uint32(len(corners)).tobytes() + record.tobytes())
-    (shape,) = sn.TrajectoryEngine(figure_eight(1.0), world=path).shapes()
-    assert shape.name == "hall" and shape.is_static and shape.mesh is not None
-    found = shape.mesh.vertices[shape.mesh.faces]
-    np.testing.assert_allclose(found, corners, atol=1e-5)
+        lines = ["ply", "format ascii 1.0", f"element vertex {3 * len(every)}", "property double x"]
+        lines += ["property double y", "property double z", f"element face {len(every)}"]
+        lines += ["property list uchar int vertex_indices", "end_header"]
+        lines += [f"{x!r} {y!r} {z!r}" for x, y, z in every.reshape(-1, 3).tolist()]
+        lines += [f"3 {3 * row} {3 * row + 1} {3 * row + 2}" for row in range(len(every))]
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    shapes = sn.TrajectoryEngine(figure_eight(1.0), world=path).shapes()
+    assert {shape.name for shape in shapes} == (set(corners) if ending == "obj" else {"hall"})
+    for shape in shapes:
+        assert shape.is_static and shape.mesh is not None
+        expected = corners[shape.name] if ending == "obj" else every
+        np.testing.assert_allclose(shape.mesh.vertices[shape.mesh.faces], expected, atol=2e-6)
 
 
 def test_a_world_from_a_model_has_its_shapes(tmp_path: Path) -> None:
@@ -261,12 +288,30 @@ def test_files_that_are_no_world(tmp_path: Path) -> None:
     path = figure_eight(1.0)
     with pytest.raises(ModelError, match="does not exist"):
         sn.TrajectoryEngine(path, world=tmp_path / "hall.obj")
-    (tmp_path / "hall.ply").write_text("ply\n", encoding="utf-8")
-    with pytest.raises(ModelError, match=r"hall\.ply.*ending '\.ply'.*OBJ"):
-        sn.TrajectoryEngine(path, world=tmp_path / "hall.ply")
-    (tmp_path / "empty.obj").write_text("nothing\n", encoding="utf-8")
-    with pytest.raises(ModelError, match=r"world file .*empty\.obj"):
-        sn.TrajectoryEngine(path, world=tmp_path / "empty.obj")
+    (tmp_path / "hall.glb").write_bytes(b"glTF")
+    with pytest.raises(ModelError, match=r"hall\.glb.*ending '\.glb'.*\.obj"):
+        sn.TrajectoryEngine(path, world=tmp_path / "hall.glb")
+    triangle = "v 0 0 0\nv 1 0 0\nv 0 1 0\n"
+    for number, (text, part) in enumerate(
+        [
+            ("nothing\n", "no triangles"),
+            (triangle, "no triangles"),
+            (triangle + "f 1 2 9\n", "cannot be read"),
+            (triangle.replace("1 0 0", "nan 0 0") + "f 1 2 3\n", "not finite"),
+            (triangle.replace("0 1 0", "2 0 0") + "f 1 2 3\n", "degenerate"),
+        ]
+    ):
+        file = tmp_path / f"broken_{number}.obj"
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(ModelError, match=f"(?s)world file .*broken_{number}.obj.*{part}"):
+            sn.TrajectoryEngine(path, world=file)
+
+
+def test_a_mesh_file_without_trimesh_names_the_line_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "trimesh", None)
+    (tmp_path / "hall.obj").write_text("v 0 0 0\n", encoding="utf-8")
+    with pytest.raises(MissingDependencyError, match=r"hall\.obj.*pip install 'sensorium\[mesh\]'"):
+        sn.TrajectoryEngine(figure_eight(1.0), world=tmp_path / "hall.obj")
 
 
 def test_a_shape_moves_with_its_body() -> None:

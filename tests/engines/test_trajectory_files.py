@@ -147,8 +147,8 @@ TIMES, POS, QUAT = np.arange(5.0), np.zeros((5, 3)), np.tile([1.0, 0.0, 0.0, 0.0
     [
         (TIMES[:3], POS[:3], QUAT[:3], "poses: got 3, expected at least 4"),
         (TIMES, POS[:4], QUAT, "different lengths"),
-        (TIMES, POS[:, :2], QUAT, r"pos: got .* expected numbers \[n, 3\]"),
-        (TIMES, POS, QUAT[:, :3], r"quat: got .* expected numbers \[n, 4\]"),
+        (TIMES, POS[:, :2], QUAT, r"(?s)pos: got .* expected numbers \[n, 3\]"),
+        (TIMES, POS, QUAT[:, :3], r"(?s)quat: got .* expected numbers \[n, 4\]"),
         ("now", POS, QUAT, r"times: got 'now', expected numbers \[n\]"),
         (TIMES[::-1], POS, QUAT, "pose 1, time: got -1, expected a time after"),
         (TIMES, POS, 0.0 * QUAT, "pose 0, quaternion: got 0 0 0 0"),

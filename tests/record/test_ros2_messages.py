@@ -282,6 +282,24 @@ def test_point_clouds_in_the_layouts_of_drivers(layout: str, share: float, retur
                 same(got[name], hits["points"].reshape(-1, 3)[:, axis])
 
 
+LAYOUTS = {  # offset and sensor_msgs/PointField type of each field, as the drivers' messages have them
+    "points": {"x": (0, 7), "y": (4, 7), "z": (8, 7), "intensity": (12, 7), "ring": (16, 4), "time": (18, 7)},
+    "ouster": {"x": (0, 7), "y": (4, 7), "z": (8, 7), "intensity": (16, 7), "t": (20, 6), "reflectivity": (24, 4),
+               "ring": (26, 2), "noise": (28, 4), "range": (32, 6)},
+    "livox": {"x": (0, 7), "y": (4, 7), "z": (8, 7), "intensity": (12, 7), "tag": (16, 2), "line": (17, 2),
+              "timestamp": (18, 8)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_fields_of_the_layouts(layout: str, store: Any) -> None:
+    rig = lidar()
+    found = decoded(store, rig.messages(messages={"front": [layout]}), [scan(rig, 60)])
+    ((_, message),) = found["/env_0003/front/points"]
+    assert {each.name: (each.offset, each.datatype) for each in message.fields} == LAYOUTS[layout]
+    assert {each.count for each in message.fields} == {1}
+
+
 def test_a_cloud_has_only_known_fields(store: Any) -> None:
     rig = lidar(10, None, "distances", "points_b")
     reading = scan(rig, 2)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from tyro.conf import Positional, arg
 
 from sensorium.cli import demo
-from sensorium.cli.arguments import unset
+from sensorium.cli.arguments import EngineName, unset
 from sensorium.cli.checks import check_envs, check_files
 from sensorium.cli.messages import busy
 from sensorium.cli.rig import EXAMPLE
@@ -105,7 +105,8 @@ class Run:
     """Path of the body instead of physics: a TUM file, a CSV file of EuRoC, or a bundled path through the hall. In the
     rig, the body's name is "body"."""
     world: Annotated[str | None, unset("FILE|hall", "an empty world")] = None
-    """World around a trajectory: a mesh (OBJ, STL), an MJCF or URDF file without joints, or the bundled hall."""
+    """World around a trajectory: a mesh (OBJ, STL, PLY; pip install 'sensorium[mesh]'), an MJCF or URDF file without
+    joints, or the bundled hall."""
     out: Annotated[Path, arg(metavar="DIR")] = Path("out/run")
     """Folder for the results; created if missing, existing files are replaced. Not used with --record."""
     record: Annotated[Path | None, unset("FILE.mcap", "none")] = None
@@ -121,7 +122,7 @@ class Run:
     device: Annotated[str, arg(metavar="D")] = "cpu"
     """Device of the sensors: cpu, cuda or cuda:INDEX. The physics of mujoco runs on the CPU, that of mujoco_warp and
     newton on this device."""
-    engine: Literal["mujoco", "mujoco_warp", "newton"] = "mujoco"
+    engine: EngineName = "mujoco"
     """Physics engine: MuJoCo on the CPU, MuJoCo Warp (pip install 'sensorium[warp]') for many environments on a GPU,
     or Newton (pip install 'sensorium[newton]') with its solver SolverMuJoCo."""
     control: Annotated[str, arg(metavar="hold|zero|random|FILE.npz|module:function")] = "hold"
@@ -139,6 +140,8 @@ class Run:
         drive = self._drive()
         if self.rig is None and not self._is_demo:
             raise UsageError.of("--rig", None, "a rig file", "`sensorium run --help` shows an example.")
+        if self._is_demo and self.engine != "mujoco":
+            raise UsageError.of("--engine", self.engine, "mujoco for the demo", "Omit --engine, or run a model file.")
         envs = self._recorded_envs()
         seconds = drive.seconds(self.seconds) if drive else 2.0 if self.seconds is None else self.seconds
         settings = Settings(self.envs, seconds, self.out, self.seed, self.device)
@@ -198,7 +201,7 @@ class Run:
     def _start(self) -> Start:
         """Return the engine of the model, and a function that returns the control, for when the scene exists."""
         from sensorium.cli.control import CONTROL_PERIOD, control_for
-        from sensorium.cli.simulation import load_run_model
+        from sensorium.cli.simulation import load_model
 
         assert self.model is not None
         if self._is_demo:
@@ -206,7 +209,7 @@ class Run:
             if self.control == "hold":
                 return robot, lambda: (demo.trot(robot), max(1, round(CONTROL_PERIOD / robot.dt)))
             return robot, lambda: control_for(self.control, robot, self.seed)
-        engine = load_run_model(self.model, self.envs, self.device, self.engine)
+        engine = load_model(self.model, self.envs, self.device, self.engine)
         return engine, lambda: control_for(self.control, engine, self.seed)
 
     def _drive(self) -> Drive | None:
@@ -216,12 +219,11 @@ class Run:
             UsageError: neither or both of model and trajectory were given, or an option of the other one.
         """
         if self.trajectory is None:
-            if self.model is None:
-                expected = "a model, or a trajectory"
-                fix = "Use for example: sensorium run robot.xml --rig rig.toml"
-                raise UsageError.of("MODEL, --trajectory", None, expected, fix)
             if self.world is not None:
                 raise UsageError.of("--world", self.world, "a world only with --trajectory", "Add --trajectory FILE.")
+            if self.model is None:
+                expected, fix = "a model, or a trajectory", "Use for example: sensorium run robot.xml --rig rig.toml"
+                raise UsageError.of("MODEL, --trajectory", None, expected, fix)
             return None
         others = {"MODEL": self.model, "--control": self.control != "hold" and self.control}
         others["--engine"] = self.engine != "mujoco" and self.engine

@@ -35,6 +35,8 @@ REFLECTANCE = {
     "steel": 0.8,
 }  # fmt: skip
 """Reflectance of each part of the hall; the names are also semantic labels."""
+GRAVITY = np.array([0.0, 0.0, -9.81])
+"""Gravity in which the drone flies, m/s^2."""
 RATE = 20.0
 """Poses per second of a path."""
 STRIDE = 0.01
@@ -70,7 +72,7 @@ def drone() -> Trajectory:
         (-12.0, 0.0, 5.3), (2.5, 0.0, 5.3), (6.0, -1.5, 2.6), (8.0, -3.0, 0.3),
     ]  # fmt: skip
     times, pos, ahead = _smooth(points, speed=2.2, reach=1.1)
-    thrust = np.gradient(np.gradient(pos, times, axis=0), times, axis=0) + (0.0, 0.0, 9.81)
+    thrust = np.gradient(np.gradient(pos, times, axis=0), times, axis=0) - GRAVITY
     return _posed(times, pos, ahead, thrust)
 
 
@@ -123,10 +125,13 @@ def _smooth(points: Sequence[Sequence[float]], speed: float, reach: float) -> tu
     box = np.full(round(reach / STRIDE), STRIDE / reach)
     kernel = np.convolve(np.convolve(box, box), box)
     kernel /= kernel.sum()
-    pos, ahead = (
-        np.stack([np.convolve(axis, kernel, mode="valid") for axis in values.T], axis=1) for values in (line, ahead)
-    )
-    return np.arange(len(pos)) * (STRIDE / speed), pos, ahead
+    times: Array = np.arange(len(along) - len(kernel) + 1) * np.float64(STRIDE / speed)
+    return times, _averaged(line, kernel), _averaged(ahead, kernel)
+
+
+def _averaged(values: Array, kernel: Array) -> Array:
+    """Return rows averaged with the weights of a kernel, `[row, 3]`."""
+    return np.stack([np.convolve(axis, kernel, mode="valid") for axis in values.T], axis=1)
 
 
 def _posed(times: Array, pos: Array, ahead: Array, up: Array) -> Trajectory:

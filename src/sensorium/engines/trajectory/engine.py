@@ -11,8 +11,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from sensorium.engines.envs import env_rows, positive_int
-from sensorium.engines.tensor import Site, TensorEngine
+from sensorium.engines.tensor import TensorEngine
+from sensorium.engines.tensor.model import Site
 from sensorium.engines.trajectory.trajectory import Trajectory, trajectory_of
+from sensorium.engines.trajectory.world import world_shapes
 from sensorium.errors import ArgumentError, ScheduleError
 from sensorium.geometry.shapes import Shape
 
@@ -38,8 +40,8 @@ class TrajectoryEngine(TensorEngine):
             these gives several bodies.
         dt: time step, s.
         num_envs: number of environments; None takes the length of the lists, or 1.
-        world: shapes that rays can hit, or the path of a mesh (OBJ, STL) or of an MJCF or URDF file without joints. A
-            shape may name one of the bodies and then moves with it.
+        world: shapes that rays can hit, or the path of a mesh (OBJ, STL, PLY), or of an MJCF or URDF file without
+            joints. A shape may name one of the bodies and then moves with it.
         body: name of the body, where `trajectory` is not a mapping.
         sites: names of further frames on the bodies, see `TensorEngine`.
         gravity: gravity, m/s^2.
@@ -49,6 +51,7 @@ class TrajectoryEngine(TensorEngine):
     Raises:
         ArgumentError: an argument is invalid.
         ModelError: a file is missing or invalid; the message names file, line and value.
+        MissingDependencyError: `world` is a mesh file, and trimesh is not installed.
     """
 
     name = "trajectory"
@@ -189,7 +192,5 @@ def _users(trajectories: Mapping[str, Sequence[Trajectory]]) -> list[tuple[int, 
 def _world(given: str | Path | Iterable[Shape]) -> Sequence[Shape]:
     """Return the shapes of a world, from a file or as given."""
     if isinstance(given, str | Path):
-        from sensorium.engines.mujoco.world import world_shapes
-
         return world_shapes(given)
     return tuple(given) if isinstance(given, Iterable) else given

@@ -86,10 +86,8 @@ def _number(word: str, convert: Callable[[str], Any], label: str, line: int, wha
     try:
         return convert(word)
     except (ValueError, OverflowError, InvalidOperation):
-        expected = {
-            _nanoseconds: "a whole number of ns below 2**63",
-            _seconds: "seconds below 2**63 ns",
-        }.get(convert, "a number")
+        kinds: dict[Any, str] = {_nanoseconds: "a whole number of ns below 2**63", _seconds: "seconds below 2**63 ns"}
+        expected = kinds.get(convert, "a number")
         raise ModelError(f"{label}, line {line}: {what}: got {word!r}, expected {expected}. Correct it.") from None
 
 
