@@ -102,6 +102,23 @@ class SolidView:
     solids: Solids
 
 
+@dataclass(frozen=True, slots=True)
+class ImageView:
+    """Shapes of one selection, for images.
+
+    Attributes:
+        shapes: number in the scene of the shape of each instance row.
+        instances: the shapes, static ones first.
+        bodies: row of the body of each, -1 for the world.
+        row: instance row of each shape of the scene, -1 for none.
+    """
+
+    shapes: list[int]
+    instances: Instances
+    bodies: NDArray[np.int32]
+    row: Any
+
+
 @dataclass(slots=True)
 class View:
     """Shapes of one selection, for rays.
@@ -171,6 +188,7 @@ class RayScene:
         }
         self._views: dict[Any, View] = {}
         self._solids: dict[Any, SolidView] = {}
+        self._images: dict[Any, ImageView] = {}
         self._prepared = PreparedMeshes(compute.device)
         self._meshes: dict[tuple[int, tuple[float, ...]], tuple[Mesh, wp.Mesh]] = {}
 
@@ -396,6 +414,31 @@ class RayScene:
                     raise ModelError(f"{config}: {error} {fix}") from None
             self._solids[key] = SolidView(rows, instances, bodies, solids)
         view = self._solids[key]
+        return view, _hidden(own_of, view.bodies)
+
+    def images(self, targets: Targets, own_bodies: Sequence[int], config: str) -> tuple[ImageView, NDArray[np.uint8]]:
+        """Return the shapes for a camera, and which of its instance rows are hidden from each of its mounts.
+
+        Args:
+            targets: its selection.
+            own_bodies: as for `view`.
+            config: for messages.
+
+        Raises:
+            SelectionError: nothing matches, or all selected shapes are the sensor's own.
+            ConfigError: a selected shape cannot be hit.
+        """
+        chosen, own_of = self._seen(targets, own_bodies, config)
+        rows = sorted(chosen, key=lambda i: not self.shapes[i].is_static)
+        key = tuple(rows)
+        if key not in self._images:
+            row = np.full(max(len(self.shapes), 1), -1, np.int32)
+            row[rows] = np.arange(len(rows))
+            instances = self._instances(rows, sum(bool(self.shapes[i].is_static) for i in rows))
+            bodies = np.array([self.shapes[i].row for i in rows], dtype=np.int32)
+            of_shape = wp.array(row, dtype=wp.int32, device=self._compute.device)
+            self._images[key] = ImageView(rows, instances, bodies, of_shape)
+        view = self._images[key]
         return view, _hidden(own_of, view.bodies)
 
     def _seen(self, targets: Targets, own_bodies: Sequence[int], config: str) -> tuple[list[int], list[set[int]]]:

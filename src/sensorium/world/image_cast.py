@@ -1,0 +1,173 @@
+"""The visibility pass of the cameras of one sensor: which surface each pixel shows.
+
+A sensor creates an `ImageCast` in `setup`, and launches its annotators in a hook marked `@recorded`:
+
+    self._cast = self.image_cast(image=(height, width), inverse_k=inverse_k, offsets=(pos, quat), limits=(0.01, 100.0))
+
+    with self._cast.render() as record:
+        self.compute_on.launch(annotate, (mounts, pixels), [self._cast.lens, record], [image], split=True)
+
+Memory: the hit record takes 12 B per pixel of the environments in flight. The launches of the block therefore run on
+some environments at a time. They must not be tasks. In a kernel, the record of an environment is at
+`compute.place_of(rows, env)`, and images are at `env`:
+
+    env, mount, piece = masked_tid(rows)
+    pixel = rows.first + piece
+    inverse = record.inverse[place_of(rows, env), mount, pixel]
+
+The structs `lens`, `cameras`, `placed` and the record are those of `geometry.images.structs`, which also has the kernel
+functions `pixel_line` and `shape_pose`.
+
+Rules: both faces of a surface are visible. A transparent shape is opaque, except that one with alpha 0 is invisible.
+Surfaces with t outside the limits are cut away. Of surfaces at the same t, a pixel shows the one with the lowest shape
+number, then the one with the lowest face.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import warp as wp
+
+from sensorium.geometry.images.cast import cast_pixels
+from sensorium.geometry.images.place import BASE, WORLD, YAW, place_cameras, place_seen
+from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed
+from sensorium.world.query import MountQuery, QueryContext
+from sensorium.world.ray_scene import Targets
+
+Alignment = Literal["base", "yaw", "world"]
+_ALIGNMENTS = {"base": BASE, "yaw": YAW, "world": WORLD}
+PIXELS_IN_FLIGHT = 1 << 16
+"""Pixels of the environments in flight on each CPU core, about; at least one environment is in flight."""
+PIXELS_ON_GPU = 1 << 24
+"""The same number on a GPU."""
+PIXEL_BYTES = 12
+"""Bytes of the hit record per pixel."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageSpec:
+    """The images of one sensor. Give either `inverse_k` or `directions`.
+
+    The camera's frame has x forward, y to the left and z up.
+
+    Attributes:
+        image: height and width, px.
+        inverse_k: pinhole: inverse intrinsic matrices `[1 or env, 3, 3]`, live.
+        directions: other lenses: unit vectors `[1 or env, pixel, 3]` in the camera's frame.
+        starts: with `directions`: starts of the lines of sight `[1 or env, pixel, 3]`, m; None for all at the camera.
+        offsets: poses of the cameras on their mounts, live: `[1 or env, mount, 3]` m, and `[1 or env, mount, 4]`.
+        alignment: rotation with the mount: ``"base"`` fully, ``"yaw"`` about the vertical only, ``"world"`` not at all.
+        limits: least and greatest t, m: depth for a pinhole, length of the ray for other lenses.
+        targets: the visible shapes; by default all visual geoms, also those of the mount's own body.
+    """
+
+    image: tuple[int, int]
+    inverse_k: torch.Tensor | None = None
+    directions: torch.Tensor | None = None
+    starts: torch.Tensor | None = None
+    offsets: tuple[torch.Tensor, torch.Tensor]
+    alignment: Alignment = "base"
+    limits: tuple[float, float] = (0.01, 1e6)
+    targets: Targets | None = None
+
+
+class ImageCast(MountQuery):
+    """The visibility pass of the cameras of one sensor.
+
+    Args:
+        context: context of the cast.
+        spec: the images.
+
+    Attributes:
+        lens: the lines of sight, for kernels.
+        cameras: poses of the cameras in the world, for kernels.
+        placed: the visible shapes and their poses, for kernels.
+        record: the hit record, for kernels inside `render`.
+        pos_w: positions of the cameras `[env, mount, 3]`, m, float32, as of the last `render`.
+        quat_w: their orientations `[env, mount, 4]`.
+        moving_pos_w: origins of the moving shapes `[env, moving, 3]`, m, float32, as of the last `render`.
+        moving_quat_w: their orientations `[env, moving, 4]`.
+        moving: number in the scene of each moving shape.
+    """
+
+    def __init__(self, context: QueryContext, spec: ImageSpec) -> None:
+        compute, mount, device = context.compute, context.mount, context.compute.device
+        targets = spec.targets or Targets(exclude_own=False)
+        super().__init__(context, *context.scene.images(targets, mount.body.tolist(), context.config))
+        self._spec = spec
+        height, width = spec.image
+        self.pixels = height * width
+        """Pixels of one image."""
+        envs, mounts = compute.num_envs, mount.count
+        compute.memory.take_rays(spec.image, mounts)
+        self.moving = self.view.shapes[self.view.instances.moving :]
+
+        def floats(*shape: int) -> torch.Tensor:
+            return torch.zeros(shape, dtype=torch.float32, device=device)
+
+        self.pos_w, self.quat_w = floats(envs, mounts, 3), floats(envs, mounts, 4)
+        moving = len(self.moving)
+        self.moving_pos_w, self.moving_quat_w = floats(envs, moving, 3), floats(envs, moving, 4)
+        self._centres = floats(envs, moving, 3)
+        self.cameras = Cameras()
+        self.cameras.pos = wp.from_torch(self.pos_w, dtype=wp.vec3)
+        self.cameras.quat = wp.from_torch(self.quat_w, dtype=wp.vec4)
+        self.placed = Placed()
+        self.placed.instances, self.placed.row = self.view.instances, self.view.row
+        self.placed.pos = wp.from_torch(self.moving_pos_w, dtype=wp.vec3)
+        self.placed.quat = wp.from_torch(self.moving_quat_w, dtype=wp.vec4)
+        self.placed.centre = wp.from_torch(self._centres, dtype=wp.vec3)
+        self.lens = self._make_lens()
+        in_flight = PIXELS_IN_FLIGHT if compute.is_cpu else PIXELS_ON_GPU
+        self._part = compute.part_of(in_flight // (self.pixels * mounts))
+        shape = (self._part.places, mounts, self.pixels)
+        inverse = floats(*shape)
+        ids = [torch.zeros(shape, dtype=torch.int32, device=device) for _ in range(2)]
+        self._memory = [inverse, *ids]
+        self.record = HitRecord()
+        self.record.inverse = wp.from_torch(inverse)
+        self.record.shape, self.record.face = map(wp.from_torch, ids)
+
+    def _make_lens(self) -> Any:
+        spec, lens = self._spec, Lens()
+        lens.height, lens.width = spec.image
+        lens.near, lens.far = spec.limits
+        for name in ("inverse_k", "directions", "starts"):
+            tensor = getattr(spec, name)
+            none = wp.zeros((0, 0), dtype=wp.vec3, device=self._compute.device)
+            setattr(lens, name, none if tensor is None else wp.from_torch(tensor, dtype=wp.vec3))
+        return lens
+
+    def __repr__(self) -> str:
+        height, width = self._spec.image
+        return f"ImageCast({self._config}: {width} x {height} px at {self._mount!r}, {len(self.view.shapes)} shapes)"
+
+    @contextmanager
+    def render(self) -> Iterator[Any]:
+        """Place cameras and shapes, and find the nearest surface of each pixel (launches).
+
+        The launches in the block run after that, part by part of the environments. The value is `record`.
+        """
+        compute, mounts, flags = self._compute, self._mount.count, self._flags()
+        offsets = [wp.from_torch(self._spec.offsets[0], dtype=wp.vec3)]
+        offsets.append(wp.from_torch(self._spec.offsets[1], dtype=wp.vec4))
+        inputs = [_ALIGNMENTS[self._spec.alignment], *self.mount_pose(), *offsets]
+        compute.launch(place_cameras, (mounts,), inputs, [self.cameras, *flags])
+        if self.moving:
+            compute.launch(place_seen, (len(self.moving),), self.body_pose(), [self.placed, *flags])
+        with compute.by_parts(self._part):
+            block = 32
+            inputs = [block, self.lens, self.cameras, self.placed, self.scene.fields, self._unseen()]
+            compute.launch(cast_pixels, (mounts, -(-self.pixels // block)), inputs, [self.record], split=True)
+            yield self.record
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its own memory."""
+        own = [*self._memory, self.pos_w, self.quat_w, self.moving_pos_w, self.moving_quat_w, self._centres]
+        return sum(tensor.numel() * tensor.element_size() for tensor in [*own, self._hidden])
