@@ -237,7 +237,8 @@ class _FisheyeLens(LensCfg):
         sideways = points[..., :2].norm(dim=-1, keepdim=True)
         radii = self._radii(torch.atan2(sideways, points[..., 2:]))
         scale = torch.where(sideways > 0.0, radii / sideways.clamp(min=1e-300), radii)
-        return points[..., :2] * scale
+        plane: Tensor = points[..., :2] * scale
+        return plane
 
     def folds(self, plane: Tensor) -> Tensor:
         """Return which points of the plane lie beyond a fold, bool `[...]`."""
