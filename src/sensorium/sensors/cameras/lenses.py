@@ -242,7 +242,8 @@ class _FisheyeLens(LensCfg):
 
     def folds(self, plane: Tensor) -> Tensor:
         """Return which points of the plane lie beyond a fold, bool `[...]`."""
-        return plane.norm(dim=-1) >= self._folds_at()
+        is_beyond: Tensor = plane.norm(dim=-1) >= self._folds_at()
+        return is_beyond
 
 
 class KannalaBrandtLens(_FisheyeLens):
