@@ -14,13 +14,13 @@ from torch import Tensor
 from sensorium.errors import ConfigError
 from sensorium.sensors.cameras.lenses import (
     LENSES,
-    BrownConradyLens,
-    EquirectangularLens,
-    FThetaLens,
-    KannalaBrandtLens,
+    BrownConradyLensCfg,
+    EquirectangularLensCfg,
+    FThetaLensCfg,
+    KannalaBrandtLensCfg,
     LensCfg,
-    OrthographicLens,
-    PinholeLens,
+    OrthographicLensCfg,
+    PinholeLensCfg,
     lens_rays,
     parse_lens,
 )
@@ -29,12 +29,12 @@ WIDTH, HEIGHT = 64, 48
 K = torch.tensor([[[40.0, 0.0, 31.0], [0.0, 42.0, 26.0], [0.0, 0.0, 1.0]]], dtype=torch.float64, device="cpu")
 K1, K2, K3, P1, P2 = -0.28, 0.07, -0.002, 1e-3, -5e-4
 ALL: list[LensCfg] = [
-    PinholeLens(),
-    BrownConradyLens(k1=K1, k2=K2, p1=P1, p2=P2, k3=K3, k4=0.01, k5=0.002, k6=1e-4),
-    KannalaBrandtLens(k1=-0.01, k2=0.003, k3=-1e-3, k4=1e-4),
-    FThetaLens(coefficients=(0.025, 1e-5, -1e-7), nominal_width=100.0, centre=(52.0, 30.0)),
-    EquirectangularLens(horizontal_fov_deg=180.0, vertical_fov_deg=90.0),
-    OrthographicLens(view_height=2.0),
+    PinholeLensCfg(),
+    BrownConradyLensCfg(k1=K1, k2=K2, p1=P1, p2=P2, k3=K3, k4=0.01, k5=0.002, k6=1e-4),
+    KannalaBrandtLensCfg(k1=-0.01, k2=0.003, k3=-1e-3, k4=1e-4),
+    FThetaLensCfg(coefficients=(0.025, 1e-5, -1e-7), nominal_width=100.0, centre=(52.0, 30.0)),
+    EquirectangularLensCfg(horizontal_fov_deg=180.0, vertical_fov_deg=90.0),
+    OrthographicLensCfg(view_height=2.0),
 ]
 
 
@@ -111,22 +111,22 @@ def test_a_point_on_the_ray_of_a_pixel_appears_at_its_centre(lens: LensCfg) -> N
 def test_points_that_a_lens_does_not_see_have_no_position() -> None:
     """Points behind a camera, beyond the field of view, and beyond a fold are NaN; a pixel beyond it has no ray."""
     behind = torch.tensor([[0.1, 0.2, -1.0]], dtype=torch.float64, device="cpu")
-    for lens in (PinholeLens(), OrthographicLens(view_height=1.0), BrownConradyLens()):
+    for lens in (PinholeLensCfg(), OrthographicLensCfg(view_height=1.0), BrownConradyLensCfg()):
         assert torch.isnan(lens.project(behind)).all()
-    assert torch.isfinite(KannalaBrandtLens().project(behind)).all()
-    narrow = KannalaBrandtLens(max_fov_deg=90.0)
+    assert torch.isfinite(KannalaBrandtLensCfg().project(behind)).all()
+    narrow = KannalaBrandtLensCfg(max_fov_deg=90.0)
     assert torch.isnan(narrow.project(torch.tensor([[1.01, 0.0, 1.0]], dtype=torch.float64, device="cpu"))).all()
     assert torch.isfinite(narrow.project(torch.tensor([[0.99, 0.0, 1.0]], dtype=torch.float64, device="cpu"))).all()
     plane = torch.tensor([[0.78, 0.0], [0.79, 0.0]], dtype=torch.float64, device="cpu")
     assert narrow.unproject(plane).norm(dim=-1).tolist() == [pytest.approx(1.0), 0.0]
     # x (1 - x^2 / 2) rises up to x = sqrt(2/3), where it is 0.544
-    folded = BrownConradyLens(k1=-0.5)
+    folded = BrownConradyLensCfg(k1=-0.5)
     points = torch.tensor([[0.81, 0.0, 1.0], [0.83, 0.0, 1.0]], dtype=torch.float64, device="cpu")
     assert torch.isnan(folded.project(points)).any(dim=-1).tolist() == [False, True]
     plane = torch.tensor([[0.54, 0.0], [0.55, 0.0]], dtype=torch.float64, device="cpu")
     assert folded.folds(plane).tolist() == [False, True]
     # t (1 - t^2 / 3) rises up to t = 1, where it is 2/3
-    fisheye = KannalaBrandtLens(k1=-1 / 3)
+    fisheye = KannalaBrandtLensCfg(k1=-1 / 3)
     plane = torch.tensor([[0.66, 0.0], [0.67, 0.0]], dtype=torch.float64, device="cpu")
     assert fisheye.folds(plane).tolist() == [False, True]
     assert not fisheye.replace(max_fov_deg=100.0).folds(plane).any()
@@ -134,7 +134,7 @@ def test_points_that_a_lens_does_not_see_have_no_position() -> None:
 
 @pytest.mark.parametrize(
     "lens",
-    [BrownConradyLens(k1=-0.6), KannalaBrandtLens(k1=-0.5), FThetaLens(coefficients=(0.02, -3e-4), nominal_width=64)],
+    [BrownConradyLensCfg(k1=-0.6), KannalaBrandtLensCfg(k1=-0.5), FThetaLensCfg(coefficients=(0.02, -3e-4), nominal_width=64)],
     ids=methodcaller("kind"),
 )
 def test_a_lens_that_folds_over_within_the_image_is_refused(lens: LensCfg) -> None:
@@ -144,9 +144,9 @@ def test_a_lens_that_folds_over_within_the_image_is_refused(lens: LensCfg) -> No
 
 
 def test_an_orthographic_ray_starts_at_its_pixel() -> None:
-    starts, directions = lens_rays(OrthographicLens(view_height=4.8), matrices(ALL[0])[:0], HEIGHT, WIDTH)
+    starts, directions = lens_rays(OrthographicLensCfg(view_height=4.8), matrices(ALL[0])[:0], HEIGHT, WIDTH)
     assert starts.shape == directions.shape == (0, HEIGHT * WIDTH, 3)
-    lens = OrthographicLens(view_height=4.8)
+    lens = OrthographicLensCfg(view_height=4.8)
     starts, directions = lens_rays(lens, lens.intrinsic_matrix(WIDTH, HEIGHT)[None], HEIGHT, WIDTH)
     assert starts[0, 0].tolist() == pytest.approx([-3.15, -2.35, 0.0])
     assert starts[0, -1].tolist() == pytest.approx([3.15, 2.35, 0.0])
@@ -165,13 +165,13 @@ def test_bad_lenses_are_refused() -> None:
     for build, pattern in (
         (lambda: parse_lens({"kind": "pinhol"}), "pinhole"),
         (lambda: parse_lens({"kind": "brown_conrady", "k7": 1.0}), "k7"),
-        (lambda: OrthographicLens(view_height=0.0), "view_height"),
-        (lambda: FThetaLens(coefficients=(0.0, 1.0), nominal_width=10), "coefficients"),
-        (lambda: KannalaBrandtLens(k1=math.nan), "k1"),
-        (lambda: KannalaBrandtLens(max_fov_deg=361.0), "max_fov_deg"),
-        (lambda: EquirectangularLens(vertical_fov_deg=181.0), "vertical_fov_deg"),
-        (lambda: PinholeLens().intrinsic_matrix(4, 3), "pinhole"),
-        (lambda: lens_rays(PinholeLens(), torch.zeros(1, 3, 3, device="cpu"), 3, 4), "matrices"),
+        (lambda: OrthographicLensCfg(view_height=0.0), "view_height"),
+        (lambda: FThetaLensCfg(coefficients=(0.0, 1.0), nominal_width=10), "coefficients"),
+        (lambda: KannalaBrandtLensCfg(k1=math.nan), "k1"),
+        (lambda: KannalaBrandtLensCfg(max_fov_deg=361.0), "max_fov_deg"),
+        (lambda: EquirectangularLensCfg(vertical_fov_deg=181.0), "vertical_fov_deg"),
+        (lambda: PinholeLensCfg().intrinsic_matrix(4, 3), "pinhole"),
+        (lambda: lens_rays(PinholeLensCfg(), torch.zeros(1, 3, 3, device="cpu"), 3, 4), "matrices"),
     ):
         with pytest.raises(ConfigError, match=pattern):
             build()

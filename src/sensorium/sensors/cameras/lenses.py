@@ -77,7 +77,7 @@ class LensCfg(Cfg):
         return torch.zeros(plane.shape[:-1], dtype=torch.bool, device=plane.device)
 
 
-class PinholeLens(LensCfg):
+class PinholeLensCfg(LensCfg):
     """Lens without distortion."""
 
     is_pinhole = True
@@ -91,7 +91,7 @@ class PinholeLens(LensCfg):
         return _tangents(points)
 
 
-class OrthographicLens(LensCfg):
+class OrthographicLensCfg(LensCfg):
     """Lens with parallel rays. The pixels are square."""
 
     is_parallel = True
@@ -114,7 +114,7 @@ class OrthographicLens(LensCfg):
         return torch.where(points[..., 2:] >= 0.0, points[..., :2], float("nan"))
 
 
-class BrownConradyLens(LensCfg):
+class BrownConradyLensCfg(LensCfg):
     """Lens with radial and tangential distortion: ``plumb_bob`` and ``rational_polynomial`` of OpenCV and ROS.
 
     With (x, y) the tangents of a direction and r their length,
@@ -201,7 +201,7 @@ class BrownConradyLens(LensCfg):
         return good
 
 
-class _FisheyeLens(LensCfg):
+class _FisheyeLensCfg(LensCfg):
     """Lens whose radius on the plane depends on the angle to the axis alone."""
 
     max_fov_deg: Angle = 360.0
@@ -246,7 +246,7 @@ class _FisheyeLens(LensCfg):
         return is_beyond
 
 
-class KannalaBrandtLens(_FisheyeLens):
+class KannalaBrandtLensCfg(_FisheyeLensCfg):
     """Fisheye lens, the model ``fisheye`` of OpenCV and ``equidistant`` of ROS and Kalibr.
 
     With t the angle to the axis, the radius is t (1 + k1 t^2 + k2 t^4 + k3 t^6 + k4 t^8).
@@ -280,7 +280,7 @@ class KannalaBrandtLens(_FisheyeLens):
         return float(self._polynomial(fold)) if fold <= self._widest else math.inf
 
 
-class FThetaLens(_FisheyeLens):
+class FThetaLensCfg(_FisheyeLensCfg):
     """Fisheye lens defined by the angle of each radius: ``fisheyePolynomial`` of Omniverse.
 
     With r the distance from the centre in px of an image `nominal_width` px wide, the angle to the axis is
@@ -338,7 +338,7 @@ class FThetaLens(_FisheyeLens):
         return fold if self._edge >= fold else math.inf
 
 
-class EquirectangularLens(LensCfg):
+class EquirectangularLensCfg(LensCfg):
     """Panorama: columns are equal steps of the azimuth, rows of the elevation."""
 
     defines_intrinsics = True
@@ -368,12 +368,12 @@ class EquirectangularLens(LensCfg):
 
 
 LENSES: dict[str, type[LensCfg]] = {
-    "pinhole": PinholeLens,
-    "brown_conrady": BrownConradyLens,
-    "kannala_brandt": KannalaBrandtLens,
-    "f_theta": FThetaLens,
-    "equirectangular": EquirectangularLens,
-    "orthographic": OrthographicLens,
+    "pinhole": PinholeLensCfg,
+    "brown_conrady": BrownConradyLensCfg,
+    "kannala_brandt": KannalaBrandtLensCfg,
+    "f_theta": FThetaLensCfg,
+    "equirectangular": EquirectangularLensCfg,
+    "orthographic": OrthographicLensCfg,
 }
 """Lenses by kind."""
 
@@ -431,7 +431,7 @@ def parse_lens(value: Any) -> Any:
                 "lens", "kind", kind, f"one of {', '.join(LENSES)}", nearest(str(kind), LENSES).strip()
             )
         return LENSES[kind].from_dict(fields)
-    raise bad("a lens such as BrownConradyLens(k1=-0.28, k2=0.07)", f"{shown(value)} is not a lens.")
+    raise bad("a lens such as BrownConradyLensCfg(k1=-0.28, k2=0.07)", f"{shown(value)} is not a lens.")
 
 
 LensField = Annotated[LensCfg, PlainValidator(parse_lens), PlainSerializer(lambda lens: lens.to_dict())]
