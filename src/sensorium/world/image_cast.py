@@ -33,9 +33,13 @@ from typing import Any, Literal
 import torch
 import warp as wp
 
+from sensorium.geometry.images.analytic import draw_analytic
 from sensorium.geometry.images.cast import cast_pixels
+from sensorium.geometry.images.dense import draw_dense
+from sensorium.geometry.images.listing import FEW, list_shapes
 from sensorium.geometry.images.place import BASE, WORLD, YAW, place_cameras, place_seen
-from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed
+from sensorium.geometry.images.raster import draw_clusters
+from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Lists, Placed
 from sensorium.world.query import MountQuery, QueryContext
 from sensorium.world.ray_scene import Targets
 
@@ -45,8 +49,14 @@ PIXELS_IN_FLIGHT = 1 << 16
 """Pixels of the environments in flight on each CPU core, about; at least one environment is in flight."""
 PIXELS_ON_GPU = 1 << 24
 """The same number on a GPU."""
-PIXEL_BYTES = 12
-"""Bytes of the hit record per pixel."""
+TILE = 64
+"""Pixels along a side of a tile on a CPU core."""
+TILE_ON_GPU = 8
+"""The same number on a GPU, where a thread draws a tile."""
+SIDE = 16
+"""Pixels along a side of a tile for a table of directions, on a CPU core."""
+SIDE_ON_GPU = 2
+"""The same number on a GPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +115,8 @@ class ImageCast(MountQuery):
         """Pixels of one image."""
         envs, mounts = compute.num_envs, mount.count
         compute.memory.take_rays(spec.image, mounts)
-        self.moving = self.view.shapes[self.view.instances.moving :]
+        view = self.view
+        self.moving = view.shapes[view.placed.instances.moving :]
 
         def floats(*shape: int) -> torch.Tensor:
             return torch.zeros(shape, dtype=torch.float32, device=device)
@@ -118,24 +129,35 @@ class ImageCast(MountQuery):
         self.cameras.pos = wp.from_torch(self.pos_w, dtype=wp.vec3)
         self.cameras.quat = wp.from_torch(self.quat_w, dtype=wp.vec4)
         self.placed = Placed()
-        self.placed.instances, self.placed.row = self.view.instances, self.view.row
+        for name in ("instances", "half", "surface", "row"):
+            setattr(self.placed, name, getattr(view.placed, name))
         self.placed.pos = wp.from_torch(self.moving_pos_w, dtype=wp.vec3)
         self.placed.quat = wp.from_torch(self.moving_quat_w, dtype=wp.vec4)
         self.placed.centre = wp.from_torch(self._centres, dtype=wp.vec3)
         self.lens = self._make_lens()
+        self._tiles = self.lens.columns * -(-height // self.lens.tile)
         in_flight = PIXELS_IN_FLIGHT if compute.is_cpu else PIXELS_ON_GPU
         self._part = compute.part_of(in_flight // (self.pixels * mounts))
+
+        def ints(*shape: int) -> torch.Tensor:
+            return torch.zeros(shape, dtype=torch.int32, device=device)
+
         shape = (self._part.places, mounts, self.pixels)
-        inverse = floats(*shape)
-        ids = [torch.zeros(shape, dtype=torch.int32, device=device) for _ in range(2)]
-        self._memory = [inverse, *ids]
+        hits = [floats(*shape), ints(*shape), ints(*shape)]
         self.record = HitRecord()
-        self.record.inverse = wp.from_torch(inverse)
-        self.record.shape, self.record.face = map(wp.from_torch, ids)
+        self.record.inverse, self.record.shape, self.record.face = map(wp.from_torch, hits)
+        tiles = (self._part.places, mounts, self._tiles if spec.inverse_k is not None else 0)
+        entries = (*tiles, len(view.shapes))
+        lists = [ints(*tiles), ints(*entries), ints(*entries), floats(*entries)]
+        self._lists = Lists()
+        self._lists.count, self._lists.row, self._lists.rect, self._lists.front = map(wp.from_torch, lists)
+        self._memory = [*hits, *lists]
 
     def _make_lens(self) -> Any:
         spec, lens = self._spec, Lens()
         lens.height, lens.width = spec.image
+        lens.tile = TILE if self._compute.is_cpu else TILE_ON_GPU
+        lens.columns = -(-lens.width // lens.tile)
         lens.near, lens.far = spec.limits
         for name in ("inverse_k", "directions", "starts"):
             tensor = getattr(spec, name)
@@ -161,10 +183,34 @@ class ImageCast(MountQuery):
         if self.moving:
             compute.launch(place_seen, (len(self.moving),), self.body_pose(), [self.placed, *flags])
         with compute.by_parts(self._part):
-            block = 32
-            inputs = [block, self.lens, self.cameras, self.placed, self.scene.fields, self._unseen()]
-            compute.launch(cast_pixels, (mounts, -(-self.pixels // block)), inputs, [self.record], split=True)
+            if self._spec.inverse_k is None:
+                self._cast_table()
+            else:
+                self._draw()
             yield self.record
+
+    def _draw(self) -> None:
+        """Draw all tiles of a pinhole image (launches)."""
+        view, where = self.view, [self.lens, self.cameras, self.placed]
+
+        def launch(kernel: Any, *inputs: Any) -> None:
+            items = (self._mount.count, self._tiles)
+            self._compute.launch(kernel, items, [*where, *inputs], [self.record], split=True)
+
+        launch(list_shapes, view.surfaces, self._unseen(), self._lists)
+        if view.kinds - {"mesh", "hfield"}:
+            launch(draw_analytic, self._lists)
+        if view.kinds & {"mesh", "hfield"}:
+            launch(draw_clusters, view.surfaces, self._lists)
+        if view.most_triangles > FEW:
+            launch(draw_dense, self._lists)
+
+    def _cast_table(self) -> None:
+        """Cast the pixels of a table of directions (launches)."""
+        side = SIDE if self._compute.is_cpu else SIDE_ON_GPU
+        tiles = -(-self.lens.width // side) * -(-self.lens.height // side)
+        inputs = [side, self.lens, self.cameras, self.placed, self.scene.fields, self._unseen()]
+        self._compute.launch(cast_pixels, (self._mount.count, tiles), inputs, [self.record], split=True)
 
     @property
     def nbytes(self) -> int:

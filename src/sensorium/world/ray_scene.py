@@ -21,11 +21,13 @@ from sensorium.engines.base import Engine, NameKind
 from sensorium.errors import ConfigError, Fault, ModelError, SelectionError, listed, nearest
 from sensorium.geometry.bounds import bounding_sphere, is_upright, ray_tree_of
 from sensorium.geometry.hfield import HFields, build_hfields
+from sensorium.geometry.images.clusters import build_clusters, triangles_of
 from sensorium.geometry.ray_structs import Instances, Surroundings
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape
 from sensorium.geometry.solid_grid import PreparedMeshes, build_solids
 from sensorium.geometry.solid_walk import Solids
 from sensorium.geometry.transforms import rotation
+from sensorium.world.image_view import ImageView, build_image_view
 from sensorium.world.ray_static import IndexKind, Static, building
 from sensorium.world.select import WORLD, below_namespace, compiled, match_prim_path
 
@@ -102,23 +104,6 @@ class SolidView:
     solids: Solids
 
 
-@dataclass(frozen=True, slots=True)
-class ImageView:
-    """Shapes of one selection, for images.
-
-    Attributes:
-        shapes: number in the scene of the shape of each instance row.
-        instances: the shapes, static ones first.
-        bodies: row of the body of each, -1 for the world.
-        row: instance row of each shape of the scene, -1 for none.
-    """
-
-    shapes: list[int]
-    instances: Instances
-    bodies: NDArray[np.int32]
-    row: Any
-
-
 @dataclass(slots=True)
 class View:
     """Shapes of one selection, for rays.
@@ -189,6 +174,8 @@ class RayScene:
         self._views: dict[Any, View] = {}
         self._solids: dict[Any, SolidView] = {}
         self._images: dict[Any, ImageView] = {}
+        self._surfaces: dict[Mesh | HeightField, Any] = {}
+        self._surface_bytes = 0
         self._prepared = PreparedMeshes(compute.device)
         self._meshes: dict[tuple[int, tuple[float, ...]], tuple[Mesh, wp.Mesh]] = {}
 
@@ -432,12 +419,8 @@ class RayScene:
         rows = sorted(chosen, key=lambda i: not self.shapes[i].is_static)
         key = tuple(rows)
         if key not in self._images:
-            row = np.full(max(len(self.shapes), 1), -1, np.int32)
-            row[rows] = np.arange(len(rows))
             instances = self._instances(rows, sum(bool(self.shapes[i].is_static) for i in rows))
-            bodies = np.array([self.shapes[i].row for i in rows], dtype=np.int32)
-            of_shape = wp.array(row, dtype=wp.int32, device=self._compute.device)
-            self._images[key] = ImageView(rows, instances, bodies, of_shape)
+            self._images[key] = build_image_view(self.shapes, rows, instances, self.surface, self._compute.device)
         view = self._images[key]
         return view, _hidden(own_of, view.bodies)
 
@@ -499,6 +482,21 @@ class RayScene:
                 known = self._meshes[key] = (mesh, ray_tree_of(points, mesh.faces, self._compute.device))
         return known[1]
 
+    def surface(self, geometry: Mesh | HeightField) -> Any:
+        """Return the triangles of a mesh or a height field for drawing, a `Surface`; equal requests share it."""
+        if geometry not in self._surfaces:
+            device = self._compute.device
+            if isinstance(geometry, Mesh):
+                clusters = build_clusters(geometry.vertices, geometry.faces)
+                points = self.mesh(geometry).points
+            else:
+                vertices, faces, ids = triangles_of(geometry)
+                clusters = build_clusters(vertices, faces, ids)
+                points = wp.array(vertices.astype(np.float32), dtype=wp.vec3, device=device)
+            self._surfaces[geometry] = clusters.surface(points, device)
+            self._surface_bytes += clusters.nbytes
+        return self._surfaces[geometry]
+
     def _build(self, chosen: Sequence[int], single: set[int]) -> View:
         shapes = self.shapes
         still = [i for i in chosen if shapes[i].is_static]
@@ -552,4 +550,6 @@ class RayScene:
         trees = sum(tree.points.capacity + tree.indices.capacity for _, tree in self._meshes.values())
         heights = self.fields.heights.capacity + self.fields.blocks.capacity
         solids = self._prepared.nbytes if len(self._prepared) else 0
-        return int(heights + trees + solids + sum(view._parts.nbytes for view in self._views.values()))
+        return int(
+            heights + trees + solids + self._surface_bytes + sum(view._parts.nbytes for view in self._views.values())
+        )

@@ -1,0 +1,179 @@
+"""Configuration (`CameraCfg`) of a camera that images the shapes of the scene, and its lens (`PinholeLensCfg`)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from numpy.typing import ArrayLike
+from pydantic import field_validator, model_validator
+
+from sensorium.cfg import Cfg, Finite, Float, Positive, bad, in_unit, must
+from sensorium.patterns import PinholeCameraPatternCfg
+from sensorium.patterns.pinhole import Pixels
+from sensorium.sensors.cameras.annotators import COLOR, TYPES
+from sensorium.sensors.cameras.camera_base_cfg import FOCAL, ON_CAMERAS, CameraBaseCfg, check_types
+from sensorium.sensors.cameras.camera_data import ALIASES, ALWAYS, DISTANCES, CameraData
+from sensorium.sensors.cameras.semantics import parse_filter
+
+Angle = Annotated[Float, must(lambda angle: 0.0 < angle < 180.0, "an angle between 0 and 180, deg"), in_unit("deg")]
+
+
+class PinholeLensCfg(Cfg):
+    """Pinhole lens, without the size of the image: by its vertical angle, or by focal length and apertures.
+
+    Focal length and apertures share a unit, which cancels: fx = width * focal_length / horizontal_aperture.
+    """
+
+    fovy: Angle | None = None
+    """Vertical field of view, degrees, with square pixels; an alternative to the apertures."""
+    focal_length: Positive = 24.0
+    """Focal length, in the unit of the apertures."""
+    horizontal_aperture: Positive = 20.955
+    """Width of the image plane."""
+    vertical_aperture: Positive | None = None
+    """Height of the image plane; None gives square pixels."""
+    horizontal_aperture_offset: Finite = 0.0
+    """Shift of the principal point to the right, as tangent: cx = width/2 + offset * fx."""
+    vertical_aperture_offset: Finite = 0.0
+    """Shift of the principal point down, as tangent: cy = height/2 + offset * fy."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.fovy is not None and (given := [name for name in FOCAL[1:] if name in self.model_fields_set]):
+            raise bad(f"fovy: either fovy or {given[0]}", "Keep one of the two.")
+        return self
+
+    @classmethod
+    def from_intrinsic_matrix(cls, intrinsic_matrix: ArrayLike, width: int, height: int) -> PinholeLensCfg:
+        """Return the lens of an intrinsic matrix.
+
+        Args:
+            intrinsic_matrix: (fx, 0, cx, 0, fy, cy, 0, 0, 1), nine numbers row by row or `[3, 3]`, pixels.
+            width: number of columns.
+            height: number of rows.
+
+        Raises:
+            ConfigError: the matrix is singular, not finite, or has skew or a last row other than (0, 0, 1).
+        """
+        image = PinholeCameraPatternCfg.from_intrinsic_matrix(intrinsic_matrix, width, height)
+        return PinholeLensCfg(**{name: getattr(image, name) for name in PinholeLensCfg.model_fields if name != "fovy"})
+
+    def at(self, width: int, height: int) -> PinholeCameraPatternCfg:
+        """Return this lens with an image of a size in px."""
+        given = {name: getattr(self, name) for name in self.model_fields_set if getattr(self, name) is not None}
+        return PinholeCameraPatternCfg(width=width, height=height, **given)
+
+
+class CameraCfg(CameraBaseCfg[CameraData]):
+    """Configuration of a camera that images the visible shapes of the scene.
+
+    By default it sees all visible shapes of its own environment, those of the robot that carries it included.
+
+    Knobs such as `noise`, m, and stages act on `distance_to_image_plane` if it is selected, otherwise on
+    `distance_to_camera`; the other distance and `points_b` are derived from the measured one. Misses stay misses, and
+    clipping is applied last.
+
+    For a camera of the model (`camera=`, `cameras=`, or a `prim_path` of one), image and lens default to those of that
+    camera, in each environment.
+    """
+
+    types: ClassVar[tuple[str, ...]] = TYPES
+    selectable: ClassVar[tuple[str, ...]] = (*ALWAYS, *TYPES)
+    needs_size: ClassVar[tuple[str, str]] = ("width, height", "the size of the image, px")
+
+    width: Pixels | None = None
+    """Number of columns, px; None uses the resolution of the camera of the model."""
+    height: Pixels | None = None
+    """Number of rows, px; given together with `width`."""
+    lens: PinholeLensCfg | None = None
+    """Lens; its omitted fields are those of the camera of the model, if there is one. None uses that camera's lens,
+    otherwise the defaults of `PinholeLensCfg`."""
+    data_types: tuple[str, ...] = ("distance_to_image_plane",)
+    """Computed data types: any of distance_to_camera, distance_to_image_plane (also ``depth``), normals, points_b,
+    geom_ids, face_ids, semantic_segmentation, instance_segmentation, instance_id_segmentation, segmentation."""
+    clipping_range: Annotated[tuple[Float, Float], in_unit("m")] = (0.01, 1.0e6)
+    """Nearest and farthest distance to the image plane of a visible surface, m: nearer and farther parts of surfaces
+    are cut away."""
+    depth_clipping_behavior: Literal["max", "zero", "none"] = "none"
+    """Value of misses and of distances beyond the far end of `clipping_range`: that end (``"max"``), 0 (``"zero"``), or
+    +inf (``"none"``). Each data type is clipped by its own distance."""
+    semantic_filter: str | tuple[str, ...] = "*:*"
+    """Labels that segmentations show, as ``"type: label & !label | label; type: *"``, or a list of types. `!` negates,
+    `&` binds before `|`, and `,` and `;` both add further surfaces. Surfaces without such a label are unlabelled."""
+    colorize_semantic_segmentation: bool = True
+    """Whether `semantic_segmentation` is a color (uint8, 4 channels) instead of an id (int32, 1 channel)."""
+    colorize_instance_segmentation: bool = True
+    """Whether `instance_segmentation` is a color instead of an id."""
+    colorize_instance_id_segmentation: bool = True
+    """Whether `instance_id_segmentation` is a color instead of an id."""
+    reported_pose: Literal["frame", "start"] = "frame"
+    """Pose in `pos_w` and `quat_w_world`: that of each frame, or the one at the start of the episode."""
+    exclude_parent_body: bool = False
+    """Whether to exclude the shapes of the body that carries the camera. Shapes of the world are never excluded."""
+    exclude_own_links: bool = False
+    """Whether to exclude also the other links of the camera's robot, the bodies of the same kinematic tree."""
+
+    def __init__(self, /, **data: Any) -> None:
+        super().__init__(**data)
+        if self.size is None and self.selector[0] not in ON_CAMERAS:
+            self.image_on(None)  # raises
+
+    @field_validator("data_types")
+    @classmethod
+    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        cls.check_data_types(value)
+        return value
+
+    @classmethod
+    def check_data_types(cls, value: tuple[str, ...]) -> None:
+        """Raise as a validator does where a data type is not available."""
+        known = (*TYPES, *(name for name, field in ALIASES.items() if field in TYPES))
+        if color := [name for name in value if name in COLOR]:
+            fix = f"Available are {', '.join(known)}."
+            raise bad(f"data types without {', '.join(color)}: this camera computes no color images", fix)
+        check_types(value, known)
+
+    @field_validator("clipping_range")
+    @classmethod
+    def _rising(cls, value: tuple[float, float]) -> tuple[float, float]:
+        if not 0.0 < value[0] < value[1] < float("inf"):
+            raise bad("a range (near, far) with 0 < near < far, both finite, m")
+        return value
+
+    @field_validator("semantic_filter")
+    @classmethod
+    def _parses(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        parse_filter(value)
+        return value
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if (self.width is None) != (self.height is None):
+            raise bad("width, height: both or neither", "Give width and height.")
+        self.refuse_idle_knobs("no distance is in data_types", *DISTANCES)
+        return self
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """(width, height), px, from the config; None leaves it to a camera of the model."""
+        return None if self.width is None or self.height is None else (self.width, self.height)
+
+    @property
+    def lens_fields(self) -> set[str]:
+        """Names of the fields of the lens that the config gives."""
+        return set() if self.lens is None else self.lens.model_fields_set
+
+    def lens_at(self, width: int, height: int) -> PinholeCameraPatternCfg | None:
+        """Return the lens of the config for an image of this size, px; None where the config gives none."""
+        return None if self.lens is None else self.lens.at(width, height)
+
+    @property
+    def clipping(self) -> tuple[float, float]:
+        """Greatest distance that is not clipped, and the value beyond it and for a miss, m."""
+        far = self.clipping_range[1]
+        return far, {"none": float("inf"), "max": far, "zero": 0.0}[self.depth_clipping_behavior]
+
+    @property
+    def clips(self) -> bool:
+        """Whether a pixel without a hit in range shows a number instead of +inf."""
+        return self.depth_clipping_behavior != "none"

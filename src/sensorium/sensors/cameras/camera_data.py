@@ -1,0 +1,103 @@
+"""Data of cameras: the images of one frame, by data type, with the pose and the lens of the camera."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from torch import Tensor
+
+from sensorium.geometry.cameras import convert_orientation_convention
+from sensorium.spec import Field
+
+IMAGE = ("height", "width", "channel")
+VECTORS = ("height", "width", "xyz")
+COLORS = ("height", "width", "rgba")
+ALWAYS = ("pos_w", "quat_w_world", "intrinsic_matrices")
+"""Fields that every frame has."""
+DISTANCES = ("distance_to_image_plane", "distance_to_camera")
+"""The two distances; noise acts on the first one that is selected, and the other one follows."""
+ALIASES = {
+    "depth": "distance_to_image_plane",
+    "instance_segmentation_fast": "instance_segmentation",
+    "instance_id_segmentation_fast": "instance_id_segmentation",
+}
+"""Other name of a data type -> its field."""
+
+
+class Images(dict[str, Tensor]):
+    """Images by data type: the keys are the requested names in their order, and other names are found as well."""
+
+    def __missing__(self, name: str) -> Tensor:
+        field = ALIASES.get(name, name)
+        for given in self:
+            if ALIASES.get(given, given) == field:
+                return self[given]
+        raise KeyError(f"{name}: the camera computes {', '.join(self)}. Add it to data_types.")
+
+
+@dataclass(frozen=True, slots=True)
+class CameraData:
+    """One frame and the pose of its camera; data types that the config does not select are None.
+
+    Attributes:
+        image_shape: (height, width), pixels.
+        data_types: the data types, under the config's names.
+        labels: data type with ids -> ``{"idToLabels": {id: labels}}``; see `info`.
+    """
+
+    pos_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point")]
+    """Position of the camera's optical centre in the world, m."""
+    quat_w_world: Annotated[Tensor, Field("1", (4,), frame="world", kind="derived", role="pose")]
+    """Orientation of the camera in the world, axes forward, left, up; unit quaternion (w, x, y, z)."""
+    intrinsic_matrices: Annotated[Tensor, Field("px", (3, 3), ("row", "column"), kind="derived")]
+    """Intrinsic matrix, px: ((fx, 0, cx), (0, fy, cy), (0, 0, 1))."""
+    distance_to_camera: Annotated[Tensor, Field("m", (1, 1, 1), IMAGE, role="image")]
+    """Distance along each pixel's ray to its hit, m."""
+    distance_to_image_plane: Annotated[Tensor, Field("m", (1, 1, 1), IMAGE, role="image")]
+    """Distance of each pixel's hit along the camera's axis (z-depth), m."""
+    normals: Annotated[Tensor, Field("1", (1, 1, 3), VECTORS, frame="world", kind="derived", role="image")]
+    """Outward unit normal of the surface at the hit, in the world; 0 for a miss."""
+    points_b: Annotated[Tensor, Field("m", (1, 1, 3), VECTORS, frame="sensor", kind="derived", role="image")]
+    """Hit point of each pixel, in the camera's frame with axes right, down, forward, m; +inf for a miss."""
+    geom_ids: Annotated[Tensor, Field("1", (1, 1, 1), IMAGE, dtype="int32", kind="id", role="image")]
+    """Shape that was hit: row in the sensor's `geom_names`; -1 for a miss."""
+    face_ids: Annotated[Tensor, Field("1", (1, 1, 1), IMAGE, dtype="int32", kind="id", role="image")]
+    """Triangle that was hit, of a mesh (row of its faces) or height field; -1 for other shapes and for a miss."""
+    semantic_segmentation: Annotated[Tensor, Field("1", (1, 1, 4), COLORS, dtype="uint8", kind="id", role="image")]
+    """Labels of the surface, as a color (red, green, blue, alpha) or an id int32 `[..., 1]`; see `info`."""
+    instance_segmentation: Annotated[Tensor, Field("1", (1, 1, 4), COLORS, dtype="uint8", kind="id", role="image")]
+    """Labelled object of the surface, as a color or an id int32 `[..., 1]`; see `info`."""
+    instance_id_segmentation: Annotated[Tensor, Field("1", (1, 1, 4), COLORS, dtype="uint8", kind="id", role="image")]
+    """Shape of the surface, labelled or not, as a color or an id int32 `[..., 1]`; see `info`."""
+    segmentation: Annotated[Tensor, Field("1", (1, 1, 2), IMAGE, dtype="int32", kind="id", role="image")]
+    """Number of the shape (row in `geom_names`) and its type of object, 5 for a geom; (-1, -1) for a miss."""
+    image_shape: tuple[int, int]
+    data_types: tuple[str, ...]
+    labels: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def output(self) -> Images:
+        """The selected data types, in the config's order and under its names."""
+        return Images((name, getattr(self, ALIASES.get(name, name))) for name in self.data_types)
+
+    @property
+    def info(self) -> list[dict[str, Any]]:
+        """One dict per camera: data type -> labels of its ids, or None for a type without ids.
+
+        For a segmentation, ``["idToLabels"]`` maps each id, or each color (red, green, blue, alpha), to its labels:
+        type -> labels for semantics, and the name of the object otherwise.
+        """
+        found = {name: self.labels.get(ALIASES.get(name, name)) for name in self.data_types}
+        return [dict(found) for _ in range(self.pos_w[..., 0].numel())]
+
+    @property
+    def quat_w_ros(self) -> Tensor:
+        """`quat_w_world` for the axes right, down, forward."""
+        return convert_orientation_convention(self.quat_w_world, "world", "ros")
+
+    @property
+    def quat_w_opengl(self) -> Tensor:
+        """`quat_w_world` for the axes right, up, backward, as in OpenGL and USD."""
+        return convert_orientation_convention(self.quat_w_world, "world", "opengl")
