@@ -134,7 +134,11 @@ def test_points_that_a_lens_does_not_see_have_no_position() -> None:
 
 @pytest.mark.parametrize(
     "lens",
-    [BrownConradyLensCfg(k1=-0.6), KannalaBrandtLensCfg(k1=-0.5), FThetaLensCfg(coefficients=(0.02, -3e-4), nominal_width=64)],
+    [
+        BrownConradyLensCfg(k1=-0.6),
+        KannalaBrandtLensCfg(k1=-0.5),
+        FThetaLensCfg(coefficients=(0.02, -3e-4), nominal_width=64),
+    ],
     ids=methodcaller("kind"),
 )
 def test_a_lens_that_folds_over_within_the_image_is_refused(lens: LensCfg) -> None:

@@ -20,6 +20,7 @@ from sensorium.patterns.pinhole import Pixels
 from sensorium.sensors.cameras import camera as _camera
 from sensorium.sensors.cameras import camera_cfg as _camera_cfg
 from sensorium.sensors.cameras import camera_data as _camera_data
+from sensorium.sensors.cameras import lenses as _lenses
 from sensorium.sensors.cameras import ray_caster_camera as _ray_camera
 from sensorium.sensors.cameras import ray_caster_camera_cfg as _ray_camera_cfg
 from sensorium.sensors.contact import contact_sensor as _contact
@@ -219,7 +220,7 @@ class RayCasterCameraCfg(AliasedCfg, _ray_camera_cfg.RayCasterCameraCfg):
     """Computed data types; also accepts ``depth`` and ``image_mesh_ids``."""
 
 
-class PinholeCameraCfg(_camera_cfg.PinholeLensCfg):
+class PinholeCameraCfg(_lenses.PinholeLensCfg):
     """Lens of a camera to create. Only `clipping_range` and the lens itself have an effect on images."""
 
     projection_type: Literal["pinhole"] = "pinhole"
@@ -265,7 +266,7 @@ class PinholeCameraCfg(_camera_cfg.PinholeLensCfg):
         image = PinholeCameraPatternCfg.from_intrinsic_matrix(
             intrinsic_matrix, width, height, 24.0 if focal_length is None else focal_length
         )
-        names = _camera_cfg.PinholeLensCfg.model_fields.keys() - {"fovy"}
+        names = _lenses.PinholeLensCfg.model_fields.keys() - {"fovy"}
         return PinholeCameraCfg(
             **{name: getattr(image, name) for name in names},
             clipping_range=clipping_range,
@@ -337,7 +338,7 @@ class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
 
     @field_serializer("lens")
     def _plain_lens(self, value: PinholeCameraCfg | None) -> dict[str, Any] | None:
-        names = _camera_cfg.PinholeLensCfg.model_fields
+        names = _lenses.PinholeLensCfg.model_fields
         return None if value is None else {name: each for name, each in value.to_dict().items() if name in names}
 
     @property

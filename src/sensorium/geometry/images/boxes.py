@@ -27,17 +27,13 @@ class Objects:
         of_shape: object of each shape of the scene, -1 for none.
         first: first entry of each object in `shape`, and the number of entries: one more than there are objects.
         shape: shapes of the objects, in the order of the objects; only those that cameras can see.
-        label: number of the label of each object, as in the semantic image.
-        low: least corner of each shape of the scene in its own frame, m.
-        high: greatest corner.
+        label: semantic id of each object.
     """
 
     of_shape: wp.array[wp.int32]
     first: wp.array[wp.int32]
     shape: wp.array[wp.int32]
     label: wp.array[wp.int32]
-    low: wp.array[wp.vec3]
-    high: wp.array[wp.vec3]
 
 
 @kernel(group="images")
@@ -61,9 +57,7 @@ def _include(extents: wp.array4d[wp.int32], env: int, mount: int, item: int, x: 
 
 
 @kernel(group="images")
-def measure_visible(
-    rows: Rows, lens: Lens, objects: Objects, record: HitRecord, extents: wp.array4d[wp.int32]
-) -> None:
+def measure_visible(rows: Rows, lens: Lens, objects: Objects, record: HitRecord, extents: wp.array4d[wp.int32]) -> None:
     """Include each pixel in the extent of the object that it shows."""
     env, mount, piece = masked_tid(rows)
     pixel = rows.first + piece
@@ -111,7 +105,9 @@ def measure_alone(
 
 
 @wp.func
-def _occlusion(visible: wp.array4d[wp.int32], alone: wp.array4d[wp.int32], env: int, mount: int, item: int) -> float:
+def _occlusion(
+    visible: wp.array4d[wp.int32], alone: wp.array4d[wp.int32], env: int, mount: int, item: int
+) -> wp.float32:
     total = alone[env, mount, item, COUNT]
     if total == 0:
         return 0.0
@@ -144,49 +140,65 @@ def write_boxes(
             boxes_out[env, mount, item, column] = -1.0
 
 
+@wp.struct
+class SolidBoxes:
+    """Boxes around the parts of the objects. The shapes of one body are one part.
+
+    Attributes:
+        first: first part of each object, and the number of parts: one more than there are objects.
+        shape: a shape of each part.
+        pos: origin of the part's frame in the frame of that shape, m.
+        quat: its orientation.
+        low: least corner of the part in its frame, m.
+        high: greatest corner.
+    """
+
+    first: wp.array[wp.int32]
+    shape: wp.array[wp.int32]
+    pos: wp.array[wp.vec3]
+    quat: wp.array[wp.vec4]
+    low: wp.array[wp.vec3]
+    high: wp.array[wp.vec3]
+
+
+@wp.func
+def _part_pose(placed: Placed, solids: SolidBoxes, env: int, part: int) -> tuple[wp.vec3, wp.vec4]:
+    pos, quat = shape_pose(placed, env, solids.shape[part])
+    return pos + quat_rotate(quat, solids.pos[part]), quat_multiply(quat, solids.quat[part])
+
+
 @kernel(group="images")
 def write_solid_boxes(
     rows: Rows,
     placed: Placed,
     objects: Objects,
+    solids: SolidBoxes,
     visible: wp.array4d[wp.int32],
     alone: wp.array4d[wp.int32],
     boxes_out: wp.array4d[wp.float32],
     count_out: wp.array2d[wp.int32],
 ) -> None:
-    """List the 3-D boxes of the objects in view: label, least and greatest corner, pose as a matrix, occlusion ratio.
+    """List the 3-D boxes of the objects in view: label, least and greatest corner, matrix, occlusion ratio.
 
-    The frame of an object with one shape is that of the shape, otherwise that of the body of its first shape.
+    The frame is that of the object's first part. The matrix has the axes of the frame in its first three rows and its
+    origin in the last row.
     """
     env, mount = masked_tid(rows)
-    instances = placed.instances
     count = int(0)
     for item in range(objects.label.shape[0]):
         if alone[env, mount, item, COUNT] > 0:
-            entry = objects.first[item]
-            last = objects.first[item + 1]
-            origin, turn = shape_pose(placed, env, objects.shape[entry])
-            if last - entry > 1:
-                row = placed.row[objects.shape[entry]]
-                if row >= instances.moving:
-                    own = instances.quat[row]
-                    turn = quat_multiply(turn, wp.vec4(own[0], -own[1], -own[2], -own[3]))
-                    origin = origin - quat_rotate(turn, instances.pos[row])
-                else:
-                    origin = wp.vec3()
-                    turn = wp.vec4(1.0, 0.0, 0.0, 0.0)
-            low = wp.vec3(wp.inf, wp.inf, wp.inf)
-            high = -low
-            for k in range(entry, last):
-                shape = objects.shape[k]
-                pos, quat = shape_pose(placed, env, shape)
+            first = solids.first[item]
+            origin, turn = _part_pose(placed, solids, env, first)
+            low = solids.low[first]
+            high = solids.high[first]
+            for part in range(first + 1, solids.first[item + 1]):
+                pos, quat = _part_pose(placed, solids, env, part)
                 for corner in range(8):
-                    at = objects.low[shape]
+                    at = solids.low[part]
                     for axis in range(3):
                         if (corner >> axis) % 2 == 1:
-                            at[axis] = objects.high[shape][axis]
-                    if last - entry > 1:
-                        at = quat_rotate_inverse(turn, pos + quat_rotate(quat, at) - origin)
+                            at[axis] = solids.high[part][axis]
+                    at = quat_rotate_inverse(turn, pos + quat_rotate(quat, at) - origin)
                     low = wp.min(low, at)
                     high = wp.max(high, at)
             boxes_out[env, mount, count, 0] = float(objects.label[item])

@@ -50,7 +50,9 @@ def image_motion(
             row = placed.row[shape] - placed.instances.moving
             if row >= 0:
                 pos, quat = shape_pose(placed, env, shape)
-                point = before.pos[env, row] + quat_rotate(before.quat[env, row], quat_rotate_inverse(quat, point - pos))
+                point = before.pos[env, row] + quat_rotate(
+                    before.quat[env, row], quat_rotate_inverse(quat, point - pos)
+                )
             at = quat_rotate_inverse(before.camera_quat[env, mount], point - before.camera_pos[env, mount])
         else:
             turned = quat_rotate(cameras.quat[env, mount], direction)

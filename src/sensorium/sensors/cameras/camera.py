@@ -24,8 +24,11 @@ from sensorium.sensors.cameras.annotators import ANNOTATORS, Distances
 from sensorium.sensors.cameras.camera_base import CameraBase
 from sensorium.sensors.cameras.camera_cfg import CameraCfg
 from sensorium.sensors.cameras.camera_data import CameraData
+from sensorium.sensors.cameras.lens_tables import lines_of, projection_of
+from sensorium.sensors.cameras.lenses import LensCfg
 from sensorium.sensors.cameras.semantics import Semantics
 from sensorium.sensors.core.hooks import used_if
+from sensorium.sensors.core.parts import declared_fields
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
 
 
@@ -65,19 +68,22 @@ class Camera(CameraBase[CameraCfg, CameraData]):
 
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields, with the size of the image and the dtype that the config selects."""
-        fields = super().fields()
-        chosen = {name: ANNOTATORS[name].field(name, field, self.cfg) for name, field in fields.items()
-                  if name in ANNOTATORS}  # fmt: skip
-        sized = {name: replace(field, shape=(*self.image_shape, *field.shape[2:])) for name, field in chosen.items()}
-        return {**fields, **sized}
+        fields, declared = dict(super().fields()), declared_fields(self.data_class)
+        for name in [name for name in fields if name in ANNOTATORS]:
+            field = replace(declared[name], kind=fields[name].kind)
+            fields[name] = ANNOTATORS[name].sized(name, ANNOTATORS[name].field(name, field, self.cfg), self)
+        return fields
 
     def setup(self) -> None:
         """Select the shapes, prepare the visibility pass and the annotators."""
         self._take_lens()
         cfg = self.cfg
+        lens = self._optics
+        self.projection = projection_of(lens, self._k)
+        self._lines = lines_of(lens, self._k, *self.image_shape, cfg.title)
         self.cast = self.image_cast(
             image=self.image_shape,
-            inverse_k=self._inverse_k,
+            **(self._lines or {"inverse_k": self._inverse_k}),
             offsets=(self._offset_pos, self._offset_quat),
             limits=cfg.clipping_range,
             targets=cfg.seen,
@@ -95,6 +101,18 @@ class Camera(CameraBase[CameraCfg, CameraData]):
             pose = torch.zeros_like(pose[0]), torch.zeros_like(pose[1])
             self.buffers.kept |= {"camera/start_pos": pose[0], "camera/start_quat": pose[1]}
         self._reported = pose
+
+    @cached_property
+    def _optics(self) -> LensCfg:
+        """The lens, of the config or of the camera of the model."""
+        name = self.mount.cameras[0]
+        return self.cfg.lens_on(self.engine.camera_lens(name) if name else None)
+
+    def _lens_changed(self, inverse_k: Tensor, *, more: bool) -> None:
+        """Compute the lines of sight from the intrinsic matrices, where they are a table."""
+        lines = lines_of(self._optics, self._k, *self.image_shape, self.cfg.title)
+        for name, tensor in lines.items():
+            self._lines[name].copy_(tensor)
 
     @cached_property
     def semantics(self) -> Semantics:
@@ -137,6 +155,8 @@ class Camera(CameraBase[CameraCfg, CameraData]):
             for record, is_last in frames:
                 for annotator in self._annotators:
                     annotator.annotate(record, hits, is_last=is_last)
+        for annotator in self._annotators:
+            annotator.finish()
         pos, quat = self._reported
         inputs = [wp.from_torch(pos, dtype=wp.vec3), wp.from_torch(quat, dtype=wp.vec4), wp.from_torch(self._k)]
         for record, _ in frames:

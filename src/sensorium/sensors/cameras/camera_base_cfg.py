@@ -14,7 +14,7 @@ from sensorium.errors import ConfigError, Fault, nearest
 from sensorium.geometry.cameras import Convention, look_at
 from sensorium.geometry.transforms import quat_from_matrix
 from sensorium.patterns import PinholeCameraPatternCfg
-from sensorium.sensors.cameras.camera_data import ALIASES, ALWAYS
+from sensorium.sensors.cameras.camera_data import ALIASES, ALWAYS, COUNT
 from sensorium.sensors.frames.targets_cfg import TargetsCfg
 
 DataT = TypeVar("DataT")
@@ -110,6 +110,7 @@ class CameraBaseCfg(TargetsCfg[DataT], Generic[DataT]):
     def selected(self) -> tuple[str, ...]:
         """The computed fields of `CameraData`, in its order."""
         wanted = {ALIASES.get(name, name) for name in self.asked}
+        wanted |= {name + COUNT for name in wanted}
         return (*ALWAYS, *(name for name in self.types if name in wanted))
 
     # Image and lens ---------------------------------------------------------------------------------------------------

@@ -1,67 +1,23 @@
-"""Configuration (`CameraCfg`) of a camera that images the shapes of the scene, and its lens (`PinholeLensCfg`)."""
+"""Configuration (`CameraCfg`) of a camera that images the shapes of the scene."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from numpy.typing import ArrayLike
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
 
-from sensorium.cfg import Cfg, Finite, Float, Positive, bad, in_unit, must
+from sensorium.cfg import Float, bad, in_unit
+from sensorium.engines.base import CameraLens
 from sensorium.patterns import PinholeCameraPatternCfg
 from sensorium.patterns.pinhole import Pixels
-from sensorium.sensors.cameras.annotators import COLOR, TYPES
-from sensorium.sensors.cameras.camera_base_cfg import FOCAL, ON_CAMERAS, CameraBaseCfg, check_types
+from sensorium.sensors.cameras.annotators import ANNOTATORS, COLOR, TYPES
+from sensorium.sensors.cameras.camera_base_cfg import ON_CAMERAS, CameraBaseCfg, check_types
 from sensorium.sensors.cameras.camera_data import ALIASES, ALWAYS, DISTANCES, CameraData
+from sensorium.sensors.cameras.lenses import FocalLensCfg, LensCfg, LensField, OrthographicLensCfg, PinholeLensCfg
 from sensorium.sensors.cameras.semantics import parse_filter
-
-Angle = Annotated[Float, must(lambda angle: 0.0 < angle < 180.0, "an angle between 0 and 180, deg"), in_unit("deg")]
-
-
-class PinholeLensCfg(Cfg):
-    """Pinhole lens, without the size of the image: by its vertical angle, or by focal length and apertures.
-
-    Focal length and apertures share a unit, which cancels: fx = width * focal_length / horizontal_aperture.
-    """
-
-    fovy: Angle | None = None
-    """Vertical field of view, degrees, with square pixels; an alternative to the apertures."""
-    focal_length: Positive = 24.0
-    """Focal length, in the unit of the apertures."""
-    horizontal_aperture: Positive = 20.955
-    """Width of the image plane."""
-    vertical_aperture: Positive | None = None
-    """Height of the image plane; None gives square pixels."""
-    horizontal_aperture_offset: Finite = 0.0
-    """Shift of the principal point to the right, as tangent: cx = width/2 + offset * fx."""
-    vertical_aperture_offset: Finite = 0.0
-    """Shift of the principal point down, as tangent: cy = height/2 + offset * fy."""
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if self.fovy is not None and (given := [name for name in FOCAL[1:] if name in self.model_fields_set]):
-            raise bad(f"fovy: either fovy or {given[0]}", "Keep one of the two.")
-        return self
-
-    @classmethod
-    def from_intrinsic_matrix(cls, intrinsic_matrix: ArrayLike, width: int, height: int) -> PinholeLensCfg:
-        """Return the lens of an intrinsic matrix.
-
-        Args:
-            intrinsic_matrix: (fx, 0, cx, 0, fy, cy, 0, 0, 1), nine numbers row by row or `[3, 3]`, pixels.
-            width: number of columns.
-            height: number of rows.
-
-        Raises:
-            ConfigError: the matrix is singular, not finite, or has skew or a last row other than (0, 0, 1).
-        """
-        image = PinholeCameraPatternCfg.from_intrinsic_matrix(intrinsic_matrix, width, height)
-        return PinholeLensCfg(**{name: getattr(image, name) for name in PinholeLensCfg.model_fields if name != "fovy"})
-
-    def at(self, width: int, height: int) -> PinholeCameraPatternCfg:
-        """Return this lens with an image of a size in px."""
-        given = {name: getattr(self, name) for name in self.model_fields_set if getattr(self, name) is not None}
-        return PinholeCameraPatternCfg(width=width, height=height, **given)
 
 
 class CameraCfg(CameraBaseCfg[CameraData]):
@@ -77,7 +33,7 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     camera, in each environment.
     """
 
-    types: ClassVar[tuple[str, ...]] = TYPES
+    types: ClassVar[tuple[str, ...]] = tuple(ANNOTATORS)
     selectable: ClassVar[tuple[str, ...]] = (*ALWAYS, *TYPES)
     needs_size: ClassVar[tuple[str, str]] = ("width, height", "the size of the image, px")
 
@@ -85,12 +41,14 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     """Number of columns, px; None uses the resolution of the camera of the model."""
     height: Pixels | None = None
     """Number of rows, px; given together with `width`."""
-    lens: PinholeLensCfg | None = None
-    """Lens; its omitted fields are those of the camera of the model, if there is one. None uses that camera's lens,
-    otherwise the defaults of `PinholeLensCfg`."""
+    lens: LensField | None = None
+    """Lens: `PinholeLensCfg`, `BrownConradyLensCfg`, `KannalaBrandtLensCfg`, `FThetaLensCfg`, `EquirectangularLensCfg`
+    or `OrthographicLensCfg`. Focal length, apertures and offsets that it omits are those of the camera of the model, if
+    there is one. None uses that camera's lens, otherwise the defaults of `PinholeLensCfg`."""
     data_types: tuple[str, ...] = ("distance_to_image_plane",)
     """Computed data types: any of distance_to_camera, distance_to_image_plane (also ``depth``), normals, points_b,
-    geom_ids, face_ids, semantic_segmentation, instance_segmentation, instance_id_segmentation, segmentation."""
+    geom_ids, face_ids, semantic_segmentation, instance_segmentation, instance_id_segmentation, segmentation,
+    motion_vectors, optical_flow, bounding_box_2d_tight, bounding_box_2d_loose, bounding_box_3d."""
     clipping_range: Annotated[tuple[Float, Float], in_unit("m")] = (0.01, 1.0e6)
     """Nearest and farthest distance to the image plane of a visible surface, m: nearer and farther parts of surfaces
     are cut away."""
@@ -161,11 +119,31 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     @property
     def lens_fields(self) -> set[str]:
         """Names of the fields of the lens that the config gives."""
-        return set() if self.lens is None else self.lens.model_fields_set
+        return self.lens.model_fields_set if isinstance(self.lens, FocalLensCfg) else set()
 
     def lens_at(self, width: int, height: int) -> PinholeCameraPatternCfg | None:
         """Return the lens of the config for an image of this size, px; None where the config gives none."""
-        return None if self.lens is None else self.lens.at(width, height)
+        return self.lens.at(width, height) if isinstance(self.lens, FocalLensCfg) else None
+
+    def matrices_on(self, camera: CameraLens | None, name: str = "") -> NDArray[np.float64]:
+        """Return the intrinsic matrices, px, float64 `[1 or env, 3, 3]`, with the values of the config where given.
+
+        Those of a parallel camera are in px/m, those of a panorama in px/rad.
+        """
+        width, height = self.image_on(camera, name)
+        if self.lens is not None and self.lens.defines_intrinsics:
+            return self.lens.intrinsic_matrix(width, height).numpy()[None]
+        if self.lens_on(camera).is_parallel and camera is not None:
+            each = [OrthographicLensCfg(view_height=view).intrinsic_matrix(width, height) for view in camera.fovy]
+            return torch.stack(each).numpy()
+        return super().matrices_on(camera, name)
+
+    def lens_on(self, camera: CameraLens | None) -> LensCfg:
+        """Return the lens for a given camera of the model or without one; its intrinsics are those of `matrices_on`."""
+        if self.lens is not None:
+            return self.lens
+        is_parallel = camera is not None and camera.is_orthographic
+        return OrthographicLensCfg(view_height=1.0) if is_parallel else PinholeLensCfg()
 
     @property
     def clipping(self) -> tuple[float, float]:

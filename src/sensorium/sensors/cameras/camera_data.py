@@ -18,10 +18,16 @@ ALWAYS = ("pos_w", "quat_w_world", "intrinsic_matrices")
 """Fields that every frame has."""
 DISTANCES = ("distance_to_image_plane", "distance_to_camera")
 """The two distances; noise acts on the first one that is selected, and the other one follows."""
+MOTION = ("height", "width", "uv")
+COUNT = "_count"
+"""Ending of the name of the field with the number of boxes."""
 ALIASES = {
     "depth": "distance_to_image_plane",
     "instance_segmentation_fast": "instance_segmentation",
     "instance_id_segmentation_fast": "instance_id_segmentation",
+    "bounding_box_2d_tight_fast": "bounding_box_2d_tight",
+    "bounding_box_2d_loose_fast": "bounding_box_2d_loose",
+    "bounding_box_3d_fast": "bounding_box_3d",
 }
 """Other name of a data type -> its field."""
 
@@ -73,6 +79,28 @@ class CameraData:
     """Shape of the surface, labelled or not, as a color or an id int32 `[..., 1]`; see `info`."""
     segmentation: Annotated[Tensor, Field("1", (1, 1, 2), IMAGE, dtype="int32", kind="id", role="image")]
     """Number of the shape (row in `geom_names`) and its type of object, 5 for a geom; (-1, -1) for a miss."""
+    motion_vectors: Annotated[Tensor, Field("px", (1, 1, 2), MOTION, kind="derived", role="image")]
+    """Where each pixel's surface was in the previous frame, relative to the pixel: right and down, px. A surface that
+    moves to the left has a positive first component. 0 in the first frame; +inf if it was behind the camera. A miss
+    moves like a point at infinity."""
+    optical_flow: Annotated[Tensor, Field("px", (1, 1, 2), MOTION, kind="derived", role="image")]
+    """How far each pixel's surface moved since the previous frame, right and down, px: minus `motion_vectors`."""
+    bounding_box_2d_tight: Annotated[Tensor, Field("1", (1, 6), ("box", "value"), kind="derived")]
+    """Boxes around the visible pixels of the labelled objects: semantic id, least column and row, greatest column and
+    row (inclusive, px), occlusion ratio. The ratio is the share of the object's pixels that other surfaces hide. Rows
+    beyond the count are -1."""
+    bounding_box_2d_tight_count: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
+    """Number of tight boxes."""
+    bounding_box_2d_loose: Annotated[Tensor, Field("1", (1, 6), ("box", "value"), kind="derived")]
+    """As `bounding_box_2d_tight`, around all pixels that the object would cover if nothing hid it."""
+    bounding_box_2d_loose_count: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
+    """Number of loose boxes."""
+    bounding_box_3d: Annotated[Tensor, Field("1", (1, 24), ("box", "value"), kind="derived")]
+    """Boxes of the labelled objects in view, hidden ones included: semantic id, least and greatest corner in the frame
+    of the object (m), the frame's 4x4 matrix to the world row by row (origin in the last row), occlusion ratio. The
+    frame is that of the shape, or of the body for several shapes."""
+    bounding_box_3d_count: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
+    """Number of 3-D boxes."""
     image_shape: tuple[int, int]
     data_types: tuple[str, ...]
     labels: Mapping[str, Mapping[str, Any]]

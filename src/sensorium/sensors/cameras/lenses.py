@@ -9,19 +9,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import torch
-from pydantic import PlainSerializer, PlainValidator, field_validator
+from numpy.typing import ArrayLike
+from pydantic import PlainSerializer, PlainValidator, field_validator, model_validator
 from torch import Tensor
 
-from sensorium.cfg import Cfg, Finite, Positive, bad, in_unit, must
+from sensorium.cfg import Cfg, Finite, Float, Positive, bad, in_unit, must
 from sensorium.errors import ConfigError, nearest, shown
 from sensorium.geometry.cameras import inverse_intrinsics
+from sensorium.geometry.images import project
+from sensorium.patterns import PinholeCameraPatternCfg
+from sensorium.sensors.cameras.camera_base_cfg import FOCAL
 
 SAMPLES = 64
 """Number of points between the axis and a pixel at which a distortion must not fold over."""
+Narrow = Annotated[Float, must(lambda angle: 0.0 < angle < 180.0, "an angle between 0 and 180, deg"), in_unit("deg")]
 Angle = Annotated[Positive, must(lambda angle: angle <= 360.0, "an angle up to 360, deg"), in_unit("deg")]
 
 
@@ -68,6 +73,11 @@ class LensCfg(Cfg):
         """
         raise NotImplementedError
 
+    @property
+    def formula(self) -> tuple[int, tuple[float, ...], float]:
+        """Number, coefficients and edge of `geometry.images.project.Projection`."""
+        return project.PINHOLE, (), 0.0
+
     def folds(self, plane: Tensor) -> Tensor:
         """Return which points of the plane have no direction because the lens folds over, bool `[...]`.
 
@@ -77,7 +87,54 @@ class LensCfg(Cfg):
         return torch.zeros(plane.shape[:-1], dtype=torch.bool, device=plane.device)
 
 
-class PinholeLensCfg(LensCfg):
+class FocalLensCfg(LensCfg):
+    """Lens with a focal length: by the vertical angle that it has without distortion, or by apertures.
+
+    Focal length and apertures share a unit, which cancels: fx = width * focal_length / horizontal_aperture.
+    """
+
+    fovy: Narrow | None = None
+    """Vertical field of view without distortion, degrees, with square pixels; an alternative to the apertures."""
+    focal_length: Positive = 24.0
+    """Focal length, in the unit of the apertures."""
+    horizontal_aperture: Positive = 20.955
+    """Width of the image plane."""
+    vertical_aperture: Positive | None = None
+    """Height of the image plane; None gives square pixels."""
+    horizontal_aperture_offset: Finite = 0.0
+    """Shift of the principal point to the right, as tangent: cx = width/2 + offset * fx."""
+    vertical_aperture_offset: Finite = 0.0
+    """Shift of the principal point down, as tangent: cy = height/2 + offset * fy."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.fovy is not None and (given := [name for name in FOCAL[1:] if name in self.model_fields_set]):
+            raise bad(f"fovy: either fovy or {given[0]}", "Keep one of the two.")
+        return self
+
+    @classmethod
+    def from_intrinsic_matrix(cls, intrinsic_matrix: ArrayLike, width: int, height: int) -> Self:
+        """Return the lens of an intrinsic matrix.
+
+        Args:
+            intrinsic_matrix: (fx, 0, cx, 0, fy, cy, 0, 0, 1), nine numbers row by row or `[3, 3]`, pixels.
+            width: number of columns.
+            height: number of rows.
+
+        Raises:
+            ConfigError: the matrix is singular, not finite, or has skew or a last row other than (0, 0, 1).
+        """
+        image = PinholeCameraPatternCfg.from_intrinsic_matrix(intrinsic_matrix, width, height)
+        return cls(**{name: getattr(image, name) for name in FocalLensCfg.model_fields if name != "fovy"})
+
+    def at(self, width: int, height: int) -> PinholeCameraPatternCfg:
+        """Return this lens with an image of a size in px."""
+        given = {name: getattr(self, name) for name in self.model_fields_set & {*FocalLensCfg.model_fields}
+                 if getattr(self, name) is not None}  # fmt: skip
+        return PinholeCameraPatternCfg(width=width, height=height, **given)
+
+
+class PinholeLensCfg(FocalLensCfg):
     """Lens without distortion."""
 
     is_pinhole = True
@@ -105,6 +162,11 @@ class OrthographicLensCfg(LensCfg):
         scale = height / self.view_height
         return _centred(scale, scale, width, height)
 
+    @property
+    def formula(self) -> tuple[int, tuple[float, ...], float]:
+        """Number, coefficients and edge of the projection."""
+        return project.ORTHOGRAPHIC, (), 0.0
+
     def unproject(self, plane: Tensor) -> Tensor:
         """Return (0, 0, 1) for every point, float64 `[..., 3]`. The ray starts at the point (x, y, 0), m."""
         return torch.cat([torch.zeros_like(plane), torch.ones_like(plane[..., :1])], dim=-1)
@@ -114,7 +176,7 @@ class OrthographicLensCfg(LensCfg):
         return torch.where(points[..., 2:] >= 0.0, points[..., :2], float("nan"))
 
 
-class BrownConradyLensCfg(LensCfg):
+class BrownConradyLensCfg(FocalLensCfg):
     """Lens with radial and tangential distortion: ``plumb_bob`` and ``rational_polynomial`` of OpenCV and ROS.
 
     With (x, y) the tangents of a direction and r their length,
@@ -141,6 +203,12 @@ class BrownConradyLensCfg(LensCfg):
     """Coefficient of r^4 in the denominator."""
     k6: Finite = 0.0
     """Coefficient of r^6 in the denominator."""
+
+    @property
+    def formula(self) -> tuple[int, tuple[float, ...], float]:
+        """Number, coefficients and edge of the projection."""
+        coefficients = (self.k1, self.k2, self.p1, self.p2, self.k3, self.k4, self.k5, self.k6)
+        return project.BROWN_CONRADY, coefficients, 0.0
 
     def unproject(self, plane: Tensor) -> Tensor:
         """Return unit directions, float64 `[..., 3]`; 0 beyond a fold."""
@@ -246,7 +314,7 @@ class _FisheyeLensCfg(LensCfg):
         return is_beyond
 
 
-class KannalaBrandtLensCfg(_FisheyeLensCfg):
+class KannalaBrandtLensCfg(_FisheyeLensCfg, FocalLensCfg):
     """Fisheye lens, the model ``fisheye`` of OpenCV and ``equidistant`` of ROS and Kalibr.
 
     With t the angle to the axis, the radius is t (1 + k1 t^2 + k2 t^4 + k3 t^6 + k4 t^8).
@@ -267,6 +335,11 @@ class KannalaBrandtLensCfg(_FisheyeLensCfg):
     @property
     def _polynomial(self) -> np.polynomial.Polynomial:
         return np.polynomial.Polynomial([0.0, 1.0, 0.0, self.k1, 0.0, self.k2, 0.0, self.k3, 0.0, self.k4])
+
+    @property
+    def formula(self) -> tuple[int, tuple[float, ...], float]:
+        """Number, coefficients and edge of the projection."""
+        return project.KANNALA_BRANDT, (self.k1, self.k2, self.k3, self.k4), 0.0
 
     def _angles(self, radii: Tensor) -> Tensor:
         return _inverse(self._polynomial, radii, min(self._widest, _first_fold(self._polynomial)))
@@ -327,6 +400,11 @@ class FThetaLensCfg(_FisheyeLensCfg):
         edge = _inverse(self._polynomial, torch.tensor([self._widest], dtype=torch.float64, device="cpu"), reach)
         return float(torch.where(torch.isfinite(edge), edge, reach))
 
+    @property
+    def formula(self) -> tuple[int, tuple[float, ...], float]:
+        """Number, coefficients and edge of the projection."""
+        return project.F_THETA, tuple(self._polynomial.coef[1:].tolist()), self._edge
+
     def _angles(self, radii: Tensor) -> Tensor:
         return torch.where(radii <= self._edge, _value(self._polynomial, radii), float("nan"))
 
@@ -352,6 +430,11 @@ class EquirectangularLensCfg(LensCfg):
         """Return the matrix, float64 `[3, 3]`; its focal lengths are in px/rad."""
         across, up = math.radians(self.horizontal_fov_deg), math.radians(self.vertical_fov_deg)
         return _centred(width / across, height / up, width, height)
+
+    @property
+    def formula(self) -> tuple[int, tuple[float, ...], float]:
+        """Number, coefficients and edge of the projection."""
+        return project.EQUIRECTANGULAR, (), 0.0
 
     def unproject(self, plane: Tensor) -> Tensor:
         """Return unit directions, float64 `[..., 3]`; 0 beyond a full turn and beyond the poles."""
@@ -417,7 +500,7 @@ def lens_rays(lens: LensCfg, matrices: Tensor, height: int, width: int, config: 
 
 
 def parse_lens(value: Any) -> Any:
-    """Return a lens: one unchanged, or the result of `to_dict`, identified by its ``kind``.
+    """Return a lens: one unchanged, or the result of `to_dict`, identified by its ``kind``, by default a pinhole.
 
     Raises as a validator does.
     """
@@ -425,7 +508,7 @@ def parse_lens(value: Any) -> Any:
         return value
     if isinstance(value, Mapping):
         fields = dict(value)
-        kind = fields.pop("kind", None)
+        kind = fields.pop("kind", "pinhole")
         if not isinstance(kind, str) or kind not in LENSES:
             raise ConfigError.single(
                 "lens", "kind", kind, f"one of {', '.join(LENSES)}", nearest(str(kind), LENSES).strip()

@@ -7,10 +7,13 @@ field in `CameraData`, define an `Annotator`, and list it here.
 from collections.abc import Mapping
 
 from sensorium.sensors.cameras.annotators.base import Annotator
+from sensorium.sensors.cameras.annotators.boxes import Boxes
 from sensorium.sensors.cameras.annotators.distances import Distances
 from sensorium.sensors.cameras.annotators.ids import Ids
+from sensorium.sensors.cameras.annotators.motion import Motion
 from sensorium.sensors.cameras.annotators.normals import Normals
 from sensorium.sensors.cameras.annotators.segmentation import InstanceIds, Instances, SemanticClasses
+from sensorium.sensors.cameras.camera_data import COUNT
 
 ANNOTATORS: Mapping[str, type[Annotator]] = {
     "distance_to_camera": Distances,
@@ -23,10 +26,18 @@ ANNOTATORS: Mapping[str, type[Annotator]] = {
     "instance_segmentation": Instances,
     "instance_id_segmentation": InstanceIds,
     "segmentation": Ids,
+    "motion_vectors": Motion,
+    "optical_flow": Motion,
+    "bounding_box_2d_tight": Boxes,
+    "bounding_box_2d_tight_count": Boxes,
+    "bounding_box_2d_loose": Boxes,
+    "bounding_box_2d_loose_count": Boxes,
+    "bounding_box_3d": Boxes,
+    "bounding_box_3d_count": Boxes,
 }
 """Field of `CameraData` -> its annotator, in the order of the data class."""
-TYPES = tuple(ANNOTATORS)
-"""Fields that a camera can compute."""
+TYPES = tuple(name for name in ANNOTATORS if not name.endswith(COUNT))
+"""Data types that a camera can compute."""
 COLOR = ("rgb", "rgba")
 """Data types that need light, which no annotator computes."""
 

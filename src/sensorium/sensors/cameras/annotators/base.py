@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import warp as wp
@@ -34,6 +35,14 @@ class Annotator:
     def field(cls, name: str, field: Field, cfg: CameraCfg) -> Field:
         """Return a field of the data class with its channels and dtype for a config; by default unchanged."""
         return field
+
+    @classmethod
+    def sized(cls, name: str, field: Field, camera: Camera) -> Field:
+        """Return a field with the sizes of its axes; by default those of an image."""
+        return replace(field, shape=(*camera.image_shape, *field.shape[2:]))
+
+    def finish(self) -> None:
+        """Do what follows the frame of all environments (launches, outside the visibility pass); by default nothing."""
 
     def annotate(self, record: Record, hits: Any, *, is_last: bool) -> None:
         """Compute the images of a frame (launches, inside the camera's visibility pass).
