@@ -8,7 +8,9 @@ from numpy.typing import ArrayLike
 from pydantic import field_validator, model_validator
 
 from sensorium.cfg import Cfg, Finite, Float, Positive, bad, in_unit, must
+from sensorium.memory import in_mb
 from sensorium.patterns import PinholeCameraPatternCfg
+from sensorium.patterns.base import MOST_RAYS
 from sensorium.patterns.pinhole import Pixels
 from sensorium.sensors.cameras.annotators import COLOR, TYPES
 from sensorium.sensors.cameras.camera_base_cfg import FOCAL, ON_CAMERAS, CameraBaseCfg, check_types
@@ -60,7 +62,8 @@ class PinholeLensCfg(Cfg):
 
     def at(self, width: int, height: int) -> PinholeCameraPatternCfg:
         """Return this lens with an image of a size in px."""
-        given = {name: getattr(self, name) for name in self.model_fields_set if getattr(self, name) is not None}
+        names = self.model_fields_set & PinholeLensCfg.model_fields.keys()
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         return PinholeCameraPatternCfg(width=width, height=height, **given)
 
 
@@ -150,6 +153,9 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     def _fits(self) -> Self:
         if (self.width is None) != (self.height is None):
             raise bad("width, height: both or neither", "Give width and height.")
+        if self.width is not None and self.height is not None and self.width * self.height > MOST_RAYS:
+            size = in_mb(4.0 * self.width * self.height)
+            raise bad(f"width, height: at most {MOST_RAYS} pixels, not {self.width} x {self.height}, {size} per image")
         self.refuse_idle_knobs("no distance is in data_types", *DISTANCES)
         return self
 
