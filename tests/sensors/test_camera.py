@@ -419,6 +419,27 @@ def test_delay_shows_an_older_frame_with_its_own_pose() -> None:
     assert sensor.history.pos_w[0, :, 2].tolist() == [6.0, 5.0, 4.0]
 
 
+def test_frames_are_stacked_as_channels_oldest_first() -> None:
+    """The first frame fills the stack, each env after its own reset; channels of a frame stay together."""
+    cfg = camera(history_length=3, data_types=("depth", "segmentation"))
+    scene = scene_of(cfg, envs=2, shapes=(GROUND,), quat=(0.7071068, 0, 0.7071068, 0))
+    sensor: Any = scene["camera"]
+    for height in (1.0, 2.0, 3.0, 4.0):
+        scene.engine.body_pos_w[:, 0, 2] = height  # type: ignore[attr-defined]
+        scene.update()
+    stack = sensor.frame_stack()
+    assert list(stack) == ["depth", "segmentation"] and stack["depth"].shape == (2, 30, 40, 3)
+    np.testing.assert_allclose(numpy(stack["depth"][:, 3, 5]), [[2.0, 3.0, 4.0]] * 2, rtol=1e-6)
+    assert stack["segmentation"][0, 3, 5].tolist() == [0, 5] * 3
+    scene.reset([1])
+    scene.engine.body_pos_w[:, 0, 2] = 5.0  # type: ignore[attr-defined]
+    scene.update()
+    found = numpy(sensor.frame_stack()["depth"][:, 3, 5])
+    np.testing.assert_allclose(found, [[3.0, 4.0, 5.0], [4.0, 4.0, 5.0]], rtol=1e-6)
+    with pytest.raises(sn.ConfigError, match="history_length"):
+        scene_of(camera())["camera"].frame_stack()  # type: ignore[attr-defined]
+
+
 def test_which_shapes_a_camera_sees() -> None:
     """By default it sees its own robot; options exclude it, or select shapes by name."""
     types = {"data_types": ("geom_ids",), "camera": "head"}
