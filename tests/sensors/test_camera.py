@@ -121,6 +121,20 @@ def test_each_data_type_is_equal_alone_and_combined() -> None:
         assert torch.equal(getattr(alone, name), getattr(together, name))
 
 
+def test_all_data_types_of_a_frame_agree_pixel_for_pixel() -> None:
+    """A pixel is a hit in every data type or in none."""
+    data: Any = scene_of(camera(data_types=ALL, **RAW))["camera"].data
+    hit = data.geom_ids >= 0
+    assert hit.any() and not hit.all()
+    for name in ("distance_to_image_plane", "distance_to_camera"):
+        assert torch.equal(data.output[name] < math.inf, hit)
+    assert torch.equal(data.points_b.isfinite().all(dim=-1, keepdim=True), hit)
+    assert torch.equal(data.normals.norm(dim=-1, keepdim=True) > 0.5, hit)
+    for name in SEGMENTATIONS:
+        assert torch.equal(data.output[name] > 0, hit)
+    assert torch.equal(data.segmentation[..., :1], data.geom_ids)
+
+
 # Images against the reference -----------------------------------------------------------------------------------------
 
 
