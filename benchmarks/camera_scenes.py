@@ -73,7 +73,8 @@ def room() -> mujoco.MjSpec:
         name="checker", type=mujoco.mjtTexture.mjTEXTURE_2D, builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER, width=64,
         height=64, rgb1=[0.8, 0.7, 0.6], rgb2=[0.3, 0.4, 0.5],
     )  # fmt: skip
-    spec.add_material(name="checker", textures=["", "checker"])
+    material = spec.add_material(name="checker")
+    material.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "checker"
     world = spec.worldbody
     _add_geom(world, KINDS.mjGEOM_PLANE, size=[4, 4, 0.1])
     for axis in (0, 1):

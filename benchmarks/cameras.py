@@ -16,9 +16,8 @@ from torch import Tensor
 from benchmarks.camera_scenes import SCENES, poses_of
 from benchmarks.rays import on_tensors
 from benchmarks.timing import interleaved, wall_and_cpu
-from sensorium import BODY_POSE, SHAPES, Field, MountedSensorCfg, Scene, SimpleSensor, recorded
+from sensorium import BODY_POSE, SHAPES, Field, MountedSensorCfg, MujocoWarpEngine, Scene, SimpleSensor, recorded
 from sensorium.compute import Rows, kernel, masked_tid, place_of
-from sensorium.engines.mujoco_warp import MujocoWarpEngine
 from sensorium.geometry.images.structs import HitRecord
 from sensorium.world.image_cast import ImageCast
 
@@ -44,11 +43,13 @@ class BareDepthCfg(MountedSensorCfg[DepthData]):
 
 
 @kernel
-def show_depth(rows: Rows, record: HitRecord, depth: wp.array3d[wp.float32]) -> None:
-    """Write the depth of every pixel."""
+def show_depth(rows: Rows, width: int, record: HitRecord, depth: wp.array3d[wp.float32]) -> None:
+    """Write the depth of every pixel of a row."""
     env, mount, piece = masked_tid(rows)
-    pixel = rows.first + piece
-    depth[env, mount, pixel] = 1.0 / record.inverse[place_of(rows, env), mount, pixel]
+    place = place_of(rows, env)
+    first = (rows.first + piece) * width
+    for pixel in range(first, first + width):
+        depth[env, mount, pixel] = 1.0 / record.inverse[place, mount, pixel]
 
 
 class BareDepth(SimpleSensor[BareDepthCfg, DepthData]):
@@ -78,7 +79,8 @@ class BareDepth(SimpleSensor[BareDepthCfg, DepthData]):
         """Render."""
         image = wp.from_torch(raw.depth.view(len(raw.depth), 1, -1))
         with self.cast.render() as record:
-            self.compute_on.launch(show_depth, (1, self.cast.pixels), [record], [image], split=True)
+            inputs = [self.cfg.width, record]
+            self.compute_on.launch(show_depth, (1, self.cfg.height), inputs, [image], split=True)
 
 
 class Worlds:
@@ -92,9 +94,8 @@ class Worlds:
 
     def __init__(self, scene: str, envs: int, image: tuple[int, int]) -> None:
         self.name, self.envs, self.image = scene, envs, image
-        spec = SCENES[scene]()
-        self.model = spec.compile()
-        self.engine = MujocoWarpEngine(spec, envs, device="cpu", fresh=False)
+        self.model = SCENES[scene]().compile()
+        self.engine = MujocoWarpEngine(SCENES[scene](), envs, device="cpu", fresh=False)
         for name, values in zip(("mocap_pos", "mocap_quat"), poses_of(scene, self.model, envs), strict=True):
             getattr(self.engine, name)[:] = torch.from_numpy(values).float()
         self.engine.forward()

@@ -85,11 +85,6 @@ class CameraData(_camera_data.CameraData):
             found["image_mesh_ids"] = found["geom_ids"]
         return found
 
-    @property
-    def info(self) -> list[dict[str, Any]]:
-        """One dict per camera, data type -> labels of its ids: ids and colors are text, e.g. ``"(0, 0, 0, 255)"``."""
-        return [{name: _as_text(found) for name, found in each.items()} for each in super().info]
-
 
 class TiledCameraData(CameraData):
     """The images of all environments, also as tiles of one image."""
@@ -100,13 +95,6 @@ class TiledCameraData(CameraData):
     def tiled_output(self) -> dict[str, Tensor]:
         """The selected data types, each as one image of all cameras, row by row: see `tile_images`."""
         return {name: tile_images(image.reshape(-1, *image.shape[-3:])) for name, image in self.output.items()}
-
-
-def _as_text(found: Mapping[str, Mapping[Any, Any]] | None) -> dict[str, dict[str, Any]] | None:
-    """Return the labels of a data type with ids and colors as text."""
-    if found is None:
-        return None
-    return {name: {str(key): value for key, value in each.items()} for name, each in found.items()}
 
 
 _DATA_TYPES = {"depth": "distance_to_image_plane", "image_mesh_ids": "geom_ids"}

@@ -5,15 +5,18 @@ A sensor creates an `ImageCast` in `setup`, and launches its annotators in a hoo
     self._cast = self.image_cast(image=(height, width), inverse_k=inverse_k, offsets=(pos, quat), limits=(0.01, 100.0))
 
     with self._cast.render() as record:
-        self.compute_on.launch(annotate, (mounts, pixels), [self._cast.lens, record], [image], split=True)
+        self.compute_on.launch(annotate, (mounts, height), [self._cast.lens, record], [image], split=True)
 
 Memory: the hit record takes 12 B per pixel of the environments in flight. The launches of the block therefore run on
 some environments at a time. They must not be tasks. In a kernel, the record of an environment is at
-`compute.place_of(rows, env)`, and images are at `env`:
+`compute.place_of(rows, env)`, and images are at `env`. A thread should compute a row, because a thread per pixel costs
+more than the work on it:
 
     env, mount, piece = masked_tid(rows)
-    pixel = rows.first + piece
-    inverse = record.inverse[place_of(rows, env), mount, pixel]
+    place = place_of(rows, env)
+    first = (rows.first + piece) * lens.width
+    for pixel in range(first, first + lens.width):
+        image[env, mount, pixel] = 1.0 / record.inverse[place, mount, pixel]
 
 The structs `lens`, `cameras`, `placed` and the record are those of `geometry.images.structs`, which also has the kernel
 functions `pixel_line` and `shape_pose`.

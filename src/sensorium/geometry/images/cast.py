@@ -116,6 +116,6 @@ def cast_pixels(
                 if along < -size or along - size > t or wp.length_sq(to - along * d) > size * size * 1.0001:
                     continue
                 found, face = ray_instance(instances, fields, row, pos, quat, s, d, t * 1.000001)
-                if found <= t * 1.000001:
+                if found <= t * 1.000001 and lens.near + found <= lens.far:
                     put_hit(record, place, mount, pixel, 1.0 / (lens.near + found), instances.shape[row], face)
                     t = wp.min(t, found)

@@ -29,8 +29,8 @@ from sensorium.geometry.primitives import MESH
 
 Numbers = wp.types.vector(length=VERTICES, dtype=wp.float32)
 """One coordinate of the vertices of a cluster."""
-WIDE = wp.constant(8)
-"""Columns from which the pixels of a row inside a triangle are computed before they are visited."""
+MARGIN = wp.constant(1e-3)
+"""Margin of the rectangle around a triangle, px, for rounding."""
 
 
 @wp.func
@@ -101,6 +101,8 @@ def draw_clusters(
             wp.length(row_v - low[1] * forward),
             wp.length(row_v - high[1] * forward),
         )
+        edge_u = wp.vec2(float(u_first), float(u_last))
+        edge_v = wp.vec2(float(v_first), float(v_last))
         shape = instances.shape[row]
         scale = wp.vec3(1.0, 1.0, 1.0)
         if instances.kind[row] == MESH:
@@ -117,6 +119,10 @@ def draw_clusters(
             for c in range(group * GROUP, wp.min(group * GROUP + GROUP, clusters)):
                 if is_beside(surface.sphere[c], turn, shift, low, high, reach, widest, lens.near, lens.far):
                     continue
+                ball = surface.sphere[c]
+                is_ahead = (turn[2, 0] * ball[0] + turn[2, 1] * ball[1] + turn[2, 2] * ball[2] + shift[2]) > ball[
+                    3
+                ] * widest
                 first = surface.first_vertex[c]
                 for i in range(surface.first_vertex[c + 1] - first):
                     p = turn * surface.points[surface.vertex[first + i]] + shift
@@ -131,22 +137,21 @@ def draw_clusters(
                     i = corners & 255
                     j = (corners >> 8) & 255
                     m = corners >> 16
-                    nearest = wp.min(wp.min(z[i], z[j]), z[m])
-                    begin_u = int(u_first)
-                    end_u = int(u_last)
-                    begin_v = int(v_first)
-                    end_v = int(v_last)
-                    if nearest > 0.0:
-                        low_u = wp.min(wp.min(us[i], us[j]), us[m])
-                        high_u = wp.max(wp.max(us[i], us[j]), us[m])
-                        low_v = wp.min(wp.min(vs[i], vs[j]), vs[m])
-                        high_v = wp.max(wp.max(vs[i], vs[j]), vs[m])
-                        begin_u = wp.max(begin_u, int(wp.ceil(wp.clamp(low_u, -99.0, 99.0) - 0.001)))
-                        end_u = wp.min(end_u, int(wp.floor(wp.clamp(high_u, -99.0, 99.0) + 0.001)))
-                        begin_v = wp.max(begin_v, int(wp.ceil(wp.clamp(low_v, -99.0, 99.0) - 0.001)))
-                        end_v = wp.min(end_v, int(wp.floor(wp.clamp(high_v, -99.0, 99.0) + 0.001)))
-                    elif wp.max(wp.max(z[i], z[j]), z[m]) < lens.near:
+                    low_u = edge_u[0]
+                    high_u = edge_u[1]
+                    low_v = edge_v[0]
+                    high_v = edge_v[1]
+                    if is_ahead or wp.min(wp.min(z[i], z[j]), z[m]) > 0.0:
+                        low_u = wp.max(low_u, wp.min(wp.min(us[i], us[j]), us[m]) - MARGIN)
+                        high_u = wp.min(high_u, wp.max(wp.max(us[i], us[j]), us[m]) + MARGIN)
+                        low_v = wp.max(low_v, wp.min(wp.min(vs[i], vs[j]), vs[m]) - MARGIN)
+                        high_v = wp.min(high_v, wp.max(wp.max(vs[i], vs[j]), vs[m]) + MARGIN)
+                    if low_u > high_u or low_v > high_v:
                         continue
+                    begin_u = 128 - int(128.0 - low_u)  # rounds up
+                    end_u = int(high_u + 128.0) - 128  # rounds down
+                    begin_v = 128 - int(128.0 - low_v)
+                    end_v = int(high_v + 128.0) - 128
                     if begin_u > end_u or begin_v > end_v:
                         continue
                     a = wp.vec3(x[i], y[i], z[i])

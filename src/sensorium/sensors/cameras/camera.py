@@ -23,7 +23,7 @@ from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.cameras.annotators import ANNOTATORS, Distances
 from sensorium.sensors.cameras.camera_base import CameraBase
 from sensorium.sensors.cameras.camera_cfg import CameraCfg
-from sensorium.sensors.cameras.camera_data import CameraData
+from sensorium.sensors.cameras.camera_data import CameraData, Images
 from sensorium.sensors.cameras.lens_tables import lines_of, projection_of
 from sensorium.sensors.cameras.lenses import LensCfg
 from sensorium.sensors.cameras.semantics import Semantics
@@ -128,6 +128,20 @@ class Camera(CameraBase[CameraCfg, CameraData]):
     def geom_names(self) -> tuple[str, ...]:
         """Names of all shapes of the scene, indexed by `geom_ids`."""
         return tuple(shape.name for shape in self.rays.shapes)
+
+    def frame_stack(self) -> Images:
+        """Return the last `history_length` frames as channels, oldest first, undelayed (copies).
+
+        Until the history is full, the first frame of the episode takes the places of older ones.
+
+        Returns:
+            Data type -> `[env, height, width, history * channel]` (`[env, mount, ...]` with a mount axis).
+
+        Raises:
+            ConfigError: the config gives no `history_length`.
+        """
+        images = self.history.output
+        return Images((name, image.flip(1).movedim(1, -2).flatten(-2)) for name, image in images.items())
 
     def reset_state(self, env_mask: Tensor) -> None:
         """Note the pose at the start of the episode, where that is the reported one."""

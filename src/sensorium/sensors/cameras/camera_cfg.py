@@ -11,7 +11,9 @@ from pydantic import field_validator, model_validator
 
 from sensorium.cfg import Float, bad, in_unit
 from sensorium.engines.base import CameraLens
+from sensorium.memory import in_mb
 from sensorium.patterns import PinholeCameraPatternCfg
+from sensorium.patterns.base import MOST_RAYS
 from sensorium.patterns.pinhole import Pixels
 from sensorium.sensors.cameras.annotators import ANNOTATORS, COLOR, TYPES
 from sensorium.sensors.cameras.camera_base_cfg import ON_CAMERAS, CameraBaseCfg, check_types
@@ -108,6 +110,9 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     def _fits(self) -> Self:
         if (self.width is None) != (self.height is None):
             raise bad("width, height: both or neither", "Give width and height.")
+        if self.width is not None and self.height is not None and self.width * self.height > MOST_RAYS:
+            size = in_mb(4.0 * self.width * self.height)
+            raise bad(f"width, height: at most {MOST_RAYS} pixels, not {self.width} x {self.height}, {size} per image")
         self.refuse_idle_knobs("no distance is in data_types", *DISTANCES)
         return self
 

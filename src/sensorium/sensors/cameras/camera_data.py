@@ -50,7 +50,7 @@ class CameraData:
     Attributes:
         image_shape: (height, width), pixels.
         data_types: the data types, under the config's names.
-        labels: data type with ids -> ``{"idToLabels": {id: labels}}``; see `info`.
+        labels: data type with ids -> ``{"idToLabels": {id as text: labels}}``; see `info`.
     """
 
     pos_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point")]
@@ -114,8 +114,8 @@ class CameraData:
     def info(self) -> list[dict[str, Any]]:
         """One dict per camera: data type -> labels of its ids, or None for a type without ids.
 
-        For a segmentation, ``["idToLabels"]`` maps each id, or each color (red, green, blue, alpha), to its labels:
-        type -> labels for semantics, and the name of the object otherwise.
+        For a segmentation, ``["idToLabels"]`` maps each id, or each color (red, green, blue, alpha), as text such as
+        ``"2"`` or ``"(0, 0, 0, 255)"`` to its labels: type -> labels for semantics, otherwise the name of the object.
         """
         found = {name: self.labels.get(ALIASES.get(name, name)) for name in self.data_types}
         return [dict(found) for _ in range(self.pos_w[..., 0].numel())]

@@ -251,6 +251,6 @@ def table_of(ids: Sequence[int], colorize: bool) -> NDArray[np.int32]:
     return np.array([color_of(id) for id in every], dtype=np.uint8).view(np.int32)[:, 0]
 
 
-def keyed(texts: Mapping[int, Any], colorize: bool) -> dict[Any, Any]:
-    """Return id -> text, with colors instead of ids for a colorized image."""
-    return {color_of(id) if colorize else id: text for id, text in texts.items()}
+def keyed(texts: Mapping[int, Any], colorize: bool) -> dict[str, Any]:
+    """Return id as text -> its labels; for a colorized image the color, such as ``"(0, 0, 0, 255)"``, instead."""
+    return {str(color_of(id) if colorize else id): text for id, text in texts.items()}

@@ -25,7 +25,7 @@ class Annotator:
     """
 
     labels: Mapping[str, Mapping[str, Any]]
-    """Field with ids -> ``{"idToLabels": {id: labels}}``."""
+    """Field with ids -> ``{"idToLabels": {id as text: labels}}``."""
 
     def __init__(self, camera: Camera, names: tuple[str, ...]) -> None:
         self.camera, self.names = camera, names

@@ -7,7 +7,8 @@ from typing import Any
 import warp as wp
 
 from sensorium.compute import Rows, kernel, masked_tid, place_of
-from sensorium.geometry.images.structs import HitRecord
+from sensorium.geometry.images.structs import HitRecord, Placed
+from sensorium.geometry.primitives import MESH
 from sensorium.measurement.record import Record
 from sensorium.sensors.cameras.annotators.base import Annotator
 
@@ -18,6 +19,7 @@ GEOM = 5
 @kernel(group="images")
 def _ids(
     rows: Rows,
+    placed: Placed,
     hits: HitRecord,
     shapes: wp.array3d[wp.int32],
     faces: wp.array3d[wp.int32],
@@ -31,7 +33,12 @@ def _ids(
     if shapes.shape[0] > 0:
         shapes[env, mount, pixel] = shape
     if faces.shape[0] > 0:
-        faces[env, mount, pixel] = hits.face[place, mount, pixel]
+        face = hits.face[place, mount, pixel]
+        if face >= 0:
+            row = placed.row[shape]
+            if placed.instances.kind[row] == MESH:
+                face = placed.instances.face_id[placed.instances.face_start[row] + face]
+        faces[env, mount, pixel] = face
     if objects.shape[0] > 0:
         objects[env, mount, 2 * pixel] = shape
         objects[env, mount, 2 * pixel + 1] = wp.where(shape < 0, -1, wp.static(GEOM))
@@ -45,4 +52,5 @@ class Ids(Annotator):
         camera = self.camera
         outputs = [self.image(record, name, wp.int32) for name in ("geom_ids", "face_ids")]
         outputs.append(self.image(record, "segmentation", wp.int32, channels=2))
-        camera.compute_on.launch(_ids, (camera.mount.count, self.pixels), [hits], outputs, split=True)
+        inputs = [camera.cast.placed, hits]
+        camera.compute_on.launch(_ids, (camera.mount.count, self.pixels), inputs, outputs, split=True)

@@ -9,8 +9,6 @@ import warp as wp
 from sensorium.compute import Rows, kernel, masked_tid, place_of
 from sensorium.geometry.hfield import HFields
 from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, pixel_line, shape_pose
-from sensorium.geometry.images.surfaces import triangle_of
-from sensorium.geometry.primitives import MESH
 from sensorium.geometry.trace import normal_of
 from sensorium.geometry.transforms import quat_rotate
 from sensorium.measurement.record import Record
@@ -36,8 +34,6 @@ def _normals(
     if shape >= 0:
         row = placed.row[shape]
         face = hits.face[place, mount, pixel]
-        if placed.instances.kind[row] == MESH:
-            face = triangle_of(placed.instances, row, face)
         start, direction = pixel_line(lens, env, pixel)
         turn = cameras.quat[env, mount]
         at = start + direction / hits.inverse[place, mount, pixel]
