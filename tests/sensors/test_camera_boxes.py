@@ -72,7 +72,7 @@ def test_boxes_are_those_of_id_images(envs: int) -> None:
     for env in range(envs):
         assert len(rows_of(data, "bounding_box_2d_tight", env)) == 2
         assert len(rows_of(data, "bounding_box_2d_loose", env)) == 2  # the one behind the camera is not in view
-    assert data.info[0]["semantic_segmentation"]["idToLabels"][labels["ball"]] == {"class": "ball"}
+    assert data.info[0]["semantic_segmentation"]["idToLabels"][str(labels["ball"])] == {"class": "ball"}
     hidden = [row[5] for row in rows_of(data, "bounding_box_2d_tight")]
     assert any(0.05 < share < 0.95 for share in hidden), hidden
 
