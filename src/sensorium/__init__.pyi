@@ -125,10 +125,11 @@ from sensorium.sensors.builtin import BuiltinSensorCfg as BuiltinSensorCfg
 from sensorium.sensors.builtin import BuiltinSensorData as BuiltinSensorData
 from sensorium.sensors.cameras.camera import Camera as Camera
 from sensorium.sensors.cameras.camera_cfg import CameraCfg as CameraCfg
-from sensorium.sensors.cameras.camera_cfg import PinholeLensCfg as PinholeLensCfg
 from sensorium.sensors.cameras.camera_data import CameraData as CameraData
 from sensorium.sensors.cameras.depth_camera import DepthCamera as DepthCamera
 from sensorium.sensors.cameras.depth_camera import DepthCameraCfg as DepthCameraCfg
+from sensorium.sensors.cameras.lens_cfg import FisheyeLensCfg as FisheyeLensCfg
+from sensorium.sensors.cameras.lens_cfg import PinholeLensCfg as PinholeLensCfg
 from sensorium.sensors.cameras.ray_caster_camera import RayCasterCamera as RayCasterCamera
 from sensorium.sensors.cameras.ray_caster_camera_cfg import RayCasterCameraCfg as RayCasterCameraCfg
 from sensorium.sensors.contact.collision import Collision as Collision

@@ -14,6 +14,7 @@ from sensorium.patterns.pinhole import Pixels
 from sensorium.sensors.cameras import camera as _camera
 from sensorium.sensors.cameras import camera_cfg as _cfg
 from sensorium.sensors.cameras import camera_data as _data
+from sensorium.sensors.cameras.lens_cfg import PinholeLensCfg
 
 CameraSensor = _camera.Camera
 _OF_COLOR = ("use_textures", "use_shadows")
@@ -71,7 +72,7 @@ def _placed(title: str, data: dict[str, Any]) -> dict[str, Any]:
     if own.get("clone_data"):
         raise ConfigError.single(title, "clone_data", True, "False", "Use sensor.read() for copies.")
     if own.get("fovy") is not None:
-        kept["lens"] = _cfg.PinholeLensCfg(fovy=own["fovy"])
+        kept["lens"] = PinholeLensCfg(fovy=own["fovy"])
     if own.get("camera_name") is not None:
         if others := [name for name in _POSE if own.get(name) is not None]:
             fix = "A camera of the model has its own place."
@@ -81,7 +82,7 @@ def _placed(title: str, data: dict[str, Any]) -> dict[str, Any]:
         pose = {**_POSE, **own}
         offset = {"pos": pose["pos"], "rot": pose["quat"], "convention": "opengl"}
         kept |= {"body": pose["parent_body"] or "world", "offset": offset}
-        kept.setdefault("lens", _cfg.PinholeLensCfg(fovy=45.0))
+        kept.setdefault("lens", PinholeLensCfg(fovy=45.0))
     return kept
 
 

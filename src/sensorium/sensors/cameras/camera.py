@@ -12,14 +12,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import warp as wp
 from torch import Tensor
 
-from sensorium.compute import Rows, kernel, masked_tid, recorded
+from sensorium.compute import Rows, kernel, masked_tid, place_of, recorded
+from sensorium.errors import ConfigError
+from sensorium.geometry.images.structs import HitRecord
 from sensorium.measurement.record import Record, Timeline
+from sensorium.measurement.stages.depth_image import DepthStage
 from sensorium.sensors.cameras.annotators import ANNOTATORS, Distances
 from sensorium.sensors.cameras.camera_base import CameraBase
 from sensorium.sensors.cameras.camera_cfg import CameraCfg
@@ -45,6 +48,18 @@ def _report_pose(
     for row in range(3):
         for column in range(3):
             k_out[env, mount, row, column] = k_in[env, row, column]
+
+
+@kernel(group="images")
+def _darken(rows: Rows, is_lit: wp.array[wp.uint8], hits: HitRecord) -> None:
+    """Turn hits of pixels that no light reaches into misses."""
+    env, mount, piece = masked_tid(rows)
+    pixel = rows.first + piece
+    if is_lit[pixel] == wp.uint8(0):
+        place = place_of(rows, env)
+        hits.inverse[place, mount, pixel] = 0.0
+        hits.shape[place, mount, pixel] = -1
+        hits.face[place, mount, pixel] = -1
 
 
 def _is_noisy_and_clipped(camera: Camera) -> bool:
@@ -75,9 +90,16 @@ class Camera(CameraBase[CameraCfg, CameraData]):
         """Select the shapes, prepare the visibility pass and the annotators."""
         self._take_lens()
         cfg = self.cfg
+        table = None if cfg.lens is None else cfg.lens.table(*reversed(self.image_shape))
+        self._is_lit: Tensor | None = None
+        lines = {"inverse_k": self._inverse_k}
+        if table is not None:
+            self._refuse_depth_errors()
+            lines = {"directions": torch.from_numpy(table[0]).float()[None].contiguous().to(self.device)}
+            self._is_lit = torch.from_numpy(table[1]).to(torch.uint8).to(self.device)
         self.cast = self.image_cast(
             image=self.image_shape,
-            inverse_k=self._inverse_k,
+            **lines,
             offsets=(self._offset_pos, self._offset_quat),
             limits=cfg.clipping_range,
             targets=cfg.seen,
@@ -95,6 +117,24 @@ class Camera(CameraBase[CameraCfg, CameraData]):
             pose = torch.zeros_like(pose[0]), torch.zeros_like(pose[1])
             self.buffers.kept |= {"camera/start_pos": pose[0], "camera/start_quat": pose[1]}
         self._reported = pose
+
+    def _refuse_depth_errors(self) -> None:
+        """Raise `ConfigError` for a stage that models depth errors, which holds for a pinhole only."""
+        for number, stage in enumerate(self.cfg.stages):
+            if isinstance(stage, DepthStage):
+                got = type(stage).__name__
+                raise ConfigError.single(self.cfg.title, f"stages.{number}", got, "no depth error of a pinhole camera")
+
+    def set_intrinsic_matrices(self, matrices: Tensor, focal_length: float | None = 1.0, env_ids: Any = None) -> None:
+        """Set the intrinsic matrices of some envs; see `CameraBase.set_intrinsic_matrices`.
+
+        Raises:
+            ConfigError: as there, or the camera has a fisheye lens.
+        """
+        if self._is_lit is not None:
+            expected = "a pinhole camera, whose matrix is its lens"
+            raise ConfigError.single(self.cfg.title, "lens", type(self.cfg.lens).__name__, expected)
+        super().set_intrinsic_matrices(matrices, focal_length, env_ids)
 
     @cached_property
     def semantics(self) -> Semantics:
@@ -148,6 +188,9 @@ class Camera(CameraBase[CameraCfg, CameraData]):
     def _take(self, *frames: tuple[Record, bool]) -> None:
         """Fill records from one visibility pass; the flag of each says whether no noise follows."""
         with self.cast.render() as hits:
+            if self._is_lit is not None:
+                size = (self.mount.count, self.cast.pixels)
+                self.compute_on.launch(_darken, size, [wp.from_torch(self._is_lit)], [hits], split=True)
             for record, is_last in frames:
                 for annotator in self._annotators:
                     annotator.annotate(record, hits, is_last=is_last)

@@ -1,70 +1,21 @@
-"""Configuration (`CameraCfg`) of a camera that images the shapes of the scene, and its lens (`PinholeLensCfg`)."""
+"""Configuration (`CameraCfg`) of a camera that images the shapes of the scene."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from numpy.typing import ArrayLike
 from pydantic import field_validator, model_validator
 
-from sensorium.cfg import Cfg, Finite, Float, Positive, bad, in_unit, must
+from sensorium.cfg import Float, bad, in_unit
 from sensorium.memory import in_mb
 from sensorium.patterns import PinholeCameraPatternCfg
 from sensorium.patterns.base import MOST_RAYS
 from sensorium.patterns.pinhole import Pixels
 from sensorium.sensors.cameras.annotators import COLOR, TYPES
-from sensorium.sensors.cameras.camera_base_cfg import FOCAL, ON_CAMERAS, CameraBaseCfg, check_types
+from sensorium.sensors.cameras.camera_base_cfg import ON_CAMERAS, CameraBaseCfg, check_types
 from sensorium.sensors.cameras.camera_data import ALIASES, ALWAYS, DISTANCES, CameraData
+from sensorium.sensors.cameras.lens_cfg import LensField
 from sensorium.sensors.cameras.semantics import parse_filter
-
-Angle = Annotated[Float, must(lambda angle: 0.0 < angle < 180.0, "an angle between 0 and 180, deg"), in_unit("deg")]
-
-
-class PinholeLensCfg(Cfg):
-    """Pinhole lens, without the size of the image: by its vertical angle, or by focal length and apertures.
-
-    Focal length and apertures share a unit, which cancels: fx = width * focal_length / horizontal_aperture.
-    """
-
-    fovy: Angle | None = None
-    """Vertical field of view, degrees, with square pixels; an alternative to the apertures."""
-    focal_length: Positive = 24.0
-    """Focal length, in the unit of the apertures."""
-    horizontal_aperture: Positive = 20.955
-    """Width of the image plane."""
-    vertical_aperture: Positive | None = None
-    """Height of the image plane; None gives square pixels."""
-    horizontal_aperture_offset: Finite = 0.0
-    """Shift of the principal point to the right, as tangent: cx = width/2 + offset * fx."""
-    vertical_aperture_offset: Finite = 0.0
-    """Shift of the principal point down, as tangent: cy = height/2 + offset * fy."""
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if self.fovy is not None and (given := [name for name in FOCAL[1:] if name in self.model_fields_set]):
-            raise bad(f"fovy: either fovy or {given[0]}", "Keep one of the two.")
-        return self
-
-    @classmethod
-    def from_intrinsic_matrix(cls, intrinsic_matrix: ArrayLike, width: int, height: int) -> PinholeLensCfg:
-        """Return the lens of an intrinsic matrix.
-
-        Args:
-            intrinsic_matrix: (fx, 0, cx, 0, fy, cy, 0, 0, 1), nine numbers row by row or `[3, 3]`, pixels.
-            width: number of columns.
-            height: number of rows.
-
-        Raises:
-            ConfigError: the matrix is singular, not finite, or has skew or a last row other than (0, 0, 1).
-        """
-        image = PinholeCameraPatternCfg.from_intrinsic_matrix(intrinsic_matrix, width, height)
-        return PinholeLensCfg(**{name: getattr(image, name) for name in PinholeLensCfg.model_fields if name != "fovy"})
-
-    def at(self, width: int, height: int) -> PinholeCameraPatternCfg:
-        """Return this lens with an image of a size in px."""
-        names = self.model_fields_set & PinholeLensCfg.model_fields.keys()
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        return PinholeCameraPatternCfg(width=width, height=height, **given)
 
 
 class CameraCfg(CameraBaseCfg[CameraData]):
@@ -88,15 +39,15 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     """Number of columns, px; None uses the resolution of the camera of the model."""
     height: Pixels | None = None
     """Number of rows, px; given together with `width`."""
-    lens: PinholeLensCfg | None = None
-    """Lens; its omitted fields are those of the camera of the model, if there is one. None uses that camera's lens,
-    otherwise the defaults of `PinholeLensCfg`."""
+    lens: LensField | None = None
+    """Lens, a `PinholeLensCfg` or a `FisheyeLensCfg`; omitted fields of a pinhole are those of the camera of the model,
+    if there is one. None uses that camera's lens, otherwise the defaults of `PinholeLensCfg`."""
     data_types: tuple[str, ...] = ("distance_to_image_plane",)
     """Computed data types: any of distance_to_camera, distance_to_image_plane (also ``depth``), normals, points_b,
     geom_ids, face_ids, semantic_segmentation, instance_segmentation, instance_id_segmentation, segmentation."""
     clipping_range: Annotated[tuple[Float, Float], in_unit("m")] = (0.01, 1.0e6)
-    """Nearest and farthest distance to the image plane of a visible surface, m: nearer and farther parts of surfaces
-    are cut away."""
+    """Nearest and farthest distance of a visible surface, m: to the image plane, with a fisheye lens to the camera.
+    Nearer and farther parts of surfaces are cut away."""
     depth_clipping_behavior: Literal["max", "zero", "none"] = "none"
     """Value of misses and of distances beyond the far end of `clipping_range`: that end (``"max"``), 0 (``"zero"``), or
     +inf (``"none"``). Each data type is clipped by its own distance."""
@@ -167,7 +118,7 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     @property
     def lens_fields(self) -> set[str]:
         """Names of the fields of the lens that the config gives."""
-        return set() if self.lens is None else self.lens.model_fields_set
+        return set() if self.lens is None else self.lens.stated
 
     def lens_at(self, width: int, height: int) -> PinholeCameraPatternCfg | None:
         """Return the lens of the config for an image of this size, px; None where the config gives none."""
