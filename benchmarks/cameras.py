@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,11 +20,16 @@ from benchmarks.rays import on_tensors
 from benchmarks.timing import interleaved, wall_and_cpu
 from sensorium import BODY_POSE, SHAPES, Field, MountedSensorCfg, MujocoWarpEngine, Scene, SimpleSensor, recorded
 from sensorium.compute import Rows, kernel, masked_tid, place_of
+from sensorium.geometry.images.analytic import draw_analytic
+from sensorium.geometry.images.cast import cast_pixels
+from sensorium.geometry.images.dense import draw_dense
+from sensorium.geometry.images.listing import list_shapes
+from sensorium.geometry.images.place import place_cameras
+from sensorium.geometry.images.raster import draw_clusters
 from sensorium.geometry.images.structs import HitRecord
 from sensorium.world.image_cast import ImageCast
 
 Row = tuple[str, str, str]
-GEOMETRY = ("terrain", "room", "tabletop")
 LOOKS = (0.5, -0.5, 0.5, 0.5)
 """Orientation of a camera's frame (x forward, z up) on a camera of MuJoCo, which looks along -z."""
 
@@ -165,3 +172,29 @@ def fixed() -> list[Row]:
     scene = Worlds("tabletop", 1, (4, 4)).ours(2)
     seconds = interleaved({"frame": scene.update}, repeats=200)["frame"]
     return [("a frame of 4x4 pixels, tabletop, one env", f"{seconds * 1e3:.3f} ms", "under 0.3 ms")]
+
+
+def memory() -> list[Row]:
+    """Memory of one camera beyond its image, and of the clusters of triangles."""
+    rows = []
+    for scene, envs, image in (("tabletop", 16, (64, 64)), ("tabletop", 256, (64, 64)), ("terrain", 1, (480, 640))):
+        sensor = Worlds(scene, envs, image).ours(2)["eye"]
+        cast = sensor.cast
+        flying = cast.record.inverse.shape[0] * cast.pixels
+        what = f"memory of the pass, {scene}, {envs} envs, {image[1]}x{image[0]}"
+        size = f"{cast.nbytes / 1024:.0f} KiB, {cast.nbytes / flying:.1f} B per pixel in flight"
+        rows.append((what, size, f"12 B; image: {4 * envs * cast.pixels / 1024:.0f} KiB"))
+    return rows
+
+
+def cold() -> list[Row]:
+    """CPU time of compiling the kernels of the pass, each in an empty cache."""
+    rows, total = [], 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        for made in (place_cameras, list_shapes, draw_analytic, draw_clusters, draw_dense, cast_pixels):
+            began = time.process_time()
+            wp.compile_aot_module(made.module, device="cpu", module_dir=folder)
+            taken = time.process_time() - began
+            total += taken if made is not cast_pixels else 0.0
+            rows.append((f"compiling {made.key}", f"{taken:.1f} s", ""))
+    return [*rows, ("compiling the pass of a pinhole", f"{total:.1f} s", "under 10 s with its annotator")]

@@ -109,6 +109,22 @@ def test_lens_of_an_intrinsic_matrix() -> None:
         torch.testing.assert_close(sensor.data.intrinsic_matrices[1], torch.tensor(k).view(3, 3))
 
 
+def test_a_fisheye_lens_is_that_of_its_polynomial() -> None:
+    """The defaults are those of the document's lens; the crate 0.4 rad off the axis is at its radius."""
+    lens = isaaclab.FisheyeCameraCfg()
+    values = (lens.fisheye_nominal_width, lens.fisheye_nominal_height, lens.fisheye_max_fov, lens.projection_type)
+    assert values == (1936.0, 1216.0, 200.0, "fisheyePolynomial") and lens.fisheye_polynomial_b == 0.00245
+    assert (lens.fisheye_optical_centre_x, lens.fisheye_optical_centre_y) == (970.94244, 600.37482)
+    sensor = sensor_of("Camera", **CREATED | {"spawn": lens}, width=968, height=608, targets="robot/crate")
+    row, column = 304, 485 + round(0.5 * math.atan(0.299 / 1.7) / 0.00245)
+    depth = sensor.data.output["depth"][0, row, :, 0]
+    assert float(depth[column]) == pytest.approx(1.7, rel=1e-5) and float(depth[column + 3]) == math.inf
+    with pytest.raises(ValueError, match="projection_type"):
+        isaaclab.FisheyeCameraCfg(projection_type="fisheyeSpherical")
+    with pytest.raises(ValueError, match="folds over"):
+        sensor_of("Camera", **CREATED | {"spawn": isaaclab.FisheyeCameraCfg(fisheye_polynomial_c=-1e-5)})
+
+
 # Data types -----------------------------------------------------------------------------------------------------------
 
 COLORS = ("semantic_segmentation", "instance_segmentation_fast", "instance_id_segmentation_fast")

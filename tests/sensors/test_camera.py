@@ -12,7 +12,7 @@ from camera_scenes import GROUND, POSITION, SAME_CAMERA, THINGS, numpy, rays_of,
 from scipy.spatial.transform import Rotation
 
 import sensorium as sn
-from sensorium.testing import check_sensor, random_shapes
+from sensorium.testing import check_sensor, random_shapes, reference_cast
 
 HITS = ("distance_to_image_plane", "distance_to_camera", "normals", "points_b", "geom_ids", "face_ids")
 SEGMENTATIONS = ("semantic_segmentation", "instance_segmentation", "instance_id_segmentation")
@@ -20,6 +20,7 @@ ALL = (*HITS, *SEGMENTATIONS, "segmentation")
 RAW: dict[str, Any] = {f"colorize_{name}": False for name in SEGMENTATIONS}
 K = [[40.0, 0.0, 17.0], [0.0, 35.0, 18.0], [0.0, 0.0, 1.0]]
 """An off-centre lens with pixels that are not square, for images of 40 x 30 px."""
+FISHEYE = {"kind": "f_theta", "nominal_size": (64.0, 64.0), "coefficients": (0.05,)}
 ROBOT = """
 <mujoco><worldbody><geom name="floor" type="plane" size="9 9 1"/>
   <geom name="crate" type="box" size=".3 .3 .3" pos="2 0 .3"/>
@@ -354,6 +355,38 @@ def test_a_camera_of_the_model_defines_what_the_config_omits() -> None:
     assert float(plain.intrinsic_matrices[0, 0, 0]) == pytest.approx(40 * 24.0 / 20.955, rel=1e-6)
 
 
+def test_a_fisheye_lens_maps_angles_to_radii() -> None:
+    """An equidistant lens of 220 degrees equals a float64 render along its directions; beyond its circle is nothing."""
+    lens = sn.FThetaLensCfg(nominal_size=(80, 60), centre=(42, 28), coefficients=(0.05,), max_fov_deg=220.0)
+    scene = scene_of(camera(lens=lens, data_types=ALL, **RAW), quat=(0.9, 0.1, 0.3, 0.2))
+    sensor: Any = scene["camera"]
+    data = sensor.data
+    v, u = np.meshgrid(2.0 * (np.arange(30) + 0.5) - 28.0, 2.0 * (np.arange(40) + 0.5) - 42.0, indexing="ij")
+    angle, turn = 0.05 * np.hypot(u, v), np.arctan2(v, u)
+    optical = np.stack([np.sin(angle) * np.cos(turn), np.sin(angle) * np.sin(turn), np.cos(angle)], axis=-1)
+    pose = Rotation.from_quat(numpy(data.quat_w_ros[0]), scalar_first=True)
+    expected = reference_cast(scene.engine.shapes(), numpy(data.pos_w[0]), pose.apply(optical.reshape(-1, 3)))
+    lit = (angle <= np.radians(110.0)).reshape(-1)
+    assert 0.2 < lit.mean() < 0.9
+    ids, ranges = data.geom_ids.reshape(-1).numpy(), numpy(data.distance_to_camera).reshape(-1)
+    assert (ids[~lit] == -1).all() and (ranges[~lit] == math.inf).all()
+    assert (data.semantic_segmentation.reshape(-1)[torch.from_numpy(~lit)] == 0).all()
+    clear = lit & ~expected.is_edge
+    assert (ids == expected.shape)[clear].all() and len({*ids[clear]}) > 3
+    hit = clear & (ids >= 0) & (expected.distance < 100.0)
+    np.testing.assert_allclose(ranges[hit], expected.distance[hit], rtol=1e-4)
+    depth = numpy(data.distance_to_image_plane).reshape(-1)[hit]
+    np.testing.assert_allclose(depth, (expected.distance * optical[..., 2].reshape(-1))[hit], rtol=1e-4, atol=1e-4)
+    points = (expected.distance[:, None] * optical.reshape(-1, 3))[hit]
+    np.testing.assert_allclose(numpy(data.points_b).reshape(-1, 3)[hit], points, rtol=1e-4, atol=1e-3)
+    k = data.intrinsic_matrices[0]
+    torch.testing.assert_close(k, torch.tensor([[10.0, 0.0, 21.0], [0.0, 10.0, 14.0], [0.0, 0.0, 1.0]]))
+    with pytest.raises(sn.ConfigError, match=r"stages\.0.*no depth error"):
+        scene_of(
+            camera(lens=lens, stages=(sn.StereoDepth(focal_px=10.0, principal_point=(21.0, 14.0), baseline=0.05),))
+        )
+
+
 def test_setters_move_cameras_and_change_lenses_of_the_given_envs() -> None:
     """Poses and matrices are read back in every convention, images follow, and other envs keep theirs."""
     scene = scene_of(camera(), envs=3, shapes=(GROUND,), pos=(0, 0, 2.0))
@@ -512,9 +545,12 @@ def test_contract_holds(options: Any) -> None:
         ({"clipping_range": (0.0, 5.0)}, "clipping_range.*0 < near"),
         ({"clipping_range": (0.1, math.inf)}, "clipping_range.*finite"),
         ({"depth_clipping_behavior": "min"}, "depth_clipping_behavior"),
-        ({"lens": {"fovy": 180.0}}, "lens.fovy.*between 0 and 180"),
+        ({"lens": {"fovy": 180.0}}, r"fovy.*between 0 and 180"),
+        ({"lens": {**FISHEYE, "coefficients": (0.0, 0.1)}}, "coefficients.*the first above 0"),
+        ({"lens": {**FISHEYE, "max_fov_deg": 400.0}}, "max_fov_deg.*up to 360"),
+        ({"lens": {"kind": "fisheye"}}, "lens.*kind: got 'fisheye', expected one of pinhole, brown_conrady"),
         ({"lens": {"fovy": 60.0, "focal_length": 3.0}}, "fovy.*either fovy or focal_length"),
-        ({"lens": {"focal_length": 0.0}}, "lens.focal_length"),
+        ({"lens": {"focal_length": 0.0}}, r"focal_length"),
         ({"data_types": ("normals",), "noise": 0.1}, "noise: got 0.1, expected no such option while no distance"),
         ({"semantic_filter": "robot"}, "semantic_filter.*'type: label"),
         ({"semantic_filter": "class: a & | b"}, "semantic_filter.*the label ''"),

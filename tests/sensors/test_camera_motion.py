@@ -24,7 +24,7 @@ LENSES: list[LensCfg] = [
     sn.PinholeLensCfg(fovy=70.0),
     sn.BrownConradyLensCfg(fovy=70.0, k1=-0.12, k2=0.02, p1=1e-3, p2=-2e-3),
     sn.KannalaBrandtLensCfg(fovy=70.0, k1=-0.02, k2=0.004),
-    sn.FThetaLensCfg(coefficients=(0.025, 1e-5), nominal_width=80.0),
+    sn.FThetaLensCfg(coefficients=(0.025, 1e-5), nominal_size=(80.0, 60.0)),
     sn.EquirectangularLensCfg(horizontal_fov_deg=200.0, vertical_fov_deg=120.0),
     sn.OrthographicLensCfg(view_height=3.0),
 ]

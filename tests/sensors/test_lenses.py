@@ -32,7 +32,7 @@ ALL: list[LensCfg] = [
     PinholeLensCfg(),
     BrownConradyLensCfg(k1=K1, k2=K2, p1=P1, p2=P2, k3=K3, k4=0.01, k5=0.002, k6=1e-4),
     KannalaBrandtLensCfg(k1=-0.01, k2=0.003, k3=-1e-3, k4=1e-4),
-    FThetaLensCfg(coefficients=(0.025, 1e-5, -1e-7), nominal_width=100.0, centre=(52.0, 30.0)),
+    FThetaLensCfg(coefficients=(0.025, 1e-5, -1e-7), nominal_size=(100.0, 60.0), centre=(52.0, 30.0)),
     EquirectangularLensCfg(horizontal_fov_deg=180.0, vertical_fov_deg=90.0),
     OrthographicLensCfg(view_height=2.0),
 ]
@@ -137,7 +137,7 @@ def test_points_that_a_lens_does_not_see_have_no_position() -> None:
     [
         BrownConradyLensCfg(k1=-0.6),
         KannalaBrandtLensCfg(k1=-0.5),
-        FThetaLensCfg(coefficients=(0.02, -3e-4), nominal_width=64),
+        FThetaLensCfg(coefficients=(0.02, -3e-4), nominal_size=(64, 48)),
     ],
     ids=methodcaller("kind"),
 )
@@ -170,7 +170,7 @@ def test_bad_lenses_are_refused() -> None:
         (lambda: parse_lens({"kind": "pinhol"}), "pinhole"),
         (lambda: parse_lens({"kind": "brown_conrady", "k7": 1.0}), "k7"),
         (lambda: OrthographicLensCfg(view_height=0.0), "view_height"),
-        (lambda: FThetaLensCfg(coefficients=(0.0, 1.0), nominal_width=10), "coefficients"),
+        (lambda: FThetaLensCfg(coefficients=(0.0, 1.0), nominal_size=(10, 10)), "coefficients"),
         (lambda: KannalaBrandtLensCfg(k1=math.nan), "k1"),
         (lambda: KannalaBrandtLensCfg(max_fov_deg=361.0), "max_fov_deg"),
         (lambda: EquirectangularLensCfg(vertical_fov_deg=181.0), "vertical_fov_deg"),

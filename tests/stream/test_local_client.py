@@ -144,23 +144,28 @@ def test_large_local_frame_is_the_servers_memory(monkeypatch: pytest.MonkeyPatch
         assert not client.notes and not client.errors
 
 
-def test_released_memory_is_reused() -> None:
-    """Hundreds of frames, four of which are held at a time, use a handful of memory blocks."""
+def test_memory_of_released_frames_is_freed() -> None:
+    """Of hundreds of frames, four of which are held at a time, only a handful exist at any time."""
     with build(columns=COLUMNS).local_client() as client:
-        places: set[int] = set()
+        received: list[weakref.ref[Any]] = []
+        most = 0
         kept: list[Any] = []
 
         def take(data: Any) -> None:
+            nonlocal most
             kept.append(data["cells"][1])
-            places.add(kept[-1].__array_interface__["data"][0])
+            assert kept[-1].base.nbytes > kept[-1].nbytes  # a view of the message
+            received.append(weakref.ref(kept[-1].base))
             del kept[:-4]
+            received[:] = [reference for reference in received if reference() is not None]
+            most = max(most, len(received))
 
         sheet = client.sensors["sheet"]
         sheet.listen(take, policy="lossless")
         for count in range(1, 301):
             client.step()
-            until(lambda count=count: sheet.stats.received >= count)  # a slow listener would hold more blocks
-        assert len(places) <= 12
+            until(lambda count=count: sheet.stats.received >= count)  # a slow listener would hold more frames
+        assert 4 <= most <= 12
 
 
 # Threads --------------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from sensorium.cfg import Cfg, Float, MountedSensorCfg, OffsetCfg, Vec3, bad
 from sensorium.compat.aliases import AliasedCfg
+from sensorium.errors import ConfigError
 from sensorium.geometry.cameras import tile_images
 from sensorium.patterns import BpearlPatternCfg, GridPatternCfg, PatternBaseCfg, PatternField, PinholeCameraPatternCfg
 from sensorium.patterns import LidarPatternCfg as _LidarPatternCfg
@@ -20,9 +21,9 @@ from sensorium.patterns.pinhole import Pixels
 from sensorium.sensors.cameras import camera as _camera
 from sensorium.sensors.cameras import camera_cfg as _camera_cfg
 from sensorium.sensors.cameras import camera_data as _camera_data
-from sensorium.sensors.cameras import lenses as _lenses
 from sensorium.sensors.cameras import ray_caster_camera as _ray_camera
 from sensorium.sensors.cameras import ray_caster_camera_cfg as _ray_camera_cfg
+from sensorium.sensors.cameras.lenses import FThetaLensCfg, LensCfg, PinholeLensCfg
 from sensorium.sensors.contact import contact_sensor as _contact
 from sensorium.sensors.contact.contact_sensor import ContactSensor, ContactSensorData
 from sensorium.sensors.core.base import Sensor
@@ -208,7 +209,7 @@ class RayCasterCameraCfg(AliasedCfg, _ray_camera_cfg.RayCasterCameraCfg):
     """Computed data types; also accepts ``depth`` and ``image_mesh_ids``."""
 
 
-class PinholeCameraCfg(_lenses.PinholeLensCfg):
+class PinholeCameraCfg(PinholeLensCfg):
     """Lens of a camera to create. Only `clipping_range` and the lens itself have an effect on images."""
 
     projection_type: Literal["pinhole"] = "pinhole"
@@ -221,6 +222,12 @@ class PinholeCameraCfg(_lenses.PinholeLensCfg):
     """No effect: 0 turns focusing off."""
     lock_camera: bool = True
     """No effect: there is no viewport that could move the camera."""
+
+    @property
+    def plain(self) -> LensCfg:
+        """The lens without the fields that have no effect."""
+        names = self.model_fields_set & PinholeLensCfg.model_fields.keys()
+        return PinholeLensCfg(**{name: getattr(self, name) for name in names})
 
     @classmethod
     def from_intrinsic_matrix(  # type: ignore[override]
@@ -254,7 +261,7 @@ class PinholeCameraCfg(_lenses.PinholeLensCfg):
         image = PinholeCameraPatternCfg.from_intrinsic_matrix(
             intrinsic_matrix, width, height, 24.0 if focal_length is None else focal_length
         )
-        names = _lenses.PinholeLensCfg.model_fields.keys() - {"fovy"}
+        names = PinholeLensCfg.model_fields.keys() - {"fovy"}
         return PinholeCameraCfg(
             **{name: getattr(image, name) for name in names},
             clipping_range=clipping_range,
@@ -262,6 +269,52 @@ class PinholeCameraCfg(_lenses.PinholeLensCfg):
             f_stop=f_stop,
             projection_type=projection_type,
             lock_camera=lock_camera,
+        )
+
+
+class FisheyeCameraCfg(PinholeCameraCfg):
+    """Fisheye lens of a camera to create: the angle of a ray is a polynomial of its radius in the nominal image.
+
+    The fields of a pinhole other than `clipping_range` have no effect.
+    """
+
+    projection_type: Literal["fisheyePolynomial"] = "fisheyePolynomial"  # type: ignore[assignment]
+    """Kind of lens. The document's other kinds are not available."""
+    fisheye_nominal_width: Float = 1936.0
+    """Width of the nominal image, px."""
+    fisheye_nominal_height: Float = 1216.0
+    """Height of the nominal image, px."""
+    fisheye_optical_centre_x: Float = 970.94244
+    """Column of the optical axis, px."""
+    fisheye_optical_centre_y: Float = 600.37482
+    """Row of the optical axis, px."""
+    fisheye_max_fov: Float = 200.0
+    """Full field of view, degrees."""
+    fisheye_polynomial_a: Float = 0.0
+    """Constant coefficient of the angle, rad."""
+    fisheye_polynomial_b: Float = 0.00245
+    """Linear coefficient, rad/px."""
+    fisheye_polynomial_c: Float = 0.0
+    """Quadratic coefficient, rad/px^2."""
+    fisheye_polynomial_d: Float = 0.0
+    """Cubic coefficient, rad/px^3."""
+    fisheye_polynomial_e: Float = 0.0
+    """Quartic coefficient, rad/px^4."""
+    fisheye_polynomial_f: Float = 0.0
+    """Quintic coefficient, rad/px^5."""
+
+    @property
+    def plain(self) -> LensCfg:
+        """The lens without the fields that have no effect."""
+        constant, *coefficients = (getattr(self, f"fisheye_polynomial_{letter}") for letter in "abcdef")
+        if constant != 0.0:
+            expected = "0: the axis is at the optical centre"
+            raise ConfigError.single(type(self).__name__, "fisheye_polynomial_a", constant, expected)
+        return FThetaLensCfg(
+            coefficients=tuple(coefficients),
+            nominal_size=(self.fisheye_nominal_width, self.fisheye_nominal_height),
+            centre=(self.fisheye_optical_centre_x, self.fisheye_optical_centre_y),
+            max_fov_deg=self.fisheye_max_fov,
         )
 
 
@@ -287,7 +340,7 @@ class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
 
     prim_path: str
     """Path of the camera. With `spawn`, the camera is created at its end, on the frame that the rest leads to."""
-    lens: PinholeCameraCfg | None = Field(alias="spawn")
+    lens: FisheyeCameraCfg | PinholeCameraCfg | None = Field(alias="spawn")
     """Lens of a camera to create; None uses a camera of the model."""
     width: Pixels
     """Number of columns, px."""
@@ -301,7 +354,8 @@ class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
     def __init__(self, /, **data: Any) -> None:
         lens = data.get("spawn", data.get("lens"))
         if isinstance(lens, Mapping):
-            lens = PinholeCameraCfg(**lens)
+            is_fisheye = any(name.startswith("fisheye") for name in lens)
+            lens = FisheyeCameraCfg(**lens) if is_fisheye else PinholeCameraCfg(**lens)
             data = {name: value for name, value in data.items() if name not in ("spawn", "lens")} | {"spawn": lens}
         if isinstance(lens, PinholeCameraCfg) and "clipping_range" not in data:
             data = {**data, "clipping_range": lens.clipping_range}
@@ -324,10 +378,14 @@ class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
     def _place(self, value: str) -> str:
         return self.selector[1] if self.lens is not None else value
 
+    @property
+    def own_lens(self) -> LensCfg | None:
+        """The lens without the fields that have no effect; None uses the lens of a camera of the model."""
+        return None if self.lens is None else self.lens.plain
+
     @field_serializer("lens")
     def _plain_lens(self, value: PinholeCameraCfg | None) -> dict[str, Any] | None:
-        names = _lenses.PinholeLensCfg.model_fields
-        return None if value is None else {name: each for name, each in value.to_dict().items() if name in names}
+        return None if value is None else value.plain.to_dict()
 
     @property
     def selector(self) -> tuple[str, Any]:
@@ -379,6 +437,7 @@ __all__ = [
     "ContactSensor",
     "ContactSensorCfg",
     "ContactSensorData",
+    "FisheyeCameraCfg",
     "FrameTransformer",
     "FrameTransformerCfg",
     "FrameTransformerData",

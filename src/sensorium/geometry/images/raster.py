@@ -78,6 +78,8 @@ def draw_clusters(
     row_u = wp.vec3(to_pixels[0, 0], to_pixels[0, 1], to_pixels[0, 2])
     row_v = wp.vec3(to_pixels[1, 0], to_pixels[1, 1], to_pixels[1, 2])
     forward = wp.vec3(to_pixels[2, 0], to_pixels[2, 1], to_pixels[2, 2])
+    least = 1.0 / lens.far
+    most = 1.0 / lens.near
     x = Numbers()
     y = Numbers()
     z = Numbers()
@@ -142,17 +144,15 @@ def draw_clusters(
                     low_v = edge_v[0]
                     high_v = edge_v[1]
                     if is_ahead or wp.min(wp.min(z[i], z[j]), z[m]) > 0.0:
-                        low_u = wp.max(low_u, wp.min(wp.min(us[i], us[j]), us[m]) - MARGIN)
-                        high_u = wp.min(high_u, wp.max(wp.max(us[i], us[j]), us[m]) + MARGIN)
-                        low_v = wp.max(low_v, wp.min(wp.min(vs[i], vs[j]), vs[m]) - MARGIN)
-                        high_v = wp.min(high_v, wp.max(wp.max(vs[i], vs[j]), vs[m]) + MARGIN)
-                    if low_u > high_u or low_v > high_v:
-                        continue
+                        low_u = wp.clamp(wp.min(wp.min(us[i], us[j]), us[m]) - MARGIN, low_u, 99.0)
+                        high_u = wp.clamp(wp.max(wp.max(us[i], us[j]), us[m]) + MARGIN, -99.0, high_u)
+                        low_v = wp.clamp(wp.min(wp.min(vs[i], vs[j]), vs[m]) - MARGIN, low_v, 99.0)
+                        high_v = wp.clamp(wp.max(wp.max(vs[i], vs[j]), vs[m]) + MARGIN, -99.0, high_v)
                     begin_u = 128 - int(128.0 - low_u)  # rounds up
                     end_u = int(high_u + 128.0) - 128  # rounds down
                     begin_v = 128 - int(128.0 - low_v)
                     end_v = int(high_v + 128.0) - 128
-                    if begin_u > end_u or begin_v > end_v:
+                    if wp.max(begin_u - end_u, begin_v - end_v) > 0:
                         continue
                     a = wp.vec3(x[i], y[i], z[i])
                     b = wp.vec3(x[j], y[j], z[j])
@@ -169,7 +169,10 @@ def draw_clusters(
                             wa = na[0] * float(u) + ra
                             wb = nb[0] * float(u) + rb
                             wc = nc[0] * float(u) + rc
-                            if wp.min(wp.min(wa, wb), wc) >= 0.0 or wp.max(wp.max(wa, wb), wc) <= 0.0:
-                                inverse = (wa + wb + wc) / (wa * a[2] + wb * b[2] + wc * e[2])
-                                if inverse * lens.near <= 1.0 and inverse * lens.far >= 1.0:
+                            # one branch for all conditions, since it is seldom predictable
+                            inverse = (wa + wb + wc) / (wa * a[2] + wb * b[2] + wc * e[2])
+                            sides = wp.min(wp.min(wa, wb), wc) * wp.max(wp.max(wa, wb), wc)
+                            inverse = wp.where(sides >= 0.0, inverse, -1.0)
+                            if inverse >= wp.max(record.inverse[place, mount, base + u], least):
+                                if inverse <= most:
                                     put_hit(record, place, mount, base + u, inverse, shape, surface.face[triangle])

@@ -18,8 +18,11 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from sensorium.compute import Rows, kernel, masked_tid, recorded
+from sensorium.compute import Rows, kernel, masked_tid, place_of, recorded
+from sensorium.errors import ConfigError
+from sensorium.geometry.images.structs import HitRecord
 from sensorium.measurement.record import Record, Timeline
+from sensorium.measurement.stages.depth_image import DepthStage
 from sensorium.sensors.cameras.annotators import ANNOTATORS, Distances
 from sensorium.sensors.cameras.camera_base import CameraBase
 from sensorium.sensors.cameras.camera_cfg import CameraCfg
@@ -48,6 +51,18 @@ def _report_pose(
     for row in range(3):
         for column in range(3):
             k_out[env, mount, row, column] = k_in[env, row, column]
+
+
+@kernel(group="images")
+def _hide(rows: Rows, is_seen: wp.array2d[wp.uint8], hits: HitRecord) -> None:
+    """Turn hits of pixels that the lens does not see into misses."""
+    env, mount, piece = masked_tid(rows)
+    pixel = rows.first + piece
+    if is_seen[env, pixel] == wp.uint8(0):
+        place = place_of(rows, env)
+        hits.inverse[place, mount, pixel] = 0.0
+        hits.shape[place, mount, pixel] = -1
+        hits.face[place, mount, pixel] = -1
 
 
 def _is_noisy_and_clipped(camera: Camera) -> bool:
@@ -79,11 +94,16 @@ class Camera(CameraBase[CameraCfg, CameraData]):
         self._take_lens()
         cfg = self.cfg
         lens = self._optics
+        if not lens.is_pinhole:
+            self._refuse_depth_errors()
         self.projection = projection_of(lens, self._k)
         self._lines = lines_of(lens, self._k, *self.image_shape, cfg.title)
+        lines = {name: tensor for name, tensor in self._lines.items() if name != "is_seen"}
         self.cast = self.image_cast(
             image=self.image_shape,
-            **(self._lines or {"inverse_k": self._inverse_k}),
+            **(
+                {name: self._lines[name] for name in self._lines if name != "is_seen"} or {"inverse_k": self._inverse_k}
+            ),
             offsets=(self._offset_pos, self._offset_quat),
             limits=cfg.clipping_range,
             targets=cfg.seen,
@@ -101,6 +121,13 @@ class Camera(CameraBase[CameraCfg, CameraData]):
             pose = torch.zeros_like(pose[0]), torch.zeros_like(pose[1])
             self.buffers.kept |= {"camera/start_pos": pose[0], "camera/start_quat": pose[1]}
         self._reported = pose
+
+    def _refuse_depth_errors(self) -> None:
+        """Raise `ConfigError` for a stage that models depth errors, which holds for a pinhole only."""
+        for number, stage in enumerate(self.cfg.stages):
+            if isinstance(stage, DepthStage):
+                got = type(stage).__name__
+                raise ConfigError.single(self.cfg.title, f"stages.{number}", got, "no depth error of a pinhole camera")
 
     @cached_property
     def _optics(self) -> LensCfg:
@@ -166,6 +193,9 @@ class Camera(CameraBase[CameraCfg, CameraData]):
     def _take(self, *frames: tuple[Record, bool]) -> None:
         """Fill records from one visibility pass; the flag of each says whether no noise follows."""
         with self.cast.render() as hits:
+            if "is_seen" in self._lines:
+                is_seen = wp.from_torch(self._lines["is_seen"], dtype=wp.uint8)
+                self.compute_on.launch(_hide, (self.mount.count, self.cast.pixels), [is_seen], [hits], split=True)
             for record, is_last in frames:
                 for annotator in self._annotators:
                     annotator.annotate(record, hits, is_last=is_last)

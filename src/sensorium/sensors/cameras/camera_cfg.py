@@ -52,8 +52,8 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     geom_ids, face_ids, semantic_segmentation, instance_segmentation, instance_id_segmentation, segmentation,
     motion_vectors, optical_flow, bounding_box_2d_tight, bounding_box_2d_loose, bounding_box_3d."""
     clipping_range: Annotated[tuple[Float, Float], in_unit("m")] = (0.01, 1.0e6)
-    """Nearest and farthest distance to the image plane of a visible surface, m: nearer and farther parts of surfaces
-    are cut away."""
+    """Nearest and farthest distance of a visible surface, m: to the image plane for pinhole and orthographic lenses, to
+    the camera for others. Nearer and farther parts of surfaces are cut away."""
     depth_clipping_behavior: Literal["max", "zero", "none"] = "none"
     """Value of misses and of distances beyond the far end of `clipping_range`: that end (``"max"``), 0 (``"zero"``), or
     +inf (``"none"``). Each data type is clipped by its own distance."""
@@ -122,13 +122,18 @@ class CameraCfg(CameraBaseCfg[CameraData]):
         return None if self.width is None or self.height is None else (self.width, self.height)
 
     @property
+    def own_lens(self) -> LensCfg | None:
+        """Lens of the config; None uses the lens of a camera of the model."""
+        return self.lens
+
+    @property
     def lens_fields(self) -> set[str]:
         """Names of the fields of the lens that the config gives."""
-        return self.lens.model_fields_set if isinstance(self.lens, FocalLensCfg) else set()
+        return self.own_lens.model_fields_set if isinstance(self.own_lens, FocalLensCfg) else set()
 
     def lens_at(self, width: int, height: int) -> PinholeCameraPatternCfg | None:
         """Return the lens of the config for an image of this size, px; None where the config gives none."""
-        return self.lens.at(width, height) if isinstance(self.lens, FocalLensCfg) else None
+        return self.own_lens.at(width, height) if isinstance(self.own_lens, FocalLensCfg) else None
 
     def matrices_on(self, camera: CameraLens | None, name: str = "") -> NDArray[np.float64]:
         """Return the intrinsic matrices, px, float64 `[1 or env, 3, 3]`, with the values of the config where given.
@@ -136,8 +141,8 @@ class CameraCfg(CameraBaseCfg[CameraData]):
         Those of a parallel camera are in px/m, those of a panorama in px/rad.
         """
         width, height = self.image_on(camera, name)
-        if self.lens is not None and self.lens.defines_intrinsics:
-            return self.lens.intrinsic_matrix(width, height).numpy()[None]
+        if self.own_lens is not None and self.own_lens.defines_intrinsics:
+            return self.own_lens.intrinsic_matrix(width, height).numpy()[None]
         if self.lens_on(camera).is_parallel and camera is not None:
             each = [OrthographicLensCfg(view_height=view).intrinsic_matrix(width, height) for view in camera.fovy]
             return torch.stack(each).numpy()
@@ -145,8 +150,8 @@ class CameraCfg(CameraBaseCfg[CameraData]):
 
     def lens_on(self, camera: CameraLens | None) -> LensCfg:
         """Return the lens for a given camera of the model or without one; its intrinsics are those of `matrices_on`."""
-        if self.lens is not None:
-            return self.lens
+        if self.own_lens is not None:
+            return self.own_lens
         is_parallel = camera is not None and camera.is_orthographic
         return OrthographicLensCfg(view_height=1.0) if is_parallel else PinholeLensCfg()
 

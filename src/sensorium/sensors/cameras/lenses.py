@@ -356,7 +356,7 @@ class KannalaBrandtLensCfg(_FisheyeLensCfg, FocalLensCfg):
 class FThetaLensCfg(_FisheyeLensCfg):
     """Fisheye lens defined by the angle of each radius: ``fisheyePolynomial`` of Omniverse.
 
-    With r the distance from the centre in px of an image `nominal_width` px wide, the angle to the axis is
+    With r the distance from the centre, px, in an image of `nominal_size`, the angle to the axis is
     c1 r + c2 r^2 + ..., rad. The focal length near the axis is 1 / c1 px.
     """
 
@@ -364,10 +364,11 @@ class FThetaLensCfg(_FisheyeLensCfg):
 
     coefficients: tuple[Finite, ...]
     """c1, c2, ..., rad/px, rad/px^2, ...; c1 is above 0."""
-    nominal_width: Annotated[Positive, in_unit("px")]
-    """Width of the image to which the coefficients refer, px. Other images show the same field of view."""
-    centre: tuple[Finite, Finite] | None = None
-    """Position of the axis in that image, px; None for the centre of the image."""
+    nominal_size: Annotated[tuple[Positive, Positive], in_unit("px")]
+    """Width and height of the image to which the coefficients refer, px. Images of other sizes are scaled by their
+    width, and cropped or extended at the top and bottom."""
+    centre: Annotated[tuple[Finite, Finite], in_unit("px")] | None = None
+    """Column and row of the axis in that image, px; None for its centre."""
 
     @field_validator("coefficients")
     @classmethod
@@ -378,10 +379,11 @@ class FThetaLensCfg(_FisheyeLensCfg):
 
     def intrinsic_matrix(self, width: int, height: int) -> Tensor:
         """Return the matrix of the lens near its axis, float64 `[3, 3]`, px."""
-        scale = width / self.nominal_width
+        scale = width / self.nominal_size[0]
         matrix = _centred(scale / self.coefficients[0], scale / self.coefficients[0], width, height)
         if self.centre is not None:
-            matrix[0, 2], matrix[1, 2] = (scale * value for value in self.centre)
+            for axis in range(2):
+                matrix[axis, 2] += scale * (self.centre[axis] - 0.5 * self.nominal_size[axis])
         return matrix
 
     @property
