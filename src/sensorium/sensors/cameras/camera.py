@@ -101,9 +101,7 @@ class Camera(CameraBase[CameraCfg, CameraData]):
         lines = {name: tensor for name, tensor in self._lines.items() if name != "is_seen"}
         self.cast = self.image_cast(
             image=self.image_shape,
-            **(
-                {name: self._lines[name] for name in self._lines if name != "is_seen"} or {"inverse_k": self._inverse_k}
-            ),
+            **(lines or {"inverse_k": self._inverse_k}),
             offsets=(self._offset_pos, self._offset_quat),
             limits=cfg.clipping_range,
             targets=cfg.seen,
