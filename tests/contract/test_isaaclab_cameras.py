@@ -122,7 +122,7 @@ def test_a_fisheye_lens_is_that_of_its_polynomial() -> None:
     assert float(depth[column]) == pytest.approx(1.7, rel=1e-5) and float(depth[column + 1]) == math.inf
     with pytest.raises(ValueError, match="projection_type"):
         isaaclab.FisheyeCameraCfg(projection_type="fisheyeSpherical")
-    with pytest.raises(ValueError, match="folds over"):
+    with pytest.raises(ValueError, match="does not fold over"):
         sensor_of("Camera", **CREATED | {"spawn": isaaclab.FisheyeCameraCfg(fisheye_polynomial_c=-1e-5)})
 
 
