@@ -116,7 +116,7 @@ def test_a_fisheye_lens_is_that_of_its_polynomial() -> None:
     assert values == (1936.0, 1216.0, 200.0, "fisheyePolynomial") and lens.fisheye_polynomial_b == 0.00245
     assert (lens.fisheye_optical_centre_x, lens.fisheye_optical_centre_y) == (970.94244, 600.37482)
     sensor = sensor_of("Camera", **CREATED | {"spawn": lens}, width=968, height=608, targets="robot/crate")
-    row, column = 304, 485 + round(0.5 * math.atan(0.299 / 1.7) / 0.00245)
+    row, column = 304, math.floor(0.5 * (970.94244 + math.atan(0.299 / 1.7) / 0.00245) - 0.5)
     depth = sensor.data.output["depth"][0, row, :, 0]
     assert float(depth[column]) == pytest.approx(1.7, rel=1e-5) and float(depth[column + 3]) == math.inf
     with pytest.raises(ValueError, match="projection_type"):
