@@ -80,9 +80,10 @@ def test_every_kind_of_shape_against_the_reference(kind: ShapeKind, lens: str) -
         assert world.check(cast, got, 0, mount).hits > (50 if "pinhole" in lens else 10)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_scenes_of_all_kinds_in_tiles(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "tile"), [(0, 64), (1, 64), (2, 64), (3, 64), (4, 8), (5, 8)])
+def test_scenes_of_all_kinds_in_tiles(seed: int, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """An image of several tiles, none of full size at the borders, from among the shapes."""
+    monkeypatch.setattr(image_cast, "TILE", tile)
     rng = np.random.default_rng(seed)
     image = (70, 100)
     world = world_of(random_shapes(rng, 24, bodies=2), [looking(rng.uniform(-4, 4, 3), rng.uniform(-2, 2, 3))])
@@ -177,6 +178,15 @@ def test_fine_meshes_from_near_and_from_far(distance: float) -> None:
     assert world.check(cast, world.render(cast), 0, most_left_out=0.2).hits > 3
 
 
+def test_stretched_mesh_over_several_tiles() -> None:
+    """Clusters of triangles that are much longer in one direction than in the others."""
+    shape = Shape("mesh", "needle", mesh=ball(24, 40), scale=(3.0, 0.1, 0.6))
+    world = world_of([shape], [looking((0.5, 4.0, 1.0))])
+    image = (130, 150)
+    cast = world.images(image, limits=(0.01, 1e6), inverse_k=inverse_pinhole(image, 110.0))
+    assert world.check(cast, world.render(cast), 0).hits > 2000
+
+
 def test_fine_terrain_has_no_holes() -> None:
     """Every line of sight below the horizon meets the terrain, whatever the size of its triangles in the image."""
     n = 90
@@ -255,6 +265,22 @@ def test_each_environment_renders_its_own_shapes(envs: int, lens: str, monkeypat
             own = alone.render(alone.images(image, limits=(0.01, 1e6), **lens_of(lens, image)))
             for name, expected in own.items():
                 assert got[name][env].tobytes() == expected[0].tobytes(), (env, name)
+    assert segment.shards == 2  # environments, or pixels of the only one
+
+
+def test_tiles_of_one_image_are_shared_among_cores() -> None:
+    image, rng = (70, 100), np.random.default_rng(7)
+    engine = tensor_engine(random_shapes(rng, 16), 2, 1)
+    world = ImageWorld(engine, [looking((6.0, 1.0, 2.0))], threads=3)
+    world.compute.shards = 3
+    cast = world.images(image, inverse_k=inverse_pinhole(image, 60.0))
+    expected, images = world.render(cast), world.outputs_of(cast)
+    segment = world.compute.record(lambda: world.render_into(cast, images))
+    for _ in range(6):
+        segment.run()
+        for name, tensor in images.items():
+            assert tensor.numpy().tobytes() == expected[name].tobytes()
+    assert segment.shards == 3
 
 
 def test_moved_shapes_and_cameras_appear_in_the_next_frame() -> None:

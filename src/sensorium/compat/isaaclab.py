@@ -230,7 +230,7 @@ class PinholeCameraCfg(PinholeLensCfg):
         return PinholeLensCfg(**{name: getattr(self, name) for name in names})
 
     @classmethod
-    def from_intrinsic_matrix(  # type: ignore[override]
+    def from_intrinsic_matrix(
         cls,
         intrinsic_matrix: ArrayLike,
         width: int,
@@ -239,7 +239,7 @@ class PinholeCameraCfg(PinholeLensCfg):
         focal_length: float | None = None,
         focus_distance: float = 400.0,
         f_stop: float = 0.0,
-        projection_type: str = "pinhole",
+        projection_type: Literal["pinhole"] = "pinhole",
         lock_camera: bool = True,
     ) -> PinholeCameraCfg:
         """Return the lens of an intrinsic matrix; an off-centre principal point and non-square pixels are honoured.

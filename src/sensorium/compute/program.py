@@ -541,7 +541,6 @@ class Segment:
         Launches without shared items remain whole, in order.
         """
         envs, compute, mask = self.compute.num_envs, self.compute, self._mask
-        count = min([count, *(launch.part.cores for launch in self._launches if launch.part is not None)])
         steps: list[list[_Shard]] = []  # assigned only when complete, because an interrupt may occur in between
         for by_items, group in groupby(self._launches, lambda launch: envs == 1 < count and launch.split):
             if by_items:
@@ -550,8 +549,9 @@ class Segment:
                     steps.append([_Shard(compute, [launch], mask, (0, envs), items) for items in pieces])
             else:
                 launches = list(group)
-                pieces = enumerate(_pieces(envs, count))
-                steps.append([_Shard(compute, launches, mask, piece, number=number) for number, piece in pieces])
+                cores = min([count, *(launch.part.cores for launch in launches if launch.part is not None)])
+                shards = enumerate(_pieces(envs, cores))
+                steps.append([_Shard(compute, launches, mask, piece, number=number) for number, piece in shards])
         self._steps = steps
 
 
@@ -577,7 +577,7 @@ class _Shard:
     ) -> None:
         self._compute = compute
         self._graph: Any = None
-        self._commands = []
+        self._commands: list[Any] = []
         compute.load([launch.kernel for launch in launches])
         for part, group in groupby(launches, lambda launch: launch.part):
             count, together = envs[1] - envs[0] if part is None else part.envs, list(group)

@@ -168,4 +168,4 @@ def list_shapes(
             lists.front[place, mount, tile, k] = front
             lists.row[place, mount, tile, k] = entry
             lists.rect[place, mount, tile, k] = rect
-        gap = gap / 3
+        gap = gap // 3

@@ -128,7 +128,8 @@ def pixel_line(lens: Lens, env: int, pixel: int) -> tuple[wp.vec3, wp.vec3]:
 @wp.func
 def shape_pose(placed: Placed, env: int, shape: int) -> tuple[wp.vec3, wp.vec4]:
     """Return position, m, and orientation in the world of a visible shape of the scene."""
-    return row_pose(placed, env, placed.row[shape])
+    pos, quat = row_pose(placed, env, placed.row[shape])
+    return pos, quat
 
 
 @wp.func

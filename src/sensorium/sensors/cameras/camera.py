@@ -9,8 +9,6 @@ surface of each pixel, in all environments at once; `annotators` compute the ima
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -26,12 +24,11 @@ from sensorium.measurement.stages.depth_image import DepthStage
 from sensorium.sensors.cameras.annotators import ANNOTATORS, Distances
 from sensorium.sensors.cameras.camera_base import CameraBase
 from sensorium.sensors.cameras.camera_cfg import CameraCfg
-from sensorium.sensors.cameras.camera_data import CameraData, Images
+from sensorium.sensors.cameras.camera_data import ALWAYS, CameraData, Images
 from sensorium.sensors.cameras.lens_tables import lines_of, projection_of
 from sensorium.sensors.cameras.lenses import LensCfg
 from sensorium.sensors.cameras.semantics import Semantics
 from sensorium.sensors.core.hooks import used_if
-from sensorium.sensors.core.parts import declared_fields
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
 
 
@@ -81,13 +78,8 @@ class Camera(CameraBase[CameraCfg, CameraData]):
     requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, SHAPES)
     checks_state: ClassVar[bool] = True
 
-    def fields(self) -> Mapping[str, Field]:
-        """Return the selected fields, with the size of the image and the dtype that the config selects."""
-        fields, declared = dict(super().fields()), declared_fields(self.data_class)
-        for name in [name for name in fields if name in ANNOTATORS]:
-            field = replace(declared[name], kind=fields[name].kind)
-            fields[name] = ANNOTATORS[name].sized(name, ANNOTATORS[name].field(name, field, self.cfg), self)
-        return fields
+    def _image_field(self, name: str, field: Field) -> Field:
+        return ANNOTATORS[name].sized(name, ANNOTATORS[name].field(name, field, self.cfg), self)
 
     def setup(self) -> None:
         """Select the shapes, prepare the visibility pass and the annotators."""
@@ -107,7 +99,7 @@ class Camera(CameraBase[CameraCfg, CameraData]):
             targets=cfg.seen,
         )
         self.buffers.body_at_fault = self.cast.body_at_fault
-        names = {name: ANNOTATORS[name] for name in cfg.selected if name in ANNOTATORS}
+        names = {name: ANNOTATORS[name] for name in cfg.selected if name not in ALWAYS}
         self._annotators = [
             annotator(self, tuple(name for name, other in names.items() if other is annotator))
             for annotator in dict.fromkeys(names.values())

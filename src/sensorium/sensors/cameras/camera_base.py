@@ -97,11 +97,15 @@ class CameraBase(SimpleSensor[CameraCfgT, CameraDataT], Generic[CameraCfgT, Came
         for name in self.cfg.selected:
             field = declared[name]
             if name not in ALWAYS:
-                field = replace(field, shape=(*self.image_shape, *field.shape[2:]))
+                field = self._image_field(name, field)
             if name == DISTANCES[1] and DISTANCES[0] in self.cfg.selected:
                 field = replace(field, kind="derived")
             out[name] = field
         return out
+
+    def _image_field(self, name: str, field: Field) -> Field:
+        """Return the field of a data type with its sizes and dtype; by default those of an image."""
+        return replace(field, shape=(*self.image_shape, *field.shape[2:]))
 
     def _check_stages_of(self, k: NDArray[np.float64]) -> None:
         """Raise `ConfigError` if a model of depth errors has another lens than a camera of intrinsic matrix k."""

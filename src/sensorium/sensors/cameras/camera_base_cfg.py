@@ -41,14 +41,14 @@ class CameraOffsetCfg(OffsetCfg):
         Args:
             pos: position of the camera, m.
             lookat: point in the centre of the view, m.
-            up: direction that is up in the image; along the view, x of the mount is used instead.
+            up: direction that is up in the image; where it is along the view, see `look_at`.
 
         Raises:
             ConfigError: the two points are equal, or a number is not finite.
         """
         eye, target, upwards = (torch.tensor(part, dtype=torch.float64, device="cpu") for part in (pos, lookat, up))
-        rot = look_at(eye, target, "world", cls.__name__, up=upwards)
-        return cls(pos=pos, rot=rot.tolist(), convention="world")
+        w, x, y, z = look_at(eye, target, "world", cls.__name__, up=upwards).tolist()
+        return cls(pos=pos, rot=(w, x, y, z), convention="world")
 
     @classmethod
     def from_matrix(cls, matrix: ArrayLike, convention: Convention = "opengl") -> Self:

@@ -135,7 +135,7 @@ class DepthCameraCfg(RayCasterCameraCfg):
 class DepthCamera(RayCasterCamera, SimpleSensor[DepthCameraCfg, CameraData]):
     """Depth camera at one or several mounts."""
 
-    cfg: DepthCameraCfg  # type: ignore[assignment]
+    cfg: DepthCameraCfg
 
     def read_image(self, env_ids: Any = None) -> Tensor:
         """Return a copy of the measured image for some envs (None for all).

@@ -33,7 +33,7 @@ class RayCasterCamera(CameraBase[RayCasterCameraCfg, CameraData], RayCaster):
     UNSUPPORTED_TYPES: ClassVar[set[str]] = {*UNSUPPORTED}
     """Data types that cast rays do not provide."""
 
-    cfg: RayCasterCameraCfg  # type: ignore[assignment]
+    cfg: RayCasterCameraCfg
 
     @property
     def _casts_twice(self) -> bool:

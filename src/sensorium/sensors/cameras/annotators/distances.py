@@ -40,7 +40,8 @@ def _measure(
         if inverse > 0.0:
             t = 1.0 / inverse
     elif given == wp.static(DEPTH):
-        t = given_in[env, mount, pixel] / direction[0]
+        if wp.abs(direction[0]) > 1.0e-6:  # at a right angle to the axis, the depth does not define the point
+            t = given_in[env, mount, pixel] / direction[0]
     else:
         t = given_in[env, mount, pixel] / wp.length(direction)
     misses = wp.isinf(t)
