@@ -177,6 +177,25 @@ def test_unsupported_types_match_the_page(name: str) -> None:
         CFGS[name](prim_path="/World/eye", spawn=None, width=4, height=4)
 
 
+@each_camera
+def test_motion_vectors_point_to_the_previous_position(name: str) -> None:
+    """A camera that moves 0.1 m to its right sees the crate's face, 1.6 m away, move left: positive in x."""
+    engine = sn.MujocoEngine.compose({"robot": MODEL}, num_envs=2)
+    scene = sn.Scene(engine, [camera(name, data_types=["motion_vectors"])])
+    sensor: Any = scene["eye"]
+    assert not sensor.data.output["motion_vectors"].any()
+    pos = sensor.data.pos_w.clone()
+    sensor.set_world_poses(pos + torch.tensor([0.0, -0.1, 0.0]), env_ids=[1])
+    engine.qvel[:] = 0.0
+    engine.forward()
+    scene.step()
+    motion = sensor.data.output["motion_vectors"]
+    assert motion.shape == (2, 24, 32, 2)
+    focal = 12.0 * math.sqrt(3)
+    assert motion[1, 12, 16].tolist() == pytest.approx([0.1 * focal / 1.6, 0.0], abs=2e-3)
+    assert motion[0, 12, 16].tolist() == pytest.approx([0.0, 0.0], abs=2e-3)
+
+
 @pytest.mark.parametrize("colorize", [True, False])
 @pytest.mark.parametrize("kind", ["semantic_segmentation", "instance_segmentation", "instance_id_segmentation"])
 @each_camera
