@@ -19,13 +19,19 @@ PYTEST_ALL = OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n
 # Everything but the soak runs.
 FULL := -m "not soak"
 GPU_ARGS ?=
-SPELLED := *.md CITATION.cff .github Makefile pyproject.toml benchmarks changelog docs examples src tests tests_mjlab \
-  tests_newton
+# The words after `bench` name groups of benchmarks.
+ifeq ($(firstword $(MAKECMDGOALS)),bench)
+GROUPS := $(wordlist 2,$(words $(MAKECMDGOALS)),$(MAKECMDGOALS))
+.PHONY: $(GROUPS)
+$(GROUPS): ; @:
+endif
+SPELLED := *.md CITATION.cff .github Makefile pyproject.toml benchmarks changelog docs examples src tests tests_jax \
+  tests_mjlab tests_newton
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-full test-lowest test-mjlab test-newton soak coverage wheel-check changelog bench \
-  bench-gpu lint type format clean env-plot env-test env-mjlab env-newton env-lowest
+.PHONY: help demo test test-full test-lowest test-mjlab test-newton test-jax soak coverage wheel-check changelog bench \
+  bench-gpu lint type format clean env-plot env-test env-mjlab env-newton env-jax env-lowest
 
 help:  ## show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -71,8 +77,11 @@ test-mjlab: env-mjlab  ## test the sensors in mjlab with its MuJoCo 3.11, in a s
 test-newton: env-newton  ## test the sensors in Newton with the MuJoCo that it pins, in a separate virtual environment
 	$(PY) -m pytest tests_newton $(PYTEST_ARGS)
 
-bench: env-plot  ## measure speed and memory
-	$(PY) -m benchmarks
+test-jax: env-jax  ## test the sensors with JAX and MJX, in a separate virtual environment
+	$(PY) -m pytest tests_jax $(PYTEST_ARGS)
+
+bench: env-plot  ## measure speed and memory; `make bench engines cameras` runs only these groups
+	$(PY) -m benchmarks $(GROUPS)
 
 bench-gpu: env-test  ## compare with mujoco_warp on a GPU; GPU_ARGS="--device cpu --envs 1 16" runs it without a GPU
 	$(PY) -m benchmarks.gpu $(GPU_ARGS)
@@ -90,7 +99,7 @@ format: env-test  ## format the code and fix what ruff can fix
 	$(PY) -m ruff format .
 
 clean:  ## remove .venv and all other generated files
-	rm -rf $(VENV) .venv-mjlab .venv-newton .venv-lowest out build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-mjlab .venv-newton .venv-jax .venv-lowest out build dist .pytest_cache .mypy_cache .ruff_cache
 	rm -f MUJOCO_LOG.TXT
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -105,6 +114,10 @@ env-mjlab: WANTED = --no-deps -r $(PINS) -e .
 test-newton env-newton: VENV := .venv-newton
 env-newton: PINS := requirements-newton.txt
 env-newton: WANTED = --no-deps -r $(PINS) -e .
+# .venv-jax likewise, with JAX and MuJoCo Playground.
+test-jax env-jax: VENV := .venv-jax
+env-jax: PINS := requirements-jax.txt
+env-jax: WANTED = --no-deps -r $(PINS) -e .
 # .venv-lowest has what the tests of the core and of streams need.
 LOWEST_TESTS := tests/test_scene.py tests/test_cfg.py tests/test_registry.py tests/test_check_sensor.py \
   tests/sensors/test_imu.py tests/engines/test_tensor.py tests/wire tests/record
@@ -114,7 +127,7 @@ env-lowest: WANTED = -e '.[stream]' pytest scipy
 # `stream` is included because `make bench` measures streams, and because users try them after the demo.
 env-plot: WANTED = -e '.[plot,stream]'
 
-env-plot env-test env-mjlab env-newton env-lowest: env-%:
+env-plot env-test env-mjlab env-newton env-jax env-lowest: env-%:
 	@set -eu; \
 	state="$$(cat Makefile pyproject.toml $(sort constraints.txt $(PINS)) | cksum) $(CURDIR)"; \
 	sound() { \

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import (
+    adapters,
     cameras,
     capture,
     chain,
@@ -18,6 +19,7 @@ from benchmarks import (
     observer,
     proximity,
     rays,
+    ros2_messages,
     scene,
     sensors,
     skin,
@@ -41,6 +43,10 @@ BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
     ("contacts", sensors.contacts),
     ("engines/64", lambda: engines.fresh(64)),
     ("engines/1024", lambda: engines.fresh(1024)),
+    ("engines/control/64", lambda: engines.control_step(64)),
+    ("engines/control/1024", lambda: engines.control_step(1024)),
+    ("engines/bound", lambda: adapters.bound(1024)),
+    ("engines/newton", lambda: adapters.newton(1024)),
     ("contact_physics/64", lambda: sensors.contact_physics(64)),
     ("contact_physics/1024", lambda: sensors.contact_physics(1024)),
     ("kinds/1", lambda: sensors.kinds(1)),
@@ -73,6 +79,7 @@ BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
     ("start", start.run),
     ("commands", scene.commands),
     ("stream", stream.run),
+    ("record/ros2_messages", ros2_messages.run),
 ]
 
 

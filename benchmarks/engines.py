@@ -1,4 +1,7 @@
-"""Cost of fresh accelerations: a tick of MujocoEngine with current derived state against a bare step of MuJoCo."""
+"""Cost of fresh accelerations and of sensors: ticks and control steps of MujocoEngine against bare steps of MuJoCo.
+
+Both sides of a ratio take turns, and the ratio is the median over their rounds.
+"""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -8,48 +11,89 @@ import numpy as np
 from mujoco.batch import Batch
 from numpy.typing import NDArray
 
+from benchmarks.gpu_cases import CONTACT, ENCODERS, IMU, height_scan
 from benchmarks.timing import wall_and_cpu
-from sensorium import MujocoEngine
+from sensorium import MujocoEngine, Scene
 from sensorium.demo import model_path
 from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY, GRAVITY
 
 Row = tuple[str, str, str]
 Values = NDArray[np.float64]
-TICKS = 20
+Calls = dict[str, Callable[[], None]]
+STEPS = 20
 WANTED = dict.fromkeys((BODY_POSE, BODY_VELOCITY, BODY_ACCELERATION, GRAVITY), "benchmark")
-CONTROLS = {"held": 0, "new every 10 ticks": 10, "new every 4 ticks": 4}
+CORES = {"1 core": 1, "all cores": None}
+CONTROLS = {"held": 0, "new every 10 ticks": 10, "new every 4 ticks": 4, "new at each tick": 1}
+SUBSTEPS = 5
+"""Ticks of a control step of the demo, 10 ms."""
+SENSORS = (IMU, ENCODERS, CONTACT, height_scan(SUBSTEPS * 0.002))
+"""Sensors of a walking robot: all but the height scan are sampled at each tick."""
 
 
 def fresh(num_envs: int) -> list[Row]:
     """Measure a tick of the quadruped on one core and on all, with a held control and with controls that change."""
-    calls: dict[str, Callable[[], None]] = {}
-    for (cores, threads), (control, every) in product({"1 core": 1, "all cores": None}.items(), CONTROLS.items()):
+    calls: Calls = {}
+    for (cores, threads), (control, every) in product(CORES.items(), CONTROLS.items()):
         engine = MujocoEngine(model_path(), num_envs, keyframe="home", threads=threads)
         engine.prepare(WANTED)
-        batch = Batch(engine.model, num_envs, engine.batch.nthread)
-        batch.reset(keyframe=0)
+        batch = _bare(engine)
         sides = {"bare": (batch.bind("ctrl"), batch.step), "fresh": (engine.ctrl.numpy(), partial(_observed, engine))}
         for side, (ctrl, step) in sides.items():
-            calls[f"{cores}, control {control}: {side}"] = partial(_ticks, ctrl, ctrl.copy(), step, every, count())
-    times = wall_and_cpu(calls, rounds=max(9, 1600 // num_envs))
+            calls[f"{cores}, control {control}: {side}"] = partial(_steps, ctrl, ctrl.copy(), step, every, count())
+    return _rows(f"quadruped, a tick, {num_envs} envs", calls, max(9, 1600 // num_envs))
+
+
+def control_step(num_envs: int) -> list[Row]:
+    """Measure a control step of 5 ticks under a new control, with current derived state and with all sensors read."""
+    calls: Calls = {}
+    for cores, threads in CORES.items():
+        engine, sensed = (MujocoEngine(model_path(), num_envs, keyframe="home", threads=threads) for _ in range(2))
+        batch = _bare(engine)
+        engine.prepare(WANTED)
+        scene = Scene(sensed, SENSORS)
+        steps = {
+            "bare": (batch.bind("ctrl"), partial(batch.step, nstep=SUBSTEPS)),
+            "fresh": (engine.ctrl.numpy(), partial(_observed, engine, SUBSTEPS)),
+            "fresh, with sensors": (sensed.ctrl.numpy(), partial(_sensed, scene)),
+        }
+        for side, (ctrl, step) in steps.items():
+            calls[f"{cores}: {side}"] = partial(_steps, ctrl, ctrl.copy(), step, 1, count())
+    return _rows(f"quadruped, a control step, {num_envs} envs", calls, max(5, 640 // num_envs))
+
+
+def _bare(engine: MujocoEngine) -> Batch:
+    batch = Batch(engine.model, engine.num_envs, engine.batch.nthread)
+    batch.reset(keyframe=0)
+    return batch
+
+
+def _rows(what: str, calls: Calls, rounds: int) -> list[Row]:
+    times = wall_and_cpu(calls, rounds)
     rows = []
-    for name, (wall, cpu) in times.items():
-        base_wall, base_cpu = times[f"{name.partition(':')[0]}: bare"]
-        ratio = "baseline" if name.endswith("bare") else f"{wall / base_wall:.2f} x bare, CPU {cpu / base_cpu:.2f} x"
-        size = f"{wall / TICKS * 1e3:.2f} ms, CPU {cpu / TICKS * 1e3:.2f} ms"
-        rows.append((f"quadruped, a tick, {num_envs} envs, {name}", size, ratio))
+    for name, taken in times.items():
+        wall, cpu = np.median(taken, axis=0) / STEPS * 1e3
+        ratios = np.median(taken / times[f"{name.partition(':')[0]}: bare"], axis=0)
+        ratio = "baseline" if name.endswith("bare") else f"{ratios[0]:.2f} x bare, CPU {ratios[1]:.2f} x"
+        rows.append((f"{what}, {name}", f"{wall:.2f} ms, CPU {cpu:.2f} ms", ratio))
     return rows
 
 
-def _observed(engine: MujocoEngine) -> None:
-    engine.step()
-    engine.refresh()
+def _observed(engine: MujocoEngine, ticks: int = 1) -> None:
+    for _ in range(ticks):
+        engine.step()
+        engine.refresh()
 
 
-def _ticks(ctrl: Values, home: Values, step: Callable[[], None], every: int, numbers: Iterator[int]) -> None:
-    """Take `TICKS` ticks; the control alternates between two values."""
-    for _ in range(TICKS):
-        tick = next(numbers)
-        if every and tick % every == 0:
-            ctrl[...] = home + 0.01 * (tick // every % 2)
+def _sensed(scene: Scene) -> None:
+    scene.step(None, SUBSTEPS)
+    for cfg in SENSORS:
+        _ = scene[cfg].data
+
+
+def _steps(ctrl: Values, home: Values, step: Callable[[], None], every: int, numbers: Iterator[int]) -> None:
+    """Take `STEPS` steps; the control alternates between two values."""
+    for _ in range(STEPS):
+        number = next(numbers)
+        if every and number % every == 0:
+            ctrl[...] = home + 0.01 * (number // every % 2)
         step()

@@ -612,10 +612,10 @@ def stages(bench: Bench, envs: int, columns: int) -> list[Row]:
 # All sensors of a robot -----------------------------------------------------------------------------------------------
 
 
-def height_scan(dt: float) -> RayCasterCfg:
-    """Return the height scan of the robot, once per control step."""
+def height_scan(control_period: float) -> RayCasterCfg:
+    """Return the height scan of the robot, once per control step (s)."""
     return RayCasterCfg(
-        name="scan", body="trunk", pattern=SCAN, ray_alignment="yaw", update_period=DECIMATION * dt, max_distance=5.0,
+        name="scan", body="trunk", pattern=SCAN, ray_alignment="yaw", update_period=control_period, max_distance=5.0,
         fields=("distances",), noise=0.01,
     )  # fmt: skip
 
@@ -628,7 +628,7 @@ def share(bench: Bench, envs: int) -> list[Row]:
         "IMU": IMU,
         "12 encoders": ENCODERS,
         "contacts of 4 feet": CONTACT,
-        "height scan 17 x 11": height_scan(dt),
+        "height scan 17 x 11": height_scan(DECIMATION * dt),
     }
 
     def engine(fresh: bool = False) -> Any:

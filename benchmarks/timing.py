@@ -3,6 +3,9 @@
 import time
 from collections.abc import Callable
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 def interleaved(
     calls: dict[str, Callable[[], object]], repeats: int, rounds: int = 9, warm_up: int = 8
@@ -21,18 +24,15 @@ def interleaved(
     return best
 
 
-def wall_and_cpu(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, tuple[float, float]]:
-    """Return seconds and CPU seconds of all threads per call, each the minimum over rounds in which all take turns."""
-    best = {}
-    for number in range(-1, rounds):
+def wall_and_cpu(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, NDArray[np.float64]]:
+    """Return seconds and CPU seconds of all threads `[round, 2]` per call; in each round all take turns."""
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
+    for _ in range(rounds + 1):
         for name, call in calls.items():
             start, cpu = time.perf_counter(), time.process_time()
             call()
-            taken = time.perf_counter() - start, time.process_time() - cpu
-            if number >= 0:  # the first round is a warm-up
-                before = best.get(name, taken)
-                best[name] = min(before[0], taken[0]), min(before[1], taken[1])
-    return best
+            taken[name].append((time.perf_counter() - start, time.process_time() - cpu))
+    return {name: np.array(times[1:]) for name, times in taken.items()}  # the first round is a warm-up
 
 
 def once(call: Callable[[], object]) -> float:

@@ -19,13 +19,13 @@ SRC = Path(__file__).parents[1] / "src"
 
 LAYERS = (
     "errors", "plugins", "memory", "spec", "readings", "random", "cfg", "compute", "geometry", "engines", "world",
-    "measurement", "registry", "patterns", "sensors", "presets", "scene", "wire", "compat", "testing",
+    "measurement", "registry", "patterns", "sensors", "presets", "scene", "wire", "compat", "jax", "testing",
     "record", "stream", "view", "client", "local", "demo", "cli", "__main__",
 )  # fmt: skip
 """The modules and packages in `sensorium`, from lowest to highest layer."""
 
 OUTPUTS = {
-    "record": {"errors", "memory", "spec", "readings"},
+    "record": {"errors", "plugins", "memory", "spec", "readings"},
     "wire": {"errors", "plugins", "spec", "readings"},
     "stream": {"errors", "memory", "spec", "readings", "wire", "registry", "cfg"},
     "client": {"errors", "spec", "readings", "wire"},
@@ -35,10 +35,10 @@ OUTPUTS = {
 The wire and client packages import nothing heavy.
 """
 
-SIMULATORS = {"mujoco", "mujoco_warp", "newton", "genesis", "dm_control"}
+SIMULATORS = {"mujoco", "mujoco_warp", "newton", "genesis", "dm_control", "jax"}
 """Packages that only the engine adapters import."""
 
-ADAPTERS = {("engines", "mujoco"), ("engines", "mujoco_warp"), ("engines", "newton")}
+ADAPTERS = {("engines", "mujoco"), ("engines", "mujoco_warp"), ("engines", "newton"), ("engines", "mjx")}
 """Packages that import a simulator."""
 
 FRAMEWORKS = {"mjlab"}
@@ -200,7 +200,7 @@ def _tree(tmp_path: Path, files: dict[str, str]) -> Path:
         (
             "record/npz.py",
             "from sensorium.scene import Scene",
-            "record imports scene; it may see errors, memory, readings",
+            "record imports scene; it may see errors, memory, plugins",
         ),
         ("stream/server.py", "from sensorium.sensors import imu", "stream imports sensors; it may see cfg, errors"),
         ("view/web.py", "from sensorium.registry import find", "view imports registry; it may see errors"),

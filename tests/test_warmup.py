@@ -184,7 +184,7 @@ def test_devices_are_named_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         (["--device", "cpu", "cuda:99"], ["--device: got 'cuda:99'"]),
         (["--model", "robt.xml"], ["model file", "'robt.xml'", "does not exist"]),
         (["--envs", "0"], ["--envs", ">= 1"]),
-        (["--engine", "newton", "--model", "robot.xml"], ["newton"]),
+        (["--engine", "mujoco", "--model", "robot.xml"], ["mujoco_warp", "newton"]),
     ],
 )
 def test_a_wrong_option_is_explained(

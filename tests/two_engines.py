@@ -6,6 +6,7 @@ Gravity and magnetic flux differ between the environments.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -192,44 +193,50 @@ def copy_state(source: Any, into: Any) -> None:
         getattr(into, name).copy_(getattr(source, name))
 
 
+def carry(warp: Any, cpu: Any) -> None:
+    """Move the mocap body of a mujoco_warp engine, and copy its state into MuJoCo."""
+    warp.mocap_pos[:, 0] += 0.01
+    warp.mocap_quat[:, 0] = turned(0.03 * warp.tick)
+    copy_state(warp, cpu)
+
+
 @dataclass
 class Pair:
-    """Both engines, and a scene with the same sensors on each.
+    """MuJoCo and another engine, and a scene with the same sensors on each.
 
     Attributes:
+        carry: copies the state of the other engine into MuJoCo, after a tick of both.
         touching: bool `[env]` for each tick so far: whether MuJoCo has contacts there.
     """
 
     cpu: sn.MujocoEngine
-    warp: sn.MujocoWarpEngine
+    other: Any
     scenes: tuple[sn.Scene, sn.Scene]
+    carry: Callable[[Any, Any], None] = carry
     touching: list[torch.Tensor] = field(default_factory=list)
 
     def advance(self, *, fed: bool = False) -> None:
-        """Take a tick: both step, the state of mujoco_warp is copied into MuJoCo, and both run forward and are sampled.
+        """Take a tick: both step, the state of the other is copied into MuJoCo, both run forward and are sampled.
 
         Args:
             fed: whether to call `feed` before the sampling.
         """
-        generator = torch.Generator().manual_seed(self.warp.tick)
-        ctrl = 2.0 * torch.rand(ENVS, self.warp.ctrl.shape[1], generator=generator) - 1.0
-        for engine in (self.cpu, self.warp):
-            engine.step(ctrl)
-        self.warp.mocap_pos[:, 0] += 0.01
-        self.warp.mocap_quat[:, 0] = turned(0.03 * self.warp.tick)
-        copy_state(self.warp, self.cpu)
-        for engine in (self.cpu, self.warp):
+        generator = torch.Generator().manual_seed(self.other.tick)
+        self.other.step(2.0 * torch.rand(ENVS, self.other.ctrl.shape[1], generator=generator) - 1.0)
+        self.cpu.step()
+        self.carry(self.other, self.cpu)
+        for engine in (self.cpu, self.other):
             engine.forward()
         if fed:
-            feed(self.cpu, self.warp)
+            feed(self.cpu, self.other)
         for scene in self.scenes:
             scene.update()
         self.touching.append(torch.from_numpy(self.cpu.batch.bind("ncon") > 0))
 
 
-def feed(cpu: Any, warp: Any) -> None:
-    """Copy all derived arrays of MuJoCo into those of mujoco_warp, so that the truth of sensors is identical."""
-    for name, values in warp._derived.arrays.items():
+def feed(cpu: Any, other: Any) -> None:
+    """Copy all derived arrays of MuJoCo into those of the other engine, so that the truth of sensors is identical."""
+    for name, values in other._derived.arrays.items():
         values.copy_(cpu.array(name))
 
 

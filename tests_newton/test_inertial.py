@@ -14,6 +14,7 @@ import warp as wp
 from newton.sensors import SensorFrameTransform, SensorIMU
 
 import sensorium as sn
+from sensorium.errors import ModelError
 from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY, JOINT_EFFORT, JOINT_STATE, JOINT_WRENCH
 
 IMU = sn.ImuCfg(name="imu", site="imu")
@@ -54,16 +55,17 @@ def test_imu_is_that_of_newton(scene: sn.Scene) -> None:
         if k % 10 == 0:
             ours = scene["imu"].ground_truth
             engine.refresh()
-            theirs.update(engine.newton_state, observables=engine._observables)
+            theirs.update(engine.newton_state, observables=engine._stepper.observables)
             accelerometer, gyroscope = (wp.to_torch(each) for each in (theirs.accelerometer, theirs.gyroscope))
             torch.testing.assert_close(ours.ang_vel_b, gyroscope, rtol=1e-5, atol=1e-5)
             torch.testing.assert_close(ours.lin_acc_b, accelerometer, rtol=1e-5, atol=1e-4)
             assert float(accelerometer.norm(dim=-1).max()) > 5.0
 
 
-def test_state_is_that_of_mujoco(tmp_path: Path) -> None:
+@pytest.mark.parametrize("integrator", ["implicitfast", "euler", "rk4"])
+def test_state_is_that_of_mujoco(tmp_path: Path, integrator: str) -> None:
     model, path = quadruped.model_of(4), tmp_path / "compiled.xml"
-    solver = newton.solvers.SolverMuJoCo(model, save_to_mjcf=str(path))
+    solver = newton.solvers.SolverMuJoCo(model, save_to_mjcf=str(path), integrator=integrator)
     engine = sn.NewtonEngine(model, solver, dt=quadruped.DT)
     spec = mujoco.MjSpec.from_file(str(path))
     spec.option.timestep = quadruped.DT
@@ -94,6 +96,33 @@ def test_state_is_that_of_mujoco(tmp_path: Path) -> None:
             torch.testing.assert_close(
                 ours, theirs, rtol=1e-4, atol=2e-5, msg=lambda text, name=name: f"{name}: {text}"
             )
+
+
+@pytest.mark.parametrize("integrator", ["implicitfast", "rk4"])
+def test_observing_does_not_change_the_physics(integrator: str) -> None:
+    model = quadruped.model_of(4)
+    watched, alone = (
+        sn.NewtonEngine(model, newton.solvers.SolverMuJoCo(model, integrator=integrator), dt=quadruped.DT)
+        for _ in range(2)
+    )
+    watched.prepare(dict.fromkeys(NEEDED, "test"))
+    for engine in (watched, alone):
+        engine.reset(None, quadruped.start())
+    for _ in range(30):
+        for engine in (watched, alone):
+            engine.step(torch.full((8,), 0.2))
+        watched.refresh()
+    assert torch.equal(watched.joint_q, alone.joint_q) and torch.equal(watched.joint_qd, alone.joint_qd)
+
+
+def test_rk4_has_no_unfresh_accelerations() -> None:
+    model = quadruped.model_of(4)
+    solver = newton.solvers.SolverMuJoCo(model, integrator="rk4")
+    with pytest.raises(ModelError, match=r"fresh=False.*integrator='rk4'"):
+        sn.NewtonEngine(model, solver, dt=quadruped.DT, fresh=False)
+    observables = solver.observables({"body_qdd"})
+    with pytest.raises(ModelError, match=r"observables of your loop.*integrator='rk4'"):
+        sn.NewtonEngine.from_newton(model, solver, model.state(), dt=quadruped.DT, observables=observables)
 
 
 def _row(engine: sn.MujocoEngine, kind: str, name: str) -> int:

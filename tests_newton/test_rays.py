@@ -85,3 +85,27 @@ def test_every_kind_of_shape() -> None:
     assert kinds == {"hfield", "mesh", "capsule", "cylinder", "ellipsoid", "box", "sphere"}
     ours = compare(scene, 1.1)
     assert int((ours < 0.95).sum()) > 60
+
+
+@pytest.mark.parametrize("solver", ["SolverMuJoCo", "SolverXPBD"])
+def test_shapes_on_fixed_bodies_stand_elsewhere_in_each_world(solver: str) -> None:
+    builder = newton.ModelBuilder()
+    builder.add_ground_plane()
+    for x in (-0.2, 0.1, 0.25):
+        world = newton.ModelBuilder()
+        newton.solvers.SolverMuJoCo.register_custom_attributes(world)
+        post = world.add_link(label="post")
+        world.add_shape_box(post, hx=0.05, hy=0.05, hz=0.2)
+        fixed = world.add_joint_fixed(-1, post, parent_xform=wp.transform((x, 0.0, 0.25), wp.quat_identity()))
+        world.add_articulation([fixed])
+        robot = world.add_body(xform=wp.transform((0.0, 0.0, 5.0), wp.quat_identity()), label="robot")
+        world.add_shape_sphere(robot, radius=0.1)
+        builder.add_world(world)
+    model = builder.finalize(device="cpu")
+    scene = sn.Scene(sn.NewtonEngine(model, getattr(newton.solvers, solver)(model), dt=0.002), [SCAN])
+    scene.step(substeps=2)
+    ours = compare(scene, 1.1)
+    points = scene["scan"].pattern.starts[:, 0] + 0.05
+    for env, x in enumerate((-0.2, 0.1, 0.25)):
+        found = points[ours[env] < 0.8]
+        assert len(found) > 2 and float((found - x).abs().max()) < 0.051

@@ -31,6 +31,8 @@ from sensorium.engines.mujoco.engine import MujocoEngine as MujocoEngine
 from sensorium.engines.mujoco_warp.engine import MujocoWarpEngine as MujocoWarpEngine
 from sensorium.engines.newton.engine import NewtonEngine as NewtonEngine
 from sensorium.engines.tensor import TensorEngine as TensorEngine
+from sensorium.engines.trajectory.engine import TrajectoryEngine as TrajectoryEngine
+from sensorium.engines.trajectory.trajectory import Trajectory as Trajectory
 from sensorium.errors import ArgumentError as ArgumentError
 from sensorium.errors import ConfigError as ConfigError
 from sensorium.errors import DeviceError as DeviceError

@@ -1,4 +1,4 @@
-"""Lookup of classes by name: built-in ones, those of installed packages, and those that a program defines itself.
+"""Lookup of classes and functions by name: built-in ones, those of installed packages, and those of the program.
 
 A `Registry` is filled where a class is defined. Installed packages announce further modules in an entry-point group
 (`Plugins`). These are imported once, when a name is unknown or all classes are requested. A broken package is reported
@@ -21,18 +21,18 @@ from typing import Any, TypeVar
 from sensorium.errors import RegistrationError, SensoriumWarning, UnknownNameError
 
 K = TypeVar("K", bound=Hashable)
-V = TypeVar("V", bound=type[Any])
+V = TypeVar("V", bound=Callable[..., Any])
 OURS = "sensorium."
 """Prefix of the names of built-in modules; a plugin cannot replace a built-in name."""
 
 
-def is_ours(cls: type) -> bool:
-    """Return whether a class is part of sensorium."""
+def is_ours(cls: Callable[..., Any]) -> bool:
+    """Return whether a class or function is part of sensorium."""
     return cls.__module__.startswith(OURS)
 
 
-def path_of(cls: type) -> str:
-    """Return module and name of a class."""
+def path_of(cls: Callable[..., Any]) -> str:
+    """Return module and name of a class or function."""
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
@@ -229,7 +229,7 @@ def _import(point: EntryPoint) -> None:
 
 
 class Registry(UserDict[K, V]):
-    """Table of classes by name.
+    """Table of classes, or of functions, by name.
 
     Args:
         what: what a name denotes, for messages, e.g. ``"client sensor"``.

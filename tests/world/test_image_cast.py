@@ -96,10 +96,13 @@ def test_scenes_of_all_kinds_in_tiles(seed: int, tile: int, monkeypatch: pytest.
 SQUARE = Mesh([[-50, -50, 0], [50, -50, 0], [50, 50, 0], [-50, 50, 0]], [[0, 1, 2], [0, 2, 3]], "square")
 
 
+@pytest.mark.parametrize("floor", ["two triangles", "grid"])
 @pytest.mark.parametrize("pitch", [-1.0, -0.2, 0.0, 0.3])
-def test_triangles_that_cross_the_plane_of_the_camera(pitch: float) -> None:
-    """A floor of two triangles that extends from far behind the camera to far in front of it."""
-    world = world_of([Shape("mesh", "floor", mesh=SQUARE)], [looking((0.3, 0.2, 1.0), (3.0, 1.0, 1.0 + pitch))])
+def test_triangles_that_cross_the_plane_of_the_camera(pitch: float, floor: str) -> None:
+    """A floor of large or small triangles that extends from behind the camera to far in front of it."""
+    grid = HeightField(np.zeros((17, 17)), (8.0, 8.0))
+    shape = Shape("mesh", "floor", mesh=SQUARE) if floor != "grid" else Shape("hfield", "floor", hfield=grid)
+    world = world_of([shape], [looking((0.3, 0.2, 0.3), (3.0, 1.0, 0.3 + pitch))])
     cast = world.images(IMAGE, limits=(0.01, 1e6), inverse_k=inverse_pinhole(IMAGE, 25.0))
     got = world.render(cast)
     world.check(cast, got, 0)
@@ -167,15 +170,18 @@ def ball(rings: int, around: int) -> Mesh:
 
 @pytest.mark.parametrize("distance", [2.5, 6.0, 40.0])
 def test_fine_meshes_from_near_and_from_far(distance: float) -> None:
-    """A mesh of 9,800 triangles, stretched and mirrored, that covers the image or a few pixels only."""
+    """A mesh of 9,800 triangles before a wall, stretched and mirrored, that covers the image or a few pixels only."""
     mesh = ball(50, 100)
     shapes = [
         Shape("mesh", "ball", mesh=mesh, scale=(1.0, -0.7, 1.2)),
+        Shape("box", "wall", (0.1, 90.0, 90.0), pos=(-3.0, 0.0, 0.0)),
         Shape("mesh", "other", mesh=mesh, pos=(-1.0, 1.0, 0.3), quat=(0.9, 0.1, 0.3, 0.2), scale=(0.5, 0.8, 0.4)),
     ]
     world = world_of(shapes, [looking((distance, 0.1, 0.2))])
     cast = world.images(IMAGE, limits=(0.01, 1e6), inverse_k=inverse_pinhole(IMAGE, 40.0))
-    assert world.check(cast, world.render(cast), 0, most_left_out=0.2).hits > 3
+    got = world.render(cast)
+    assert world.check(cast, got, 0, most_left_out=0.2).hits == cast.pixels
+    assert (got["shape"] == 0).sum() > 3
 
 
 def test_stretched_mesh_over_several_tiles() -> None:

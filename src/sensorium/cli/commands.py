@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from sensorium.cli.arguments import unset
+from sensorium.cli.arguments import EngineName, unset
 from sensorium.cli.checks import check_envs, check_files
 from sensorium.cli.messages import busy
 from sensorium.cli.rig import EXAMPLE
+from sensorium.cli.trajectory import Drive, Start, drive_of
+from sensorium.errors import UsageError
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -70,7 +72,7 @@ class Demo:
 
 @dataclass
 class Run:
-    """Simulate any MJCF or URDF model with the sensors of a rig file.
+    """Simulate any MJCF or URDF model, or move along a trajectory, with the sensors of a rig file.
 
     Writes OUT/readings.npz (true and measured values, capture times, specs) and one picture per kind of sensor, e.g.
     OUT/imu.png, and prints the latest values of environment 0.
@@ -80,17 +82,25 @@ class Run:
       sensorium run robot.urdf --rig rig.toml --envs 64 --seconds 10 --control random
       sensorium run robot.xml --rig rig.toml --control my_gait:control
       sensorium run robot.xml --rig rig.toml --envs 4096 --engine mujoco_warp --device cuda
+      sensorium run --trajectory path.tum --world hall.obj --rig rig.toml
+      sensorium run --trajectory drone --world hall --rig rig.toml
 
     """
 
-    model: Annotated[Positional[Path], arg(metavar="MODEL")]
-    """MJCF or URDF file."""
-    rig: Annotated[Path, arg(metavar="RIG.toml")]
+    model: Annotated[Positional[Path | None], unset("[MODEL]", "")] = None
+    """MJCF or URDF file; omit it with --trajectory."""
+    rig: Annotated[Path, arg(metavar="RIG.toml")] = field(kw_only=True)
     """Rig file: the sensors, as TOML; `sensorium run --help` shows an example."""
     envs: Annotated[int, arg(metavar="N")] = 1
     """Number of environments, each with its own noise."""
-    seconds: Annotated[float, arg(metavar="S")] = 2.0
+    seconds: Annotated[float | None, unset("S", "2, with --trajectory its duration")] = None
     """Simulated time, s."""
+    trajectory: Annotated[str | None, unset("FILE|drone|car", "")] = None
+    """Path of the body instead of physics: a TUM file, a CSV file of EuRoC, or a bundled path through the hall. In the
+    rig, the body's name is "body"."""
+    world: Annotated[str | None, unset("FILE|hall", "an empty world")] = None
+    """World around a trajectory: a mesh (OBJ, STL, PLY; pip install 'sensorium[mesh]'), an MJCF or URDF file without
+    joints, or the bundled hall."""
     out: Annotated[Path, arg(metavar="DIR")] = Path("out/run")
     """Folder for the results; created if missing, existing files are replaced."""
     seed: Annotated[int, arg(metavar="K")] = 0
@@ -100,7 +110,7 @@ class Run:
     device: Annotated[str, arg(metavar="D")] = "cpu"
     """Device of the sensors: cpu, cuda or cuda:INDEX. The physics of mujoco runs on the CPU, that of mujoco_warp and
     newton on this device."""
-    engine: Literal["mujoco", "mujoco_warp", "newton"] = "mujoco"
+    engine: EngineName = "mujoco"
     """Physics engine: MuJoCo on the CPU, MuJoCo Warp (pip install 'sensorium[warp]') for many environments on a GPU,
     or Newton (pip install 'sensorium[newton]') with its solver SolverMuJoCo."""
     control: Annotated[str, arg(metavar="hold|zero|random|FILE.npz|module:function")] = "hold"
@@ -112,11 +122,13 @@ class Run:
 
     def run(self) -> int:
         """Run the command and return the exit code."""
-        from sensorium.cli.simulation import Settings, finish, load_run_model, simulate
+        from sensorium.cli.simulation import Settings, finish, simulate
 
-        settings = Settings(self.envs, self.seconds, self.out, self.seed, self.device)
+        drive = self._drive()
+        seconds = drive.seconds(self.seconds) if drive else 2.0 if self.seconds is None else self.seconds
+        settings = Settings(self.envs, seconds, self.out, self.seed, self.device)
         check_envs(self.envs, self.first_env or 0)
-        from sensorium.cli.control import check_control, control_for
+        from sensorium.cli.control import check_control
         from sensorium.cli.rig import load_rig, naming_tables
 
         check_files(self.model, self.rig)
@@ -129,16 +141,45 @@ class Run:
             from sensorium.record import NpzRecorder
             from sensorium.scene import Scene
 
-            engine = load_run_model(self.model, self.envs, self.device, self.engine)
+            engine, control_of = drive.start(self.envs, self.device) if drive else self._start()
             with naming_tables(self.rig, sensors):
                 scene = Scene(  # only the sensors of the rig
                     engine, sensors, seed=self.seed, first_env=self.first_env, discover=False
                 )
-            control, every = control_for(self.control, engine, self.seed)
+            control, every = control_of()
         recorder = NpzRecorder()
         completed = simulate(scene, control, every, settings.ticks(engine.dt), recorder)
-        finish(scene, recorder, settings, presets, str(self.model))
+        finish(scene, recorder, settings, presets, str(self.model or self.trajectory))
         return 0 if completed else INTERRUPTED
+
+    def _start(self) -> Start:
+        """Return the engine of the model, and a function that returns the control, for when the scene exists."""
+        from sensorium.cli.control import control_for
+        from sensorium.cli.simulation import load_model
+
+        assert self.model is not None
+        engine = load_model(self.model, self.envs, self.device, self.engine)
+        return engine, lambda: control_for(self.control, engine, self.seed)
+
+    def _drive(self) -> Drive | None:
+        """Return the trajectory and its world; None where a model is simulated.
+
+        Raises:
+            UsageError: neither or both of model and trajectory were given, or an option of the other one.
+        """
+        if self.trajectory is None:
+            if self.world is not None:
+                raise UsageError.of("--world", self.world, "a world only with --trajectory", "Add --trajectory FILE.")
+            if self.model is None:
+                expected, fix = "a model, or a trajectory", "Use for example: sensorium run robot.xml --rig rig.toml"
+                raise UsageError.of("MODEL, --trajectory", None, expected, fix)
+            return None
+        others = {"MODEL": self.model, "--control": self.control != "hold" and self.control}
+        others["--engine"] = self.engine != "mujoco" and self.engine
+        for option, given in others.items():
+            if given:
+                raise UsageError.of(option, str(given), "no value with --trajectory", "Remove it, or --trajectory.")
+        return drive_of(self.trajectory, self.world)
 
 
 Run.__doc__ = f"{(Run.__doc__ or '').rstrip()}\n\n    a rig file:\n" + "".join(

@@ -16,7 +16,8 @@ from sensorium.readings import Array
 
 if TYPE_CHECKING:
     from sensorium.cli.simulation import OwnEngine
-    from sensorium.engines.newton.engine import NewtonEngine
+    from sensorium.engines.mujoco.engine import MujocoEngine
+    from sensorium.engines.mujoco_warp.engine import MujocoWarpEngine
     from sensorium.scene import Scene
 
 Control = Callable[["Scene", float], Any]
@@ -57,7 +58,7 @@ def check_control(name: str, words: Sequence[str] = WORDS) -> None:
         raise UsageError.of("--control", name, f"{', '.join(words)}, FILE.npz or module:function", hint)
 
 
-def control_for(name: str, engine: OwnEngine | NewtonEngine, seed: int, substeps: int = 1) -> tuple[Control, int]:
+def control_for(name: str, engine: OwnEngine, seed: int, substeps: int = 1) -> tuple[Control, int]:
     """Return a control and the number of ticks between its calls.
 
     Args:
@@ -86,7 +87,7 @@ def control_for(name: str, engine: OwnEngine | NewtonEngine, seed: int, substeps
     return from_function(name, engine), slow
 
 
-def hold(engine: OwnEngine, substeps: int = 1) -> Control:
+def hold(engine: MujocoEngine | MujocoWarpEngine, substeps: int = 1) -> Control:
     """Hold the start pose, with controls that change every `substeps` ticks.
 
     Servos (a constant gain and a bias that depends on length or speed) get the control at which they rest in that pose,
@@ -145,7 +146,7 @@ def hold(engine: OwnEngine, substeps: int = 1) -> Control:
     return control
 
 
-def _lengths(engine: OwnEngine, start: Array) -> Array | None:
+def _lengths(engine: MujocoEngine | MujocoWarpEngine, start: Array) -> Array | None:
     """Return the actuators' lengths in the start pose."""
     model = engine.model
     lengths = np.array(model.actuator_length0, dtype=np.float64)
@@ -156,7 +157,7 @@ def _lengths(engine: OwnEngine, start: Array) -> Array | None:
     return lengths
 
 
-def random(engine: OwnEngine | NewtonEngine, seed: int) -> Control:
+def random(engine: OwnEngine, seed: int) -> Control:
     """Return uniform random controls within ctrlrange (by default [-1, 1]), held for 0.1 s each."""
     span = engine.ctrl_range.numpy()
     low, high = np.where(np.isfinite(span[:, 0]), span[:, 0], -1.0), np.where(np.isfinite(span[:, 1]), span[:, 1], 1.0)
@@ -168,7 +169,7 @@ def random(engine: OwnEngine | NewtonEngine, seed: int) -> Control:
     return control
 
 
-def from_file(path: Path, engine: OwnEngine | NewtonEngine) -> Control:
+def from_file(path: Path, engine: OwnEngine) -> Control:
     """Play the array `ctrl` [time, nu] or [time, env, nu] of an `.npz` file, one row every `dt` s; hold the last."""
     option, arrays = "--control", _arrays(path)
     shapes = f"[time, {engine.nu}] or [time, {engine.num_envs}, {engine.nu}] (env, controls)"
@@ -206,7 +207,7 @@ def _arrays(path: Path) -> dict[str, Array]:
     return arrays
 
 
-def from_function(name: str, engine: OwnEngine | NewtonEngine) -> Control:
+def from_function(name: str, engine: OwnEngine) -> Control:
     """Call `module:function`, also from the working directory, and check each returned value."""
     option, function = f"--control {name}", _function(name)
     shapes = ((engine.nu,), (engine.num_envs, engine.nu))

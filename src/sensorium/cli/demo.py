@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
     from sensorium.cli.control import Control
-    from sensorium.cli.simulation import OwnEngine
     from sensorium.engines.mujoco.engine import MujocoEngine
 
 TITLE = "demo quadruped, trotting"
@@ -62,7 +61,7 @@ def sensors() -> list[SensorCfg[Any]]:
     ]
 
 
-def trot(engine: OwnEngine) -> Control:
+def trot(engine: MujocoEngine) -> Control:
     """Return the control of a trot that turns, so that the robot stays on its ground."""
     from sensorium.demo.gait import Trot, steer
 

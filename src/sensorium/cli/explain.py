@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 from tyro.conf import Positional, arg
 
+from sensorium.cli.arguments import EngineName
 from sensorium.cli.messages import busy, stderr, stdout
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Explain:
     """Number of environments; memory and cost depend on it."""
     device: Annotated[str, arg(metavar="D")] = "cpu"
     """Device of the sensors: cpu, cuda or cuda:INDEX."""
-    engine: Literal["mujoco", "mujoco_warp"] = "mujoco"
+    engine: EngineName = "mujoco"
     """Physics engine; see `sensorium run --help`."""
     time: bool = False
     """Also measure the cost of each sensor per physics step, separately, on this machine."""

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from rich.markup import escape
 from tyro.conf import Positional, UseAppendAction, arg
 
-from sensorium.cli.arguments import unset
+from sensorium.cli.arguments import EngineName, unset
 from sensorium.cli.checks import check_addresses, check_device_name, check_envs, check_files
 from sensorium.cli.commands import INTERRUPTED
 from sensorium.cli.messages import busy, live, note, stderr, stdout, warn
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from sensorium.cli.simulation import OwnEngine
+    from sensorium.engines.mujoco.engine import MujocoEngine
     from sensorium.scene import Scene
     from sensorium.stream.server import Server
 
@@ -112,8 +113,8 @@ class Serve:
     """Greatest total number of rays of these sensors per sample, in all environments."""
     max_queued_mb: Annotated[float, arg(metavar="MB")] = 1024.0
     """Greatest total memory of messages that are queued for clients or being sent to them."""
-    engine: Literal["mujoco", "mujoco_warp"] = "mujoco"
-    """Physics engine: MuJoCo on the CPU, or MuJoCo Warp for many environments on a GPU."""
+    engine: EngineName = "mujoco"
+    """Physics engine; see `sensorium run --help`."""
     device: Annotated[str, arg(metavar="D")] = "cpu"
     """Device of the sensors: cpu, cuda or cuda:INDEX."""
     seed: Annotated[int, arg(metavar="K")] = 0
@@ -279,7 +280,7 @@ class Serve:
         if self.lockstep or self.control == "client":
             return None, self.substeps or slow
         if self.model == "demo" and not self.control:
-            control, every = demo.trot(engine), slow
+            control, every = demo.trot(cast("MujocoEngine", engine)), slow
         else:
             control, every = control_for(self.control or "hold", engine, self.seed, max(1, self.substeps))
         substeps = self.substeps or every

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich import box
@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from sensorium.cli.arguments import EngineName
 from sensorium.cli.checks import check_device_name, check_envs
 from sensorium.cli.messages import native_silence, note, stderr, stdout
 from sensorium.cli.signals import ending
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from sensorium.engines.newton.engine import NewtonEngine
     from sensorium.scene import Scene
 
-    OwnEngine = MujocoEngine | MujocoWarpEngine
+    OwnEngine = MujocoEngine | MujocoWarpEngine | NewtonEngine
 
 SHOWN_NUMBERS = 6
 """Greatest number of values of one field in the table."""
@@ -107,24 +108,15 @@ def check_device(device: str) -> str:
     return resolve_device(device, argument="--device")
 
 
-EngineName = Literal["mujoco", "mujoco_warp"]
-RunEngineName = Literal["mujoco", "mujoco_warp", "newton"]
-
-
-def load_run_model(model: Path, envs: int, device: str, engine: RunEngineName) -> OwnEngine | NewtonEngine:
-    """Return the engine of a model, as `load_model` does, or one of Newton."""
-    if engine != "newton":
-        return load_model(model, envs, device, engine)
-    from sensorium.engines.newton.files import engine_of_file
-
-    return engine_of_file(model, envs, device)
-
-
 def load_model(model: Path, envs: int, device: str, engine: EngineName = "mujoco") -> OwnEngine:
-    """Return the engine of a model, in its first keyframe if it has one."""
+    """Return the engine of a model; engines of MuJoCo start in its first keyframe if it has one."""
     from sensorium.errors import UnknownNameError
 
-    kind: Callable[..., OwnEngine]
+    if engine == "newton":
+        from sensorium.engines.newton.files import engine_of_file
+
+        return engine_of_file(model, envs, device)
+    kind: Callable[..., MujocoEngine | MujocoWarpEngine]
     if engine == "mujoco":
         from sensorium.engines.mujoco.engine import MujocoEngine as kind
     else:

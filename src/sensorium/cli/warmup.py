@@ -19,7 +19,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from tyro.conf import arg
 
-from sensorium.cli.arguments import unset
+from sensorium.cli.arguments import EngineName, unset
 from sensorium.cli.explain import bytes_text
 from sensorium.cli.messages import native_silence, note, stderr, stdout
 from sensorium.errors import listed
@@ -43,7 +43,7 @@ class Warmup:
     to a disk that all ranks share, or into the image. Compiled kernels fit one version of sensorium and of Warp, and
     one kind of CPU or GPU: run the command again after an update.
 
-    With --model it also runs that model for one step on the mujoco_warp engine, whose kernels depend on the model.
+    With --model it also runs that model for one step on the engine, whose kernels depend on the model.
 
     For example:
       sensorium warmup
@@ -56,8 +56,8 @@ class Warmup:
     """Devices of the sensors: cpu, cuda, cuda:INDEX, several of them, or all: the CPU and one GPU of each kind."""
     model: Annotated[Path | None, unset("MODEL", "none")] = None
     """MJCF or URDF file: also compile the engine's kernels for it."""
-    engine: Literal["mujoco_warp"] = "mujoco_warp"
-    """Engine of the model; other engines have no kernels."""
+    engine: Literal["mujoco_warp", "newton"] = "mujoco_warp"
+    """Engine of the model. The engine mujoco has no kernels."""
     envs: Annotated[int, arg(metavar="N")] = 1
     """Number of environments of the model, as in your runs: some kernels depend on it."""
 
@@ -81,7 +81,7 @@ class Warmup:
             )
             if self.model is not None:
                 start = time.perf_counter()
-                compiled = _simulate(self.model, self.envs, device)
+                compiled = _simulate(self.model, self.envs, device, self.engine)
                 took = time.perf_counter() - start
                 console.print(
                     f"[bold]{device}[/]: {escape(str(self.model))} on {self.engine}, {_counted(compiled, took)}",
@@ -188,14 +188,14 @@ def _compile(modules: list[Any], device: str) -> int:
     return len(_binaries() - before)
 
 
-def _simulate(model: Path, envs: int, device: str) -> int:
-    """Run a model for one step on the mujoco_warp engine and return how many modules were compiled for it."""
-    from sensorium.engines.mujoco_warp.engine import MujocoWarpEngine
+def _simulate(model: Path, envs: int, device: str, engine: EngineName) -> int:
+    """Run a model for one step on an engine and return how many modules were compiled for it."""
+    from sensorium.cli.simulation import load_model
     from sensorium.scene import Scene
 
     before = _binaries()
     with stderr().status(f"{model.name} on {device}"), native_silence():
-        scene = Scene(MujocoWarpEngine(model, envs, device=device))
+        scene = Scene(load_model(model, envs, device, engine))
         scene.step()
         scene.reset()
     return len(_binaries() - before)

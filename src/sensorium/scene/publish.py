@@ -110,7 +110,7 @@ _NAMES_OF_IDS = {"geom_ids": "geom_names", "semantic_ids": "semantic_names"}
 
 def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     """Return the static description of a sensor for recorders and listeners, as JSON types."""
-    words = (_NAMES_OF_IDS.get(spec.name, "") for spec in sensor.specs)
+    words = ("joint_names", *(_NAMES_OF_IDS.get(spec.name, "") for spec in sensor.specs))
     constants = {**sensor.constants, **{word: list(getattr(sensor, word)) for word in words if hasattr(sensor, word)}}
     has_mounts = any(spec.axes[:1] == ("mount",) for spec in sensor.specs)
     return {

@@ -39,6 +39,9 @@ a bare step, for a control that is held, changes every 10 ticks, every 4 ticks a
 - 32 environments: 1.10 and 1.10, 1.22 and 1.25, 1.35 and 1.20, 2.08 and 1.63,
 - 64: 1.06 and 1.13, 1.18 and 1.15, 1.39 and 1.26, 2.05 and 1.43; with other data in the cache, persistent 1.34 to 1.63,
 - 1024: 1.07 and 1.69, 1.21 and 1.74, 1.32 and 1.81, 2.06 and 2.40.
+
+Sensors leave less of the cache to the data. On a busy machine, persistent data change the time of a control step of 5
+ticks with an IMU, encoders, contacts and a height scan by 0.96 at 32 environments, 1.27 at 40 and 1.26 at 64.
 """
 _BAD_CTRL = int(mujoco.mjtWarning.mjWARN_BADCTRL)
 _NONE = int(mujoco.mjtStage.mjSTAGE_NONE)

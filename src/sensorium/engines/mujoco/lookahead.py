@@ -38,8 +38,8 @@ class LookaheadBatch(Batch):  # type: ignore[misc]  # MuJoCo has no types
 
     - with physics callbacks, whose inputs are unknown,
     - with the RK4 integrator, whose derived state after a step belongs to no tick,
-    - where MuJoCo keeps state outside of the row: for sleeping bodies, in the contact mode IPC, and for plugins in a
-      persistent batch.
+    - where MuJoCo keeps state outside of the row, which no call of a batch restores: for sleeping bodies, in the
+      contact mode IPC, and for plugins in a persistent batch.
     """
 
     def __init__(self, model: Any, nsim: int, nthread: int, persistent: bool) -> None:
@@ -50,6 +50,17 @@ class LookaheadBatch(Batch):  # type: ignore[misc]  # MuJoCo has no types
         self._is_observed = False
         self._is_known = np.zeros(nsim, dtype=bool)  # envs whose row in `_next` is the result of `mj_step` on `_seen`
         self._held = self._interval = 0  # ticks since the inputs of most envs changed, and between the last two changes
+
+    if not hasattr(Batch, "expanded"):  # MuJoCo 3.17
+
+        @property
+        def models(self) -> Any:
+            """The models that were set by `set_models`; None for the batch's model."""
+            return self._models
+
+        def expanded(self, name: str) -> np.ndarray | None:
+            """Return the values per environment of a field of the model; None if it is shared."""
+            return None if self._b.expanded(name) is None else self.expand(name)
 
     def observe(self, stage: int) -> None:
         """Compute derived state of the current state, up to `stage` or further.

@@ -12,9 +12,8 @@ import torch
 import warp as wp
 
 from sensorium.compute import Compute, check_envs, graph, keeps_current
-from sensorium.engines.base import ARRAYS, Engine, FrameOnBody, NameKind
-from sensorium.engines.body_state import BodyState
-from sensorium.engines.contacts import ContactReducer, contact_fault, is_contact
+from sensorium.engines.base import Engine, FrameOnBody, NameKind
+from sensorium.engines.contacts import contact_fault, is_contact
 from sensorium.engines.envs import (
     as_tensor,
     check_quat,
@@ -28,24 +27,22 @@ from sensorium.engines.envs import (
     row_values,
     time_step,
 )
-from sensorium.engines.newton.contacts import ContactExport
+from sensorium.engines.newton.derived import DerivedArrays
 from sensorium.engines.newton.layout import Layout, newton
 from sensorium.engines.newton.shapes import shapes_of
-from sensorium.engines.newton.solvers import CONTACTS, OBSERVABLES, SolverAccess, StepGraphs
+from sensorium.engines.newton.solvers import CONTACTS, OBSERVABLES, SolverAccess
+from sensorium.engines.newton.stepping import Stepper
 from sensorium.errors import ArgumentError, ModelError, UnknownNameError, listed, shown
 from sensorium.geometry.shapes import Shape
 from sensorium.spec import (
-    BODY_ACCELERATION,
     BODY_POSE,
     BODY_VELOCITY,
     GRAVITY,
     JOINT_EFFORT,
     JOINT_STATE,
-    JOINT_WRENCH,
     MAGNETIC,
     SHAPES,
     Requirement,
-    contact_array,
 )
 
 Control = Literal["joint_target_q", "joint_target_qd", "joint_f", "mujoco.ctrl"]
@@ -78,6 +75,7 @@ class NewtonEngine(Engine):
     Body positions, angular velocities and joint coordinates are Newton's own memory; the rest is converted in one
     launch. A solver computes accelerations, contacts and forces for the state from which it steps. With `fresh=True` a
     trial step into a second state gives them for the current state; the solver's internal state is restored after it.
+    `SolverMuJoCo` skips the integration in this step.
 
     Args:
         model: a `newton.Model`. Its worlds are the environments and have the same bodies, joints, sites and shapes.
@@ -97,7 +95,8 @@ class NewtonEngine(Engine):
         newton_control: the `newton.Control` of the steps.
 
     Raises:
-        ModelError: the solver belongs to another model, or the bodies differ between the worlds.
+        ModelError: the solver belongs to another model, the bodies differ between the worlds, or `fresh=False` with
+            the integrator RK4.
         MissingDependencyError: newton is not installed.
     """
 
@@ -123,6 +122,8 @@ class NewtonEngine(Engine):
             raise ArgumentError(f"control: got {shown(control)}, expected one of {listed(CONTROLS)}.")
         self.model, self.solver = model, solver
         self._access = SolverAccess(model, solver)
+        if not fresh:
+            self._access.check_unfresh()
         self._layout = Layout(model)
         self.num_envs, self.dt = self._layout.num_envs, time_step(dt, "dt")
         self.device = str(wp.device_to_torch(model.device))
@@ -130,28 +131,23 @@ class NewtonEngine(Engine):
         self.tick, self.lag, self.fresh = 0, 0, fresh
         self.prepared: frozenset[Requirement] = frozenset()
         self._compute = Compute(self.device, self.num_envs)
-        self._graphs = StepGraphs(self._access, model, self._compute)
         self.newton_state = model.state()
         self.newton_control = model.control()
-        self._spare = model.state()
         if self._access.is_reduced:
             package.eval_fk(model, self.newton_state.joint_q, self.newton_state.joint_qd, self.newton_state)
         self._shown = self.newton_state if fresh else model.state()
         self._is_implicit = int(model.world_count) < 1 or bool((model.body_world.numpy() < 0).all())
         self._world_mask = torch.zeros(self.num_envs + 1, dtype=torch.bool, device=self.device)
-        self._pipeline = pipeline
         if pipeline is None and not self._access.detects_contacts and model.shape_count:
-            self._pipeline = package.CollisionPipeline(model)
-        self._contacts = self._new_contacts()
-        self._observables: Any = self._new_observables()
-        self._wanted: Any = None
-        self._saves: dict[str, Any] = {}
-        self._arrays: dict[str, torch.Tensor] = {}
+            pipeline = package.CollisionPipeline(model)
+        contacts = self._new_contacts(pipeline)
+        self._stepper = Stepper(
+            model, self._access, self._compute, self.dt, pipeline, contacts, self._new_observables(contacts)
+        )
+        self._derived = DerivedArrays(
+            self, model, self._layout, self._access, self._stepper, self._shown, self._compute
+        )
         self._shapes: tuple[Shape, ...] | None = None
-        self._bodies: BodyState | None = None
-        self._gathered: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
-        self._export: ContactExport | None = None
-        self._reducer: ContactReducer | None = None
         self._control = control
         self._ctrl_to = self._control_places(control)
         self.ctrl = self._ctrl_to[0][self._ctrl_to[1]]
@@ -199,18 +195,18 @@ class NewtonEngine(Engine):
             f"{len(self.names('body'))} bodies, device={self.device!r}, tick={self.tick})"
         )
 
-    def _new_contacts(self) -> Any:
+    def _new_contacts(self, pipeline: Any) -> Any:
         """Return the `newton.Contacts` that a step uses or exports to; None without contacts."""
-        if self._pipeline is not None:
-            return self._pipeline.contacts()
+        if pipeline is not None:
+            return pipeline.contacts()
         if self._access.is_mujoco:
             return newton().Contacts(self.solver.get_max_contact_count(), 0, device=self.model.device)
         return getattr(self.solver, "contacts", None)
 
-    def _new_observables(self) -> Any:
+    def _new_observables(self, contacts: Any) -> Any:
         """Return the container of all observables that the solver provides; None if it provides none."""
         provided = self._access.provided
-        return self.solver.observables(provided, contacts=self._contacts) if provided else None
+        return self.solver.observables(provided, contacts=contacts) if provided else None
 
     def _lacks(self, observable: str) -> str | None:
         """Return why an observable is not available, or None."""
@@ -293,7 +289,9 @@ class NewtonEngine(Engine):
         if is_contact(requirement):
             return self._supports_contacts(requirement)
         if requirement.kind == "NATIVE_SENSOR":
-            return "Newton models have no sensors of MuJoCo: use sensorium's own sensor of this kind."
+            return (
+                "Newton models have no sensors of MuJoCo. Use a sensor that sensorium computes, e.g. ContactForceCfg."
+            )
         return f"Newton does not provide it: {self._access.name} has no such quantity."
 
     def _supports_contacts(self, report: Requirement) -> str | None:
@@ -312,94 +310,11 @@ class NewtonEngine(Engine):
     def _apply(self, requirements: frozenset[Requirement]) -> None:
         prepared = self.prepared | requirements
         kinds = {OBSERVABLES[each] for each in prepared if each in OBSERVABLES}
-        reports = sorted(filter(is_contact, prepared), key=contact_array)
-        if reports:
+        if any(map(is_contact, prepared)):
             kinds.add(CONTACTS)
-        self._wanted = self._observables.select(kinds) if kinds else None
-        self._bind_bodies(prepared)
-        self._bind_joints(prepared)
-        for requirement in (GRAVITY, MAGNETIC):
-            for name in ARRAYS[requirement]:
-                if requirement in prepared and name not in self._arrays:
-                    self._arrays[name] = self._gravity() if requirement == GRAVITY else self._magnetic()
-        if reports and self._reducer is None:
-            self._export = ContactExport(
-                self.model, self._contacts, self._observables.contact_f, self._shown.body_q, self._layout.shapes,
-                self._compute, has_torques=self._access.is_mujoco,
-            )  # fmt: skip
-            self._reducer = ContactReducer(self, self._export.list, self._compute)
-        for report in reports:
-            if self._reducer is not None:
-                self._arrays[contact_array(report)] = self._reducer.add(report)
+        self._stepper.want(kinds)
+        self._derived.bind(prepared)
         self._is_current = False
-
-    def _per_world(self, array: Any) -> torch.Tensor:
-        """Return an array of the bodies as a view `[env, body, ...]`."""
-        values: torch.Tensor = wp.to_torch(array)
-        rows = self._layout.bodies
-        start = int(rows[0, 0]) if rows.size else 0
-        return values[start : start + rows.size].view(self.num_envs, rows.shape[1], *values.shape[1:])
-
-    def _bind_bodies(self, prepared: frozenset[Requirement]) -> None:
-        state, observables = self._shown, self._observables
-        given: dict[str, torch.Tensor] = {}
-        sources: list[tuple[Requirement, Any, tuple[str, ...], tuple[int, ...]]] = [
-            (BODY_POSE, state.body_q, ("body_pos_w", "body_quat_w"), (3, 7)),
-            (BODY_VELOCITY, state.body_qd, ("body_lin_vel_w", "body_ang_vel_w"), (3, 6)),
-        ]
-        if observables is not None:
-            twist = observables.body_qdd
-            wrench = observables.body_parent_f
-            sources += [
-                (BODY_ACCELERATION, twist, ("body_lin_acc_w", "body_ang_acc_w"), (3, 6)),
-                (JOINT_WRENCH, wrench, ("body_parent_force_w", "body_parent_torque_w"), (3, 6)),
-            ]
-        needed = set(prepared)
-        if needed & {BODY_VELOCITY, BODY_ACCELERATION, JOINT_WRENCH}:
-            needed.add(BODY_POSE)
-        if BODY_ACCELERATION in needed:
-            needed.add(BODY_VELOCITY)
-        for requirement, source, names, ends in sources:
-            if requirement in needed:
-                values = self._per_world(source)
-                given |= {names[0]: values[..., : ends[0]], names[1]: values[..., ends[0] : ends[1]]}
-        self._bodies = None
-        if given:
-            at_com = ("body_lin_vel_w", "body_lin_acc_w", "body_parent_torque_w")
-            com = self._per_world(self.model.body_com)
-            self._bodies = BodyState(self._compute, given, quat_order="xyzw", at_com=at_com, com=com, out=self._arrays)
-            named = {name for requirement in prepared & set(ARRAYS) for name in ARRAYS[requirement]}
-            self._arrays |= {name: array for name, array in self._bodies.arrays.items() if name in named}
-
-    def _bind_joints(self, prepared: frozenset[Requirement]) -> None:
-        layout, sources = self._layout, {}
-        if JOINT_STATE in prepared:
-            sources["joint_pos"] = (self._shown.joint_q, layout.joint_q)
-            sources["joint_vel"] = (self._shown.joint_qd, layout.joint_qd)
-        if JOINT_EFFORT in prepared:
-            sources["joint_effort"] = (self._observables.qfrc_actuator, layout.joint_qd)
-        for name, (source, rows) in sources.items():
-            if name in self._arrays:
-                continue
-            if not rows.size:
-                self._arrays[name] = torch.zeros(rows.shape, device=self.device)
-                continue
-            values = wp.to_torch(source)
-            steps = np.unique(np.diff(rows[:, 0])) if len(rows) > 1 else np.array([rows.shape[1]])
-            if len(steps) == 1 and (np.diff(rows, axis=1) == 1).all():
-                self._arrays[name] = values.as_strided(rows.shape, (int(steps[0]), 1), int(rows[0, 0]))
-                continue
-            places = torch.from_numpy(rows.copy()).to(self.device)
-            self._arrays[name] = torch.zeros(rows.shape, device=self.device)
-            self._gathered.append((values, places.reshape(-1), self._arrays[name].view(-1)))
-
-    def _gravity(self) -> torch.Tensor:
-        values: torch.Tensor = wp.to_torch(self.model.gravity)
-        return values[: self.num_envs]
-
-    def _magnetic(self) -> torch.Tensor:
-        values: torch.Tensor = wp.to_torch(self.solver.mjw_model.opt.magnetic)
-        return values.expand(self.num_envs, 3) if len(values) != self.num_envs else values
 
     def array(self, name: str) -> torch.Tensor:
         """Return a derived array by name, float32, fixed address.
@@ -407,50 +322,12 @@ class NewtonEngine(Engine):
         Raises:
             UnknownNameError: the array's requirement was not prepared (a KeyError).
         """
-        if name not in self._arrays:
-            raise UnknownNameError("array", name, self._arrays, "Prepare its requirement first.")
-        return self._arrays[name]
-
-    def _convert(self, ids: torch.Tensor | None = None) -> None:
-        """Fill the derived arrays of all environments, or of some, from the shown state."""
-        if ids is not None:
-            mark(self._compute.reset_envs, ids)
-        if self._bodies is not None:
-            self._bodies.run(masked=ids is not None)
-        if ids is not None:
-            self._compute.reset_envs.zero_()
-        for values, places, out in self._gathered:  # rows of other environments do not change
-            torch.index_select(values, 0, places, out=out)
-        if self._export is not None and self._reducer is not None:
-            self._export.run()
-            self._reducer.run(ids)
+        arrays = self._derived.arrays
+        if name not in arrays:
+            raise UnknownNameError("array", name, arrays, "Prepare its requirement first.")
+        return arrays[name]
 
     # Steps ------------------------------------------------------------------------------------------------------------
-
-    def _move(self, state: Any, out: Any, observables: Any) -> None:
-        """Step from one state to another, which may be the same for `SolverMuJoCo`."""
-        contacts = None
-        if self._pipeline is not None:
-            self._pipeline.collide(state, self._contacts)
-            contacts = self._contacts
-        elif self._access.is_mujoco and observables is not None and observables.is_requested(CONTACTS):
-            contacts = self._contacts
-        control = self.newton_control
-        self._graphs.run(
-            (id(state), id(out), id(control), id(observables)),
-            lambda: self.solver.step(state, out, control, contacts, self.dt, observables=observables),
-        )
-
-    def _tick(self, observables: Any) -> None:
-        state = self.newton_state
-        if self._access.is_mujoco:
-            self._move(state, state, observables)
-            return
-        forces = [(array, wp.clone(array)) for array in (state.body_f, state.particle_f) if array is not None]
-        self._move(state, self._spare, observables)
-        state.assign(self._spare)
-        for array, kept in forces:  # a solver may add its own forces to those of the user
-            wp.copy(array, kept)
 
     def capture(self, on: bool) -> None:
         """Replay the steps of SolverMuJoCo and the engine's own kernels as captured graphs, or launch each."""
@@ -479,26 +356,18 @@ class NewtonEngine(Engine):
             is_last = k == substeps - 1
             if is_last and not self.fresh:
                 self._shown.assign(self.newton_state)
-            self._tick(self._wanted if is_last and not self.fresh else None)
+            self._stepper.tick(
+                self.newton_state, self.newton_control, self._stepper.wanted if is_last and not self.fresh else None
+            )
         self.tick += substeps
         self.lag = 0 if self.fresh else 1
         self._is_current = False
 
-    def _probe(self) -> None:
-        """Compute accelerations, contacts and forces of the current state by a step into the spare state."""
-        state = self.newton_state
-        kept = dict(self._access.internals())  # some solvers create arrays in a step
-        if not self._access.is_mujoco:  # others also write into the state that they step from
-            kept |= {f"state.{name}": array for name, array in vars(state).items() if isinstance(array, wp.array)}
-        for name, array in kept.items():
-            if name not in self._saves or self._saves[name].shape != array.shape:
-                self._saves[name] = wp.empty_like(array)
-            wp.copy(self._saves[name], array)
+    def _observe(self) -> None:
+        """Compute accelerations, contacts and forces of the current state."""
         target, rows = self._ctrl_to
         target[rows] = self.ctrl
-        self._move(state, self._spare, self._wanted)
-        for name, array in kept.items():
-            wp.copy(array, self._saves[name])
+        self._stepper.observe(self.newton_state, self.newton_control)
 
     def _keep_shown(self) -> None:
         if self._shown is not self.newton_state:
@@ -518,9 +387,9 @@ class NewtonEngine(Engine):
             if JOINT_STATE in self.prepared:
                 self._solve_joints()
             self._keep_shown()
-            if self._wanted is not None:
-                self._probe()
-        self._convert()
+            if self._stepper.wanted is not None:
+                self._observe()
+        self._derived.fill()
         self._is_current = True
 
     @launches
@@ -584,8 +453,8 @@ class NewtonEngine(Engine):
     def _rows(self) -> dict[str, torch.Tensor]:
         """Return the state of each environment `[env, ...]`, live."""
         state = self.newton_state
-        rows = {"body_q": self._per_world(state.body_q), "body_qd": self._per_world(state.body_qd)}
-        rows["body_f"] = self._per_world(state.body_f)
+        rows = {"body_q": self._layout.of_bodies(state.body_q), "body_qd": self._layout.of_bodies(state.body_qd)}
+        rows["body_f"] = self._layout.of_bodies(state.body_f)
         if state.joint_q is not None and state.joint_q.size:
             rows |= {"joint_q": self.joint_q, "joint_qd": self.joint_qd}
         return rows | {"ctrl": self.ctrl}
@@ -644,7 +513,7 @@ class NewtonEngine(Engine):
             self._is_current = False
             self.refresh()
             return
-        shown = {name: self._per_world(getattr(self._shown, name)) for name in ("body_q", "body_qd")}
+        shown = {name: self._layout.of_bodies(getattr(self._shown, name)) for name in ("body_q", "body_qd")}
         for name in ("joint_q", "joint_qd"):
             if getattr(self._shown, name) is not None:
                 shown[name] = self._flat(getattr(self._shown, name))
@@ -652,16 +521,16 @@ class NewtonEngine(Engine):
         for name, target in shown.items():
             put(target, rows[name], ids)
         self.lag = 0
-        if self._wanted is not None:
-            kinds = [kind for kind in self._wanted.kinds if kind != CONTACTS]
-            old = {kind: wp.to_torch(getattr(self._wanted, kind)).clone() for kind in kinds}
-            self._probe()
+        if self._stepper.wanted is not None:
+            kinds = [kind for kind in self._stepper.wanted.kinds if kind != CONTACTS]
+            old = {kind: wp.to_torch(getattr(self._stepper.wanted, kind)).clone() for kind in kinds}
+            self._observe()
             for kind, values in old.items():
-                now = self._flat(getattr(self._wanted, kind))
+                now = self._flat(getattr(self._stepper.wanted, kind))
                 new = now.clone()
                 now.copy_(values.view(self.num_envs, -1))
                 put(now, new, ids)
-        self._convert(ids)
+        self._derived.fill(ids)
         self._is_current = True
 
     def _saved(self) -> dict[str, torch.Tensor]:
@@ -673,7 +542,11 @@ class NewtonEngine(Engine):
 
     def state(self) -> dict[str, Any]:
         """Return everything needed to resume: the states of Newton and of its solver, the derived arrays, the tick."""
-        return super().state() | {"rows": copies(self._saved()), "arrays": copies(self._arrays), "lag": self.lag}
+        return super().state() | {
+            "rows": copies(self._saved()),
+            "arrays": copies(self._derived.arrays),
+            "lag": self.lag,
+        }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore the result of `state`, in an engine with the same model and solver.
@@ -687,7 +560,7 @@ class NewtonEngine(Engine):
         self._keep_shown()
         self._is_current = False
         if self.lag:
-            restore(self._arrays, state["arrays"])
+            restore(self._derived.arrays, state["arrays"])
             self._is_current = True
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from sensorium.engines.newton.engine import Control, NewtonEngine
 from sensorium.engines.newton.layout import newton
-from sensorium.errors import ModelError
+from sensorium.errors import MissingDependencyError, ModelError
 
 
 def engine_of_file(path: Path, num_envs: int, device: str) -> NewtonEngine:
@@ -26,7 +26,7 @@ def engine_of_file(path: Path, num_envs: int, device: str) -> NewtonEngine:
 
     Raises:
         ModelError: the file is missing or invalid.
-        MissingDependencyError: newton is not installed.
+        MissingDependencyError: newton is not installed, or lacks a package that reads this file.
     """
     package = newton()
     robot = package.ModelBuilder()
@@ -42,6 +42,10 @@ def engine_of_file(path: Path, num_envs: int, device: str) -> NewtonEngine:
         builder: Any = package.ModelBuilder()
         builder.replicate(robot, num_envs)
         model = builder.finalize(device=device)
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"Newton cannot read {str(path)!r} ({error}): pip install 'newton[importers]'."
+        ) from error
     except (ValueError, RuntimeError, KeyError, NotImplementedError) as error:
         raise ModelError(f"Newton cannot read {str(path)!r}: {error}") from error
     has_drives = bool(np.any(model.joint_target_ke.numpy() > 0.0)) if model.joint_dof_count else False

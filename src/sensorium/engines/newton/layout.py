@@ -11,6 +11,8 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+import torch
+import warp as wp
 from numpy.typing import NDArray
 
 from sensorium.engines.base import FrameOnBody, NameKind, PoseOnBody
@@ -135,6 +137,12 @@ class Layout:
     def names(self, kind: NameKind) -> tuple[str, ...]:
         """Return the names of a kind."""
         return self._names[kind]
+
+    def of_bodies(self, array: Any) -> torch.Tensor:
+        """Return an array of Newton's bodies as a view `[env, body, ...]`."""
+        values: torch.Tensor = wp.to_torch(array)
+        start = int(self.bodies[0, 0]) if self.bodies.size else 0
+        return values[start : start + self.bodies.size].view(*self.bodies.shape, *values.shape[1:])
 
     def shape_rows(self, kind: NameKind) -> NDArray[np.int64]:
         """Return the rows of sites or geoms among Newton's shapes, int64 `[env, name]`."""

@@ -54,11 +54,11 @@ class LiveNewtonEngine(NewtonEngine):
             self._ctrl_to = self._control_places("joint_target_q")
         self._read()
 
-    def _new_contacts(self) -> Any:
-        return super()._new_contacts() if self._given is None else self._given.contacts
+    def _new_contacts(self, pipeline: Any) -> Any:
+        return super()._new_contacts(pipeline) if self._given is None else self._given.contacts
 
-    def _new_observables(self) -> Any:
-        return super()._new_observables() if self._given is None else self._given
+    def _new_observables(self, contacts: Any) -> Any:
+        return super()._new_observables(contacts) if self._given is None else self._given
 
     def _lacks(self, observable: str) -> str | None:
         if self._given is not None and observable not in self._given.kinds:
@@ -139,5 +139,5 @@ class LiveNewtonEngine(NewtonEngine):
         self._read()
         self.lag = int(state["lag"])
         if self.lag:
-            restore(self._arrays, state["arrays"])
+            restore(self._derived.arrays, state["arrays"])
             self._is_current = True

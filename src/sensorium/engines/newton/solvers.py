@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import warp as wp
@@ -43,6 +45,7 @@ class SolverAccess:
         solver: a solver of `newton.solvers` for this model.
 
     Attributes:
+        solver: the solver.
         name: name of the solver's class.
         is_mujoco: whether it is a `SolverMuJoCo`.
         is_reduced: whether joint coordinates are its state, from which it computes the poses of bodies.
@@ -65,18 +68,32 @@ class SolverAccess:
                 "NewtonEngine: SolverMuJoCo(use_mujoco_cpu=True) steps only one world: use use_mujoco_cpu=False, or "
                 "sensorium.MujocoEngine for MuJoCo on the CPU."
             )
-        self._solver = solver
+        self.solver = solver
+        self._forward: Any = None
+        if self.is_mujoco and (package := getattr(solver, "_mujoco_warp", None)) is not None:
+            self._forward = SimpleNamespace(**{**vars(package), "step": package.forward})
+
+    def check_unfresh(self) -> None:
+        """Raise `ModelError` where the observables of a step do not belong to the state before it."""
+        import mujoco  # SolverMuJoCo has imported it
+
+        if self.is_mujoco and int(self.solver.mjw_model.opt.integrator) == int(mujoco.mjtIntegrator.mjINT_RK4):
+            raise ModelError(
+                "fresh=False, or observables of your loop, with integrator='rk4': a step of SolverMuJoCo leaves the "
+                "observables of its last stage, which belong to no tick. Use fresh=True without observables, or "
+                "another integrator."
+            )
 
     @property
     def detects_contacts(self) -> bool:
         """Whether the solver finds contacts itself, so that no collision pipeline is needed."""
         if self.is_mujoco:
-            return bool(self._solver.mjw_model.opt.run_collision_detection)
-        return getattr(self._solver, "collision_pipeline", None) is not None
+            return bool(self.solver.mjw_model.opt.run_collision_detection)
+        return getattr(self.solver, "collision_pipeline", None) is not None
 
     def lacks(self, observable: str) -> str | None:
         """Return why an observable cannot be computed for the current state, or None."""
-        if observable not in self._solver.supported_observables:
+        if observable not in self.solver.supported_observables:
             return f"{self.name} does not provide {observable!r}. Use SolverMuJoCo."
         if not self.is_mujoco and observable == OBSERVABLES[JOINT_WRENCH]:
             return f"the joint wrenches of {self.name} hold only for bodies at rest. Use SolverMuJoCo."
@@ -97,17 +114,32 @@ class SolverAccess:
         """Yield the arrays of the internal state by name."""
         if self.is_mujoco:
             for name in _MUJOCO_STATE:
-                array = getattr(self._solver.mjw_data, name, None)
+                array = getattr(self.solver.mjw_data, name, None)
                 if isinstance(array, wp.array) and array.size:
                     yield name, array
             return
-        for name, array in vars(self._solver).items():
+        for name, array in vars(self.solver).items():
             if isinstance(array, wp.array) and array.size:
                 yield name, array
 
+    @contextmanager
+    def without_integration(self) -> Iterator[None]:
+        """Make a step of SolverMuJoCo stop before the integration: it only fills observables.
+
+        With RK4 this is necessary. A whole step would leave the observables of its last stage.
+        """
+        if self._forward is None:
+            yield
+            return
+        package, self.solver._mujoco_warp = self.solver._mujoco_warp, self._forward
+        try:
+            yield
+        finally:
+            self.solver._mujoco_warp = package
+
     def parts(self, model: Any) -> list[Any]:
         """Return the arrays and options that a captured step of SolverMuJoCo may have frozen."""
-        data, compiled = self._solver.mjw_data, self._solver.mjw_model
+        data, compiled = self.solver.mjw_data, self.solver.mjw_model
         owners = (model, compiled, compiled.opt, data, data.contact, data.efc)
         return [value for owner in owners for value in vars(owner).values()]
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
-from typing import Any, Literal, TypedDict, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 
 from sensorium.compute import Compute, check_envs
 from sensorium.compute.devices import keeps_current, resolve_device
-from sensorium.engines.base import ARRAYS, NATIVE_ARRAY, Engine, FrameOnBody, NameKind, NativeSensor, array_sizes
+from sensorium.engines.base import NATIVE_ARRAY, Engine, FrameOnBody, NameKind, NativeSensor, array_sizes
 from sensorium.engines.body_state import AT_COM, BodyState, QuatOrder
 from sensorium.engines.contacts import ContactList, ContactReducer, contact_fault, contact_shape, is_contact
 from sensorium.engines.envs import (
@@ -26,145 +25,26 @@ from sensorium.engines.envs import (
     row_values,
     time_step,
 )
-from sensorium.engines.worlds import common_shapes
-from sensorium.errors import ArgumentError, ModelError, UnknownNameError, listed, nearest, shown
+from sensorium.engines.tensor.arrays import Array, ContactArrays, NativeArrays
+from sensorium.engines.tensor.model import (
+    WORD,
+    WORDS,
+    Parts,
+    Provides,
+    TensorModel,
+    check_names,
+    mapping_of,
+    providing,
+)
+from sensorium.errors import ArgumentError, UnknownNameError, listed, shown
 from sensorium.geometry.shapes import Shape
-from sensorium.spec import SHAPES, Requirement, contact_array, contact_columns
+from sensorium.spec import SHAPES, Requirement, contact_array
 
-Provides = Literal[
-    "pose", "velocity", "acceleration", "gravity", "magnetic", "joint_state", "joint_effort", "joint_torque",
-    "joint_wrench", "contact",
-]  # fmt: skip
-Site = str | FrameOnBody | tuple[Any, ...]
-"""Frame of a site: a body's name (its origin), `(body name, pos)`, `(body name, pos, quat)` or a FrameOnBody."""
-
-_WORD = {requirement: requirement.kind.lower().removeprefix("body_") for requirement in ARRAYS}
-_WORDS = {**{word: ARRAYS[requirement] for requirement, word in _WORD.items()}, "contact": {}}
-"""Arrays of each word of `provides`: name to shape after the env axis; a contact report defines its own array."""
 _COM_NAMES = {name: name.replace("body_", "body_com_") for name in AT_COM}
 """Names under which arrays are written that are given at the centre of mass."""
 _NEEDED_AT_COM = {"pose": (), "velocity": (), "acceleration": ("velocity",), "joint_wrench": ()}
 """Words of `at_com`, and what else their conversion to the frame origin needs besides the pose."""
 _ATTRIBUTES = ("num_envs", "dt", "device", "tick", "lag", "prepared", "provides", "native", "contacts", "motion")
-
-
-class _Array:
-    """An array of a `TensorEngine`; an assignment copies into the tensor."""
-
-    def __init__(self, doc: str) -> None:
-        self.__doc__ = doc
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, engine: TensorEngine | None, owner: type) -> torch.Tensor:
-        return self if engine is None else engine._get(self._name)  # type: ignore[return-value]
-
-    def __set__(self, engine: TensorEngine, value: Any) -> None:
-        engine._assign(self._name, value)
-
-
-class NativeArrays(Mapping[str, torch.Tensor]):
-    """Outputs of native sensors by sensor name, float32 `[env, dim]`; an assignment copies into the tensor."""
-
-    def __init__(self, engine: TensorEngine) -> None:
-        self._engine = engine
-
-    def __getitem__(self, name: str) -> torch.Tensor:
-        if name not in self._names:
-            fix = "Declare it in TensorEngine(..., native={name: dim})."
-            raise UnknownNameError("native sensor", name, self._names, fix)
-        return self._engine._get(f"{NATIVE_ARRAY}{name}")
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self[name]
-        self._engine._assign(f"{NATIVE_ARRAY}{name}", value)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    @property
-    def _names(self) -> tuple[str, ...]:
-        return tuple(sensor.name for sensor in self._engine.native_sensors())
-
-
-class ContactArrays(Mapping[Requirement, torch.Tensor]):
-    """Contact reports: CONTACT_REPORT to its tensor `[env, primary, slot, column]`, float32.
-
-    A report that a sensor requires, or that is first looked up here, gets a tensor of zeros (no contact) at a fixed
-    address; `CONTACT_REPORT` defines its columns. An assignment copies into the tensor. Once it exists, the name of the
-    array, `contact_array(report)`, is accepted as a key as well.
-    """
-
-    def __init__(self, engine: TensorEngine) -> None:
-        self._engine = engine
-        self._reports: dict[str, Requirement] = {}
-
-    def __getitem__(self, report: Requirement | str) -> torch.Tensor:
-        return self._engine._get(self._name(report))
-
-    def __setitem__(self, report: Requirement | str, value: Any) -> None:
-        self._engine._assign(self._name(report), value)
-
-    def __iter__(self) -> Iterator[Requirement]:
-        return iter(self._reports.values())
-
-    def __len__(self) -> int:
-        return len(self._reports)
-
-    def field(self, report: Requirement | str, name: str) -> torch.Tensor:
-        """Return one field of a report as a writable view of its tensor.
-
-        Args:
-            report: a CONTACT_REPORT, or the name of its array.
-            name: name of the field.
-
-        Returns:
-            `[env, primary, slot, 1 or 3]`.
-
-        Raises:
-            UnknownNameError: there is no such report, or it has no such field.
-        """
-        array = self[report]
-        columns = contact_columns(self._reports[self._name(report)])
-        if name not in columns:
-            raise UnknownNameError("field of the contact report", name, columns)
-        return array[..., columns[name]]
-
-    def _name(self, report: Requirement | str) -> str:
-        if isinstance(report, str):
-            if report not in self._reports:
-                fix = "Use its requirement, CONTACT_REPORT(...), which creates the report."
-                raise UnknownNameError("contact report", report, self._reports, fix)
-            return report
-        if not is_contact(report):
-            raise UnknownNameError("contact report", str(report), self._reports, "Use a CONTACT_REPORT(...) as key.")
-        name = contact_array(report)
-        if name not in self._reports:
-            if (reason := self._engine.supports(report)) is not None:
-                raise ArgumentError(f"{report}: {reason}")
-            self._engine._add(report)
-            self._reports[name] = report
-        return name
-
-
-class Parts(TypedDict, total=False):
-    """Parts of the bodies of a `TensorEngine`, described in its docstring."""
-
-    sites: Mapping[str, Site] | None
-    joints: Sequence[str] | Mapping[str, Site | None]
-    slides: Sequence[str]
-    geoms: Mapping[str, Site] | None
-    shapes: Sequence[Shape] | Mapping[str, Shape] | Sequence[Sequence[Shape]] | None
-    native: Mapping[str, int | NativeSensor] | None
-    parents: Mapping[str, str | int] | Sequence[str | int] | None
-    com: Any
-    at_com: Sequence[Literal["pose", "velocity", "acceleration", "joint_wrench"]]
-    bound: Mapping[str, Any] | None
-    contact_list: ContactList | None
 
 
 class TensorEngine(Engine):
@@ -244,21 +124,16 @@ class TensorEngine(Engine):
     ) -> None:
         if unknown := sorted(parts.keys() - Parts.__annotations__):
             raise TypeError(f"TensorEngine() got an unexpected keyword argument {unknown[0]!r}")
-        joints, slides, shapes = parts.get("joints", ()), parts.get("slides", ()), parts.get("shapes")
         self.num_envs = positive_int(num_envs, "num_envs")
         words = (provides,) if isinstance(provides, str) else provides
-        slides = (slides,) if isinstance(slides, str) else slides
-        for what, given in (("bodies", bodies), ("joints", joints), ("slides", slides), ("provides", words)):
-            if not _are_names(given):
-                raise ArgumentError(f"{what}: got {shown(given)}, expected a sequence of names without repetition.")
-        sites, geoms, native = (_mapping(parts, what) for what in ("sites", "geoms", "native"))
+        check_names(words, "provides")
         if motion is not None and not callable(motion):
             raise ArgumentError(f"motion: got {shown(motion)}, expected a function of the time, s.")
         if not isinstance(quat_order, str) or quat_order not in ("wxyz", "xyzw"):
             raise ArgumentError(f"quat_order: got {shown(quat_order)}, expected 'wxyz' or 'xyzw'.")
         for word in words:
-            if word not in _WORDS:
-                raise ArgumentError(f"provides: got {shown(word)}, expected any of {listed(_WORDS)}.")
+            if word not in WORDS:
+                raise ArgumentError(f"provides: got {shown(word)}, expected any of {listed(WORDS)}.")
         self.dt = time_step(dt, "dt")
         self.device = resolve_device(device)
         self.tick = 0
@@ -267,28 +142,12 @@ class TensorEngine(Engine):
         self.provides = frozenset(words) | ({"magnetic"} if magnetic is not None else set())
         if parts.get("contact_list") is not None:
             self.provides |= {"contact"}
-        self._bodies = tuple(bodies)
-        self._parents = None if parts.get("parents") is None else self._rows_of_parents(parts["parents"])
-        self._sites = {site: self._place("site", site, given) for site, given in sites.items()}
-        self._geoms = {geom: self._place("geom", geom, given) for geom, given in geoms.items()}
-        places = joints if isinstance(joints, Mapping) else dict.fromkeys(joints)
-        self._joints = {
-            joint: None if given is None else self._place("joint", joint, given) for joint, given in places.items()
-        }
-        self._shape_fault = ""
-        self._shapes = None if shapes is None else self._shapes_of_worlds(shapes)
-        self._slides = tuple(slides)
-        for joint in self._slides:
-            if joint not in self._joints:
-                raise ArgumentError(
-                    f"slides: got {shown(joint)}, expected names among the joints {listed(self._joints)}."
-                )
-        self._native = tuple(_native_sensor(sensor, given) for sensor, given in native.items())
+        self._model = TensorModel(self.num_envs, bodies, self.provides, parts)
         self.native = NativeArrays(self)
         self.contacts = ContactArrays(self)
         self.motion = motion
         self._make_arrays(quat_order, parts)
-        bound = _mapping(parts, "bound")
+        bound = mapping_of(parts, "bound")
         for name, value in (("gravity_w", gravity), ("magnetic_w", magnetic)):
             if name in self._open and name not in bound and value is not None:
                 self._assign(name, value)
@@ -296,20 +155,21 @@ class TensorEngine(Engine):
         self.refresh()
 
     def _make_arrays(self, quat_order: QuatOrder, parts: Parts) -> None:
-        counts = {"body": len(self._bodies), "joint": len(self._joints)}
+        model = self._model
+        counts = {"body": len(model.bodies), "joint": len(model.joints)}
         sizes = {
             name: size
-            for requirement, word in _WORD.items()
+            for requirement, word in WORD.items()
             if word in self.provides
             for name, size in array_sizes(requirement, self.num_envs, counts).items()
         }
-        sizes |= {f"{NATIVE_ARRAY}{sensor.name}": (self.num_envs, sensor.dim) for sensor in self._native}
+        sizes |= {f"{NATIVE_ARRAY}{sensor.name}": (self.num_envs, sensor.dim) for sensor in model.native}
         per_env = 4 * sum(math.prod(size[1:]) for size in sizes.values())
         check_envs("TensorEngine", self.num_envs, per_env, self.device)
-        bound = _mapping(parts, "bound")
+        bound = mapping_of(parts, "bound")
         words = parts.get("at_com", ())
         com = self._masses(parts.get("com"), words)
-        at_com = [name for word in words for name in _COM_NAMES if name in _WORDS[word]]
+        at_com = [name for word in words for name in _COM_NAMES if name in WORDS[word]]
         self._given = {name: _COM_NAMES[name] for name in at_com}
         if quat_order == "xyzw" and "pose" in self.provides:
             self._given["body_quat_w"] = "body_quat"
@@ -343,24 +203,24 @@ class TensorEngine(Engine):
 
     def _masses(self, com: Any, at_com: Sequence[str]) -> torch.Tensor | None:
         """Return the centres of mass `[1 or env, body, 3]`; None if nothing is given there."""
-        if not _are_names(at_com):
-            raise ArgumentError(f"at_com: got {shown(at_com)}, expected a sequence of names without repetition.")
+        check_names(at_com, "at_com")
         for word in at_com:
             if word not in _NEEDED_AT_COM:
                 raise ArgumentError(f"at_com: got {shown(word)}, expected any of {listed(_NEEDED_AT_COM)}.")
             for need in (word, "pose", *_NEEDED_AT_COM[word]):
                 if need not in self.provides:
-                    raise ArgumentError(f"at_com: {word!r} needs {need!r}: give {self._providing(need)}.")
+                    raise ArgumentError(f"at_com: {word!r} needs {need!r}: give {providing(self.provides, need)}.")
         if not at_com and com is None:
             return None
         if com is None or not at_com:
             raise ArgumentError("com and at_com: got only one of them, expected both, or neither.")
         tensor = as_tensor(com, "com").to(device=self.device, dtype=torch.float32)
         shape = (1, *tensor.shape) if tensor.dim() == 2 else tuple(tensor.shape)
-        if len(shape) != 3 or shape[0] not in (1, self.num_envs) or shape[1:] != (len(self._bodies), 3):
+        count = len(self._model.bodies)
+        if len(shape) != 3 or shape[0] not in (1, self.num_envs) or shape[1:] != (count, 3):
             raise ArgumentError(
-                f"com: got values of shape {tuple(tensor.shape)}, expected ({len(self._bodies)}, 3) (body, xyz) or "
-                f"({self.num_envs}, {len(self._bodies)}, 3) (env, body, xyz)."
+                f"com: got values of shape {tuple(tensor.shape)}, expected ({count}, 3) (body, xyz) or "
+                f"({self.num_envs}, {count}, 3) (env, body, xyz)."
             )
         return tensor.view(shape)
 
@@ -379,7 +239,7 @@ class TensorEngine(Engine):
 
     def __repr__(self) -> str:
         return (
-            f"TensorEngine(num_envs={self.num_envs}, dt={self.dt:g} s, bodies={list(self._bodies)}, "
+            f"TensorEngine(num_envs={self.num_envs}, dt={self.dt:g} s, bodies={list(self._model.bodies)}, "
             f"provides={sorted(self.provides)}, device={self.device!r}, tick={self.tick})"
         )
 
@@ -391,101 +251,6 @@ class TensorEngine(Engine):
             raise UnknownNameError("array", name, self._open if "_open" in self.__dict__ else _ATTRIBUTES)
         super().__setattr__(name, value)
 
-    def _rows_of_parents(self, given: Any) -> tuple[int, ...]:
-        if not isinstance(given, Mapping | Sequence) or isinstance(given, str) or len(given) != len(self._bodies):
-            raise ModelError(f"parents: got {shown(given)}, expected the parent of each of {listed(self._bodies)}.")
-        known: dict[str | int, int] = {row: row for row in range(-1, len(self._bodies))}
-        known |= {"world": -1, **{name: row for row, name in enumerate(self._bodies)}}
-        above: list[Any] = [given.get(name) for name in self._bodies] if isinstance(given, Mapping) else list(given)
-        for body, parent in zip(self._bodies, above, strict=True):
-            if not isinstance(parent, str | int) or parent not in known:
-                raise ModelError(f"parents[{body!r}]: got {shown(parent)}, expected a body (name or row) or 'world'.")
-        rows = tuple(known[parent] for parent in above)
-        for row, body in enumerate(self._bodies):
-            for _ in rows:
-                row = rows[row] if row >= 0 else row
-            if row >= 0:
-                raise ModelError(f"parents[{body!r}]: the body is its own ancestor: make the parents a tree.")
-        return rows
-
-    def _place(self, kind: str, name: str, given: Site) -> FrameOnBody:
-        if isinstance(given, FrameOnBody):
-            if not -1 <= given.body < len(self._bodies):
-                raise ModelError(
-                    f"{kind} {name!r}: got body index {given.body}, expected -1 to {len(self._bodies) - 1}."
-                )
-            return given
-        parts = tuple(given) if isinstance(given, tuple | list) else (given,)
-        place = [_numbers(part) for part in parts[1:]]
-        sizes = [len(numbers) for numbers in place]
-        if (
-            not isinstance(next(iter(parts), None), str)
-            or parts[0] not in (*self._bodies, "world")
-            or sizes != [3, 4][: len(sizes)]
-            or (len(sizes) == 2 and not any(place[1]))
-        ):
-            raise ModelError(
-                f"{kind} {name!r}: got {shown(given)}, expected a body, (body, pos) or (body, pos, quat wxyz) "
-                f"with one of the bodies {listed(self._bodies)}."
-            )
-        body = self._bodies.index(parts[0]) if parts[0] in self._bodies else -1
-        return FrameOnBody(body, *place)  # type: ignore[arg-type]
-
-    def _shapes_of_worlds(self, given: Any) -> tuple[Shape, ...]:
-        """Return the shapes of one environment, from one sequence for all or one for each."""
-        if (
-            not isinstance(given, list | tuple)
-            or not given
-            or not all(isinstance(each, list | tuple) for each in given)
-        ):
-            return self._placed_shapes(given)
-        if len(given) != self.num_envs:
-            raise ModelError(f"shapes: got shapes of {len(given)} worlds, expected one sequence or {self.num_envs}.")
-        worlds = [self._placed_shapes(each) for each in given]
-        try:
-            return common_shapes(worlds)
-        except ModelError as error:
-            self._shape_fault = str(error)
-            return ()
-
-    def _placed_shapes(self, given: Any) -> tuple[Shape, ...]:
-        if isinstance(given, Shape):
-            raise ModelError(f"shapes: got one Shape, {given.name!r}, expected a sequence: write shapes=[...].")
-        if isinstance(given, str) or not isinstance(given, Sequence | Mapping):
-            raise ModelError(f"shapes: got {shown(given)}, expected a sequence of shapes, or a mapping from names.")
-        shapes = list(given.values() if isinstance(given, Mapping) else given)
-        for shape in shapes:
-            if not isinstance(shape, Shape):
-                raise ModelError(f"shapes: got {shown(shape)}, expected a Shape, e.g. Shape('plane', 'ground').")
-        if isinstance(given, Mapping):
-            shapes = [replace(shape, name=name) for name, shape in given.items()]
-        names = [shape.name for shape in shapes]
-        for name in names:
-            if names.count(name) > 1:
-                raise ModelError(f"shape {name!r}: {names.count(name)} shapes have this name, give each a unique name.")
-        return tuple(map(self._placed_shape, shapes))
-
-    def _placed_shape(self, shape: Shape) -> Shape:
-        row = shape.body
-        if isinstance(row, str):
-            if row not in self._bodies and row != "world":
-                raise ModelError(
-                    f"shape {shape.name!r}: there is no body {row!r}.{nearest(row, self._bodies)} Bodies: "
-                    f"{listed(self._bodies)}, and 'world'."
-                )
-            row = self._bodies.index(row) if row in self._bodies else -1
-        if not -1 <= row < len(self._bodies):
-            raise ModelError(f"shape {shape.name!r}: got body index {row}, expected -1 to {len(self._bodies) - 1}.")
-        if row < 0 and not shape.is_static and not shape.fault:
-            raise ModelError(f"shape {shape.name!r}: is_static=False on the world, which never moves: name a body.")
-        if not shape.is_static and not shape.fault and "pose" not in self.provides:
-            raise ModelError(
-                f"shape {shape.name!r} moves with body {self._bodies[row]!r}, whose pose is not provided: "
-                f"give {self._providing('pose')}, or set is_static=True on the shape and place it in "
-                "the world frame."
-            )
-        return replace(shape, body=row)
-
     # Tensors -----------------------------------------------------------------------------------------------------
 
     def _get(self, name: str) -> torch.Tensor:
@@ -493,7 +258,7 @@ class TensorEngine(Engine):
         if array is None and name in _COM_NAMES.values():
             raise AttributeError(f"this TensorEngine has no {name}: add its quantity to at_com, and give com.")
         if array is None:
-            word = next((word for word, names in _WORDS.items() if name in names), "pose")
+            word = next((word for word, names in WORDS.items() if name in names), "pose")
             raise AttributeError(f"this TensorEngine has no {name}: add {word!r} to provides={sorted(self.provides)}.")
         return array
 
@@ -523,33 +288,33 @@ class TensorEngine(Engine):
                 "shape that broadcasts to it."
             ) from None
 
-    body_pos_w = _Array("Positions of the bodies `[env, body, 3]`, m.")
-    body_quat_w = _Array(
+    body_pos_w = Array("Positions of the bodies `[env, body, 3]`, m.")
+    body_quat_w = Array(
         "Unit quaternions of the bodies `[env, body, 4]`, wxyz; written from `body_quat` where quat_order is xyzw."
     )
-    body_quat = _Array("Unit quaternions of the bodies `[env, body, 4]`, in `quat_order`; written by the user.")
-    body_lin_vel_w = _Array("Linear velocities at the body frame origins `[env, body, 3]`, m/s.")
-    body_ang_vel_w = _Array("Angular velocities of the bodies `[env, body, 3]`, rad/s, world axes.")
-    body_lin_acc_w = _Array("Coordinate accelerations at the body frame origins (0 at rest) `[env, body, 3]`, m/s^2.")
-    body_ang_acc_w = _Array("Angular accelerations of the bodies `[env, body, 3]`, rad/s^2, world axes.")
-    gravity_w = _Array("Gravity `[env, 3]`, m/s^2.")
-    magnetic_w = _Array("Magnetic flux `[env, 3]`, in a unit of the user's choice.")
-    body_com_pos_w = _Array("Positions of the centres of mass `[env, body, 3]`, m, where `at_com` has pose.")
-    body_com_lin_vel_w = _Array("Velocities at the centres of mass `[env, body, 3]`, m/s, where `at_com` has velocity.")
-    body_com_lin_acc_w = _Array(
+    body_quat = Array("Unit quaternions of the bodies `[env, body, 4]`, in `quat_order`; written by the user.")
+    body_lin_vel_w = Array("Linear velocities at the body frame origins `[env, body, 3]`, m/s.")
+    body_ang_vel_w = Array("Angular velocities of the bodies `[env, body, 3]`, rad/s, world axes.")
+    body_lin_acc_w = Array("Coordinate accelerations at the body frame origins (0 at rest) `[env, body, 3]`, m/s^2.")
+    body_ang_acc_w = Array("Angular accelerations of the bodies `[env, body, 3]`, rad/s^2, world axes.")
+    gravity_w = Array("Gravity `[env, 3]`, m/s^2.")
+    magnetic_w = Array("Magnetic flux `[env, 3]`, in a unit of the user's choice.")
+    body_com_pos_w = Array("Positions of the centres of mass `[env, body, 3]`, m, where `at_com` has pose.")
+    body_com_lin_vel_w = Array("Velocities at the centres of mass `[env, body, 3]`, m/s, where `at_com` has velocity.")
+    body_com_lin_acc_w = Array(
         "Accelerations at the centres of mass `[env, body, 3]`, m/s^2, where `at_com` has acceleration."
     )
-    body_com_parent_torque_w = _Array(
+    body_com_parent_torque_w = Array(
         "Torques of the parents about the centres of mass `[env, body, 3]`, N m, where `at_com` has joint_wrench."
     )
-    joint_pos = _Array("Positions of the joints `[env, joint]`, rad (slide: m).")
-    joint_vel = _Array("Velocities of the joints `[env, joint]`, rad/s (slide: m/s).")
-    joint_effort = _Array("Torque that the actuators exert at the joints `[env, joint]`, N m (slide: N).")
-    joint_torque = _Array("Torque that the drives transmit at the gearbox outputs `[env, joint]`, N m (slide: N).")
-    body_parent_force_w = _Array(
+    joint_pos = Array("Positions of the joints `[env, joint]`, rad (slide: m).")
+    joint_vel = Array("Velocities of the joints `[env, joint]`, rad/s (slide: m/s).")
+    joint_effort = Array("Torque that the actuators exert at the joints `[env, joint]`, N m (slide: N).")
+    joint_torque = Array("Torque that the drives transmit at the gearbox outputs `[env, joint]`, N m (slide: N).")
+    body_parent_force_w = Array(
         "Forces that the parents exert on the bodies through their joints `[env, body, 3]`, N, world axes."
     )
-    body_parent_torque_w = _Array(
+    body_parent_torque_w = Array(
         "Torques of the parents on the bodies about the body frame origins `[env, body, 3]`, N m, world axes."
     )
 
@@ -557,14 +322,11 @@ class TensorEngine(Engine):
 
     def names(self, kind: NameKind) -> tuple[str, ...]:
         """Return the names of the bodies, sites, geoms or joints, which are all scalar; other kinds have no names."""
-        joints = tuple(self._joints)
-        places = {"site": tuple(self._sites), "geom": tuple(self._geoms)}
-        known = {"body": self._bodies, **places, "joint": joints, "scalar_joint": joints}
-        return known.get(kind, ())
+        return self._model.names(kind)
 
     def native_sensors(self) -> tuple[NativeSensor, ...]:
         """Return the declared native sensors, in order."""
-        return self._native
+        return self._model.native
 
     def frame(self, kind: NameKind, name: str) -> FrameOnBody:
         """Return the body of a body, site, geom or joint, with its fixed pose on it; body `"world"` is -1.
@@ -573,33 +335,19 @@ class TensorEngine(Engine):
             UnknownNameError: there is no such body, site, geom or joint.
             ModelError: the joint has no frame.
         """
-        if kind == "site" and name in self._sites:
-            return self._sites[name]
-        if kind == "geom" and name in self._geoms:
-            return self._geoms[name]
-        if kind == "body" and (name in self._bodies or name == "world"):
-            return FrameOnBody(self._bodies.index(name) if name in self._bodies else -1)
-        if kind in ("joint", "scalar_joint") and name in self._joints:
-            place = self._joints[name]
-            if place is None:
-                raise ModelError(
-                    f"joint {name!r} has no frame: write TensorEngine(..., joints={{{name!r}: frame}}), where frame is "
-                    f"a body, (body, pos) or (body, pos, quat wxyz); bodies: {listed(self._bodies)}."
-                )
-            return place
-        raise UnknownNameError(kind, name, self.names(kind))
+        return self._model.frame(kind, name)
 
     def parent_body(self, body: int) -> int | None:
         """Return the index of a body's parent, -1 for the world; None without `parents`."""
-        return None if self._parents is None else self._parents[body]
+        return self._model.parent(body)
 
     def slide_joints(self) -> tuple[str, ...]:
         """Return the names of the sliding joints."""
-        return self._slides
+        return self._model.slides
 
     def shapes(self) -> tuple[Shape, ...]:
         """Return the given shapes in order, with rows of bodies; empty where none were given."""
-        return self._shapes or ()
+        return self._model.shapes or ()
 
     def supports(self, requirement: Requirement) -> str | None:
         """Return None where `provides` or `native` contains the requirement, otherwise the reason and the fix."""
@@ -608,31 +356,26 @@ class TensorEngine(Engine):
         if requirement.kind == "CONTACT_REPORT":
             return self._supports_contacts(requirement)
         if requirement == SHAPES:
-            if self._shapes is not None:
-                return self._shape_fault or None
+            if self._model.shapes is not None:
+                return self._model.shape_fault or None
             return (
                 "the shapes of its world are unknown. Give TensorEngine(..., shapes=[Shape('plane', 'ground'), ...]), "
                 "or shapes=[] for an empty world."
             )
-        word = _WORD.get(requirement)
+        word = WORD.get(requirement)
         if word is None:
             return "a TensorEngine does not support it yet."
         if word in self.provides:
             return None
-        arrays = " and ".join(f"engine.{name}" for name in _WORDS[word])
-        return f"it is not declared as provided. Give {self._providing(word)} and write {arrays}."
-
-    def _providing(self, word: str) -> str:
-        """Return the call that creates this engine with one more word of `provides`."""
-        words = tuple(each for each in _WORDS if each in self.provides or each == word)
-        return f"TensorEngine(..., provides={words!r})"
+        arrays = " and ".join(f"engine.{name}" for name in WORDS[word])
+        return f"it is not declared as provided. Give {providing(self.provides, word)} and write {arrays}."
 
     def grants_late(self, requirement: Requirement) -> bool:
         """Whether a requirement may be prepared late; everything in `provides` exists from the start."""
-        return requirement in _WORD or super().grants_late(requirement)
+        return requirement in WORD or super().grants_late(requirement)
 
     def _supports_native(self, name: str, type: str) -> str | None:
-        sensor = next((sensor for sensor in self._native if sensor.name == name), None)
+        sensor = next((sensor for sensor in self._model.native if sensor.name == name), None)
         if sensor is None:
             known = listed(self.native)
             return (
@@ -646,7 +389,7 @@ class TensorEngine(Engine):
     def _supports_contacts(self, report: Requirement) -> str | None:
         if "contact" not in self.provides:
             return (
-                f"it is not declared as provided. Give {self._providing('contact')} and write "
+                f"it is not declared as provided. Give {providing(self.provides, 'contact')} and write "
                 "engine.contacts[requirement]."
             )
         return contact_fault(self, report) if self._reducer is None else self._reducer.fault(report)
@@ -742,35 +485,3 @@ class TensorEngine(Engine):
         """
         restore({**self._open, **self._arrays}, state["arrays"])
         self.tick = int(state["tick"])
-
-
-def _mapping(parts: Mapping[str, Any], what: str) -> Mapping[str, Any]:
-    """Return an argument that must be a mapping from names; None is empty."""
-    given = {} if parts.get(what) is None else parts[what]
-    if not isinstance(given, Mapping):
-        raise ArgumentError(f"{what}: got {shown(given)}, expected a mapping from names.")
-    return given
-
-
-def _are_names(given: Any) -> bool:
-    """Whether a value is a sequence of unique texts, or a mapping from texts."""
-    if isinstance(given, str) or not isinstance(given, Sequence | Mapping | Set):
-        return False
-    return all(isinstance(name, str) for name in given) and len(set(given)) == len(given)
-
-
-def _numbers(given: Any) -> tuple[float, ...]:
-    """Return finite numbers; an empty tuple for any other value."""
-    try:
-        values = as_tensor(given, "place").flatten().tolist()
-    except ArgumentError:
-        return ()
-    return tuple(map(float, values)) if all(map(math.isfinite, values)) else ()
-
-
-def _native_sensor(name: str, given: int | NativeSensor) -> NativeSensor:
-    if isinstance(given, NativeSensor):
-        if given.name != name:
-            raise ArgumentError(f"native[{name!r}]: got a NativeSensor named {given.name!r}, expected the same name.")
-        return given
-    return NativeSensor(name, dim=positive_int(given, f"native[{name!r}]"))

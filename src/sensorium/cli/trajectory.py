@@ -1,0 +1,78 @@
+"""The engine of `sensorium run --trajectory`: a trajectory and a world, from files or from the bundled hall."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sensorium.errors import UsageError
+
+if TYPE_CHECKING:
+    from sensorium.cli.control import Control
+    from sensorium.engines.trajectory.trajectory import Trajectory
+
+Start = tuple[Any, Callable[[], "tuple[Control, int]"]]
+"""An engine, and a function that returns a control and the number of ticks between its calls, once a scene exists."""
+TIME_STEP = 0.001
+"""Time step, s."""
+PATHS, HALL = ("drone", "car"), "hall"
+"""Names of the bundled trajectories and of the bundled world."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drive:
+    """A trajectory through a world.
+
+    Args:
+        name: file of the trajectory, or one of `PATHS`.
+        trajectory: the trajectory.
+        world: file of the world, or `HALL`; None for an empty world.
+    """
+
+    name: str
+    trajectory: Trajectory
+    world: str | None
+
+    def seconds(self, given: float | None) -> float:
+        """Return the simulated time, s: the given one, or that of all whole time steps of the trajectory.
+
+        Raises:
+            UsageError: the trajectory is shorter.
+        """
+        duration = self.trajectory.duration
+        if given is not None and given > duration:
+            expected = f"at most {duration:g} s, the duration of the trajectory"
+            raise UsageError.of("--seconds", given, expected, "Omit it for the whole trajectory.")
+        whole = math.floor(duration / TIME_STEP + 1e-6) * TIME_STEP
+        return whole if given is None else min(given, whole)
+
+    def start(self, envs: int, device: str) -> Start:
+        """Return the engine, whose body is named ``body``, and a function that returns the control, which is none."""
+        from sensorium.demo import hall
+        from sensorium.engines.trajectory.engine import TrajectoryEngine
+
+        world = hall.shapes() if _is_name(self.world, (HALL,)) else self.world
+        engine = TrajectoryEngine(self.trajectory, TIME_STEP, num_envs=envs, world=world or (), device=device)
+        return engine, lambda: ((lambda scene, time: None), engine.ticks_left)
+
+
+def drive_of(trajectory: str, world: str | None) -> Drive:
+    """Return a trajectory and a world by name or by file; the world is loaded later.
+
+    Raises:
+        ModelError: the file of the trajectory is missing or invalid.
+    """
+    from sensorium.demo import hall
+    from sensorium.engines.trajectory.trajectory import Trajectory
+
+    if _is_name(trajectory, PATHS):
+        return Drive(trajectory, {"drone": hall.drone, "car": hall.car}[trajectory](), world)
+    return Drive(trajectory, Trajectory.from_file(trajectory), world)
+
+
+def _is_name(given: str | None, names: tuple[str, ...]) -> bool:
+    """Whether a text is a bundled name; a file of this name has priority."""
+    return given in names and not Path(str(given)).exists()

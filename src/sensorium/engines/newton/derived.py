@@ -1,0 +1,166 @@
+"""The derived arrays of a Newton engine: Newton's own memory where it has the layout, otherwise filled by launches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import warp as wp
+
+from sensorium.compute import Compute
+from sensorium.engines.base import ARRAYS, Engine
+from sensorium.engines.body_state import BodyState
+from sensorium.engines.contacts import ContactReducer, is_contact
+from sensorium.engines.envs import mark
+from sensorium.engines.newton.contacts import ContactExport
+from sensorium.engines.newton.layout import Layout
+from sensorium.engines.newton.solvers import SolverAccess
+from sensorium.engines.newton.stepping import Stepper
+from sensorium.spec import (
+    BODY_ACCELERATION,
+    BODY_POSE,
+    BODY_VELOCITY,
+    GRAVITY,
+    JOINT_EFFORT,
+    JOINT_STATE,
+    JOINT_WRENCH,
+    MAGNETIC,
+    Requirement,
+    contact_array,
+)
+
+
+class DerivedArrays:
+    """The arrays of prepared requirements, at fixed addresses.
+
+    Args:
+        engine: the engine, for names of bodies and geoms.
+        model: a `newton.Model`.
+        layout: names and rows of the model.
+        access: the solver.
+        stepper: the observables and contacts of the solver.
+        shown: the `newton.State` that the arrays belong to.
+        compute: device and environments.
+
+    Attributes:
+        arrays: array by name.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        model: Any,
+        layout: Layout,
+        access: SolverAccess,
+        stepper: Stepper,
+        shown: Any,
+        compute: Compute,
+    ) -> None:
+        self._engine, self._model, self._layout, self._access = engine, model, layout, access
+        self._stepper, self._shown, self._compute = stepper, shown, compute
+        self.arrays: dict[str, torch.Tensor] = {}
+        self._bodies: BodyState | None = None
+        self._gathered: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
+        self._export: ContactExport | None = None
+        self._reducer: ContactReducer | None = None
+
+    def bind(self, prepared: frozenset[Requirement]) -> None:
+        """Create the arrays of requirements; those of earlier ones keep their addresses."""
+        self._bind_bodies(prepared)
+        self._bind_joints(prepared)
+        for requirement, values in ((GRAVITY, self._gravity), (MAGNETIC, self._magnetic)):
+            (name,) = ARRAYS[requirement]
+            if requirement in prepared and name not in self.arrays:
+                self.arrays[name] = values()
+        if reports := sorted(filter(is_contact, prepared), key=contact_array):
+            self._bind_reports(reports)
+
+    def _bind_reports(self, reports: Sequence[Requirement]) -> None:
+        if self._export is None or self._reducer is None:
+            stepper = self._stepper
+            self._export = ContactExport(
+                self._model, stepper.contacts, stepper.observables.contact_f, self._shown.body_q, self._layout.shapes,
+                self._compute, has_torques=self._access.is_mujoco,
+            )  # fmt: skip
+            self._reducer = ContactReducer(self._engine, self._export.list, self._compute)
+        for report in reports:
+            self.arrays[contact_array(report)] = self._reducer.add(report)
+
+    def _bind_bodies(self, prepared: frozenset[Requirement]) -> None:
+        state, observables = self._shown, self._stepper.observables
+        given: dict[str, torch.Tensor] = {}
+        sources: list[tuple[Requirement, Any, tuple[str, ...], tuple[int, ...]]] = [
+            (BODY_POSE, state.body_q, ("body_pos_w", "body_quat_w"), (3, 7)),
+            (BODY_VELOCITY, state.body_qd, ("body_lin_vel_w", "body_ang_vel_w"), (3, 6)),
+        ]
+        if observables is not None:
+            twist = observables.body_qdd
+            wrench = observables.body_parent_f
+            sources += [
+                (BODY_ACCELERATION, twist, ("body_lin_acc_w", "body_ang_acc_w"), (3, 6)),
+                (JOINT_WRENCH, wrench, ("body_parent_force_w", "body_parent_torque_w"), (3, 6)),
+            ]
+        needed = set(prepared)
+        if needed & {BODY_VELOCITY, BODY_ACCELERATION, JOINT_WRENCH}:
+            needed.add(BODY_POSE)
+        if BODY_ACCELERATION in needed:
+            needed.add(BODY_VELOCITY)
+        for requirement, source, names, ends in sources:
+            if requirement in needed:
+                values = self._layout.of_bodies(source)
+                given |= {names[0]: values[..., : ends[0]], names[1]: values[..., ends[0] : ends[1]]}
+        self._bodies = None
+        if given:
+            at_com = ("body_lin_vel_w", "body_lin_acc_w", "body_parent_torque_w")
+            com = self._layout.of_bodies(self._model.body_com)
+            self._bodies = BodyState(self._compute, given, quat_order="xyzw", at_com=at_com, com=com, out=self.arrays)
+            named = {name for requirement in prepared & set(ARRAYS) for name in ARRAYS[requirement]}
+            self.arrays |= {name: array for name, array in self._bodies.arrays.items() if name in named}
+
+    def _bind_joints(self, prepared: frozenset[Requirement]) -> None:
+        layout, sources = self._layout, {}
+        if JOINT_STATE in prepared:
+            sources["joint_pos"] = (self._shown.joint_q, layout.joint_q)
+            sources["joint_vel"] = (self._shown.joint_qd, layout.joint_qd)
+        if JOINT_EFFORT in prepared:
+            sources["joint_effort"] = (self._stepper.observables.qfrc_actuator, layout.joint_qd)
+        device = self._compute.device
+        for name, (source, rows) in sources.items():
+            if name in self.arrays:
+                continue
+            if not rows.size:
+                self.arrays[name] = torch.zeros(rows.shape, device=device)
+                continue
+            values = wp.to_torch(source)
+            steps = np.unique(np.diff(rows[:, 0])) if len(rows) > 1 else np.array([rows.shape[1]])
+            if len(steps) == 1 and (np.diff(rows, axis=1) == 1).all():
+                self.arrays[name] = values.as_strided(rows.shape, (int(steps[0]), 1), int(rows[0, 0]))
+                continue
+            places = torch.from_numpy(rows.copy()).to(device)
+            self.arrays[name] = torch.zeros(rows.shape, device=device)
+            self._gathered.append((values, places.reshape(-1), self.arrays[name].view(-1)))
+
+    def _gravity(self) -> torch.Tensor:
+        values: torch.Tensor = wp.to_torch(self._model.gravity)
+        return values[: self._layout.num_envs]
+
+    def _magnetic(self) -> torch.Tensor:
+        values: torch.Tensor = wp.to_torch(self._access.solver.mjw_model.opt.magnetic)
+        num_envs = self._layout.num_envs
+        return values.expand(num_envs, 3) if len(values) != num_envs else values
+
+    def fill(self, ids: torch.Tensor | None = None) -> None:
+        """Fill the arrays of all environments, or of some, from the shown state and the observables."""
+        if ids is not None:
+            mark(self._compute.reset_envs, ids)
+        if self._bodies is not None:
+            self._bodies.run(masked=ids is not None)
+        if ids is not None:
+            self._compute.reset_envs.zero_()
+        for values, places, out in self._gathered:  # rows of other environments do not change
+            torch.index_select(values, 0, places, out=out)
+        if self._export is not None and self._reducer is not None:
+            self._export.run()
+            self._reducer.run(ids)

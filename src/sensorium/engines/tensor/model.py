@@ -1,0 +1,252 @@
+"""Bodies of a `TensorEngine` and what is fixed to them: names, frames, the tree, shapes and native sensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Any, Literal, TypedDict
+
+from sensorium.engines.base import ARRAYS, FrameOnBody, NameKind, NativeSensor
+from sensorium.engines.contacts import ContactList
+from sensorium.engines.envs import as_tensor, positive_int
+from sensorium.engines.worlds import common_shapes
+from sensorium.errors import ArgumentError, ModelError, UnknownNameError, listed, nearest, shown
+from sensorium.geometry.shapes import Shape
+
+Provides = Literal[
+    "pose", "velocity", "acceleration", "gravity", "magnetic", "joint_state", "joint_effort", "joint_torque",
+    "joint_wrench", "contact",
+]  # fmt: skip
+Site = str | FrameOnBody | tuple[Any, ...]
+"""Frame of a site: a body's name (its origin), `(body name, pos)`, `(body name, pos, quat)` or a FrameOnBody."""
+
+WORD = {requirement: requirement.kind.lower().removeprefix("body_") for requirement in ARRAYS}
+WORDS = {**{word: ARRAYS[requirement] for requirement, word in WORD.items()}, "contact": {}}
+"""Arrays of each word of `provides`: name to shape after the env axis; a contact report defines its own array."""
+
+
+class Parts(TypedDict, total=False):
+    """Parts of the bodies of a `TensorEngine`, described in its docstring."""
+
+    sites: Mapping[str, Site] | None
+    joints: Sequence[str] | Mapping[str, Site | None]
+    slides: Sequence[str]
+    geoms: Mapping[str, Site] | None
+    shapes: Sequence[Shape] | Mapping[str, Shape] | Sequence[Sequence[Shape]] | None
+    native: Mapping[str, int | NativeSensor] | None
+    parents: Mapping[str, str | int] | Sequence[str | int] | None
+    com: Any
+    at_com: Sequence[Literal["pose", "velocity", "acceleration", "joint_wrench"]]
+    bound: Mapping[str, Any] | None
+    contact_list: ContactList | None
+
+
+class TensorModel:
+    """Names, frames, tree, shapes and native sensors of the bodies of a `TensorEngine`.
+
+    Args:
+        num_envs: number of environments.
+        bodies: names of the bodies.
+        provides: quantities that the user writes.
+        parts: parts of the bodies, see `TensorEngine`.
+
+    Attributes:
+        bodies: names of the bodies.
+        joints: frame of each joint, None for a joint without one.
+        slides: names of the joints that slide.
+        native: native sensors, in order.
+        shapes: shapes of one environment; None if they are unknown.
+        shape_fault: why sensors that need shapes are rejected, or an empty text.
+
+    Raises:
+        ArgumentError: an argument is invalid.
+        ModelError: a site, joint, geom or shape is invalid.
+    """
+
+    def __init__(self, num_envs: int, bodies: Sequence[str], provides: frozenset[str], parts: Parts) -> None:
+        joints, slides, shapes = parts.get("joints", ()), parts.get("slides", ()), parts.get("shapes")
+        slides = (slides,) if isinstance(slides, str) else slides
+        for what, given in (("bodies", bodies), ("joints", joints), ("slides", slides)):
+            check_names(given, what)
+        sites, geoms, native = (mapping_of(parts, what) for what in ("sites", "geoms", "native"))
+        self._num_envs, self._provides = num_envs, provides
+        self.bodies = tuple(bodies)
+        self._parents = None if parts.get("parents") is None else self._rows_of_parents(parts["parents"])
+        self._sites = {site: self._place("site", site, given) for site, given in sites.items()}
+        self._geoms = {geom: self._place("geom", geom, given) for geom, given in geoms.items()}
+        places = joints if isinstance(joints, Mapping) else dict.fromkeys(joints)
+        self.joints = {
+            joint: None if given is None else self._place("joint", joint, given) for joint, given in places.items()
+        }
+        self.shape_fault = ""
+        self.shapes = None if shapes is None else self._shapes_of_worlds(shapes)
+        self.slides = tuple(slides)
+        for joint in self.slides:
+            if joint not in self.joints:
+                raise ArgumentError(
+                    f"slides: got {shown(joint)}, expected names among the joints {listed(self.joints)}."
+                )
+        self.native = tuple(_native_sensor(sensor, given) for sensor, given in native.items())
+
+    def _rows_of_parents(self, given: Any) -> tuple[int, ...]:
+        if not isinstance(given, Mapping | Sequence) or isinstance(given, str) or len(given) != len(self.bodies):
+            raise ModelError(f"parents: got {shown(given)}, expected the parent of each of {listed(self.bodies)}.")
+        known: dict[str | int, int] = {row: row for row in range(-1, len(self.bodies))}
+        known |= {"world": -1, **{name: row for row, name in enumerate(self.bodies)}}
+        above: list[Any] = [given.get(name) for name in self.bodies] if isinstance(given, Mapping) else list(given)
+        for body, parent in zip(self.bodies, above, strict=True):
+            if not isinstance(parent, str | int) or parent not in known:
+                raise ModelError(f"parents[{body!r}]: got {shown(parent)}, expected a body (name or row) or 'world'.")
+        rows = tuple(known[parent] for parent in above)
+        for row, body in enumerate(self.bodies):
+            for _ in rows:
+                row = rows[row] if row >= 0 else row
+            if row >= 0:
+                raise ModelError(f"parents[{body!r}]: the body is its own ancestor: make the parents a tree.")
+        return rows
+
+    def _place(self, kind: str, name: str, given: Site) -> FrameOnBody:
+        if isinstance(given, FrameOnBody):
+            if not -1 <= given.body < len(self.bodies):
+                raise ModelError(
+                    f"{kind} {name!r}: got body index {given.body}, expected -1 to {len(self.bodies) - 1}."
+                )
+            return given
+        parts = tuple(given) if isinstance(given, tuple | list) else (given,)
+        place = [_numbers(part) for part in parts[1:]]
+        sizes = [len(numbers) for numbers in place]
+        if (
+            not isinstance(next(iter(parts), None), str)
+            or parts[0] not in (*self.bodies, "world")
+            or sizes != [3, 4][: len(sizes)]
+            or (len(sizes) == 2 and not any(place[1]))
+        ):
+            raise ModelError(
+                f"{kind} {name!r}: got {shown(given)}, expected a body, (body, pos) or (body, pos, quat wxyz) "
+                f"with one of the bodies {listed(self.bodies)}."
+            )
+        body = self.bodies.index(parts[0]) if parts[0] in self.bodies else -1
+        return FrameOnBody(body, *place)  # type: ignore[arg-type]
+
+    def _shapes_of_worlds(self, given: Any) -> tuple[Shape, ...]:
+        """Return the shapes of one environment, from one sequence for all or one for each."""
+        if (
+            not isinstance(given, list | tuple)
+            or not given
+            or not all(isinstance(each, list | tuple) for each in given)
+        ):
+            return self._placed_shapes(given)
+        if len(given) != self._num_envs:
+            raise ModelError(f"shapes: got shapes of {len(given)} worlds, expected one sequence or {self._num_envs}.")
+        worlds = [self._placed_shapes(each) for each in given]
+        try:
+            return common_shapes(worlds)
+        except ModelError as error:
+            self.shape_fault = str(error)
+            return ()
+
+    def _placed_shapes(self, given: Any) -> tuple[Shape, ...]:
+        if isinstance(given, Shape):
+            raise ModelError(f"shapes: got one Shape, {given.name!r}, expected a sequence: write shapes=[...].")
+        if isinstance(given, str) or not isinstance(given, Sequence | Mapping):
+            raise ModelError(f"shapes: got {shown(given)}, expected a sequence of shapes, or a mapping from names.")
+        shapes = list(given.values() if isinstance(given, Mapping) else given)
+        for shape in shapes:
+            if not isinstance(shape, Shape):
+                raise ModelError(f"shapes: got {shown(shape)}, expected a Shape, e.g. Shape('plane', 'ground').")
+        if isinstance(given, Mapping):
+            shapes = [replace(shape, name=name) for name, shape in given.items()]
+        names = [shape.name for shape in shapes]
+        for name in names:
+            if names.count(name) > 1:
+                raise ModelError(f"shape {name!r}: {names.count(name)} shapes have this name, give each a unique name.")
+        return tuple(map(self._placed_shape, shapes))
+
+    def _placed_shape(self, shape: Shape) -> Shape:
+        row = shape.body
+        if isinstance(row, str):
+            if row not in self.bodies and row != "world":
+                raise ModelError(
+                    f"shape {shape.name!r}: there is no body {row!r}.{nearest(row, self.bodies)} Bodies: "
+                    f"{listed(self.bodies)}, and 'world'."
+                )
+            row = self.bodies.index(row) if row in self.bodies else -1
+        if not -1 <= row < len(self.bodies):
+            raise ModelError(f"shape {shape.name!r}: got body index {row}, expected -1 to {len(self.bodies) - 1}.")
+        if row < 0 and not shape.is_static and not shape.fault:
+            raise ModelError(f"shape {shape.name!r}: is_static=False on the world, which never moves: name a body.")
+        if not shape.is_static and not shape.fault and "pose" not in self._provides:
+            raise ModelError(
+                f"shape {shape.name!r} moves with body {self.bodies[row]!r}, whose pose is not provided: "
+                f"give {providing(self._provides, 'pose')}, or set is_static=True on the shape and place it in "
+                "the world frame."
+            )
+        return replace(shape, body=row)
+
+    def names(self, kind: NameKind) -> tuple[str, ...]:
+        """Return the names of a kind."""
+        joints = tuple(self.joints)
+        places = {"site": tuple(self._sites), "geom": tuple(self._geoms)}
+        known = {"body": self.bodies, **places, "joint": joints, "scalar_joint": joints}
+        return known.get(kind, ())
+
+    def frame(self, kind: NameKind, name: str) -> FrameOnBody:
+        """Return a frame; see `TensorEngine.frame`."""
+        if kind == "site" and name in self._sites:
+            return self._sites[name]
+        if kind == "geom" and name in self._geoms:
+            return self._geoms[name]
+        if kind == "body" and (name in self.bodies or name == "world"):
+            return FrameOnBody(self.bodies.index(name) if name in self.bodies else -1)
+        if kind in ("joint", "scalar_joint") and name in self.joints:
+            place = self.joints[name]
+            if place is None:
+                raise ModelError(
+                    f"joint {name!r} has no frame: write TensorEngine(..., joints={{{name!r}: frame}}), where frame is "
+                    f"a body, (body, pos) or (body, pos, quat wxyz); bodies: {listed(self.bodies)}."
+                )
+            return place
+        raise UnknownNameError(kind, name, self.names(kind))
+
+    def parent(self, body: int) -> int | None:
+        """Return the index of a body's parent, -1 for the world; None without `parents`."""
+        return None if self._parents is None else self._parents[body]
+
+
+def providing(provides: Set[str], word: str) -> str:
+    """Return the call that creates an engine with one more word of `provides`."""
+    words = tuple(each for each in WORDS if each in provides or each == word)
+    return f"TensorEngine(..., provides={words!r})"
+
+
+def check_names(given: Any, what: str) -> None:
+    """Raise ArgumentError unless a value is a sequence of unique texts, or a mapping from texts."""
+    is_some = isinstance(given, Sequence | Mapping | Set) and not isinstance(given, str)
+    if not is_some or not all(isinstance(name, str) for name in given) or len(set(given)) < len(given):
+        raise ArgumentError(f"{what}: got {shown(given)}, expected a sequence of names without repetition.")
+
+
+def mapping_of(parts: Mapping[str, Any], what: str) -> Mapping[str, Any]:
+    """Return an argument that must be a mapping from names; None is empty."""
+    given = {} if parts.get(what) is None else parts[what]
+    if not isinstance(given, Mapping):
+        raise ArgumentError(f"{what}: got {shown(given)}, expected a mapping from names.")
+    return given
+
+
+def _numbers(given: Any) -> tuple[float, ...]:
+    """Return finite numbers; an empty tuple for any other value."""
+    try:
+        values = as_tensor(given, "place").flatten().tolist()
+    except ArgumentError:
+        return ()
+    return tuple(map(float, values)) if all(map(math.isfinite, values)) else ()
+
+
+def _native_sensor(name: str, given: int | NativeSensor) -> NativeSensor:
+    if isinstance(given, NativeSensor):
+        if given.name != name:
+            raise ArgumentError(f"native[{name!r}]: got a NativeSensor named {given.name!r}, expected the same name.")
+        return given
+    return NativeSensor(name, dim=positive_int(given, f"native[{name!r}]"))

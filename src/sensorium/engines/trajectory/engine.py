@@ -1,0 +1,195 @@
+"""An engine whose bodies follow given trajectories through a world of meshes, without physics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from sensorium.engines.envs import env_rows, positive_int
+from sensorium.engines.tensor import Site, TensorEngine
+from sensorium.engines.trajectory.trajectory import Trajectory, trajectory_of
+from sensorium.engines.trajectory.world import world_shapes
+from sensorium.errors import ArgumentError, ScheduleError
+from sensorium.geometry.shapes import Shape
+
+Source = Trajectory | str | Path | tuple[ArrayLike, ArrayLike, ArrayLike]
+"""A trajectory, the path of a TUM file or of an EuRoC CSV file, or arrays `(times, pos, quat wxyz)`."""
+SLACK = 1e-6
+"""Part of a time step by which the last tick may exceed the end of a trajectory, because of rounding."""
+
+
+class TrajectoryEngine(TensorEngine):
+    """Bodies that follow given trajectories, and a world that rays can hit; there is no physics.
+
+    Tick 0 is the first pose. Poses, velocities and accelerations of a tick are those of the smooth path, see
+    `Trajectory`. A step beyond the end of a trajectory raises `ScheduleError`. A reset moves the bodies of an
+    environment to the start of their trajectories.
+
+    Attributes:
+        trajectories: trajectory of each body in each environment, body -> tuple `[env]`.
+
+    Args:
+        trajectory: the path of the body: a `Trajectory`, the path of a TUM file or an EuRoC CSV file, or arrays
+            ``(times, pos, quat wxyz)``. A list gives each environment its own path. A mapping from names of bodies to
+            these gives several bodies.
+        dt: time step, s.
+        num_envs: number of environments; None takes the length of the lists, or 1.
+        world: shapes that rays can hit, or the path of a mesh (OBJ, STL, PLY), or of an MJCF or URDF file without
+            joints. A shape may name one of the bodies and then moves with it.
+        body: name of the body, where `trajectory` is not a mapping.
+        sites: names of further frames on the bodies, see `TensorEngine`.
+        gravity: gravity, m/s^2.
+        magnetic: magnetic flux in the world, any unit (the default is MuJoCo's); None without a magnetic field.
+        device: torch device.
+
+    Raises:
+        ArgumentError: an argument is invalid.
+        ModelError: a file is missing or invalid; the message names file, line and value.
+        MissingDependencyError: `world` is a mesh file, and trimesh is not installed.
+    """
+
+    name = "trajectory"
+    owns_time = True
+
+    def __init__(
+        self,
+        trajectory: Source | list[Source] | Mapping[str, Source | list[Source]],
+        dt: float = 0.001,
+        *,
+        num_envs: int | None = None,
+        world: str | Path | Iterable[Shape] = (),
+        body: str = "body",
+        sites: Mapping[str, Site] | None = None,
+        gravity: ArrayLike = (0.0, 0.0, -9.81),
+        magnetic: ArrayLike | None = (0.0, -0.5, 0.0),
+        device: str = "cpu",
+    ) -> None:
+        bodies = trajectory if isinstance(trajectory, Mapping) else {body: trajectory}
+        paths = {name: _paths(given, f"trajectory of {name!r}") for name, given in bodies.items()}
+        lengths = {name: len(each) for name, each in paths.items()}
+        count = max(lengths.values(), default=0) if num_envs is None else positive_int(num_envs, "num_envs")
+        if set(lengths.values()) - {1, count} or not paths:
+            raise ArgumentError(
+                f"trajectory: got {lengths} (body: trajectories), expected one trajectory for each body, or a list of "
+                f"one for each of {count} envs."
+            )
+        self.trajectories = {name: each * count if len(each) == 1 else each for name, each in paths.items()}
+        self._users = _users(self.trajectories)
+        self._starts = np.zeros(count, dtype=np.int64)
+        super().__init__(
+            count,
+            dt,
+            bodies=tuple(paths),
+            sites=sites,
+            shapes=_world(world),
+            provides=("pose", "velocity", "acceleration", "gravity"),
+            gravity=gravity,
+            magnetic=magnetic,
+            motion=self._motion,
+            device=device,
+        )
+        durations = [[each.duration for each in paths] for paths in self.trajectories.values()]
+        self._spans = np.floor(np.min(durations, axis=0) / self.dt + SLACK).astype(np.int64)
+
+    def __repr__(self) -> str:
+        return (
+            f"TrajectoryEngine(num_envs={self.num_envs}, dt={self.dt:g} s, bodies={list(self.trajectories)}, "
+            f"duration={self.duration:g} s, device={self.device!r}, tick={self.tick})"
+        )
+
+    @property
+    def duration(self) -> float:
+        """Duration of the shortest trajectory, s."""
+        return min(each.duration for paths in self.trajectories.values() for each in paths)
+
+    @property
+    def ticks_left(self) -> int:
+        """Number of ticks until the first environment reaches the end of a trajectory."""
+        return int((self._starts + self._spans).min()) - self.tick
+
+    def _motion(self, time: float) -> dict[str, torch.Tensor]:
+        times = (self.tick - self._starts) * self.dt
+        arrays = [np.empty((self.num_envs, len(self.trajectories), size)) for size in (3, 4, 3, 3, 3, 3)]
+        for row, path, envs in self._users:
+            for array, values in zip(arrays, path.at(np.minimum(times[envs], path.duration)), strict=True):
+                array[envs, row] = values
+        return {name: torch.from_numpy(array) for name, array in zip(_ARRAYS, arrays, strict=True)}
+
+    def count_ticks(self, ticks: int) -> None:
+        """Register `ticks` steps.
+
+        Raises:
+            ScheduleError: a trajectory ends before.
+        """
+        if ticks > self.ticks_left:
+            env = int((self._starts + self._spans).argmin())
+            raise ScheduleError(
+                f"the trajectory of env {env} ends {self._spans[env] * self.dt:g} s after its start, {self.ticks_left} "
+                f"ticks from now; got {ticks} ticks. Take fewer ticks, or reset: scene.reset([{env}])."
+            )
+        super().count_ticks(ticks)
+
+    def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
+        """Move the bodies of environments to the start of their trajectories.
+
+        Args:
+            env_ids: None for all, integers, or a bool mask `[env]`.
+            state: values of `gravity_w` or `magnetic_w` `[n, 3]` for the n environments, in the order given.
+
+        Raises:
+            ArgumentError: env ids or values do not fit, or `state` contains an array that the trajectory defines.
+        """
+        for name in state or ():
+            if name in _ARRAYS:
+                raise ArgumentError(f"state: got {name!r}, which the trajectory defines. Remove it.")
+        super().reset(env_ids, state)
+        ids = env_rows(env_ids, self.num_envs)
+        self._starts[slice(None) if ids is None else ids.numpy()] = self.tick
+        self.forward()
+
+    def state(self) -> dict[str, Any]:
+        """Return the tick, the tick at which each environment started, and all arrays."""
+        return {**super().state(), "starts": self._starts.copy()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore the result of `state`.
+
+        Raises:
+            ArgumentError: the state belongs to other bodies or another number of environments.
+        """
+        super().load_state(state)
+        self._starts[:] = state["starts"]
+
+
+_ARRAYS = ("body_pos_w", "body_quat_w", "body_lin_vel_w", "body_ang_vel_w", "body_lin_acc_w", "body_ang_acc_w")
+"""Arrays that a trajectory defines, in the order of `Motion`."""
+
+
+def _paths(given: Any, what: str) -> tuple[Trajectory, ...]:
+    """Return one trajectory, or one for each environment of a list."""
+    if isinstance(given, list):
+        if not given:
+            raise ArgumentError(f"{what}: got an empty list, expected at least one trajectory.")
+        return tuple(trajectory_of(each, f"{what}, env {env}") for env, each in enumerate(given))
+    return (trajectory_of(given, what),)
+
+
+def _users(trajectories: Mapping[str, Sequence[Trajectory]]) -> list[tuple[int, Trajectory, NDArray[np.int64]]]:
+    """Return each path once per body: the row of the body, the path, and the environments that use it."""
+    return [
+        (row, path, np.flatnonzero([each is path for each in paths]))
+        for row, paths in enumerate(trajectories.values())
+        for path in dict.fromkeys(paths)
+    ]
+
+
+def _world(given: str | Path | Iterable[Shape]) -> Sequence[Shape]:
+    """Return the shapes of a world, from a file or as given."""
+    if isinstance(given, str | Path):
+        return world_shapes(given)
+    return tuple(given) if isinstance(given, Iterable) else given

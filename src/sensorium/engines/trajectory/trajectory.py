@@ -1,0 +1,185 @@
+"""Trajectories: poses over time, from arrays or files, and the smooth curve through them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sensorium.engines.trajectory.files import read_poses
+from sensorium.errors import ArgumentError, ModelError, shown
+from sensorium.geometry.spline import Array, Motion, PoseSpline
+
+FEWEST = 4
+"""Least number of poses; a cubic spline has no fewer."""
+LARGEST_TURN = math.radians(120.0)
+"""Greatest turn between two adjacent poses, rad."""
+FARTHEST = 1e5
+"""Greatest distance of a coordinate from the world's origin, m; float32 resolves 8 mm there."""
+NORM_ERROR = 0.05
+"""Greatest deviation of a quaternion's norm from 1."""
+
+
+class Trajectory:
+    """Smooth path of a body through given poses.
+
+    The path passes through each pose at its time. Velocity and acceleration, linear and angular, are continuous. Each
+    is the exact derivative of the path. The path amplifies noise of the poses in its accelerations: an error e of poses
+    that are h seconds apart gives accelerations of the order e / h^2.
+
+    Args:
+        times: times of the poses `[n]`, s, increasing, at least 4. Time 0 of the path is the first pose.
+        pos: positions of the body's frame in the world `[n, 3]`, m.
+        quat: orientations wxyz `[n, 4]`. Signs are ignored, norms are set to 1.
+
+    Attributes:
+        times: float64 `[n]`, s since the first pose.
+        pos: float64 `[n, 3]`.
+        quat: float64 `[n, 4]`, unit quaternions.
+        start_ns: time of the first pose as given, ns, int.
+
+    Raises:
+        ArgumentError: the arrays do not describe a path; the message names the first faulty pose.
+    """
+
+    def __init__(self, times: ArrayLike, pos: ArrayLike, quat: ArrayLike) -> None:
+        given = _numbers(times, "times", 0)
+        self.times = given - (given[0] if len(given) else 0.0)
+        self.pos, self.quat = _numbers(pos, "pos", 3), _numbers(quat, "quat", 4)
+        lengths = {name: len(array) for name, array in vars(self).items()}
+        if len(set(lengths.values())) > 1:
+            raise ArgumentError(f"Trajectory: got arrays of different lengths ({lengths}), expected one row per pose.")
+        if (fault := _fault(self.times, self.pos, self.quat)) is not None:
+            row, text = fault
+            raise ArgumentError(f"Trajectory, {'' if row is None else f'pose {row}, '}{text}")
+        self.start_ns = round(float(given[0]) * 1e9)
+        self.quat /= np.linalg.norm(self.quat, axis=1, keepdims=True)
+        for array in (self.times, self.pos, self.quat):
+            array.flags.writeable = False
+        self._spline = PoseSpline(self.times, self.pos, self.quat)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Trajectory:
+        """Return the trajectory in a TUM file or in an EuRoC CSV file; the content decides.
+
+        A line of a TUM file is ``t x y z qx qy qz qw``, separated by spaces. A line of a CSV file of EuRoC starts with
+        ``t, x, y, z, qw, qx, qy, qz``, t in ns, and further columns are ignored. Lines that start with ``#`` are
+        comments.
+
+        Raises:
+            ModelError: the file is missing or invalid; the message names the line, the value and the fix.
+        """
+        poses = read_poses(path)
+        times = (poses.stamps - poses.stamps[0]) * 1e-9 if len(poses.stamps) else np.zeros(0)
+        if (fault := _fault(times, poses.pos, poses.quat)) is not None:
+            row, text = fault
+            line = "" if row is None else f", line {poses.lines[row]}"
+            raise ModelError(f"trajectory file {str(path)!r}{line}, {text}")
+        found = cls(times, poses.pos, poses.quat)
+        found.start_ns = int(poses.stamps[0])
+        return found
+
+    def __repr__(self) -> str:
+        return f"Trajectory({len(self.times)} poses, {self.duration:g} s)"
+
+    @property
+    def duration(self) -> float:
+        """Time from the first to the last pose, s."""
+        return float(self.times[-1])
+
+    def at(self, times: ArrayLike) -> Motion:
+        """Return the motion at times since the first pose.
+
+        Args:
+            times: times `[time]`, s, from 0 to `duration`.
+
+        Returns:
+            Arrays `[time, 3 or 4]`, see `Motion`.
+
+        Raises:
+            ArgumentError: a time is before the start or after the end.
+        """
+        wanted = np.atleast_1d(_numbers(times, "times", 0))
+        slack = 1e-9 * (1.0 + self.duration)
+        outside = ~((wanted >= -slack) & (wanted <= self.duration + slack))
+        if outside.any():
+            raise ArgumentError(f"times: got {wanted[outside][0]:g} s, expected 0 to {self.duration:g} s.")
+        return self._spline.at(wanted)
+
+
+def _numbers(values: Any, name: str, columns: int) -> Array:
+    """Return a copy of numbers as `[n, columns]`, or `[n]` for no columns."""
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.zeros((0, 0, 0))
+    if array.ndim > 2 or (columns and array.shape[1:] != (columns,)) or (not columns and array.ndim == 2):
+        expected = f"numbers [n, {columns}]" if columns else "numbers [n]"
+        raise ArgumentError(f"{name}: got {shown(values)}, expected {expected}.")
+    return array
+
+
+def _fault(times: Array, pos: Array, quat: Array) -> tuple[int | None, str] | None:
+    """Return the first fault of a path: the row of the pose, or None for the whole path, and a text."""
+    if len(times) < FEWEST:
+        return None, f"poses: got {len(times)}, expected at least {FEWEST}. Add poses before or after."
+    norm = np.linalg.norm(quat, axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        unit = quat / norm[:, None]
+        turn = 2.0 * np.arccos(np.clip(np.abs((unit[1:] * unit[:-1]).sum(axis=1)), 0.0, 1.0))
+    checks = (
+        (~np.isfinite(times), "time", times, "a finite number. Correct or remove the pose."),
+        (~np.isfinite(pos).all(axis=1), "position", pos, "finite numbers, m. Correct or remove the pose."),
+        (~np.isfinite(quat).all(axis=1), "quaternion", quat, "finite numbers. Correct or remove the pose."),
+        (norm == 0.0, "quaternion", quat, "a unit quaternion. Correct or remove the pose; (w = 1, 0, 0, 0) is level."),
+        (np.abs(norm - 1.0) > NORM_ERROR, "quaternion", quat, "a unit quaternion. Check the order of the columns."),
+        (
+            np.abs(pos).max(axis=1) > FARTHEST,
+            "position",
+            pos,
+            f"coordinates up to {FARTHEST:g} m, which float32 resolves. Subtract an origin near the path.",
+        ),
+        (
+            np.diff(times, prepend=-np.inf) <= 0.0,
+            "time",
+            times,
+            "a time after that of the pose before. Sort the poses by time, and remove repeated ones.",
+        ),
+    )
+    for wrong, what, values, expected in checks:
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            return row, f"{what}: got {_text(values[row])}, expected {expected}"
+    if (turn > LARGEST_TURN).any():
+        row = int(np.argmax(turn > LARGEST_TURN)) + 1
+        return row, (
+            f"quaternion: got a turn of {math.degrees(turn[row - 1]):.0f} degrees since the pose before, expected at "
+            f"most {math.degrees(LARGEST_TURN):.0f}, so that its direction is clear. Add poses in between."
+        )
+    return None
+
+
+def _text(value: Any) -> str:
+    """Return a number or a vector as text."""
+    return " ".join(f"{number:.12g}" for number in np.atleast_1d(value))
+
+
+def trajectory_of(given: Any, what: str) -> Trajectory:
+    """Return a trajectory, given as one, as the path of a file, or as arrays `(times, pos, quat)`.
+
+    Raises:
+        ArgumentError: `given` is none of these, or arrays that do not describe a path.
+        ModelError: the file is missing or invalid.
+    """
+    if isinstance(given, Trajectory):
+        return given
+    if isinstance(given, str | Path):
+        return Trajectory.from_file(given)
+    parts = tuple(given) if isinstance(given, Iterable) else ()
+    if len(parts) != 3:
+        raise ArgumentError(f"{what}: got {shown(given)}, expected a Trajectory, a path, or (times, pos, quat).")
+    return Trajectory(*parts)

@@ -1,0 +1,133 @@
+"""Smooth curves through given poses, with analytic first and second derivatives: float64, NumPy.
+
+A position is a cubic spline. An orientation is a cubic spline of the four numbers of a quaternion, divided by its norm.
+The norm has no effect on the rates, so with a quaternion s(t) of any norm and its conjugate s*:
+
+    ang_vel = 2 Im(s' s*) / |s|^2
+    ang_acc = 2 Im(s'' s*) / |s|^2 - 2 (s . s') / |s|^2 ang_vel
+
+The second line is the derivative of the first, because s' s'* is real. A product of unit quaternions is a rotation of
+the four numbers, and splines are linear, so a curve in a rotated frame is the rotated curve.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+class Motion(NamedTuple):
+    """Poses of a frame in the world and their derivatives at some times, float64 `[time, 3 or 4]`.
+
+    Attributes:
+        pos: position, m.
+        quat: orientation, unit quaternion wxyz.
+        lin_vel: linear velocity, m/s.
+        ang_vel: angular velocity, rad/s, world axes.
+        lin_acc: linear acceleration, m/s^2.
+        ang_acc: angular acceleration, rad/s^2, world axes.
+    """
+
+    pos: Array
+    quat: Array
+    lin_vel: Array
+    ang_vel: Array
+    lin_acc: Array
+    ang_acc: Array
+
+
+class CubicSpline:
+    """Cubic spline through points, twice continuously differentiable, with the not-a-knot condition at both ends.
+
+    Args:
+        times: times of the points `[n]`, increasing, at least 4.
+        values: the points `[n, column]`.
+    """
+
+    def __init__(self, times: Array, values: Array) -> None:
+        step = np.diff(times)[:, None]
+        slope = np.diff(values, axis=0) / step
+        bend = _second_derivatives(step, slope)
+        self._times = times
+        self._powers = (
+            values[:-1],
+            slope - step * (2.0 * bend[:-1] + bend[1:]) / 6.0,
+            0.5 * bend[:-1],
+            np.diff(bend, axis=0) / (6.0 * step),
+        )
+
+    def at(self, times: Array) -> tuple[Array, Array, Array]:
+        """Return the values and their first and second derivatives at times `[time]`, each `[time, column]`.
+
+        Outside of the points, the first and the last piece continue.
+        """
+        piece = np.searchsorted(self._times[1:-1], times, side="right")
+        t = (times - self._times[piece])[:, None]
+        a, b, c, d = (power[piece] for power in self._powers)
+        return a + t * (b + t * (c + t * d)), b + t * (2.0 * c + 3.0 * t * d), 2.0 * c + 6.0 * t * d
+
+
+def _second_derivatives(step: Array, slope: Array) -> Array:
+    """Return the second derivatives at the points of a spline, from a tridiagonal system for the inner points.
+
+    The derivatives at the two ends continue those of the two adjacent points, so that the third derivative is
+    continuous there.
+
+    Args:
+        step: lengths of the pieces `[n - 1, 1]`.
+        slope: slopes of their chords `[n - 1, column]`.
+    """
+    first, last = step[0] / step[1], step[-1] / step[-2]
+    right = 6.0 * np.diff(slope, axis=0)
+    lower, middle, upper = step[:-1].copy(), 2.0 * (step[:-1] + step[1:]), step[1:].copy()
+    middle[0] += step[0] * (1.0 + first)
+    upper[0] -= step[0] * first
+    middle[-1] += step[-1] * (1.0 + last)
+    lower[-1] -= step[-1] * last
+    for row in range(1, len(right)):  # Thomas algorithm; the system is diagonally dominant
+        factor = lower[row] / middle[row - 1]
+        middle[row] -= factor * upper[row - 1]
+        right[row] -= factor * right[row - 1]
+    bend = np.empty((len(right) + 2, right.shape[1]))
+    bend[-2] = right[-1] / middle[-1]
+    for row in range(len(right) - 2, -1, -1):
+        bend[row + 1] = (right[row] - upper[row] * bend[row + 2]) / middle[row]
+    bend[0] = bend[1] + first * (bend[1] - bend[2])
+    bend[-1] = bend[-2] + last * (bend[-2] - bend[-3])
+    return bend
+
+
+class PoseSpline:
+    """Twice continuously differentiable curve through poses.
+
+    Args:
+        times: times of the poses `[n]`, s, increasing, at least 4.
+        pos: positions `[n, 3]`, m.
+        quat: unit quaternions wxyz `[n, 4]`; their signs are ignored. The turn between two adjacent poses must be well
+            below 180 degrees.
+    """
+
+    def __init__(self, times: Array, pos: Array, quat: Array) -> None:
+        flips = np.where((quat[1:] * quat[:-1]).sum(axis=1) < 0.0, -1.0, 1.0)
+        signs = np.concatenate([[1.0], np.cumprod(flips)])
+        self._pos = CubicSpline(times, pos)
+        self._quat = CubicSpline(times, signs[:, None] * quat)
+
+    def at(self, times: Array) -> Motion:
+        """Return the motion at times `[time]`, s."""
+        pos, lin_vel, lin_acc = self._pos.at(times)
+        s, ds, dds = self._quat.at(times)
+        square = (s * s).sum(axis=1, keepdims=True)
+        ang_vel = 2.0 * _imaginary(ds, s) / square
+        stretch = (s * ds).sum(axis=1, keepdims=True) / square
+        ang_acc = 2.0 * (_imaginary(dds, s) / square - stretch * ang_vel)
+        return Motion(pos, s / np.sqrt(square), lin_vel, ang_vel, lin_acc, ang_acc)
+
+
+def _imaginary(a: Array, b: Array) -> Array:
+    """Return the imaginary part of the quaternion product of `a` and the conjugate of `b`, `[time, 3]`."""
+    return b[:, :1] * a[:, 1:] - a[:, :1] * b[:, 1:] - np.cross(a[:, 1:], b[:, 1:])

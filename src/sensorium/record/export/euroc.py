@@ -1,0 +1,173 @@
+"""Data sets in the layout of EuRoC: folders ``imu0``, ``cam0`` and ``state_groundtruth_estimate0`` in ``mav0``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from sensorium.errors import ArgumentError, MissingDependencyError
+from sensorium.readings import Array, Reading
+from sensorium.record.export.samples import Pose, Sample, samples
+
+XYZ = ("xyz",)
+IMU = "#timestamp [ns]" + "".join(f",w_RS_S_{axis} [rad s^-1]" for axis in "xyz")
+IMU += "".join(f",a_RS_S_{axis} [m s^-2]" for axis in "xyz")
+CAMERA = "#timestamp [ns],filename"
+TRUTH = "#timestamp" + "".join(f", p_RS_R_{axis} [m]" for axis in "xyz")
+TRUTH += "".join(f", q_RS_{axis} []" for axis in "wxyz")
+VELOCITY = "".join(f", v_RS_R_{axis} [m s^-1]" for axis in "xyz")
+POSES_KEPT = 1000
+"""Poses of each sensor among which a common time of two sensors is sought."""
+
+
+def write_euroc(
+    readings: Iterable[Reading],
+    folder: str | os.PathLike[str],
+    *,
+    body: str | None = None,
+    env: int = 0,
+    mount: int = 0,
+    start_ns: int = 0,
+) -> list[str]:
+    """Write IMUs and cameras as measured, and the true poses of one sensor.
+
+    IMUs and cameras are numbered in the order of the readings. Their `sensor.yaml` contains the pose in the frame of
+    `body`, where both have poses.
+
+    Args:
+        readings: readings of all sensors. Poses come from `scene.publish(poses=True)`, or from a sensor with the fields
+            `pos_w` and `quat_w`.
+        folder: folder in which ``mav0`` is created.
+        body: sensor whose frame is the body frame, and whose true poses are written; None takes the first sensor with a
+            pose.
+        env: the environment.
+        mount: mount of sensors that have several.
+        start_ns: time at tick 0, ns, e.g. `Trajectory.start_ns`.
+
+    Returns:
+        One text for everything that the layout cannot hold.
+
+    Raises:
+        ArgumentError: no reading has a pose.
+        MissingDependencyError: there are images, and Pillow is not installed.
+    """
+    with ExitStack() as stack:
+        tree = _Tree(Path(folder) / "mav0", start_ns, stack)
+        for sample in samples(readings, env, mount=mount):
+            pose = sample.pose
+            if pose is not None:
+                tree.keep(sample, pose)
+            if pose is not None and sample.is_of_pose and body in (None, sample.reading.name):
+                body = sample.reading.name
+                tree.add_truth(sample, pose)
+            tree.add(sample)
+        if body is None:
+            raise ArgumentError(
+                "body: got no sensor with a pose, expected at least one. Record scene.publish(poses=True), or a "
+                "BodyState."
+            )
+        tree.write_extrinsics(body)
+        return tree.notes
+
+
+class _Tree:
+    """Open files of a data set."""
+
+    def __init__(self, root: Path, start_ns: int, stack: ExitStack) -> None:
+        self._root, self._start_ns, self._stack = root, start_ns, stack
+        self._files: dict[Path, TextIO] = {}
+        self._folders: dict[str, Path] = {}
+        self._poses: dict[str, dict[int, Pose]] = {}
+        self._skipped: dict[str, None] = {}
+        self.notes: list[str] = []
+
+    def keep(self, sample: Sample, pose: Pose) -> None:
+        """Remember a pose for the extrinsics."""
+        poses = self._poses.setdefault(sample.reading.name, {})
+        if len(poses) < POSES_KEPT:
+            poses[sample.tick] = pose
+
+    def add(self, sample: Sample) -> None:
+        """Write a measured sample of an IMU or of a camera; other sensors are noted."""
+        name = sample.reading.name
+        rate, force = (sample.spec(role, frame="sensor", axes=XYZ) for role in ("angular_velocity", "specific_force"))
+        image = _image(sample)
+        if rate and force:
+            folder = self._folder(name, "imu")
+            if not sample.truth:
+                self._row(folder, IMU, sample.ns, (*sample[rate], *sample[force]))
+        elif image:
+            folder = self._folder(name, "cam")
+            if not sample.truth:
+                stem = self._start_ns + sample.ns
+                _write_png(folder / f"data/{stem}.png", sample[image])
+                self._file(folder, CAMERA).write(f"{stem},{stem}.png\n")
+        elif name not in self._skipped and not sample.spec("pose"):
+            self._skipped[name] = None
+            self.notes.append(f"{name} ({sample.reading.kind}): EuRoC holds IMUs and images of 8 bits only")
+
+    def add_truth(self, sample: Sample, pose: Pose) -> None:
+        """Write a true pose, and the velocity if the sensor has one."""
+        values: Sequence[float] = (*pose.pos, *pose.quat)
+        header, world = TRUTH, sample.spec("vector_at", unit="m/s", frame="world", axes=XYZ)
+        local = world or sample.spec("vector_at", unit="m/s", frame="sensor", axes=XYZ)
+        if sample.truth and local:
+            velocity = sample[local].astype(np.float64)
+            header, values = TRUTH + VELOCITY, (*values, *(velocity if world else pose.matrix[:3, :3] @ velocity))
+        self._row(self._root / "state_groundtruth_estimate0", header, sample.tick_ns, values)
+
+    def write_extrinsics(self, body: str) -> None:
+        """Write `sensor.yaml` of each sensor, with its pose in the body's frame."""
+        for name, folder in self._folders.items():
+            common = self._poses.get(name, {}).keys() & self._poses[body].keys()
+            if not common:
+                self.notes.append(f"{name}: no pose at a common time with {body}, so sensor.yaml has no T_BS")
+                continue
+            tick = min(common)
+            relative = np.linalg.inv(self._poses[body][tick].matrix) @ self._poses[name][tick].matrix
+            numbers = ", ".join(f"{value:.9g}" for value in relative.flatten())
+            kind = "camera" if folder.name.startswith("cam") else "imu"
+            text = f"sensor_type: {kind}\ncomment: {name}\nT_BS:\n  cols: 4\n  rows: 4\n  data: [{numbers}]\n"
+            (folder / "sensor.yaml").write_text(text, encoding="utf-8")
+
+    def _folder(self, name: str, kind: str) -> Path:
+        if name not in self._folders:
+            number = sum(folder.name.startswith(kind) for folder in self._folders.values())
+            self._folders[name] = self._root / f"{kind}{number}"
+            (self._folders[name] / ("data" if kind == "cam" else "")).mkdir(parents=True, exist_ok=True)
+        return self._folders[name]
+
+    def _file(self, folder: Path, header: str) -> TextIO:
+        if folder not in self._files:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._files[folder] = self._stack.enter_context((folder / "data.csv").open("w", encoding="utf-8"))
+            self._files[folder].write(f"{header}\n")
+        return self._files[folder]
+
+    def _row(self, folder: Path, header: str, ns: int, values: Sequence[float]) -> None:
+        numbers = ",".join(f"{float(value):.9g}" for value in values)
+        self._file(folder, header).write(f"{self._start_ns + ns},{numbers}\n")
+
+
+def _image(sample: Sample) -> str:
+    """Return the name of the first field with images of 8 bits, grey or with colours, or an empty text."""
+    for spec in sample.reading.specs:
+        if spec.role == "image" and spec.dtype == "uint8" and spec.kind != "id" and spec.shape[-1] in (1, 3, 4):
+            return spec.name
+    return ""
+
+
+def _write_png(path: Path, pixels: Array) -> None:
+    try:
+        from PIL import Image
+    except ImportError:
+        raise MissingDependencyError(
+            "images of a data set need Pillow, which is not installed: pip install pillow."
+        ) from None
+    flat: Any = pixels[..., 0] if pixels.shape[-1] == 1 else pixels
+    Image.fromarray(np.ascontiguousarray(flat)).save(path)

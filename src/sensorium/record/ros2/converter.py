@@ -1,0 +1,347 @@
+"""Readings to ROS 2 messages: topics, frames and time stamps of all sensors of a scene, for chosen environments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sensorium.errors import ArgumentError, ConfigError, UnknownNameError
+from sensorium.readings import Array, Reading, SceneDescription
+from sensorium.record.ros2.cdr import MessageBlock, Template, serialize
+from sensorium.record.ros2.mapping import Channel, MappedSensor, Samples, channels_of
+from sensorium.record.ros2.message_types import message_type, schema_text, type_hash
+from sensorium.record.ros2.names import OPTICAL, WORLD, env_prefixes, ros_name
+
+NS = 1_000_000_000
+_FOREVER = "{sec: 9223372036, nsec: 854775807}"
+_QOS = """\
+- history: keep_last
+  depth: {depth}
+  reliability: reliable
+  durability: {durability}
+  deadline: {forever}
+  lifespan: {forever}
+  liveliness: automatic
+  liveliness_lease_duration: {forever}
+  avoid_ros_namespace_conventions: false
+"""
+_OPTICAL_XYZW = (-0.5, 0.5, -0.5, 0.5)
+"""Rotation from a camera's frame (x forward, z up) to its optical frame (z forward, y down)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic of the recording.
+
+    Attributes:
+        name: its name, e.g. ``"/env_0003/imu/data_raw"``.
+        type: its message type, e.g. ``"sensor_msgs/msg/Imu"``.
+        is_latched: whether late subscribers get its last message (durability ``transient_local``).
+    """
+
+    name: str
+    type: str
+    is_latched: bool = False
+
+    @property
+    def schema(self) -> str:
+        """Text of its schema, in the encoding ``ros2msg``."""
+        return schema_text(self.type)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """Metadata of its channel in an MCAP file, as rosbag2 writes them."""
+        durability, depth = ("transient_local", 1) if self.is_latched else ("volatile", 10)
+        qos = _QOS.format(durability=durability, depth=depth, forever=_FOREVER)
+        return {"offered_qos_profiles": qos, "topic_type_hash": type_hash(self.type)}
+
+
+@dataclass(frozen=True, slots=True)
+class StaticFrame:
+    """Constant pose of a frame in its parent frame, in every environment.
+
+    Attributes:
+        parent: name of the parent frame, without the env's prefix.
+        name: name of the frame, without the env's prefix.
+        pose: position, m, and quaternion wxyz.
+    """
+
+    parent: str
+    name: str
+    pose: tuple[float, float, float, float, float, float, float]
+
+
+def nanoseconds(seconds: Any) -> Array:
+    """Return times in s as int64 ns."""
+    return np.asarray(np.rint(np.multiply(seconds, float(NS))), np.int64)
+
+
+def _stamp_columns(path: str, stamps: Array) -> dict[str, Array]:
+    seconds, rest = np.divmod(stamps, NS)
+    return {f"{path}.sec": seconds, f"{path}.nanosec": rest}
+
+
+class Ros2Messages:
+    """Conversion of readings to ROS 2 messages.
+
+    A sample becomes one message per channel of its sensor, env and mount when it arrives; its header has the capture
+    time. Samples that are not valid become none. Readings must be given in order of time, each once.
+
+    Args:
+        description: description of the scene.
+        envs: environments to convert; None for all.
+        sensors: names of the sensors to convert; None for all.
+        messages: sensor -> names of the mappers to use for it; by default all that need no request.
+        truth: whether to convert the ground truth too, to topics under ``<sensor>/truth``.
+        poses: whether readings carry poses; they become transforms ``world`` -> sensor on ``/tf``.
+        frames: further constant frames, for ``/tf_static``.
+
+    Raises:
+        UnknownNameError: an unknown sensor or mapper.
+        ArgumentError: an unknown environment.
+        ConfigError: a mapper has no message for its sensor, or two sensors have the same topics.
+
+    Attributes:
+        topics: all topics; their indices are those in message blocks.
+        envs: the converted environments.
+        unmapped: sensor -> names of its fields that no message holds.
+    """
+
+    def __init__(
+        self,
+        description: SceneDescription,
+        envs: Iterable[int] | None = None,
+        *,
+        sensors: Iterable[str] | None = None,
+        messages: Mapping[str, Sequence[str]] | None = None,
+        truth: bool = False,
+        poses: bool = False,
+        frames: Sequence[StaticFrame] = (),
+    ) -> None:
+        self.envs = tuple(range(description.num_envs) if envs is None else envs)
+        wrong = [env for env in self.envs if not 0 <= env < description.num_envs]
+        if wrong or len(set(self.envs)) != len(self.envs):
+            raise ArgumentError(
+                f"envs: got {self.envs}, expected different numbers from 0 to {description.num_envs - 1}"
+            )
+        names = list(description.sensors if sensors is None else sensors)
+        for name in (*names, *(messages or {})):
+            if name not in description.sensors:
+                raise UnknownNameError("sensor", name, description.sensors)
+        self._prefixes = env_prefixes([description.first_env + env for env in self.envs], description.num_envs)
+        self._dt, self._truth, self._poses = description.dt, truth, poses
+        self._frames = list(frames)
+        self.topics: list[Topic] = [Topic("/clock", "rosgraph_msgs/msg/Clock")]
+        self._clock = Template("rosgraph_msgs/msg/Clock", [{}])
+        self._tf = self._tf_static = 0
+        if poses:
+            self._tf = self._add(Topic("/tf", "tf2_msgs/msg/TFMessage"))
+        self.unmapped: dict[str, tuple[str, ...]] = {}
+        self._sensors: dict[str, _SensorMessages] = {}
+        for name in names:
+            sensor = MappedSensor.from_description(name, description.sensors[name])
+            channels = channels_of(sensor, (messages or {}).get(name))
+            taken = {each for channel in channels for each in channel.fields}
+            left = tuple(spec.name for spec in sensor.specs if spec.name not in taken)
+            if left:
+                self.unmapped[name] = left
+            self._sensors[name] = _SensorMessages(self, sensor, channels)
+        if self._frames:
+            self._tf_static = self._add(Topic("/tf_static", "tf2_msgs/msg/TFMessage", is_latched=True))
+
+    def _add(self, topic: Topic) -> int:
+        if any(each.name == topic.name for each in self.topics):
+            raise ConfigError.single("Ros2Messages", "sensors", topic.name, "different topics", "Rename a sensor.")
+        self.topics.append(topic)
+        return len(self.topics) - 1
+
+    def encode(self, readings: Sequence[Reading]) -> Iterator[MessageBlock]:
+        """Yield the messages of readings of one sensor, one block per channel and mount.
+
+        Args:
+            readings: readings of the same sensor and envs, in order of time.
+
+        Raises:
+            ArgumentError: the readings differ in sensor or envs, or lack a converted env.
+        """
+        if readings:
+            sensor = self._sensors.get(readings[0].name)
+            if sensor is not None:
+                yield from sensor.encode(readings)
+
+    def clock(self, times: Any) -> MessageBlock:
+        """Return one message on ``/clock`` for each time.
+
+        Args:
+            times: simulation times `[message]`, s.
+        """
+        stamps = nanoseconds(np.atleast_1d(times))
+        zeros = np.zeros(len(stamps), np.int64)
+        return MessageBlock.of_rows(zeros, stamps, self._clock.fill(zeros, _stamp_columns("clock", stamps)))
+
+    def static(self, time: float = 0.0) -> MessageBlock:
+        """Return the message on ``/tf_static`` with all constant frames; an empty block without such frames.
+
+        Args:
+            time: simulation time of the message, s.
+        """
+        stamp = int(nanoseconds(time))
+        transforms = [
+            _transform(prefix + frame.parent, prefix + frame.name, stamp, frame.pose)
+            for prefix in self._prefixes
+            for frame in self._frames
+        ]
+        count = 1 if transforms else 0
+        data = serialize("tf2_msgs/msg/TFMessage", {"transforms": transforms}) if transforms else b""
+        rows = np.frombuffer(data, np.uint8).reshape(count, len(data))
+        return MessageBlock.of_rows(np.full(count, self._tf_static), np.full(count, stamp), rows)
+
+
+def _transform(parent: str, child: str, stamp: int, pose: Sequence[float]) -> dict[str, Any]:
+    x, y, z, qw, qx, qy, qz = pose
+    return {
+        "header": {"stamp": {"sec": stamp // NS, "nanosec": stamp % NS}, "frame_id": parent},
+        "child_frame_id": child,
+        "transform": {"translation": {"x": x, "y": y, "z": z}, "rotation": {"x": qx, "y": qy, "z": qz, "w": qw}},
+    }
+
+
+def _values(channel: Channel, prefix: str, frame: str) -> dict[str, Any]:
+    """Return the constant values of a channel's messages, with the names of their frames."""
+    in_header = prefix + (WORLD if channel.frame == WORLD else frame + channel.frame)
+    names = {"header": {"frame_id": in_header}, "child_frame_id": prefix + frame}
+    own = {field.name for field in message_type(channel.message).fields}
+    return {**{name: value for name, value in names.items() if name in own}, **channel.values}
+
+
+class _Arrivals:
+    """Which samples of consecutive readings are new: valid, and of another capture than the one before."""
+
+    def __init__(self, envs: int) -> None:
+        self._last_tick, self._last_frame = np.full(envs, -1), np.full(envs, -1)
+
+    def new(self, ticks: Array, frames: Array, valid: Array) -> Array:
+        """Return bool `[reading, env]` for arrays of that shape."""
+        ticks = np.where(valid, ticks, -1)
+        before = np.concatenate((self._last_tick[None], ticks[:-1]))
+        frames_before = np.concatenate((self._last_frame[None], frames[:-1]))
+        self._last_tick, self._last_frame = ticks[-1], frames[-1]
+        new: Array = valid & ((ticks != before) | (frames < frames_before))
+        return new
+
+
+class _SensorMessages:
+    """Messages of one sensor."""
+
+    def __init__(self, owner: Ros2Messages, sensor: MappedSensor, channels: Sequence[Channel]) -> None:
+        self._owner, self._sensor = owner, sensor
+        prefixes = owner._prefixes
+        self._envs = np.array(owner.envs, np.int64)
+        self._ids: bytes = b""
+        self._rows = self._envs
+        self._arrivals = {branch: _Arrivals(len(self._envs)) for branch in ("measured", "truth")}
+        base = ros_name(sensor.name)
+        self._frames = [f"{base}/{ros_name(mount)}" for mount in sensor.mounts] or [base]
+        self._channels: list[tuple[str, int | None, Channel, Template, int]] = []
+        branches = {"measured": "", "truth": "truth/"} if owner._truth else {"measured": ""}
+        for channel in channels:
+            for mount, frame in enumerate(self._frames):
+                values = [_values(channel, prefix, frame) for prefix in prefixes]
+                template = Template(channel.message, values, channel.varying)
+                for branch, word in branches.items():
+                    first = len(owner.topics)
+                    for prefix in prefixes:
+                        owner._add(Topic(f"/{prefix}{frame}/{word}{channel.topic}", channel.message))
+                    self._channels.append((branch, mount if sensor.mounts else None, channel, template, first))
+        if any(channel.frame == OPTICAL for channel in channels):
+            x, y, z, w = _OPTICAL_XYZW
+            owner._frames += [StaticFrame(each, each + OPTICAL, (0, 0, 0, w, x, y, z)) for each in self._frames]
+        self._tf: Template | None = None
+
+    def encode(self, readings: Sequence[Reading]) -> Iterator[MessageBlock]:
+        """Yield the messages of consecutive readings, one block per channel and mount."""
+        rows = self._rows_of(readings)
+        taken = {"measured": self._taken("measured", readings, rows)}
+        if self._owner._truth and all(reading.truth for reading in readings):
+            taken["truth"] = self._taken("truth", readings, rows)
+        for branch, mount, channel, template, first in self._channels:
+            if branch not in taken or not len(taken[branch][0]):
+                continue
+            index, envs, stamps, frames, log_times = taken[branch]
+            values = [reading.measured if branch == "measured" else reading.truth for reading in readings]
+            samples = Samples(stamps, frames, values, readings, index, mount)
+            columns = dict(channel.columns(samples))
+            if template.has_header:
+                columns |= _stamp_columns("header.stamp", columns.pop("header.stamp", stamps))
+            if channel.varying:
+                elements, counts = columns.pop(channel.varying)
+                data, starts = template.fill_varying(envs, columns, elements, counts)
+                yield MessageBlock(first + envs, log_times, data, starts)
+            else:
+                yield MessageBlock.of_rows(first + envs, log_times, template.fill(envs, columns))
+        if self._owner._poses and all(reading.pose is not None for reading in readings):
+            yield from self._transforms(readings, *taken["measured"])
+
+    def _rows_of(self, readings: Sequence[Reading]) -> Array:
+        """Return the rows of the converted envs in each reading."""
+        ids = readings[0].env_ids.tobytes()
+        if any(reading.name != self._sensor.name or reading.env_ids.tobytes() != ids for reading in readings):
+            raise ArgumentError(f"readings: got several sensors or envs, expected readings of {self._sensor.name!r}")
+        if ids != self._ids:
+            order = np.argsort(readings[0].env_ids, kind="stable")
+            at = np.searchsorted(readings[0].env_ids, self._envs, sorter=order)
+            rows = order[np.minimum(at, len(order) - 1)]
+            if not np.array_equal(readings[0].env_ids[rows], self._envs):
+                raise ArgumentError(
+                    f"readings: got envs {readings[0].env_ids.tolist()}, expected {self._envs.tolist()}"
+                )
+            self._ids, self._rows = ids, rows
+        return self._rows
+
+    def _taken(self, branch: str, readings: Sequence[Reading], rows: Array) -> tuple[Array, Array, Array, Array, Array]:
+        """Return, for each new sample: its row in all readings, its env, its stamp, its frame and its log time."""
+
+        def stacked(what: str) -> Array:
+            return np.stack([getattr(reading, what) for reading in readings])[:, rows]
+
+        times = np.array([reading.time for reading in readings])
+        ticks, frames = stacked("capture_tick" if branch == "measured" else "truth_tick"), stacked("frame")
+        valid = stacked("valid") if branch == "measured" else np.ones(ticks.shape, bool)
+        at, envs = np.nonzero(self._arrivals[branch].new(ticks, frames, valid))
+        if branch == "measured":
+            seconds = stacked("stamp")
+        else:
+            now = np.array([reading.tick for reading in readings])
+            seconds = times[:, None] - (now[:, None] - ticks) * self._owner._dt
+        index = at * len(readings[0].env_ids) + rows[envs]
+        stamps = np.maximum(nanoseconds(seconds[at, envs]), 0)  # ROS accepts no negative times
+        return index, envs, stamps, frames[at, envs], nanoseconds(times)[at]
+
+    def _transforms(
+        self, readings: Sequence[Reading], index: Array, envs: Array, stamps: Array, frames: Array, log_times: Array
+    ) -> Iterator[MessageBlock]:
+        """Yield the transforms from the world to the mounts."""
+        poses = np.concatenate([reading.pose for reading in readings])[index]
+        mounts = poses.shape[1]
+        known = np.isfinite(poses).all(axis=(1, 2))
+        poses, envs, stamps, log_times = poses[known], envs[known], stamps[known], log_times[known]
+        if not len(envs) or mounts != len(self._frames):
+            return
+        if self._tf is None:
+            unit = (0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
+            prefixes = self._owner._prefixes
+            values = [
+                {"transforms": [_transform(prefix + WORLD, prefix + frame, 0, unit) for frame in self._frames]}
+                for prefix in prefixes
+            ]
+            self._tf = Template("tf2_msgs/msg/TFMessage", values)
+        columns: dict[str, Array] = {}
+        for mount in range(mounts):
+            path = f"transforms[{mount}]"
+            columns |= _stamp_columns(f"{path}.header.stamp", stamps)
+            columns[f"{path}.transform.translation"] = poses[:, mount, :3]
+            columns[f"{path}.transform.rotation"] = poses[:, mount, [4, 5, 6, 3]]
+        yield MessageBlock.of_rows(np.full(len(envs), self._owner._tf), log_times, self._tf.fill(envs, columns))

@@ -1,0 +1,200 @@
+"""The table of message mappers: which ROS 2 messages a sensor's readings become.
+
+A mapper reads the description of a sensor, chiefly the role, unit and axes of its fields, and yields the channels that
+it can fill. Installed packages announce modules with further mappers through the entry-point group
+`sensorium.ros2_messages`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sensorium.errors import ConfigError
+from sensorium.plugins import Plugins, Registry, is_ours
+from sensorium.readings import Array, Reading
+from sensorium.spec import FieldSpec
+
+ENTRY_POINT_GROUP = "sensorium.ros2_messages"
+OURS = tuple(f"sensorium.record.ros2.{name}" for name in ("inertial", "joints", "rays", "images", "touch"))
+"""Built-in modules that define mappers."""
+
+
+@dataclass(frozen=True, slots=True)
+class MappedSensor:
+    """Description of a sensor, as mappers see it.
+
+    Attributes:
+        name: the sensor's name.
+        kind: the sensor's kind, e.g. ``"imu"``.
+        specs: its fields, without the mount axis.
+        cfg: its config, JSON types.
+        constants: its constants, e.g. ``"joint_names"``.
+        mounts: name of each mount; empty if its fields have no mount axis.
+        rate_hz: samples per second.
+    """
+
+    name: str
+    kind: str
+    specs: tuple[FieldSpec, ...]
+    cfg: Mapping[str, Any] = field(default_factory=dict)
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    mounts: tuple[str, ...] = ()
+    rate_hz: float = 0.0
+
+    @classmethod
+    def from_description(cls, name: str, about: Mapping[str, Any]) -> MappedSensor:
+        """Return the sensor described by an entry of `SceneDescription.sensors`."""
+        specs = tuple(FieldSpec.from_dict(each).squeezed() for each in about["fields"])
+        return cls(
+            name, about["kind"], specs, about.get("cfg", {}), about.get("constants", {}),
+            tuple(about.get("mounts", ())), float(about.get("rate_hz", 0.0)),
+        )  # fmt: skip
+
+    def field(self, name: str = "", **wanted: Any) -> FieldSpec | None:
+        """Return the first field with these values of its `FieldSpec`, e.g. ``role="range"``; None without one."""
+        for spec in self.specs:
+            if name in ("", spec.name) and all(getattr(spec, key) == value for key, value in wanted.items()):
+                return spec
+        return None
+
+
+class Samples:
+    """Samples of one mount of one sensor that become messages, one per row.
+
+    Args:
+        stamps: int64 `[row]`, capture time by the sensor's own clock, ns.
+        frames: int64 `[row]`, captures since the reset.
+        values: fields of each reading, `[env, ...]`.
+        readings: the readings.
+        index: row of each sample among the envs of all readings, one reading after the other.
+        mount: the mount; None for fields without a mount axis.
+    """
+
+    def __init__(
+        self,
+        stamps: Array,
+        frames: Array,
+        values: Sequence[Mapping[str, Array]],
+        readings: Sequence[Reading],
+        index: Array,
+        mount: int | None,
+    ) -> None:
+        self.stamps, self.frames = stamps, frames
+        self._values, self._readings, self._index, self._mount = values, readings, index, mount
+        rows = sum(len(reading.env_ids) for reading in readings)
+        self._is_all = np.array_equal(index, np.arange(rows))
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __getitem__(self, name: str) -> Array:
+        """Return a field, `[row, ...]`."""
+        values = [each[name] for each in self._values]
+        array = values[0] if len(values) == 1 else np.concatenate(values)
+        array = array if self._is_all else array[self._index]
+        return array if self._mount is None else array[:, self._mount]
+
+    def ragged(self, name: str) -> tuple[Array, Array]:
+        """Return a ragged field: its elements in all rows `[element, ...]`, and their number in each row `[row]`."""
+        parts = []
+        envs = len(self._readings[0].env_ids)
+        for index in self._index.tolist():
+            reading, row = divmod(index, envs)
+            parts.append(self._values[reading][name][self._readings[reading].rows(row)])
+        return np.concatenate(parts), np.array([len(part) for part in parts])
+
+
+Columns = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """One message per sample: on one topic for each env and mount.
+
+    Attributes:
+        message: the message type, e.g. ``"sensor_msgs/msg/Imu"``.
+        topic: end of the topic's name, e.g. ``"data_raw"``.
+        fields: names of the sensor's fields that it carries.
+        values: values that are the same in all messages, except for the header; all strings and sequences have their
+            final lengths.
+        columns: returns the values that differ: path -> `[row]` or `[row, element]`. ``header.stamp`` is an int64
+            array, ns; without it, it is the capture time. The sequence `varying` is a pair: its elements in all rows,
+            one after the other, and their number in each row.
+        varying: path of a sequence that differs in length from message to message.
+        frame: end of the name of the frame in the header, see `names.OPTICAL`; ``"world"`` for the world's frame. A
+            `child_frame_id` of the message is the sensor's frame.
+    """
+
+    message: str
+    topic: str
+    fields: tuple[str, ...]
+    values: Mapping[str, Any]
+    columns: Callable[[Samples], Columns]
+    varying: str = ""
+    frame: str = ""
+
+
+Mapper = Callable[[MappedSensor], Iterable[Channel]]
+
+_plugins = Plugins(ENTRY_POINT_GROUP, "ROS 2 message mapper", OURS)
+_mappers: Registry[str, Mapper] = Registry(
+    "ROS 2 message mapper", _plugins, "{cls} has the name {key!r} of {other}. Use another name."
+)
+_on_request: set[str] = set()
+
+
+def message_mapper(name: str, *, on_request: bool = False) -> Callable[[Mapper], Mapper]:
+    """Register a function as a mapper.
+
+    ::
+
+        @message_mapper("gas")
+        def gas(sensor):
+            spec = sensor.field(unit="ppm")
+            if spec is not None:
+                yield Channel("my_msgs/msg/Gas", "gas", (spec.name,), {}, lambda samples: {"ppm": samples[spec.name]})
+
+    Args:
+        name: name of the mapper.
+        on_request: whether it serves only sensors for which it is named (``messages={"lidar": ("livox",)}``).
+
+    Raises:
+        RegistrationError: another mapper has that name.
+    """
+
+    def register(function: Mapper) -> Mapper:
+        _mappers.add(name, function)
+        (_on_request.add if on_request else _on_request.discard)(name)
+        return function
+
+    return register
+
+
+def channels_of(sensor: MappedSensor, names: Sequence[str] | None = None) -> list[Channel]:
+    """Return the channels of a sensor. Of two with the same topic, the one of a plugin replaces that of a built-in.
+
+    Args:
+        sensor: the sensor.
+        names: mappers to use; None for all that need no request.
+
+    Raises:
+        UnknownNameError: there is no mapper of that name.
+        ConfigError: a named mapper has no message for this sensor.
+    """
+    known = _mappers.registered()
+    chosen = names
+    if names is None:
+        chosen = sorted((name for name in known if name not in _on_request), key=lambda name: is_ours(known[name]))
+    found: dict[str, Channel] = {}
+    for name in chosen or ():
+        channels = list(_mappers.find(name)(sensor))
+        if names is not None and not channels:
+            fields = ", ".join(f"{spec.name} {[*spec.axes]} {spec.unit}" for spec in sensor.specs)
+            raise ConfigError.single("messages", sensor.name, name, f"a mapper for its fields {fields}")
+        for channel in channels:
+            found.setdefault(channel.topic, channel)
+    return list(found.values())

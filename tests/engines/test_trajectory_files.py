@@ -1,0 +1,178 @@
+"""Trajectories from files and arrays: both formats, and every fault named with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sensorium as sn
+from sensorium.errors import ArgumentError, ModelError
+
+HALF = np.sqrt(0.5)
+TUM = """# timestamp tx ty tz qx qy qz qw
+1305031098.6659 1.0 2.0 3.0 0 0 0 1
+
+1305031098.6758 1.1 2.0 3.0 0 0 0.7071067811865476 0.7071067811865476
+1305031098.6859 1.2 2.1 3.0 0 0 -0.7071067811865476 -0.7071067811865476
+1305031098.6959001 1.3 2.1 3.1 0 0 1 1e-9
+"""
+EUROC = """#timestamp, p_RS_R_x [m], p_RS_R_y [m], p_RS_R_z [m], q_RS_w [], q_RS_x [], q_RS_y [], q_RS_z [], v_RS_R_x
+1403636580838555648,4.688319,-1.786938,0.783338,0.534108,-0.153029,-0.827383,-0.082152,-0.027876
+1403636580843555328,4.688177,-1.786770,0.787350,0.534640,-0.152990,-0.826976,-0.082863,-0.029272
+1403636580848555520,4.688028,-1.786598,0.791382,0.535178,-0.152945,-0.826562,-0.083605,-0.030043
+1403636580853555456,4.687878,-1.786421,0.795429,0.535715,-0.152884,-0.826146,-0.084391,-0.030230
+"""
+
+
+def written(folder: Path, text: str, name: str = "path.txt") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8", newline="")
+    return path
+
+
+def test_tum_file(tmp_path: Path) -> None:
+    found = sn.Trajectory.from_file(written(tmp_path, TUM))
+    assert found.start_ns == 1305031098665900000  # a float64 of seconds is off by up to 120 ns
+    np.testing.assert_allclose(found.times, [0.0, 0.0099, 0.02, 0.0300001], atol=1e-12)
+    np.testing.assert_array_equal(found.pos, [[1.0, 2.0, 3.0], [1.1, 2.0, 3.0], [1.2, 2.1, 3.0], [1.3, 2.1, 3.1]])
+    turned = [[1.0, 0.0, 0.0, 0.0], [HALF, 0.0, 0.0, HALF], [-HALF, 0.0, 0.0, -HALF], [0.0, 0.0, 0.0, 1.0]]
+    np.testing.assert_allclose(found.quat, turned, atol=2e-9)
+
+
+def test_euroc_file(tmp_path: Path) -> None:
+    found = sn.Trajectory.from_file(written(tmp_path, EUROC, "data.csv"))
+    assert found.start_ns == 1403636580838555648
+    np.testing.assert_allclose(found.times, [0.0, 0.00499968, 0.009999872, 0.014999808], atol=1e-12)
+    np.testing.assert_array_equal(found.pos[3], [4.687878, -1.786421, 0.795429])
+    np.testing.assert_allclose(found.quat[0], [0.534108, -0.153029, -0.827383, -0.082152], atol=1e-6)
+
+
+@pytest.mark.parametrize("text", [TUM.replace("\n", "\r\n"), f"\ufeff{TUM}", TUM.replace(" ", "\t  "), TUM.strip()])
+def test_line_ends_and_spaces_do_not_matter(text: str, tmp_path: Path) -> None:
+    found, plain = (
+        sn.Trajectory.from_file(written(tmp_path, each, name)) for each, name in ((text, "a.tum"), (TUM, "b.tum"))
+    )
+    np.testing.assert_array_equal(found.times, plain.times)
+    np.testing.assert_array_equal(found.quat, plain.quat)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "parts"),
+    [
+        (" 0 0 0 1\n", " 0 0 1\n", ["line 2", "7 columns", "t x y z qx qy qz qw"]),
+        (" 0 0 0 1\n", " 0 0 0 1 5\n", ["line 2", "9 columns"]),
+        (" 1.1 ", " one ", ["line 4", "'one'", "a number"]),
+        (" 1.1 ", " nan ", ["line 4", "position: got nan 2 3", "finite numbers"]),
+        (" 1.1 ", " inf ", ["line 4", "position: got inf 2 3"]),
+        (" 1.1 ", " 1e6 ", ["line 4", "1000000", "100000 m", "Subtract"]),
+        ("1305031098.6758", "nan", ["line 4", "time: got 'nan'", "seconds"]),
+        ("1305031098.6758", "1e30", ["line 4", "time: got '1e30'"]),
+        ("1305031098.6758", "1305031098.6659", ["line 4", "time", "Sort"]),
+        ("1305031098.6859", "1305031098.6", ["line 5", "time", "Sort"]),
+        ("0 0 0 1\n", "0 0 0 0\n", ["line 2", "quaternion: got 0 0 0 0", "unit quaternion"]),
+        ("0 0 0 1\n", "0 0 0 2\n", ["line 2", "quaternion: got 2 0 0 0", "order of the columns"]),
+        ("0 0 0 1\n", "0 0 nan 1\n", ["line 2", "quaternion: got 1 0 0 nan"]),
+        (TUM.splitlines(keepends=True)[1], "", ["got 3", "at least 4"]),
+    ],
+)
+def test_a_fault_is_named_with_file_line_value_and_fix(old: str, new: str, parts: list[str], tmp_path: Path) -> None:
+    assert old in TUM
+    path = written(tmp_path, TUM.replace(old, new, 1))
+    with pytest.raises(ModelError) as caught:
+        sn.Trajectory.from_file(path)
+    message = str(caught.value)
+    for part in [str(path), *parts]:
+        assert part in message, message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "parts"),
+    [
+        ("1403636580843555328", "1403636580843555328.5", ["line 3", "'1403636580843555328.5'", "whole number of ns"]),
+        ("1403636580843555328", "9" * 30, ["line 3", "whole number of ns"]),
+        (",0.787350,", ",,", ["line 3", "number: got ''"]),
+        (
+            "4.688028,-1.786598,0.791382,0.535178,-0.152945,-0.826562,-0.083605,-0.030043",
+            "4 5",
+            ["line 4", "2 columns"],
+        ),
+    ],
+)
+def test_a_fault_of_a_csv_file_is_named(old: str, new: str, parts: list[str], tmp_path: Path) -> None:
+    assert old in EUROC
+    with pytest.raises(ModelError) as caught:
+        sn.Trajectory.from_file(written(tmp_path, EUROC.replace(old, new, 1)))
+    for part in parts:
+        assert part in str(caught.value), caught.value
+
+
+def test_a_file_that_is_no_trajectory(tmp_path: Path) -> None:
+    written(tmp_path, TUM, "flight.tum")
+    with pytest.raises(ModelError, match=r"does not exist\. Did you mean 'flight\.tum'"):
+        sn.Trajectory.from_file(tmp_path / "fligth.tum")
+    with pytest.raises(ModelError, match="is a folder"):
+        sn.Trajectory.from_file(tmp_path)
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00\x01")
+    with pytest.raises(ModelError, match="is not text"):
+        sn.Trajectory.from_file(tmp_path / "bytes")
+    with pytest.raises(ModelError, match="got 0, expected at least 4"):
+        sn.Trajectory.from_file(written(tmp_path, "# nothing\n"))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_damaged_files_give_one_error_or_a_finite_path(seed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed)
+    data = bytearray((TUM if seed % 2 else EUROC).encode())
+    for _ in range(int(rng.integers(1, 6))):
+        data[int(rng.integers(len(data)))] = int(rng.integers(256))
+    path = tmp_path / "path.csv"
+    path.write_bytes(bytes(data[: int(rng.integers(1, len(data) + 1))]))
+    try:
+        found = sn.Trajectory.from_file(path)
+    except ModelError as error:
+        assert str(path) in str(error)
+    else:
+        assert all(np.isfinite(values).all() for values in found.at(found.times))
+
+
+# Arrays ---------------------------------------------------------------------------------------------------------------
+
+TIMES, POS, QUAT = np.arange(5.0), np.zeros((5, 3)), np.tile([1.0, 0.0, 0.0, 0.0], (5, 1))
+
+
+@pytest.mark.parametrize(
+    ("times", "pos", "quat", "part"),
+    [
+        (TIMES[:3], POS[:3], QUAT[:3], "poses: got 3, expected at least 4"),
+        (TIMES, POS[:4], QUAT, "different lengths"),
+        (TIMES, POS[:, :2], QUAT, r"(?s)pos: got .* expected numbers \[n, 3\]"),
+        (TIMES, POS, QUAT[:, :3], r"(?s)quat: got .* expected numbers \[n, 4\]"),
+        ("now", POS, QUAT, r"times: got 'now', expected numbers \[n\]"),
+        (TIMES[::-1], POS, QUAT, "pose 1, time: got -1, expected a time after"),
+        (TIMES, POS, 0.0 * QUAT, "pose 0, quaternion: got 0 0 0 0"),
+        (TIMES, POS, np.eye(4)[[0, 0, 3, 3, 3]], "pose 2, quaternion: got a turn of 180 degrees .* Add poses"),
+    ],
+)
+def test_faults_of_arrays(times: object, pos: object, quat: object, part: str) -> None:
+    with pytest.raises(ArgumentError, match=part):
+        sn.Trajectory(times, pos, quat)  # type: ignore[arg-type]
+
+
+def test_a_path_is_defined_from_its_first_to_its_last_pose() -> None:
+    path = sn.Trajectory(TIMES + 7.0, POS, QUAT)
+    assert path.duration == 4.0 and path.start_ns == 7_000_000_000
+    assert path.at([0.0, 4.0]).pos.shape == (2, 3)
+    for time in (-0.1, 4.1, np.nan):
+        with pytest.raises(ArgumentError, match="expected 0 to 4 s"):
+            path.at(time)
+
+
+def test_given_arrays_are_copied() -> None:
+    pos = POS.copy()
+    path = sn.Trajectory(TIMES, pos, QUAT)
+    pos[:] = 1.0
+    assert not path.at([2.0]).pos.any()
+    with pytest.raises(ValueError, match="read-only"):
+        path.pos[:] = 1.0

@@ -1,0 +1,186 @@
+"""Exports agree with the trajectory and the world that the readings come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+import sensorium as sn
+from sensorium.demo import hall
+from sensorium.errors import ArgumentError
+from sensorium.readings import Reading
+from sensorium.record.export import write_euroc, write_kitti, write_tum
+from sensorium.spec import FieldSpec
+from sensorium.testing.surfaces import nearest_on_triangles
+
+OTHERS = ("exact (imu)", "imu (imu)", "state (body_state)")
+START = 1403636580838555648
+BEAMS = sn.SphericalPatternCfg(fov=(360.0, 120.0), n_points=(60, 20))
+SENSORS = (
+    sn.ImuCfg(name="imu", body="body", rate_hz=200.0, gyro_noise=0.01, delay=0.01),
+    sn.BodyStateCfg(name="state", body="body", rate_hz=50.0),
+    sn.ImuCfg(name="exact", body="body", rate_hz=50.0, fields="all"),
+    sn.LidarCfg(name="lidar", body="body", pattern=BEAMS, rate_hz=5.0, fields=("points_b", "intensity"),
+                offset=sn.OffsetCfg(pos=(0.1, 0.0, 0.2), rot=(0.8, 0.0, 0.6, 0.0))),
+)  # fmt: skip
+
+
+def flight(first: float = 8.0, seconds: float = 2.0) -> sn.Trajectory:
+    """Return a part of the drone's flight."""
+    path = hall.drone()
+    rows = (path.times >= first) & (path.times <= first + seconds)
+    return sn.Trajectory(path.times[rows], path.pos[rows], path.quat[rows])
+
+
+@pytest.fixture(scope="module")
+def recorded() -> tuple[sn.Trajectory, list[Reading]]:
+    """The readings of two environments at each tick, with poses."""
+    path = flight()
+    engine = sn.TrajectoryEngine(path, 0.005, num_envs=2, world=hall.shapes())
+    scene = sn.Scene(engine, SENSORS, seed=0)
+    scene.publish(poses=True)
+    scene.reset()
+    cursor, readings = scene.sample_cursor(), []
+    readings += scene.publish(poses=True, since=cursor).values()
+    while engine.ticks_left:
+        scene.step()
+        readings += scene.publish(["imu", "state"], poses=True).values()  # at every tick, whether new or not
+        readings += scene.publish(["exact", "lidar"], poses=True, since=cursor).values()
+    return path, readings
+
+
+def agree(path: sn.Trajectory, times: np.ndarray, pos: np.ndarray, wxyz: np.ndarray) -> None:
+    """Check poses at times since the start to 1e-6 m and rad."""
+    true = path.at(times)
+    assert np.linalg.norm(pos - true.pos, axis=1).max() < 1e-6
+    turn = Rotation.from_quat(wxyz[:, [1, 2, 3, 0]]).inv() * Rotation.from_quat(true.quat[:, [1, 2, 3, 0]])
+    assert turn.magnitude().max() < 1e-6
+
+
+@pytest.mark.parametrize(("sensor", "rate", "late"), [("state", 50.0, 0), ("imu", 200.0, 2)])
+def test_tum(
+    sensor: str, rate: float, late: int, recorded: tuple[sn.Trajectory, list[Reading]], tmp_path: Path
+) -> None:
+    path, readings = recorded
+    file = write_tum(readings, tmp_path / "path.tum", sensor=sensor, env=1, start_ns=START)
+    rows = [line.split() for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    stamps = np.array([int(row[0].replace(".", "")) for row in rows])
+    np.testing.assert_array_equal(stamps, START + np.arange(len(rows)) * round(1e9 / rate))
+    assert len(rows) == round(path.duration * rate) + 1 - late  # samples that have not arrived at the end
+    values = np.array([row[1:] for row in rows], dtype=np.float64)
+    agree(path, (stamps - START) * 1e-9, values[:, :3], values[:, [6, 3, 4, 5]])
+    again = sn.Trajectory.from_file(file)
+    assert again.start_ns == START and np.abs(again.pos - values[:, :3]).max() == 0.0
+
+
+@pytest.mark.parametrize("body", ["state", "exact"])
+def test_euroc(body: str, recorded: tuple[sn.Trajectory, list[Reading]], tmp_path: Path) -> None:
+    """One body reports its velocity in the world, the other one in its own frame."""
+    path, readings = recorded
+    notes = write_euroc(readings, tmp_path, body=body, start_ns=START)
+    assert notes == ["lidar (lidar): EuRoC holds IMUs and images of 8 bits only"]
+    root = tmp_path / "mav0"
+    truth = np.loadtxt(root / "state_groundtruth_estimate0/data.csv", delimiter=",")
+    assert len(truth) == round(path.duration * 50.0) + 1
+    times = (truth[:, 0] - START) * 1e-9  # float64 is off by up to 128 ns
+    agree(path, np.round(times, 3), truth[:, 1:4], truth[:, 4:8])
+    np.testing.assert_allclose(truth[:, 8:11], path.at(np.round(times, 3)).lin_vel, atol=1e-6)
+    again = sn.Trajectory.from_file(root / "state_groundtruth_estimate0/data.csv")
+    assert again.start_ns == START and again.duration == pytest.approx(path.duration, abs=1e-9)
+    lines = (root / "imu0/data.csv").read_text(encoding="utf-8").splitlines()
+    assert lines[0].startswith("#timestamp [ns],w_RS_S_x [rad s^-1],") and lines[0].endswith(",a_RS_S_z [m s^-2]")
+    stamps = np.array([int(line.split(",")[0]) for line in lines[1:]])
+    np.testing.assert_array_equal(np.diff(stamps), 5_000_000)
+    motion = path.at((stamps - START) * 1e-9)
+    turn = Rotation.from_quat(motion.quat[:, [1, 2, 3, 0]]).inv()
+    values = np.loadtxt(root / "imu0/data.csv", delimiter=",")[:, 1:]
+    error = values[:, :3] - turn.apply(motion.ang_vel)
+    assert 0.009 < error.std() < 0.011  # as measured
+    np.testing.assert_allclose(values[:, 3:], turn.apply(motion.lin_acc - np.array([0.0, 0.0, -9.81])), atol=1e-5)
+    extrinsics = (root / "imu0/sensor.yaml").read_text(encoding="utf-8")
+    numbers = np.array(extrinsics.partition("[")[2].partition("]")[0].split(","), dtype=np.float64)
+    np.testing.assert_allclose(numbers.reshape(4, 4), np.eye(4), atol=2e-6)
+
+
+def test_euroc_images_and_their_pose_on_the_body(tmp_path: Path) -> None:
+    """A camera 0.2 m ahead of the body looks to its left: T_BS holds both, and the pixels are those of the readings."""
+    pillow = pytest.importorskip("PIL.Image")
+    rng = np.random.default_rng(0)
+    spec = FieldSpec("rgb", ("height", "width", "channel"), (4, 6, 3), "uint8", "1", "", "vector", "image")
+    turn = Rotation.from_euler("z", 0.3)
+    body = np.concatenate([[1.0, 2.0, 3.0], turn.as_quat()[[3, 0, 1, 2]]])
+    ahead = np.concatenate(
+        [body[:3] + turn.apply([0.2, 0.0, 0.0]), Rotation.from_euler("z", 0.3 + np.pi / 2).as_quat()[[3, 0, 1, 2]]]
+    )
+    pictures, readings = [], []
+    for tick in (0, 50, 100):
+        pictures.append(rng.integers(0, 256, (1, 4, 6, 3), dtype=np.uint8))
+        for name, specs, values, pose in (("base", (), {}, body), ("eye", (spec,), {"rgb": pictures[-1]}, ahead)):
+            meta = {"capture_tick": np.array([tick]), "valid": np.array([True])}
+            readings.append(
+                Reading(
+                    name,
+                    name,
+                    specs,
+                    np.array([0]),
+                    tick,
+                    tick * 0.002,
+                    values,
+                    {},
+                    meta,
+                    _pose=pose[None, None],
+                    _dt=0.002,
+                )
+            )
+    assert write_euroc(readings, tmp_path, body="base") == ["base (base): EuRoC holds IMUs and images of 8 bits only"]
+    lines = (tmp_path / "mav0/cam0/data.csv").read_text(encoding="utf-8").splitlines()
+    assert lines == ["#timestamp [ns],filename", "0,0.png", "100000000,100000000.png", "200000000,200000000.png"]
+    for line, expected in zip(lines[1:], pictures, strict=True):
+        found = np.asarray(pillow.open(tmp_path / "mav0/cam0/data" / line.split(",")[1]))
+        np.testing.assert_array_equal(found, expected[0])
+    text = (tmp_path / "mav0/cam0/sensor.yaml").read_text(encoding="utf-8")
+    numbers = np.array(text.partition("[")[2].partition("]")[0].split(","), dtype=np.float64).reshape(4, 4)
+    np.testing.assert_allclose(numbers, [[0, -1, 0, 0.2], [1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], atol=1e-8)
+
+
+@pytest.mark.parametrize("truth", [True, False])
+def test_kitti_scans_and_poses_rebuild_the_hall(
+    truth: bool, recorded: tuple[sn.Trajectory, list[Reading]], tmp_path: Path
+) -> None:
+    path, readings = recorded
+    notes = write_kitti(readings, tmp_path, truth=truth)
+    assert sorted(notes) == [f"{each}: only the scans of lidar are written" for each in OTHERS]
+    folder = tmp_path / "sequences/00"
+    poses = np.loadtxt(tmp_path / "poses/00.txt").reshape(-1, 3, 4)
+    change = np.array((folder / "calib.txt").read_text().split()[1:], dtype=np.float64).reshape(3, 4)
+    np.testing.assert_allclose(np.loadtxt(folder / "times.txt"), np.arange(len(poses)) * 0.2, atol=1e-9)
+    np.testing.assert_allclose(poses[0], np.eye(4)[:3], atol=1e-6)
+    mount = Rotation.from_quat([0.0, 0.6, 0.0, 0.8])
+    body = Rotation.from_quat(path.quat[0, [1, 2, 3, 0]])
+    start, origin = body * mount, path.pos[0] + body.apply([0.1, 0.0, 0.2])
+    points = []
+    for number, pose in enumerate(poses):
+        scan = np.fromfile(folder / f"velodyne/{number:06d}.bin", np.float32).reshape(-1, 4).astype(np.float64)
+        seen = (scan[:, :3] @ change[:, :3].T) @ pose[:, :3].T + pose[:, 3]  # in the first camera frame
+        points.append(start.apply(seen @ change[:, :3]) + origin)
+        assert 0.0 <= scan[:, 3].min() and scan[:, 3].max() < 1.0
+    world = [shape.mesh.vertices[shape.mesh.faces] for shape in hall.shapes() if shape.mesh is not None]
+    cloud = np.concatenate(points)
+    foot, _ = nearest_on_triangles(cloud, np.concatenate(world))
+    assert len(cloud) > 8000 and np.linalg.norm(cloud - foot, axis=1).max() < 1e-4
+
+
+def test_sensors_without_poses_are_named(tmp_path: Path) -> None:
+    scene = sn.Scene(sn.TrajectoryEngine(flight(), 0.01, world=hall.shapes()), [SENSORS[-1]])
+    readings = list(scene.publish().values())
+    with pytest.raises(ArgumentError, match="expected a sensor with poses"):
+        write_tum(readings, tmp_path / "path.tum")
+    with pytest.raises(ArgumentError, match="no sensor with a pose"):
+        write_euroc(readings, tmp_path)
+    with pytest.raises(ArgumentError, match="'lidar' has no pose"):
+        write_kitti(readings, tmp_path)
+    with pytest.raises(ArgumentError, match=r"env: got 3, expected one of the recorded environments \[0\]"):
+        write_tum(readings, tmp_path / "path.tum", env=3)

@@ -1,0 +1,86 @@
+"""`sensorium run --trajectory`: data sets without a simulator, and errors that name the options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sensorium.cli import main
+from sensorium.demo import hall
+from sensorium.record import load
+
+RIG = """
+[[sensor]]
+kind = "imu"
+name = "imu"
+body = "body"
+rate_hz = 100.0
+acceleration = "engine"
+
+[[sensor]]
+kind = "ray_caster"
+name = "ranges"
+body = "body"
+rate_hz = 10.0
+max_distance = 50.0
+pattern = { kind = "spherical", fov = [360.0, 90.0], n_points = [16, 8] }
+"""
+
+
+def run(folder: Path, *options: str) -> int:
+    path = folder / "rig.toml"
+    path.write_text(RIG, encoding="utf-8")
+    return main(["run", "--rig", str(path), "--out", str(folder / "out"), *options])
+
+
+def test_a_trajectory_file_and_a_mesh_file_become_a_recording(tmp_path: Path) -> None:
+    """A straight flight of 0.2055 s at 2 m/s, 2 m above a floor; the last, incomplete time step is omitted."""
+    times = np.linspace(1305031098.0, 1305031098.2055, 5)
+    lines = [f"{t:.9f} {2.0 * (t - times[0]):.9f} 0 2 0 0 0 1" for t in times]
+    (tmp_path / "path.tum").write_text("\n".join(lines), encoding="utf-8")
+    floor = "v -50 -50 0\nv 50 -50 0\nv 50 50 0\nv -50 50 0\nf 1 2 3 4\n"
+    (tmp_path / "floor.obj").write_text(floor, encoding="utf-8")
+    options = ("--trajectory", str(tmp_path / "path.tum"), "--world", str(tmp_path / "floor.obj"), "--envs", "2")
+    assert run(tmp_path, *options) == 0
+    recorded = load(tmp_path / "out/readings.npz")
+    assert recorded.description["engine"] == "trajectory" and recorded.description["num_envs"] == 2
+    imu, ranges = recorded["imu"], recorded["ranges"]
+    np.testing.assert_allclose(imu.time, np.arange(21) * 0.01, atol=1e-9)
+    np.testing.assert_allclose(imu.truth["lin_acc_b"], np.broadcast_to([0.0, 0.0, 9.81], (21, 2, 3)), atol=1e-4)
+    hits = ranges.truth["distances"]
+    assert hits.shape == (3, 2, 128) and np.isclose(hits[np.isfinite(hits)].min(), 2.0 * np.sqrt(2.0), atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["drone", "car"])
+def test_bundled_names(name: str, tmp_path: Path) -> None:
+    assert run(tmp_path, "--trajectory", name, "--world", "hall", "--seconds", "0.1") == 0
+    recorded = load(tmp_path / "out/readings.npz")
+    start = getattr(hall, name)().at(0.0)
+    np.testing.assert_allclose(recorded["imu"].truth["ang_vel_b"][0, 0], start.ang_vel[0], atol=1e-3)
+    hits = recorded["ranges"].truth["distances"][0, 0]
+    assert np.isfinite(hits).mean() > 0.8 and hits.min() > 0.25
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ((), ["MODEL, --trajectory: got None"]),
+        (("--world", "hall"), ["--world: got 'hall'", "Add --trajectory"]),
+        (("robot.xml", "--trajectory", "car"), ["MODEL: got 'robot.xml', expected no value with --trajectory"]),
+        (("--trajectory", "car", "--control", "random"), ["--control: got 'random'"]),
+        (("--trajectory", "car", "--engine", "newton"), ["--engine: got 'newton'"]),
+        (("--trajectory", "car", "--seconds", "1000"), ["--seconds: got 1000.0, expected at most 68.8 s"]),
+        (("--trajectory", "carr"), ["trajectory file 'carr' does not exist"]),
+        (("--trajectory", "car", "--world", "hal.obj"), ["'hal.obj' does not exist"]),
+    ],
+)
+def test_options_that_do_not_fit(
+    options: tuple[str, ...], parts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, *options) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.count("error:") == 1 and "Traceback" not in said
+    for part in parts:
+        assert part in said
