@@ -11,7 +11,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from sensorium.engines.envs import env_rows, positive_int
-from sensorium.engines.tensor import Site, TensorEngine
+from sensorium.engines.tensor import TensorEngine
+from sensorium.engines.tensor.model import Site
 from sensorium.engines.trajectory.trajectory import Trajectory, trajectory_of
 from sensorium.engines.trajectory.world import world_shapes
 from sensorium.errors import ArgumentError, ScheduleError
