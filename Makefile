@@ -120,7 +120,7 @@ env-jax: PINS := requirements-jax.txt
 env-jax: WANTED = --no-deps -r $(PINS) -e .
 # .venv-lowest has what the tests of the core and of streams need.
 LOWEST_TESTS := tests/test_scene.py tests/test_cfg.py tests/test_registry.py tests/test_check_sensor.py \
-  tests/sensors/test_imu.py tests/engines/test_tensor.py tests/wire tests/record
+  tests/sensors/test_imu.py tests/engines/test_tensor.py tests/wire tests/record/test_npz.py tests/record/test_damaged.py
 test-lowest env-lowest: VENV := .venv-lowest
 env-lowest: PINS := requirements-lowest.txt
 env-lowest: WANTED = -e '.[stream]' pytest scipy

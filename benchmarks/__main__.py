@@ -12,6 +12,7 @@ from rich.table import Table
 
 from benchmarks import (
     adapters,
+    cameras,
     capture,
     chain,
     engines,
@@ -59,6 +60,15 @@ BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
     ("rays/lidar/mesh", lambda: rays.lidar("mesh")),
     ("rays/lidar/hfield", lambda: rays.lidar("hfield")),
     ("rays/memory", rays.memory),
+    ("cameras/terrain/16", lambda: cameras.depth("terrain", 16)),
+    ("cameras/terrain/256", lambda: cameras.depth("terrain", 256)),
+    ("cameras/room/16", lambda: cameras.depth("room", 16)),
+    ("cameras/tabletop/16", lambda: cameras.depth("tabletop", 16, goal=2.5)),
+    ("cameras/tabletop/256", lambda: cameras.depth("tabletop", 256, goal=2.5)),
+    ("cameras/terrain/large", lambda: cameras.depth("terrain", 1, (480, 640), goal=8.0)),
+    ("cameras/fixed", cameras.fixed),
+    ("cameras/memory", cameras.memory),
+    ("cameras/cold", cameras.cold),
     ("solids/mesh", solids.mesh),
     ("skin/1", skin.small),
     ("skin/1024", skin.large),

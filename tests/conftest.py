@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import gc
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+if ctypes.util.find_library("EGL"):
+    os.environ.setdefault("MUJOCO_GL", "egl")  # read when mujoco is imported
 
 from sensorium.compute import program
 

@@ -25,6 +25,7 @@ from sensorium.patterns.ring import Ring
 
 NEEDED: dict[str, dict[str, Any]] = {
     "BuiltinSensorCfg": {"name": "gyro"},
+    "CameraCfg": {"body": "b", "width": 4, "height": 3},
     "CollisionEventsCfg": {"primary": sn.ContactMatch(mode="geom", pattern="ball")},
     "RayCasterCameraCfg": {"body": "b", "pattern": {"kind": "pinhole_camera", "width": 4, "height": 3}},
     "JointSensorCfg": {"joint": "j"},

@@ -31,6 +31,10 @@ GROUND = sn.ContactMatch(mode="geom", pattern="ground")
 EVERYTHING = ("found", "force", "torque", "dist", "pos", "normal", "tangent")
 SCAN = sn.GridPatternCfg(resolution=0.2, size=(0.6, 0.4))
 PINHOLE = sn.PinholeCameraPatternCfg(width=6, height=4, focal_length=20.0, horizontal_aperture=20.0)
+IMAGES = (
+    "distance_to_camera", "distance_to_image_plane", "normals", "points_b", "geom_ids", "face_ids",
+    "semantic_segmentation", "instance_segmentation", "instance_id_segmentation", "segmentation",
+)  # fmt: skip
 GEL = tuple(tuple((0.01 * row, 0.01 * column - 0.02, 0.064) for column in range(8)) for row in range(8))
 TARGET = sn.FrameTransformerCfg.FrameCfg
 NATIVE = (
@@ -93,6 +97,10 @@ def sensors() -> list[sn.SensorCfg[Any]]:
         sn.RayCasterCameraCfg(
             name="camera", camera="front", pattern=PINHOLE, max_distance=4.0,
             data_types=("distance_to_camera", "distance_to_image_plane", "normals", "points_b", "geom_ids", "face_ids"),
+        ),
+        sn.CameraCfg(
+            name="images", camera="front", width=6, height=4, lens=sn.PinholeLensCfg(fovy=60.0),
+            clipping_range=(0.05, 4.0), data_types=IMAGES,
         ),
         sn.DepthCameraCfg(
             name="depth", body="carriage", res=(6, 4), fov_horizontal=80.0, max_distance=4.0,

@@ -10,6 +10,7 @@ import pytest
 from sensorium.cfg import OffsetCfg
 from sensorium.compat import MOVED
 from sensorium.errors import ConfigError
+from sensorium.sensors.cameras.camera_base_cfg import CameraOffsetCfg
 from sensorium.sensors.frames.safe_distance import SafeDistanceCfg
 
 REQUIRED = "required"
@@ -17,6 +18,11 @@ IDENTITY = OffsetCfg()
 SENSOR = {"prim_path": REQUIRED, "update_period": 0.0, "history_length": 0, "debug_vis": False}
 OFFSET = {"pos": (0.0, 0.0, 0.0), "rot": (1.0, 0.0, 0.0, 0.0)}
 RAYS = {"mesh_prim_paths": REQUIRED, "pattern_cfg": REQUIRED, "max_distance": 1.0e6, "drift_range": (0.0, 0.0)}
+CAMERA = SENSOR | {
+    "offset": CameraOffsetCfg(), "spawn": REQUIRED, "data_types": ("rgb",), "width": REQUIRED, "height": REQUIRED,
+    "semantic_filter": "*:*", "colorize_semantic_segmentation": True, "colorize_instance_id_segmentation": True,
+    "colorize_instance_segmentation": True,
+}  # fmt: skip
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     # omni.isaac.lab.sensors
@@ -31,6 +37,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "isaaclab.RayCasterCfg.OffsetCfg": OFFSET,
     "isaaclab.RayCasterCameraCfg": SENSOR | RAYS | {"data_types": ("distance_to_image_plane",)},
     "isaaclab.RayCasterCameraCfg.OffsetCfg": OFFSET | {"convention": "ros"},
+    "isaaclab.CameraCfg": CAMERA,
+    "isaaclab.CameraCfg.OffsetCfg": OFFSET | {"convention": "ros"},
+    "isaaclab.TiledCameraCfg": CAMERA,
     "isaaclab.ImuCfg": SENSOR | {"offset": IDENTITY, "gravity_bias": (0.0, 0.0, 9.81)},
     "isaaclab.ImuCfg.OffsetCfg": OFFSET,
     # mjlab's Sensors page

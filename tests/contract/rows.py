@@ -21,7 +21,8 @@ Kind = Literal["class", "cfg field", "data field", "method", "property", "error"
 """Hooks and functions are methods; behaviours, limitations and conventions are guarantees."""
 
 ISSUES = {
-    "Cameras": "cameras and rendering",
+    "Cameras": "what a camera sees without light",
+    "Cameras II": "color images, light and image noise",
     "Viewer": "a live view that draws sensors",
 }
 """Later work that a row may depend on."""

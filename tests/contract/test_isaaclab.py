@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import mujoco
@@ -11,6 +12,7 @@ import synthetic as syn
 import torch
 
 import sensorium as sn
+from sensorium.compat import isaaclab
 from sensorium.world.select import match_prim_path, resolve_prim_path
 
 from .tables import DOCUMENTS
@@ -46,12 +48,25 @@ def ray_camera(**fields: Any) -> sn.RayCasterCameraCfg:
     return sn.RayCasterCameraCfg(name="x", pattern=sn.PinholeCameraPatternCfg(width=4, height=3), **mount, **fields)
 
 
+def camera(cfg_class: Any = isaaclab.CameraCfg, **fields: Any) -> sn.CameraCfg:
+    """Return a camera by the page's names, mounted like the other sensors, with the pose of each frame."""
+    own: Any = {"name": "x", "width": 4, "height": 3, "data_types": ["depth"]}
+    if "bodies" in fields:  # the page has one camera per path
+        return sn.CameraCfg(**own, **fields)
+    made: sn.CameraCfg = cfg_class(
+        **own, **{"prim_path": "/World/body", "spawn": None, "reported_pose": "frame", **fields}
+    )
+    return made
+
+
 SENSORS = {
     "SensorBase": (base, "vec"),
     "ContactSensor": (contact, "pos_w"),
     "FrameTransformer": (transformer, "source_pos_w"),
     "RayCaster": (ray_caster, "pos_w"),
     "RayCasterCamera": (ray_camera, "pos_w"),
+    "Camera": (camera, "pos_w"),
+    "TiledCamera": (partial(camera, isaaclab.TiledCameraCfg), "pos_w"),
     "Imu": (imu, "pos_w"),
 }
 """Class of the document -> config of such a sensor on the body, and the field that holds the body's position."""

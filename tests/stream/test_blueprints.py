@@ -24,6 +24,7 @@ OURS = sorted({each.kind() for each in registry.registered() if each.__module__.
 BODY = "robot/base"
 LEAST: dict[str, dict[str, Any]] = {
     "builtin": {"sensor_type": "clock"},
+    "camera": {"width": 4, "height": 3},
     "elastomer_taxel": {"targets": "cube"},
     "frame_transformer": {"target_frames": [{"body": "world"}]},
     "motor_current": {"torque_constant": 0.1},
@@ -364,6 +365,7 @@ def test_spawned_camera_looks_along_x() -> None:
 
 CAMERA = {"kind": "pinhole_camera", "width": 9, "height": 9, "focal_length": 12.0, "horizontal_aperture": 12.0}
 DIRECTED = [
+    ("camera", {"width": 9, "height": 9}, ""),
     ("depth_camera", {"res": [9, 9]}, ""),
     ("depth_camera", {}, "d435"),
     ("depth_camera", {}, "kinect_v1"),
@@ -397,7 +399,7 @@ def test_directional_sensors_look_along_x_of_their_transform(
     pose = scene.publish(["it"], poses=True)["it"].pose[0, 0]
     np.testing.assert_allclose(pose, [*transform.pos, *transform.rot], atol=1e-6)  # the values that listeners get
     truth = scene["it"].ground_truth
-    if isinstance(cfg, sn.DepthCameraCfg | sn.RayCasterCameraCfg):
+    if isinstance(cfg, sn.CameraCfg | sn.DepthCameraCfg | sn.RayCasterCameraCfg):
         image = truth.distance_to_image_plane[0].squeeze()
         height, width = image.shape
         assert abs(float(image[height // 2, width // 2]) - 2.0) < 1e-2

@@ -140,6 +140,8 @@ class Run:
         drive = self._drive()
         if self.rig is None and not self._is_demo:
             raise UsageError.of("--rig", None, "a rig file", "`sensorium run --help` shows an example.")
+        if self._is_demo and self.engine != "mujoco":
+            raise UsageError.of("--engine", self.engine, "mujoco for the demo", "Omit --engine, or run a model file.")
         envs = self._recorded_envs()
         seconds = drive.seconds(self.seconds) if drive else 2.0 if self.seconds is None else self.seconds
         settings = Settings(self.envs, seconds, self.out, self.seed, self.device)

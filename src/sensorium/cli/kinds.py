@@ -122,8 +122,10 @@ def _fields(sensor: Any) -> Rows:
     from sensorium.sensors.core.parts import declared_fields
     from sensorium.spec import resolve_field
 
-    rows = []
+    rows, known = [], sensor.cfg_class.selectable
     for name, field in declared_fields(sensor.data_class).items():
+        if known and name not in known and field.role == "image":
+            continue  # a data type of another camera with the same data class
         spec = resolve_field(name, field, None)
         sizes = [str(size) if len(axis) == size else axis for axis, size in zip(spec.axes, spec.shape, strict=True)]
         shape = f"[{', '.join(['env', *sizes])}]"

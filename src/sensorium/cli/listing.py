@@ -24,8 +24,8 @@ FAMILIES = {
         "temperature_grid",
     ),
     "rays and images": (
-        "ray_caster", "terrain_height", "lidar", "radar", "surface_distance_probe", "ray_caster_camera",
-        "depth_camera",
+        "ray_caster", "terrain_height", "lidar", "radar", "surface_distance_probe", "camera",
+        "ray_caster_camera", "depth_camera",
     ),
     "native": ("builtin",),
 }  # fmt: skip

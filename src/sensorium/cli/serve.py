@@ -143,6 +143,7 @@ class Serve:
             rig = load_rig(self.rig)[0] if self.rig is not None else None
             reserved = [cfg for word in self.reserve if word.endswith(".toml") for cfg in load_rig(Path(word))[0]]
             control: Callable[[], Any] | None
+            scene: Any
             if self.replay is None:
                 check_device(self.device)
                 engine, scene, title = self._scene(rig, reserved)

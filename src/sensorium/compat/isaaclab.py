@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
+from numpy.typing import ArrayLike
 from pydantic import BeforeValidator, Field, field_serializer
 from torch import Tensor
 
-from sensorium.cfg import Cfg, MountedSensorCfg, OffsetCfg, Vec3
+from sensorium.cfg import Cfg, Float, MountedSensorCfg, OffsetCfg, Vec3, bad
 from sensorium.compat.aliases import AliasedCfg
+from sensorium.errors import ConfigError
+from sensorium.geometry.cameras import tile_images
 from sensorium.patterns import BpearlPatternCfg, GridPatternCfg, PatternBaseCfg, PatternField, PinholeCameraPatternCfg
 from sensorium.patterns import LidarPatternCfg as _LidarPatternCfg
-from sensorium.sensors.cameras import ray_caster_camera as _camera
+from sensorium.patterns.pinhole import Pixels
+from sensorium.sensors.cameras import camera as _camera
+from sensorium.sensors.cameras import camera_cfg as _camera_cfg
+from sensorium.sensors.cameras import camera_data as _camera_data
+from sensorium.sensors.cameras import ray_caster_camera as _ray_camera
+from sensorium.sensors.cameras import ray_caster_camera_cfg as _ray_camera_cfg
+from sensorium.sensors.cameras.lenses import FThetaLensCfg, LensCfg, PinholeLensCfg
 from sensorium.sensors.contact import contact_sensor as _contact
 from sensorium.sensors.contact.contact_sensor import ContactSensor, ContactSensorData
 from sensorium.sensors.core.base import Sensor
@@ -28,7 +38,7 @@ from sensorium.world.ray_scene import Targets
 
 SensorBase = Sensor
 SensorBaseCfg = MountedSensorCfg
-RayCasterCamera = _camera.RayCasterCamera
+RayCasterCamera = _ray_camera.RayCasterCamera
 MultiMeshRayCaster = RayCaster
 LidarPatternCfg = partial(_LidarPatternCfg, spacing="both_ends")
 """Includes both ends of the horizontal field of view; ``spacing="one_less"`` is that of versions before 2.3."""
@@ -53,7 +63,7 @@ class RayCasterData(_rays.RayCasterData):
 MultiMeshRayCasterData = RayCasterData
 
 
-class CameraData(_camera.CameraData):
+class CameraData(_camera_data.CameraData):
     """One image."""
 
     __slots__ = ()
@@ -69,10 +79,23 @@ class CameraData(_camera.CameraData):
         return self.geom_ids
 
     @property
-    def output(self) -> dict[str, Tensor]:
-        """The selected data types, under both of their names."""
-        found = {name: getattr(self, name) for name in self.data_types}
-        return found | {alias: found[name] for alias, name in _DATA_TYPES.items() if name in found}
+    def output(self) -> _camera_data.Images:
+        """The selected data types; mesh ids under both of their names."""
+        found = super().output
+        if "geom_ids" in found:
+            found["image_mesh_ids"] = found["geom_ids"]
+        return found
+
+
+class TiledCameraData(CameraData):
+    """The images of all environments, also as tiles of one image."""
+
+    __slots__ = ()
+
+    @property
+    def tiled_output(self) -> dict[str, Tensor]:
+        """The selected data types, each as one image of all cameras, row by row: see `tile_images`."""
+        return {name: tile_images(image.reshape(-1, *image.shape[-3:])) for name, image in self.output.items()}
 
 
 _DATA_TYPES = {"depth": "distance_to_image_plane", "image_mesh_ids": "geom_ids"}
@@ -167,7 +190,7 @@ class MultiMeshRayCasterCfg(RayCasterCfg):
         return replace(super().seen, include=self._paths(self.targets), still=tuple(each.prim_expr for each in still))
 
 
-class RayCasterCameraCfg(AliasedCfg, _camera.RayCasterCameraCfg):
+class RayCasterCameraCfg(AliasedCfg, _ray_camera_cfg.RayCasterCameraCfg):
     """Configuration of a camera that casts rays."""
 
     data_class: ClassVar[type[Any] | None] = CameraData
@@ -186,6 +209,214 @@ class RayCasterCameraCfg(AliasedCfg, _camera.RayCasterCameraCfg):
     """Computed data types; also accepts ``depth`` and ``image_mesh_ids``."""
 
 
+class PinholeCameraCfg(PinholeLensCfg):
+    """Lens of a camera to create. Only `clipping_range` and the lens itself have an effect on images."""
+
+    projection_type: Literal["pinhole"] = "pinhole"
+    """Kind of lens."""
+    clipping_range: tuple[Float, Float] = (0.01, 1.0e6)
+    """Nearest and farthest distance to the image plane of a visible surface, m."""
+    focus_distance: Float = 400.0
+    """No effect: everything is in focus."""
+    f_stop: Float = 0.0
+    """No effect: 0 turns focusing off."""
+    lock_camera: bool = True
+    """No effect: there is no viewport that could move the camera."""
+
+    @property
+    def plain(self) -> LensCfg:
+        """The lens without the fields that have no effect."""
+        names = self.model_fields_set & PinholeLensCfg.model_fields.keys()
+        return PinholeLensCfg(**{name: getattr(self, name) for name in names})
+
+    @classmethod
+    def from_intrinsic_matrix(
+        cls,
+        intrinsic_matrix: ArrayLike,
+        width: int,
+        height: int,
+        clipping_range: tuple[float, float] = (0.01, 1.0e6),
+        focal_length: float | None = None,
+        focus_distance: float = 400.0,
+        f_stop: float = 0.0,
+        projection_type: Literal["pinhole"] = "pinhole",
+        lock_camera: bool = True,
+    ) -> PinholeCameraCfg:
+        """Return the lens of an intrinsic matrix; an off-centre principal point and non-square pixels are honoured.
+
+        Args:
+            intrinsic_matrix: (fx, 0, cx, 0, fy, cy, 0, 0, 1), nine numbers row by row or `[3, 3]`, pixels.
+            width: number of columns.
+            height: number of rows.
+            clipping_range: see the field.
+            focal_length: unit of the apertures; None for 24.
+            focus_distance: see the field.
+            f_stop: see the field.
+            projection_type: only ``"pinhole"``.
+            lock_camera: see the field.
+
+        Raises:
+            ConfigError: the matrix is singular, not finite, or has skew, or another projection is requested.
+        """
+        image = PinholeCameraPatternCfg.from_intrinsic_matrix(
+            intrinsic_matrix, width, height, 24.0 if focal_length is None else focal_length
+        )
+        names = PinholeLensCfg.model_fields.keys() - {"fovy"}
+        return PinholeCameraCfg(
+            **{name: getattr(image, name) for name in names},
+            clipping_range=clipping_range,
+            focus_distance=focus_distance,
+            f_stop=f_stop,
+            projection_type=projection_type,
+            lock_camera=lock_camera,
+        )
+
+
+class FisheyeCameraCfg(PinholeCameraCfg):
+    """Fisheye lens of a camera to create: the angle of a ray is a polynomial of its radius in the nominal image.
+
+    The fields of a pinhole other than `clipping_range` have no effect.
+    """
+
+    projection_type: Literal["fisheyePolynomial"] = "fisheyePolynomial"  # type: ignore[assignment]
+    """Kind of lens. The document's other kinds are not available."""
+    fisheye_nominal_width: Float = 1936.0
+    """Width of the nominal image, px."""
+    fisheye_nominal_height: Float = 1216.0
+    """Height of the nominal image, px."""
+    fisheye_optical_centre_x: Float = 970.94244
+    """Column of the optical axis, px."""
+    fisheye_optical_centre_y: Float = 600.37482
+    """Row of the optical axis, px."""
+    fisheye_max_fov: Float = 200.0
+    """Full field of view, degrees."""
+    fisheye_polynomial_a: Float = 0.0
+    """Constant coefficient of the angle, rad."""
+    fisheye_polynomial_b: Float = 0.00245
+    """Linear coefficient, rad/px."""
+    fisheye_polynomial_c: Float = 0.0
+    """Quadratic coefficient, rad/px^2."""
+    fisheye_polynomial_d: Float = 0.0
+    """Cubic coefficient, rad/px^3."""
+    fisheye_polynomial_e: Float = 0.0
+    """Quartic coefficient, rad/px^4."""
+    fisheye_polynomial_f: Float = 0.0
+    """Quintic coefficient, rad/px^5."""
+
+    @property
+    def plain(self) -> LensCfg:
+        """The lens without the fields that have no effect."""
+        constant, *coefficients = (getattr(self, f"fisheye_polynomial_{letter}") for letter in "abcdef")
+        if constant != 0.0:
+            expected = "0: the axis is at the optical centre"
+            raise ConfigError.single(type(self).__name__, "fisheye_polynomial_a", constant, expected)
+        return FThetaLensCfg(
+            coefficients=tuple(coefficients),
+            nominal_size=(self.fisheye_nominal_width, self.fisheye_nominal_height),
+            centre=(self.fisheye_optical_centre_x, self.fisheye_optical_centre_y),
+            max_fov_deg=self.fisheye_max_fov,
+        )
+
+
+UNSUPPORTED_TYPES = {
+    "bounding_box_2d_loose", "bounding_box_2d_loose_fast", "bounding_box_2d_tight", "bounding_box_2d_tight_fast",
+    "bounding_box_3d", "bounding_box_3d_fast", "instance_id_segmentation", "instance_segmentation",
+}  # fmt: skip
+"""Data types that Isaac Lab's cameras refuse."""
+
+
+def _start_or_frame(value: Any) -> Any:
+    return {True: "frame", False: "start"}[value] if isinstance(value, bool) else value
+
+
+PoseOption = Annotated[Literal["frame", "start"], BeforeValidator(_start_or_frame)]
+"""A flag: whether data have the pose of each frame instead of the one at the start of the episode."""
+
+
+class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
+    """Configuration of a camera, one at the end of a path or one to create there."""
+
+    data_class: ClassVar[type[Any] | None] = CameraData
+
+    prim_path: str
+    """Path of the camera. With `spawn`, the camera is created at its end, on the frame that the rest leads to."""
+    lens: FisheyeCameraCfg | PinholeCameraCfg | None = Field(alias="spawn")
+    """Lens of a camera to create; None uses a camera of the model."""
+    width: Pixels
+    """Number of columns, px."""
+    height: Pixels
+    """Number of rows, px."""
+    data_types: tuple[str, ...] = ("rgb",)
+    """Computed data types."""
+    reported_pose: PoseOption = Field(default="start", alias="update_latest_camera_pose")
+    """Whether data have the pose of each frame instead of the one at the start of the episode."""
+
+    def __init__(self, /, **data: Any) -> None:
+        lens = data.get("spawn", data.get("lens"))
+        if isinstance(lens, Mapping):
+            is_fisheye = any(name.startswith("fisheye") for name in lens)
+            lens = FisheyeCameraCfg(**lens) if is_fisheye else PinholeCameraCfg(**lens)
+            data = {name: value for name, value in data.items() if name not in ("spawn", "lens")} | {"spawn": lens}
+        if isinstance(lens, PinholeCameraCfg) and "clipping_range" not in data:
+            data = {**data, "clipping_range": lens.clipping_range}
+        super().__init__(**data)
+
+    @classmethod
+    def check_data_types(cls, value: tuple[str, ...]) -> None:
+        """Raise as a validator does where a data type is not available, or refused by this document."""
+        if refused := [name for name in value if name in UNSUPPORTED_TYPES]:
+            fast = [f"{name}_fast" for name in refused if f"{name}_fast" not in UNSUPPORTED_TYPES]
+            fix = (
+                f"Use {', '.join(fast)} instead."
+                if fast
+                else "The data types of sn.CameraCfg are those of its field data_types."
+            )
+            raise bad(f"data types without {', '.join(refused)}, which this camera does not support", fix)
+        super().check_data_types(value)
+
+    @field_serializer("prim_path")
+    def _place(self, value: str) -> str:
+        return self.selector[1] if self.lens is not None else value
+
+    @property
+    def own_lens(self) -> LensCfg | None:
+        """The lens without the fields that have no effect; None uses the lens of a camera of the model."""
+        return None if self.lens is None else self.lens.plain
+
+    @field_serializer("lens")
+    def _plain_lens(self, value: PinholeCameraCfg | None) -> dict[str, Any] | None:
+        return None if value is None else value.plain.to_dict()
+
+    @property
+    def selector(self) -> tuple[str, Any]:
+        """The path of the camera of the model, or of the frame that carries a camera to create."""
+        name, path = super().selector
+        if self.lens is None:
+            return name, path
+        rest = path.rstrip("/").rpartition("/")[0]
+        return name, rest or "/World"
+
+
+class TiledCameraCfg(CameraCfg):
+    """Configuration of a camera whose images of all environments can be read as tiles of one image."""
+
+    data_class: ClassVar[type[Any] | None] = TiledCameraData
+
+    reported_pose: PoseOption = Field(default="start", alias="return_latest_camera_pose")
+    """Whether data have the pose of each frame instead of the one at the start of the episode."""
+
+
+class Camera(_camera.Camera):
+    """Camera of this document; a scene builds a `sensorium.Camera` from a `CameraCfg`."""
+
+    UNSUPPORTED_TYPES: ClassVar[set[str]] = UNSUPPORTED_TYPES
+    """Data types that `CameraCfg` refuses."""
+
+
+class TiledCamera(Camera):
+    """Camera whose images of all environments can be read as tiles of one image."""
+
+
 class ImuCfg(AliasedCfg, _imu.ImuCfg):
     """Configuration of an IMU that computes all fields except the magnetic one."""
 
@@ -198,11 +429,15 @@ class ImuCfg(AliasedCfg, _imu.ImuCfg):
 
 
 __all__ = [
+    "UNSUPPORTED_TYPES",
     "BpearlPatternCfg",
+    "Camera",
+    "CameraCfg",
     "CameraData",
     "ContactSensor",
     "ContactSensorCfg",
     "ContactSensorData",
+    "FisheyeCameraCfg",
     "FrameTransformer",
     "FrameTransformerCfg",
     "FrameTransformerData",
@@ -216,6 +451,7 @@ __all__ = [
     "MultiMeshRayCasterData",
     "OffsetCfg",
     "PatternBaseCfg",
+    "PinholeCameraCfg",
     "PinholeCameraPatternCfg",
     "RayCaster",
     "RayCasterCamera",
@@ -225,4 +461,7 @@ __all__ = [
     "RaycastTargetCfg",
     "SensorBase",
     "SensorBaseCfg",
+    "TiledCamera",
+    "TiledCameraCfg",
+    "TiledCameraData",
 ]

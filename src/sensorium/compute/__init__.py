@@ -12,6 +12,7 @@ from sensorium.compute.rows import (
     is_first,
     masked_tid,
     mode_now,
+    place_of,
     sample_normals,
     sample_uniforms,
     sample_words,
@@ -23,6 +24,6 @@ from sensorium.compute.rows import (
 __all__ = [
     "FIRST", "MOST_TICKS", "SAMPLE", "Clock", "Compute", "DeviceInventory", "Memory", "Program", "Rate", "Rows",
     "Segment", "captured_words", "check_envs", "cuda_devices", "episode_words", "is_first", "keeps_current", "kernel",
-    "masked_tid", "mode_now", "pinned", "recorded", "resolve_device", "sample_normals", "sample_uniforms",
-    "sample_words", "tick_captured", "tick_now", "tick_of_control",
+    "masked_tid", "mode_now", "pinned", "place_of", "recorded", "resolve_device", "sample_normals",
+    "sample_uniforms", "sample_words", "tick_captured", "tick_now", "tick_of_control",
 ]  # fmt: skip

@@ -87,6 +87,24 @@ def recorded(hook: Function) -> Function:
     return hook
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Part:
+    """Consecutive launches that share memory for some environments at a time; see `Compute.by_parts`.
+
+    Attributes:
+        envs: environments of one part.
+        cores: greatest number of parts at the same time.
+    """
+
+    envs: int
+    cores: int
+
+    @property
+    def places(self) -> int:
+        """Environments in the shared memory: one part for each core."""
+        return self.envs * self.cores
+
+
 @dataclass(slots=True)
 class _Launch:
     """One recorded launch over all envs.
@@ -105,6 +123,8 @@ class _Launch:
     owners: frozenset[object] = frozenset()
     memory: torch.Tensor | None = None
     """Memory of the array of tasks."""
+    part: Part | None = None
+    """Group of consecutive launches that all run on some envs before they run on the next."""
 
     def arguments(self, compute: Compute) -> list[Any]:
         """Return the kernel's arguments after `rows`; the array of tasks is created on first use."""
@@ -300,6 +320,32 @@ class Compute:
         dim = (1, self.num_envs, *items)
         self._add(_Launch(kernel, dim, [], tasks=[task], threads=prod(dim)))
 
+    def part_of(self, envs: int) -> Part:
+        """Return a part of at most some environments, for `by_parts`."""
+        cores = min(max(self.threads, self.shards or 1), self.num_envs) if self.is_cpu else 1
+        return Part(max(min(envs, -(-self.num_envs // cores)), 1), cores)
+
+    @contextmanager
+    def by_parts(self, part: Part) -> Iterator[None]:
+        """Run the launches of this block one after another on a part of the environments, then on the next part.
+
+        So they can share memory that holds only ``part.places`` environments. A kernel finds an environment in it by
+        `place_of`. Tasks are not supported.
+        """
+        recording, launches = self._recording, list[_Launch]()
+        self._recording = launches
+        try:
+            yield
+        finally:
+            self._recording = recording
+        for launch in launches:
+            launch.part = part
+        if recording is not None:
+            recording += launches
+        elif launches := [launch for launch in launches if 0 not in launch.dim]:
+            self._follow()
+            _Shard(self, launches, self.mask, (0, self.num_envs)).run()
+
     @keeps_current
     def _add(self, launch: _Launch) -> None:
         if self._recording is not None:
@@ -351,16 +397,17 @@ class Compute:
             loading.load(wanted, self.wp_device)
             self._is_loaded |= dict.fromkeys(wanted, True)
 
-    def rows(self, mask: torch.Tensor, start: int = 0, first: int = 0) -> Any:
+    def rows(self, mask: torch.Tensor, start: int = 0, first: int = 0, place: int = 0) -> Any:
         """Return a kernel's first argument.
 
         Args:
             mask: `all_envs` or `reset_envs`.
             start: env of the first thread.
             first: last item index of the first thread.
+            place: place of that env in memory for some envs at a time.
         """
         rows = Rows()
-        rows.start, rows.first, rows.first_env = start, first, self.first_env
+        rows.start, rows.first, rows.place, rows.first_env = start, first, place, self.first_env
         rows.mask = wp.from_torch(mask)
         rows.time, rows.reset_tick, rows.episode = map(wp.from_torch, (self.time, self.reset_tick, self.episode))
         return rows
@@ -502,7 +549,9 @@ class Segment:
                     steps.append([_Shard(compute, [launch], mask, (0, envs), items) for items in pieces])
             else:
                 launches = list(group)
-                steps.append([_Shard(compute, launches, mask, piece) for piece in _pieces(envs, count)])
+                cores = min([count, *(launch.part.cores for launch in launches if launch.part is not None)])
+                shards = enumerate(_pieces(envs, cores))
+                steps.append([_Shard(compute, launches, mask, piece, number=number) for number, piece in shards])
         self._steps = steps
 
 
@@ -524,21 +573,29 @@ class _Shard:
         mask: torch.Tensor,
         envs: tuple[int, int],
         items: tuple[int, int] | None = None,
+        number: int = 0,
     ) -> None:
         self._compute = compute
         self._graph: Any = None
-        self._commands = []
+        self._commands: list[Any] = []
         compute.load([launch.kernel for launch in launches])
-        rows = compute.rows(mask, envs[0], 0 if items is None else items[0])
-        for launch in launches:
-            dim = list(launch.dim)
-            dim[1 if launch.tasks else 0] = envs[1] - envs[0]
-            if items is not None:
-                dim[-1] = items[1] - items[0]
-            args = [rows, *launch.arguments(compute)]
-            with loading.lock:
-                command = wp.launch(launch.kernel, dim=dim, inputs=args, device=compute.wp_device, record_cmd=True)
-            self._commands.append(command)
+        for part, group in groupby(launches, lambda launch: launch.part):
+            count, together = envs[1] - envs[0] if part is None else part.envs, list(group)
+            place = 0 if part is None else number * part.envs
+            for start in range(*envs, count):
+                rows = compute.rows(mask, start, 0 if items is None else items[0], place)
+                for launch in together:
+                    self._record(launch, rows, min(start + count, envs[1]) - start, items)
+
+    def _record(self, launch: _Launch, rows: Any, envs: int, items: tuple[int, int] | None) -> None:
+        dim = list(launch.dim)
+        dim[1 if launch.tasks else 0] = envs
+        if items is not None:
+            dim[-1] = items[1] - items[0]
+        args = [rows, *launch.arguments(self._compute)]
+        with loading.lock:
+            command = wp.launch(launch.kernel, dim=dim, inputs=args, device=self._compute.wp_device, record_cmd=True)
+        self._commands.append(command)
 
     def run(self) -> None:
         """Replay the graph; without a graph, or with capture off, run the recorded launches."""

@@ -19,6 +19,7 @@ class Rows:
     Attributes:
         start: env of the first thread.
         first: last item index of the first thread; used only by kernels launched with `split`.
+        place: place of the first thread's env in memory for some envs at a time; see `Compute.by_parts`.
         mask: uint8 [env]; rows of envs with 0 are left untouched.
         first_env: global index of env 0: random numbers are drawn for `first_env + env`.
         time: int32 [4], words of the clock; `tick_now` and the other functions of this module read them.
@@ -28,6 +29,7 @@ class Rows:
 
     start: wp.int32
     first: wp.int32
+    place: wp.int32
     mask: wp.array[wp.uint8]
     first_env: wp.int32
     time: wp.array[wp.int32]
@@ -45,6 +47,12 @@ def masked_tid(rows: Rows) -> Any:
     raise RuntimeError(
         "masked_tid(rows) is available in kernels only. Declare the kernel with sensorium.compute.kernel."
     )
+
+
+@wp.func
+def place_of(rows: Rows, env: int) -> wp.int32:
+    """Return the place of an env in memory that holds only some envs at a time; see `Compute.by_parts`."""
+    return rows.place + env - rows.start
 
 
 @wp.func

@@ -7,6 +7,7 @@ in row v and column u, counted from the top left, is at (u + 1/2, v + 1/2), and 
 
 from __future__ import annotations
 
+import math
 from typing import Literal, get_args
 
 import torch
@@ -59,7 +60,13 @@ convert_camera_frame_orientation_convention = convert_orientation_convention
 """Isaac Lab's name of this function."""
 
 
-def look_at(eyes: Tensor, targets: Tensor, convention: Convention = "ros", config: str = "look_at") -> Tensor:
+def look_at(
+    eyes: Tensor,
+    targets: Tensor,
+    convention: Convention = "ros",
+    config: str = "look_at",
+    up: Tensor | None = None,
+) -> Tensor:
     """Return the orientations of cameras that look from one point to another, with the world's z axis up in the image.
 
     A camera that looks straight up or down is oriented as if it had looked along the world's x axis and was then
@@ -70,6 +77,8 @@ def look_at(eyes: Tensor, targets: Tensor, convention: Convention = "ros", confi
         targets: `[..., 3]`, points they look at, m.
         convention: axes of the result.
         config: name of the caller, for messages.
+        up: `[3]`, another direction that is up in the image; None for z. Where it is along the view, the camera's left
+            is the world's y axis, or its z axis for a view along y.
 
     Returns:
         `[..., 4]`, unit quaternions (w, x, y, z).
@@ -84,9 +93,12 @@ def look_at(eyes: Tensor, targets: Tensor, convention: Convention = "ros", confi
         got = (eyes.reshape(-1, 3)[row].tolist(), targets.reshape(-1, 3)[row].tolist())
         raise ConfigError.single(config, f"eyes, targets [{row}]", got, "two different finite points, m")
     x = forward / distance
-    left = torch.stack([-x[..., 1], x[..., 0], torch.zeros_like(x[..., 0])], dim=-1)  # z cross forward
+    upwards = x.new_tensor([0.0, 0.0, 1.0]) if up is None else torch.nn.functional.normalize(up.to(x), dim=-1)
+    left = torch.linalg.cross(upwards.expand_as(x), x)
     size = left.norm(dim=-1, keepdim=True)
-    y = torch.where(size > 1e-6, left / size.clamp(min=1e-6), left.new_tensor([0.0, 1.0, 0.0]))
+    other = torch.where(x[..., 1:2].abs() < 0.9, x.new_tensor([0.0, 1.0, 0.0]), x.new_tensor([0.0, 0.0, 1.0]))
+    other = other - (other * x).sum(dim=-1, keepdim=True) * x
+    y = torch.where(size > 1e-6, left / size.clamp(min=1e-6), other)
     z = torch.linalg.cross(x, y)
     quat = quat_from_matrix(
         torch.stack([x, y / y.norm(dim=-1, keepdim=True), z / z.norm(dim=-1, keepdim=True)], dim=-1)
@@ -276,6 +288,24 @@ def create_pointcloud_from_depth(
         image, _ = _image(depth)
         points = points[(torch.isfinite(image) & (image > 0.0)).reshape(-1)]
     return transform_points(points, position, orientation)
+
+
+def tile_images(images: Tensor) -> Tensor:
+    """Return images as tiles of one image, row by row, with the smallest number of columns that is at least of rows.
+
+    Args:
+        images: `[image, height, width, channel]`.
+
+    Returns:
+        `[rows * height, columns * width, channel]` with columns = ceil(sqrt(n)); tiles without an image are 0.
+    """
+    count, height, width, channels = images.shape
+    columns = math.ceil(math.sqrt(count))
+    rows = -(-count // columns)
+    tiles = images.new_zeros((rows * columns, height, width, channels))
+    tiles[:count] = images
+    tiled = tiles.view(rows, columns, height, width, channels).transpose(1, 2)
+    return tiled.reshape(rows * height, columns * width, channels)
 
 
 def _image(depth: Tensor) -> tuple[Tensor, bool]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sensorium.readings import Array, Reading
-from sensorium.record.batches import Batch, reading_of
+from sensorium.record.batches import Batch
 from sensorium.record.mcap_writer import HEADS, OPCODE
 
 if TYPE_CHECKING:
@@ -137,7 +137,31 @@ class SensorRows:
             measured["is_new"][rows] = new[:, None]
 
     def readings(self, data: Array) -> list[Reading]:
-        """Return the readings of messages that `take` returned."""
-        head, first = HEADS.itemsize, HEADS.itemsize + self._batches[0].nbytes
+        """Return the readings of messages that `take` returned, as views of them."""
         measured, truth = self._batches
-        return [reading_of(measured, row[head:first].data, row[first + head :].data, truth) for row in data]
+        head = HEADS.itemsize
+        values, true = measured.views(data, head), truth.views(data, head + measured.nbytes + head)
+        pose, specs = values.get("pose"), [spec for spec in measured.specs if spec.columns]
+        meta = {name: values[name] for name in ("capture_tick", "frame", "stamp", "valid", "is_new")}
+        meta["truth_tick"] = true["truth_tick"]
+        empty = {
+            spec.name: np.empty((len(measured.env_ids), *spec.shape), spec.dtype)
+            for spec in measured.specs
+            if not spec.columns
+        }
+        return [
+            Reading(
+                measured.sensor,
+                measured.kind,
+                measured.specs,
+                measured.env_ids,
+                tick,
+                time,
+                {**empty, **{spec.name: values[spec.name][row] for spec in specs}},
+                {**empty, **{spec.name: true[spec.name][row] for spec in specs}},
+                {name: each[row] for name, each in meta.items()},
+                _pose=None if pose is None else pose[row],
+                _dt=measured.dt,
+            )
+            for row, (tick, time) in enumerate(zip(values["tick"].tolist(), values["time"].tolist(), strict=True))
+        ]

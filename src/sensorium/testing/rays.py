@@ -235,7 +235,7 @@ def compare_casts(
     *,
     normal: ArrayLike | None = None,
     face: ArrayLike | None = None,
-    tolerance: float = TOLERANCE,
+    tolerance: float | Floats = TOLERANCE,
     most_left_out: float = LEFT_OUT,
 ) -> CastComparison:
     """Compare hits with those of the reference, ray by ray.
@@ -250,7 +250,7 @@ def compare_casts(
         shape: `[ray]`, index of the shape that was hit; -1 on a miss.
         normal: `[ray, 3]`, unit, world; compared to 1e-3 if shapes agree. At a crease, either side is accepted.
         face: `[ray]`, face ids, compared if shapes agree.
-        tolerance: for distances, m.
+        tolerance: for distances, m: a number, or `[ray]`.
         most_left_out: upper limit of the fraction of skipped rays.
 
     Raises:

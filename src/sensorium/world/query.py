@@ -87,5 +87,10 @@ class MountQuery:
         """Return the arrays in which kernels flag states that are not finite: per mount, and one for all."""
         return [wp.from_torch(self._mount.bad, dtype=wp.uint8), self._context.clock.bad_wp]
 
+    @property
+    def hidden(self) -> Any:
+        """Which instances each mount ignores, uint8 `[mount, instance]`, for kernels."""
+        return self._unseen()
+
     def _unseen(self) -> Any:
         return wp.from_torch(self._hidden, dtype=wp.uint8)

@@ -21,11 +21,13 @@ from sensorium.engines.base import Engine, NameKind
 from sensorium.errors import ConfigError, Fault, ModelError, SelectionError, listed, nearest
 from sensorium.geometry.bounds import bounding_sphere, is_upright, ray_tree_of
 from sensorium.geometry.hfield import HFields, build_hfields
+from sensorium.geometry.images.clusters import build_clusters, triangles_of
 from sensorium.geometry.ray_structs import Instances, Surroundings
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape
 from sensorium.geometry.solid_grid import PreparedMeshes, build_solids
 from sensorium.geometry.solid_walk import Solids
 from sensorium.geometry.transforms import rotation
+from sensorium.world.image_view import ImageView, build_image_view
 from sensorium.world.ray_static import IndexKind, Static, building
 from sensorium.world.select import WORLD, below_namespace, compiled, match_prim_path
 
@@ -171,6 +173,9 @@ class RayScene:
         }
         self._views: dict[Any, View] = {}
         self._solids: dict[Any, SolidView] = {}
+        self._images: dict[Any, ImageView] = {}
+        self._surfaces: dict[Mesh | HeightField, Any] = {}
+        self._surface_bytes = 0
         self._prepared = PreparedMeshes(compute.device)
         self._meshes: dict[tuple[int, tuple[float, ...]], tuple[Mesh, wp.Mesh]] = {}
 
@@ -398,6 +403,27 @@ class RayScene:
         view = self._solids[key]
         return view, _hidden(own_of, view.bodies)
 
+    def images(self, targets: Targets, own_bodies: Sequence[int], config: str) -> tuple[ImageView, NDArray[np.uint8]]:
+        """Return the shapes for a camera, and which of its instance rows are hidden from each of its mounts.
+
+        Args:
+            targets: its selection.
+            own_bodies: as for `view`.
+            config: for messages.
+
+        Raises:
+            SelectionError: nothing matches, or all selected shapes are the sensor's own.
+            ConfigError: a selected shape cannot be hit.
+        """
+        chosen, own_of = self._seen(targets, own_bodies, config)
+        rows = sorted(chosen, key=lambda i: not self.shapes[i].is_static)
+        key = tuple(rows)
+        if key not in self._images:
+            instances = self._instances(rows, sum(bool(self.shapes[i].is_static) for i in rows))
+            self._images[key] = build_image_view(self.shapes, rows, instances, self.surface, self._compute.device)
+        view = self._images[key]
+        return view, _hidden(own_of, view.bodies)
+
     def _seen(self, targets: Targets, own_bodies: Sequence[int], config: str) -> tuple[list[int], list[set[int]]]:
         """Return the shapes that at least one mount uses, and the bodies that each mount ignores."""
         chosen = self.select(targets, config)
@@ -456,6 +482,21 @@ class RayScene:
                 known = self._meshes[key] = (mesh, ray_tree_of(points, mesh.faces, self._compute.device))
         return known[1]
 
+    def surface(self, geometry: Mesh | HeightField) -> Any:
+        """Return the triangles of a mesh or a height field for drawing, a `Surface`; equal requests share it."""
+        if geometry not in self._surfaces:
+            device = self._compute.device
+            if isinstance(geometry, Mesh):
+                clusters = build_clusters(geometry.vertices, geometry.faces)
+                points = self.mesh(geometry).points
+            else:
+                vertices, faces, ids = triangles_of(geometry)
+                clusters = build_clusters(vertices, faces, ids)
+                points = wp.array(vertices.astype(np.float32), dtype=wp.vec3, device=device)
+            self._surfaces[geometry] = clusters.surface(points, device)
+            self._surface_bytes += clusters.nbytes
+        return self._surfaces[geometry]
+
     def _build(self, chosen: Sequence[int], single: set[int]) -> View:
         shapes = self.shapes
         still = [i for i in chosen if shapes[i].is_static]
@@ -509,4 +550,6 @@ class RayScene:
         trees = sum(tree.points.capacity + tree.indices.capacity for _, tree in self._meshes.values())
         heights = self.fields.heights.capacity + self.fields.blocks.capacity
         solids = self._prepared.nbytes if len(self._prepared) else 0
-        return int(heights + trees + solids + sum(view._parts.nbytes for view in self._views.values()))
+        return int(
+            heights + trees + solids + self._surface_bytes + sum(view._parts.nbytes for view in self._views.values())
+        )

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from sensorium.cfg import SELECTORS, Float, ObjRef, SensorCfg, name_in
 from sensorium.compat.aliases import AliasedCfg
+from sensorium.compat.mjlab.cameras import CameraSensor, CameraSensorCfg, CameraSensorData
 from sensorium.errors import ConfigError, Fault
 from sensorium.sensors import builtin as _builtin
 from sensorium.sensors.builtin import BuiltinSensor
@@ -133,6 +134,9 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "BuiltinSensor",
     "BuiltinSensorCfg",
+    "CameraSensor",
+    "CameraSensorCfg",
+    "CameraSensorData",
     "ContactData",
     "ContactMatch",
     "ContactSensor",

@@ -18,7 +18,9 @@ from sensorium.cfg import Finite, Float, bad, in_unit, must
 from sensorium.engines.base import CameraLens
 from sensorium.patterns import OptionalPatternField, PinholeCameraPatternCfg
 from sensorium.patterns.base import Int
-from sensorium.sensors.cameras.ray_caster_camera import CameraData, RayCasterCamera, RayCasterCameraCfg
+from sensorium.sensors.cameras.camera_data import CameraData
+from sensorium.sensors.cameras.ray_caster_camera import RayCasterCamera
+from sensorium.sensors.cameras.ray_caster_camera_cfg import RayCasterCameraCfg
 from sensorium.sensors.core.base import SimpleSensor
 
 Size = Annotated[tuple[Int, Int], must(lambda size: min(size) >= 1, "(width, height) of at least 1 pixel")]
@@ -101,12 +103,14 @@ class DepthCameraCfg(RayCasterCameraCfg):
         given = (self.fx, self.fy, self.fov_horizontal, self.fov_vertical)
         return super().states_focal or any(value is not None for value in given)
 
+    def lens_at(self, width: int, height: int) -> PinholeCameraPatternCfg:
+        """Return the lens of the config for an image of this size, px."""
+        return self._pattern((width, height)) if self.pattern is None else self.pinhole
+
     def _state(self, k: NDArray[np.float64], width: int, height: int) -> None:
         super()._state(k, width, height)
         if self.pattern is not None:
             return
-        if self.states_focal:
-            k[:, [0, 1], [0, 1]] = self._pattern((width, height)).intrinsic_matrix.diagonal()[:2]
         for row, centre in enumerate((self.cx, self.cy)):
             if centre is not None:
                 k[:, row, 2] = centre
@@ -131,7 +135,7 @@ class DepthCameraCfg(RayCasterCameraCfg):
 class DepthCamera(RayCasterCamera, SimpleSensor[DepthCameraCfg, CameraData]):
     """Depth camera at one or several mounts."""
 
-    cfg: DepthCameraCfg  # type: ignore[assignment]
+    cfg: DepthCameraCfg
 
     def read_image(self, env_ids: Any = None) -> Tensor:
         """Return a copy of the measured image for some envs (None for all).

@@ -9,156 +9,48 @@ ray is at the distance r from the camera, and at z = r / |p| from its image plan
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from functools import cached_property
 from typing import Any, ClassVar
 
-import numpy as np
-import torch
 import warp as wp
-from numpy.typing import NDArray
 from torch import Tensor
 
 from sensorium.compute import recorded
-from sensorium.engines.envs import env_rows
-from sensorium.errors import ConfigError, Fault
-from sensorium.geometry.cameras import (
-    CONVENTIONS,
-    Convention,
-    convert_orientation_convention,
-    inverse_intrinsics,
-    look_at,
-)
-from sensorium.geometry.transforms import (
-    quat_apply,
-    quat_conjugate,
-    quat_level,
-    quat_mul,
-)
+from sensorium.errors import ConfigError
 from sensorium.measurement.record import Record, Timeline, words_of
-from sensorium.measurement.stages.depth_image import DepthStage
-from sensorium.readings import DebugShape
 from sensorium.sensors.cameras import ray_caster_camera_kernels as kernels
-from sensorium.sensors.cameras.ray_caster_camera_cfg import (
-    ALWAYS,
-    DISTANCES,
-    UNSUPPORTED,
-    CameraData,
-    CameraOffsetCfg,
-    RayCasterCameraCfg,
-)
-from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.cameras.camera_base import CameraBase
+from sensorium.sensors.cameras.camera_data import DISTANCES, CameraData
+from sensorium.sensors.cameras.ray_caster_camera_cfg import UNSUPPORTED, RayCasterCameraCfg
 from sensorium.sensors.rays.ray_caster import RayCaster
-from sensorium.spec import Field
 
 
-class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
+class RayCasterCamera(CameraBase[RayCasterCameraCfg, CameraData], RayCaster):
     """Camera that casts rays, at one or several mounts.
 
-    Intrinsics and poses can be changed per env between steps (`set_intrinsic_matrices`, `set_world_poses`). Changes
-    apply from the next sample on. ``scene.update(ticks=0)`` retakes the current sample, unless the camera has memory
-    such as a delay or a history. Changes are saved with the scene's state and persist across resets.
+    Intrinsics and poses can be changed per env between steps; see `CameraBase`.
     """
 
     UNSUPPORTED_TYPES: ClassVar[set[str]] = {*UNSUPPORTED}
     """Data types that cast rays do not provide."""
 
-    cfg: RayCasterCameraCfg  # type: ignore[assignment]
-
-    @property
-    def image_shape(self) -> tuple[int, int]:
-        """(height, width), pixels."""
-        width, height = self._lens[0]
-        return height, width
-
-    @cached_property
-    def _lens(self) -> tuple[tuple[int, int], NDArray[np.float64]]:
-        """(width, height), px, and the initial intrinsic matrices `[1 or env, 3, 3]`.
-
-        Raises:
-            ConfigError: neither the config nor the camera of the model defines image and lens, or cameras differ.
-        """
-        names = [name for name in self.mount.cameras if name]
-        first = names[0] if len(names) == self.mount.count else ""
-        found = [(name, self.engine.camera_lens(name)) for name in names] if first else [("", None)]
-        image = self.cfg.image_on(found[0][1], first)
-        k = self.cfg.matrices_on(found[0][1], first)
-        for name, lens in found[1:]:
-            differs = "image" if self.cfg.image_on(lens, name) != image else ""
-            if not differs and not np.allclose(self.cfg.matrices_on(lens, name), k, rtol=1e-9):
-                differs = "lens"
-            if differs:
-                got = f"{first!r} and {name!r}, whose {differs} differs"
-                fix = "Use one sensor per camera, or give width, height and fovy in the config."
-                expected = "cameras with the same image size and lens"
-                raise ConfigError(self.cfg.title, [Fault(self.cfg.selector[0], got, expected, fix)])
-        return image, k
-
-    def fields(self) -> Mapping[str, Field]:
-        """Return the selected fields, with the size of the image; only one of the two distances takes noise."""
-        self.compute_on.memory.check_cast(self.image_shape, self.mount.count)
-        declared = SimpleSensor.fields(self)
-        out = {}
-        for name in self.cfg.selected:
-            field = declared[name]
-            if name not in ALWAYS:
-                field = replace(field, shape=(*self.image_shape, *field.shape[2:]))
-            if name == DISTANCES[1] and DISTANCES[0] in self.cfg.selected:
-                field = replace(field, kind="derived")
-            out[name] = field
-        return out
+    cfg: RayCasterCameraCfg
 
     @property
     def _casts_twice(self) -> bool:
         """Whether truth and measured value differ before the standard chain; clipping comes after the noise."""
         return super()._casts_twice or (self.cfg.clips and not self.cfg.is_clean)
 
-    def _check_stages_of(self, k: NDArray[np.float64]) -> None:
-        """Raise `ConfigError` if a model of depth errors has another lens than a camera of intrinsic matrix k."""
-        (fx, _, cx), (_, fy, cy), _ = k.tolist()
-        fix = f"Use the camera's values: fx {fx:.6g}, fy {fy:.6g}, centre ({cx:.6g}, {cy:.6g}) px."
-        faults = []
-        for number, stage in enumerate(self.cfg.stages):
-            if not isinstance(stage, DepthStage):
-                continue
-            image = stage.pinhole(*self.image_shape)
-            where, focal = f"stages.{number}", float(image.focal)
-            if max(abs(focal / fx - 1.0), abs(focal / fy - 1.0)) > 1e-3:
-                faults.append(Fault(f"{where}.focal_px", f"{focal:.6g}", "the focal length of the camera, px", fix))
-            elif max(abs(image.cx - cx), abs(image.cy - cy)) > 0.5:
-                got = f"({image.cx:.6g}, {image.cy:.6g})"
-                faults.append(Fault(f"{where}.principal_point", got, "the principal point of the camera, px", fix))
-        if faults:
-            raise ConfigError(self.cfg.title, faults)
+    @property
+    def _alignment(self) -> str:
+        return self.cfg.ray_alignment
+
+    def _lens_changed(self, inverse_k: Tensor, *, more: bool) -> None:
+        self._cast.widen(inverse_k, more=more)
 
     def setup(self) -> None:
         """Select the shapes, and build their acceleration structures where needed."""
-        for k in np.unique(self._lens[1], axis=0):
-            self._check_stages_of(k)
-        cfg, device, envs = self.cfg, self.device, self.compute_on.num_envs
-        self.data_types = cfg.asked
-        k = torch.tensor(self._lens[1], dtype=torch.float32, device="cpu")
-        inverse = inverse_intrinsics(k, self.cfg.title)
-        self._k = k.float().expand(envs, 3, 3).contiguous().to(device)
-        self._inverse_k = inverse.float().expand(envs, 3, 3).contiguous().to(device)
-        shape = (envs, self.mount.count)
-        quat = convert_orientation_convention(
-            torch.tensor(cfg.offset.rot, dtype=torch.float32, device="cpu").double(),
-            cfg.convention_on(all(self.mount.cameras)),
-            "world",
-        )
-        quat = quat / quat.norm()
-        self._offset_pos = torch.tensor(cfg.offset.pos, device="cpu").float().expand(*shape, 3).contiguous().to(device)
-        self._offset_quat = quat.float().expand(*shape, 4).contiguous().to(device)
-        kept = {
-            "k": self._k,
-            "inverse_k": self._inverse_k,
-            "offset_pos": self._offset_pos,
-            "offset_quat": self._offset_quat,
-        }
-        self.buffers.kept |= {f"camera/{name}": tensor for name, tensor in kept.items()}
-        self.pose_offset = self._offset_pos, self._offset_quat  # live: x forward, z up
+        self._take_lens()
+        cfg = self.cfg
         self._cast = self.ray_cast(
             targets=cfg.seen,
             alignment=cfg.ray_alignment,
@@ -244,168 +136,3 @@ class RayCasterCamera(RayCaster, SimpleSensor[RayCasterCameraCfg, CameraData]):
         raise ConfigError.single(
             self.cfg.title, "data_types", self.cfg.asked, "ray_hits_w, which height_scan needs", fix
         )
-
-    # Intrinsics and poses ---------------------------------------------------------------------------------------------
-
-    @property
-    def intrinsic_matrices(self) -> Tensor:
-        """Intrinsic matrices of the next sample, float32 `[env, 3, 3]`, px (a copy)."""
-        return self._k.clone()
-
-    def set_intrinsic_matrices(self, matrices: Tensor, focal_length: float | None = 1.0, env_ids: Any = None) -> None:
-        """Set the intrinsic matrices of some envs; all mounts of an env have the same matrix.
-
-        Args:
-            matrices: `[n, 3, 3]` for n envs, or `[3, 3]` for all of them, px: ((fx, skew, cx), (0, fy, cy), (0, 0, 1)).
-            focal_length: unit of apertures, which are not stored; has no effect.
-            env_ids: int ids, bool mask or None for all.
-
-        Raises:
-            ConfigError: a wrong shape, or a matrix that is singular, not finite or has another last row.
-        """
-        rows = self._rows(env_ids)
-        k = torch.as_tensor(matrices, dtype=torch.float64, device="cpu").detach()
-        k = self._one_per_env("matrices", k, rows, (3, 3))
-        inverse = inverse_intrinsics(k, self.cfg.title)
-        self._k[rows] = k.float().to(self.device)
-        self._inverse_k[rows] = inverse.float().to(self.device)
-        self._cast.widen(self._inverse_k[rows], more=len(rows) < self.num_envs)
-        self._changed()
-
-    def set_world_poses(
-        self,
-        positions: Tensor | None = None,
-        orientations: Tensor | None = None,
-        env_ids: Any = None,
-        convention: Convention = "ros",
-    ) -> None:
-        """Set the poses of cameras in the world. This changes their offsets, so the cameras still follow their mounts.
-
-        Args:
-            positions: `[n, 3]` for n envs (`[n, mount, 3]` with a mount axis), or `[3]` for all, m; None keeps them.
-            orientations: `[n, 4]` in the same forms, quaternions (w, x, y, z); None keeps them.
-            env_ids: int ids, bool mask or None for all.
-            convention: camera axes that `orientations` rotate.
-
-        Raises:
-            ConfigError: a wrong shape, a number that is not finite, a quaternion that is not of unit length, or an
-            unknown
-                convention.
-        """
-        if convention not in CONVENTIONS:
-            raise ConfigError.single(self.cfg.title, "convention", convention, f"one of {', '.join(CONVENTIONS)}")
-        rows = self._rows(env_ids)
-        pos, turn = (tensor[rows] for tensor in self._parents())
-        back = quat_conjugate(turn)
-        offset_pos = self._offset_pos[rows].double()
-        offset_quat = self._offset_quat[rows].double()
-        if positions is not None:
-            offset_pos = quat_apply(back, self._per_mount("positions", positions, rows, 3) - pos)
-        if orientations is not None:
-            wanted = self._per_mount("orientations", orientations, rows, 4)
-            length = wanted.norm(dim=-1, keepdim=True)
-            if not bool(((length - 1.0).abs() < 1e-3).all()):
-                worst = wanted.reshape(-1, 4)[int((length - 1.0).abs().reshape(-1).argmax())].tolist()
-                raise ConfigError.single(self.cfg.title, "orientations", worst, "unit quaternions (w, x, y, z)")
-            offset_quat = quat_mul(back, convert_orientation_convention(wanted / length, convention, "world"))
-        self._offset_pos[rows] = offset_pos.float()
-        self._offset_quat[rows] = (offset_quat / offset_quat.norm(dim=-1, keepdim=True)).float()
-        self._changed()
-
-    def set_world_poses_from_view(self, eyes: Tensor, targets: Tensor, env_ids: Any = None) -> None:
-        """Set the positions of cameras and the points they look at; the world's z axis is up in the image.
-
-        A camera that looks straight up or down is rotated as if it had looked along the world's x axis and was then
-        tilted.
-
-        Args:
-            eyes: positions of the cameras, as `positions` of `set_world_poses`, m.
-            targets: points they look at, in the same forms, m.
-            env_ids: int ids, bool mask or None for all.
-
-        Raises:
-            ConfigError: a wrong shape, a number that is not finite, or an eye at the position of its target.
-        """
-        rows = self._rows(env_ids)
-        where, what = (self._per_mount(name, given, rows, 3) for name, given in (("eyes", eyes), ("targets", targets)))
-        quat = look_at(where, what, "world", self.cfg.title)
-        axis = (slice(None), slice(None)) if self._mount_axis else (slice(None), 0)
-        self.set_world_poses(where[axis], quat[axis], env_ids, "world")
-
-    def _rows(self, env_ids: Any) -> Tensor:
-        rows = env_rows(env_ids, self.num_envs, self.device)
-        return torch.arange(self.num_envs, device=self.device) if rows is None else rows
-
-    def _one_per_env(self, name: str, given: Tensor, rows: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """Return values for each env in `rows`, given per env or once for all."""
-        full = (len(rows), *shape)
-        if tuple(given.shape) not in (shape, full):
-            expected = f"{list(full)} for {len(rows)} envs, or {list(shape)} for all"
-            raise ConfigError.single(self.cfg.title, name, tuple(given.shape), expected)
-        return given.expand(full)
-
-    def _per_mount(self, name: str, given: Any, rows: Tensor, size: int) -> Tensor:
-        """Return finite values `[n, mount, size]`, float64."""
-        values = torch.as_tensor(given, dtype=torch.float64, device=self.device).detach()
-        if values.dim() == 1:
-            values = self._one_per_env(name, values, rows, (size,))[:, None].expand(-1, self.mount.count, -1)
-        elif self._mount_axis:
-            shape = (len(rows), self.mount.count, size)
-            if tuple(values.shape) != shape:
-                expected = f"{list(shape)} for {len(rows)} envs, or [{size}] for all"
-                raise ConfigError.single(self.cfg.title, name, tuple(values.shape), expected)
-        else:
-            values = self._one_per_env(name, values, rows, (size,))[:, None]
-        if not bool(torch.isfinite(values).all()):
-            raise ConfigError.single(self.cfg.title, name, values.reshape(-1, size).tolist()[:3], "finite numbers")
-        return values
-
-    def _parents(self) -> tuple[Tensor, Tensor]:
-        """Return the current parent poses of the offset: float64 `[env, mount, 3]` and `[env, mount, 4]`."""
-        mount, device = self.mount, self.device
-        self.engine.refresh()
-        body = mount.body.long()
-        pos = mount.offset_pos.double().expand(self.num_envs, -1, -1).clone()
-        quat = mount.offset_quat.double().expand(self.num_envs, -1, -1).clone()
-        on_body = body >= 0
-        if bool(on_body.any()):
-            bodies = body[on_body]
-            turn = self.engine.array("body_quat_w").to(device)[:, bodies].double()
-            pos[:, on_body] = self.engine.array("body_pos_w").to(device)[:, bodies].double() + quat_apply(
-                turn, pos[:, on_body]
-            )
-            quat[:, on_body] = quat_mul(turn, quat[:, on_body])
-        if self.cfg.ray_alignment == "world":
-            quat = quat.new_tensor([1.0, 0.0, 0.0, 0.0]).expand(quat.shape)
-        elif self.cfg.ray_alignment == "yaw":
-            quat = quat_level(quat)
-        return pos, quat / quat.norm(dim=-1, keepdim=True)
-
-    def _changed(self) -> None:
-        self.expire()  # a value computed on read must be recomputed
-
-    # Saving and drawing -----------------------------------------------------------------------------------------------
-
-    def load(self, tensors: Mapping[str, Tensor], counters: Mapping[str, int]) -> None:
-        """Restore the result of `tensors` and `counters`."""
-        super().load(tensors, counters)
-        self._cast.widen(self._inverse_k)
-        self._changed()
-
-    def debug_draw(self) -> list[DebugShape]:
-        """Return the view frustum of each camera, 0.3 m long."""
-        data: Any = self.ground_truth
-        pos, quat = (tensor.reshape(self.num_instances, -1) for tensor in (data.pos_w, data.quat_w_world))
-        height, width = self.image_shape
-        inverse = self._inverse_k.repeat_interleave(self.mount.count, dim=0)
-        edges = torch.tensor(
-            [[0.0, 0, 1], [width, 0, 1], [width, height, 1], [0, height, 1]], dtype=torch.float32, device=self.device
-        )
-        p = torch.einsum("nij,kj->nki", inverse, edges)
-        corners = pos[:, None] + quat_apply(quat[:, None], 0.3 * torch.stack([p[..., 2], -p[..., 0], -p[..., 1]], -1))
-        eye = pos[:, None].expand_as(corners)
-        lines = torch.cat([torch.stack([eye, corners], 2), torch.stack([corners, corners.roll(-1, 1)], 2)], 1)
-        return [DebugShape("lines", np.asarray(lines.reshape(-1, 2, 3).cpu()))]
-
-
-__all__ = ["UNSUPPORTED", "CameraData", "CameraOffsetCfg", "RayCasterCamera", "RayCasterCameraCfg"]

@@ -1,79 +1,18 @@
-"""Data (`CameraData`) and configuration (`RayCasterCameraCfg`) of a camera that casts rays."""
+"""Configuration (`RayCasterCameraCfg`) of a camera that casts rays."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
-from torch import Tensor
 
-from sensorium.cfg import OffsetCfg, bad, in_unit
-from sensorium.engines.base import CameraLens
-from sensorium.errors import ConfigError, Fault, nearest
-from sensorium.geometry.cameras import Convention, convert_orientation_convention
+from sensorium.cfg import bad, in_unit
+from sensorium.errors import ConfigError, Fault
 from sensorium.patterns import OptionalPatternField, PinholeCameraPatternCfg
+from sensorium.sensors.cameras.camera_base_cfg import ON_CAMERAS, CameraBaseCfg, check_types
+from sensorium.sensors.cameras.camera_data import ALWAYS, DISTANCES, CameraData
 from sensorium.sensors.rays.ray_cfg import DriftRange, Range, RayCfg, spans_of
-from sensorium.spec import Field
 
-IMAGE = ("height", "width", "channel")
-VECTORS = ("height", "width", "xyz")
-
-
-@dataclass(frozen=True, slots=True)
-class CameraData:
-    """One image and its camera pose; data types that the config does not select are None.
-
-    Attributes:
-        image_shape: (height, width), pixels.
-        data_types: the data types, under the config's names.
-    """
-
-    pos_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point")]
-    """Position of the camera's optical centre in the world, m."""
-    quat_w_world: Annotated[Tensor, Field("1", (4,), frame="world", kind="derived", role="pose")]
-    """Orientation of the camera in the world, axes forward, left, up; unit quaternion (w, x, y, z)."""
-    intrinsic_matrices: Annotated[Tensor, Field("px", (3, 3), ("row", "column"), kind="derived")]
-    """Intrinsic matrix, px: ((fx, 0, cx), (0, fy, cy), (0, 0, 1))."""
-    distance_to_camera: Annotated[Tensor, Field("m", (1, 1, 1), IMAGE, role="image")]
-    """Distance along each pixel's ray to its hit, m."""
-    distance_to_image_plane: Annotated[Tensor, Field("m", (1, 1, 1), IMAGE, role="image")]
-    """Distance of each pixel's hit along the camera's axis (z-depth), m."""
-    normals: Annotated[Tensor, Field("1", (1, 1, 3), VECTORS, frame="world", kind="derived", role="image")]
-    """Outward unit normal of the surface at the hit, in the world; 0 for a miss."""
-    points_b: Annotated[Tensor, Field("m", (1, 1, 3), VECTORS, frame="sensor", kind="derived", role="image")]
-    """Hit point of each pixel, in the camera's frame with axes right, down, forward, m; +inf for a miss."""
-    geom_ids: Annotated[Tensor, Field("1", (1, 1, 1), IMAGE, dtype="int32", kind="id", role="image")]
-    """Shape that was hit: row in the sensor's `geom_names`; -1 for a miss."""
-    face_ids: Annotated[Tensor, Field("1", (1, 1, 1), IMAGE, dtype="int32", kind="id", role="image")]
-    """Triangle that was hit, of a mesh (row of its faces) or height field; -1 for other shapes and for a miss."""
-    image_shape: tuple[int, int]
-    data_types: tuple[str, ...]
-
-    @property
-    def output(self) -> dict[str, Tensor]:
-        """The selected data types, in the config's order and under its names."""
-        return {name: getattr(self, name) for name in self.data_types}
-
-    @property
-    def info(self) -> list[dict[str, Any]]:
-        """Additional information on each data type per environment; always None."""
-        return [dict.fromkeys(self.data_types) for _ in range(len(self.pos_w))]
-
-    @property
-    def quat_w_ros(self) -> Tensor:
-        """`quat_w_world` for the axes right, down, forward."""
-        return convert_orientation_convention(self.quat_w_world, "world", "ros")
-
-    @property
-    def quat_w_opengl(self) -> Tensor:
-        """`quat_w_world` for the axes right, up, backward, as in OpenGL and USD."""
-        return convert_orientation_convention(self.quat_w_world, "world", "opengl")
-
-
-DISTANCES = ("distance_to_image_plane", "distance_to_camera")
 TYPES = ("distance_to_camera", "distance_to_image_plane", "normals", "points_b", "geom_ids", "face_ids")
 UNSUPPORTED = (
     "bounding_box_2d_loose", "bounding_box_2d_loose_fast", "bounding_box_2d_tight", "bounding_box_2d_tight_fast",
@@ -81,24 +20,9 @@ UNSUPPORTED = (
     "instance_segmentation", "instance_segmentation_fast", "motion_vectors", "rgb", "semantic_segmentation",
     "skeleton_data",
 )  # fmt: skip
-FOCAL = ("focal_length", "horizontal_aperture", "vertical_aperture")
-"""Fields of a `PinholeCameraPatternCfg` that define the focal lengths."""
-CENTRE = ("horizontal_aperture_offset", "vertical_aperture_offset")
-"""Fields that define the principal point."""
-ON_CAMERAS = ("camera", "cameras", "prim_path")
-"""Selectors that can refer to a camera of the model."""
-ALWAYS = ("pos_w", "quat_w_world", "intrinsic_matrices")
 
 
-class CameraOffsetCfg(OffsetCfg):
-    """Pose of a camera relative to the frame it is mounted on."""
-
-    convention: Convention = "ros"
-    """Camera axes that `rot` rotates: ``"ros"`` (z forward, y down), ``"opengl"`` (-z forward, y up) or ``"world"`` (x
-    forward, z up). For a camera of the model (`camera=`) the default is ``"opengl"``, its native convention."""
-
-
-class RayCasterCameraCfg(RayCfg[CameraData]):
+class RayCasterCameraCfg(CameraBaseCfg[CameraData], RayCfg[CameraData]):
     """Configuration of a camera that casts rays.
 
     Knobs such as `noise`, m, and stages act on `distance_to_image_plane` if it is selected, otherwise on
@@ -110,7 +34,9 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
     camera, in each environment.
     """
 
-    mount_has_offset: ClassVar[bool] = False
+    types: ClassVar[tuple[str, ...]] = TYPES
+    selectable: ClassVar[tuple[str, ...]] = (*ALWAYS, *TYPES)
+    needs_size: ClassVar[tuple[str, str]] = ("pattern", "a PinholeCameraPatternCfg with width and height")
 
     pattern: OptionalPatternField = None
     """Image and lens, a `PinholeCameraPatternCfg`. Optional for a camera of the model; a pattern with only `width` and
@@ -118,8 +44,6 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
     data_types: tuple[str, ...] = ("distance_to_image_plane",)
     """Computed data types: any of distance_to_camera, distance_to_image_plane, normals, points_b, geom_ids,
     face_ids."""
-    offset: CameraOffsetCfg = CameraOffsetCfg()
-    """Pose of the camera relative to the frame it is mounted on."""
     ray_alignment: Literal["base", "yaw", "world"] = "base"
     """Motion of the camera with its mount: fully, about the vertical only, or its position only."""
     depth_clipping_behavior: Literal["max", "zero", "none"] = "none"
@@ -129,12 +53,7 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
     """Range of an error of the measured position along each world axis, m, redrawn per env at each reset; a mapping
     gives one range per axis."""
 
-    OffsetCfg: ClassVar[type[OffsetCfg]] = CameraOffsetCfg
-
     def __init__(self, /, **data: Any) -> None:
-        offset = data.get("offset")
-        if isinstance(offset, OffsetCfg) and not isinstance(offset, CameraOffsetCfg):
-            data = {**data, "offset": CameraOffsetCfg(pos=offset.pos, rot=offset.rot)}
         super().__init__(**data)
         if self.needs_pattern and self.pattern is None and self.selector[0] not in ON_CAMERAS:
             fix = "Give a pattern; only a camera of the model (camera=) defines image and lens."
@@ -156,11 +75,7 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
         if refused:
             fix = f"Cast rays provide {', '.join(TYPES)}."
             raise bad(f"data types without {', '.join(refused)}, which cast rays do not provide", fix)
-        for name in value:
-            if name not in TYPES:
-                raise bad(f"data types among {', '.join(TYPES)}", nearest(name, TYPES).strip())
-        if not value or len(set(value)) != len(value):
-            raise bad("at least one data type, each once")
+        check_types(value, TYPES)
         if "points_b" in value and not {*value} & {*DISTANCES}:
             raise bad(
                 "a distance together with points_b", "Add distance_to_image_plane, from which the points are derived."
@@ -184,81 +99,20 @@ class RayCasterCameraCfg(RayCfg[CameraData]):
         assert self.pattern is None or isinstance(self.pattern, PinholeCameraPatternCfg)
         return self.pattern
 
-    def image_on(self, camera: CameraLens | None, name: str = "") -> tuple[int, int]:
-        """Return (width, height), px, for a given camera of the model or without one.
-
-        Args:
-            camera: image and lens of that camera.
-            name: its name, for the message.
-
-        Raises:
-            ConfigError: neither the config nor the camera defines a size.
-        """
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """(width, height), px, from the config; None leaves it to a camera of the model."""
         own = self.pinhole
-        if own is not None:
-            return own.width, own.height
-        fix = f"Camera {name!r} has no size either: set its resolution=... in the model." if name else ""
-        if camera is None or camera.resolution is None:
-            expected = "a PinholeCameraPatternCfg with width and height"
-            raise ConfigError(self.title, [Fault("pattern", "nothing", expected, fix)])
-        return camera.resolution
-
-    def matrices_on(self, camera: CameraLens | None, name: str = "") -> NDArray[np.float64]:
-        """Return the intrinsic matrices, px, float64 `[1 or env, 3, 3]`, with the values of the config where given.
-
-        Args:
-            camera: image and lens of the camera of the model that carries the sensor; None for other mounts.
-            name: its name, for the message.
-
-        Raises:
-            ConfigError: the camera is orthographic, and the config defines no focal length.
-        """
-        if camera is None:
-            assert self.pinhole is not None, "image_on raises"
-            return self.pinhole.intrinsic_matrix[None]
-        if camera.is_orthographic and not self.states_focal:
-            fix = 'Give it projection="perspective" in the model, or a pattern with fovy=...'
-            got = f"camera {name!r}, which is orthographic"
-            raise ConfigError(self.title, [Fault(self.selector[0], got, "a perspective camera", fix)])
-        width, height = self.image_on(camera, name)
-        k = camera.matrices(width, height)
-        self._state(k, width, height)
-        return k
+        return None if own is None else (own.width, own.height)
 
     @property
-    def states_focal(self) -> bool:
-        """Whether the config defines the focal length."""
-        return self.pattern is not None and bool(self.pattern.model_fields_set & {*FOCAL})
+    def lens_fields(self) -> set[str]:
+        """Names of the fields of a pinhole lens that the config gives."""
+        return set() if self.pattern is None else self.pattern.model_fields_set
 
-    def _state(self, k: NDArray[np.float64], width: int, height: int) -> None:
-        """Write the config's values into the intrinsic matrices of a camera of the model, for an image of this size."""
-        own = self.pattern
-        if not isinstance(own, PinholeCameraPatternCfg):
-            return
-        if self.states_focal:
-            k[:, [0, 1], [0, 1]] = own.intrinsic_matrix.diagonal()[:2]
-        for row, (name, size) in enumerate(zip(CENTRE, (width, height), strict=True)):
-            if name in own.model_fields_set:
-                k[:, row, 2] = 0.5 * size + getattr(own, name) * k[:, row, row]
-
-    @property
-    def asked(self) -> tuple[str, ...]:
-        """Data types under the given names."""
-        return self.data_types
-
-    @property
-    def selected(self) -> tuple[str, ...]:
-        """The computed fields of `CameraData`, in its order."""
-        return (*ALWAYS, *(name for name in TYPES if name in self.asked))
-
-    @property
-    def convention(self) -> Convention:
-        """Axes that the offset rotates, for a `prim_path` that does not refer to a camera."""
-        return self.convention_on(self.selector[0] in ("camera", "cameras"))
-
-    def convention_on(self, is_camera: bool) -> Convention:
-        """Return the axes that the offset rotates, for a camera of the model or another mount."""
-        return "opengl" if is_camera and "convention" not in self.offset.model_fields_set else self.offset.convention
+    def lens_at(self, width: int, height: int) -> PinholeCameraPatternCfg | None:
+        """Return the lens of the config for an image of this size, px; None where the config gives none."""
+        return self.pinhole
 
     @property
     def limits(self) -> tuple[float, float]:

@@ -35,6 +35,7 @@ from sensorium.world.mount import MountView
 from sensorium.world.select import Named, resolve_mounts
 
 if TYPE_CHECKING:
+    from sensorium.world.image_cast import ImageCast
     from sensorium.world.query import QueryContext
     from sensorium.world.ray_cast import RayCast
     from sensorium.world.ray_scene import RayScene
@@ -287,6 +288,18 @@ class Sensor(Readable[CfgT, DataT]):
         from sensorium.world.ray_cast import RayCast, RaySpec  # as above
 
         return RayCast(self.query_context, RaySpec(**options))
+
+    def image_cast(self, **options: Any) -> ImageCast:
+        """Return the visibility pass of cameras at this sensor's mounts; create it in `setup`.
+
+        Launch annotators in a block ``with cast.render() as record`` in a hook.
+
+        Args:
+            options: see `ImageSpec`.
+        """
+        from sensorium.world.image_cast import ImageCast, ImageSpec  # as above
+
+        return ImageCast(self.query_context, ImageSpec(**options))
 
     def solids(self, **options: Any) -> SolidQuery:
         """Return a query for the solids around this sensor's mounts; create it in `setup`, `place` it in a hook.

@@ -75,6 +75,12 @@ class TargetsCfg(MountedSensorCfg[DataT], Generic[DataT]):
         knobs = ("noise", "noise_density", "bias", "random_walk", "random_walk_density", "resolution")
         return next((knob for knob in knobs if getattr(self, knob) is not None), "stages" if self.stages else None)
 
+    def refuse_idle_knobs(self, where: str, *fields: str) -> None:
+        """Raise as a validator does if none of the fields is computed on which a given knob or stage acts."""
+        knob = self.first_imperfection
+        if knob is not None and not {*fields} & {*self.selected}:
+            raise bad(f"{knob}: no such option while {where}", f"Omit it; it acts on {fields[0]}.")
+
 
 def as_tuple(value: str | tuple[str, ...]) -> tuple[str, ...]:
     """Return the names as a tuple; a single name gives a tuple of one."""

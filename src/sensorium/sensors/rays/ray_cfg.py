@@ -42,12 +42,6 @@ class DistanceCfg(TargetsCfg[DataT], Generic[DataT]):
         """Distance reported for a miss, m."""
         return float("inf") if self.no_hit_value is None else self.no_hit_value
 
-    def refuse_idle_knobs(self, where: str, *fields: str) -> None:
-        """Raise as a validator does if none of the fields is computed on which a given knob or stage acts."""
-        knob = self.first_imperfection
-        if knob is not None and not {*fields} & {*self.selected}:
-            raise bad(f"{knob}: no such option while {where}", f"Omit it; it acts on {fields[0]}.")
-
 
 class RayCfg(DistanceCfg[DataT], Generic[DataT]):
     """Sensor that casts rays at the shapes of the scene.

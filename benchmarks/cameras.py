@@ -1,0 +1,200 @@
+"""Visibility of cameras against mujoco_warp's renderer, per core-second, in the same run."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any
+
+import mujoco_warp
+import numpy as np
+import torch
+import warp as wp
+from torch import Tensor
+
+from benchmarks.camera_scenes import SCENES, poses_of
+from benchmarks.rays import on_tensors
+from benchmarks.timing import interleaved, wall_and_cpu
+from sensorium import BODY_POSE, SHAPES, Field, MountedSensorCfg, MujocoWarpEngine, Scene, SimpleSensor, recorded
+from sensorium.compute import Rows, kernel, masked_tid, place_of
+from sensorium.geometry.images.analytic import draw_analytic
+from sensorium.geometry.images.cast import cast_pixels
+from sensorium.geometry.images.dense import draw_dense
+from sensorium.geometry.images.listing import list_shapes
+from sensorium.geometry.images.place import place_cameras
+from sensorium.geometry.images.raster import draw_clusters
+from sensorium.geometry.images.structs import HitRecord
+from sensorium.world.image_cast import ImageCast
+
+Row = tuple[str, str, str]
+LOOKS = (0.5, -0.5, 0.5, 0.5)
+"""Orientation of a camera's frame (x forward, z up) on a camera of MuJoCo, which looks along -z."""
+
+
+@dataclass(frozen=True, slots=True)
+class DepthData:
+    """Depth along the optical axis, m; +inf for a miss."""
+
+    depth: Annotated[Tensor, Field("m", (1, 1, 1), ("height", "width", "channel"), role="image")]
+
+
+class BareDepthCfg(MountedSensorCfg[DepthData]):
+    """The visibility pass and one annotator, without any option."""
+
+    width: int = 64
+    height: int = 64
+    fovy: float = 60.0
+
+
+@kernel
+def show_depth(rows: Rows, width: int, record: HitRecord, depth: wp.array3d[wp.float32]) -> None:
+    """Write the depth of every pixel of a row."""
+    env, mount, piece = masked_tid(rows)
+    place = place_of(rows, env)
+    first = (rows.first + piece) * width
+    for pixel in range(first, first + width):
+        depth[env, mount, pixel] = 1.0 / record.inverse[place, mount, pixel]
+
+
+class BareDepth(SimpleSensor[BareDepthCfg, DepthData]):
+    """Depth of the nearest surface."""
+
+    requires = (BODY_POSE, SHAPES)
+
+    def fields(self) -> Mapping[str, Field]:
+        """Return the image with its size."""
+        axes = ("height", "width", "channel")
+        return {"depth": Field("m", (self.cfg.height, self.cfg.width, 1), axes, role="image")}
+
+    def setup(self) -> None:
+        """Create the pass."""
+        cfg = self.cfg
+        focal = 0.5 * cfg.height / np.tan(np.radians(cfg.fovy) / 2)
+        k = np.array([[focal, 0.0, cfg.width / 2], [0.0, focal, cfg.height / 2], [0.0, 0.0, 1.0]])
+        self.cast: ImageCast = self.image_cast(
+            image=(cfg.height, cfg.width),
+            inverse_k=torch.tensor(np.linalg.inv(k)[None], dtype=torch.float32),
+            offsets=(torch.zeros(1, 1, 3), torch.tensor([[LOOKS]])),
+            limits=(0.01, 1e3),
+        )
+
+    @recorded
+    def update_raw_data(self, raw: Any) -> None:
+        """Render."""
+        image = wp.from_torch(raw.depth.view(len(raw.depth), 1, -1))
+        with self.cast.render() as record:
+            inputs = [self.cfg.width, record]
+            self.compute_on.launch(show_depth, (1, self.cfg.height), inputs, [image], split=True)
+
+
+class Worlds:
+    """One scene in some environments, for both renderers.
+
+    Args:
+        scene: name of the scene.
+        envs: number of environments.
+        image: height and width, px.
+    """
+
+    def __init__(self, scene: str, envs: int, image: tuple[int, int]) -> None:
+        self.name, self.envs, self.image = scene, envs, image
+        self.model = SCENES[scene]().compile()
+        self.engine = MujocoWarpEngine(SCENES[scene](), envs, device="cpu", fresh=False)
+        for name, values in zip(("mocap_pos", "mocap_quat"), poses_of(scene, self.model, envs), strict=True):
+            getattr(self.engine, name)[:] = torch.from_numpy(values).float()
+        self.engine.forward()
+
+    @cached_property
+    def fovy(self) -> float:
+        """Vertical angle of view, degrees."""
+        return float(self.model.camera("eye").fovy[0])
+
+    def ours(self, threads: int) -> Scene:
+        """Return a scene with the camera, on some cores."""
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        height, width = self.image
+        cfg = BareDepthCfg(name="eye", body="eye", width=width, height=height, fovy=self.fovy, evaluate="always")
+        try:
+            return Scene(on_tensors(self.engine), [cfg])
+        finally:
+            torch.set_num_threads(before)
+
+    def theirs(self) -> tuple[Any, Any]:
+        """Return a call that renders depth with mujoco_warp, and its image `[env, height * width]`."""
+        m, d = self.engine.m, self.engine.d
+        mujoco_warp.kinematics(m, d)
+        mujoco_warp.camlight(m, d)
+        context = mujoco_warp.create_render_context(
+            self.model, nworld=self.envs, cam_res=self.image[::-1], render_rgb=False, render_depth=True,
+            render_seg=False, use_textures=False, enabled_geom_groups=[0, 1, 2],
+        )  # fmt: skip
+
+        def call() -> None:
+            mujoco_warp.refit_bvh(m, d, context)
+            mujoco_warp.render(m, d, context)
+
+        return call, wp.to_torch(context.depth_data)
+
+
+def depth(scene: str, envs: int, image: tuple[int, int] = (64, 64), goal: float = 3.5) -> list[Row]:
+    """Depth against mujoco_warp's renderer, per core-second, and on two cores against one."""
+    worlds = Worlds(scene, envs, image)
+    one, two = worlds.ours(1), worlds.ours(2)
+    call, theirs = worlds.theirs()
+    for _ in range(40):
+        one.update()
+        two.update()
+    call()
+    mine = one["eye"].data.depth.reshape(envs, -1)
+    assert torch.equal(mine, two["eye"].data.depth.reshape(envs, -1))
+    expected = torch.where(theirs.reshape(envs, -1) <= 0.0, torch.inf, theirs.reshape(envs, -1))
+    agree = float((((mine - expected).abs() <= 1e-3 * mine) | (mine == expected)).float().mean())
+    taken = wall_and_cpu({"one": one.update, "two": two.update, "mujoco_warp": call}, rounds=7)
+    pixels = envs * image[0] * image[1]
+    speed = {name: pixels / cpu / 1e6 for name, (_, cpu) in taken.items()}
+    wall = {name: seconds for name, (seconds, _) in taken.items()}
+    what = f"depth {image[1]}x{image[0]}, {scene}, {envs} envs"
+    ratio = f"{speed['one'] / speed['mujoco_warp']:.1f} x (at least {goal:g}); {agree:.2%} of pixels agree"
+    cores = f"{wall['one'] / wall['two']:.2f} x one core (at least 1.7)"
+    return [
+        (f"{what}: mujoco_warp", f"{speed['mujoco_warp']:.2f} Mpix per core-second", "baseline"),
+        (f"{what}: one core", f"{speed['one']:.2f} Mpix per core-second, {wall['one'] * 1e3:.2f} ms", ratio),
+        (f"{what}: two cores", f"{wall['two'] * 1e3:.2f} ms", cores),
+    ]
+
+
+def fixed() -> list[Row]:
+    """Cost of a frame of 4 x 4 pixels, one environment."""
+    scene = Worlds("tabletop", 1, (4, 4)).ours(2)
+    seconds = interleaved({"frame": scene.update}, repeats=200)["frame"]
+    return [("a frame of 4x4 pixels, tabletop, one env", f"{seconds * 1e3:.3f} ms", "under 0.3 ms")]
+
+
+def memory() -> list[Row]:
+    """Memory of one camera beyond its image, and of the clusters of triangles."""
+    rows = []
+    for scene, envs, image in (("tabletop", 16, (64, 64)), ("tabletop", 256, (64, 64)), ("terrain", 1, (480, 640))):
+        sensor = Worlds(scene, envs, image).ours(2)["eye"]
+        cast = sensor.cast
+        flying = cast.record.inverse.shape[0] * cast.pixels
+        what = f"memory of the pass, {scene}, {envs} envs, {image[1]}x{image[0]}"
+        size = f"{cast.nbytes / 1024:.0f} KiB, {cast.nbytes / flying:.1f} B per pixel in flight"
+        rows.append((what, size, f"12 B; image: {4 * envs * cast.pixels / 1024:.0f} KiB"))
+    return rows
+
+
+def cold() -> list[Row]:
+    """CPU time of compiling the kernels of the pass, each in an empty cache."""
+    rows, total = [], 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        for made in (place_cameras, list_shapes, draw_analytic, draw_clusters, draw_dense, cast_pixels):
+            began = time.process_time()
+            wp.compile_aot_module(made.module, device="cpu", module_dir=folder)
+            taken = time.process_time() - began
+            total += taken if made is not cast_pixels else 0.0
+            rows.append((f"compiling {made.key}", f"{taken:.1f} s", ""))
+    return [*rows, ("compiling the pass of a pinhole", f"{total:.1f} s", "under 10 s with its annotator")]

@@ -1,0 +1,89 @@
+"""The camera of mjlab's document, with its names and defaults."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from sensorium.cfg import SELECTORS, Float, name_in
+from sensorium.compat.aliases import AliasedCfg
+from sensorium.errors import ConfigError
+from sensorium.patterns.pinhole import Pixels
+from sensorium.sensors.cameras import camera as _camera
+from sensorium.sensors.cameras import camera_cfg as _cfg
+from sensorium.sensors.cameras import camera_data as _data
+from sensorium.sensors.cameras import lenses as _lenses
+
+CameraSensor = _camera.Camera
+_OF_COLOR = ("use_textures", "use_shadows")
+"""Options of color images, which change neither depth nor segmentation."""
+_POSE = {"parent_body": None, "pos": (0.0, 0.0, 1.0), "quat": (1.0, 0.0, 0.0, 0.0)}
+"""Place of a camera to create."""
+
+
+class CameraSensorData(_data.CameraData):
+    """One image; a miss has depth 0."""
+
+    __slots__ = ()
+
+    @property
+    def depth(self) -> Tensor:
+        """`distance_to_image_plane`."""
+        return self.distance_to_image_plane
+
+
+class CameraSensorCfg(AliasedCfg, _cfg.CameraCfg):
+    """Configuration of a camera: one of the model, or one to create on a body or in the world.
+
+    Give `camera_name`, or `parent_body`, `pos` and `quat` with the axes of OpenGL, relative to the body or the world.
+    """
+
+    data_class: ClassVar[type[Any] | None] = CameraSensorData
+
+    width: Pixels = 160
+    """Number of columns, px."""
+    height: Pixels = 120
+    """Number of rows, px."""
+    data_types: tuple[str, ...] = ("rgb",)
+    """Computed data types: ``depth`` and ``segmentation``."""
+    include_geom_groups: tuple[int, ...] | None = Field(default=(0, 1, 2), alias="enabled_geom_groups")
+    """Geom groups that are visible, 0 to 5; None derives them from `geometry`."""
+    clipping_range: tuple[Float, Float] = (1.0e-4, 1.0e6)
+    """Nearest and farthest distance to the image plane of a visible surface, m."""
+    depth_clipping_behavior: Literal["max", "zero", "none"] = "zero"
+    """Depth of a miss."""
+
+    def __init__(self, /, **data: Any) -> None:
+        super().__init__(**_placed(f"{type(self).__name__}{name_in(data)}", data))
+
+
+def _placed(title: str, data: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a config with the selector, the offset and the lens that mjlab's fields describe.
+
+    Raises:
+        ConfigError: a field that does not apply, or an option that is not available.
+    """
+    own = {name: data[name] for name in (*_POSE, "camera_name", "fovy", "orthographic", "clone_data") if name in data}
+    kept = {name: value for name, value in data.items() if name not in own and name not in _OF_COLOR}
+    if own.get("orthographic"):
+        raise ConfigError.single(title, "orthographic", True, "False", "Only pinhole cameras are available.")
+    if own.get("clone_data"):
+        raise ConfigError.single(title, "clone_data", True, "False", "Use sensor.read() for copies.")
+    if own.get("fovy") is not None:
+        kept["lens"] = _lenses.PinholeLensCfg(fovy=own["fovy"])
+    if own.get("camera_name") is not None:
+        if others := [name for name in _POSE if own.get(name) is not None]:
+            fix = "A camera of the model has its own place."
+            raise ConfigError.single(title, others[0], own[others[0]], "no value beside camera_name", fix)
+        return {**kept, "camera": own["camera_name"]}
+    if not kept.keys() & {*SELECTORS}:
+        pose = {**_POSE, **own}
+        offset = {"pos": pose["pos"], "rot": pose["quat"], "convention": "opengl"}
+        kept |= {"body": pose["parent_body"] or "world", "offset": offset}
+        kept.setdefault("lens", _lenses.PinholeLensCfg(fovy=45.0))
+    return kept
+
+
+__all__ = ["CameraSensor", "CameraSensorCfg", "CameraSensorData"]

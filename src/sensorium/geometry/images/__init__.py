@@ -1,0 +1,1 @@
+"""Visibility of shapes in images: the nearest surface of every pixel."""

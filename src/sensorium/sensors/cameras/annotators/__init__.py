@@ -1,0 +1,44 @@
+"""Annotators: each computes some data types of a camera from the surfaces that its pixels show.
+
+All annotators of a frame read the same hits, so their images agree pixel for pixel. To add a data type, declare its
+field in `CameraData`, define an `Annotator`, and list it here.
+"""
+
+from collections.abc import Mapping
+
+from sensorium.sensors.cameras.annotators.base import Annotator
+from sensorium.sensors.cameras.annotators.boxes import Boxes
+from sensorium.sensors.cameras.annotators.distances import Distances
+from sensorium.sensors.cameras.annotators.ids import Ids
+from sensorium.sensors.cameras.annotators.motion import Motion
+from sensorium.sensors.cameras.annotators.normals import Normals
+from sensorium.sensors.cameras.annotators.segmentation import InstanceIds, Instances, SemanticClasses
+from sensorium.sensors.cameras.camera_data import COUNT
+
+ANNOTATORS: Mapping[str, type[Annotator]] = {
+    "distance_to_camera": Distances,
+    "distance_to_image_plane": Distances,
+    "normals": Normals,
+    "points_b": Distances,
+    "geom_ids": Ids,
+    "face_ids": Ids,
+    "semantic_segmentation": SemanticClasses,
+    "instance_segmentation": Instances,
+    "instance_id_segmentation": InstanceIds,
+    "segmentation": Ids,
+    "motion_vectors": Motion,
+    "optical_flow": Motion,
+    "bounding_box_2d_tight": Boxes,
+    "bounding_box_2d_tight_count": Boxes,
+    "bounding_box_2d_loose": Boxes,
+    "bounding_box_2d_loose_count": Boxes,
+    "bounding_box_3d": Boxes,
+    "bounding_box_3d_count": Boxes,
+}
+"""Field of `CameraData` -> its annotator, in the order of the data class."""
+TYPES = tuple(name for name in ANNOTATORS if not name.endswith(COUNT))
+"""Data types that a camera can compute."""
+COLOR = ("rgb", "rgba")
+"""Data types that need light, which no annotator computes."""
+
+__all__ = ["ANNOTATORS", "COLOR", "TYPES", "Annotator", "Distances"]

@@ -1,0 +1,87 @@
+"""Distances of the pixels to the camera and to its image plane, and their points in the camera's frame."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import warp as wp
+
+from sensorium.compute import Rows, kernel, masked_tid, place_of
+from sensorium.geometry.images.structs import HitRecord, Lens, pixel_line
+from sensorium.measurement.record import Record
+from sensorium.sensors.cameras.annotators.base import Annotator
+from sensorium.sensors.cameras.camera_data import DISTANCES
+
+HITS, DEPTH, RANGE = 0, 1, 2
+"""Given distance: that of the hits, or of an image, to the image plane or to the camera."""
+
+
+@kernel(group="images")
+def _measure(
+    rows: Rows,
+    given: int,
+    is_last: int,
+    farthest: float,
+    beyond: float,
+    lens: Lens,
+    hits: HitRecord,
+    given_in: wp.array3d[wp.float32],
+    ranges: wp.array3d[wp.float32],
+    depths: wp.array3d[wp.float32],
+    points: wp.array3d[wp.vec3],
+) -> None:
+    """Compute both distances and the point of each pixel from one distance; clip as the last step."""
+    env, mount, piece = masked_tid(rows)
+    pixel = rows.first + piece
+    _start, direction = pixel_line(lens, env, pixel)
+    t = float(wp.inf)
+    if given == wp.static(HITS):
+        inverse = hits.inverse[place_of(rows, env), mount, pixel]
+        if inverse > 0.0:
+            t = 1.0 / inverse
+    elif given == wp.static(DEPTH):
+        if wp.abs(direction[0]) > 1.0e-6:  # at a right angle to the axis, the depth does not define the point
+            t = given_in[env, mount, pixel] / direction[0]
+    else:
+        t = given_in[env, mount, pixel] / wp.length(direction)
+    misses = wp.isinf(t)
+    z = float(wp.inf)
+    r = float(wp.inf)
+    point = wp.vec3(wp.inf, wp.inf, wp.inf)
+    if not misses:
+        z = t * direction[0]
+        r = t * wp.length(direction)
+        point = t * wp.vec3(-direction[1], -direction[2], direction[0])
+    if is_last != 0:
+        if misses or r > farthest:
+            r = beyond
+        if misses or z > farthest:
+            z = beyond
+    if ranges.shape[0] > 0:
+        ranges[env, mount, pixel] = r
+    if depths.shape[0] > 0:
+        depths[env, mount, pixel] = z
+    if points.shape[0] > 0:
+        points[env, mount, pixel] = point
+
+
+class Distances(Annotator):
+    """`distance_to_camera`, `distance_to_image_plane` and `points_b`."""
+
+    def annotate(self, record: Record, hits: Any, *, is_last: bool) -> None:
+        """Compute the distances and points of a frame (one launch)."""
+        self._measure(record, HITS, hits, is_last=is_last)
+
+    def derive(self, record: Record) -> None:
+        """Compute the other distance and the points from the measured distance, and clip (one launch)."""
+        given = DEPTH if DISTANCES[0] in record else RANGE
+        self._measure(record, given, self.camera.cast.record, is_last=True)
+
+    def _measure(self, record: Record, given: int, hits: Any, *, is_last: bool) -> None:
+        camera = self.camera
+        depths, ranges = (self.image(record, name) for name in DISTANCES)
+        source = {HITS: self.image(Record((), 0, camera.device), ""), DEPTH: depths, RANGE: ranges}[given]
+        farthest, beyond = camera.cfg.clipping
+        inputs = [given, int(is_last), farthest, beyond, camera.cast.lens, hits, source]
+        outputs = [ranges, depths, self.image(record, "points_b", wp.vec3)]
+        camera.compute_on.launch(_measure, (camera.mount.count, self.pixels), inputs, outputs, split=True)

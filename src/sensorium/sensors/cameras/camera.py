@@ -1,0 +1,206 @@
+"""Camera that images the shapes of the scene: distances, normals, points and segmentations of the visible surfaces.
+
+Axes: ``[env, mount, height, width, channel]`` (no mount axis for a singular selector), row 0 at the top.
+
+`offset` is the pose of the camera relative to its mount. With K its intrinsic matrix, the pixel in row v and column u
+looks along p = K^-1 (u + 1/2, v + 1/2, 1), with axes right, down and forward. One visibility pass finds the nearest
+surface of each pixel, in all environments at once; `annotators` compute the images from it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import ClassVar
+
+import torch
+import warp as wp
+from torch import Tensor
+
+from sensorium.compute import Rows, kernel, masked_tid, place_of, recorded
+from sensorium.errors import ConfigError
+from sensorium.geometry.images.structs import HitRecord
+from sensorium.measurement.record import Record, Timeline
+from sensorium.measurement.stages.depth_image import DepthStage
+from sensorium.sensors.cameras.annotators import ANNOTATORS, Distances
+from sensorium.sensors.cameras.camera_base import CameraBase
+from sensorium.sensors.cameras.camera_cfg import CameraCfg
+from sensorium.sensors.cameras.camera_data import ALWAYS, CameraData, Images
+from sensorium.sensors.cameras.lens_tables import lines_of, projection_of
+from sensorium.sensors.cameras.lenses import LensCfg
+from sensorium.sensors.cameras.semantics import Semantics
+from sensorium.sensors.core.hooks import used_if
+from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
+
+
+@kernel(group="images")
+def _report_pose(
+    rows: Rows,
+    pos_in: wp.array2d[wp.vec3],
+    quat_in: wp.array2d[wp.vec4],
+    k_in: wp.array3d[wp.float32],
+    pos_out: wp.array2d[wp.vec3],
+    quat_out: wp.array2d[wp.vec4],
+    k_out: wp.array4d[wp.float32],
+) -> None:
+    env, mount = masked_tid(rows)
+    pos_out[env, mount] = pos_in[env, mount]
+    quat_out[env, mount] = quat_in[env, mount]
+    for row in range(3):
+        for column in range(3):
+            k_out[env, mount, row, column] = k_in[env, row, column]
+
+
+@kernel(group="images")
+def _hide(rows: Rows, is_seen: wp.array2d[wp.uint8], hits: HitRecord) -> None:
+    """Turn hits of pixels that the lens does not see into misses."""
+    env, mount, piece = masked_tid(rows)
+    pixel = rows.first + piece
+    if is_seen[env, pixel] == wp.uint8(0):
+        place = place_of(rows, env)
+        hits.inverse[place, mount, pixel] = 0.0
+        hits.shape[place, mount, pixel] = -1
+        hits.face[place, mount, pixel] = -1
+
+
+def _is_noisy_and_clipped(camera: Camera) -> bool:
+    """Return whether misses must stay +inf while noise is added to the measured distance."""
+    return camera.cfg.clips and not camera.cfg.is_clean
+
+
+class Camera(CameraBase[CameraCfg, CameraData]):
+    """Camera at one or several mounts, which images the visible shapes of each environment.
+
+    Intrinsics and poses can be changed per env between steps (`set_intrinsic_matrices`, `set_world_poses`). Changes
+    apply from the next sample on. ``scene.update(ticks=0)`` retakes the current sample, unless the camera has memory
+    such as a delay or a history. Changes are saved with the scene's state and persist across resets.
+    """
+
+    requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, SHAPES)
+    checks_state: ClassVar[bool] = True
+
+    def _image_field(self, name: str, field: Field) -> Field:
+        return ANNOTATORS[name].sized(name, ANNOTATORS[name].field(name, field, self.cfg), self)
+
+    def setup(self) -> None:
+        """Select the shapes, prepare the visibility pass and the annotators."""
+        self._take_lens()
+        cfg = self.cfg
+        lens = self._optics
+        if not lens.is_pinhole:
+            self._refuse_depth_errors()
+        self.projection = projection_of(lens, self._k)
+        self._lines = lines_of(lens, self._k, *self.image_shape, cfg.title)
+        lines = {name: tensor for name, tensor in self._lines.items() if name != "is_seen"}
+        self.cast = self.image_cast(
+            image=self.image_shape,
+            **(lines or {"inverse_k": self._inverse_k}),
+            offsets=(self._offset_pos, self._offset_quat),
+            limits=cfg.clipping_range,
+            targets=cfg.seen,
+        )
+        self.buffers.body_at_fault = self.cast.body_at_fault
+        names = {name: ANNOTATORS[name] for name in cfg.selected if name not in ALWAYS}
+        self._annotators = [
+            annotator(self, tuple(name for name, other in names.items() if other is annotator))
+            for annotator in dict.fromkeys(names.values())
+        ]
+        for each in self._annotators:
+            self.labels |= each.labels
+        pose = self.cast.pos_w, self.cast.quat_w
+        if cfg.reported_pose == "start":
+            pose = torch.zeros_like(pose[0]), torch.zeros_like(pose[1])
+            self.buffers.kept |= {"camera/start_pos": pose[0], "camera/start_quat": pose[1]}
+        self._reported = pose
+
+    def _refuse_depth_errors(self) -> None:
+        """Raise `ConfigError` for a stage that models depth errors, which holds for a pinhole only."""
+        for number, stage in enumerate(self.cfg.stages):
+            if isinstance(stage, DepthStage):
+                got = type(stage).__name__
+                raise ConfigError.single(self.cfg.title, f"stages.{number}", got, "no depth error of a pinhole camera")
+
+    @cached_property
+    def _optics(self) -> LensCfg:
+        """The lens, of the config or of the camera of the model."""
+        name = self.mount.cameras[0]
+        return self.cfg.lens_on(self.engine.camera_lens(name) if name else None)
+
+    def _lens_changed(self, inverse_k: Tensor, *, more: bool) -> None:
+        """Compute the lines of sight from the intrinsic matrices, where they are a table."""
+        lines = lines_of(self._optics, self._k, *self.image_shape, self.cfg.title)
+        for name, tensor in lines.items():
+            self._lines[name].copy_(tensor)
+
+    @cached_property
+    def semantics(self) -> Semantics:
+        """Labels and ids of the shapes, for segmentations."""
+        scene, engine = self.rays, self.engine
+        rows = [shape.row for shape in scene.shapes]
+        return Semantics(
+            scene.labels, self.geom_names, rows, engine.names("body"), engine.parent_body,
+            self.cfg.semantic_filter, self.cfg.title,
+        )  # fmt: skip
+
+    @property
+    def geom_names(self) -> tuple[str, ...]:
+        """Names of all shapes of the scene, indexed by `geom_ids`."""
+        return tuple(shape.name for shape in self.rays.shapes)
+
+    def frame_stack(self) -> Images:
+        """Return the last `history_length` frames as channels, oldest first, undelayed (copies).
+
+        Until the history is full, the first frame of the episode takes the places of older ones.
+
+        Returns:
+            Data type -> `[env, height, width, history * channel]` (`[env, mount, ...]` with a mount axis).
+
+        Raises:
+            ConfigError: the config gives no `history_length`.
+        """
+        images = self.history.output
+        return Images((name, image.flip(1).movedim(1, -2).flatten(-2)) for name, image in images.items())
+
+    def reset_state(self, env_mask: Tensor) -> None:
+        """Note the pose at the start of the episode, where that is the reported one."""
+        if self.cfg.reported_pose == "start":
+            for kept, now in zip(self._reported, self._poses(), strict=True):
+                kept.copy_(torch.where(env_mask[:, None, None] > 0, now.to(kept.dtype), kept))
+
+    # Images -----------------------------------------------------------------------------------------------------------
+
+    @recorded
+    @used_if(lambda self: not _is_noisy_and_clipped(self))
+    def update_raw_data(self, raw: Record) -> None:
+        """Image the scene, and store the pose."""
+        self._take((raw, True))
+
+    @recorded
+    @used_if(_is_noisy_and_clipped)
+    def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
+        """Take the true frame, clipped, and the measured one, whose misses stay +inf until noise was added."""
+        self._take((raw, True), (slot, False))
+
+    def _take(self, *frames: tuple[Record, bool]) -> None:
+        """Fill records from one visibility pass; the flag of each says whether no noise follows."""
+        with self.cast.render() as hits:
+            if "is_seen" in self._lines:
+                is_seen = wp.from_torch(self._lines["is_seen"], dtype=wp.uint8)
+                self.compute_on.launch(_hide, (self.mount.count, self.cast.pixels), [is_seen], [hits], split=True)
+            for record, is_last in frames:
+                for annotator in self._annotators:
+                    annotator.annotate(record, hits, is_last=is_last)
+        for annotator in self._annotators:
+            annotator.finish()
+        pos, quat = self._reported
+        inputs = [wp.from_torch(pos, dtype=wp.vec3), wp.from_torch(quat, dtype=wp.vec4), wp.from_torch(self._k)]
+        for record, _ in frames:
+            pose = [record.warp.pos_w, record.warp.quat_w_world, record.warp.intrinsic_matrices]
+            self.compute_on.launch(_report_pose, (self.mount.count,), inputs, pose)
+
+    @recorded
+    @used_if(lambda self: not self.cfg.is_clean)
+    def derive_measured(self, slot: Record) -> None:
+        """Derive the other distance and the points from the measured distance, and clip (one launch)."""
+        for annotator in self._annotators:
+            if isinstance(annotator, Distances):
+                annotator.derive(slot)

@@ -1,0 +1,167 @@
+"""Configuration (`CameraCfg`) of a camera that images the shapes of the scene."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import field_validator, model_validator
+
+from sensorium.cfg import Float, bad, in_unit
+from sensorium.engines.base import CameraLens
+from sensorium.memory import in_mb
+from sensorium.patterns import PinholeCameraPatternCfg
+from sensorium.patterns.base import MOST_RAYS
+from sensorium.patterns.pinhole import Pixels
+from sensorium.sensors.cameras.annotators import ANNOTATORS, COLOR, TYPES
+from sensorium.sensors.cameras.camera_base_cfg import ON_CAMERAS, CameraBaseCfg, check_types
+from sensorium.sensors.cameras.camera_data import ALIASES, ALWAYS, DISTANCES, CameraData
+from sensorium.sensors.cameras.lenses import FocalLensCfg, LensCfg, LensField, OrthographicLensCfg, PinholeLensCfg
+from sensorium.sensors.cameras.semantics import parse_filter
+
+
+class CameraCfg(CameraBaseCfg[CameraData]):
+    """Configuration of a camera that images the visible shapes of the scene.
+
+    By default it sees all visible shapes of its own environment, those of the robot that carries it included.
+
+    Knobs such as `noise`, m, and stages act on `distance_to_image_plane` if it is selected, otherwise on
+    `distance_to_camera`; the other distance and `points_b` are derived from the measured one. Misses stay misses, and
+    clipping is applied last.
+
+    For a camera of the model (`camera=`, `cameras=`, or a `prim_path` of one), image and lens default to those of that
+    camera, in each environment.
+    """
+
+    types: ClassVar[tuple[str, ...]] = tuple(ANNOTATORS)
+    selectable: ClassVar[tuple[str, ...]] = (*ALWAYS, *TYPES)
+    needs_size: ClassVar[tuple[str, str]] = ("width, height", "the size of the image, px")
+
+    width: Pixels | None = None
+    """Number of columns, px; None uses the resolution of the camera of the model."""
+    height: Pixels | None = None
+    """Number of rows, px; given together with `width`."""
+    lens: LensField | None = None
+    """Lens: `PinholeLensCfg`, `BrownConradyLensCfg`, `KannalaBrandtLensCfg`, `FThetaLensCfg`, `EquirectangularLensCfg`
+    or `OrthographicLensCfg`. Focal length, apertures and offsets that it omits are those of the camera of the model, if
+    there is one. None uses that camera's lens, otherwise the defaults of `PinholeLensCfg`."""
+    data_types: tuple[str, ...] = ("distance_to_image_plane",)
+    """Computed data types: any of distance_to_camera, distance_to_image_plane (also ``depth``), normals, points_b,
+    geom_ids, face_ids, semantic_segmentation, instance_segmentation, instance_id_segmentation, segmentation,
+    motion_vectors, optical_flow, bounding_box_2d_tight, bounding_box_2d_loose, bounding_box_3d."""
+    clipping_range: Annotated[tuple[Float, Float], in_unit("m")] = (0.01, 1.0e6)
+    """Nearest and farthest distance of a visible surface, m: to the image plane for pinhole and orthographic lenses, to
+    the camera for others. Nearer and farther parts of surfaces are cut away."""
+    depth_clipping_behavior: Literal["max", "zero", "none"] = "none"
+    """Value of misses and of distances beyond the far end of `clipping_range`: that end (``"max"``), 0 (``"zero"``), or
+    +inf (``"none"``). Each data type is clipped by its own distance."""
+    semantic_filter: str | tuple[str, ...] = "*:*"
+    """Labels that segmentations show, as ``"type: label & !label | label; type: *"``, or a list of types. `!` negates,
+    `&` binds before `|`, and `,` and `;` both add further surfaces. Surfaces without such a label are unlabelled."""
+    colorize_semantic_segmentation: bool = True
+    """Whether `semantic_segmentation` is a color (uint8, 4 channels) instead of an id (int32, 1 channel)."""
+    colorize_instance_segmentation: bool = True
+    """Whether `instance_segmentation` is a color instead of an id."""
+    colorize_instance_id_segmentation: bool = True
+    """Whether `instance_id_segmentation` is a color instead of an id."""
+    reported_pose: Literal["frame", "start"] = "frame"
+    """Pose in `pos_w` and `quat_w_world`: that of each frame, or the one at the start of the episode."""
+    exclude_parent_body: bool = False
+    """Whether to exclude the shapes of the body that carries the camera. Shapes of the world are never excluded."""
+    exclude_own_links: bool = False
+    """Whether to exclude also the other links of the camera's robot, the bodies of the same kinematic tree."""
+
+    def __init__(self, /, **data: Any) -> None:
+        super().__init__(**data)
+        if self.size is None and self.selector[0] not in ON_CAMERAS:
+            self.image_on(None)  # raises
+
+    @field_validator("data_types")
+    @classmethod
+    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        cls.check_data_types(value)
+        return value
+
+    @classmethod
+    def check_data_types(cls, value: tuple[str, ...]) -> None:
+        """Raise as a validator does where a data type is not available."""
+        known = (*TYPES, *(name for name, field in ALIASES.items() if field in TYPES))
+        if color := [name for name in value if name in COLOR]:
+            fix = f"Available are {', '.join(known)}."
+            raise bad(f"data types without {', '.join(color)}: this camera computes no color images", fix)
+        check_types(value, known)
+
+    @field_validator("clipping_range")
+    @classmethod
+    def _rising(cls, value: tuple[float, float]) -> tuple[float, float]:
+        if not 0.0 < value[0] < value[1] < float("inf"):
+            raise bad("a range (near, far) with 0 < near < far, both finite, m")
+        return value
+
+    @field_validator("semantic_filter")
+    @classmethod
+    def _parses(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        parse_filter(value)
+        return value
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if (self.width is None) != (self.height is None):
+            raise bad("width, height: both or neither", "Give width and height.")
+        if self.width is not None and self.height is not None and self.width * self.height > MOST_RAYS:
+            size = in_mb(4.0 * self.width * self.height)
+            raise bad(f"width, height: at most {MOST_RAYS} pixels, not {self.width} x {self.height}, {size} per image")
+        self.refuse_idle_knobs("no distance is in data_types", *DISTANCES)
+        return self
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """(width, height), px, from the config; None leaves it to a camera of the model."""
+        return None if self.width is None or self.height is None else (self.width, self.height)
+
+    @property
+    def own_lens(self) -> LensCfg | None:
+        """Lens of the config; None uses the lens of a camera of the model."""
+        return self.lens
+
+    @property
+    def lens_fields(self) -> set[str]:
+        """Names of the fields of the lens that the config gives."""
+        return self.own_lens.model_fields_set if isinstance(self.own_lens, FocalLensCfg) else set()
+
+    def lens_at(self, width: int, height: int) -> PinholeCameraPatternCfg | None:
+        """Return the lens of the config for an image of this size, px; None where the config gives none."""
+        return self.own_lens.at(width, height) if isinstance(self.own_lens, FocalLensCfg) else None
+
+    def matrices_on(self, camera: CameraLens | None, name: str = "") -> NDArray[np.float64]:
+        """Return the intrinsic matrices, px, float64 `[1 or env, 3, 3]`, with the values of the config where given.
+
+        Those of a parallel camera are in px/m, those of a panorama in px/rad.
+        """
+        width, height = self.image_on(camera, name)
+        if self.own_lens is not None and self.own_lens.defines_intrinsics:
+            return self.own_lens.intrinsic_matrix(width, height).numpy()[None]
+        if self.lens_on(camera).is_parallel and camera is not None:
+            each = [OrthographicLensCfg(view_height=view).intrinsic_matrix(width, height) for view in camera.fovy]
+            return torch.stack(each).numpy()
+        return super().matrices_on(camera, name)
+
+    def lens_on(self, camera: CameraLens | None) -> LensCfg:
+        """Return the lens for a given camera of the model or without one; its intrinsics are those of `matrices_on`."""
+        if self.own_lens is not None:
+            return self.own_lens
+        is_parallel = camera is not None and camera.is_orthographic
+        return OrthographicLensCfg(view_height=1.0) if is_parallel else PinholeLensCfg()
+
+    @property
+    def clipping(self) -> tuple[float, float]:
+        """Greatest distance that is not clipped, and the value beyond it and for a miss, m."""
+        far = self.clipping_range[1]
+        return far, {"none": float("inf"), "max": far, "zero": 0.0}[self.depth_clipping_behavior]
+
+    @property
+    def clips(self) -> bool:
+        """Whether a pixel without a hit in range shows a number instead of +inf."""
+        return self.depth_clipping_behavior != "none"

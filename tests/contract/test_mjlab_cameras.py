@@ -1,0 +1,74 @@
+"""mjlab's camera by the names and defaults of its page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import sensorium as sn
+from sensorium.compat import mjlab
+
+MODEL = """
+<mujoco><worldbody><geom name="floor" type="plane" size="9 9 1"/>
+  <geom name="hidden" type="box" size=".1 9 9" pos="1 0 0" group="3"/>
+  <geom name="crate" type="box" size=".3 .3 .3" pos="2 0 .3"/>
+  <body name="base" pos="0 0 .5"><freejoint/><geom name="trunk" size=".1" pos="-.3 0 0"/>
+    <camera name="head" pos=".1 0 0" xyaxes="0 -1 0 0 0 1" fovy="60"/></body>
+</worldbody></mujoco>
+"""
+TYPES = ("depth", "segmentation")
+
+
+def data_of(**options: Any) -> Any:
+    cfg = mjlab.CameraSensorCfg(name="eye", **{"data_types": TYPES, **options})
+    assert sn.CameraCfg.from_toml(cfg.to_toml()).to_dict() == cfg.to_dict()
+    return sn.Scene(sn.MujocoEngine(MODEL, num_envs=2), [cfg])["eye"]
+
+
+def test_depth_and_segmentation_of_a_camera_of_the_model() -> None:
+    """Depth along the axis with 0 for a miss, and (object, type), (-1, -1) for a miss; hidden groups are not seen."""
+    sensor = data_of(camera_name="head")
+    data = sensor.data
+    assert data.depth.shape == (2, 120, 160, 1) and data.segmentation.shape == (2, 120, 160, 2)
+    assert data.output["depth"] is data.depth and data.segmentation.dtype == torch.int32
+    np.testing.assert_allclose(data.depth[:, 60, 80, 0], 1.6, rtol=1e-6)
+    assert data.segmentation[0, 60, 80].tolist() == [sensor.geom_names.index("crate"), 5]
+    assert float(data.depth[0, 0, 0]) == 0.0 and data.segmentation[0, 0, 0].tolist() == [-1, -1]
+    assert float(sensor.intrinsic_matrices[0, 0, 0]) == pytest.approx(60.0 * 3**0.5, rel=1e-6)
+    near = data_of(camera_name="head", enabled_geom_groups=(0, 3), fovy=90.0)
+    np.testing.assert_allclose(near.data.depth[:, 60, 80, 0], 0.8, rtol=1e-6)
+    assert float(near.intrinsic_matrices[0, 0, 0]) == pytest.approx(60.0)
+
+
+def test_a_camera_is_created_in_the_world_or_on_a_body() -> None:
+    """By default 1 m above the origin, looking down with 45 degrees; `use_shadows` has no effect on depth."""
+    world = data_of(use_shadows=True, enabled_geom_groups=(0,))
+    assert world.data.pos_w.tolist() == [[0.0, 0.0, 1.0]] * 2
+    assert float(world.intrinsic_matrices[0, 1, 1]) == pytest.approx(60.0 / np.tan(np.pi / 8), rel=1e-6)
+    np.testing.assert_allclose(world.data.depth[:, 0, 0, 0], 1.0, rtol=1e-6)
+    body = data_of(parent_body="base", pos=(0.2, 0.0, 0.1), quat=(1.0, 0.0, 0.0, 0.0))
+    torch.testing.assert_close(body.data.pos_w, torch.tensor([[0.2, 0.0, 0.6]] * 2))
+    np.testing.assert_allclose(body.data.depth[:, 119, 0, 0], 0.6, rtol=1e-6)
+
+
+def test_the_four_sensor_types_share_one_base() -> None:
+    for kind in (mjlab.BuiltinSensor, mjlab.ContactSensor, mjlab.RayCastSensor, mjlab.CameraSensor):
+        assert issubclass(kind, mjlab.Sensor)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"data_types": ("rgb", "depth")}, "without rgb"),
+        ({"data_types": ()}, "at least one"),
+        ({"orthographic": True}, "orthographic: got True"),
+        ({"clone_data": True}, r"clone_data.*read\(\)"),
+        ({"camera_name": "head", "parent_body": "base"}, "parent_body.*no value beside camera_name"),
+    ],
+)
+def test_options_that_are_not_available_are_named(options: Any, says: str) -> None:
+    with pytest.raises(sn.ConfigError, match=f"(?s)CameraSensorCfg.*{says}"):
+        mjlab.CameraSensorCfg(**{"data_types": TYPES, **options})
