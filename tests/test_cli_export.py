@@ -123,6 +123,21 @@ def test_rosbag2_of_one_environment_and_sensor(recording: Path, tmp_path: Path) 
     assert "/env_0001/imu/data_raw" in topics and not any("env_0000" in each or "state" in each for each in topics)
 
 
+def test_a_sensor_that_was_replaced_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scene = sn.Scene(sn.TensorEngine(num_envs=1, dt=DT, bodies=["base", "arm"]), [sn.ImuCfg(name="imu", body="base")])
+    with scene.record(tmp_path / "run.mcap"):
+        for _ in range(8):
+            scene.update()
+        scene.remove("imu")
+        scene.add(sn.ImuCfg(name="imu", bodies=["base", "arm"]))
+        for _ in range(6):
+            scene.update()
+    assert export(tmp_path / "run.mcap", "--to", tmp_path / "bag", "--format", "rosbag2") == 0
+    assert "not exported: imu: 9 readings from before its config changed" in capsys.readouterr().out
+    topics = [topic for topic, _, _ in messages(tmp_path / "bag")]
+    assert "/imu/arm/data_raw" in topics and "/imu/data_raw" not in topics
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -196,7 +196,7 @@ class Export:
 
 
 def check_recording(file: Path) -> None:
-    """Raise `UsageError` for an npz recording, which only holds what its own format can."""
+    """Raise `UsageError` for an npz recording, which replay does not open."""
     if file.suffix.lower() == ".npz":
         fix = "An npz file opens in NumPy as it is; record with sensorium run --record FILE.mcap to convert later."
         raise UsageError.of("FILE.mcap", str(file), "an MCAP recording", fix)

@@ -10,6 +10,7 @@ from pathlib import Path
 from sensorium.errors import ModelError
 from sensorium.readings import Reading, SceneDescription
 from sensorium.record.recorder import open_writer
+from sensorium.spec import FieldSpec
 
 BLOCK_BYTES = 4_000_000
 """Size of the readings that are converted at once, bytes."""
@@ -79,8 +80,16 @@ def write_rosbag2(
         from sensorium.record.ros2_track import Ros2Track
 
         track = Ros2Track(writer, description, envs)
+        known = {
+            name: tuple(FieldSpec.from_dict(each) for each in about["fields"])
+            for name, about in description.sensors.items()
+        }
+        changed: dict[str, int] = {}
         size = 0
         for frame, reading in enumerate(readings):
+            if reading.specs != known[reading.name]:
+                changed[reading.name] = changed.get(reading.name, 0) + 1
+                continue
             track.add(reading)
             size += sum(array.nbytes for array in (*reading.measured.values(), *reading.truth.values()))
             if size >= BLOCK_BYTES:
@@ -101,7 +110,11 @@ def write_rosbag2(
             qos="\n".join(f"          {line}" for line in qos.splitlines()), hash=channel.metadata["topic_type_hash"],
         )  # fmt: skip
     (root / "metadata.yaml").write_text(text + _TAIL.format(**about, count=sum(summary.counts.values())))
-    return [
+    notes = [
+        f"{name}: {count} readings from before its config changed; the bag has one config per sensor"
+        for name, count in changed.items()
+    ]
+    return notes + [
         f"{name}: no ROS 2 message holds the field{'s' if len(fields) > 1 else ''} {', '.join(fields)}"
         for name, fields in track.unmapped.items()
     ]
