@@ -71,7 +71,7 @@ def reference(lens: LensCfg, k: Any, frame: int) -> tuple[Any, Any, Any]:
 @pytest.mark.parametrize("lens", LENSES, ids=methodcaller("kind"))
 def test_images_of_every_lens_match_a_float64_render(lens: LensCfg) -> None:
     """Ids equal, and distances to 1e-4 m, but for pixels close to a silhouette: at least 97 % of all."""
-    sensor: Any = scene_of(lens, "distance_to_camera", "distance_to_image_plane", "geom_ids")["camera"]
+    sensor: Any = scene_of(lens, "distance_to_camera", "distance_to_image_plane", "points_b", "geom_ids")["camera"]
     data = sensor.data
     hits, points, _ = reference(lens, data.intrinsic_matrices[0], 0)
     ids = data.geom_ids[0].reshape(-1).numpy()
@@ -82,6 +82,8 @@ def test_images_of_every_lens_match_a_float64_render(lens: LensCfg) -> None:
     assert np.abs(found[seen] - hits.distance[seen]).max() < 1e-4
     pos, turn = poses(0)[1]
     depth = turn.inv().apply(points - pos)[:, 0]
+    expected = OPTICAL.inv().apply(turn.inv().apply(points - pos))
+    assert np.abs(data.points_b[0].reshape(-1, 3).numpy()[seen] - expected[seen]).max() < 1e-4
     assert np.abs(data.distance_to_image_plane[0].reshape(-1).numpy()[seen] - depth[seen]).max() < 1e-4
 
 

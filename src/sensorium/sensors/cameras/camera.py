@@ -51,15 +51,16 @@ def _report_pose(
 
 
 @kernel(group="images")
-def _hide(rows: Rows, is_seen: wp.array2d[wp.uint8], hits: HitRecord) -> None:
+def _hide(rows: Rows, width: int, is_seen: wp.array2d[wp.uint8], hits: HitRecord) -> None:
     """Turn hits of pixels that the lens does not see into misses."""
     env, mount, piece = masked_tid(rows)
-    pixel = rows.first + piece
-    if is_seen[env, pixel] == wp.uint8(0):
-        place = place_of(rows, env)
-        hits.inverse[place, mount, pixel] = 0.0
-        hits.shape[place, mount, pixel] = -1
-        hits.face[place, mount, pixel] = -1
+    place = place_of(rows, env)
+    first = (rows.first + piece) * width
+    for pixel in range(first, first + width):
+        if is_seen[env, pixel] == wp.uint8(0):
+            hits.inverse[place, mount, pixel] = 0.0
+            hits.shape[place, mount, pixel] = -1
+            hits.face[place, mount, pixel] = -1
 
 
 def _is_noisy_and_clipped(camera: Camera) -> bool:
@@ -185,7 +186,8 @@ class Camera(CameraBase[CameraCfg, CameraData]):
         with self.cast.render() as hits:
             if "is_seen" in self._lines:
                 is_seen = wp.from_torch(self._lines["is_seen"], dtype=wp.uint8)
-                self.compute_on.launch(_hide, (self.mount.count, self.cast.pixels), [is_seen], [hits], split=True)
+                height, width = self.image_shape
+                self.compute_on.launch(_hide, (self.mount.count, height), [width, is_seen], [hits], split=True)
             for record, is_last in frames:
                 for annotator in self._annotators:
                     annotator.annotate(record, hits, is_last=is_last)

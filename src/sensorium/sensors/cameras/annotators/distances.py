@@ -32,37 +32,40 @@ def _measure(
 ) -> None:
     """Compute both distances and the point of each pixel from one distance; clip as the last step."""
     env, mount, piece = masked_tid(rows)
-    pixel = rows.first + piece
-    _start, direction = pixel_line(lens, env, pixel)
-    t = float(wp.inf)
-    if given == wp.static(HITS):
-        inverse = hits.inverse[place_of(rows, env), mount, pixel]
-        if inverse > 0.0:
-            t = 1.0 / inverse
-    elif given == wp.static(DEPTH):
-        if wp.abs(direction[0]) > 1.0e-6:  # at a right angle to the axis, the depth does not define the point
-            t = given_in[env, mount, pixel] / direction[0]
-    else:
-        t = given_in[env, mount, pixel] / wp.length(direction)
-    misses = wp.isinf(t)
-    z = float(wp.inf)
-    r = float(wp.inf)
-    point = wp.vec3(wp.inf, wp.inf, wp.inf)
-    if not misses:
-        z = t * direction[0]
-        r = t * wp.length(direction)
-        point = t * wp.vec3(-direction[1], -direction[2], direction[0])
-    if is_last != 0:
-        if misses or r > farthest:
-            r = beyond
-        if misses or z > farthest:
-            z = beyond
-    if ranges.shape[0] > 0:
-        ranges[env, mount, pixel] = r
-    if depths.shape[0] > 0:
-        depths[env, mount, pixel] = z
-    if points.shape[0] > 0:
-        points[env, mount, pixel] = point
+    place = place_of(rows, env)
+    first = (rows.first + piece) * lens.width
+    for pixel in range(first, first + lens.width):
+        start, direction = pixel_line(lens, env, pixel)
+        t = float(wp.inf)
+        if given == wp.static(HITS):
+            inverse = hits.inverse[place, mount, pixel]
+            if inverse > 0.0:
+                t = 1.0 / inverse
+        elif given == wp.static(DEPTH):
+            if wp.abs(direction[0]) > 1.0e-6:  # at a right angle to the axis, the depth does not define the point
+                t = given_in[env, mount, pixel] / direction[0]
+        else:
+            t = given_in[env, mount, pixel] / wp.length(direction)
+        misses = wp.isinf(t)
+        z = float(wp.inf)
+        r = float(wp.inf)
+        point = wp.vec3(wp.inf, wp.inf, wp.inf)
+        if not misses:
+            z = t * direction[0]
+            r = t * wp.length(direction)
+            at = start + t * direction
+            point = wp.vec3(-at[1], -at[2], at[0])
+        if is_last != 0:
+            if misses or r > farthest:
+                r = beyond
+            if misses or z > farthest:
+                z = beyond
+        if ranges.shape[0] > 0:
+            ranges[env, mount, pixel] = r
+        if depths.shape[0] > 0:
+            depths[env, mount, pixel] = z
+        if points.shape[0] > 0:
+            points[env, mount, pixel] = point
 
 
 class Distances(Annotator):
@@ -84,4 +87,4 @@ class Distances(Annotator):
         farthest, beyond = camera.cfg.clipping
         inputs = [given, int(is_last), farthest, beyond, camera.cast.lens, hits, source]
         outputs = [ranges, depths, self.image(record, "points_b", wp.vec3)]
-        camera.compute_on.launch(_measure, (camera.mount.count, self.pixels), inputs, outputs, split=True)
+        camera.compute_on.launch(_measure, (camera.mount.count, camera.image_shape[0]), inputs, outputs, split=True)

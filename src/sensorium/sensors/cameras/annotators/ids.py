@@ -19,6 +19,7 @@ GEOM = 5
 @kernel(group="images")
 def _ids(
     rows: Rows,
+    width: int,
     placed: Placed,
     hits: HitRecord,
     shapes: wp.array3d[wp.int32],
@@ -27,21 +28,22 @@ def _ids(
 ) -> None:
     """Write shape, face, and shape with its type of object of each pixel, -1 for a miss."""
     env, mount, piece = masked_tid(rows)
-    pixel = rows.first + piece
     place = place_of(rows, env)
-    shape = hits.shape[place, mount, pixel]
-    if shapes.shape[0] > 0:
-        shapes[env, mount, pixel] = shape
-    if faces.shape[0] > 0:
-        face = hits.face[place, mount, pixel]
-        if face >= 0:
-            row = placed.row[shape]
-            if placed.instances.kind[row] == MESH:
-                face = placed.instances.face_id[placed.instances.face_start[row] + face]
-        faces[env, mount, pixel] = face
-    if objects.shape[0] > 0:
-        objects[env, mount, 2 * pixel] = shape
-        objects[env, mount, 2 * pixel + 1] = wp.where(shape < 0, -1, wp.static(GEOM))
+    first = (rows.first + piece) * width
+    for pixel in range(first, first + width):
+        shape = hits.shape[place, mount, pixel]
+        if shapes.shape[0] > 0:
+            shapes[env, mount, pixel] = shape
+        if faces.shape[0] > 0:
+            face = hits.face[place, mount, pixel]
+            if face >= 0:
+                row = placed.row[shape]
+                if placed.instances.kind[row] == MESH:
+                    face = placed.instances.face_id[placed.instances.face_start[row] + face]
+            faces[env, mount, pixel] = face
+        if objects.shape[0] > 0:
+            objects[env, mount, 2 * pixel] = shape
+            objects[env, mount, 2 * pixel + 1] = wp.where(shape < 0, -1, wp.static(GEOM))
 
 
 class Ids(Annotator):
@@ -52,5 +54,6 @@ class Ids(Annotator):
         camera = self.camera
         outputs = [self.image(record, name, wp.int32) for name in ("geom_ids", "face_ids")]
         outputs.append(self.image(record, "segmentation", wp.int32, channels=2))
-        inputs = [camera.cast.placed, hits]
-        camera.compute_on.launch(_ids, (camera.mount.count, self.pixels), inputs, outputs, split=True)
+        height, width = camera.image_shape
+        inputs = [width, camera.cast.placed, hits]
+        camera.compute_on.launch(_ids, (camera.mount.count, height), inputs, outputs, split=True)

@@ -27,20 +27,21 @@ def _normals(
 ) -> None:
     """Write the outward unit normal of each pixel's surface, 0 for a miss."""
     env, mount, piece = masked_tid(rows)
-    pixel = rows.first + piece
-    place = place_of(rows, env)
-    normal = wp.vec3()
-    shape = hits.shape[place, mount, pixel]
-    if shape >= 0:
-        row = placed.row[shape]
-        face = hits.face[place, mount, pixel]
-        start, direction = pixel_line(lens, env, pixel)
-        turn = cameras.quat[env, mount]
-        at = start + direction / hits.inverse[place, mount, pixel]
-        pos, quat = shape_pose(placed, env, shape)
-        point = cameras.pos[env, mount] + quat_rotate(turn, at)
-        normal = normal_of(placed.instances, fields, row, face, pos, quat, point)
-    normals[env, mount, pixel] = normal
+    first = (rows.first + piece) * lens.width
+    for pixel in range(first, first + lens.width):
+        place = place_of(rows, env)
+        normal = wp.vec3()
+        shape = hits.shape[place, mount, pixel]
+        if shape >= 0:
+            row = placed.row[shape]
+            face = hits.face[place, mount, pixel]
+            start, direction = pixel_line(lens, env, pixel)
+            turn = cameras.quat[env, mount]
+            at = start + direction / hits.inverse[place, mount, pixel]
+            pos, quat = shape_pose(placed, env, shape)
+            point = cameras.pos[env, mount] + quat_rotate(turn, at)
+            normal = normal_of(placed.instances, fields, row, face, pos, quat, point)
+        normals[env, mount, pixel] = normal
 
 
 class Normals(Annotator):
@@ -51,4 +52,4 @@ class Normals(Annotator):
         camera, cast = self.camera, self.camera.cast
         inputs = [cast.lens, cast.cameras, cast.placed, cast.scene.fields, hits]
         outputs = [self.image(record, "normals", wp.vec3)]
-        camera.compute_on.launch(_normals, (camera.mount.count, self.pixels), inputs, outputs, split=True)
+        camera.compute_on.launch(_normals, (camera.mount.count, camera.image_shape[0]), inputs, outputs, split=True)

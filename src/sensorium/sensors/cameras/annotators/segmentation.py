@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 
 @kernel(group="images")
-def _look_up(rows: Rows, table: wp.array[wp.int32], hits: HitRecord, values: wp.array3d[wp.int32]) -> None:
+def _look_up(rows: Rows, width: int, table: wp.array[wp.int32], hits: HitRecord, values: wp.array3d[wp.int32]) -> None:
     """Write the table's value of each pixel's shape; the first one is that of a miss."""
     env, mount, piece = masked_tid(rows)
-    pixel = rows.first + piece
-    values[env, mount, pixel] = table[hits.shape[place_of(rows, env), mount, pixel] + 1]
+    first = (rows.first + piece) * width
+    for pixel in range(first, first + width):
+        values[env, mount, pixel] = table[hits.shape[place_of(rows, env), mount, pixel] + 1]
 
 
 class Segmentation(Annotator):
@@ -56,8 +57,9 @@ class Segmentation(Annotator):
         """Write the values of a frame (one launch)."""
         camera, image = self.camera, record[self.names[0]]
         words = wp.from_torch(image.view(torch.int32).view(camera.num_envs, camera.mount.count, self.pixels))
-        inputs = [wp.from_torch(self._table), hits]
-        camera.compute_on.launch(_look_up, (camera.mount.count, self.pixels), inputs, [words], split=True)
+        height, width = camera.image_shape
+        inputs = [width, wp.from_torch(self._table), hits]
+        camera.compute_on.launch(_look_up, (camera.mount.count, height), inputs, [words], split=True)
 
 
 class SemanticClasses(Segmentation):
