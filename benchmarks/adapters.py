@@ -1,12 +1,17 @@
-"""Cost of adapters: arrays of a simulator that are bound to a TensorEngine, and the state of Newton's worlds."""
+"""Cost of adapters: arrays of a simulator that are bound to a TensorEngine, and the state of Newton's worlds.
+
+Both sides of a ratio take turns, and the ratio is the median over their rounds.
+"""
 
 from importlib.util import find_spec
 from typing import Any
 
+import mujoco
+import numpy as np
 import torch
 
 from benchmarks.timing import wall_and_cpu
-from sensorium import BodyStateCfg, ImuCfg, JointSensorCfg, Scene, TensorEngine
+from sensorium import BodyStateCfg, ImuCfg, JointSensorCfg, NewtonEngine, Scene, TensorEngine
 from sensorium.demo import model_path
 from sensorium.spec import (
     BODY_ACCELERATION,
@@ -22,7 +27,15 @@ Row = tuple[str, str, str]
 BODIES = tuple(f"body_{k}" for k in range(13))
 JOINTS = tuple(f"joint_{k}" for k in range(12))
 PROVIDES = ("pose", "velocity", "acceleration", "gravity", "joint_state")
+DT = 0.002
 TICKS = 20
+GROUND = """
+<mujoco>
+  <worldbody>
+    <geom name="ground" type="plane" size="0 0 1" friction="0.9" conaffinity="0" solref="0.01 1"/>
+  </worldbody>
+</mujoco>
+"""
 KINEMATIC = (BODY_POSE, BODY_VELOCITY, GRAVITY, JOINT_STATE)
 DYNAMIC = (*KINEMATIC, BODY_ACCELERATION, JOINT_EFFORT, JOINT_WRENCH)
 
@@ -39,19 +52,20 @@ def bound(num_envs: int) -> list[Row]:
     other = both | {"body_quat": pose[..., 3:], "body_com_lin_vel_w": linear[0], "body_com_lin_acc_w": linear[1]}
     common: dict[str, Any] = {"bodies": BODIES, "joints": JOINTS, "provides": PROVIDES}
     engines = {
-        "own arrays": TensorEngine(num_envs, 0.002, **common),
-        "bound arrays": TensorEngine(num_envs, 0.002, bound=same, **common),
+        "own arrays": TensorEngine(num_envs, DT, **common),
+        "bound arrays": TensorEngine(num_envs, DT, bound=same, **common),
         "bound arrays, xyzw and at the centre of mass": TensorEngine(
-            num_envs, 0.002, bound=other, quat_order="xyzw", com=[[0.01, 0.0, 0.0]] * len(BODIES),
+            num_envs, DT, bound=other, quat_order="xyzw", com=[[0.01, 0.0, 0.0]] * len(BODIES),
             at_com=("velocity", "acceleration"), **common,
         ),
     }  # fmt: skip
     scenes = {name: Scene(engine, _sensors()) for name, engine in engines.items()}
     times = wall_and_cpu({name: lambda scene=scene: _ticks(scene) for name, scene in scenes.items()}, rounds=40)
-    base = times["own arrays"]
     rows = []
-    for name, (wall, cpu) in times.items():
-        ratio = "baseline" if name == "own arrays" else f"{wall / base[0]:.2f} x own, CPU {cpu / base[1]:.2f} x"
+    for name, taken in times.items():
+        wall, cpu = np.median(taken, axis=0)
+        ratios = np.median(taken / times["own arrays"], axis=0)
+        ratio = "baseline" if name == "own arrays" else f"{ratios[0]:.2f} x own, CPU {ratios[1]:.2f} x"
         size = f"{wall / TICKS * 1e6:.0f} us, CPU {cpu / TICKS * 1e6:.0f} us"
         rows.append((f"IMU, encoders, body state, a tick, {num_envs} envs, {name}", size, ratio))
     return rows
@@ -76,19 +90,37 @@ def newton(num_envs: int) -> list[Row]:
     """Measure a tick of Newton's worlds, and what state, accelerations and forces of it add."""
     if find_spec("newton") is None:
         return [("quadruped on Newton", "skipped", "newton is not installed: pip install 'sensorium[newton]'")]
-    from sensorium.engines.newton.files import engine_of_file
+    from newton.solvers import SolverMuJoCo
 
     calls, rows = {}, []
+    model = _quadrupeds(num_envs)
     for what, needed in (("state", KINEMATIC), ("state, accelerations and forces", DYNAMIC)):
-        engine = engine_of_file(model_path(), num_envs, "cpu")
+        engine = NewtonEngine(model, SolverMuJoCo(model), dt=DT, control="joint_target_q")
+        engine.hold()
+        engine.forward()
         engine.prepare(dict.fromkeys(needed, "benchmark"))
         calls |= {f"step, {what}": engine.step, what: engine.refresh}
     times = wall_and_cpu(calls, rounds=max(20, 20_000 // num_envs))
-    for what, (wall, cpu) in times.items():
-        base = times[f"step, {what}"] if f"step, {what}" in times else None
+    for what, taken in times.items():
+        wall, cpu = np.median(taken, axis=0)
         share = "baseline"
-        if base is not None:
-            share = f"{100 * wall / base[0]:.2f} % of the step, CPU {100 * cpu / base[1]:.2f} %"
+        if f"step, {what}" in times:
+            ratios = 100 * np.median(taken / times[f"step, {what}"], axis=0)
+            share = f"{ratios[0]:.2f} % of the step, CPU {ratios[1]:.2f} %"
         size = f"{wall * 1e3:.2f} ms, CPU {cpu * 1e3:.2f} ms"
         rows.append((f"quadruped on Newton, a tick, {num_envs} envs: {what}", size, share))
     return rows
+
+
+def _quadrupeds(num_envs: int) -> Any:
+    """Return a `newton.Model` of the standing demo quadruped in each world, on one plane that all worlds share."""
+    import newton
+
+    robot, builder = newton.ModelBuilder(), newton.ModelBuilder()
+    for each in (robot, builder):
+        newton.solvers.SolverMuJoCo.register_custom_attributes(each)
+    robot.add_mjcf(str(model_path()), force_show_colliders=True, ignore_names=("terrain", "apron_.*"))
+    robot.joint_q[7:] = mujoco.MjModel.from_xml_path(str(model_path())).key("home").qpos[7:].tolist()
+    builder.replicate(robot, num_envs)
+    builder.add_mjcf(GROUND)
+    return builder.finalize(device="cpu")
