@@ -134,7 +134,7 @@ def test_the_offset_of_a_rendered_sensor_has_the_axes_of_its_convention() -> Non
 
 
 def test_the_published_pose_of_a_camera_looks_forward() -> None:
-    scene, cam = built(offset=sn.CameraCfg.OffsetCfg.from_view((0.0, 0.0, 0.0), (0.0, 3.0, 0.0)))
+    cam = built(offset=sn.CameraCfg.OffsetCfg.from_view((0.0, 0.0, 0.0), (0.0, 3.0, 0.0)))[1]
     assert cam.pose_offset is not None
     forward = rotation(cam.pose_offset[1][0, 0].double().numpy()) @ (1.0, 0.0, 0.0)
     np.testing.assert_allclose(forward, (0.0, 1.0, 0.0), atol=1e-6)
