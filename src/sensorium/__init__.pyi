@@ -142,6 +142,8 @@ from sensorium.sensors.cameras.lenses import OrthographicLensCfg as Orthographic
 from sensorium.sensors.cameras.lenses import PinholeLensCfg as PinholeLensCfg
 from sensorium.sensors.cameras.ray_caster_camera import RayCasterCamera as RayCasterCamera
 from sensorium.sensors.cameras.ray_caster_camera_cfg import RayCasterCameraCfg as RayCasterCameraCfg
+from sensorium.sensors.cameras.rendered import RenderedSensor as RenderedSensor
+from sensorium.sensors.cameras.rendered import RenderedSensorCfg as RenderedSensorCfg
 from sensorium.sensors.contact.collision import Collision as Collision
 from sensorium.sensors.contact.collision import CollisionCfg as CollisionCfg
 from sensorium.sensors.contact.collision import CollisionData as CollisionData

@@ -545,7 +545,7 @@ FOREIGN = {
     "_get_return_format": "fields(self)",
     "_update_shared_cache": "compute(self, truth, measured)",
     "_update_shared_ground_truth_cache": "compute(self, truth, measured)",
-    "_render_current_state": "self.set_outputs(...) in setup",
+    "_render_current_state": "render_current_state(self) on sn.RenderedSensor",
     "build": "setup(self)",
     "edit_spec": "MODEL_ELEMENTS",
     "initialize": "setup(self)",

@@ -5,21 +5,27 @@ Options are configs: ``ContactSensor`` is the switch `sensorium.Contact`, and ``
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, Vec3
+from sensorium.cfg import Float, Vec3, as_plain, bad
 from sensorium.compat.aliases import AliasedCfg
+from sensorium.errors import ConfigError
 from sensorium.patterns import GridPatternCfg, PinholeCameraPatternCfg
 from sensorium.patterns import SphericalPatternCfg as SphericalPattern
+from sensorium.sensors.cameras.camera_base_cfg import CameraOffsetCfg
 from sensorium.sensors.cameras.depth_camera import DepthCamera as DepthCameraSensor
 from sensorium.sensors.cameras.depth_camera import DepthCameraCfg
+from sensorium.sensors.cameras.rendered import RenderedSensor as BaseCameraSensor
+from sensorium.sensors.cameras.rendered import RenderedSensorCfg
 from sensorium.sensors.contact.contact import Contact as ContactSensor
 from sensorium.sensors.contact.contact import ContactCfg as Contact
 from sensorium.sensors.contact.contact_force import ContactForce as ContactForceSensor
 from sensorium.sensors.contact.contact_force import ContactForceCfg as ContactForce
+from sensorium.sensors.core.base import PIPELINE_KNOBS
 from sensorium.sensors.inertial import imu as _imu
 from sensorium.sensors.inertial.imu import Imu as IMUSensor
 from sensorium.sensors.rays import ray_caster as _rays
@@ -34,7 +40,10 @@ from sensorium.sensors.touch.temperature_grid import TemperatureGrid as Temperat
 from sensorium.sensors.touch.temperature_grid import TemperatureGridCfg as TemperatureGrid
 
 DepthCameraPattern = PinholeCameraPatternCfg.from_lens
+DataT = TypeVar("DataT")
 Links = str | tuple[str, ...] | None
+VIEW: dict[str, Vec3] = {"pos": (3.5, 0.0, 1.5), "lookat": (0.0, 0.0, 0.0), "up": (0.0, 0.0, 1.0)}
+"""View of a camera by default, in the frame of its link, m."""
 
 
 def GridPattern(
@@ -154,8 +163,47 @@ class KinematicTaxel(AliasedCfg, KinematicTactileSensorCfg):
     """Whether shear and twist act along the motion of the link."""
 
 
+class BaseCameraOptions(RenderedSensorCfg[DataT], Generic[DataT]):
+    """Options of a camera that renders its own images. It takes no knobs: no noise, delay, jitter or history.
+
+    Args:
+        pos: position of the camera in the frame of its link, m; with `lookat` and `up` it stands for `offset`.
+        lookat: point in the centre of the view, in the frame of the link, m.
+        up: direction that is up in the image.
+        offset_T: pose of the camera in the frame of the link, a 4x4 matrix with the axes right, up, backward; it
+            replaces `pos`, `lookat` and `up`.
+        res: (width, height), px, instead of `width` and `height`.
+        data: fields of the config.
+
+    Raises:
+        ConfigError: a field is invalid, or is given under both names.
+    """
+
+    def __init__(self, /, **data: Any) -> None:
+        if "offset" not in data:
+            view = {name: data.pop(name, default) for name, default in VIEW.items()}
+            matrix = data.pop("offset_T", None)
+            is_view = matrix is None
+            data["offset"] = CameraOffsetCfg.from_view(**view) if is_view else CameraOffsetCfg.from_matrix(matrix)
+        if "width" not in data and "height" not in data:
+            size = data.pop("res", (512, 512))
+            if not (isinstance(size, Sequence) and len(size) == 2):
+                raise ConfigError.single(type(self).__name__, "res", size, "(width, height), px")
+            data["width"], data["height"] = size
+        super().__init__(**data)
+
+    @field_validator(*PIPELINE_KNOBS, mode="before")
+    @classmethod
+    def _refused(cls, value: Any, info: ValidationInfo) -> Any:
+        if as_plain(value) not in (None, 0, (), []):
+            raise bad("no value", "This camera has no such knob: derive its config from sn.RenderedSensorCfg.")
+        return cls.model_fields[str(info.field_name)].default
+
+
 __all__ = [
     "IMU",
+    "BaseCameraOptions",
+    "BaseCameraSensor",
     "Contact",
     "ContactForce",
     "ContactForceSensor",

@@ -137,13 +137,8 @@ class CameraBase(SimpleSensor[CameraCfgT, CameraDataT], Generic[CameraCfgT, Came
         self._k = k.float().expand(envs, 3, 3).contiguous().to(device)
         self._inverse_k = inverse.float().expand(envs, 3, 3).contiguous().to(device)
         shape = (envs, self.mount.count)
-        quat = convert_orientation_convention(
-            torch.tensor(cfg.offset.rot, dtype=torch.float32, device="cpu").double(),
-            cfg.convention_on(all(self.mount.cameras)),
-            "world",
-        )
-        quat = quat / quat.norm()
-        self._offset_pos = torch.tensor(cfg.offset.pos, device="cpu").float().expand(*shape, 3).contiguous().to(device)
+        pos, quat = cfg.offset_on(all(self.mount.cameras))
+        self._offset_pos = pos.float().expand(*shape, 3).contiguous().to(device)
         self._offset_quat = quat.float().expand(*shape, 4).contiguous().to(device)
         kept = {
             "k": self._k,

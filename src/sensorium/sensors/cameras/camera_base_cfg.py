@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from sensorium.cfg import OffsetCfg, Vec3, bad, numbers_in
+from sensorium.cfg import MountedSensorCfg, OffsetCfg, Vec3, bad, numbers_in
 from sensorium.engines.base import CameraLens
 from sensorium.errors import ConfigError, Fault, nearest
-from sensorium.geometry.cameras import Convention, look_at
+from sensorium.geometry.cameras import Convention, convert_orientation_convention, look_at
 from sensorium.geometry.transforms import quat_from_matrix
 from sensorium.patterns import PinholeCameraPatternCfg
 from sensorium.sensors.cameras.camera_data import ALIASES, ALWAYS, COUNT
@@ -74,12 +74,8 @@ class CameraOffsetCfg(OffsetCfg):
         return cls(pos=pose[:3, 3].tolist(), rot=(rot / rot.norm()).tolist(), convention=convention)
 
 
-class CameraBaseCfg(TargetsCfg[DataT], Generic[DataT]):
-    """Sensor with images of a camera.
-
-    For a camera of the model (`camera=`, `cameras=`, or a `prim_path` of one), image and lens default to those of that
-    camera, in each environment.
-    """
+class CameraMountCfg(MountedSensorCfg[DataT], Generic[DataT]):
+    """Sensor whose offset is the pose of a camera, in one of three conventions."""
 
     mount_has_offset: ClassVar[bool] = False
 
@@ -87,16 +83,40 @@ class CameraBaseCfg(TargetsCfg[DataT], Generic[DataT]):
     """Pose of the camera relative to the frame it is mounted on."""
 
     OffsetCfg: ClassVar[type[OffsetCfg]] = CameraOffsetCfg
-    types: ClassVar[tuple[str, ...]] = ()
-    """Fields of images that the sensor can compute, in the order of the data class."""
-    needs_size: ClassVar[tuple[str, str]]
-    """Field that defines the size of the image, and what it accepts, for messages."""
 
     def __init__(self, /, **data: Any) -> None:
         offset = data.get("offset")
         if isinstance(offset, OffsetCfg) and not isinstance(offset, CameraOffsetCfg):
             data = {**data, "offset": CameraOffsetCfg(pos=offset.pos, rot=offset.rot)}
         super().__init__(**data)
+
+    @property
+    def convention(self) -> Convention:
+        """Axes that the offset rotates, for a `prim_path` that does not refer to a camera."""
+        return self.convention_on(self.selector[0] in ("camera", "cameras"))
+
+    def convention_on(self, is_camera: bool) -> Convention:
+        """Return the axes that the offset rotates, for a camera of the model or another mount."""
+        return "opengl" if is_camera and "convention" not in self.offset.model_fields_set else self.offset.convention
+
+    def offset_on(self, is_camera: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the offset for a camera of the model or another mount: float64 `[3]`, m, and `[4]`, x forward."""
+        rot = torch.tensor(self.offset.rot, dtype=torch.float32, device="cpu").double()
+        quat = convert_orientation_convention(rot, self.convention_on(is_camera), "world")
+        return torch.tensor(self.offset.pos, dtype=torch.float64, device="cpu"), quat / quat.norm()
+
+
+class CameraBaseCfg(CameraMountCfg[DataT], TargetsCfg[DataT], Generic[DataT]):
+    """Sensor with images of a camera.
+
+    For a camera of the model (`camera=`, `cameras=`, or a `prim_path` of one), image and lens default to those of that
+    camera, in each environment.
+    """
+
+    types: ClassVar[tuple[str, ...]] = ()
+    """Fields of images that the sensor can compute, in the order of the data class."""
+    needs_size: ClassVar[tuple[str, str]]
+    """Field that defines the size of the image, and what it accepts, for messages."""
 
     # Data types -------------------------------------------------------------------------------------------------------
 
@@ -184,17 +204,6 @@ class CameraBaseCfg(TargetsCfg[DataT], Generic[DataT]):
         for row, (name, size) in enumerate(zip(CENTRE, (width, height), strict=True)):
             if name in self.lens_fields:
                 k[:, row, 2] = 0.5 * size + getattr(lens, name) * k[:, row, row]
-
-    # Pose -------------------------------------------------------------------------------------------------------------
-
-    @property
-    def convention(self) -> Convention:
-        """Axes that the offset rotates, for a `prim_path` that does not refer to a camera."""
-        return self.convention_on(self.selector[0] in ("camera", "cameras"))
-
-    def convention_on(self, is_camera: bool) -> Convention:
-        """Return the axes that the offset rotates, for a camera of the model or another mount."""
-        return "opengl" if is_camera and "convention" not in self.offset.model_fields_set else self.offset.convention
 
 
 def check_types(value: tuple[str, ...], known: tuple[str, ...]) -> None:

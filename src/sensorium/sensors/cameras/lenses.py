@@ -511,6 +511,8 @@ def parse_lens(value: Any) -> Any:
     if isinstance(value, Mapping):
         fields = dict(value)
         kind = fields.pop("kind", "pinhole")
+        if odd := [name for name in fields if not isinstance(name, str)]:
+            raise bad("fields by name", f"{shown(odd[0])} is not a field name.")
         if not isinstance(kind, str) or kind not in LENSES:
             raise ConfigError.single(
                 "lens", "kind", kind, f"one of {', '.join(LENSES)}", nearest(str(kind), LENSES).strip()

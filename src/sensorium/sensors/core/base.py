@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from sensorium.world.ray_scene import RayScene
     from sensorium.world.solid_query import SolidQuery
 
+PIPELINE_KNOBS = ("history_length", *COLUMN_KNOBS, "delay", "jitter", "loss", "stages")
+"""Knobs that need the memory of the standard pipeline."""
+
 
 class Sensor(Readable[CfgT, DataT]):
     """Base of every sensor. Derive from `SimpleSensor`, or from this class for full control with `compute`.
@@ -368,7 +371,7 @@ class Sensor(Readable[CfgT, DataT]):
 
     def _refuse_knobs(self, cfg: SimpleSensorCfg[Any]) -> None:
         """Raise `ConfigError` where the config sets a knob of the standard pipeline, which the sensor does not use."""
-        for knob in ("history_length", *COLUMN_KNOBS, "delay", "jitter", "loss", "stages"):
+        for knob in PIPELINE_KNOBS:
             if value := getattr(cfg, knob):
                 fix = f"{type(self).__name__} uses its own memory and does not support this knob."
                 raise ConfigError.single(self.cfg.title, knob, value, "no value", fix)
