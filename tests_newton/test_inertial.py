@@ -115,6 +115,18 @@ def test_observing_does_not_change_the_physics(integrator: str) -> None:
     assert torch.equal(watched.joint_q, alone.joint_q) and torch.equal(watched.joint_qd, alone.joint_qd)
 
 
+def test_accelerations_need_no_other_requirement() -> None:
+    alone, together = quadruped.engine_of(), quadruped.engine_of()
+    alone.prepare({BODY_ACCELERATION: "test"})
+    together.prepare(dict.fromkeys(NEEDED, "test"))
+    for engine in (alone, together):
+        engine.reset(None, quadruped.start())
+        quadruped.run(engine, 5)
+        engine.refresh()
+    for name in ("body_lin_acc_w", "body_ang_acc_w"):
+        assert torch.equal(alone.array(name), together.array(name))
+
+
 def test_rk4_has_no_unfresh_accelerations() -> None:
     model = quadruped.model_of(4)
     solver = newton.solvers.SolverMuJoCo(model, integrator="rk4")
