@@ -223,7 +223,7 @@ def test_semantic_filter(name: str, given: str) -> None:
     """Both examples of the page, a single term, and a list of types select exactly the labelled things."""
     labels = {
         "ok1": ["typeA:labelA"], "ok2": ["typeA:labelC", "typeA:labelB"], "ok3": ["typeB:labelA"],
-        "ok4": ["typeC:labelE"], "no1": ["typeA:labelA", "typeA:labelB"], "no2": ["typeA:labelD"],
+        "ok4": ["typeC:labelE"], "no1": ["typeA:labelA", "typeA:labelB"], "no2": ["typeA:labelF"],
         "no3": ["typeB:labelC"], "box": ["class:box"],
     }  # fmt: skip
     shapes = [
