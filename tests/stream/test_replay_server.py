@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,16 @@ def listening(scene: Any, envs: Any) -> Iterator[tuple[sn.Server, dict[str, list
             yield server, found
 
 
+def receive_all(server: sn.Server, found: dict[str, list[Any]]) -> None:
+    """Wait until each listener has received the messages of the last tick, and no more arrive."""
+    until(lambda: server.poll() or all(each and each[-1].tick == TICKS for each in found.values()))
+    count = -1
+    while count != (count := sum(map(len, found.values()))):
+        for _ in range(10):
+            server.poll()
+            time.sleep(0.03)
+
+
 def summary(data: Any) -> Any:
     """Return everything that a listener sees of one message, without the server's own counters."""
 
@@ -81,7 +92,7 @@ def test_listeners_notice_no_difference(envs: int | None, tmp_path: Path) -> Non
             server.poll()
             if tick == 40:
                 scene.reset([2])
-        until(lambda: server.poll() or all(each and each[-1].tick >= TICKS - 10 for each in found.values()))
+        receive_all(server, found)
         live = {name: [summary(each) for each in values if each.tick > 0] for name, values in found.items()}
         described = {name: (info.kind, info.specs, info.rate_hz, info.mounts, info.num_envs, dict(info.cfg))
                      for name, info in server.streams.items() if name in live}  # fmt: skip
@@ -96,8 +107,7 @@ def test_listeners_notice_no_difference(envs: int | None, tmp_path: Path) -> Non
             replayed.step()
             server.poll()
         assert replayed.is_over and replayed.tick == TICKS
-        counts = {name: len(values) for name, values in live.items()}
-        until(lambda: server.poll() or {name: sum(e.tick > 0 for e in each) for name, each in found.items()} == counts)
+        receive_all(server, found)
         again = {name: [summary(each) for each in values if each.tick > 0] for name, values in found.items()}
     assert live.keys() == again.keys() == {"imu", "slow", "events", "bumps"}
     for name in live:

@@ -74,7 +74,7 @@ def to_torch(array: Any, what: str) -> torch.Tensor:
     check_concrete(array, what)
     check_alive(array, what)
     if not array.size:  # JAX gives no memory for it
-        return torch.zeros(array.shape)
+        return torch.zeros(array.shape, device="cpu")
     try:
         return torch.utils.dlpack.from_dlpack(array)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
