@@ -64,7 +64,7 @@ def read_ground_truth(sensor: Sensor[Any, Any], env_ids: Any = None) -> Any:
 
 
 def _arrays(data: Any) -> Any:
-    """Return tensors that nobody writes as JAX arrays on the same memory."""
+    """Convert tensors that are never written again to JAX arrays that share their memory."""
     if isinstance(data, Tensor):
         return to_jax(data)
     values = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)}

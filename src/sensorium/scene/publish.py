@@ -112,7 +112,7 @@ class LiveSample:
 
     Attributes:
         measured: field -> `[env, ...]`, the sensor's memory, which the next sample overwrites.
-        truth: likewise the ground truth.
+        truth: the same for the ground truth.
         frame_base: int64 [env], number of captures on the sensor's grid before the env's reset.
     """
 

@@ -198,7 +198,7 @@ class Template:
     def fill_varying(
         self, kinds: Array, columns: Mapping[str, Any], elements: Array, counts: Array
     ) -> tuple[Array, Array]:
-        """Return messages whose varying sequence has a length of its own in each, one after the other.
+        """Return messages one after the other; the length of their varying sequence differs between them.
 
         Args:
             kinds: integers `[row]`, which of the template's `values` each row starts from.

@@ -25,7 +25,7 @@ from sensorium.sensors.cameras.semantics import parse_filter
 class CameraCfg(CameraBaseCfg[CameraData]):
     """Configuration of a camera that images the visible shapes of the scene.
 
-    By default it sees all visible shapes of its own environment, those of the robot that carries it included.
+    By default it sees all visible shapes of its environment, including those of the robot that carries it.
 
     Knobs such as `noise`, m, and stages act on `distance_to_image_plane` if it is selected, otherwise on
     `distance_to_camera`; the other distance and `points_b` are derived from the measured one. Misses stay misses, and

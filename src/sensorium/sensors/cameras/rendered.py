@@ -1,4 +1,4 @@
-"""Base of sensors whose images come from a renderer of their own, such as cameras of plugins."""
+"""Base of sensors that render their images themselves, such as cameras of plugins."""
 
 from __future__ import annotations
 

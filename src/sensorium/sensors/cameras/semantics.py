@@ -168,7 +168,7 @@ class Semantics:
         """Instance id of each shape, id -> name of the object, and id -> its labels by type.
 
         Shapes of a body with equal labels are one object, together with the parent of the body if that has the same
-        labels. Each labelled shape of the world is an object of its own.
+        labels. Each labelled shape of the world is a separate object.
         """
         owners = [self._owner(shape) for shape in range(len(self.labels))]
         ids, found = _numbered(owners)
