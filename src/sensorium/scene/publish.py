@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
+from sensorium.cfg import SimpleSensorCfg
 from sensorium.compute import pinned
 from sensorium.engines.base import Engine
 from sensorium.errors import ConfigError
@@ -173,8 +174,16 @@ def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
         "fields": [spec.to_dict() for spec in sensor.specs],
         **({"mounts": list(sensor.info.mounts)} if has_mounts else {}),
         **({"constants": dict(constants)} if constants else {}),
+        **({"prefixes": prefixes} if (prefixes := _prefixes(sensor)) else {}),
         "cfg": sensor.cfg.to_dict(),
     }
+
+
+def _prefixes(sensor: Sensor[Any, Any]) -> dict[str, str]:
+    """Return prefix of knobs -> field, for the fields that the sensor has."""
+    cfg, names = sensor.cfg, {spec.name for spec in sensor.specs}
+    prefixes = cfg.knob_prefixes() if isinstance(cfg, SimpleSensorCfg) else {}
+    return {prefix: name for prefix, name in prefixes.items() if name in names}
 
 
 # Watches and cursors --------------------------------------------------------------------------------------------------
