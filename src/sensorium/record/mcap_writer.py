@@ -40,7 +40,7 @@ QUEUE_BYTES = 64_000_000
 JOINED = 65536
 """Size up to which the buffers of a message are joined at once, bytes."""
 SAMPLE, SHRINKS = 65536, 0.97
-"""Size of the part of a chunk that is compressed first, bytes, and the ratio above which the chunk is not compressed."""
+"""Size of the part that shows whether a chunk shrinks, bytes, and the ratio up to which it is compressed."""
 MAGIC = b"\x89MCAP0\r\n"
 
 RECORD = struct.Struct("<BQ")
@@ -455,7 +455,8 @@ def _joined(parts: Sequence[Any]) -> list[memoryview]:
     """Return buffers as bytes, small ones joined."""
     joined: list[memoryview] = []
     for is_small, group in groupby(parts, lambda part: _size(part) <= JOINED):  # LZ4 makes a block of each buffer
-        several = [b"".join(group)] if is_small else group
+        several = list(group)
+        several = [b"".join(several)] if is_small else several
         joined += [memoryview(part).cast("B") for part in several]
     return joined
 

@@ -117,7 +117,6 @@ class SensorRecording:
         )
         return arrivals[left], captures[right]
 
-
     def between(self, start: float = -math.inf, end: float = math.inf) -> SensorRecording:
         """Return the rows of a time span, s; they share memory with this recording."""
         first, last = np.searchsorted(self.time, [start, end + 1e-9]).tolist()

@@ -123,7 +123,7 @@ def has_allan(sensor: SensorRecording, spec: Mapping[str, Any]) -> bool:
         return False
     if columns_of(spec) > 64 or spec["name"] not in sensor.truth or not sensor.info.get("rate_hz"):
         return False
-    knobs = ("noise", "noise_density", "random_walk", "random_walk_density")
+    knobs = ("noise_density", "random_walk", "random_walk_density")
     is_set = any(amount_of(sensor.info, spec, knob) is not None for knob in knobs)
     return spec.get("role") in ROLES or is_set or bool(_drifts(sensor.info, spec))
 
@@ -152,8 +152,8 @@ def allan_of(sensor: SensorRecording, spec: Mapping[str, Any], env: int, labels:
         found = fit(bases, variance[:, column], degrees, configured[:, column] > 0.0)
         fitted[:, column], deviations[:, column] = found
     return Allan(
-        1.0 / rate, times, np.sqrt(variance), np.sqrt(0.5 / degrees), terms, configured, fitted, deviations, tuple(labels),
-        str(spec["unit"]),
+        1.0 / rate, times, np.sqrt(variance), np.sqrt(0.5 / degrees), terms, configured, fitted, deviations,
+        tuple(labels), str(spec["unit"]),
     )  # fmt: skip
 
 

@@ -91,9 +91,7 @@ def field_inches(sensor: SensorRecording, spec: Spec) -> float:
     return HEADING + FOOT + LINE * min(columns, MOST_LINES)
 
 
-def draw_field(
-    figure: Any, sensor: SensorRecording, spec: Spec, env: int, dt: float, at: float | None = None
-) -> None:
+def draw_field(figure: Any, sensor: SensorRecording, spec: Spec, env: int, dt: float, at: float | None = None) -> None:
     """Draw one field.
 
     Args:
@@ -209,7 +207,7 @@ def _label(axes: Any, spec: Spec, label: str, is_last: bool) -> None:
     text = f"{label}\n[{unit_text(spec['unit'])}]" if label else f"[{unit_text(spec['unit'])}]"
     longest = max(len(line) for line in text.split("\n"))
     axes.set_ylabel(text, fontsize=8 if longest <= 15 else 120 / longest, color=INK)
-    axes.yaxis.set_label_coords(-0.085, 0.5)
+    axes.yaxis.set_label_coords(-0.048 / axes.get_position().width, 0.5)
     if is_last:
         axes.set_xlabel("time [s]", fontsize=8, color=INK)
 

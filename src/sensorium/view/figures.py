@@ -37,7 +37,7 @@ class Timing:
         rate_hz: mean rate outside gaps, Hz; NaN with less than two captures.
         gaps: number of gaps between captures.
         longest_gap: interval of the longest one, s; 0 without gaps.
-        lost: share of the captures that never arrived.
+        lost: share of the captures that no reader saw: they were lost, or a later one overtook them.
         delay: mean time from capture to arrival, s.
         delay_sd: its standard deviation, s.
         latency: latency by cross-correlation, s; NaN if the truth changes too little.
@@ -124,9 +124,9 @@ def longest_interval(sensor: SensorRecording, dt: float) -> float:
 
 
 def _lost(sensor: SensorRecording, env: int, captured: Array, ages: Array) -> float:
-    """Return the share of captures that never arrived, without those that may arrive after the end."""
+    """Return the share of captures that no reader saw, without those that may arrive after the end."""
     due = captured[captured <= sensor.time[-1] - ages.max(initial=0.0)] if len(captured) else captured
-    seen = np.isin(due, sensor.capture_time[sensor.arrivals(env), env])
+    seen = np.isin(due, sensor.capture_time[:, env])
     return float(1.0 - seen.mean()) if len(due) else 0.0
 
 
@@ -135,7 +135,8 @@ def latency_of(sensor: SensorRecording, env: int, dt: float) -> tuple[float, flo
 
     The measured signal, as a reader gets it, is compared with the true one at earlier times, on a grid of time steps.
     The latency is the shift with the largest correlation, interpolated between grid points by a parabola. It contains
-    delays and the lag of filters. The standard deviation is the Cramer-Rao bound for white noise.
+    delays and the lag of filters. The standard deviation is the Cramer-Rao bound for white noise, with that of a delay
+    that varies.
 
     Returns:
         NaN where the true signal changes too little to tell the latency to half a period.
@@ -178,7 +179,8 @@ def latency_of(sensor: SensorRecording, env: int, dt: float) -> tuple[float, flo
     before, at, after = total[best - 1 : best + 2]
     bend = before - 2.0 * at + after
     offset = 0.5 * (before - after) / bend if bend > 0.0 else 0.0
-    deviation = float(independent * np.sum(np.array(slopes) / least)) ** -0.5
+    noise = 1.0 / float(np.sum(np.array(slopes) / least))
+    deviation = float(np.sqrt((noise + np.var(sensor.age[arrivals, env])) / independent))
     if best == len(lags) - 2 or deviation > 0.5 * period:
         return unknown
     return float(step * (lags[best] + offset)), deviation
@@ -261,7 +263,7 @@ def errors_of(sensor: SensorRecording, spec: Mapping[str, Any], env: int) -> lis
 
 
 def rotation_between(first: Array, second: Array) -> Array:
-    """Return the rotation vectors (rad) `[..., 3]` from quaternions (w, x, y, z) to others, in the frame of the first."""
+    """Return the rotation vectors `[..., 3]`, rad, from quaternions wxyz to others, in the frame of the former."""
     w, x, y, z = np.moveaxis(first.astype(np.float64), -1, 0)
     a, b, c, d = np.moveaxis(second.astype(np.float64), -1, 0)
     real = w * a + x * b + y * c + z * d

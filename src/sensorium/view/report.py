@@ -113,18 +113,18 @@ def _longest_span(sensor: SensorRecording, resets: Sequence[float]) -> SensorRec
 # Tables ---------------------------------------------------------------------------------------------------------------
 
 SENSOR_HEADINGS = (
-    "sensor", "kind", "samples", "rate [Hz]", "configured", "gaps", "longest [s]", "lost", "configured", "delay [ms]",
-    "configured", "latency [ms]",
+    "sensor", "kind", "samples", "rate [Hz]", "set", "gaps", "longest [s]", "lost", "set", "delay [ms]", "set",
+    "latency [ms]",
 )  # fmt: skip
 ERROR_HEADINGS = (
-    "sensor", "field", "element", "mean", "sd", "largest", "unit", "missed", "step", "configured",
+    "sensor", "field", "element", "mean", "sd", "largest", "unit", "missed", "step", "set",
 )  # fmt: skip
-NOISE_HEADINGS = ("sensor", "field", "element", "term", "configured", "fitted", "unit")
+NOISE_HEADINGS = ("sensor", "field", "element", "term", "set", "fitted", "unit")
 
 
 def number(value: float, digits: int = 4) -> str:
     """Return a number as text; a dash where it is unknown."""
-    return "–" if not math.isfinite(value) else f"{value:.{digits}g}"
+    return "-" if not math.isfinite(value) else f"{value:.{digits}g}"
 
 
 def _with_sd(value: float, sd: float) -> str:
@@ -138,14 +138,15 @@ def _with_sd(value: float, sd: float) -> str:
 
 
 def _milliseconds(value: float, sd: float) -> str:
-    """Return a time with its standard deviation, s, as text in ms, to a microsecond at best."""
+    """Return a time with its standard deviation, s, as text in ms."""
     if not math.isfinite(value):
         return number(value)
-    return f"{1e3 * value:.3f} ± {1e3 * sd:.3f}" if sd > 5e-7 else f"{1e3 * value:.3f}"
+    text = f"{round(1e3 * value, 2) + 0.0:.2f}"
+    return f"{text} ± {1e3 * sd:.2f}" if sd >= 5e-6 else text
 
 
 def _share(value: float) -> str:
-    return "–" if not math.isfinite(value) else "0" if value == 0.0 else f"{100.0 * value:.3g} %"
+    return "-" if not math.isfinite(value) else "0" if value == 0.0 else f"{100.0 * value:.3g} %"
 
 
 def _sensor_row(sensor: SensorRecording, timing: Timing) -> tuple[str, ...]:
@@ -189,7 +190,7 @@ def _noise_rows(name: str, field_name: str, allan: Allan) -> list[tuple[str, ...
             if configured or fitted:
                 rows.append((
                     name, field_name, label, f"{term.symbol}, {term.name}", number(configured) if configured else "",
-                    _with_sd(fitted, sd) if fitted else "–", term.unit.format(unit_text(allan.unit)),
+                    _with_sd(fitted, sd) if fitted else "-", term.unit.format(unit_text(allan.unit)),
                 ))  # fmt: skip
     return rows
 
@@ -256,7 +257,7 @@ def draw_allan(axes: Any, title: str, allan: Allan) -> None:
 
 # Pages ----------------------------------------------------------------------------------------------------------------
 
-STYLE = """body { font: 14px/1.45 system-ui, sans-serif; color: #2b3640; max-width: 1180px; margin: 2em auto; padding: 0 1em }
+STYLE = """body { font: 14px/1.45 system-ui, sans-serif; color: #2b3640; max-width: 1180px; margin: 2em auto }
 h1 { font-size: 1.5em } h2 { font-size: 1.15em; margin: 1.8em 0 .5em } p.note { color: #68737d }
 table { border-collapse: collapse; font-size: 12.5px; font-variant-numeric: tabular-nums }
 th, td { padding: .22em .7em; text-align: right; white-space: nowrap; border-bottom: 1px solid #e6e9ec }
