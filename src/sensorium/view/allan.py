@@ -33,8 +33,8 @@ FEWEST_CLUSTERS = 8
 """Least number of averages that do not overlap, at the longest averaging time."""
 SHORTEST = 100
 """Least number of samples that give an Allan deviation."""
-SHARED = PER_DECADE / 3.0
-"""Number of neighbouring averaging times that count as one, because they share their samples."""
+SHARED = PER_DECADE
+"""Number of averaging times that count as one, because they share their samples; simulated walks scatter that much."""
 SIGNIFICANT = 3.0
 """Least squared coefficient that is reported where none is configured, in its own standard deviations."""
 ROLES = ("specific_force", "angular_velocity", "magnetic")

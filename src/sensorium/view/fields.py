@@ -78,8 +78,8 @@ def spec_of(sensor: SensorRecording, field: str) -> Spec:
 
 
 def field_names(sensor: SensorRecording) -> list[str]:
-    """Return the names of the recorded fields of a sensor that hold numbers."""
-    fields = sensor.info.get("fields", ())
+    """Return the names of the fields of a sensor that hold numbers; none without a sample."""
+    fields = sensor.info.get("fields", ()) if len(sensor.time) else ()
     return [spec["name"] for spec in fields if spec["name"] in sensor.measured and 0 not in spec["shape"]]
 
 
@@ -198,7 +198,7 @@ def _draw_lines(figure: Any, sensor: SensorRecording, spec: Spec, env: int, dt: 
 
 def _columns(sensor: SensorRecording, values: Array) -> Array:
     """Return values as `[row, element]`, float64, with NaN for misses."""
-    found: Array = shown_values(sensor, values.reshape(len(values), -1))
+    found: Array = shown_values(sensor, values.reshape(len(values), int(np.prod(values.shape[1:]))))
     return found
 
 
@@ -273,7 +273,8 @@ def _draw_events(figure: Any, sensor: SensorRecording, spec: Spec, env: int) -> 
     every = max(1, -(-len(places) // MOST_EVENTS))
     places, drawn = places[::every], time[::every]
     measured, truth = (
-        branch[name][places].reshape(len(places), -1).astype(np.float64) for branch in (sensor.measured, sensor.truth)
+        branch[name][places].reshape(len(places), columns_of(one)).astype(np.float64)
+        for branch in (sensor.measured, sensor.truth)
     )
     grid = _grid(figure, len(labels), 1)
     for k, label in enumerate(labels):

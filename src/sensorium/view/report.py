@@ -217,15 +217,16 @@ def draw_allan(axes: Any, title: str, allan: Allan) -> None:
     """Draw the Allan deviation of one field, at most three of its elements, with the configured densities as lines."""
     times = allan.times
     shown = range(min(len(allan.labels), len(COLORS)))
-    low = high = allan.deviation[:, 0]
+    drawable = allan.deviation[:, shown][allan.deviation[:, shown] > 0.0]
+    bottom, top = 0.5 * float(drawable.min(initial=np.inf)), 2.0 * float(drawable.max(initial=0.0))
     for k in shown:
         deviation = allan.deviation[:, k]
-        low, high = np.minimum(low, deviation), np.maximum(high, deviation)
+        if not deviation.all():  # an element without noise
+            continue
         spread = np.minimum(allan.relative_sd, 0.95)
         axes.fill_between(times, deviation * (1 - spread), deviation * (1 + spread), color=COLORS[k], alpha=0.18, lw=0)
         axes.loglog(times, deviation, "o", ms=2.6, mew=0, color=COLORS[k], label=f"measured {allan.labels[k]}".strip())
         axes.loglog(times, allan.model(allan.fitted, k), lw=0.8, color=COLORS[k])
-    bottom, top = 0.5 * float(low[low > 0.0].min(initial=np.inf)), 2.0 * float(high.max())
     drawn = {}
     for k in shown:
         drawn[tuple(allan.configured[:, k])] = k
@@ -241,7 +242,8 @@ def draw_allan(axes: Any, title: str, allan: Allan) -> None:
                 if bottom < line[place] < top:
                     axes.annotate(f" {term.symbol} = {amount:.3g}", (times[place], line[place]), fontsize=7, color=INK,
                                   ha="left" if place == 0 else "right", va="bottom")  # fmt: skip
-    axes.set_ylim(bottom, top)
+    if bottom < top:
+        axes.set_ylim(bottom, top)
     axes.grid(True, which="major", color="#e6e9ec", lw=0.6)
     axes.set_axisbelow(True)
     axes.tick_params(which="both", labelsize=7.5, colors=INK, length=2.5, width=0.6)
