@@ -96,7 +96,8 @@ def report_of(recording: Recording, env: int = 0, resets: Sequence[float] = ()) 
                 report.allan[name, spec["name"]] = allan
                 noise.rows.extend(_noise_rows(name, spec["name"], allan))
     if resets:
-        report.notes.append(f"env {env} was reset {len(resets)} times; noise is that of the longest span between")
+        times = "once" if len(resets) == 1 else f"{len(resets)} times"
+        report.notes.append(f"env {env} was reset {times}; noise is that of the longest span without a reset")
     return report
 
 
