@@ -24,7 +24,10 @@ N, K, STEP, DELAY, LOSS = 0.01, 0.05, 0.02, 0.015, 0.1
 
 
 def motion(time: float) -> dict[str, Any]:
-    return {"body_ang_vel_w": [[[math.sin(5.0 * time), math.cos(3.0 * time), 0.3]]], "body_lin_vel_w": [[[0.0, 0.0, 0.0]]]}
+    return {
+        "body_ang_vel_w": [[[math.sin(5.0 * time), math.cos(3.0 * time), 0.3]]],
+        "body_lin_vel_w": [[[0.0, 0.0, 0.0]]],
+    }
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +210,9 @@ def test_a_page_needs_no_other_file(recording: Recording, tmp_path: Path) -> Non
     text = write_report(report, tmp_path / "new/report.html", "Report of <run>").read_text(encoding="utf-8")
     assert "<title>Report of &lt;run&gt;</title>" in text and "200" in text
     assert [alt for alt in re.findall(r'<img alt="([^"]*)"', text)] == ["", "noisy.ang_vel_b", "steps.ang_vel_b"]
-    assert not re.search(r'(?:src|href)="(?!data:image/png;base64,)', text) and "http" not in re.sub("base64,[^\"]*", "", text)
+    assert not re.search(r'(?:src|href)="(?!data:image/png;base64,)', text) and "http" not in re.sub(
+        'base64,[^"]*', "", text
+    )
     assert text.count("<table>") == 3 and "Allan deviation" in text
 
 

@@ -239,10 +239,12 @@ def draw_allan(axes: Any, title: str, allan: Allan) -> None:
             if amount > 0.0:
                 line = amount * np.sqrt(term.variance(times, allan.period))
                 axes.loglog(times, line, ":", color=FAINT, lw=0.9)
-                place = 0 if term.symbol == "N" else len(times) - 1
+                place = int(np.argmax(line > 1.2 * bottom))  # where it enters the picture, or its start
                 if bottom < line[place] < top:
-                    axes.annotate(f" {term.symbol} = {amount:.3g}", (times[place], line[place]), fontsize=7, color=INK,
-                                  ha="left" if place == 0 else "right", va="bottom")  # fmt: skip
+                    axes.annotate(
+                        f" {term.symbol} = {amount:.3g} ", (times[place], line[place]), fontsize=7, color=INK,
+                        ha="right" if place else "left", va="bottom",
+                    )  # fmt: skip
     if bottom < top:
         axes.set_ylim(bottom, top)
     axes.grid(True, which="major", color="#e6e9ec", lw=0.6)
