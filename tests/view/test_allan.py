@@ -8,8 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sensorium.view.allan import INSTABILITY, WALK, WHITE, Term, allan_variance, degrees_of_freedom, fit, sizes_for
-from sensorium.view.allan import terms_of
+from sensorium.view.allan import (
+    INSTABILITY,
+    WALK,
+    WHITE,
+    Term,
+    allan_variance,
+    degrees_of_freedom,
+    fit,
+    sizes_for,
+    terms_of,
+)
 
 RATE, COUNT = 100.0, 40_000
 N, K = 0.02, 0.005

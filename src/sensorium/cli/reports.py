@@ -246,7 +246,7 @@ def _checked(env: int | None, envs: Sequence[int]) -> int:
     """Return the environment to read; the first one for None."""
     if env is None and envs:
         return envs[0]
-    if env not in envs:
+    if env is None or env not in envs:
         listed = ", ".join(map(str, envs[:8])) + (f" and {len(envs) - 8} more" if len(envs) > 8 else "")
         raise UsageError.of("--env", env, f"a recorded environment: {listed}")
     return env

@@ -412,12 +412,11 @@ class McapWriter:
         self.changed.notify_all()
 
     def _write(self, chunk: _Chunk) -> None:
-        parts, crc = _joined(chunk.parts), 0
-        for part in parts:
+        joined, crc = _joined(chunk.parts), 0
+        for part in joined:
             crc = zlib.crc32(part, crc)
-        name = b"lz4" if _shrinks(parts) else b""
-        if name:
-            parts = _compressed(parts)
+        name = b"lz4" if _shrinks(joined) else b""
+        parts: Sequence[bytes | memoryview] = _compressed(joined) if name else joined
         size = sum(map(len, parts))
         index = np.concatenate([np.empty((0, 3), np.int64), *chunk.index])
         times = index[:, 1]

@@ -141,7 +141,7 @@ class SensorRows:
         if shared:
             which, captures, samples, new = (np.array(values) for values in zip(*shared, strict=True))
             rows = slice(len(about)) if len(which) == len(about) else which  # the former is much faster
-            bad = self._bad[rows].any(axis=2)
+            bad: Array = np.any(self._bad[rows], axis=2)
             measured, truth = self._views
             measured["capture_tick"][rows] = truth["truth_tick"][rows] = captures[:, None]
             measured["frame"][rows] = samples[:, None] - self._base

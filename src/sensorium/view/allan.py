@@ -114,7 +114,8 @@ class Allan:
     def model(self, coefficients: Array, column: int) -> Array:
         """Return the deviation `[time]` of coefficients `[term, column]`."""
         variances = np.stack([term.variance(self.times, self.period) for term in self.terms])
-        return np.sqrt(np.square(coefficients[:, column]) @ variances)
+        deviation: Array = np.sqrt(np.square(coefficients[:, column]) @ variances)
+        return deviation
 
 
 def has_allan(sensor: SensorRecording, spec: Mapping[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -120,7 +121,7 @@ def period_of(sensor: SensorRecording, dt: float) -> float:
 
 def longest_interval(sensor: SensorRecording, dt: float) -> float:
     """Return the greatest interval between two captures that is no gap, s: the period, rounded up to time steps."""
-    return (np.ceil(period_of(sensor, dt) / dt - 1e-6) + 0.5) * dt
+    return (math.ceil(period_of(sensor, dt) / dt - 1e-6) + 0.5) * dt
 
 
 def _lost(sensor: SensorRecording, env: int, captured: Array, ages: Array) -> float:

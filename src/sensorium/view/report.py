@@ -184,7 +184,7 @@ def _error_row(name: str, figures: Any) -> tuple[str, ...]:
 
 
 def _noise_rows(name: str, field_name: str, allan: Allan) -> list[tuple[str, ...]]:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for column, label in enumerate(allan.labels):
         for k, term in enumerate(allan.terms):
             configured, fitted, sd = allan.configured[k, column], allan.fitted[k, column], allan.fitted_sd[k, column]
@@ -343,7 +343,8 @@ def table_html(table: Table) -> str:
 
 def without_repeats(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """Return rows without the first two texts where they are those of the row above."""
-    shown, above = [], ("", "")
+    shown = []
+    above: tuple[str, ...] = ("", "")
     for row in rows:
         repeats = 2 if row[:2] == above else 1 if row[:1] == above[:1] else 0
         shown.append((*("",) * repeats, *row[repeats:]))
