@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import mujoco
 import numpy as np
 
 import sensorium as sn
@@ -31,7 +32,9 @@ def run() -> list[Row]:
 
 def _scene(envs: int) -> sn.Scene:
     """Return a scene with an IMU and 12 joints that are sampled at every tick of 1 ms."""
-    engine = sn.MujocoEngine(model_path(), envs, keyframe="home", device="cpu")
+    spec = mujoco.MjSpec.from_file(str(model_path()))
+    spec.option.timestep = 0.001
+    engine = sn.MujocoEngine(spec, envs, keyframe="home", device="cpu")
     imu = sn.ImuCfg(
         name="imu",
         site="imu",
