@@ -207,6 +207,7 @@ def _read(replay: OpenReplay, names: Iterable[str], env: int, start: float, end:
         for reading in replay.readings(names, start, end):
             recorder.add(of_envs(reading, row))
             if recorder.is_full:
+                note("choose a part of the recording: a sensor, --start or --end")
                 break
             if reading.time - shown > 0.01 * (last - first):
                 shown = reading.time
