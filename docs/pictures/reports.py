@@ -42,7 +42,7 @@ def draw(path: Path) -> None:
     recording = simulate()
     report, sensor = report_of(recording), recording["imu"].between(100.0, 105.0)
     spec = spec_of(sensor, "ang_vel_b")
-    heights = 3.4, field_inches(sensor, spec)
+    heights = 3.4, field_inches(sensor, spec, 0)
     figure = blank_figure(8.8, sum(heights))
     above, below = figure.subfigures(2, 1, height_ratios=heights)
     grid = above.add_gridspec(1, 2, left=0.08, right=0.985, top=0.9, bottom=0.15, wspace=0.2)

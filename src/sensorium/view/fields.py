@@ -60,7 +60,7 @@ def plot_fields(
     """
     parts = [(recording[name], spec_of(recording[name], field)) for name, field in fields]
     dt = float(recording.description["dt"])
-    heights = [field_inches(sensor, spec) for sensor, spec in parts]
+    heights = [field_inches(sensor, spec, column_of(sensor, env)) for sensor, spec in parts]
     figure = blank_figure(10.0, sum(heights))
     strips = figure.subfigures(len(parts), 1, squeeze=False, height_ratios=heights)[:, 0]
     for strip, (sensor, spec) in zip(strips, parts, strict=True):
@@ -83,10 +83,10 @@ def field_names(sensor: SensorRecording) -> list[str]:
     return [spec["name"] for spec in fields if spec["name"] in sensor.measured and 0 not in spec["shape"]]
 
 
-def field_inches(sensor: SensorRecording, spec: Spec) -> float:
-    """Return the height of the picture of a field, inches."""
+def field_inches(sensor: SensorRecording, spec: Spec, env: int) -> float:
+    """Return the height of the picture of a field in an environment (by column), inches."""
     if (part := _mapped(sensor, spec)) is not None:
-        return maps_inches(map_fields(part))
+        return maps_inches(_maps(part, env))
     columns = columns_of(_one_event(spec) if _is_event(spec) else spec)
     return HEADING + FOOT + LINE * min(columns, MOST_LINES)
 
@@ -103,7 +103,7 @@ def draw_field(figure: Any, sensor: SensorRecording, spec: Spec, env: int, dt: f
         at: time of an image or a cloud, s; None for the last sample.
     """
     if (part := _mapped(sensor, spec)) is not None:
-        draw_maps(figure, part if at is None else part.between(end=at), map_fields(part), env)
+        draw_maps(figure, part if at is None else part.between(end=at), _maps(part, env), env)
         return
     inches = inches_of(figure)
     name, facts = heading(sensor, env, several=True)
@@ -145,6 +145,11 @@ def _mapped(sensor: SensorRecording, spec: Spec) -> SensorRecording | None:
         for each in (sensor.measured, sensor.truth)
     )
     return replace(part, info={**sensor.info, "fields": [flat]}, measured=measured, truth=truth)
+
+
+def _maps(part: SensorRecording, env: int) -> list[Spec]:
+    """Return the maps to draw of the result of `_mapped`."""
+    return map_fields(part)
 
 
 # Lines ----------------------------------------------------------------------------------------------------------------

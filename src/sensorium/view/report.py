@@ -309,7 +309,7 @@ def fields_html(
     for name, field_name in fields:
         sensor = recording[name]
         spec = spec_of(sensor, field_name)
-        figure = blank_figure(10.0, field_inches(sensor, spec))
+        figure = blank_figure(10.0, field_inches(sensor, spec, column_of(sensor, env)))
         draw_field(figure, sensor, spec, column_of(sensor, env), dt, at)
         parts.append(picture_html(figure, f"{name}.{field_name}"))
     return parts
