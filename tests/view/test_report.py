@@ -151,11 +151,15 @@ def test_a_lag_between_samples_is_found(lag: float) -> None:
 
 
 def test_an_unknown_latency() -> None:
-    """A signal that does not change, noise alone and a short recording tell no latency."""
+    """A signal that does not change or that is a ramp, noise alone and a short recording tell no latency."""
     still = delayed(0.1, 0.01)
     still.truth["value"][:] = 1.0
     assert math.isnan(latency_of(still, 0, 0.01)[0])
     assert math.isnan(latency_of(delayed(0.0, 0.0, count=6), 0, 0.01)[0])
+    ramp = delayed(0.1, 0.0)
+    for branch in (ramp.truth, ramp.measured):
+        branch["value"][:, :, 0] = branch["value"][:, :, 1]
+    assert math.isnan(latency_of(ramp, 0, 0.01)[0])
     assert math.isnan(latency_of(delayed(0.1, 1e3), 0, 0.01)[0])
 
 
