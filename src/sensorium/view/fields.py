@@ -182,7 +182,8 @@ def _draw_lines(figure: Any, sensor: SensorRecording, spec: Spec, env: int, dt: 
             time = np.append(sensor.time[arrivals], end)
             axes.step(*thin(time, np.append(seen[:, k], seen[-1, k])), where="post", color=COLORS[0], lw=1.4,
                       label="measured")  # fmt: skip
-        axes.plot(*thin(true_time, truth[:, k]), color=TRUTH, lw=0.75, label="true")
+        style = "default" if np.dtype(spec["dtype"]).kind == "f" else "steps-post"  # ids and flags jump
+        axes.plot(*thin(true_time, truth[:, k]), drawstyle=style, color=TRUTH, lw=0.75, label="true")
         _label(axes, spec, label, is_last)
         axes.set_xlim(sensor.time[0], end if end > sensor.time[0] else None)
         if k == 0:
@@ -208,7 +209,11 @@ def _columns(sensor: SensorRecording, values: Array) -> Array:
 
 
 def _label(axes: Any, spec: Spec, label: str, is_last: bool) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     tidy(axes, is_last=is_last)
+    if np.dtype(spec["dtype"]).kind != "f":
+        axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
     text = f"{label}\n[{unit_text(spec['unit'])}]" if label else f"[{unit_text(spec['unit'])}]"
     longest = max(len(line) for line in text.split("\n"))
     axes.set_ylabel(text, fontsize=8 if longest <= 15 else 120 / longest, color=INK)
