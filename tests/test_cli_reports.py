@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     imu = sn.ImuCfg(
         name="robot/imu", bodies=["base", "arm"], gyro_noise_density=0.01, delay=0.01, fields=("ang_vel_b", "lin_acc_b")
     )
-    scene = sn.Scene(engine, [imu, sn.BodyStateCfg(name="state", body="arm", rate_hz=50.0)], seed=3)
+    scene = sn.Scene(engine, [imu, sn.BarometerCfg(name="air", body="arm", rate_hz=50.0)], seed=3)
     collected = NpzRecorder()
     with scene.record(made / "run.mcap", envs=[1, 3]):
         for tick in range(200):
@@ -47,7 +47,7 @@ def test_a_report_is_printed_and_written(folder: Path, tmp_path: Path, capsys: p
     captured = capsys.readouterr()
     out = re.sub(" +", " ", captured.out)
     assert "environment 1, 0 to 1 s at 5 ms per tick, engine tensor, seed 3" in out
-    assert "robot/imu imu 201 200 200 0 0 10.00 10 ms" in out and "state body_state 51 50 50 0 0 0.00" in out
+    assert "robot/imu imu 201 200 200 0 0 10.00 10 ms" in out and "air barometer 51 50 50 0 0 0.00" in out
     assert "ang_vel_b base x N, white noise 0.01 0.0" in out and "arm z N, white noise 0.01" in out
     assert "robot/imu.lin_acc_b: no noise" in captured.err and "reset" not in captured.err
     text = (tmp_path / "new/report.html").read_text(encoding="utf-8")
@@ -59,7 +59,7 @@ def test_the_same_figures_for_npz(folder: Path, capsys: pytest.CaptureFixture[st
     for file in ("run.mcap", "run.npz"):
         assert run("report", folder / file, "--env", 1, "--sensor", "robot/imu", "--start", 0.1, "--end", 0.9) == 0
         tables.append(capsys.readouterr().out.partition("\n")[2])
-        assert "state" not in tables[-1] and "0.1 to 0.9 s" in tables[-1]
+        assert "air" not in tables[-1] and "0.1 to 0.9 s" in tables[-1]
     assert tables[0] == tables[1]
 
 
@@ -71,7 +71,7 @@ def test_noise_is_analysed_between_resets(folder: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize("suffix", ["png", "svg", "html"])
 def test_fields_are_drawn(folder: Path, tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / f"new/x.{suffix}"
-    fields = ["robot/imu.lin_acc_b", "state"]
+    fields = ["robot/imu.lin_acc_b", "air"]
     assert run("plot", folder / "run.mcap", *fields, "--to", path, "--env", 3, "--start", 0.2, "--end", 0.5) == 0
     assert f"wrote {path}" in capsys.readouterr().out
     data = path.read_bytes()
@@ -89,7 +89,7 @@ def test_a_picture_of_all_fields_names_those_that_do_not_fit(
     monkeypatch.setattr("sensorium.cli.reports.MOST_FIELDS", 1)
     assert run("plot", folder / "run.npz", "--to", tmp_path / "x.svg") == 0
     err = " ".join(capsys.readouterr().err.split())
-    assert "not drawn: robot/imu.lin_acc_b, state." in err and "x.html" in err
+    assert "not drawn: robot/imu.lin_acc_b, air.pressure, air.altitude." in err and "x.html" in err
     assert run("plot", folder / "run.npz", "--to", tmp_path / "x.html", "--end", 0.1) == 0
     assert "not drawn" not in capsys.readouterr().err
 
@@ -105,7 +105,7 @@ def test_wrong_options_give_one_error(folder: Path, tmp_path: Path, capsys: pyte
         (["plot", file, "--to", png, "--start", 7], "in this time span"),
         (["plot", tmp_path / "none.mcap", "--to", png], "does not exist"),
         (["plot", tmp_path / "none.npz", "--to", png], "none.npz"),
-        (["plot", file, "state", "--to", file / "x.png"], "--to"),
+        (["plot", file, "air", "--to", file / "x.png"], "--to"),
         (["report", file, "--to", png], "--to"),
         (["report", file, "--sensor", "imu2"], "robot/imu"),
         (["report", file, "--to", file / "x.html"], "--to"),

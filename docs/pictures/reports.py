@@ -19,7 +19,7 @@ def motion(time: float) -> dict[str, Any]:
 
 
 def simulate() -> Recording:
-    """Return four minutes of an IMU at 40 Hz that drifts."""
+    """Return 160 s of an IMU at 40 Hz that drifts."""
     imu = sn.ImuCfg(
         name="imu", body="body", fields=("ang_vel_b", "lin_acc_b"), delay=0.1, gyro_noise_density=2e-3,
         gyro_random_walk_density=4e-4, acc_noise_density=0.01,
@@ -27,7 +27,7 @@ def simulate() -> Recording:
     )  # fmt: skip
     scene = sn.Scene(sn.TensorEngine(dt=0.025, motion=motion), [imu], seed=2)
     recorder = NpzRecorder()
-    for _ in range(9600):
+    for _ in range(6400):
         scene.update()
         recorder.add_all(scene.publish(["imu"]))
     return recorder.recording(scene.description())
