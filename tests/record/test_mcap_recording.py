@@ -18,7 +18,8 @@ from two_engines import ENVS, MODEL, sensors, start
 from wire_messages import DENSE, RAGGED, make_reading, spec
 
 import sensorium as sn
-from sensorium.errors import ConfigError, ModelError, SensoriumError, UnknownNameError
+from sensorium.demo import model_path
+from sensorium.errors import ConfigError, ModelError, SensoriumError, SensoriumWarning, UnknownNameError
 from sensorium.readings import Reading
 from sensorium.record import NpzRecorder, load, mcap_writer, rows
 from sensorium.record.batches import Batch, of_envs, reading_of
@@ -246,6 +247,66 @@ def test_sensors_that_are_added_or_reconfigured_are_recorded(tmp_path: Path) -> 
     with sn.replay(tmp_path / "run.mcap") as replay:
         assert_all_same(live, replay)
         assert {each["pos_w"].shape for each in replay.readings("robot/state")} == {(5, 3), (5, 2, 3)}
+
+
+@pytest.mark.parametrize("envs", [None, [1, 2], [0, 2]], ids=str)
+def test_samples_of_a_state_that_is_not_finite_are_recorded_as_invalid(envs: list[int] | None, tmp_path: Path) -> None:
+    """Samples of all environments are collected together, but the validity of each is kept; also across a reset."""
+    engine = sn.TensorEngine(num_envs=3, dt=0.002, bodies=["base", "arm"])
+    made = sn.Scene(engine, [sn.ImuCfg(name="imu", bodies=["base", "arm"], gyro_noise=0.1, fields=("ang_vel_b",))])
+    with following(made) as live, made.record(tmp_path / "run.mcap", envs=envs), pytest.warns(SensoriumWarning):
+        for tick in range(30):
+            engine.body_ang_vel_w[1, 1] = np.nan if 10 <= tick < 14 else 0.5
+            made.update()
+            if tick == 20:
+                made.reset([2])
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        assert_all_same(live, replay, slice(None) if envs is None else envs)
+        valid = np.stack([reading.valid for reading in replay])
+    assert (~valid).sum(axis=0).tolist() == {None: [0, 4, 0], (1, 2): [4, 0], (0, 2): [0, 0]}[envs and tuple(envs)]
+
+
+def test_a_declared_sensor_is_recorded_once_it_is_read(tmp_path: Path) -> None:
+    made = sn.Scene(sn.MujocoEngine(model_path(), keyframe="home"), [sn.ImuCfg(name="trunk_imu", site="imu")])
+    name = next(name for name in made if name != "trunk_imu")
+    with made.record(tmp_path / "run.mcap"):
+        for tick in range(12):
+            made.step()
+            if tick == 5:
+                made[name].data  # noqa: B018 - the first read
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        assert [reading.tick for reading in replay.readings("trunk_imu")] == [*range(13)]
+        assert [reading.tick for reading in replay.readings(name)] == [*range(7, 13)]
+
+
+def test_noise_is_not_compressed_and_has_a_checksum(tmp_path: Path) -> None:
+    """LZ4 does not shrink it. Readers check its chunk, as the compressed ones."""
+    path, random = tmp_path / "run.mcap", np.random.default_rng(0)
+    made = scene()
+    images = random.integers(0, 256, (3, 5, 90_000), np.uint8)
+    with made.record(path) as recorder:
+        for image in images:
+            made.update()
+            recorder.log("image", image)
+            recorder.flush()
+            recorder.log("flat", np.zeros((5, 90_000), np.uint8))
+            recorder.flush()
+    with open(path, "rb") as file:
+        reader = make_reader(file, validate_crcs=True)
+        summary = reader.get_summary()
+        assert summary is not None and summary.statistics is not None
+        assert len([*reader.iter_messages()]) == summary.statistics.message_count
+        sizes = [
+            (chunk.compression, chunk.compressed_size < chunk.uncompressed_size) for chunk in summary.chunk_indexes
+        ]
+        assert sizes[:4] == [("", False), ("lz4", True)] * 2
+    with sn.replay(path) as replay:
+        assert np.array_equal(np.stack([reading["value"] for reading in replay.log("image")]), images)
+    data = bytearray(path.read_bytes())
+    data[data.index(images[1].tobytes()[1000:1100])] ^= 1
+    path.write_bytes(data)
+    with sn.replay(path) as replay, pytest.raises(ModelError, match="checksum of the chunk"):
+        [*replay.log("image")]
 
 
 def test_values_of_the_loop_and_marks_are_recorded(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ COMMANDS = {
     "run": "sensorium.cli.commands:Run",
     "replay": "sensorium.cli.recordings:Replay",
     "export": "sensorium.cli.exports:Export",
+    "plot": "sensorium.cli.reports:Plot",
+    "report": "sensorium.cli.reports:Report",
     "repair": "sensorium.cli.recordings:Repair",
     "serve": "sensorium.cli.serve:Serve",
     "listen": "sensorium.cli.listen:Listen",

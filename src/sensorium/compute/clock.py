@@ -125,7 +125,11 @@ class Clock:
     @property
     def time(self) -> float:
         """Seconds since tick 0."""
-        return float(self.tick * self.dt_exact)
+        return self.time_at(self.tick)
+
+    def time_at(self, tick: int) -> float:
+        """Return the seconds from tick 0 to another one."""
+        return tick * self.dt_exact.numerator / self.dt_exact.denominator  # rounded once, as float(Fraction)
 
     def ticks(self, seconds: float) -> float:
         """Return seconds in ticks, exact for decimal numbers as written in configs."""

@@ -257,6 +257,10 @@ class Batch:
         columns = {each.name: view(each.dtype, each.shape, each.start) for each in self._columns if each.nbytes}
         return {"tick": view(np.dtype("<i8"), (), 4), "time": view(np.dtype("<f8"), (), 12), **columns}
 
+    def places(self, start: int) -> dict[str, slice]:
+        """Return name -> bytes of each array in a message without rows of events, which begins at `start`."""
+        return {each.name: slice(start + each.start, start + each.start + each.nbytes) for each in self._columns}
+
     def decode(self, message: memoryview) -> tuple[int, float, dict[str, Array], dict[str, Array]]:
         """Return tick, time (s), values per environment and fields of a message, in separate aligned memory.
 

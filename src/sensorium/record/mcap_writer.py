@@ -1,8 +1,9 @@
 """Writer of MCAP files: the caller adds messages, a thread compresses and writes them chunk by chunk.
 
-A chunk is closed after 4 MB or 0.8 s, so that a killed process loses at most the last second. It is compressed with
-LZ4, whose frames carry a checksum. Chunks wait in a bounded queue; when it is full, the caller waits. If the file
-cannot be written, the rest is dropped, and the file is cut after its last complete chunk.
+A chunk is closed after 4 MB or 0.8 s, so that a killed process loses at most the last second. It has a checksum, and is
+compressed with LZ4 unless that would not make it smaller, as with noisy images. Chunks wait in a bounded queue; when it
+is full, the caller waits. If the file cannot be written, the rest is dropped, and the file is cut after its last
+complete chunk.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from itertools import groupby
 from typing import Any
 from weakref import WeakSet
 
+import lz4.block
 import lz4.frame
 import numpy as np
 from mcap import records
@@ -37,6 +39,8 @@ QUEUE_BYTES = 64_000_000
 """Total size of the closed chunks at which the caller waits, bytes."""
 JOINED = 65536
 """Size up to which the buffers of a message are joined at once, bytes."""
+SAMPLE, SHRINKS = 65536, 0.97
+"""Size of the part that shows whether a chunk shrinks, bytes, and the ratio up to which it is compressed."""
 MAGIC = b"\x89MCAP0\r\n"
 
 RECORD = struct.Struct("<BQ")
@@ -50,7 +54,7 @@ HEADS: np.dtype[Any] = np.dtype([
     ("publish_time", "<u8"),
 ])  # fmt: skip
 """Head of a message: the record's, and those of the message before its contents."""
-_CHUNK = struct.Struct("<BQQQQII3sQ")
+_CHUNK, _SIZE = struct.Struct("<BQQQQI"), struct.Struct("<Q")
 
 _open: WeakSet[McapWriter] = WeakSet()
 
@@ -408,20 +412,26 @@ class McapWriter:
         self.changed.notify_all()
 
     def _write(self, chunk: _Chunk) -> None:
-        packed = _compressed(chunk.parts)
-        size = sum(map(len, packed))
+        joined, crc = _joined(chunk.parts), 0
+        for part in joined:
+            crc = zlib.crc32(part, crc)
+        name = b"lz4" if _shrinks(joined) else b""
+        parts: Sequence[bytes | memoryview] = _compressed(joined) if name else joined
+        size = sum(map(len, parts))
         index = np.concatenate([np.empty((0, 3), np.int64), *chunk.index])
         times = index[:, 1]
         first, last = (int(times.min()), int(times.max())) if len(times) else (0, 0)
-        record = _CHUNK.pack(Opcode.CHUNK, 8 * 4 + 4 + 4 + 3 + size, first, last, chunk.nbytes, 0, 3, b"lz4", size)
-        at, length = self._end, len(record) + size
+        rest = struct.pack("<I", len(name)) + name + _SIZE.pack(size)
+        length = _CHUNK.size + len(rest) + size
+        record = _CHUNK.pack(Opcode.CHUNK, length - RECORD.size, first, last, chunk.nbytes, crc) + rest
+        at = self._end
         indexes, places, counts = message_indexes(index, at + length)
-        self._append([record, *packed, indexes])
+        self._append([record, *parts, indexes])
         self.summary.add(
-            records.ChunkIndex(length, at, "lz4", size, last, len(indexes), places, first, chunk.nbytes), counts
+            records.ChunkIndex(length, at, name.decode(), size, last, len(indexes), places, first, chunk.nbytes), counts
         )
 
-    def _append(self, parts: Sequence[bytes]) -> None:
+    def _append(self, parts: Sequence[bytes | memoryview]) -> None:
         """Write to the end of the file; if that fails, cut the file after its last complete record.
 
         Raises:
@@ -440,17 +450,29 @@ class McapWriter:
         self._end += sum(map(len, parts))
 
 
-def _compressed(parts: Sequence[Any]) -> list[bytes]:
-    """Return buffers as one LZ4 frame with a checksum, in pieces."""
-    joined: list[Any] = []
+def _joined(parts: Sequence[Any]) -> list[memoryview]:
+    """Return buffers as bytes, small ones joined."""
+    joined: list[memoryview] = []
     for is_small, group in groupby(parts, lambda part: _size(part) <= JOINED):  # LZ4 makes a block of each buffer
         several = list(group)
-        joined += [b"".join(several)] if is_small else several
-    context = lz4.frame.LZ4FrameCompressor(
-        block_size=lz4.frame.BLOCKSIZE_MAX4MB, content_checksum=True, auto_flush=True
-    )
-    out = [context.begin(sum(map(_size, joined)))]
-    out += [context.compress(part) for part in joined]
+        several = [b"".join(several)] if is_small else several
+        joined += [memoryview(part).cast("B") for part in several]
+    return joined
+
+
+def _shrinks(parts: Sequence[memoryview]) -> bool:
+    """Return whether LZ4 makes the middle of the largest buffer smaller."""
+    largest = max(parts, key=len, default=memoryview(b""))
+    start = max((len(largest) - SAMPLE) // 2, 0)
+    sample = largest[start : start + SAMPLE]
+    return len(lz4.block.compress(sample, store_size=False)) < SHRINKS * len(sample)
+
+
+def _compressed(parts: Sequence[memoryview]) -> list[bytes]:
+    """Return buffers as one LZ4 frame, in pieces; its own checksum would take four times as long as the compression."""
+    context = lz4.frame.LZ4FrameCompressor(block_size=lz4.frame.BLOCKSIZE_MAX4MB, auto_flush=True)
+    out = [context.begin(sum(map(len, parts)))]
+    out += [context.compress(part) for part in parts]
     out.append(context.flush())
     return out
 

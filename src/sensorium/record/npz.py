@@ -25,11 +25,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,25 @@ class SensorRecording:
             self.capture_time[arrivals, env], self.truth_time[captures, env], return_indices=True
         )
         return arrivals[left], captures[right]
+
+    def between(self, start: float = -math.inf, end: float = math.inf) -> SensorRecording:
+        """Return the rows of a time span, s; they share memory with this recording."""
+        first, last = np.searchsorted(self.time, [start, end + 1e-9]).tolist()
+        rows = slice(first, last)
+        ragged = {spec["name"] for spec in self.info.get("fields", ()) if spec["axes"][1:2] == ["event"]}
+        events, offsets = slice(0, 0), self.offsets
+        if offsets is not None:
+            offsets = offsets[rows]
+            events = slice(int(offsets[0, 0]), int(offsets[-1, -1])) if last > first else events
+            offsets = offsets - events.start
+        measured, truth = (
+            {name: values[events if name in ragged else rows] for name, values in branch.items()}
+            for branch in (self.measured, self.truth)
+        )
+        return replace(
+            self, time=self.time[rows], capture_time=self.capture_time[rows], truth_time=self.truth_time[rows],
+            valid=self.valid[rows], stamp=self.stamp[rows], measured=measured, truth=truth, offsets=offsets,
+        )  # fmt: skip
 
 
 def _changes(values: Array) -> Array:

@@ -156,7 +156,11 @@ class Recorder:
         self._counts: dict[str, int] = {}
         self._tick = scene.tick
         self._is_step_start = True
+        self._ctrl: Any = None
+        self._controls: Array = np.zeros(0)
+        """The tensor of the controls, and the same on the host."""
         self._control: Array | None = None
+        """The controls that were recorded last."""
         self._arrangement = -1
         self._episode = self._episodes()
         self._warned = False
@@ -284,26 +288,34 @@ class Recorder:
             self.close()
             return
         scene = self._scene
-        wall, now, tick = time.time_ns(), _nanoseconds(scene.time), scene.tick
-        pending = self._cursor.pending(self._follow())
-        if pending:
-            self.frame += 1
-            others = [name for name in pending if name not in self._rows_of]
-            readings = self._published(others) if others else {}
-            for name in pending:
-                if name in readings:
-                    self._write_reading(name, readings[name], now, wall)
-                    continue
+        wall, tick, frame = time.time_ns(), scene.tick, self.frame
+        followed, others = self._follow(), []
+        for name in followed:
+            rows = self._rows_of.get(name)
+            if rows is None:
+                others += self._cursor.pending([name])
+            elif rows.live.take():
+                if others:  # larger readings are written at once, in the order of the sensors
+                    self._write_readings(others, frame + 1, wall)
+                    others = []
+                self.frame = frame + 1
                 with self._writer.changed:
-                    rows = self._rows_of[name]
                     if rows.must_flush:
                         self._collect()
-                    rows.add(self.frame, now, wall, tick, scene.time)
-                self._cursor.mark_taken(self._followed[name])
+                    rows.add((self.frame, wall, tick))
+        if others:
+            self._write_readings(others, frame + 1, wall)
         self._record_control()
         if tick <= self._tick:
             self._mark_episodes()
         self._tick = tick
+
+    def _write_readings(self, names: list[str], frame: int, wall: int) -> None:
+        """Write the new readings of sensors, which are evaluated together."""
+        self.frame = frame
+        now = _nanoseconds(self._scene.time)
+        for name, reading in self._published(names).items():
+            self._write_reading(name, reading, now, wall)
 
     def _published(self, names: list[str]) -> dict[str, Reading]:
         """Return the new readings of some sensors, of the recorded environments."""
@@ -362,17 +374,19 @@ class Recorder:
         if self._ros2 is not None:
             self._ros2.write(self.frame)
 
-    def _follow(self) -> list[str]:
-        """Return the names of the sensors to record; they count this recorder among their listeners."""
+    def _follow(self) -> Mapping[str, Any]:
+        """Return the sensors to record by name; they count this recorder among their listeners."""
         scene = self._scene
-        if self._names is None:
-            found: Mapping[str, Any] = scene.sensors_in_use
-        else:
-            found = {name: scene[name] for name in self._names if name in scene}
-        if found.keys() != self._followed.keys() or scene.arrangement != self._arrangement:
+        if scene.arrangement != self._arrangement:
+            if self._names is None:
+                found: Mapping[str, Any] = scene.sensors_in_use
+            else:
+                found = {name: scene[name] for name in self._names if name in scene}
             self._arrangement = scene.arrangement
             with self._writer.changed:
                 self._collect()
+                for name, rows in self._rows_of.items():
+                    self._cursor.follow(self._followed[name], rows.live)
                 self._rows_of = {}
             is_changed = found != self._followed
             for name in [*self._followed]:
@@ -385,7 +399,7 @@ class Recorder:
             self._watch.every_tick = any(sensor.changes_every_tick for sensor in found.values())
             if self.ros2 and is_changed:
                 self._follow_ros2()
-        return [*found]
+        return self._followed
 
     def _follow_ros2(self) -> None:
         """Prepare the messages of the sensors that are followed now."""
@@ -433,8 +447,10 @@ class Recorder:
         scene = self._scene
         ctrl = getattr(scene.engine, "ctrl", None)
         if self._is_step_start and scene.tick > self._tick and ctrl is not None and ctrl.ndim == 2 and ctrl.shape[1]:
-            values = ctrl.detach().cpu().numpy()
-            if self._control is None or not np.array_equal(values, self._control):
+            if ctrl is not self._ctrl or not ctrl.is_cpu:
+                self._ctrl, self._controls = ctrl, ctrl.detach().cpu().numpy()
+            values = self._controls
+            if self._control is None or not (values == self._control).all():
                 self._control = values.copy()
                 self._log(CONTROL, self._control[self.env_ids], self._tick, "the controls", actuators=True)
         self._is_step_start = not scene.is_within_step

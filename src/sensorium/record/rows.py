@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 MOST_BYTES, MOST_ROWS = 2**20, 256
 """Greatest size and number of the rows that are collected."""
-_START = 5
-"""Start of each message in its row, so that the numbers of its contents are aligned."""
 
 
 class SensorRows:
@@ -30,63 +28,77 @@ class SensorRows:
         live: the sensor's memory.
         batches: layouts of the measured values and of the truth.
         channels: their channels.
-        envs: recorded environments: a slice or indices.
+        envs: recorded environments: a slice or indices; None for all.
     """
 
     def __init__(self, live: LiveSample, batches: tuple[Batch, ...], channels: tuple[int, ...], envs: Any) -> None:
-        self._live, self._batches, self._envs = live, batches, envs
-        size = sum(batch.nbytes for batch in batches)
-        self.capacity = max(1, min(MOST_ROWS, MOST_BYTES // max(size, 1)))
+        self.live, self._batches, self._envs = live, batches, envs
+        ends = np.cumsum([HEADS.itemsize + batch.nbytes for batch in batches]).tolist()
+        self.capacity = max(1, min(MOST_ROWS, MOST_BYTES // ends[-1]))
         self.count = 0
         self._version = -1
         self._base: Array = np.zeros(0, np.int64)
-        self._about: list[tuple[int, int, int, int, float]] = []
+        self._about: list[tuple[int, int, int]] = []
+        """Number of the frame, wall clock (ns) and tick of each row."""
         self._times: list[tuple[int, int, int, bool]] = []
         """Row, tick and number of the capture, and whether it is new, for samples that all environments share."""
-        self._memory: list[Array] = []
+        self._memory = np.zeros((self.capacity, ends[-1]), np.uint8)
+        """The messages as records: measured and true, one row after the other."""
         self._heads: list[Array] = []
         self._views: list[dict[str, Array]] = []
+        self._starts = [0, *ends[:-1]]
         self._copies: list[tuple[Array, Array]] = []
-        self._ends: list[int] = []
-        for batch, channel, source in zip(batches, channels, (live.measured, live.truth), strict=True):
-            end = _START + HEADS.itemsize + batch.nbytes
-            stride = -(-end // 8) * 8
-            memory = np.zeros((self.capacity, stride), np.uint8)
-            heads = np.ndarray(self.capacity, HEADS, memory, _START, (stride,))
+        """Rows and the memory that is copied into them: bytes, where all environments are recorded in one piece."""
+        self._picks: list[tuple[Array, Array]] = []
+        """The same for memory from which environments are picked."""
+        self._bad = np.zeros((self.capacity, *live.bad.shape), np.uint8)
+        self._copies.append((self._bad, live.bad))
+        for batch, channel, source, start in zip(
+            batches, channels, (live.measured, live.truth), self._starts, strict=True
+        ):
+            heads = np.ndarray(self.capacity, HEADS, self._memory, start, self._memory.strides[:1])
             heads["opcode"], heads["length"], heads["channel"] = OPCODE, batch.nbytes + 22, channel
-            views = batch.views(memory, _START + HEADS.itemsize)
-            self._memory.append(memory)
             self._heads.append(heads)
-            self._views.append(views)
-            self._ends.append(end)
-            self._copies += [(views[spec.name], source[spec.name]) for spec in batch.specs if spec.columns]
-        self._pose = self._views[0].get("pose")
+            self._views.append(batch.views(self._memory, start + HEADS.itemsize))
+            for name, place in batch.places(start + HEADS.itemsize).items():
+                if name in source:
+                    self._add_copy(self._views[-1][name], self._memory[:, place], source[name])
+        self._has_pose = "pose" in self._views[0]
+
+    def _add_copy(self, rows: Array, places: Array, source: Array) -> None:
+        """Copy a field of the sensor's memory to the same place in each row."""
+        if isinstance(self._envs, slice):
+            source = source[self._envs]
+        if isinstance(self._envs, np.ndarray):
+            self._picks.append((rows, source))
+        elif source.flags.c_contiguous:
+            self._copies.append((places, source.reshape(-1).view(np.uint8)))
+        else:
+            self._copies.append((rows, source))
 
     @property
     def must_flush(self) -> bool:
         """Whether the collected rows must be taken before the next one: they are full, or an env was reset."""
-        return self.count == self.capacity or (self.count > 0 and self._version != self._live.resets)
+        return self.count == self.capacity or (self.count > 0 and self._version != self.live.resets)
 
-    def add(self, frame: int, log_time: int, wall: int, tick: int, time: float) -> None:
+    def add(self, about: tuple[int, int, int]) -> None:
         """Copy the sensor's newest sample.
 
         Args:
-            frame: number of the frame.
-            log_time: time of the frame, ns.
-            wall: wall clock, ns since 1970.
-            tick: physics tick of the frame.
-            time: time of the frame, s.
+            about: number of the frame, wall clock (ns since 1970) and tick.
         """
-        live, row, envs = self._live, self.count, self._envs
+        live, row, envs = self.live, self.count, self._envs
         shared = live.update()
         if self._version != live.resets:
             self._version = live.resets
             self._base = live.frame_base.copy() if envs is None else live.frame_base[envs].copy()
         for target, source in self._copies:
-            target[row] = source if envs is None else source[envs]
-        if self._pose is not None:
+            target[row] = source
+        for target, source in self._picks:
+            target[row] = source[envs]
+        if self._has_pose:
             pose = live.pose
-            self._pose[row] = pose if envs is None else pose[envs]
+            self._views[0]["pose"][row] = pose if envs is None else pose[envs]
         if shared is not None:
             self._times.append((row, *shared))
         else:
@@ -94,7 +106,7 @@ class SensorRows:
             for name, values in live.about().items():
                 chosen = values if envs is None else values[envs]
                 (truth if name == "truth_tick" else measured)[name][row] = chosen
-        self._about.append((frame, log_time, wall, tick, time))
+        self._about.append(about)
         self.count = row + 1
 
     def take(self) -> tuple[Array, Array]:
@@ -106,15 +118,12 @@ class SensorRows:
         """
         count = self.count
         self._fill()
-        parts = [memory[:count, _START:end] for memory, end in zip(self._memory, self._ends, strict=True)]
-        data = np.concatenate(parts, axis=1)
-        index = np.empty((count, len(parts), 3), np.int64)
-        place = 0
-        for k, (heads, part) in enumerate(zip(self._heads, parts, strict=True)):
+        data = self._memory[:count].copy()
+        index = np.empty((count, len(self._heads), 3), np.int64)
+        for k, (heads, start) in enumerate(zip(self._heads, self._starts, strict=True)):
             index[:, k, 0] = heads["channel"][:count]
             index[:, k, 1] = heads["log_time"][:count]
-            index[:, k, 2] = np.arange(count) * data.shape[1] + place
-            place += part.shape[1]
+            index[:, k, 2] = np.arange(count) * data.shape[1] + start
         self.count = 0
         return data, index.reshape(-1, 3)
 
@@ -122,18 +131,22 @@ class SensorRows:
         """Fill in what does not depend on the sensor's memory."""
         about, self._about = self._about, []
         shared, self._times = self._times, []
-        frames, logs, walls, ticks, times = (np.array(values) for values in zip(*about, strict=True))
+        frames, walls, ticks = (np.array(values) for values in zip(*about, strict=True))
+        times = np.array([self.live.time_at(tick) for _, _, tick in about])
+        logs = np.maximum(np.rint(times * 1e9), 0).astype(np.int64)
         for heads, views in zip(self._heads, self._views, strict=True):
             part, count = heads[: len(about)], len(about)
             part["sequence"], part["log_time"], part["publish_time"] = frames & 0xFFFFFFFF, logs, walls
             views["tick"][:count], views["time"][:count] = ticks, times
         if shared:
-            rows, captures, samples, new = (np.array(values) for values in zip(*shared, strict=True))
+            which, captures, samples, new = (np.array(values) for values in zip(*shared, strict=True))
+            rows = slice(len(about)) if len(which) == len(about) else which  # the former is much faster
+            bad: Array = np.any(self._bad[rows], axis=2)
             measured, truth = self._views
             measured["capture_tick"][rows] = truth["truth_tick"][rows] = captures[:, None]
             measured["frame"][rows] = samples[:, None] - self._base
             measured["stamp"][rows] = captures[:, None].astype(np.float64) * self._batches[0].dt
-            measured["valid"][rows] = True
+            measured["valid"][rows] = ~(bad if self._envs is None else bad[:, self._envs])
             measured["is_new"][rows] = new[:, None]
 
     def readings(self, data: Array) -> list[Reading]:

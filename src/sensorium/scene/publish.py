@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
+from sensorium.cfg import SimpleSensorCfg
 from sensorium.compute import pinned
 from sensorium.engines.base import Engine
 from sensorium.errors import ConfigError
@@ -107,13 +108,18 @@ def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: b
 class LiveSample:
     """Newest sample of a sensor in host memory, without copies, for an output that copies it at once. Only on the CPU.
 
+    The current sample counts as taken.
+
     Args:
         sensor: a sensor without ragged fields, whose `compute_on` is the CPU.
 
     Attributes:
         measured: field -> `[env, ...]`, the sensor's memory, which the next sample overwrites.
         truth: the same for the ground truth.
+        bad: uint8 [env, mount], where the engine's state was not finite at the capture; such samples are not valid.
         frame_base: int64 [env], number of captures on the sensor's grid before the env's reset.
+        taken: captures on the grid and off it, and tick of the last sample that was taken, as in `SampleCursor`.
+        time_at: returns the time of a tick, s.
     """
 
     def __init__(self, sensor: Sensor[Any, Any]) -> None:
@@ -123,25 +129,41 @@ class LiveSample:
             for measured in (True, False)
         )
         self.frame_base = self._counter.frame_base.numpy()
-        self._bad = sensor.buffers.bad.numpy()
-        self._has_clock = any(isinstance(run.cfg, ClockError) for run in sensor.buffers.stages)
+        self.bad = sensor.buffers.bad.numpy()
+        self.taken = (*_captures(sensor), sensor.clock.tick)
+        self.time_at = sensor.clock.time_at
+        self._is_lazy, self._is_late = sensor.is_lazy, sensor.buffers.late is not None
+        self._varies = self._is_late or any(isinstance(run.cfg, ClockError) for run in sensor.buffers.stages)
+        """Whether environments may differ in their captures."""
+        poses = sensor.buffers.poses
+        self._pose = None if poses is None or self._is_late else poses.shown().numpy()
 
     @property
     def resets(self) -> int:
         """Number of captures off the grid; while it is constant, so is `frame_base`."""
         return self._counter.off_grid
 
+    def take(self) -> bool:
+        """Return whether there is a sample that was not taken yet, and take it; see `SampleCursor.pending`."""
+        sensor, counter, (samples, off_grid, tick) = self._sensor, self._counter, self.taken
+        now = sensor.rate.index(sensor.clock.tick) if self._is_lazy else counter.samples
+        if now == samples and counter.off_grid == off_grid and not (self._is_late and sensor.has_arrived(tick)):
+            return False
+        self.taken = now, counter.off_grid, sensor.clock.tick
+        return True
+
     def update(self) -> tuple[int, int, bool] | None:
-        """Evaluate the sensor.
+        """Bring the memory up to date.
 
         Returns:
             Tick of the capture, number of captures on the grid, and whether it arrived in this control step, if all
-            environments share them and are valid; otherwise None, and `about` gives them per environment.
+            environments share them; otherwise None, and `about` gives them per environment.
         """
         sensor, counter = self._sensor, self._counter
-        sensor.ensure_current(is_measured=True)
+        if self._is_lazy or self._is_late:  # otherwise it is when due
+            sensor.ensure_current(is_measured=True)
         last = counter.last_tick
-        if sensor.buffers.late is not None or last <= counter.first_at or self._has_clock or self._bad.any():
+        if self._varies or last <= counter.first_at:
             return None
         return last - counter.last_lag, counter.samples, last > sensor.clock.control_tick
 
@@ -155,7 +177,7 @@ class LiveSample:
         """float32 `[env, mount, 7]`, poses that are kept with the sample, see `Reading.pose`."""
         poses = self._sensor.buffers.poses
         assert poses is not None  # the output requested them
-        return poses.shown().numpy()
+        return poses.shown().numpy() if self._pose is None else self._pose
 
 
 _NAMES_OF_IDS = {"geom_ids": "geom_names", "semantic_ids": "semantic_names"}
@@ -173,8 +195,16 @@ def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
         "fields": [spec.to_dict() for spec in sensor.specs],
         **({"mounts": list(sensor.info.mounts)} if has_mounts else {}),
         **({"constants": dict(constants)} if constants else {}),
+        **({"prefixes": prefixes} if (prefixes := _prefixes(sensor)) else {}),
         "cfg": sensor.cfg.to_dict(),
     }
+
+
+def _prefixes(sensor: Sensor[Any, Any]) -> dict[str, str]:
+    """Return prefix of knobs -> field, for the fields that the sensor has."""
+    cfg, names = sensor.cfg, {spec.name for spec in sensor.specs}
+    prefixes = cfg.knob_prefixes() if isinstance(cfg, SimpleSensorCfg) else {}
+    return {prefix: name for prefix, name in prefixes.items() if name in names}
 
 
 # Watches and cursors --------------------------------------------------------------------------------------------------
@@ -267,6 +297,10 @@ class SampleCursor:
     def mark_taken(self, sensor: Sensor[Any, Any]) -> None:
         """Record that the current sample of a sensor was taken."""
         self._taken[sensor] = (*_captures(sensor), sensor.clock.tick)
+
+    def follow(self, sensor: Sensor[Any, Any], live: LiveSample) -> None:
+        """Record that the samples were taken which a `LiveSample` of the sensor returned."""
+        self._taken[sensor] = live.taken
 
     def skip(self, sensor: Sensor[Any, Any], tick: int) -> None:
         """Record that samples up to a tick were taken; later ones are still new.

@@ -206,10 +206,15 @@ class Scene:
         if name not in self._table.built:
             sensor = self._build(BuiltinSensorCfg.from_existing(name))
             sensor.buffers.counter.count_from_start(self.engine.lag)
-            sensor.buffers.before_first = partial(self._table.grant, [name])
+            sensor.buffers.before_first = partial(self._use, name)
             self._schedule.admit(sensor.buffers)
             self._table.built[name] = sensor
         return self._table.built[name]
+
+    def _use(self, name: str) -> None:
+        """Prepare a discovered sensor for its first evaluation."""
+        self._table.grant([name])
+        self.arrangement += 1
 
     @property
     def sensors_in_use(self) -> dict[str, Sensor[Any, Any]]:

@@ -107,8 +107,9 @@ def limit(axes: Any, x: Array, y: Array, *, equal: bool) -> None:
 
 
 def inches_of(figure: Any) -> float:
-    """Return the height of a figure or subfigure that fills its figure from top to bottom."""
-    return float(getattr(figure, "figure", figure).get_figheight())
+    """Return the height of a figure or subfigure."""
+    whole = getattr(figure, "figure", figure)
+    return float(whole.get_figheight() * figure.bbox.height / whole.bbox.height)
 
 
 def color_bar(figure: Any, drawn: Any, axes: Any) -> Any:

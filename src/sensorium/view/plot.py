@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sensorium.errors import MissingDependencyError, UnknownNameError
+from sensorium.errors import UnknownNameError
 from sensorium.readings import Array
 from sensorium.view.maps import MOST_NUMBERS, draw_maps, map_fields, maps_inches
 from sensorium.view.panels import Spec
-from sensorium.view.style import COLORS, FAINT, INK, PAPER, TRUTH, column_of, heading, tidy, unit_text
+from sensorium.view.style import COLORS, FAINT, INK, PAPER, TRUTH, blank_figure, column_of, heading, tidy, unit_text
 from sensorium.view.taxels import is_skin
 
 if TYPE_CHECKING:
@@ -80,14 +80,6 @@ def plot_recording(
         MissingDependencyError: Matplotlib is not installed.
         UnknownNameError: no such sensor, kind or recorded environment.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingDependencyError(
-            "Pictures need Matplotlib, which is not installed: pip install 'sensorium[plot]'."
-        ) from error
-
     sensors = [recording[name] for name in (names if names is not None else recording)]
     drawable = [each for each in sensors if plottable(each) and kind in (None, each.info.get("kind"))]
     if not drawable:
@@ -101,8 +93,7 @@ def plot_recording(
     height: float = max((min(len(each), MAX_ROWS) for each in rows if each), default=0)
     height = max(height, (room - FRAME) / LINE)
 
-    figure = Figure(figsize=(max(9.0, 7.0 * len(shown)), FRAME + LINE * height), dpi=100, facecolor=PAPER)
-    FigureCanvasAgg(figure)
+    figure = blank_figure(max(9.0, 7.0 * len(shown)), FRAME + LINE * height)
     columns = figure.subfigures(1, len(shown), squeeze=False)[0]
     for subfigure, sensor, axes, specs in zip(columns, shown, rows, maps, strict=True):
         if specs:

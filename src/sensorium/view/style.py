@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sensorium.errors import UnknownNameError
+from sensorium.errors import MissingDependencyError, UnknownNameError
 
 if TYPE_CHECKING:
     from sensorium.record import SensorRecording
@@ -16,6 +16,28 @@ TRUTH, INK, FAINT, PAPER = "#16202a", "#2b3640", "#8a949e", "#ffffff"
 """Colours of the true line, of text, of secondary text, and of the background."""
 COLORS = ("#e4572e", "#1780a1", "#6a994e")
 """Colours of measured lines, one per field."""
+
+
+def blank_figure(width: float, height: float) -> Any:
+    """Return an empty figure of Matplotlib that is drawn without a display.
+
+    Args:
+        width: its width, inches of 100 pixels.
+        height: its height, inches.
+
+    Raises:
+        MissingDependencyError: Matplotlib is not installed.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingDependencyError(
+            "Pictures need Matplotlib, which is not installed: pip install 'sensorium[plot]'."
+        ) from error
+    figure = Figure(figsize=(width, height), dpi=100, facecolor=PAPER)
+    FigureCanvasAgg(figure)
+    return figure
 
 
 def column_of(sensor: SensorRecording, env: int) -> int:
@@ -56,15 +78,16 @@ def heading(sensor: SensorRecording, env: int, *, several: bool = False) -> tupl
         facts.append(f"{info['rate_hz']:.4g} Hz")
     delay, jitter = cfg.get("delay"), cfg.get("jitter")
     if delay is not None:
-        text = f"delay {_milliseconds(delay)}"
-        facts.append(text + (f" + jitter {_milliseconds(jitter)}" if jitter else ""))
+        text = f"delay {milliseconds(delay)}"
+        facts.append(text + (f" + jitter {milliseconds(jitter)}" if jitter else ""))
     first = next((spec for spec in info.get("fields", ()) if spec["axes"][1:2] == ["mount"]), None)
     if first is not None and first["shape"][0] > 1 and not several:
         facts.append(f"mount 1 of {first['shape'][0]}")
     return name, " · ".join(facts)
 
 
-def _milliseconds(value: Any) -> str:
+def milliseconds(value: Any) -> str:
+    """Return a time or its distribution, s, as text in ms."""
     if isinstance(value, int | float):
         return f"{1e3 * value:.3g} ms"
     if isinstance(value, Mapping):

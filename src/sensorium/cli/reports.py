@@ -1,0 +1,263 @@
+"""The commands `plot` and `report`. Their docstrings are shown by `--help`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import Positional, UseAppendAction, arg
+
+from sensorium.cli.arguments import unset
+from sensorium.cli.messages import note, stderr, stdout
+from sensorium.errors import UnknownNameError, UsageError
+
+if TYPE_CHECKING:
+    from sensorium.record import Recording
+    from sensorium.record import Replay as OpenReplay
+    from sensorium.view.report import Table
+
+PICTURES = (".png", ".svg", ".html")
+MOST_FIELDS = 8
+"""Greatest number of fields in a picture if none is chosen; a page has all."""
+
+
+@dataclass
+class Plot:
+    """Draw fields of a recording, true and measured, as a picture or a page of HTML.
+
+    A field is named SENSOR.FIELD; SENSOR alone stands for all its fields. Values over time are drawn with their error,
+    and with spans without a valid value, gaps and lost samples marked. Scans and skins are drawn as maps, images and
+    point clouds at one time, and events as points.
+
+    For example:
+      sensorium plot run.mcap --to run.html
+      sensorium plot run.mcap imu.ang_vel_b imu.lin_acc_b --to imu.png --start 1 --end 2
+      sensorium plot run.mcap camera.depth lidar.points_b --at 1.5 --to scene.png
+      sensorium plot out/demo/readings.npz trunk --env 3 --to trunk.html
+    """
+
+    file: Annotated[Positional[Path], arg(metavar="FILE")]
+    """Recording: an MCAP file, or an npz file of sensorium run."""
+    fields: Annotated[Positional[tuple[str, ...]], arg(metavar="[SENSOR[.FIELD] ...]")] = ()
+    """Fields to draw; by default all."""
+    to: Annotated[Path, arg(metavar="FILE.png|.svg|.html")] = Path("plot.png")
+    """Picture or page to write; an existing file is replaced."""
+    env: Annotated[int | None, unset("K", "the first recorded one")] = None
+    """Environment."""
+    start: Annotated[float | None, unset("S", "the first sample")] = None
+    """Simulation time to start at, s."""
+    end: Annotated[float | None, unset("S", "the last sample")] = None
+    """Simulation time to end at, s."""
+    at: Annotated[float | None, unset("S", "the last sample")] = None
+    """Simulation time of images and point clouds, s."""
+
+    def run(self) -> int:
+        """Run the command and return the exit code."""
+        if self.to.suffix.lower() not in PICTURES:
+            raise UsageError.of("--to", str(self.to), f"a file ending in {', '.join(PICTURES)}")
+        from sensorium.view.fields import every_field, plot_fields
+        from sensorium.view.report import fields_html, write_page
+
+        recording, env, _ = loaded(self.file, self.fields, self.env, self.start, self.end)
+        fields = _chosen({name: _fields_of(each.info) for name, each in recording.items()}, self.fields)
+        fields = [each for each in fields if each in every_field(recording)]
+        is_page = self.to.suffix.lower() == ".html"
+        if not is_page and not self.fields and len(fields) > MOST_FIELDS:
+            left_out = ", ".join(".".join(each) for each in fields[MOST_FIELDS:])
+            note(f"not drawn: {left_out}. Name fields, or write a page: --to {self.to.with_suffix('.html')}")
+            fields = fields[:MOST_FIELDS]
+        if not fields:
+            raise UsageError.of("FILE", str(self.file), "a recording with samples of these fields in this time span")
+        with _writing(self.to):
+            if is_page:
+                write_page(self.to, f"{self.file}, env {env}", fields_html(recording, fields, env, self.at))
+            else:
+                plot_fields(recording, fields, self.to, env=env, at=self.at)
+        stdout().print(f"wrote {self.to}", markup=False, soft_wrap=True)
+        return 0
+
+
+@dataclass
+class Report:
+    """Report what a recording shows of each sensor: rate, gaps, loss, latency, error, noise and quantisation step.
+
+    The figures are found in the data, and stand beside those of the config. Latency is that of the measured signal
+    behind the true one, by cross-correlation. White noise, random walk and bias instability are fitted to the Allan
+    deviation of measured minus true. With --to, a page of HTML has the same tables, Allan deviations, and pictures of
+    the fields.
+
+    For example:
+      sensorium report run.mcap
+      sensorium report run.mcap --to report.html
+      sensorium report run.mcap --env 3 --start 10 --sensor imu --to imu.html
+    """
+
+    file: Annotated[Positional[Path], arg(metavar="FILE")]
+    """Recording: an MCAP file, or an npz file of sensorium run."""
+    to: Annotated[Path | None, unset("FILE.html", "none")] = None
+    """Page to write; an existing file is replaced."""
+    sensor: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME")] = ()
+    """Only this sensor; may be repeated. By default all."""
+    env: Annotated[int | None, unset("K", "the first recorded one")] = None
+    """Environment."""
+    start: Annotated[float | None, unset("S", "the first sample")] = None
+    """Simulation time to start at, s."""
+    end: Annotated[float | None, unset("S", "the last sample")] = None
+    """Simulation time to end at, s."""
+
+    def run(self) -> int:
+        """Run the command and return the exit code."""
+        if self.to is not None and self.to.suffix.lower() != ".html":
+            raise UsageError.of("--to", str(self.to), "a file ending in .html")
+        from sensorium.view.report import facts_of, report_of, write_report
+
+        recording, env, resets = loaded(self.file, self.sensor, self.env, self.start, self.end)
+        report = report_of(recording, env, resets)
+        console = stdout()
+        for line in (f"{self.file}", *facts_of(report)):
+            console.print(line, style="bold", markup=False, soft_wrap=True)
+        for table in report.tables:
+            if table.rows:
+                _print(table)
+        for text in report.notes:
+            note(text)
+        if self.to is not None:
+            with _writing(self.to):
+                write_report(report, self.to, f"Report of {self.file}")
+            console.print(f"wrote {self.to}", markup=False, soft_wrap=True)
+        return 0
+
+
+def _print(table: Table) -> None:
+    """Print a table; texts on the left, numbers on the right."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table as View
+
+    from sensorium.view.report import without_repeats
+
+    view = View(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title=table.title, title_justify="left")
+    for k, heading in enumerate(table.headings):
+        view.add_column(heading, justify="left" if k < 3 else "right", overflow="fold")
+    for row in without_repeats(table.rows):
+        view.add_row(*map(escape, row))
+    stdout().print(view)
+
+
+# Recordings -----------------------------------------------------------------------------------------------------------
+
+
+def loaded(
+    file: Path, wanted: Sequence[str], env: int | None, start: float | None, end: float | None
+) -> tuple[Recording, int, list[float]]:
+    """Return part of a recording in memory, its environment, and the times at which that was reset, s.
+
+    Args:
+        file: an MCAP or npz file.
+        wanted: sensors, or fields as SENSOR.FIELD; none for all.
+        env: the environment; None for the first recorded one.
+        start: first time, s; None for the first sample.
+        end: last time, s; None for the last sample.
+
+    Raises:
+        ModelError: the file is missing, damaged or not a recording.
+        UnknownNameError: no such sensor or field was recorded.
+        UsageError: the environment was not recorded.
+    """
+    from math import inf
+
+    import sensorium
+
+    first, last = -inf if start is None else start, inf if end is None else end
+    if file.suffix.lower() == ".npz":
+        from sensorium.record import Recording, load
+
+        recording = load(file)
+        names = _sensors({name: _fields_of(each.info) for name, each in recording.items()}, wanted)
+        sensors = {name: recording[name].between(first, last) for name in names}
+        envs = sorted({int(each) for sensor in sensors.values() for each in sensor.env_ids})
+        return Recording(recording.description, sensors), _checked(env, envs), []
+    with sensorium.replay(file) as replay:
+        fields = {name: _fields_of(about) for name, about in replay.description.sensors.items()}
+        names, env = _sensors(fields, wanted), _checked(env, replay.env_ids.tolist())
+        resets = [
+            mark.time
+            for mark in replay.marks
+            if mark.name == "episode" and env in mark.env_ids and max(first, replay.start) < mark.time <= last
+        ]
+        return _read(replay, names, env, first, last), env, resets
+
+
+def _read(replay: OpenReplay, names: Iterable[str], env: int, start: float, end: float) -> Recording:
+    """Return one environment of some sensors, and show how much is read."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    from sensorium.record import NpzRecorder
+    from sensorium.record.batches import of_envs
+
+    names = list(names)
+    recorder, row = NpzRecorder(max_envs=None), replay.env_ids.searchsorted([env])
+    console, first, last = stderr(), max(start, replay.start), min(end, replay.end)
+    columns = (TextColumn("reading"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task, shown = progress.add_task("", total=last - first), first
+        for reading in replay.readings(names, start, end):
+            recorder.add(of_envs(reading, row))
+            if recorder.is_full:
+                note("choose a part of the recording: a sensor, --start or --end")
+                break
+            if reading.time - shown > 0.01 * (last - first):
+                shown = reading.time
+                progress.update(task, completed=shown - first)
+    about = replace(replay.description, sensors={name: replay.description.sensors[name] for name in names})
+    return recorder.recording(about)
+
+
+def _fields_of(info: Mapping[str, object]) -> list[str]:
+    """Return the names of a sensor's fields, by its description."""
+    specs = info.get("fields", ())
+    assert isinstance(specs, Iterable)
+    return [str(spec["name"]) for spec in specs]
+
+
+def _chosen(fields: Mapping[str, Sequence[str]], texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the sensors and fields that texts name; all if there is none.
+
+    Raises:
+        UnknownNameError: a text is neither SENSOR nor SENSOR.FIELD of this recording.
+    """
+    known = {f"{name}.{field}": [(name, field)] for name, each in fields.items() for field in each}
+    known |= {name: [(name, field) for field in each] for name, each in fields.items()}
+    found: dict[tuple[str, str], None] = {}
+    for text in texts or fields:
+        if text not in known:
+            raise UnknownNameError("recorded sensor or field", text, known)
+        found |= dict.fromkeys(known[text])
+    return [*found]
+
+
+def _sensors(fields: Mapping[str, Sequence[str]], texts: Sequence[str]) -> list[str]:
+    return [*dict.fromkeys(name for name, _ in _chosen(fields, texts))]
+
+
+def _checked(env: int | None, envs: Sequence[int]) -> int:
+    """Return the environment to read; the first one for None."""
+    if env is None and envs:
+        return envs[0]
+    if env is None or env not in envs:
+        listed = ", ".join(map(str, envs[:8])) + (f" and {len(envs) - 8} more" if len(envs) > 8 else "")
+        raise UsageError.of("--env", env, f"a recorded environment: {listed}")
+    return env
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Raise `UsageError` if a file cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError.of("--to", str(path), "a file that can be written", f"{reason}.") from error

@@ -1,0 +1,289 @@
+"""Allan deviation of a sensor's noise, and its fit by the terms of IEEE Std 952.
+
+The noise is the measured minus the true value of each capture, so that motion does not matter. Each term is a variance
+over the averaging time T, scaled by the square of its coefficient:
+
+    white noise N           1 / T                                 slope -1/2 of the deviation
+    rate random walk K      T / 3                                 slope +1/2
+    bias instability B      2 ln 2 / pi                           flat, 0.664 B
+    Gauss-Markov q, tau     the exact variance of the process     maximum 0.437 q sqrt(tau) at 1.89 tau
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sensorium.readings import Array
+from sensorium.view.knobs import amount_of, columns_of, spread, stages_of
+
+if TYPE_CHECKING:
+    from sensorium.record import SensorRecording
+
+FLOOR = 2.0 * math.log(2.0) / math.pi
+"""Allan variance of bias instability B = 1."""
+PER_DECADE = 8
+"""Number of averaging times per factor of ten."""
+FEWEST_CLUSTERS = 8
+"""Least number of averages that do not overlap, at the longest averaging time."""
+SHORTEST = 100
+"""Least number of samples that give an Allan deviation."""
+SHARED = PER_DECADE
+"""Number of averaging times that count as one, because they share their samples; simulated walks scatter that much."""
+SIGNIFICANT = 3.0
+"""Least squared coefficient that is reported where none is configured, in its own standard deviations."""
+ROLES = ("specific_force", "angular_velocity", "magnetic")
+"""Roles of fields that always have an Allan deviation; other fields need a configured density or walk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One term of an Allan variance.
+
+    Attributes:
+        symbol: its letter: N, K, B or q.
+        name: what it is, e.g. ``"white noise"``.
+        unit: its unit in terms of the field's unit.
+        tau: correlation time of a Gauss-Markov process, s; 0 for other terms.
+    """
+
+    symbol: str
+    name: str
+    unit: str
+    tau: float = 0.0
+
+    def variance(self, times: Array, period: float) -> Array:
+        """Return the Allan variance `[time]` of coefficient 1.
+
+        Args:
+            times: averaging times `[time]`, s.
+            period: time between two samples, s; a walk that is sampled has slightly more variance.
+        """
+        if self.symbol == "N":
+            return 1.0 / times
+        if self.symbol == "B":
+            return np.full_like(times, FLOOR)
+        sampled: Array = 1.0 + 0.5 * np.square(period / times)
+        if self.symbol == "K":
+            return sampled * times / 3.0
+        x = times / self.tau  # for small x, the terms cancel up to x^2 / 3
+        decay = 4.0 * np.expm1(-x) - np.expm1(-2.0 * x)
+        exact: Array = self.tau / x * (1.0 + decay / (2.0 * x))
+        return sampled * np.where(x < 1e-4, self.tau * x / 3.0, exact)
+
+
+WHITE = Term("N", "white noise", "{}/√Hz")
+WALK = Term("K", "random walk", "{}·√Hz")
+INSTABILITY = Term("B", "bias instability", "{}")
+
+
+@dataclass(frozen=True, slots=True)
+class Allan:
+    """Allan deviation of one field of one environment.
+
+    Attributes:
+        period: time between two samples, s.
+        times: averaging times `[time]`, s.
+        deviation: Allan deviation `[time, column]`.
+        relative_sd: relative standard deviation of `deviation`, `[time]`.
+        terms: terms that were fitted.
+        configured: `[term, column]`, coefficients in the config, 0 where it has none; the white noise includes
+            quantisation.
+        fitted: `[term, column]`, fitted coefficients, 0 where the data show none.
+        fitted_sd: `[term, column]`, their standard deviations.
+        labels: `[column]`, names of the columns.
+        unit: unit of the field.
+    """
+
+    period: float
+    times: Array
+    deviation: Array
+    relative_sd: Array
+    terms: tuple[Term, ...]
+    configured: Array
+    fitted: Array
+    fitted_sd: Array
+    labels: tuple[str, ...]
+    unit: str
+
+    def model(self, coefficients: Array, column: int) -> Array:
+        """Return the deviation `[time]` of coefficients `[term, column]`."""
+        variances = np.stack([term.variance(self.times, self.period) for term in self.terms])
+        deviation: Array = np.sqrt(np.square(coefficients[:, column]) @ variances)
+        return deviation
+
+
+def has_allan(sensor: SensorRecording, spec: Mapping[str, Any]) -> bool:
+    """Return whether a field has noise over time that an Allan deviation describes."""
+    if spec["axes"][1:2] == ["event"] or np.dtype(spec["dtype"]).kind != "f" or spec.get("kind") != "vector":
+        return False
+    if columns_of(spec) > 64 or spec["name"] not in sensor.truth or not sensor.info.get("rate_hz"):
+        return False
+    knobs = ("noise_density", "random_walk", "random_walk_density")
+    is_set = any(amount_of(sensor.info, spec, knob) is not None for knob in knobs)
+    return spec.get("role") in ROLES or is_set or bool(_drifts(sensor.info, spec))
+
+
+def allan_of(sensor: SensorRecording, spec: Mapping[str, Any], env: int, labels: Sequence[str]) -> Allan | None:
+    """Return the Allan deviation of a field of one environment (by column); None with fewer than 100 samples.
+
+    Samples that were lost are left out. Steps, such as new biases after a reset, would appear as noise.
+    """
+    time, measured, truth = sensor.paired(spec["name"], env)
+    if len(time) < SHORTEST:
+        return None
+    rate = float(sensor.info["rate_hz"])
+    place = np.rint((time - time[0]) * rate).astype(np.int64)
+    error = np.full((int(place[-1]) + 1, columns_of(spec)), np.nan)
+    error[place] = (measured.astype(np.float64) - truth).reshape(len(time), -1)
+    sizes = sizes_for(len(error))
+    variance = allan_variance(error, sizes)
+    degrees = degrees_of_freedom(len(error), sizes)
+    keep = np.isfinite(variance).all(axis=1)
+    times, variance, degrees = sizes[keep] / rate, variance[keep], degrees[keep]
+    terms, configured = terms_of(sensor.info, spec)
+    bases = np.stack([term.variance(times, 1.0 / rate) for term in terms], axis=1)
+    fitted, deviations = np.zeros((2, *configured.shape))
+    for column in range(variance.shape[1]):
+        found = fit(bases, variance[:, column], degrees, configured[:, column] > 0.0)
+        fitted[:, column], deviations[:, column] = found
+    return Allan(
+        1.0 / rate, times, np.sqrt(variance), np.sqrt(0.5 / degrees), terms, configured, fitted, deviations,
+        tuple(labels), str(spec["unit"]),
+    )  # fmt: skip
+
+
+def sizes_for(count: int) -> Array:
+    """Return the numbers of samples to average over, for a recording of `count` samples."""
+    most = max(count // FEWEST_CLUSTERS, 1)
+    steps = np.arange(math.floor(PER_DECADE * math.log10(most)) + 1) / PER_DECADE
+    return np.unique(np.rint(10.0**steps).astype(np.int64))
+
+
+def allan_variance(samples: Array, sizes: Sequence[int] | Array) -> Array:
+    """Return the overlapping Allan variance over averages of m samples.
+
+    Args:
+        samples: `[time, column]`, evenly spaced; NaN where a sample is missing. An average counts if at least half of
+            its samples are there.
+        sizes: the numbers m.
+
+    Returns:
+        float64 `[size, column]`; NaN where no two averages follow each other.
+    """
+    samples = np.asarray(samples, np.float64)
+    there = np.isfinite(samples)
+    start = np.nanmean(samples, axis=0) if there.any(axis=0).all() else 0.0  # keeps the sums small
+    sums, counts = (
+        np.concatenate([np.zeros((1, samples.shape[1])), np.cumsum(values, axis=0)])
+        for values in (np.where(there, samples - start, 0.0), there)
+    )
+    out = np.full((len(sizes), samples.shape[1]), np.nan)
+    for row, m in enumerate(int(size) for size in sizes):
+        if 2 * m > len(samples):
+            continue
+        number = counts[m:] - counts[:-m]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = np.where(2 * number >= m, (sums[m:] - sums[:-m]) / number, np.nan)
+        steps = mean[m:] - mean[:-m]
+        total = np.isfinite(steps).sum(axis=0)
+        out[row] = np.where(total > 0, 0.5 * np.nansum(steps * steps, axis=0) / np.maximum(total, 1), np.nan)
+    return out
+
+
+def degrees_of_freedom(count: int, sizes: Array) -> Array:
+    """Return the degrees of freedom of the overlapping Allan variance of white noise (Riley, NIST SP 1065, table 5)."""
+    m = np.asarray(sizes, np.float64)
+    some = 3.0 * (count - 1) / (2.0 * m) - 2.0 * (count - 2) / count
+    return np.maximum(some * 4.0 * m * m / (4.0 * m * m + 5.0), 1.0)
+
+
+def fit(bases: Array, variance: Array, degrees: Array, wanted: Array) -> tuple[Array, Array]:
+    """Fit the coefficients of terms to an Allan variance, by weighted least squares with coefficients >= 0.
+
+    Args:
+        bases: Allan variance of each term with coefficient 1, `[time, term]`.
+        variance: Allan variance `[time]`.
+        degrees: its degrees of freedom `[time]`.
+        wanted: bool `[term]`, terms to report even if their coefficient is not significant.
+
+    Returns:
+        Coefficients `[term]` and their standard deviations.
+    """
+    squares, deviations = np.zeros((2, bases.shape[1]))
+    if not variance.any():
+        return squares, deviations
+    expected = variance
+    for _ in range(3):  # weights from the fitted variances, which have less noise than the measured ones
+        weights = np.sqrt(0.5 * degrees) / expected
+        squares, deviations = _non_negative(bases * weights[:, None], variance * weights)
+        expected = np.maximum(bases @ squares, 1e-3 * variance)
+    shown = wanted | (squares > SIGNIFICANT * deviations)
+    coefficients = np.where(shown, np.sqrt(squares), 0.0)
+    return coefficients, np.where(coefficients > 0.0, 0.5 * deviations / np.maximum(coefficients, 1e-300), 0.0)
+
+
+def _non_negative(matrix: Array, values: Array) -> tuple[Array, Array]:
+    """Return the solution >= 0 of least squares with few unknowns, and its standard deviations: the best subset."""
+    count = matrix.shape[1]
+    least = float(values @ values)
+    best, deviations = np.zeros((2, count))
+    for size in range(1, count + 1):
+        for chosen in map(list, combinations(range(count), size)):
+            scale = np.linalg.norm(matrix[:, chosen], axis=0)
+            part = matrix[:, chosen] / scale
+            found, *_ = np.linalg.lstsq(part, values, rcond=None)
+            rest = values - part @ found
+            if (found >= 0.0).all() and rest @ rest < least:
+                least = float(rest @ rest)
+                best, deviations = np.zeros((2, count))
+                best[chosen] = found / scale
+                deviations[chosen] = np.sqrt(SHARED * np.diag(np.linalg.pinv(part.T @ part))) / scale
+    return best, deviations
+
+
+# Config ---------------------------------------------------------------------------------------------------------------
+
+
+def _drifts(info: Mapping[str, Any], spec: Mapping[str, Any]) -> list[tuple[Term, Array]]:
+    """Return the terms of the stages with a varying bias, and their coefficients `[column]`."""
+    found = []
+    for stage in stages_of(info, spec):
+        if stage["kind"] == "gauss_markov":
+            tau = float(stage["tau"])
+            term = Term("q", f"Gauss-Markov, τ = {tau:g} s", "{}/s/√Hz", tau)
+            found.append((term, spread(spec, stage["density"])))
+        elif stage["kind"] == "flicker":
+            found.append((INSTABILITY, spread(spec, stage["bias_instability"])))
+    return found
+
+
+def terms_of(info: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[tuple[Term, ...], Array]:
+    """Return the terms to fit, and their configured coefficients `[term, column]`.
+
+    These are white noise and the configured kinds of drift, which are hard to tell apart in a short recording. Where
+    none is configured, random walk and bias instability are looked for.
+    """
+    rate = float(info["rate_hz"])
+    nothing = np.zeros(columns_of(spec))
+    found: dict[Term, Array] = {WHITE: nothing}
+
+    def add(term: Term, amount: Array | None, factor: float = 1.0) -> None:
+        if amount is not None:
+            found[term] = np.hypot(found.get(term, nothing), factor * amount)
+
+    for knob, term, factor in (
+        ("noise", WHITE, rate**-0.5), ("noise_density", WHITE, 1.0), ("resolution", WHITE, (12.0 * rate) ** -0.5),
+        ("random_walk", WALK, rate**0.5), ("random_walk_density", WALK, 1.0),
+    ):  # fmt: skip
+        add(term, amount_of(info, spec, knob), factor)
+    for term, amount in _drifts(info, spec):
+        add(term, amount)
+    if not any(found[term].any() for term in found if term != WHITE):
+        found |= {WALK: nothing, INSTABILITY: nothing}
+    return tuple(found), np.stack([*found.values()])

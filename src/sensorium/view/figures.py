@@ -1,0 +1,319 @@
+"""Figures of a recorded sensor: rate, gaps, loss, latency, error and quantisation step, found in its data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sensorium.readings import Array
+from sensorium.view.knobs import amount_of, columns_of
+from sensorium.view.panels import is_miss
+
+if TYPE_CHECKING:
+    from sensorium.record import SensorRecording
+
+LONGEST_LATENCY = 1.0
+"""Greatest latency that is searched for, s, or 10 periods of the sensor if that is longer."""
+MOST_POINTS = 2**20
+"""Greatest number of points of a signal that is correlated."""
+MOST_COLUMNS = 12
+"""Greatest number of elements of a field with figures of their own; more have common ones."""
+FEWEST_GAPS = 4
+"""Least number of intervals between different values that show a quantisation step."""
+LEVELS = 4096
+"""Greatest number of different values that a quantisation step is searched in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """When samples of a sensor were captured and when they arrived, in one environment.
+
+    Attributes:
+        samples: number of captures.
+        rate_hz: mean rate outside gaps, Hz; NaN with less than two captures.
+        gaps: number of gaps between captures.
+        longest_gap: interval of the longest one, s; 0 without gaps.
+        lost: share of the captures that no reader saw: they were lost, or a later one overtook them.
+        delay: mean time from capture to arrival, s.
+        delay_sd: its standard deviation, s.
+        latency: latency by cross-correlation, s; NaN if the truth changes too little.
+        latency_sd: standard deviation of that estimate, s.
+    """
+
+    samples: int
+    rate_hz: float
+    gaps: int
+    longest_gap: float
+    lost: float
+    delay: float
+    delay_sd: float
+    latency: float
+    latency_sd: float
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorFigures:
+    """Difference of measured and true values of the same captures, of one element of a field or of all.
+
+    Attributes:
+        field: name of the field.
+        label: name of the element; empty for all.
+        unit: unit of the numbers.
+        mean: mean error.
+        sd: standard deviation of the error.
+        largest: largest error, absolute.
+        missed: share of the true values that the measured ones miss, or that differ for ids and flags.
+        step: quantisation step found in the measured values; 0 where there is none.
+        configured_step: quantisation step in the config; 0 where there is none.
+    """
+
+    field: str
+    label: str
+    unit: str
+    mean: float
+    sd: float
+    largest: float
+    missed: float
+    step: float
+    configured_step: float
+
+
+# Time -----------------------------------------------------------------------------------------------------------------
+
+
+def timing_of(sensor: SensorRecording, env: int, dt: float) -> Timing:
+    """Return when samples were captured and arrived.
+
+    Args:
+        sensor: the recorded sensor.
+        env: column of the environment.
+        dt: physics time step, s.
+    """
+    captured = sensor.truth_time[sensor.captures(env), env]
+    intervals = np.diff(captured)
+    is_gap = intervals > longest_interval(sensor, dt)
+    regular = intervals[~is_gap]
+    arrivals = sensor.arrivals(env)
+    ages = sensor.age[arrivals, env]
+    latency, latency_sd = latency_of(sensor, env, dt)
+    return Timing(
+        len(captured),
+        len(regular) / float(regular.sum()) if len(regular) else np.nan,
+        int(is_gap.sum()),
+        float(intervals[is_gap].max(initial=0.0)),
+        _lost(sensor, env, captured, ages),
+        float(ages.mean()) if len(ages) else np.nan,
+        float(ages.std()) if len(ages) else np.nan,
+        latency,
+        latency_sd,
+    )
+
+
+def period_of(sensor: SensorRecording, dt: float) -> float:
+    """Return the period of a sensor, s; at least the time step."""
+    return max(1.0 / (sensor.info.get("rate_hz") or np.inf), dt)
+
+
+def longest_interval(sensor: SensorRecording, dt: float) -> float:
+    """Return the greatest interval between two captures that is no gap, s: the period, rounded up to time steps."""
+    return (math.ceil(period_of(sensor, dt) / dt - 1e-6) + 0.5) * dt
+
+
+def _lost(sensor: SensorRecording, env: int, captured: Array, ages: Array) -> float:
+    """Return the share of captures that no reader saw, without those that may arrive after the end."""
+    due = captured[captured <= sensor.time[-1] - ages.max(initial=0.0)] if len(captured) else captured
+    seen = np.isin(due, sensor.capture_time[:, env])
+    return float(1.0 - seen.mean()) if len(due) else 0.0
+
+
+def latency_of(sensor: SensorRecording, env: int, dt: float) -> tuple[float, float]:
+    """Return the latency of a sensor by cross-correlation, and its standard deviation, s.
+
+    The measured signal, as a reader gets it, is compared with the true one at earlier times, on a grid of time steps.
+    The latency is the shift with the largest correlation, interpolated between grid points by a parabola. It contains
+    delays and the lag of filters. Of a field with many elements, 12 are compared. The standard deviation is the
+    Cramer-Rao bound for white noise, from the curvature of that parabola, with that of a delay that varies.
+
+    Returns:
+        NaN where the true signal changes too little to tell the latency to half a period.
+    """
+    captures, arrivals, period = sensor.captures(env), sensor.arrivals(env), period_of(sensor, dt)
+    signals = [spec for spec in sensor.info.get("fields", ()) if _is_signal(sensor, spec)]
+    unknown = (np.nan, np.nan)
+    if not signals or len(captures) < 8 or len(arrivals) < 8:
+        return unknown
+    true_time, seen_time = sensor.truth_time[captures, env], sensor.time[arrivals]
+    first, last = max(true_time[0], seen_time[0]), min(true_time[-1], seen_time[-1])
+    step = dt * max(1, -(-round((last - first) / dt) // MOST_POINTS))
+    most = int(min(max(LONGEST_LATENCY, 10.0 * period), (last - first) / 4.0) / step)
+    if most < 2:
+        return unknown
+    lags = np.arange(-2, most + 1)
+    start = first + most * step
+    seen_grid = start + step * np.arange(int((last - 2 * step - start) / step) + 1)
+    true_grid = start + step * np.arange(-most, len(seen_grid) + 2)
+    independent = max(float(np.sum((seen_time >= start) & (seen_time <= last))), 1.0)
+    residuals = []
+    for spec in signals:
+        count = columns_of(spec)
+        chosen = np.unique(np.linspace(0, count - 1, min(count, MOST_COLUMNS)).astype(int))
+        truth, measured = (
+            branch[spec["name"]][rows, env].reshape(len(rows), -1)[:, chosen].astype(np.float64)
+            for branch, rows in ((sensor.truth, captures), (sensor.measured, arrivals))
+        )
+        for true, seen in zip(truth.T, measured.T, strict=True):
+            if not (np.isfinite(true).all() and np.isfinite(seen).all()):
+                continue
+            x, y = np.interp(true_grid, true_time, true), np.interp(seen_grid, seen_time, seen)
+            if x.std() > 1e-6 * np.abs(x).max() and y.std() > 0.0:
+                residuals.append(_residuals(x, y, most)[::-1])
+    if not residuals:
+        return unknown
+    each = np.stack(residuals)  # share of the measured variance that the shifted truth does not explain, [signal, lag]
+    least = np.maximum(each.min(axis=1), 1e-9)
+    total = (each / least[:, None]).sum(axis=0)
+    best = int(np.argmin(total[1:-1])) + 1
+    before, at, after = total[best - 1 : best + 2]
+    bend = before - 2.0 * at + after
+    if best == len(lags) - 2 or bend <= 0.0:
+        return unknown
+    variance = 2.0 * step * step / bend + np.var(sensor.age[arrivals, env])  # of one sample
+    deviation = math.sqrt(variance / independent)
+    if deviation > 0.5 * period:
+        return unknown
+    return float(step * (lags[best] + 0.5 * (before - after) / bend)), deviation
+
+
+def _is_signal(sensor: SensorRecording, spec: Mapping[str, Any]) -> bool:
+    """Return whether a field holds numbers that vary continuously."""
+    fits = np.dtype(spec["dtype"]).kind == "f" and spec["axes"][1:2] != ["event"] and columns_of(spec) > 0
+    return fits and spec["name"] in sensor.measured and spec["name"] in sensor.truth
+
+
+def _residuals(x: Array, y: Array, most: int) -> Array:
+    """Return 1 - r^2 of y with each part of x of its length, in the order of the parts `[part]`.
+
+    Args:
+        x: the true signal, longer than `y`.
+        y: the measured signal.
+        most: unused length of `x` before the part that has no shift.
+    """
+    count, parts = len(y), len(x) - len(y) + 1
+    x, y = x - x.mean(), y - y.mean()
+    size = 1 << (len(x) + count - 1).bit_length()
+    cross = np.fft.irfft(np.fft.rfft(x, size) * np.conj(np.fft.rfft(y, size)), size)[:parts]
+    sums, squares = (np.concatenate(([0.0], np.cumsum(values))) for values in (x, x * x))
+    part_sum, part_square = sums[count:] - sums[:-count], squares[count:] - squares[:-count]
+    variance = np.maximum(part_square - part_sum**2 / count, 1e-300)
+    explained = np.maximum(cross, 0.0) ** 2 / (variance * float(y @ y))
+    return 1.0 - np.minimum(explained, 1.0)
+
+
+# Values ---------------------------------------------------------------------------------------------------------------
+
+
+def errors_of(sensor: SensorRecording, spec: Mapping[str, Any], env: int) -> list[ErrorFigures]:
+    """Return the figures of a field, one for each of at most 12 elements, otherwise one for all.
+
+    Rotations have three elements, the rotation vector from the true to the measured orientation, rad.
+
+    Args:
+        sensor: the recorded sensor.
+        spec: description of the field, which is not ragged.
+        env: column of the environment.
+    """
+    name, unit = str(spec["name"]), str(spec["unit"])
+    _, measured, truth = sensor.paired(name, env)
+    if not len(measured):
+        return []
+    if np.dtype(spec["dtype"]).kind != "f":
+        differ = float(np.mean(measured != truth))
+        return [ErrorFigures(name, "", "differ", np.nan, np.nan, np.nan, differ, 0.0, 0.0)]
+    steps: Array | None = amount_of(sensor.info, spec, "resolution")
+    labels = labels_of(sensor, spec)
+    if spec.get("kind") == "rotation":
+        errors, unit = rotation_between(truth, measured).reshape(len(truth), -1), "rad"
+        labels = [f"{label[:-1]}{axis}" for label in labels[::4] for axis in "xyz"]
+        lost, known = ~np.isfinite(errors), np.ones(errors.shape, bool)
+        found = np.zeros(errors.shape[1])
+    else:
+        seen, there = (values.reshape(len(values), -1) for values in (measured, truth))
+        known = ~is_miss(sensor, there)
+        lost = is_miss(sensor, seen) & known
+        with np.errstate(invalid="ignore"):
+            errors = np.where(known & ~lost, seen.astype(np.float64) - there, np.nan)
+        if errors.shape[1] > MOST_COLUMNS:  # common figures
+            errors, lost, known, labels = errors.reshape(-1, 1), lost.reshape(-1, 1), known.reshape(-1, 1), [""]
+            found = np.array([step_of(seen[~is_miss(sensor, seen)])])
+        else:
+            found = np.array([step_of(column[~is_miss(sensor, column)]) for column in seen.T])
+    out = []
+    for k, label in enumerate(labels):
+        error = errors[np.isfinite(errors[:, k]), k]
+        mean, sd, largest = (
+            (float(error.mean()), float(error.std()), float(np.abs(error).max())) if len(error) else (np.nan,) * 3
+        )
+        missed = float(lost[:, k].sum() / max(int(known[:, k].sum()), 1))
+        configured = 0.0 if steps is None else float(steps[min(k, len(steps) - 1)])
+        out.append(ErrorFigures(name, label, unit, mean, sd, largest, missed, float(found[k]), configured))
+    return out
+
+
+def rotation_between(first: Array, second: Array) -> Array:
+    """Return the rotation vectors `[..., 3]`, rad, from quaternions wxyz to others, in the frame of the former."""
+    w, x, y, z = np.moveaxis(first.astype(np.float64), -1, 0)
+    a, b, c, d = np.moveaxis(second.astype(np.float64), -1, 0)
+    real = w * a + x * b + y * c + z * d
+    part = np.stack([w * b - x * a - y * d + z * c, w * c - y * a - z * b + x * d, w * d - z * a - x * c + y * b], -1)
+    part = np.where(real[..., None] < 0.0, -part, part)
+    size = np.linalg.norm(part, axis=-1)
+    angle = 2.0 * np.arctan2(size, np.abs(real))
+    return part * np.where(size > 0.0, angle / np.maximum(size, 1e-300), 2.0)[..., None]
+
+
+def step_of(values: Array) -> float:
+    """Return the quantisation step of values: their greatest common step; 0 where they have none.
+
+    Float values always are multiples of the step of their format, so only much larger steps count.
+    """
+    levels = np.unique(values)
+    if len(levels) <= FEWEST_GAPS:
+        return 0.0
+    rounding = float(np.spacing(np.abs(levels).max()))
+    if len(levels) > LEVELS:
+        middle = len(levels) // 2 - LEVELS // 2
+        levels = levels[middle : middle + LEVELS]
+    gaps = np.sort(np.diff(levels.astype(np.float64)))
+    step, used = float(gaps[0]), 0
+    for gap in gaps.tolist():  # Euclid's algorithm, with remainders below the rounding taken as 0
+        while step > 16.0 * rounding:
+            count = round(gap / step)
+            if 16.0 * rounding * count > step:  # the rounding of so many steps hides a remainder
+                break
+            rest = abs(gap - step * count)
+            if rest <= 4.0 * rounding * (1 + count):
+                used += 1
+                break
+            step, gap, used = rest, step, 0
+    if used < FEWEST_GAPS or 2 * used < len(gaps):
+        return 0.0
+    return float(gaps.sum() / np.rint(gaps / step).sum())
+
+
+def labels_of(sensor: SensorRecording, spec: Mapping[str, Any]) -> list[str]:
+    """Return the names of a field's elements, e.g. ``"left_foot x"``, in their order in memory."""
+    words = []
+    for axis, size in zip(spec["axes"][1:], spec["shape"], strict=True):
+        lists = [sensor.info.get("mounts", ())] if axis == "mount" else sensor.info.get("constants", {}).values()
+        names = next((each for each in lists if isinstance(each, list | tuple) and len(each) == size), None)
+        if len(axis) == size:
+            names = list(axis)
+        elif axis == "mount" and size == 1:
+            names = [""]
+        words.append([f"{axis} {k}" for k in range(size)] if names is None else [str(name) for name in names])
+    return [" ".join(filter(None, each)) for each in product(*words)]

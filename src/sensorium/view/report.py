@@ -1,0 +1,352 @@
+"""Report of a recording: figures of every sensor as tables, Allan deviations, and a page of HTML with pictures."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sensorium.view.allan import Allan, allan_of, has_allan
+from sensorium.view.fields import draw_field, field_inches, field_names, spec_of
+from sensorium.view.figures import Timing, errors_of, labels_of, timing_of
+from sensorium.view.style import COLORS, FAINT, INK, PAPER, TRUTH, blank_figure, column_of, milliseconds, unit_text
+
+if TYPE_CHECKING:
+    from sensorium.record import Recording, SensorRecording
+
+MOST_FIELDS = 8
+"""Greatest number of fields of a sensor with a picture in a report."""
+DOTS = 110
+"""Resolution of pictures in a page, dots per inch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Table of a report: title, headings, and rows of texts."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Figures of a recording in one environment.
+
+    Attributes:
+        recording: the recording.
+        env: id of the environment.
+        timing: sensor -> when its samples were captured and arrived.
+        tables: sensors, errors, and noise.
+        allan: Allan deviations, by sensor and field.
+        notes: what was left out, and why.
+    """
+
+    recording: Recording
+    env: int
+    timing: dict[str, Timing]
+    tables: list[Table]
+    allan: dict[tuple[str, str], Allan]
+    notes: list[str] = field(default_factory=list)
+
+
+def report_of(recording: Recording, env: int = 0, resets: Sequence[float] = ()) -> Report:
+    """Return the figures of all sensors of a recording.
+
+    Args:
+        recording: result of `sensorium.record.load`, `Replay.recording` or `NpzRecorder.recording`.
+        env: id of the environment.
+        resets: times at which the environment was reset, s. Noise is analysed in the longest span without a reset,
+            since biases change there.
+
+    Raises:
+        UnknownNameError: the environment was not recorded.
+    """
+    dt = float(recording.description["dt"])
+    sensors = Table("Sensors", SENSOR_HEADINGS, [])
+    errors = Table("Error: measured minus true", ERROR_HEADINGS, [])
+    noise = Table("Noise, from the Allan deviation", NOISE_HEADINGS, [])
+    report = Report(recording, env, {}, [sensors, errors, noise], {})
+    for name, sensor in recording.items():
+        column = column_of(sensor, env)
+        timing = report.timing[name] = timing_of(sensor, column, dt)
+        sensors.rows.append(_sensor_row(sensor, timing))
+        steady = _longest_span(sensor, resets)
+        for spec in (spec_of(sensor, each) for each in field_names(sensor)):
+            if spec["axes"][1:2] == ["event"] or spec["name"] not in sensor.truth:
+                continue
+            for figures in errors_of(sensor, spec, column):
+                errors.rows.append(_error_row(name, figures))
+            if not has_allan(sensor, spec):
+                continue
+            allan = allan_of(steady, spec, column, labels_of(sensor, spec))
+            if allan is None:
+                report.notes.append(f"{name}.{spec['name']}: too few samples for an Allan deviation")
+            elif not allan.deviation.any():
+                report.notes.append(f"{name}.{spec['name']}: no noise")
+            else:
+                report.allan[name, spec["name"]] = allan
+                noise.rows.extend(_noise_rows(name, spec["name"], allan))
+    if resets:
+        times = "once" if len(resets) == 1 else f"{len(resets)} times"
+        report.notes.append(f"env {env} was reset {times}; noise is that of the longest span without a reset")
+    return report
+
+
+def _longest_span(sensor: SensorRecording, resets: Sequence[float]) -> SensorRecording:
+    """Return the part of a recording between two resets that is the longest."""
+    if not resets or not len(sensor.time):
+        return sensor
+    edges = [float(sensor.time[0]), *sorted(resets), float(sensor.time[-1])]
+    longest = max(range(len(edges) - 1), key=lambda k: edges[k + 1] - edges[k])
+    is_last = longest == len(edges) - 2
+    return sensor.between(edges[longest], math.inf if is_last else edges[longest + 1] - 1e-6)
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
+
+SENSOR_HEADINGS = (
+    "sensor", "kind", "samples", "rate [Hz]", "set", "gaps", "longest [s]", "lost", "set", "delay [ms]", "set",
+    "latency [ms]",
+)  # fmt: skip
+ERROR_HEADINGS = (
+    "sensor", "field", "element", "mean", "sd", "largest", "unit", "missed", "step", "set",
+)  # fmt: skip
+NOISE_HEADINGS = ("sensor", "field", "element", "term", "set", "fitted", "unit")
+
+
+def number(value: float, digits: int = 4) -> str:
+    """Return a number as text; a dash where it is unknown."""
+    return "-" if not math.isfinite(value) else f"{value:.{digits}g}"
+
+
+def _with_sd(value: float, sd: float) -> str:
+    """Return a number with its standard deviation, to the digits that this determines."""
+    if not math.isfinite(value) or not 0.0 < sd < math.inf:
+        return number(value)
+    places = 1 - math.floor(math.log10(sd))
+    if 0 <= places <= 5:
+        return f"{value:.{places}f} ± {sd:.{places}f}"
+    return f"{number(value, max(math.floor(math.log10(max(abs(value), sd))) + places + 1, 2))} ± {number(sd, 2)}"
+
+
+def _milliseconds(value: float, sd: float) -> str:
+    """Return a time with its standard deviation, s, as text in ms."""
+    if not math.isfinite(value):
+        return number(value)
+    text = f"{round(1e3 * value, 2) + 0.0:.2f}"
+    return f"{text} ± {1e3 * sd:.2f}" if sd >= 5e-6 else text
+
+
+def _share(value: float) -> str:
+    return "-" if not math.isfinite(value) else "0" if value == 0.0 else f"{100.0 * value:.3g} %"
+
+
+def _sensor_row(sensor: SensorRecording, timing: Timing) -> tuple[str, ...]:
+    info, cfg = sensor.info, sensor.info.get("cfg", {})
+    loss, delay = cfg.get("loss"), cfg.get("delay")
+    if isinstance(loss, Mapping):  # bursts of Gilbert and Elliott
+        loss = float(loss["p"]) / (float(loss["p"]) + float(loss["r"]))
+    return (
+        sensor.name,
+        str(info.get("kind", "")),
+        str(timing.samples),
+        number(timing.rate_hz),
+        number(float(info.get("rate_hz") or math.nan)),
+        str(timing.gaps),
+        number(timing.longest_gap) if timing.gaps else "",
+        _share(timing.lost),
+        "" if loss is None else _share(float(loss)),
+        _milliseconds(timing.delay, timing.delay_sd),
+        _delay_text(delay, cfg.get("jitter")),
+        _milliseconds(timing.latency, timing.latency_sd),
+    )
+
+
+def _delay_text(delay: Any, jitter: Any) -> str:
+    return "" if delay is None else milliseconds(delay) + (f" + {milliseconds(jitter)}" if jitter else "")
+
+
+def _error_row(name: str, figures: Any) -> tuple[str, ...]:
+    return (
+        name, figures.field, figures.label, number(figures.mean, 3), number(figures.sd), number(figures.largest, 3),
+        unit_text(figures.unit), _share(figures.missed), number(figures.step, 5) if figures.step else "",
+        number(figures.configured_step, 5) if figures.configured_step else "",
+    )  # fmt: skip
+
+
+def _noise_rows(name: str, field_name: str, allan: Allan) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for column, label in enumerate(allan.labels):
+        for k, term in enumerate(allan.terms):
+            configured, fitted, sd = allan.configured[k, column], allan.fitted[k, column], allan.fitted_sd[k, column]
+            if configured or fitted:
+                rows.append((
+                    name, field_name, label, f"{term.symbol}, {term.name}", number(configured) if configured else "",
+                    _with_sd(fitted, sd) if fitted else "-", term.unit.format(unit_text(allan.unit)),
+                ))  # fmt: skip
+    return rows
+
+
+# Allan deviation ------------------------------------------------------------------------------------------------------
+
+
+def allan_figure(report: Report) -> Any:
+    """Return a figure of all Allan deviations: measured with one standard deviation, configured and fitted."""
+    count = len(report.allan)
+    columns = min(2, count)
+    rows = -(-count // columns)
+    figure = blank_figure(5.2 * columns, 3.6 * rows)
+    grid = figure.add_gridspec(
+        rows, columns, left=0.52 / (5.2 * columns) + 0.03, right=0.985, top=1.0 - 0.34 / (3.6 * rows),
+        bottom=0.5 / (3.6 * rows), hspace=0.38, wspace=0.22,
+    )  # fmt: skip
+    for k, ((name, field_name), allan) in enumerate(report.allan.items()):
+        draw_allan(figure.add_subplot(grid[divmod(k, columns)]), f"{name} · {field_name}", allan)
+    return figure
+
+
+def draw_allan(axes: Any, title: str, allan: Allan) -> None:
+    """Draw the Allan deviation of one field, at most three of its elements, with the configured densities as lines."""
+    times = allan.times
+    shown = range(min(len(allan.labels), len(COLORS)))
+    drawable = allan.deviation[:, shown][allan.deviation[:, shown] > 0.0]
+    bottom, top = 0.5 * float(drawable.min(initial=np.inf)), 2.0 * float(drawable.max(initial=0.0))
+    for k in shown:
+        deviation = allan.deviation[:, k]
+        if not deviation.all():  # an element without noise
+            continue
+        spread = np.minimum(allan.relative_sd, 0.95)
+        axes.fill_between(times, deviation * (1 - spread), deviation * (1 + spread), color=COLORS[k], alpha=0.18, lw=0)
+        axes.loglog(times, deviation, "o", ms=2.6, mew=0, color=COLORS[k], label=f"measured {allan.labels[k]}".strip())
+        axes.loglog(times, allan.model(allan.fitted, k), lw=0.8, color=COLORS[k])
+    drawn = {}
+    for k in shown:
+        drawn[tuple(allan.configured[:, k])] = k
+    for k in drawn.values():
+        if not allan.configured[:, k].any():
+            continue
+        axes.loglog(times, allan.model(allan.configured, k), "--", color=TRUTH, lw=1.0, label="configured")
+        for term, amount in zip(allan.terms, allan.configured[:, k], strict=True):
+            if amount > 0.0:
+                line = amount * np.sqrt(term.variance(times, allan.period))
+                axes.loglog(times, line, ":", color=FAINT, lw=0.9)
+                place = int(np.argmax(line > 1.2 * bottom))  # where it enters the picture, or its start
+                if bottom < line[place] < top:
+                    axes.annotate(
+                        f" {term.symbol} = {amount:.3g} ", (times[place], line[place]), fontsize=7, color=INK,
+                        ha="right" if place else "left", va="bottom",
+                    )  # fmt: skip
+    if bottom < top:
+        axes.set_ylim(bottom, top)
+    axes.grid(True, which="major", color="#e6e9ec", lw=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(which="both", labelsize=7.5, colors=INK, length=2.5, width=0.6)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(FAINT)
+    axes.set_title(title, fontsize=9.5, fontweight="bold", color=INK, loc="left", pad=5.0)
+    axes.set_xlabel("averaging time [s]", fontsize=8, color=INK)
+    axes.set_ylabel(f"Allan deviation [{unit_text(allan.unit)}]", fontsize=8, color=INK)
+    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    axes.legend(handles.values(), handles.keys(), fontsize=7, frameon=False, labelcolor=INK, loc="best")
+
+
+# Pages ----------------------------------------------------------------------------------------------------------------
+
+STYLE = """body { font: 14px/1.45 system-ui, sans-serif; color: #2b3640; max-width: 1180px; margin: 2em auto }
+h1 { font-size: 1.5em } h2 { font-size: 1.15em; margin: 1.8em 0 .5em } p.note { color: #68737d }
+table { border-collapse: collapse; font-size: 12.5px; font-variant-numeric: tabular-nums }
+th, td { padding: .22em .7em; text-align: right; white-space: nowrap; border-bottom: 1px solid #e6e9ec }
+th { border-bottom: 1px solid #8a949e; background: #fff; position: sticky; top: 0 }
+th:nth-child(-n+3), td:nth-child(-n+3) { text-align: left }
+div.wide { overflow-x: auto } img { max-width: 100%; display: block; margin: .6em 0 }"""
+
+
+def write_report(report: Report, path: str | os.PathLike[str], title: str) -> Path:
+    """Write a report as one page of HTML without other files, and return its path.
+
+    Raises:
+        MissingDependencyError: Matplotlib is not installed.
+    """
+    parts = [f"<p>{escape(line)}</p>" for line in facts_of(report)]
+    parts += [table_html(table) for table in report.tables if table.rows]
+    parts += [f'<p class="note">{escape(note)}</p>' for note in report.notes]
+    if report.allan:
+        text = "Points with one standard deviation, fitted lines, and dashed the configured noise."
+        parts += ["<h2>Allan deviation</h2>", f'<p class="note">{text}</p>', picture_html(allan_figure(report))]
+    for name, sensor in report.recording.items():
+        names = field_names(sensor)
+        parts.append(f"<h2>{escape(name)}</h2>")
+        parts += fields_html(report.recording, [(name, each) for each in names[:MOST_FIELDS]], report.env)
+        if left_out := names[MOST_FIELDS:]:
+            parts.append(f'<p class="note">Not drawn: {escape(", ".join(left_out))}</p>')
+    return write_page(path, title, parts)
+
+
+def facts_of(report: Report) -> list[str]:
+    """Return the facts at the start of a report, one text per line."""
+    about, sensors = report.recording.description, report.recording.values()
+    ends = [(each.time[0], each.time[-1]) for each in sensors if len(each.time)]
+    span = f"{min(first for first, _ in ends):.4g} to {max(last for _, last in ends):.4g} s" if ends else "no samples"
+    return [f"environment {report.env}, {span} at {1e3 * about['dt']:.4g} ms per tick, engine {about['engine']}, "
+            f"seed {about['seed']}"]  # fmt: skip
+
+
+def fields_html(
+    recording: Recording, fields: Sequence[tuple[str, str]], env: int, at: float | None = None
+) -> list[str]:
+    """Return one picture per field, as parts of a page."""
+    dt, parts = float(recording.description["dt"]), []
+    for name, field_name in fields:
+        sensor = recording[name]
+        spec = spec_of(sensor, field_name)
+        figure = blank_figure(10.0, field_inches(sensor, spec, column_of(sensor, env)))
+        draw_field(figure, sensor, spec, column_of(sensor, env), dt, at)
+        parts.append(picture_html(figure, f"{name}.{field_name}"))
+    return parts
+
+
+def write_page(path: str | os.PathLike[str], title: str, parts: Sequence[str]) -> Path:
+    """Write a page of HTML, and return its path; missing folders are created."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
+    body = "\n".join([f"<h1>{escape(title)}</h1>", *parts])
+    path.write_text(f"<!doctype html><html><head>{head}</head>\n<body>{body}</body></html>\n", encoding="utf-8")
+    return path
+
+
+def picture_html(figure: Any, text: str = "") -> str:
+    """Return a figure as an embedded picture."""
+    data = io.BytesIO()
+    figure.savefig(data, format="png", dpi=DOTS, facecolor=PAPER)
+    return f'<img alt="{escape(text)}" src="data:image/png;base64,{base64.b64encode(data.getvalue()).decode()}">'
+
+
+def table_html(table: Table) -> str:
+    """Return a table as part of a page; repeated names at the start of rows are left out."""
+    head = "".join(f"<th>{escape(each)}</th>" for each in table.headings)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{escape(each)}</td>" for each in row) + "</tr>" for row in without_repeats(table.rows)
+    )
+    return f'<h2>{escape(table.title)}</h2><div class="wide"><table><tr>{head}</tr>{rows}</table></div>'
+
+
+def without_repeats(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return rows without the first two texts where they are those of the row above."""
+    shown = []
+    above: tuple[str, ...] = ("", "")
+    for row in rows:
+        repeats = 2 if row[:2] == above else 1 if row[:1] == above[:1] else 0
+        shown.append((*("",) * repeats, *row[repeats:]))
+        above = row[:2]
+    return shown
