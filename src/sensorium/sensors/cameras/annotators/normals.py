@@ -34,9 +34,9 @@ def _normals(
     first = (rows.first + piece) * lens.width
     eye = cameras.pos[env, mount]
     turn = rotation_of(cameras.quat[env, mount])
-    kept = int(-1)
-    kept_face = int(-1)
-    is_plane = bool(False)
+    kept = wp.int32(-1)
+    kept_face = wp.int32(-1)
+    kind = wp.int32(-1)
     to_world = wp.mat33()
     to_shape = wp.mat33()
     origin = wp.vec3()
@@ -47,12 +47,12 @@ def _normals(
         if shape >= 0:
             face = hits.face[place, mount, pixel]
             if shape != kept:
-                is_plane = placed.instances.kind[placed.row[shape]] == PLANE
+                kind = placed.instances.kind[placed.row[shape]]
                 pos, quat = shape_pose(placed, env, shape)
                 to_world = rotation_of(quat)
                 to_shape = wp.transpose(to_world) * turn
                 origin = wp.transpose(to_world) * (eye - pos)
-            if shape != kept or face != kept_face or (face < 0 and not is_plane):
+            if shape != kept or face != kept_face or (face < 0 and kind != PLANE):
                 start, direction = pixel_line(lens, env, pixel)
                 at = origin + to_shape * (start + direction / hits.inverse[place, mount, pixel])
                 found = to_world * local_normal(placed.instances, fields, placed.row[shape], face, at)
