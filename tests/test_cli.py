@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 from sensorium.cli import main, simulation
+from sensorium.cli.rig import load_semantics
 from sensorium.demo import model_path
+from sensorium.errors import ModelError
 from sensorium.record import load
 from sensorium.sensors.inertial.imu import ImuCfg
 
@@ -174,6 +176,33 @@ def test_demo_lidar_loses_points_and_is_distorted(demo: Result) -> None:
     assert 0.02 < np.median(moved) < 0.5  # range noise alone: 0.0135
 
 
+def test_demo_camera_sees_the_labelled_ground_and_landmarks(demo: Result) -> None:
+    """Labels agree with the depth, which has the configured noise; pixels of the ground lie on it; pictures and images
+    of the last frame are written, and the table lists the labels.
+    """
+    camera = load(demo.out / "readings.npz")["head"]
+    labels = camera.info["constants"]["labels"]["semantic_segmentation"]["idToLabels"]
+    ids = {label["class"]: int(id) for id, label in labels.items()}
+    assert {*ids} == {"BACKGROUND", "UNLABELLED", "ground", "robot", "crate", "pole"}
+    seen, depth = (camera.truth[name][-1, 0, ..., 0] for name in ("semantic_segmentation", "distance_to_image_plane"))
+    assert seen.shape == (48, 64) and len(camera.time) == 21
+    np.testing.assert_array_equal(np.isinf(depth), seen == ids["BACKGROUND"])
+    share = {label: float((camera.truth["semantic_segmentation"] == id).mean()) for label, id in ids.items()}
+    assert share["ground"] > 0.4 and share["crate"] > 0.005 and share["pole"] > 0.001 and share["UNLABELLED"] == 0.0
+    k, pos = camera.truth["intrinsic_matrices"][-1, 0], camera.truth["pos_w"][-1, 0]
+    rows, columns = np.nonzero(seen == ids["ground"])
+    rays = np.stack([np.ones(len(rows)), (k[0, 2] - columns - 0.5) / k[0, 0], (k[1, 2] - rows - 0.5) / k[1, 1]], axis=1)
+    w, xyz = camera.truth["quat_w_world"][-1, 0, 0], camera.truth["quat_w_world"][-1, 0, 1:]
+    points = rays * depth[rows, columns, None]
+    points = pos + points + 2.0 * np.cross(xyz, np.cross(xyz, points) + w * points)
+    assert np.abs(points[:, 2]).max() < 0.03  # the height of the uneven ground
+    measured, truth = (branch["distance_to_image_plane"] for branch in (camera.measured, camera.truth))
+    assert (measured[np.isfinite(truth)] - truth[np.isfinite(truth)]).std() == pytest.approx(0.01, rel=0.02)
+    for name in ("camera", "head.distance_to_image_plane", "head.semantic_segmentation"):
+        assert (demo.out / f"{name}.png").read_bytes().startswith(PNG) and f"{name}.png" in demo.stdout
+    assert "ground" in demo.stdout and "of 3072 missed" in demo.stdout and " %" in demo.stdout
+
+
 def test_many_numbers_are_summarised(demo: Result) -> None:
     """The table summarises a scan by its spread and its missing values, without listing hundreds of numbers."""
     words = " ".join(demo.stdout.split())
@@ -266,6 +295,32 @@ rate_hz = 50.0
     assert np.isinf(recording["sky"].measured["distances"]).all()
     for kind in ("ray_caster", "depth_camera"):
         assert (tmp_path / f"out/{kind}.png").read_bytes().startswith(PNG)
+
+
+def test_labels_of_a_rig_are_seen_by_its_camera(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Labels of the rig select boxes and segmentations, in `run` and `explain`."""
+    text = """
+[semantics]
+crate = "crate_.*"
+"kind:ground" = ["terrain", "apron_.*"]
+
+[[sensor]]
+kind = "camera"
+name = "eye"
+camera = "front"
+width = 32
+height = 24
+data_types = ["semantic_segmentation", "bounding_box_2d_tight"]
+semantic_filter = "class: crate"
+"""
+    assert run(tmp_path, text=text) == 0, capsys.readouterr()
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "unlabelled" in shown and "crate" in shown and "eye.bounding_box_2d_tight.png" in shown
+    eye = load(tmp_path / "out/readings.npz")["eye"]
+    assert int(eye.truth["bounding_box_2d_tight_count"][-1, 0]) >= 1
+    assert main(["explain", str(model_path()), "--rig", rig(tmp_path, text)]) == 0
+    with pytest.raises(ModelError, match=r"semantics: got \{'crate': 3\}, expected label = patterns"):
+        load_semantics(Path(rig(tmp_path, "[semantics]\ncrate = 3\n" + RIG)))
 
 
 def test_hold_keeps_a_torque_driven_joint_where_it_started(tmp_path: Path) -> None:
@@ -399,6 +454,7 @@ def test_help_explains_the_options(capsys: pytest.CaptureFixture[str]) -> None:
     ("text", "parts"),
     [
         ('[[sensr]]\nkind = "imu"\n', ["sensr", "sensor", "rig.toml"]),
+        ('[semantcs]\na = "b"\n', ["semantcs", "Did you mean 'semantics'"]),
         ('[[sensor]]\nkind = "imuu"\nsite = "imu"\n', ["'imuu'", "Did you mean 'imu'?", "[[sensor]] 1, kind 'imuu': "]),
         ('[[sensor]]\nsite = "imu"\n', ["kind: got nothing", "imu", "[[sensor]] 1: "]),
         ('[[sensor]]\nkind = "imu"\nsite = "imu"\ngyro_nois = 0.1\n', ["gyro_nois", "Did you mean 'gyro_noise'"]),

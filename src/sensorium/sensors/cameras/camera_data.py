@@ -51,6 +51,7 @@ class CameraData:
         image_shape: (height, width), pixels.
         data_types: the data types, under the config's names.
         labels: data type with ids -> ``{"idToLabels": {id as text: labels}}``; see `info`.
+        lens: the lens as plain values, its ``kind`` and coefficients; the sensor's `optics` is its object.
     """
 
     pos_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point")]
@@ -82,7 +83,7 @@ class CameraData:
     motion_vectors: Annotated[Tensor, Field("px", (1, 1, 2), MOTION, kind="derived", role="image")]
     """Where each pixel's surface was in the previous frame, relative to the pixel: right and down, px. A surface that
     moves to the left has a positive first component. 0 in the first frame; +inf if it was behind the camera. A miss
-    moves like a point at infinity."""
+    moves like a point at infinity, and pixels that the lens does not see are 0."""
     optical_flow: Annotated[Tensor, Field("px", (1, 1, 2), MOTION, kind="derived", role="image")]
     """How far each pixel's surface moved since the previous frame, right and down, px: minus `motion_vectors`."""
     bounding_box_2d_tight: Annotated[Tensor, Field("1", (1, 6), ("box", "value"), kind="derived")]
@@ -104,6 +105,7 @@ class CameraData:
     image_shape: tuple[int, int]
     data_types: tuple[str, ...]
     labels: Mapping[str, Mapping[str, Any]]
+    lens: Mapping[str, Any]
 
     @property
     def output(self) -> Images:

@@ -1,0 +1,318 @@
+"""Images of cameras as pictures: every data type as colors with its key, and as image files.
+
+Distances have a color bar in their unit, ids the labels of their surfaces, normals the colors of the axes, and motion a
+color wheel. Boxes are drawn over the ids. Color images are shown unchanged.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sensorium.pictures import (
+    MISS,
+    box_edges,
+    colorize_depth,
+    colorize_flow,
+    colorize_ids,
+    colorize_normals,
+    colors_of,
+    composite,
+    depth_range,
+    draw_boxes,
+    draw_lines,
+    flow_length,
+    save_image,
+)
+from sensorium.readings import Array
+from sensorium.view.panels import Spec, frame, inches_of, name_and_unit, one_capture, own_shape, row_of_panels
+from sensorium.view.style import INK, column_of
+
+if TYPE_CHECKING:
+    from sensorium.record import SensorRecording
+
+IN_ROW = 3
+"""Images beside each other."""
+SHARP = 240
+"""Least number of columns of a picture in a panel, about."""
+EDGE_POINTS = 24
+"""Points along each edge of a 3-D box."""
+MOST_KEYS = 6
+"""Greatest number of entries of a key."""
+LONGEST = 22
+"""Greatest number of letters of an entry."""
+IDS = ("semantic_segmentation", "instance_segmentation", "instance_id_segmentation", "segmentation", "geom_ids")
+"""Fields below boxes, in order of preference."""
+_COLORS: Mapping[str, Callable[[Array], Array]] = {
+    "depth": colorize_depth,
+    "normals": colorize_normals,
+    "flow": colorize_flow,
+}
+_TOLD = {"BACKGROUND": "background", "UNLABELLED": "unlabelled"}
+
+
+def picture_kind(spec: Spec) -> str:
+    """Return how a field is drawn: color, ids, depth, normals, flow, points or boxes; empty for other fields."""
+    axes, shape, kind = spec["axes"], own_shape(spec), np.dtype(spec["dtype"]).kind
+    if list(axes[-2:]) == ["box", "value"]:
+        return "boxes"
+    if spec.get("role") != "image" or len(shape) != 3 or 0 in shape:
+        return ""
+    channels = shape[2]
+    if kind in "iu":
+        is_color = spec["dtype"] == "uint8" and channels in (3, 4)
+        return "color" if is_color else "ids" if channels in (1, 2) else ""
+    vectors = {"uv": "flow", "xyz": "points" if spec["unit"] == "m" else "normals"}
+    return "depth" if channels == 1 and kind == "f" else vectors.get(axes[-1], "") if kind == "f" else ""
+
+
+# Colors ---------------------------------------------------------------------------------------------------------------
+
+
+def picture_of(sensor: SensorRecording, spec: Spec, row: int, env: int, zoom: int = 1) -> Array:
+    """Return one measured image of a sensor as colors, uint8 `[height * zoom, width * zoom, 3]`.
+
+    Args:
+        sensor: the recorded sensor.
+        spec: the field, of any `picture_kind` except points.
+        row: row of the recording.
+        env: column of the env.
+        zoom: pixels of the picture along a pixel of the image; lines of boxes are one pixel of the picture wide.
+    """
+    kind = picture_kind(spec)
+    values = one_capture(sensor.measured[spec["name"]], row, env, spec)
+    if kind == "boxes":
+        ids = {each["name"]: each for each in sensor.info["fields"]}
+        below = next((ids[name] for name in IDS if name in ids), None)
+        if below is None:
+            height, width = sensor.info["constants"]["image_shape"]
+            picture: Array = np.full((height * zoom, width * zoom, 3), MISS, np.uint8)
+        else:
+            picture = picture_of(sensor, below, row, env, zoom)
+        if values.shape[-1] == 6:
+            boxes = values[values[:, 0] >= 0.0]
+            boxes[:, 3:5] += 1.0  # the far sides of the pixels
+            boxes[:, 1:5] *= zoom
+            boxes[:, 3:5] -= 1.0
+            return draw_boxes(picture, boxes)
+        return draw_lines(picture, zoom * _edges(sensor, values, row, env).reshape(-1, EDGE_POINTS, 2))
+    if kind == "color":
+        colors = composite(values) if values.shape[2] == 4 else values
+    elif kind == "ids":
+        colors = colorize_ids(values[..., 0], first=2 if _labels(sensor.info, spec) else 0)
+    else:
+        colors = _COLORS[kind](values)
+    return colors.repeat(zoom, axis=0).repeat(zoom, axis=1)
+
+
+def save_frames(recording: Mapping[str, SensorRecording], folder: str | os.PathLike[str], env: int = 0) -> list[Path]:
+    """Write the last measured image of each camera and data type as ``FOLDER/SENSOR.FIELD.png``; return the paths.
+
+    Args:
+        recording: the recording.
+        folder: created if missing.
+        env: id of the environment.
+
+    Raises:
+        MissingDependencyError: Pillow is not installed.
+        UnknownNameError: the env was not recorded.
+    """
+    written = []
+    for sensor in recording.values():
+        specs = [spec for spec in sensor.info.get("fields", ()) if picture_kind(spec) not in ("", "points")]
+        column = column_of(sensor, env) if specs else 0
+        arrivals = sensor.pairs(column)[0] if specs else np.zeros(0, np.int64)
+        for spec in specs if len(arrivals) else ():
+            name = f"{sensor.name}.{spec['name']}.png".replace("/", "_")
+            written.append(save_image(Path(folder) / name, picture_of(sensor, spec, arrivals[-1], column)))
+    return written
+
+
+# Keys -----------------------------------------------------------------------------------------------------------------
+
+
+def _labels(info: Mapping[str, Any], spec: Spec) -> Mapping[str, Any]:
+    """Return id or color as text -> its label; empty for fields without labels."""
+    of_field = info.get("constants", {}).get("labels", {}).get(spec["name"], {})
+    found: Mapping[str, Any] = of_field.get("idToLabels", {})
+    return found
+
+
+def id_shares(info: Mapping[str, Any], spec: Spec, values: Array) -> list[tuple[str, tuple[int, ...], float]]:
+    """Return what an image of ids or of their colors shows, the largest part first: label, color and share of pixels.
+
+    Args:
+        info: description of the sensor.
+        spec: the field.
+        values: the image, `[height, width, channel]`.
+    """
+    labels, names = _labels(info, spec), info.get("constants", {}).get("geom_names", ())
+    names = names if spec["name"] in ("geom_ids", "segmentation") else ()
+    is_color = values.dtype == np.uint8 and values.shape[-1] == 4
+    pixels = values.reshape(-1, 4) if is_color else values.reshape(-1, values.shape[-1])[:, :1]
+    found, counts = np.unique(pixels, axis=0, return_counts=True)
+    shares = []
+    for each, count in sorted(zip(found.tolist(), counts.tolist(), strict=True), key=lambda pair: -pair[1]):
+        color = composite(each) if is_color else colorize_ids(np.array([each]), first=2 if labels else 0)[0]
+        key = str(tuple(each)) if is_color else str(each[0])
+        label = labels.get(key, key)
+        if not is_color and not labels:
+            missed = "background" if names else "none"
+            label = missed if each[0] < 0 else names[each[0]] if each[0] < len(names) else key
+        shares.append((_worded(label), tuple(np.ravel(color).tolist()), count / len(pixels)))
+    return shares
+
+
+def _worded(label: Any) -> str:
+    """Return a label as short text: a name, or the labels by their types, without the type ``class``."""
+    parts = [label] if isinstance(label, str) else [
+        name if kind == "class" else f"{kind}: {name}" for kind, name in label.items()
+    ]  # fmt: skip
+    return ", ".join(_TOLD.get(part, part) for part in parts)
+
+
+# Drawing --------------------------------------------------------------------------------------------------------------
+
+
+def draw_row(
+    figure: Any, sensor: SensorRecording, specs: Sequence[Spec], env: int, row: int, room: tuple[float, float]
+) -> None:
+    """Draw measured images beside each other, each with its key below.
+
+    Args:
+        figure: a figure or subfigure of Matplotlib.
+        sensor: the recorded sensor.
+        specs: at most three fields.
+        env: column of the env.
+        row: row of the recording.
+        room: bottom and top of the strip to draw in, as fractions of the figure's height.
+    """
+    panels = row_of_panels(figure, room, (1.0,) * IN_ROW)
+    for axes, spec in zip(panels, specs, strict=False):
+        draw_picture(figure, axes, sensor, spec, row, env)
+    for axes in panels[len(specs) :]:
+        axes.set_axis_off()
+
+
+def draw_picture(figure: Any, axes: Any, sensor: SensorRecording, spec: Spec, row: int, env: int) -> None:
+    """Draw one measured image with its key; see `draw_row`."""
+    kind, values = picture_kind(spec), one_capture(sensor.measured[spec["name"]], row, env, spec)
+    height, width = sensor.info["constants"]["image_shape"] if kind == "boxes" else values.shape[:2]
+    picture = picture_of(sensor, spec, row, env, zoom=max(1, round(SHARP / width)))
+    axes.imshow(picture, interpolation="nearest", extent=(-0.5, width - 0.5, height - 0.5, -0.5))
+    axes.set_anchor("NW")
+    axes.apply_aspect()
+    axes.set_title(name_and_unit(spec) if spec["unit"] != "1" else spec["name"], fontsize=8.5, color=INK, loc="left")
+    axes.tick_params(labelbottom=False, labelleft=False, length=0.0)
+    if kind == "ids" or (kind == "color" and _labels(sensor.info, spec)):
+        _add_key(axes, [(name, color) for name, color, _ in id_shares(sensor.info, spec, values)])
+    elif kind == "depth":
+        _add_bar(figure, axes, depth_range(values))
+    elif kind == "normals":
+        units = np.eye(3)[None].repeat(2, axis=0) * np.array([1.0, -1.0])[:, None, None]
+        colors = colorize_normals(units).reshape(6, 3).tolist()
+        _add_key(axes, list(zip(("+x", "+y", "+z", "-x", "-y", "-z"), colors, strict=True)))
+    elif kind == "flow":
+        _add_wheel(figure, axes, flow_length(values))
+    elif kind == "boxes":
+        _name_boxes(axes, sensor, spec, values, row, env)
+
+
+def _add_key(axes: Any, entries: Sequence[tuple[str, Sequence[int]]]) -> None:
+    """Add patches of colors with their names below an image; the last entry counts those without room."""
+    from matplotlib.patches import Patch
+
+    shown = list(entries[:MOST_KEYS] if len(entries) <= MOST_KEYS else entries[: MOST_KEYS - 1])
+    handles = [
+        Patch(facecolor=(color[0] / 255.0, color[1] / 255.0, color[2] / 255.0), edgecolor=INK, linewidth=0.3,
+              label=name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…")
+        for name, color in shown
+    ]  # fmt: skip
+    if len(shown) < len(entries):
+        handles.append(Patch(facecolor="none", edgecolor="none", label=f"and {len(entries) - len(shown)} more"))
+    axes.legend(
+        handles=handles, loc="upper left", bbox_to_anchor=(0.0, -0.01), ncols=2, frameon=False, fontsize=6.5,
+        labelcolor=INK, handlelength=0.9, handleheight=0.9, handletextpad=0.4, columnspacing=0.9, labelspacing=0.25,
+        borderaxespad=0.0, borderpad=0.2,
+    )  # fmt: skip
+
+
+def _add_bar(figure: Any, axes: Any, limits: tuple[float, float]) -> None:
+    """Add a horizontal color bar of distances below an image."""
+    inches, box = inches_of(figure), axes.get_position()
+    near, far = limits
+    bar = figure.add_axes((box.x0, box.y0 - 0.13 / inches, box.width, 0.08 / inches))
+    ramp = colorize_depth(np.linspace(near, far, 256)[None], near, far)
+    bar.imshow(ramp, aspect="auto", extent=(near, far, 0.0, 1.0))
+    bar.set_yticks([])
+    frame(bar)
+    bar.tick_params(labelsize=7, length=2.0)
+
+
+def _add_wheel(figure: Any, axes: Any, longest: float) -> None:
+    """Add the colors of all directions of motion below an image, and the length of the strongest color."""
+    inches, box = inches_of(figure), axes.get_position()
+    width = axes.get_window_extent().width / box.width / figure.figure.dpi
+    size = 0.38
+    wheel = figure.add_axes((box.x0, box.y0 - (size + 0.03) / inches, size / width, size / inches))
+    span = np.linspace(-1.0, 1.0, 96)
+    flow = np.stack(np.meshgrid(span, span), axis=-1)
+    colors = colorize_flow(flow, 1.0)
+    colors[np.hypot(flow[..., 0], flow[..., 1]) > 1.0] = 255
+    wheel.imshow(colors)
+    wheel.set_axis_off()
+    text = f"direction of motion; the strongest\ncolor is {longest:.3g} px or more"
+    axes.annotate(
+        text, (0.0, 0.0), xycoords="axes fraction", xytext=(72.0 * size + 4.0, -72.0 * 0.5 * (size + 0.06)),
+        textcoords="offset points", fontsize=6.5, color=INK, va="center",
+    )  # fmt: skip
+
+
+# Boxes ----------------------------------------------------------------------------------------------------------------
+
+
+def _name_boxes(axes: Any, sensor: SensorRecording, spec: Spec, boxes: Array, row: int, env: int) -> None:
+    """Write the label of each box at its upper left corner, or at the highest point of a 3-D box."""
+    labels, (height, width) = _labels(sensor.info, spec), sensor.info["constants"]["image_shape"]
+    boxes = boxes[boxes[:, 0] >= 0.0].astype(np.float64)
+    corners = boxes[:, 1:3]
+    if boxes.shape[-1] != 6:
+        points = _edges(sensor, boxes, row, env).reshape(len(boxes), -1, 2)
+        highest = np.nan_to_num(points[..., 1], nan=np.inf).argmin(axis=1)
+        corners = points[np.arange(len(boxes)), highest]
+        if sensor.info["constants"]["lens"]["kind"] != "pinhole":
+            axes.set_title(f"{spec['name']}: edges need a pinhole", fontsize=8.5, color=INK, loc="left")
+    for id, (left, top) in zip(boxes[:, 0].astype(int).tolist(), corners.tolist(), strict=True):
+        if np.isfinite(left):
+            red, green, blue = (colors_of(id)[:3] / 255.0).tolist()
+            axes.text(
+                min(max(left, 0.0), width), min(max(top, 0.0), height), _worded(labels.get(str(id), "")), fontsize=5.5,
+                color=INK, va="bottom", ha="left", clip_on=True,
+                bbox={"facecolor": "#ffffff", "edgecolor": (red, green, blue), "linewidth": 0.8, "pad": 0.6,
+                      "alpha": 0.85},
+            )  # fmt: skip
+
+
+def _edges(sensor: SensorRecording, boxes: Array, row: int, env: int) -> Array:
+    """Return the edges of 3-D boxes in the image of a pinhole, `[box, 12, point, 2]`, px.
+
+    They are NaN behind the camera, and for other lenses, whose projection a recording does not have.
+    """
+    fields = {spec["name"]: spec for spec in sensor.info["fields"]}
+    pos, quat, k = (
+        one_capture(sensor.measured[name], row, env, fields[name]).astype(np.float64)
+        for name in ("pos_w", "quat_w_world", "intrinsic_matrices")
+    )
+    seen = box_edges(boxes, EDGE_POINTS) - pos
+    axis = np.broadcast_to(-quat[1:], seen.shape)
+    twice = 2.0 * np.cross(axis, seen)
+    seen = seen + quat[0] * twice + np.cross(axis, twice)
+    is_seen = (seen[..., :1] > 1e-3) & (sensor.info["constants"]["lens"]["kind"] == "pinhole")
+    depth = np.where(is_seen, seen[..., :1], np.nan)
+    plane = np.concatenate([-seen[..., 1:] / depth, np.ones_like(depth)], axis=-1)
+    pixels: Array = (plane @ k.T)[..., :2]
+    return pixels
