@@ -36,8 +36,8 @@ def row_of_panels(
     """
     bottom, top, inches = *room, inches_of(figure)
     grid = figure.add_gridspec(
-        1, len(widths), width_ratios=widths, left=0.09, right=0.955, bottom=bottom + BELOW / inches,
-        top=top - above / inches, wspace=0.22,
+        1, len(widths), width_ratios=widths, left=0.09, right=0.915, bottom=bottom + BELOW / inches,
+        top=top - above / inches, wspace=0.36,
     )  # fmt: skip
     panels = [figure.add_subplot(grid[0, i]) for i in range(len(widths))]
     for axes in panels:
@@ -53,6 +53,12 @@ def frame(axes: Any) -> None:
         spine.set_linewidth(0.6)
 
 
+def name_panel(axes: Any, text: str) -> None:
+    """Write the title of a panel, in smaller type if it would be wider than the panel."""
+    room = 72.0 * axes.get_window_extent().width / axes.figure.dpi
+    axes.set_title(text, fontsize=min(8.5, room / (0.56 * max(len(text), 1))), color=INK, loc="left", pad=4.0)
+
+
 def panel(
     figure: Any,
     axes: Any,
@@ -66,7 +72,7 @@ def panel(
     both = np.concatenate((values.ravel(), np.asarray(reference, dtype=np.float64).ravel()))
     low, high = span_of(both)
     drawn = axes.imshow(values, cmap=color_map(colors), vmin=low, vmax=high, **options)
-    axes.set_title(title, fontsize=8.5, color=INK, loc="left", pad=4.0)
+    name_panel(axes, title)
     color_bar(figure, drawn, axes)
 
 
@@ -83,7 +89,7 @@ def error_panel(figure: Any, axes: Any, error: Array, text: str, options: Mappin
 
         lost = np.where(np.isinf(error), 1.0, np.nan)
         axes.imshow(lost, cmap=ListedColormap([LOST]).with_extremes(bad=(0.0, 0.0, 0.0, 0.0)), **options)
-    axes.set_title(text, fontsize=8.5, color=INK, loc="left", pad=4.0)
+    name_panel(axes, text)
     color_bar(figure, drawn, axes).set_visible(is_there)
 
 
@@ -113,8 +119,8 @@ def inches_of(figure: Any) -> float:
 
 
 def color_bar(figure: Any, drawn: Any, axes: Any) -> Any:
-    """Add a colour bar and return its axes."""
-    bar = figure.colorbar(drawn, ax=axes, pad=0.02, fraction=0.055, aspect=24)
+    """Add a colour bar as high as the drawn map, and return its axes."""
+    bar = figure.colorbar(drawn, cax=axes.inset_axes((1.025, 0.0, 0.035, 1.0)))
     bar.ax.tick_params(labelsize=7, colors=INK, length=2.0, width=0.5)
     bar.outline.set_visible(False)
     return bar.ax

@@ -2,7 +2,8 @@
 
 The measured line is a step function: it shows a reader's value at each instant, so latency appears as a lag behind the
 truth. In the close-up, dots are arrivals, and a faint line connects each to the instant of its capture. The numbers
-above it are mean and standard deviation of measured minus true at equal captures, which excludes latency.
+above it are mean and standard deviation of measured minus true at equal captures, which excludes latency. Errors that
+are too small to be seen there are drawn in its place.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from sensorium.readings import Array
 from sensorium.view.images import picture_kind
 from sensorium.view.maps import MOST_NUMBERS, draw_maps, map_fields, map_strips, maps_inches
 from sensorium.view.panels import Spec
-from sensorium.view.style import COLORS, FAINT, INK, PAPER, TRUTH, blank_figure, column_of, heading, tidy, unit_text
+from sensorium.view.style import FAINT, INK, MEASURED, PAPER, TRUTH, blank_figure, column_of, heading, tidy, unit_text
 from sensorium.view.taxels import is_skin
 
 if TYPE_CHECKING:
@@ -30,10 +31,12 @@ MAX_SENSORS = 3
 """Greatest number of sensors in one picture; more would be too narrow."""
 MAX_ROWS = 6
 """Greatest number of axes per sensor."""
-FRAME, LINE = 1.38, 1.27
-"""Height of the margins, and of each axis, inches."""
+WIDTH, MAP_WIDTH, FRAME, LINE = 5.6, 7.0, 1.38, 1.27
+"""Width of a sensor's lines and maps, height of the margins, and of each axis, inches."""
 ZOOM = 0.2
 """Duration of the close-up, s."""
+HIDDEN = 0.05
+"""Errors up to this share of the signal's span are drawn in place of the close-up, where they would not be visible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,6 @@ class _Row:
     unit: str
     axis: str
     index: tuple[int, ...]
-    color: str
 
 
 def plottable(sensor: SensorRecording) -> bool:
@@ -96,8 +98,9 @@ def plot_recording(
     height: float = max((min(len(each), MAX_ROWS) for each in rows if each), default=0)
     height = max(height, (room - FRAME) / LINE)
 
-    figure = blank_figure(max(9.0, 7.0 * len(shown)), FRAME + LINE * height)
-    columns = figure.subfigures(1, len(shown), squeeze=False)[0]
+    widths = [MAP_WIDTH if specs else WIDTH for specs in maps]
+    figure = blank_figure(max(MAP_WIDTH, sum(widths)), FRAME + LINE * height)
+    columns = figure.subfigures(1, len(shown), squeeze=False, width_ratios=widths)[0]
     for subfigure, sensor, axes, strips in zip(columns, shown, rows, maps, strict=True):
         if strips:
             draw_maps(subfigure, sensor, strips, column_of(sensor, env))
@@ -146,7 +149,6 @@ def _rows(sensor: SensorRecording) -> list[_Row]:
     share = max(1, MAX_ROWS // max(len(fields), 1))
     rows: list[_Row] = []
     for k, (spec, axes, shape, items) in enumerate(fields):
-        color = COLORS[k % len(COLORS)]
         most = max(1, MAX_ROWS - len(fields) + 1) if k == 0 and _is_range(spec) else share
         shown = min(items, 1 if shape else most)
         for item in range(max(shown, 1)):
@@ -160,7 +162,7 @@ def _rows(sensor: SensorRecording) -> list[_Row]:
                 labels = [",".join(map(str, place)) for place in np.ndindex(*shape)]
             for place, label in zip(np.ndindex(*shape), labels, strict=True):
                 index = (*lead, *place)
-                rows.append(_Row(spec["name"], spec["unit"], " ".join(filter(None, (name, label))), index, color))
+                rows.append(_Row(spec["name"], spec["unit"], " ".join(filter(None, (name, label))), index))
     return rows
 
 
@@ -191,8 +193,8 @@ def _draw_sensor(
     top, bottom = 1.0 - 0.86 / inches, 0.52 / inches
     bottom += (top - bottom) * (1.0 - len(rows) / height)
     grid = figure.add_gridspec(
-        len(rows), 2, width_ratios=(1.75, 1.0), left=0.115, right=0.985, top=top, bottom=bottom, hspace=0.24,
-        wspace=0.13,
+        len(rows), 2, width_ratios=(1.75, 1.0), left=0.145, right=0.985, top=top, bottom=bottom, hspace=0.24,
+        wspace=0.24,
     )  # fmt: skip
     captures, arrivals = sensor.captures(env), sensor.arrivals(env)
     true_time, seen = sensor.truth_time[captures, env], sensor.time[arrivals]
@@ -205,7 +207,7 @@ def _draw_sensor(
         wide, close = figure.add_subplot(grid[i, 0]), figure.add_subplot(grid[i, 1])
         held_time, held = np.append(seen, end), np.append(measured, measured[-1:])
         for axes, strength in ((wide, 1.0), (close, 1.5)):
-            axes.step(held_time[: len(held)], held, where="post", color=row.color, lw=1.5, label="measured")
+            axes.step(held_time[: len(held)], held, where="post", color=MEASURED, lw=1.5, label="measured")
             axes.plot(true_time, truth, color=TRUTH, lw=0.65 * strength, label="true")
             tidy(axes, is_last=i == len(rows) - 1)
         wide.set_xlim(true_time[0], end)
@@ -213,16 +215,22 @@ def _draw_sensor(
         label = f"{row.field}\n{row.axis + '  ' if row.axis else ''}[{unit_text(row.unit)}]"
         longest = max(len(line) for line in label.split("\n"))
         wide.set_ylabel(label, fontsize=8 if longest <= 15 else 120 / longest, color=INK)
-        wide.yaxis.set_label_coords(-0.118, 0.5)
+        wide.yaxis.set_label_coords(-0.155, 0.5)
         values = sensor.truth[row.field][captures, env]
         scale = np.abs(values.astype(np.float64))
         least = 1.0 if values.dtype == bool else 1e-5 * float(scale[np.isfinite(scale)].max(initial=0.0))
         _frame(wide, np.concatenate((truth, measured)), least)
-        _close_up(close, row, window, (true_time, truth), (sensed, seen, measured), least)
-        close.set_title(_error(sensor, row, env), fontsize=7, color=FAINT, loc="right", pad=2.5)
+        pairs = _errors(sensor, row, env)
+        if _is_hidden(pairs[1], truth, (sensed, seen)):
+            close.clear()
+            _draw_errors(close, pairs, window)
+            tidy(close, is_last=i == len(rows) - 1)
+        else:
+            _close_up(close, window, (true_time, truth), (sensed, seen, measured), least)
+        close.set_title(_summary(pairs[1]), fontsize=7, color=FAINT, loc="right", pad=2.5)
         if i == 0:
             handles = wide.get_legend_handles_labels()
-            length = f"{1e3 * (window[1] - window[0]):.0f} ms close-up · error: mean ± std"
+            length = f"{1e3 * (window[1] - window[0]):.0f} ms close-up, or error"
             close.text(0.0, 1.0, length, transform=_above(close, 15), fontsize=8, color=INK, va="bottom")
             wide.legend(
                 *handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, frameon=False, fontsize=8,
@@ -233,15 +241,14 @@ def _draw_sensor(
             close.set_xlabel("time [s]", fontsize=8, color=INK)
     several = len({row.index[0] for row in rows if row.index}) > 1 and "mounts" in sensor.info
     name, facts = heading(sensor, env, several=several)
-    figure.text(0.115, 1.0 - 0.1 / inches, name, fontsize=12, fontweight="bold", color=INK, va="top")
+    figure.text(0.145, 1.0 - 0.1 / inches, name, fontsize=12, fontweight="bold", color=INK, va="top")
     if more > 0:
         facts += f" · {more} more axes not drawn"
-    figure.text(0.115, 1.0 - 0.35 / inches, facts, fontsize=8.5, color=INK, va="top")
+    figure.text(0.145, 1.0 - 0.35 / inches, facts, fontsize=8.5, color=INK, va="top")
 
 
 def _close_up(
     axes: Any,
-    row: _Row,
     window: tuple[float, float],
     true: tuple[Array, Array],
     measured: tuple[Array, Array, Array],
@@ -251,8 +258,8 @@ def _close_up(
     (true_time, truth), (sensed, seen, values) = true, measured
     near = (seen >= window[0]) & (seen <= window[1])
     if (seen - sensed)[near].max(initial=0.0) > 0.0:
-        axes.hlines(values[near], sensed[near], seen[near], color=row.color, lw=0.9, alpha=0.45)
-    axes.plot(seen[near], values[near], "o", color=row.color, ms=3.0, mew=0.0)
+        axes.hlines(values[near], sensed[near], seen[near], color=MEASURED, lw=0.9, alpha=0.45)
+    axes.plot(seen[near], values[near], "o", color=MEASURED, ms=3.0, mew=0.0)
     inside = (true_time >= window[0]) & (true_time <= window[1])
     axes.plot(true_time[inside], truth[inside], ".", color=TRUTH, ms=2.6)
     axes.set_xlim(*window)
@@ -269,18 +276,36 @@ def _frame(axes: Any, values: Array, least: float) -> None:
     axes.set_ylim(middle - 0.6 * span, middle + 0.6 * span)
 
 
-def _error(sensor: SensorRecording, row: _Row, env: int) -> str:
-    """Return a text on the difference of measured values from the truth of the same captures."""
-    _, measured, truth = sensor.paired(row.field, env)
-    if not len(measured):
-        return ""
+def _errors(sensor: SensorRecording, row: _Row, env: int) -> tuple[Array, Array]:
+    """Return capture times, s, and measured minus true values of the same captures."""
+    times, measured, truth = sensor.paired(row.field, env)
     column = (slice(None), *row.index)
     pairs: Array = np.stack((measured[column], truth[column])).astype(np.float64)  # type: ignore[index]
-    pairs = pairs[:, np.isfinite(pairs).all(axis=0)]
-    difference = pairs[0] - pairs[1]
-    if not len(difference) or not difference.any():
-        return ""
-    return f"error {difference.mean():+.2g} ± {difference.std():.2g}"
+    is_known = np.isfinite(pairs).all(axis=0)
+    return times[is_known], (pairs[0] - pairs[1])[is_known]
+
+
+def _summary(errors: Array) -> str:
+    """Return a text on errors; empty if there are none."""
+    return f"error {errors.mean():+.2g} ± {errors.std():.2g}" if errors.any() else ""
+
+
+def _is_hidden(errors: Array, truth: Array, times: tuple[Array, Array]) -> bool:
+    """Return whether a measured line would cover the true one: errors are small, and values arrive at once."""
+    sensed, seen = times
+    span = float(np.ptp(truth[np.isfinite(truth)])) if np.isfinite(truth).any() else 0.0
+    return bool(errors.any()) and float(np.abs(errors).max()) < HIDDEN * span and not (seen > sensed).any()
+
+
+def _draw_errors(axes: Any, pairs: tuple[Array, Array], window: tuple[float, float]) -> None:
+    """Draw the errors of a time span."""
+    times, errors = pairs
+    inside = (times >= window[0]) & (times <= window[1])
+    axes.axhline(0.0, color=TRUTH, lw=0.8)
+    axes.plot(times[inside], errors[inside], "o-", color=MEASURED, lw=0.9, ms=2.6, mew=0.0)
+    axes.text(0.02, 0.03, "measured - true", transform=axes.transAxes, fontsize=7, color=FAINT)
+    axes.set_xlim(*window)
+    _frame(axes, np.append(errors[inside], 0.0), 0.0)
 
 
 def _above(axes: Any, points: float) -> Any:

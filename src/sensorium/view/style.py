@@ -15,14 +15,19 @@ if TYPE_CHECKING:
 TRUTH, INK, FAINT, PAPER = "#16202a", "#2b3640", "#8a949e", "#ffffff"
 """Colours of the true line, of text, of secondary text, and of the background."""
 COLORS = ("#e4572e", "#1780a1", "#6a994e")
-"""Colours of measured lines, one per field."""
+"""Colours of several curves in one panel; the first is that of all measured values."""
+MEASURED = COLORS[0]
+
+
+DPI = 125
+"""Pixels per inch: at half their size, pictures are still readable."""
 
 
 def blank_figure(width: float, height: float) -> Any:
     """Return an empty figure of Matplotlib that is drawn without a display.
 
     Args:
-        width: its width, inches of 100 pixels.
+        width: its width, inches of `DPI` pixels.
         height: its height, inches.
 
     Raises:
@@ -35,7 +40,7 @@ def blank_figure(width: float, height: float) -> Any:
         raise MissingDependencyError(
             "Pictures need Matplotlib, which is not installed: pip install 'sensorium[plot]'."
         ) from error
-    figure = Figure(figsize=(width, height), dpi=100, facecolor=PAPER)
+    figure = Figure(figsize=(width, height), dpi=DPI, facecolor=PAPER)
     FigureCanvasAgg(figure)
     return figure
 

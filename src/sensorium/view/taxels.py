@@ -18,7 +18,7 @@ import numpy as np
 
 from sensorium.readings import Array
 from sensorium.view.panels import Spec, color_map, inches_of, name_and_unit, own_shape, row_of_panels
-from sensorium.view.style import COLORS, FAINT, INK, TRUTH, tidy, unit_text
+from sensorium.view.style import FAINT, INK, MEASURED, TRUTH, tidy, unit_text
 
 if TYPE_CHECKING:
     from sensorium.record import SensorRecording
@@ -274,7 +274,7 @@ def draw_skin(
     for i, (label, curve) in enumerate(curves):
         low = box.y1 - (i + 1) * height - i * gap
         axes = figure.add_axes((box.x0 + 0.34 * box.width, low, 0.7 * box.width, height))
-        axes.plot(time, curve(measured), color=COLORS[0], lw=1.4, label="measured")
+        axes.plot(time, curve(measured), color=MEASURED, lw=1.4, label="measured")
         axes.plot(time, curve(true), color=TRUTH, lw=0.8, label="true")
         if skin.at is not None or len(skin.shape) > 1:
             axes.axvline(time[moment], color="#f0c94a", lw=2.5, alpha=0.6, zorder=0)
