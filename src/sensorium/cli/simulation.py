@@ -269,16 +269,19 @@ def table(readings: Mapping[str, Reading], description: Mapping[str, Any], width
                 escape(spec.unit),
                 f"{info['rate_hz']:.4g} Hz" if i == 0 else "",
                 *([f"{reading.age[0] * 1e3:.3g} ms" if i == 0 else ""] if has_age else []),
-                *(_numbers(branch[spec.name][env], spec, info) for branch in (reading.measured, reading.truth)),
+                *(
+                    _numbers(here[spec.name][env], there[spec.name][env], spec, info)
+                    for here, there in ((reading.measured, reading.truth), (reading.truth, reading.measured))
+                ),
                 end_section=i == len(reading.specs) - 1,
             )
     return view
 
 
-def _numbers(value: Array, spec: FieldSpec, info: Mapping[str, Any]) -> str:
+def _numbers(value: Array, other: Array, spec: FieldSpec, info: Mapping[str, Any]) -> str:
     """Return a value as text: each number, or for many numbers the range and the count of missing ones.
 
-    For images of ids, it is the share of each label.
+    For images of ids, it is the share of each label. `other` is the value of the other branch.
     """
     flat = np.asarray(value).reshape(-1)
     if len(flat) > MOST_NUMBERS:
@@ -290,7 +293,10 @@ def _numbers(value: Array, spec: FieldSpec, info: Mapping[str, Any]) -> str:
             value = value.astype(np.float32)
         return _summary(np.asarray(value), spec, info.get("cfg", {}).get("no_hit_value"))
     if flat.dtype.kind == "f":
-        shown = [_number(number) for number in flat[:SHOWN_NUMBERS]]
+        others = np.asarray(other).reshape(-1)[:SHOWN_NUMBERS]
+        if len(others) != len(flat[:SHOWN_NUMBERS]):  # events
+            others = flat[:SHOWN_NUMBERS]
+        shown = [_number(*pair) for pair in zip(flat[:SHOWN_NUMBERS], others, strict=True)]
     else:
         shown = [str(number) for number in flat[:SHOWN_NUMBERS]]
     return " ".join(shown) + (f" ... ({len(flat)})" if len(flat) > SHOWN_NUMBERS else "")
@@ -303,10 +309,19 @@ def _shares(shares: Sequence[tuple[str, Any, float]]) -> str:
     return "\n".join([*map(escape, shown[:SHOWN_LABELS]), *more])
 
 
-def _number(number: float) -> str:
-    """Return a number with three decimals; with an exponent if it is large or would show as zero."""
-    is_plain = number == 0.0 or 5e-4 <= abs(number) < 1e3 or not math.isfinite(number)
-    return f"{number:+6.3f}" if is_plain else f"{number:+.2e}"
+def _number(number: Any, other: Any = math.nan) -> str:
+    """Return a number of NumPy with three decimals, or as many as show two digits of its difference from another.
+
+    It has no more digits than its type, and an exponent if it is very large or would show as zero.
+    """
+    size, difference = abs(float(number)), abs(float(number) - float(other))
+    if size == 0.0 or not math.isfinite(size):
+        return f"{number:+6.3f}"
+    if not 5e-4 <= size < 1e7:
+        return f"{number:+.2e}"
+    wanted = 1 - math.floor(math.log10(difference)) if difference > 0.0 and math.isfinite(difference) else 3
+    digits = np.finfo(np.asarray(number).dtype).precision - math.floor(math.log10(size))
+    return f"{number:+6.{max(0, min(max(wanted, 3), digits, 9))}f}"
 
 
 def _summary(value: Array, spec: FieldSpec, no_hit_value: float | None) -> str:
@@ -330,7 +345,7 @@ def _summary(value: Array, spec: FieldSpec, no_hit_value: float | None) -> str:
         spans = zip(spec.axes[-1], seen.min(axis=0), seen.max(axis=0), strict=True)
         return "\n".join([*(f"{axis} {_number(low)} to {_number(high)}" for axis, low, high in spans), *tail])
     spread = zip(("min", "median", "max"), (seen.min(), np.median(seen), seen.max()), strict=True)
-    return "\n".join([*(f"{word} {_number(float(number))}" for word, number in spread), *tail])
+    return "\n".join([*(f"{word} {_number(number)}" for word, number in spread), *tail])
 
 
 def finish(

@@ -156,13 +156,16 @@ def _rows(sensor: SensorRecording) -> list[_Row]:
             name = _item_name(sensor, spec["axes"][1], item, items, named=not shape) if items else ""
             size = shape[0] if shape else 1
             labels = (list(axes[0]) if len(axes[0]) == size else [str(i) for i in range(size)]) if shape else [""]
+            if axes == ["lla"]:
+                labels = ["latitude", "longitude", "altitude"]
             if axes == ["ray"]:
                 labels = [f"ray {i}" for i in range(size)]
             if len(shape) > 1:  # a small grid: labels are positions in it
                 labels = [",".join(map(str, place)) for place in np.ndindex(*shape)]
-            for place, label in zip(np.ndindex(*shape), labels, strict=True):
-                index = (*lead, *place)
-                rows.append(_Row(spec["name"], spec["unit"], " ".join(filter(None, (name, label))), index))
+            units = spec["unit"].split(", ")
+            units = units if len(units) == len(labels) else [spec["unit"]] * len(labels)
+            for place, label, unit in zip(np.ndindex(*shape), labels, units, strict=True):
+                rows.append(_Row(spec["name"], unit, " ".join(filter(None, (name, label))), (*lead, *place)))
     return rows
 
 
