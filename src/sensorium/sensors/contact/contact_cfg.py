@@ -41,11 +41,11 @@ class ContactSensorData:
     """Torque about `pos` `[env, contact, 3]`, N m, with the axes and sign of `force`."""
     dist: Annotated[Tensor, Field("m", (1,), ("contact",))]
     """Signed distance `[env, contact]`, m, negative where the two penetrate."""
-    pos: Annotated[Tensor, Field("m", (1, 3), ("contact", "xyz"), role="point", **_W)]
+    pos: Annotated[Tensor, Field("m", (1, 3), ("contact", "xyz"), role="point", parity="polar", **_W)]
     """Position `[env, contact, 3]`, m, world; 0 in an empty slot."""
-    normal: Annotated[Tensor, Field("1", (1, 3), ("contact", "xyz"), low=-1.0, high=1.0, **_W)]
+    normal: Annotated[Tensor, Field("1", (1, 3), ("contact", "xyz"), low=-1.0, high=1.0, parity="polar", **_W)]
     """Unit normal from the primary to the secondary `[env, contact, 3]`, world."""
-    tangent: Annotated[Tensor, Field("1", (1, 3), ("contact", "xyz"), low=-1.0, high=1.0, **_W)]
+    tangent: Annotated[Tensor, Field("1", (1, 3), ("contact", "xyz"), low=-1.0, high=1.0, parity="polar", **_W)]
     """First unit direction of friction `[env, contact, 3]`, world."""
     found_history: Annotated[Tensor, Field("1", (1, 1), ("contact", "history"), kind="id")]
     """`found` of the last ticks `[env, contact, history]`."""
@@ -55,28 +55,28 @@ class ContactSensorData:
     """`torque` of the last ticks `[env, contact, history, 3]`, N m."""
     dist_history: Annotated[Tensor, Field("m", (1, 1), ("contact", "history"))]
     """`dist` of the last ticks `[env, contact, history]`, m."""
-    pos_history: Annotated[Tensor, Field("m", (1, 1, 3), ("contact", "history", "xyz"), **_W)]
+    pos_history: Annotated[Tensor, Field("m", (1, 1, 3), ("contact", "history", "xyz"), parity="polar", **_W)]
     """`pos` of the last ticks `[env, contact, history, 3]`, m."""
-    normal_history: Annotated[Tensor, Field("1", (1, 1, 3), ("contact", "history", "xyz"), **_W)]
+    normal_history: Annotated[Tensor, Field("1", (1, 1, 3), ("contact", "history", "xyz"), parity="polar", **_W)]
     """`normal` of the last ticks `[env, contact, history, 3]`."""
-    tangent_history: Annotated[Tensor, Field("1", (1, 1, 3), ("contact", "history", "xyz"), **_W)]
+    tangent_history: Annotated[Tensor, Field("1", (1, 1, 3), ("contact", "history", "xyz"), parity="polar", **_W)]
     """`tangent` of the last ticks `[env, contact, history, 3]`."""
 
-    net_forces_w: Annotated[Tensor, Field("N", (1, 3), ("body", "xyz"), **_W)]
+    net_forces_w: Annotated[Tensor, Field("N", (1, 3), ("body", "xyz"), parity="polar", **_W)]
     """Sum of the normal forces on each body `[env, body, 3]`, N, world; without friction."""
-    net_forces_w_history: Annotated[Tensor, Field("N", (1, 1, 3), ("history", "body", "xyz"), **_W)]
+    net_forces_w_history: Annotated[Tensor, Field("N", (1, 1, 3), ("history", "body", "xyz"), parity="polar", **_W)]
     """`net_forces_w` of the last ticks `[env, history, body, 3]`, N; one entry where `history_length` is 0."""
-    force_matrix_w: Annotated[Tensor, Field("N", (1, 1, 3), ("body", "filter", "xyz"), **_W)]
+    force_matrix_w: Annotated[Tensor, Field("N", (1, 1, 3), ("body", "filter", "xyz"), parity="polar", **_W)]
     """Sum of the normal forces of each filter on each body `[env, body, filter, 3]`, N, world."""
-    force_matrix_w_history: Annotated[Tensor, Field("N", (1, 1, 1, 3), ("history", "body", "filter", "xyz"), **_W)]
+    force_matrix_w_history: Annotated[Tensor, Field("N", (1, 1, 1, 3), ("history", "body", "filter", "xyz"), parity="polar", **_W)]
     """`force_matrix_w` of the last ticks `[env, history, body, filter, 3]`, N."""
-    friction_forces_w: Annotated[Tensor, Field("N", (1, 1, 3), ("body", "filter", "xyz"), **_W)]
+    friction_forces_w: Annotated[Tensor, Field("N", (1, 1, 3), ("body", "filter", "xyz"), parity="polar", **_W)]
     """Friction on the primary, N, world: the sum of each pair `[env, body, filter, 3]`, or of each contact
     `[env, contact, 3]`; 0 without contact."""
-    contact_pos_w: Annotated[Tensor, Field("m", (1, 1, 3), ("body", "filter", "xyz"), role="point", **_W)]
+    contact_pos_w: Annotated[Tensor, Field("m", (1, 1, 3), ("body", "filter", "xyz"), role="point", parity="polar", **_W)]
     """Contact position, m, world: the mean point of each pair `[env, body, filter, 3]`, or each contact `[env, contact,
     3]`; NaN without contact."""
-    pos_w: Annotated[Tensor, Field("m", (1, 3), ("body", "xyz"), role="point", **_W)]
+    pos_w: Annotated[Tensor, Field("m", (1, 3), ("body", "xyz"), role="point", parity="polar", **_W)]
     """Positions of the bodies `[env, body, 3]`, m, world."""
     quat_w: Annotated[Tensor, Field("1", (1, 4), ("body", "wxyz"), kind="rotation", role="pose", **_W)]
     """Orientations of the bodies `[env, body, 4]`, (w, x, y, z)."""
@@ -94,7 +94,7 @@ class ContactSensorData:
     """Whether there was a contact at any tick of the control step `[env, primary]`."""
     latched_peak_force: Annotated[Tensor, Field("N", (1,), ("primary",), low=0.0)]
     """Greatest net force of those ticks `[env, primary]`, N."""
-    latched_impulse_w: Annotated[Tensor, Field("N s", (1, 3), ("primary", "xyz"), **_W)]
+    latched_impulse_w: Annotated[Tensor, Field("N s", (1, 3), ("primary", "xyz"), parity="polar", **_W)]
     """Sum of net force * dt over those ticks `[env, primary, 3]`, N s, on the primary, world."""
     latched_first_time: Annotated[Tensor, Field("s", (1,), ("primary",), low=0.0)]
     """Time of the first contact since the start of the control step `[env, primary]`, s; +inf without contact."""

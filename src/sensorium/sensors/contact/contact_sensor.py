@@ -42,7 +42,7 @@ from sensorium.sensors.contact.contact_cfg import (
 )
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports, between_samples, used_if
-from sensorium.spec import BODY_POSE, CONTACT_REPORT, Field, Requirement, contact_array, contact_columns
+from sensorium.spec import BODY_POSE, CONTACT_REPORT, Field, Parity, Requirement, contact_array, contact_columns
 from sensorium.world.contacts import ContactMatch, check_apart, short_names
 from sensorium.world.mount import MountView
 from sensorium.world.select import Named, find_names
@@ -96,7 +96,7 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         sizes = {"contact": count * cfg.slots, "primary": count, "body": count, "filter": others,
                  "history": max(ticks, 1), "xyz": 3, "wxyz": 4}  # fmt: skip
         axes = {name: field.axes or () for name, field in declared.items()}
-        frames: dict[str, str] = {}
+        parities: dict[str, Parity] = {}
         if cfg.is_prim_form:
             names = ["found", "net_forces_w", "net_forces_w_history"]
             axes["found"] = ("body",)
@@ -108,14 +108,15 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
             names += [f"{name}_history" for name in names if ticks]
             axes |= {name: ("contact", "xyz") for name in ("friction_forces_w", "contact_pos_w")}
             if cfg.global_frame or cfg.reduce == "netforce":
-                frames = dict.fromkeys(("force", "torque", "force_history", "torque_history"), "world")
+                parities = {"force": "polar", "torque": "axial", "force_history": "polar", "torque_history": "axial"}
         names += ["friction_forces_w"] if cfg.has_friction else []
         names += ["contact_pos_w"] if cfg.track_contact_points else []
         names += TIMES if cfg.track_air_time else ()
         names += LATCHES if cfg.latch else ()
         return {
             name: replace(field, axes=axes[name], shape=tuple(sizes[axis] for axis in axes[name]),
-                          frame=frames.get(name, field.frame))
+                          frame="world" if name in parities else field.frame,
+                          parity=parities.get(name, field.parity))
             for name, field in declared.items() if name in names
         }  # fmt: skip
 

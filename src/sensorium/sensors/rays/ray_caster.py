@@ -37,17 +37,17 @@ from sensorium.world.ray_cast import Alignment
 class RayCasterData:
     """One scan; fields that the config does not select are None."""
 
-    pos_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point")]
+    pos_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point", parity="polar")]
     """Position of the mount in the world, without `offset`, m; the measured position includes a configured drift."""
     quat_w: Annotated[Tensor, Field("1", (4,), frame="world", kind="derived", role="pose")]
     """Orientation of the mount in the world, unit quaternion (w, x, y, z)."""
     distances: Annotated[Tensor, Field("m", role="range")]
     """Distance along each ray to its hit, m; +inf (or `no_hit_value`) for a miss."""
-    ray_hits_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point")]
+    ray_hits_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point", parity="polar")]
     """Hit point of each ray, m; +inf for a miss. The measured point is derived from the measured distance."""
-    points_b: Annotated[Tensor, Field("m", (3,), frame="mount", kind="derived", role="point")]
+    points_b: Annotated[Tensor, Field("m", (3,), frame="mount", kind="derived", role="point", parity="polar")]
     """Hit point in the frame of the mount (`pos_w`, `quat_w`), m."""
-    normals_w: Annotated[Tensor, Field("1", (3,), frame="world", kind="derived", low=-1.0, high=1.0)]
+    normals_w: Annotated[Tensor, Field("1", (3,), frame="world", kind="derived", low=-1.0, high=1.0, parity="polar")]
     """Outward unit normal of the surface at the hit; 0 for a miss."""
     geom_ids: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
     """Shape that was hit: row in the sensor's `geom_names`; -1 for a miss."""
