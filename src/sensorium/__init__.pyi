@@ -122,6 +122,8 @@ from sensorium.record import Recorder as Recorder
 from sensorium.record import Replay as Replay
 from sensorium.record import replay as replay
 from sensorium.scene import Observer as Observer
+from sensorium.scene import ObserverGroups as ObserverGroups
+from sensorium.scene import ObsTerm as ObsTerm
 from sensorium.scene import Scene as Scene
 from sensorium.scene import prepare as prepare
 from sensorium.scene.publish import SampleCursor as SampleCursor

@@ -40,7 +40,9 @@ class FrameTransformerData:
 
     target_frame_names: list[str]
     """Names of the target frames, in the order of the target axis."""
-    target_pos_source: Annotated[Tensor, Field("m", (1, 3), ("target", "xyz"), frame="sensor", role="point", parity="polar")]
+    target_pos_source: Annotated[
+        Tensor, Field("m", (1, 3), ("target", "xyz"), frame="sensor", role="point", parity="polar")
+    ]
     """Positions of the targets in the source frame `[env, target, 3]`, m."""
     target_quat_source: Annotated[
         Tensor, Field("1", (1, 4), ("target", "wxyz"), frame="sensor", kind="rotation", role="pose")

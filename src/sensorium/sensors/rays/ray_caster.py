@@ -179,6 +179,10 @@ def _show_miss(rows: Rows, miss: float, distances: wp.array3d[wp.float32]) -> No
 class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
     """Ray caster at one or several mounts."""
 
+    derived_values: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        **RaySensor.derived_values, "height_scan": {"unit": "m"},
+    }  # fmt: skip
+
     @cached_property
     def pattern(self) -> Rays:
         """The rays of the pattern, in the sensor's frame, without `offset`."""
@@ -246,7 +250,7 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
         names = [spec.name for spec in self.specs if "ray" in spec.axes]
         return replace(data, **{name: getattr(data, name).flatten(1, 2) for name in names})
 
-    def height_scan(self, offset: float = 0.0, miss_value: float | None = None) -> Tensor:
+    def height_scan(self, offset: float = 0.0, miss_value: float | None = None, *, is_measured: bool = True) -> Tensor:
         """Return the height of the mount above each measured hit, ``pos_w.z - hit.z - offset``, `[env, mount, ray]`, m.
 
         Observations use it in mjlab (offset 0) and Isaac Lab (offset 0.5).
@@ -254,11 +258,12 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
         Args:
             offset: height that reads as 0, m.
             miss_value: value for misses, m; None uses `max_distance`, as in mjlab.
+            is_measured: whether to use the measured hits instead of the true ones.
 
         Raises:
             ConfigError: `fields` lacks `pos_w` or `ray_hits_w`.
         """
-        data = self.data
+        data = self.data if is_measured else self.ground_truth
         for name in ("pos_w", "ray_hits_w"):
             if getattr(data, name) is None:
                 config = self.cfg.title
