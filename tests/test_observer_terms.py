@@ -136,6 +136,7 @@ def test_statistics_follow_all_values_and_stop() -> None:
 
 def test_memory_is_part_of_the_state() -> None:
     """Saved and restored into a twin, histories and statistics continue bit for bit."""
+
     def build() -> tuple[sn.Scene, Any]:
         scene = syn.world([syn.ProbeCfg(name="p")])
         return scene, scene.observer(ObsTerm("p.vec", history=3, delay=1), ObsTerm("p", normalise=True, name="n"))
@@ -304,7 +305,9 @@ def test_mirror_of_a_mirrored_robot() -> None:
         look.mirror()
     with pytest.raises(sn.ConfigError, match="a partner 'R_roll' among"):
         scene.observer(ObsTerm(lambda: torch.zeros(2, 1), name="x", items=["L_roll"])).mirror()
-    assert torch.equal(Mirror.of_names(["L_a", "R_a"], flip=["R_a"])(torch.tensor([1.0, 2.0])), torch.tensor([2.0, -1.0]))
+    assert torch.equal(
+        Mirror.of_names(["L_a", "R_a"], flip=["R_a"])(torch.tensor([1.0, 2.0])), torch.tensor([2.0, -1.0])
+    )
     pairs = look.mirror(pairs=[("L_", "R_"), ("left", "right")], flip=[".*_roll"])
     assert torch.equal(pairs.columns, mirror.columns) and torch.equal(pairs.signs, mirror.signs)
 

@@ -1,7 +1,7 @@
 """Train the demo quadruped to walk with rsl_rl on the CPU, on measured and on true observations, and compare.
 
-    python examples/walk/train.py measured --iterations 300 --out out/walk
-    python examples/walk/train.py truth --iterations 300 --out out/walk
+    python examples/walk/train.py measured --minutes 20 --out out/walk
+    python examples/walk/train.py truth --minutes 20 --out out/walk
     python examples/walk/train.py compare --out out/walk
 
 Requires ``pip install rsl-rl-lib``. The first two commands write a learning curve and a policy, the third a table.
@@ -72,24 +72,28 @@ def runner_of(env: Logged) -> OnPolicyRunner:
     return OnPolicyRunner(env, cfg, device="cpu")
 
 
-def train(name: str, iterations: int, envs: int, out: Path) -> None:
-    """Train one policy; write its learning curve and its weights."""
+def train(name: str, minutes: float, envs: int, out: Path) -> None:
+    """Train one policy for a time on the processor; write its learning curve and its weights."""
     env = Logged(Walk(envs, truth=name == "truth", seed=1))
     env.env.reset(seed=1)
     runner = runner_of(env)
-    start, rows = time.monotonic(), []
-    for iteration in range(iterations):
-        runner.learn(1)
-        if len(env.finished) >= envs or iteration == iterations - 1:
-            returns, lengths = zip(*env.finished, strict=True) if env.finished else ([0.0], [0])
-            count = len(returns)
-            rows.append((iteration + 1, (iteration + 1) * 24 * envs, sum(returns) / count, sum(lengths) / count,
-                         time.monotonic() - start))  # fmt: skip
-            env.finished.clear()
-            print(*(f"{value:.5g}" for value in rows[-1]), flush=True)
-            runner.save(str(out / f"{name}.pt"))
+    runner.learn(1, init_at_random_ep_len=True)
+    start, seconds, iteration = time.process_time(), 0.0, 1
     with (out / f"{name}.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("iteration", "steps", "return", "length", "seconds"), *rows])
+        table = csv.writer(file)
+        table.writerow(("iteration", "steps", "return", "length", "seconds"))
+        while seconds < 60.0 * minutes:
+            runner.learn(1)
+            iteration, seconds = iteration + 1, time.process_time() - start
+            if len(env.finished) >= envs:
+                returns, lengths = map(sum, zip(*env.finished, strict=True))
+                means = returns / len(env.finished), lengths / len(env.finished)
+                table.writerow((iteration, iteration * 24 * envs, *means, seconds))
+                file.flush()
+                print(iteration, *(f"{value:.4g}" for value in (*means, seconds)), flush=True)
+                env.finished.clear()
+                runner.save(str(out / f"{name}.pt"))
+    runner.save(str(out / f"{name}.pt"))
 
 
 @torch.no_grad()
@@ -124,7 +128,7 @@ def compare(out: Path) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("what", choices=["measured", "truth", "compare"])
-    parser.add_argument("--iterations", type=int, default=300)
+    parser.add_argument("--minutes", type=float, default=20.0, help="time on the processor")
     parser.add_argument("--envs", type=int, default=64)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("out/walk"))
@@ -135,4 +139,4 @@ if __name__ == "__main__":
     if args.what == "compare":
         compare(args.out)
     else:
-        train(args.what, args.iterations, args.envs, args.out)
+        train(args.what, args.minutes, args.envs, args.out)

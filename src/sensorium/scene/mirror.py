@@ -34,7 +34,9 @@ _SIDES = {"left": "right", "Left": "Right", "LEFT": "RIGHT", "l": "r", "L": "R"}
 _SIDES |= {right: left for left, right in _SIDES.items()}
 _ENDS = "FRHBM"
 """First letters of front, rear, hind, back and middle, which stand beside that of a side: FL, RR, HL."""
-_WORD = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{1,2}(?![A-Za-z0-9])|(?<![A-Za-z])(?:left|right)|(?<![A-Z])(?:Left|Right|LEFT|RIGHT)")
+_WORD = re.compile(
+    r"(?<![A-Za-z0-9])[A-Za-z]{1,2}(?![A-Za-z0-9])|(?<![A-Za-z])(?:left|right)|(?<![A-Z])(?:Left|Right|LEFT|RIGHT)"
+)
 
 
 def other_side(name: str) -> str:

@@ -50,26 +50,32 @@ class ContactSensorData:
     """First unit direction of friction `[env, contact, 3]`, world."""
     found_history: Annotated[Tensor, Field("1", (1, 1), ("contact", "history"), kind="id")]
     """`found` of the last ticks `[env, contact, history]`."""
-    force_history: Annotated[Tensor, Field("N", (1, 1, 3), ("contact", "history", "xyz"), frame="contact")]
+    force_history: Annotated[
+        Tensor, Field("N", (1, 1, 3), ("contact", "history", "xyz"), kind="derived", frame="contact")
+    ]
     """`force` of the last ticks `[env, contact, history, 3]`, N."""
-    torque_history: Annotated[Tensor, Field("N m", (1, 1, 3), ("contact", "history", "xyz"), frame="contact")]
+    torque_history: Annotated[
+        Tensor, Field("N m", (1, 1, 3), ("contact", "history", "xyz"), kind="derived", frame="contact")
+    ]
     """`torque` of the last ticks `[env, contact, history, 3]`, N m."""
-    dist_history: Annotated[Tensor, Field("m", (1, 1), ("contact", "history"))]
+    dist_history: Annotated[Tensor, Field("m", (1, 1), ("contact", "history"), kind="derived")]
     """`dist` of the last ticks `[env, contact, history]`, m."""
-    pos_history: Annotated[Tensor, Field("m", (1, 1, 3), ("contact", "history", "xyz"), **_P)]
+    pos_history: Annotated[Tensor, Field("m", (1, 1, 3), ("contact", "history", "xyz"), kind="derived", **_P)]
     """`pos` of the last ticks `[env, contact, history, 3]`, m."""
-    normal_history: Annotated[Tensor, Field("1", (1, 1, 3), ("contact", "history", "xyz"), **_P)]
+    normal_history: Annotated[Tensor, Field("1", (1, 1, 3), ("contact", "history", "xyz"), kind="derived", **_P)]
     """`normal` of the last ticks `[env, contact, history, 3]`."""
-    tangent_history: Annotated[Tensor, Field("1", (1, 1, 3), ("contact", "history", "xyz"), **_P)]
+    tangent_history: Annotated[Tensor, Field("1", (1, 1, 3), ("contact", "history", "xyz"), kind="derived", **_P)]
     """`tangent` of the last ticks `[env, contact, history, 3]`."""
 
     net_forces_w: Annotated[Tensor, Field("N", (1, 3), ("body", "xyz"), **_P)]
     """Sum of the normal forces on each body `[env, body, 3]`, N, world; without friction."""
-    net_forces_w_history: Annotated[Tensor, Field("N", (1, 1, 3), ("history", "body", "xyz"), **_P)]
+    net_forces_w_history: Annotated[Tensor, Field("N", (1, 1, 3), ("history", "body", "xyz"), kind="derived", **_P)]
     """`net_forces_w` of the last ticks `[env, history, body, 3]`, N; one entry where `history_length` is 0."""
     force_matrix_w: Annotated[Tensor, Field("N", (1, 1, 3), ("body", "filter", "xyz"), **_P)]
     """Sum of the normal forces of each filter on each body `[env, body, filter, 3]`, N, world."""
-    force_matrix_w_history: Annotated[Tensor, Field("N", (1, 1, 1, 3), ("history", "body", "filter", "xyz"), **_P)]
+    force_matrix_w_history: Annotated[
+        Tensor, Field("N", (1, 1, 1, 3), ("history", "body", "filter", "xyz"), kind="derived", **_P)
+    ]
     """`force_matrix_w` of the last ticks `[env, history, body, filter, 3]`, N."""
     friction_forces_w: Annotated[Tensor, Field("N", (1, 1, 3), ("body", "filter", "xyz"), **_P)]
     """Friction on the primary, N, world: the sum of each pair `[env, body, filter, 3]`, or of each contact
@@ -82,13 +88,13 @@ class ContactSensorData:
     quat_w: Annotated[Tensor, Field("1", (1, 4), ("body", "wxyz"), kind="rotation", role="pose", **_W)]
     """Orientations of the bodies `[env, body, 4]`, (w, x, y, z)."""
 
-    current_air_time: Annotated[Tensor, Field("s", (1,), ("primary",), low=0.0)]
+    current_air_time: Annotated[Tensor, Field("s", (1,), ("primary",), kind="derived", low=0.0)]
     """Time since the last contact `[env, primary]`, s; 0 in contact."""
-    last_air_time: Annotated[Tensor, Field("s", (1,), ("primary",), low=0.0)]
+    last_air_time: Annotated[Tensor, Field("s", (1,), ("primary",), kind="derived", low=0.0)]
     """Duration of the last phase without contact `[env, primary]`, s, including the tick that ended it."""
-    current_contact_time: Annotated[Tensor, Field("s", (1,), ("primary",), low=0.0)]
+    current_contact_time: Annotated[Tensor, Field("s", (1,), ("primary",), kind="derived", low=0.0)]
     """Duration of the present contact `[env, primary]`, s, including the tick that started it; 0 in the air."""
-    last_contact_time: Annotated[Tensor, Field("s", (1,), ("primary",), low=0.0)]
+    last_contact_time: Annotated[Tensor, Field("s", (1,), ("primary",), kind="derived", low=0.0)]
     """Duration of the last contact `[env, primary]`, s, including the tick that ended it."""
 
     latched_any: Annotated[Tensor, Field("1", (1,), ("primary",), dtype="bool", kind="flag")]
@@ -179,7 +185,8 @@ class ContactSensorCfg(SimpleSensorCfg[ContactSensorData]):
     history_length: Annotated[int, in_unit(minimum=0)] = 0
     """Number of entries in the history fields; 0 keeps none."""
     history_of: Literal["tick", "sample"] = "tick"
-    """Whether histories have one entry per physics tick or per sample."""
+    """Whether histories have one entry per physics tick or per sample. Where knobs alter the measured values, measured
+    histories have one entry per sample, because nothing is measured in between."""
     evaluate: Annotated[
         Literal["auto", "always", "on_read", "wanted"],
         must(
@@ -263,10 +270,6 @@ class ContactSensorCfg(SimpleSensorCfg[ContactSensorData]):
     def _faults(self) -> list[Fault]:
         """Return the faults in combinations of options."""
         faults = []
-        is_sampled = self.rate_hz is not None or self.update_period > 0.0
-        if self.alters_force and self.history_length and self.history_of == "tick" and is_sampled:
-            fix = "Write history_of='sample', since there is no measurement between samples."
-            faults.append(Fault("history_of", "'tick'", "'sample', for noise and a rate", fix))
         if self.has_own_times and not self.is_prim_form and "force" not in self.fields:
             fix = f"Write fields={(*self.fields, 'force')!r}."
             faults.append(Fault("fields", shown(self.fields), "'force', which the measured times follow", fix))

@@ -342,7 +342,7 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
     def history_valid(self) -> Tensor:
         """Bool [env, history]: whether an entry belongs to this episode; earlier entries are 0."""
         ages = torch.arange(max(self.cfg.history_length, 1), device=self.device)
-        if self.cfg.history_of == "sample":
+        if self.cfg.history_of == "sample" or self.cfg.alters_force:
             return ages[None] < self.frame[:, None]
         return ages[None] <= (self.truth_tick - self.buffers.counter.first_tick)[:, None]
 
