@@ -74,7 +74,7 @@ def test_history_can_be_an_axis() -> None:
     torch.testing.assert_close(first[..., 3], parts["p.speed"], rtol=0, atol=0)
     assert stacked.columns == ["p.vec[x]", "p.vec[y]", "p.vec[z]", "p.speed"] and stacked.low.shape == (3, 4)
     assert torch.equal(stacked.split(first)["p.vec"], first[..., :3])
-    with pytest.raises(sn.ConfigError, match="history: got .0, 2., expected one history >= 1"):
+    with pytest.raises(sn.ConfigError, match=r"history: got .0, 2., expected one history >= 1"):
         scene.observer(ObsTerm("p.vec", history=2), "p.speed", stacked=True)
 
 
@@ -192,7 +192,8 @@ def test_knobs_can_be_read_and_observed() -> None:
     """What is drawn per episode is that which the readings contain."""
     cfg = sn.ImuCfg(
         name="imu", body="body", fields=("ang_vel_b", "lin_acc_b"), gyro_bias=sn.Uniform(-1.0, 1.0), gyro_noise=0.0,
-        delay=sn.Uniform(0.0, 0.04), loss=0.0, stages=(sn.ScaleError(fields=("lin_acc_b",), scale=sn.Normal(0.0, 0.1)),),
+        delay=sn.Uniform(0.0, 0.04), loss=0.0,
+        stages=(sn.ScaleError(fields=("lin_acc_b",), scale=sn.Normal(0.0, 0.1)),),
     )  # fmt: skip
     scene = syn.world([cfg], provides=("pose", "velocity", "acceleration", "gravity"))
     imu, look = scene["imu"], scene.observer(groups={"policy": ["imu"], "critic": ["imu.gyro_bias", "imu.delay"]})
@@ -264,8 +265,8 @@ LEFT_RIGHT = """
   {legs}
 </body></worldbody></mujoco>"""
 LEG = """<body name="{s}_hip" pos="0.2 {y} 0"><joint name="{s}_roll" axis="1 0 0" damping=".1"/><geom size=".05"/>
-  <body name="{s}_knee" pos="0.05 {z} -.3"><joint name="{s}_pitch" axis="0 1 0" damping=".1"/><geom size=".05" pos=".02 {z} -.1"/>
-  <site name="{s}_foot" pos="0.1 {z} -.2"/></body></body>"""
+  <body name="{s}_knee" pos="0.05 {z} -.3"><joint name="{s}_pitch" axis="0 1 0" damping=".1"/>
+  <geom size=".05" pos=".02 {z} -.1"/>  <site name="{s}_foot" pos="0.1 {z} -.2"/></body></body>"""
 
 
 def test_mirror_of_a_mirrored_robot() -> None:

@@ -66,9 +66,10 @@ class DelayLine:
         scene, most = env.scene, amount_bounds(cfg.delay)[1] + cfg.jitter
         steps = math.floor(scene.clock.ticks(most) + 0.5) // env.substeps + 2
         self._controls = torch.zeros((steps, env.num_envs, size), device=env.device)
-        self._arrivals = torch.full((steps, env.num_envs), -1, dtype=torch.int64, device=env.device)
+        self._arrivals = torch.full((steps, env.num_envs), NEVER, dtype=torch.int64, device=env.device)
         self._order = torch.arange(steps, device=env.device)
         self._envs = torch.arange(env.num_envs, device=env.device)
+        self._held = torch.zeros((env.num_envs, size), device=env.device)
         self._count = 0
         self.delay = torch.zeros(env.num_envs, device=env.device)
         step = env.substeps * scene.clock.dt
@@ -80,8 +81,8 @@ class DelayLine:
         cfg, env = self._cfg, self._env
         fixed = Uniform(float(cfg.delay), float(cfg.delay)) if isinstance(cfg.delay, int | float) else cfg.delay
         self.delay[env_ids] = env.draw("action_delay", fixed, env_ids=env_ids)[:, 0].clamp(min=0.0)
-        self._controls[:, env_ids] = control[env_ids]
-        self._arrivals[:, env_ids] = -1
+        self._held[env_ids] = control[env_ids]
+        self._arrivals[:, env_ids] = NEVER
 
     def push(self, control: torch.Tensor) -> torch.Tensor:
         """Send a control `[env, size]` at the start of a control step, and return that in effect."""
@@ -89,6 +90,7 @@ class DelayLine:
         late = self.delay
         if cfg.jitter:
             late = late + env.draw("action_jitter", Uniform(0.0, cfg.jitter), each_tick=True)[:, 0]
+        self._in_effect()  # the oldest control is going to be overwritten
         slot, now = self._count % len(self._order), env.scene.clock.tick
         self._count += 1
         self._controls[slot] = control
@@ -102,7 +104,9 @@ class DelayLine:
         """Return the newest control that has arrived, `[env, size]`."""
         slots = (self._count - 1 - self._order) % len(self._order)
         has_arrived = self._arrivals[slots] <= self._env.scene.clock.tick
-        return self._controls[slots[has_arrived.to(torch.uint8).argmax(dim=0)], self._envs]
+        newest = self._controls[slots[has_arrived.to(torch.uint8).argmax(dim=0)], self._envs]
+        self._held = torch.where(has_arrived.any(dim=0)[:, None], newest, self._held)
+        return self._held
 
     def _write(self) -> None:
         """Put a control into effect that arrives within the control step."""

@@ -11,6 +11,7 @@ from sensorium.errors import ArgumentError, ConfigError
 from sensorium.random import Distribution, stream_key
 from sensorium.rl.delay import ActionDelay, DelayLine
 from sensorium.scene import ObserverGroups, ObsTerm, Scene
+from sensorium.scene.terms import sensor_in
 
 MODEL = "model."
 """Prefix of fields of the physics model in `randomise`."""
@@ -88,8 +89,8 @@ class RlEnv:
         self._randomise = dict(randomise or {})
         self._fields = {name: self._field(name) for name in self._randomise if name.startswith(MODEL)}
         for name in self._randomise.keys() - self._fields.keys():
-            sensor, _, knob = name.rpartition(".")
-            scene[sensor].get(knob)
+            sensor, knob = sensor_in(scene, name)
+            sensor.get(knob)
         self.observer: ObserverGroups = scene.observer(
             groups=observations, replace_inf=replace_inf, history=history, stacked=stacked
         )
@@ -209,8 +210,8 @@ class RlEnv:
                 rows = ids.cpu()
                 live[rows] = original[rows] * values.cpu().reshape(-1, *(1,) * (live.dim() - 1)).to(live.dtype)
             else:
-                sensor, _, knob = name.rpartition(".")
-                self.scene[sensor].set(knob, values, ids)
+                sensor, knob = sensor_in(self.scene, name)
+                sensor.set(knob, values, ids)
 
     def draw(
         self,

@@ -328,7 +328,7 @@ class Gather:
             ring, size = self._rings[k], self._columns[k].size
             for element in range(size):
                 parts.append((ring.data_ptr(), len(ring), size, element, sums.data_ptr(), self._factors[k].data_ptr()))
-        table: Any = np.array(parts, dtype=Statistic.numpy_dtype())  # type: ignore[attr-defined]
+        table: Any = np.array(parts, dtype=Statistic.numpy_dtype())  # type: ignore[attr-defined,arg-type]
         self._parts = wp.array(table, dtype=Statistic, device=compute.wp_device)
         return compute.command(_count, (len(parts),), [self._rows, self._parts, 0])
 

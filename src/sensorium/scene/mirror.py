@@ -53,7 +53,7 @@ def _exchanged(word: str) -> str:
         return _SIDES[word]
     if len(word) != 2 or not (word.isupper() or word.islower()):
         return word
-    first, last = word.upper()
+    first, last = word[0].upper(), word[1].upper()
     if first in _ENDS and last in "LR":  # before the other form: RL is rear left
         return word[0] + _SIDES[word[1]]
     return _SIDES[word[0]] + word[1] if first in "LR" and last in _ENDS else word

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ import torch
 
 from sensorium.errors import ConfigError, StaleError, UnknownNameError
 from sensorium.random import Distribution, Normal, Uniform
+from sensorium.scene.gather import NORMAL_CLIP
 from sensorium.sensors.core.base import Sensor
 from sensorium.sensors.core.parts import declared_fields
 from sensorium.spec import VECTOR_AXES, FieldSpec
@@ -28,8 +29,6 @@ NAMED_AXES = {
 """Axes whose items have names, and the attribute of the sensor that holds them."""
 TRUE = "truth:"
 """Prefix of the names of ground truth columns."""
-NORMAL_CLIP = 10.0
-"""Greatest magnitude of a normalised value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,14 +265,7 @@ def parts_of(scene: Scene, term: ObsTerm) -> Iterator[Part]:
             name = source if sensor.single else f"{source}.{spec.name}"
             yield Part(_named(term, mark + name, sensor, spec), term, spec, sensor, is_measured)
         return
-    head, _, field_name = source.rpartition(".")
-    try:
-        sensor = scene[head or source]
-    except UnknownNameError:
-        described = scene.description().sensors
-        known = [f"{name}.{spec['name']}" for name in described for spec in described[name]["fields"]]
-        fix = "Write sensor.field, or the name of a sensor."
-        raise UnknownNameError("observation", source, [*described, *known], fix) from None
+    sensor, field_name = sensor_in(scene, source)
     is_field = any(spec.name == field_name for spec in sensor.specs)
     if not is_field and field_name in sensor.derived_values:
         yield _derived(scene, term, sensor, field_name)
@@ -283,6 +275,25 @@ def parts_of(scene: Scene, term: ObsTerm) -> Iterator[Part]:
         )
     else:
         yield Part(term.name or mark + source, term, _field_of(sensor, field_name), sensor, is_measured)
+
+
+def sensor_in(scene: Scene, name: str) -> tuple[Sensor[Any, Any], str]:
+    """Return the sensor that a name such as ``"robot/imu.bias.ang_vel_b"`` starts with, and the rest.
+
+    Raises:
+        UnknownNameError: it starts with no sensor; the message lists the known names.
+        SelectionError: it starts with several.
+    """
+    parts = name.split(".")
+    for count in range(max(len(parts) - 1, 1), 0, -1):
+        try:
+            return scene[".".join(parts[:count])], ".".join(parts[count:])
+        except UnknownNameError:
+            continue
+    described = scene.description().sensors
+    known = [f"{each}.{spec['name']}" for each in described for spec in described[each]["fields"]]
+    fix = "Write sensor.field, or the name of a sensor."
+    raise UnknownNameError("observation", name, [*described, *known], fix) from None
 
 
 def _named(term: ObsTerm, name: str, sensor: Sensor[Any, Any], spec: FieldSpec) -> str:
@@ -307,7 +318,7 @@ def _derived(scene: Scene, term: ObsTerm, sensor: Sensor[Any, Any], name: str) -
 
 
 def _computed(
-    scene: Scene, term: ObsTerm, name: str, sensor: Any, read: Callable[[Any], torch.Tensor], about: dict[str, Any]
+    scene: Scene, term: ObsTerm, name: str, sensor: Any, read: Callable[[Any], torch.Tensor], about: Mapping[str, Any]
 ) -> Part:
     """Return a part for a function of a sensor; it is called once for its shape."""
     value = read(sensor)
@@ -315,9 +326,9 @@ def _computed(
         expected = "a named function that returns a tensor [env, ...]"
         got = list(value.shape) if isinstance(value, torch.Tensor) else value
         raise ConfigError.single("Observer", name or "name", got, expected)
-    shape = tuple(value.shape[1:])
+    shape: tuple[int, ...] = tuple(value.shape[1:])
     axes = next((spec.axes for spec in sensor.specs if spec.shape == shape), None) if sensor is not None else None
-    axes = axes or {(3,): ("xyz",)}.get(shape) or tuple(f"axis{number}" for number in range(len(shape)))
+    axes = axes or (("xyz",) if shape == (3,) else ()) or tuple(f"axis{number}" for number in range(len(shape)))
     about = {"dtype": "bool" if value.dtype == torch.bool else "float32", "unit": "1", "kind": "derived", **about}
     spec = FieldSpec(name, axes, shape, frame="", role="scalar", **about)
     buffer = value.to(scene.compute.device, torch.float32, copy=True).contiguous()
