@@ -20,8 +20,8 @@ from rsl_rl.runners import OnPolicyRunner
 from task import HIPS, SPEED, Walk
 from tensordict import TensorDict
 
+import sensorium as sn
 from sensorium.rl import RslRlEnv
-from sensorium.scene.mirror import Mirror
 
 NETWORK = {"class_name": "MLPModel", "hidden_dims": [128, 64], "activation": "elu", "obs_normalization": True}
 
@@ -50,7 +50,7 @@ def mirrored(env: Logged, obs: TensorDict | None, actions: torch.Tensor | None) 
         images = {name: look[name].mirror(flip=HIPS)(obs[name]) for name in look}
         obs = torch.cat([obs, TensorDict(images, batch_size=obs.batch_size)])
     if actions is not None:
-        actions = torch.cat([actions, Mirror.of_names(env.env.action_names, flip=HIPS)(actions)])
+        actions = torch.cat([actions, sn.Mirror.of_names(env.env.action_names, flip=HIPS)(actions)])
     return obs, actions
 
 

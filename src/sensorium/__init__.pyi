@@ -126,6 +126,7 @@ from sensorium.scene import ObserverGroups as ObserverGroups
 from sensorium.scene import ObsTerm as ObsTerm
 from sensorium.scene import Scene as Scene
 from sensorium.scene import prepare as prepare
+from sensorium.scene.mirror import Mirror as Mirror
 from sensorium.scene.publish import SampleCursor as SampleCursor
 from sensorium.scene.publish import Watch as Watch
 from sensorium.sensors.builtin import BuiltinSensor as BuiltinSensor
