@@ -143,13 +143,16 @@ def test_missing_parts_are_named() -> None:
 def test_missing_library_names_the_line_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     import sensorium.rl as rl
 
-    for name, library, line in (("RslRlEnv", "rsl_rl", "pip install rsl-rl-lib"),
-                                ("StableBaselinesEnv", "stable_baselines3", "pip install stable-baselines3")):  # fmt: skip
+    libraries = {
+        "RslRlEnv": ("rsl_rl", "pip install rsl-rl-lib"),
+        "StableBaselinesEnv": ("stable_baselines3", "pip install stable-baselines3"),
+    }
+    for name, (library, line) in libraries.items():
         monkeypatch.setitem(sys.modules, library, None)
         with pytest.raises(sn.MissingDependencyError, match=f"{name} needs {library}.*{line}"):
             getattr(rl, name)
     with pytest.raises(AttributeError, match="Did you mean 'RslRlEnv'"):
-        rl.RslRlEnw
+        getattr(rl, "RslRlEnw")  # noqa: B009  # a name that the type checker would reject
 
 
 # Gymnasium ------------------------------------------------------------------------------------------------------------
