@@ -122,9 +122,9 @@ def test_jitter_and_loss_of_actions() -> None:
     shown = [set(torch.stack(seen)[:, env].tolist()) for env in range(64)]
     missing = 1.0 - np.mean([len(each & set(range(1, 28))) / 27 for each in shown])
     assert 0.3 < missing < 0.75 and ((30.0 - newest) <= 9.0).all()
-    with pytest.raises(sn.ConfigError, match="loss: got 1.5, expected a probability"):
+    with pytest.raises(sn.ConfigError, match=r"loss: got 1\.5, expected a probability"):
         ActionDelay(0.0, loss=1.5)
-    with pytest.raises(sn.ConfigError, match="delay: got -0.1, expected seconds"):
+    with pytest.raises(sn.ConfigError, match=r"delay: got -0\.1, expected seconds"):
         ActionDelay(-0.1)
 
 
