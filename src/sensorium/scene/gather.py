@@ -9,6 +9,7 @@ environment that was reset fills all its slots with the first value of the new e
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import warp as wp
 
 from sensorium.compute import Rows, episode_words, kernel, masked_tid, sample_words
 from sensorium.measurement.record import bytes_at, words_at
-from sensorium.random import NORMAL, Distribution, normal_table, stream_key, word_to_normal, word_to_uniform
+from sensorium.random import NORMAL, U32, Distribution, normal_table, stream_key, word_to_normal, word_to_uniform
 
 if TYPE_CHECKING:
     from sensorium.scene.scene import Scene
@@ -28,6 +29,8 @@ SPAN = 64
 """Greatest number of elements that one thread copies; a multiple of 4, the numbers of one random block."""
 NORMAL_CLIP = wp.constant(10.0)
 """Greatest magnitude of a normalised value."""
+DELAY: U32 = wp.constant(wp.uint32(0xFFFFFFFF))
+"""Element of the random numbers of the delay, beyond those of the noise."""
 LEAST_VARIANCE = 1e-8
 """Variance that is added where a value is normalised."""
 
@@ -67,12 +70,10 @@ def _floats(address: wp.uint64):  # type: ignore[no-untyped-def]  # Warp infers 
 
 
 @wp.func
-def _loaded(piece: Piece, at: int) -> wp.float32:
-    """Return an element of the source as float32."""
+def _converted(piece: Piece, at: int) -> wp.float32:
+    """Return an element of a source of another dtype as float32."""
     value = wp.float32(0.0)
-    if piece.dtype == 0:
-        value = _floats(piece.source)[at]
-    elif piece.dtype == 1:
+    if piece.dtype == 1:
         value = wp.float32(wp.array(ptr=piece.source, shape=(1073741823,), dtype=wp.float64)[at])
     elif piece.dtype == 2:
         value = wp.float32(words_at(piece.source)[at])
@@ -82,8 +83,6 @@ def _loaded(piece: Piece, at: int) -> wp.float32:
         value = wp.float32(wp.array(ptr=piece.source, shape=(2147483647,), dtype=wp.int16)[at])
     else:
         value = wp.float32(bytes_at(piece.source)[at])
-    if piece.far < wp.inf and wp.isinf(value):
-        value = wp.where(value > 0.0, piece.far, -piece.far)
     return value
 
 
@@ -99,19 +98,30 @@ def _gather(
     env, k = masked_tid(rows)
     p = pieces[k]
     target = _floats(out)
+    source = _floats(p.source)
+    scale = _floats(p.scale)
     ring = _floats(p.ring)
+    statistics = _floats(p.statistics)
     plane = rows.mask.shape[0] * p.size
     is_first = seen[env, k] != rows.episode[env]
     seen[env, k] = rows.episode[env]
     late = p.least_delay
     if p.delays > 1:
-        words = episode_words(rows, env, wp.uint32(0xFFFFFFFF), p.key0, p.key1)
+        words = episode_words(rows, env, DELAY, p.key0, p.key1)
         late += wp.min(wp.int32(word_to_uniform(words[0]) * wp.float32(p.delays)), p.delays - 1)
     words = wp.vec4ui()
+    newest = head % wp.max(p.depth, 1)
+    column = env * p.row + p.column
     for j in range(p.count):
         element = p.start + j
         here = env * p.size + element
-        value = _loaded(p, here)
+        value = wp.float32(0.0)
+        if p.dtype == 0:
+            value = source[here]
+        else:
+            value = _converted(p, here)
+        if wp.isinf(value) and p.far < wp.inf:
+            value = wp.where(value > 0.0, p.far, -p.far)
         if p.noise >= 0:
             if j % 4 == 0:
                 words = sample_words(rows, env, wp.uint32(element / 4), p.key0, p.key1)
@@ -124,22 +134,25 @@ def _gather(
         elif value > p.high:
             value = p.high
         if p.scale != wp.uint64(0):
-            value = value * _floats(p.scale)[element]
-        column = env * p.row + p.column + element
+            value = value * scale[element]
         if p.ring == wp.uint64(0):
-            target[column] = value
+            target[column + element] = value
+        elif is_first:
+            for slot in range(p.depth):
+                ring[slot * plane + here] = value
         else:
-            if is_first:
-                for slot in range(p.depth):
-                    ring[slot * plane + here] = value
-            else:
-                ring[(head % p.depth) * plane + here] = value
-            for age in range(p.entries):
-                shown = ring[((head + p.depth - late - age) % p.depth) * plane + here]
-                if p.statistics != wp.uint64(0):
-                    shown = (shown - _floats(p.statistics)[element]) * _floats(p.statistics)[p.size + element]
-                    shown = wp.clamp(shown, -NORMAL_CLIP, NORMAL_CLIP)
-                target[column + age * p.entry] = shown
+            ring[newest * plane + here] = value
+    if p.ring == wp.uint64(0):
+        return
+    for age in range(p.entries):
+        slot = (newest + p.depth - late - age) % p.depth
+        shown = slot * plane + env * p.size
+        for element in range(p.start, p.start + p.count):
+            value = ring[shown + element]
+            if p.statistics != wp.uint64(0):
+                value = (value - statistics[element]) * statistics[p.size + element]
+                value = wp.clamp(value, -NORMAL_CLIP, NORMAL_CLIP)
+            target[column + age * p.entry + element] = value
 
 
 @wp.struct
@@ -218,6 +231,11 @@ class Column:
     entry: int
 
     @property
+    def is_plain(self) -> bool:
+        """Whether values are only converted to float32."""
+        return not self.depth and self.noise is None and self.scale is None and self.clip == (-inf, inf)
+
+    @property
     def depth(self) -> int:
         """Number of values that the term keeps; 0 for none."""
         needed = self.delay[1] + self.entries
@@ -266,6 +284,8 @@ class Gather:
             for k, column in enumerate(columns)
             if column.scale is not None
         }
+        self._copies = compute.is_cpu and all(column.is_plain and column.row == total for column in columns)
+        self._arrays: list[np.ndarray[Any, Any]] = []
         self._rows = compute.rows(compute.all_envs)
         self._table = normal_table(compute.wp_device)
         self._count_command = self._statistics() if normalised else None
@@ -275,6 +295,11 @@ class Gather:
 
     def run(self) -> torch.Tensor:
         """Return the observation of the present tick in new memory, float32 `[env * column]`."""
+        if self._copies:  # NumPy copies plain columns of one group several times faster
+            joined = np.concatenate(self._arrays, 1, dtype=np.float32, casting="unsafe")
+            if self._far < inf:
+                np.copysign(self._far, joined, out=joined, where=np.isinf(joined))
+            return torch.from_numpy(joined).view(-1)
         tick = self._scene.clock.tick
         if is_new := tick != self._tick:
             self._tick = tick
@@ -299,6 +324,9 @@ class Gather:
     def bind(self, sources: list[torch.Tensor]) -> None:
         """Use new memory of the terms: contiguous tensors `[env, ...]`, which the caller keeps alive."""
         compute = self._scene.compute
+        if self._copies:
+            self._arrays = [source[:, None].flatten(1).numpy() for source in sources]
+            return
         table: Any = np.zeros(len(self._spans), dtype=Piece.numpy_dtype())  # type: ignore[attr-defined]
         for number, (k, start, count) in enumerate(self._spans):
             table[number] = self._piece(k, start, count, sources[k])
