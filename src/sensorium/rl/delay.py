@@ -90,7 +90,6 @@ class DelayLine:
         late = self.delay
         if cfg.jitter:
             late = late + env.draw("action_jitter", Uniform(0.0, cfg.jitter), each_tick=True)[:, 0]
-        self._in_effect()  # the oldest control is going to be overwritten
         slot, now = self._count % len(self._order), env.scene.clock.tick
         self._count += 1
         self._controls[slot] = control
