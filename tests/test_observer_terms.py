@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -204,6 +205,7 @@ def test_knobs_can_be_read_and_observed() -> None:
         assert torch.equal(look()["critic"], torch.cat([bias, delay[:, None]], dim=1))
         scene.reset()
         assert not torch.equal(imu.get("gyro_bias"), bias)
+    assert look["critic"].units == ["rad/s"] * 3 + ["s"]
     assert torch.equal(imu.get("bias.ang_vel_b", [2]), imu.get("gyro_bias")[2:3])
     assert imu.get("gyro_noise").tolist() == [[0.0] * 3] * 4 and imu.get("loss").tolist() == [0.0] * 4
     assert imu.get("scale_error.scale_lin_acc_b").shape == (4, 3)
@@ -217,7 +219,8 @@ def test_knobs_can_be_read_and_observed() -> None:
         imu.get("jitter")
 
 
-def test_groups_share_one_launch_and_have_their_own_columns() -> None:
+def test_groups_share_one_launch_and_have_their_own_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensordict", None)
     scene = syn.world([syn.ProbeCfg(name="p", fields=("vec", "speed"), noise={"vec": 1.0, "speed": 1.0})])
     look = scene.observer(
         groups={"policy": ["p"], "critic": ["p.speed", ObsTerm("p.vec", truth=True)]}, history=2, stacked=["policy"]
@@ -230,6 +233,8 @@ def test_groups_share_one_launch_and_have_their_own_columns() -> None:
     assert torch.equal(look["critic"].split(obs["critic"])["truth:p.vec"][:, 0], syn.signal(2, 4))
     with pytest.raises(sn.UnknownNameError, match="Did you mean 'critic'"):
         look["critik"]
+    with pytest.raises(sn.MissingDependencyError, match="pip install tensordict"):
+        look.tensordict()
     with pytest.raises(sn.ConfigError, match="groups instead of fields and truth"):
         scene.observer("p", groups={"policy": ["p"]})  # type: ignore[call-overload]
 

@@ -70,10 +70,17 @@ def test_seed_repeats_the_run_and_others_differ(cart: Cart) -> None:
 def test_knobs_and_models_are_randomised() -> None:
     """Each reset draws the knobs and factors of the models of its environments, and leaves the others."""
     env = Cart(
-        5, randomise={"joints.delay": sn.Uniform(0.0, 0.01), "model.geom_friction": sn.Uniform(0.5, 2.0)}, delay=0.01
+        5,
+        randomise={
+            "joints.delay": sn.Uniform(0.0, 0.01),
+            "joints.noise.velocity": sn.Uniform(0.0, 1.0),
+            "model.geom_friction": sn.Uniform(0.5, 2.0),
+        },
+        delay=0.01,
     )
     friction = env.scene.engine.batch.expanded("geom_friction")  # type: ignore[attr-defined]
     env.reset(seed=1)
+    assert len(env.scene["joints"].get("noise.velocity").unique()) == 5
     delay, before = env.scene["joints"].get("delay"), friction.copy()
     assert len(delay.unique()) == 5 and len(np.unique(before[:, 0, 0])) == 5
     np.testing.assert_allclose(before[:, :, 1] / before[:, :, 0], 0.005, rtol=1e-6)  # one factor per environment
@@ -82,6 +89,8 @@ def test_knobs_and_models_are_randomised() -> None:
     assert changed.tolist() == (friction != before).any(axis=(1, 2)).tolist() == [True, False, False, True, False]
     with pytest.raises(sn.ConfigError, match="a knob that the config gives"):
         Cart(1, randomise={"joints.resolution.position": sn.Uniform(0.0, 1.0)})
+    with pytest.raises(sn.ConfigError, match="The sensor draws it at each reset"):
+        Cart(1, randomise={"joints.bias.position": sn.Uniform(0.0, 1.0)})
     with pytest.raises(sn.ArgumentError, match="cannot vary 'nothing'"):
         Cart(1, randomise={"model.nothing": sn.Uniform(0.0, 1.0)})
 

@@ -244,11 +244,15 @@ class Knobs:
     def set(self, knob: str, value: Any, env_ids: torch.Tensor | None) -> None:
         """Set a knob at run time: an amount, `[n, ...]` amounts for n env ids, or a mapping from field to amounts.
 
+        ``"bias.FIELD"`` sets that of one field.
+
         Raises:
             UnknownNameError: there is no such knob or field.
             ConfigError: the knob was absent from the config, or the value does not fit.
         """
         plan = self._plan
+        knob, _, named = knob.partition(".")
+        value = {named: value} if named else value
         if knob not in self._names:
             raise UnknownNameError(f"knob of sensor {plan.label!r}", knob, self._names)
         plain = self._names[knob][0].removesuffix("_density")

@@ -14,11 +14,12 @@ from sensorium.rl.delay import ActionDelay
 from sensorium.rl.env import RlEnv, Transition
 
 if TYPE_CHECKING:
-    from sensorium.rl.gymnasium_env import GymnasiumEnv, GymnasiumVectorEnv
-    from sensorium.rl.rsl_rl_env import RslRlEnv
-    from sensorium.rl.stable_baselines_env import StableBaselinesEnv
+    from sensorium.rl.gymnasium_env import GymnasiumEnv as GymnasiumEnv
+    from sensorium.rl.gymnasium_env import GymnasiumVectorEnv as GymnasiumVectorEnv
+    from sensorium.rl.rsl_rl_env import RslRlEnv as RslRlEnv
+    from sensorium.rl.stable_baselines_env import StableBaselinesEnv as StableBaselinesEnv
 
-__all__ = ["ActionDelay", "GymnasiumEnv", "GymnasiumVectorEnv", "RlEnv", "RslRlEnv", "StableBaselinesEnv", "Transition"]
+__all__ = ["ActionDelay", "RlEnv", "Transition"]  # and the wrappers, whose libraries may be missing
 
 _WRAPPERS = {
     "GymnasiumEnv": ("gymnasium_env", "pip install 'sensorium[rl]'"),
@@ -31,9 +32,13 @@ _WRAPPERS = {
 
 def __getattr__(name: str) -> Any:
     if name not in _WRAPPERS:
-        raise AttributeError(str(UnknownNameError("name in sensorium.rl", name, __all__)))
+        raise AttributeError(str(UnknownNameError("name in sensorium.rl", name, [*__all__, *_WRAPPERS])))
     module, install = _WRAPPERS[name]
     try:
         return getattr(import_module(f"sensorium.rl.{module}"), name)
     except ModuleNotFoundError as error:
         raise MissingDependencyError(f"sensorium.rl.{name} needs {error.name}: {install}") from error
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *_WRAPPERS]

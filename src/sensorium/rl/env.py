@@ -91,6 +91,11 @@ class RlEnv:
         for name in self._randomise.keys() - self._fields.keys():
             sensor, knob = sensor_in(scene, name)
             sensor.get(knob)
+            amount = getattr(sensor.cfg, knob.partition(".")[0], None)
+            amounts = amount.values() if isinstance(amount, Mapping) else [amount]
+            if any(isinstance(each, Distribution) for each in amounts):
+                fix = "The sensor draws it at each reset: omit it in one of the two places."
+                raise ConfigError.single(type(self).__name__, "randomise", name, "a knob that is a number", fix)
         self.observer: ObserverGroups = scene.observer(
             groups=observations, replace_inf=replace_inf, history=history, stacked=stacked
         )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from sensorium.cfg import COLUMN_KNOBS
 from sensorium.errors import ConfigError, StaleError, UnknownNameError
 from sensorium.random import Distribution, Normal, Uniform
 from sensorium.scene.gather import NORMAL_CLIP
@@ -336,11 +337,15 @@ def _computed(
 
 
 def _about_knob(sensor: Sensor[Any, Any], name: str) -> dict[str, Any]:
-    """Return the parity of the field that a knob belongs to."""
+    """Return the unit of a knob, and the parity of the field that it belongs to."""
     head, _, tail = name.partition(".")
     prefixes = sensor.buffers.plan.prefixes
     field_name = prefixes.get(tail, tail) or next((prefixes[key] for key in prefixes if head.startswith(f"{key}_")), "")
-    return next(({"parity": spec.parity} for spec in sensor.specs if spec.name == field_name), {})
+    knobs = [knob for knob in COLUMN_KNOBS if head == knob or head.endswith(f"_{knob}")]
+    for spec in sensor.specs:
+        if knobs and (spec.name == field_name or (not field_name and len(sensor.specs) == 1)):
+            return {"parity": spec.parity, "unit": COLUMN_KNOBS[max(knobs, key=len)].format(spec.unit)}
+    return {"unit": "s"} if name in ("delay", "jitter") else {}
 
 
 def _has_knob(sensor: Sensor[Any, Any], name: str) -> bool:

@@ -357,7 +357,7 @@ class Readable(Generic[CfgT, DataT]):
 
         Args:
             knob: ``noise``, ``bias``, ``random_walk``, ``resolution``, a density, ``delay``, ``jitter``, ``loss``, or a
-                knob with a prefix such as ``gyro_noise``.
+                knob with a prefix such as ``gyro_noise``. ``"bias.ang_vel_b"`` is that of one field.
             value: an amount as in the config, `[n, ...]` amounts for n envs, or a mapping from field to amounts.
             env_ids: int ids, bool mask or None.
 
