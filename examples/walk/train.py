@@ -1,7 +1,7 @@
 """Train the demo quadruped to walk with rsl_rl on the CPU, on measured and on true observations, and compare.
 
-    python examples/walk/train.py measured --minutes 20 --out out/walk
-    python examples/walk/train.py truth --minutes 20 --out out/walk
+    python examples/walk/train.py measured --minutes 4 --out out/walk
+    python examples/walk/train.py truth --minutes 4 --out out/walk
     python examples/walk/train.py compare --out out/walk
 
 Requires ``pip install rsl-rl-lib``. The first two commands write a learning curve and a policy, the third a table.
@@ -128,8 +128,8 @@ def compare(out: Path) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("what", choices=["measured", "truth", "compare"])
-    parser.add_argument("--minutes", type=float, default=20.0, help="time on the processor")
-    parser.add_argument("--envs", type=int, default=64)
+    parser.add_argument("--minutes", type=float, default=4.0, help="time on the processor")
+    parser.add_argument("--envs", type=int, default=48)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("out/walk"))
     args = parser.parse_args()
