@@ -67,6 +67,19 @@ def test_seed_repeats_the_run_and_others_differ(cart: Cart) -> None:
     assert (first[0] != other[0])[:, [0, 1, 3, 5]].all() and (first[0, 1] != first[6, 1])[[0, 3, 5]].all()
 
 
+def test_seed_keeps_running_statistics(cart: Cart) -> None:
+    look = cart.scene.observer(sn.ObsTerm("joints.position", normalise=True))
+    seen = []
+    for _ in range(2):
+        cart.reset(seed=3)
+        seen.append((cart.observe()["policy"], look()))
+        for action in actions(3, 10):
+            cart.step(action)
+            look()
+    (first, before), (again, after) = seen
+    assert torch.equal(first, again) and not torch.equal(before, after)
+
+
 def test_knobs_and_models_are_randomised() -> None:
     """Each reset draws the knobs and factors of the models of its environments, and leaves the others."""
     env = Cart(

@@ -330,8 +330,8 @@ class Gather:
         table: Any = np.zeros(len(self._spans), dtype=Piece.numpy_dtype())  # type: ignore[attr-defined]
         for number, (k, start, count) in enumerate(self._spans):
             table[number] = self._piece(k, start, count, sources[k])
-        self._pieces = wp.array(table, dtype=Piece, device=compute.wp_device)
-        arguments = [self._rows, self._pieces, self._table, wp.from_torch(self._seen), 0, wp.uint64(0)]
+        pieces, self._pieces = self._structs(table, Piece)
+        arguments = [self._rows, pieces, self._table, wp.from_torch(self._seen), 0, wp.uint64(0)]
         self._command = compute.command(_gather, (compute.num_envs, len(self._spans)), arguments)
 
     def _piece(self, k: int, start: int, count: int, source: torch.Tensor) -> tuple[Any, ...]:
@@ -357,8 +357,15 @@ class Gather:
             for element in range(size):
                 parts.append((ring.data_ptr(), len(ring), size, element, sums.data_ptr(), self._factors[k].data_ptr()))
         table: Any = np.array(parts, dtype=Statistic.numpy_dtype())  # type: ignore[attr-defined,arg-type]
-        self._parts = wp.array(table, dtype=Statistic, device=compute.wp_device)
-        return compute.command(_count, (len(parts),), [self._rows, self._parts, 0])
+        statistics, self._parts = self._structs(table, Statistic)
+        return compute.command(_count, (len(parts),), [self._rows, statistics, 0])
+
+    def _structs(self, table: Any, struct: Any) -> tuple[Any, torch.Tensor]:
+        """Return structs as an array for kernels, and its memory, which is written in the order of torch's stream."""
+        compute = self._scene.compute
+        memory = torch.frombuffer(bytearray(table.tobytes()), dtype=torch.uint8).to(compute.device, copy=True)
+        where = {"ptr": memory.data_ptr(), "shape": table.shape, "device": compute.wp_device}
+        return wp.array(dtype=struct, **where), memory
 
     # State ------------------------------------------------------------------------------------------------------------
 
