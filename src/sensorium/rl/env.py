@@ -34,7 +34,8 @@ class RlEnv:
     """N environments of one task. Subclass it and define `reward`; the other methods have defaults.
 
     `step` takes one control step and resets nothing. The wrappers in `sensorium.rl` reset environments whose episodes
-    have ended, each by the rules of its library.
+    have ended, each by the rules of its library. Before ``super().__init__(...)``, set the attributes that your methods
+    and the functions of terms use.
 
     Args:
         scene: scene with the robot and its sensors.
@@ -102,7 +103,9 @@ class RlEnv:
         self._initial = {**scene.state(), "observers": {}}
         self._delay = None
         if action_delay is not None:
-            self._delay = DelayLine(action_delay, self, self.control(self.action).shape[1])
+            control = self.control(self.action)
+            self._delay = DelayLine(action_delay, self, control.shape[1])
+            self._delay.reset(torch.arange(self.num_envs, device=self.device), control)
 
     # The task ---------------------------------------------------------------------------------------------------------
 
