@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 OF_ALL_ENVS = ("tick", "skipped", "control_tick")
 PER_ENV = ("episode", "reset_tick", "skipped_at_reset")
 """Attributes of the clock that are saved."""
-STATE = (*OF_ALL_ENVS, *PER_ENV, "own_control_steps", "lag", "seed", "first_env", "engine", "sensors", "observers")
-"""What `Scene.state` returns."""
+STATE = (*OF_ALL_ENVS, *PER_ENV, "own_control_steps", "lag", "seed", "first_env", "engine", "sensors")
+"""What a saved state must have; states without ``"observers"`` are of earlier versions."""
 
 
 def saved_scene(scene: Scene) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def fitting_sensors(state: Mapping[str, Any], scene: Scene) -> dict[str, Sensor[
         ConfigError: `state` is not the state of a scene, or its seed, `first_env`, sensors, observers or shapes differ.
     """
     check_state(state, scene)
-    if missing := sorted(set(state["observers"]) - set(scene.memories())):
+    if missing := sorted(set(state.get("observers", ())) - set(scene.memories())):
         expected, fix = "the observers of the saved state", "Create them before scene.load_state(...)."
         raise ConfigError.single("Scene", "observers", f"none with {missing[0]!r}", expected, fix)
     table = scene._table
@@ -77,8 +77,8 @@ def restore(state: Mapping[str, Any], scene: Scene, sensors: Mapping[str, Sensor
     clock.set(state["tick"], SAMPLE, state["lag"])
     scene._own_control_steps = state["own_control_steps"]
     for key, memory in scene.memories().items():
-        if key in state["observers"]:
-            memory.load(**state["observers"][key])
+        if saved := state.get("observers", {}).get(key):
+            memory.load(**saved)
         else:
             memory.forget()
     for name, sensor in scene._table.built.items():
