@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,14 @@ def test_equal_values_have_no_error_panel(tmp_path: Path) -> None:
     recording = recorded(field([], []))
     recording["s"].truth["value"][:-2] = recording["s"].measured["value"][2:]
     assert "capture time" not in drawn(recording, tmp_path / "x.svg")
+
+
+@pytest.mark.parametrize("spec", [field(["xyz"], [3]), field(["ray"], [30], role="range"), field(["event"], [8])])
+def test_a_recording_without_truth_is_drawn(spec: dict[str, Any], tmp_path: Path) -> None:
+    recording = recorded(spec)
+    sensor = replace(recording["s"], truth={})
+    text = drawn(Recording(recording.description, {"s": sensor}), tmp_path / "x.svg")
+    assert "measured" in text and "error +" not in text
 
 
 def test_several_fields_are_stacked(tmp_path: Path) -> None:

@@ -41,8 +41,8 @@ class Plot:
 
     file: Annotated[Positional[Path], arg(metavar="FILE")]
     """Recording: an MCAP file, or an npz file of sensorium run."""
-    fields: Annotated[Positional[tuple[str, ...]], arg(metavar="[SENSOR[.FIELD] ...]")] = ()
-    """Fields to draw; by default all."""
+    fields: Annotated[Positional[tuple[str, ...]], unset("[SENSOR[.FIELD] ...]", "all")] = ()
+    """Fields to draw."""
     to: Annotated[Path, arg(metavar="FILE.png|.svg|.html")] = Path("plot.png")
     """Picture or page to write; an existing file is replaced."""
     env: Annotated[int | None, unset("K", "the first recorded one")] = None

@@ -141,12 +141,14 @@ class SensorRows:
         if shared:
             which, captures, samples, new = (np.array(values) for values in zip(*shared, strict=True))
             rows = slice(len(about)) if len(which) == len(about) else which  # the former is much faster
-            bad: Array = np.any(self._bad[rows], axis=2)
+            bad = self._bad[rows]
             measured, truth = self._views
             measured["capture_tick"][rows] = truth["truth_tick"][rows] = captures[:, None]
             measured["frame"][rows] = samples[:, None] - self._base
             measured["stamp"][rows] = captures[:, None].astype(np.float64) * self._batches[0].dt
-            measured["valid"][rows] = ~(bad if self._envs is None else bad[:, self._envs])
+            measured["valid"][rows] = True
+            if bad.any():
+                measured["valid"][rows] = (bad if self._envs is None else bad[:, self._envs]).sum(axis=2) == 0
             measured["is_new"][rows] = new[:, None]
 
     def readings(self, data: Array) -> list[Reading]:

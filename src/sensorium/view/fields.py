@@ -105,7 +105,7 @@ def draw_field(figure: Any, sensor: SensorRecording, spec: Spec, env: int, dt: f
     if (part := _mapped(sensor, spec)) is not None:
         draw_maps(figure, part if at is None else part.between(end=at), _maps(part, env), env)
         return
-    inches = inches_of(figure)
+    sensor, inches = _with_truth(sensor, spec), inches_of(figure)
     name, facts = heading(sensor, env, several=True)
     title = f"{name} · {spec['name']}"
     figure.text(0.09, 1.0 - 0.1 / inches, title, fontsize=12, fontweight="bold", color=INK, va="top")
@@ -133,7 +133,7 @@ def _mapped(sensor: SensorRecording, spec: Spec) -> SensorRecording | None:
 
     Fields with many elements that have no map of their own are drawn as scans.
     """
-    part = replace(sensor, info={**sensor.info, "fields": [spec]})
+    part = replace(_with_truth(sensor, spec), info={**sensor.info, "fields": [spec]})
     if map_fields(part):
         return part
     if _is_event(spec) or columns_of(spec) <= MOST_LINES:
@@ -141,10 +141,19 @@ def _mapped(sensor: SensorRecording, spec: Spec) -> SensorRecording | None:
     name = spec["name"]
     flat = {**spec, "axes": ["env", "element"], "shape": [columns_of(spec)], "role": "range", "dtype": "float64"}
     measured, truth = (
-        {name: each[name].reshape(*each[name].shape[:2], -1).astype(np.float64)}
-        for each in (sensor.measured, sensor.truth)
+        {name: each[name].reshape(*each[name].shape[:2], -1).astype(np.float64)} for each in (part.measured, part.truth)
     )
     return replace(part, info={**sensor.info, "fields": [flat]}, measured=measured, truth=truth)
+
+
+def _with_truth(sensor: SensorRecording, spec: Spec) -> SensorRecording:
+    """Return the recording with an unknown truth of a field, where it has none, as in bags of other programs."""
+    name = spec["name"]
+    if name in sensor.truth:
+        return sensor
+    values = sensor.measured[name]
+    unknown = np.full_like(values, np.nan) if values.dtype.kind == "f" else values
+    return replace(sensor, truth={**sensor.truth, name: unknown})
 
 
 def _maps(part: SensorRecording, env: int) -> list[Spec]:
