@@ -18,9 +18,21 @@ import numpy as np
 from sensorium.readings import Array
 from sensorium.view.figures import labels_of, longest_interval
 from sensorium.view.knobs import columns_of
-from sensorium.view.maps import HEADING, draw_maps, map_fields, maps_inches
+from sensorium.view.maps import HEADING, draw_maps, map_fields, map_strips, maps_inches
 from sensorium.view.panels import Spec, inches_of, shown_values
-from sensorium.view.style import COLORS, FAINT, INK, PAPER, TRUTH, blank_figure, column_of, heading, tidy, unit_text
+from sensorium.view.style import (
+    COLORS,
+    FAINT,
+    INK,
+    MEASURED,
+    PAPER,
+    TRUTH,
+    blank_figure,
+    column_of,
+    heading,
+    tidy,
+    unit_text,
+)
 
 if TYPE_CHECKING:
     from sensorium.record import Recording, SensorRecording
@@ -156,9 +168,9 @@ def _with_truth(sensor: SensorRecording, spec: Spec) -> SensorRecording:
     return replace(sensor, truth={**sensor.truth, name: unknown})
 
 
-def _maps(part: SensorRecording, env: int) -> list[Spec]:
-    """Return the maps to draw of the result of `_mapped`."""
-    return map_fields(part)
+def _maps(part: SensorRecording, env: int) -> list[Sequence[Spec]]:
+    """Return the strips of maps to draw of the result of `_mapped`."""
+    return map_strips(part, map_fields(part), env)
 
 
 # Lines ----------------------------------------------------------------------------------------------------------------
@@ -179,9 +191,11 @@ def _draw_lines(figure: Any, sensor: SensorRecording, spec: Spec, env: int, dt: 
     captures, arrivals = sensor.captures(env), sensor.arrivals(env)
     shown, paired = sensor.pairs(env)
     true_time, end = sensor.truth_time[captures, env], float(sensor.time[-1])
-    truth = _columns(sensor, sensor.truth[name][captures, env])
-    seen = _columns(sensor, sensor.measured[name][arrivals, env])
-    error = _columns(sensor, sensor.measured[name][shown, env]) - _columns(sensor, sensor.truth[name][paired, env])
+    truth = _columns(sensor, spec, sensor.truth[name][captures, env])
+    seen = _columns(sensor, spec, sensor.measured[name][arrivals, env])
+    error = _columns(sensor, spec, sensor.measured[name][shown, env]) - _columns(
+        sensor, spec, sensor.truth[name][paired, env]
+    )
     has_error = bool(np.nan_to_num(error).any())
     grid = _grid(figure, len(labels), 2 if has_error else 1)
     for k, label in enumerate(labels):
@@ -189,7 +203,7 @@ def _draw_lines(figure: Any, sensor: SensorRecording, spec: Spec, env: int, dt: 
         _mark_spans(axes, sensor, env, dt)
         if len(arrivals):
             time = np.append(sensor.time[arrivals], end)
-            axes.step(*thin(time, np.append(seen[:, k], seen[-1, k])), where="post", color=COLORS[0], lw=1.4,
+            axes.step(*thin(time, np.append(seen[:, k], seen[-1, k])), where="post", color=MEASURED, lw=1.4,
                       label="measured")  # fmt: skip
         style = "default" if np.dtype(spec["dtype"]).kind == "f" else "steps-post"  # ids and flags jump
         axes.plot(*thin(true_time, truth[:, k]), drawstyle=style, color=TRUTH, lw=0.75, label="true")
@@ -211,9 +225,9 @@ def _draw_lines(figure: Any, sensor: SensorRecording, spec: Spec, env: int, dt: 
             panel.set_xlabel("capture time [s]", fontsize=8, color=INK)
 
 
-def _columns(sensor: SensorRecording, values: Array) -> Array:
+def _columns(sensor: SensorRecording, spec: Spec, values: Array) -> Array:
     """Return values as `[row, element]`, float64, with NaN for misses."""
-    found: Array = shown_values(sensor, values.reshape(len(values), int(np.prod(values.shape[1:]))))
+    found: Array = shown_values(sensor, spec, values.reshape(len(values), int(np.prod(values.shape[1:]))))
     return found
 
 
@@ -298,7 +312,7 @@ def _draw_events(figure: Any, sensor: SensorRecording, spec: Spec, env: int) -> 
     grid = _grid(figure, len(labels), 1)
     for k, label in enumerate(labels):
         axes = figure.add_subplot(grid[k, 0])
-        axes.plot(drawn, measured[:, k], "o", color=COLORS[0], ms=2.6, mew=0.0, label="measured")
+        axes.plot(drawn, measured[:, k], "o", color=MEASURED, ms=2.6, mew=0.0, label="measured")
         axes.plot(drawn, truth[:, k], ".", color=TRUTH, ms=1.6, mew=0.0, label="true")
         _label(axes, one, label, k == len(labels) - 1)
         if sensor.time[-1] > sensor.time[0]:

@@ -243,15 +243,15 @@ def errors_of(sensor: SensorRecording, spec: Mapping[str, Any], env: int) -> lis
         found = np.zeros(errors.shape[1])
     else:
         seen, there = (values.reshape(len(values), -1) for values in (measured, truth))
-        known = ~is_miss(sensor, there)
-        lost = is_miss(sensor, seen) & known
+        known = ~is_miss(sensor, spec, there)
+        lost = is_miss(sensor, spec, seen) & known
         with np.errstate(invalid="ignore"):
             errors = np.where(known & ~lost, seen.astype(np.float64) - there, np.nan)
         if errors.shape[1] > MOST_COLUMNS:  # common figures
             errors, lost, known, labels = errors.reshape(-1, 1), lost.reshape(-1, 1), known.reshape(-1, 1), [""]
-            found = np.array([step_of(seen[~is_miss(sensor, seen)])])
+            found = np.array([step_of(seen[~is_miss(sensor, spec, seen)])])
         else:
-            found = np.array([step_of(column[~is_miss(sensor, column)]) for column in seen.T])
+            found = np.array([step_of(column[~is_miss(sensor, spec, column)]) for column in seen.T])
     out = []
     for k, label in enumerate(labels):
         error = errors[np.isfinite(errors[:, k]), k]
