@@ -25,6 +25,7 @@ COMMANDS = {
     "run": "sensorium.cli.commands:Run",
     "replay": "sensorium.cli.recordings:Replay",
     "export": "sensorium.cli.exports:Export",
+    "calib": "sensorium.cli.exports:Calib",
     "repair": "sensorium.cli.recordings:Repair",
     "serve": "sensorium.cli.serve:Serve",
     "listen": "sensorium.cli.listen:Listen",

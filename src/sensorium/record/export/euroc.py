@@ -12,6 +12,7 @@ import numpy as np
 
 from sensorium.errors import ArgumentError, MissingDependencyError
 from sensorium.readings import Array, Reading
+from sensorium.record.export.relative import SensorPoses
 from sensorium.record.export.samples import Pose, Sample, samples
 
 XYZ = ("xyz",)
@@ -21,8 +22,6 @@ CAMERA = "#timestamp [ns],filename"
 TRUTH = "#timestamp" + "".join(f", p_RS_R_{axis} [m]" for axis in "xyz")
 TRUTH += "".join(f", q_RS_{axis} []" for axis in "wxyz")
 VELOCITY = "".join(f", v_RS_R_{axis} [m s^-1]" for axis in "xyz")
-POSES_KEPT = 1000
-"""Poses of each sensor among which a common time of two sensors is sought."""
 
 
 def write_euroc(
@@ -60,8 +59,7 @@ def write_euroc(
         tree = _Tree(Path(folder) / "mav0", start_ns, stack)
         for sample in samples(readings, env, mount=mount):
             pose = sample.pose
-            if pose is not None:
-                tree.keep(sample, pose)
+            tree.poses.add(sample.reading.name, sample)
             if pose is not None and sample.is_of_pose and body in (None, sample.reading.name):
                 body = sample.reading.name
                 tree.add_truth(sample, pose)
@@ -82,15 +80,9 @@ class _Tree:
         self._root, self._start_ns, self._stack = root, start_ns, stack
         self._files: dict[Path, TextIO] = {}
         self._folders: dict[str, Path] = {}
-        self._poses: dict[str, dict[int, Pose]] = {}
+        self.poses = SensorPoses()
         self._skipped: dict[str, None] = {}
         self.notes: list[str] = []
-
-    def keep(self, sample: Sample, pose: Pose) -> None:
-        """Remember a pose for the extrinsics."""
-        poses = self._poses.setdefault(sample.reading.name, {})
-        if len(poses) < POSES_KEPT:
-            poses[sample.tick] = pose
 
     def add(self, sample: Sample) -> None:
         """Write a measured sample of an IMU or of a camera; other sensors are noted."""
@@ -124,13 +116,13 @@ class _Tree:
     def write_extrinsics(self, body: str) -> None:
         """Write `sensor.yaml` of each sensor, with its pose in the body's frame."""
         for name, folder in self._folders.items():
-            common = self._poses.get(name, {}).keys() & self._poses[body].keys()
-            if not common:
+            found = self.poses.relative(name, body)
+            if found is None:
                 self.notes.append(f"{name}: no pose at a common time with {body}, so sensor.yaml has no T_BS")
                 continue
-            tick = min(common)
-            relative = np.linalg.inv(self._poses[body][tick].matrix) @ self._poses[name][tick].matrix
-            numbers = ", ".join(f"{value:.9g}" for value in relative.flatten())
+            if not found[1]:
+                self.notes.append(f"{name}: it moves relative to {body}; T_BS is its first pose")
+            numbers = ", ".join(f"{value:.9g}" for value in found[0].flatten())
             kind = "camera" if folder.name.startswith("cam") else "imu"
             text = f"sensor_type: {kind}\ncomment: {name}\nT_BS:\n  cols: 4\n  rows: 4\n  data: [{numbers}]\n"
             (folder / "sensor.yaml").write_text(text, encoding="utf-8")
