@@ -45,8 +45,8 @@ class Export:
     euroc: DIR/mav0 with IMUs and cameras, and the true poses of the first sensor that has poses.
     tum: DIR/SENSOR.tum, the true poses of each sensor that has poses.
     kitti: DIR/sequences/00 and DIR/poses/00.txt, the scans and poses of the first lidar.
-    lerobot: a data set of LeRobot, layout v3.0, with a frame per logged action: measured values as observation.state and
-    observation.images.SENSOR; the logs action and reward; episodes and tasks from the marks.
+    lerobot: a data set of LeRobot, layout v3.0: a frame per logged action, with measured values as observation.state
+    and observation.images.SENSOR; the logs action and reward; episodes and tasks from the marks.
     rosbag2: a bag with standard ROS 2 messages, for ros2 bag play DIR.
 
     For example:
@@ -85,7 +85,7 @@ class Export:
 
         env = int(replay.env_ids[0]) if self.env is None else self.env
         if self.format == "euroc":
-            return export.write_euroc(follow(self.sensor), self.to, env=env)
+            return export.write_euroc(follow(self.sensor), self.to, env=env, start_ns=replay.start_ns)
         if self.format == "kitti":
             return export.write_kitti(follow(self.sensor), self.to, env=env)
         if self.format == "tum":
@@ -125,7 +125,7 @@ class Export:
         for name in names:
             path = self.to / f"{key_of(name, slashes=False)}.tum"
             try:
-                write_tum(follow((name,)), path, sensor=name, env=env)
+                write_tum(follow((name,)), path, sensor=name, env=env, start_ns=replay.start_ns)
             except ArgumentError as error:
                 path.unlink()
                 failures[name] = error
@@ -140,7 +140,7 @@ class Export:
 
         about = replay.description
         names = [name for name in self.sensor or about.sensors if replay.counts[name]]
-        period = max(round(1.0 / (about.sensors[name]["rate_hz"] * about.dt)) for name in names)
+        period = max((round(1.0 / (about.sensors[name]["rate_hz"] * about.dt)) for name in names), default=1)
         for action in (name for name in ACTIONS if name in replay.logs):
             ticks = sorted({reading.tick for reading in islice(replay.log(action), 100)})
             period = min((after - tick for tick, after in pairwise(ticks)), default=period)
@@ -173,7 +173,9 @@ class Export:
             parts = [*replay.logs, *(["marks"] if replay.marks else [])]
             if parts:
                 found.append(f"{', '.join(parts)}; --format csv, npz and parquet hold them")
-        found.append("shapes of the world, and the rig file; they are attached to the recording")
+        if replay.attachment("world.npz") is not None:
+            found.append("shapes of the world, and the rig file; they are attached to the recording")
+        found += [f"{topic}: {why}" for topic, why in replay.unread.items()]
         return found
 
     @contextlib.contextmanager

@@ -6,12 +6,13 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import numpy as np
 
-from sensorium.errors import ArgumentError, MissingDependencyError
-from sensorium.readings import Array, Reading
+from sensorium.errors import ArgumentError
+from sensorium.readings import Reading
+from sensorium.record.export.images import image_field, write_png
 from sensorium.record.export.relative import SensorPoses
 from sensorium.record.export.samples import Pose, Sample, samples
 
@@ -88,7 +89,7 @@ class _Tree:
         """Write a measured sample of an IMU or of a camera; other sensors are noted."""
         name = sample.reading.name
         rate, force = (sample.spec(role, frame="sensor", axes=XYZ) for role in ("angular_velocity", "specific_force"))
-        image = _image(sample)
+        image = image_field(sample)
         if rate and force:
             folder = self._folder(name, "imu")
             if not sample.truth:
@@ -97,7 +98,7 @@ class _Tree:
             folder = self._folder(name, "cam")
             if not sample.truth:
                 stem = self._start_ns + sample.ns
-                _write_png(folder / f"data/{stem}.png", sample[image])
+                write_png(folder / f"data/{stem}.png", sample[image])
                 self._file(folder, CAMERA).write(f"{stem},{stem}.png\n")
         elif name not in self._skipped and not sample.spec("pose"):
             self._skipped[name] = None
@@ -144,22 +145,3 @@ class _Tree:
     def _row(self, folder: Path, header: str, ns: int, values: Sequence[float]) -> None:
         numbers = ",".join(f"{float(value):.9g}" for value in values)
         self._file(folder, header).write(f"{self._start_ns + ns},{numbers}\n")
-
-
-def _image(sample: Sample) -> str:
-    """Return the name of the first field with images of 8 bits, grey or with colours, or an empty text."""
-    for spec in sample.reading.specs:
-        if spec.role == "image" and spec.dtype == "uint8" and spec.kind != "id" and spec.shape[-1] in (1, 3, 4):
-            return spec.name
-    return ""
-
-
-def _write_png(path: Path, pixels: Array) -> None:
-    try:
-        from PIL import Image
-    except ImportError:
-        raise MissingDependencyError(
-            "images of a data set need Pillow, which is not installed: pip install pillow."
-        ) from None
-    flat: Any = pixels[..., 0] if pixels.shape[-1] == 1 else pixels
-    Image.fromarray(np.ascontiguousarray(flat)).save(path)

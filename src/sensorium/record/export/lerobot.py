@@ -11,14 +11,14 @@ import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from sensorium.errors import ArgumentError, MissingDependencyError, shown
+from sensorium.errors import ArgumentError, shown
 from sensorium.readings import Array, Reading
+from sensorium.record.export.images import is_image, write_png
 from sensorium.record.export.lerobot_files import DatasetFiles, Feature
 from sensorium.record.export.table_files import TableField
 from sensorium.record.replay import Mark
@@ -251,7 +251,7 @@ class _Frames:
             for spec in specs:
                 if spec.is_ragged:
                     self.notes.append(f"{name}: {spec.name} differs in length from frame to frame")
-                elif _is_image(spec):
+                elif is_image(spec):
                     found += _images(name, spec)
                 elif spec.columns <= STATE_COLUMNS and spec.dtype != "float64" and spec.columns:
                     state.append((name, spec))
@@ -330,18 +330,6 @@ class _Image:
         return found
 
 
-def _is_image(spec: FieldSpec) -> bool:
-    """Return whether a field is an image of 8 bits, grey or with colours."""
-    flat = spec.squeezed()
-    return (
-        spec.role == "image"
-        and spec.dtype == "uint8"
-        and spec.kind != "id"
-        and len(flat.shape) == 3
-        and flat.shape[2] in (1, 3, 4)
-    )
-
-
 def _images(sensor: str, spec: FieldSpec) -> list[_Image]:
     """Return one source per mount."""
     return [_Image(sensor, spec, k) for k in (range(spec.shape[0]) if spec.axes[0] == "mount" else (None,))]
@@ -353,13 +341,6 @@ def _key(name: str) -> str:
 
 
 def _png(pixels: Array) -> bytes:
-    try:
-        pillow: Any = import_module("PIL.Image")
-    except ImportError:
-        raise MissingDependencyError(
-            "images of a data set need Pillow, which is not installed: pip install pillow."
-        ) from None
     out = io.BytesIO()
-    flat = pixels[..., 0] if pixels.shape[2] == 1 else pixels[..., :3]
-    pillow.fromarray(np.ascontiguousarray(flat)).save(out, "PNG", compress_level=1)
+    write_png(out, pixels[..., :3])
     return out.getvalue()
