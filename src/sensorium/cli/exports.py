@@ -57,7 +57,8 @@ class Export:
     """
 
     file: Annotated[Positional[Path], arg(metavar="FILE.mcap")]
-    """Recording, written by sensorium run --record or scene.record."""
+    """Recording, written by sensorium run --record or scene.record, or a ROS 2 bag: an MCAP or .db3 file, or a folder
+    (pip install 'sensorium[bags]')."""
     to: Annotated[Path, arg(metavar="DIR")]
     """Folder for the files; created if missing, existing files are replaced."""
     format: Format

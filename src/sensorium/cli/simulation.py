@@ -267,7 +267,10 @@ def table(readings: Mapping[str, Reading], description: Mapping[str, Any], width
                 escape(spec.unit),
                 f"{info['rate_hz']:.4g} Hz" if i == 0 else "",
                 *([f"{reading.age[0] * 1e3:.3g} ms" if i == 0 else ""] if has_age else []),
-                *(_numbers(branch[spec.name][env], spec, no_hit) for branch in (reading.measured, reading.truth)),
+                *(
+                    _numbers(branch[spec.name][env], spec, no_hit) if branch else "unknown"
+                    for branch in (reading.measured, reading.truth)
+                ),
                 end_section=i == len(reading.specs) - 1,
             )
     return view
@@ -346,7 +349,11 @@ def pictures(recording: Recording, folder: Path) -> list[Path]:
     """Write one picture per kind of sensor, and return their paths; none without Matplotlib, with a note."""
     from sensorium.view import plot_recording, plottable
 
-    kinds = dict.fromkeys(sensor.info["kind"] for sensor in recording.values() if plottable(sensor))
+    kinds = dict.fromkeys(
+        sensor.info["kind"] for sensor in recording.values() if sensor.truth and plottable(sensor)
+    )
+    if recording and not any(sensor.truth for sensor in recording.values()):
+        note("no pictures, because they compare with the ground truth, which a bag of another program lacks")
     try:
         return [plot_recording(recording, folder / f"{kind}.png", kind=kind) for kind in kinds]
     except MissingDependencyError as error:

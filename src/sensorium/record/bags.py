@@ -59,7 +59,8 @@ class BagReplay(Replay):
         self._stack = ExitStack()
         self.unread = {}
         self._connections: dict[str, Connection] = {}
-        self._frames: dict[str, int] = {}
+        self._clocks: dict[str, int | None] = {}
+        """Sensor -> time of its clock at tick 0, ns; None for messages without time stamps."""
         try:
             self._reader = self._guarded(lambda: self._stack.enter_context(Reader(self.path)))
             self._store = self._guarded(self._types)
@@ -131,7 +132,10 @@ class BagReplay(Replay):
                 continue
             if left := unread_fields(message, values):
                 self.unread[each.topic] = f"{each.msgtype}: readings do not hold {', '.join(left)}"
-            rate = max(each.msgcount - 1, 1) / max(self._length * TICK, TICK)
+            stamp = stamp_of(message)
+            is_same_clock = stamp is None or abs(stamp - self.start_ns - first[1]) < SAME_CLOCK
+            self._clocks[name] = self.start_ns if is_same_clock else (stamp - first[1] if stamp else None)
+            rate = float(f"{max(each.msgcount - 1, 1) / max(self._length / 1e9, TICK):.6g}")
             frame = getattr(getattr(message, "header", None), "frame_id", "")
             constants = constants_of(message)
             sensors[name] = {
@@ -159,7 +163,7 @@ class BagReplay(Replay):
     @property
     def end(self) -> float:
         """Time of the last message, s."""
-        return self._length * TICK
+        return self._length / 1e9
 
     @property
     def counts(self) -> dict[str, int]:
@@ -237,10 +241,9 @@ class BagReplay(Replay):
         except Unreadable as error:
             self.unread[connection.topic] = f"{connection.msgtype}: some messages: {error}"
             return None
-        stamp = stamp_of(message)
-        capture = tick if stamp is None else stamp - self.start_ns
-        if abs(capture - tick) > SAME_CLOCK:  # the stamp is by another clock
-            capture = tick
+        name, stamp = connection.topic.strip("/"), stamp_of(message)
+        clock = self._clocks[name]
+        capture = tick if stamp is None or clock is None else stamp - clock
         measured, offsets = {}, None
         for value in values:
             measured[value.spec.name] = value.array if value.spec.is_ragged else read_only(value.array[None])
@@ -249,13 +252,12 @@ class BagReplay(Replay):
         yes = read_only(np.ones(1, bool))
         meta = {
             "capture_tick": read_only(np.array([capture], np.int64)),
-            "stamp": read_only(np.array([(self.start_ns + tick if stamp is None else stamp) * 1e-9])),
+            "stamp": read_only(np.array([capture / 1e9])),
             "frame": read_only(np.array([number], np.int64)),
             "valid": yes,
             "is_new": yes,
         }
-        name = connection.topic.strip("/")
         return Reading(
             name, self.description.sensors[name]["kind"], tuple(value.spec for value in values), self.env_ids, tick,
-            tick * TICK, measured, {}, meta, _offsets=offsets, _dt=TICK,
+            tick / 1e9, measured, {}, meta, _offsets=offsets, _dt=TICK,
         )  # fmt: skip
