@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -184,3 +185,98 @@ def test_sensors_without_poses_are_named(tmp_path: Path) -> None:
         write_kitti(readings, tmp_path)
     with pytest.raises(ArgumentError, match=r"env: got 3, expected one of the recorded environments \[0\]"):
         write_tum(readings, tmp_path / "path.tum", env=3)
+
+
+LANDMARKS = np.random.default_rng(4).uniform((4.0, -2.0, -1.0), (9.0, 2.0, 2.0), (200, 3))
+"""Points in the world."""
+KITTI_SENSORS = {
+    "lidar": Rotation.from_euler("z", 0.2),
+    "grey": Rotation.identity(),
+    "color": Rotation.identity(),
+    "tilted": Rotation.from_euler("y", 0.3),
+}
+PLACES = {"lidar": (0.0, 0.0, 0.5), "grey": (0.3, 0.2, 0.0), "color": (0.3, -0.2, 0.0), "tilted": (0.0, 0.1, 0.1)}
+INTRINSICS = np.array([[50.0, 0.0, 32.0], [0.0, 55.0, 24.0], [0.0, 0.0, 1.0]])
+
+
+def drive() -> tuple[list[Reading], dict[str, list[tuple[Rotation, np.ndarray]]]]:
+    """Return readings of a lidar at 10 Hz and of three cameras at 20 Hz, and the poses at each tick of 10 ms."""
+    camera = (
+        FieldSpec("rgb", ("height", "width", "channel"), (4, 6, 3), "uint8", "1", "", "vector", "image"),
+        FieldSpec("intrinsic_matrices", ("row", "column"), (3, 3), "float32", "px", "", "derived", "scalar"),
+    )
+    points = (FieldSpec("points_b", ("ray", "xyz"), (200, 3), "float32", "m", "sensor", "derived", "point"),)
+    poses: dict[str, list[tuple[Rotation, np.ndarray]]] = {name: [] for name in KITTI_SENSORS}
+    readings = []
+    for tick in range(41):
+        turn, place = Rotation.from_euler("z", 0.01 * tick), np.array([0.02 * tick, 0.001 * tick**2, 0.0])
+        for name, own in KITTI_SENSORS.items():
+            at, heading = place + turn.apply(PLACES[name]), turn * own
+            poses[name].append((heading, at))
+            if tick % (10 if name == "lidar" else 5):
+                continue
+            values = {"points_b": heading.inv().apply(LANDMARKS - at).astype(np.float32)}
+            if name != "lidar":
+                pixels = np.full((4, 6, 1 if name == "grey" else 3), tick, np.uint8)
+                values = {"rgb": pixels, "intrinsic_matrices": INTRINSICS.astype(np.float32)}
+            grey = (replace(camera[0], shape=(4, 6, 1)), camera[1])
+            meta = {"capture_tick": np.array([tick]), "valid": np.array([True])}
+            pose = np.concatenate([at, heading.as_quat()[[3, 0, 1, 2]]])[None, None]
+            readings.append(
+                Reading(name, name, points if name == "lidar" else grey if name == "grey" else camera, np.array([0]),
+                        tick, tick * 0.01, {key: value[None] for key, value in values.items()}, {}, meta, _pose=pose,
+                        _dt=0.01)
+            )  # fmt: skip
+    return readings, poses
+
+
+def test_kitti_images_and_projections(tmp_path: Path) -> None:
+    """Each P projects the points of a scan to the pixels that the pose and the lens of its camera give."""
+    pillow = pytest.importorskip("PIL.Image")
+    readings, poses = drive()
+    (tmp_path / "sequences/00/velodyne").mkdir(parents=True)
+    (tmp_path / "sequences/00/velodyne/000099.bin").write_bytes(b"of an earlier export")
+    notes = write_kitti(readings, tmp_path)
+    assert notes == [
+        "tilted: its axes differ from those of grey, so P3 contains a rotation, and images are not rectified"
+    ]
+    folder = tmp_path / "sequences/00"
+    lines = [line.split() for line in (folder / "calib.txt").read_text().splitlines()]
+    calib = {key: np.array(numbers, np.float64).reshape(3, 4) for key, *numbers in lines}
+    assert list(calib) == ["P0:", "P1:", "P2:", "P3:", "Tr:"]
+    truth = np.loadtxt(tmp_path / "poses/00.txt").reshape(-1, 3, 4)
+    assert len(truth) == len(list(folder.glob("velodyne/*.bin"))) == 5
+    for number, name in ((0, "grey"), (2, "color"), (3, "tilted")):
+        files = sorted(folder.glob(f"image_{number}/*.png"))
+        assert [int(np.asarray(pillow.open(file)).flat[0]) for file in files] == [0, 10, 20, 30, 40]
+        for scan in range(5):
+            heading, at = poses[name][10 * scan]
+            x, y, z = heading.inv().apply(LANDMARKS - at).T  # forward, left, up
+            pixels = INTRINSICS[:2] @ np.stack([-y / x, -z / x, np.ones_like(x)])
+            points = np.fromfile(folder / f"velodyne/{scan:06d}.bin", np.float32).reshape(-1, 4).astype(np.float64)
+            seen = calib["Tr:"] @ np.vstack([points[:, :3].T, np.ones(200)])
+            u, v, w = calib[f"P{number}:"] @ np.vstack([seen, np.ones(200)])
+            np.testing.assert_allclose(np.stack([u / w, v / w]), pixels, atol=1e-3)
+    np.testing.assert_allclose(calib["P2:"][:, :3], INTRINSICS, atol=1e-5)  # the cameras are parallel
+    np.testing.assert_allclose(calib["P2:"][0, 3], -50.0 * 0.4, atol=1e-4)  # 0.4 m to the right
+    start, origin = poses["grey"][0]
+    axes = Rotation.from_matrix([[0.0, 0.0, 1.0], [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]])
+    for scan in range(5):
+        heading, at = poses["grey"][10 * scan]
+        np.testing.assert_allclose(truth[scan, :, 3], (start * axes).inv().apply(at - origin), atol=1e-5)
+        relative = (start * axes).inv() * heading * axes
+        np.testing.assert_allclose(truth[scan, :, :3], relative.as_matrix(), atol=1e-6)
+
+
+def test_kitti_images_that_are_late_or_too_many(tmp_path: Path) -> None:
+    readings, _ = drive()
+    late = [
+        replace(each, _meta={**each._meta, "capture_tick": each.capture_tick + 2}) if each.name == "color" else each
+        for each in readings
+        if each.name != "color" or each.tick % 10
+    ]
+    for name in ("tilted2", "fifth"):
+        late += [replace(each, name=name) for each in readings if each.name == "tilted"]
+    notes = write_kitti(late, tmp_path)
+    assert "fifth: KITTI has two cameras with and two without colours" in notes
+    assert any(note.startswith("color: images are up to 70 ms from their scans") for note in notes)

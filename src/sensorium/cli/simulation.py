@@ -349,9 +349,7 @@ def pictures(recording: Recording, folder: Path) -> list[Path]:
     """Write one picture per kind of sensor, and return their paths; none without Matplotlib, with a note."""
     from sensorium.view import plot_recording, plottable
 
-    kinds = dict.fromkeys(
-        sensor.info["kind"] for sensor in recording.values() if sensor.truth and plottable(sensor)
-    )
+    kinds = dict.fromkeys(sensor.info["kind"] for sensor in recording.values() if sensor.truth and plottable(sensor))
     if recording and not any(sensor.truth for sensor in recording.values()):
         note("no pictures, because they compare with the ground truth, which a bag of another program lacks")
     try:

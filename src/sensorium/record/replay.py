@@ -425,7 +425,7 @@ def replay(path: str | os.PathLike[str]) -> Replay:
     """
     from sensorium.record.bags import BagReplay
 
-    if os.path.isdir(path) or os.fspath(path).endswith(".db3"):
+    if os.path.exists(os.path.join(path, "metadata.yaml")) or os.fspath(path).endswith(".db3"):
         return BagReplay(path)
     try:
         return Replay(path)

@@ -87,9 +87,8 @@ def write_kitti(
     if lidar is None or not sequence.scans:
         raise ArgumentError(f"lidar: got {lidar!r}, expected a recorded lidar with the field points_b.")
     notes = sequence.finish(lidar, root / "poses" / f"{SEQUENCE}.txt")
-    notes += [f"{name} ({kind}): only the scans of {lidar} and images of 8 bits are written"
-              for name, kind in skipped.items()]  # fmt: skip
-    return notes
+    written = f"the scans of {lidar}{' and images' if sequence.has_images else ''}"
+    return notes + [f"{name} ({kind}): only {written} are written" for name, kind in skipped.items()]
 
 
 @dataclass(slots=True)
@@ -120,6 +119,11 @@ class _Sequence:
         """Time, ns, and pose of the lidar, `[4, 4]`, of each scan."""
         self._cameras: dict[str, _Camera] = {}
         self._notes: dict[str, None] = {}
+
+    @property
+    def has_images(self) -> bool:
+        """Whether there are images."""
+        return bool(self._cameras)
 
     def add_scan(self, cloud: Array, pose: Floats, ns: int) -> None:
         """Write a scan."""
