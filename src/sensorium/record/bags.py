@@ -16,7 +16,7 @@ import numpy as np
 
 from sensorium.errors import MissingDependencyError, ModelError, UnknownNameError
 from sensorium.readings import Bodies, Reading, SceneDescription, read_only
-from sensorium.record.bag_messages import Unreadable, constants_of, stamp_of, unread_fields, values_of
+from sensorium.record.bag_messages import Unreadable, Value, constants_of, stamp_of, unread_fields, values_of
 from sensorium.record.replay import Mark, Replay
 from sensorium.spec import snake_case
 
@@ -125,8 +125,7 @@ class BagReplay(Replay):
             if first is None:
                 continue
             try:
-                message = self._message(each, first[2])
-                values = self._guarded(lambda message=message: values_of(message))
+                message, values = self._decoded(each, first[2])
             except Unreadable as error:
                 self.unread[each.topic] = f"{each.msgtype}: {error}"
                 continue
@@ -150,8 +149,14 @@ class BagReplay(Replay):
             raise self._error(f"no topic has readable messages: {'; '.join(map(': '.join, self.unread.items()))}")
         self.description = SceneDescription("rosbag2", TICK, 1, 0, sensors)
 
-    def _message(self, connection: Connection, data: Any) -> Any:
-        return self._guarded(lambda: self._store.deserialize_cdr(data, connection.msgtype))
+    def _decoded(self, connection: Connection, data: Any) -> tuple[Any, list[Value]]:
+        """Return a message and its fields.
+
+        Raises:
+            Unreadable: it has none.
+        """
+        message = self._guarded(lambda: self._store.deserialize_cdr(data, connection.msgtype))
+        return message, self._guarded(lambda: values_of(message))
 
     # Contents ---------------------------------------------------------------------------------------------------------
 
@@ -235,9 +240,8 @@ class BagReplay(Replay):
 
     def _reading(self, connection: Connection, tick: int, data: Any, number: int) -> Reading | None:
         """Return the reading of a message; None for one whose contents are unreadable, which is noted."""
-        message = self._message(connection, data)
         try:
-            values = self._guarded(lambda: values_of(message))
+            message, values = self._decoded(connection, data)
         except Unreadable as error:
             self.unread[connection.topic] = f"{connection.msgtype}: some messages: {error}"
             return None

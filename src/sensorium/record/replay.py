@@ -76,7 +76,6 @@ class Replay:
     """
 
     start_ns = 0
-    unread: Mapping[str, str] = {}
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         try:
@@ -84,6 +83,7 @@ class Replay:
         except ImportError as error:
             raise missing(error) from None
         self._file: McapFile = McapFile(path)
+        self.unread: dict[str, str] = {}
         try:
             self._cache: OrderedDict[int, list[Message]] = OrderedDict()
             self._read_description()

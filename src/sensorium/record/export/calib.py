@@ -187,7 +187,8 @@ def _write_cameras(
     root: Path, seen: _Seen, sensors: Mapping[str, MappedSensor], topics: _Topics, imu: Frame | None
 ) -> list[str]:
     """Write the camera chain and the intrinsics of each camera, and return notes."""
-    notes, chain = [], []
+    notes: list[str] = []
+    chain: list[str] = []
     before: Frame | None = None
     for frame, camera in seen.cameras.items():
         name = _label(frame, sensors)
@@ -223,7 +224,7 @@ def _write_cameras(
         if imu is not None:
             shift = seen.shift(imu[0]) - seen.shift(frame[0])
             lines.append(f"  timeshift_cam_imu: {_number(shift)}  # s, t_imu = t_cam + shift")
-        chain += ["\n".join(lines) + "\n"]
+        chain.append("\n".join(lines) + "\n")
         before = frame
     if chain:
         (root / "camchain.yaml").write_text("".join(chain), encoding="utf-8")

@@ -19,7 +19,7 @@ import numpy as np
 from sensorium.errors import ArgumentError, shown
 from sensorium.readings import Array, Reading
 from sensorium.record.export.images import is_image, write_png
-from sensorium.record.export.lerobot_files import DatasetFiles, Feature
+from sensorium.record.export.lerobot_files import Column, DatasetFiles, Feature
 from sensorium.record.export.table_files import TableField
 from sensorium.record.replay import Mark
 from sensorium.spec import FieldSpec
@@ -211,9 +211,8 @@ class _Frames:
 
     def _acting(self, log: _Log, tick: int) -> Array:
         """Return the action of the frame at a tick, float32 `[env, column]`."""
-        side = "right" if self._leads else "left"
-        place = int(np.searchsorted(log.ticks, tick if self._leads else tick + 1, side)) - (1 if self._leads else 0)
-        place = min(max(place, 0), len(log.ticks) - 1)
+        after = int(np.searchsorted(log.ticks, tick, "right"))  # the first one logged later
+        place = min(max(after - int(self._leads), 0), len(log.ticks) - 1)
         values: Array = log.values[place].reshape(len(log.values[place]), -1).astype(np.float32)
         return values
 
@@ -253,7 +252,7 @@ class _Frames:
                     self.notes.append(f"{name}: {spec.name} differs in length from frame to frame")
                 elif is_image(spec):
                     found += _images(name, spec)
-                elif spec.columns <= STATE_COLUMNS and spec.dtype != "float64" and spec.columns:
+                elif 0 < spec.columns <= STATE_COLUMNS and spec.axes != ("lla",):
                     state.append((name, spec))
                 elif spec.columns:
                     found.append(_Array(name, spec))
@@ -268,7 +267,7 @@ class _Source(Protocol):
 
     feature: Feature
 
-    def values(self, newest: Mapping[str, Reading], rows: Array) -> Sequence[Any]:
+    def values(self, newest: Mapping[str, Reading], rows: Array) -> Column:
         """Return the values of the environments in some rows."""
 
 
@@ -284,7 +283,7 @@ class _State:
         ]
         self.feature = Feature("observation.state", "float32", (len(names),), names)
 
-    def values(self, newest: Mapping[str, Reading], rows: Array) -> Sequence[Any]:
+    def values(self, newest: Mapping[str, Reading], rows: Array) -> Column:
         """Return the values of the environments in some rows."""
         parts = [newest[name][spec.name][rows].reshape(len(rows), -1) for name, spec in self._fields]
         return np.concatenate([part.astype(np.float32) for part in parts], axis=1)
@@ -300,7 +299,7 @@ class _Array:
         self._shape = shape if len(shape) <= MOST_AXES else (spec.columns,)
         self.feature = Feature(_key(f"observation.{sensor}.{spec.name}"), dtype, self._shape)
 
-    def values(self, newest: Mapping[str, Reading], rows: Array) -> Sequence[Any]:
+    def values(self, newest: Mapping[str, Reading], rows: Array) -> Column:
         """Return the values of the environments in some rows."""
         return newest[self._sensor][self._field][rows].reshape(len(rows), *self._shape).astype(self.feature.dtype)
 
@@ -317,7 +316,7 @@ class _Image:
         self._encoded: dict[int, tuple[tuple[int, int], bytes]] = {}
         """Row -> capture and file of its newest image."""
 
-    def values(self, newest: Mapping[str, Reading], rows: Array) -> Sequence[Any]:
+    def values(self, newest: Mapping[str, Reading], rows: Array) -> Column:
         """Return the files of the environments in some rows."""
         reading, found = newest[self._sensor], []
         for row in rows.tolist():

@@ -29,8 +29,14 @@ CHUNK_FILES = 1000
 QUANTILES = (0.01, 0.1, 0.5, 0.9, 0.99)
 SAMPLED_IMAGES, SAMPLED_PIXELS = 100, 150
 """Greatest number of images of an episode, and about the pixels per row of an image, that enter its statistics."""
+MOST_COLUMNS = 1024
+"""Greatest number of elements with statistics of their own."""
+SAMPLED_ROWS = 20_000
+"""About the greatest number of values from which quantiles are estimated."""
 _PATH = "chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 
+Column = Sequence[Any] | Array
+"""Value of each frame."""
 Stats = dict[str, Array]
 """Statistic -> value, float64 `[column]`, for images `[channel, 1, 1]`; `count` is the number of frames, `[1]`."""
 
@@ -95,7 +101,7 @@ class DatasetFiles:
         self._writer: Any = None
         self._written = 0
 
-    def add(self, features: Mapping[str, Feature], columns: Mapping[str, Sequence[Any]], tasks: Sequence[str]) -> None:
+    def add(self, features: Mapping[str, Feature], columns: Mapping[str, Column], tasks: Sequence[str]) -> None:
         """Add an episode.
 
         Args:
@@ -107,7 +113,7 @@ class DatasetFiles:
         self._features = {**features, **DEFAULTS}
         frame = np.arange(count)
         numbers = [self._tasks.setdefault(task, len(self._tasks)) for task in tasks]
-        whole: dict[str, Sequence[Any]] = {
+        whole: dict[str, Column] = {
             **columns,
             "timestamp": (frame / self._fps).astype(np.float32),
             "frame_index": frame,
@@ -118,7 +124,7 @@ class DatasetFiles:
         arrays = {name: self._array(feature, whole[name]) for name, feature in self._features.items()}
         self._write(self._arrow.table(arrays))
         stats = {
-            name: _image_stats(whole[name]) if feature.dtype == "image" else _stats(np.stack(whole[name]))
+            name: _image_stats(whole[name]) if feature.dtype == "image" else _stats(np.asarray(whole[name]))
             for name, feature in self._features.items()
         }
         for name, each in stats.items():
@@ -137,14 +143,14 @@ class DatasetFiles:
         })  # fmt: skip
         self.frames += count
 
-    def _array(self, feature: Feature, values: Sequence[Any]) -> Any:
+    def _array(self, feature: Feature, values: Column) -> Any:
         """Return a column as an Arrow array."""
         pa = self._arrow
         if feature.dtype == "image":
             paths = [f"frame-{k:06d}.png" for k in range(len(values))]
             parts = [pa.array(values, pa.binary()), pa.array(paths, pa.string())]
             return pa.StructArray.from_arrays(parts, ["bytes", "path"])
-        array = np.stack(values).astype(feature.dtype, copy=False)
+        array = np.asarray(values, feature.dtype)
         found = pa.array(np.ascontiguousarray(array).reshape(-1))
         if feature.shape == (1,):
             return found
@@ -222,22 +228,33 @@ def _numbered(file: int) -> str:
 
 
 def _stats(values: Array) -> Stats:
-    """Return the statistics of numbers `[frame, ...]` along the last axis; infinite values are omitted."""
-    wide = values.reshape(-1, values.shape[-1] if values.ndim > 1 else 1).astype(np.float64)
-    wide[~np.isfinite(wide)] = np.nan
-    wide[:, np.isnan(wide).all(axis=0)] = 0.0
+    """Return the statistics of numbers `[frame, ...]`; infinite values are omitted.
+
+    There is one value per element of the last axis, or a single one if that axis is long, as that of rays is.
+    """
+    columns = values.shape[-1] if values.ndim > 1 and values.shape[-1] <= MOST_COLUMNS else 1
+    wide = values.reshape(-1, columns).astype(np.float64)
+    finite = np.isfinite(wide)
+    counts = np.maximum(finite.sum(axis=0), 1)
+    known = wide if finite.all() else np.where(finite, wide, 0.0)
+    mean = known.sum(axis=0) / counts
+    spread = np.where(finite, wide - mean, 0.0)
     found = {
-        "min": np.nanmin(wide, axis=0),
-        "max": np.nanmax(wide, axis=0),
-        "mean": np.nanmean(wide, axis=0),
-        "std": np.nanstd(wide, axis=0),
+        "min": wide.min(axis=0, initial=np.inf, where=finite),
+        "max": wide.max(axis=0, initial=-np.inf, where=finite),
+        "mean": mean,
+        "std": np.sqrt((spread * spread).sum(axis=0) / counts),
         "count": np.array([len(values)]),
     }
-    quantiles = np.nanquantile(wide, QUANTILES, axis=0)
-    return found | {f"q{round(100 * q):02d}": value for q, value in zip(QUANTILES, quantiles, strict=True)}
+    ordered = np.sort(np.where(finite, wide, np.nan)[:: max(1, len(wide) // SAMPLED_ROWS)], axis=0)  # NaN comes last
+    last = np.isfinite(ordered).sum(axis=0) - 1
+    for q in QUANTILES:
+        row = np.clip(np.rint(q * last), 0, None).astype(int)
+        found[f"q{round(100 * q):02d}"] = np.take_along_axis(ordered, row[None], axis=0)[0]
+    return {key: np.where(np.isfinite(value), value, 0.0) for key, value in found.items()} | {"count": found["count"]}
 
 
-def _image_stats(files: Sequence[bytes]) -> Stats:
+def _image_stats(files: Column) -> Stats:
     """Return the statistics of images, per channel and in [0, 1]."""
     pillow: Any = import_module("PIL.Image")
     chosen = np.unique(np.linspace(0, len(files) - 1, SAMPLED_IMAGES).round().astype(int))

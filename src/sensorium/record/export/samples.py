@@ -93,9 +93,9 @@ class Sample:
         """Return the values of a field, of one mount."""
         values: Array = (self.reading.truth if self.truth else self.reading.measured)[name]
         axis = next(spec.axes[:1] for spec in self.reading.specs if spec.name == name)
-        if axis == ("event",):
-            return values[self.reading.rows(self.row)]
-        return values[self.row, self.mount] if axis == ("mount",) else values[self.row]
+        row = self.reading.rows(self.row) if axis == ("event",) else self.row
+        chosen: Array = values[row]
+        return chosen[self.mount] if axis == ("mount",) else chosen
 
     @property
     def _pose_fields(self) -> tuple[str, ...]:
