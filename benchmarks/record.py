@@ -16,6 +16,7 @@ from sensorium.cli import main
 from sensorium.demo import model_path
 from sensorium.readings import Reading
 from sensorium.record.batches import Batch
+from sensorium.record.mcap_file import McapFile
 from sensorium.record.mcap_writer import McapWriter
 from sensorium.spec import FieldSpec
 
@@ -24,7 +25,7 @@ Row = tuple[str, str, str]
 TICKS = 100
 """Ticks per round."""
 IMAGES, HEIGHT, WIDTH = 40, 720, 1280
-EXPORTED = 1000
+EXPORTED = 2000
 """Ticks of the exported recordings."""
 LIMITS = {
     "rosbag2": "copies of a template per message",
@@ -151,7 +152,7 @@ def _exports(folder: Path) -> list[Row]:
                     main(arguments)
                 best = min(best, time.process_time() - start)
             rows.append((
-                f"export to {name} of {what}, {size / 1e6:.0f} MB of values",
+                f"export to {name} of {what}, {size / 1e6:.0f} MB of readings",
                 f"{size / 1e6 / best:.0f} MB/s of CPU time", f"limited by {LIMITS[name]}",
             ))  # fmt: skip
     return rows
