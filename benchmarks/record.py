@@ -16,7 +16,6 @@ from sensorium.cli import main
 from sensorium.demo import model_path
 from sensorium.readings import Reading
 from sensorium.record.batches import Batch
-from sensorium.record.mcap_file import McapFile
 from sensorium.record.mcap_writer import McapWriter
 from sensorium.spec import FieldSpec
 
@@ -152,7 +151,7 @@ def _exports(folder: Path) -> list[Row]:
                     main(arguments)
                 best = min(best, time.process_time() - start)
             rows.append((
-                f"export to {name} of {what}, {size / 1e6:.0f} MB of readings",
+                f"export to {name} of {what}, {size / 1e6:.0f} MB of values",
                 f"{size / 1e6 / best:.0f} MB/s of CPU time", f"limited by {LIMITS[name]}",
             ))  # fmt: skip
     return rows

@@ -195,7 +195,10 @@ def test_files_of_a_recording(recording: Path, tmp_path: Path, capsys: pytest.Ca
             quat = Rotation.from_quat(np.array(frame["quaternion_wxyz"])[[1, 2, 3, 0]])
             np.testing.assert_allclose(quat.as_matrix(), expected[:3, :3], atol=2e-6)
     assert "note: round: neither Kalibr nor ROS has a model of the lens equirectangular" in out
-    assert "gate: not at a constant pose relative to imu" in out and "the format has no place for clock_error" in out
+    assert (
+        "groups that move relative to each other, those of imu, gate" in out
+        and "the format has no place for clock_error" in out
+    )
     assert "0.01 per sample / sqrt(50 Hz)" in out
 
 

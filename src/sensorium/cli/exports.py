@@ -24,7 +24,7 @@ Format = Literal["csv", "npz", "parquet", "euroc", "tum", "kitti", "lerobot", "r
 HOLDS = {
     "euroc": "measured values of IMUs and cameras, and the true poses of one sensor",
     "tum": "the true poses of sensors",
-    "kitti": "the measured scans of one lidar, with its poses",
+    "kitti": "the measured scans of one lidar with its poses, and images of 8 bits",
 }
 """Format -> what it holds; tables hold all values, and rosbag2 all that a message exists for."""
 TABLES = ("csv", "npz", "parquet")
@@ -44,7 +44,7 @@ class Export:
 
     euroc: DIR/mav0 with IMUs and cameras, and the true poses of the first sensor that has poses.
     tum: DIR/SENSOR.tum, the true poses of each sensor that has poses.
-    kitti: DIR/sequences/00 and DIR/poses/00.txt, the scans and poses of the first lidar.
+    kitti: DIR/sequences/00 and DIR/poses/00.txt, the scans and poses of the first lidar, with images of cameras.
     lerobot: a data set of LeRobot, layout v3.0: a frame per logged action, with measured values as observation.state
     and observation.images.SENSOR; the logs action and reward; episodes and tasks from the marks.
     rosbag2: a bag with standard ROS 2 messages, for ros2 bag play DIR.

@@ -30,6 +30,8 @@ from sensorium.record.ros2.names import ros_name
 Frame = tuple[str, int]
 """A sensor's name and one of its mounts."""
 _PIXELS = "the centre of the first pixel is at (0.5, 0.5); tools with (0, 0), such as OpenCV, need 0.5 less"
+DECIMALS = 9
+"""Decimals of poses, m and 1; recorded poses are float32."""
 _KALIBR_NOISE = {"accelerometer": ("specific_force", "acc"), "gyroscope": ("angular_velocity", "gyro")}
 """Name in Kalibr -> role of the field, and prefix of its knobs."""
 
@@ -220,7 +222,7 @@ def _write_cameras(
             pose = _constant(seen.poses, other, frame, sensors, notes)
             if pose is not None:
                 after = np.eye(4) if other == imu else OPTICAL.T
-                lines += [f"  {word}:", *(f"  - {_row(row)}" for row in OPTICAL @ pose @ after)]
+                lines += [f"  {word}:", *(f"  - {_row(row)}" for row in np.round(OPTICAL @ pose @ after, DECIMALS))]
         if imu is not None:
             shift = seen.shift(imu[0]) - seen.shift(frame[0])
             lines.append(f"  timeshift_cam_imu: {_number(shift)}  # s, t_imu = t_cam + shift")
@@ -257,9 +259,11 @@ def _write_extrinsics(
         "# A point p of the sensor's frame is at T p in the frame of the reference. Frames that end in _optical are\n"
     )
     text += "# those of images (x right, y down, z forward).\n"
+    groups = []
     while left:
         reference, rest = left[0], []
-        text += f"- reference: {_quoted(_label(reference, sensors))}\n  frames:\n"
+        groups.append(_label(reference, sensors))
+        text += f"- reference: {_quoted(groups[-1])}\n  frames:\n"
         for frame in left:
             found = poses.relative(frame, reference)
             if found is None or not found[1]:
@@ -268,10 +272,9 @@ def _write_extrinsics(
             text += _frame(_label(frame, sensors), found[0])
             if _size(sensors[frame[0]]):
                 text += _frame(_label(frame, sensors) + OPTICAL_NAME, found[0] @ OPTICAL.T)
-        if rest:
-            names = ", ".join(_label(frame, sensors) for frame in rest)
-            notes.append(f"{names}: not at a constant pose relative to {_label(reference, sensors)}")
         left = rest
+    if len(groups) > 1:
+        notes.append(f"extrinsics.yaml has groups that move relative to each other, those of {', '.join(groups)}")
     path.write_text(text, encoding="utf-8")
     return notes
 
@@ -289,6 +292,7 @@ def _constant(
 
 
 def _frame(label: str, pose: Floats) -> str:
+    pose = np.round(pose, DECIMALS)
     rows = "".join(f"    - {_row(row)}\n" for row in pose)
     return (
         f"  - name: {_quoted(label)}\n    position: {_row(pose[:3, 3])}  # m\n"
@@ -327,7 +331,7 @@ def _row(values: Iterable[Any]) -> str:
 
 def _number(value: Any) -> str:
     """Return a number that every version of YAML reads as a float."""
-    text = f"{float(value) + 0.0:.9g}"
+    text = f"{float(value) + 0.0:.9g}"  # never -0
     mantissa, mark, exponent = text.partition("e")
     return f"{mantissa}{'' if '.' in mantissa else '.0'}{mark}{exponent}"
 
