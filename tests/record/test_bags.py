@@ -224,6 +224,13 @@ def test_commands(bag: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     rows = np.loadtxt(tmp_path / "csv/imu.measured.csv", delimiter=",", skiprows=1)
     np.testing.assert_allclose(rows[:, 5], [0.0, 1.0, 2.0])
     assert "not exported: /speech" in capsys.readouterr().out
+    for sensors in (["imu"], ["imu", "color", "odom"]):
+        chosen = [word for name in sensors for word in ("--sensor", name)]
+        assert main(["export", str(bag), "--to", str(tmp_path / "euroc"), "--format", "euroc", *chosen]) == 0
+        assert ("neither true poses" in capsys.readouterr().out) is (len(sensors) == 1)
+    lines = (tmp_path / "euroc/mav0/imu0/data.csv").read_text().splitlines()[1:]
+    assert [line.partition(",")[0] for line in lines] == [str(START + k * STEP - 1_000_000) for k in range(3)]
+    assert len(list((tmp_path / "euroc/mav0/cam0/data").glob("*.png"))) == 3
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "text"])

@@ -14,6 +14,7 @@ import sensorium as sn
 from sensorium.cli import main
 from sensorium.errors import ArgumentError
 from sensorium.readings import Reading
+from sensorium.record import Mark
 from sensorium.record.export import write_lerobot
 from sensorium.spec import FieldSpec
 
@@ -167,6 +168,17 @@ def test_images_and_large_fields(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.array(stats["observation.images.eye"]["mean"]).reshape(3), expected)
     assert np.shape(stats["observation.images.eye"]["q50"]) == (3, 1, 1)
     assert stats["observation.eye.depth"]["max"] == [pytest.approx(depth[:3][np.isfinite(depth[:3])].max())]
+
+
+def test_a_reset_between_two_frames(tmp_path: Path) -> None:
+    """Frames of an episode are counted from its start; the task of each frame is the newest one."""
+    spec = FieldSpec("x", (), (), "float32", "m", "", "vector", "scalar")
+    marks = [Mark(13, 0.065, np.arange(1), "episode", ""), Mark(25, 0.125, np.arange(1), "task", "stop")]
+    every = readings((spec,), range(40), x=np.arange(40.0, dtype=np.float32))
+    assert write_lerobot(every, tmp_path, dt=DT, period=10, sensors=["eye"], marks=marks) == []
+    frames, episodes, _ = read(tmp_path)
+    assert frames["observation.state"].reshape(-1).tolist() == [0.0, 10.0, 13.0, 23.0, 33.0]
+    assert [episode["tasks"] for episode in episodes] == [["no task"], ["no task", "stop"]]
 
 
 def test_a_recording_without_frames(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def write_euroc(
         One text for everything that the layout cannot hold.
 
     Raises:
-        ArgumentError: no reading has a pose.
+        ArgumentError: no reading has a pose, and none is of an IMU or a camera.
         MissingDependencyError: there are images, and Pillow is not installed.
     """
     with ExitStack() as stack:
@@ -65,12 +65,15 @@ def write_euroc(
                 body = sample.reading.name
                 tree.add_truth(sample, pose)
             tree.add(sample)
-        if body is None:
+        if body is not None:
+            tree.write_extrinsics(body)
+        elif tree.is_empty:
             raise ArgumentError(
                 "body: got no sensor with a pose, expected at least one. Record scene.publish(poses=True), or a "
                 "BodyState."
             )
-        tree.write_extrinsics(body)
+        else:
+            tree.notes.append("no sensor has poses, so there are neither true poses nor files sensor.yaml")
         return tree.notes
 
 
@@ -84,6 +87,11 @@ class _Tree:
         self.poses = SensorPoses()
         self._skipped: dict[str, None] = {}
         self.notes: list[str] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was written."""
+        return not self._files
 
     def add(self, sample: Sample) -> None:
         """Write a measured sample of an IMU or of a camera; other sensors are noted."""
