@@ -57,7 +57,7 @@ def header(ns: int, frame: str = "base") -> Any:
                 frame_id=frame)  # fmt: skip
 
 
-def cloud(points: np.ndarray, rings: np.ndarray) -> Any:
+def cloud(points: np.ndarray, rings: np.ndarray, k: int) -> Any:
     """Return a cloud with an unused gap of 4 bytes between its fields."""
     dtype = np.dtype({"names": ["x", "y", "z", "ring"], "formats": ["<f4"] * 3 + ["<u2"], "offsets": [0, 4, 8, 16],
                       "itemsize": 18})  # fmt: skip
@@ -67,8 +67,8 @@ def cloud(points: np.ndarray, rings: np.ndarray) -> Any:
     rows["ring"] = rings
     fields = [make("sensor_msgs/msg/PointField", name=name, offset=dtype.fields[name][1], datatype=kind, count=1)
               for name, kind in zip(dtype.names or (), (7, 7, 7, 4), strict=True)]  # fmt: skip
-    return make("sensor_msgs/msg/PointCloud2", header=header(START), height=1, width=len(points), fields=fields,
-                point_step=18, row_step=18 * len(points), data=rows.view(np.uint8), is_dense=True)  # fmt: skip
+    return make("sensor_msgs/msg/PointCloud2", header=header(START + k * STEP), height=1, width=len(points),
+                fields=fields, point_step=18, row_step=18 * len(points), data=rows.view(np.uint8))  # fmt: skip
 
 
 PIXELS = RNG.integers(0, 256, (4, 6, 3), dtype=np.uint8)
@@ -79,9 +79,9 @@ WXYZ = np.array([0.5, -0.5, 0.5, 0.5])
 K = np.array([[400.0, 0.0, 3.0], [0.0, 410.0, 2.0], [0.0, 0.0, 1.0]])
 
 
-def image(encoding: str, pixels: np.ndarray, pad: int = 0) -> Any:
+def image(encoding: str, pixels: np.ndarray, k: int, pad: int = 0) -> Any:
     rows = np.pad(pixels.reshape(len(pixels), -1).view(np.uint8), ((0, 0), (0, pad)))
-    return make("sensor_msgs/msg/Image", header=header(START), height=4, width=6, encoding=encoding,
+    return make("sensor_msgs/msg/Image", header=header(START + k * STEP), height=4, width=6, encoding=encoding,
                 step=rows.shape[1], data=rows.reshape(-1))  # fmt: skip
 
 
@@ -107,9 +107,9 @@ MESSAGES: dict[str, Callable[[int], Any]] = {
         twist=make("geometry_msgs/msg/TwistWithCovariance", twist=make(
             "geometry_msgs/msg/Twist", linear=vector((1.0, 0.0, 0.0)))),
     ),
-    "/points": lambda k: cloud(POINTS[k % 3], np.arange(len(POINTS[k % 3]))),
-    "/color": lambda k: image("bgr8", np.roll(PIXELS, k, axis=0), pad=5),
-    "/depth": lambda k: image("16UC1", DEPTH),
+    "/points": lambda k: cloud(POINTS[k % 3], np.arange(len(POINTS[k % 3])), k),
+    "/color": lambda k: image("bgr8", np.roll(PIXELS, k, axis=0), k, pad=5),
+    "/depth": lambda k: image("16UC1", DEPTH, k),
     "/packed": lambda k: make("sensor_msgs/msg/CompressedImage", format="rgb8; png compressed bgr8", data=png(PIXELS)),
     "/info": lambda k: make("sensor_msgs/msg/CameraInfo", k=K.reshape(-1), d=np.zeros(5), distortion_model="plumb_bob",
                             height=4, width=6),
@@ -220,9 +220,10 @@ def test_commands(bag: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert main(["export", str(bag), "--to", str(tmp_path / "tum"), "--format", "tum", "--sensor", "odom"]) == 0
     (line, *_) = (tmp_path / "tum/odom.tum").read_text().splitlines()[1:]
     assert line.split()[:4] == ["1700000000.123456789", "0", "2", "100000"]
-    assert main(["export", str(bag), "--to", str(tmp_path / "csv"), "--format", "csv", "--sensor", "imu"]) == 0
-    rows = np.loadtxt(tmp_path / "csv/imu.measured.csv", delimiter=",", skiprows=1)
-    np.testing.assert_allclose(rows[:, 5], [0.0, 1.0, 2.0])
+    assert main(["export", str(bag), "--to", str(tmp_path / "csv"), "--format", "csv"]) == 0
+    for name in ("imu", "joint_states"):  # the latter with the same stamp in all messages
+        rows = np.loadtxt(tmp_path / f"csv/{name}.measured.csv", delimiter=",", skiprows=1)
+        np.testing.assert_allclose(rows[:, 5], [0.0, 1.0, 2.0])
     assert "not exported: /speech" in capsys.readouterr().out
     for sensors in (["imu"], ["imu", "color", "odom"]):
         chosen = [word for name in sensors for word in ("--sensor", name)]

@@ -98,7 +98,8 @@ class Export:
         dt = replay.description.dt
         if self.format == "lerobot":
             return self._export_lerobot(replay, follow)
-        notes = export.write_tables(follow(self.sensor), self.to, self.format, dt=dt, env=self.env)
+        is_bag = replay.description.engine == "rosbag2"  # whose messages may have equal time stamps
+        notes = export.write_tables(follow(self.sensor), self.to, self.format, dt=dt, env=self.env, keep_all=is_bag)
         for name in () if self.sensor else replay.logs:
             values = (replace(each, name=f"log.{name}") for each in self._within(replay.log(name)))
             notes += export.write_tables(values, self.to, self.format, dt=dt, env=self.env, keep_all=True)
