@@ -131,8 +131,9 @@ LOWEST_TESTS := tests/test_scene.py tests/test_cfg.py tests/test_registry.py tes
 test-lowest env-lowest: VENV := .venv-lowest
 env-lowest: PINS := requirements-lowest.txt
 env-lowest: WANTED = -e '.[stream]' pytest scipy
-# `stream` and `record` are included because `make bench` measures them, and because users try them after the demo.
-env-plot: WANTED = -e '.[plot,stream,record]'
+# `stream`, `record` and `parquet` are included because `make bench` measures them, and because users try them after
+# the demo.
+env-plot: WANTED = -e '.[plot,stream,record,parquet]'
 
 env-plot env-test env-mjlab env-newton env-jax env-formats env-lowest: env-%:
 	@set -eu; \

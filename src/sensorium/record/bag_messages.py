@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sensorium.readings import Array, read_only
-from sensorium.record.ros2.rays import _POINT_TYPES as POINT_TYPES
+from sensorium.record.ros2.rays import POINT_TYPES
 from sensorium.spec import DEFAULT_AXES, FieldSpec, Kind, Role
 
 VECTORS = ("geometry_msgs/msg/Vector3", "geometry_msgs/msg/Point", "geometry_msgs/msg/Point32")

@@ -210,7 +210,7 @@ def _write_cameras(
         lines = [
             f"cam{len(chain)}:  # sensor {name}",
             "  camera_model: pinhole",
-            f"  intrinsics: {_row([fx, fy, cx, cy])}  # {_PIXELS}",
+            f"  intrinsics: {_row([fx, fy, cx, cy])}",
             f"  distortion_model: {camera.distortion.kalibr}",
             f"  distortion_coeffs: {_row(camera.distortion.coefficients[:4])}",
             f"  resolution: [{camera.size[0]}, {camera.size[1]}]",
@@ -229,7 +229,7 @@ def _write_cameras(
         chain.append("\n".join(lines) + "\n")
         before = frame
     if chain:
-        (root / "camchain.yaml").write_text("".join(chain), encoding="utf-8")
+        (root / "camchain.yaml").write_text(f"# {_PIXELS}\n{''.join(chain)}", encoding="utf-8")
     return notes
 
 
