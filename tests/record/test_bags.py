@@ -17,6 +17,7 @@ import sensorium as sn
 from sensorium.cli import main
 from sensorium.errors import MissingDependencyError, ModelError, UnknownNameError
 from sensorium.record import load
+from sensorium.record.replay_scene import ReplayScene
 
 START = 1_700_000_000_123_456_789
 STEP = 20_000_000
@@ -199,6 +200,17 @@ def test_parts_of_a_bag(bag: Path) -> None:
             list(replay.readings("imo"))
         with pytest.raises(UnknownNameError):
             replay.log("reward")
+
+
+def test_a_server_streams_a_bag(bag: Path) -> None:
+    """The scene in the place of a simulation shows each message when its time has come."""
+    scene, seen = ReplayScene(bag), []
+    scene.watch(lambda: seen.append(scene.publish(["imu"])["imu"]["ang_vel_b"][0, 0]))
+    while not scene.is_over:
+        scene.step(substeps=1_000_000)
+    assert seen == [1.0, 2.0] and scene.time == pytest.approx(0.04)  # the first messages are there from the start
+    assert scene.description().num_envs == 1
+    scene.replay.close()
 
 
 def test_types_that_neither_the_bag_nor_ros_defines(tmp_path: Path) -> None:
