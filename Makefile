@@ -25,13 +25,14 @@ GROUPS := $(wordlist 2,$(words $(MAKECMDGOALS)),$(MAKECMDGOALS))
 .PHONY: $(GROUPS)
 $(GROUPS): ; @:
 endif
-SPELLED := *.md CITATION.cff .github Makefile pyproject.toml benchmarks changelog docs examples src tests tests_jax \
-  tests_mjlab tests_newton tests_rl
+SPELLED := *.md CITATION.cff .github Makefile pyproject.toml benchmarks changelog docs examples src tests tests_formats \
+  tests_jax tests_mjlab tests_newton tests_rl
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-full test-lowest test-mjlab test-newton test-jax test-rl soak coverage wheel-check changelog bench \
-  bench-gpu lint type format clean env-plot env-test env-mjlab env-newton env-jax env-rl env-lowest
+.PHONY: help demo test test-full test-lowest test-mjlab test-newton test-jax test-formats test-rl soak coverage wheel-check \
+  changelog bench bench-gpu lint type format clean env-plot env-test env-mjlab env-newton env-jax env-formats env-rl \
+  env-lowest
 
 help:  ## show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -80,6 +81,9 @@ test-newton: env-newton  ## test the sensors in Newton with the MuJoCo that it p
 test-jax: env-jax  ## test the sensors with JAX and MJX, in a separate virtual environment
 	$(PY) -m pytest tests_jax $(PYTEST_ARGS)
 
+test-formats: env-formats  ## open exported files with evo, lerobot and pykitti, in a separate virtual environment
+	$(PY) -m pytest tests_formats $(PYTEST_ARGS)
+
 test-rl: env-rl  ## test the wrappers with rsl_rl, Stable-Baselines3, TorchRL and skrl, in a separate virtual environment
 	$(PY) -m pytest tests_rl $(PYTEST_ARGS)
 
@@ -102,8 +106,8 @@ format: env-test  ## format the code and fix what ruff can fix
 	$(PY) -m ruff format .
 
 clean:  ## remove .venv and all other generated files
-	rm -rf $(VENV) .venv-mjlab .venv-newton .venv-jax .venv-rl .venv-lowest out build dist .pytest_cache .mypy_cache .ruff_cache
-	rm -f MUJOCO_LOG.TXT
+	rm -rf $(VENV) .venv-mjlab .venv-newton .venv-jax .venv-formats .venv-rl .venv-lowest out build dist
+	rm -rf .pytest_cache .mypy_cache .ruff_cache MUJOCO_LOG.TXT
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # .venv with one extra of pyproject.toml. Every call checks it, because it may be missing, incomplete, moved, older than
@@ -121,6 +125,10 @@ env-newton: WANTED = --no-deps -r $(PINS) -e .
 test-jax env-jax: VENV := .venv-jax
 env-jax: PINS := requirements-jax.txt
 env-jax: WANTED = --no-deps -r $(PINS) -e .
+# .venv-formats likewise, with the programs that read exported files.
+test-formats env-formats: VENV := .venv-formats
+env-formats: PINS := requirements-formats.txt
+env-formats: WANTED = --no-deps -r $(PINS) -e .
 # .venv-rl likewise, with libraries of reinforcement learning.
 test-rl env-rl: VENV := .venv-rl
 env-rl: PINS := requirements-rl.txt
@@ -131,10 +139,11 @@ LOWEST_TESTS := tests/test_scene.py tests/test_cfg.py tests/test_registry.py tes
 test-lowest env-lowest: VENV := .venv-lowest
 env-lowest: PINS := requirements-lowest.txt
 env-lowest: WANTED = -e '.[stream]' pytest scipy
-# `stream` and `record` are included because `make bench` measures them, and because users try them after the demo.
-env-plot: WANTED = -e '.[plot,stream,record]'
+# `stream`, `record` and `parquet` are included because `make bench` measures them, and because users try them after
+# the demo.
+env-plot: WANTED = -e '.[plot,stream,record,parquet]'
 
-env-plot env-test env-mjlab env-newton env-jax env-rl env-lowest: env-%:
+env-plot env-test env-mjlab env-newton env-jax env-formats env-rl env-lowest: env-%:
 	@set -eu; \
 	state="$$(cat Makefile pyproject.toml $(sort constraints.txt $(PINS)) | cksum) $(CURDIR)"; \
 	sound() { \

@@ -1,5 +1,7 @@
-"""Recordings: what they cost the loop, and how fast images are written, against a plain file in the same run."""
+"""Recordings: what they cost the loop, how fast images are written against a plain file, and how fast exports are."""
 
+import contextlib
+import io
 import os
 import tempfile
 import time
@@ -11,6 +13,7 @@ import numpy as np
 
 import sensorium as sn
 from benchmarks.timing import interleaved, wall_and_cpu
+from sensorium.cli import main
 from sensorium.demo import model_path
 from sensorium.readings import Reading
 from sensorium.record.batches import Batch
@@ -22,12 +25,25 @@ Row = tuple[str, str, str]
 TICKS, ROUNDS = 100, 15
 """Ticks per round, and rounds."""
 IMAGES, HEIGHT, WIDTH = 40, 720, 1280
+EXPORTED = 2000
+"""Ticks of the exported recordings."""
+LIMITS = {
+    "rosbag2": "copies of a template per message",
+    "parquet": "encoding of the columns",
+    "npz": "reading, and the file system",
+    "csv": "the text of each number",
+    "tum": "reading; it writes one env",
+    "euroc": "reading; it writes one env",
+    "kitti": "reading; it writes one env",
+    "lerobot": "rows of Python per frame and env, and statistics",
+}
+"""Format -> what limits its speed."""
 
 
 def run() -> list[Row]:
-    """Measure batches, ROS 2 messages and images."""
+    """Measure batches, ROS 2 messages, images and exports."""
     with tempfile.TemporaryDirectory() as folder:
-        return [*_loop(Path(folder)), *_images(Path(folder))]
+        return [*_loop(Path(folder)), *_images(Path(folder)), *_exports(Path(folder))]
 
 
 def _scene(envs: int) -> sn.Scene:
@@ -112,4 +128,41 @@ def _images(folder: Path) -> list[Row]:
             f"{rate['mcap']:.0f} MB/s",
             f"{rate['mcap'] / rate['plain']:.2f} of a plain file ({rate['plain']:.0f} MB/s)",
         ))  # fmt: skip
+    return rows
+
+
+def _exports(folder: Path) -> list[Row]:
+    """Measure the CPU time of `sensorium export` of small readings of many environments, and of clouds and images."""
+    small = _scene(64)
+    fields = ("points_b", "intensity", "channel", "time_offset")
+    sensors = [
+        sn.LidarCfg(name="lidar", site="lidar", fields=fields, rate_hz=10.0),
+        sn.DepthCameraCfg(name="camera", site="camera", res=(320, 240), rate_hz=30.0),
+    ]
+    engine = sn.MujocoEngine(model_path(), 4, keyframe="home", device="cpu")
+    large = sn.Scene(engine, sensors, discover=False)
+    rows = []
+    for scene, what, formats in (
+        (small, "an IMU and 12 joints, 64 envs", [name for name in LIMITS if name != "kitti"]),
+        (large, "a lidar and depth images, 4 envs", ["rosbag2", "npz", "kitti", "lerobot"]),
+    ):
+        path = folder / "exported.mcap"
+        with scene.record(path):
+            scene.step(substeps=EXPORTED)
+        with sn.replay(path) as replay:
+            size = sum(
+                array.nbytes for each in replay for part in (each.measured, each.truth) for array in part.values()
+            )
+        for name in formats:
+            arguments = ["export", str(path), "--to", str(folder / name), "--format", name]
+            best = float("inf")
+            for _ in range(1 if name == "csv" else 3):
+                start = time.process_time()
+                with contextlib.redirect_stdout(io.StringIO()):
+                    main(arguments)
+                best = min(best, time.process_time() - start)
+            rows.append((
+                f"export to {name} of {what}, {size / 1e6:.0f} MB of values",
+                f"{size / 1e6 / best:.0f} MB/s of CPU time", f"limited by {LIMITS[name]}",
+            ))  # fmt: skip
     return rows

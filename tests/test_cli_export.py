@@ -15,6 +15,7 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 import sensorium as sn
 from sensorium.cli import main
+from sensorium.record.mcap_file import McapFile
 
 DT = 0.002
 
@@ -170,7 +171,9 @@ def test_files_that_are_no_recordings_or_no_folders(
         assert export(recording, "--to", target, "--format", "csv") == 2
         assert "--to" in capsys.readouterr().err
     damaged = bytearray(recording.read_bytes())
-    damaged[len(damaged) // 2] ^= 0xFF
+    with McapFile(recording) as file:
+        chunk = next(block for block in file.blocks if block.is_chunk)
+    damaged[chunk.offset + chunk.length // 2] ^= 0xFF
     (tmp_path / "damaged.mcap").write_bytes(damaged)
     for name in ("damaged.mcap", "file", "missing.mcap"):
         assert export(tmp_path / name, "--to", tmp_path / "out", "--format", "csv") == 2, name

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from kitti_drive import INTRINSICS, LANDMARKS, drive
 from scipy.spatial.transform import Rotation
 
 import sensorium as sn
@@ -184,3 +186,55 @@ def test_sensors_without_poses_are_named(tmp_path: Path) -> None:
         write_kitti(readings, tmp_path)
     with pytest.raises(ArgumentError, match=r"env: got 3, expected one of the recorded environments \[0\]"):
         write_tum(readings, tmp_path / "path.tum", env=3)
+
+
+def test_kitti_images_and_projections(tmp_path: Path) -> None:
+    """Each P projects the points of a scan to the pixels that the pose and the lens of its camera give."""
+    pillow = pytest.importorskip("PIL.Image")
+    readings, poses = drive()
+    (tmp_path / "sequences/00/velodyne").mkdir(parents=True)
+    (tmp_path / "sequences/00/velodyne/000099.bin").write_bytes(b"of an earlier export")
+    notes = write_kitti(readings, tmp_path)
+    assert notes == [
+        "tilted: its axes differ from those of grey, so P3 contains a rotation, and images are not rectified"
+    ]
+    folder = tmp_path / "sequences/00"
+    lines = [line.split() for line in (folder / "calib.txt").read_text().splitlines()]
+    calib = {key: np.array(numbers, np.float64).reshape(3, 4) for key, *numbers in lines}
+    assert list(calib) == ["P0:", "P1:", "P2:", "P3:", "Tr:"]
+    truth = np.loadtxt(tmp_path / "poses/00.txt").reshape(-1, 3, 4)
+    assert len(truth) == len(list(folder.glob("velodyne/*.bin"))) == 5
+    for number, name in ((0, "grey"), (2, "color"), (3, "tilted")):
+        files = sorted(folder.glob(f"image_{number}/*.png"))
+        assert [int(np.asarray(pillow.open(file)).flat[0]) for file in files] == [0, 10, 20, 30, 40]
+        for scan in range(5):
+            heading, at = poses[name][10 * scan]
+            x, y, z = heading.inv().apply(LANDMARKS - at).T  # forward, left, up
+            pixels = INTRINSICS[:2] @ np.stack([-y / x, -z / x, np.ones_like(x)])
+            points = np.fromfile(folder / f"velodyne/{scan:06d}.bin", np.float32).reshape(-1, 4).astype(np.float64)
+            seen = calib["Tr:"] @ np.vstack([points[:, :3].T, np.ones(200)])
+            u, v, w = calib[f"P{number}:"] @ np.vstack([seen, np.ones(200)])
+            np.testing.assert_allclose(np.stack([u / w, v / w]), pixels, atol=1e-3)
+    np.testing.assert_allclose(calib["P2:"][:, :3], INTRINSICS, atol=1e-5)  # the cameras are parallel
+    np.testing.assert_allclose(calib["P2:"][0, 3], -50.0 * 0.4, atol=1e-4)  # 0.4 m to the right
+    start, origin = poses["grey"][0]
+    axes = Rotation.from_matrix([[0.0, 0.0, 1.0], [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]])
+    for scan in range(5):
+        heading, at = poses["grey"][10 * scan]
+        np.testing.assert_allclose(truth[scan, :, 3], (start * axes).inv().apply(at - origin), atol=1e-5)
+        relative = (start * axes).inv() * heading * axes
+        np.testing.assert_allclose(truth[scan, :, :3], relative.as_matrix(), atol=1e-6)
+
+
+def test_kitti_images_that_are_late_or_too_many(tmp_path: Path) -> None:
+    readings, _ = drive()
+    late = [
+        replace(each, _meta={**each._meta, "capture_tick": each.capture_tick + 2}) if each.name == "color" else each
+        for each in readings
+        if each.name != "color" or each.tick % 10
+    ]
+    for name in ("tilted2", "fifth"):
+        late += [replace(each, name=name) for each in readings if each.name == "tilted"]
+    notes = write_kitti(late, tmp_path)
+    assert "fifth: KITTI has two cameras with and two without colours" in notes
+    assert any(note.startswith("color: images are up to 70 ms from their scans") for note in notes)

@@ -27,6 +27,7 @@ COMMANDS = {
     "export": "sensorium.cli.exports:Export",
     "plot": "sensorium.cli.reports:Plot",
     "report": "sensorium.cli.reports:Report",
+    "calib": "sensorium.cli.exports:Calib",
     "repair": "sensorium.cli.recordings:Repair",
     "serve": "sensorium.cli.serve:Serve",
     "listen": "sensorium.cli.listen:Listen",

@@ -1,4 +1,4 @@
-"""The command `export`. Its docstring is shown by `--help`."""
+"""The commands `export` and `calib`. Their docstrings are shown by `--help`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -19,14 +20,16 @@ if TYPE_CHECKING:
     from sensorium.readings import Reading, SceneDescription
     from sensorium.record import Replay
 
-Format = Literal["csv", "npz", "parquet", "euroc", "tum", "kitti", "rosbag2"]
+Format = Literal["csv", "npz", "parquet", "euroc", "tum", "kitti", "lerobot", "rosbag2"]
 HOLDS = {
     "euroc": "measured values of IMUs and cameras, and the true poses of one sensor",
     "tum": "the true poses of sensors",
-    "kitti": "the measured scans of one lidar, with its poses",
+    "kitti": "the measured scans of one lidar with its poses, and images of 8 bits",
 }
 """Format -> what it holds; tables hold all values, and rosbag2 all that a message exists for."""
 TABLES = ("csv", "npz", "parquet")
+LOGGED = (*TABLES, "lerobot")
+"""Formats that hold logged values and marks."""
 
 
 @dataclass
@@ -41,7 +44,9 @@ class Export:
 
     euroc: DIR/mav0 with IMUs and cameras, and the true poses of the first sensor that has poses.
     tum: DIR/SENSOR.tum, the true poses of each sensor that has poses.
-    kitti: DIR/sequences/00 and DIR/poses/00.txt, the scans and poses of the first lidar.
+    kitti: DIR/sequences/00 and DIR/poses/00.txt, the scans and poses of the first lidar, with images of cameras.
+    lerobot: a data set of LeRobot, layout v3.0: a frame per logged action, with measured values as observation.state
+    and observation.images.SENSOR; the logs action and reward; episodes and tasks from the marks.
     rosbag2: a bag with standard ROS 2 messages, for ros2 bag play DIR.
 
     For example:
@@ -52,11 +57,12 @@ class Export:
     """
 
     file: Annotated[Positional[Path], arg(metavar="FILE.mcap")]
-    """Recording, written by sensorium run --record or scene.record."""
+    """Recording, written by sensorium run --record or scene.record, or a ROS 2 bag: an MCAP or .db3 file, or a folder
+    (pip install 'sensorium[bags]')."""
     to: Annotated[Path, arg(metavar="DIR")]
     """Folder for the files; created if missing, existing files are replaced."""
     format: Format
-    """Format of the files. parquet needs: pip install 'sensorium[parquet]'."""
+    """Format of the files. parquet and lerobot need: pip install 'sensorium[parquet]'."""
     sensor: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME")] = ()
     """Only this sensor; may be repeated. By default all."""
     env: Annotated[int | None, unset("K", "all; euroc, tum, kitti: the first")] = None
@@ -68,29 +74,10 @@ class Export:
 
     def run(self) -> int:
         """Run the command and return the exit code."""
-        check_recording(self.file)
-        if self.to.exists() and not self.to.is_dir():
-            raise UsageError.of("--to", str(self.to), "a folder", "Give another path, since this one is a file.")
-        import sensorium
-
-        with sensorium.replay(self.file) as replay:
-            envs = replay.env_ids.tolist()
-            if self.env is not None and self.env not in envs:
-                raise UsageError.of("--env", self.env, f"a recorded environment: {_listed(envs)}")
-            for name in self.sensor:
-                if name not in replay.description.sensors:
-                    raise UnknownNameError("recorded sensor", name, replay.description.sensors)
-            try:
-                self.to.mkdir(parents=True, exist_ok=True)
-                with self._following(replay) as follow:
-                    notes = self._export(replay, follow)
-            except OSError as error:
-                reason = error.strerror or str(error)
-                raise UsageError.of("--to", str(self.to), "a writable folder", f"{reason}.") from error
-            console = stdout()
-            console.print(f"wrote {self.to} ({self.format})", markup=False, soft_wrap=True)
-            for text in (*notes, *self._left_out(replay)):
-                console.print(f"not exported: {text}", markup=False, soft_wrap=True)
+        with _opened(self.file, self.to, self.env, self.sensor) as replay:
+            with _writing(self.to), self._following(replay) as follow:
+                notes = self._export(replay, follow)
+            _report(self.to, self.format, (*notes, *self._left_out(replay)))
         return 0
 
     def _export(self, replay: Replay, follow: Callable[..., Iterator[Reading]]) -> list[str]:
@@ -99,7 +86,7 @@ class Export:
 
         env = int(replay.env_ids[0]) if self.env is None else self.env
         if self.format == "euroc":
-            return export.write_euroc(follow(self.sensor), self.to, env=env)
+            return export.write_euroc(follow(self.sensor), self.to, env=env, start_ns=replay.start_ns)
         if self.format == "kitti":
             return export.write_kitti(follow(self.sensor), self.to, env=env)
         if self.format == "tum":
@@ -109,7 +96,10 @@ class Export:
             envs = replay.env_ids.tolist() if self.env is None else [self.env]
             return export.write_rosbag2(follow(self.sensor), self.to, about, envs)
         dt = replay.description.dt
-        notes = export.write_tables(follow(self.sensor), self.to, self.format, dt=dt, env=self.env)
+        if self.format == "lerobot":
+            return self._export_lerobot(replay, follow)
+        is_bag = replay.description.engine == "rosbag2"  # whose messages may have equal time stamps
+        notes = export.write_tables(follow(self.sensor), self.to, self.format, dt=dt, env=self.env, keep_all=is_bag)
         for name in () if self.sensor else replay.logs:
             values = (replace(each, name=f"log.{name}") for each in self._within(replay.log(name)))
             notes += export.write_tables(values, self.to, self.format, dt=dt, env=self.env, keep_all=True)
@@ -137,13 +127,30 @@ class Export:
         for name in names:
             path = self.to / f"{key_of(name, slashes=False)}.tum"
             try:
-                write_tum(follow((name,)), path, sensor=name, env=env)
+                write_tum(follow((name,)), path, sensor=name, env=env, start_ns=replay.start_ns)
             except ArgumentError as error:
                 path.unlink()
                 failures[name] = error
         if len(failures) == len(names):
             raise ArgumentError(f"{self.file}: no sensor has poses in this time span, expected at least one.")
         return [f"{name}: it has no poses" for name in failures]
+
+    def _export_lerobot(self, replay: Replay, follow: Callable[..., Iterator[Reading]]) -> list[str]:
+        """Write a frame per logged action, without actions per sample of the slowest sensor."""
+        from sensorium.record.export import write_lerobot
+        from sensorium.record.export.lerobot import ACTIONS
+
+        about = replay.description
+        names = [name for name in self.sensor or about.sensors if replay.counts[name]]
+        period = max((round(1.0 / (about.sensors[name]["rate_hz"] * about.dt)) for name in names), default=1)
+        for action in (name for name in ACTIONS if name in replay.logs):
+            ticks = sorted({reading.tick for reading in islice(replay.log(action), 100)})
+            period = min((after - tick for tick, after in pairwise(ticks)), default=period)
+        return write_lerobot(
+            follow(self.sensor), self.to, dt=about.dt, period=max(period, 1), sensors=names,
+            logs={name: replay.log(name) for name in replay.logs}, marks=replay.marks,
+            first_tick=round(replay.start / about.dt), env=self.env,
+        )  # fmt: skip
 
     def _within(self, readings: Iterable[Reading]) -> Iterator[Reading]:
         """Yield the readings of the time span."""
@@ -162,11 +169,15 @@ class Export:
                 if len(about.get("mounts", ())) > 1 and name in (self.sensor or (name,)):
                     found.append(f"{name}: mounts after the first, {about['mounts'][0]}")
             found.append(f"values other than {HOLDS[self.format]}")
-        if self.format not in TABLES:
+        if self.format == "lerobot":
+            found.append("the ground truth, and the times at which values arrived")
+        if self.format not in LOGGED:
             parts = [*replay.logs, *(["marks"] if replay.marks else [])]
             if parts:
                 found.append(f"{', '.join(parts)}; --format csv, npz and parquet hold them")
-        found.append("shapes of the world, and the rig file; they are attached to the recording")
+        if replay.attachment("world.npz") is not None:
+            found.append("shapes of the world, and the rig file; they are attached to the recording")
+        found += [f"{topic}: {why}" for topic, why in replay.unread.items()]
         return found
 
     @contextlib.contextmanager
@@ -193,6 +204,79 @@ class Export:
                 done += 1
 
             yield follow
+
+
+@dataclass
+class Calib:
+    """Write the calibration of recorded cameras and IMUs, and the poses of all sensors relative to each other.
+
+    DIR/camchain.yaml and DIR/imu0.yaml: cameras and noise of IMUs in the format of Kalibr. DIR/camera_info/NAME.yaml:
+    intrinsics of each camera in the format of ROS. DIR/extrinsics.yaml: poses of all sensor frames. Conversions, and
+    what the formats cannot hold, are listed at the end.
+
+    For example:
+      sensorium calib run.mcap --to out/calib
+    """
+
+    file: Annotated[Positional[Path], arg(metavar="FILE.mcap")]
+    """Recording, written by sensorium run --record or scene.record."""
+    to: Annotated[Path, arg(metavar="DIR")]
+    """Folder for the files; created if missing, existing files are replaced."""
+    env: Annotated[int | None, unset("K", "the first")] = None
+    """Environment whose intrinsics and poses are written."""
+
+    def run(self) -> int:
+        """Run the command and return the exit code."""
+        from sensorium.record.export import write_calibration
+
+        with _opened(self.file, self.to, self.env) as replay:
+            env = int(replay.env_ids[0]) if self.env is None else self.env
+            with _writing(self.to):
+                notes = write_calibration(replay.readings(), self.to, replay.description, env=env)
+            _report(self.to, "calibration", notes, "note")
+        return 0
+
+
+@contextlib.contextmanager
+def _opened(file: Path, to: Path, env: int | None, sensors: tuple[str, ...] = ()) -> Iterator[Replay]:
+    """Yield a recording after a check of the options.
+
+    Raises:
+        UsageError: the target is a file, or the environment was not recorded.
+        UnknownNameError: a sensor was not recorded.
+    """
+    check_recording(file)
+    if to.exists() and not to.is_dir():
+        raise UsageError.of("--to", str(to), "a folder", "Give another path, since this one is a file.")
+    import sensorium
+
+    with sensorium.replay(file) as replay:
+        envs = replay.env_ids.tolist()
+        if env is not None and env not in envs:
+            raise UsageError.of("--env", env, f"a recorded environment: {_listed(envs)}")
+        for name in sensors:
+            if name not in replay.description.sensors:
+                raise UnknownNameError("recorded sensor", name, replay.description.sensors)
+        yield replay
+
+
+@contextlib.contextmanager
+def _writing(to: Path) -> Iterator[None]:
+    """Create a folder, and raise `UsageError` where it cannot be written."""
+    try:
+        to.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError.of("--to", str(to), "a writable folder", f"{reason}.") from error
+
+
+def _report(to: Path, what: str, notes: Iterable[str], word: str = "not exported") -> None:
+    """Print what was written, and notes."""
+    console = stdout()
+    console.print(f"wrote {to} ({what})", markup=False, soft_wrap=True)
+    for text in notes:
+        console.print(f"{word}: {text}", markup=False, soft_wrap=True)
 
 
 def check_recording(file: Path) -> None:

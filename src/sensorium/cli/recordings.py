@@ -39,7 +39,8 @@ class Replay:
     """
 
     file: Annotated[Positional[Path], arg(metavar="FILE.mcap")]
-    """Recording, written by sensorium run --record or scene.record."""
+    """Recording, written by sensorium run --record or scene.record, or a ROS 2 bag: an MCAP or .db3 file, or a folder
+    (pip install 'sensorium[bags]')."""
     sensor: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME")] = ()
     """Only this sensor; may be repeated. By default all."""
     start: Annotated[float | None, unset("S", "the first sample")] = None
@@ -68,6 +69,8 @@ class Replay:
                 self._play(replay, names, start, end)
             else:
                 console.print(_table(replay, replay.at(end, names), console.width))
+            for topic, why in replay.unread.items():
+                console.print(f"not shown: {topic}: {why}", markup=False, soft_wrap=True)
             if replay.logs:
                 console.print(f"also recorded: {', '.join(replay.logs)}", markup=False, soft_wrap=True)
             if (marks := len(replay.marks)) > 0:
@@ -97,6 +100,8 @@ class Replay:
 
 def _title(replay: OpenReplay, file: Path) -> str:
     about, envs = replay.description, len(replay.env_ids)
+    if about.engine == "rosbag2":
+        return f"{file}: a bag of ROS 2, {replay.start:.4g} to {replay.end:.4g} s"
     return (
         f"{file}: {envs} env{'s' if envs > 1 else ''}, {replay.start:.4g} to {replay.end:.4g} s at "
         f"{about.dt * 1e3:.4g} ms per tick, engine {about.engine}, seed {about.seed}"

@@ -37,6 +37,8 @@ TERMINATED = 143
 ADDRESS = "tcp://127.0.0.1:7447"
 EVERYWHERE = ("*", "0.0.0.0", "::")
 """Host names that mean all interfaces."""
+REPLAY_STEP = 1e-3
+"""Simulated time per step of a replay with a shorter time step, such as that of a bag, s."""
 LOOK_EVERY = 0.2
 """Seconds between two checks of clients and of the amount of sent data."""
 RATE_OVER = 2.0
@@ -150,7 +152,7 @@ class Serve:
                 control, substeps = self._control(scene, engine)
             else:
                 scene, title, control = self._recorded(), f"replay of {self.replay}", None
-                substeps = self.substeps or 1
+                substeps = self.substeps or max(1, round(REPLAY_STEP / scene.engine.dt))
         with _logged(), ending(signal.SIGINT, signal.SIGTERM) as ended:
             with self._server(scene, addresses, keys, token) as server:
                 self._announce(server, title, has_token=bool(token), public_key=keys.public if keys else "")

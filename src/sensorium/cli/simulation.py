@@ -257,6 +257,7 @@ def table(readings: Mapping[str, Reading], description: Mapping[str, Any], width
         view.add_column(heading, justify="right", no_wrap=True)
     for heading in ("measured, env 0", "true, env 0"):
         view.add_column(heading, justify="right")
+    nothing = np.zeros(0)
     for name, reading in readings.items():
         info = description["sensors"][name]
         for i, spec in enumerate(reading.specs):
@@ -270,7 +271,9 @@ def table(readings: Mapping[str, Reading], description: Mapping[str, Any], width
                 f"{info['rate_hz']:.4g} Hz" if i == 0 else "",
                 *([f"{reading.age[0] * 1e3:.3g} ms" if i == 0 else ""] if has_age else []),
                 *(
-                    _numbers(here[spec.name][env], there[spec.name][env], spec, info)
+                    _numbers(here[spec.name][env], there[spec.name][env] if there else nothing, spec, info)
+                    if here
+                    else "unknown"
                     for here, there in ((reading.measured, reading.truth), (reading.truth, reading.measured))
                 ),
                 end_section=i == len(reading.specs) - 1,
@@ -384,7 +387,9 @@ def pictures(recording: Recording, folder: Path) -> list[Path]:
     """
     from sensorium.view import plot_recording, plottable, save_frames
 
-    kinds = dict.fromkeys(sensor.info["kind"] for sensor in recording.values() if plottable(sensor))
+    kinds = dict.fromkeys(sensor.info["kind"] for sensor in recording.values() if sensor.truth and plottable(sensor))
+    if recording and not any(sensor.truth for sensor in recording.values()):
+        note("no pictures, because they compare with the ground truth, which a bag of another program lacks")
     try:
         plots = [plot_recording(recording, folder / f"{kind}.png", kind=kind) for kind in kinds]
         return [*plots, *save_frames(recording, folder)]

@@ -269,23 +269,22 @@ class Batch:
         """
         if len(message) < self._end:
             raise self._error(f"a message has {len(message)} bytes, expected at least {self._end}")
-        memory = np.empty(len(message) + 8, np.uint8)
-        first = -(memory.ctypes.data + 4) % 8
-        body = memory[first : first + len(message)]
+        memory = np.empty(len(message) // 8 + 2, np.uint64).view(np.uint8)
+        body = memory[4 : 4 + len(message)]  # its contents start after 4 bytes, at a multiple of 8
         body[:] = np.frombuffer(message, np.uint8)
         body.flags.writeable = False
         encapsulation, tick, time = _HEAD.unpack_from(body.data)
         if encapsulation[1:2] != LITTLE_ENDIAN[1:2]:
             raise self._error("a message is not little-endian CDR")
-        arrays = [
-            np.ndarray(column.shape, column.dtype, body, column.start)
-            if column.nbytes
-            else read_only(np.empty(column.shape, column.dtype))
-            for column in self._columns
-        ]
-        named = {column.name: array for column, array in zip(self._columns, arrays, strict=True)}
-        meta = {column.name: named[column.name] for column in self._columns[: self._meta]}
-        fields = {column.name: arrays[k] for k, column in enumerate(self._columns) if k >= self._meta}
+        meta, fields = (
+            {
+                column.name: np.ndarray(column.shape, column.dtype, body, column.start)
+                if column.nbytes
+                else read_only(np.empty(column.shape, column.dtype))
+                for column in columns
+            }
+            for columns in (self._columns[: self._meta], self._columns[self._meta :])
+        )
         end = self._end
         rows = None
         if self._has_rows:
@@ -307,7 +306,7 @@ class Batch:
             end += count * dtype.itemsize
         if end != len(body):
             raise self._error(f"a message has {len(body)} bytes, expected {end}")
-        return tick, time, meta, {spec.name: fields[spec.name] for spec in self.specs}
+        return tick, time, meta, {spec.name: fields[spec.name] for spec in self.specs} if self._ragged else fields
 
     def _error(self, text: str) -> ModelError:
         return ModelError(f"sensor {self.sensor!r}, {self.branch}: {text}")

@@ -29,6 +29,10 @@ CACHED = 2
 """Number of decompressed chunks kept."""
 
 
+class NoRecordingError(ModelError):
+    """A file of another program; it may be a bag."""
+
+
 @dataclass(frozen=True, slots=True)
 class Mark:
     """Mark in a recording, e.g. the start of an episode or a task.
@@ -63,11 +67,15 @@ class Replay:
         versions: name of a program -> its version at the recording.
         is_complete: whether the recorder completed the file. Otherwise it ends at a time up to a second before the end
             of the run.
+        start_ns: time at tick 0, ns; 0 except for bags of other programs.
+        unread: topic -> why its messages are not in readings; empty except for bags of other programs.
 
     Raises:
         ModelError: the file is missing, is not a recording of sensorium, or is damaged.
         MissingDependencyError: the extra `record` is not installed.
     """
+
+    start_ns = 0
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         try:
@@ -75,6 +83,7 @@ class Replay:
         except ImportError as error:
             raise missing(error) from None
         self._file: McapFile = McapFile(path)
+        self.unread: dict[str, str] = {}
         try:
             self._cache: OrderedDict[int, list[Message]] = OrderedDict()
             self._read_description()
@@ -112,7 +121,7 @@ class Replay:
         file = self._file
         about = file.metadata(ABOUT)
         if not about:
-            raise self._error("it was not written by sensorium")
+            raise NoRecordingError(str(self._error("it was not written by sensorium")))
         known = about.pop("checksum", "")
         if known != checksum(about):
             raise self._error("the checksum of its description differs")
@@ -207,14 +216,14 @@ class Replay:
             UnknownNameError: no sensor of that name was recorded.
             ModelError: the file is damaged.
         """
-        for _, reading in self._numbered(self._channels(names), start, end):
+        for _, reading in self._numbered(names, start, end):
             yield reading
 
     def frames(
         self, names: str | Iterable[str] | None = None, start: float = -inf, end: float = inf
     ) -> Iterator[dict[str, Reading]]:
         """Yield the readings of a time span grouped by frame, as `Scene.publish` returned them; see `readings`."""
-        numbered = self._numbered(self._channels(names), start, end)
+        numbered = self._numbered(names, start, end)
         for _, frame in itertools.groupby(numbered, lambda each: each[0]):
             yield {reading.name: reading for _, reading in frame}
 
@@ -270,7 +279,7 @@ class Replay:
         """
         if name not in self._logs:
             raise UnknownNameError("recorded values", name, self._logs)
-        for _, reading in self._numbered(self._logs[name], -inf, inf):
+        for _, reading in self._of_channels(self._logs[name], -inf, inf):
             yield reading
 
     @property
@@ -335,7 +344,11 @@ class Replay:
                 raise UnknownNameError("recorded sensor", name, self.description.sensors)
         return {number for number, name in self._sensors.items() if name in wanted}
 
-    def _numbered(self, channels: set[int], start: float, end: float) -> Iterator[tuple[int, Reading]]:
+    def _numbered(self, names: str | Iterable[str] | None, start: float, end: float) -> Iterator[tuple[int, Reading]]:
+        """Yield (frame, reading) of some sensors."""
+        return self._of_channels(self._channels(names), start, end)
+
+    def _of_channels(self, channels: set[int], start: float, end: float) -> Iterator[tuple[int, Reading]]:
         """Yield (frame, reading) of some channels."""
         first, last = start * 1e9 - 1.0, end * 1e9 + 1.0
         for index, block in enumerate(self._file.blocks):
@@ -401,13 +414,23 @@ def replay(path: str | os.PathLike[str]) -> Replay:
     """Open a recording.
 
     ``for reading in sn.replay("run.mcap")`` yields its readings. `Replay` describes parts of it, pacing and other
-    contents.
+    contents. ROS 2 bags of other programs open too: MCAP and SQLite files, and folders.
 
     Args:
-        path: a file that `Scene.record` wrote.
+        path: a file that `Scene.record` wrote, or a bag.
 
     Raises:
-        ModelError: the file is missing, is not a recording of sensorium, or is damaged.
-        MissingDependencyError: the extra `record` is not installed.
+        ModelError: the file is missing, is neither a recording nor a bag, or is damaged.
+        MissingDependencyError: the extra `record` is not installed; bags need the extra `bags`.
     """
-    return Replay(path)
+    from sensorium.record.bags import BagReplay
+
+    if os.path.exists(os.path.join(path, "metadata.yaml")) or os.fspath(path).endswith(".db3"):
+        return BagReplay(path)
+    try:
+        return Replay(path)
+    except NoRecordingError as error:
+        try:
+            return BagReplay(path)
+        except ModelError:
+            raise error from None

@@ -13,7 +13,7 @@ import numpy as np
 from sensorium.errors import ScheduleError, UnknownNameError, UnsupportedError
 from sensorium.readings import Bodies, Reading, SceneDescription, read_only
 from sensorium.record.batches import of_envs
-from sensorium.record.replay import Replay
+from sensorium.record.replay import replay
 
 FIXED = "a recording has only the sensors that it holds"
 
@@ -108,7 +108,7 @@ class ReplayScene:
     presets: Mapping[str, Any] = {}
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.replay = Replay(path)
+        self.replay = replay(path)
         about = self.replay.description
         self._description = replace(about, num_envs=len(self.replay.env_ids))
         self._sensors = {name: ReplaySensor(name) for name in about.sensors}

@@ -6,12 +6,14 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import numpy as np
 
-from sensorium.errors import ArgumentError, MissingDependencyError
-from sensorium.readings import Array, Reading
+from sensorium.errors import ArgumentError
+from sensorium.readings import Reading
+from sensorium.record.export.images import image_field, write_png
+from sensorium.record.export.relative import SensorPoses
 from sensorium.record.export.samples import Pose, Sample, samples
 
 XYZ = ("xyz",)
@@ -21,8 +23,6 @@ CAMERA = "#timestamp [ns],filename"
 TRUTH = "#timestamp" + "".join(f", p_RS_R_{axis} [m]" for axis in "xyz")
 TRUTH += "".join(f", q_RS_{axis} []" for axis in "wxyz")
 VELOCITY = "".join(f", v_RS_R_{axis} [m s^-1]" for axis in "xyz")
-POSES_KEPT = 1000
-"""Poses of each sensor among which a common time of two sensors is sought."""
 
 
 def write_euroc(
@@ -53,25 +53,27 @@ def write_euroc(
         One text for everything that the layout cannot hold.
 
     Raises:
-        ArgumentError: no reading has a pose.
+        ArgumentError: no reading has a pose, and none is of an IMU or a camera.
         MissingDependencyError: there are images, and Pillow is not installed.
     """
     with ExitStack() as stack:
         tree = _Tree(Path(folder) / "mav0", start_ns, stack)
         for sample in samples(readings, env, mount=mount):
             pose = sample.pose
-            if pose is not None:
-                tree.keep(sample, pose)
+            tree.poses.add(sample.reading.name, sample)
             if pose is not None and sample.is_of_pose and body in (None, sample.reading.name):
                 body = sample.reading.name
                 tree.add_truth(sample, pose)
             tree.add(sample)
-        if body is None:
+        if body is not None:
+            tree.write_extrinsics(body)
+        elif tree.is_empty:
             raise ArgumentError(
                 "body: got no sensor with a pose, expected at least one. Record scene.publish(poses=True), or a "
                 "BodyState."
             )
-        tree.write_extrinsics(body)
+        else:
+            tree.notes.append("no sensor has poses, so there are neither true poses nor files sensor.yaml")
         return tree.notes
 
 
@@ -82,21 +84,20 @@ class _Tree:
         self._root, self._start_ns, self._stack = root, start_ns, stack
         self._files: dict[Path, TextIO] = {}
         self._folders: dict[str, Path] = {}
-        self._poses: dict[str, dict[int, Pose]] = {}
+        self.poses = SensorPoses()
         self._skipped: dict[str, None] = {}
         self.notes: list[str] = []
 
-    def keep(self, sample: Sample, pose: Pose) -> None:
-        """Remember a pose for the extrinsics."""
-        poses = self._poses.setdefault(sample.reading.name, {})
-        if len(poses) < POSES_KEPT:
-            poses[sample.tick] = pose
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was written."""
+        return not self._files
 
     def add(self, sample: Sample) -> None:
         """Write a measured sample of an IMU or of a camera; other sensors are noted."""
         name = sample.reading.name
         rate, force = (sample.spec(role, frame="sensor", axes=XYZ) for role in ("angular_velocity", "specific_force"))
-        image = _image(sample)
+        image = image_field(sample)
         if rate and force:
             folder = self._folder(name, "imu")
             if not sample.truth:
@@ -105,7 +106,7 @@ class _Tree:
             folder = self._folder(name, "cam")
             if not sample.truth:
                 stem = self._start_ns + sample.ns
-                _write_png(folder / f"data/{stem}.png", sample[image])
+                write_png(folder / f"data/{stem}.png", sample[image])
                 self._file(folder, CAMERA).write(f"{stem},{stem}.png\n")
         elif name not in self._skipped and not sample.spec("pose"):
             self._skipped[name] = None
@@ -124,13 +125,13 @@ class _Tree:
     def write_extrinsics(self, body: str) -> None:
         """Write `sensor.yaml` of each sensor, with its pose in the body's frame."""
         for name, folder in self._folders.items():
-            common = self._poses.get(name, {}).keys() & self._poses[body].keys()
-            if not common:
+            found = self.poses.relative(name, body)
+            if found is None:
                 self.notes.append(f"{name}: no pose at a common time with {body}, so sensor.yaml has no T_BS")
                 continue
-            tick = min(common)
-            relative = np.linalg.inv(self._poses[body][tick].matrix) @ self._poses[name][tick].matrix
-            numbers = ", ".join(f"{value:.9g}" for value in relative.flatten())
+            if not found[1]:
+                self.notes.append(f"{name}: it moves relative to {body}; T_BS is its first pose")
+            numbers = ", ".join(f"{value:.9g}" for value in found[0].flatten())
             kind = "camera" if folder.name.startswith("cam") else "imu"
             text = f"sensor_type: {kind}\ncomment: {name}\nT_BS:\n  cols: 4\n  rows: 4\n  data: [{numbers}]\n"
             (folder / "sensor.yaml").write_text(text, encoding="utf-8")
@@ -152,22 +153,3 @@ class _Tree:
     def _row(self, folder: Path, header: str, ns: int, values: Sequence[float]) -> None:
         numbers = ",".join(f"{float(value):.9g}" for value in values)
         self._file(folder, header).write(f"{self._start_ns + ns},{numbers}\n")
-
-
-def _image(sample: Sample) -> str:
-    """Return the name of the first field with images of 8 bits, grey or with colours, or an empty text."""
-    for spec in sample.reading.specs:
-        if spec.role == "image" and spec.dtype == "uint8" and spec.kind != "id" and spec.shape[-1] in (1, 3, 4):
-            return spec.name
-    return ""
-
-
-def _write_png(path: Path, pixels: Array) -> None:
-    try:
-        from PIL import Image
-    except ImportError:
-        raise MissingDependencyError(
-            "images of a data set need Pillow, which is not installed: pip install pillow."
-        ) from None
-    flat: Any = pixels[..., 0] if pixels.shape[-1] == 1 else pixels
-    Image.fromarray(np.ascontiguousarray(flat)).save(path)

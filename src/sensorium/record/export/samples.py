@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -91,30 +91,39 @@ class Sample:
 
     def __getitem__(self, name: str) -> Array:
         """Return the values of a field, of one mount."""
-        values: Array = (self.reading.truth if self.truth else self.reading.measured)[name][self.row]
-        has_mounts = any(spec.name == name and spec.axes[:1] == ("mount",) for spec in self.reading.specs)
-        return values[self.mount] if has_mounts else values
+        values: Array = (self.reading.truth if self.truth else self.reading.measured)[name]
+        axis = next(spec.axes[:1] for spec in self.reading.specs if spec.name == name)
+        row = self.reading.rows(self.row) if axis == ("event",) else self.row
+        chosen: Array = values[row]
+        return chosen[self.mount] if axis == ("mount",) else chosen
 
     @property
     def _pose_fields(self) -> tuple[str, ...]:
         """Names of the fields with the position and the orientation in the world, empty without them."""
         names = (self.spec("point", frame="world", axes=("xyz",)), self.spec("pose", frame="world", axes=("wxyz",)))
-        return names if all(name in self.reading.truth for name in names) else ()
+        return names if all(name in self._pose_branch for name in names) else ()
+
+    @property
+    def _pose_branch(self) -> Mapping[str, Array]:
+        """The branch of the fields with the pose: the ground truth, where the reading has one."""
+        return self.reading.truth or self.reading.measured
 
     @property
     def is_of_pose(self) -> bool:
         """Whether all poses of the sensor are found in samples of this branch.
 
-        These are the ground truth for sensors with fields for them. `Reading.pose` belongs to the measured values.
+        These are the ground truth for sensors with fields for them. `Reading.pose` belongs to the measured values, as
+        do all values of a reading without ground truth.
         """
-        return self.truth == bool(self._pose_fields)
+        return self.truth == bool(self._pose_fields and self.reading.truth)
 
     @property
     def pose(self) -> Pose | None:
         """True pose of the sensor at the capture; None if the reading does not contain it."""
         reading, fields = self.reading, self._pose_fields
         if fields and int(reading.truth_tick[self.row]) == self.tick:
-            pos, quat = (replace(self, truth=True)[name].astype(np.float64) for name in fields)
+            branch = replace(self, truth=bool(reading.truth))
+            pos, quat = (branch[name].astype(np.float64) for name in fields)
         elif reading.pose is not None and int(reading.capture_tick[self.row]) == self.tick:
             pos, quat = np.split(reading.pose[self.row, self.mount].astype(np.float64), [3])
         else:

@@ -14,7 +14,7 @@ from sensorium.record.ros2.mapping import Channel, Columns, MappedSensor, Sample
 from sensorium.record.ros2.names import WORLD
 from sensorium.spec import FieldSpec
 
-_POINT_TYPES = {"i1": 1, "u1": 2, "i2": 3, "u2": 4, "i4": 5, "u4": 6, "f4": 7, "f8": 8}
+POINT_TYPES = {"i1": 1, "u1": 2, "i2": 3, "u2": 4, "i4": 5, "u4": 6, "f4": 7, "f8": 8}
 """NumPy element type -> number in sensor_msgs/PointField."""
 _NS = 1e9
 
@@ -39,7 +39,7 @@ LIVOX: Layout = ((*_XYZ, ("intensity", "f4", 12), ("tag", "u1", 16), ("line", "u
 def cloud_values(layout: Layout) -> dict[str, Any]:
     """Return the constant values of a PointCloud2 with this layout."""
     fields = [
-        {"name": name, "offset": offset, "datatype": _POINT_TYPES[dtype], "count": 1}
+        {"name": name, "offset": offset, "datatype": POINT_TYPES[dtype], "count": 1}
         for name, dtype, offset in layout[0]
     ]
     return {"height": 1, "fields": fields, "point_step": layout[1], "is_dense": True}

@@ -1,0 +1,306 @@
+"""Fields in messages of ROS 2 bags: with their units and roles for standard types, otherwise all numbers of a message.
+
+A message is an object with an attribute per field, as `rosbags` returns it.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from sensorium.readings import Array, read_only
+from sensorium.record.ros2.rays import POINT_TYPES
+from sensorium.spec import DEFAULT_AXES, FieldSpec, Kind, Role
+
+VECTORS = ("geometry_msgs/msg/Vector3", "geometry_msgs/msg/Point", "geometry_msgs/msg/Point32")
+SKIPPED = ("std_msgs/msg/Header", "builtin_interfaces/msg/Time", "builtin_interfaces/msg/Duration")
+PIXELS = {
+    "mono8": ("u1", 1), "8UC1": ("u1", 1), "rgb8": ("u1", 3), "bgr8": ("u1", 3), "8UC3": ("u1", 3),
+    "rgba8": ("u1", 4), "bgra8": ("u1", 4), "8UC4": ("u1", 4), "mono16": ("u2", 1), "16UC1": ("u2", 1),
+    "rgb16": ("u2", 3), "32FC1": ("f4", 1), "32FC3": ("f4", 3), "64FC1": ("f8", 1), "32SC1": ("i4", 1),
+}  # fmt: skip
+"""Encoding of an image -> element type and number of channels."""
+MOST_POINTS = 2**20
+"""Stated capacity of clouds; their number of points is not limited."""
+IMAGE, POINTS = ("height", "width", "channel"), ("height", "width", "xyz")
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One field of a message.
+
+    Attributes:
+        spec: its description.
+        array: its value, of the spec's shape; of ragged fields one row per event.
+    """
+
+    spec: FieldSpec
+    array: Array
+
+
+class Unreadable(ValueError):
+    """A message has no numbers that a reading holds."""
+
+
+def values_of(message: Any) -> list[Value]:
+    """Return the fields of a message.
+
+    Raises:
+        Unreadable: it has none.
+    """
+    found = list(_TYPES.get(message.__msgtype__, _generic)(message))
+    if not found:
+        raise Unreadable("it has no numbers")
+    return found
+
+
+def constants_of(message: Any) -> dict[str, Any]:
+    """Return what does not change in the messages of a topic: names of joints, distortion of a lens."""
+    if message.__msgtype__ == "sensor_msgs/msg/JointState":
+        return {"joint_names": list(message.name)}
+    if message.__msgtype__ == "sensor_msgs/msg/CameraInfo":
+        d = np.asarray(message.d).tolist()
+        return {"distortion_model": message.distortion_model, "distortion_coefficients": d}
+    return {}
+
+
+def stamp_of(message: Any) -> int | None:
+    """Return the time in the header of a message, ns; None without a header."""
+    header = getattr(message, "header", None)
+    return None if header is None else int(header.stamp.sec) * 10**9 + int(header.stamp.nanosec)
+
+
+def _value(
+    name: str, array: Any, unit: str = "", role: Role = "scalar", frame: str = "",
+    axes: tuple[str, ...] | None = None, kind: Kind = "vector",
+) -> Value:  # fmt: skip
+    values = np.asarray(array)
+    values = values.astype(values.dtype.newbyteorder("="), order="C", copy=values.base is not None)
+    if axes is None:
+        axes = DEFAULT_AXES.get(values.shape, ("row",)) if values.ndim < 2 else ()
+    shape = (MOST_POINTS, *values.shape[1:]) if axes[:1] == ("event",) else values.shape
+    return Value(FieldSpec(name, axes, shape, values.dtype.name, unit, frame, kind, role), read_only(values))
+
+
+def _xyz(vector: Any) -> Array:
+    return np.array([vector.x, vector.y, vector.z])
+
+
+def _quat(quat: Any) -> Value:
+    wxyz = np.array([quat.w, quat.x, quat.y, quat.z])
+    return _value("quat_w", wxyz, "1", "pose", "world", ("wxyz",), "rotation")
+
+
+# Standard types -------------------------------------------------------------------------------------------------------
+
+
+def _imu(message: Any) -> Iterator[Value]:
+    if message.angular_velocity_covariance[0] != -1.0:
+        yield _value("ang_vel_b", _xyz(message.angular_velocity), "rad/s", "angular_velocity", "sensor")
+    if message.linear_acceleration_covariance[0] != -1.0:
+        yield _value("lin_acc_b", _xyz(message.linear_acceleration), "m/s^2", "specific_force", "sensor")
+    if message.orientation_covariance[0] != -1.0 and any(_quat(message.orientation).array):
+        yield _quat(message.orientation)
+
+
+def _scalar(name: str, path: str, unit: str, role: Role = "scalar") -> Callable[[Any], Iterator[Value]]:
+    def read(message: Any) -> Iterator[Value]:
+        yield _value(name, getattr(message, path), unit, role)
+
+    return read
+
+
+def _magnetic(message: Any) -> Iterator[Value]:
+    yield _value("mag_b", _xyz(message.magnetic_field), "T", "magnetic", "sensor")
+
+
+def _joints(message: Any) -> Iterator[Value]:
+    units = (("position", "rad"), ("velocity", "rad/s"), ("effort", "N m"))
+    for name, unit in units:
+        if len(getattr(message, name)):
+            yield _value(name, getattr(message, name), unit, axes=("joint",))
+
+
+def _wrench(message: Any) -> Iterator[Value]:
+    wrench = getattr(message, "wrench", message)
+    yield _value("force", _xyz(wrench.force), "N", "vector_at", "sensor")
+    yield _value("torque", _xyz(wrench.torque), "N m", "scalar", "sensor")
+
+
+def _twist(message: Any) -> Iterator[Value]:
+    while hasattr(message, "twist"):
+        message = message.twist
+    yield _value("lin_vel_b", _xyz(message.linear), "m/s", "vector_at", "sensor")
+    yield _value("ang_vel_b", _xyz(message.angular), "rad/s", "angular_velocity", "sensor")
+
+
+def _pose(message: Any) -> Iterator[Value]:
+    while hasattr(message, "pose"):
+        message = message.pose
+    yield _value("pos_w", _xyz(message.position), "m", "point", "world")
+    yield _quat(message.orientation)
+
+
+def _odometry(message: Any) -> Iterator[Value]:
+    yield from _pose(message)
+    yield from _twist(message)
+
+
+def _transform(message: Any) -> Iterator[Value]:
+    yield _value("pos_w", _xyz(message.transform.translation), "m", "point", "world")
+    yield _quat(message.transform.rotation)
+
+
+def _fix(message: Any) -> Iterator[Value]:
+    lla = np.array([message.latitude, message.longitude, message.altitude])
+    yield _value("lla", lla, "deg, deg, m", frame="WGS84", axes=("lla",))
+    yield _value("status", np.int8(message.status.status), "1", kind="id")
+
+
+def _range(message: Any) -> Iterator[Value]:
+    yield _value("range", np.float32(message.range), "m", "range")
+
+
+def _scan(message: Any) -> Iterator[Value]:
+    rays = len(message.ranges)
+    yield _value("distances", message.ranges, "m", "range", axes=("ray",))
+    azimuth = message.angle_min + message.angle_increment * np.arange(rays)
+    yield _value("azimuth", azimuth.astype(np.float32), "rad", axes=("ray",))
+    if len(message.intensities) == rays:
+        yield _value("intensity", message.intensities, "1", axes=("ray",))
+
+
+def _cloud(message: Any) -> Iterator[Value]:
+    kinds = {number: dtype for dtype, number in POINT_TYPES.items()}
+    order = ">" if message.is_bigendian else "<"
+    point = np.dtype({
+        "names": [each.name for each in message.fields],
+        "formats": [
+            (order + kinds[each.datatype], each.count) if each.count > 1 else order + kinds[each.datatype]
+            for each in message.fields
+        ],
+        "offsets": [each.offset for each in message.fields],
+        "itemsize": message.point_step,
+    })  # fmt: skip
+    rows = np.ndarray(
+        (message.height, message.width), point, np.ascontiguousarray(message.data).data, 0,
+        (message.row_step, message.point_step),
+    )  # fmt: skip
+    is_image = message.height > 1
+    points = rows if is_image else rows[0]
+    names = list(point.names or ())
+    if {"x", "y", "z"} <= {*names}:
+        xyz = np.stack([points[name] for name in "xyz"], axis=-1)
+        role: Role = "image" if is_image else "point"
+        yield _value("points_b", xyz, "m", role, "sensor", POINTS if is_image else ("event", "xyz"))
+        names = [name for name in names if name not in "xyz"]
+    for name in names:
+        if points[name].ndim == 2 if is_image else points[name].ndim == 1:
+            yield _value(name, points[name], axes=IMAGE[:2] if is_image else ("event",))
+
+
+def _image(message: Any) -> Iterator[Value]:
+    if message.encoding not in PIXELS:
+        raise Unreadable(f"its encoding is {message.encoding!r}")
+    dtype, channels = PIXELS[message.encoding]
+    dtype = (">" if message.is_bigendian else "<") + dtype
+    size = np.dtype(dtype).itemsize
+    data = np.ascontiguousarray(message.data)
+    shape = (message.height, message.width, channels)
+    if len(data) < message.height * message.step or message.step < message.width * channels * size:
+        raise Unreadable(f"it has {len(data)} bytes for {message.height} rows of {message.step} bytes")
+    pixels = np.ndarray(shape, dtype, data.data, 0, (message.step, channels * size, size))
+    yield _pixels(pixels, message.encoding)
+
+
+def _pixels(pixels: Array, encoding: str) -> Value:
+    """Return an image; distances are in m, with +inf where there is none."""
+    if encoding.startswith("bgr"):
+        pixels = pixels[..., [2, 1, 0, *range(3, pixels.shape[-1])]]
+    if encoding == "16UC1":
+        depth = np.where(pixels == 0, np.float32(np.inf), pixels.astype(np.float32) * np.float32(1e-3))
+        return _value("distance_to_image_plane", depth, "m", "image", axes=IMAGE)
+    if encoding == "32FC1":
+        depth = np.where(np.isnan(pixels), np.float32(np.inf), pixels)
+        return _value("distance_to_image_plane", depth, "m", "image", axes=IMAGE)
+    return _value("image", pixels, "1", "image", axes=IMAGE)
+
+
+def _compressed(message: Any) -> Iterator[Value]:
+    """Yield the image in a file; depth images of compressed_depth_image_transport have a header before a PNG file."""
+    data, encoding = bytes(message.data), message.format.partition(";")[0].strip()
+    if "compressedDepth" in message.format:
+        if encoding != "16UC1":
+            raise Unreadable(f"its format is {message.format!r}")
+        data = data[12:]
+    pillow: Any = import_module("PIL.Image")
+    pixels = np.asarray(pillow.open(io.BytesIO(data)))
+    wide = pixels[..., None] if pixels.ndim == 2 else pixels
+    yield _pixels(wide.astype(np.uint16) if wide.dtype.itemsize > 1 else wide, "16UC1" if encoding == "16UC1" else "")
+
+
+def _camera_info(message: Any) -> Iterator[Value]:
+    yield _value("intrinsic_matrices", np.asarray(message.k).reshape(3, 3), "px", axes=("row", "column"))
+
+
+def _transforms(message: Any) -> Iterator[Value]:
+    raise Unreadable("transforms of several frames are not readings of a sensor")
+
+
+_TYPES: dict[str, Callable[[Any], Iterator[Value]]] = {
+    **{f"sensor_msgs/msg/{name}": read for name, read in {
+        "Imu": _imu, "MagneticField": _magnetic, "JointState": _joints, "NavSatFix": _fix, "Range": _range,
+        "LaserScan": _scan, "PointCloud2": _cloud, "Image": _image, "CompressedImage": _compressed,
+        "CameraInfo": _camera_info, "FluidPressure": _scalar("pressure", "fluid_pressure", "Pa"),
+        "Temperature": _scalar("temperature", "temperature", "degC"),
+        "Illuminance": _scalar("illuminance", "illuminance", "lx"),
+        "RelativeHumidity": _scalar("humidity", "relative_humidity", "1"),
+    }.items()},
+    **{f"geometry_msgs/msg/{name}": read for name, read in {
+        "Wrench": _wrench, "WrenchStamped": _wrench, "Twist": _twist, "TwistStamped": _twist,
+        "TwistWithCovarianceStamped": _twist, "Pose": _pose, "PoseStamped": _pose,
+        "PoseWithCovarianceStamped": _pose, "TransformStamped": _transform,
+    }.items()},
+    "nav_msgs/msg/Odometry": _odometry, "tf2_msgs/msg/TFMessage": _transforms,
+}  # fmt: skip
+"""Message type -> fields of its messages; other types have all their numbers."""
+
+
+# Other types ----------------------------------------------------------------------------------------------------------
+
+
+def _generic(message: Any, start: str = "") -> Iterator[Value]:
+    """Yield all numbers of a message, and of the messages within, under their paths."""
+    if not is_dataclass(message):
+        return
+    for each in fields(message):
+        value, name = getattr(message, each.name), start + each.name
+        kind = getattr(value, "__msgtype__", "")
+        if kind in SKIPPED:
+            continue
+        if kind in VECTORS:
+            yield _value(name, _xyz(value))
+        elif kind == "geometry_msgs/msg/Quaternion":
+            yield _value(name, np.array([value.w, value.x, value.y, value.z]), axes=("wxyz",))
+        elif kind:
+            yield from _generic(value, f"{name}.")
+        elif isinstance(value, bool | int | float | np.ndarray) and np.size(value):
+            yield _value(name, value, axes=("element",) if isinstance(value, np.ndarray) else ())
+
+
+def unread_fields(message: Any, values: Sequence[Value]) -> list[str]:
+    """Return the names of texts and lists of a message of another type, which readings do not hold."""
+    if message.__msgtype__ in _TYPES:
+        return []
+    names = {value.spec.name.partition(".")[0] for value in values}
+    return [
+        each.name
+        for each in fields(message)
+        if each.name not in names and getattr(getattr(message, each.name), "__msgtype__", "") not in SKIPPED
+        and not each.name.startswith("__")
+    ]  # fmt: skip

@@ -1,0 +1,345 @@
+"""Data sets of LeRobot, layout v3.0: frames at a constant rate, one episode after the other.
+
+The frame at a time holds the measured values that a policy would have read then. Small fields of all sensors together
+are `observation.state`. Images of 8 bits are `observation.images.SENSOR`, and other fields are
+`observation.SENSOR.FIELD`. Each environment has its own episodes.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from sensorium.errors import ArgumentError, shown
+from sensorium.readings import Array, Reading
+from sensorium.record.export.images import is_image, write_png
+from sensorium.record.export.lerobot_files import Column, DatasetFiles, Feature
+from sensorium.record.export.table_files import TableField
+from sensorium.record.replay import Mark
+from sensorium.spec import FieldSpec
+
+STATE_COLUMNS = 128
+"""Greatest number of elements of a field in `observation.state`."""
+ACTIONS, REWARDS, CONTROL = ("action", "actions"), ("reward", "rewards"), "control"
+"""Names of logs that become `action` and `next.reward`; the controls are the action where no action was logged."""
+MOST_AXES = 5
+"""Greatest number of axes of a feature."""
+NO_TASK = "no task"
+"""Task of frames before the first mark with a task."""
+
+
+def write_lerobot(
+    readings: Iterable[Reading],
+    folder: str | os.PathLike[str],
+    *,
+    dt: float,
+    period: int,
+    sensors: Iterable[str],
+    logs: Mapping[str, Iterable[Reading]] | None = None,
+    marks: Iterable[Mark] = (),
+    first_tick: int = 0,
+    env: int | None = None,
+) -> list[str]:
+    """Write readings as a data set of LeRobot.
+
+    An action belongs to the frame from which it acts. If the first one was logged at `first_tick`, actions were logged
+    before the step, otherwise after it. A reward belongs to the frame before it; rewards between two frames are
+    added. An episode ends at a mark ``"episode"`` of its environment, and a mark ``"task"`` sets the task.
+
+    Args:
+        readings: readings of any sensors, in the order of time.
+        folder: folder of the data set; created if missing.
+        dt: physics time step, s.
+        period: time between two frames, ticks.
+        sensors: names of the sensors; the first frame is at the first time at which all of them have a reading.
+        logs: name -> logged values; see `ACTIONS`, `REWARDS` and `CONTROL`.
+        marks: marks of the recording.
+        first_tick: tick at which the recording starts.
+        env: the environment; None for all.
+
+    Returns:
+        One text for everything that the layout cannot hold.
+
+    Raises:
+        ArgumentError: there is no frame, or no reading contains the environment.
+        MissingDependencyError: pyarrow is not installed, or Pillow, which images need.
+    """
+    rate = 1.0 / (period * dt)
+    files = DatasetFiles(Path(folder), round(rate) if abs(rate - round(rate)) < 1e-6 * rate else rate)
+    frames = _Frames(files, period, set(sensors), logs or {}, list(marks), first_tick, env)
+    for reading in readings:
+        frames.advance(reading.tick)
+        frames.take(reading)
+    frames.finish()
+    return frames.notes
+
+
+@dataclass(slots=True)
+class _Episode:
+    """Frames of the open episode of one environment."""
+
+    columns: dict[str, list[Any]] = field(default_factory=dict)
+    tasks: list[str] = field(default_factory=list)
+
+
+class _Log:
+    """Logged values, by tick."""
+
+    def __init__(self, readings: Iterable[Reading]) -> None:
+        found = list(readings)
+        self.ticks = np.array([reading.tick for reading in found], np.int64)
+        self.values = np.stack([reading["value"] for reading in found]) if found else np.zeros((0, 0))
+        self.width = self.values[0, 0].size if found else 0
+
+
+class _Frames:
+    """Frames of all environments, made from readings in the order of time."""
+
+    def __init__(
+        self,
+        files: DatasetFiles,
+        period: int,
+        sensors: set[str],
+        logs: Mapping[str, Iterable[Reading]],
+        marks: Sequence[Mark],
+        first_tick: int,
+        env: int | None,
+    ) -> None:
+        self._files, self._period, self._sensors, self._env = files, period, sensors, env
+        self._logs = {name: _Log(values) for name, values in logs.items()}
+        self._action = next((name for name in (*ACTIONS, CONTROL) if name in self._logs), "")
+        self._reward = next((name for name in REWARDS if name in self._logs), "")
+        log = self._logs.get(self._action)
+        self._leads = log is None or self._action == CONTROL or bool((log.ticks[:1] <= first_tick).any())
+        """Whether the action of a frame was logged at its tick, and not at the end of its step."""
+        self._marks = sorted((mark for mark in marks if mark.name in ("episode", "task")), key=lambda mark: mark.tick)
+        self._newest: dict[str, Reading] = {}
+        self._specs: dict[str, tuple[FieldSpec, ...]] = {}
+        self._sources: list[_Source] = []
+        self._envs: Array = np.zeros(0, np.int64)
+        self._rows: Array = np.zeros(0, np.int64)
+        self._next: Array = np.zeros(0, np.int64)
+        """Tick of the next frame of each environment."""
+        self._tasks: list[str] = []
+        self._open: list[_Episode] = []
+        self._last = 0
+        self.notes = [
+            f"log {name}: LeRobot holds an action and a reward"
+            for name in self._logs
+            if name not in (self._action, self._reward, CONTROL)
+        ]
+
+    def take(self, reading: Reading) -> None:
+        """Note the newest reading of a sensor."""
+        if not len(self._envs):
+            self._start(reading)
+        known = self._specs.setdefault(reading.name, reading.specs)
+        if known != reading.specs:
+            text = f"{reading.name}: readings after its config changed"
+            self.notes += [text] if text not in self.notes else []
+            return
+        self._newest[reading.name], self._last = reading, reading.tick
+
+    def _start(self, reading: Reading) -> None:
+        self._envs = reading.env_ids if self._env is None else reading.env_ids[reading.env_ids == self._env]
+        if not len(self._envs):
+            known = reading.env_ids.tolist()
+            raise ArgumentError(f"env: got {shown(self._env)}, expected one of the recorded environments {known}.")
+        self._rows = np.flatnonzero(np.isin(reading.env_ids, self._envs))
+        self._next = np.full(len(self._envs), reading.tick, np.int64)
+        self._tasks = [NO_TASK] * len(self._envs)
+        self._open = [_Episode() for _ in self._envs]
+        self._marks = [mark for mark in self._marks if mark.name == "task" or mark.tick > reading.tick]
+
+    # Time -------------------------------------------------------------------------------------------------------------
+
+    def advance(self, tick: int) -> None:
+        """Make the frames before a tick."""
+        if len(self._next) and not self._sensors <= self._newest.keys():
+            self._next[:] = tick
+        while len(self._next):
+            due = int(self._next.min())
+            if self._marks and self._marks[0].tick <= min(due, tick):
+                self._follow(self._marks.pop(0))
+                continue
+            if due >= tick:
+                return
+            self._make(due, np.flatnonzero(self._next == due))
+
+    def _follow(self, mark: Mark) -> None:
+        for number in np.flatnonzero(np.isin(self._envs, mark.env_ids)).tolist():
+            if mark.name == "task":
+                self._tasks[number] = mark.value or NO_TASK
+            else:
+                self._close(number, mark.tick)
+                self._next[number] = mark.tick
+
+    def finish(self) -> None:
+        """Make the frames before the last tick, and complete the files."""
+        self.advance(self._last)
+        for number in range(len(self._open)):
+            self._close(number, self._last)
+        if not self._files.frames:
+            raise ArgumentError(
+                "readings: got no complete frame, expected at least one. Record for longer, or export more of it."
+            )
+        self._files.close()
+
+    # Frames -----------------------------------------------------------------------------------------------------------
+
+    def _make(self, tick: int, numbers: Array) -> None:
+        """Make the frame of some environments at a tick."""
+        self._next[numbers] += self._period
+        if not self._sources:
+            self._sources = self._found_sources()
+        rows = self._rows[numbers]
+        made = {source.feature.name: source.values(self._newest, rows) for source in self._sources}
+        if self._action:
+            made["action"] = self._acting(self._logs[self._action], tick)[rows]
+        for place, number in enumerate(numbers.tolist()):
+            episode = self._open[number]
+            for name, values in made.items():
+                episode.columns.setdefault(name, []).append(values[place])
+            episode.columns.setdefault("tick", []).append(tick)
+            episode.tasks.append(self._tasks[number])
+
+    def _acting(self, log: _Log, tick: int) -> Array:
+        """Return the action of the frame at a tick, float32 `[env, column]`."""
+        after = int(np.searchsorted(log.ticks, tick, "right"))  # the first one logged later
+        place = min(max(after - int(self._leads), 0), len(log.ticks) - 1)
+        values: Array = log.values[place].reshape(len(log.values[place]), -1).astype(np.float32)
+        return values
+
+    def _close(self, number: int, tick: int) -> None:
+        """Write the open episode of an environment that ends at a tick."""
+        episode, self._open[number] = self._open[number], _Episode()
+        if not episode.tasks:
+            return
+        ticks = np.array(episode.columns.pop("tick"), np.int64)
+        columns = episode.columns
+        features = {source.feature.name: source.feature for source in self._sources}
+        if self._action:
+            width = self._logs[self._action].width
+            features["action"] = Feature("action", "float32", (width,), [f"action.{k}" for k in range(width)])
+        if self._reward:
+            log = self._logs[self._reward]
+            row = self._rows[number]
+            totals = np.concatenate(
+                ([0.0], np.cumsum(log.values.reshape(len(log.ticks), -1, log.width)[:, row].sum(1)))
+            )
+            bounds = np.searchsorted(log.ticks, np.append(ticks, tick), "right")
+            features["next.reward"] = Feature("next.reward", "float32", (1,))
+            columns["next.reward"] = list(np.diff(totals[bounds]).astype(np.float32))
+        features["next.done"] = Feature("next.done", "bool", (1,))
+        columns["next.done"] = [False] * (len(ticks) - 1) + [True]
+        self._files.add(features, columns, episode.tasks)
+
+    # Features ---------------------------------------------------------------------------------------------------------
+
+    def _found_sources(self) -> list[_Source]:
+        """Return where each feature comes from."""
+        state: list[tuple[str, FieldSpec]] = []
+        found: list[_Source] = []
+        for name, specs in self._specs.items():
+            for spec in specs:
+                if spec.is_ragged:
+                    self.notes.append(f"{name}: {spec.name} differs in length from frame to frame")
+                elif is_image(spec):
+                    found += _images(name, spec)
+                elif 0 < spec.columns <= STATE_COLUMNS and spec.axes != ("lla",):
+                    state.append((name, spec))
+                elif spec.columns:
+                    found.append(_Array(name, spec))
+        return [_State(state), *found] if state else found
+
+
+# Sources --------------------------------------------------------------------------------------------------------------
+
+
+class _Source(Protocol):
+    """Where the values of a feature come from."""
+
+    feature: Feature
+
+    def values(self, newest: Mapping[str, Reading], rows: Array) -> Column:
+        """Return the values of the environments in some rows."""
+
+
+class _State:
+    """Small fields of all sensors together, float32."""
+
+    def __init__(self, fields: Sequence[tuple[str, FieldSpec]]) -> None:
+        self._fields = fields
+        names = [
+            f"{sensor}.{column}"
+            for sensor, spec in fields
+            for column in TableField(spec.name, spec.dtype, spec.axes, spec.shape).columns
+        ]
+        self.feature = Feature("observation.state", "float32", (len(names),), names)
+
+    def values(self, newest: Mapping[str, Reading], rows: Array) -> Column:
+        """Return the values of the environments in some rows."""
+        parts = [newest[name][spec.name][rows].reshape(len(rows), -1) for name, spec in self._fields]
+        return np.concatenate([part.astype(np.float32) for part in parts], axis=1)
+
+
+class _Array:
+    """One field of one sensor."""
+
+    def __init__(self, sensor: str, spec: FieldSpec) -> None:
+        self._sensor, self._field = sensor, spec.name
+        dtype = "float32" if spec.dtype == "float16" else spec.dtype
+        shape = spec.shape or (1,)
+        self._shape = shape if len(shape) <= MOST_AXES else (spec.columns,)
+        self.feature = Feature(_key(f"observation.{sensor}.{spec.name}"), dtype, self._shape)
+
+    def values(self, newest: Mapping[str, Reading], rows: Array) -> Column:
+        """Return the values of the environments in some rows."""
+        return newest[self._sensor][self._field][rows].reshape(len(rows), *self._shape).astype(self.feature.dtype)
+
+
+class _Image:
+    """Images of 8 bits of one camera, as PNG files."""
+
+    def __init__(self, sensor: str, spec: FieldSpec, mount: int | None) -> None:
+        self._sensor, self._field, self._mount = sensor, spec.name, mount
+        height, width, channels = spec.squeezed().shape
+        name = f"observation.images.{sensor}" + ("" if spec.name == "rgb" else f".{spec.name}")
+        name += "" if mount is None else f".{mount}"
+        self.feature = Feature(_key(name), "image", (height, width, min(channels, 3)), ["height", "width", "channels"])
+        self._encoded: dict[int, tuple[tuple[int, int], bytes]] = {}
+        """Row -> capture and file of its newest image."""
+
+    def values(self, newest: Mapping[str, Reading], rows: Array) -> Column:
+        """Return the files of the environments in some rows."""
+        reading, found = newest[self._sensor], []
+        for row in rows.tolist():
+            capture = int(reading.capture_tick[row]), int(reading.frame[row])
+            known = self._encoded.get(row)
+            if known is None or known[0] != capture:
+                pixels = reading[self._field][row]
+                known = self._encoded[row] = capture, _png(pixels if self._mount is None else pixels[self._mount])
+            found.append(known[1])
+        return found
+
+
+def _images(sensor: str, spec: FieldSpec) -> list[_Image]:
+    """Return one source per mount."""
+    return [_Image(sensor, spec, k) for k in (range(spec.shape[0]) if spec.axes[0] == "mount" else (None,))]
+
+
+def _key(name: str) -> str:
+    """Return a name without slashes, which LeRobot does not allow."""
+    return name.replace("/", ".")
+
+
+def _png(pixels: Array) -> bytes:
+    out = io.BytesIO()
+    write_png(out, pixels[..., :3])
+    return out.getvalue()

@@ -1,0 +1,281 @@
+"""Files of a LeRobot data set, layout v3.0.
+
+data/chunk-000/file-000.parquet           frames, one episode after the other
+meta/episodes/chunk-000/file-000.parquet  length, tasks, place and statistics of each episode
+meta/tasks.parquet                        texts of the tasks
+meta/info.json                            features, counts and the rate
+meta/stats.json                           statistics of all frames
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sensorium.errors import MissingDependencyError
+from sensorium.readings import Array
+
+FILE_BYTES = 100 * 2**20
+"""Size at which a file of frames is closed, bytes."""
+CHUNK_FILES = 1000
+"""Number of files of a folder."""
+QUANTILES = (0.01, 0.1, 0.5, 0.9, 0.99)
+SAMPLED_IMAGES, SAMPLED_PIXELS = 100, 150
+"""Greatest number of images of an episode, and about the pixels per row of an image, that enter its statistics."""
+MOST_COLUMNS = 1024
+"""Greatest number of elements with statistics of their own."""
+SAMPLED_ROWS = 20_000
+"""About the greatest number of values from which quantiles are estimated."""
+_PATH = "chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
+
+Column = Sequence[Any] | Array
+"""Value of each frame."""
+Stats = dict[str, Array]
+"""Statistic -> value, float64 `[column]`, for images `[channel, 1, 1]`; `count` is the number of frames, `[1]`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """One column of the frames.
+
+    Attributes:
+        name: its name, without slashes.
+        dtype: NumPy name of the element type, or ``"image"`` for PNG files.
+        shape: its shape; (1,) for numbers.
+        names: name of each element, or of each axis of an image.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    names: list[str] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the description in ``info.json``."""
+        return {"dtype": self.dtype, "shape": list(self.shape), "names": self.names}
+
+
+DEFAULTS = {
+    "timestamp": Feature("timestamp", "float32", (1,)),
+    **{name: Feature(name, "int64", (1,)) for name in ("frame_index", "episode_index", "index", "task_index")},
+}
+"""Columns that every data set has."""
+
+
+class DatasetFiles:
+    """Open data set.
+
+    Args:
+        root: its folder; created if missing, existing files are replaced.
+        fps: frames per second.
+
+    Raises:
+        MissingDependencyError: pyarrow is not installed.
+    """
+
+    def __init__(self, root: Path, fps: float) -> None:
+        try:
+            self._arrow: Any = import_module("pyarrow")
+            self._parquet: Any = import_module("pyarrow.parquet")
+        except ImportError:
+            raise MissingDependencyError(
+                "data sets of LeRobot need pyarrow, which is not installed: pip install 'sensorium[parquet]'."
+            ) from None
+        for old in (*root.glob("data/chunk-*/file-*.parquet"), *root.glob("meta/episodes/chunk-*/file-*.parquet")):
+            old.unlink()  # readers take all files of these folders
+        self._root, self._fps = root, fps
+        self.frames = 0
+        """Number of frames so far."""
+        self._features: dict[str, Feature] = {}
+        self._tasks: dict[str, int] = {}
+        self._episodes: list[dict[str, Any]] = []
+        self._stats: dict[str, Stats] = {}
+        self._file = 0
+        self._writer: Any = None
+        self._written = 0
+
+    def add(self, features: Mapping[str, Feature], columns: Mapping[str, Column], tasks: Sequence[str]) -> None:
+        """Add an episode.
+
+        Args:
+            features: its features; the same for all episodes.
+            columns: feature -> value of each frame.
+            tasks: task of each frame.
+        """
+        count, number = len(tasks), len(self._episodes)
+        self._features = {**features, **DEFAULTS}
+        frame = np.arange(count)
+        numbers = [self._tasks.setdefault(task, len(self._tasks)) for task in tasks]
+        whole: dict[str, Column] = {
+            **columns,
+            "timestamp": (frame / self._fps).astype(np.float32),
+            "frame_index": frame,
+            "episode_index": np.full(count, number),
+            "index": self.frames + frame,
+            "task_index": np.array(numbers),
+        }
+        arrays = {name: self._array(feature, whole[name]) for name, feature in self._features.items()}
+        self._write(self._arrow.table(arrays))
+        stats = {
+            name: _image_stats(whole[name]) if feature.dtype == "image" else _stats(np.asarray(whole[name]))
+            for name, feature in self._features.items()
+        }
+        for name, each in stats.items():
+            self._stats[name] = _merged(self._stats[name], each) if name in self._stats else each
+        place = {"data/chunk_index": self._file // CHUNK_FILES, "data/file_index": self._file % CHUNK_FILES}
+        self._episodes.append({
+            "episode_index": number,
+            "tasks": list(dict.fromkeys(tasks)),
+            "length": count,
+            **place,
+            "dataset_from_index": self.frames,
+            "dataset_to_index": self.frames + count,
+            **{f"stats/{name}/{key}": value.tolist() for name, each in stats.items() for key, value in each.items()},
+            "meta/episodes/chunk_index": 0,
+            "meta/episodes/file_index": 0,
+        })  # fmt: skip
+        self.frames += count
+
+    def _array(self, feature: Feature, values: Column) -> Any:
+        """Return a column as an Arrow array."""
+        pa = self._arrow
+        if feature.dtype == "image":
+            paths = [f"frame-{k:06d}.png" for k in range(len(values))]
+            parts = [pa.array(values, pa.binary()), pa.array(paths, pa.string())]
+            return pa.StructArray.from_arrays(parts, ["bytes", "path"])
+        array = np.asarray(values, feature.dtype)
+        found = pa.array(np.ascontiguousarray(array).reshape(-1))
+        if feature.shape == (1,):
+            return found
+        for size in reversed(feature.shape[1:]):
+            offsets = pa.array(np.arange(0, len(found) + 1, size, dtype=np.int32))
+            found = pa.ListArray.from_arrays(offsets, found)
+        if len(feature.shape) == 1:
+            return pa.FixedSizeListArray.from_arrays(found, feature.shape[0])
+        return pa.ListArray.from_arrays(pa.array(np.arange(len(values) + 1, dtype=np.int32) * feature.shape[0]), found)
+
+    def _write(self, table: Any) -> None:
+        """Write the frames of an episode, in a new file if the last one is full."""
+        if self._writer is not None and self._written >= FILE_BYTES:
+            self._writer.close()
+            self._writer, self._written = None, 0
+            self._file += 1
+        if self._writer is None:
+            path = self._root / "data" / _numbered(self._file)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = self._parquet.ParquetWriter(path, table.schema)
+        self._writer.write_table(table)
+        self._written += table.nbytes
+
+    def close(self) -> None:
+        """Complete the files."""
+        self._writer.close()
+        meta = self._root / "meta"
+        episodes = meta / "episodes" / _numbered(0)
+        episodes.parent.mkdir(parents=True, exist_ok=True)
+        self._parquet.write_table(self._arrow.Table.from_pylist(self._episodes), episodes)
+        self._parquet.write_table(self._task_table(), meta / "tasks.parquet")
+        features = {name: feature.to_dict() for name, feature in self._features.items()}
+        info = {
+            "codebase_version": "v3.0",
+            "robot_type": None,
+            "total_episodes": len(self._episodes),
+            "total_frames": self.frames,
+            "total_tasks": len(self._tasks),
+            "chunks_size": CHUNK_FILES,
+            "data_files_size_in_mb": FILE_BYTES // 2**20,
+            "video_files_size_in_mb": 200,
+            "fps": self._fps,
+            "splits": {"train": f"0:{len(self._episodes)}"},
+            "data_path": f"data/{_PATH}",
+            "video_path": None,
+            "features": features,
+        }
+        stats = {name: {key: value.tolist() for key, value in each.items()} for name, each in self._stats.items()}
+        for name, contents in (("info.json", info), ("stats.json", stats)):
+            (meta / name).write_text(json.dumps(contents, indent=4) + "\n", encoding="utf-8")
+
+    def _task_table(self) -> Any:
+        """Return the tasks with their numbers, as pandas stores a table with the texts as its index."""
+        column = {"field_name": None, "metadata": None}
+        about = {
+            "index_columns": ["__index_level_0__"],
+            "column_indexes": [],
+            "columns": [
+                {**column, "name": "task_index", "field_name": "task_index", "pandas_type": "int64",
+                 "numpy_type": "int64"},
+                {**column, "name": None, "field_name": "__index_level_0__", "pandas_type": "unicode",
+                 "numpy_type": "object"},
+            ],
+            "creator": {"library": "pyarrow", "version": self._arrow.__version__},
+        }  # fmt: skip
+        table = self._arrow.table({"task_index": [*self._tasks.values()], "__index_level_0__": [*self._tasks]})
+        return table.replace_schema_metadata({"pandas": json.dumps(about)})
+
+
+def _numbered(file: int) -> str:
+    return _PATH.format(chunk_index=file // CHUNK_FILES, file_index=file % CHUNK_FILES)
+
+
+# Statistics -----------------------------------------------------------------------------------------------------------
+
+
+def _stats(values: Array) -> Stats:
+    """Return the statistics of numbers `[frame, ...]`; infinite values are omitted.
+
+    There is one value per element of the last axis, or a single one if that axis is long, as that of rays is.
+    """
+    columns = values.shape[-1] if values.ndim > 1 and values.shape[-1] <= MOST_COLUMNS else 1
+    wide = values.reshape(-1, columns).astype(np.float64)
+    finite = np.isfinite(wide)
+    counts = np.maximum(finite.sum(axis=0), 1)
+    known = wide if finite.all() else np.where(finite, wide, 0.0)
+    mean = known.sum(axis=0) / counts
+    spread = np.where(finite, wide - mean, 0.0)
+    found = {
+        "min": wide.min(axis=0, initial=np.inf, where=finite),
+        "max": wide.max(axis=0, initial=-np.inf, where=finite),
+        "mean": mean,
+        "std": np.sqrt((spread * spread).sum(axis=0) / counts),
+        "count": np.array([len(values)]),
+    }
+    ordered = np.sort(np.where(finite, wide, np.nan)[:: max(1, len(wide) // SAMPLED_ROWS)], axis=0)  # NaN comes last
+    last = np.isfinite(ordered).sum(axis=0) - 1
+    for q in QUANTILES:
+        row = np.clip(np.rint(q * last), 0, None).astype(int)
+        found[f"q{round(100 * q):02d}"] = np.take_along_axis(ordered, row[None], axis=0)[0]
+    return {key: np.where(np.isfinite(value), value, 0.0) for key, value in found.items()} | {"count": found["count"]}
+
+
+def _image_stats(files: Column) -> Stats:
+    """Return the statistics of images, per channel and in [0, 1]."""
+    pillow: Any = import_module("PIL.Image")
+    chosen = np.unique(np.linspace(0, len(files) - 1, SAMPLED_IMAGES).round().astype(int))
+    parts = []
+    for number in chosen.tolist():
+        pixels = np.asarray(pillow.open(io.BytesIO(files[number])))
+        step = max(1, max(pixels.shape[:2]) // SAMPLED_PIXELS)
+        parts.append(pixels[::step, ::step].reshape(-1, 1 if pixels.ndim == 2 else pixels.shape[2]))
+    found = _stats(np.concatenate(parts) / 255.0)
+    return {key: value.reshape(-1, 1, 1) for key, value in found.items()} | {"count": np.array([len(files)])}
+
+
+def _merged(first: Stats, second: Stats) -> Stats:
+    """Return the statistics of two parts together. Quantiles are weighted means, as in LeRobot."""
+    share = second["count"] / (first["count"] + second["count"])
+    found = {key: (1.0 - share) * first[key] + share * second[key] for key in first}
+    spread = (1.0 - share) * share * (first["mean"] - second["mean"]) ** 2
+    variance = (1.0 - share) * first["std"] ** 2 + share * second["std"] ** 2 + spread
+    return found | {
+        "min": np.minimum(first["min"], second["min"]),
+        "max": np.maximum(first["max"], second["max"]),
+        "std": np.sqrt(variance),
+        "count": first["count"] + second["count"],
+    }

@@ -1,0 +1,270 @@
+"""Bags that rosbags wrote open in replay, and their readings hold the values of the messages."""
+
+from __future__ import annotations
+
+import io
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+
+import sensorium as sn
+from sensorium.cli import main
+from sensorium.errors import MissingDependencyError, ModelError, UnknownNameError
+from sensorium.record import load
+from sensorium.record.replay_scene import ReplayScene
+
+START = 1_700_000_000_123_456_789
+STEP = 20_000_000
+STORE = get_typestore(Stores.ROS2_JAZZY)
+STORE.register(get_types_from_msg("float32[4] wheels\nint16 gear\nstring text\n", "car_msgs/msg/Wheels"))
+RNG = np.random.default_rng(3)
+
+
+def make(name: str, /, **values: Any) -> Any:
+    """Return a message with zeros in all fields that are not given."""
+
+    def zero(kind: Any) -> Any:
+        what, detail = int(kind[0]), kind[1]
+        if what == 1:  # a primitive type
+            return "" if detail[0] == "string" else 0 if "int" in detail[0] or detail[0] == "octet" else 0.0
+        if what == 2:
+            return make(detail)
+        length = detail[1] if what == 3 else 0
+        if int(detail[0][0]) == 1 and detail[0][1][0] != "string":
+            return np.zeros(length, detail[0][1][0].replace("octet", "uint8"))
+        return [zero(detail[0]) for _ in range(length)]
+
+    fields = STORE.fielddefs[name][1]
+    return STORE.types[name](**{key: values.get(key, False if kind[1] == ("bool", 0) else zero(kind))
+                                for key, kind in fields})  # fmt: skip
+
+
+def vector(numbers: Any, kind: str = "Vector3") -> Any:
+    return make(f"geometry_msgs/msg/{kind}", **dict(zip("xyz", map(float, numbers), strict=True)))
+
+
+def turn(wxyz: Any) -> Any:
+    return make("geometry_msgs/msg/Quaternion", **dict(zip("wxyz", map(float, wxyz), strict=True)))
+
+
+def header(ns: int, frame: str = "base") -> Any:
+    return make("std_msgs/msg/Header", stamp=make("builtin_interfaces/msg/Time", sec=ns // 10**9, nanosec=ns % 10**9),
+                frame_id=frame)  # fmt: skip
+
+
+def cloud(points: np.ndarray, rings: np.ndarray, k: int) -> Any:
+    """Return a cloud with an unused gap of 4 bytes between its fields."""
+    dtype = np.dtype({"names": ["x", "y", "z", "ring"], "formats": ["<f4"] * 3 + ["<u2"], "offsets": [0, 4, 8, 16],
+                      "itemsize": 18})  # fmt: skip
+    rows = np.zeros(len(points), dtype)
+    for axis, name in enumerate("xyz"):
+        rows[name] = points[:, axis]
+    rows["ring"] = rings
+    fields = [make("sensor_msgs/msg/PointField", name=name, offset=dtype.fields[name][1], datatype=kind, count=1)
+              for name, kind in zip(dtype.names or (), (7, 7, 7, 4), strict=True)]  # fmt: skip
+    return make("sensor_msgs/msg/PointCloud2", header=header(START + k * STEP), height=1, width=len(points),
+                fields=fields, point_step=18, row_step=18 * len(points), data=rows.view(np.uint8))  # fmt: skip
+
+
+PIXELS = RNG.integers(0, 256, (4, 6, 3), dtype=np.uint8)
+DEPTH = RNG.integers(1, 9000, (4, 6), dtype=np.uint16)
+DEPTH[1, 2] = 0
+POINTS = [RNG.normal(size=(count, 3)).astype(np.float32) for count in (5, 9, 0)]
+WXYZ = np.array([0.5, -0.5, 0.5, 0.5])
+K = np.array([[400.0, 0.0, 3.0], [0.0, 410.0, 2.0], [0.0, 0.0, 1.0]])
+
+
+def image(encoding: str, pixels: np.ndarray, k: int, pad: int = 0) -> Any:
+    rows = np.pad(pixels.reshape(len(pixels), -1).view(np.uint8), ((0, 0), (0, pad)))
+    return make("sensor_msgs/msg/Image", header=header(START + k * STEP), height=4, width=6, encoding=encoding,
+                step=rows.shape[1], data=rows.reshape(-1))  # fmt: skip
+
+
+def png(pixels: np.ndarray) -> np.ndarray:
+    out = io.BytesIO()
+    pytest.importorskip("PIL.Image").fromarray(pixels).save(out, "PNG")
+    return np.frombuffer(out.getvalue(), np.uint8)
+
+
+MESSAGES: dict[str, Callable[[int], Any]] = {
+    "/imu": lambda k: make(
+        "sensor_msgs/msg/Imu", header=header(START + k * STEP - 1_000_000), angular_velocity=vector((k, 0.2, -0.3)),
+        linear_acceleration=vector((0.0, 1.0, 9.81)), orientation_covariance=np.array([-1.0] + [0.0] * 8),
+    ),
+    "/joint_states": lambda k: make(
+        "sensor_msgs/msg/JointState", header=header(START), name=["hip", "knee"], position=np.array([k, 2.0 * k]),
+        effort=np.array([1.0, -1.0]),
+    ),
+    "/odom": lambda k: make(
+        "nav_msgs/msg/Odometry", header=header(START + k * STEP),
+        pose=make("geometry_msgs/msg/PoseWithCovariance", pose=make(
+            "geometry_msgs/msg/Pose", position=vector((0.1 * k, 2.0, 1e5), "Point"), orientation=turn(WXYZ))),
+        twist=make("geometry_msgs/msg/TwistWithCovariance", twist=make(
+            "geometry_msgs/msg/Twist", linear=vector((1.0, 0.0, 0.0)))),
+    ),
+    "/points": lambda k: cloud(POINTS[k % 3], np.arange(len(POINTS[k % 3])), k),
+    "/color": lambda k: image("bgr8", np.roll(PIXELS, k, axis=0), k, pad=5),
+    "/depth": lambda k: image("16UC1", DEPTH, k),
+    "/packed": lambda k: make("sensor_msgs/msg/CompressedImage", format="rgb8; png compressed bgr8", data=png(PIXELS)),
+    "/info": lambda k: make("sensor_msgs/msg/CameraInfo", k=K.reshape(-1), d=np.zeros(5), distortion_model="plumb_bob",
+                            height=4, width=6),
+    "/scan": lambda k: make("sensor_msgs/msg/LaserScan", angle_min=-1.0, angle_increment=0.5,
+                            ranges=np.array([1.0, np.inf, 3.0], np.float32)),
+    "/fix": lambda k: make("sensor_msgs/msg/NavSatFix", latitude=47.0, longitude=8.5, altitude=400.0 + k),
+    "/wheels": lambda k: make("car_msgs/msg/Wheels", wheels=np.array([1, 2, 3, k], np.float32), gear=-1, text="x"),
+    "/velocity": lambda k: make("geometry_msgs/msg/TwistStamped", header=header(7_000_000_000 + k * STEP),
+                                twist=make("geometry_msgs/msg/Twist", angular=vector((0, 0, k)))),
+    "/speech": lambda k: make("std_msgs/msg/String", data="hello"),
+    "/tf": lambda k: make("tf2_msgs/msg/TFMessage"),
+}  # fmt: skip
+"""Topic -> its message number k."""
+
+
+def write(path: Path, plugin: StoragePlugin) -> Path:
+    """Write a bag with three messages per topic."""
+    with Writer(path, version=9, storage_plugin=plugin) as writer:
+        opened = {
+            topic: writer.add_connection(topic, first(0).__msgtype__, typestore=STORE)
+            for topic, first in MESSAGES.items()
+        }
+        for k in range(3):
+            for topic, message in MESSAGES.items():
+                data = STORE.serialize_cdr(message(k), opened[topic].msgtype)
+                writer.write(opened[topic], START + k * STEP, data)
+    return path
+
+
+@pytest.fixture(scope="module", params=[StoragePlugin.SQLITE3, StoragePlugin.MCAP], ids=["sqlite3", "mcap"])
+def bag(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a bag."""
+    return write(tmp_path_factory.mktemp("bags") / "bag", request.param)
+
+
+EXPECTED: dict[str, Callable[[int], dict[str, Any]]] = {
+    "imu": lambda k: {"ang_vel_b": [k, 0.2, -0.3], "lin_acc_b": [0.0, 1.0, 9.81]},
+    "joint_states": lambda k: {"position": [k, 2.0 * k], "effort": [1.0, -1.0]},
+    "odom": lambda k: {"pos_w": [0.1 * k, 2.0, 1e5], "quat_w": WXYZ, "lin_vel_b": [1.0, 0.0, 0.0],
+                       "ang_vel_b": [0.0, 0.0, 0.0]},
+    "points": lambda k: {"points_b": POINTS[k % 3], "ring": np.arange(len(POINTS[k % 3]))},
+    "color": lambda k: {"image": np.roll(PIXELS, k, axis=0)[..., ::-1]},
+    "depth": lambda k: {"distance_to_image_plane": np.where(DEPTH > 0, DEPTH * 1e-3, np.inf)[..., None]},
+    "packed": lambda k: {"image": PIXELS},
+    "info": lambda k: {"intrinsic_matrices": K},
+    "scan": lambda k: {"distances": [1.0, np.inf, 3.0], "azimuth": [-1.0, -0.5, 0.0]},
+    "fix": lambda k: {"lla": [47.0, 8.5, 400.0 + k], "status": 0},
+    "wheels": lambda k: {"wheels": [1.0, 2.0, 3.0, k], "gear": -1},
+    "velocity": lambda k: {"lin_vel_b": [0.0] * 3, "ang_vel_b": [0.0, 0.0, k]},
+}  # fmt: skip
+
+
+def test_readings_hold_the_values_of_all_messages(bag: Path) -> None:
+    for path in (bag, next(each for each in bag.iterdir() if each.suffix != ".yaml")):
+        with sn.replay(path) as replay:
+            assert set(replay.description.sensors) == set(EXPECTED) and replay.counts == dict.fromkeys(EXPECTED, 3)
+            found: dict[str, list[Any]] = {name: [] for name in EXPECTED}
+            frames = list(replay.frames())
+            assert len(frames) == 3 and all(set(frame) == set(EXPECTED) for frame in frames)
+            for frame in frames:
+                for name, reading in frame.items():
+                    found[name].append(reading)
+            for name, expected in EXPECTED.items():
+                for k, reading in enumerate(found[name]):
+                    assert set(reading.measured) == set(expected(k)), name
+                    for field, value in expected(k).items():
+                        rows = reading.rows(0) if reading.offsets is not None else 0
+                        np.testing.assert_allclose(reading[field][rows], value, rtol=1e-6, err_msg=f"{name} {field}")
+                        assert not reading[field].flags.writeable
+                    assert [each.to_dict() for each in reading.specs] == replay.description.sensors[name]["fields"]
+                    assert reading.tick == k * STEP and reading.time == pytest.approx(k * 0.02, abs=1e-12)
+            assert [each.capture_tick[0] for each in found["imu"]] == [k * STEP - 1_000_000 for k in range(3)]
+            assert found["imu"][2].age[0] == pytest.approx(1e-3, abs=1e-12)
+            assert [each.capture_tick[0] for each in found["velocity"]] == [k * STEP for k in range(3)]  # another clock
+            assert replay.description.sensors["joint_states"]["constants"]["joint_names"] == ["hip", "knee"]
+            assert set(replay.unread) == {"/speech", "/tf", "/wheels"}
+            assert replay.unread["/wheels"].endswith("readings do not hold text")
+
+
+def test_parts_of_a_bag(bag: Path) -> None:
+    with sn.replay(bag) as replay:
+        assert [reading.tick for reading in replay.readings("imu", start=0.02)] == [STEP, 2 * STEP]
+        assert [reading.tick for reading in replay.readings(["imu"], end=0.02)] == [0, STEP]
+        newest = replay.at(0.03)
+        assert newest["imu"]["ang_vel_b"][0, 0] == 1.0 and set(newest) == set(EXPECTED)
+        with pytest.raises(UnknownNameError, match="imu"):
+            list(replay.readings("imo"))
+        with pytest.raises(UnknownNameError):
+            replay.log("reward")
+
+
+def test_a_server_streams_a_bag(bag: Path) -> None:
+    """The scene in the place of a simulation shows each message when its time has come."""
+    scene, seen = ReplayScene(bag), []
+    scene.watch(lambda: seen.append(scene.publish(["imu"])["imu"]["ang_vel_b"][0, 0]))
+    while not scene.is_over:
+        scene.step(substeps=1_000_000)
+    assert seen == [1.0, 2.0] and scene.time == pytest.approx(0.04)  # the first messages are there from the start
+    assert scene.description().num_envs == 1
+    scene.replay.close()
+
+
+def test_types_that_neither_the_bag_nor_ros_defines(tmp_path: Path) -> None:
+    """The definitions of a SQLite file are removed, as in bags of ROS 2 Humble."""
+    (path,) = write(tmp_path / "bag", StoragePlugin.SQLITE3).glob("*.db3")
+    with sqlite3.connect(path) as file:
+        file.execute("DELETE FROM message_definitions")
+    file.close()
+    with sn.replay(path) as replay:
+        assert "wheels" not in replay.counts and "car_msgs/msg/Wheels is unknown" in replay.unread["/wheels"]
+        assert len(list(replay.readings("imu"))) == 3
+
+
+def test_commands(bag: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", str(bag), "--out", str(tmp_path / "run")]) == 0
+    out = capsys.readouterr().out
+    assert "not shown: /speech: std_msgs/msg/String: it has no numbers" in out and "joint_states" in out
+    assert load(tmp_path / "run/readings.npz")["imu"].measured["ang_vel_b"].shape == (3, 1, 3)
+    assert main(["export", str(bag), "--to", str(tmp_path / "tum"), "--format", "tum", "--sensor", "odom"]) == 0
+    (line, *_) = (tmp_path / "tum/odom.tum").read_text().splitlines()[1:]
+    assert line.split()[:4] == ["1700000000.123456789", "0", "2", "100000"]
+    assert main(["export", str(bag), "--to", str(tmp_path / "csv"), "--format", "csv"]) == 0
+    for name in ("imu", "joint_states"):  # the latter with the same stamp in all messages
+        rows = np.loadtxt(tmp_path / f"csv/{name}.measured.csv", delimiter=",", skiprows=1)
+        np.testing.assert_allclose(rows[:, 5], [0.0, 1.0, 2.0])
+    assert "not exported: /speech" in capsys.readouterr().out
+    for sensors in (["imu"], ["imu", "color", "odom"]):
+        chosen = [word for name in sensors for word in ("--sensor", name)]
+        assert main(["export", str(bag), "--to", str(tmp_path / "euroc"), "--format", "euroc", *chosen]) == 0
+        assert ("neither true poses" in capsys.readouterr().out) is (len(sensors) == 1)
+    lines = (tmp_path / "euroc/mav0/imu0/data.csv").read_text().splitlines()[1:]
+    assert [line.partition(",")[0] for line in lines] == [str(START + k * STEP - 1_000_000) for k in range(3)]
+    assert len(list((tmp_path / "euroc/mav0/cam0/data").glob("*.png"))) == 3
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "text"])
+def test_damaged_bags_give_one_error(bag: Path, damage: str, tmp_path: Path) -> None:
+    source = next(each for each in bag.iterdir() if each.suffix != ".yaml")
+    data = bytearray(source.read_bytes())
+    if damage == "cut":
+        del data[100:]
+    elif damage == "flip":
+        data[: len(data) // 2] = bytes(len(data) // 2)
+    else:
+        data = bytearray(b"no bag")
+    path = tmp_path / source.name
+    path.write_bytes(data)
+    with pytest.raises(ModelError):
+        list(sn.replay(path))
+    with pytest.raises(ModelError):
+        sn.replay(tmp_path)  # a folder without metadata.yaml
+
+
+def test_rosbags_is_named_when_it_is_missing(bag: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "rosbags.rosbag2", None)
+    with pytest.raises(MissingDependencyError, match=r"sensorium\[bags\]"):
+        sn.replay(bag)
