@@ -60,6 +60,7 @@ from sensorium.geometry.shapes import Shape as Shape
 from sensorium.local import local_client as local_client
 from sensorium.measurement.record import Record as Record
 from sensorium.measurement.record import Timeline as Timeline
+from sensorium.measurement.stages import AutoExposure as AutoExposure
 from sensorium.measurement.stages import ClockError as ClockError
 from sensorium.measurement.stages import Creep as Creep
 from sensorium.measurement.stages import Crosstalk as Crosstalk
@@ -70,6 +71,7 @@ from sensorium.measurement.stages import Flicker as Flicker
 from sensorium.measurement.stages import GaussMarkov as GaussMarkov
 from sensorium.measurement.stages import GroupDelay as GroupDelay
 from sensorium.measurement.stages import GSensitivity as GSensitivity
+from sensorium.measurement.stages import ImageSensor as ImageSensor
 from sensorium.measurement.stages import KinectDepth as KinectDepth
 from sensorium.measurement.stages import LowPass as LowPass
 from sensorium.measurement.stages import Play as Play
@@ -134,6 +136,9 @@ from sensorium.sensors.cameras.camera_cfg import CameraCfg as CameraCfg
 from sensorium.sensors.cameras.camera_data import CameraData as CameraData
 from sensorium.sensors.cameras.depth_camera import DepthCamera as DepthCamera
 from sensorium.sensors.cameras.depth_camera import DepthCameraCfg as DepthCameraCfg
+from sensorium.sensors.cameras.event_camera import EventCamera as EventCamera
+from sensorium.sensors.cameras.event_camera import EventCameraCfg as EventCameraCfg
+from sensorium.sensors.cameras.event_camera import EventCameraData as EventCameraData
 from sensorium.sensors.cameras.lenses import BrownConradyLensCfg as BrownConradyLensCfg
 from sensorium.sensors.cameras.lenses import EquirectangularLensCfg as EquirectangularLensCfg
 from sensorium.sensors.cameras.lenses import FThetaLensCfg as FThetaLensCfg
