@@ -110,7 +110,8 @@ def compress(
         for j in range(8):
             for i in range(8):
                 q = divisors[which, 8 * j + i]
-                waves[j, i] = q * wp.sign(waves[j, i]) * wp.floor(wp.abs(waves[j, i]) / q + 0.5)
+                eighths = wp.floor(8.0 * wp.abs(waves[j, i]) + 0.5)  # the resolution of coders
+                waves[j, i] = q * wp.sign(waves[j, i]) * wp.floor((eighths + 4.0 * q) / (8.0 * q))
         samples = wp.transpose(_DCT) * waves * _DCT
         for j in range(8):
             for i in range(8):

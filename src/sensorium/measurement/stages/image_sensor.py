@@ -252,11 +252,9 @@ class ImageSensor(DrawnStage):
                 light = scratch
             if self.color_filter != "none":
                 raw = scratch
-            k = (
-                truth["intrinsic_matrices"]
-                if self.vignetting == "cos4"
-                else torch.zeros((1, 1, 1, 1), device=compute.device)
-            )
+            k = torch.zeros((1, 1, 1, 1), device=compute.device)
+            if self.vignetting == "cos4":
+                k = truth["intrinsic_matrices"].view(compute.num_envs, -1, 3, 3)
             noise, fixed = key.stream("noise", field), key.stream("pattern", field)
             launch(image_pixels.expose, height, chip, amounts, noise, fixed, table, k, light, raw)
             if self.color_filter != "none":
