@@ -183,6 +183,8 @@ class Camera(CameraBase[CameraCfg, CameraData]):
 
     def _take(self, *frames: tuple[Record, bool]) -> None:
         """Fill records from one visibility pass; the flag of each says whether no noise follows."""
+        for annotator in self._annotators:
+            annotator.begin()
         with self.cast.render() as hits:
             if "is_seen" in self._lines:
                 is_seen = wp.from_torch(self._lines["is_seen"], dtype=wp.uint8)

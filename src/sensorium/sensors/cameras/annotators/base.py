@@ -41,6 +41,9 @@ class Annotator:
         """Return a field with the sizes of its axes; by default those of an image."""
         return replace(field, shape=(*camera.image_shape, *field.shape[2:]))
 
+    def begin(self) -> None:
+        """Do what precedes the frame of all environments (launches, outside the visibility pass); by default nothing."""
+
     def finish(self) -> None:
         """Do what follows the frame of all environments (launches, outside the visibility pass); by default nothing."""
 
