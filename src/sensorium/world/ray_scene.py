@@ -27,6 +27,7 @@ from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape
 from sensorium.geometry.solid_grid import PreparedMeshes, build_solids
 from sensorium.geometry.solid_walk import Solids
 from sensorium.geometry.transforms import rotation
+from sensorium.world.looks import SceneLooks
 from sensorium.world.image_view import ImageView, build_image_view
 from sensorium.world.ray_static import IndexKind, Static, building
 from sensorium.world.select import WORLD, below_namespace, compiled, match_prim_path
@@ -187,6 +188,11 @@ class RayScene:
     def shapes(self) -> tuple[Shape, ...]:
         """All shapes of the engine."""
         return self._engine.shapes()
+
+    @cached_property
+    def looks(self) -> SceneLooks:
+        """Colours, textures and lights, for cameras that compute colours."""
+        return SceneLooks(self._engine, self.shapes, self._compute)
 
     @cached_property
     def body_names(self) -> tuple[str, ...]:

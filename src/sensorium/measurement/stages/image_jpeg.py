@@ -16,7 +16,7 @@ import numpy as np
 import warp as wp
 
 from sensorium.compute import Rows, kernel, masked_tid
-from sensorium.measurement.stages.image_pixels import decoded, encoded
+from sensorium.geometry.images.srgb import decoded, encoded
 
 _LUMA = (
     16, 11, 10, 16, 24, 40, 51, 61, 12, 12, 14, 19, 26, 58, 60, 55,

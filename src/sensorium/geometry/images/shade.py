@@ -1,0 +1,276 @@
+"""Colours of the surfaces that pixels show."""
+
+from __future__ import annotations
+
+import warp as wp
+
+from sensorium.compute import Rows, kernel, masked_tid, place_of
+from sensorium.geometry.hfield import HFields, hfield_normal
+from sensorium.geometry.images.lighting import lit_surface, sky_color, smooth_normal
+from sensorium.geometry.images.paint_structs import Backdrop, Canvas, Lights, Looks, Textures
+from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, pixel_line, row_pose, shape_pose
+from sensorium.geometry.images.texturing import texture_color
+from sensorium.geometry.primitives import HFIELD, MESH, PLANE, primitive_normal
+from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
+
+OPAQUE = wp.constant(wp.float32(0.995))
+"""Least opacity of a surface that hides what is behind it, as in MuJoCo."""
+
+
+@wp.func
+def world_line(lens: Lens, cameras: Cameras, env: int, mount: int, pixel: int) -> tuple[wp.vec3, wp.vec3]:
+    """Return start, m, and direction of a pixel's line of sight in the world."""
+    start, direction = pixel_line(lens, env, pixel)
+    turn = cameras.quat[env, mount]
+    return cameras.pos[env, mount] + quat_rotate(turn, start), quat_rotate(turn, direction)
+
+
+@wp.func
+def mirrored(mirror: wp.vec4, s: wp.vec3, d: wp.vec3) -> tuple[wp.vec3, wp.vec3]:
+    """Return the mirror image of a line in a plane, given by its unit normal and its distance; 0 for no mirror."""
+    n = wp.vec3(mirror[0], mirror[1], mirror[2])
+    return s - 2.0 * (wp.dot(n, s) - mirror[3]) * n, d - 2.0 * wp.dot(n, d) * n
+
+
+@wp.func
+def flat_normal(placed: Placed, fields: HFields, row: int, face: int, p: wp.vec3) -> wp.vec3:
+    """Return the outward unit normal of a shape at a point of its surface, in its frame."""
+    instances = placed.instances
+    kind = instances.kind[row]
+    n = wp.vec3()
+    if kind == MESH:
+        n = wp.normalize(wp.cw_div(wp.mesh_eval_face_normal(instances.mesh[row], face), instances.size[row]))
+    elif kind == HFIELD:
+        n = hfield_normal(fields, instances.field[row], face, p)
+    else:
+        n = primitive_normal(kind, instances.size[row], p)
+    return n
+
+
+@wp.func
+def tangent_point(
+    lens: Lens, cameras: Cameras, mirror: wp.vec4, env: int, mount: int, pixel: int, pos: wp.vec3, quat: wp.vec4,
+    p: wp.vec3, n: wp.vec3,
+) -> wp.vec3:  # fmt: skip
+    """Return where another pixel's line of sight meets the tangent plane of a surface, in the frame of its shape."""
+    s, d = world_line(lens, cameras, env, mount, pixel)
+    s, d = mirrored(mirror, s, d)
+    s = quat_rotate_inverse(quat, s - pos)
+    d = quat_rotate_inverse(quat, d)
+    along = wp.dot(d, n)
+    if wp.abs(along) < 1.0e-9:
+        return p
+    return s + (wp.dot(p - s, n) / along) * d
+
+
+@wp.func
+def texture_at(
+    lens: Lens, cameras: Cameras, placed: Placed, looks: Looks, textures: Textures, mirror: wp.vec4, texture: int,
+    env: int, mount: int, pixel: int, shape: int, face: int, pos: wp.vec3, quat: wp.vec4, p: wp.vec3, n: wp.vec3,
+) -> wp.vec4:  # fmt: skip
+    """Return the colour of a texture at the point of a shape that a pixel shows, between its texels as needed."""
+    right = wp.where(pixel % lens.width + 1 < lens.width, 1, -1)
+    below = wp.where(pixel / lens.width + 1 < lens.height, lens.width, -lens.width)
+    pu = tangent_point(lens, cameras, mirror, env, mount, pixel + right, pos, quat, p, n)
+    pv = tangent_point(lens, cameras, mirror, env, mount, pixel + below, pos, quat, p, n)
+    return texture_color(looks, textures, placed.instances, texture, shape, placed.row[shape], face, p, pu, pv)
+
+
+@wp.func
+def sky_distance(backdrop: Backdrop, d: wp.vec3) -> wp.float32:
+    """Return t at which the sky hides what is behind it; infinite without a sky."""
+    if backdrop.sky < 0:
+        return wp.inf
+    return backdrop.distance / wp.max(wp.sqrt(d[0] * d[0] + d[1] * d[1]), wp.abs(d[2]))
+
+
+@wp.func
+def in_haze(backdrop: Backdrop, placed: Placed, env: int, s: wp.vec3, d: wp.vec3, t: float, color: wp.vec3) -> wp.vec3:
+    """Return a colour at t along a line of sight in the haze over the horizon of the ground.
+
+    The haze is a cone around the camera. Its colour is densest at a height in it, and fades upwards and downwards.
+    """
+    if backdrop.ground < 0 or placed.row[backdrop.ground] < 0:
+        return color
+    pos, quat = shape_pose(placed, env, backdrop.ground)
+    up = quat_rotate(quat, wp.vec3(0.0, 0.0, 1.0))
+    height = wp.dot(s - pos, up) / backdrop.distance
+    rise = wp.dot(d, up)
+    flat = wp.length(d - rise * up)
+    if height <= 0.0 or rise >= 0.0 or flat <= 0.0:
+        return color
+    slope = rise / (flat * height)
+    away = 1.0 / (1.0 - backdrop.haze_height * slope)
+    level = 1.0 + slope * away
+    if level <= 0.0 or t * flat < away * backdrop.distance:
+        return color
+    density = level / backdrop.haze_top
+    if level > backdrop.haze_top:
+        density = (1.0 - level) / (1.0 - backdrop.haze_top)
+    return (1.0 - density) * color + density * backdrop.haze
+
+
+@wp.func
+def in_fog(backdrop: Backdrop, depth: float, color: wp.vec3) -> wp.vec3:
+    """Return a colour at a depth in the fog."""
+    if backdrop.fog_range[1] <= 0.0:
+        return color
+    share = wp.clamp((depth - backdrop.fog_range[0]) / (backdrop.fog_range[1] - backdrop.fog_range[0]), 0.0, 1.0)
+    return (1.0 - share) * color + share * backdrop.fog
+
+
+@wp.func
+def put_color(canvas: Canvas, place: int, mount: int, pixel: int, color: wp.vec3, raw: wp.vec3, alpha: float) -> None:
+    """Write the colour of a pixel."""
+    if canvas.color.shape[0] > 0:
+        canvas.color[place, mount, pixel] = wp.vec4(color[0], color[1], color[2], alpha)
+    if canvas.raw.shape[0] > 0:
+        canvas.raw[place, mount, pixel] = raw
+
+
+@kernel
+def shade(
+    rows: Rows,
+    is_lit: int,
+    lens: Lens,
+    cameras: Cameras,
+    placed: Placed,
+    fields: HFields,
+    looks: Looks,
+    textures: Textures,
+    lights: Lights,
+    backdrop: Backdrop,
+    hits: HitRecord,
+    reached: wp.array3d[wp.int32],
+    canvas: Canvas,
+) -> None:
+    """Compute the colours of a row of pixels, as if all surfaces were opaque and without mirrors.
+
+    Args:
+        rows: the environments.
+        is_lit: whether colours with light are needed, besides the albedo.
+        lens: the lines of sight.
+        cameras: poses of the cameras.
+        placed: the shapes.
+        fields: all height fields.
+        looks: looks of the shapes.
+        textures: their textures.
+        lights: the lights.
+        backdrop: what is behind the shapes.
+        hits: the visible surfaces.
+        reached: mask of the lights with shadows that reach them; empty where no light casts shadows.
+        canvas: the output.
+    """
+    env, mount, piece = masked_tid(rows)
+    place = place_of(rows, env)
+    forward = quat_rotate(cameras.quat[env, mount], wp.vec3(1.0, 0.0, 0.0))
+    e = env % looks.rgba.shape[0]
+    f = env % looks.finish.shape[0]
+    g = env % looks.texture.shape[0]
+    last = int(-1)
+    row = int(-1)
+    pos = wp.vec3()
+    quat = wp.vec4()
+    rgba = wp.vec4()
+    finish = wp.vec4()
+    texture = int(-1)
+    first = (rows.first + piece) * lens.width
+    for pixel in range(first, first + lens.width):
+        s, d = world_line(lens, cameras, env, mount, pixel)
+        shape = hits.shape[place, mount, pixel]
+        t = float(wp.inf)
+        color = wp.vec3()
+        raw = wp.vec3()
+        albedo = wp.vec4()
+        if shape >= 0:
+            t = 1.0 / hits.inverse[place, mount, pixel]
+            if t > sky_distance(backdrop, d):
+                shape = -1
+        if shape >= 0:
+            if shape != last:
+                last = shape
+                row = placed.row[shape]
+                pos, quat = row_pose(placed, env, row)
+                rgba = looks.rgba[e, shape]
+                finish = looks.finish[f, shape]
+                texture = looks.texture[g, shape]
+            face = hits.face[place, mount, pixel]
+            point = s + t * d
+            p = quat_rotate_inverse(quat, point - pos)
+            n = flat_normal(placed, fields, row, face, p)
+            image = wp.vec4(1.0, 1.0, 1.0, 1.0)
+            if texture >= 0:
+                none = wp.vec4()
+                image = texture_at(
+                    lens, cameras, placed, looks, textures, none, texture, env, mount, pixel, shape, face, pos, quat, p,
+                    n,
+                )  # fmt: skip
+            albedo = wp.cw_mul(rgba, image)
+            if is_lit != 0:
+                n = quat_rotate(quat, smooth_normal(looks, placed, shape, row, face, p, n))
+                lit = int(-1)
+                if reached.shape[0] > 0:
+                    lit = reached[place, mount, pixel]
+                rgb = wp.vec3(rgba[0], rgba[1], rgba[2])
+                tint = wp.vec3(image[0], image[1], image[2])
+                back = -wp.normalize(d)
+                color, raw = lit_surface(lights, env, lit, point, n, back, forward, rgb, finish, tint)
+                depth = t * wp.dot(d, forward)
+                color = in_fog(backdrop, depth, color)
+                raw = in_fog(backdrop, depth, raw)
+            albedo = wp.vec4(albedo[0], albedo[1], albedo[2], 1.0)
+        elif backdrop.sky >= 0:
+            color = in_fog(backdrop, wp.inf, sky_color(textures, backdrop, d))
+            raw = color
+            albedo = wp.vec4(color[0], color[1], color[2], 1.0)
+        if is_lit != 0:
+            color = in_haze(backdrop, placed, env, s, d, t, color)
+            raw = in_haze(backdrop, placed, env, s, d, t, raw)
+            put_color(canvas, place, mount, pixel, color, raw, albedo[3])
+        if canvas.albedo.shape[0] > 0:
+            canvas.albedo[place, mount, pixel] = albedo
+
+
+@kernel
+def write_bytes(
+    rows: Rows, width: int, samples: int, channels: int, colors: wp.array3d[wp.vec4], image: wp.array3d[wp.uint8]
+) -> None:
+    """Write a row of an image as bytes, each pixel the mean of `samples` x `samples` colours."""
+    env, mount, piece = masked_tid(rows)
+    place = place_of(rows, env)
+    row = rows.first + piece
+    scale = 255.0 / float(samples * samples)
+    for column in range(width):
+        total = wp.vec4()
+        for v in range(samples):
+            start = ((row * samples + v) * width + column) * samples
+            for u in range(samples):
+                total = total + colors[place, mount, start + u]
+        at = (row * width + column) * channels
+        for k in range(channels):
+            image[env, mount, at + k] = wp.uint8(int(total[k] * scale + 0.5))
+
+
+@wp.func
+def decoded(value: float) -> wp.float32:
+    """Return the linear radiance of a colour's component as a display encodes it (sRGB); 1 stays 1."""
+    if value <= 0.04045:
+        return value / 12.92
+    return wp.pow((value + 0.055) / 1.055, 2.4)
+
+
+@kernel
+def write_linear(rows: Rows, width: int, samples: int, raw: wp.array3d[wp.vec3], image: wp.array3d[wp.vec3]) -> None:
+    """Write a row of linear radiances, each the mean of `samples` x `samples` colours."""
+    env, mount, piece = masked_tid(rows)
+    place = place_of(rows, env)
+    row = rows.first + piece
+    scale = 1.0 / float(samples * samples)
+    for column in range(width):
+        total = wp.vec3()
+        for v in range(samples):
+            start = ((row * samples + v) * width + column) * samples
+            for u in range(samples):
+                c = raw[place, mount, start + u]
+                total = total + wp.vec3(decoded(c[0]), decoded(c[1]), decoded(c[2]))
+        image[env, mount, row * width + column] = scale * total
