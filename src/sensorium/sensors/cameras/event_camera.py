@@ -46,7 +46,7 @@ from sensorium.spec import Field
 
 MOST_SIDE = 1 << 15
 """Least width and height that the coordinates of events cannot hold."""
-PER_PIXEL = 4
+PER_PIXEL = 16
 """Rows of events per pixel, unless the config gives their number."""
 
 
@@ -107,7 +107,7 @@ class EventCameraCfg(CameraCfg):
     polarity within one sample (R. Graca, T. Delbruck, 2021), so the reference stays. A pixel reports at most one pair
     per sample."""
     max_events: Annotated[int | None, must(lambda n: n is None or 1 <= n < 1 << 26, "a whole number from 1")] = None
-    """Rows of events per environment and sample; None for four per pixel."""
+    """Rows of events per environment and sample; None for 16 per pixel, 26 B each."""
 
     @field_validator("data_types")
     @classmethod
