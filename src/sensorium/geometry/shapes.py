@@ -106,26 +106,13 @@ class Mesh:
             ("faces", np.ascontiguousarray(given[ids], dtype=np.int32)),
             ("name", name),
             ("face_ids", ids),
-            ("normals", self._corners(normals, "normals", (len(given), 3, 3), ids)),
-            ("uv", self._corners(uv, "uv", (len(given), 3, 2), ids)),
+            ("normals", _corners(normals, f"mesh {name!r}: normals", (len(given), 3, 3), ids)),
+            ("uv", _corners(uv, f"mesh {name!r}: uv", (len(given), 3, 2), ids)),
         ):
             object.__setattr__(self, attribute, value)
         for array in (self.vertices, self.faces, self.face_ids, self.normals, self.uv):
             if array is not None:
                 array.flags.writeable = False
-
-    def _corners(
-        self, given: ArrayLike | None, what: str, shape: tuple[int, ...], ids: NDArray[np.int32]
-    ) -> NDArray[np.float32] | None:
-        if given is None:
-            return None
-        array = np.asarray(_array(given, f"mesh {self.name!r}: {what}"), dtype=np.float32)
-        if array.shape != shape or not np.isfinite(array).all():
-            raise ModelError(
-                f"mesh {self.name!r}: {what}: got an array of shape {array.shape}, expected finite numbers {shape}: one "
-                "row per corner of each face."
-            )
-        return np.ascontiguousarray(array[ids])
 
     def __repr__(self) -> str:
         return f"Mesh({self.name!r}, {len(self.vertices)} vertices, {len(self.faces)} faces)"
@@ -298,3 +285,18 @@ def _array(values: ArrayLike, what: str) -> NDArray[Any]:
         return np.array(values)
     except (TypeError, ValueError) as error:
         raise ModelError(f"{what}: got {shown(values)}, expected an array: {error}.") from None
+
+
+def _corners(
+    given: ArrayLike | None, what: str, shape: tuple[int, ...], ids: NDArray[np.int32]
+) -> NDArray[np.float32] | None:
+    """Return values at the corners of the remaining faces of a mesh."""
+    if given is None:
+        return None
+    array = np.asarray(_array(given, what), dtype=np.float32)
+    if array.shape != shape or not np.isfinite(array).all():
+        raise ModelError(
+            f"{what}: got an array of shape {array.shape}, expected finite numbers of shape {shape}: a row for each corner "
+            "of each face."
+        )
+    return np.ascontiguousarray(array[ids])

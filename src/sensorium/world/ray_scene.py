@@ -27,8 +27,8 @@ from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape
 from sensorium.geometry.solid_grid import PreparedMeshes, build_solids
 from sensorium.geometry.solid_walk import Solids
 from sensorium.geometry.transforms import rotation
-from sensorium.world.looks import SceneLooks
 from sensorium.world.image_view import ImageView, build_image_view
+from sensorium.world.looks import SceneLooks
 from sensorium.world.ray_static import IndexKind, Static, building
 from sensorium.world.select import WORLD, below_namespace, compiled, match_prim_path
 

@@ -27,6 +27,7 @@ from sensorium.engines.envs import copies, env_rows, put, restore, time_step
 from sensorium.engines.mujoco.contacts import contact_reason, contact_sensors, contacts
 from sensorium.engines.mujoco.derived import Derived
 from sensorium.engines.mujoco.elements import Elements
+from sensorium.engines.mujoco.looks import model_lighting, model_looks, model_textures
 from sensorium.engines.mujoco.native import declared, describe, native, reason, sensor_id
 from sensorium.engines.mujoco.needs import (
     FRICTION,
@@ -37,7 +38,6 @@ from sensorium.engines.mujoco.needs import (
     needs_wrenches,
     stage_of,
 )
-from sensorium.engines.mujoco.looks import model_lighting, model_looks, model_textures
 from sensorium.engines.mujoco.shapes import model_shapes, visible_geoms
 from sensorium.engines.mujoco.sleep import disabled, is_held, lacks_held, sleeps, static_wrench_fault
 from sensorium.engines.mujoco.spec import computes_acceleration, has_elements

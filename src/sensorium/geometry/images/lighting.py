@@ -8,7 +8,7 @@ from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.geometry.images.paint_structs import DIRECTIONAL, HEAD, SPOT, Backdrop, Lights, Looks, Textures
 from sensorium.geometry.images.structs import Placed
 from sensorium.geometry.images.texturing import bilinear, cube_point, cube_side, weights_at
-from sensorium.geometry.primitives import HFIELD, MESH, primitive_normal
+from sensorium.geometry.primitives import MESH
 from sensorium.geometry.transforms import quat_rotate
 
 FIXED, POSITION, TARGET = 0, 1, 2

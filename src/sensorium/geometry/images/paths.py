@@ -154,6 +154,10 @@ def trace_paths(
         per_t = wp.dot(d, forward)
         face = hits.face[place, mount, pixel]
         t = 1.0 / hits.inverse[place, mount, pixel]
+        if t > sky_distance(backdrop, d):
+            continue
+        line = d
+        last = float(wp.inf)  # t of the last surface in front of the mirror, or of the mirror
         mirror = wp.vec4()
         shine = float(1.0)  # factor of the colours in a mirror
         skipped = int(-1)
@@ -237,6 +241,8 @@ def trace_paths(
                         shows = has_mirrors != 0 and skipped < 0 and finish[3] > 0.0 and is_outer
                         if instances.kind[row] == BOX and flat[2] < 0.5:
                             shows = False
+                        if skipped < 0:
+                            last = t
                         if shows:
                             skipped = row
                             shine = finish[3]
@@ -259,16 +265,17 @@ def trace_paths(
                         else:
                             is_open = False
                             ends = 1.0
-        if skipped < 0:
-            color = in_haze(backdrop, placed, env, s, d, t, color)
-            raw = in_haze(backdrop, placed, env, s, d, t, raw)
+        if skipped >= 0:
+            color = clamped(own + passes * (passes * color + farther) + nearer)
+            raw = raw_own + passes * (passes * raw + raw_farther) + raw_nearer
+            passes = outer_passes
+            nearer = outer_nearer
+            farther = outer_farther
+            raw_nearer = raw_outer_nearer
+            raw_farther = raw_outer_farther
+            ends = 1.0
+        color = in_haze(backdrop, placed, env, eye, line, last, color)
+        raw = in_haze(backdrop, placed, env, eye, line, last, raw)
         color = passes * (passes * color + farther) + nearer
         raw = passes * (passes * raw + raw_farther) + raw_nearer
-        if skipped >= 0:
-            ends = 1.0
-            color = clamped(own + color)
-            raw = raw_own + raw
-            color = outer_passes * (outer_passes * color + outer_farther) + outer_nearer
-            raw = outer_passes * (outer_passes * raw + raw_outer_farther) + raw_outer_nearer
-            passes = outer_passes
         put_color(canvas, place, mount, pixel, color, raw, 1.0 - (1.0 - ends) * passes * passes)

@@ -10,7 +10,7 @@ from sensorium.geometry.images.lighting import lit_surface, sky_color, smooth_no
 from sensorium.geometry.images.paint_structs import Backdrop, Canvas, Lights, Looks, Textures
 from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, pixel_line, row_pose, shape_pose
 from sensorium.geometry.images.texturing import texture_color
-from sensorium.geometry.primitives import HFIELD, MESH, PLANE, primitive_normal
+from sensorium.geometry.primitives import HFIELD, MESH, primitive_normal
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
 
 OPAQUE = wp.constant(wp.float32(0.995))
