@@ -179,13 +179,15 @@ def trace_paths(
         raw = wp.vec3()
         ends = float(0.0)  # opacity of the last surface
         is_open = bool(True)
-        for count in range(MOST_SURFACES):
-            if is_open and count > 0:
+        count = int(0)
+        while is_open and count < MOST_SURFACES:
+            if count > 0:
                 t, row, face = next_surface(placed, fields, hidden, env, mount, skipped, s, d, t * 1.00001, lens.far)
                 if row >= 0:
                     shape = instances.shape[row]
                     pos, quat = row_pose(placed, env, row)
-            if is_open and (row < 0 or (skipped < 0 and t > sky_distance(backdrop, d))):
+            count += 1
+            if row < 0 or (skipped < 0 and t > sky_distance(backdrop, d)):
                 is_open = False
                 t = wp.inf
                 if skipped < 0 and backdrop.sky >= 0:
