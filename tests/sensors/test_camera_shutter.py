@@ -123,7 +123,7 @@ def test_longer_exposures_of_automatic_exposure_blur_more() -> None:
 
 
 def test_colors_are_encoded_from_the_measured_light() -> None:
-    """`rgb` is the sRGB code of `linear_rgb`, `rgba` keeps its opacity, and an ideal sensor changes at most one step."""
+    """`rgb` is the sRGB code of `linear_rgb`, `rgba` keeps its opacity; an ideal sensor changes at most one step."""
     stage = sn.ImageSensor(full_well=500.0, read_noise=5.0, black_level=64.0)
     scene = bars(stages=(stage,), data_types=("rgba", "rgb", "geom_ids"))
     scene.update()

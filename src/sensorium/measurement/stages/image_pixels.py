@@ -153,7 +153,7 @@ def poisson(mean: float, word: wp.uint32, table: wp.array[wp.vec3]) -> float:
         return float(count)
     z = word_to_normal(word, table)
     x = mean + wp.sqrt(mean - 5.0 / 36.0) * z + (z * z - 1.0) / 6.0  # 1/18 of the square and 1/12 of rounding: 5/36
-    return wp.max(wp.floor(x + 0.5), 0.0)
+    return float(wp.max(wp.floor(x + 0.5), 0.0))
 
 
 @wp.func
@@ -178,7 +178,7 @@ def digitise(
         span = chip.levels - chip.black
         code = wp.clamp(wp.floor(signal * span + chip.black + 0.5), 0.0, chip.levels)
         return (code - chip.black) / span
-    return wp.min(signal, 1.0)
+    return float(wp.min(signal, 1.0))
 
 
 @wp.func
@@ -284,7 +284,7 @@ class Metering:
 @wp.func
 def luminance(rgb: wp.vec3) -> float:
     """Return the relative luminance of a linear colour (ITU-R BT.709)."""
-    return 0.2126 * rgb[0] + 0.7152 * rgb[1] + 0.0722 * rgb[2]
+    return float(0.2126 * rgb[0] + 0.7152 * rgb[1] + 0.0722 * rgb[2])
 
 
 @kernel

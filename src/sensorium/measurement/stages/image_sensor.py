@@ -115,8 +115,8 @@ class ImageSensor(DrawnStage):
     # Lens
     vignetting: Literal["none", "cos4"] | tuple[Finite, ...] = "none"
     """Falloff of the light towards the corners. ``"cos4"``: the fourth power of the cosine of the angle to the axis,
-    from the intrinsic matrix of the camera. Up to three numbers a, b, c: the factor 1 + a r^2 + b r^4 + c r^6, with r the
-    distance from the centre relative to half the diagonal."""
+    from the intrinsic matrix of the camera. Up to three numbers a, b, c: the factor 1 + a r^2 + b r^4 + c r^6, with r
+    the distance from the centre relative to half the diagonal."""
     blur_radius: Annotated[Amount, ONE_NUMBER, within(0.0, MOST_BLUR, "numbers from 0 to 32, px"), in_unit("px")] = 0.0
     """Radius of the point spread, px: of the disk of a defocused lens, or the standard deviation of ``"gaussian"``."""
     point_spread: Literal["disk", "gaussian"] = "disk"
@@ -246,7 +246,7 @@ class ImageSensor(DrawnStage):
                 compute.launch(kernel, (mounts, rows), arguments, split=True)
 
             light, raw = values, values
-            if is_drawn(self.blur_radius) or self.blur_radius > 0.0:
+            if amount_bounds(self.blur_radius)[1] > 0.0:
                 is_disk = int(self.point_spread == "disk")
                 launch(image_pixels.blur, height, height, width, is_disk, tables["blur_radius"], values, scratch)
                 light = scratch
@@ -276,7 +276,8 @@ class ImageSensor(DrawnStage):
         chip.falloff, chip.shape = {"none": NO_FALLOFF, "cos4": COS4}.get(str(self.vignetting), POLYNOMIAL), wp.vec3()
         if chip.falloff == POLYNOMIAL:
             chip.shape = wp.vec3(*(*self.vignetting, 0.0, 0.0, 0.0)[:3])
-        white = self.exposure_time * self.gain if self.white_exposure is None else self.white_exposure
+        given: Any = (self.exposure_time, self.gain)  # numbers if there is no white_exposure
+        white = given[0] * given[1] if self.white_exposure is None else self.white_exposure
         chip.per_second, chip.full_well = 1.0 / white, self.full_well or 0.0
         chip.levels = 0.0 if self.bit_depth is None else 2.0**self.bit_depth - 1.0
         chip.black, chip.dsnu, chip.prnu = self.black_level, self.dsnu, self.prnu

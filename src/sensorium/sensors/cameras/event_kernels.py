@@ -103,7 +103,7 @@ class EventQueue:
 def elapsed(rows: Rows, env: int, pixels: EventPixels) -> float:
     """Return the time since the last sample, s."""
     before = int(pixels.ticks[env, 0]) * 65536 + int(pixels.ticks[env, 1])
-    return float(tick_captured(rows) - before) * pixels.dt
+    return float(float(tick_captured(rows) - before) * pixels.dt)
 
 
 @wp.func
@@ -191,7 +191,7 @@ def pixel_events(
         pixels.reference[env, pixel] = reference + float(crossings) * step - leak
         pixels.level[env, pixel] = now
         pixels.since[env, pixel] = wp.min(interval - last, LONG_AGO)
-    return count
+    return int(count)
 
 
 @kernel(group="events")

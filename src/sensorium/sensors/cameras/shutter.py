@@ -65,7 +65,7 @@ def duration(shutter: Shutter, env: int) -> float:
     longest = wp.float32(0.0)
     for mount in range(shutter.exposure.shape[1]):
         longest = wp.max(longest, shutter.exposure[env, mount])
-    return longest + shutter.line_time * float(shutter.height - 1)
+    return float(longest + shutter.line_time * float(shutter.height - 1))
 
 
 @kernel(group="shutter")
