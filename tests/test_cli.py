@@ -174,6 +174,33 @@ def test_demo_lidar_loses_points_and_is_distorted(demo: Result) -> None:
     assert 0.02 < np.median(moved) < 0.5  # range noise alone: 0.0135
 
 
+def test_demo_camera_sees_the_labelled_ground_and_landmarks(demo: Result) -> None:
+    """Labels agree with the depth, which has the configured noise; pixels of the ground lie on it; pictures and images
+    of the last frame are written, and the table lists the labels.
+    """
+    camera = load(demo.out / "readings.npz")["head"]
+    labels = camera.info["constants"]["labels"]["semantic_segmentation"]["idToLabels"]
+    ids = {label["class"]: int(id) for id, label in labels.items()}
+    assert {*ids} == {"BACKGROUND", "UNLABELLED", "ground", "robot", "crate", "pole"}
+    seen, depth = (camera.truth[name][-1, 0, ..., 0] for name in ("semantic_segmentation", "distance_to_image_plane"))
+    assert seen.shape == (48, 64) and len(camera.time) == 21
+    np.testing.assert_array_equal(np.isinf(depth), seen == ids["BACKGROUND"])
+    share = {label: float((camera.truth["semantic_segmentation"] == id).mean()) for label, id in ids.items()}
+    assert share["ground"] > 0.4 and share["crate"] > 0.005 and share["pole"] > 0.001 and share["UNLABELLED"] == 0.0
+    k, pos = camera.truth["intrinsic_matrices"][-1, 0], camera.truth["pos_w"][-1, 0]
+    rows, columns = np.nonzero(seen == ids["ground"])
+    rays = np.stack([np.ones(len(rows)), (k[0, 2] - columns - 0.5) / k[0, 0], (k[1, 2] - rows - 0.5) / k[1, 1]], axis=1)
+    w, xyz = camera.truth["quat_w_world"][-1, 0, 0], camera.truth["quat_w_world"][-1, 0, 1:]
+    points = rays * depth[rows, columns, None]
+    points = pos + points + 2.0 * np.cross(xyz, np.cross(xyz, points) + w * points)
+    assert np.abs(points[:, 2]).max() < 0.03  # the height of the uneven ground
+    measured, truth = (branch["distance_to_image_plane"] for branch in (camera.measured, camera.truth))
+    assert (measured[np.isfinite(truth)] - truth[np.isfinite(truth)]).std() == pytest.approx(0.01, rel=0.02)
+    for name in ("camera", "head.distance_to_image_plane", "head.semantic_segmentation"):
+        assert (demo.out / f"{name}.png").read_bytes().startswith(PNG) and f"{name}.png" in demo.stdout
+    assert "ground" in demo.stdout and "of 3072 missed" in demo.stdout and " %" in demo.stdout
+
+
 def test_many_numbers_are_summarised(demo: Result) -> None:
     """The table summarises a scan by its spread and its missing values, without listing hundreds of numbers."""
     words = " ".join(demo.stdout.split())

@@ -27,6 +27,16 @@ gyro_noise = 0.01
 kind = "joint"
 name = "encoders"
 joints = ".*"
+
+[[sensor]]
+kind = "camera"
+name = "eye"
+camera = "front"
+width = 9
+height = 7
+data_types = ["depth", "normals", "geom_ids", "instance_id_segmentation", "optical_flow"]
+rate_hz = 50.0
+noise = 0.01
 """
 
 
@@ -57,7 +67,16 @@ def test_a_recorded_run_is_replayed_as_the_same_npz(
         assert live.files == again.files
         for name in live.files:
             if name != "description":
-                assert np.array_equal(live[name], again[name]), name
+                is_float = live[name].dtype.kind == "f"
+                assert np.array_equal(live[name], again[name], equal_nan=is_float), name
+    pictures = sorted(path.name for path in (tmp_path / "live").glob("*.png"))
+    assert pictures == sorted(
+        ["imu.png", "joint.png", "camera.png"]
+        + [f"eye.{field}.png" for field in ("distance_to_image_plane", "normals", "geom_ids",
+                                            "instance_id_segmentation", "optical_flow")]
+    )  # fmt: skip
+    for name in pictures:
+        assert (tmp_path / "live" / name).read_bytes() == (tmp_path / "again" / name).read_bytes(), name
     with sn.replay(tmp_path / "run.mcap") as replay:
         assert replay.attachment("rig.toml") == RIG.encode()
         assert replay.description.seed == 5

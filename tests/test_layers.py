@@ -18,18 +18,18 @@ import pytest
 SRC = Path(__file__).parents[1] / "src"
 
 LAYERS = (
-    "errors", "plugins", "memory", "spec", "readings", "random", "cfg", "compute", "geometry", "engines", "world",
-    "measurement", "registry", "patterns", "sensors", "presets", "scene", "wire", "compat", "jax", "testing",
+    "errors", "plugins", "memory", "spec", "readings", "pictures", "random", "cfg", "compute", "geometry", "engines",
+    "world", "measurement", "registry", "patterns", "sensors", "presets", "scene", "wire", "compat", "jax", "testing",
     "record", "stream", "view", "client", "local", "demo", "cli", "__main__",
 )  # fmt: skip
 """The modules and packages in `sensorium`, from lowest to highest layer."""
 
 OUTPUTS = {
-    "record": {"errors", "plugins", "memory", "spec", "readings"},
+    "record": {"errors", "plugins", "memory", "spec", "readings", "pictures"},
     "wire": {"errors", "plugins", "spec", "readings"},
     "stream": {"errors", "memory", "spec", "readings", "wire", "registry", "cfg"},
     "client": {"errors", "spec", "readings", "wire"},
-    "view": {"errors", "spec", "readings"},
+    "view": {"errors", "spec", "readings", "pictures"},
 }
 """Permitted imports of output packages: readings and specs only; the stream server also builds sensors from blueprints.
 The wire and client packages import nothing heavy.
@@ -200,7 +200,7 @@ def _tree(tmp_path: Path, files: dict[str, str]) -> Path:
         (
             "record/npz.py",
             "from sensorium.scene import Scene",
-            "record imports scene; it may see errors, memory, plugins",
+            "record imports scene; it may see errors, memory, pictures",
         ),
         ("stream/server.py", "from sensorium.sensors import imu", "stream imports sensors; it may see cfg, errors"),
         ("view/web.py", "from sensorium.registry import find", "view imports registry; it may see errors"),

@@ -51,6 +51,9 @@ from sensorium.errors import StreamError as StreamError
 from sensorium.errors import UnknownNameError as UnknownNameError
 from sensorium.errors import UnsupportedError as UnsupportedError
 from sensorium.errors import WireError as WireError
+from sensorium.geometry.cameras import project_points as project_points
+from sensorium.geometry.cameras import transform_points as transform_points
+from sensorium.geometry.cameras import unproject_depth as unproject_depth
 from sensorium.geometry.samples import SurfaceSamples as SurfaceSamples
 from sensorium.geometry.samples import body_samples as body_samples
 from sensorium.geometry.samples import surface_samples as surface_samples
@@ -112,6 +115,14 @@ from sensorium.patterns.taxels import taxel_grid as taxel_grid
 from sensorium.patterns.taxels import taxel_list as taxel_list
 from sensorium.patterns.taxels import taxel_patch as taxel_patch
 from sensorium.patterns.taxels import taxels_on as taxels_on
+from sensorium.pictures import box_edges as box_edges
+from sensorium.pictures import colorize_depth as colorize_depth
+from sensorium.pictures import colorize_flow as colorize_flow
+from sensorium.pictures import colorize_ids as colorize_ids
+from sensorium.pictures import colorize_normals as colorize_normals
+from sensorium.pictures import draw_boxes as draw_boxes
+from sensorium.pictures import draw_lines as draw_lines
+from sensorium.pictures import save_image as save_image
 from sensorium.presets import preset as preset
 from sensorium.random import Choice as Choice
 from sensorium.random import Normal as Normal

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 from ros2_cases import DT, NS, Rig, cloud, decoded, spec, stamp, stores, vector, wxyz, xyz
 
+import sensorium as sn
+from sensorium.errors import ConfigError
+
 POSES = (vector("pos_w", "m", "point", "world"),
          spec("quat_w", ("wxyz",), (4,), frame="world", kind="rotation", role="pose"))  # fmt: skip
 GYRO = vector("ang_vel_b", "rad/s", "angular_velocity")
@@ -450,6 +453,40 @@ def test_image_without_channel_axis(store: Any) -> None:
     rig = Rig([spec("floor", ("row", "column"), (4, 6), dtype="uint8", role="image")])
     for env, _, message, reading in single(rig, store, "floor/image_raw"):
         same(pixels(message)[..., 0], reading["floor"][env])
+
+
+LENSES = [
+    (None, "plumb_bob", [0.0] * 5),
+    (sn.PinholeLensCfg(fovy=40.0), "plumb_bob", [0.0] * 5),
+    (sn.BrownConradyLensCfg(k1=0.1, k2=0.2, p1=0.3, p2=0.4, k3=0.5), "plumb_bob", [0.1, 0.2, 0.3, 0.4, 0.5]),
+    (sn.BrownConradyLensCfg(p2=0.4, k6=0.8), "rational_polynomial", [0.0, 0.0, 0.0, 0.4, 0.0, 0.0, 0.0, 0.8]),
+    (sn.KannalaBrandtLensCfg(k1=0.1, k4=0.4), "equidistant", [0.1, 0.0, 0.0, 0.4]),
+    (sn.FThetaLensCfg(coefficients=(0.1,), nominal_size=(4, 6)), "", []),
+    (sn.EquirectangularLensCfg(), "", []),
+    (sn.OrthographicLensCfg(view_height=2.0), "", []),
+]
+
+
+@pytest.mark.parametrize(("lens", "model", "coefficients"), LENSES)
+def test_camera_info_has_the_distortion_of_the_lens(
+    lens: Any, model: str, coefficients: list[float], store: Any
+) -> None:
+    """In the order of ROS; a lens that ROS cannot express has no CameraInfo, which `unmapped` reports."""
+    rig = depth(constants={} if lens is None else {"lens": lens.to_dict()})
+    reading = rig.reading(3)
+    messages = rig.messages()
+    assert ("intrinsic_matrices" in messages.unmapped.get("front", ())) == (not model)
+    found = decoded(store, messages, [reading])
+    topics = [topic for topic in found if topic.endswith("depth/camera_info")]
+    assert len(topics) == (len(rig.converted) if model else 0)
+    assert len([topic for topic in found if topic.endswith("depth/image_raw")]) == len(rig.converted)
+    for topic in topics:
+        ((_, info),) = found[topic]
+        assert info.distortion_model == model
+        same(info.d, coefficients)
+    if not model:
+        with pytest.raises(ConfigError, match="camera_info"):
+            rig.messages(messages={"front": ("camera_info",)})
 
 
 def depth(**about: Any) -> Rig:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from sensorium.errors import ConfigError
+from sensorium.geometry.cameras import project_points, unproject_depth
 from sensorium.sensors.cameras.lenses import (
     LENSES,
     BrownConradyLensCfg,
@@ -106,6 +107,48 @@ def test_a_point_on_the_ray_of_a_pixel_appears_at_its_centre(lens: LensCfg) -> N
     rows, columns = np.mgrid[:HEIGHT, :WIDTH] + 0.5
     assert np.abs(pixels[0, :, 0].numpy() - columns.reshape(-1)).max() < 1e-9
     assert np.abs(pixels[0, :, 1].numpy() - rows.reshape(-1)).max() < 1e-9
+
+
+@pytest.mark.parametrize("number", FORMULAS)
+def test_points_project_to_the_pixels_of_the_formula(number: int) -> None:
+    lens, k = ALL[number], matrices(ALL[number])[0]
+    points = np.random.default_rng(number).uniform((-0.5, -0.5, 0.8), (0.5, 0.5, 3.0), (2, 50, 3))
+    pixels = project_points(torch.tensor(points, device="cpu"), k, lens).numpy()
+    for point, pixel in zip(points.reshape(-1, 3), pixels.reshape(-1, 3), strict=True):
+        expected = k.numpy() @ (*FORMULAS[number](*point), 1.0)
+        assert pixel == pytest.approx((*expected[:2], point[2]), abs=1e-10)
+
+
+@pytest.mark.parametrize("lens", ALL, ids=methodcaller("kind"))
+def test_an_image_of_distances_gives_points_at_its_pixels(lens: LensCfg) -> None:
+    """Lengths of rays of two images give points at the pixels; their depths give the same points."""
+    rows, columns = np.mgrid[:HEIGHT, :WIDTH] + 0.5
+    image = torch.tensor(np.random.default_rng(1).uniform(1.0, 5.0, (2, HEIGHT, WIDTH, 1)), device="cpu")
+    points = unproject_depth(image, matrices(lens), is_ortho=False, lens=lens)
+    length = points[..., 2] if lens.is_parallel else points.norm(dim=-1)
+    assert (length - image.reshape(2, -1)).abs().max() < 1e-9
+    pixels = project_points(points, matrices(lens), lens).numpy()
+    assert np.abs(pixels[..., 0] - columns.reshape(-1)).max() < 1e-9
+    assert np.abs(pixels[..., 1] - rows.reshape(-1)).max() < 1e-9
+    depth = points[..., 2].reshape(2, HEIGHT, WIDTH)
+    assert (unproject_depth(depth, matrices(lens), lens=lens) - points).abs().max() < 1e-9
+
+
+def test_pixels_without_a_surface_or_a_ray_have_no_point() -> None:
+    """Misses, pixels beyond the field of view, and depths at a right angle to the axis."""
+    fisheye = KannalaBrandtLensCfg(max_fov_deg=90.0)
+    k = torch.tensor([[10.0, 0.0, 12.0], [0.0, 10.0, 0.5], [0.0, 0.0, 1.0]], dtype=torch.float64, device="cpu")
+    image = torch.ones(1, 24, dtype=torch.float64, device="cpu")
+    image[0, 10] = torch.inf
+    seen = torch.isfinite(unproject_depth(image, k, lens=fisheye)).all(dim=-1)
+    beyond = (torch.arange(24, device="cpu") + 0.5 - 12.0).abs() > 10.0 * math.pi / 4  # radius of 45 degrees
+    assert seen.tolist() == [not out and column != 10 for column, out in enumerate(beyond.tolist())]
+    panorama = EquirectangularLensCfg()
+    k = panorama.intrinsic_matrix(4, 1)
+    k[0, 2] = 1.5  # the centre of the second pixel is on the axis, that of the third at a right angle
+    found = unproject_depth(image[:, :4], k, lens=panorama)
+    assert torch.isfinite(found).all(dim=-1).tolist() == [False, True, False, True]
+    assert torch.isfinite(unproject_depth(image[:, :4], k, is_ortho=False, lens=panorama)).all()
 
 
 def test_points_that_a_lens_does_not_see_have_no_position() -> None:

@@ -45,14 +45,14 @@ def built(kind: str, **chosen: Any) -> Any:
 def test_every_sensor_has_a_blueprint_with_carlas_id_if_there_is_one() -> None:
     assert {each.kind for each in ALL.values()} >= set(OURS) and len(OURS) > 25
     ids = {each.kind: id for id, each in ALL.items()}
-    assert {kind: ids[kind] for kind in ("depth_camera", "lidar", "radar", "gnss", "imu")} == {
-        "depth_camera": "sensor.camera.depth",
+    assert {kind: ids[kind] for kind in ("depth", "lidar", "radar", "gnss", "imu")} == {
+        "depth": "sensor.camera.depth",
         "lidar": "sensor.lidar.ray_cast",
         "radar": "sensor.other.radar",
         "gnss": "sensor.other.gnss",
         "imu": "sensor.other.imu",
     }
-    others = set(OURS) - {"depth_camera", "lidar"}
+    others = set(OURS) - {"lidar"}
     assert all(ids[kind] == f"sensor.other.{kind}" for kind in others)
     assert all(each.where == "scene" and each.kind in each.tags for each in ALL.values())
 
@@ -101,7 +101,7 @@ def test_every_field_except_name_offset_and_refused_selectors_is_an_attribute(ki
         ("sensor.other.motor_current", "torque_constant", {"type": "json", "required": True, "unit": "N m/A"}),
         ("sensor.other.motor_current", "cogging", {"type": "vector", "size": 0, "default": "[]", "unit": "N m"}),
         ("sensor.other.gnss", "heading_deg", {"type": "float", "unit": "deg"}),
-        ("sensor.camera.depth", "res", {"type": "json", "default": "[128, 96]"}),
+        ("sensor.other.depth_camera", "res", {"type": "json", "default": "[128, 96]"}),
         ("sensor.other.ray_caster", "pattern", {"type": "json", "default": '{"kind": "grid"}'}),
     ],
 )  # fmt: skip
@@ -357,7 +357,7 @@ def test_spawned_camera_looks_along_x() -> None:
     """Half a metre ahead of the body and 2 m from a wall, the camera sees the wall at 1.5 m, upright."""
     wall = sn.Shape("box", "wall", (0.5, 30.0, 30.0), pos=(2.5, 0.0, 0.0))  # the wall's face is at x = 2
     floor = sn.Shape("box", "floor", (30.0, 30.0, 0.5), pos=(0.0, 0.0, -1.5))  # the floor's face is at z = -1
-    cfg = build_cfg("sensor.camera.depth", {"res": "[32, 24]"}, attach_to="body", transform=Pose((0.5, 0.0, 0.0)))
+    cfg = build_cfg("depth_camera", {"res": "[32, 24]"}, attach_to="body", transform=Pose((0.5, 0.0, 0.0)))
     image = sn.Scene(sn.TensorEngine(1, 0.01, shapes=(wall, floor)), [cfg])["depth_camera"].read_image()[0]
     torch.testing.assert_close(image[:12], torch.full((12, 32), 1.5), rtol=1e-6, atol=0.0)
     assert (image[-1] < 1.5).all()  # the floor is at the bottom of the image

@@ -43,7 +43,8 @@ def peak() -> float:
         ("imu", {"history_length": 200_000_000}, r"ImuCfg\('imu'\)\.history_length: got 200000000.* 19200 MB with 2"),
         ("imu", {"delay": 1e6, "rate_hz": 100.0}, r"ImuCfg\('imu'\)\.delay: got 1000000\.0, "),
         ("ray_caster", {"pattern": GRID}, r"RayCasterCfg\('ray_caster'\)\.pattern: got GridPatternCfg.* 50020002 rays"),
-        ("depth_camera", {"res": [2000, 2000]}, r"DepthCameraCfg\('depth'\)\.res: .* 8000000 rays"),
+        ("depth_camera", {"res": [2000, 2000]}, r"DepthCameraCfg\('depth_camera'\)\.res: .* 8000000 rays"),
+        ("depth", {"image_size_x": 9000, "image_size_y": 9000}, r"CameraCfg\('depth'\)\.width"),
         (
             "lidar",
             {"pattern": {**MIRROR, "points_per_second": 4e6}},

@@ -28,11 +28,13 @@ class Demo:
     on the trunk, another (icm42688p) on the left front foot, with a lower rate and a longer delay. Encoders with 14
     bits and backlash read the joints, and a frame transformer reports the feet in the trunk's frame. Rays measure the
     ground: a height scan around the trunk, the clearance of each foot, and a spinning lidar on the mast, whose scans
-    are distorted by the robot's motion. The touch sensors and the velocimeter that the model declares are included
+    are distorted by the robot's motion. A head camera measures depth, with noise, and labels the surfaces it sees: the
+    ground, the robot, crates and poles. The touch sensors and the velocimeter that the model declares are included
     without a config.
 
-    Writes OUT/readings.npz (true and measured values, capture times, specs) and one picture per kind of sensor
-    (OUT/imu.png, OUT/joint.png, ...: true and measured), and prints the latest values of environment 0.
+    Writes OUT/readings.npz (true and measured values, capture times, specs), one picture per kind of sensor
+    (OUT/imu.png, OUT/camera.png, ...: true and measured) and the last images (OUT/head.*.png), and prints the latest
+    values of environment 0.
 
     For example:
       sensorium demo
@@ -58,12 +60,12 @@ class Demo:
         settings = Settings(self.envs, self.seconds, self.out, self.seed, self.device)
         with busy("loading"):
             settings.start()
-            from sensorium.cli.demo import PRESETS, TITLE, quadruped, sensors, trot
+            from sensorium.cli.demo import PRESETS, SEMANTICS, TITLE, quadruped, sensors, trot
             from sensorium.record import NpzRecorder
             from sensorium.scene import Scene
 
             engine = quadruped(self.envs, self.seed, self.device)
-            scene = Scene(engine, sensors(), seed=self.seed)
+            scene = Scene(engine, sensors(), seed=self.seed, semantics=SEMANTICS)
         recorder = NpzRecorder()
         every = max(1, round(0.01 / engine.dt))
         completed = simulate(scene, trot(engine), every, settings.ticks(engine.dt), recorder)
@@ -75,9 +77,9 @@ class Demo:
 class Run:
     """Simulate any MJCF or URDF model, or move along a trajectory, with the sensors of a rig file.
 
-    Writes OUT/readings.npz (true and measured values, capture times, specs) and one picture per kind of sensor, e.g.
-    OUT/imu.png, and prints the latest values of environment 0. With --record, one MCAP file is written instead while
-    the simulation runs, of any length; sensorium replay FILE reads it.
+    Writes OUT/readings.npz (true and measured values, capture times, specs), one picture per kind of sensor, e.g.
+    OUT/imu.png, and the last images of cameras, and prints the latest values of environment 0. With --record, one MCAP
+    file is written instead while the simulation runs, of any length; sensorium replay FILE reads it.
 
     MODEL is an MJCF or URDF file, or the word demo: the bundled quadruped, which walks and needs no rig file.
 
@@ -161,7 +163,12 @@ class Run:
             engine, control_of = drive.start(self.envs, self.device) if drive else self._start()
             with naming_tables(self.rig, sensors):
                 scene = Scene(  # only the sensors of the rig
-                    engine, sensors, seed=self.seed, first_env=self.first_env, discover=False
+                    engine,
+                    sensors,
+                    seed=self.seed,
+                    first_env=self.first_env,
+                    discover=False,
+                    semantics=demo.SEMANTICS if self._is_demo else None,
                 )
             control, every = control_of()
         title = demo.TITLE if self._is_demo else str(self.model or self.trajectory)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from sensorium.demo import SEMANTICS as SEMANTICS
+
 if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
     from sensorium.cli.control import Control
@@ -21,6 +23,7 @@ def sensors() -> list[SensorCfg[Any]]:
     """Return the configs of the demo's sensors."""
     from sensorium.patterns import GridPatternCfg, SpinningPatternCfg
     from sensorium.presets import preset
+    from sensorium.sensors.cameras.camera_cfg import CameraCfg
     from sensorium.sensors.frames.frame_transformer import FrameTransformerCfg
     from sensorium.sensors.joints.joint import JointSensorCfg
     from sensorium.sensors.rays.lidar import LidarCfg
@@ -57,6 +60,16 @@ def sensors() -> list[SensorCfg[Any]]:
             range_noise=0.02,
             drop_rate=0.02,
             fields=("points_b", "intensity"),
+        ),
+        CameraCfg(
+            name="head",
+            camera="front",
+            width=64,
+            height=48,
+            data_types=("depth", "semantic_segmentation"),
+            colorize_semantic_segmentation=False,
+            rate_hz=10.0,
+            noise=0.01,
         ),
     ]
 

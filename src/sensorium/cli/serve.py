@@ -267,6 +267,7 @@ class Serve:
         from sensorium.scene import Scene
 
         engine: OwnEngine
+        semantics = demo.SEMANTICS if self.model == "demo" else None
         if self.model == "demo":
             engine, title = demo.quadruped(self.envs, self.seed, self.device), demo.TITLE
             configs = demo.sensors() if rig is None else rig
@@ -280,7 +281,13 @@ class Serve:
                 reserved += reserve_contact(engine, word.partition("=")[2] or ".*")
         with naming_tables(self.rig, configs):
             scene = Scene(
-                engine, configs, seed=self.seed, first_env=self.first_env, reserve=reserved, discover=rig is None
+                engine,
+                configs,
+                seed=self.seed,
+                first_env=self.first_env,
+                reserve=reserved,
+                discover=rig is None,
+                semantics=semantics,
             )
         return engine, scene, title
 

@@ -25,6 +25,7 @@ from sensorium.errors import MissingDependencyError, UsageError
 from sensorium.readings import Array, Reading
 from sensorium.record import NpzRecorder, Recorder, Recording
 from sensorium.spec import FieldSpec
+from sensorium.view.images import id_shares, picture_kind
 
 if TYPE_CHECKING:
     from sensorium.cli.control import Control
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 SHOWN_NUMBERS = 6
 """Greatest number of values of one field in the table."""
+SHOWN_LABELS = 4
+"""Greatest number of labels of one image in the table."""
 MOST_NUMBERS = 16
 """Number of values above which a field is summarised."""
 
@@ -256,7 +259,6 @@ def table(readings: Mapping[str, Reading], description: Mapping[str, Any], width
         view.add_column(heading, justify="right")
     for name, reading in readings.items():
         info = description["sensors"][name]
-        no_hit = info.get("cfg", {}).get("no_hit_value")
         for i, spec in enumerate(reading.specs):
             shape = f"{len(reading.env_ids)}" + "".join(f"x{size}" for size in spec.shape)
             env = reading.rows(0) if spec.is_ragged else 0
@@ -267,22 +269,38 @@ def table(readings: Mapping[str, Reading], description: Mapping[str, Any], width
                 escape(spec.unit),
                 f"{info['rate_hz']:.4g} Hz" if i == 0 else "",
                 *([f"{reading.age[0] * 1e3:.3g} ms" if i == 0 else ""] if has_age else []),
-                *(_numbers(branch[spec.name][env], spec, no_hit) for branch in (reading.measured, reading.truth)),
+                *(_numbers(branch[spec.name][env], spec, info) for branch in (reading.measured, reading.truth)),
                 end_section=i == len(reading.specs) - 1,
             )
     return view
 
 
-def _numbers(value: Array, spec: FieldSpec, no_hit_value: float | None) -> str:
-    """Return a value as text: each number, or for many numbers the range and the count of missing ones."""
+def _numbers(value: Array, spec: FieldSpec, info: Mapping[str, Any]) -> str:
+    """Return a value as text: each number, or for many numbers the range and the count of missing ones.
+
+    For images of ids, it is the share of each label.
+    """
     flat = np.asarray(value).reshape(-1)
     if len(flat) > MOST_NUMBERS:
-        return _summary(np.asarray(value), spec, no_hit_value)
+        image = spec.squeezed().to_dict()
+        if picture_kind(image) in ("ids", "color"):
+            value = value[0] if spec.axes[:1] == ("mount",) else value
+            if picture_kind(image) == "ids" or info.get("constants", {}).get("labels", {}).get(spec.name):
+                return _shares(id_shares(info, image, value))
+            value = value.astype(np.float32)
+        return _summary(np.asarray(value), spec, info.get("cfg", {}).get("no_hit_value"))
     if flat.dtype.kind == "f":
         shown = [_number(number) for number in flat[:SHOWN_NUMBERS]]
     else:
         shown = [str(number) for number in flat[:SHOWN_NUMBERS]]
     return " ".join(shown) + (f" ... ({len(flat)})" if len(flat) > SHOWN_NUMBERS else "")
+
+
+def _shares(shares: Sequence[tuple[str, Any, float]]) -> str:
+    """Return the largest shares of an image as text, one per line, and the number of further ones."""
+    shown = [f"{label} {share:.2g} %" for label, _, share in ((*each[:2], 100.0 * each[2]) for each in shares)]
+    more = [f"and {len(shown) - SHOWN_LABELS} more"] if len(shown) > SHOWN_LABELS else []
+    return "\n".join([*map(escape, shown[:SHOWN_LABELS]), *more])
 
 
 def _number(number: float) -> str:
@@ -316,7 +334,7 @@ def _summary(value: Array, spec: FieldSpec, no_hit_value: float | None) -> str:
 def finish(
     scene: Scene, recorder: NpzRecorder | Recorder, settings: Settings, presets: Mapping[str, str], title: str
 ) -> None:
-    """Print the table; unless the scene itself was recorded, write the recording and one picture per kind of sensor.
+    """Print the table; unless the scene itself was recorded, write the recording, pictures and images.
 
     Raises:
         UsageError: a file is not writable.
@@ -343,12 +361,16 @@ def finish(
 
 
 def pictures(recording: Recording, folder: Path) -> list[Path]:
-    """Write one picture per kind of sensor, and return their paths; none without Matplotlib, with a note."""
-    from sensorium.view import plot_recording, plottable
+    """Write one picture per kind of sensor and the last images of cameras; return their paths.
+
+    Without Matplotlib, a note says so and there are none.
+    """
+    from sensorium.view import plot_recording, plottable, save_frames
 
     kinds = dict.fromkeys(sensor.info["kind"] for sensor in recording.values() if plottable(sensor))
     try:
-        return [plot_recording(recording, folder / f"{kind}.png", kind=kind) for kind in kinds]
+        plots = [plot_recording(recording, folder / f"{kind}.png", kind=kind) for kind in kinds]
+        return [*plots, *save_frames(recording, folder)]
     except MissingDependencyError as error:
         note(f"no picture: {error}")
         return []

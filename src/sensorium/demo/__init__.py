@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sensorium.demo.gait import Trot
 
-__all__ = ["Trot", "model_path"]
+__all__ = ["SEMANTICS", "Trot", "model_path"]
+
+SEMANTICS = {
+    "ground": "terrain|apron_.*", "robot": ["trunk", ".*_(hip|thigh|shank)"], "crate": "crate_.*", "pole": "pole_.*",
+}  # fmt: skip
+"""Semantic label -> names of bodies and geoms of the model."""
 
 
 def model_path() -> Path:

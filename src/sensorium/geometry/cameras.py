@@ -1,4 +1,4 @@
-"""Pinhole cameras on the host and in torch: conventions of axes, intrinsics, points of pixels and pixels of points.
+"""Cameras on the host and in torch: conventions of axes, intrinsics, points of pixels and pixels of points.
 
 Conventions define the directions of a camera's axes: ``"ros"`` z forward, y down; ``"opengl"`` -z forward, y up;
 ``"world"`` x forward, z up. Quaternions are (w, x, y, z) and rotate camera axes to world axes. The centre of the pixel
@@ -8,7 +8,7 @@ in row v and column u, counted from the top left, is at (u + 1/2, v + 1/2), and 
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import torch
 from torch import Tensor
@@ -28,6 +28,8 @@ _FROM_WORLD: dict[str, tuple[float, float, float, float]] = {
 """Rotation from each convention's axes to those of ``"world"``: forward x, left y, up z."""
 _NEAR_SINGULAR = 1e-12
 """Least ratio of an intrinsic matrix's singular values; that of a 10,000-pixel camera is above 1e-9."""
+_PARALLEL = 1e-6
+"""Greatest cosine of a direction with the axis for which a depth defines no point."""
 
 
 def convert_orientation_convention(
@@ -179,6 +181,20 @@ def apertures_from_intrinsics(
 # Points ---------------------------------------------------------------------------------------------------------------
 
 
+class Projecting(Protocol):
+    """What the functions below use of a lens, see `sensorium.sensors.cameras.lenses.LensCfg`."""
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether all rays are parallel."""
+
+    def project(self, points: Tensor, /) -> Tensor:
+        """Return where points appear on the plane of the lens, float64 `[..., 2]`."""
+
+    def unproject(self, plane: Tensor, /) -> Tensor:
+        """Return the unit directions of points of the plane, float64 `[..., 3]`."""
+
+
 def pixel_rays(intrinsics: Tensor, height: int, width: int) -> Tensor:
     """Return the direction of each pixel per metre of depth, `[..., height, width, 3]`: right, down, forward (1).
 
@@ -212,26 +228,33 @@ def orthogonalize_perspective_depth(depth: Tensor, intrinsics: Tensor) -> Tensor
     return shaped
 
 
-def unproject_depth(depth: Tensor, intrinsics: Tensor, is_ortho: bool = True) -> Tensor:
+def unproject_depth(depth: Tensor, intrinsics: Tensor, is_ortho: bool = True, lens: Projecting | None = None) -> Tensor:
     """Return the points of an image, in the camera's frame with the ``"ros"`` axes.
 
     Args:
         depth: `[..., height, width]` or `[..., height, width, 1]`, m.
         intrinsics: `[..., 3, 3]`, pixels.
         is_ortho: whether `depth` is the distance to the image plane; otherwise it is the length of the ray.
+        lens: the lens, such as ``scene["cam"].optics``; None for a pinhole.
 
     Returns:
-        `[..., height * width, 3]`, m, row by row from the top left; +inf where `depth` is not finite.
+        `[..., height * width, 3]`, m, row by row from the top left; +inf where `depth` is not finite, where the lens
+        sees nothing, and where a distance to the image plane defines no point because the ray is parallel to the plane.
     """
     image, _ = _image(depth)
-    if not is_ortho:
-        image = orthogonalize_perspective_depth(image, intrinsics)
-    rays = pixel_rays(intrinsics, *image.shape[-2:]).to(image.dtype)
-    points = torch.where(torch.isfinite(image)[..., None], rays * image[..., None], float("inf"))
+    rays = pixel_rays(intrinsics, *image.shape[-2:])
+    if lens is not None and lens.is_parallel:
+        points = torch.cat([rays[..., :2].to(image.dtype).expand(*image.shape, 2), image[..., None]], dim=-1)
+    else:
+        if lens is not None:
+            rays = lens.unproject(rays[..., :2].double())
+        unit = rays[..., 2:] if is_ortho else rays.norm(dim=-1, keepdim=True)
+        points = (rays / torch.where(unit.abs() > _PARALLEL, unit, 0.0)).to(image.dtype) * image[..., None]
+    points = torch.where(torch.isfinite(points).all(dim=-1, keepdim=True), points, float("inf"))
     return points.reshape(*points.shape[:-3], -1, 3)
 
 
-def project_points(points: Tensor, intrinsics: Tensor) -> Tensor:
+def project_points(points: Tensor, intrinsics: Tensor, lens: Projecting | None = None) -> Tensor:
     """Return the positions of points in the image: column and row in pixels, and depth.
 
     A point on the ray of the pixel in row v and column u is at (u + 1/2, v + 1/2).
@@ -239,13 +262,17 @@ def project_points(points: Tensor, intrinsics: Tensor) -> Tensor:
     Args:
         points: `[..., point, 3]`, m, in the camera's frame with the ``"ros"`` axes.
         intrinsics: `[..., 3, 3]`, pixels.
+        lens: the lens, such as ``scene["cam"].optics``; None for a pinhole.
 
     Returns:
-        `[..., point, 3]`: column, row, distance to the image plane (m). Not finite for a depth of 0.
+        `[..., point, 3]`: column, row, distance to the image plane (m). Not finite for a depth of 0, and NaN for points
+        that a given lens does not see.
     """
-    seen = torch.einsum("...ij,...pj->...pi", intrinsics.to(points.dtype), points)
-    depth = seen[..., 2:]
-    return torch.cat([seen[..., :2] / depth, depth], dim=-1)
+    depth = points[..., 2:]
+    plane = points[..., :2] / depth if lens is None else lens.project(points.double()).to(points.dtype)
+    at = torch.cat([plane, torch.ones_like(depth)], dim=-1)
+    pixels = torch.einsum("...ij,...pj->...pi", intrinsics.to(points.dtype), at)
+    return torch.cat([pixels[..., :2], depth], dim=-1)
 
 
 def transform_points(points: Tensor, pos: Tensor | None = None, quat: Tensor | None = None) -> Tensor:

@@ -2,7 +2,8 @@
 
 Every registered config class is a `SensorDefinition`. Its fields are the attributes, with their types, defaults,
 meanings and, for choices, the available values. The id is ``sensor.other.KIND``, or CARLA's id if CARLA has that
-sensor. Values that the config rejects are also rejected here, with the text of the config's errors.
+sensor. Some kinds also have `sensorium.stream.variants`, such as a camera of depth images alone. Values that the config
+rejects are also rejected here, with the text of the config's errors.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ from sensorium.errors import (
     shown,
 )
 from sensorium.spec import Requirement
+from sensorium.stream.variants import VARIANTS
 from sensorium.wire.attributes import Attribute, SensorDefinition, blueprint_title, nearest_kind, plain
 
 if TYPE_CHECKING:
     from sensorium.wire.pose import Pose
 
-OWN_IDS = {"depth_camera": "sensor.camera.depth", "lidar": "sensor.lidar.ray_cast"}
+OWN_IDS = {"lidar": "sensor.lidar.ray_cast"}
 """Kinds with an id other than ``sensor.other.KIND``, because CARLA has such a sensor under that id."""
 RESERVED_BY_WORD = {"CONTACT_REPORT": "contact"}
 """Requirements with arguments that have a separate word for `reserve`."""
@@ -107,6 +109,9 @@ def definitions(
                 _LOG.warning("The sensor kind %r has no blueprint: %s", kind, error)
             continue
         add(f"the sensor {kind!r}", partial(of_kind, kind))
+        for variant in VARIANTS.values():
+            if variant.kind == kind:
+                add(f"the sensor {variant.id!r}", lambda id=variant.id: _find(id).definition)  # type: ignore[misc]
     for each in extra:
         add(f"the sensor {shown(each)}", partial(_defined, each))
     return dict(sorted(found.items()))
@@ -149,6 +154,9 @@ def build_cfg(
         fields["update_period"] = fields.pop(_TICK)
     place, pose = blueprint.attached(fields, attach_to, title), blueprint.posed(fields, transform, title)
     asked = {**dict.fromkeys(place, "attach_to"), "offset": "transform"}
+    if (variant := VARIANTS.get(definition.id)) is not None:
+        fields = variant.fields(fields, title)
+        asked |= variant.names
     fields |= place | pose
     if name:
         fields["name"] = name
@@ -173,17 +181,25 @@ def _defined(each: Any) -> SensorDefinition:
 
 def _renamed(fault: Fault, asked: Mapping[str, str]) -> Fault:
     """Return a fault with the field name that the user chose, e.g. ``attach_to`` for ``body``."""
-    word = asked.get(fault.field.partition(".")[0])
-    return fault if word is None else replace(fault, field=word)
+    words = fault.field.partition(".")[0].split(", ")
+    return replace(fault, field=", ".join(asked.get(word, word) for word in words)) if {*words} & {*asked} else fault
 
 
 def _find(id: str) -> _Blueprint:
     ids = {_id(kind): kind for kind in map(_kind, registry.registered())}
+    if (variant := VARIANTS.get(id if id in ids.values() else _full_id(id))) is not None:
+        base = _find(variant.kind)
+        return replace(base, definition=variant.define(base.definition))
     kind = ids.get(id, id.removeprefix("sensor.other."))
     if kind not in ids.values():
         raise UnknownNameError("blueprint", id, ids, nearest_kind(id, ids, ids.values()))
     cfg_class: Any = registry.cfg_for_kind(kind)
     return _blueprint_of(cfg_class)
+
+
+def _full_id(id: str) -> str:
+    """Return the id of the variant with this short name; other ids unchanged."""
+    return next((each for each in VARIANTS if each.rpartition(".")[2] == id), id)
 
 
 def _id(kind: str) -> str:

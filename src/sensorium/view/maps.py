@@ -1,8 +1,9 @@
 """Maps of fields with many values per item: scans, images, point clouds and skins, true and measured.
 
 A scan is drawn over time: the measured value ray by ray, and its difference from the truth of the same capture. Images
-and points show the last capture; see `sensorium.view.taxels` for taxels. Misses are grey, and dark if only the measured
-value misses. Long recordings and wide scans are thinned before drawing.
+and points show the last capture; see `sensorium.view.taxels` for taxels, and `sensorium.view.images` for images that
+equal the truth. Misses are grey, and dark if only the measured value misses. Long recordings and wide scans are thinned
+before drawing.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sensorium.readings import Array
+from sensorium.view.images import IN_ROW, draw_row, picture_kind
 from sensorium.view.panels import (
     Spec,
     color_bar,
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 MOST_NUMBERS = 9
 """Greatest number of values per item that are drawn as lines; more are drawn as a map."""
 MAX_MAPS = 3
-"""Greatest number of fields per sensor."""
+"""Greatest number of fields per sensor that are not images."""
 MAX_COLUMNS, MAX_LINES = 96, 80
 """Greatest numbers of drawn captures and rays of a scan, three by two pixels each; finer noise makes large files."""
 MAX_POINTS = 4000
@@ -53,7 +55,7 @@ def map_fields(sensor: SensorRecording) -> list[Spec]:
     """Return the fields that are drawn as maps, in drawing order: skins, scans, images, and one of points.
 
     These are fields of taxels with more than nine values per env, of role ``range`` and ``point`` with more than nine
-    items per mount, and images with one channel.
+    items per mount, images, and boxes in images.
     """
     found: dict[str, list[Spec]] = {kind: [] for kind in HEIGHTS}
     for spec in sensor.info.get("fields", ()):
@@ -65,49 +67,88 @@ def map_fields(sensor: SensorRecording) -> list[Spec]:
         if kind == "point":
             fits = is_float and len(shape) > 1 and shape[-1] == 3
         elif kind == "image":
-            fits = len(shape) == 3 and shape[2] == 1 and np.dtype(spec["dtype"]).kind in "fiu"
+            fits = True
         else:
             fits = is_float or kind == "taxels"
-        if fits and int(np.prod(items)) > MOST_NUMBERS:
+        if fits and (kind == "image" or int(np.prod(items)) > MOST_NUMBERS):
             found[kind].append(spec)
     return found["taxels"] + found["range"] + found["image"] + found["point"][:1]
 
 
 def _kind(spec: Spec) -> str:
     """Return the kind of map for a field."""
-    return "taxels" if is_skin(spec) else str(spec.get("role"))
+    picture = picture_kind(spec)
+    if is_skin(spec):
+        return "taxels"
+    return "point" if picture == "points" else "image" if picture else str(spec.get("role")).replace("image", "")
 
 
-def maps_inches(specs: Sequence[Spec]) -> float:
-    """Return the height of the maps of these fields, inches."""
-    return HEADING + FOOT + sum(HEIGHTS[_kind(spec)] for spec in specs[:MAX_MAPS])
+def map_strips(sensor: SensorRecording, specs: Sequence[Spec], env: int) -> list[Sequence[Spec]]:
+    """Return the fields of each strip of maps: one field, or up to three images that equal the truth.
+
+    Args:
+        sensor: the recorded sensor.
+        specs: the result of `map_fields`.
+        env: column of the env.
+    """
+    pairs = sensor.pairs(env)
+    others = [spec for spec in specs if _kind(spec) != "image"][:MAX_MAPS]
+    images = [spec for spec in specs if _kind(spec) == "image"]
+    alone = [spec for spec in images if _has_error(sensor, spec, env, pairs)]
+    equal = [spec for spec in images if spec not in alone]
+    in_rows = [equal[first : first + IN_ROW] for first in range(0, len(equal), IN_ROW)]
+    maps, points = ([[spec] for spec in others if (_kind(spec) == "point") == is_last] for is_last in (False, True))
+    return [*maps, *([spec] for spec in alone), *in_rows, *points]
 
 
-def draw_maps(figure: Any, sensor: SensorRecording, specs: Sequence[Spec], env: int) -> None:
+def _has_error(sensor: SensorRecording, spec: Spec, env: int, pairs: tuple[Array, Array]) -> bool:
+    """Return whether the last image of distances or ids differs from the truth."""
+    if picture_kind(spec) not in ("depth", "ids") or not len(pairs[0]):
+        return False
+    last = [
+        one_capture(branch[spec["name"]], rows[-1], env, spec)
+        for branch, rows in zip((sensor.measured, sensor.truth), pairs, strict=True)
+    ]
+    return not np.array_equal(*last, equal_nan=np.dtype(spec["dtype"]).kind == "f")
+
+
+def maps_inches(strips: Sequence[Sequence[Spec]]) -> float:
+    """Return the height of these strips of maps, inches."""
+    return HEADING + FOOT + sum(HEIGHTS[_kind(specs[0])] for specs in strips)
+
+
+def draw_maps(figure: Any, sensor: SensorRecording, strips: Sequence[Sequence[Spec]], env: int) -> None:
     """Draw one sensor's maps below each other.
 
     Args:
         figure: a figure or subfigure of Matplotlib.
         sensor: the recorded sensor.
-        specs: the result of `map_fields`.
+        strips: the result of `map_strips`.
         env: column of the env.
     """
     inches = inches_of(figure)
     name, facts = heading(sensor, env)
-    if len(specs) > MAX_MAPS:
-        facts += f" · {len(specs) - MAX_MAPS} more fields not drawn"
+    left_out = len(map_fields(sensor)) - sum(map(len, strips))
+    arrivals, captures = sensor.pairs(env)
+    if any(_kind(specs[0]) == "image" for specs in strips) and len(arrivals):
+        facts += f" · images at t = {float(sensor.capture_time[arrivals[-1], env]):.4g} s"
+    if left_out:
+        facts += f" · {left_out} more fields not drawn"
     figure.text(0.09, 1.0 - 0.1 / inches, name, fontsize=12, fontweight="bold", color=INK, va="top")
     figure.text(0.09, 1.0 - 0.35 / inches, facts, fontsize=8.5, color=INK, va="top")
-    arrivals, captures = sensor.pairs(env)
     draw = {"taxels": draw_skin, "range": _draw_scan, "image": _draw_image, "point": _draw_points}
     top = inches - HEADING
-    for spec in specs[:MAX_MAPS]:
-        bottom = top - HEIGHTS[_kind(spec)]
-        if len(arrivals):
-            draw[_kind(spec)](figure, sensor, spec, env, (arrivals, captures), (bottom / inches, top / inches))
-        else:
-            text = f"{spec['name']}: no sample arrived"
+    for specs in strips:
+        kind = _kind(specs[0])
+        bottom = top - HEIGHTS[kind]
+        room = bottom / inches, top / inches
+        if not len(arrivals):
+            text = f"{', '.join(spec['name'] for spec in specs)}: no sample arrived"
             figure.text(0.5, 0.5 * (bottom + top) / inches, text, ha="center", fontsize=9, color=FAINT)
+        elif kind == "image" and not _has_error(sensor, specs[0], env, (arrivals, captures)):
+            draw_row(figure, sensor, specs, env, arrivals[-1], room)
+        else:
+            draw[kind](figure, sensor, specs[0], env, (arrivals, captures), room)
         top = bottom
 
 
@@ -149,7 +190,7 @@ def _draw_image(
 ) -> None:
     """Draw the last capture: true, measured, error; ids have distinct colours, and a count of differences as error."""
     arrivals, captures = pairs
-    pick = (slice(None), slice(None), 0)
+    pick = (..., 0)
     measured = one_capture(sensor.measured[spec["name"]], arrivals[-1], env, spec)[pick]
     truth = one_capture(sensor.truth[spec["name"]], captures[-1], env, spec)[pick]
     time = float(sensor.capture_time[arrivals[-1], env])
@@ -159,7 +200,7 @@ def _draw_image(
     for axes, values, which in zip(panels, (truth, measured), ("true", "measured"), strict=False):
         title = f"{name_and_unit(spec)}, {which}" if which == "true" else f"{which}, t = {time:.4g} s"
         shown = values.astype(np.float64) if is_id else shown_values(sensor, values)
-        panel(figure, axes, shown, title, truth, options, colors="tab20" if is_id else "viridis")
+        panel(figure, axes, shown, title, truth, options, colors="tab20" if is_id else "viridis_r")
     if is_id:
         differs = measured != truth
         text = f"{int(differs.sum())} of {differs.size} differ"
@@ -178,6 +219,10 @@ def _draw_points(
     arrivals, captures = pairs
     measured = one_capture(sensor.measured[spec["name"]], arrivals[-1], env, spec).reshape(-1, 3)
     truth = one_capture(sensor.truth[spec["name"]], captures[-1], env, spec).reshape(-1, 3)
+    words = ("x", "y", "z")
+    if spec.get("role") == "image" and spec.get("frame") == "sensor":  # axes right, down, forward
+        measured, truth = (np.stack([at[:, 2], -at[:, 0], -at[:, 1]], axis=1) for at in (measured, truth))
+        words = ("forward", "left", "up")
     count = len(measured)
     every = -(-count // MAX_POINTS)
     measured, truth = (values[::every].astype(np.float64) for values in (measured, truth))
@@ -197,8 +242,8 @@ def _draw_points(
             vmax=high, label="measured",
         )  # fmt: skip
         axes.scatter(truth[:, first], truth[:, second], color="#7d8790", s=0.16 * size, lw=0.0, label="true")
-        axes.set_xlabel(f"x [{unit_text(spec['unit'])}]", fontsize=8, color=INK)
-        axes.set_ylabel(f"{'xyz'[second]} [{unit_text(spec['unit'])}]", fontsize=8, color=INK, labelpad=1.0)
+        axes.set_xlabel(f"{words[0]} [{unit_text(spec['unit'])}]", fontsize=8, color=INK)
+        axes.set_ylabel(f"{words[second]} [{unit_text(spec['unit'])}]", fontsize=8, color=INK, labelpad=1.0)
         axes.grid(True, color="#e6e9ec", lw=0.6)
         axes.set_axisbelow(True)
     color_bar(figure, drawn, side)

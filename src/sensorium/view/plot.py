@@ -17,7 +17,8 @@ import numpy as np
 
 from sensorium.errors import MissingDependencyError, UnknownNameError
 from sensorium.readings import Array
-from sensorium.view.maps import MOST_NUMBERS, draw_maps, map_fields, maps_inches
+from sensorium.view.images import picture_kind
+from sensorium.view.maps import MOST_NUMBERS, draw_maps, map_fields, map_strips, maps_inches
 from sensorium.view.panels import Spec
 from sensorium.view.style import COLORS, FAINT, INK, PAPER, TRUTH, column_of, heading, tidy, unit_text
 from sensorium.view.taxels import is_skin
@@ -47,8 +48,10 @@ class _Row:
 
 
 def plottable(sensor: SensorRecording) -> bool:
-    """Return whether a recorded sensor has values that this module can draw: numbers that change with time."""
-    return bool(_rows(sensor) or map_fields(sensor)) and len(sensor.time) > 1
+    """Return whether a recorded sensor has values that this module can draw: images, or numbers over time."""
+    maps = map_fields(sensor)
+    least = 1 if any(map(picture_kind, maps)) else 2
+    return bool(_rows(sensor) or maps) and len(sensor.time) >= least
 
 
 def imu_figure(recording: Recording, path: str | os.PathLike[str], env: int = 0) -> Path:
@@ -95,18 +98,18 @@ def plot_recording(
         known = {str(each.info.get("kind")) for each in sensors if plottable(each)}
         raise UnknownNameError(what, kind or "any", known)
     shown = drawable[:MAX_SENSORS]
-    maps = [_maps(sensor) for sensor in shown]
-    rows = [[] if specs else _rows(sensor) for sensor, specs in zip(shown, maps, strict=True)]
-    room = max((maps_inches(specs) for specs in maps if specs), default=0.0)
+    maps = [map_strips(sensor, _maps(sensor), column_of(sensor, env)) for sensor in shown]
+    rows = [[] if strips else _rows(sensor) for sensor, strips in zip(shown, maps, strict=True)]
+    room = max((maps_inches(strips) for strips in maps if strips), default=0.0)
     height: float = max((min(len(each), MAX_ROWS) for each in rows if each), default=0)
     height = max(height, (room - FRAME) / LINE)
 
     figure = Figure(figsize=(max(9.0, 7.0 * len(shown)), FRAME + LINE * height), dpi=100, facecolor=PAPER)
     FigureCanvasAgg(figure)
     columns = figure.subfigures(1, len(shown), squeeze=False)[0]
-    for subfigure, sensor, axes, specs in zip(columns, shown, rows, maps, strict=True):
-        if specs:
-            draw_maps(subfigure, sensor, specs, column_of(sensor, env))
+    for subfigure, sensor, axes, strips in zip(columns, shown, rows, maps, strict=True):
+        if strips:
+            draw_maps(subfigure, sensor, strips, column_of(sensor, env))
         else:
             _draw_sensor(subfigure, sensor, axes[:MAX_ROWS], column_of(sensor, env), height, len(axes) - MAX_ROWS)
     left_out = [sensor.name for sensor in drawable[MAX_SENSORS:]]

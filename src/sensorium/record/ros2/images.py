@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator
-from importlib import import_module
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from sensorium.errors import MissingDependencyError
+from sensorium.pictures import encode_image
 from sensorium.readings import Array
 from sensorium.record.ros2.mapping import Channel, Columns, MappedSensor, Samples, message_mapper
 from sensorium.record.ros2.names import OPTICAL
@@ -23,6 +21,10 @@ _PIXELS = {"bool": ("8UC", "u1"), "int8": ("8SC", "i1"), "int16": ("16SC", "<i2"
 """Element type of a field -> start of the encoding's name, and element type in the message."""
 _WORDS = {"distance_to_image_plane": "depth", "rgb": "color"}
 """Field -> its word in topics, where it is not the field's name."""
+_BROWN_CONRADY = ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")
+_MODELS = {"pinhole": ("plumb_bob", _BROWN_CONRADY), "brown_conrady": ("plumb_bob", _BROWN_CONRADY),
+           "kannala_brandt": ("equidistant", ("k1", "k2", "k3", "k4"))}  # fmt: skip
+"""Kind of a lens -> model of the distortion in CameraInfo, and the names of its coefficients in their order."""
 _XYZ: Layout = ((("x", "f4", 0), ("y", "f4", 4), ("z", "f4", 8)), 12)
 _XYZRGB: Layout = ((*_XYZ[0], ("rgb", "f4", 12)), 16)
 _DEPTH_HEADER = bytes(12)
@@ -82,11 +84,25 @@ def image(sensor: MappedSensor) -> Iterator[Channel]:
         )
 
 
+def _distortion(lens: Mapping[str, Any]) -> tuple[str, list[float]] | None:
+    """Return the model and coefficients of a lens in CameraInfo; None where ROS has no model for it."""
+    model, names = _MODELS.get(str(lens.get("kind", "pinhole")), ("", ()))
+    if model == "plumb_bob" and any(lens.get(name) for name in names[5:]):
+        model = "rational_polynomial"
+    count = 5 if model == "plumb_bob" else len(names)
+    return (model, [float(lens.get(name, 0.0)) for name in names[:count]]) if model else None
+
+
 @message_mapper("camera_info")
 def camera_info(sensor: MappedSensor) -> Iterator[Channel]:
-    """Yield sensor_msgs/CameraInfo beside each image, with its time stamp; the lens has no distortion."""
+    """Yield sensor_msgs/CameraInfo beside each image, with its time stamp.
+
+    Nothing for lenses that ROS cannot express, such as parallel ones and panoramas, so that `intrinsic_matrices` is
+    reported as a field that no message holds. P is that of a rectified image with the same intrinsic matrix.
+    """
     matrices = sensor.field(unit="px", shape=(3, 3))
-    if matrices is None:
+    distortion = _distortion(sensor.constants.get("lens", {}))
+    if matrices is None or distortion is None:
         return
     name = matrices.name
 
@@ -97,7 +113,7 @@ def camera_info(sensor: MappedSensor) -> Iterator[Channel]:
 
     for spec, height, width, _, _ in _images(sensor):
         if not _is_cloud(spec):
-            values = {"height": height, "width": width, "distortion_model": "plumb_bob", "d": [0.0] * 5,
+            values = {"height": height, "width": width, "distortion_model": distortion[0], "d": distortion[1],
                       "r": np.eye(3).reshape(9)}  # fmt: skip
             yield Channel(
                 "sensor_msgs/msg/CameraInfo", f"{_start(spec)}/camera_info", (name,), values, columns, frame=OPTICAL
@@ -144,7 +160,8 @@ def _compressed(
         values = samples[spec.name]
         if spec.dtype.startswith("float"):
             values = np.clip(np.nan_to_num(np.rint(_metres(sensor, values) * 1e3)), 0, 65535).astype(np.uint16)
-        pictures = [prefix + _encoded(each, codec) for each in values]
+        options = {"compress_level": 1} if codec == "PNG" else {"quality": 95}
+        pictures = [prefix + encode_image(each, codec, **options) for each in values]
         counts = np.array([len(each) for each in pictures])
         return {"data": (np.frombuffer(b"".join(pictures), np.uint8), counts)}
 
@@ -152,21 +169,6 @@ def _compressed(
         "sensor_msgs/msg/CompressedImage", f"{_start(spec)}/image_raw/{topic}", (spec.name,), {"format": format},
         columns, "data", OPTICAL,
     )  # fmt: skip
-
-
-def _encoded(pixels: Array, codec: str) -> bytes:
-    """Return an image `[height, width]` or `[height, width, channel]` as a PNG or JPEG file."""
-    try:
-        pillow: Any = import_module("PIL.Image")
-    except ImportError:
-        raise MissingDependencyError(
-            "compressed images need Pillow, which is not installed. Install it: pip install 'sensorium[record]'"
-        ) from None
-    out = io.BytesIO()
-    flat = pixels[..., 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels
-    options = {"compress_level": 1} if codec == "PNG" else {"quality": 95}
-    pillow.fromarray(np.ascontiguousarray(flat)).save(out, codec, **options)
-    return out.getvalue()
 
 
 @message_mapper("compressed_png", on_request=True)

@@ -99,7 +99,7 @@ class Camera(CameraBase[CameraCfg, CameraData]):
         """Select the shapes, prepare the visibility pass and the annotators."""
         self._take_lens()
         cfg = self.cfg
-        lens = self._optics
+        lens = self.optics
         if not lens.is_pinhole:
             self._refuse_depth_errors()
         self.projection = projection_of(lens, self._k)
@@ -136,14 +136,14 @@ class Camera(CameraBase[CameraCfg, CameraData]):
                 raise ConfigError.single(self.cfg.title, f"stages.{number}", got, "no depth error of a pinhole camera")
 
     @cached_property
-    def _optics(self) -> LensCfg:
-        """The lens, of the config or of the camera of the model."""
+    def optics(self) -> LensCfg:
+        """The lens, of the config or of the camera of the model; its intrinsic matrices are in the data."""
         name = self.mount.cameras[0]
         return self.cfg.lens_on(self.engine.camera_lens(name) if name else None)
 
     def _lens_changed(self, inverse_k: Tensor, *, more: bool) -> None:
         """Compute the lines of sight from the intrinsic matrices, where they are a table."""
-        lines = lines_of(self._optics, self._k, *self.image_shape, self.cfg.title)
+        lines = lines_of(self.optics, self._k, *self.image_shape, self.cfg.title)
         for name, tensor in lines.items():
             self._lines[name].copy_(tensor)
 

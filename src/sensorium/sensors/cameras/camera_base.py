@@ -26,6 +26,7 @@ from sensorium.measurement.stages.depth_image import DepthStage
 from sensorium.readings import DebugShape
 from sensorium.sensors.cameras.camera_base_cfg import CameraBaseCfg
 from sensorium.sensors.cameras.camera_data import ALWAYS, DISTANCES, CameraData
+from sensorium.sensors.cameras.lenses import LensCfg, PinholeLensCfg
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.parts import declared_fields
 from sensorium.spec import Field
@@ -59,6 +60,16 @@ class CameraBase(SimpleSensor[CameraCfgT, CameraDataT], Generic[CameraCfgT, Came
             inverse_k: `[n, 3, 3]`.
             more: whether other envs keep theirs.
         """
+
+    @cached_property
+    def optics(self) -> LensCfg:
+        """The lens; its intrinsic matrices are in the data."""
+        return PinholeLensCfg()
+
+    @property
+    def lens(self) -> dict[str, Any]:
+        """Kind and given fields of `optics`."""
+        return self.optics.to_dict()
 
     @property
     def image_shape(self) -> tuple[int, int]:

@@ -51,6 +51,7 @@ class CameraData:
         image_shape: (height, width), pixels.
         data_types: the data types, under the config's names.
         labels: data type with ids -> ``{"idToLabels": {id as text: labels}}``; see `info`.
+        lens: the lens as plain values, its ``kind`` and coefficients; the sensor's `optics` is its object.
     """
 
     pos_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point")]
@@ -115,6 +116,7 @@ class CameraData:
     image_shape: tuple[int, int]
     data_types: tuple[str, ...]
     labels: Mapping[str, Mapping[str, Any]]
+    lens: Mapping[str, Any]
 
     @property
     def output(self) -> Images:

@@ -257,6 +257,8 @@ class BrownConradyLensCfg(FocalLensCfg):
             (xx, xy, yy), (dx, dy) = entries.unbind(-1), (target - point).unbind(-1)
             move = torch.stack([yy * dx - xy * dy, xx * dy - xy * dx], dim=-1) / (xx * yy - xy * xy)[..., None]
             tangents = tangents + move
+            if step >= 8 and bool((move.abs() <= 1e-12 * (1.0 + tangents.abs())).all()):
+                break
         error = (self._distort(tangents)[0] - plane).norm(dim=-1)
         return tangents, (error < 1e-9 * (1.0 + plane.norm(dim=-1))) & self._is_before_fold(tangents)
 
@@ -485,7 +487,9 @@ def lens_rays(lens: LensCfg, matrices: Tensor, height: int, width: int, config: 
     rows, columns = (grid.reshape(-1) for grid in torch.meshgrid(v, u, indexing="ij"))
     pixels = torch.stack([columns, rows, torch.ones_like(rows)])
     plane = (inverse @ pixels)[:, :2].transpose(1, 2)
-    folded = lens.folds(plane)
+    directions = lens.unproject(plane)
+    folded = ~directions.any(dim=-1)
+    folded[folded.clone()] = lens.folds(plane[folded])
     if bool(folded.any()):
         number, pixel = (int(i) for i in folded.nonzero()[0])
         count, radius = int(folded[number].sum()), float(plane[number].norm(dim=-1)[folded[number]].min())
@@ -498,7 +502,7 @@ def lens_rays(lens: LensCfg, matrices: Tensor, height: int, width: int, config: 
     starts = torch.zeros(*plane.shape[:2], 3, dtype=torch.float64, device=plane.device)
     if lens.is_parallel:
         starts[..., :2] = plane
-    return starts, lens.unproject(plane)
+    return starts, directions
 
 
 def parse_lens(value: Any) -> Any:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from sensorium.cfg import bad
 from sensorium.errors import Fault, SelectionError, listed, nearest
+from sensorium.pictures import colors_of
 
 BACKGROUND, UNLABELLED, FIRST = 0, 1, 2
 """Ids of a segmentation: no surface, a surface without a label, and the first one with labels."""
@@ -31,8 +32,6 @@ WITHOUT_LABELS = {BACKGROUND: "BACKGROUND", UNLABELLED: "UNLABELLED"}
 DEFAULT_TYPE = "class"
 """Type of a label that is given without one."""
 _NAME = re.compile(r"[^\s:;,|&!*]+|\*")
-_SPREAD = 0x9E3779B1
-"""Odd, so that multiples of it differ modulo any power of two."""
 
 Labels = tuple[tuple[str, str], ...]
 """Labels of a surface as (type, label)."""
@@ -229,17 +228,6 @@ def _by_type(labels: Labels) -> dict[str, str]:
     return {kind: ",".join(names) for kind, names in found.items()}
 
 
-def color_of(id: int) -> tuple[int, int, int, int]:
-    """Return the color of an id, (red, green, blue, alpha), 0 to 255, different for all ids below 2^24.
-
-    The background is transparent black, and surfaces without a label are opaque black.
-    """
-    if id <= UNLABELLED:
-        return 0, 0, 0, 255 * id
-    mixed = (id * _SPREAD) % (1 << 24)
-    return mixed >> 16, mixed >> 8 & 255, mixed & 255, 255
-
-
 def table_of(ids: Sequence[int], colorize: bool) -> NDArray[np.int32]:
     """Return the value of a pixel for each shape, int32 `[1 + shape]`, with the background first.
 
@@ -248,9 +236,9 @@ def table_of(ids: Sequence[int], colorize: bool) -> NDArray[np.int32]:
     every = [BACKGROUND, *ids]
     if not colorize:
         return np.array(every, dtype=np.int32)
-    return np.array([color_of(id) for id in every], dtype=np.uint8).view(np.int32)[:, 0]
+    return colors_of(every).view(np.int32)[:, 0]
 
 
 def keyed(texts: Mapping[int, Any], colorize: bool) -> dict[str, Any]:
     """Return id as text -> its labels; for a colorized image the color, such as ``"(0, 0, 0, 255)"``, instead."""
-    return {str(color_of(id) if colorize else id): text for id, text in texts.items()}
+    return {str(tuple(colors_of(id).tolist()) if colorize else id): text for id, text in texts.items()}

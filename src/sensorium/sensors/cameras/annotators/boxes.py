@@ -26,7 +26,7 @@ from sensorium.geometry.transforms import rotation
 from sensorium.measurement.record import Record
 from sensorium.sensors.cameras.annotators.base import Annotator
 from sensorium.sensors.cameras.camera_data import COUNT
-from sensorium.sensors.cameras.semantics import FIRST
+from sensorium.sensors.cameras.semantics import FIRST, keyed
 from sensorium.spec import Field
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ class Boxes(Annotator):
     def __init__(self, camera: Camera, names: tuple[str, ...]) -> None:
         super().__init__(camera, names)
         ids = camera.semantics.instances[0]
-        classes, _ = camera.semantics.classes
+        classes, texts = camera.semantics.classes
+        self.labels = {name: {"idToLabels": keyed(texts, False)} for name in names if not name.endswith(COUNT)}
         shapes, seen = camera.rays.shapes, set(camera.cast.view.shapes)
         visible = [(i, each) for i, each in enumerate(ids) if i in seen]
         owned = [[i for i, each in visible if each == FIRST + k] for k in range(self.count(camera))]

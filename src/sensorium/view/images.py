@@ -1,0 +1,298 @@
+"""Images of cameras as pictures: every data type as colors with its key, and as image files.
+
+Distances have a color bar in their unit, ids the labels of their surfaces, normals the colors of the axes, and motion a
+color wheel. Boxes are drawn over the ids. Color images are shown unchanged.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sensorium.pictures import (
+    MISS,
+    box_edges,
+    colorize_depth,
+    colorize_flow,
+    colorize_ids,
+    colorize_normals,
+    colors_of,
+    composite,
+    depth_range,
+    draw_boxes,
+    flow_length,
+    save_image,
+)
+from sensorium.readings import Array
+from sensorium.view.panels import Spec, frame, inches_of, name_and_unit, one_capture, own_shape, row_of_panels
+from sensorium.view.style import INK, column_of
+
+if TYPE_CHECKING:
+    from sensorium.record import SensorRecording
+
+IN_ROW = 3
+"""Images beside each other."""
+MOST_KEYS = 6
+"""Greatest number of entries of a key."""
+LONGEST = 22
+"""Greatest number of letters of an entry."""
+IDS = ("semantic_segmentation", "instance_segmentation", "instance_id_segmentation", "segmentation", "geom_ids")
+"""Fields below boxes, in order of preference."""
+_TOLD = {"BACKGROUND": "background", "UNLABELLED": "unlabelled"}
+
+
+def picture_kind(spec: Spec) -> str:
+    """Return how a field is drawn: color, ids, depth, normals, flow, points or boxes; empty for other fields."""
+    axes, shape, kind = spec["axes"], own_shape(spec), np.dtype(spec["dtype"]).kind
+    if list(axes[-2:]) == ["box", "value"]:
+        return "boxes"
+    if spec.get("role") != "image" or len(shape) != 3 or 0 in shape:
+        return ""
+    channels = shape[2]
+    if kind in "iu":
+        is_color = spec["dtype"] == "uint8" and channels in (3, 4)
+        return "color" if is_color else "ids" if channels in (1, 2) else ""
+    vectors = {"uv": "flow", "xyz": "points" if spec["unit"] == "m" else "normals"}
+    return "depth" if channels == 1 and kind == "f" else vectors.get(axes[-1], "") if kind == "f" else ""
+
+
+# Colors ---------------------------------------------------------------------------------------------------------------
+
+
+def picture_of(sensor: SensorRecording, spec: Spec, row: int, env: int) -> Array:
+    """Return one measured image of a sensor as colors, uint8 `[height, width, 3]`.
+
+    Args:
+        sensor: the recorded sensor.
+        spec: the field, of any `picture_kind` except points.
+        row: row of the recording.
+        env: column of the env.
+    """
+    kind = picture_kind(spec)
+    values = one_capture(sensor.measured[spec["name"]], row, env, spec)
+    if kind == "color":
+        return composite(values) if values.shape[2] == 4 else values
+    if kind == "ids":
+        return colorize_ids(values[..., 0], first=2 if _labels(sensor.info, spec) else 0)
+    if kind == "boxes":
+        ids = {each["name"]: each for each in sensor.info["fields"]}
+        below = next((ids[name] for name in IDS if name in ids), None)
+        if below is None:
+            height, width = sensor.info["constants"]["image_shape"]
+            picture: Array = np.full((height, width, 3), MISS, np.uint8)
+        else:
+            picture = picture_of(sensor, below, row, env)
+        return draw_boxes(picture, values) if values.shape[-1] == 6 else picture
+    return {"depth": colorize_depth, "normals": colorize_normals, "flow": colorize_flow}[kind](values)
+
+
+def save_frames(recording: Mapping[str, SensorRecording], folder: str | os.PathLike[str], env: int = 0) -> list[Path]:
+    """Write the last measured image of each camera and data type as ``FOLDER/SENSOR.FIELD.png``; return the paths.
+
+    Args:
+        recording: the recording.
+        folder: created if missing.
+        env: id of the environment.
+
+    Raises:
+        MissingDependencyError: Pillow is not installed.
+        UnknownNameError: the env was not recorded.
+    """
+    written = []
+    for sensor in recording.values():
+        specs = [spec for spec in sensor.info.get("fields", ()) if picture_kind(spec) not in ("", "points")]
+        column = column_of(sensor, env) if specs else 0
+        arrivals = sensor.pairs(column)[0] if specs else ()
+        for spec in specs if len(arrivals) else ():
+            name = f"{sensor.name}.{spec['name']}.png".replace("/", "_")
+            written.append(save_image(Path(folder) / name, picture_of(sensor, spec, arrivals[-1], column)))
+    return written
+
+
+# Keys -----------------------------------------------------------------------------------------------------------------
+
+
+def _labels(info: Mapping[str, Any], spec: Spec) -> Mapping[str, Any]:
+    """Return id or color as text -> its label; empty for fields without labels."""
+    found: Mapping[str, Any] = info.get("constants", {}).get("labels", {}).get(spec["name"], {})
+    return found.get("idToLabels", {})
+
+
+def id_shares(info: Mapping[str, Any], spec: Spec, values: Array) -> list[tuple[str, tuple[int, ...], float]]:
+    """Return what an image of ids or of their colors shows, the largest part first: label, color and share of pixels.
+
+    Args:
+        info: description of the sensor.
+        spec: the field.
+        values: the image, `[height, width, channel]`.
+    """
+    labels, names = _labels(info, spec), info.get("constants", {}).get("geom_names", ())
+    names = names if spec["name"] in ("geom_ids", "segmentation") else ()
+    is_color = values.dtype == np.uint8 and values.shape[-1] == 4
+    pixels = values.reshape(-1, 4) if is_color else values.reshape(-1, values.shape[-1])[:, :1]
+    found, counts = np.unique(pixels, axis=0, return_counts=True)
+    shares = []
+    for each, count in sorted(zip(found.tolist(), counts.tolist(), strict=True), key=lambda pair: -pair[1]):
+        color = composite(each) if is_color else colorize_ids(np.array([each]), first=2 if labels else 0)[0]
+        key = str(tuple(each)) if is_color else str(each[0])
+        label = labels.get(key, key)
+        if not is_color and not labels:
+            missed = "background" if names else "none"
+            label = missed if each[0] < 0 else names[each[0]] if each[0] < len(names) else key
+        shares.append((_worded(label), tuple(np.ravel(color).tolist()), count / len(pixels)))
+    return shares
+
+
+def _worded(label: Any) -> str:
+    """Return a label as short text: a name, or the labels by their types, without the type ``class``."""
+    parts = [label] if isinstance(label, str) else [
+        name if kind == "class" else f"{kind}: {name}" for kind, name in label.items()
+    ]  # fmt: skip
+    return ", ".join(_TOLD.get(part, part) for part in parts)
+
+
+# Drawing --------------------------------------------------------------------------------------------------------------
+
+
+def draw_row(
+    figure: Any, sensor: SensorRecording, specs: Sequence[Spec], env: int, row: int, room: tuple[float, float]
+) -> None:
+    """Draw measured images beside each other, each with its key below.
+
+    Args:
+        figure: a figure or subfigure of Matplotlib.
+        sensor: the recorded sensor.
+        specs: at most three fields.
+        env: column of the env.
+        row: row of the recording.
+        room: bottom and top of the strip to draw in, as fractions of the figure's height.
+    """
+    panels = row_of_panels(figure, room, (1.0,) * IN_ROW)
+    for axes, spec in zip(panels, specs, strict=False):
+        draw_picture(figure, axes, sensor, spec, row, env)
+    for axes in panels[len(specs) :]:
+        axes.set_axis_off()
+
+
+def draw_picture(figure: Any, axes: Any, sensor: SensorRecording, spec: Spec, row: int, env: int) -> None:
+    """Draw one measured image with its key; see `draw_row`."""
+    kind, values = picture_kind(spec), one_capture(sensor.measured[spec["name"]], row, env, spec)
+    axes.imshow(picture_of(sensor, spec, row, env), interpolation="nearest")
+    axes.set_anchor("NW")
+    axes.apply_aspect()
+    axes.set_title(name_and_unit(spec) if spec["unit"] != "1" else spec["name"], fontsize=8.5, color=INK, loc="left")
+    axes.tick_params(labelbottom=False, labelleft=False, length=0.0)
+    if kind == "ids" or (kind == "color" and _labels(sensor.info, spec)):
+        _add_key(axes, [(name, color) for name, color, _ in id_shares(sensor.info, spec, values)])
+    elif kind == "depth":
+        _add_bar(figure, axes, depth_range(values))
+    elif kind == "normals":
+        units = np.eye(3)[None].repeat(2, axis=0) * np.array([1.0, -1.0])[:, None, None]
+        colors = colorize_normals(units).reshape(6, 3).tolist()
+        _add_key(axes, list(zip(("+x", "+y", "+z", "-x", "-y", "-z"), colors, strict=True)))
+    elif kind == "flow":
+        _add_wheel(figure, axes, flow_length(values))
+    elif kind == "boxes":
+        _name_boxes(axes, sensor, spec, values, row, env)
+
+
+def _add_key(axes: Any, entries: Sequence[tuple[str, Sequence[int]]]) -> None:
+    """Add patches of colors with their names below an image; the last entry counts those without room."""
+    from matplotlib.patches import Patch
+
+    shown = list(entries[:MOST_KEYS] if len(entries) <= MOST_KEYS else entries[: MOST_KEYS - 1])
+    handles = [
+        Patch(facecolor=np.array(color) / 255.0, edgecolor=INK, linewidth=0.3,
+              label=name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…")
+        for name, color in shown
+    ]  # fmt: skip
+    if len(shown) < len(entries):
+        handles.append(Patch(facecolor="none", edgecolor="none", label=f"and {len(entries) - len(shown)} more"))
+    axes.legend(
+        handles=handles, loc="upper left", bbox_to_anchor=(0.0, -0.01), ncols=2, frameon=False, fontsize=6.5,
+        labelcolor=INK, handlelength=0.9, handleheight=0.9, handletextpad=0.4, columnspacing=0.9, labelspacing=0.25,
+        borderaxespad=0.0, borderpad=0.2,
+    )  # fmt: skip
+
+
+def _add_bar(figure: Any, axes: Any, limits: tuple[float, float]) -> None:
+    """Add a horizontal color bar of distances below an image."""
+    inches, box = inches_of(figure), axes.get_position()
+    near, far = limits
+    bar = figure.add_axes((box.x0, box.y0 - 0.13 / inches, box.width, 0.08 / inches))
+    ramp = colorize_depth(np.linspace(near, far, 256)[None], near, far)
+    bar.imshow(ramp, aspect="auto", extent=(near, far, 0.0, 1.0))
+    bar.set_yticks([])
+    frame(bar)
+    bar.tick_params(labelsize=7, length=2.0)
+
+
+def _add_wheel(figure: Any, axes: Any, longest: float) -> None:
+    """Add the colors of all directions of motion below an image, and the length of the strongest color."""
+    inches, box = inches_of(figure), axes.get_position()
+    width = axes.get_window_extent().width / box.width / figure.figure.dpi
+    size = 0.38
+    wheel = figure.add_axes((box.x0, box.y0 - (size + 0.03) / inches, size / width, size / inches))
+    span = np.linspace(-1.0, 1.0, 96)
+    flow = np.stack(np.meshgrid(span, span), axis=-1)
+    colors = colorize_flow(flow, 1.0)
+    colors[np.hypot(flow[..., 0], flow[..., 1]) > 1.0] = 255
+    wheel.imshow(colors)
+    wheel.set_axis_off()
+    text = f"direction of motion; the strongest\ncolor is {longest:.3g} px or more"
+    axes.annotate(
+        text, (0.0, 0.0), xycoords="axes fraction", xytext=(72.0 * size + 4.0, -72.0 * 0.5 * (size + 0.06)),
+        textcoords="offset points", fontsize=6.5, color=INK, va="center",
+    )  # fmt: skip
+
+
+# Boxes ----------------------------------------------------------------------------------------------------------------
+
+
+def _name_boxes(axes: Any, sensor: SensorRecording, spec: Spec, boxes: Array, row: int, env: int) -> None:
+    """Write the labels of boxes, and draw the edges of solid ones."""
+    labels = _labels(sensor.info, spec)
+    lens = sensor.info.get("constants", {}).get("lens", {}).get("kind", "pinhole")
+    if boxes.shape[-1] != 6 and lens != "pinhole":
+        axes.set_title(f"{spec['name']}: edges need a pinhole", fontsize=8.5, color=INK, loc="left")
+        return
+    height, width = sensor.info["constants"]["image_shape"]
+    fields = {each["name"]: each for each in sensor.info["fields"]}
+    for box in boxes[boxes[:, 0] >= 0.0].astype(np.float64):
+        left, top = box[1], box[2]
+        if len(box) != 6:
+            pose = {
+                name: one_capture(sensor.measured[name], row, env, fields[name]).astype(np.float64)
+                for name in ("pos_w", "quat_w_world", "intrinsic_matrices")
+            }
+            lines = _edges(box, pose["pos_w"], pose["quat_w_world"], pose["intrinsic_matrices"])
+            inside = lines[np.isfinite(lines).all(axis=-1)]
+            if not len(inside):
+                continue
+            left, top = inside[inside[:, 1].argmin()]
+            for line in lines:
+                axes.plot(*line.T, color="#ffffff", lw=1.6, solid_capstyle="round")
+                axes.plot(*line.T, color=INK, lw=0.7, solid_capstyle="round")
+        color = colors_of(int(box[0]))[:3] / 255.0
+        axes.text(
+            float(np.clip(left, 0, width)), float(np.clip(top, 0, height)), _worded(labels.get(str(int(box[0])), "")),
+            fontsize=5.5, color=INK, va="bottom", ha="left", clip_on=True,
+            bbox={"facecolor": "#ffffff", "edgecolor": color, "linewidth": 0.8, "pad": 0.6, "alpha": 0.85},
+        )  # fmt: skip
+    axes.set_xlim(-0.5, width - 0.5)
+    axes.set_ylim(height - 0.5, -0.5)
+
+
+def _edges(box: Array, pos: Array, quat: Array, k: Array) -> Array:
+    """Return the edges of a 3-D box in the image of a pinhole, `[12, point, 2]`, px; NaN behind the camera."""
+    seen, axis = box_edges(box[None])[0] - pos, np.broadcast_to(-quat[1:], (1, 1, 3))
+    twice = 2.0 * np.cross(axis, seen)
+    seen = seen + quat[0] * twice + np.cross(axis, twice)
+    depth = np.where(seen[..., :1] > 1e-3, seen[..., :1], np.nan)
+    plane = np.concatenate([-seen[..., 1:] / depth, np.ones_like(depth)], axis=-1)
+    pixels: Array = (plane @ k.T)[..., :2] - 0.5
+    return pixels
