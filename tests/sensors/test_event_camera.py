@@ -311,8 +311,7 @@ def test_readings_are_ragged() -> None:
     ("fields", "text"),
     [
         ({"data_types": ("rgb",)}, "no data types"),
-        ({"noise": 0.1}, "Events take no noise"),
-        ({"stages": (sn.Saturation(high=1.0),)}, "Events take no noise"),
+        ({"stages": (sn.Saturation(high=1.0),)}, "Stages act on values, not on events"),
         ({"positive_threshold": 0.0}, "positive_threshold: got 0.0"),
         ({"max_events": 0}, "a whole number from 1"),
     ],

@@ -75,7 +75,7 @@ class EventCameraCfg(CameraCfg):
     """Configuration of an event camera. Thresholds are changes of the brightness; by default of ln(luminance).
 
     The amounts are those of the models v2e (Y. Hu, S.-C. Liu, T. Delbruck, "v2e: From video frames to realistic DVS
-    events", CVPRW 2021) and CARLA. The camera reports no images and accepts no noise and no stages.
+    events", CVPRW 2021) and CARLA. The camera reports no images; knobs such as `noise` have no effect on events.
     """
 
     types: ClassVar[tuple[str, ...]] = ()
@@ -116,11 +116,11 @@ class EventCameraCfg(CameraCfg):
             raise bad("no data types", "Add a sn.CameraCfg at the same place for images.")
         return value
 
-    @field_validator("stages", "noise", "bias", "random_walk", "resolution")
+    @field_validator("stages")
     @classmethod
-    def _no_noise(cls, value: Any) -> Any:
-        if value not in (None, ()):
-            raise bad("nothing", "Events take no noise: use the camera's own amounts.")
+    def _no_stages(cls, value: Any) -> Any:
+        if value:
+            raise bad("no stages", "Stages act on values, not on events: use the camera's own amounts.")
         return value
 
     @field_validator("sites", "bodies", "geoms", "joints", "cameras", "link_names")
