@@ -281,7 +281,7 @@ targets = ["terrain", "apron_.*"]
     assert (
         "pattern grid, size=[1.6, 1.0] rays 187, 11 x 17 hits 42 shapes, 28 of them moving: terrain (hfield)" in shown
     )
-    assert "rays 7 hits 5 shapes, none of them moving" in shown and "and 21 more" in shown
+    assert "rays 7 hits 5 shapes, none of them moving" in shown and "and 30 more" in shown
     assert "shapes for rays: " in shown
     assert main(["explain", MODEL, "--rig", rig(tmp_path, text), "--json", "--envs", "3"]) == 0
     described = json.loads(capsys.readouterr().out)

@@ -155,7 +155,7 @@ def colorize_flow(flow: Any, largest: float | None = None) -> Array:
         ArgumentError: another shape, or `largest` is not above 0.
     """
     values = _channels(flow, "flow", 2).astype(np.float64)
-    seen = np.isfinite(values).all(axis=-1)
+    seen = np.asarray(np.isfinite(values).all(axis=-1))
     right, down = np.moveaxis(np.where(seen[..., None], values, 0.0), -1, 0)
     length = np.hypot(right, down)
     largest = flow_length(values) if largest is None else largest
@@ -320,7 +320,7 @@ def _channels(values: Any, name: str, channels: int) -> Array:
     return array
 
 
-def _filled(colors: Array, seen: Array) -> Array:
+def _filled(colors: Array, seen: Any) -> Array:
     """Return colors as uint8, grey where nothing is seen."""
     filled: Array = np.where(seen[..., None], np.rint(colors), MISS).astype(np.uint8)
     return filled

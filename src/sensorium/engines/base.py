@@ -289,7 +289,7 @@ class Engine(abc.ABC):
         return Lighting()
 
     def looks(self) -> Varied:
-        """Return the current values of quantities of shapes and lights that differ between environments; by default none.
+        """Return current values of quantities of shapes and lights that differ between environments; by default none.
 
         Returns:
             Name of the quantity -> values `[1 or env, shape, ...]`, or `[1 or env, light, ...]` for the names

@@ -49,8 +49,8 @@ class Texture:
             or array.shape[-1] not in (3, 4)
         ):
             raise ModelError(
-                f"texture {name!r}: pixels: got {array.dtype} of shape {array.shape}, expected uint8 [row, column, 3 or 4] "
-                "or, for a cube, [6, size, size, 3]."
+                f"texture {name!r}: pixels: got {array.dtype} of shape {array.shape}, expected uint8 [row, column, "
+                "3 or 4] or, for a cube, [6, size, size, 3]."
             )
         array.flags.writeable = False
         object.__setattr__(self, "pixels", array)
@@ -86,6 +86,10 @@ class Material:
     texture: Texture | None = None
     repeat: tuple[float, float] = (1.0, 1.0)
     is_uniform: bool = False
+
+
+PLAIN = Material()
+"""The material of a shape without a given one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sensorium.errors import ModelError, listed, shown
-from sensorium.geometry.appearance import Material
+from sensorium.geometry.appearance import PLAIN, Material
 
 ShapeKind = Literal["plane", "sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh", "hfield"]
 KINDS: tuple[ShapeKind, ...] = ("plane", "sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh", "hfield")
@@ -221,7 +221,7 @@ class Shape:
     is_visible: bool = True
     reflectance: float = 0.5
     rgba: tuple[float, float, float, float] = (0.5, 0.5, 0.5, 1.0)
-    material: Material = Material()
+    material: Material = PLAIN
     casts_shadow: bool = True
     fault: str = ""
 
@@ -296,7 +296,7 @@ def _corners(
     array = np.asarray(_array(given, what), dtype=np.float32)
     if array.shape != shape or not np.isfinite(array).all():
         raise ModelError(
-            f"{what}: got an array of shape {array.shape}, expected finite numbers of shape {shape}: a row for each corner "
-            "of each face."
+            f"{what}: got an array of shape {array.shape}, expected finite numbers of shape {shape}: a row for "
+            "each corner of each face."
         )
     return np.ascontiguousarray(array[ids])

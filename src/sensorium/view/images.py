@@ -7,7 +7,7 @@ color wheel. Boxes are drawn over the ids. Color images are shown unchanged.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from sensorium.pictures import (
     composite,
     depth_range,
     draw_boxes,
+    draw_lines,
     flow_length,
     save_image,
 )
@@ -36,12 +37,19 @@ if TYPE_CHECKING:
 
 IN_ROW = 3
 """Images beside each other."""
+EDGE_POINTS = 24
+"""Points along each edge of a 3-D box."""
 MOST_KEYS = 6
 """Greatest number of entries of a key."""
 LONGEST = 22
 """Greatest number of letters of an entry."""
 IDS = ("semantic_segmentation", "instance_segmentation", "instance_id_segmentation", "segmentation", "geom_ids")
 """Fields below boxes, in order of preference."""
+_COLORS: Mapping[str, Callable[[Array], Array]] = {
+    "depth": colorize_depth,
+    "normals": colorize_normals,
+    "flow": colorize_flow,
+}
 _TOLD = {"BACKGROUND": "background", "UNLABELLED": "unlabelled"}
 
 
@@ -86,8 +94,10 @@ def picture_of(sensor: SensorRecording, spec: Spec, row: int, env: int) -> Array
             picture: Array = np.full((height, width, 3), MISS, np.uint8)
         else:
             picture = picture_of(sensor, below, row, env)
-        return draw_boxes(picture, values) if values.shape[-1] == 6 else picture
-    return {"depth": colorize_depth, "normals": colorize_normals, "flow": colorize_flow}[kind](values)
+        if values.shape[-1] == 6:
+            return draw_boxes(picture, values)
+        return draw_lines(picture, _edges(sensor, values, row, env).reshape(-1, EDGE_POINTS, 2))
+    return _COLORS[kind](values)
 
 
 def save_frames(recording: Mapping[str, SensorRecording], folder: str | os.PathLike[str], env: int = 0) -> list[Path]:
@@ -106,7 +116,7 @@ def save_frames(recording: Mapping[str, SensorRecording], folder: str | os.PathL
     for sensor in recording.values():
         specs = [spec for spec in sensor.info.get("fields", ()) if picture_kind(spec) not in ("", "points")]
         column = column_of(sensor, env) if specs else 0
-        arrivals = sensor.pairs(column)[0] if specs else ()
+        arrivals = sensor.pairs(column)[0] if specs else np.zeros(0, np.int64)
         for spec in specs if len(arrivals) else ():
             name = f"{sensor.name}.{spec['name']}.png".replace("/", "_")
             written.append(save_image(Path(folder) / name, picture_of(sensor, spec, arrivals[-1], column)))
@@ -118,8 +128,9 @@ def save_frames(recording: Mapping[str, SensorRecording], folder: str | os.PathL
 
 def _labels(info: Mapping[str, Any], spec: Spec) -> Mapping[str, Any]:
     """Return id or color as text -> its label; empty for fields without labels."""
-    found: Mapping[str, Any] = info.get("constants", {}).get("labels", {}).get(spec["name"], {})
-    return found.get("idToLabels", {})
+    of_field = info.get("constants", {}).get("labels", {}).get(spec["name"], {})
+    found: Mapping[str, Any] = of_field.get("idToLabels", {})
+    return found
 
 
 def id_shares(info: Mapping[str, Any], spec: Spec, values: Array) -> list[tuple[str, tuple[int, ...], float]]:
@@ -206,7 +217,7 @@ def _add_key(axes: Any, entries: Sequence[tuple[str, Sequence[int]]]) -> None:
 
     shown = list(entries[:MOST_KEYS] if len(entries) <= MOST_KEYS else entries[: MOST_KEYS - 1])
     handles = [
-        Patch(facecolor=np.array(color) / 255.0, edgecolor=INK, linewidth=0.3,
+        Patch(facecolor=(color[0] / 255.0, color[1] / 255.0, color[2] / 255.0), edgecolor=INK, linewidth=0.3,
               label=name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…")
         for name, color in shown
     ]  # fmt: skip
@@ -254,45 +265,43 @@ def _add_wheel(figure: Any, axes: Any, longest: float) -> None:
 
 
 def _name_boxes(axes: Any, sensor: SensorRecording, spec: Spec, boxes: Array, row: int, env: int) -> None:
-    """Write the labels of boxes, and draw the edges of solid ones."""
-    labels = _labels(sensor.info, spec)
-    lens = sensor.info.get("constants", {}).get("lens", {}).get("kind", "pinhole")
-    if boxes.shape[-1] != 6 and lens != "pinhole":
-        axes.set_title(f"{spec['name']}: edges need a pinhole", fontsize=8.5, color=INK, loc="left")
-        return
-    height, width = sensor.info["constants"]["image_shape"]
-    fields = {each["name"]: each for each in sensor.info["fields"]}
-    for box in boxes[boxes[:, 0] >= 0.0].astype(np.float64):
-        left, top = box[1], box[2]
-        if len(box) != 6:
-            pose = {
-                name: one_capture(sensor.measured[name], row, env, fields[name]).astype(np.float64)
-                for name in ("pos_w", "quat_w_world", "intrinsic_matrices")
-            }
-            lines = _edges(box, pose["pos_w"], pose["quat_w_world"], pose["intrinsic_matrices"])
-            inside = lines[np.isfinite(lines).all(axis=-1)]
-            if not len(inside):
-                continue
-            left, top = inside[inside[:, 1].argmin()]
-            for line in lines:
-                axes.plot(*line.T, color="#ffffff", lw=1.6, solid_capstyle="round")
-                axes.plot(*line.T, color=INK, lw=0.7, solid_capstyle="round")
-        color = colors_of(int(box[0]))[:3] / 255.0
-        axes.text(
-            float(np.clip(left, 0, width)), float(np.clip(top, 0, height)), _worded(labels.get(str(int(box[0])), "")),
-            fontsize=5.5, color=INK, va="bottom", ha="left", clip_on=True,
-            bbox={"facecolor": "#ffffff", "edgecolor": color, "linewidth": 0.8, "pad": 0.6, "alpha": 0.85},
-        )  # fmt: skip
-    axes.set_xlim(-0.5, width - 0.5)
-    axes.set_ylim(height - 0.5, -0.5)
+    """Write the label of each box at its upper left corner, or at the highest point of a 3-D box."""
+    labels, (height, width) = _labels(sensor.info, spec), sensor.info["constants"]["image_shape"]
+    boxes = boxes[boxes[:, 0] >= 0.0].astype(np.float64)
+    corners = boxes[:, 1:3]
+    if boxes.shape[-1] != 6:
+        points = _edges(sensor, boxes, row, env).reshape(len(boxes), -1, 2)
+        highest = np.nan_to_num(points[..., 1], nan=np.inf).argmin(axis=1)
+        corners = points[np.arange(len(boxes)), highest]
+        if sensor.info["constants"]["lens"]["kind"] != "pinhole":
+            axes.set_title(f"{spec['name']}: edges need a pinhole", fontsize=8.5, color=INK, loc="left")
+    for id, (left, top) in zip(boxes[:, 0].astype(int).tolist(), corners.tolist(), strict=True):
+        if np.isfinite(left):
+            red, green, blue = (colors_of(id)[:3] / 255.0).tolist()
+            axes.text(
+                min(max(left, 0.0), width), min(max(top, 0.0), height), _worded(labels.get(str(id), "")), fontsize=5.5,
+                color=INK, va="bottom", ha="left", clip_on=True,
+                bbox={"facecolor": "#ffffff", "edgecolor": (red, green, blue), "linewidth": 0.8, "pad": 0.6,
+                      "alpha": 0.85},
+            )  # fmt: skip
 
 
-def _edges(box: Array, pos: Array, quat: Array, k: Array) -> Array:
-    """Return the edges of a 3-D box in the image of a pinhole, `[12, point, 2]`, px; NaN behind the camera."""
-    seen, axis = box_edges(box[None])[0] - pos, np.broadcast_to(-quat[1:], (1, 1, 3))
+def _edges(sensor: SensorRecording, boxes: Array, row: int, env: int) -> Array:
+    """Return the edges of 3-D boxes in the image of a pinhole, `[box, 12, point, 2]`, px.
+
+    They are NaN behind the camera, and for other lenses, whose projection a recording does not have.
+    """
+    fields = {spec["name"]: spec for spec in sensor.info["fields"]}
+    pos, quat, k = (
+        one_capture(sensor.measured[name], row, env, fields[name]).astype(np.float64)
+        for name in ("pos_w", "quat_w_world", "intrinsic_matrices")
+    )
+    seen = box_edges(boxes, EDGE_POINTS) - pos
+    axis = np.broadcast_to(-quat[1:], seen.shape)
     twice = 2.0 * np.cross(axis, seen)
     seen = seen + quat[0] * twice + np.cross(axis, twice)
-    depth = np.where(seen[..., :1] > 1e-3, seen[..., :1], np.nan)
+    is_seen = (seen[..., :1] > 1e-3) & (sensor.info["constants"]["lens"]["kind"] == "pinhole")
+    depth = np.where(is_seen, seen[..., :1], np.nan)
     plane = np.concatenate([-seen[..., 1:] / depth, np.ones_like(depth)], axis=-1)
-    pixels: Array = (plane @ k.T)[..., :2] - 0.5
+    pixels: Array = (plane @ k.T)[..., :2]
     return pixels

@@ -105,11 +105,11 @@ def _has_error(sensor: SensorRecording, spec: Spec, env: int, pairs: tuple[Array
     """Return whether the last image of distances or ids differs from the truth."""
     if picture_kind(spec) not in ("depth", "ids") or not len(pairs[0]):
         return False
-    last = [
+    measured, truth = (
         one_capture(branch[spec["name"]], rows[-1], env, spec)
         for branch, rows in zip((sensor.measured, sensor.truth), pairs, strict=True)
-    ]
-    return not np.array_equal(*last, equal_nan=np.dtype(spec["dtype"]).kind == "f")
+    )
+    return not np.array_equal(measured, truth, equal_nan=np.dtype(spec["dtype"]).kind == "f")
 
 
 def maps_inches(strips: Sequence[Sequence[Spec]]) -> float:

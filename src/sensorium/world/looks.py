@@ -102,7 +102,7 @@ class SceneLooks:
         self.looks.normals = self._array(self._corners.normals, wp.vec3, 3)
         self.looks.uvs = self._array(self._corners.uvs, wp.vec2, 2)
         self.lights.kind = self._array([LIGHT_KINDS.index(light.kind) for light in lights], wp.int32)
-        self.lights.pos, self.lights.direction = (wp.from_torch(values, dtype=wp.vec3) for values in self._placed)
+        self.lights.pos, self.lights.direction = (_as_warp(values, wp.vec3) for values in self._placed)
         self.lights.fall = self._array([light.attenuation for light in lights], wp.vec3, 3)
         cones = [(math.cos(math.radians(light.cutoff_deg)), light.exponent) for light in lights]
         self.lights.cone = self._array(cones, wp.vec2, 2)
@@ -159,9 +159,10 @@ class SceneLooks:
         mirrors = (finish[..., 3] > 0.0) & may_mirror & (rgba[..., 3] >= OPAQUE)
         finish[..., 3] *= mirrors & (mirrors.cumsum(dim=1) == 1)  # as in MuJoCo, only the first one
         values = {"rgba": rgba, "finish": finish, "texture": tables["texture"][..., 0].to(torch.int32)}
-        active = tables["light_is_active"]
-        for name in ("ambient", "diffuse", "specular"):
-            values[name] = tables[f"light_{name}"] * active
+        colors = ("ambient", "diffuse", "specular")
+        count = max(len(tables[f"light_{name}"]) for name in (*colors, "is_active"))
+        for name in colors:
+            values[name] = (tables[f"light_{name}"] * tables["light_is_active"]).expand(count, -1, -1)
         for name in ("pos", "direction"):
             values[name] = tables[f"light_{name}"]
         if self._kept:  # recorded kernels read it
@@ -175,7 +176,7 @@ class SceneLooks:
             (self._mounts, dict.fromkeys(("pos", "direction"), wp.vec3)),
         ):
             for name, dtype in names.items():
-                setattr(owner, name, wp.from_torch(self._kept[name], dtype=dtype))
+                setattr(owner, name, _as_warp(self._kept[name], dtype))
 
     @property
     def without_textures(self) -> Any:
@@ -184,7 +185,7 @@ class SceneLooks:
         for name in Looks.vars:
             setattr(out, name, getattr(self.looks, name))
         self._untextured = torch.full((1, len(self._shapes)), -1, dtype=torch.int32, device=self._compute.device)
-        out.texture = wp.from_torch(self._untextured)
+        out.texture = _as_warp(self._untextured, wp.int32)
         return out
 
     @property
@@ -246,6 +247,13 @@ class _Corners:
                 self.first[i, column] = starts[key]
         self.normals = np.concatenate([np.zeros((0, 3), np.float32), *found["normals"]])
         self.uvs = np.concatenate([np.zeros((0, 2), np.float32), *found["uv"]])
+
+
+def _as_warp(tensor: torch.Tensor, dtype: Any) -> Any:
+    """Return a tensor `[row, column, ...]` as a Warp array `[row, column]` on the same memory."""
+    if tensor.numel() == 0:
+        return wp.zeros(tuple(tensor.shape[:2]), dtype=dtype, device=str(tensor.device))
+    return wp.from_torch(tensor, dtype=dtype)
 
 
 def _extent(shape: Shape) -> tuple[float, ...]:

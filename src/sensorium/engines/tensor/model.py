@@ -108,8 +108,8 @@ class TensorModel:
             wanted = (count, size) if size > 1 else (count,)
             if shape[1:] not in (wanted, (count, size)) or shape[0] not in (1, self._num_envs):
                 raise ArgumentError(
-                    f"looks[{name!r}]: got values of shape {shape}, expected {(1, *wanted)}, or {(self._num_envs, *wanted)} "
-                    "for different values in each environment."
+                    f"looks[{name!r}]: got values of shape {shape}, expected {(1, *wanted)}, or "
+                    f"{(self._num_envs, *wanted)} for different values in each environment."
                 )
 
     def _rows_of_parents(self, given: Any) -> tuple[int, ...]:

@@ -8,11 +8,12 @@ from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.geometry.images.paint_structs import DIRECTIONAL, HEAD, SPOT, Backdrop, Lights, Looks, Textures
 from sensorium.geometry.images.structs import Placed
 from sensorium.geometry.images.texturing import bilinear, cube_point, cube_side, weights_at
-from sensorium.geometry.primitives import MESH
 from sensorium.geometry.transforms import quat_rotate
 
 FIXED, POSITION, TARGET = 0, 1, 2
 """How a light follows bodies: the indices in `appearance.TRACKING`."""
+DARK = wp.constant(wp.float32(14.0))
+"""Minus the logarithm of a highlight that is not computed: a millionth of its light."""
 GLOBAL = wp.constant(wp.float32(0.3))
 """Ambient light where there is no light at all."""
 
@@ -105,14 +106,14 @@ def share_of_light(lights: Lights, env: int, k: int, way: wp.vec4) -> wp.float32
 
 @wp.func
 def light_on(
-    lights: Lights, env: int, k: int, way: wp.vec4, share: float, normal: wp.vec3, back: wp.vec3, rgb: wp.vec3,
+    lights: Lights, common: int, k: int, way: wp.vec4, share: float, normal: wp.vec3, back: wp.vec3, rgb: wp.vec3,
     finish: wp.vec4,
 ) -> wp.vec3:  # fmt: skip
     """Return the light that a surface scatters towards the viewer, before its texture.
 
     Args:
         lights: the lights.
-        env: environment.
+        common: row of the environment in the colours of the lights.
         k: the light.
         way: see `way_to_light`.
         share: see `share_of_light`.
@@ -123,14 +124,14 @@ def light_on(
     """
     to = wp.vec3(way[0], way[1], way[2])
     cosine = wp.dot(normal, to)
-    color = wp.cw_mul(lights.ambient[env % lights.ambient.shape[0], k], rgb)
+    color = lights.ambient[common, k]
     if cosine > 0.0:
-        color = color + cosine * wp.cw_mul(lights.diffuse[env % lights.diffuse.shape[0], k], rgb)
-        if finish[1] > 0.0:
-            gleam = wp.dot(normal, wp.normalize(to + back))
-            if gleam > 0.0:
-                shine = finish[1] * wp.pow(gleam, finish[2])
-                color = color + shine * lights.specular[env % lights.specular.shape[0], k]
+        color = color + cosine * lights.diffuse[common, k]
+    color = wp.cw_mul(color, rgb)
+    if cosine > 0.0 and finish[1] > 0.0:
+        gleam = wp.dot(normal, wp.normalize(to + back))
+        if finish[2] * (1.0 - gleam) < DARK:  # the power is at most exp(-DARK) otherwise
+            color = color + (finish[1] * wp.pow(wp.max(gleam, 0.0), finish[2])) * lights.specular[common, k]
     return share * color
 
 
@@ -144,6 +145,7 @@ def clamped(color: wp.vec3) -> wp.vec3:
 def lit_surface(
     lights: Lights,
     env: int,
+    common: int,
     reached: int,
     point: wp.vec3,
     normal: wp.vec3,
@@ -161,6 +163,7 @@ def lit_surface(
     Args:
         lights: the lights.
         env: environment.
+        common: row of the environment in the colours of the lights.
         reached: mask of the lights that reach the surface; -1 where no light casts shadows.
         point: point of the surface, m.
         normal: unit normal.
@@ -183,7 +186,7 @@ def lit_surface(
             way = way_to_light(lights, env, k, point, forward)
             share = share_of_light(lights, env, k, way)
             if share > 0.0:
-                color = light_on(lights, env, k, way, share, normal, back, rgb, finish)
+                color = light_on(lights, common, k, way, share, normal, back, rgb, finish)
                 raw = raw + color
                 if reached == -1 or bit < 0:
                     base = base + color
@@ -193,13 +196,10 @@ def lit_surface(
 
 
 @wp.func
-def smooth_normal(looks: Looks, placed: Placed, shape: int, row: int, face: int, p: wp.vec3, flat: wp.vec3) -> wp.vec3:
-    """Return the normal for shading at a point of a shape, in its frame; `flat` is that of its surface."""
-    first = looks.first[shape][0]
-    if placed.instances.kind[row] != MESH or first < 0:
-        return flat
+def smooth_normal(looks: Looks, placed: Placed, shape: int, row: int, face: int, p: wp.vec3) -> wp.vec3:
+    """Return the normal for shading at a point of a mesh with normals, in its frame."""
     weights = weights_at(placed.instances, row, face, p)
-    at = first + 3 * face
+    at = looks.first[shape][0] + 3 * face
     n = weights[0] * looks.normals[at] + weights[1] * looks.normals[at + 1] + weights[2] * looks.normals[at + 2]
     return wp.normalize(wp.cw_div(n, placed.instances.size[row]))
 

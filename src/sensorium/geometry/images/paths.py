@@ -21,13 +21,16 @@ from sensorium.geometry.images.shade import (
     in_fog,
     in_haze,
     mirrored,
+    on_plane,
     put_color,
+    shift_at,
     sky_distance,
-    texture_at,
+    to_frame,
     world_line,
 )
 from sensorium.geometry.images.shadows import AWAY, is_blocked, is_near
 from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, row_pose
+from sensorium.geometry.images.texturing import texture_color
 from sensorium.geometry.primitives import BOX, PLANE
 from sensorium.geometry.trace import ray_instance
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
@@ -137,6 +140,7 @@ def trace_paths(
     e = env % looks.rgba.shape[0]
     f = env % looks.finish.shape[0]
     g = env % looks.texture.shape[0]
+    common = env % lights.ambient.shape[0]
     first = (rows.first + piece) * lens.width
     for pixel in range(first, first + lens.width):
         shape = hits.shape[place, mount, pixel]
@@ -212,21 +216,28 @@ def trace_paths(
                     image = wp.vec4(1.0, 1.0, 1.0, 1.0)
                     texture = looks.texture[g, shape]
                     if texture >= 0:
-                        image = texture_at(
-                            lens, cameras, placed, looks, textures, mirror, texture, env, mount, pixel, shape, face,
-                            pos, quat, p, flat,
-                        )  # fmt: skip
+                        turn = to_frame(quat)
+                        _s, wu = mirrored(mirror, p, shift_at(lens, cameras, env, mount, pixel, 1, t))
+                        _s, wv = mirrored(mirror, p, shift_at(lens, cameras, env, mount, pixel, lens.width, t))
+                        along = turn * d
+                        pu = p + on_plane(turn * wu, along, flat)
+                        pv = p + on_plane(turn * wv, along, flat)
+                        image = texture_color(looks, textures, instances, texture, shape, row, face, p, pu, pv)
                     reached = int(-1)
                     if is_opaque and has_shadows != 0 and skipped < 0:
                         reached = reached_by(
                             placed, fields, hidden, looks, lights, env, mount, shape, point, n, forward, AWAY * t
                         )
-                    normal = quat_rotate(quat, smooth_normal(looks, placed, shape, row, face, p, flat))
+                    normal = n
+                    if looks.first[shape][0] >= 0:
+                        normal = quat_rotate(quat, smooth_normal(looks, placed, shape, row, face, p))
                     finish = looks.finish[f, shape]
                     rgb = shine * wp.vec3(rgba[0], rgba[1], rgba[2])
                     tint = wp.vec3(image[0], image[1], image[2])
                     back = -wp.normalize(d)
-                    color, raw = lit_surface(lights, env, reached, point, normal, back, forward, rgb, finish, tint)
+                    color, raw = lit_surface(
+                        lights, env, common, reached, point, normal, back, forward, rgb, finish, tint
+                    )
                     depth = t * per_t
                     color = in_fog(backdrop, depth, color)
                     raw = in_fog(backdrop, depth, raw)

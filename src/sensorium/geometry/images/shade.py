@@ -11,7 +11,7 @@ from sensorium.geometry.images.paint_structs import Backdrop, Canvas, Lights, Lo
 from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, pixel_line, row_pose, shape_pose
 from sensorium.geometry.images.texturing import texture_color
 from sensorium.geometry.primitives import HFIELD, MESH, primitive_normal
-from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
+from sensorium.geometry.transforms import quat_rotate
 
 OPAQUE = wp.constant(wp.float32(0.995))
 """Least opacity of a surface that hides what is behind it, as in MuJoCo."""
@@ -48,32 +48,33 @@ def flat_normal(placed: Placed, fields: HFields, row: int, face: int, p: wp.vec3
 
 
 @wp.func
-def tangent_point(
-    lens: Lens, cameras: Cameras, mirror: wp.vec4, env: int, mount: int, pixel: int, pos: wp.vec3, quat: wp.vec4,
-    p: wp.vec3, n: wp.vec3,
-) -> wp.vec3:  # fmt: skip
-    """Return where another pixel's line of sight meets the tangent plane of a surface, in the frame of its shape."""
-    s, d = world_line(lens, cameras, env, mount, pixel)
-    s, d = mirrored(mirror, s, d)
-    s = quat_rotate_inverse(quat, s - pos)
-    d = quat_rotate_inverse(quat, d)
-    along = wp.dot(d, n)
-    if wp.abs(along) < 1.0e-9:
-        return p
-    return s + (wp.dot(p - s, n) / along) * d
+def to_frame(quat: wp.vec4) -> wp.mat33:
+    """Return the matrix of world axes to those of a frame."""
+    return wp.matrix_from_rows(
+        quat_rotate(quat, wp.vec3(1.0, 0.0, 0.0)),
+        quat_rotate(quat, wp.vec3(0.0, 1.0, 0.0)),
+        quat_rotate(quat, wp.vec3(0.0, 0.0, 1.0)),
+    )
 
 
 @wp.func
-def texture_at(
-    lens: Lens, cameras: Cameras, placed: Placed, looks: Looks, textures: Textures, mirror: wp.vec4, texture: int,
-    env: int, mount: int, pixel: int, shape: int, face: int, pos: wp.vec3, quat: wp.vec4, p: wp.vec3, n: wp.vec3,
-) -> wp.vec4:  # fmt: skip
-    """Return the colour of a texture at the point of a shape that a pixel shows, between its texels as needed."""
-    right = wp.where(pixel % lens.width + 1 < lens.width, 1, -1)
-    below = wp.where(pixel / lens.width + 1 < lens.height, lens.width, -lens.width)
-    pu = tangent_point(lens, cameras, mirror, env, mount, pixel + right, pos, quat, p, n)
-    pv = tangent_point(lens, cameras, mirror, env, mount, pixel + below, pos, quat, p, n)
-    return texture_color(looks, textures, placed.instances, texture, shape, placed.row[shape], face, p, pu, pv)
+def shift_at(lens: Lens, cameras: Cameras, env: int, mount: int, pixel: int, step: int, t: float) -> wp.vec3:
+    """Return how far the point at t moves from a pixel to the next one in its row (`step` 1) or column (width), m."""
+    other = pixel + step
+    if other / lens.width >= lens.height or (step == 1 and other % lens.width == 0):
+        other = pixel - step
+    s, d = world_line(lens, cameras, env, mount, pixel)
+    so, do = world_line(lens, cameras, env, mount, other)
+    return so - s + t * (do - d)
+
+
+@wp.func
+def on_plane(shift: wp.vec3, d: wp.vec3, n: wp.vec3) -> wp.vec3:
+    """Return the shift of the intersection with a plane of normal n, for a shift of a line along d."""
+    along = wp.dot(n, d)
+    if wp.abs(along) < 1.0e-9:
+        return shift
+    return shift - (wp.dot(n, shift) / along) * d
 
 
 @wp.func
@@ -167,16 +168,27 @@ def shade(
     e = env % looks.rgba.shape[0]
     f = env % looks.finish.shape[0]
     g = env % looks.texture.shape[0]
+    common = env % lights.ambient.shape[0]
     last = int(-1)
     row = int(-1)
     pos = wp.vec3()
-    quat = wp.vec4()
+    turn = wp.mat33()
     rgba = wp.vec4()
     finish = wp.vec4()
     texture = int(-1)
-    first = (rows.first + piece) * lens.width
-    for pixel in range(first, first + lens.width):
-        s, d = world_line(lens, cameras, env, mount, pixel)
+    is_smooth = bool(False)
+    top = (rows.first + piece) * lens.width
+    # the line of sight of a pinhole is linear in the pixels
+    eye, ahead = world_line(lens, cameras, env, mount, top)
+    across = shift_at(lens, cameras, env, mount, top, 1, 1.0)
+    down = shift_at(lens, cameras, env, mount, top, lens.width, 1.0)
+    is_pinhole = lens.inverse_k.shape[0] > 0
+    for column in range(lens.width):
+        pixel = top + column
+        s = eye
+        d = ahead + float(column) * across
+        if not is_pinhole:
+            s, d = world_line(lens, cameras, env, mount, pixel)
         shape = hits.shape[place, mount, pixel]
         t = float(wp.inf)
         color = wp.vec3()
@@ -191,42 +203,56 @@ def shade(
                 last = shape
                 row = placed.row[shape]
                 pos, quat = row_pose(placed, env, row)
+                turn = to_frame(quat)
                 rgba = looks.rgba[e, shape]
                 finish = looks.finish[f, shape]
                 texture = looks.texture[g, shape]
+                is_smooth = looks.first[shape][0] >= 0
             face = hits.face[place, mount, pixel]
             point = s + t * d
-            p = quat_rotate_inverse(quat, point - pos)
-            n = flat_normal(placed, fields, row, face, p)
-            image = wp.vec4(1.0, 1.0, 1.0, 1.0)
+            p = turn * (point - pos)
+            n = wp.vec3()
+            if is_smooth:
+                n = smooth_normal(looks, placed, shape, row, face, p)
+            else:
+                n = flat_normal(placed, fields, row, face, p)
+            tint = wp.vec3(1.0, 1.0, 1.0)
             if texture >= 0:
-                none = wp.vec4()
-                image = texture_at(
-                    lens, cameras, placed, looks, textures, none, texture, env, mount, pixel, shape, face, pos, quat, p,
-                    n,
-                )  # fmt: skip
-            albedo = wp.cw_mul(rgba, image)
+                wu = t * across
+                wv = t * down
+                if not is_pinhole:
+                    wu = shift_at(lens, cameras, env, mount, pixel, 1, t)
+                    wv = shift_at(lens, cameras, env, mount, pixel, lens.width, t)
+                along = turn * d
+                pu = p + on_plane(turn * wu, along, n)
+                pv = p + on_plane(turn * wv, along, n)
+                image = texture_color(looks, textures, placed.instances, texture, shape, row, face, p, pu, pv)
+                tint = wp.vec3(image[0], image[1], image[2])
+            rgb = wp.vec3(rgba[0], rgba[1], rgba[2])
+            if canvas.albedo.shape[0] > 0:
+                flat = wp.cw_mul(rgb, tint)
+                albedo = wp.vec4(flat[0], flat[1], flat[2], 1.0)
             if is_lit != 0:
-                n = quat_rotate(quat, smooth_normal(looks, placed, shape, row, face, p, n))
                 lit = int(-1)
                 if reached.shape[0] > 0:
                     lit = reached[place, mount, pixel]
-                rgb = wp.vec3(rgba[0], rgba[1], rgba[2])
-                tint = wp.vec3(image[0], image[1], image[2])
                 back = -wp.normalize(d)
-                color, raw = lit_surface(lights, env, lit, point, n, back, forward, rgb, finish, tint)
-                depth = t * wp.dot(d, forward)
-                color = in_fog(backdrop, depth, color)
-                raw = in_fog(backdrop, depth, raw)
-            albedo = wp.vec4(albedo[0], albedo[1], albedo[2], 1.0)
+                n = n * turn
+                color, raw = lit_surface(lights, env, common, lit, point, n, back, forward, rgb, finish, tint)
+                if backdrop.fog_range[1] > 0.0:
+                    depth = t * wp.dot(d, forward)
+                    color = in_fog(backdrop, depth, color)
+                    raw = in_fog(backdrop, depth, raw)
         elif backdrop.sky >= 0:
             color = in_fog(backdrop, wp.inf, sky_color(textures, backdrop, d))
             raw = color
             albedo = wp.vec4(color[0], color[1], color[2], 1.0)
         if is_lit != 0:
-            color = in_haze(backdrop, placed, env, s, d, t, color)
-            raw = in_haze(backdrop, placed, env, s, d, t, raw)
-            put_color(canvas, place, mount, pixel, color, raw, albedo[3])
+            if backdrop.ground >= 0:
+                color = in_haze(backdrop, placed, env, s, d, t, color)
+                raw = in_haze(backdrop, placed, env, s, d, t, raw)
+            alpha = wp.where(shape >= 0 or backdrop.sky >= 0, 1.0, 0.0)
+            put_color(canvas, place, mount, pixel, color, raw, alpha)
         if canvas.albedo.shape[0] > 0:
             canvas.albedo[place, mount, pixel] = albedo
 

@@ -52,8 +52,9 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     there is one. None uses that camera's lens, otherwise the defaults of `PinholeLensCfg`."""
     data_types: tuple[str, ...] = ("distance_to_image_plane",)
     """Computed data types: any of distance_to_camera, distance_to_image_plane (also ``depth``), rgb, rgba, albedo,
-    linear_rgb, normals, points_b, geom_ids, face_ids, semantic_segmentation, instance_segmentation, instance_id_segmentation, segmentation,
-    motion_vectors, optical_flow, bounding_box_2d_tight, bounding_box_2d_loose, bounding_box_3d."""
+    linear_rgb, normals, points_b, geom_ids, face_ids, semantic_segmentation, instance_segmentation,
+    instance_id_segmentation, segmentation, motion_vectors, optical_flow, bounding_box_2d_tight, bounding_box_2d_loose,
+    bounding_box_3d."""
     clipping_range: Annotated[tuple[Float, Float], in_unit("m")] = (0.01, 1.0e6)
     """Nearest and farthest distance of a visible surface, m: to the image plane for pinhole and orthographic lenses, to
     the camera for others. Nearer and farther parts of surfaces are cut away."""

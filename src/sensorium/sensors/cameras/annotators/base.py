@@ -42,7 +42,7 @@ class Annotator:
         return replace(field, shape=(*camera.image_shape, *field.shape[2:]))
 
     def begin(self) -> None:
-        """Do what precedes the frame of all environments (launches, outside the visibility pass); by default nothing."""
+        """Do what precedes the frame (launches, outside the visibility pass); by default nothing."""
 
     def finish(self) -> None:
         """Do what follows the frame of all environments (launches, outside the visibility pass); by default nothing."""
