@@ -224,9 +224,9 @@ def shade(
                     wu = shift_at(lens, cameras, env, mount, pixel, 1, t)
                     wv = shift_at(lens, cameras, env, mount, pixel, lens.width, t)
                 along = turn * d
-                pu = p + on_plane(turn * wu, along, n)
-                pv = p + on_plane(turn * wv, along, n)
-                image = texture_color(looks, textures, placed.instances, texture, shape, row, face, p, pu, pv)
+                wu = on_plane(turn * wu, along, n)
+                wv = on_plane(turn * wv, along, n)
+                image = texture_color(looks, textures, placed.instances, texture, shape, row, face, p, wu, wv)
                 tint = wp.vec3(image[0], image[1], image[2])
             rgb = wp.vec3(rgba[0], rgba[1], rgba[2])
             if canvas.albedo.shape[0] > 0:
@@ -268,13 +268,19 @@ def write_bytes(
     scale = 255.0 / float(samples * samples)
     for column in range(width):
         total = wp.vec4()
-        for v in range(samples):
-            start = ((row * samples + v) * width + column) * samples
-            for u in range(samples):
-                total = total + colors[place, mount, start + u]
+        if samples == 1:
+            total = colors[place, mount, row * width + column]
+        else:
+            for v in range(samples):
+                start = ((row * samples + v) * width + column) * samples
+                for u in range(samples):
+                    total = total + colors[place, mount, start + u]
         at = (row * width + column) * channels
-        for k in range(channels):
-            image[env, mount, at + k] = wp.uint8(int(total[k] * scale + 0.5))
+        image[env, mount, at] = wp.uint8(int(total[0] * scale + 0.5))
+        image[env, mount, at + 1] = wp.uint8(int(total[1] * scale + 0.5))
+        image[env, mount, at + 2] = wp.uint8(int(total[2] * scale + 0.5))
+        if channels == 4:
+            image[env, mount, at + 3] = wp.uint8(int(total[3] * scale + 0.5))
 
 
 @wp.func

@@ -18,7 +18,7 @@ AWAY = wp.constant(wp.float32(1.0e-4))
 """How far a ray towards a light starts above the surface, as a share of the distance to the camera."""
 
 
-@wp.func(inline=False)
+@wp.func
 def is_blocked(
     instances: Instances, fields: HFields, row: int, pos: wp.vec3, quat: wp.vec4, s: wp.vec3, d: wp.vec3, far: float
 ) -> wp.bool:
