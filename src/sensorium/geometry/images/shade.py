@@ -258,6 +258,14 @@ def shade(
 
 
 @kernel
+def refine_lens(rows: Rows, inverse_k: wp.array2d[wp.vec3], finer: wp.array2d[wp.vec3]) -> None:
+    """Compute a row of the inverse intrinsic matrix of an image with twice as many rows and columns."""
+    env, row = masked_tid(rows)
+    k = inverse_k[env, row]
+    finer[env, row] = wp.vec3(0.5 * k[0], 0.5 * k[1], k[2])
+
+
+@kernel
 def write_bytes(
     rows: Rows, width: int, samples: int, channels: int, colors: wp.array3d[wp.vec4], image: wp.array3d[wp.uint8]
 ) -> None:
