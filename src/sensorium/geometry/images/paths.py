@@ -98,6 +98,7 @@ def trace_paths(
     rows: Rows,
     has_shadows: int,
     has_mirrors: int,
+    spacing: float,
     lens: Lens,
     cameras: Cameras,
     placed: Placed,
@@ -120,6 +121,7 @@ def trace_paths(
         rows: the environments.
         has_shadows: whether lights cast shadows.
         has_mirrors: whether to show mirrored scenes.
+        spacing: see `shade`.
         lens: the lines of sight.
         cameras: poses of the cameras.
         placed: the shapes.
@@ -227,8 +229,8 @@ def trace_paths(
                         _s, wu = mirrored(mirror, p, shift_at(lens, cameras, env, mount, pixel, 1, t))
                         _s, wv = mirrored(mirror, p, shift_at(lens, cameras, env, mount, pixel, lens.width, t))
                         along = turn * d
-                        wu = on_plane(turn * wu, along, flat)
-                        wv = on_plane(turn * wv, along, flat)
+                        wu = on_plane(turn * (spacing * wu), along, flat)
+                        wv = on_plane(turn * (spacing * wv), along, flat)
                         image = texture_color(looks, textures, instances, texture, shape, row, face, p, wu, wv)
                     reached = int(-1)
                     if is_opaque and has_shadows != 0 and skipped < 0:

@@ -133,6 +133,7 @@ def put_color(canvas: Canvas, place: int, mount: int, pixel: int, color: wp.vec3
 def shade(
     rows: Rows,
     is_lit: int,
+    spacing: float,
     lens: Lens,
     cameras: Cameras,
     placed: Placed,
@@ -150,6 +151,7 @@ def shade(
     Args:
         rows: the environments.
         is_lit: whether colours with light are needed, besides the albedo.
+        spacing: distance between the pixels of the image, in pixels here; textures are filtered to it.
         lens: the lines of sight.
         cameras: poses of the cameras.
         placed: the shapes.
@@ -218,8 +220,8 @@ def shade(
                 n = flat_normal(placed, fields, row, face, p)
             tint = wp.vec3(1.0, 1.0, 1.0)
             if texture >= 0:
-                wu = t * across
-                wv = t * down
+                wu = spacing * t * across
+                wv = spacing * t * down
                 if not is_pinhole:
                     wu = shift_at(lens, cameras, env, mount, pixel, 1, t)
                     wv = shift_at(lens, cameras, env, mount, pixel, lens.width, t)

@@ -107,9 +107,11 @@ class Colors(Annotator):
             launch(cast_shadows, (mounts, tiles), inputs, [self._reached], split=True)
         drawn = [*seen, self._textured, looks.images, looks.lights, self._backdrop]
         rows = (mounts, cast.lens.height)
-        launch(shade, rows, [int(self._is_lit), *drawn, hits, self._reached], [self._canvas], split=True)
+        launch(
+            shade, rows, [int(self._is_lit), float(self._side), *drawn, hits, self._reached], [self._canvas], split=True
+        )
         if self._has_paths:
-            flags = [int(self._casts_shadows), int(self._has_mirrors)]
+            flags = [int(self._casts_shadows), int(self._has_mirrors), float(self._side)]
             launch(trace_paths, rows, [*flags, *drawn, cast.hidden, hits], [self._canvas], split=True)
 
     def _write(self, record: Record) -> None:
