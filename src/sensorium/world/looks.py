@@ -93,10 +93,10 @@ class SceneLooks:
     def _fill_fixed(self) -> None:
         """Fill the arrays that are the same in all environments."""
         shapes, lights = self._shapes, self.lighting.lights
-        self.looks.mapping = self._array(
-            [(*shape.material.repeat, float(shape.material.is_uniform)) for shape in shapes], wp.vec3, 3
-        )
-        self.looks.extent = self._array([_extent(shape) for shape in shapes], wp.vec3, 3)
+        extents = np.array([_extent(shape) for shape in shapes], np.float32).reshape(-1, 3)
+        self.looks.extent = self._array(extents, wp.vec3, 3)
+        self.looks.inverse = self._array(np.divide(1.0, extents, where=extents > 0.0, out=extents * 0.0), wp.vec3, 3)
+        self.looks.scale = self._array(list(map(_scale, shapes, extents)), wp.vec3, 3)
         self.looks.casts = self._array([int(shape.casts_shadow) for shape in shapes], wp.int32)
         self.looks.first = self._array(self._corners.first, wp.vec2i, 2)
         self.looks.normals = self._array(self._corners.normals, wp.vec3, 3)
@@ -268,6 +268,15 @@ def _extent(shape: Shape) -> tuple[float, ...]:
     if shape.kind in ("capsule", "cylinder"):
         return (size[0], size[0], size[1])
     return (*size, 1.0)[:3]
+
+
+def _scale(shape: Shape, extent: NDArray[np.float32]) -> tuple[float, float, float]:
+    """Return the factors of texture coordinates, and 1 where repetitions count per metre."""
+    material, (x, y) = shape.material, (float(half) or 1.0 for half in extent[:2])
+    u, v = material.repeat
+    if shape.hfield is not None or (shape.mesh is not None and shape.mesh.uv is None):
+        return (u, v, 1.0) if material.is_uniform else (u / x, v / y, 0.0)
+    return (u * x, v * y, 1.0) if material.is_uniform else (u, v, 0.0)
 
 
 def _textures(textures: Sequence[Texture], device: Any) -> Any:

@@ -7,7 +7,7 @@ import warp as wp
 from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.geometry.images.paint_structs import DIRECTIONAL, HEAD, SPOT, Backdrop, Lights, Looks, Textures
 from sensorium.geometry.images.structs import Placed
-from sensorium.geometry.images.texturing import bilinear, cube_point, cube_side, weights_at
+from sensorium.geometry.images.texturing import add_level, cube_point, cube_side, weights_at
 from sensorium.geometry.transforms import quat_rotate
 
 FIXED, POSITION, TARGET = 0, 1, 2
@@ -211,5 +211,5 @@ def sky_color(textures: Textures, backdrop: Backdrop, direction: wp.vec3) -> wp.
         return wp.vec3()
     r = wp.vec3(direction[0], direction[2], -direction[1])
     side = cube_side(r)
-    color = bilinear(textures, backdrop.sky, 0, side, cube_point(side, r)) / 255.0
+    color = add_level(wp.vec4(), textures, backdrop.sky, 0, side, cube_point(side, r), 1.0 / 255.0)
     return wp.vec3(color[0], color[1], color[2])

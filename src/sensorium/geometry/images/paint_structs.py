@@ -16,8 +16,9 @@ class Looks:
         rgba: colour and opacity.
         finish: emission, specular, exponent of highlights, and brightness of the mirrored scene.
         texture: row of the texture, -1 for none.
-        mapping: repetitions along the texture's axes, then 1 where they count per metre.
+        scale: factors of texture coordinates, then 1 where repetitions count per metre.
         extent: half lengths along the shape's axes, m; 0 where unbounded.
+        inverse: their inverses; 0 where unbounded.
         first: first of its mesh's corners in `normals` and in `uvs`, -1 for none.
         casts: 1 where it casts shadows.
         normals: normals of meshes, three for each face.
@@ -27,8 +28,9 @@ class Looks:
     rgba: wp.array2d[wp.vec4]
     finish: wp.array2d[wp.vec4]
     texture: wp.array2d[wp.int32]
-    mapping: wp.array[wp.vec3]
+    scale: wp.array[wp.vec3]
     extent: wp.array[wp.vec3]
+    inverse: wp.array[wp.vec3]
     first: wp.array[wp.vec2i]
     casts: wp.array[wp.int32]
     normals: wp.array[wp.vec3]

@@ -29,7 +29,7 @@ from sensorium.geometry.images.shade import (
     world_line,
 )
 from sensorium.geometry.images.shadows import AWAY, is_blocked, is_near
-from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, row_pose
+from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, row_pose, shape_pose
 from sensorium.geometry.images.texturing import texture_color
 from sensorium.geometry.primitives import BOX, PLANE
 from sensorium.geometry.trace import ray_instance
@@ -41,7 +41,7 @@ MOST_SURFACES = wp.constant(16)
 """Greatest number of surfaces along a path."""
 
 
-@wp.func(inline=False)
+@wp.func
 def next_surface(
     placed: Placed, fields: HFields, hidden: wp.array2d[wp.uint8], env: int, mount: int, skipped: int, s: wp.vec3,
     d: wp.vec3, after: float, far: float,
@@ -66,7 +66,7 @@ def next_surface(
     return after + best / length, found_row, found_face
 
 
-@wp.func(inline=False)
+@wp.func
 def reached_by(
     placed: Placed, fields: HFields, hidden: wp.array2d[wp.uint8], looks: Looks, lights: Lights, env: int, mount: int,
     shape: int, point: wp.vec3, n: wp.vec3, forward: wp.vec3, away: float,
@@ -98,6 +98,7 @@ def trace_paths(
     rows: Rows,
     has_shadows: int,
     has_mirrors: int,
+    spacing: float,
     lens: Lens,
     cameras: Cameras,
     placed: Placed,
@@ -120,6 +121,7 @@ def trace_paths(
         rows: the environments.
         has_shadows: whether lights cast shadows.
         has_mirrors: whether to show mirrored scenes.
+        spacing: see `shade`.
         lens: the lines of sight.
         cameras: poses of the cameras.
         placed: the shapes.
@@ -142,18 +144,25 @@ def trace_paths(
     g = env % looks.texture.shape[0]
     common = env % lights.ambient.shape[0]
     first = (rows.first + piece) * lens.width
+    last_shape = int(-1)
+    is_plain = bool(True)  # whether the shape needs no path
     for pixel in range(first, first + lens.width):
         shape = hits.shape[place, mount, pixel]
-        if shape < 0:
+        if shape != last_shape:
+            last_shape = shape
+            is_plain = True
+            if shape >= 0:
+                is_plain = looks.rgba[e, shape][3] >= OPAQUE
+                if has_mirrors != 0 and looks.finish[f, shape][3] > 0.0:
+                    is_plain = False
+                if instances.kind[placed.row[shape]] == PLANE:
+                    plane_pos, plane_quat = shape_pose(placed, env, shape)
+                    if wp.dot(eye - plane_pos, quat_rotate(plane_quat, wp.vec3(0.0, 0.0, 1.0))) < 0.0:
+                        is_plain = False
+        if is_plain:
             continue
         row = placed.row[shape]
         pos, quat = row_pose(placed, env, row)
-        up = quat_rotate(quat, wp.vec3(0.0, 0.0, 1.0))
-        is_clear = looks.rgba[e, shape][3] < OPAQUE
-        if instances.kind[row] == PLANE and wp.dot(eye - pos, up) < 0.0:
-            is_clear = True
-        if not is_clear and (has_mirrors == 0 or looks.finish[f, shape][3] == 0.0):
-            continue
         s, d = world_line(lens, cameras, env, mount, pixel)
         per_t = wp.dot(d, forward)
         face = hits.face[place, mount, pixel]
@@ -220,9 +229,9 @@ def trace_paths(
                         _s, wu = mirrored(mirror, p, shift_at(lens, cameras, env, mount, pixel, 1, t))
                         _s, wv = mirrored(mirror, p, shift_at(lens, cameras, env, mount, pixel, lens.width, t))
                         along = turn * d
-                        pu = p + on_plane(turn * wu, along, flat)
-                        pv = p + on_plane(turn * wv, along, flat)
-                        image = texture_color(looks, textures, instances, texture, shape, row, face, p, pu, pv)
+                        wu = on_plane(turn * (spacing * wu), along, flat)
+                        wv = on_plane(turn * (spacing * wv), along, flat)
+                        image = texture_color(looks, textures, instances, texture, shape, row, face, p, wu, wv)
                     reached = int(-1)
                     if is_opaque and has_shadows != 0 and skipped < 0:
                         reached = reached_by(

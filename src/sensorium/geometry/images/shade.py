@@ -133,6 +133,7 @@ def put_color(canvas: Canvas, place: int, mount: int, pixel: int, color: wp.vec3
 def shade(
     rows: Rows,
     is_lit: int,
+    spacing: float,
     lens: Lens,
     cameras: Cameras,
     placed: Placed,
@@ -150,6 +151,7 @@ def shade(
     Args:
         rows: the environments.
         is_lit: whether colours with light are needed, besides the albedo.
+        spacing: distance between the pixels of the image, in pixels here; textures are filtered to it.
         lens: the lines of sight.
         cameras: poses of the cameras.
         placed: the shapes.
@@ -218,15 +220,15 @@ def shade(
                 n = flat_normal(placed, fields, row, face, p)
             tint = wp.vec3(1.0, 1.0, 1.0)
             if texture >= 0:
-                wu = t * across
-                wv = t * down
+                wu = spacing * t * across
+                wv = spacing * t * down
                 if not is_pinhole:
                     wu = shift_at(lens, cameras, env, mount, pixel, 1, t)
                     wv = shift_at(lens, cameras, env, mount, pixel, lens.width, t)
                 along = turn * d
-                pu = p + on_plane(turn * wu, along, n)
-                pv = p + on_plane(turn * wv, along, n)
-                image = texture_color(looks, textures, placed.instances, texture, shape, row, face, p, pu, pv)
+                wu = on_plane(turn * wu, along, n)
+                wv = on_plane(turn * wv, along, n)
+                image = texture_color(looks, textures, placed.instances, texture, shape, row, face, p, wu, wv)
                 tint = wp.vec3(image[0], image[1], image[2])
             rgb = wp.vec3(rgba[0], rgba[1], rgba[2])
             if canvas.albedo.shape[0] > 0:
@@ -258,6 +260,14 @@ def shade(
 
 
 @kernel
+def refine_lens(rows: Rows, inverse_k: wp.array2d[wp.vec3], finer: wp.array2d[wp.vec3]) -> None:
+    """Compute a row of the inverse intrinsic matrix of an image with twice as many rows and columns."""
+    env, row = masked_tid(rows)
+    k = inverse_k[env, row]
+    finer[env, row] = wp.vec3(0.5 * k[0], 0.5 * k[1], k[2])
+
+
+@kernel
 def write_bytes(
     rows: Rows, width: int, samples: int, channels: int, colors: wp.array3d[wp.vec4], image: wp.array3d[wp.uint8]
 ) -> None:
@@ -268,13 +278,19 @@ def write_bytes(
     scale = 255.0 / float(samples * samples)
     for column in range(width):
         total = wp.vec4()
-        for v in range(samples):
-            start = ((row * samples + v) * width + column) * samples
-            for u in range(samples):
-                total = total + colors[place, mount, start + u]
+        if samples == 1:
+            total = colors[place, mount, row * width + column]
+        else:
+            for v in range(samples):
+                start = ((row * samples + v) * width + column) * samples
+                for u in range(samples):
+                    total = total + colors[place, mount, start + u]
         at = (row * width + column) * channels
-        for k in range(channels):
-            image[env, mount, at + k] = wp.uint8(int(total[k] * scale + 0.5))
+        image[env, mount, at] = wp.uint8(int(total[0] * scale + 0.5))
+        image[env, mount, at + 1] = wp.uint8(int(total[1] * scale + 0.5))
+        image[env, mount, at + 2] = wp.uint8(int(total[2] * scale + 0.5))
+        if channels == 4:
+            image[env, mount, at + 3] = wp.uint8(int(total[3] * scale + 0.5))
 
 
 @wp.func

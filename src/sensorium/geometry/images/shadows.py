@@ -11,14 +11,18 @@ from sensorium.geometry.images.paint_structs import Lights, Looks
 from sensorium.geometry.images.shade import OPAQUE, flat_normal, world_line
 from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, row_pose
 from sensorium.geometry.primitives import HFIELD, MESH, ray_primitive
-from sensorium.geometry.ray_structs import NEAR, Instances, Near
+from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
 
+MOST = 128
+"""Number of shapes near a tile that can be stored; with more of them, each ray tests all shapes."""
+Rows128 = wp.types.vector(length=MOST, dtype=wp.int32)
+Floats128 = wp.types.vector(length=MOST, dtype=wp.float32)
 AWAY = wp.constant(wp.float32(1.0e-4))
 """How far a ray towards a light starts above the surface, as a share of the distance to the camera."""
 
 
-@wp.func(inline=False)
+@wp.func
 def is_blocked(
     instances: Instances, fields: HFields, row: int, pos: wp.vec3, quat: wp.vec4, s: wp.vec3, d: wp.vec3, far: float
 ) -> wp.bool:
@@ -38,14 +42,19 @@ def is_blocked(
 
 
 @wp.func
+def is_beside_line(to: wp.vec3, d: wp.vec3, far: float, reach: float) -> wp.bool:
+    """Return whether a sphere of radius `reach` about `to` is off a line from the origin along d, of length `far`."""
+    along = wp.clamp(wp.dot(to, d), 0.0, far)
+    return wp.length_sq(to - along * d) > reach * reach
+
+
+@wp.func
 def is_near(
     placed: Placed, env: int, row: int, pos: wp.vec3, quat: wp.vec4, s: wp.vec3, d: wp.vec3, far: float, spread: float
 ) -> wp.bool:
     """Return whether a shape's bounding sphere is within `spread` of a line from s along d, of length `far`, m."""
-    v = pos + quat_rotate(quat, placed.instances.centre[row]) - s
-    reach = placed.instances.radius[row] + spread
-    along = wp.clamp(wp.dot(v, d), 0.0, far)
-    return wp.length_sq(v - along * d) <= reach * reach
+    to = pos + quat_rotate(quat, placed.instances.centre[row]) - s
+    return not is_beside_line(to, d, far, placed.instances.radius[row] + spread)
 
 
 @kernel
@@ -105,7 +114,11 @@ def cast_shadows(
     middle = 0.5 * (low + high)
     spread = 0.5 * wp.length(high - low)
     shapes = instances.kind.shape[0]
-    near = Near()
+    near = Rows128()
+    x = Floats128()
+    y = Floats128()
+    z = Floats128()
+    r = Floats128()
     for k in range(lights.kind.shape[0]):
         bit = lights.shadow[k]
         if bit < 0:
@@ -116,11 +129,19 @@ def cast_shadows(
         for row in range(shapes):
             if hidden[mount, row] == wp.uint8(0) and looks.casts[instances.shape[row]] != 0:
                 pos, quat = row_pose(placed, env, row)
-                if is_near(placed, env, row, pos, quat, middle, way, axis[3], spread):
-                    if count < NEAR:
+                centre = pos + quat_rotate(quat, instances.centre[row])
+                radius = instances.radius[row]
+                to = centre - middle
+                narrows = wp.clamp(wp.dot(to, way) / axis[3], 0.0, 1.0)  # the rays of a tile meet in the light
+                if not is_beside_line(to, way, axis[3], radius + spread * (1.0 - narrows)):
+                    if count < MOST:
                         near[count] = row
+                        x[count] = centre[0]
+                        y[count] = centre[1]
+                        z[count] = centre[2]
+                        r[count] = radius
                     count += 1
-        tests = wp.where(count > NEAR, shapes, count)
+        tests = wp.where(count > MOST, shapes, count)
         last = int(-1)  # the shape that blocked the light of the pixel before is likely to block this one's
         own = int(-1)
         own_row = int(-1)
@@ -150,21 +171,25 @@ def cast_shadows(
                     continue
                 point = point + (wp.sign(facing) * AWAY * t) * n
                 is_dark = bool(False)
-                for c in range(-1, tests):
-                    row = last
-                    if c >= 0:
-                        row = c
-                        if count <= NEAR:
-                            row = near[c]
-                        elif hidden[mount, row] != wp.uint8(0) or looks.casts[instances.shape[row]] == 0:
-                            continue
-                        if row == last:
-                            continue
-                    if row >= 0 and not is_dark:
+                if last >= 0:
+                    pos, quat = row_pose(placed, env, last)
+                    is_dark = is_blocked(instances, fields, last, pos, quat, point, way, axis[3])
+                c = int(0)
+                while c < tests and not is_dark:
+                    row = c
+                    if count <= MOST:
+                        row = near[c]
+                        to = wp.vec3(x[c], y[c], z[c]) - point
+                        if row == last or is_beside_line(to, way, axis[3], r[c]):
+                            row = -1
+                    elif hidden[mount, row] != wp.uint8(0) or looks.casts[instances.shape[row]] == 0:
+                        row = -1
+                    if row >= 0:
                         pos, quat = row_pose(placed, env, row)
-                        if is_near(placed, env, row, pos, quat, point, way, axis[3], 0.0):
-                            if is_blocked(instances, fields, row, pos, quat, point, way, axis[3]):
-                                is_dark = True
-                                last = row
+                        is_close = count <= MOST or is_near(placed, env, row, pos, quat, point, way, axis[3], 0.0)
+                        if is_close and is_blocked(instances, fields, row, pos, quat, point, way, axis[3]):
+                            is_dark = True
+                            last = row
+                    c += 1
                 if not is_dark:
                     reached[place, mount, pixel] = reached[place, mount, pixel] | (1 << bit)

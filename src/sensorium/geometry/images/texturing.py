@@ -5,28 +5,28 @@ from __future__ import annotations
 import warp as wp
 
 from sensorium.geometry.images.paint_structs import Looks, Textures
-from sensorium.geometry.primitives import BOX, CAPSULE, CYLINDER, HFIELD, MESH, PLANE
+from sensorium.geometry.primitives import BOX, CAPSULE, CYLINDER, MESH, PLANE
 from sensorium.geometry.ray_structs import Instances
 
 TURN = wp.constant(wp.float32(6.283185307179586))
 
 
 @wp.func
-def part_of(kind: int, extent: wp.vec3, p: wp.vec3) -> wp.int32:
+def part_of(kind: int, extent: wp.vec3, inverse: wp.vec3, p: wp.vec3) -> wp.int32:
     """Return the part of a shape at a point of its surface, for the mapping of a texture.
 
-    A box has the axis of its side, a cylinder 1 for a cap, a capsule 1 and -1 for its upper and lower half sphere.
+    A box has the axis of its side, a cylinder 2 for a cap, a capsule 1 and -1 for its upper and lower half sphere.
     """
     part = int(0)
     if kind == BOX:
-        q = wp.vec3(wp.abs(p[0]) / extent[0], wp.abs(p[1]) / extent[1], wp.abs(p[2]) / extent[2])
+        q = wp.cw_mul(wp.vec3(wp.abs(p[0]), wp.abs(p[1]), wp.abs(p[2])), inverse)
         if q[1] > q[0]:
             part = 1
         if q[2] > wp.max(q[0], q[1]):
             part = 2
     elif kind == CYLINDER:
-        if wp.abs(p[2]) / extent[2] > wp.sqrt(p[0] * p[0] + p[1] * p[1]) / extent[0]:
-            part = 1
+        if wp.abs(p[2]) * inverse[2] > wp.sqrt(p[0] * p[0] + p[1] * p[1]) * inverse[0]:
+            part = 2
     elif kind == CAPSULE:
         if p[2] > extent[2]:
             part = 1
@@ -36,63 +36,60 @@ def part_of(kind: int, extent: wp.vec3, p: wp.vec3) -> wp.int32:
 
 
 @wp.func
-def image_point(kind: int, part: int, extent: wp.vec3, mapping: wp.vec3, p: wp.vec3) -> wp.vec2:
-    """Return the texture coordinates of an image at a point of a shape, m, in its frame."""
-    scale = wp.vec2(mapping[0], mapping[1])
-    if kind >= MESH:  # projected along z
-        if mapping[2] == 0.0:
-            scale = wp.vec2(scale[0] / extent[0], scale[1] / extent[1])
-        return wp.vec2(0.5 * scale[0] * p[0] - 0.5, -0.5 * scale[1] * p[1] - 0.5)
-    if mapping[2] != 0.0:
-        if extent[0] > 0.0:
-            scale[0] = scale[0] * extent[0]
-        if extent[1] > 0.0:
-            scale[1] = scale[1] * extent[1]
-    u = float(0.0)
-    v = float(0.0)
-    shift = float(0.0)
-    if kind == PLANE:
-        if extent[0] > 0.0:
-            u = 0.5 + 0.5 * p[0] / extent[0]
-        else:
-            u = 0.5 * p[0]
-            shift = -0.5
-        if extent[1] > 0.0:
-            v = 0.5 - 0.5 * p[1] / extent[1]
-        else:
-            v = -0.5 * p[1]
-            shift = -0.5
-    elif kind == BOX:
-        a = wp.where(part == 0, 1, 0)
-        b = wp.where(part == 2, 1, 2)
-        u = 0.5 + 0.5 * p[a] / extent[a]
-        v = 0.5 - 0.5 * p[b] / extent[b]
-    elif kind == CYLINDER and part == 1:
-        u = 0.5 + 0.5 * p[0] / extent[0]
-        v = 0.5 + 0.5 * p[1] / extent[1]
-    else:
-        u = wp.atan2(p[1] / extent[1], p[0] / extent[0]) / TURN
-        if u < 0.0:
-            u = u + 1.0
-        if kind == CYLINDER or (kind == CAPSULE and part == 0):
-            v = 0.5 - 0.5 * p[2] / extent[2]
-        elif kind == CAPSULE:
-            rise = wp.asin(wp.clamp((wp.abs(p[2]) - extent[2]) / extent[0], 0.0, 1.0)) * 4.0 / TURN
-            v = wp.where(part > 0, 1.0 - rise, rise)
-        else:
-            v = 0.5 - 2.0 * wp.asin(wp.clamp(p[2] / extent[2], -1.0, 1.0)) / TURN
-    return wp.vec2(u * scale[0] + shift, v * scale[1] + shift)
+def is_flat(kind: int, part: int) -> wp.bool:
+    """Return whether texture coordinates are linear in the point of a part of a shape."""
+    return kind == PLANE or kind == BOX or kind >= MESH or (kind == CYLINDER and part == 2)
 
 
 @wp.func
-def cube_direction(kind: int, part: int, extent: wp.vec3, mapping: wp.vec3, p: wp.vec3) -> wp.vec3:
+def image_axes(kind: int, part: int, inverse: wp.vec3, scale: wp.vec3) -> tuple[wp.int32, wp.int32, wp.vec4]:
+    """Return the axes of a flat part of a shape along which the coordinates of an image change, and how.
+
+    The coordinates at a point p with axes a and b are (x p[a] + z, y p[b] + w) with the last vector's x, y, z and w.
+    """
+    a = wp.where(kind == BOX and part == 0, 1, 0)
+    b = wp.where(kind == BOX and part != 2, 2, 1)
+    if kind >= MESH:  # projected along z
+        return a, b, wp.vec4(0.5 * scale[0], -0.5 * scale[1], -0.5, -0.5)
+    out = wp.vec4(0.5 * scale[0] * inverse[a], -0.5 * scale[1] * inverse[b], 0.5 * scale[0], 0.5 * scale[1])
+    if kind == CYLINDER:
+        out[1] = -out[1]
+    elif kind == PLANE and inverse[0] * inverse[1] == 0.0:
+        if inverse[0] == 0.0:
+            out[0] = 0.5 * scale[0]
+            out[2] = 0.0
+        if inverse[1] == 0.0:
+            out[1] = -0.5 * scale[1]
+            out[3] = 0.0
+        out[2] = out[2] - 0.5
+        out[3] = out[3] - 0.5
+    return a, b, out
+
+
+@wp.func
+def round_point(kind: int, part: int, extent: wp.vec3, inverse: wp.vec3, scale: wp.vec3, p: wp.vec3) -> wp.vec2:
+    """Return the coordinates of an image at a point of a round part of a shape, m, in its frame."""
+    u = wp.atan2(p[1] * inverse[1], p[0] * inverse[0]) / TURN
+    if u < 0.0:
+        u = u + 1.0
+    v = 0.5 - 0.5 * p[2] * inverse[2]
+    if kind == CAPSULE and part != 0:
+        rise = wp.asin(wp.clamp((wp.abs(p[2]) - extent[2]) * inverse[0], 0.0, 1.0)) * 4.0 / TURN
+        v = wp.where(part > 0, 1.0 - rise, rise)
+    elif kind != CAPSULE and kind != CYLINDER:
+        v = 0.5 - 2.0 * wp.asin(wp.clamp(p[2] * inverse[2], -1.0, 1.0)) / TURN
+    return wp.vec2(u * scale[0], v * scale[1])
+
+
+@wp.func
+def cube_direction(kind: int, part: int, extent: wp.vec3, inverse: wp.vec3, scale: wp.vec3, p: wp.vec3) -> wp.vec3:
     """Return the direction in which a cube's texture is seen at a point of a shape, m, in its frame."""
     r = p
     if kind < MESH and kind != PLANE:
-        r = wp.cw_div(p, extent)
+        r = wp.cw_mul(p, inverse)
         if kind == CAPSULE and part != 0:
-            r[2] = float(part) + (p[2] - float(part) * extent[2]) / extent[0]
-    if mapping[2] != 0.0:
+            r[2] = float(part) + (p[2] - float(part) * extent[2]) * inverse[0]
+    if scale[2] != 0.0:
         r = wp.cw_mul(r, extent)
     return r
 
@@ -127,11 +124,11 @@ def cube_point(side: int, r: wp.vec3) -> wp.vec2:
 @wp.func
 def weights_at(instances: Instances, row: int, face: int, p: wp.vec3) -> wp.vec3:
     """Return the weights of a face's corners at a point of its plane, in the frame of the shape."""
-    mesh = wp.mesh_get(instances.mesh[row])
+    mesh = instances.mesh[row]
     q = wp.cw_div(p, instances.size[row])
-    a = mesh.points[mesh.indices[3 * face]]
-    ab = mesh.points[mesh.indices[3 * face + 1]] - a
-    ac = mesh.points[mesh.indices[3 * face + 2]] - a
+    a = wp.mesh_get_point(mesh, 3 * face)
+    ab = wp.mesh_get_point(mesh, 3 * face + 1) - a
+    ac = wp.mesh_get_point(mesh, 3 * face + 2) - a
     n = wp.cross(ab, ac)
     scale = 1.0 / wp.length_sq(n)
     b = wp.dot(wp.cross(q - a, ac), n) * scale
@@ -140,33 +137,38 @@ def weights_at(instances: Instances, row: int, face: int, p: wp.vec3) -> wp.vec3
 
 
 @wp.func
-def mesh_point(looks: Looks, first: int, face: int, scale: wp.vec2, weights: wp.vec3) -> wp.vec2:
+def mesh_point(looks: Looks, first: int, face: int, scale: wp.vec3, weights: wp.vec3) -> wp.vec2:
     """Return the texture coordinates of a mesh for the weights of a face's corners."""
     at = first + 3 * face
     uv = weights[0] * looks.uvs[at] + weights[1] * looks.uvs[at + 1] + weights[2] * looks.uvs[at + 2]
-    return wp.cw_mul(uv, scale)
+    return wp.vec2(uv[0] * scale[0], uv[1] * scale[1])
 
 
 @wp.func
-def unpacked(word: wp.uint32) -> wp.vec4:
-    """Return the channels of a texel, 0 to 255."""
+def add_texel(color: wp.vec4, word: wp.uint32, weight: float) -> wp.vec4:
+    """Return a colour plus the channels of a texel, 0 to 255, times a weight."""
     return wp.vec4(
-        float(word & wp.uint32(255)),
-        float((word >> wp.uint32(8)) & wp.uint32(255)),
-        float((word >> wp.uint32(16)) & wp.uint32(255)),
-        float(word >> wp.uint32(24)),
+        color[0] + weight * float(word & wp.uint32(255)),
+        color[1] + weight * float((word >> wp.uint32(8)) & wp.uint32(255)),
+        color[2] + weight * float((word >> wp.uint32(16)) & wp.uint32(255)),
+        color[3] + weight * float(word >> wp.uint32(24)),
     )
 
 
 @wp.func
-def bilinear(textures: Textures, texture: int, level: int, side: int, at: wp.vec2) -> wp.vec4:
-    """Return a level of a texture between its four nearest texels, 0 to 255; images repeat, sides of a cube do not."""
+def add_level(
+    color: wp.vec4, textures: Textures, texture: int, level: int, side: int, at: wp.vec2, weight: float
+) -> wp.vec4:
+    """Return a colour plus a level of a texture between its four nearest texels, 0 to 255, times a weight.
+
+    Images repeat, sides of a cube do not.
+    """
     shape = textures.level[texture, level]
     width = shape[1]
     height = shape[2]
+    is_image = textures.count[texture][1] == 1
     x = at[0]
     y = at[1]
-    is_image = textures.count[texture][1] == 1
     if is_image:
         x = x - wp.floor(x)
         y = y - wp.floor(y)
@@ -192,9 +194,12 @@ def bilinear(textures: Textures, texture: int, level: int, side: int, at: wp.vec
         bottom = wp.clamp(bottom, 0, height - 1)
     upper = shape[0] + (side * height + top) * width
     lower = shape[0] + (side * height + bottom) * width
-    a = (1.0 - fx) * unpacked(textures.texels[upper + left]) + fx * unpacked(textures.texels[upper + right])
-    b = (1.0 - fx) * unpacked(textures.texels[lower + left]) + fx * unpacked(textures.texels[lower + right])
-    return (1.0 - fy) * a + fy * b
+    above = weight * (1.0 - fy)
+    below = weight * fy
+    color = add_texel(color, textures.texels[upper + left], above * (1.0 - fx))
+    color = add_texel(color, textures.texels[upper + right], above * fx)
+    color = add_texel(color, textures.texels[lower + left], below * (1.0 - fx))
+    return add_texel(color, textures.texels[lower + right], below * fx)
 
 
 @wp.func
@@ -215,14 +220,16 @@ def filtered(textures: Textures, texture: int, side: int, at: wp.vec2, du: wp.ve
     last = textures.count[texture][0] - 1
     detail = 0.5 * wp.log2(wp.max(spread, 1.0))
     level = wp.min(int(detail), last)
-    color = bilinear(textures, texture, level, side, at)
     blend = detail - float(level)
-    if blend > 0.0 and level < last:
-        color = (1.0 - blend) * color + blend * bilinear(textures, texture, level + 1, side, at)
-    return color / 255.0
+    if level == last:
+        blend = 0.0
+    color = add_level(wp.vec4(), textures, texture, level, side, at, (1.0 - blend) / 255.0)
+    if blend > 0.0:
+        color = add_level(color, textures, texture, level + 1, side, at, blend / 255.0)
+    return color
 
 
-@wp.func(inline=False)  # large, with several callers
+@wp.func
 def texture_color(
     looks: Looks,
     textures: Textures,
@@ -232,8 +239,8 @@ def texture_color(
     row: int,
     face: int,
     p: wp.vec3,
-    pu: wp.vec3,
-    pv: wp.vec3,
+    wu: wp.vec3,
+    wv: wp.vec3,
 ) -> wp.vec4:
     """Return the colour of a texture on a shape.
 
@@ -246,44 +253,38 @@ def texture_color(
         row: its instance row.
         face: its face.
         p: point of its surface in its frame, m.
-        pu: point of the tangent plane that the next pixel in the row shows.
-        pv: point of the tangent plane that the next pixel in the column shows.
+        wu: from there to the point of the tangent plane that the next pixel in the row shows.
+        wv: the same for the next pixel in the column.
     """
     kind = instances.kind[row]
     extent = looks.extent[shape]
-    mapping = looks.mapping[shape]
+    inverse = looks.inverse[shape]
+    scale = looks.scale[shape]
+    part = part_of(kind, extent, inverse, p)
     side = int(0)
     at = wp.vec2()
-    au = wp.vec2()
-    av = wp.vec2()
-    period = float(0.0)
+    du = wp.vec2()
+    dv = wp.vec2()
     if textures.count[texture][1] == 6:
-        part = part_of(kind, extent, p)
-        r = cube_direction(kind, part, extent, mapping, p)
+        r = cube_direction(kind, part, extent, inverse, scale, p)
         side = cube_side(r)
         at = cube_point(side, r)
-        au = cube_point(side, cube_direction(kind, part, extent, mapping, pu))
-        av = cube_point(side, cube_direction(kind, part, extent, mapping, pv))
+        du = cube_point(side, cube_direction(kind, part, extent, inverse, scale, p + wu)) - at
+        dv = cube_point(side, cube_direction(kind, part, extent, inverse, scale, p + wv)) - at
     elif kind == MESH and looks.first[shape][1] >= 0:
         first = looks.first[shape][1]
-        scale = wp.vec2(mapping[0], mapping[1])
-        if mapping[2] != 0.0:
-            scale = wp.vec2(scale[0] * extent[0], scale[1] * extent[1])
         at = mesh_point(looks, first, face, scale, weights_at(instances, row, face, p))
-        au = mesh_point(looks, first, face, scale, weights_at(instances, row, face, pu))
-        av = mesh_point(looks, first, face, scale, weights_at(instances, row, face, pv))
+        du = mesh_point(looks, first, face, scale, weights_at(instances, row, face, p + wu)) - at
+        dv = mesh_point(looks, first, face, scale, weights_at(instances, row, face, p + wv)) - at
+    elif is_flat(kind, part):
+        a, b, to = image_axes(kind, part, inverse, scale)
+        at = wp.vec2(to[0] * p[a] + to[2], to[1] * p[b] + to[3])
+        du = wp.vec2(to[0] * wu[a], to[1] * wu[b])
+        dv = wp.vec2(to[0] * wv[a], to[1] * wv[b])
     else:
-        part = part_of(kind, extent, p)
-        at = image_point(kind, part, extent, mapping, p)
-        au = image_point(kind, part, extent, mapping, pu)
-        av = image_point(kind, part, extent, mapping, pv)
-        if kind != PLANE and kind != BOX and kind != HFIELD and kind != MESH:
-            period = mapping[0]
-            if mapping[2] != 0.0:
-                period = period * extent[0]
-    du = au - at
-    dv = av - at
-    if period > 0.0:  # across the seam of a round shape
-        du[0] = du[0] - period * wp.round(du[0] / period)
-        dv[0] = dv[0] - period * wp.round(dv[0] / period)
+        at = round_point(kind, part, extent, inverse, scale, p)
+        du = round_point(kind, part, extent, inverse, scale, p + wu) - at
+        dv = round_point(kind, part, extent, inverse, scale, p + wv) - at
+        du[0] = du[0] - scale[0] * wp.round(du[0] / scale[0])  # across the seam
+        dv[0] = dv[0] - scale[0] * wp.round(dv[0] / scale[0])
     return filtered(textures, texture, side, at, du, dv)

@@ -105,13 +105,14 @@ class Camera(CameraBase[CameraCfg, CameraData]):
         self.projection = projection_of(lens, self._k)
         self._lines = lines_of(lens, self._k, *self.image_shape, cfg.title)
         lines = {name: tensor for name, tensor in self._lines.items() if name != "is_seen"}
-        self.cast = self.image_cast(
-            image=self.image_shape,
+        self.view = {
+            "image": self.image_shape,
             **(lines or {"inverse_k": self._inverse_k}),
-            offsets=(self._offset_pos, self._offset_quat),
-            limits=cfg.clipping_range,
-            targets=cfg.seen,
-        )
+            "offsets": (self._offset_pos, self._offset_quat),
+            "limits": cfg.clipping_range,
+            "targets": cfg.seen,
+        }
+        self.cast = self.image_cast(**self.view)
         self.buffers.body_at_fault = self.cast.body_at_fault
         names = {name: ANNOTATORS[name] for name in cfg.selected if name not in ALWAYS}
         self._annotators = [

@@ -70,7 +70,7 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     """Whether `instance_segmentation` is a color instead of an id."""
     colorize_instance_id_segmentation: bool = True
     """Whether `instance_id_segmentation` is a color instead of an id."""
-    samples: Literal[1] = 1
+    samples: Literal[1, 4] = 1
     """Samples of each pixel for colors: 4 smooth the edges of shapes. Other data types always have one sample."""
     shadows: bool = True
     """Whether lights cast shadows, for colors."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.image_sensor import LINEAR
-from sensorium.sensors.cameras.annotators import ANNOTATORS
+from sensorium.sensors.cameras.annotators.colors import Colors
 from sensorium.sensors.cameras.camera_data import CameraData
 from sensorium.sensors.core.parts import declared_fields
 from sensorium.spec import resolve_field
@@ -22,22 +22,23 @@ class LinearLight:
         camera: the camera, whose visibility pass exists.
 
     Attributes:
+        cast: the visibility pass of the colours.
         image: the colours, float32 `[env, mount, height, width, 3]`.
     """
 
     def __init__(self, camera: Camera) -> None:
-        field = ANNOTATORS[LINEAR].sized(LINEAR, declared_fields(CameraData)[LINEAR], camera)
+        field = Colors.sized(LINEAR, declared_fields(CameraData)[LINEAR], camera)
         spec = resolve_field(LINEAR, field, camera.mount.count)
-        self._camera, self._record = camera, Record([spec], camera.num_envs, camera.device)
-        self._colors = ANNOTATORS[LINEAR](camera, (LINEAR,))
+        self._record = Record([spec], camera.num_envs, camera.device)
+        self._colors = Colors(camera, (LINEAR,))
+        self.cast = self._colors.cast
         self.image = self._record[LINEAR]
 
     def render(self, *, is_placed: bool = False) -> None:
         """Compute the colours (launches).
 
         Args:
-            is_placed: whether the camera's cast already holds the poses to use.
+            is_placed: whether `cast` already holds the poses to use.
         """
         self._colors.begin()
-        with self._camera.surfaces(is_placed=is_placed) as hits:
-            self._colors.annotate(self._record, hits, is_last=True)
+        self._colors.paint(self._record, is_placed=is_placed)

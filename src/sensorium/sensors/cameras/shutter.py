@@ -164,7 +164,7 @@ class ShutterMotion:
 
     def render(self, slot: Record) -> None:
         """Replace the linear colours by their mean over the exposure (launches, one visibility pass per instant)."""
-        camera, cast = self._camera, self._camera.cast
+        camera, cast = self._camera, self._light.cast
         run = next(run for run in camera.buffers.stages if run.cfg is self._stage)
         shutter = Shutter()
         shutter.exposure = self._stage.exposure_of(run.states, run.key, LINEAR)[0]
@@ -179,4 +179,4 @@ class ShutterMotion:
             launch(place_past, (self._items,), [part, shutter, self._past], [cast.cameras, cast.placed])
             self._light.render(is_placed=True)
             launch(add_part, (camera.mount.count, shutter.height), [part, shutter, images[0]], [images[1]], split=True)
-        cast.place()
+        camera.cast.place()
