@@ -18,7 +18,18 @@ from torch import Tensor
 from benchmarks.camera_scenes import SCENES, poses_of
 from benchmarks.rays import on_tensors
 from benchmarks.timing import interleaved, wall_and_cpu
-from sensorium import BODY_POSE, SHAPES, Field, MountedSensorCfg, MujocoWarpEngine, Scene, SimpleSensor, recorded
+from sensorium import (
+    BODY_POSE,
+    SHAPES,
+    CameraCfg,
+    Field,
+    MountedSensorCfg,
+    MujocoWarpEngine,
+    PinholeLensCfg,
+    Scene,
+    SimpleSensor,
+    recorded,
+)
 from sensorium.compute import Rows, kernel, masked_tid, place_of
 from sensorium.geometry.images.analytic import draw_analytic
 from sensorium.geometry.images.cast import cast_pixels
@@ -155,8 +166,8 @@ def depth(scene: str, envs: int, image: tuple[int, int] = (64, 64), goal: float 
     agree = float((((mine - expected).abs() <= 1e-3 * mine) | (mine == expected)).float().mean())
     taken = wall_and_cpu({"one": one.update, "two": two.update, "mujoco_warp": call}, rounds=7)
     pixels = envs * image[0] * image[1]
-    speed = {name: pixels / cpu / 1e6 for name, (_, cpu) in taken.items()}
-    wall = {name: seconds for name, (seconds, _) in taken.items()}
+    speed = {name: pixels / rounds[:, 1].min() / 1e6 for name, rounds in taken.items()}
+    wall = {name: rounds[:, 0].min() for name, rounds in taken.items()}
     what = f"depth {image[1]}x{image[0]}, {scene}, {envs} envs"
     ratio = f"{speed['one'] / speed['mujoco_warp']:.1f} x (at least {goal:g}); {agree:.2%} of pixels agree"
     cores = f"{wall['one'] / wall['two']:.2f} x one core (at least 1.7)"
@@ -165,6 +176,34 @@ def depth(scene: str, envs: int, image: tuple[int, int] = (64, 64), goal: float 
         (f"{what}: one core", f"{speed['one']:.2f} Mpix per core-second, {wall['one'] * 1e3:.2f} ms", ratio),
         (f"{what}: two cores", f"{wall['two'] * 1e3:.2f} ms", cores),
     ]
+
+
+def annotators(scene: str, envs: int, image: tuple[int, int] = (64, 64)) -> list[Row]:
+    """CPU time of depth with ids and normals against depth alone, with the camera of the package, on one core."""
+    worlds = Worlds(scene, envs, image)
+    offset = CameraCfg.OffsetCfg(convention="opengl")
+    size = {"body": "eye", "width": image[1], "height": image[0], "lens": PinholeLensCfg(fovy=worlds.fovy)}
+    types = {"depth": ("depth",), "with ids and normals": ("depth", "geom_ids", "normals")}
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        scenes = {
+            name: Scene(
+                on_tensors(worlds.engine),
+                [CameraCfg(name="eye", data_types=each, offset=offset, evaluate="always", **size)],
+            )
+            for name, each in types.items()
+        }
+    finally:
+        torch.set_num_threads(before)
+    for each in scenes.values():
+        for _ in range(40):
+            each.update()
+    taken = wall_and_cpu({name: each.update for name, each in scenes.items()}, rounds=15)
+    cpu = {name: float(rounds[:, 1].min()) for name, rounds in taken.items()}
+    ratio = cpu["with ids and normals"] / cpu["depth"]
+    what = f"depth, ids and normals {image[1]}x{image[0]}, {scene}, {envs} envs"
+    return [(what, f"{cpu['with ids and normals'] * 1e3:.2f} ms of CPU", f"{ratio:.2f} x depth alone (at most 1.25)")]
 
 
 def fixed() -> list[Row]:

@@ -78,20 +78,29 @@ def ray_instance(
 
 
 @wp.func
-def normal_of(
-    instances: Instances, fields: HFields, row: int, face: int, pos: wp.vec3, quat: wp.vec4, point: wp.vec3
-) -> wp.vec3:
-    """Return the outward unit normal of a shape at a point of its surface, in the world."""
+def local_normal(instances: Instances, fields: HFields, row: int, face: int, point: wp.vec3) -> wp.vec3:
+    """Return the outward unit normal of a shape at a point of its surface, both in the shape's frame.
+
+    It is the same at all points of a face whose number is not negative.
+    """
     kind = instances.kind[row]
-    local = quat_rotate_inverse(quat, point - pos)
     n = wp.vec3()
     if kind == MESH:
         scale = instances.size[row]  # mirroring does not change the outside of a solid
         n = wp.normalize(wp.cw_div(wp.mesh_eval_face_normal(instances.mesh[row], face), scale))
     elif kind == HFIELD:
-        n = hfield_normal(fields, instances.field[row], face, local)
+        n = hfield_normal(fields, instances.field[row], face, point)
     else:
-        n = primitive_normal(kind, instances.size[row], local)
+        n = primitive_normal(kind, instances.size[row], point)
+    return n
+
+
+@wp.func
+def normal_of(
+    instances: Instances, fields: HFields, row: int, face: int, pos: wp.vec3, quat: wp.vec4, point: wp.vec3
+) -> wp.vec3:
+    """Return the outward unit normal of a shape at a point of its surface, in the world."""
+    n = local_normal(instances, fields, row, face, quat_rotate_inverse(quat, point - pos))
     return quat_rotate(quat, n)
 
 

@@ -8,9 +8,9 @@ import warp as wp
 
 from sensorium.compute import Rows, kernel, masked_tid, place_of
 from sensorium.geometry.hfield import HFields
-from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, pixel_line, shape_pose
-from sensorium.geometry.trace import normal_of
-from sensorium.geometry.transforms import quat_rotate
+from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, pixel_line, rotation_of, shape_pose
+from sensorium.geometry.primitives import PLANE
+from sensorium.geometry.trace import local_normal
 from sensorium.measurement.record import Record
 from sensorium.sensors.cameras.annotators.base import Annotator
 
@@ -25,22 +25,40 @@ def _normals(
     hits: HitRecord,
     normals: wp.array3d[wp.vec3],
 ) -> None:
-    """Write the outward unit normal of each pixel's surface, 0 for a miss."""
+    """Write the outward unit normal of each pixel's surface, 0 for a miss.
+
+    Neighbours often show the same shape or face, so poses and normals of faces are kept from one pixel to the next.
+    """
     env, mount, piece = masked_tid(rows)
+    place = place_of(rows, env)
     first = (rows.first + piece) * lens.width
+    eye = cameras.pos[env, mount]
+    turn = rotation_of(cameras.quat[env, mount])
+    kept = wp.int32(-1)
+    kept_face = wp.int32(-1)
+    kind = wp.int32(-1)
+    to_world = wp.mat33()
+    to_shape = wp.mat33()
+    origin = wp.vec3()
+    found = wp.vec3()
     for pixel in range(first, first + lens.width):
-        place = place_of(rows, env)
         normal = wp.vec3()
         shape = hits.shape[place, mount, pixel]
         if shape >= 0:
-            row = placed.row[shape]
             face = hits.face[place, mount, pixel]
-            start, direction = pixel_line(lens, env, pixel)
-            turn = cameras.quat[env, mount]
-            at = start + direction / hits.inverse[place, mount, pixel]
-            pos, quat = shape_pose(placed, env, shape)
-            point = cameras.pos[env, mount] + quat_rotate(turn, at)
-            normal = normal_of(placed.instances, fields, row, face, pos, quat, point)
+            if shape != kept:
+                kind = placed.instances.kind[placed.row[shape]]
+                pos, quat = shape_pose(placed, env, shape)
+                to_world = rotation_of(quat)
+                to_shape = wp.transpose(to_world) * turn
+                origin = wp.transpose(to_world) * (eye - pos)
+            if shape != kept or face != kept_face or (face < 0 and kind != PLANE):
+                start, direction = pixel_line(lens, env, pixel)
+                at = origin + to_shape * (start + direction / hits.inverse[place, mount, pixel])
+                found = to_world * local_normal(placed.instances, fields, placed.row[shape], face, at)
+            kept = shape
+            kept_face = face
+            normal = found
         normals[env, mount, pixel] = normal
 
 
