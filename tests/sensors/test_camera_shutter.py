@@ -142,6 +142,44 @@ def test_colors_are_encoded_from_the_measured_light() -> None:
     assert (sensor.data.rgb.int() - sensor.ground_truth.rgb.int()).abs().max() <= 1
 
 
+def test_motion_with_four_samples_per_pixel() -> None:
+    """The blurred bar is where one sample per pixel sees it, and a bar at rest has the true, smooth edges."""
+    stage = sn.ImageSensor(exposure_time=0.02, subposes=8, bit_depth=None)
+    one, four = (run(bars(speed=16.0, samples=n, stages=(stage,), rate_hz=50.0), 40)[0] for n in (1, 4))
+    np.testing.assert_allclose(moments(one)[0], moments(four)[0], atol=0.25)
+    assert np.diff(four[0]).min() > 1.3 * np.diff(one[0]).min()  # edges in smaller steps
+    image, truth = run(bars(samples=4, stages=(stage,), rate_hz=50.0), 20)
+    np.testing.assert_allclose(image, truth, atol=1e-6)
+
+
+@pytest.mark.parametrize("samples", [1, 4])
+def test_events_of_a_moving_bar_add_up_to_its_brightness(samples: int) -> None:
+    """Bright at the leading edge, dark behind; the sums are the change of a camera's linear colors within a threshold."""
+    eye = sn.EventCameraCfg(
+        name="dvs", body="camera", offset={"convention": "world"}, width=WIDTH, height=HEIGHT, samples=samples,
+        lens=sn.PinholeLensCfg(fovy=float(2 * np.degrees(np.arctan(0.5 * HEIGHT / FOCAL)))), rate_hz=500.0,
+    )  # fmt: skip
+    scene = bars(speed=16.0, samples=samples)
+    scene.add(eye)
+    camera, dvs = scene["camera"], scene["dvs"]
+
+    def brightness() -> np.ndarray:
+        light: Any = camera.data.linear_rgb[0].double()
+        return np.log((light @ torch.tensor([0.2126, 0.7152, 0.0722], dtype=torch.float64)).numpy() + 0.001)
+
+    scene.update()  # the motion starts here
+    scene.reset()
+    start, total = brightness(), np.zeros((HEIGHT, WIDTH))
+    for _ in range(11):
+        scene.update()
+        if bool(dvs.is_new[0]):
+            total += dvs.data.polarity_image[0, ..., 0].double().numpy()
+    assert int(dvs.data.lost) == 0 and total.max() >= 20 and total.min() <= -20
+    assert np.abs(0.2 * total - (brightness() - start)).max() < 0.2
+    assert np.flatnonzero((total < 0).any(axis=0)).max() < np.flatnonzero((total > 0).any(axis=0)).min()
+    assert (dvs.data.pos_w == camera.data.pos_w).all()
+
+
 def test_depth_and_colors_have_their_own_errors() -> None:
     """Noisy, clipped depth beside moving colours: misses show 0, and the pose is that of the capture."""
     stages = (

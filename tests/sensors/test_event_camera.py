@@ -23,15 +23,15 @@ class PrescribedLight:
     def __init__(self, camera: Any) -> None:
         height, width = camera.image_shape
         self.image = torch.zeros((camera.num_envs, 1, height, width, 3))
+        self.cast = camera.cast
 
-    def render(self) -> None:
+    def render(self, *, is_placed: bool) -> None:
         """Do nothing."""
 
 
 @pytest.fixture(autouse=True)
-def _prescribed(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    if "rendered" not in request.keywords:
-        monkeypatch.setattr(event_camera, "LinearLight", PrescribedLight)
+def _prescribed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_camera, "LinearLight", PrescribedLight)
 
 
 def scene_of(envs: int = 1, seed: int = 0, size: tuple[int, int] = (HEIGHT, WIDTH), **fields: Any) -> sn.Scene:

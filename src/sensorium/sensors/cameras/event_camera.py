@@ -186,7 +186,8 @@ class EventCamera(Camera, SimpleSensor[EventCameraCfg, EventCameraData]):
     @recorded
     def update_raw_data(self, raw: Record) -> None:
         """Image the scene, and report the events since the last sample."""
-        self._light.render()
+        self.cast.place()
+        self._light.render(is_placed=self._light.cast is self.cast)
         self._report_poses(raw)
         self._report_events(raw)
 
