@@ -68,12 +68,12 @@ def draw(path: Path) -> None:
     import matplotlib.pyplot as plt
 
     out = simulate()
-    fig, axes = plt.subplots(1, 3, figsize=(10, 2.9), dpi=100, layout="constrained", width_ratios=(1, 1, 1.25))
+    fig, axes = plt.subplots(1, 3, figsize=(10, 3.1), dpi=100, layout="constrained", width_ratios=(1, 1, 1.25))
     axes[0].imshow(out["image"])
     axes[0].plot(COLUMN, ROW, "wo", ms=6, mfc="none")
-    axes[0].set_title("image; the circle is the pixel on the right", fontsize=9)
+    axes[0].set_title("image; a circle around the pixel", fontsize=9)
     axes[1].imshow(out["recent"], cmap="RdBu", vmin=-3, vmax=3)
-    axes[1].set_title("polarities over 10 ms: blue brighter, red darker", fontsize=9)
+    axes[1].set_title("events of 10 ms: blue brighter, red darker", fontsize=9)
     for axis in axes[:2]:
         axis.axis("off")
     axes[2].plot(out["time"], out["light"], "k-", lw=1, label="brightness, ln(I + 0.001)")

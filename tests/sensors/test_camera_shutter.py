@@ -154,7 +154,7 @@ def test_motion_with_four_samples_per_pixel() -> None:
 
 @pytest.mark.parametrize("samples", [1, 4])
 def test_events_of_a_moving_bar_add_up_to_its_brightness(samples: int) -> None:
-    """Bright at the leading edge, dark behind; the sums are the change of a camera's linear colors within a threshold."""
+    """Bright in front, dark behind; the sums are the change of a camera's linear colors within a threshold."""
     eye = sn.EventCameraCfg(
         name="dvs", body="camera", offset={"convention": "world"}, width=WIDTH, height=HEIGHT, samples=samples,
         lens=sn.PinholeLensCfg(fovy=float(2 * np.degrees(np.arctan(0.5 * HEIGHT / FOCAL)))), rate_hz=500.0,

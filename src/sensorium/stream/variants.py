@@ -112,7 +112,8 @@ def _camera(
 def _typed(type: str, doc: str) -> Variant:
     """Return the variant of a camera with one data type."""
     fixed: dict[str, Any] = {"data_types": (type,)}
-    option, more = _COLORIZE + type, ()
+    option = _COLORIZE + type
+    more: tuple[Attribute, ...] = ()
     if "segmentation" in type:
         fixed[option] = False
         text = "Whether the image is a color (uint8, 4 channels) instead of an id (int32, 1 channel)."

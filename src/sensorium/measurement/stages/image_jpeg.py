@@ -48,7 +48,8 @@ _DCT: Any = wp.constant(_Block(*_cosines().reshape(-1).tolist()))
 def tables(quality: int) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Return the divisors of luma and chroma for a quality from 1 to 100, `[2, 64]`."""
     scale = 5000 // quality if quality < 50 else 200 - 2 * quality
-    return np.clip((np.array([_LUMA, _CHROMA]) * scale + 50) // 100, 1, 255).astype(np.float32)
+    divisors = np.clip((np.array([_LUMA, _CHROMA]) * scale + 50) // 100, 1, 255)
+    return np.asarray(divisors, np.float32)
 
 
 @kernel(group="image_jpeg")
@@ -59,13 +60,13 @@ def to_planes(
     env, mount, piece = masked_tid(rows)
     row = rows.first + piece
     first = 3 * mount * height * width
-    half_width = (width + 1) / 2
+    half_width = (width + 1) // 2
     chroma = first + height * width
     for column in range(half_width):
         cb = wp.float32(0.0)
         cr = wp.float32(0.0)
         for k in range(4):
-            v = wp.min(2 * row + k / 2, height - 1)
+            v = wp.min(2 * row + k // 2, height - 1)
             u = wp.min(2 * column + k % 2, width - 1)
             at = first + 3 * (v * width + u)
             r = wp.floor(255.0 * encoded(values[env, at]) + 0.5)
@@ -77,7 +78,7 @@ def to_planes(
         up = 1.0 + float(column % 2)  # halves are rounded up and down in turn
         at = chroma + row * half_width + column
         planes[env, at] = wp.floor((cb + up) / 4.0)
-        planes[env, at + ((height + 1) / 2) * half_width] = wp.floor((cr + up) / 4.0)
+        planes[env, at + ((height + 1) // 2) * half_width] = wp.floor((cr + up) / 4.0)
 
 
 @kernel(group="image_jpeg")
@@ -91,16 +92,16 @@ def compress(
     tall = height
     wide = width
     which = wp.int32(0)
-    if line >= (height + 7) / 8:
-        line -= (height + 7) / 8
+    if line >= (height + 7) // 8:
+        line -= (height + 7) // 8
         first += height * width
-        tall = (height + 1) / 2
-        wide = (width + 1) / 2
+        tall = (height + 1) // 2
+        wide = (width + 1) // 2
         which = 1
-        if line >= (tall + 7) / 8:
-            line -= (tall + 7) / 8
+        if line >= (tall + 7) // 8:
+            line -= (tall + 7) // 8
             first += tall * wide
-    for block in range((wide + 7) / 8):
+    for block in range((wide + 7) // 8):
         samples = _Block()
         for j in range(8):
             v = wp.min(8 * line + j, tall - 1)
@@ -124,13 +125,13 @@ def compress(
 @wp.func
 def chroma_at(planes: wp.array2d[wp.float32], env: int, first: int, tall: int, wide: int, u: int, v: int) -> float:
     """Return the chroma of a pixel, interpolated between the four nearest samples with weights 9, 3, 3, 1."""
-    near_u = u / 2
-    near_v = v / 2
+    near_u = u // 2
+    near_v = v // 2
     far_u = wp.clamp(near_u + 2 * (u % 2) - 1, 0, wide - 1)
     far_v = wp.clamp(near_v + 2 * (v % 2) - 1, 0, tall - 1)
     near = 3.0 * planes[env, first + near_v * wide + near_u] + planes[env, first + far_v * wide + near_u]
     far = 3.0 * planes[env, first + near_v * wide + far_u] + planes[env, first + far_v * wide + far_u]
-    return wp.floor((3.0 * near + far + 8.0 - float(u % 2)) / 16.0)
+    return float(wp.floor((3.0 * near + far + 8.0 - float(u % 2)) / 16.0))
 
 
 @kernel(group="image_jpeg")
@@ -141,8 +142,8 @@ def from_planes(
     env, mount, piece = masked_tid(rows)
     v = rows.first + piece
     first = 3 * mount * height * width
-    tall = (height + 1) / 2
-    wide = (width + 1) / 2
+    tall = (height + 1) // 2
+    wide = (width + 1) // 2
     for u in range(width):
         luma = planes[env, first + v * width + u] + 128.0
         cb = chroma_at(planes, env, first + height * width, tall, wide, u, v)

@@ -126,12 +126,12 @@ def falloff_at(chip: Chip, k: wp.array4d[wp.float32], env: int, mount: int, u: i
         x = (x - k[env, mount, 0, 2]) / k[env, mount, 0, 0]
         y = (y - k[env, mount, 1, 2]) / k[env, mount, 1, 1]
         cos2 = 1.0 / (1.0 + x * x + y * y)
-        return cos2 * cos2
+        return float(cos2 * cos2)
     if chip.falloff == wp.static(POLYNOMIAL):
         w = 0.5 * float(chip.width)
         h = 0.5 * float(chip.height)
         s = ((x - w) * (x - w) + (y - h) * (y - h)) / (w * w + h * h)
-        return wp.max(1.0 + s * (chip.shape[0] + s * (chip.shape[1] + s * chip.shape[2])), 0.0)
+        return float(wp.max(1.0 + s * (chip.shape[0] + s * (chip.shape[1] + s * chip.shape[2])), 0.0))
     return 1.0
 
 
@@ -177,7 +177,7 @@ def digitise(
     if chip.levels > 0.0:
         span = chip.levels - chip.black
         code = wp.clamp(wp.floor(signal * span + chip.black + 0.5), 0.0, chip.levels)
-        return (code - chip.black) / span
+        return float((code - chip.black) / span)
     return float(wp.min(signal, 1.0))
 
 

@@ -109,8 +109,8 @@ class ImageSensor(DrawnStage):
     line_time: Annotated[NonNegative, in_unit("s")] = 0.0
     """Time from the exposure of a row to that of the next one, s; 0 for a global shutter."""
     subposes: Annotated[int, must(lambda count: 1 <= count <= 256, "a number from 1 to 256")] = 1
-    """Number of rendered instants during the exposure of a frame. 1 without `line_time` renders the capture only. Motion
-    looks smooth with one instant per pixel of motion."""
+    """Number of rendered instants during the exposure of a frame. 1 without `line_time` renders the capture only.
+    Motion looks smooth with one instant per pixel of motion."""
 
     # Lens
     vignetting: Literal["none", "cos4"] | tuple[Finite, ...] = "none"
