@@ -94,7 +94,7 @@ def draw(path: Path) -> None:
     import matplotlib.pyplot as plt
 
     shown = images()
-    fig, axes = plt.subplot_mosaic("abcd;efgg", figsize=(9.4, 3.9), dpi=90, layout="constrained")
+    fig, axes = plt.subplot_mosaic("abcd;efgg", figsize=(8.8, 3.6), dpi=90, layout="constrained")
     for letter, (name, image) in zip("abcdef", shown.items(), strict=True):
         axes[letter].imshow(image)
         axes[letter].set_title(name, fontsize=9)
