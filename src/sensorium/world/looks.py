@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ class SceneLooks:
         engine: the engine with the lights.
         shapes: all shapes of the scene.
         compute: device.
+        varied: quantities that are set per environment.
 
     Attributes:
         lighting: lights, sky and fog of one environment.
@@ -46,7 +47,7 @@ class SceneLooks:
         ModelError: the engine cannot describe its lights, or gives values of another shape.
     """
 
-    def __init__(self, engine: Engine, shapes: Sequence[Shape], compute: Compute) -> None:
+    def __init__(self, engine: Engine, shapes: Sequence[Shape], compute: Compute, varied: Collection[str] = ()) -> None:
         self._engine, self._shapes, self._compute = engine, shapes, compute
         self.lighting: Lighting = engine.lighting()
         if self.lighting.fault:
@@ -58,6 +59,8 @@ class SceneLooks:
         self._rows = {texture: row for row, texture in enumerate(self.textures)}
         self.images = _textures(self.textures, compute.wp_device)
         self.tables = {name: self._common(name) for name in VARIED}
+        for name in varied:
+            self.tables[name] = self.tables[name].expand(compute.num_envs, -1, -1).contiguous()
         self._corners = _Corners(shapes)
         self._lights = len(lights)
         envs = compute.num_envs
@@ -70,6 +73,7 @@ class SceneLooks:
         self.looks, self.lights, self._mounts = Looks(), Lights(), LightMounts()
         self._fill_fixed()
         self.refresh()
+        self.bind()
 
     def _array(self, values: Any, dtype: Any, width: int = 0) -> Any:
         kind = np.int32 if dtype in (wp.int32, wp.vec2i) else np.float32
@@ -119,8 +123,8 @@ class SceneLooks:
 
     # Values that may differ between environments ----------------------------------------------------------------------
 
-    def refresh(self) -> None:
-        """Take the engine's current values of quantities that differ between environments."""
+    def refresh(self, env_mask: torch.Tensor | None = None) -> None:
+        """Take the engine's current values of quantities, in the envs of a uint8 `[env]` mask where they differ."""
         for name, given in self._engine.looks().items():
             common = self.tables[name]
             values = torch.as_tensor(given).to(dtype=torch.float32, device=self._compute.device)
@@ -130,12 +134,13 @@ class SceneLooks:
                     f"{self._engine.name} engine: {name}: got values of shape {tuple(values.shape)}, expected "
                     f"[1 or env, {'light' if name.startswith('light_') else 'shape'}, {size[1]}] with {size[0]} rows."
                 )
-            self._store(name, values.reshape(len(values), *size))
-        self._bind()
+            self._store(name, values.reshape(len(values), *size), env_mask)
 
-    def _store(self, name: str, values: torch.Tensor) -> None:
+    def _store(self, name: str, values: torch.Tensor, env_mask: torch.Tensor | None) -> None:
         table = self.tables[name]
         if len(values) <= len(table):
+            if env_mask is not None and len(table) > 1:
+                values = torch.where(env_mask[:, None, None] > 0, values, table)
             table.copy_(values)
             return
         if self._kept:
@@ -145,8 +150,8 @@ class SceneLooks:
             )
         self.tables[name] = values.clone()
 
-    def _bind(self) -> None:
-        """Compute what kernels read from the tables."""
+    def bind(self) -> None:
+        """Compute the arrays of kernels from `tables`; call it after they were written."""
         tables, device = self.tables, self._compute.device
         count = max(len(tables[name]) for name in _FINISH)
         finish = torch.cat([tables[name].expand(count, -1, -1) for name in _FINISH], dim=-1)

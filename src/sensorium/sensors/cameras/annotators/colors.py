@@ -76,6 +76,9 @@ class Colors(Annotator):
         self._canvas.albedo = memory("albedo" in names, 4, torch.float32, wp.vec4)
         self._reached = memory(self._casts_shadows, 1, torch.int32, wp.int32)
 
+        each = {name: table for name, table in looks.tables.items() if len(table) == camera.num_envs}
+        camera.buffers.kept |= {f"looks/{name}": table for name, table in each.items()}
+
     def _finer_cast(self) -> ImageCast:
         """Return the visibility pass of an image with four pixels for each one of the camera."""
         camera = self.camera
@@ -85,6 +88,14 @@ class Colors(Annotator):
         height, width = camera.image_shape
         self._inverse_k = torch.zeros((camera.num_envs, 3, 3), dtype=torch.float32, device=camera.device)
         return camera.image_cast(**{**camera.view, "image": (2 * height, 2 * width), "inverse_k": self._inverse_k})
+
+    def reset(self, env_mask: torch.Tensor) -> None:
+        """Set the looks of a new episode."""
+        self.camera.random_looks.reset(env_mask)
+
+    def loaded(self) -> None:
+        """Set the looks that were restored."""
+        self._looks.bind()
 
     def begin(self) -> None:
         """Place the lights (a launch, and one for the lens of a finer image)."""
