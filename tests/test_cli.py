@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 from sensorium.cli import main, simulation
+from sensorium.cli.rig import load_semantics
 from sensorium.demo import model_path
+from sensorium.errors import ModelError
 from sensorium.record import load
 from sensorium.sensors.inertial.imu import ImuCfg
 
@@ -295,6 +297,32 @@ rate_hz = 50.0
         assert (tmp_path / f"out/{kind}.png").read_bytes().startswith(PNG)
 
 
+def test_labels_of_a_rig_are_seen_by_its_camera(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Labels of the rig select boxes and segmentations, in `run` and `explain`."""
+    text = """
+[semantics]
+crate = "crate_.*"
+"kind:ground" = ["terrain", "apron_.*"]
+
+[[sensor]]
+kind = "camera"
+name = "eye"
+camera = "front"
+width = 32
+height = 24
+data_types = ["semantic_segmentation", "bounding_box_2d_tight"]
+semantic_filter = "class: crate"
+"""
+    assert run(tmp_path, text=text) == 0, capsys.readouterr()
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "unlabelled" in shown and "crate" in shown and "eye.bounding_box_2d_tight.png" in shown
+    eye = load(tmp_path / "out/readings.npz")["eye"]
+    assert int(eye.truth["bounding_box_2d_tight_count"][-1, 0]) >= 1
+    assert main(["explain", str(model_path()), "--rig", rig(tmp_path, text)]) == 0
+    with pytest.raises(ModelError, match=r"semantics: got \{'crate': 3\}, expected label = patterns"):
+        load_semantics(Path(rig(tmp_path, "[semantics]\ncrate = 3\n" + RIG)))
+
+
 def test_hold_keeps_a_torque_driven_joint_where_it_started(tmp_path: Path) -> None:
     """A motor on a horizontal arm holds it against gravity; without control the arm falls."""
     model = tmp_path / "arm.xml"
@@ -426,6 +454,7 @@ def test_help_explains_the_options(capsys: pytest.CaptureFixture[str]) -> None:
     ("text", "parts"),
     [
         ('[[sensr]]\nkind = "imu"\n', ["sensr", "sensor", "rig.toml"]),
+        ('[semantcs]\na = "b"\n', ["semantcs", "Did you mean 'semantics'"]),
         ('[[sensor]]\nkind = "imuu"\nsite = "imu"\n', ["'imuu'", "Did you mean 'imu'?", "[[sensor]] 1, kind 'imuu': "]),
         ('[[sensor]]\nsite = "imu"\n', ["kind: got nothing", "imu", "[[sensor]] 1: "]),
         ('[[sensor]]\nkind = "imu"\nsite = "imu"\ngyro_nois = 0.1\n', ["gyro_nois", "Did you mean 'gyro_noise'"]),

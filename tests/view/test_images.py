@@ -101,6 +101,17 @@ def test_files_hold_the_last_frame(every: Recording, tmp_path: Path) -> None:
     assert (images["semantic_segmentation"][last["geom_ids"][..., 0] == 0] == 128).all()  # the floor has no label
 
 
+def test_ids_have_the_colors_of_colorized_segmentations(every: Recording, tmp_path: Path) -> None:
+    types = ("semantic_segmentation", "instance_segmentation", "instance_id_segmentation")
+    raw = recorded(2, types, **{f"colorize_{name}": False for name in types})
+    assert raw["cam/1"].measured[types[0]].dtype == np.int32
+    for recording, folder in ((every, "colors"), (raw, "ids")):
+        save_frames(recording, tmp_path / folder)
+    for name in types:
+        ids, colors = (matplotlib.image.imread(tmp_path / each / f"cam_1.{name}.png") for each in ("ids", "colors"))
+        np.testing.assert_array_equal(ids, colors)
+
+
 def test_shares_are_those_of_the_pixels(every: Recording) -> None:
     """Of colors and of ids: each label with its share, the largest first."""
     sensor = every["cam/1"]

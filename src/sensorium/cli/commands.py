@@ -149,7 +149,7 @@ class Run:
         settings = Settings(self.envs, seconds, self.out, self.seed, self.device)
         check_envs(self.envs, self.first_env or 0)
         from sensorium.cli.control import check_control
-        from sensorium.cli.rig import load_rig, naming_tables
+        from sensorium.cli.rig import load_rig, load_semantics, naming_tables
 
         check_files(None if self._is_demo else self.model, self.rig)
         with busy("loading"):
@@ -157,6 +157,7 @@ class Run:
             import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
 
             sensors, presets = load_rig(self.rig) if self.rig is not None else (demo.sensors(), demo.PRESETS)
+            semantics = {**(demo.SEMANTICS if self._is_demo else {}), **(load_semantics(self.rig) if self.rig else {})}
             settings.start(writes=self.record is None)
             from sensorium.scene import Scene
 
@@ -168,7 +169,7 @@ class Run:
                     seed=self.seed,
                     first_env=self.first_env,
                     discover=False,
-                    semantics=demo.SEMANTICS if self._is_demo else None,
+                    semantics=semantics,
                 )
             control, every = control_of()
         title = demo.TITLE if self._is_demo else str(self.model or self.trajectory)

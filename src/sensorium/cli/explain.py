@@ -63,7 +63,7 @@ class Explain:
     def run(self) -> int:
         """Run the command and return the exit code."""
         from sensorium.cli.checks import check_device_name, check_envs, check_files
-        from sensorium.cli.rig import load_rig, naming_tables
+        from sensorium.cli.rig import load_rig, load_semantics, naming_tables
 
         check_envs(self.envs)
         check_device_name(self.device)
@@ -80,11 +80,11 @@ class Explain:
                 return load_model(self.model, self.envs, self.device, self.engine)
 
             with naming_tables(self.rig, sensors):
-                scene = Scene(engine(), sensors, discover=False)  # as `sensorium run` builds it
+                scene = Scene(engine(), sensors, discover=False, semantics=load_semantics(self.rig))  # as `run` does
         described = explanation(scene, [cfg.label for cfg in sensors], presets)
         described["model"] = str(self.model)
         if self.time:
-            described["cost"] = _costs(engine, sensors, scene.engine.dt)
+            described["cost"] = _costs(engine, sensors, scene.engine.dt, load_semantics(self.rig))
         if self.json:
             print(json.dumps(described, indent=2), flush=True)
         else:
@@ -207,7 +207,9 @@ def _plain(selected: Any) -> Any:
 # Cost -----------------------------------------------------------------------------------------------------------------
 
 
-def _costs(engine: Callable[[], OwnEngine], sensors: list[SensorCfg[Any]], dt: float) -> dict[str, Any]:
+def _costs(
+    engine: Callable[[], OwnEngine], sensors: list[SensorCfg[Any]], dt: float, semantics: Mapping[str, Any]
+) -> dict[str, Any]:
     """Measure seconds per physics step: the physics alone, and the extra cost of each sensor when read at every step.
 
     Each sensor has a separate scene; the scenes are measured in turns. Refreshing the engine's state is part of the
@@ -218,7 +220,7 @@ def _costs(engine: Callable[[], OwnEngine], sensors: list[SensorCfg[Any]], dt: f
     with stderr().status("measuring"):
         scenes = {"": Scene(engine(), discover=False)}
         for cfg in sensors:
-            scenes[cfg.label] = Scene(engine(), [cfg], discover=False)
+            scenes[cfg.label] = Scene(engine(), [cfg], discover=False, semantics=semantics)
         ticks = max(20, _whole_samples(list(scenes.values())))
         best = dict.fromkeys(scenes, float("inf"))
         for _ in range(ROUNDS):

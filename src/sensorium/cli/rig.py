@@ -1,4 +1,4 @@
-"""Rig files: the sensors of a robot as TOML, one `[[sensor]]` table each."""
+"""Rig files: the sensors of a robot as TOML, one `[[sensor]]` table each, and labels of shapes in `[semantics]`."""
 
 from __future__ import annotations
 
@@ -67,6 +67,23 @@ def load_rig(path: Path) -> tuple[list[SensorCfg[Any]], dict[str, str]]:
     return configs, presets
 
 
+def load_semantics(path: Path) -> dict[str, str | list[str]]:
+    """Return the semantic labels of a rig file: label -> patterns of names of geoms or bodies; empty without any.
+
+    Raises:
+        ModelError: as `load_rig`, or the labels are no table of patterns.
+    """
+    found: Any = _read(path).get("semantics", {})
+    is_patterns = isinstance(found, dict) and all(
+        isinstance(each, str) or (isinstance(each, list) and each and all(isinstance(one, str) for one in each))
+        for each in found.values()
+    )
+    if not is_patterns:
+        fix = 'Write a table such as [semantics] with lines such as crate = "crate_.*".'
+        raise ModelError(f"rig file {str(path)!r}: semantics: got {shown(found, 60)}, expected label = patterns. {fix}")
+    return dict(found)
+
+
 def _place(path: Path, number: int, table: Mapping[str, Any]) -> str:
     """Return the location of a sensor: the file, and its table by number, kind and name."""
     said = [f", {key} {table[key]!r}" for key in ("kind", "name") if isinstance(table.get(key), str)]
@@ -106,7 +123,8 @@ def check_rig(path: Path) -> None:
     _tables(path)
 
 
-def _tables(path: Path) -> list[Mapping[str, Any]]:
+def _read(path: Path) -> dict[str, Any]:
+    """Return the content of a rig file."""
     label = f"rig file {str(path)!r}"
     try:
         text = path.read_text(encoding="utf-8")
@@ -124,15 +142,19 @@ def _tables(path: Path) -> list[Mapping[str, Any]]:
             raise ModelError(f"{label} is XML, like a model file; expected TOML. {FIX}") from None
         raise ModelError(f"{label} is not valid TOML: {error}. Correct that line.") from error
     for key, value in data.items():
-        if key != "sensor":
-            hint = nearest(key, ["sensor"])
+        if key not in ("sensor", "semantics"):
+            hint = nearest(key, ["sensor", "semantics"])
             if key == "sensors" and isinstance(value, list):
                 hint = " Did you mean [[sensor]]?"
             raise ModelError(
                 f"{label}: unknown top-level key {key!r} with value {shown(value, 60)}, expected only [[sensor]] "
-                f"tables.{hint} {FIX}"
+                f"tables and [semantics].{hint} {FIX}"
             )
-    tables = data.get("sensor", [])
+    return data
+
+
+def _tables(path: Path) -> list[Mapping[str, Any]]:
+    label, tables = f"rig file {str(path)!r}", _read(path).get("sensor", [])
     if isinstance(tables, dict):
         raise ModelError(
             f"{label}: got one [sensor] table, expected a list of them. Write [[sensor]], with two brackets."

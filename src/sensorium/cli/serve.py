@@ -262,12 +262,15 @@ class Serve:
 
     def _scene(self, rig: list[Any] | None, reserved: list[Any]) -> tuple[OwnEngine, Scene, str]:
         from sensorium.cli import demo
-        from sensorium.cli.rig import naming_tables
+        from sensorium.cli.rig import load_semantics, naming_tables
         from sensorium.cli.simulation import load_model
         from sensorium.scene import Scene
 
         engine: OwnEngine
-        semantics = demo.SEMANTICS if self.model == "demo" else None
+        semantics = {
+            **(demo.SEMANTICS if self.model == "demo" else {}),
+            **(load_semantics(self.rig) if self.rig else {}),
+        }
         if self.model == "demo":
             engine, title = demo.quadruped(self.envs, self.seed, self.device), demo.TITLE
             configs = demo.sensors() if rig is None else rig
