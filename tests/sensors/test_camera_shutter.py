@@ -136,6 +136,9 @@ def test_colors_are_encoded_from_the_measured_light() -> None:
     np.testing.assert_array_equal(data.rgba[..., 3], truth.rgba[..., 3])
     np.testing.assert_array_equal(data.geom_ids, truth.geom_ids)
     assert (data.rgb != truth.rgb).float().mean() > 0.2 and tuple(data.output) == ("rgba", "rgb", "geom_ids")
+    assert "linear_rgb" not in {spec.name for spec in scene["camera"].specs} | {
+        *scene.publish(["camera"])["camera"].measured
+    }
     ideal = bars(stages=(sn.ImageSensor(),), data_types=("rgb",))
     ideal.update()
     sensor: Any = ideal["camera"]

@@ -24,7 +24,7 @@ from sensorium.geometry.images.structs import HitRecord
 from sensorium.measurement import work
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages.depth_image import DepthStage
-from sensorium.measurement.stages.image_sensor import ImageSensor
+from sensorium.measurement.stages.image_sensor import LINEAR, ImageSensor
 from sensorium.sensors.cameras.annotators import ANNOTATORS, Distances
 from sensorium.sensors.cameras.camera_base import CameraBase
 from sensorium.sensors.cameras.camera_cfg import CameraCfg
@@ -95,6 +95,11 @@ class Camera(CameraBase[CameraCfg, CameraData]):
 
     def _image_field(self, name: str, field: Field) -> Field:
         return ANNOTATORS[name].sized(name, ANNOTATORS[name].field(name, field, self.cfg), self)
+
+    def _allocate(self) -> None:
+        super()._allocate()
+        if LINEAR not in self.cfg.asked:  # only for stages: not an output
+            self.specs = tuple(spec for spec in self.specs if spec.name != LINEAR)
 
     def setup(self) -> None:
         """Select the shapes, prepare the visibility pass and the annotators."""
