@@ -10,6 +10,7 @@ import torch
 
 import sensorium as sn
 from sensorium.geometry.appearance import Light, Lighting, Material
+from sensorium.testing import check_sensor
 
 HEIGHT, WIDTH, FOCAL, DT, BAR = 40, 80, 60.0, 0.001, 0.16
 DISTANCE, CENTRED = 2.0, 0.04
@@ -201,6 +202,30 @@ def test_depth_and_colors_have_their_own_errors() -> None:
     assert (sensor.data.rgb != sensor.ground_truth.rgb).any()
     torch.testing.assert_close(sensor.data.quat_w_world, sensor.ground_truth.quat_w_world)
     torch.testing.assert_close(sensor.data.points_b[0][hit][:, 2], depth[hit])
+
+
+def test_contract_holds() -> None:
+    """With every step of the sensor, two cameras, and a moving mount."""
+
+    def engine(envs: int) -> sn.TensorEngine:
+        def motion(t: float) -> dict[str, torch.Tensor]:
+            late = 0.3 * (t + 0.3 * torch.arange(envs)[:, None, None])
+            return {"body_pos_w": torch.cat([late - 3.0, late.cos(), late.sin()], dim=-1)}
+
+        box = sn.Shape("box", "box", (0.5, 0.5, 0.5), rgba=(0.9, 0.5, 0.2, 1.0))
+        return sn.TensorEngine(envs, 0.01, shapes=[box], provides=("pose",), motion=motion)
+
+    eye = sn.ImageSensor(
+        exposure_time=0.01, white_exposure=0.01, line_time=1e-3, subposes=3, vignetting="cos4", full_well=1000.0,
+        blur_radius=sn.Uniform(0.0, 1.0), dark_current=50.0, prnu=0.01, dsnu=1.0, read_noise=3.0, black_level=64.0,
+        color_filter="grbg", jpeg_quality=80, auto_exposure=sn.AutoExposure(exposure_time=(1e-3, 0.02)),
+    )  # fmt: skip
+    cfg = sn.CameraCfg(
+        name="camera", bodies=("body",), offset={"convention": "world"}, height=5, width=7, rate_hz=50.0,
+        data_types=("rgb", "depth"), stages=(eye,),
+    )  # fmt: skip
+    rules = check_sensor(cfg, engine=engine, steps=5)
+    assert {"resuming_is_exact", "truth_is_never_altered", "reset_leaves_the_others"} <= {*rules}
 
 
 def test_exposures_longer_than_the_period_are_rejected() -> None:

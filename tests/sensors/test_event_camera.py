@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import sensorium as sn
 from sensorium.sensors.cameras import event_camera
+from sensorium.testing import check_sensor
 
 Array = NDArray[np.float64]
 HEIGHT, WIDTH, DT, EPS = 6, 9, 0.01, 1e-3
@@ -30,8 +31,9 @@ class PrescribedLight:
 
 
 @pytest.fixture(autouse=True)
-def _prescribed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_camera, "LinearLight", PrescribedLight)
+def _prescribed(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    if request.function is not test_contract_holds:
+        monkeypatch.setattr(event_camera, "LinearLight", PrescribedLight)
 
 
 def scene_of(envs: int = 1, seed: int = 0, size: tuple[int, int] = (HEIGHT, WIDTH), **fields: Any) -> sn.Scene:
@@ -281,7 +283,9 @@ def test_environments_are_independent_and_repeatable() -> None:
 def test_slow_rates_interpolate_over_their_own_interval() -> None:
     """At 100 Hz with 400 ticks per second the times cover the 10 ms between two samples."""
     engine = sn.TensorEngine(1, 0.0025, shapes=[sn.Shape("box", "box", (1.0, 1.0, 1.0), body="body")])
-    scene = sn.Scene(engine, [sn.EventCameraCfg(name="dvs", body="body", height=2, width=2, rate_hz=100.0)])
+    scene = sn.Scene(
+        engine, [sn.EventCameraCfg(name="dvs", body="body", height=2, width=2, rate_hz=100.0, max_events=99)]
+    )
     show(scene, np.full((2, 2), 0.1))
     scene.reset()
     show(scene, np.full((2, 2), 0.9))
@@ -319,6 +323,23 @@ def test_readings_are_ragged() -> None:
 def test_invalid_configs_name_the_field(fields: dict[str, Any], text: str) -> None:
     with pytest.raises(sn.ConfigError, match=text):
         sn.EventCameraCfg(body="b", height=2, width=2, **fields)
+
+
+def test_contract_holds() -> None:
+    def engine(envs: int) -> sn.TensorEngine:
+        def motion(t: float) -> dict[str, torch.Tensor]:
+            late = 0.3 * (t + 0.3 * torch.arange(envs)[:, None, None])
+            return {"body_pos_w": torch.cat([late - 3.0, late.cos(), late.sin()], dim=-1)}
+
+        box = sn.Shape("box", "box", (0.5, 0.5, 0.5), rgba=(0.9, 0.5, 0.2, 1.0))
+        return sn.TensorEngine(envs, 0.05, shapes=[box], provides=("pose",), motion=motion)
+
+    cfg = sn.EventCameraCfg(
+        name="dvs", body="body", offset={"convention": "world"}, height=6, width=8, shot_noise_rate_hz=20.0,
+        sigma_negative_threshold=0.05, leak_rate_hz=3.0, max_events=301,
+    )  # fmt: skip
+    rules = check_sensor(cfg, engine=engine, steps=5)
+    assert {"resuming_is_exact", "raw_is_written_in_place", "streams_as_it_is"} <= {*rules}
 
 
 def test_several_mounts_are_rejected() -> None:

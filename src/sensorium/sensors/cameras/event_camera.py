@@ -31,9 +31,11 @@ from sensorium.sensors.cameras.camera import Camera
 from sensorium.sensors.cameras.camera_cfg import CameraCfg
 from sensorium.sensors.cameras.camera_data import IMAGE, CameraData
 from sensorium.sensors.cameras.event_kernels import (
+    CLEARED,
     RADIX,
     EventPixels,
     EventQueue,
+    clear_events,
     count_events,
     place_events,
     sort_events,
@@ -46,7 +48,7 @@ from sensorium.spec import Field
 
 MOST_SIDE = 1 << 15
 """Least width and height that the coordinates of events cannot hold."""
-PER_PIXEL = 16
+PER_PIXEL = 8
 """Rows of events per pixel, unless the config gives their number."""
 
 
@@ -107,7 +109,7 @@ class EventCameraCfg(CameraCfg):
     polarity within one sample (R. Graca, T. Delbruck, 2021), so the reference stays. A pixel reports at most one pair
     per sample."""
     max_events: Annotated[int | None, must(lambda n: n is None or 1 <= n < 1 << 26, "a whole number from 1")] = None
-    """Rows of events per environment and sample; None for 16 per pixel, 26 B each."""
+    """Rows of events per environment and sample; None for 8 per pixel, 26 B each."""
 
     @field_validator("data_types")
     @classmethod
@@ -192,7 +194,7 @@ class EventCamera(Camera, SimpleSensor[EventCameraCfg, EventCameraData]):
         self._report_events(raw)
 
     def _report_events(self, raw: Record) -> None:
-        """Report the events since the last sample (four launches)."""
+        """Report the events since the last sample (five launches)."""
         envs, launch = self.num_envs, self.compute_on.launch
         pixels, queue, table = self._pixels, self._queue, normal_table(self.compute_on.wp_device)
         image = wp.from_torch(raw["polarity_image"].view(envs, -1))
@@ -203,3 +205,4 @@ class EventCamera(Camera, SimpleSensor[EventCameraCfg, EventCameraData]):
         launch(place_events, (), [pixels], [queue, lost])
         launch(write_events, (pixels.height,), [pixels, table], [queue, image], split=True)
         launch(sort_events, (), [pixels], [queue, count, *events])
+        launch(clear_events, (-(-events[0].shape[1] // int(CLEARED)),), [count], events, split=True)

@@ -26,6 +26,8 @@ DARKEST: float = wp.constant(20.0 / 275.0)
 """Bandwidth in black, relative to that in white."""
 TWO_PI: float = wp.constant(6.2831853)
 RADIX: int = wp.constant(256)
+CLEARED: int = wp.constant(4096)
+"""Rows of events that a thread clears."""
 
 
 @wp.struct
@@ -295,7 +297,7 @@ def sort_events(
     polarity_out: wp.array2d[wp.int16],
     time_out: wp.array2d[wp.float32],
 ) -> None:
-    """Sort the events by time, and write them; rows beyond the number of events are 0."""
+    """Sort the events by time, and write them."""
     i = wp.tid()
     env = rows.start + i
     if rows.mask[env] == wp.uint8(0):
@@ -312,12 +314,27 @@ def sort_events(
         y_out[env, k] = wp.int16(pixel / pixels.width)
         polarity_out[env, k] = wp.int16((word >> 24) - 1)
         time_out[env, k] = (float(word & STEPS) / float(STEPS) - 1.0) * interval
-    for k in range(count, count_out[env]):
-        x_out[env, k] = wp.int16(0)
-        y_out[env, k] = wp.int16(0)
-        polarity_out[env, k] = wp.int16(0)
-        time_out[env, k] = 0.0
     count_out[env] = count
     tick = tick_captured(rows)
     pixels.ticks[env, 0] = float(tick / 65536)
     pixels.ticks[env, 1] = float(tick % 65536)
+
+
+@kernel(group="events")
+def clear_events(
+    rows: Rows,
+    count: wp.array[wp.int32],
+    x_out: wp.array2d[wp.int16],
+    y_out: wp.array2d[wp.int16],
+    polarity_out: wp.array2d[wp.int16],
+    time_out: wp.array2d[wp.float32],
+) -> None:
+    """Set the rows beyond the number of events to 0."""
+    env, piece = masked_tid(rows)
+    first = (rows.first + piece) * CLEARED
+    last = wp.min(first + CLEARED, x_out.shape[1])
+    for k in range(wp.max(first, count[env]), last):
+        x_out[env, k] = wp.int16(0)
+        y_out[env, k] = wp.int16(0)
+        polarity_out[env, k] = wp.int16(0)
+        time_out[env, k] = 0.0
