@@ -38,8 +38,8 @@ from sensorium.cfg.stage import PLACES, SENSOR_PLUGINS, STAGE_KINDS, Place, Stag
 __all__ = [
     "ABSENT", "COLUMN_KNOBS", "LARGEST", "PLACES", "SELECTORS", "SENSOR_PLUGINS", "STAGE_KINDS", "Amount",
     "AppearanceCfg", "Cfg", "Finite", "Float", "GilbertElliott", "Knob", "LightLookCfg", "MountedSensorCfg",
-    "NonNegative", "ObjRef", "ObjType", "OffsetCfg", "Parsed", "Place", "Positive", "Selector", "Selectors", "SensorCfg",
-    "ShapeLookCfg", "Share", "SimpleSensorCfg", "StageCfg", "Vec3", "amount_bounds", "as_plain", "bad", "find_kind",
-    "in_unit", "is_finite", "meanings", "must", "name_in", "numbers_in", "parse_amount", "toml_words", "values_differ",
-    "without_absent",
+    "NonNegative", "ObjRef", "ObjType", "OffsetCfg", "Parsed", "Place", "Positive", "Selector", "Selectors",
+    "SensorCfg", "ShapeLookCfg", "Share", "SimpleSensorCfg", "StageCfg", "Vec3", "amount_bounds", "as_plain", "bad",
+    "find_kind", "in_unit", "is_finite", "meanings", "must", "name_in", "numbers_in", "parse_amount", "toml_words",
+    "values_differ", "without_absent",
 ]  # fmt: skip
