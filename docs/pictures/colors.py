@@ -85,7 +85,7 @@ def draw(path: Path) -> None:
 
     data, varied = simulate()
     ours, theirs = data.rgb[0].numpy(), drawn_by_mujoco()
-    fig, axes = plt.subplots(2, 3, figsize=(10, 4.9), dpi=100, layout="constrained")
+    fig, axes = plt.subplots(2, 3, figsize=(10, 6.6), dpi=100, layout="constrained")
     axes[0, 0].imshow(ours)
     axes[0, 0].set_title("rgb", fontsize=9)
     if theirs is not None:
