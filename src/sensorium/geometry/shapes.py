@@ -110,9 +110,9 @@ class Mesh:
             ("uv", _corners(uv, f"mesh {name!r}: uv", (len(given), 3, 2), ids)),
         ):
             object.__setattr__(self, attribute, value)
-        for array in (self.vertices, self.faces, self.face_ids, self.normals, self.uv):
-            if array is not None:
-                array.flags.writeable = False
+        for each in (self.vertices, self.faces, self.face_ids, self.normals, self.uv):
+            if each is not None:
+                each.flags.writeable = False
 
     def __repr__(self) -> str:
         return f"Mesh({self.name!r}, {len(self.vertices)} vertices, {len(self.faces)} faces)"

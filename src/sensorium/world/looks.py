@@ -187,7 +187,7 @@ class SceneLooks:
     def without_textures(self) -> Any:
         """`looks` of shapes without textures, for kernels."""
         out = Looks()
-        for name in Looks.vars:
+        for name in Looks.vars:  # type: ignore[attr-defined]
             setattr(out, name, getattr(self.looks, name))
         self._untextured = torch.full((1, len(self._shapes)), -1, dtype=torch.int32, device=self._compute.device)
         out.texture = _as_warp(self._untextured, wp.int32)
