@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from operator import methodcaller
 from typing import Any
 
@@ -116,6 +117,27 @@ def test_motion_equals_the_projected_motion_of_the_points(lens: LensCfg) -> None
     assert np.abs(expected[good]).max() > 1.5
     assert np.abs(found - expected)[good].max() < 0.02
     assert torch.equal(data.optical_flow, -data.motion_vectors)
+
+
+def test_only_pixels_that_the_lens_sees_move() -> None:
+    """The background of a turning fisheye moves within 30 degrees of the axis, and nothing beyond."""
+    lens = sn.KannalaBrandtLensCfg(fovy=90.0, max_fov_deg=60.0)
+    engine = sn.TensorEngine(
+        1, 0.01, bodies=("head",), shapes=(sn.Shape("sphere", "far", (0.1,), pos=(0.0, 0.0, -9.0)),)
+    )
+    cfg = sn.CameraCfg(
+        body="head", width=40, height=30, data_types=("optical_flow",), lens=lens,
+        offset=sn.CameraCfg.OffsetCfg(convention="world"),
+    )  # fmt: skip
+    scene = sn.Scene(engine, [cfg])
+    scene.update()
+    engine.body_quat_w[:] = torch.tensor([math.cos(0.02), 0.0, 0.0, math.sin(0.02)])  # to the left
+    scene.update()
+    flow = scene["camera"].data.optical_flow[0].numpy()
+    rows, columns = np.mgrid[:30, :40] + 0.5
+    radius = np.hypot(rows - 15.0, columns - 20.0) / 15.0  # the angle to the axis
+    assert not flow[radius > math.radians(30.0)].any()
+    assert flow[radius < math.radians(30.0)][:, 0].min() > 0.04 * 15.0 * 0.9  # to the right
 
 
 def test_a_surface_that_moves_left_has_positive_motion_vectors() -> None:

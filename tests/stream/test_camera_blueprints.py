@@ -104,7 +104,7 @@ def test_lens_camera_and_colors_can_be_chosen() -> None:
         ),
         ({"fov": 60, "lens": {"kind": "pinhole", "fovy": 40}}, "fov: got 60.0, expected no value, since lens is set"),
         ({"lens": {"kind": "pinhol"}}, "lens.kind: got 'pinhol', expected one of pinhole"),
-        ({"widht": 3}, "widht: got unknown attribute with value 3"),
+        ({"frames": 3}, "frames: got unknown attribute with value 3"),
         ({"clipping_range": [2.0, 1.0]}, "clipping_range: got (2.0, 1.0)"),
     ],
 )

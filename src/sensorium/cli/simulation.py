@@ -319,6 +319,8 @@ def _summary(value: Array, spec: FieldSpec, no_hit_value: float | None) -> str:
     known = np.isfinite(items).all(axis=1)
     if no_hit_value is not None and spec.role in ("range", "image"):
         known &= (items != np.float32(no_hit_value)).all(axis=1)
+    if spec.role == "image" and spec.unit == "m":
+        known &= (items != 0.0).any(axis=1)
     seen, missing = items[known], len(items) - int(known.sum())
     word = "missed" if spec.role in ("range", "image", "point") else "not finite"
     tail = [f"{missing} of {len(items)} {word}"] if missing else []

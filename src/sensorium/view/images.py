@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 IN_ROW = 3
 """Images beside each other."""
+SHARP = 240
+"""Least number of columns of a picture in a panel, about."""
 EDGE_POINTS = 24
 """Points along each edge of a 3-D box."""
 MOST_KEYS = 6
@@ -71,33 +73,40 @@ def picture_kind(spec: Spec) -> str:
 # Colors ---------------------------------------------------------------------------------------------------------------
 
 
-def picture_of(sensor: SensorRecording, spec: Spec, row: int, env: int) -> Array:
-    """Return one measured image of a sensor as colors, uint8 `[height, width, 3]`.
+def picture_of(sensor: SensorRecording, spec: Spec, row: int, env: int, zoom: int = 1) -> Array:
+    """Return one measured image of a sensor as colors, uint8 `[height * zoom, width * zoom, 3]`.
 
     Args:
         sensor: the recorded sensor.
         spec: the field, of any `picture_kind` except points.
         row: row of the recording.
         env: column of the env.
+        zoom: pixels of the picture along a pixel of the image; lines of boxes are one pixel of the picture wide.
     """
     kind = picture_kind(spec)
     values = one_capture(sensor.measured[spec["name"]], row, env, spec)
-    if kind == "color":
-        return composite(values) if values.shape[2] == 4 else values
-    if kind == "ids":
-        return colorize_ids(values[..., 0], first=2 if _labels(sensor.info, spec) else 0)
     if kind == "boxes":
         ids = {each["name"]: each for each in sensor.info["fields"]}
         below = next((ids[name] for name in IDS if name in ids), None)
         if below is None:
             height, width = sensor.info["constants"]["image_shape"]
-            picture: Array = np.full((height, width, 3), MISS, np.uint8)
+            picture: Array = np.full((height * zoom, width * zoom, 3), MISS, np.uint8)
         else:
-            picture = picture_of(sensor, below, row, env)
+            picture = picture_of(sensor, below, row, env, zoom)
         if values.shape[-1] == 6:
-            return draw_boxes(picture, values)
-        return draw_lines(picture, _edges(sensor, values, row, env).reshape(-1, EDGE_POINTS, 2))
-    return _COLORS[kind](values)
+            boxes = values[values[:, 0] >= 0.0]
+            boxes[:, 3:5] += 1.0  # the far sides of the pixels
+            boxes[:, 1:5] *= zoom
+            boxes[:, 3:5] -= 1.0
+            return draw_boxes(picture, boxes)
+        return draw_lines(picture, zoom * _edges(sensor, values, row, env).reshape(-1, EDGE_POINTS, 2))
+    if kind == "color":
+        colors = composite(values) if values.shape[2] == 4 else values
+    elif kind == "ids":
+        colors = colorize_ids(values[..., 0], first=2 if _labels(sensor.info, spec) else 0)
+    else:
+        colors = _COLORS[kind](values)
+    return colors.repeat(zoom, axis=0).repeat(zoom, axis=1)
 
 
 def save_frames(recording: Mapping[str, SensorRecording], folder: str | os.PathLike[str], env: int = 0) -> list[Path]:
@@ -192,7 +201,9 @@ def draw_row(
 def draw_picture(figure: Any, axes: Any, sensor: SensorRecording, spec: Spec, row: int, env: int) -> None:
     """Draw one measured image with its key; see `draw_row`."""
     kind, values = picture_kind(spec), one_capture(sensor.measured[spec["name"]], row, env, spec)
-    axes.imshow(picture_of(sensor, spec, row, env), interpolation="nearest")
+    height, width = sensor.info["constants"]["image_shape"] if kind == "boxes" else values.shape[:2]
+    picture = picture_of(sensor, spec, row, env, zoom=max(1, round(SHARP / width)))
+    axes.imshow(picture, interpolation="nearest", extent=(-0.5, width - 0.5, height - 0.5, -0.5))
     axes.set_anchor("NW")
     axes.apply_aspect()
     axes.set_title(name_and_unit(spec) if spec["unit"] != "1" else spec["name"], fontsize=8.5, color=INK, loc="left")

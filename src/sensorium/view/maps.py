@@ -177,7 +177,7 @@ def _draw_scan(
     extent = (shown[0] - 0.5 * step, shown[-1] + 0.5 * step, 0.0, float(rays))
     options = {"aspect": "auto", "origin": "lower", "extent": extent, "interpolation": "nearest"}
     title = f"{name_and_unit(spec)}, measured{thinned}"
-    panel(figure, left, shown_values(sensor, measured).T, title, truth, options)
+    panel(figure, left, shown_values(sensor, spec, measured).T, title, truth, options)
     error_panel(figure, right, error.T, text, options)
     for axes in (left, right):
         axes.set_xlabel("capture time [s]", fontsize=8, color=INK)
@@ -199,8 +199,10 @@ def _draw_image(
     is_id = np.dtype(spec["dtype"]).kind != "f"
     for axes, values, which in zip(panels, (truth, measured), ("true", "measured"), strict=False):
         title = f"{name_and_unit(spec)}, {which}" if which == "true" else f"{which}, t = {time:.4g} s"
-        shown = values.astype(np.float64) if is_id else shown_values(sensor, values)
-        panel(figure, axes, shown, title, truth, options, colors="tab20" if is_id else "viridis_r")
+        shown, reference = (
+            each.astype(np.float64) if is_id else shown_values(sensor, spec, each) for each in (values, truth)
+        )
+        panel(figure, axes, shown, title, reference, options, colors="tab20" if is_id else "viridis_r")
     if is_id:
         differs = measured != truth
         text = f"{int(differs.sum())} of {differs.size} differ"

@@ -146,21 +146,23 @@ def one_capture(values: Array, row: int, env: int, spec: Spec) -> Array:
     return one
 
 
-def is_miss(sensor: SensorRecording, values: Array) -> Array:
-    """Return which values are misses."""
+def is_miss(sensor: SensorRecording, spec: Spec, values: Array) -> Array:
+    """Return which values are misses; in images of distances also 0, which no surface has."""
     shown_as = sensor.info.get("cfg", {}).get("no_hit_value")
     missing: Array = ~np.isfinite(values)
+    if spec.get("role") == "image" and spec["unit"] == "m":
+        missing = missing | (values == 0.0)
     return missing if shown_as is None else missing | (values == np.float32(shown_as))
 
 
-def shown_values(sensor: SensorRecording, values: Array) -> Array:
+def shown_values(sensor: SensorRecording, spec: Spec, values: Array) -> Array:
     """Return values in float64, with NaN for misses."""
-    return np.where(is_miss(sensor, values), np.nan, values.astype(np.float64))
+    return np.where(is_miss(sensor, spec, values), np.nan, values.astype(np.float64))
 
 
 def difference_of(sensor: SensorRecording, spec: Spec, measured: Array, truth: Array) -> tuple[Array, str]:
     """Return measured minus true, NaN where the truth misses, +inf where only the measured value misses; and a text."""
-    seen, there = shown_values(sensor, measured), shown_values(sensor, truth)
+    seen, there = shown_values(sensor, spec, measured), shown_values(sensor, spec, truth)
     difference = seen - there
     lost = np.isnan(seen) & ~np.isnan(there)
     known = difference[np.isfinite(difference)]

@@ -15,6 +15,8 @@ TRIANGLES = 64
 """Greatest number of triangles of a cluster."""
 VERTICES = 96
 """Greatest number of vertices of a cluster."""
+BLOCKS = 16
+"""Greatest number of blocks of a height field's bottom along each axis."""
 GROUP = 16
 """Number of clusters of a group."""
 
@@ -162,12 +164,40 @@ def triangles_of(field: HeightField) -> tuple[NDArray[np.float64], NDArray[np.in
     ids = np.arange(len(faces))
     if field.base is not None:
         rim = np.concatenate([index[0, :-1], index[:-1, -1], index[-1, :0:-1], index[:0:-1, 0]])
-        foot = points[rim] * [1.0, 1.0, 0.0] - [0.0, 0.0, field.base]
+        foot, bottom = _bottom(points.reshape(rows, columns, 3), rim, field.base)
         low = len(points) + np.arange(len(rim))
-        middle = np.full(len(rim), low[-1] + 1)
         next_rim, next_low = np.roll(rim, -1), np.roll(low, -1)
-        points = np.concatenate([points, foot, [[0.0, 0.0, -field.base]]])
-        solid = [[rim, low, next_low], [rim, next_low, next_rim], [next_low, low, middle]]
-        faces = np.concatenate([faces, *(np.stack(corners, -1) for corners in solid)])
+        points, bottom = np.concatenate([points, foot]), bottom + len(points)
+        walls = [np.stack([rim, low, next_low], -1), np.stack([rim, next_low, next_rim], -1)]
+        faces = np.concatenate([faces, *walls, bottom])
         ids = np.concatenate([ids, np.full(len(faces) - len(ids), -1)])
     return points, faces.astype(np.int32), ids.astype(np.int32)
+
+
+def _bottom(grid: NDArray[Any], rim: NDArray[Any], base: float) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return vertices of the bottom, those below the rim first, and its triangles.
+
+    Each block of cells is a fan around its middle. Small blocks keep triangles short, because one that crosses the
+    plane of a camera is tried at all of its pixels. Only vertices of the rim divide an edge, on both sides of it.
+    """
+    rows, columns, _ = grid.shape
+    number = {int(vertex): i for i, vertex in enumerate(rim)}
+    below = [grid.reshape(-1, 3)[vertex] for vertex in rim]
+    faces = []
+    cuts_v, cuts_u = (np.unique(np.linspace(0, count - 1, BLOCKS + 1).astype(int)) for count in (rows, columns))
+    for v0, v1 in zip(cuts_v[:-1].tolist(), cuts_v[1:].tolist(), strict=True):
+        for u0, u1 in zip(cuts_u[:-1].tolist(), cuts_u[1:].tolist(), strict=True):
+            us = range(u0, u1) if v0 == 0 else (u0,)
+            ring = [v0 * columns + u for u in us]
+            ring += [v * columns + u1 for v in (range(v0, v1) if u1 == columns - 1 else (v0,))]
+            ring += [v1 * columns + u for u in (range(u1, u0, -1) if v1 == rows - 1 else (u1,))]
+            ring += [v * columns + u0 for v in (range(v1, v0, -1) if u0 == 0 else (v1,))]
+            for vertex in ring:
+                if vertex not in number:
+                    number[vertex] = len(below)
+                    below.append(grid.reshape(-1, 3)[vertex])
+            middle = len(below)
+            below.append(0.5 * (grid[v0, u0] + grid[v1, u1]))
+            around = [number[vertex] for vertex in ring]
+            faces += [(b, a, middle) for a, b in zip(around, around[1:] + around[:1], strict=True)]
+    return np.array(below) * [1.0, 1.0, 0.0] - [0.0, 0.0, base], np.array(faces)

@@ -34,7 +34,8 @@ def image_motion(
 ) -> None:
     """Compute how far the surface of each pixel moved since the previous frame, px, times `sign`.
 
-    A pixel without a surface shows the motion of a point at infinity. In the first frame nothing has moved.
+    A pixel without a surface shows the motion of a point at infinity, or 0 if the lens does not see it. In the first
+    frame nothing has moved.
     """
     env, mount, piece = masked_tid(rows)
     pixel = rows.first + piece
@@ -59,9 +60,13 @@ def image_motion(
             at = quat_rotate_inverse(before.camera_quat[env, mount], turned)
         now = wp.vec2(float(pixel % lens.width) + 0.5, float(pixel / lens.width) + 0.5)
         then = pixel_of(projection, env, at)
-        motion = wp.vec2(wp.inf, wp.inf)
-        if wp.isfinite(then[0]):
-            motion = sign * (now - then)
+        is_seen = bool(True)
+        if shape < 0 and lens.directions.shape[0] > 0:  # a direction that the lens does not see is arbitrary
+            is_seen = wp.length(pixel_of(projection, env, direction) - now) < 0.5
+        if is_seen:
+            motion = wp.vec2(wp.inf, wp.inf)
+            if wp.isfinite(then[0]):
+                motion = sign * (now - then)
     motion_out[env, mount, pixel] = motion
 
 

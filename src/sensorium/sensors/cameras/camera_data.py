@@ -98,7 +98,7 @@ class CameraData:
     motion_vectors: Annotated[Tensor, Field("px", (1, 1, 2), MOTION, kind="derived", role="image")]
     """Where each pixel's surface was in the previous frame, relative to the pixel: right and down, px. A surface that
     moves to the left has a positive first component. 0 in the first frame; +inf if it was behind the camera. A miss
-    moves like a point at infinity."""
+    moves like a point at infinity, and pixels that the lens does not see are 0."""
     optical_flow: Annotated[Tensor, Field("px", (1, 1, 2), MOTION, kind="derived", role="image")]
     """How far each pixel's surface moved since the previous frame, right and down, px: minus `motion_vectors`."""
     bounding_box_2d_tight: Annotated[Tensor, Field("1", (1, 6), ("box", "value"), kind="derived")]
