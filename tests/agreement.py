@@ -88,7 +88,7 @@ OWN_IMPERFECTIONS: dict[str, dict[str, Any]] = {
 """Imperfections of a kind besides the common knobs."""
 NOISELESS = ("collision_events", "contact_sensor")
 """Kinds that report only the truth."""
-WITHOUT_FIELDS = ("collision", "safe_distance")
+WITHOUT_FIELDS = ("collision", "event_camera", "safe_distance")
 """Kinds with a delay, but without a field that takes noise."""
 Steps = list[list[dict[str, torch.Tensor]]]
 """True and measured values by field, at each tick."""

@@ -27,6 +27,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "BuiltinSensorCfg": {"name": "gyro"},
     "CameraCfg": {"body": "b", "width": 4, "height": 3},
     "CollisionEventsCfg": {"primary": sn.ContactMatch(mode="geom", pattern="ball")},
+    "EventCameraCfg": {"body": "b", "width": 4, "height": 3},
     "RayCasterCameraCfg": {"body": "b", "pattern": {"kind": "pinhole_camera", "width": 4, "height": 3}},
     "JointSensorCfg": {"joint": "j"},
     "JointTorqueCfg": {"joint": "j"},

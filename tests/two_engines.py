@@ -102,6 +102,9 @@ def sensors() -> list[sn.SensorCfg[Any]]:
             name="images", camera="front", width=6, height=4, lens=sn.PinholeLensCfg(fovy=60.0),
             clipping_range=(0.05, 4.0), data_types=IMAGES,
         ),
+        sn.EventCameraCfg(
+            name="dvs", camera="front", width=6, height=4, lens=sn.PinholeLensCfg(fovy=60.0), positive_threshold=0.1,
+        ),
         sn.DepthCameraCfg(
             name="depth", body="carriage", res=(6, 4), fov_horizontal=80.0, max_distance=4.0,
             offset=sn.DepthCameraCfg.OffsetCfg(rot=(0.97, 0.0, 0.24, 0.0), convention="world"),

@@ -3,10 +3,12 @@
 from sensorium import compat as compat
 from sensorium import patterns as patterns
 from sensorium.cfg import GilbertElliott as GilbertElliott
+from sensorium.cfg import LightLookCfg as LightLookCfg
 from sensorium.cfg import MountedSensorCfg as MountedSensorCfg
 from sensorium.cfg import ObjRef as ObjRef
 from sensorium.cfg import OffsetCfg as OffsetCfg
 from sensorium.cfg import SensorCfg as SensorCfg
+from sensorium.cfg import ShapeLookCfg as ShapeLookCfg
 from sensorium.cfg import SimpleSensorCfg as SimpleSensorCfg
 from sensorium.cfg import StageCfg as StageCfg
 from sensorium.client import Client as Client
@@ -51,6 +53,12 @@ from sensorium.errors import StreamError as StreamError
 from sensorium.errors import UnknownNameError as UnknownNameError
 from sensorium.errors import UnsupportedError as UnsupportedError
 from sensorium.errors import WireError as WireError
+from sensorium.geometry.appearance import Fog as Fog
+from sensorium.geometry.appearance import Light as Light
+from sensorium.geometry.appearance import Lighting as Lighting
+from sensorium.geometry.appearance import Material as Material
+from sensorium.geometry.appearance import Sky as Sky
+from sensorium.geometry.appearance import Texture as Texture
 from sensorium.geometry.cameras import project_points as project_points
 from sensorium.geometry.cameras import transform_points as transform_points
 from sensorium.geometry.cameras import unproject_depth as unproject_depth
@@ -63,6 +71,7 @@ from sensorium.geometry.shapes import Shape as Shape
 from sensorium.local import local_client as local_client
 from sensorium.measurement.record import Record as Record
 from sensorium.measurement.record import Timeline as Timeline
+from sensorium.measurement.stages import AutoExposure as AutoExposure
 from sensorium.measurement.stages import ClockError as ClockError
 from sensorium.measurement.stages import Creep as Creep
 from sensorium.measurement.stages import Crosstalk as Crosstalk
@@ -73,6 +82,7 @@ from sensorium.measurement.stages import Flicker as Flicker
 from sensorium.measurement.stages import GaussMarkov as GaussMarkov
 from sensorium.measurement.stages import GroupDelay as GroupDelay
 from sensorium.measurement.stages import GSensitivity as GSensitivity
+from sensorium.measurement.stages import ImageSensor as ImageSensor
 from sensorium.measurement.stages import KinectDepth as KinectDepth
 from sensorium.measurement.stages import LowPass as LowPass
 from sensorium.measurement.stages import Play as Play
@@ -148,6 +158,9 @@ from sensorium.sensors.cameras.camera_cfg import CameraCfg as CameraCfg
 from sensorium.sensors.cameras.camera_data import CameraData as CameraData
 from sensorium.sensors.cameras.depth_camera import DepthCamera as DepthCamera
 from sensorium.sensors.cameras.depth_camera import DepthCameraCfg as DepthCameraCfg
+from sensorium.sensors.cameras.event_camera import EventCamera as EventCamera
+from sensorium.sensors.cameras.event_camera import EventCameraCfg as EventCameraCfg
+from sensorium.sensors.cameras.event_camera import EventCameraData as EventCameraData
 from sensorium.sensors.cameras.lenses import BrownConradyLensCfg as BrownConradyLensCfg
 from sensorium.sensors.cameras.lenses import EquirectangularLensCfg as EquirectangularLensCfg
 from sensorium.sensors.cameras.lenses import FThetaLensCfg as FThetaLensCfg

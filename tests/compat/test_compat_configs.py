@@ -62,6 +62,7 @@ def configs() -> Iterator[Any]:
     yield genelab.KinematicTactileSensorCfg(link_name="base")
     yield carla.LidarCfg(body="base")
     yield carla.RadarCfg(body="base")
+    yield carla.EventCameraCfg(body="base", width=4, height=3)
 
 
 @pytest.mark.parametrize("cfg", list(configs()), ids=lambda cfg: f"{type(cfg).__module__}.{type(cfg).__name__}")
@@ -315,6 +316,22 @@ def test_genesis_depth_camera_returns_ray_lengths() -> None:
 
 def test_other_genelab_sensors_are_native() -> None:
     assert genelab.KinematicContactSensor is sn.ContactProbe and genelab.KinematicDepthSensor is sn.ContactDepthProbe
+
+
+def test_carla_event_camera_has_its_values() -> None:
+    """Its polarities are bool and its times whole nanoseconds."""
+    ball = sn.Shape("sphere", "ball", (0.3,), pos=(1.0, 0.0, 0.0), body="ball")
+    engine = sn.TensorEngine(1, 0.01, bodies=("base", "ball"), shapes=[ball])
+    offset = {"convention": "world"}
+    cfg = carla.EventCameraCfg(name="dvs", body="base", offset=offset, width=16, height=12)
+    assert (cfg.positive_threshold, cfg.negative_threshold) == (0.3, 0.3)
+    scene = sn.Scene(engine, [cfg])
+    engine.body_pos_w[:, 1, 1] = 0.2
+    scene.update()
+    data: Any = scene[cfg].data
+    count = int(data.count)
+    assert count > 0 and {0, 1} >= set(data.pol[0, :count].int().tolist())
+    assert (data.t[0, :count] - data.time_offset[0, :count].double() * 1e9).abs().max() <= 0.5
 
 
 def test_carla_radar_has_its_values() -> None:

@@ -33,6 +33,7 @@ OF_ITS_OWN: dict[str, dict[str, Any]] = {
         "reference_snr": 100.0,
     },
     "radar": {"clutter_rate": 8.0, "clutter_speed": 10.0, "reference_snr": 100.0, "false_alarm_probability": 0.1},
+    "event_camera": {"sigma_positive_threshold": 0.05, "shot_noise_rate_hz": 200.0},
     "ray_caster": {"drift_range": (-0.1, 0.1), "ray_cast_drift_range": {"x": (-0.1, 0.1)}},
     "ray_cast": {"drift_range": (-0.1, 0.1)},
     "contact_depth_probe": {"probe_radius_noise": 0.05},

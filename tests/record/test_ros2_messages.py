@@ -498,6 +498,26 @@ def depth(**about: Any) -> Rig:
     ], about=about)  # fmt: skip
 
 
+def test_points_have_the_colors_of_their_pixels(store: Any) -> None:
+    """Each point has the RGB of its pixel, packed in a float; without an image of colors there is none."""
+    rig = Rig([
+        spec("rgb", ("height", "width", "rgb"), (4, 6, 3), dtype="uint8", kind="derived", role="image"),
+        spec("points_b", ("height", "width", "xyz"), (4, 6, 3), "m", frame="sensor", role="image"),
+    ])  # fmt: skip
+    reading = rig.reading(3)
+    reading["rgb"][:] = rig.rng.integers(0, 256, reading["rgb"].shape)
+    found = decoded(store, rig.messages(), [reading])
+    for env in rig.converted:
+        ((_, message),) = found[f"/env_{env:04d}/front/points"]
+        assert message.point_step == 16 and message.row_step == 6 * 16
+        got = cloud(message)
+        packed = np.ascontiguousarray(got["rgb"]).view(np.uint32)
+        colors = np.stack([packed >> 16 & 255, packed >> 8 & 255, packed & 255], axis=-1)
+        same(colors, reading["rgb"][env])
+        points = reading["points_b"][env]
+        same(got["z"], np.where(np.isfinite(points).all(-1), points[..., 2], np.nan))
+
+
 def test_depth_image_and_camera_info(store: Any) -> None:
     rig = depth(cfg={"no_hit_value": 7.0})
     reading = rig.reading(3)

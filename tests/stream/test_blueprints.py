@@ -26,6 +26,7 @@ LEAST: dict[str, dict[str, Any]] = {
     "builtin": {"sensor_type": "clock"},
     "camera": {"width": 4, "height": 3},
     "elastomer_taxel": {"targets": "cube"},
+    "event_camera": {"width": 4, "height": 3},
     "frame_transformer": {"target_frames": [{"body": "world"}]},
     "motor_current": {"torque_constant": 0.1},
     "ray_caster_camera": {"pattern": {"kind": "pinhole_camera", "width": 4, "height": 3}},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import queue
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,7 +24,7 @@ ROOM = """
 """
 FIELDS = {"depth": "distance_to_image_plane", "semantic_segmentation": "semantic_segmentation",
           "instance_segmentation": "instance_segmentation", "optical_flow": "optical_flow",
-          "normals": "normals"}  # fmt: skip
+          "normals": "normals", "rgb": "rgb"}  # fmt: skip
 SMALL = {"image_size_x": "32", "image_size_y": 24}
 
 
@@ -36,7 +37,7 @@ def room() -> Iterator[Any]:
 
 def test_ids_and_attributes_are_those_of_the_data_types() -> None:
     known = definitions()
-    assert {*VARIANTS} == {f"sensor.camera.{name}" for name in FIELDS} < {*known}
+    assert {*VARIANTS} == {f"sensor.camera.{name}" for name in (*FIELDS, "dvs")} < {*known}
     for name in FIELDS:
         definition = known[f"sensor.camera.{name}"]
         assert definition.kind == name and definition.doc and "camera" in definition.tags
@@ -111,3 +112,38 @@ def test_errors_name_the_blueprint_and_its_attribute(values: dict[str, Any], say
     with pytest.raises(ConfigError) as error:
         build_cfg("sensor.camera.depth", values)
     assert str(error.value).startswith(f"Blueprint('sensor.camera.depth').{says}")
+
+
+# Colors and events ----------------------------------------------------------------------------------------------------
+
+
+def test_shutter_and_sensitivity_of_colors() -> None:
+    """Twice the ISO is one stop brighter; the defaults change nothing."""
+    assert build_cfg("sensor.camera.rgb", SMALL).stages == ()
+    (stage,) = build_cfg("rgb", {**SMALL, "iso": "200", "shutter_speed": "50"}).stages
+    assert stage == sn.ImageSensor(exposure_time=0.02, gain=2.0, white_exposure=0.005)
+
+
+def test_events_by_the_names_of_the_blueprint() -> None:
+    """Thresholds of 0.3 by default, ns, and events that a listener gets one after the other."""
+    chosen = build_cfg("dvs", {**SMALL, "refractory_period_ns": "2000", "sigma_positive_threshold": "0.01"})
+    assert isinstance(chosen, sn.EventCameraCfg) and (chosen.width, chosen.height) == (32, 24)
+    assert (chosen.positive_threshold, chosen.negative_threshold) == (0.3, 0.3)
+    assert chosen.refractory_period == pytest.approx(2e-6) and chosen.sigma_positive_threshold == 0.01
+    scene = sn.Scene(sn.MujocoEngine(ROOM, num_envs=2), seed=0)
+    with scene.local_client() as client:
+        blueprint = client.blueprints.find("sensor.camera.dvs").set_attributes(**SMALL, sensor_tick="0.01")
+        spawned = client.spawn(blueprint, attach_to="robot/base", name="dvs")
+        samples: Any = queue.SimpleQueue()
+        scene.engine.qvel[:, 5] = 6.0  # rad/s
+        spawned.listen(samples.put)
+        for _ in range(3):
+            client.step(substeps=5)
+        last, own = scene.tick, scene["dvs"].data
+        while (data := samples.get(timeout=10.0)).tick < last:
+            pass
+        assert int(data.count.sum()) == len(data.x) > 0
+        for env in range(2):
+            rows = slice(int(data.offsets[env]), int(data.offsets[env + 1]))
+            for name in ("x", "y", "polarity", "time_offset"):
+                np.testing.assert_array_equal(data[name][rows], getattr(own, name)[env, : int(own.count[env])])

@@ -25,7 +25,7 @@ FAMILIES = {
     ),
     "rays and images": (
         "ray_caster", "terrain_height", "lidar", "radar", "surface_distance_probe", "camera",
-        "ray_caster_camera", "depth_camera",
+        "ray_caster_camera", "depth_camera", "event_camera",
     ),
     "native": ("builtin",),
 }  # fmt: skip

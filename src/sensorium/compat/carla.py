@@ -1,4 +1,4 @@
-"""CARLA's names: descriptions of sensor actors, and its lidar and radar, with CARLA's defaults."""
+"""CARLA's names: descriptions of sensor actors, and its lidar, radar and event camera, with CARLA's defaults."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sensorium.cfg import Positive
 from sensorium.compat.aliases import AliasedCfg
 from sensorium.errors import ConfigError
 from sensorium.patterns import PatternField, SpinningPatternCfg
+from sensorium.sensors.cameras import event_camera as _events
 from sensorium.sensors.rays import lidar as _lidar
 from sensorium.sensors.rays import radar as _radar
 from sensorium.wire.attributes import ActorDescription as FActorDescription
@@ -92,7 +94,36 @@ class RadarCfg(AliasedCfg, _radar.RadarCfg):
     """Distribution of the rays in the cone."""
 
 
+class EventCameraData(_events.EventCameraData):
+    """The events since the last sample."""
+
+    __slots__ = ()
+
+    @property
+    def pol(self) -> Tensor:
+        """`polarity` as bool, True for a brighter pixel."""
+        return self.polarity > 0
+
+    @property
+    def t(self) -> Tensor:
+        """`time_offset` in ns, int64: relative to the capture."""
+        return (self.time_offset.double() * 1e9).round().long()
+
+
+class EventCameraCfg(AliasedCfg, _events.EventCameraCfg):
+    """Configuration of an event camera with the thresholds of CARLA's `dvs`."""
+
+    data_class: ClassVar[type[Any] | None] = EventCameraData
+
+    positive_threshold: Positive = 0.3
+    """Rise of the brightness that causes an event of polarity 1."""
+    negative_threshold: Positive = 0.3
+    """Fall of the brightness that causes an event of polarity -1."""
+
+
 __all__ = [
+    "EventCameraCfg",
+    "EventCameraData",
     "FActorDefinition",
     "FActorDescription",
     "FActorVariation",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sensorium.errors import UnknownNameError
 from sensorium.presets.barometer import PRESETS as _BAROMETERS
+from sensorium.presets.camera import PRESETS as _CAMERAS
 from sensorium.presets.depth import PRESETS as _DEPTH_CAMERAS
 from sensorium.presets.imu import PRESETS as _IMUS
 from sensorium.presets.info import PresetInfo, Presets
@@ -22,6 +23,7 @@ from sensorium.presets.magnetometer import PRESETS as _MAGNETOMETERS
 
 if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg, SimpleSensorCfg
+    from sensorium.sensors.cameras.camera_cfg import CameraCfg
     from sensorium.sensors.cameras.depth_camera import DepthCameraCfg
     from sensorium.sensors.inertial.barometer import BarometerCfg
     from sensorium.sensors.inertial.imu import ImuCfg
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BarometerName",
+    "CameraName",
     "DepthCameraName",
     "ImuName",
     "LidarName",
@@ -41,7 +44,9 @@ __all__ = [
     "presets",
 ]
 
-_ALL = Presets({info.name: info for info in (*_IMUS, *_MAGNETOMETERS, *_BAROMETERS, *_DEPTH_CAMERAS, *_LIDARS)})
+_ALL = Presets(
+    {info.name: info for info in (*_IMUS, *_MAGNETOMETERS, *_BAROMETERS, *_DEPTH_CAMERAS, *_CAMERAS, *_LIDARS)}
+)
 ImuName = Literal["bmi088", "icm42688p", "adis16448", "d455"]
 """Names of IMU presets."""
 MagnetometerName = Literal["px4_mag"]
@@ -50,6 +55,8 @@ BarometerName = Literal["px4_baro"]
 """Names of barometer presets."""
 DepthCameraName = Literal["d435", "kinect_v1"]
 """Names of depth camera presets."""
+CameraName = Literal["d435_rgbd", "d455_rgbd", "zed2", "oak_d", "pi_hq"]
+"""Names of camera presets."""
 LidarName = Literal["vlp16", "os1_64", "mid360"]
 """Names of lidar presets."""
 
@@ -84,6 +91,8 @@ def preset(name: BarometerName, /, **fields: Any) -> BarometerCfg: ...
 def preset(name: LidarName, /, **fields: Any) -> LidarCfg: ...
 @overload
 def preset(name: DepthCameraName, /, **fields: Any) -> DepthCameraCfg: ...
+@overload
+def preset(name: CameraName, /, **fields: Any) -> CameraCfg: ...
 @overload
 def preset(name: str, /, **fields: Any) -> SensorCfg[Any]: ...
 def preset(name: str, /, **fields: Any) -> SensorCfg[Any]:

@@ -68,9 +68,9 @@ _SIZES = {"image_size_x": ("width", 800), "image_size_y": ("height", 600)}
 _FOV = 90.0
 
 
-def _camera_fields(values: Mapping[str, Any], title: str, *, type: str, fixed: Mapping[str, Any]) -> dict[str, Any]:
+def _camera_fields(values: Mapping[str, Any], title: str, *, fixed: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a camera's config from the attributes of its variant."""
-    fields = {**fixed, **values, "data_types": (type,)}
+    fields = {**fixed, **values}
     for name, (field, default) in _SIZES.items():
         fields[field] = fields.pop(name, default)
     fov = fields.pop("fov", None)
@@ -84,28 +84,104 @@ def _camera_fields(values: Mapping[str, Any], title: str, *, type: str, fixed: M
     return fields
 
 
-def _camera(type: str, doc: str) -> Variant:
-    option = _COLORIZE + type
+def _camera(
+    name: str,
+    doc: str,
+    more: tuple[Attribute, ...] = (),
+    *,
+    kind: str = "camera",
+    fixed: Mapping[str, Any] | None = None,
+    hidden: tuple[str, ...] = (),
+    fields: Callable[..., dict[str, Any]] = _camera_fields,
+) -> Variant:
+    """Return a variant with the size and the angle of the image; `fixed` and `hidden` are fields of the config."""
     attributes = [
-        Attribute(id=name, type="int", unit="px", low=1.0, default=str(size), doc=f"Image {field}.")
-        for name, (field, size) in _SIZES.items()
+        Attribute(id=size, type="int", unit="px", low=1.0, default=str(default), doc=f"Image {field}.")
+        for size, (field, default) in _SIZES.items()
     ]
     text = "Horizontal field of view of a pinhole; a camera of the model has its own. An alternative to lens."
     attributes.append(
         Attribute(id="fov", type="float", unit="deg", low=0.0, high=179.9, open_low=True, default=str(_FOV), doc=text)
     )
-    fixed: dict[str, Any] = {}
+    return Variant(
+        f"sensor.camera.{name}", kind, doc, (*attributes, *more), ("data_types", "width", "height", *hidden),
+        {field: size for size, (field, _) in _SIZES.items()}, partial(fields, fixed=fixed or {}),
+    )  # fmt: skip
+
+
+def _typed(type: str, doc: str) -> Variant:
+    """Return the variant of a camera with one data type."""
+    fixed: dict[str, Any] = {"data_types": (type,)}
+    option = _COLORIZE + type
+    more: tuple[Attribute, ...] = ()
     if "segmentation" in type:
         fixed[option] = False
         text = "Whether the image is a color (uint8, 4 channels) instead of an id (int32, 1 channel)."
-        attributes.append(Attribute(id=option, type="bool", default="false", doc=text))
-    hidden = ("data_types", "width", "height", *(_COLORIZE + name for name in _SEGMENTATIONS if name != type))
-    names = {field: name for name, (field, _) in _SIZES.items()}
-    fields = partial(_camera_fields, type=type, fixed=fixed)
-    return Variant(f"sensor.camera.{type}", "camera", doc, tuple(attributes), hidden, names, fields)
+        more = (Attribute(id=option, type="bool", default="false", doc=text),)
+    hidden = tuple(_COLORIZE + name for name in _SEGMENTATIONS if name != type)
+    return _camera(type, doc, more, fixed=fixed, hidden=hidden)
 
 
-VARIANTS: Mapping[str, Variant] = {
-    variant.id: variant for variant in (_camera(type, doc) for type, doc in _TYPES.items())
-}
+# Colours and events ---------------------------------------------------------------------------------------------------
+
+_SPEED, _ISO = 200.0, 100.0
+"""Shutter speed (1/s) and sensitivity at which white is white."""
+_EXPOSURE = (
+    Attribute(
+        id="shutter_speed", type="float", unit="1/s", low=0.0, open_low=True, default=str(_SPEED),
+        doc="Inverse of the exposure time. At 200/s and ISO 100 white is full scale.",
+    ),
+    Attribute(id="iso", type="float", low=0.0, open_low=True, default=str(_ISO), doc="Sensitivity; twice is one stop."),
+)  # fmt: skip
+
+
+def _color_fields(values: Mapping[str, Any], title: str, *, fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a color camera; another exposure than the default one is a stage."""
+    given = dict(values)
+    speed, iso = given.pop("shutter_speed", None) or _SPEED, given.pop("iso", None) or _ISO
+    fields = _camera_fields(given, title, fixed=fixed)
+    if (speed, iso) != (_SPEED, _ISO):
+        stage = {"kind": "image", "exposure_time": 1.0 / speed, "gain": iso / _ISO, "white_exposure": 1.0 / _SPEED}
+        fields["stages"] = (stage, *fields.get("stages", ()))
+    return fields
+
+
+_THRESHOLD = "of the brightness (the logarithm of the luminance)"
+_EVENTS = (
+    Attribute(
+        id="positive_threshold", type="float", low=0.0, open_low=True, default="0.3",
+        doc=f"Rise {_THRESHOLD} that causes an event.",
+    ),
+    Attribute(
+        id="negative_threshold", type="float", low=0.0, open_low=True, default="0.3",
+        doc=f"Fall {_THRESHOLD} that causes an event.",
+    ),
+    Attribute(
+        id="refractory_period_ns", type="int", unit="ns", low=0.0, default="0",
+        doc="Time after an event in which its pixel reports no other.",
+    ),
+)  # fmt: skip
+
+
+def _event_fields(values: Mapping[str, Any], title: str, *, fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an event camera; times are in s."""
+    fields = _camera_fields(values, title, fixed=fixed)
+    if (period := fields.pop("refractory_period_ns", None)) is not None:
+        fields["refractory_period"] = 1e-9 * period
+    return fields
+
+
+_VARIANTS = (
+    *(_typed(type, doc) for type, doc in _TYPES.items()),
+    _camera(
+        "rgb", "Camera that shows colors.", _EXPOSURE, fixed={"data_types": ("rgb",)},
+        hidden=tuple(_COLORIZE + name for name in _SEGMENTATIONS), fields=_color_fields,
+    ),
+    _camera(
+        "dvs", "Camera whose pixels report changes of their brightness.", _EVENTS, kind="event_camera",
+        fixed={"positive_threshold": 0.3, "negative_threshold": 0.3},
+        hidden=("refractory_period", *(_COLORIZE + name for name in _SEGMENTATIONS)), fields=_event_fields,
+    ),
+)  # fmt: skip
+VARIANTS: Mapping[str, Variant] = {variant.id: variant for variant in _VARIANTS}
 """Variants by the id of their blueprint."""

@@ -172,12 +172,8 @@ class ImageCast(MountQuery):
         height, width = self._spec.image
         return f"ImageCast({self._config}: {width} x {height} px at {self._mount!r}, {len(self.view.shapes)} shapes)"
 
-    @contextmanager
-    def render(self) -> Iterator[Any]:
-        """Place cameras and shapes, and find the nearest surface of each pixel (launches).
-
-        The launches in the block run after that, part by part of the environments. The value is `record`.
-        """
+    def place(self) -> None:
+        """Place cameras and shapes as they are now (launches)."""
         compute, mounts, flags = self._compute, self._mount.count, self._flags()
         offsets = [wp.from_torch(self._spec.offsets[0], dtype=wp.vec3)]
         offsets.append(wp.from_torch(self._spec.offsets[1], dtype=wp.vec4))
@@ -185,7 +181,19 @@ class ImageCast(MountQuery):
         compute.launch(place_cameras, (mounts,), inputs, [self.cameras, *flags])
         if self.moving:
             compute.launch(place_seen, (len(self.moving),), self.body_pose(), [self.placed, *flags])
-        with compute.by_parts(self._part):
+
+    @contextmanager
+    def render(self, *, is_placed: bool = False) -> Iterator[Any]:
+        """Place cameras and shapes, and find the nearest surface of each pixel (launches).
+
+        The launches in the block run after that, part by part of the environments. The value is `record`.
+
+        Args:
+            is_placed: whether `cameras` and `placed` already hold the poses to use.
+        """
+        if not is_placed:
+            self.place()
+        with self._compute.by_parts(self._part):
             if self._spec.inverse_k is None:
                 self._cast_table()
             else:

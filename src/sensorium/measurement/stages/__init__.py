@@ -14,6 +14,7 @@ from sensorium.measurement.stages.depth_tof import TofDepth
 from sensorium.measurement.stages.faults import Dropout, SaturationFault, SpikeFault, StuckFault
 from sensorium.measurement.stages.filters import GroupDelay, LowPass
 from sensorium.measurement.stages.hysteresis import Play, Viscoelastic
+from sensorium.measurement.stages.image_sensor import AutoExposure, ImageSensor
 from sensorium.measurement.stages.key import StageKey
 from sensorium.measurement.stages.row_scan import RowScan
 from sensorium.measurement.stages.saturation import Saturation
@@ -23,6 +24,7 @@ from sensorium.measurement.stages.taxels import DeadTaxels, StuckTaxels, TaxelGa
 from sensorium.measurement.stages.window import WindowAverage
 
 __all__ = [
+    "AutoExposure",
     "ClockError",
     "Creep",
     "Crosstalk",
@@ -33,6 +35,7 @@ __all__ = [
     "GSensitivity",
     "GaussMarkov",
     "GroupDelay",
+    "ImageSensor",
     "KinectDepth",
     "LowPass",
     "Play",

@@ -26,6 +26,7 @@ _MODELS = {"pinhole": ("plumb_bob", _BROWN_CONRADY), "brown_conrady": ("plumb_bo
            "kannala_brandt": ("equidistant", ("k1", "k2", "k3", "k4"))}  # fmt: skip
 """Kind of a lens -> model of the distortion in CameraInfo, and the names of its coefficients in their order."""
 _XYZ: Layout = ((("x", "f4", 0), ("y", "f4", 4), ("z", "f4", 8)), 12)
+_XYZRGB: Layout = ((*_XYZ[0], ("rgb", "f4", 12)), 16)
 _DEPTH_HEADER = bytes(12)
 """Header before the PNG of a compressed depth image: its parameters apply to quantised floats only."""
 
@@ -121,21 +122,32 @@ def camera_info(sensor: MappedSensor) -> Iterator[Channel]:
 
 @message_mapper("organised_points")
 def organised_points(sensor: MappedSensor) -> Iterator[Channel]:
-    """Yield sensor_msgs/PointCloud2 of an image of points, with its rows and columns and NaN for misses."""
+    """Yield sensor_msgs/PointCloud2 of an image of points, with its rows and columns and NaN for misses.
+
+    With an image `rgb` of the same size, each point has its colour, packed in a float as in the PCL and RViz.
+    """
+    colour = sensor.field("rgb", dtype="uint8")
     for spec, height, width, _, _ in _images(sensor):
         if not _is_cloud(spec) or spec.frame != "sensor":
             continue
-        step = width * _XYZ[1]
+        has_colour = colour is not None and colour.shape[:-1] == spec.shape[:-1]
+        layout = _XYZRGB if has_colour else _XYZ
 
-        def columns(samples: Samples, spec: FieldSpec = spec) -> Columns:
+        def columns(samples: Samples, spec: FieldSpec = spec, has_colour: bool = has_colour) -> Columns:
             points = samples[spec.name]
             hit = np.isfinite(points).all(axis=-1, keepdims=True)
-            return {"data": _flat(np.where(hit, points, np.float32(np.nan)), "<f4")}
+            values = np.where(hit, points, np.float32(np.nan))
+            if has_colour:
+                red, green, blue = np.moveaxis(samples["rgb"].astype("<u4"), -1, 0)
+                packed = (red << 16 | green << 8 | blue).view("<f4")[..., None]
+                values = np.concatenate([values, packed], axis=-1)
+            return {"data": _flat(values, "<f4")}
 
         values = {
-            **cloud_values(_XYZ), "height": height, "width": width, "row_step": step, "is_dense": False,
+            **cloud_values(layout), "height": height, "width": width, "row_step": width * layout[1], "is_dense": False,
         }  # fmt: skip
-        yield Channel("sensor_msgs/msg/PointCloud2", "points", (spec.name,), values, columns, "data", OPTICAL)
+        fields = (spec.name, "rgb") if has_colour else (spec.name,)
+        yield Channel("sensor_msgs/msg/PointCloud2", "points", fields, values, columns, "data", OPTICAL)
 
 
 # Compressed -----------------------------------------------------------------------------------------------------------

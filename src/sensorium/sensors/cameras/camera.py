@@ -9,8 +9,10 @@ surface of each pixel, in all environments at once; `annotators` compute the ima
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import warp as wp
@@ -19,15 +21,19 @@ from torch import Tensor
 from sensorium.compute import Rows, kernel, masked_tid, place_of, recorded
 from sensorium.errors import ConfigError
 from sensorium.geometry.images.structs import HitRecord
+from sensorium.measurement import work
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages.depth_image import DepthStage
+from sensorium.measurement.stages.image_sensor import LINEAR, ImageSensor
 from sensorium.sensors.cameras.annotators import ANNOTATORS, Distances
 from sensorium.sensors.cameras.camera_base import CameraBase
 from sensorium.sensors.cameras.camera_cfg import CameraCfg
 from sensorium.sensors.cameras.camera_data import ALWAYS, CameraData, Images
 from sensorium.sensors.cameras.lens_tables import lines_of, projection_of
 from sensorium.sensors.cameras.lenses import LensCfg
+from sensorium.sensors.cameras.random_looks import RandomLooks
 from sensorium.sensors.cameras.semantics import Semantics
+from sensorium.sensors.cameras.shutter import ShutterMotion
 from sensorium.sensors.core.hooks import used_if
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
 
@@ -63,9 +69,17 @@ def _hide(rows: Rows, width: int, is_seen: wp.array2d[wp.uint8], hits: HitRecord
             hits.face[place, mount, pixel] = -1
 
 
-def _is_noisy_and_clipped(camera: Camera) -> bool:
-    """Return whether misses must stay +inf while noise is added to the measured distance."""
-    return camera.cfg.clips and not camera.cfg.is_clean
+def _moving_stage(camera: Camera) -> ImageSensor | None:
+    """Return the stage that needs the scene at several instants, if there is one."""
+    return next((stage for stage in camera.cfg.stages if isinstance(stage, ImageSensor) and stage.moves), None)
+
+
+def _has_two_frames(camera: Camera) -> bool:
+    """Return whether the measured frame differs from the true one from the start.
+
+    Misses must stay +inf while noise is added to the measured distance, or the measured colours show motion.
+    """
+    return (camera.cfg.clips and not camera.cfg.is_clean) or _moving_stage(camera) is not None
 
 
 class Camera(CameraBase[CameraCfg, CameraData]):
@@ -82,6 +96,11 @@ class Camera(CameraBase[CameraCfg, CameraData]):
     def _image_field(self, name: str, field: Field) -> Field:
         return ANNOTATORS[name].sized(name, ANNOTATORS[name].field(name, field, self.cfg), self)
 
+    def _allocate(self) -> None:
+        super()._allocate()
+        if LINEAR not in self.cfg.asked:  # only for stages: not an output
+            self.specs = tuple(spec for spec in self.specs if spec.name != LINEAR)
+
     def setup(self) -> None:
         """Select the shapes, prepare the visibility pass and the annotators."""
         self._take_lens()
@@ -92,13 +111,14 @@ class Camera(CameraBase[CameraCfg, CameraData]):
         self.projection = projection_of(lens, self._k)
         self._lines = lines_of(lens, self._k, *self.image_shape, cfg.title)
         lines = {name: tensor for name, tensor in self._lines.items() if name != "is_seen"}
-        self.cast = self.image_cast(
-            image=self.image_shape,
+        self.view = {
+            "image": self.image_shape,
             **(lines or {"inverse_k": self._inverse_k}),
-            offsets=(self._offset_pos, self._offset_quat),
-            limits=cfg.clipping_range,
-            targets=cfg.seen,
-        )
+            "offsets": (self._offset_pos, self._offset_quat),
+            "limits": cfg.clipping_range,
+            "targets": cfg.seen,
+        }
+        self.cast = self.image_cast(**self.view)
         self.buffers.body_at_fault = self.cast.body_at_fault
         names = {name: ANNOTATORS[name] for name in cfg.selected if name not in ALWAYS}
         self._annotators = [
@@ -112,6 +132,8 @@ class Camera(CameraBase[CameraCfg, CameraData]):
             pose = torch.zeros_like(pose[0]), torch.zeros_like(pose[1])
             self.buffers.kept |= {"camera/start_pos": pose[0], "camera/start_quat": pose[1]}
         self._reported = pose
+        if (stage := _moving_stage(self)) is not None:
+            self._shutter = ShutterMotion(self, stage)
 
     def _refuse_depth_errors(self) -> None:
         """Raise `ConfigError` for a stage that models depth errors, which holds for a pinhole only."""
@@ -147,6 +169,11 @@ class Camera(CameraBase[CameraCfg, CameraData]):
         """Names of all shapes of the scene, indexed by `geom_ids`."""
         return tuple(shape.name for shape in self.rays.shapes)
 
+    @property
+    def random_looks(self) -> RandomLooks:
+        """Looks of the scene that are set at reset."""
+        return self._context.random_looks
+
     def frame_stack(self) -> Images:
         """Return the last `history_length` frames as channels, oldest first, undelayed (copies).
 
@@ -162,47 +189,83 @@ class Camera(CameraBase[CameraCfg, CameraData]):
         return Images((name, image.flip(1).movedim(1, -2).flatten(-2)) for name, image in images.items())
 
     def reset_state(self, env_mask: Tensor) -> None:
-        """Note the pose at the start of the episode, where that is the reported one."""
+        """Set the looks of the episode, and note the pose at its start, where that is the reported one."""
+        for annotator in self._annotators:
+            annotator.reset(env_mask)
         if self.cfg.reported_pose == "start":
             for kept, now in zip(self._reported, self._poses(), strict=True):
                 kept.copy_(torch.where(env_mask[:, None, None] > 0, now.to(kept.dtype), kept))
 
+    def load(self, tensors: Mapping[str, Tensor], counters: Mapping[str, int]) -> None:
+        """Restore the result of `tensors` and `counters`."""
+        super().load(tensors, counters)
+        for annotator in self._annotators:
+            annotator.loaded()
+
     # Images -----------------------------------------------------------------------------------------------------------
 
     @recorded
-    @used_if(lambda self: not _is_noisy_and_clipped(self))
-    def update_raw_data(self, raw: Record) -> None:
-        """Image the scene, and store the pose."""
-        self._take((raw, True))
+    @used_if(_moving_stage)
+    def observe(self) -> None:
+        """Keep the poses of a tick, for the motion during the exposure."""
+        self._shutter.observe()
 
     @recorded
-    @used_if(_is_noisy_and_clipped)
-    def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
-        """Take the true frame, clipped, and the measured one, whose misses stay +inf until noise was added."""
-        self._take((raw, True), (slot, False))
+    @used_if(lambda self: not _has_two_frames(self))
+    def update_raw_data(self, raw: Record) -> None:
+        """Image the scene, and store the pose."""
+        self._take(raw)
 
-    def _take(self, *frames: tuple[Record, bool]) -> None:
-        """Fill records from one visibility pass; the flag of each says whether no noise follows."""
-        with self.cast.render() as hits:
+    @recorded
+    @used_if(_has_two_frames)
+    def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
+        """Take the true frame, clipped, and the measured one: unclipped until noise was added, and with motion."""
+        self._take(raw, slot)
+        if _moving_stage(self) is not None:
+            self._shutter.render(slot)
+
+    @contextmanager
+    def surfaces(self, *, is_placed: bool = False) -> Iterator[Any]:
+        """Find the surface that each pixel shows; the launches in the block run after that. The value is the record.
+
+        Args:
+            is_placed: whether the cast already holds the poses to use.
+        """
+        with self.cast.render(is_placed=is_placed) as hits:
             if "is_seen" in self._lines:
                 is_seen = wp.from_torch(self._lines["is_seen"], dtype=wp.uint8)
                 height, width = self.image_shape
                 self.compute_on.launch(_hide, (self.mount.count, height), [width, is_seen], [hits], split=True)
-            for record, is_last in frames:
-                for annotator in self._annotators:
-                    annotator.annotate(record, hits, is_last=is_last)
+            yield hits
+
+    def _take(self, raw: Record, slot: Record | None = None) -> None:
+        """Fill the true frame, and a measured one to which noise follows, from one visibility pass."""
+        for annotator in self._annotators:
+            annotator.begin()
+        with self.surfaces() as hits:
+            for annotator in self._annotators:
+                annotator.annotate(raw, hits, is_last=True)
+                if slot is not None and isinstance(annotator, Distances):
+                    annotator.annotate(slot, hits, is_last=False)
         for annotator in self._annotators:
             annotator.finish()
+        self._report_poses(raw)
+        if slot is not None:
+            others = [name for name in raw if ANNOTATORS.get(name) is not Distances]
+            work.move(self.buffers, raw, slot, work.ALWAYS, others)
+
+    def _report_poses(self, record: Record) -> None:
+        """Store the poses and the intrinsics (a launch)."""
         pos, quat = self._reported
         inputs = [wp.from_torch(pos, dtype=wp.vec3), wp.from_torch(quat, dtype=wp.vec4), wp.from_torch(self._k)]
-        for record, _ in frames:
-            pose = [record.warp.pos_w, record.warp.quat_w_world, record.warp.intrinsic_matrices]
-            self.compute_on.launch(_report_pose, (self.mount.count,), inputs, pose)
+        pose = [record.warp.pos_w, record.warp.quat_w_world, record.warp.intrinsic_matrices]
+        self.compute_on.launch(_report_pose, (self.mount.count,), inputs, pose)
 
     @recorded
     @used_if(lambda self: not self.cfg.is_clean)
     def derive_measured(self, slot: Record) -> None:
-        """Derive the other distance and the points from the measured distance, and clip (one launch)."""
+        """Derive fields from other measured ones, and clip distances (a launch per annotator)."""
+        knobs = {field for _, field in self.buffers.plan.knobs}
+        altered = knobs | {field for run in self.buffers.stages for field in run.key.columns}
         for annotator in self._annotators:
-            if isinstance(annotator, Distances):
-                annotator.derive(slot)
+            annotator.derive(slot, altered)

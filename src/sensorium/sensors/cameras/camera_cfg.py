@@ -11,11 +11,12 @@ from pydantic import field_validator, model_validator
 
 from sensorium.cfg import Float, bad, in_unit
 from sensorium.engines.base import CameraLens
+from sensorium.measurement.stages.image_sensor import LINEAR
 from sensorium.memory import in_mb
 from sensorium.patterns import PinholeCameraPatternCfg
 from sensorium.patterns.base import MOST_RAYS
 from sensorium.patterns.pinhole import Pixels
-from sensorium.sensors.cameras.annotators import ANNOTATORS, COLOR, TYPES
+from sensorium.sensors.cameras.annotators import ANNOTATORS, TYPES
 from sensorium.sensors.cameras.camera_base_cfg import ON_CAMERAS, CameraBaseCfg, check_types
 from sensorium.sensors.cameras.camera_data import ALIASES, ALWAYS, DISTANCES, CameraData
 from sensorium.sensors.cameras.lenses import FocalLensCfg, LensCfg, LensField, OrthographicLensCfg, PinholeLensCfg
@@ -30,6 +31,8 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     Knobs such as `noise`, m, and stages act on `distance_to_image_plane` if it is selected, otherwise on
     `distance_to_camera`; the other distance and `points_b` are derived from the measured one. Misses stay misses, and
     clipping is applied last.
+
+    Stages on `linear_rgb`, such as `ImageSensor`, alter the measured colors: `rgb` and `rgba` are encoded from it.
 
     For a camera of the model (`camera=`, `cameras=`, or a `prim_path` of one), image and lens default to those of that
     camera, in each environment.
@@ -48,9 +51,10 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     or `OrthographicLensCfg`. Focal length, apertures and offsets that it omits are those of the camera of the model, if
     there is one. None uses that camera's lens, otherwise the defaults of `PinholeLensCfg`."""
     data_types: tuple[str, ...] = ("distance_to_image_plane",)
-    """Computed data types: any of distance_to_camera, distance_to_image_plane (also ``depth``), normals, points_b,
-    geom_ids, face_ids, semantic_segmentation, instance_segmentation, instance_id_segmentation, segmentation,
-    motion_vectors, optical_flow, bounding_box_2d_tight, bounding_box_2d_loose, bounding_box_3d."""
+    """Computed data types: any of distance_to_camera, distance_to_image_plane (also ``depth``), rgb, rgba, albedo,
+    linear_rgb, normals, points_b, geom_ids, face_ids, semantic_segmentation, instance_segmentation,
+    instance_id_segmentation, segmentation, motion_vectors, optical_flow, bounding_box_2d_tight, bounding_box_2d_loose,
+    bounding_box_3d."""
     clipping_range: Annotated[tuple[Float, Float], in_unit("m")] = (0.01, 1.0e6)
     """Nearest and farthest distance of a visible surface, m: to the image plane for pinhole and orthographic lenses, to
     the camera for others. Nearer and farther parts of surfaces are cut away."""
@@ -66,6 +70,18 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     """Whether `instance_segmentation` is a color instead of an id."""
     colorize_instance_id_segmentation: bool = True
     """Whether `instance_id_segmentation` is a color instead of an id."""
+    samples: Literal[1, 4] = 1
+    """Samples of each pixel for colors: 4 smooth the edges of shapes. Other data types always have one sample."""
+    shadows: bool = True
+    """Whether lights cast shadows, for colors."""
+    reflections: bool = True
+    """Whether surfaces with a mirroring material show the mirrored scene, for colors."""
+    textures: bool = True
+    """Whether surfaces show their textures, for colors."""
+    haze: bool = True
+    """Whether the horizon of an unbounded plane fades into the sky, for colors."""
+    fog: bool = False
+    """Whether colors fade into the fog of the model with the distance."""
     reported_pose: Literal["frame", "start"] = "frame"
     """Pose in `pos_w` and `quat_w_world`: that of each frame, or the one at the start of the episode."""
     exclude_parent_body: bool = False
@@ -88,9 +104,6 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     def check_data_types(cls, value: tuple[str, ...]) -> None:
         """Raise as a validator does where a data type is not available."""
         known = (*TYPES, *(name for name, field in ALIASES.items() if field in TYPES))
-        if color := [name for name in value if name in COLOR]:
-            fix = f"Available are {', '.join(known)}."
-            raise bad(f"data types without {', '.join(color)}: this camera computes no color images", fix)
         check_types(value, known)
 
     @field_validator("clipping_range")
@@ -113,8 +126,15 @@ class CameraCfg(CameraBaseCfg[CameraData]):
         if self.width is not None and self.height is not None and self.width * self.height > MOST_RAYS:
             size = in_mb(4.0 * self.width * self.height)
             raise bad(f"width, height: at most {MOST_RAYS} pixels, not {self.width} x {self.height}, {size} per image")
-        self.refuse_idle_knobs("no distance is in data_types", *DISTANCES)
+        self.refuse_idle_knobs("no distance and no color is in data_types", *DISTANCES, LINEAR)
         return self
+
+    @property
+    def selected(self) -> tuple[str, ...]:
+        """The computed fields, in the order of `CameraData`: also `linear_rgb` if a stage alters colors."""
+        own = super().selected
+        is_altered = any(LINEAR in stage.fields for stage in self.stages) and not {"rgb", "rgba"}.isdisjoint(own)
+        return (*ALWAYS, *(name for name in self.types if name in own or (is_altered and name == LINEAR)))
 
     @property
     def size(self) -> tuple[int, int] | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import warp as wp
+from torch import Tensor
 
 from sensorium.measurement.record import Record
 from sensorium.spec import Field
@@ -41,6 +42,15 @@ class Annotator:
         """Return a field with the sizes of its axes; by default those of an image."""
         return replace(field, shape=(*camera.image_shape, *field.shape[2:]))
 
+    def reset(self, env_mask: Tensor) -> None:
+        """Follow a reset of the envs of a uint8 `[env]` mask; by default nothing."""
+
+    def loaded(self) -> None:
+        """Follow the restoring of saved state; by default nothing."""
+
+    def begin(self) -> None:
+        """Do what precedes the frame (launches, outside the visibility pass); by default nothing."""
+
     def finish(self) -> None:
         """Do what follows the frame of all environments (launches, outside the visibility pass); by default nothing."""
 
@@ -53,6 +63,14 @@ class Annotator:
             is_last: whether no noise follows.
         """
         raise NotImplementedError
+
+    def derive(self, record: Record, altered: Collection[str]) -> None:
+        """Compute fields of a measured frame from others, once those are final (launches); by default nothing.
+
+        Args:
+            record: fields of the frame.
+            altered: the fields that knobs and stages alter.
+        """
 
     def image(self, record: Record, name: str, dtype: Any = wp.float32, channels: int = 1) -> Any:
         """View an image as a Warp array `[env, mount, pixel * channels]`; an empty array where it is not selected."""

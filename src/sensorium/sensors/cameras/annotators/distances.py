@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import warp as wp
@@ -75,7 +76,7 @@ class Distances(Annotator):
         """Compute the distances and points of a frame (one launch)."""
         self._measure(record, HITS, hits, is_last=is_last)
 
-    def derive(self, record: Record) -> None:
+    def derive(self, record: Record, altered: Collection[str]) -> None:
         """Compute the other distance and the points from the measured distance, and clip (one launch)."""
         given = DEPTH if DISTANCES[0] in record else RANGE
         self._measure(record, given, self.camera.cast.record, is_last=True)
