@@ -177,11 +177,14 @@ def test_a_mirror_and_an_opacity_that_are_set_at_reset_are_shown() -> None:
         "mirror": sn.ShapeLookCfg(shapes="box", mirror=0.5),
         "clear": sn.ShapeLookCfg(shapes="ball", rgba=(1, 0, 0, 0.2)),
     }
-    plain = images(shapes, width=33, height=33)
+    lamp = [sn.Light("directional", "lamp", ambient=(0.4,) * 3)]
+    plain = images(shapes, lamp, width=33, height=33)
+    on_ball = plain.geom_ids[0, :, :, 0] == 1
     for name, look in looks.items():
-        changed = (images(shapes, width=33, height=33, appearance=[look]).rgb != plain.rgb).any(dim=-1)[0]
-        on_ball = plain.geom_ids[0, :, :, 0] == 1
+        scene = scene_of(shapes, lamp, width=33, height=33, appearance=[look])
+        changed = (scene["eye"].data.rgb != plain.rgb).any(dim=-1)[0]
         assert bool((changed & (on_ball if name == "clear" else ~on_ball)).any())
+    np.testing.assert_allclose(scene["eye"].data.albedo[0][on_ball].numpy(), [[255, 0, 0, 255]] * int(on_ball.sum()))
 
 
 def test_an_env_has_its_own_colors_and_lights_of_the_engine() -> None:
