@@ -170,6 +170,23 @@ def test_looks_are_a_function_of_seed_env_and_episode() -> None:
     assert torch.equal(scene["eye"].read().rgb, second)
 
 
+def test_a_mirror_and_an_opacity_that_are_set_at_reset_are_shown() -> None:
+    """A box mirrors the ball above it, and a clear ball shows the box; neither is so in the engine's own looks."""
+    shapes = [sn.Shape("box", "box", (1.0, 1.0, 0.1)), sn.Shape("sphere", "ball", (0.2,), pos=(0.6, 0.0, 0.6))]
+    looks = {
+        "mirror": sn.ShapeLookCfg(shapes="box", mirror=0.5),
+        "clear": sn.ShapeLookCfg(shapes="ball", rgba=(1, 0, 0, 0.2)),
+    }
+    lamp = [sn.Light("directional", "lamp", ambient=(0.4,) * 3)]
+    plain = images(shapes, lamp, width=33, height=33)
+    on_ball = plain.geom_ids[0, :, :, 0] == 1
+    for name, look in looks.items():
+        scene = scene_of(shapes, lamp, width=33, height=33, appearance=[look])
+        changed = (scene["eye"].data.rgb != plain.rgb).any(dim=-1)[0]
+        assert bool((changed & (on_ball if name == "clear" else ~on_ball)).any())
+    np.testing.assert_allclose(scene["eye"].data.albedo[0][on_ball].numpy(), [[255, 0, 0, 255]] * int(on_ball.sum()))
+
+
 def test_an_env_has_its_own_colors_and_lights_of_the_engine() -> None:
     """Values of a tensor engine per environment give what an engine with only these values gives."""
     rng = np.random.default_rng(0)

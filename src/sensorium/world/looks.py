@@ -48,7 +48,7 @@ class SceneLooks:
     """
 
     def __init__(self, engine: Engine, shapes: Sequence[Shape], compute: Compute, varied: Collection[str] = ()) -> None:
-        self._engine, self._shapes, self._compute = engine, shapes, compute
+        self._engine, self._shapes, self._compute, self._varied = engine, shapes, compute, frozenset(varied)
         self.lighting: Lighting = engine.lighting()
         if self.lighting.fault:
             raise ModelError(f"{engine.name} engine: colours: {self.lighting.fault}.")
@@ -196,12 +196,15 @@ class SceneLooks:
     @property
     def has_clear(self) -> bool:
         """Whether a shape may be transparent: by its opacity, or as a plane seen from behind."""
-        return bool((self.tables["rgba"][..., 3] < OPAQUE).any()) or any(each.kind == "plane" for each in self._shapes)
+        varies = "rgba" in self._varied or len(self.tables["rgba"]) > 1
+        is_clear = bool((self.tables["rgba"][..., 3] < OPAQUE).any())
+        return varies or is_clear or any(shape.kind == "plane" for shape in self._shapes)
 
     @property
     def has_mirrors(self) -> bool:
         """Whether a shape may be a mirror."""
-        return bool((self._kept["finish"][..., 3] > 0.0).any())
+        varies = "mirror" in self._varied or len(self.tables["mirror"]) > 1
+        return varies or bool((self._kept["finish"][..., 3] > 0.0).any())
 
     @property
     def casts_shadows(self) -> bool:

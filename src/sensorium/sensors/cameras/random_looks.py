@@ -15,6 +15,7 @@ from sensorium.compute import Compute, Rows, kernel, masked_tid
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest
 from sensorium.geometry.appearance import VARIED
 from sensorium.measurement.draws import (
+    FIXED,
     ColumnDistribution,
     Stream,
     column_distribution,
@@ -40,8 +41,11 @@ def _draw_looks(
     drawn = column
     if dist.joint != 0:
         drawn = column - column % size
-    words = stream_words(rows, env, 0, drawn / 4, stream)
-    values_out[env, column] = draw_value(dist, column, words[drawn % 4], table)
+    value = dist.first[column]
+    if dist.kind != FIXED:
+        words = stream_words(rows, env, 0, drawn / 4, stream)
+        value = draw_value(dist, column, words[drawn % 4], table)
+    values_out[env, column] = value
 
 
 class RandomLooks:
