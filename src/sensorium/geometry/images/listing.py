@@ -13,7 +13,9 @@ from sensorium.geometry.images.structs import (
     Lists,
     Placed,
     rotation_of,
+    row_half,
     row_pose,
+    row_radius,
     tile_axes,
 )
 from sensorium.geometry.transforms import quat_rotate
@@ -75,7 +77,9 @@ def list_shapes(
         if hidden[mount, row] != wp.uint8(0):
             continue
         pos, quat = row_pose(placed, env, row)
-        radius = instances.radius[row]
+        radius = row_radius(placed, env, row)
+        if radius == 0.0:
+            continue
         front = lens.near
         u_first = int(0)
         u_last = wide - 1
@@ -94,7 +98,7 @@ def list_shapes(
             # the corners of its box, in pixels
             axes = to_pixels * rotation_of(quat)
             middle = to_pixels * centre
-            half = placed.half[row]
+            half = row_half(placed, env, row)
             nearest = float(wp.inf)
             farthest = float(-wp.inf)
             min_u = float(wp.inf)

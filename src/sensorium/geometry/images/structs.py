@@ -60,6 +60,8 @@ class Placed:
         pos: origins of the moving shapes `[env, moving shape]`, m.
         quat: their orientations.
         centre: centres of their bounding spheres, m.
+        segments: number of the first row that is a segment of a tendon, a capsule with a size per environment.
+        size: radius and half length of the segments `[env, segment]`, m; radius 0 for a segment that is not there.
     """
 
     instances: Instances
@@ -69,6 +71,8 @@ class Placed:
     pos: wp.array2d[wp.vec3]
     quat: wp.array2d[wp.vec4]
     centre: wp.array2d[wp.vec3]
+    segments: wp.int32
+    size: wp.array2d[wp.vec3]
 
 
 @wp.struct
@@ -141,6 +145,37 @@ def row_pose(placed: Placed, env: int, row: int) -> tuple[wp.vec3, wp.vec4]:
         pos = placed.pos[env, row - placed.instances.moving]
         quat = placed.quat[env, row - placed.instances.moving]
     return pos, quat
+
+
+@wp.func
+def row_size(placed: Placed, env: int, row: int) -> wp.vec3:
+    """Return the sizes of an instance row; for a mesh its scale."""
+    size = placed.instances.size[row]
+    if row >= placed.segments:
+        size = placed.size[env, row - placed.segments]
+    return size
+
+
+@wp.func
+def row_radius(placed: Placed, env: int, row: int) -> wp.float32:
+    """Return the radius of a sphere around an instance row, m; 0 for a segment that is not there."""
+    radius = placed.instances.radius[row]
+    if row >= placed.segments:
+        size = placed.size[env, row - placed.segments]
+        radius = 0.0
+        if size[0] > 0.0:
+            radius = (size[0] + size[1]) * 1.0001 + 1.0e-6
+    return radius
+
+
+@wp.func
+def row_half(placed: Placed, env: int, row: int) -> wp.vec3:
+    """Return the half extents of the box around an instance row, in its frame, m."""
+    half = placed.half[row]
+    if row >= placed.segments:
+        size = placed.size[env, row - placed.segments]
+        half = wp.vec3(size[0], size[0], size[0] + size[1]) * 1.00001
+    return half
 
 
 @wp.func

@@ -9,45 +9,29 @@ surface of each pixel, in all environments at once; `annotators` compute the ima
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
-from typing import ClassVar
+from typing import Any
 
 import torch
 import warp as wp
 from torch import Tensor
 
-from sensorium.compute import Rows, kernel, masked_tid, place_of, recorded
+from sensorium.compute import Rows, kernel, masked_tid, place_of
 from sensorium.errors import ConfigError
 from sensorium.geometry.images.structs import HitRecord
-from sensorium.measurement.record import Record, Timeline
+from sensorium.geometry.shapes import Shape
 from sensorium.measurement.stages.depth_image import DepthStage
-from sensorium.sensors.cameras.annotators import ANNOTATORS, Distances
-from sensorium.sensors.cameras.camera_base import CameraBase
 from sensorium.sensors.cameras.camera_cfg import CameraCfg
-from sensorium.sensors.cameras.camera_data import ALWAYS, CameraData, Images
+from sensorium.sensors.cameras.camera_data import CameraData, Images
+from sensorium.sensors.cameras.image_camera import ImageCamera
 from sensorium.sensors.cameras.lens_tables import lines_of, projection_of
 from sensorium.sensors.cameras.lenses import LensCfg
 from sensorium.sensors.cameras.semantics import Semantics
-from sensorium.sensors.core.hooks import used_if
-from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
-
-
-@kernel(group="images")
-def _report_pose(
-    rows: Rows,
-    pos_in: wp.array2d[wp.vec3],
-    quat_in: wp.array2d[wp.vec4],
-    k_in: wp.array3d[wp.float32],
-    pos_out: wp.array2d[wp.vec3],
-    quat_out: wp.array2d[wp.vec4],
-    k_out: wp.array4d[wp.float32],
-) -> None:
-    env, mount = masked_tid(rows)
-    pos_out[env, mount] = pos_in[env, mount]
-    quat_out[env, mount] = quat_in[env, mount]
-    for row in range(3):
-        for column in range(3):
-            k_out[env, mount, row, column] = k_in[env, row, column]
+from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.hooks import Supports
+from sensorium.spec import TENDON_PATHS, Requirement
+from sensorium.world.select import Named
 
 
 @kernel(group="images")
@@ -63,12 +47,7 @@ def _hide(rows: Rows, width: int, is_seen: wp.array2d[wp.uint8], hits: HitRecord
             hits.face[place, mount, pixel] = -1
 
 
-def _is_noisy_and_clipped(camera: Camera) -> bool:
-    """Return whether misses must stay +inf while noise is added to the measured distance."""
-    return camera.cfg.clips and not camera.cfg.is_clean
-
-
-class Camera(CameraBase[CameraCfg, CameraData]):
+class Camera(ImageCamera[CameraCfg], SimpleSensor[CameraCfg, CameraData]):
     """Camera at one or several mounts, which images the visible shapes of each environment.
 
     Intrinsics and poses can be changed per env between steps (`set_intrinsic_matrices`, `set_world_poses`). Changes
@@ -76,42 +55,34 @@ class Camera(CameraBase[CameraCfg, CameraData]):
     such as a delay or a history. Changes are saved with the scene's state and persist across resets.
     """
 
-    requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, SHAPES)
-    checks_state: ClassVar[bool] = True
-
-    def _image_field(self, name: str, field: Field) -> Field:
-        return ANNOTATORS[name].sized(name, ANNOTATORS[name].field(name, field, self.cfg), self)
+    @classmethod
+    def needs(cls, cfg: CameraCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
+        """Return the poses of bodies, the shapes, and the paths of tendons if the engine provides them."""
+        return (*cls.requires, *((TENDON_PATHS,) if supports(TENDON_PATHS) is None else ()))
 
     def setup(self) -> None:
         """Select the shapes, prepare the visibility pass and the annotators."""
-        self._take_lens()
-        cfg = self.cfg
+        super().setup()
+        if self.cfg.reported_pose == "start":
+            pos, quat = (torch.zeros_like(each) for each in self._reported)
+            self.buffers.kept |= {"camera/start_pos": pos, "camera/start_quat": quat}
+            self._reported = pos, quat
+
+    def _lines_of_sight(self) -> dict[str, Tensor]:
         lens = self._optics
         if not lens.is_pinhole:
             self._refuse_depth_errors()
         self.projection = projection_of(lens, self._k)
-        self._lines = lines_of(lens, self._k, *self.image_shape, cfg.title)
+        self._lines = lines_of(lens, self._k, *self.image_shape, self.cfg.title)
         lines = {name: tensor for name, tensor in self._lines.items() if name != "is_seen"}
-        self.cast = self.image_cast(
-            image=self.image_shape,
-            **(lines or {"inverse_k": self._inverse_k}),
-            offsets=(self._offset_pos, self._offset_quat),
-            limits=cfg.clipping_range,
-            targets=cfg.seen,
-        )
-        self.buffers.body_at_fault = self.cast.body_at_fault
-        names = {name: ANNOTATORS[name] for name in cfg.selected if name not in ALWAYS}
-        self._annotators = [
-            annotator(self, tuple(name for name, other in names.items() if other is annotator))
-            for annotator in dict.fromkeys(names.values())
-        ]
-        for each in self._annotators:
-            self.labels |= each.labels
-        pose = self.cast.pos_w, self.cast.quat_w
-        if cfg.reported_pose == "start":
-            pose = torch.zeros_like(pose[0]), torch.zeros_like(pose[1])
-            self.buffers.kept |= {"camera/start_pos": pose[0], "camera/start_quat": pose[1]}
-        self._reported = pose
+        return lines or super()._lines_of_sight()
+
+    def _drop_hits(self, hits: Any) -> None:
+        """Drop hits of pixels that the lens does not see."""
+        if "is_seen" in self._lines:
+            is_seen = wp.from_torch(self._lines["is_seen"], dtype=wp.uint8)
+            height, width = self.image_shape
+            self.compute_on.launch(_hide, (self.mount.count, height), [width, is_seen], [hits], split=True)
 
     def _refuse_depth_errors(self) -> None:
         """Raise `ConfigError` for a stage that models depth errors, which holds for a pinhole only."""
@@ -126,7 +97,7 @@ class Camera(CameraBase[CameraCfg, CameraData]):
         name = self.mount.cameras[0]
         return self.cfg.lens_on(self.engine.camera_lens(name) if name else None)
 
-    def _lens_changed(self, inverse_k: Tensor, *, more: bool) -> None:
+    def _lens_changed(self) -> None:
         """Compute the lines of sight from the intrinsic matrices, where they are a table."""
         lines = lines_of(self._optics, self._k, *self.image_shape, self.cfg.title)
         for name, tensor in lines.items():
@@ -135,17 +106,24 @@ class Camera(CameraBase[CameraCfg, CameraData]):
     @cached_property
     def semantics(self) -> Semantics:
         """Labels and ids of the shapes, for segmentations."""
-        scene, engine = self.rays, self.engine
-        rows = [shape.row for shape in scene.shapes]
+        shapes, engine, first = self._shapes, self.engine, dict[tuple[str, str], int]()
+        firsts = [first.setdefault((shape.element, shape.name), i) for i, shape in enumerate(shapes)]
         return Semantics(
-            scene.labels, self.geom_names, rows, engine.names("body"), engine.parent_body,
-            self.cfg.semantic_filter, self.cfg.title,
+            self.rays.labels[: len(shapes)], self.geom_names, [shape.row for shape in shapes], firsts,
+            engine.names("body"), engine.parent_body, self.cfg.semantic_filter, self.cfg.title,
         )  # fmt: skip
+
+    @cached_property
+    def _shapes(self) -> tuple[Shape, ...]:
+        """The shapes that rays can hit, and decorations up to the last visible one."""
+        scene = self.rays
+        last = max(scene.select(self.cfg.seen, self.cfg.title), default=-1)
+        return scene.drawable[: max(last + 1, len(scene.shapes))]
 
     @property
     def geom_names(self) -> tuple[str, ...]:
-        """Names of all shapes of the scene, indexed by `geom_ids`."""
-        return tuple(shape.name for shape in self.rays.shapes)
+        """Names indexed by `geom_ids`: of all geoms, then of tendons (one entry per segment) and of sites."""
+        return tuple(shape.name for shape in self._shapes)
 
     def frame_stack(self) -> Images:
         """Return the last `history_length` frames as channels, oldest first, undelayed (copies).
@@ -166,43 +144,3 @@ class Camera(CameraBase[CameraCfg, CameraData]):
         if self.cfg.reported_pose == "start":
             for kept, now in zip(self._reported, self._poses(), strict=True):
                 kept.copy_(torch.where(env_mask[:, None, None] > 0, now.to(kept.dtype), kept))
-
-    # Images -----------------------------------------------------------------------------------------------------------
-
-    @recorded
-    @used_if(lambda self: not _is_noisy_and_clipped(self))
-    def update_raw_data(self, raw: Record) -> None:
-        """Image the scene, and store the pose."""
-        self._take((raw, True))
-
-    @recorded
-    @used_if(_is_noisy_and_clipped)
-    def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
-        """Take the true frame, clipped, and the measured one, whose misses stay +inf until noise was added."""
-        self._take((raw, True), (slot, False))
-
-    def _take(self, *frames: tuple[Record, bool]) -> None:
-        """Fill records from one visibility pass; the flag of each says whether no noise follows."""
-        with self.cast.render() as hits:
-            if "is_seen" in self._lines:
-                is_seen = wp.from_torch(self._lines["is_seen"], dtype=wp.uint8)
-                height, width = self.image_shape
-                self.compute_on.launch(_hide, (self.mount.count, height), [width, is_seen], [hits], split=True)
-            for record, is_last in frames:
-                for annotator in self._annotators:
-                    annotator.annotate(record, hits, is_last=is_last)
-        for annotator in self._annotators:
-            annotator.finish()
-        pos, quat = self._reported
-        inputs = [wp.from_torch(pos, dtype=wp.vec3), wp.from_torch(quat, dtype=wp.vec4), wp.from_torch(self._k)]
-        for record, _ in frames:
-            pose = [record.warp.pos_w, record.warp.quat_w_world, record.warp.intrinsic_matrices]
-            self.compute_on.launch(_report_pose, (self.mount.count,), inputs, pose)
-
-    @recorded
-    @used_if(lambda self: not self.cfg.is_clean)
-    def derive_measured(self, slot: Record) -> None:
-        """Derive the other distance and the points from the measured distance, and clip (one launch)."""
-        for annotator in self._annotators:
-            if isinstance(annotator, Distances):
-                annotator.derive(slot)

@@ -8,7 +8,7 @@ import warp as wp
 
 from sensorium.compute import Rows, kernel, masked_tid, place_of
 from sensorium.geometry.hfield import HFields
-from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, pixel_line, shape_pose
+from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, pixel_line, row_size, shape_pose
 from sensorium.geometry.trace import normal_of
 from sensorium.geometry.transforms import quat_rotate
 from sensorium.measurement.record import Record
@@ -40,7 +40,8 @@ def _normals(
             at = start + direction / hits.inverse[place, mount, pixel]
             pos, quat = shape_pose(placed, env, shape)
             point = cameras.pos[env, mount] + quat_rotate(turn, at)
-            normal = normal_of(placed.instances, fields, row, face, pos, quat, point)
+            size = row_size(placed, env, row)
+            normal = normal_of(placed.instances, fields, row, size, face, pos, quat, point)
         normals[env, mount, pixel] = normal
 
 
