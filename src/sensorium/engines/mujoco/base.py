@@ -40,6 +40,7 @@ from sensorium.engines.mujoco.needs import (
 from sensorium.engines.mujoco.shapes import model_decorations, model_shapes
 from sensorium.engines.mujoco.sleep import disabled, is_held, lacks_held, sleeps, static_wrench_fault
 from sensorium.engines.mujoco.spec import computes_acceleration, has_elements
+from sensorium.engines.mujoco.tendons import paths_of
 from sensorium.engines.mujoco.torque import torque_fault
 from sensorium.engines.offsets import LiveOffsets
 from sensorium.errors import (
@@ -249,11 +250,12 @@ class MujocoModelEngine(Engine):
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
         """Create the derived arrays of requirements that the model fulfils."""
-        self._fields = fields_of(prepared, held=self._holds_asleep and sleeps(self._model.opt))
-        self._model_fields = model_fields_of(prepared)
+        used = prepared if len(paths_of(self._model).tendon) else prepared - {TENDON_PATHS}
+        self._fields = fields_of(used, held=self._holds_asleep and sleeps(self._model.opt))
+        self._model_fields = model_fields_of(used)
+        self._tendons = TENDON_PATHS in used
         self._sensors = bool(native(prepared) or contacts(prepared))
         self._wrenches = any(map(needs_wrenches, prepared))
-        self._tendons = TENDON_PATHS in prepared
         self._bind(prepared)
         self._needs_forward = self._dirty = True  # the fields are still empty
 
@@ -441,8 +443,6 @@ class MujocoModelEngine(Engine):
             return None
         if requirement not in NEEDS and kind not in ("NATIVE_SENSOR", "CONTACT_REPORT", "MODEL_ELEMENTS"):
             return "it is not supported by this engine yet."
-        if requirement == TENDON_PATHS and not self._num_tendons:
-            return "the model has no tendons."
         needs_sensor = self._needs_sensor(requirement)
         fix = "use fresh=True, or " if needs_sensor and self._computes_when_fresh else ""
         why = None
@@ -610,11 +610,6 @@ class MujocoModelEngine(Engine):
             shapes = model_decorations(self._shape_model(), self._elements.body_row, poses, self.supports(TENDON_PATHS))
             self._decorations = model, shapes
         return self._decorations[1]
-
-    @property
-    def _num_tendons(self) -> int:
-        """Number of tendons of the model, compiled or not."""
-        return int(self._model.ntendon)
 
     def _shape_model(self) -> Any:
         return self.model

@@ -126,10 +126,6 @@ class OwnedModelEngine(MujocoModelEngine):
     def _model_options(self) -> Any:
         return self._spec.option if self._model is None else self._model.opt
 
-    @property
-    def _num_tendons(self) -> int:
-        return len(self._spec.tendons) if self._model is None else super()._num_tendons
-
     def _declared_types(self) -> Mapping[str, str]:
         return declared_types(self._spec) if self._model is None else super()._declared_types()
 
