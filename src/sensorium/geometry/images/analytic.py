@@ -14,7 +14,6 @@ from sensorium.geometry.images.structs import (
     put_hit,
     rotation_of,
     row_pose,
-    row_size,
     tile_axes,
 )
 from sensorium.geometry.primitives import BOX, MESH, PLANE, ray_primitive
@@ -57,7 +56,9 @@ def draw_analytic(rows: Rows, lens: Lens, cameras: Cameras, placed: Placed, list
             continue
         rect = lists.rect[place, mount, tile, k]
         front = 1.0 / lists.front[place, mount, tile, k]
-        size = row_size(placed, env, row)
+        size = instances.size[row]
+        if row >= placed.segments:
+            size = placed.size[env, row - placed.segments]
         shape = instances.shape[row]
         pos, quat = row_pose(placed, env, row)
         back = wp.transpose(rotation_of(quat))

@@ -17,8 +17,7 @@ from sensorium.geometry.images.structs import (
     Lens,
     Placed,
     pixel_line,
-    row_half,
-    row_radius,
+    row_bounds,
     row_size,
     shape_pose,
 )
@@ -106,7 +105,7 @@ def measure_alone(
             if hidden[mount, row] == wp.uint8(0):
                 pos, quat = shape_pose(placed, env, objects.shape[entry - 1])
                 v = pos + quat_rotate(quat, instances.centre[row]) - s
-                size = row_radius(placed, env, row)
+                size, _half = row_bounds(placed, env, row)
                 if wp.length_sq(v - (wp.dot(v, d) / length2) * d) <= size * size * 1.0001:
                     scale = row_size(placed, env, row)
                     t, _face = ray_shape(instances, fields, row, scale, pos, quat, s, d, lens.far - lens.near)
@@ -184,7 +183,7 @@ def _part_box(placed: Placed, solids: SolidBoxes, env: int, part: int) -> tuple[
     high = solids.high[part]
     row = placed.row[solids.shape[part]]
     if row >= placed.segments:
-        high = row_half(placed, env, row)
+        _radius, high = row_bounds(placed, env, row)
         low = -high
     return low, high
 

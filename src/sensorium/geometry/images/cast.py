@@ -13,8 +13,8 @@ from sensorium.geometry.images.structs import (
     Placed,
     pixel_line,
     put_hit,
+    row_bounds,
     row_pose,
-    row_radius,
     row_size,
 )
 from sensorium.geometry.ray_structs import NEAR, Near
@@ -89,7 +89,7 @@ def cast_pixels(
         pos, quat = row_pose(placed, env, row)
         v = pos + quat_rotate(quat, instances.centre[row]) - start
         far = wp.length(v)
-        reach = row_radius(placed, env, row)
+        reach, _half = row_bounds(placed, env, row)
         if reach == 0.0:
             continue
         reach = reach + away
@@ -125,7 +125,7 @@ def cast_pixels(
                 pos, quat = row_pose(placed, env, row)
                 to = pos + quat_rotate(quat, instances.centre[row]) - s
                 along = wp.dot(to, d)
-                size = row_radius(placed, env, row)
+                size, _half = row_bounds(placed, env, row)
                 if along < -size or along - size > t or wp.length_sq(to - along * d) > size * size * 1.0001:
                     continue
                 scale = row_size(placed, env, row)

@@ -13,9 +13,8 @@ from sensorium.geometry.images.structs import (
     Lists,
     Placed,
     rotation_of,
-    row_half,
     row_pose,
-    row_radius,
+    segment_bounds,
     tile_axes,
 )
 from sensorium.geometry.transforms import quat_rotate
@@ -77,9 +76,12 @@ def list_shapes(
         if hidden[mount, row] != wp.uint8(0):
             continue
         pos, quat = row_pose(placed, env, row)
-        radius = row_radius(placed, env, row)
-        if radius == 0.0:
-            continue
+        radius = instances.radius[row]
+        half = placed.half[row]
+        if row >= placed.segments:
+            radius, half = segment_bounds(placed.size[env, row - placed.segments])
+            if radius == 0.0:
+                continue
         front = lens.near
         u_first = int(0)
         u_last = wide - 1
@@ -98,7 +100,6 @@ def list_shapes(
             # the corners of its box, in pixels
             axes = to_pixels * rotation_of(quat)
             middle = to_pixels * centre
-            half = row_half(placed, env, row)
             nearest = float(wp.inf)
             farthest = float(-wp.inf)
             min_u = float(wp.inf)
