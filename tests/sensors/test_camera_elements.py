@@ -169,6 +169,35 @@ def test_other_tendons_are_straight(limit: str) -> None:
     torch.testing.assert_close(ends[1, 0], torch.tensor([[-0.6, 0.0, 1.2], [0.4, 0.0, 1.0]]))
 
 
+WRAPPED = """
+<mujoco><worldbody><geom name="drum" type="cylinder" size=".1 .2" pos="0 0 1" euler="90 0 0"/>
+  <site name="above" pos="0 0 1.3"/><site name="left" pos="-.5 0 .5"/>
+  <body name="load" pos=".5 0 .5"><joint type="slide" axis="0 0 1"/><geom name="load" size=".05"/>
+    <site name="ring"/></body></worldbody><tendon>
+    <spatial name="other"><site site="left"/><site site="above"/></spatial>
+    <spatial name="rope" width=".02"><site site="left"/><geom geom="drum" sidesite="above"/><site site="ring"/>
+      <pulley divisor="2"/><site site="above"/><site site="left"/></spatial></tendon></mujoco>
+"""
+
+
+def test_a_path_around_a_geom_follows_mujocos_points() -> None:
+    """Inside the geom the radius is half; nothing spans a pulley; a path that leaves the geom has fewer segments."""
+    engine = sn.MujocoEngine(WRAPPED, 2)
+    sn.Scene(engine, [camera()], discover=False)
+    engine.qpos[1] = 2.0  # straight past the drum
+    engine.forward()
+    model = engine.model
+    data = mujoco.MjData(model)
+    for env, expected in enumerate(([0.02, 0.01, 0.02, 0.0, 0.0, 0.02], [0.02, 0.0, 0.0, 0.02, 0.0, 0.0])):
+        data.qpos[:] = engine.qpos[env].numpy()
+        mujoco.mj_forward(model, data)
+        points = data.wrap_xpos.reshape(-1, 3)[data.ten_wrapadr[1] :]
+        ends, radii = engine.array("tendon_segments_w")[env, 1:], engine.array("tendon_radii")[env, 1:]
+        assert radii.tolist() == pytest.approx(expected)
+        for k in np.flatnonzero(expected):
+            np.testing.assert_allclose(ends[k], points[k : k + 2], atol=1e-6)
+
+
 def tensor_engine(envs: int, shapes: Any) -> Any:
     return sn.TensorEngine(envs, bodies=("b",), shapes=shapes, provides=("pose", "tendon_paths"))
 

@@ -311,7 +311,8 @@ class RayScene:
             if fault := self.drawable[i].fault:
                 name = self.drawable[i].name
                 fix = f"Exclude it: exclude=({name!r},)."
-                raise ConfigError.single(config, "targets", name, f"shapes that rays can hit: {fault}", fix)
+                can = "rays can hit" if self.drawable[i].element == "geom" else "cameras can draw"
+                raise ConfigError.single(config, "targets", name, f"shapes that {can}: {fault}", fix)
         return found
 
     def _named(self, targets: Targets, config: str) -> list[int]:
