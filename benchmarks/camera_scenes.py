@@ -44,6 +44,11 @@ def _add_eye(spec: mujoco.MjSpec, fovy: float) -> None:
     eye.add_camera(name="eye", fovy=fovy)
 
 
+def _add_light(spec: mujoco.MjSpec, kind: str, pos: Sequence[float], direction: Sequence[float]) -> None:
+    kinds = {"sun": mujoco.mjtLightType.mjLIGHT_DIRECTIONAL, "lamp": mujoco.mjtLightType.mjLIGHT_SPOT}
+    spec.worldbody.add_light(name=kind, type=kinds[kind], pos=pos, dir=direction, cutoff=80, exponent=1)
+
+
 def terrain() -> mujoco.MjSpec:
     """Return terrain of 79,202 triangles, and a robot of 500,000 triangles in 25 instances of 5 meshes."""
     spec = spec_of("mesh", 0)
@@ -63,6 +68,7 @@ def terrain() -> mujoco.MjSpec:
                             ("foot", 0.03)):  # fmt: skip
                 add(name, x, y, z)
     _add_eye(spec, 60.0)
+    _add_light(spec, "sun", (0, 0, 5), (0.4, 0.3, -1))
     return spec
 
 
@@ -93,6 +99,7 @@ def room() -> mujoco.MjSpec:
         body = world.add_body(name=f"thing_{k}", mocap=True)
         _add_geom(body, KINDS.mjGEOM_MESH, meshname=f"thing_{k % 4}")
     _add_eye(spec, 75.0)
+    _add_light(spec, "lamp", (0, 0, 2.4), (0, 0, -1))
     return spec
 
 
@@ -115,6 +122,7 @@ def tabletop() -> mujoco.MjSpec:
         body = world.add_body(name=f"thing_{k}", mocap=True)
         _add_geom(body, kinds[k % 6], size=rng.uniform(0.02, 0.05, 3))
     _add_eye(spec, 55.0)
+    _add_light(spec, "lamp", (0.5, 0.5, 3), (-0.2, -0.2, -1))
     return spec
 
 

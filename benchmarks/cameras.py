@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any
 
+import mujoco
 import mujoco_warp
 import numpy as np
 import torch
@@ -18,17 +19,34 @@ from torch import Tensor
 from benchmarks.camera_scenes import SCENES, poses_of
 from benchmarks.rays import on_tensors
 from benchmarks.timing import interleaved, wall_and_cpu
-from sensorium import BODY_POSE, SHAPES, Field, MountedSensorCfg, MujocoWarpEngine, Scene, SimpleSensor, recorded
+from sensorium import (
+    BODY_POSE,
+    SHAPES,
+    CameraCfg,
+    Field,
+    MountedSensorCfg,
+    MujocoWarpEngine,
+    PinholeLensCfg,
+    Scene,
+    SimpleSensor,
+    recorded,
+)
 from sensorium.compute import Rows, kernel, masked_tid, place_of
 from sensorium.geometry.images.analytic import draw_analytic
 from sensorium.geometry.images.cast import cast_pixels
 from sensorium.geometry.images.dense import draw_dense
+from sensorium.geometry.images.lighting import place_lights
 from sensorium.geometry.images.listing import list_shapes
+from sensorium.geometry.images.paths import trace_paths
 from sensorium.geometry.images.place import place_cameras
 from sensorium.geometry.images.raster import draw_clusters
+from sensorium.geometry.images.shade import shade, write_bytes
+from sensorium.geometry.images.shadows import cast_shadows
 from sensorium.geometry.images.structs import HitRecord
 from sensorium.world.image_cast import ImageCast
 
+COLORS = (place_lights, shade, cast_shadows, trace_paths, write_bytes)
+"""Kernels of colors."""
 Row = tuple[str, str, str]
 LOOKS = (0.5, -0.5, 0.5, 0.5)
 """Orientation of a camera's frame (x forward, z up) on a camera of MuJoCo, which looks along -z."""
@@ -123,6 +141,48 @@ class Worlds:
         finally:
             torch.set_num_threads(before)
 
+    def colors(self, data_types: Sequence[str], *, shadows: bool) -> Scene:
+        """Return a scene with a camera that computes some data types, on one core."""
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        (height, width), lens = self.image, PinholeLensCfg(fovy=self.fovy)
+        offset = CameraCfg.OffsetCfg(rot=(1.0, 0.0, 0.0, 0.0), convention="opengl")
+        cfg = CameraCfg(
+            name="eye", body="eye", width=width, height=height, lens=lens, offset=offset, data_types=tuple(data_types),
+            shadows=shadows, clipping_range=(0.01, 1e3), evaluate="always",
+        )  # fmt: skip
+        try:
+            return Scene(on_tensors(self.engine), [cfg])
+        finally:
+            torch.set_num_threads(before)
+
+    def their_colors(self, *, shadows: bool) -> Callable[[], None]:
+        """Return a call that renders color, depth and ids with mujoco_warp."""
+        m, d = self.engine.m, self.engine.d
+        for update in (mujoco_warp.kinematics, mujoco_warp.com_pos, mujoco_warp.camlight):
+            update(m, d)
+        context = mujoco_warp.create_render_context(
+            self.model, nworld=self.envs, cam_res=self.image[::-1], render_rgb=True, render_depth=True,
+            render_seg=True, use_shadows=shadows, enabled_geom_groups=[0, 1, 2],
+        )  # fmt: skip
+
+        def call() -> None:
+            mujoco_warp.refit_bvh(m, d, context)
+            mujoco_warp.render(m, d, context)
+
+        return call
+
+    def gl(self) -> mujoco.Renderer:
+        """Return MuJoCo's OpenGL renderer, with the first environment."""
+        height, width = self.image
+        self.model.vis.global_.offwidth, self.model.vis.global_.offheight = width, height
+        data = mujoco.MjData(self.model)
+        data.mocap_pos[:], data.mocap_quat[:] = (values[0] for values in poses_of(self.name, self.model, self.envs))
+        mujoco.mj_forward(self.model, data)
+        renderer = mujoco.Renderer(self.model, height, width)
+        renderer.update_scene(data, "eye")
+        return renderer
+
     def theirs(self) -> tuple[Any, Any]:
         """Return a call that renders depth with mujoco_warp, and its image `[env, height * width]`."""
         m, d = self.engine.m, self.engine.d
@@ -167,6 +227,56 @@ def depth(scene: str, envs: int, image: tuple[int, int] = (64, 64), goal: float 
     ]
 
 
+def colors(scene: str, envs: int) -> list[Row]:
+    """Color, depth and ids of 64 x 64 pixels, with and without shadows, against mujoco_warp's renderer."""
+    worlds = Worlds(scene, envs, (64, 64))
+    types = ("rgb", "depth", "geom_ids")
+    scenes = {
+        "depth": worlds.colors(("depth",), shadows=False),
+        "colors": worlds.colors(types, shadows=False),
+        "shadows": worlds.colors(types, shadows=True),
+    }
+    calls: dict[str, Callable[[], object]] = {name: each.update for name, each in scenes.items()}
+    for shadows, name in ((False, "mujoco_warp"), (True, "mujoco_warp, shadows")):
+        calls[name] = worlds.their_colors(shadows=shadows)
+    for name in scenes:
+        for _ in range(40):
+            calls[name]()
+    taken = wall_and_cpu(calls, rounds=9)
+    cpu = {name: float(np.median(times[:, 1])) / (envs * 64 * 64) * 1e9 for name, times in taken.items()}
+    what = f"rgb + depth + ids 64x64, {scene}, {envs} envs"
+
+    def row(name: str, other: str, goal: float, title: str) -> Row:
+        ratio = f"{cpu[other] / cpu[name]:.1f} x mujoco_warp (at least {goal:g})"
+        return f"{what}{title}", f"{cpu[name]:.0f} ns per pixel and core", ratio
+
+    share = f"{cpu['colors'] / cpu['depth']:.2f} x depth alone (at most 1.7)"
+    return [
+        row("colors", "mujoco_warp", 2.5, ""),
+        row("shadows", "mujoco_warp, shadows", 1.5, ", shadows"),
+        (f"{what}: share of depth", f"{cpu['depth']:.0f} ns per pixel and core for depth", share),
+    ]
+
+
+def colors_large() -> list[Row]:
+    """Color of 640 x 480 pixels of the tabletop against MuJoCo's OpenGL renderer on the CPU (llvmpipe)."""
+    worlds = Worlds("tabletop", 1, (480, 640))
+    renderer = worlds.gl()
+    rows = []
+    for shadows, goal in ((False, 1.0), (True, 1.1)):
+        scene = worlds.colors(("rgb",), shadows=shadows)
+        renderer.scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = shadows
+        for _ in range(40):
+            scene.update()
+        taken = wall_and_cpu({"ours": scene.update, "OpenGL": renderer.render}, rounds=9)
+        cpu = {name: float(np.median(times[:, 1])) for name, times in taken.items()}
+        what = f"rgb 640x480, tabletop{', shadows' if shadows else ''}"
+        ratio = f"{cpu['OpenGL'] / cpu['ours']:.1f} x MuJoCo's OpenGL renderer (at least {goal:g})"
+        rows.append((what, f"{cpu['ours'] * 1e3:.0f} ms per core", ratio))
+    renderer.close()
+    return rows
+
+
 def fixed() -> list[Row]:
     """Cost of a frame of 4 x 4 pixels, one environment."""
     scene = Worlds("tabletop", 1, (4, 4)).ours(2)
@@ -191,10 +301,10 @@ def cold() -> list[Row]:
     """CPU time of compiling the kernels of the pass, each in an empty cache."""
     rows, total = [], 0.0
     with tempfile.TemporaryDirectory() as folder:
-        for made in (place_cameras, list_shapes, draw_analytic, draw_clusters, draw_dense, cast_pixels):
+        for made in (place_cameras, list_shapes, draw_analytic, draw_clusters, draw_dense, cast_pixels, *COLORS):
             began = time.process_time()
             wp.compile_aot_module(made.module, device="cpu", module_dir=folder)
             taken = time.process_time() - began
             total += taken if made is not cast_pixels else 0.0
             rows.append((f"compiling {made.key}", f"{taken:.1f} s", ""))
-    return [*rows, ("compiling the pass of a pinhole", f"{total:.1f} s", "under 10 s with its annotator")]
+    return [*rows, ("compiling the pass of a pinhole, with colors", f"{total:.1f} s", "under 20 s")]

@@ -90,7 +90,14 @@ def on_tensors(engine: MujocoEngine) -> TensorEngine:
     engine.prepare({BODY_POSE: "benchmark", SHAPES: "benchmark"})
     engine.refresh()
     bodies = engine.names("body")
-    tensors = TensorEngine(engine.num_envs, engine.dt, bodies=bodies, provides=("pose",), shapes=engine.shapes())
+    tensors = TensorEngine(
+        engine.num_envs,
+        engine.dt,
+        bodies=bodies,
+        provides=("pose",),
+        shapes=engine.shapes(),
+        lighting=engine.lighting(),
+    )
     tensors.body_pos_w = engine.array("body_pos_w")
     tensors.body_quat_w = engine.array("body_quat_w")
     return tensors

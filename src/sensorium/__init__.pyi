@@ -3,10 +3,12 @@
 from sensorium import compat as compat
 from sensorium import patterns as patterns
 from sensorium.cfg import GilbertElliott as GilbertElliott
+from sensorium.cfg import LightLookCfg as LightLookCfg
 from sensorium.cfg import MountedSensorCfg as MountedSensorCfg
 from sensorium.cfg import ObjRef as ObjRef
 from sensorium.cfg import OffsetCfg as OffsetCfg
 from sensorium.cfg import SensorCfg as SensorCfg
+from sensorium.cfg import ShapeLookCfg as ShapeLookCfg
 from sensorium.cfg import SimpleSensorCfg as SimpleSensorCfg
 from sensorium.cfg import StageCfg as StageCfg
 from sensorium.client import Client as Client
@@ -51,6 +53,12 @@ from sensorium.errors import StreamError as StreamError
 from sensorium.errors import UnknownNameError as UnknownNameError
 from sensorium.errors import UnsupportedError as UnsupportedError
 from sensorium.errors import WireError as WireError
+from sensorium.geometry.appearance import Fog as Fog
+from sensorium.geometry.appearance import Light as Light
+from sensorium.geometry.appearance import Lighting as Lighting
+from sensorium.geometry.appearance import Material as Material
+from sensorium.geometry.appearance import Sky as Sky
+from sensorium.geometry.appearance import Texture as Texture
 from sensorium.geometry.samples import SurfaceSamples as SurfaceSamples
 from sensorium.geometry.samples import body_samples as body_samples
 from sensorium.geometry.samples import surface_samples as surface_samples

@@ -12,6 +12,7 @@ from torch import Tensor
 
 import sensorium as sn
 from sensorium import registry
+from sensorium.compat import genesis
 from sensorium.compat.genesis import BaseCameraOptions, BaseCameraSensor
 from sensorium.geometry.transforms import rotation
 from sensorium.testing import check_sensor, tumbling_engine
@@ -123,6 +124,20 @@ def test_an_explicit_matrix_replaces_the_view() -> None:
     scene.step(substeps=11)
     cam.data  # noqa: B018  (renders)
     np.testing.assert_allclose(cam.seen[-1][:, 0].numpy(), links(scene) @ offset, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["Rasterizer", "Raytracer", "BatchRenderer"])
+def test_color_cameras_image_the_scene(name: str) -> None:
+    """One renderer behind three names: uint8 `[env, height, width, 3]`, whose middle shows a red ball on black."""
+    options = getattr(genesis, f"{name}CameraOptions")
+    ball = sn.Shape("sphere", "ball", (0.5,), rgba=(1.0, 0.0, 0.0, 1.0))
+    engine = sn.TensorEngine(2, bodies=("link",), provides=("pose",), shapes=[ball])
+    cfg = options(name="eye", body="link", pos=(3.0, 0.0, 0.0), lookat=(0.0, 0.0, 0.0), res=(9, 5))
+    scene = sn.Scene(engine, [cfg])
+    image = scene["eye"].read().rgb
+    assert isinstance(scene["eye"], getattr(genesis, f"{name}CameraSensor"))
+    assert (image.dtype, tuple(image.shape)) == (torch.uint8, (2, 5, 9, 3))
+    assert int(image[1, 2, 4, 0]) > 100 and int(image[1, 2, 4, 1]) < 80 and not image[:, 0, 0].any()
 
 
 def test_the_offset_of_a_rendered_sensor_has_the_axes_of_its_convention() -> None:

@@ -54,6 +54,17 @@ def test_a_camera_is_created_in_the_world_or_on_a_body() -> None:
     np.testing.assert_allclose(body.data.depth[:, 119, 0, 0], 0.6, rtol=1e-6)
 
 
+def test_color_images_have_shadows_and_textures_only_where_asked() -> None:
+    """By default textures without shadows; an image is uint8 `[env, height, width, 3]`."""
+    config = mjlab.CameraSensorCfg(name="eye")
+    assert (config.data_types, config.textures, config.shadows) == (("rgb",), True, False)
+    image = data_of(
+        data_types=("rgb", "depth"), use_shadows=True, use_textures=False, enabled_geom_groups=(0,)
+    ).data.rgb
+    assert (image.dtype, tuple(image.shape)) == (torch.uint8, (2, 120, 160, 3))
+    assert int(image.max()) > 0
+
+
 def test_the_four_sensor_types_share_one_base() -> None:
     for kind in (mjlab.BuiltinSensor, mjlab.ContactSensor, mjlab.RayCastSensor, mjlab.CameraSensor):
         assert issubclass(kind, mjlab.Sensor)
@@ -62,7 +73,7 @@ def test_the_four_sensor_types_share_one_base() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"data_types": ("rgb", "depth")}, "without rgb"),
+        ({"data_types": ("rgbd",)}, "data types among"),
         ({"data_types": ()}, "at least one"),
         ({"orthographic": True}, "orthographic: got True"),
         ({"clone_data": True}, r"clone_data.*read\(\)"),

@@ -5,6 +5,7 @@ A config holds plain values, and the library never modifies it. All faults of on
 at reset. For a sensor with fields of several units, they also accept a mapping from field to one of these.
 """
 
+from sensorium.cfg.appearance import AppearanceCfg, LightLookCfg, ShapeLookCfg
 from sensorium.cfg.base import (
     ABSENT,
     LARGEST,
@@ -35,9 +36,10 @@ from sensorium.cfg.sensor import SELECTORS, MountedSensorCfg, Selector, Selector
 from sensorium.cfg.stage import PLACES, SENSOR_PLUGINS, STAGE_KINDS, Place, StageCfg, find_kind
 
 __all__ = [
-    "ABSENT", "COLUMN_KNOBS", "LARGEST", "PLACES", "SELECTORS", "SENSOR_PLUGINS", "STAGE_KINDS", "Amount", "Cfg",
-    "Finite", "Float", "GilbertElliott", "Knob", "MountedSensorCfg", "NonNegative", "ObjRef", "ObjType", "OffsetCfg",
-    "Parsed", "Place", "Positive", "Selector", "Selectors", "SensorCfg", "Share", "SimpleSensorCfg", "StageCfg", "Vec3",
-    "amount_bounds", "as_plain", "bad", "find_kind", "in_unit", "is_finite", "meanings", "must", "name_in",
-    "numbers_in", "parse_amount", "toml_words", "values_differ", "without_absent",
+    "ABSENT", "COLUMN_KNOBS", "LARGEST", "PLACES", "SELECTORS", "SENSOR_PLUGINS", "STAGE_KINDS", "Amount",
+    "AppearanceCfg", "Cfg", "Finite", "Float", "GilbertElliott", "Knob", "LightLookCfg", "MountedSensorCfg",
+    "NonNegative", "ObjRef", "ObjType", "OffsetCfg", "Parsed", "Place", "Positive", "Selector", "Selectors",
+    "SensorCfg", "ShapeLookCfg", "Share", "SimpleSensorCfg", "StageCfg", "Vec3", "amount_bounds", "as_plain", "bad",
+    "find_kind", "in_unit", "is_finite", "meanings", "must", "name_in", "numbers_in", "parse_amount", "toml_words",
+    "values_differ", "without_absent",
 ]  # fmt: skip

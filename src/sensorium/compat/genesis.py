@@ -16,7 +16,9 @@ from sensorium.compat.aliases import AliasedCfg
 from sensorium.errors import ConfigError
 from sensorium.patterns import GridPatternCfg, PinholeCameraPatternCfg
 from sensorium.patterns import SphericalPatternCfg as SphericalPattern
+from sensorium.sensors.cameras.camera import Camera
 from sensorium.sensors.cameras.camera_base_cfg import CameraOffsetCfg
+from sensorium.sensors.cameras.camera_cfg import CameraCfg
 from sensorium.sensors.cameras.depth_camera import DepthCamera as DepthCameraSensor
 from sensorium.sensors.cameras.depth_camera import DepthCameraCfg
 from sensorium.sensors.cameras.rendered import RenderedSensor as BaseCameraSensor
@@ -163,6 +165,50 @@ class KinematicTaxel(AliasedCfg, KinematicTactileSensorCfg):
     """Whether shear and twist act along the motion of the link."""
 
 
+def _viewed(title: str, data: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a camera with its pose and size from the fields of this document.
+
+    Raises:
+        ConfigError: `res` is invalid.
+    """
+    data = dict(data)
+    if "offset" not in data:
+        view = {name: data.pop(name, default) for name, default in VIEW.items()}
+        matrix = data.pop("offset_T", None)
+        is_view = matrix is None
+        data["offset"] = CameraOffsetCfg.from_view(**view) if is_view else CameraOffsetCfg.from_matrix(matrix)
+    if "width" not in data and "height" not in data:
+        size = data.pop("res", (512, 512))
+        if not (isinstance(size, Sequence) and len(size) == 2):
+            raise ConfigError.single(title, "res", size, "(width, height), px")
+        data["width"], data["height"] = size
+    return data
+
+
+class RasterizerCameraOptions(CameraCfg):
+    """Options of a camera that images the scene in color.
+
+    Its `pos`, `lookat`, `up`, `offset_T` and `res` are those of `BaseCameraOptions`.
+    """
+
+    data_types: tuple[str, ...] = ("rgb",)
+    """Computed data types."""
+
+    def __init__(self, /, **data: Any) -> None:
+        super().__init__(**_viewed(type(self).__name__, data))
+
+
+class RaytracerCameraOptions(RasterizerCameraOptions):
+    """Options of a camera that images the scene in color; there is one renderer for all cameras."""
+
+
+class BatchRendererCameraOptions(RasterizerCameraOptions):
+    """Options of a camera that images the scene in color; there is one renderer for all cameras."""
+
+
+RasterizerCameraSensor = RaytracerCameraSensor = BatchRendererCameraSensor = Camera
+
+
 class BaseCameraOptions(RenderedSensorCfg[DataT], Generic[DataT]):
     """Options of a camera that renders its own images. It takes no knobs: no noise, delay, jitter or history.
 
@@ -180,17 +226,7 @@ class BaseCameraOptions(RenderedSensorCfg[DataT], Generic[DataT]):
     """
 
     def __init__(self, /, **data: Any) -> None:
-        if "offset" not in data:
-            view = {name: data.pop(name, default) for name, default in VIEW.items()}
-            matrix = data.pop("offset_T", None)
-            is_view = matrix is None
-            data["offset"] = CameraOffsetCfg.from_view(**view) if is_view else CameraOffsetCfg.from_matrix(matrix)
-        if "width" not in data and "height" not in data:
-            size = data.pop("res", (512, 512))
-            if not (isinstance(size, Sequence) and len(size) == 2):
-                raise ConfigError.single(type(self).__name__, "res", size, "(width, height), px")
-            data["width"], data["height"] = size
-        super().__init__(**data)
+        super().__init__(**_viewed(type(self).__name__, data))
 
     @field_validator(*PIPELINE_KNOBS, mode="before")
     @classmethod
@@ -204,6 +240,8 @@ __all__ = [
     "IMU",
     "BaseCameraOptions",
     "BaseCameraSensor",
+    "BatchRendererCameraOptions",
+    "BatchRendererCameraSensor",
     "Contact",
     "ContactForce",
     "ContactForceSensor",
@@ -220,9 +258,13 @@ __all__ = [
     "Proximity",
     "ProximityData",
     "ProximitySensor",
+    "RasterizerCameraOptions",
+    "RasterizerCameraSensor",
     "Raycaster",
     "RaycasterData",
     "RaycasterSensor",
+    "RaytracerCameraOptions",
+    "RaytracerCameraSensor",
     "SphericalPattern",
     "TemperatureGrid",
     "TemperatureGridSensor",

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sensorium.errors import UnsupportedError
+from sensorium.geometry.appearance import Lighting, Varied
 from sensorium.geometry.shapes import Shape
 from sensorium.spec import (
     BODY_ACCELERATION,
@@ -291,6 +292,20 @@ class Engine(abc.ABC):
         Granted by SHAPES. Consecutive shapes of a tendon are the segments of its path; see `TENDON_PATHS`.
         """
         return ()
+
+    def lighting(self) -> Lighting:
+        """Return lights, sky and fog of one environment, and the textures of its shapes; by default a headlight."""
+        return Lighting()
+
+    def looks(self) -> Varied:
+        """Return current values of quantities of shapes and lights that differ between environments; by default none.
+
+        Returns:
+            Name of the quantity -> values `[1 or env, shape, ...]`, or `[1 or env, light, ...]` for the names
+            ``"light_..."``, of those in `geometry.appearance.VARIED`. Colours read it when they are built and at each
+            reset.
+        """
+        return {}
 
     @abc.abstractmethod
     def supports(self, requirement: Requirement) -> str | None:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sensorium.errors import ModelError, listed, shown
+from sensorium.geometry.appearance import PLAIN, Material
 
 ShapeKind = Literal["plane", "sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh", "hfield"]
 Element = Literal["geom", "site", "tendon", "skin"]
@@ -36,13 +37,16 @@ class Mesh:
         faces: `[face, 3]`, indices into `vertices`.
         name: name for messages.
         drop_degenerate: remove triangles without an area instead of raising. A ray cannot hit them anyway; the others
-        keep
-            their face ids.
+            keep their face ids.
+        normals: normals at the corners of each face for smooth shading, `[face, 3, 3]`; None for flat faces.
+        uv: texture coordinates of the corners, `[face, 3, 2]`; None without.
 
     Attributes:
         vertices: float64 `[vertex, 3]`.
         faces: int32 `[face, 3]`, the remaining faces.
         face_ids: int32 `[face]`, row of each in the given faces.
+        normals: float32 `[face, 3, 3]` of the remaining faces, or None.
+        uv: float32 `[face, 3, 2]` of the remaining faces, or None.
 
     Raises:
         ModelError: the mesh is empty, has NaN or infinite vertices, indices beyond the vertices, or degenerate
@@ -53,9 +57,18 @@ class Mesh:
     faces: NDArray[np.int32]
     name: str
     face_ids: NDArray[np.int32]
+    normals: NDArray[np.float32] | None
+    uv: NDArray[np.float32] | None
 
     def __init__(
-        self, vertices: ArrayLike, faces: ArrayLike, name: str = "mesh", *, drop_degenerate: bool = False
+        self,
+        vertices: ArrayLike,
+        faces: ArrayLike,
+        name: str = "mesh",
+        *,
+        drop_degenerate: bool = False,
+        normals: ArrayLike | None = None,
+        uv: ArrayLike | None = None,
     ) -> None:
         points = np.ascontiguousarray(_array(vertices, f"mesh {name!r}: vertices"), dtype=np.float64)
         given = np.asarray(_array(faces, f"mesh {name!r}: faces"))
@@ -94,10 +107,13 @@ class Mesh:
             ("faces", np.ascontiguousarray(given[ids], dtype=np.int32)),
             ("name", name),
             ("face_ids", ids),
+            ("normals", _corners(normals, f"mesh {name!r}: normals", (len(given), 3, 3), ids)),
+            ("uv", _corners(uv, f"mesh {name!r}: uv", (len(given), 3, 2), ids)),
         ):
             object.__setattr__(self, attribute, value)
-        for array in (self.vertices, self.faces, self.face_ids):
-            array.flags.writeable = False
+        for each in (self.vertices, self.faces, self.face_ids, self.normals, self.uv):
+            if each is not None:
+                each.flags.writeable = False
 
     def __repr__(self) -> str:
         return f"Mesh({self.name!r}, {len(self.vertices)} vertices, {len(self.faces)} faces)"
@@ -180,6 +196,9 @@ class Shape:
         is_collision: whether it has contacts.
         is_visible: whether it is visible at all (in MuJoCo: its alpha is not 0).
         reflectance: fraction of light that it scatters back, 0 to 1, for intensities.
+        rgba: colour and opacity, 0 to 1, for images.
+        material: how it reflects light, for images.
+        casts_shadow: whether it blocks light, for images.
         fault: why rays cannot hit it (a deformable), or cameras cannot draw it; empty if they can.
         element: element of the model that the shape shows. Only cameras see other elements than ``"geom"``. A tendon is
             a capsule per segment, all with its name; its length is per environment (`TENDON_PATHS`).
@@ -205,6 +224,9 @@ class Shape:
     is_collision: bool = True
     is_visible: bool = True
     reflectance: float = 0.5
+    rgba: tuple[float, float, float, float] = (0.5, 0.5, 0.5, 1.0)
+    material: Material = PLAIN
+    casts_shadow: bool = True
     fault: str = ""
     element: Element = "geom"
     number: int = -1
@@ -218,7 +240,7 @@ class Shape:
 
         if self.kind not in KINDS:
             raise refuse("kind", f"one of {listed(KINDS)}")
-        for name, count in (("pos", 3), ("quat", 4), ("scale", 3)):
+        for name, count in (("pos", 3), ("quat", 4), ("scale", 3), ("rgba", 4)):
             values = tuple(float(value) for value in getattr(self, name))
             if len(values) != count or not np.isfinite(values).all():
                 raise refuse(name, f"{count} finite numbers")
@@ -271,3 +293,18 @@ def _array(values: ArrayLike, what: str) -> NDArray[Any]:
         return np.array(values)
     except (TypeError, ValueError) as error:
         raise ModelError(f"{what}: got {shown(values)}, expected an array: {error}.") from None
+
+
+def _corners(
+    given: ArrayLike | None, what: str, shape: tuple[int, ...], ids: NDArray[np.int32]
+) -> NDArray[np.float32] | None:
+    """Return values at the corners of the remaining faces of a mesh."""
+    if given is None:
+        return None
+    array = np.asarray(_array(given, what), dtype=np.float32)
+    if array.shape != shape or not np.isfinite(array).all():
+        raise ModelError(
+            f"{what}: got an array of shape {array.shape}, expected finite numbers of shape {shape}: a row for "
+            "each corner of each face."
+        )
+    return np.ascontiguousarray(array[ids])

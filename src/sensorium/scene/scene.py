@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from sensorium import registry
-from sensorium.cfg import SensorCfg
+from sensorium.cfg import AppearanceCfg, SensorCfg
 from sensorium.compute import Clock, Compute, Memory, keeps_current
 from sensorium.compute.clock import FIRST, SAMPLE
 from sensorium.compute.exclusive import SceneGuard, exclusive, restoring
@@ -75,6 +75,8 @@ class Scene:
             written into.
         semantics: semantic label -> patterns of the names of geoms or bodies with that label, e.g. ``{"person":
             "human/.*"}``, for sensors that see shapes.
+        appearance: colors, materials, textures and lights that are set in each environment at reset, for color images:
+            `ShapeLookCfg` and `LightLookCfg`, whose values may be distributions. Later ones overwrite earlier ones.
 
     A scene is used by one thread at a time; other threads get readings through `publish`. An exception in a hook, or
     Ctrl-C, can end a call halfway. The scene continues if no sample was touched. Otherwise each later call raises a
@@ -101,6 +103,7 @@ class Scene:
         discover: bool = True,
         debug: bool = False,
         semantics: Mapping[str, str | Sequence[str]] | None = None,
+        appearance: Sequence[AppearanceCfg] = (),
     ) -> None:
         if isinstance(sensors, SensorCfg):
             raise ConfigError.single("Scene", "sensors", sensors, "a list of configs", "Write sensors=[cfg].")
@@ -122,7 +125,9 @@ class Scene:
         self.compute = Compute(engine.device, engine.num_envs, capture=capture, first_env=self.first_env, memory=memory)
         engine.capture(capture)
         self.clock = Clock(self.compute, engine.dt_exact)
-        self._context = SensorContext(engine, self.compute, self.clock, self.seed, self._reset_one, debug, semantics)
+        self._context = SensorContext(
+            engine, self.compute, self.clock, self.seed, self._reset_one, debug, semantics, tuple(appearance)
+        )
         if semantics:
             self._context.ray_scene.check_labels()
         self._schedule = Schedule(engine, self.compute, self.clock, self._guard)

@@ -7,7 +7,7 @@ sensors share meshes and height fields.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -28,6 +28,7 @@ from sensorium.geometry.solid_grid import PreparedMeshes, build_solids
 from sensorium.geometry.solid_walk import Solids
 from sensorium.geometry.transforms import rotation
 from sensorium.world.image_view import ImageView, build_image_view
+from sensorium.world.looks import SceneLooks
 from sensorium.world.ray_static import IndexKind, Static, building
 from sensorium.world.select import WORLD, below_namespace, compiled, match_prim_path
 
@@ -162,13 +163,20 @@ class RayScene:
         engine: the engine with the shapes.
         compute: device.
         labels: semantic label to patterns of names of geoms or bodies, in addition to the shapes' own labels.
+        varied: quantities of looks that are set per environment, see `geometry.appearance.VARIED`.
 
     Attributes:
         shapes: all shapes, with their labels.
     """
 
-    def __init__(self, engine: Engine, compute: Compute, labels: Mapping[str, str | Sequence[str]] | None = None):
-        self._engine, self._compute = engine, compute
+    def __init__(
+        self,
+        engine: Engine,
+        compute: Compute,
+        labels: Mapping[str, str | Sequence[str]] | None = None,
+        varied: Collection[str] = (),
+    ) -> None:
+        self._engine, self._compute, self._varied = engine, compute, varied
         self._given = {
             label: (patterns,) if isinstance(patterns, str) else tuple(patterns)
             for label, patterns in (labels or {}).items()
@@ -196,6 +204,11 @@ class RayScene:
         return (*self.shapes, *self._engine.decorations())
 
     @cached_property
+    def looks(self) -> SceneLooks:
+        """Colours, textures and lights, for cameras that compute colours."""
+        return SceneLooks(self._engine, self.drawable, self._compute, self._varied)
+
+    @cached_property
     def body_names(self) -> tuple[str, ...]:
         """Name of the body of each drawable shape; ``"world"`` for none, and empty for tendons and skins."""
         names = self._engine.names("body")
@@ -211,7 +224,7 @@ class RayScene:
         """
         found = [list(shape.labels) for shape in self.drawable]
         for label, patterns in self._given.items():
-            for i in self._matching(patterns, "Scene", f"semantics[{label!r}]"):
+            for i in self.matching(patterns, "Scene", f"semantics[{label!r}]"):
                 if label not in found[i]:
                     found[i].append(label)
         return tuple(map(tuple, found))
@@ -232,7 +245,7 @@ class RayScene:
         if self._given:
             self.labels  # noqa: B018
 
-    def _matching(self, patterns: Sequence[str], config: str, what: str, *, may_be_empty: bool = False) -> list[int]:
+    def matching(self, patterns: Sequence[str], config: str, what: str, *, may_be_empty: bool = False) -> list[int]:
         """Return the shapes for patterns or paths, which must match the names of shapes or bodies in full.
 
         Args:
@@ -302,7 +315,7 @@ class RayScene:
             ConfigError: a selected shape cannot be hit.
         """
         found = [i for i in self._named(targets, config) if self._is_wanted(self.drawable[i], targets)]
-        for i in set(found) & set(self._matching(targets.still, config, "targets")):
+        for i in set(found) & set(self.matching(targets.still, config, "targets")):
             if not self.drawable[i].is_static:
                 got = f"{self.drawable[i].name!r}, which moves with {self.body_names[i]!r}"
                 fix = "Omit track_mesh_transforms=False, since moving shapes are always tracked."
@@ -319,11 +332,11 @@ class RayScene:
         """Return the numbers of the shapes selected by names and labels, of any geometry."""
         keep = {i for i, shape in enumerate(self.drawable) if shape.element in targets.elements}
         if targets.include is not None:
-            keep &= set(self._matching(targets.include, config, "targets"))
+            keep &= set(self.matching(targets.include, config, "targets"))
         if targets.labels is not None:
             keep &= set(self._labelled(targets.labels, config))
         if targets.exclude:
-            keep -= set(self._matching(targets.exclude, config, "exclude", may_be_empty=True))
+            keep -= set(self.matching(targets.exclude, config, "exclude", may_be_empty=True))
         return sorted(keep)
 
     def _is_wanted(self, shape: Shape, targets: Targets) -> bool:

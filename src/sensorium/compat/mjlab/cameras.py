@@ -17,8 +17,6 @@ from sensorium.sensors.cameras import camera_data as _data
 from sensorium.sensors.cameras import lenses as _lenses
 
 CameraSensor = _camera.Camera
-_OF_COLOR = ("use_textures", "use_shadows")
-"""Options of color images, which change neither depth nor segmentation."""
 _POSE = {"parent_body": None, "pos": (0.0, 0.0, 1.0), "quat": (1.0, 0.0, 0.0, 0.0)}
 """Place of a camera to create."""
 
@@ -47,7 +45,11 @@ class CameraSensorCfg(AliasedCfg, _cfg.CameraCfg):
     height: Pixels = 120
     """Number of rows, px."""
     data_types: tuple[str, ...] = ("rgb",)
-    """Computed data types: ``depth`` and ``segmentation``."""
+    """Computed data types: ``rgb``, ``depth`` and ``segmentation``."""
+    textures: bool = Field(default=True, alias="use_textures")
+    """Whether surfaces show their textures."""
+    shadows: bool = Field(default=False, alias="use_shadows")
+    """Whether lights cast shadows."""
     include_geom_groups: tuple[int, ...] | None = Field(default=(0, 1, 2), alias="enabled_geom_groups")
     """Geom groups that are visible, 0 to 5; None derives them from `geometry`."""
     clipping_range: tuple[Float, Float] = (1.0e-4, 1.0e6)
@@ -66,7 +68,7 @@ def _placed(title: str, data: dict[str, Any]) -> dict[str, Any]:
         ConfigError: a field that does not apply, or an option that is not available.
     """
     own = {name: data[name] for name in (*_POSE, "camera_name", "fovy", "orthographic", "clone_data") if name in data}
-    kept = {name: value for name, value in data.items() if name not in own and name not in _OF_COLOR}
+    kept = {name: value for name, value in data.items() if name not in own}
     if own.get("orthographic"):
         raise ConfigError.single(title, "orthographic", True, "False", "Only pinhole cameras are available.")
     if own.get("clone_data"):

@@ -27,6 +27,7 @@ from sensorium.engines.envs import copies, env_rows, put, restore, time_step
 from sensorium.engines.mujoco.contacts import contact_reason, contact_sensors, contacts
 from sensorium.engines.mujoco.derived import Derived
 from sensorium.engines.mujoco.elements import Elements
+from sensorium.engines.mujoco.looks import model_lighting, model_looks, model_textures
 from sensorium.engines.mujoco.native import declared, describe, native, reason, sensor_id
 from sensorium.engines.mujoco.needs import (
     FRICTION,
@@ -37,7 +38,7 @@ from sensorium.engines.mujoco.needs import (
     needs_wrenches,
     stage_of,
 )
-from sensorium.engines.mujoco.shapes import model_decorations, model_shapes
+from sensorium.engines.mujoco.shapes import model_decorations, model_shapes, visible_geoms
 from sensorium.engines.mujoco.sleep import disabled, is_held, lacks_held, sleeps, static_wrench_fault
 from sensorium.engines.mujoco.spec import computes_acceleration, has_elements
 from sensorium.engines.mujoco.tendons import paths_of
@@ -52,6 +53,7 @@ from sensorium.errors import (
     UnknownNameError,
     listed,
 )
+from sensorium.geometry.appearance import Lighting, Varied
 from sensorium.geometry.shapes import Shape
 from sensorium.spec import JOINT_TORQUE, JOINT_WRENCH, SHAPES, TENDON_PATHS, Requirement
 
@@ -610,6 +612,22 @@ class MujocoModelEngine(Engine):
             shapes = model_decorations(self._shape_model(), self._elements.body_row, poses, self.supports(TENDON_PATHS))
             self._decorations = model, shapes
         return self._decorations[1]
+
+    def lighting(self) -> Lighting:
+        """Return the lights, the sky, the fog and the textures of the model."""
+        own = [shape.material.texture for shape in self.shapes() if shape.material.texture is not None]
+        return model_lighting(self.model, self._elements.body_row, model_textures(self.model, own))
+
+    def looks(self) -> Varied:
+        """Return the current colours, materials and lights of the model, per environment where they differ."""
+        return model_looks(self.model, visible_geoms(self.model), self._look_values)
+
+    def _look_values(self, field: str) -> np.ndarray:
+        """Return the current values of a field that colours depend on, `[1 or env, ...]`."""
+        try:
+            return self._model_values(field)
+        except AttributeError:  # not every simulator of MuJoCo's models has it
+            return np.asarray(getattr(self.model, field))[None]
 
     def _shape_model(self) -> Any:
         return self.model

@@ -5,7 +5,8 @@ that use the mesh. The scale is then included in the vertices. Compiled vertices
 mesh as written in the model.
 
 A geom is visible if its material, or its own colour without a material, has an alpha above 0, as in mj_ray. Its colour
-is the one that MuJoCo draws: its own if that is not the default grey, otherwise its material's. Textures are ignored.
+is the one that MuJoCo draws: its own if that is not the default grey, otherwise its material's. The reflectance is that
+of this colour, without the texture.
 Tendons, sites and skins are decorations that only cameras can see, since MuJoCo's rays do not hit them either.
 """
 
@@ -19,6 +20,7 @@ import mujoco
 import numpy as np
 
 from sensorium.engines.mujoco.hidden import hidden
+from sensorium.engines.mujoco.looks import drawn_rgba, material_of, model_textures
 from sensorium.engines.mujoco.tendons import paths_of
 from sensorium.errors import ModelError
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape, ShapeKind
@@ -29,10 +31,10 @@ _KINDS: dict[int, ShapeKind] = {int(getattr(_GEOM, f"mjGEOM_{kind.upper()}")): k
 _SIZES = {"plane": 2, "sphere": 1, "capsule": 2, "ellipsoid": 3, "cylinder": 2, "box": 3, "mesh": 0, "hfield": 0}
 """Number of sizes of a geom of each kind."""
 _SDF = int(_GEOM.mjGEOM_SDF)
-_GREY = (0.5, 0.5, 0.5, 1.0)
-"""Colour of a geom without a given colour (MuJoCo's XML reference, geom, rgba)."""
 _LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
 """Share of red, green and blue in luminance, ITU-R BT.709."""
+_SHARP = 0.8
+"""Cosine of the angle between a normal and that of its face below which MuJoCo's renderer draws an edge."""
 _LAST_SHOWN = 2
 """Last group that MuJoCo's viewers show by default (mjv_defaultOption)."""
 _SHARED = ("geom_type", "geom_dataid", "geom_size", "geom_pos", "geom_quat", "geom_group", "geom_matid")
@@ -57,20 +59,17 @@ def model_shapes(model: Any, body_row: Mapping[int, int]) -> tuple[Shape, ...]:
     Raises:
         ModelError: a mesh has no triangle with an area.
     """
-    static, concealed = _static_poses(model), _hidden_bodies(model)
+    static = _static_poses(model)
     meshes: dict[int, Mesh] = {}
     fields: dict[int, HeightField] = {}
+    textures = model_textures(model)
     paired = {int(i) for i in (*model.pair_geom1, *model.pair_geom2)}
-    geoms = [
-        i
-        for i in range(model.ngeom)
-        if int(model.geom_bodyid[i]) not in concealed and not hidden(_name(model, _OBJ.mjOBJ_GEOM, i))
-    ]
+    geoms = visible_geoms(model)
     names = _unique_names(
         [(_name(model, _OBJ.mjOBJ_GEOM, geom), f"geom_{i}") for i, geom in enumerate(geoms)]
         + [(_name(model, _OBJ.mjOBJ_FLEX, i), f"flex_{i}") for i in range(model.nflex)]
     )
-    shapes = []
+    shapes, always = [], np.ones(model.ngeom, dtype=bool)
     for geom, name in zip(geoms, names, strict=False):
         body, data, code = (int(ids[geom]) for ids in (model.geom_bodyid, model.geom_dataid, model.geom_type))
         pos, quat = model.geom_pos[geom], model.geom_quat[geom]
@@ -95,6 +94,8 @@ def model_shapes(model: Any, body_row: Mapping[int, int]) -> tuple[Shape, ...]:
                 is_static=body in static,
                 is_collision=bool(model.geom_contype[geom] or model.geom_conaffinity[geom]) or geom in paired,
                 fault=fault,
+                casts_shadow=bool(getattr(model, "geom_castshadow", always)[geom]),
+                material=material_of(model, int(model.geom_matid[geom]), textures),
                 **_appearance(model, int(model.geom_group[geom]), int(model.geom_matid[geom]), model.geom_rgba[geom]),
             )
         )
@@ -110,6 +111,16 @@ def model_shapes(model: Any, body_row: Mapping[int, int]) -> tuple[Shape, ...]:
             )
         )
     return tuple(shapes)
+
+
+def visible_geoms(model: Any) -> list[int]:
+    """Return the ids of the geoms that are shapes: all but those that were added for sensors."""
+    concealed = _hidden_bodies(model)
+    return [
+        i
+        for i in range(model.ngeom)
+        if int(model.geom_bodyid[i]) not in concealed and not hidden(_name(model, _OBJ.mjOBJ_GEOM, i))
+    ]
 
 
 def model_decorations(
@@ -139,6 +150,7 @@ def _names_of(model: Any, kind: Any, word: str, count: int) -> list[str]:
 
 def _tendons(model: Any, fault: str | None) -> list[Shape]:
     names, paths = _names_of(model, _OBJ.mjOBJ_TENDON, "tendon", model.ntendon), paths_of(model)
+    textures = model_textures(model)
     return [
         Shape(
             "capsule",
@@ -148,6 +160,7 @@ def _tendons(model: Any, fault: str | None) -> list[Shape]:
             number=i,
             is_collision=False,
             fault="" if fault is None else f"it is a tendon, whose path is unknown: {fault}",
+            material=material_of(model, int(model.tendon_matid[i]), textures),
             **_appearance(model, int(model.tendon_group[i]), int(model.tendon_matid[i]), model.tendon_rgba[i]),
         )
         for i, radius in zip(paths.tendon.tolist(), paths.radius, strict=True)
@@ -156,7 +169,7 @@ def _tendons(model: Any, fault: str | None) -> list[Shape]:
 
 def _sites(model: Any, body_row: Mapping[int, int], site_pos: np.ndarray, site_quat: np.ndarray) -> list[Shape]:
     static, concealed = _static_poses(model), _hidden_bodies(model)
-    names = _names_of(model, _OBJ.mjOBJ_SITE, "site", model.nsite)
+    names, textures = _names_of(model, _OBJ.mjOBJ_SITE, "site", model.nsite), model_textures(model)
     shapes = []
     for i, name in enumerate(names):
         body = int(model.site_bodyid[i])
@@ -181,6 +194,7 @@ def _sites(model: Any, body_row: Mapping[int, int], site_pos: np.ndarray, site_q
                 element="site",
                 number=i,
                 fault="its pose on its body differs between environments" if differs else "",
+                material=material_of(model, int(model.site_matid[i]), textures),
                 **_appearance(model, int(model.site_group[i]), int(model.site_matid[i]), model.site_rgba[i]),
             )
         )
@@ -345,13 +359,21 @@ def _fault(code: int) -> str:
 
 
 def _mesh(model: Any, i: int) -> Mesh:
-    vertex, face = int(model.mesh_vertadr[i]), int(model.mesh_faceadr[i])
-    return Mesh(
-        model.mesh_vert[vertex : vertex + int(model.mesh_vertnum[i])],
-        model.mesh_face[face : face + int(model.mesh_facenum[i])],
-        _name(model, _OBJ.mjOBJ_MESH, i) or f"mesh_{i}",
-        drop_degenerate=True,
-    )
+    vertex, face, count = (int(values[i]) for values in (model.mesh_vertadr, model.mesh_faceadr, model.mesh_facenum))
+    vertices = model.mesh_vert[vertex : vertex + int(model.mesh_vertnum[i])]
+    faces = model.mesh_face[face : face + count]
+    normals = model.mesh_normal[int(model.mesh_normaladr[i]) + model.mesh_facenormal[face : face + count]]
+    start, uv = int(model.mesh_texcoordadr[i]), None
+    if start >= 0:
+        uv = model.mesh_texcoord[start + model.mesh_facetexcoord[face : face + count]]
+    else:  # the renderer draws sharp edges where a normal is far from that of its face
+        corners = vertices[faces].astype(np.float64)
+        flat = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+        flat /= np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), 1e-30)
+        is_sharp = np.einsum("fci,fi->fc", normals, flat) < _SHARP
+        normals = np.where(is_sharp[..., None], flat[:, None], normals)
+    name = _name(model, _OBJ.mjOBJ_MESH, i) or f"mesh_{i}"
+    return Mesh(vertices, faces, name, drop_degenerate=True, normals=normals, uv=uv)
 
 
 def _height_field(model: Any, i: int) -> HeightField:
@@ -365,12 +387,12 @@ def _height_field(model: Any, i: int) -> HeightField:
 
 def _appearance(model: Any, group: int, material: int, own: np.ndarray) -> dict[str, Any]:
     """Return the group and colour attributes of a shape; its reflectance is the luminance of the drawn colour."""
-    given = model.mat_rgba[material] if material >= 0 else own
-    drawn = given if tuple(own) == _GREY else own
-    visible = bool(given[3] != 0.0)
+    drawn = drawn_rgba(model, material, own)
+    visible = bool((model.mat_rgba[material] if material >= 0 else own)[3] != 0.0)
     return {
         "group": group,
         "is_visible": visible,
         "is_visual": visible and group <= _LAST_SHOWN,
+        "rgba": tuple(drawn),
         "reflectance": float(np.clip(_LUMINANCE @ np.asarray(drawn[:3], dtype=np.float64), 0.0, 1.0)),
     }

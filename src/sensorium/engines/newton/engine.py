@@ -29,10 +29,11 @@ from sensorium.engines.envs import (
 )
 from sensorium.engines.newton.derived import DerivedArrays
 from sensorium.engines.newton.layout import Layout, newton
-from sensorium.engines.newton.shapes import shapes_of, sites_of
+from sensorium.engines.newton.shapes import colors_of, lighting_of, shapes_of, sites_of
 from sensorium.engines.newton.solvers import CONTACTS, OBSERVABLES, SolverAccess
 from sensorium.engines.newton.stepping import Stepper
 from sensorium.errors import ArgumentError, ModelError, UnknownNameError, listed, shown
+from sensorium.geometry.appearance import Lighting, Varied
 from sensorium.geometry.shapes import Shape
 from sensorium.spec import (
     BODY_POSE,
@@ -273,6 +274,14 @@ class NewtonEngine(Engine):
         if self._sites is None:
             self._sites = sites_of(self.model, self._layout)
         return self._sites
+
+    def lighting(self) -> Lighting:
+        """Return a headlight, since a Newton model has no lights."""
+        return lighting_of(self.model, self._layout)
+
+    def looks(self) -> Varied:
+        """Return the current colours of the shapes of each world."""
+        return colors_of(self.model, self._layout)
 
     # Support ----------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sensorium.engines.newton.layout import Layout, newton, pose_of, poses
 from sensorium.errors import ModelError
+from sensorium.geometry.appearance import Lighting, Material, Texture, Varied
 from sensorium.geometry.shapes import HeightField, Mesh, Shape, ShapeKind
 
 _KINDS: dict[str, ShapeKind] = {
@@ -116,6 +117,7 @@ def _shape(
         parts["fault"] = f"Newton's shapes of type {word} are not supported."
     elif kind == "mesh":
         parts["mesh"], parts["scale"] = once(lambda: _mesh(source, name)), tuple(scale.tolist())
+        parts["material"] = _material(source, name)
     elif kind == "hfield":
         parts["hfield"] = once(lambda: _height_field(source, scale, name))
     elif kind == "plane":
@@ -139,7 +141,36 @@ def _shape(
 
 def _mesh(source: Any, name: str) -> Mesh:
     faces = np.asarray(source.indices, dtype=np.int32).reshape(-1, 3)
-    return Mesh(source.vertices, faces, name, drop_degenerate=True)
+    normals, uv = (getattr(source, field, None) for field in ("normals", "uvs"))
+    corners = {what: each[faces] for what, each in (("normals", normals), ("uv", uv)) if each is not None}
+    return Mesh(source.vertices, faces, name, drop_degenerate=True, **corners)
+
+
+def colors_of(model: Any, layout: Layout) -> Varied:
+    """Return the colours of the shapes of each world."""
+    if getattr(model, "shape_color", None) is None:
+        return {}
+    rgb = np.asarray(model.shape_color.numpy(), dtype=np.float32)[layout.shapes]
+    return {"rgba": np.concatenate([rgb, np.ones_like(rgb[..., :1])], axis=-1)}
+
+
+def lighting_of(model: Any, layout: Layout) -> Lighting:
+    """Return a headlight, since a Newton model has no lights, and why colours are not available, if so."""
+    for name, row in zip(layout.names("geom"), layout.shapes[0] if len(layout.shapes) else (), strict=True):
+        if isinstance(getattr(model.shape_source[row], "texture", None), str):
+            fault = f"the texture of shape {name!r} is a file: assign its pixels, an array, to mesh.texture"
+            return Lighting(fault=fault)
+    return Lighting()
+
+
+def _material(source: Any, name: str) -> Material:
+    pixels = getattr(source, "texture", None)
+    if pixels is None or isinstance(pixels, str):
+        return Material()
+    pixels = np.asarray(pixels)
+    if pixels.dtype != np.uint8:
+        pixels = np.rint(255.0 * np.clip(pixels, 0.0, 1.0)).astype(np.uint8)
+    return Material(texture=Texture(pixels, name))
 
 
 def _height_field(source: Any, scale: NDArray[np.float64], name: str) -> HeightField:

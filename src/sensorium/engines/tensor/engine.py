@@ -37,6 +37,7 @@ from sensorium.engines.tensor.model import (
     providing,
 )
 from sensorium.errors import ArgumentError, UnknownNameError, listed, shown
+from sensorium.geometry.appearance import Lighting, Varied
 from sensorium.geometry.shapes import Shape
 from sensorium.spec import SHAPES, Requirement, contact_array
 
@@ -74,6 +75,12 @@ class TensorEngine(Engine):
             of shapes for each environment. If these differ, sensors that need shapes are rejected. A shape's `body` is
             a row or a name of `bodies`; -1 and `"world"` are the world. Only cameras see those of another `element`
             than a geom. An empty sequence means an empty world; None means that the shapes are unknown.
+        lighting: lights, sky and fog for images, and textures to choose from; by default a headlight.
+        looks: values of quantities of shapes and lights that differ between environments or change, by name:
+            ``"rgba"``, ``"emission"``, ``"specular"``, ``"shininess"``, ``"mirror"``, ``"texture"`` (a row of the
+            lighting's textures, -1 for none), ``"light_pos"``, ``"light_direction"``, ``"light_ambient"``,
+            ``"light_diffuse"``, ``"light_specular"`` and ``"light_is_active"``. Values are `[1 or env, shape or light,
+            ...]`. They are read when the scene is built and at each reset.
         slides: names of the joints that slide, in m, m/s and N; all others turn, in rad, rad/s and N m.
         native: sensors of the underlying simulator, whose output the user writes to `engine.native["name"]`: name to
             the number of values, or to a `NativeSensor` that describes it.
@@ -357,6 +364,14 @@ class TensorEngine(Engine):
         """Return the other given shapes: tendons, sites, skins."""
         given = self._model.shapes or ()
         return tuple(shape for element in ("tendon", "site", "skin") for shape in given if shape.element == element)
+
+    def lighting(self) -> Lighting:
+        """Return the given lights, sky, fog and textures."""
+        return self._model.lighting
+
+    def looks(self) -> Varied:
+        """Return the given values of quantities of shapes and lights."""
+        return self._model.looks
 
     def supports(self, requirement: Requirement) -> str | None:
         """Return None where `provides` or `native` contains the requirement, otherwise the reason and the fix."""

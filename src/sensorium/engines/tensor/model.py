@@ -12,6 +12,7 @@ from sensorium.engines.contacts import ContactList
 from sensorium.engines.envs import as_tensor, positive_int
 from sensorium.engines.worlds import common_shapes
 from sensorium.errors import ArgumentError, ModelError, UnknownNameError, listed, nearest, shown
+from sensorium.geometry.appearance import VARIED, Lighting
 from sensorium.geometry.shapes import Shape
 
 Provides = Literal[
@@ -34,6 +35,8 @@ class Parts(TypedDict, total=False):
     slides: Sequence[str]
     geoms: Mapping[str, Site] | None
     shapes: Sequence[Shape] | Mapping[str, Shape] | Sequence[Sequence[Shape]] | None
+    lighting: Lighting
+    looks: Mapping[str, Any] | None
     native: Mapping[str, int | NativeSensor] | None
     parents: Mapping[str, str | int] | Sequence[str | int] | None
     com: Any
@@ -57,6 +60,8 @@ class TensorModel:
         slides: names of the joints that slide.
         native: native sensors, in order.
         shapes: shapes of one environment; None if they are unknown.
+        lighting: lights, sky and fog.
+        looks: values of quantities of shapes and lights, see `Engine.looks`.
         shape_fault: why sensors that need shapes are rejected, or an empty text.
 
     Raises:
@@ -81,6 +86,11 @@ class TensorModel:
         }
         self.shape_fault = ""
         self.shapes = None if shapes is None else self._shapes_of_worlds(shapes)
+        self.lighting = parts.get("lighting", Lighting())
+        if not isinstance(self.lighting, Lighting):
+            raise ArgumentError(f"lighting: got {shown(self.lighting)}, expected a Lighting.")
+        self.looks = dict(mapping_of(parts, "looks"))
+        self._check_looks()
         self.slides = tuple(slides)
         for joint in self.slides:
             if joint not in self.joints:
@@ -88,6 +98,19 @@ class TensorModel:
                     f"slides: got {shown(joint)}, expected names among the joints {listed(self.joints)}."
                 )
         self.native = tuple(_native_sensor(sensor, given) for sensor, given in native.items())
+
+    def _check_looks(self) -> None:
+        for name, values in self.looks.items():
+            if name not in VARIED:
+                raise ArgumentError(f"looks: got {shown(name)}, expected quantities among {listed(VARIED)}.")
+            count = len(self.lighting.lights if name.startswith("light_") else self.shapes or ())
+            size, shape = VARIED[name], tuple(as_tensor(values, f"looks[{name!r}]").shape)
+            wanted = (count, size) if size > 1 else (count,)
+            if shape[1:] not in (wanted, (count, size)) or shape[0] not in (1, self._num_envs):
+                raise ArgumentError(
+                    f"looks[{name!r}]: got values of shape {shape}, expected {(1, *wanted)}, or "
+                    f"{(self._num_envs, *wanted)} for different values in each environment."
+                )
 
     def _rows_of_parents(self, given: Any) -> tuple[int, ...]:
         if not isinstance(given, Mapping | Sequence) or isinstance(given, str) or len(given) != len(self.bodies):

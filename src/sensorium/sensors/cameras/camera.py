@@ -9,7 +9,7 @@ surface of each pixel, in all environments at once; `annotators` compute the ima
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -27,6 +27,7 @@ from sensorium.sensors.cameras.camera_data import CameraData, Images
 from sensorium.sensors.cameras.image_camera import ImageCamera
 from sensorium.sensors.cameras.lens_tables import lines_of, projection_of
 from sensorium.sensors.cameras.lenses import LensCfg
+from sensorium.sensors.cameras.random_looks import RandomLooks
 from sensorium.sensors.cameras.semantics import Semantics
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
@@ -125,6 +126,11 @@ class Camera(ImageCamera[CameraCfg], SimpleSensor[CameraCfg, CameraData]):
         """Names indexed by `geom_ids`: of all geoms, then of tendons (one entry per segment) and of sites."""
         return tuple(shape.name for shape in self._shapes)
 
+    @property
+    def random_looks(self) -> RandomLooks:
+        """Looks of the scene that are set at reset."""
+        return self._context.random_looks
+
     def frame_stack(self) -> Images:
         """Return the last `history_length` frames as channels, oldest first, undelayed (copies).
 
@@ -140,7 +146,15 @@ class Camera(ImageCamera[CameraCfg], SimpleSensor[CameraCfg, CameraData]):
         return Images((name, image.flip(1).movedim(1, -2).flatten(-2)) for name, image in images.items())
 
     def reset_state(self, env_mask: Tensor) -> None:
-        """Note the pose at the start of the episode, where that is the reported one."""
+        """Set the looks of the episode, and note the pose at its start, where that is the reported one."""
+        for annotator in self._annotators:
+            annotator.reset(env_mask)
         if self.cfg.reported_pose == "start":
             for kept, now in zip(self._reported, self._poses(), strict=True):
                 kept.copy_(torch.where(env_mask[:, None, None] > 0, now.to(kept.dtype), kept))
+
+    def load(self, tensors: Mapping[str, Tensor], counters: Mapping[str, int]) -> None:
+        """Restore the result of `tensors` and `counters`."""
+        super().load(tensors, counters)
+        for annotator in self._annotators:
+            annotator.loaded()

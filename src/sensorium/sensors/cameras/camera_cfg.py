@@ -16,7 +16,7 @@ from sensorium.memory import in_mb
 from sensorium.patterns import PinholeCameraPatternCfg
 from sensorium.patterns.base import MOST_RAYS
 from sensorium.patterns.pinhole import Pixels
-from sensorium.sensors.cameras.annotators import ANNOTATORS, COLOR, TYPES
+from sensorium.sensors.cameras.annotators import ANNOTATORS, TYPES
 from sensorium.sensors.cameras.camera_base_cfg import ON_CAMERAS, CameraBaseCfg, check_types
 from sensorium.sensors.cameras.camera_data import ALIASES, ALWAYS, DISTANCES, CameraData
 from sensorium.sensors.cameras.lenses import FocalLensCfg, LensCfg, LensField, OrthographicLensCfg, PinholeLensCfg
@@ -50,9 +50,10 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     or `OrthographicLensCfg`. Focal length, apertures and offsets that it omits are those of the camera of the model, if
     there is one. None uses that camera's lens, otherwise the defaults of `PinholeLensCfg`."""
     data_types: tuple[str, ...] = ("distance_to_image_plane",)
-    """Computed data types: any of distance_to_camera, distance_to_image_plane (also ``depth``), normals, points_b,
-    geom_ids, face_ids, semantic_segmentation, instance_segmentation, instance_id_segmentation, segmentation,
-    motion_vectors, optical_flow, bounding_box_2d_tight, bounding_box_2d_loose, bounding_box_3d."""
+    """Computed data types: any of distance_to_camera, distance_to_image_plane (also ``depth``), rgb, rgba, albedo,
+    linear_rgb, normals, points_b, geom_ids, face_ids, semantic_segmentation, instance_segmentation,
+    instance_id_segmentation, segmentation, motion_vectors, optical_flow, bounding_box_2d_tight, bounding_box_2d_loose,
+    bounding_box_3d."""
     clipping_range: Annotated[tuple[Float, Float], in_unit("m")] = (0.01, 1.0e6)
     """Nearest and farthest distance of a visible surface, m: to the image plane for pinhole and orthographic lenses, to
     the camera for others. Nearer and farther parts of surfaces are cut away."""
@@ -68,6 +69,18 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     """Whether `instance_segmentation` is a color instead of an id."""
     colorize_instance_id_segmentation: bool = True
     """Whether `instance_id_segmentation` is a color instead of an id."""
+    samples: Literal[1, 4] = 1
+    """Samples of each pixel for colors: 4 smooth the edges of shapes. Other data types always have one sample."""
+    shadows: bool = True
+    """Whether lights cast shadows, for colors."""
+    reflections: bool = True
+    """Whether surfaces with a mirroring material show the mirrored scene, for colors."""
+    textures: bool = True
+    """Whether surfaces show their textures, for colors."""
+    haze: bool = True
+    """Whether the horizon of an unbounded plane fades into the sky, for colors."""
+    fog: bool = False
+    """Whether colors fade into the fog of the model with the distance."""
     reported_pose: Literal["frame", "start"] = "frame"
     """Pose in `pos_w` and `quat_w_world`: that of each frame, or the one at the start of the episode."""
     show_sites: bool = False
@@ -92,9 +105,6 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     def check_data_types(cls, value: tuple[str, ...]) -> None:
         """Raise as a validator does where a data type is not available."""
         known = (*TYPES, *(name for name, field in ALIASES.items() if field in TYPES))
-        if color := [name for name in value if name in COLOR]:
-            fix = f"Available are {', '.join(known)}."
-            raise bad(f"data types without {', '.join(color)}: this camera computes no color images", fix)
         check_types(value, known)
 
     @field_validator("clipping_range")

@@ -67,6 +67,17 @@ class CameraData:
     """Outward unit normal of the surface at the hit, in the world; 0 for a miss."""
     points_b: Annotated[Tensor, Field("m", (1, 1, 3), VECTORS, frame="sensor", kind="derived", role="image")]
     """Hit point of each pixel, in the camera's frame with axes right, down, forward, m; +inf for a miss."""
+    rgb: Annotated[
+        Tensor, Field("1", (1, 1, 3), ("height", "width", "rgb"), dtype="uint8", kind="derived", role="image")
+    ]
+    """Colour of the surface in the light, as a display shows it: red, green, blue; black for a miss without a sky."""
+    rgba: Annotated[Tensor, Field("1", (1, 1, 4), COLORS, dtype="uint8", kind="derived", role="image")]
+    """`rgb` and opacity: 255 for surfaces and sky, 0 for a miss without a sky."""
+    albedo: Annotated[Tensor, Field("1", (1, 1, 4), COLORS, dtype="uint8", kind="derived", role="image")]
+    """Colour of the surface and its texture without light, and opacity as in `rgba`."""
+    linear_rgb: Annotated[Tensor, Field("1", (1, 1, 3), ("height", "width", "rgb"), kind="derived", role="image")]
+    """Linear radiance relative to the white of a display: `rgb` before it is limited and stored in 8 bits, decoded
+    with the curve of sRGB. Values above 1 are brighter than white."""
     geom_ids: Annotated[Tensor, Field("1", (1, 1, 1), IMAGE, dtype="int32", kind="id", role="image")]
     """Shape that was hit: row in the sensor's `geom_names`; -1 for a miss."""
     face_ids: Annotated[Tensor, Field("1", (1, 1, 1), IMAGE, dtype="int32", kind="id", role="image")]

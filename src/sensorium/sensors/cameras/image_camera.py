@@ -55,14 +55,16 @@ class ImageCamera(CameraBase[CameraCfgT, CameraData], Generic[CameraCfgT]):
         """Select the shapes, prepare the visibility pass and the annotators."""
         self._take_lens()
         cfg = self.cfg
-        self.cast = self.image_cast(
-            image=self.image_shape,
+        self.view: dict[str, Any] = {
+            "image": self.image_shape,
             **self._lines_of_sight(),
-            offsets=(self._offset_pos, self._offset_quat),
-            alignment=self._alignment,
-            limits=cfg.depth_limits,
-            targets=cfg.seen,
-        )
+            "offsets": (self._offset_pos, self._offset_quat),
+            "alignment": self._alignment,
+            "limits": cfg.depth_limits,
+            "targets": cfg.seen,
+        }
+        """Fields of the `ImageSpec` of `cast`."""
+        self.cast = self.image_cast(**self.view)
         self.buffers.body_at_fault = self.cast.body_at_fault
         names = {name: ANNOTATORS[name] for name in cfg.selected if name not in ALWAYS}
         self._annotators = [
@@ -99,6 +101,8 @@ class ImageCamera(CameraBase[CameraCfgT, CameraData], Generic[CameraCfgT]):
             frames: records, each with a flag whether no noise follows.
             drift: see `ImageCast.render`.
         """
+        for annotator in self._annotators:
+            annotator.begin()
         with self.cast.render(drift) as hits:
             self._drop_hits(hits)
             for record, is_last in frames:

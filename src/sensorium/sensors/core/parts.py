@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from sensorium.cfg import SensorCfg
+from sensorium.cfg import AppearanceCfg, LightLookCfg, SensorCfg
 from sensorium.compute import Clock, Compute
 from sensorium.engines.base import Engine
 from sensorium.errors import RegistrationError
@@ -19,6 +19,7 @@ from sensorium.readings import DebugShape
 from sensorium.spec import Field, FieldSpec
 
 if TYPE_CHECKING:
+    from sensorium.sensors.cameras.random_looks import RandomLooks
     from sensorium.world.ray_scene import RayScene
 
 
@@ -36,13 +37,24 @@ class SensorContext:
     """Whether readers get copies, which are overwritten once they are outdated."""
     semantics: Mapping[str, str | Sequence[str]] | None
     """Semantic labels of shapes, as in `RayScene`."""
+    appearance: Sequence[AppearanceCfg] = ()
+    """Looks of shapes and lights that are set at reset."""
 
     @functools.cached_property
     def ray_scene(self) -> RayScene:
         """Shapes of the scene; created on first access."""
         from sensorium.world.ray_scene import RayScene  # imported on use: slow to import, and only rays need it
 
-        return RayScene(self.engine, self.compute, self.semantics)
+        prefixes = ["light_" if isinstance(cfg, LightLookCfg) else "" for cfg in self.appearance]
+        varied = {prefix + name for prefix, cfg in zip(prefixes, self.appearance, strict=True) for name in cfg.given}
+        return RayScene(self.engine, self.compute, self.semantics, varied)
+
+    @functools.cached_property
+    def random_looks(self) -> RandomLooks:
+        """Looks that are set at reset; created on first access."""
+        from sensorium.sensors.cameras.random_looks import RandomLooks  # imported on use, as above
+
+        return RandomLooks(self.appearance, self.ray_scene, self.compute, self.seed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from sensorium.sensors.cameras.annotators.base import Annotator
 from sensorium.sensors.cameras.annotators.boxes import Boxes
+from sensorium.sensors.cameras.annotators.colors import Colors
 from sensorium.sensors.cameras.annotators.distances import Distances
 from sensorium.sensors.cameras.annotators.ids import Ids
 from sensorium.sensors.cameras.annotators.motion import Motion
@@ -20,6 +21,10 @@ ANNOTATORS: Mapping[str, type[Annotator]] = {
     "distance_to_image_plane": Distances,
     "normals": Normals,
     "points_b": Distances,
+    "rgb": Colors,
+    "rgba": Colors,
+    "albedo": Colors,
+    "linear_rgb": Colors,
     "geom_ids": Ids,
     "face_ids": Ids,
     "semantic_segmentation": SemanticClasses,
@@ -38,7 +43,5 @@ ANNOTATORS: Mapping[str, type[Annotator]] = {
 """Field of `CameraData` -> its annotator, in the order of the data class."""
 TYPES = tuple(name for name in ANNOTATORS if not name.endswith(COUNT))
 """Data types that a camera can compute."""
-COLOR = ("rgb", "rgba")
-"""Data types that need light, which no annotator computes."""
 
-__all__ = ["ANNOTATORS", "COLOR", "TYPES", "Annotator", "Distances"]
+__all__ = ["ANNOTATORS", "TYPES", "Annotator", "Distances"]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import warp as wp
+from torch import Tensor
 
 from sensorium.measurement.record import Record
 from sensorium.spec import Field
@@ -36,6 +37,15 @@ class Annotator:
     def sized(cls, name: str, field: Field, camera: Any) -> Field:
         """Return a field with the sizes of its axes; by default those of an image."""
         return replace(field, shape=(*camera.image_shape, *field.shape[2:]))
+
+    def reset(self, env_mask: Tensor) -> None:
+        """Follow a reset of the envs of a uint8 `[env]` mask; by default nothing."""
+
+    def loaded(self) -> None:
+        """Follow the restoring of saved state; by default nothing."""
+
+    def begin(self) -> None:
+        """Do what precedes the frame (launches, outside the visibility pass); by default nothing."""
 
     def finish(self) -> None:
         """Do what follows the frame of all environments (launches, outside the visibility pass); by default nothing."""

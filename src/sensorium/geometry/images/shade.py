@@ -1,0 +1,321 @@
+"""Colours of the surfaces that pixels show."""
+
+from __future__ import annotations
+
+import warp as wp
+
+from sensorium.compute import Rows, kernel, masked_tid, place_of
+from sensorium.geometry.hfield import HFields, hfield_normal
+from sensorium.geometry.images.lighting import lit_surface, sky_color, smooth_normal
+from sensorium.geometry.images.paint_structs import Backdrop, Canvas, Lights, Looks, Textures
+from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, pixel_line, row_pose, shape_pose
+from sensorium.geometry.images.texturing import texture_color
+from sensorium.geometry.primitives import HFIELD, MESH, primitive_normal
+from sensorium.geometry.transforms import quat_rotate
+
+OPAQUE = wp.constant(wp.float32(0.995))
+"""Least opacity of a surface that hides what is behind it, as in MuJoCo."""
+
+
+@wp.func
+def world_line(lens: Lens, cameras: Cameras, env: int, mount: int, pixel: int) -> tuple[wp.vec3, wp.vec3]:
+    """Return start, m, and direction of a pixel's line of sight in the world."""
+    start, direction = pixel_line(lens, env, pixel)
+    turn = cameras.quat[env, mount]
+    return cameras.pos[env, mount] + quat_rotate(turn, start), quat_rotate(turn, direction)
+
+
+@wp.func
+def mirrored(mirror: wp.vec4, s: wp.vec3, d: wp.vec3) -> tuple[wp.vec3, wp.vec3]:
+    """Return the mirror image of a line in a plane, given by its unit normal and its distance; 0 for no mirror."""
+    n = wp.vec3(mirror[0], mirror[1], mirror[2])
+    return s - 2.0 * (wp.dot(n, s) - mirror[3]) * n, d - 2.0 * wp.dot(n, d) * n
+
+
+@wp.func
+def flat_normal(placed: Placed, fields: HFields, env: int, row: int, face: int, p: wp.vec3) -> wp.vec3:
+    """Return the outward unit normal of a shape at a point of its surface, in its frame."""
+    instances = placed.instances
+    kind = instances.kind[row]
+    size = instances.size[row]
+    if row >= placed.segments:
+        size = placed.size[env, row - placed.segments]
+    n = wp.vec3()
+    if kind == MESH:
+        n = wp.normalize(wp.cw_div(wp.mesh_eval_face_normal(instances.mesh[row], face), size))
+    elif kind == HFIELD:
+        n = hfield_normal(fields, instances.field[row], face, p)
+    else:
+        n = primitive_normal(kind, size, p)
+    return n
+
+
+@wp.func
+def to_frame(quat: wp.vec4) -> wp.mat33:
+    """Return the matrix of world axes to those of a frame."""
+    return wp.matrix_from_rows(
+        quat_rotate(quat, wp.vec3(1.0, 0.0, 0.0)),
+        quat_rotate(quat, wp.vec3(0.0, 1.0, 0.0)),
+        quat_rotate(quat, wp.vec3(0.0, 0.0, 1.0)),
+    )
+
+
+@wp.func
+def shift_at(lens: Lens, cameras: Cameras, env: int, mount: int, pixel: int, step: int, t: float) -> wp.vec3:
+    """Return how far the point at t moves from a pixel to the next one in its row (`step` 1) or column (width), m."""
+    other = pixel + step
+    if other / lens.width >= lens.height or (step == 1 and other % lens.width == 0):
+        other = pixel - step
+    s, d = world_line(lens, cameras, env, mount, pixel)
+    so, do = world_line(lens, cameras, env, mount, other)
+    return so - s + t * (do - d)
+
+
+@wp.func
+def on_plane(shift: wp.vec3, d: wp.vec3, n: wp.vec3) -> wp.vec3:
+    """Return the shift of the intersection with a plane of normal n, for a shift of a line along d."""
+    along = wp.dot(n, d)
+    if wp.abs(along) < 1.0e-9:
+        return shift
+    return shift - (wp.dot(n, shift) / along) * d
+
+
+@wp.func
+def sky_distance(backdrop: Backdrop, d: wp.vec3) -> wp.float32:
+    """Return t at which the sky hides what is behind it; infinite without a sky."""
+    if backdrop.sky < 0:
+        return wp.inf
+    return backdrop.distance / wp.max(wp.sqrt(d[0] * d[0] + d[1] * d[1]), wp.abs(d[2]))
+
+
+@wp.func
+def in_haze(backdrop: Backdrop, placed: Placed, env: int, s: wp.vec3, d: wp.vec3, t: float, color: wp.vec3) -> wp.vec3:
+    """Return a colour at t along a line of sight in the haze over the horizon of the ground.
+
+    The haze is a cone around the camera. Its colour is densest at a height in it, and fades upwards and downwards.
+    """
+    if backdrop.ground < 0 or placed.row[backdrop.ground] < 0:
+        return color
+    pos, quat = shape_pose(placed, env, backdrop.ground)
+    up = quat_rotate(quat, wp.vec3(0.0, 0.0, 1.0))
+    height = wp.dot(s - pos, up) / backdrop.distance
+    rise = wp.dot(d, up)
+    flat = wp.length(d - rise * up)
+    if height <= 0.0 or rise >= 0.0 or flat <= 0.0:
+        return color
+    slope = rise / (flat * height)
+    away = 1.0 / (1.0 - backdrop.haze_height * slope)
+    level = 1.0 + slope * away
+    if level <= 0.0 or t * flat < away * backdrop.distance:
+        return color
+    density = level / backdrop.haze_top
+    if level > backdrop.haze_top:
+        density = (1.0 - level) / (1.0 - backdrop.haze_top)
+    return (1.0 - density) * color + density * backdrop.haze
+
+
+@wp.func
+def in_fog(backdrop: Backdrop, depth: float, color: wp.vec3) -> wp.vec3:
+    """Return a colour at a depth in the fog."""
+    if backdrop.fog_range[1] <= 0.0:
+        return color
+    share = wp.clamp((depth - backdrop.fog_range[0]) / (backdrop.fog_range[1] - backdrop.fog_range[0]), 0.0, 1.0)
+    return (1.0 - share) * color + share * backdrop.fog
+
+
+@wp.func
+def put_color(canvas: Canvas, place: int, mount: int, pixel: int, color: wp.vec3, raw: wp.vec3, alpha: float) -> None:
+    """Write the colour of a pixel."""
+    if canvas.color.shape[0] > 0:
+        canvas.color[place, mount, pixel] = wp.vec4(color[0], color[1], color[2], alpha)
+    if canvas.raw.shape[0] > 0:
+        canvas.raw[place, mount, pixel] = raw
+
+
+@kernel
+def shade(
+    rows: Rows,
+    is_lit: int,
+    spacing: float,
+    lens: Lens,
+    cameras: Cameras,
+    placed: Placed,
+    fields: HFields,
+    looks: Looks,
+    textures: Textures,
+    lights: Lights,
+    backdrop: Backdrop,
+    hits: HitRecord,
+    reached: wp.array3d[wp.int32],
+    canvas: Canvas,
+) -> None:
+    """Compute the colours of a row of pixels, as if all surfaces were opaque and without mirrors.
+
+    Args:
+        rows: the environments.
+        is_lit: whether colours with light are needed, besides the albedo.
+        spacing: distance between the pixels of the image, in pixels here; textures are filtered to it.
+        lens: the lines of sight.
+        cameras: poses of the cameras.
+        placed: the shapes.
+        fields: all height fields.
+        looks: looks of the shapes.
+        textures: their textures.
+        lights: the lights.
+        backdrop: what is behind the shapes.
+        hits: the visible surfaces.
+        reached: mask of the lights with shadows that reach them; empty where no light casts shadows.
+        canvas: the output.
+    """
+    env, mount, piece = masked_tid(rows)
+    place = place_of(rows, env)
+    forward = quat_rotate(cameras.quat[env, mount], wp.vec3(1.0, 0.0, 0.0))
+    e = env % looks.rgba.shape[0]
+    f = env % looks.finish.shape[0]
+    g = env % looks.texture.shape[0]
+    common = env % lights.ambient.shape[0]
+    last = int(-1)
+    row = int(-1)
+    pos = wp.vec3()
+    turn = wp.mat33()
+    rgba = wp.vec4()
+    finish = wp.vec4()
+    texture = int(-1)
+    is_smooth = bool(False)
+    top = (rows.first + piece) * lens.width
+    # the line of sight of a pinhole is linear in the pixels
+    eye, ahead = world_line(lens, cameras, env, mount, top)
+    across = shift_at(lens, cameras, env, mount, top, 1, 1.0)
+    down = shift_at(lens, cameras, env, mount, top, lens.width, 1.0)
+    is_pinhole = lens.inverse_k.shape[0] > 0
+    for column in range(lens.width):
+        pixel = top + column
+        s = eye
+        d = ahead + float(column) * across
+        if not is_pinhole:
+            s, d = world_line(lens, cameras, env, mount, pixel)
+        shape = hits.shape[place, mount, pixel]
+        t = float(wp.inf)
+        color = wp.vec3()
+        raw = wp.vec3()
+        albedo = wp.vec4()
+        if shape >= 0:
+            t = 1.0 / hits.inverse[place, mount, pixel]
+            if t > sky_distance(backdrop, d):
+                shape = -1
+        if shape >= 0:
+            if shape != last:
+                last = shape
+                row = placed.row[shape]
+                pos, quat = row_pose(placed, env, row)
+                turn = to_frame(quat)
+                rgba = looks.rgba[e, shape]
+                finish = looks.finish[f, shape]
+                texture = looks.texture[g, shape]
+                is_smooth = looks.first[shape][0] >= 0
+            face = hits.face[place, mount, pixel]
+            point = s + t * d
+            p = turn * (point - pos)
+            n = wp.vec3()
+            if is_smooth:
+                n = smooth_normal(looks, placed, shape, row, face, p)
+            else:
+                n = flat_normal(placed, fields, env, row, face, p)
+            tint = wp.vec3(1.0, 1.0, 1.0)
+            if texture >= 0:
+                wu = spacing * t * across
+                wv = spacing * t * down
+                if not is_pinhole:
+                    wu = shift_at(lens, cameras, env, mount, pixel, 1, t)
+                    wv = shift_at(lens, cameras, env, mount, pixel, lens.width, t)
+                along = turn * d
+                wu = on_plane(turn * wu, along, n)
+                wv = on_plane(turn * wv, along, n)
+                image = texture_color(looks, textures, placed.instances, texture, shape, row, face, p, wu, wv)
+                tint = wp.vec3(image[0], image[1], image[2])
+            rgb = wp.vec3(rgba[0], rgba[1], rgba[2])
+            if canvas.albedo.shape[0] > 0:
+                flat = wp.cw_mul(rgb, tint)
+                albedo = wp.vec4(flat[0], flat[1], flat[2], 1.0)
+            if is_lit != 0:
+                lit = int(-1)
+                if reached.shape[0] > 0:
+                    lit = reached[place, mount, pixel]
+                back = -wp.normalize(d)
+                n = n * turn
+                color, raw = lit_surface(lights, env, common, lit, point, n, back, forward, rgb, finish, tint)
+                if backdrop.fog_range[1] > 0.0:
+                    depth = t * wp.dot(d, forward)
+                    color = in_fog(backdrop, depth, color)
+                    raw = in_fog(backdrop, depth, raw)
+        elif backdrop.sky >= 0:
+            color = in_fog(backdrop, wp.inf, sky_color(textures, backdrop, d))
+            raw = color
+            albedo = wp.vec4(color[0], color[1], color[2], 1.0)
+        if is_lit != 0:
+            if backdrop.ground >= 0:
+                color = in_haze(backdrop, placed, env, s, d, t, color)
+                raw = in_haze(backdrop, placed, env, s, d, t, raw)
+            alpha = wp.where(shape >= 0 or backdrop.sky >= 0, 1.0, 0.0)
+            put_color(canvas, place, mount, pixel, color, raw, alpha)
+        if canvas.albedo.shape[0] > 0:
+            canvas.albedo[place, mount, pixel] = albedo
+
+
+@kernel
+def refine_lens(rows: Rows, inverse_k: wp.array2d[wp.vec3], finer: wp.array2d[wp.vec3]) -> None:
+    """Compute a row of the inverse intrinsic matrix of an image with twice as many rows and columns."""
+    env, row = masked_tid(rows)
+    k = inverse_k[env, row]
+    finer[env, row] = wp.vec3(0.5 * k[0], 0.5 * k[1], k[2])
+
+
+@kernel
+def write_bytes(
+    rows: Rows, width: int, samples: int, channels: int, colors: wp.array3d[wp.vec4], image: wp.array3d[wp.uint8]
+) -> None:
+    """Write a row of an image as bytes, each pixel the mean of `samples` x `samples` colours."""
+    env, mount, piece = masked_tid(rows)
+    place = place_of(rows, env)
+    row = rows.first + piece
+    scale = 255.0 / float(samples * samples)
+    for column in range(width):
+        total = wp.vec4()
+        if samples == 1:
+            total = colors[place, mount, row * width + column]
+        else:
+            for v in range(samples):
+                start = ((row * samples + v) * width + column) * samples
+                for u in range(samples):
+                    total = total + colors[place, mount, start + u]
+        at = (row * width + column) * channels
+        image[env, mount, at] = wp.uint8(int(total[0] * scale + 0.5))
+        image[env, mount, at + 1] = wp.uint8(int(total[1] * scale + 0.5))
+        image[env, mount, at + 2] = wp.uint8(int(total[2] * scale + 0.5))
+        if channels == 4:
+            image[env, mount, at + 3] = wp.uint8(int(total[3] * scale + 0.5))
+
+
+@wp.func
+def decoded(value: float) -> wp.float32:
+    """Return the linear radiance of a colour's component as a display encodes it (sRGB); 1 stays 1."""
+    if value <= 0.04045:
+        return value / 12.92
+    return wp.pow((value + 0.055) / 1.055, 2.4)
+
+
+@kernel
+def write_linear(rows: Rows, width: int, samples: int, raw: wp.array3d[wp.vec3], image: wp.array3d[wp.vec3]) -> None:
+    """Write a row of linear radiances, each the mean of `samples` x `samples` colours."""
+    env, mount, piece = masked_tid(rows)
+    place = place_of(rows, env)
+    row = rows.first + piece
+    scale = 1.0 / float(samples * samples)
+    for column in range(width):
+        total = wp.vec3()
+        for v in range(samples):
+            start = ((row * samples + v) * width + column) * samples
+            for u in range(samples):
+                c = raw[place, mount, start + u]
+                total = total + wp.vec3(decoded(c[0]), decoded(c[1]), decoded(c[2]))
+        image[env, mount, row * width + column] = scale * total

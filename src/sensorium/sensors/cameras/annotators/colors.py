@@ -1,0 +1,142 @@
+"""Colours of the visible surfaces: with light, and without (albedo)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+import warp as wp
+
+from sensorium.errors import ConfigError, ModelError
+from sensorium.geometry.images.paint_structs import Canvas
+from sensorium.geometry.images.paths import trace_paths
+from sensorium.geometry.images.shade import refine_lens, shade, write_bytes, write_linear
+from sensorium.geometry.images.shadows import cast_shadows
+from sensorium.measurement.record import Record
+from sensorium.sensors.cameras.annotators.base import Annotator
+
+if TYPE_CHECKING:
+    from sensorium.sensors.cameras.camera import Camera
+    from sensorium.world.image_cast import ImageCast
+
+SIDE = 16
+"""Pixels along a side of a tile whose shadows are found together, on a CPU core."""
+SIDE_ON_GPU = 2
+"""The same number on a GPU."""
+LIT = ("rgb", "rgba", "linear_rgb")
+"""Data types that need light."""
+
+
+class Colors(Annotator):
+    """`rgb`, `rgba`, `albedo` and `linear_rgb`."""
+
+    def __init__(self, camera: Camera, names: tuple[str, ...]) -> None:
+        super().__init__(camera, names)
+        cfg, device = camera.cfg, camera.device
+        self._side = 2 if cfg.samples == 4 else 1
+        self._cast = camera.cast if self._side == 1 else self._finer_cast()
+        self._records: list[Record] = []
+        try:
+            self._looks = looks = self._cast.scene.looks
+        except ModelError as error:
+            raise ConfigError.single(cfg.title, "data_types", names, "types without color", str(error)) from None
+        self._is_lit = any(name in LIT for name in names)
+        self._backdrop = looks.backdrop(fog=cfg.fog, haze=cfg.haze)
+        self._textured = looks.looks if cfg.textures else looks.without_textures
+        self._casts_shadows = self._is_lit and cfg.shadows and looks.casts_shadows
+        self._has_mirrors = self._is_lit and cfg.reflections and looks.has_mirrors
+        self._has_paths = self._is_lit and (self._has_mirrors or looks.has_clear)
+        shape = self._cast.record.inverse.shape
+        self._memory: list[torch.Tensor] = []
+
+        def memory(is_used: bool, width: int, torch_type: torch.dtype, dtype: Any) -> Any:
+            tensor = torch.zeros((*(shape if is_used else (0, 0, 0)), width), dtype=torch_type, device=device)
+            self._memory.append(tensor)
+            return wp.from_torch(tensor if width > 1 else tensor[..., 0], dtype=dtype)
+
+        self._canvas = Canvas()
+        self._canvas.color = memory(bool({"rgb", "rgba"} & {*names}), 4, torch.float32, wp.vec4)
+        self._canvas.raw = memory("linear_rgb" in names, 3, torch.float32, wp.vec3)
+        self._canvas.albedo = memory("albedo" in names, 4, torch.float32, wp.vec4)
+        self._reached = memory(self._casts_shadows, 1, torch.int32, wp.int32)
+
+        each = {name: table for name, table in looks.tables.items() if len(table) == camera.num_envs}
+        camera.buffers.kept |= {f"looks/{name}": table for name, table in each.items()}
+
+    def _finer_cast(self) -> ImageCast:
+        """Return the visibility pass of an image with four pixels for each one of the camera."""
+        camera = self.camera
+        if camera.cast.lens.inverse_k.shape[0] == 0:
+            expected, fix = "1 for this lens", "Several samples are available for a pinhole."
+            raise ConfigError.single(camera.cfg.title, "samples", camera.cfg.samples, expected, fix)
+        height, width = camera.image_shape
+        self._inverse_k = torch.zeros((camera.num_envs, 3, 3), dtype=torch.float32, device=camera.device)
+        view = {**camera.view, "image": (2 * height, 2 * width), "inverse_k": self._inverse_k}
+        finer: ImageCast = camera.image_cast(**view)
+        return finer
+
+    def reset(self, env_mask: torch.Tensor) -> None:
+        """Set the looks of a new episode."""
+        self.camera.random_looks.reset(env_mask)
+
+    def loaded(self) -> None:
+        """Set the looks that were restored."""
+        self._looks.bind()
+
+    def begin(self) -> None:
+        """Place the lights (a launch, and one for the lens of a finer image)."""
+        self._records.clear()
+        if self._is_lit:
+            self._looks.place(self._cast.body_pose())
+        if self._side > 1:
+            inverse_k = self.camera.cast.lens.inverse_k
+            self.camera.compute_on.launch(refine_lens, (3,), [inverse_k], [self._cast.lens.inverse_k])
+
+    def annotate(self, record: Record, hits: Any, *, is_last: bool) -> None:
+        """Compute the colours of a frame (a launch, two more for shadows and for paths, and one per data type)."""
+        if self._side == 1:
+            if not self._records:
+                self._draw(hits)
+            self._write(record)
+        self._records.append(record)
+
+    def finish(self) -> None:
+        """Compute the colours of a finer image, and from them those of the frame."""
+        if self._side > 1:
+            with self._cast.render() as hits:
+                self._draw(hits)
+                for record in self._records:
+                    self._write(record)
+
+    def _draw(self, hits: Any) -> None:
+        """Compute the colours of the surfaces."""
+        camera, cast, looks, launch = self.camera, self._cast, self._looks, self.camera.compute_on.launch
+        mounts = camera.mount.count
+        seen = [cast.lens, cast.cameras, cast.placed, cast.scene.fields]
+        if self._casts_shadows:
+            side = SIDE if camera.compute_on.is_cpu else SIDE_ON_GPU
+            tiles = -(-cast.lens.width // side) * -(-cast.lens.height // side)
+            inputs = [side, *seen, self._textured, looks.lights, cast.hidden, hits]
+            launch(cast_shadows, (mounts, tiles), inputs, [self._reached], split=True)
+        drawn = [*seen, self._textured, looks.images, looks.lights, self._backdrop]
+        rows = (mounts, cast.lens.height)
+        launch(
+            shade, rows, [int(self._is_lit), float(self._side), *drawn, hits, self._reached], [self._canvas], split=True
+        )
+        if self._has_paths:
+            flags = [int(self._casts_shadows), int(self._has_mirrors), float(self._side)]
+            launch(trace_paths, rows, [*flags, *drawn, cast.hidden, hits], [self._canvas], split=True)
+
+    def _write(self, record: Record) -> None:
+        """Write the colours into the images of a record."""
+        camera, launch = self.camera, self.camera.compute_on.launch
+        height, width = camera.image_shape
+        rows = (camera.mount.count, height)
+        for name, channels in (("rgb", 3), ("rgba", 4), ("albedo", 4)):
+            if name in self.names:
+                colors = self._canvas.albedo if name == "albedo" else self._canvas.color
+                image = self.image(record, name, wp.uint8, channels)
+                launch(write_bytes, rows, [width, self._side, channels, colors], [image], split=True)
+        if "linear_rgb" in self.names:
+            image = self.image(record, "linear_rgb", wp.vec3)
+            launch(write_linear, rows, [width, self._side, self._canvas.raw], [image], split=True)

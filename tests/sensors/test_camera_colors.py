@@ -1,0 +1,212 @@
+"""Colors of the camera against formulas written out here, their independence of the engine, and looks set at reset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+
+import sensorium as sn
+from tests.conformance.test_colors_mujoco import PRIMITIVES
+
+TYPES = ("rgb", "rgba", "albedo", "linear_rgb", "depth", "geom_ids")
+SUN = sn.Light("directional", "sun", direction=(0.0, 0.6, -0.8), diffuse=(0.9, 0.8, 0.7), specular=(0.5,) * 3)
+
+
+def scene_of(shapes: Any, lights: Any = (SUN,), envs: int = 1, parts: Any = None, **options: Any) -> sn.Scene:
+    """Return a scene with a camera 2 m above the origin that looks down, with a view of 90 degrees."""
+    lighting = options.pop("lighting", sn.Lighting(lights))
+    more = {name: options.pop(name) for name in ("appearance", "seed", "first_env") if name in options}
+    engine = sn.TensorEngine(envs, provides=("pose",), shapes=shapes, lighting=lighting, **(parts or {}))
+    options = {"data_types": TYPES, "width": 9, "height": 9, "lens": sn.PinholeLensCfg(fovy=90.0)} | options
+    down = sn.CameraCfg.OffsetCfg(pos=(0.0, 0.0, 2.0), rot=(1.0, 0.0, 0.0, 0.0), convention="opengl")
+    cfg = sn.CameraCfg(name="eye", body="world", offset=down, **options)
+    return sn.Scene(engine, [cfg], discover=False, **more)
+
+
+def images(*args: Any, **options: Any) -> Any:
+    """Return the data of the camera of `scene_of`."""
+    return scene_of(*args, **options)["eye"].data
+
+
+def test_light_follows_the_formula_of_blinn_and_phong() -> None:
+    """A plane in the light of the sun: diffuse and specular light per pixel, in float64."""
+    rgb, material = np.array([0.4, 0.5, 0.6]), sn.Material(emission=0.1, specular=0.8, shininess=0.25)
+    data = images([sn.Shape("plane", "ground", rgba=(*rgb, 1.0), material=material)])
+    u, v = np.meshgrid(np.arange(9) - 4.0, np.arange(9) - 4.0)
+    back = np.stack([-u / 4.5, v / 4.5, np.ones_like(u)], axis=-1)
+    back /= np.linalg.norm(back, axis=-1, keepdims=True)
+    to = np.array([0.0, -0.6, 0.8])
+    half = back + to
+    half /= np.linalg.norm(half, axis=-1, keepdims=True)
+    diffuse = 0.1 * rgb + 0.8 * rgb * SUN.diffuse
+    expected = diffuse + 0.8 * 0.5 * (half[..., 2:] ** 32.0)
+    shown = np.clip(expected, 0.0, 1.0)
+    np.testing.assert_allclose(data.rgb[0].numpy(), 255.0 * shown, atol=0.51)
+    linear = np.where(expected <= 0.04045, expected / 12.92, ((expected + 0.055) / 1.055) ** 2.4)
+    np.testing.assert_allclose(data.linear_rgb[0].numpy(), linear, rtol=2e-4)
+    np.testing.assert_allclose(data.albedo[0, 4, 4].numpy(), [102, 128, 153, 255], atol=0)
+    assert torch.equal(data.rgba[..., :3], data.rgb) and (data.rgba[..., 3] == 255).all()
+
+
+def test_a_miss_is_black_and_clear() -> None:
+    data = images([sn.Shape("sphere", "ball", (0.1,))])
+    assert not data.rgba[0, 0, 0].any() and not data.albedo[0, 0, 0].any() and not data.linear_rgb[0, 0, 0].any()
+    assert int(data.rgba[0, 4, 4, 3]) == 255
+
+
+def test_a_spot_and_a_point_light_fall_off() -> None:
+    """Below a light 1.5 m above the ground: attenuation, and for a spot the cone."""
+    ground = [sn.Shape("plane", "ground", rgba=(1.0,) * 4, material=sn.Material(specular=0.0))]
+    common = {"pos": (0.0, 0.0, 1.5), "attenuation": (0.5, 0.4, 0.3), "diffuse": (0.6,) * 3, "casts_shadow": False}
+    point = images(ground, [sn.Light("point", "lamp", **common)])
+    spot = images(ground, [sn.Light("spot", "lamp", cutoff_deg=20.0, exponent=3.0, **common)])
+    for column in (4, 5, 8):
+        x = 2.0 * (column - 4) / 4.5
+        far = np.hypot(x, 1.5)
+        cosine = 1.5 / far
+        value = 0.6 * cosine / (0.5 + 0.4 * far + 0.3 * far**2)
+        assert float(point.rgb[0, 4, column, 0]) == pytest.approx(255.0 * value, abs=0.51)
+        inside = cosine**3 if cosine >= np.cos(np.radians(20.0)) else 0.0
+        assert float(spot.rgb[0, 4, column, 0]) == pytest.approx(255.0 * value * inside, abs=0.51)
+
+
+def test_a_shadow_takes_the_light_and_its_ambient_part() -> None:
+    """A ball between lamp and ground; where rays towards the lamp meet it, the ground is black."""
+    lamp = sn.Light("point", "lamp", pos=(1.5, 0.0, 1.5), ambient=(0.2,) * 3, diffuse=(0.5,) * 3)
+    shapes = [sn.Shape("plane", "ground"), sn.Shape("sphere", "ball", (0.3,), pos=(0.0, 0.0, 0.4))]
+    dark, bright = (images(shapes, [lamp], width=33, height=33, shadows=on) for on in (True, False))
+    u, v = np.meshgrid((np.arange(33) - 16.0) / 16.5, (np.arange(33) - 16.0) / 16.5)
+    at = np.stack([2.0 * u, -2.0 * v, 0.0 * u], axis=-1)
+    way = np.array(lamp.pos) - at
+    way /= np.linalg.norm(way, axis=-1, keepdims=True)
+    to = np.array([0.0, 0.0, 0.4]) - at
+    gap = np.linalg.norm(to - (to * way).sum(-1, keepdims=True) * way, axis=-1)
+    on_ground = dark.geom_ids[0, :, :, 0].numpy() == 0
+    assert not dark.rgb[0].numpy()[on_ground & (gap < 0.299)].any()
+    lit = on_ground & (gap > 0.301)
+    assert np.array_equal(dark.rgb[0].numpy()[lit], bright.rgb[0].numpy()[lit])
+    assert (on_ground & (gap < 0.299)).sum() > 20 and bright.rgb[0].numpy()[on_ground].min() > 0
+
+
+def test_a_transparent_shape_is_blended_twice_in_color_and_opaque_in_depth() -> None:
+    """As MuJoCo does: ground c, glass g of opacity a gives c (1 - a)^2 + g (1 - (1 - a)^2), in light without shadow."""
+    lamp = sn.Light("directional", "lamp", ambient=(1.0,) * 3, diffuse=(0.0,) * 3, specular=(0.0,) * 3)
+    ground = sn.Shape("plane", "ground", rgba=(0.2, 0.4, 0.6, 1.0))
+    glass = sn.Shape(
+        "box", "glass", (9.0, 9.0, 0.1), pos=(0.0, 0.0, 0.5), rgba=(0.8, 0.1, 0.3, 0.4), casts_shadow=False
+    )
+    data = images([ground, glass], [lamp])
+    keeps = 0.6**2
+    expected = 255.0 * (keeps * np.array([0.2, 0.4, 0.6]) + (1.0 - keeps) * np.array([0.8, 0.1, 0.3]))
+    np.testing.assert_allclose(data.rgb[0, 4, 4].numpy(), expected, atol=0.51)
+    assert int(data.geom_ids[0, 4, 4, 0]) == 1
+    assert float(data.distance_to_image_plane[0, 4, 4, 0]) == pytest.approx(1.4, rel=1e-6)
+    alone = images([glass], [lamp])
+    assert int(alone.rgba[0, 4, 4, 3]) == round(255 * (1.0 - keeps))
+
+
+def test_depth_and_ids_do_not_depend_on_colors() -> None:
+    shapes = [sn.Shape("plane", "ground"), sn.Shape("sphere", "ball", (0.3,), rgba=(1.0, 0.0, 0.0, 0.5))]
+    with_colors, without = images(shapes), images(shapes, data_types=("depth", "geom_ids"))
+    for name in ("distance_to_image_plane", "geom_ids"):
+        assert torch.equal(getattr(with_colors, name), getattr(without, name))
+
+
+@pytest.mark.parametrize("size", [(64, 48), (7, 5)])
+def test_colors_have_the_same_bits_on_all_engines(size: tuple[int, int]) -> None:
+    """MuJoCo, MuJoCo Warp and tensors, with textures, mirrors, shadows and transparent shapes."""
+    owner = sn.MujocoEngine(mujoco.MjSpec.from_string(PRIMITIVES), 2)
+    warp = sn.MujocoWarpEngine(mujoco.MjSpec.from_string(PRIMITIVES), 2, device="cpu")
+    frame = owner.frame("camera", "cam")
+    tensors = sn.TensorEngine(2, bodies=(), provides=("pose",), shapes=owner.shapes(), lighting=owner.lighting())
+    offset = sn.CameraCfg.OffsetCfg(pos=frame.pos, rot=frame.quat, convention="opengl")
+    cfg = sn.CameraCfg(name="eye", body="world", offset=offset, width=size[0], height=size[1],
+                       lens=sn.PinholeLensCfg(fovy=55.0), data_types=("rgb", "linear_rgb"))  # fmt: skip
+    found = [sn.Scene(engine, [cfg], discover=False)["eye"].read() for engine in (owner, warp, tensors)]
+    for other in found[1:]:
+        assert torch.equal(other.rgb, found[0].rgb) and torch.equal(other.linear_rgb, found[0].linear_rgb)
+    assert found[0].rgb.float().std() > 20.0
+
+
+# Looks of each environment --------------------------------------------------------------------------------------------
+
+BALLS = [sn.Shape("sphere", name, (0.4,), pos=(x, 0.0, 0.0)) for name, x in (("left", -0.7), ("right", 0.7))]
+CHECKS = sn.Texture(np.indices((8, 8)).sum(0)[..., None].repeat(3, -1).astype(np.uint8) % 2 * 255, "checks")
+DOTS = sn.Texture(np.full((4, 4, 3), (9, 200, 30), np.uint8), "dots")
+LOOKS = [
+    sn.ShapeLookCfg(shapes="left", rgba=sn.Uniform((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))),
+    sn.ShapeLookCfg(shapes="right", texture=("checks", "dots", "")),
+    sn.LightLookCfg(
+        lights="sun", diffuse=sn.Uniform(0.2, 0.9), direction=sn.Uniform((-1.0, -1.0, -1.0), (1.0, 1.0, -0.5))
+    ),
+]
+
+
+def random_scene(envs: int, **options: Any) -> sn.Scene:
+    """Return a scene whose looks are drawn at reset."""
+    lighting = sn.Lighting((SUN,), textures=(CHECKS, DOTS))
+    return scene_of(BALLS, envs=envs, lighting=lighting, appearance=LOOKS, data_types=("rgb", "albedo"), **options)
+
+
+def test_looks_are_a_function_of_seed_env_and_episode() -> None:
+    scene = random_scene(7)
+    first = scene["eye"].read().rgb
+    assert torch.equal(random_scene(3)["eye"].read().rgb, first[:3])
+    assert torch.equal(random_scene(2, first_env=5)["eye"].read().rgb, first[5:])
+    assert not torch.equal(random_scene(7, seed=1)["eye"].read().rgb, first)
+    assert len({image.numpy().tobytes() for image in first}) == 7
+    state = scene.state()
+    scene.reset([1, 4])
+    second = scene["eye"].read().rgb
+    changed = [i for i in range(7) if not torch.equal(first[i], second[i])]
+    assert changed == [1, 4]
+    scene.load_state(state)
+    assert torch.equal(scene["eye"].read().rgb, first)
+    scene.reset([1, 4])
+    assert torch.equal(scene["eye"].read().rgb, second)
+
+
+def test_an_env_has_its_own_colors_and_lights_of_the_engine() -> None:
+    """Values of a tensor engine per environment give what an engine with only these values gives."""
+    rng = np.random.default_rng(0)
+    rgba = rng.uniform(0.2, 1.0, (3, 2, 4)).astype(np.float32)
+    rgba[..., 3] = 1.0
+    light = rng.uniform(0.2, 0.9, (3, 1, 3)).astype(np.float32)
+    together = images(BALLS, envs=3, parts={"looks": {"rgba": rgba, "light_diffuse": light}}).rgb
+    for env in range(3):
+        looks = {"rgba": rgba[env : env + 1], "light_diffuse": light[env : env + 1]}
+        assert torch.equal(images(BALLS, parts={"looks": looks}).rgb[0], together[env])
+    assert not torch.equal(together[0], together[1])
+
+
+def test_colors_of_a_batch_are_read_at_reset() -> None:
+    xml = "<mujoco><worldbody><geom name='a' size='.5'/><camera name='c' pos='0 0 2'/></worldbody></mujoco>"
+    engine = sn.MujocoEngine(mujoco.MjSpec.from_string(xml), 2)
+    colors = engine.batch.expand("geom_rgba")
+    colors[1, 0] = (1.0, 0.0, 0.0, 1.0)
+    scene = sn.Scene(engine, [sn.CameraCfg(name="c", camera="c", width=5, height=5, data_types=("albedo",))])
+    assert scene["c"].data.albedo[:, 2, 2].tolist() == [[128, 128, 128, 255], [255, 0, 0, 255]]
+    colors[:, 0] = (0.0, 0.0, 1.0, 1.0)
+    scene.reset([0])
+    assert scene["c"].data.albedo[:, 2, 2].tolist() == [[0, 0, 255, 255], [255, 0, 0, 255]]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"appearance": [sn.ShapeLookCfg(shapes="lefd", rgba=0.5)]}, sn.SelectionError, "lefd.*left"),
+        ({"appearance": [sn.LightLookCfg(lights="moon", diffuse=0.5)]}, sn.SelectionError, "moon.*sun"),
+        ({"appearance": [sn.ShapeLookCfg(texture=("wood",))]}, sn.ConfigError, "texture.*wood"),
+        ({"appearance": [sn.ShapeLookCfg(rgba=(1.0, 0.0))]}, sn.ConfigError, "rgba.*3 or 4 numbers"),
+        ({"lens": sn.EquirectangularLensCfg(), "samples": 4}, sn.ConfigError, "samples.*1 for this lens"),
+        ({"parts": {"looks": {"color": 1}}}, sn.ArgumentError, "looks.*color.*rgba"),
+        ({"parts": {"looks": {"rgba": np.ones((1, 3, 4))}}}, sn.ArgumentError, r"looks\['rgba'\].*\(1, 2, 4\)"),
+    ],
+)
+def test_what_does_not_fit_is_named(options: Any, error: Any, says: str) -> None:
+    with pytest.raises(error, match=f"(?s){says}"):
+        scene_of(BALLS, **options)
