@@ -188,4 +188,4 @@ def test_objects_and_depths_equal_mujocos_renderer(model: str, camera: str, site
         assert {*ours.segmentation.unique().tolist()} >= kinds
         for each in np.union1d(ids, theirs):
             counts = (ids == each).sum(), (theirs == each).sum()
-            assert abs(counts[0] - counts[1]) < 30 + 0.1 * max(counts)
+            assert abs(counts[0] - counts[1]) < 20 + 0.03 * max(counts)

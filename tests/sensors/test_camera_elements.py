@@ -181,21 +181,27 @@ WRAPPED = """
 
 
 def test_a_path_around_a_geom_follows_mujocos_points() -> None:
-    """Inside the geom the radius is half; nothing spans a pulley; a path that leaves the geom has fewer segments."""
+    """The arc is on the geom and touches both ends; nothing spans a pulley; a path off the geom has no arc."""
     engine = sn.MujocoEngine(WRAPPED, 2)
     sn.Scene(engine, [camera()], discover=False)
     engine.qpos[1] = 2.0  # straight past the drum
     engine.forward()
     model = engine.model
     data = mujoco.MjData(model)
-    for env, expected in enumerate(([0.02, 0.01, 0.02, 0.0, 0.0, 0.02], [0.02, 0.0, 0.0, 0.02, 0.0, 0.0])):
+    for env, expected in enumerate(([1, 0, 1, 0, 0, 1, *[1] * 8], [1, 0, 0, 1, 0, 0, *[0] * 8])):
         data.qpos[:] = engine.qpos[env].numpy()
         mujoco.mj_forward(model, data)
         points = data.wrap_xpos.reshape(-1, 3)[data.ten_wrapadr[1] :]
         ends, radii = engine.array("tendon_segments_w")[env, 1:], engine.array("tendon_radii")[env, 1:]
-        assert radii.tolist() == pytest.approx(expected)
-        for k in np.flatnonzero(expected):
+        assert radii.tolist() == pytest.approx([0.02 * each for each in expected])
+        for k in np.flatnonzero(expected[:6]):
             np.testing.assert_allclose(ends[k], points[k : k + 2], atol=1e-6)
+        if env == 0:
+            arc = ends[6:].double().numpy()
+            np.testing.assert_allclose(arc[[0, -1], [0, 1]], points[1:3], atol=1e-6)
+            np.testing.assert_allclose(arc[1:, 0], arc[:-1, 1], atol=1e-6)
+            np.testing.assert_allclose(np.linalg.norm(arc - [0.0, 0.0, 1.0], axis=-1), 0.1, rtol=2e-3)
+            assert arc[..., 2].max() > 1.099
 
 
 def tensor_engine(envs: int, shapes: Any) -> Any:
