@@ -39,7 +39,7 @@ OF_STREAMS = [
 KINDS = sorted([*OF_SCENES, *OF_STREAMS])
 TOPICS = ("stages", "patterns", "taxels", "streaming", "trajectories")
 """Pages with a picture that do not describe a kind of sensor."""
-FURTHER = ("depth_errors", "skin_stages")
+FURTHER = ("colors", "depth_errors", "skin_stages")
 """Further pictures of those pages."""
 PAGES = [*sorted((DOCS / "sensors").glob("*.md")), *(DOCS / f"{topic}.md" for topic in TOPICS)]
 SCRIPTS = sorted((DOCS / "pictures").glob("*.py"))

@@ -89,6 +89,22 @@ def way_to_light(lights: Lights, env: int, k: int, point: wp.vec3, forward: wp.v
 
 
 @wp.func
+def power(base: float, exponent: float) -> wp.float32:
+    """Return a power of a number from 0 to 1; a small whole exponent takes products only."""
+    rest = int(exponent)
+    if exponent < 0.0 or exponent > 128.0 or float(rest) != exponent:
+        return wp.pow(base, exponent)
+    result = float(1.0)
+    square = base
+    while rest > 0:
+        if (rest & 1) != 0:
+            result = result * square
+        square = square * square
+        rest = rest >> 1
+    return result
+
+
+@wp.func
 def share_of_light(lights: Lights, env: int, k: int, way: wp.vec4) -> wp.float32:
     """Return the share of a light's colour that reaches a point, by its distance and by the cone of a spot."""
     if lights.kind[k] < SPOT:
@@ -100,7 +116,7 @@ def share_of_light(lights: Lights, env: int, k: int, way: wp.vec4) -> wp.float32
         along = -(axis[0] * way[0] + axis[1] * way[1] + axis[2] * way[2])
         if along < lights.cone[k][0]:
             return 0.0
-        share = share * wp.pow(wp.max(along, 0.0), lights.cone[k][1])
+        share = share * power(wp.max(along, 0.0), lights.cone[k][1])
     return share
 
 
@@ -131,7 +147,7 @@ def light_on(
     if cosine > 0.0 and finish[1] > 0.0:
         gleam = wp.dot(normal, wp.normalize(to + back))
         if finish[2] * (1.0 - gleam) < DARK:  # the power is at most exp(-DARK) otherwise
-            color = color + (finish[1] * wp.pow(wp.max(gleam, 0.0), finish[2])) * lights.specular[common, k]
+            color = color + (finish[1] * power(wp.max(gleam, 0.0), finish[2])) * lights.specular[common, k]
     return share * color
 
 
