@@ -318,10 +318,10 @@ def memory() -> list[Row]:
     for scene, envs, image in (("tabletop", 16, (64, 64)), ("tabletop", 256, (64, 64)), ("terrain", 1, (480, 640))):
         sensor = Worlds(scene, envs, image).ours(2)["eye"]
         cast = sensor.cast
-        flying = cast.record.inverse.shape[0] * cast.pixels
+        flying = cast.record.inverse.shape[0] * cast.count
         what = f"memory of the pass, {scene}, {envs} envs, {image[1]}x{image[0]}"
         size = f"{cast.nbytes / 1024:.0f} KiB, {cast.nbytes / flying:.1f} B per pixel in flight"
-        rows.append((what, size, f"12 B; image: {4 * envs * cast.pixels / 1024:.0f} KiB"))
+        rows.append((what, size, f"12 B; image: {4 * envs * cast.count / 1024:.0f} KiB"))
     return rows
 
 

@@ -61,14 +61,14 @@ class ImageWorld(World):
 
     def outputs_of(self, cast: ImageCast) -> dict[str, torch.Tensor]:
         """Return images filled with values that no pass writes."""
-        size = (self.compute.num_envs, self.mount.count, cast.pixels)
+        size = (self.compute.num_envs, self.mount.count, cast.count)
         types = {"inverse": torch.float32, "shape": torch.int32, "face": torch.int32}
         return {name: torch.full(size, -77, dtype=dtype) for name, dtype in types.items()}
 
     def render_into(self, cast: ImageCast, images: Mapping[str, torch.Tensor]) -> None:
         """Render, and copy the record."""
         with cast.render() as record:
-            items = (self.mount.count, cast.pixels)
+            items = (self.mount.count, cast.count)
             self.compute.launch(copy_record, items, [record], list(images.values()), split=True)
 
     def render(self, cast: ImageCast) -> dict[str, Array]:

@@ -39,6 +39,7 @@ REFUSED = {
     "torques": r"'torques' requires JOINT_TORQUE.*newton.*SolverMuJoCo has no such quantity",
     "current": r"'current' requires JOINT_TORQUE.*newton.*SolverMuJoCo has no such quantity",
     "camera": r"camera.*'front'",
+    "images": r"camera.*'front'",
     "touch": r"'touch' requires NATIVE_SENSOR.*'newton'.*Newton models have no sensors of MuJoCo",
     **{name: rf"BuiltinSensorCfg\('{name}'\).name: got .*It declares: none" for name in NATIVE},
 }

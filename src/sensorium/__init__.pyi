@@ -280,6 +280,7 @@ from sensorium.spec import MAGNETIC as MAGNETIC
 from sensorium.spec import MODEL_ELEMENTS as MODEL_ELEMENTS
 from sensorium.spec import NATIVE_SENSOR as NATIVE_SENSOR
 from sensorium.spec import SHAPES as SHAPES
+from sensorium.spec import TENDON_PATHS as TENDON_PATHS
 from sensorium.spec import Field as Field
 from sensorium.spec import FieldSpec as FieldSpec
 from sensorium.spec import Requirement as Requirement

@@ -253,6 +253,12 @@ inertia and friction. Springs, end stops, contacts and gravity act on the link i
 JOINT_WRENCH = Requirement("JOINT_WRENCH")
 """`body_parent_force_w`, `body_parent_torque_w [env, body, 3]`: wrench that the parent exerts on the body through the
 joints (or the weld) between them, world axes, N and N m about the body frame origin. For a body at rest it is +m g."""
+TENDON_PATHS = Requirement("TENDON_PATHS")
+"""`tendon_segments_w [env, segment, 2, 3]` m, world: the ends of each segment of the spatial tendons' paths, and
+`tendon_radii [env, segment]` m, 0 for a segment that the path does not have now.
+
+Rows follow the shapes of tendons in `engine.decorations()`.
+"""
 SHAPES = Requirement("SHAPES")
 """`engine.shapes()`: the shapes that rays can hit, described once. BODY_POSE gives the poses of moving shapes."""
 

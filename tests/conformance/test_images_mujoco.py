@@ -1,7 +1,8 @@
 """Ids and depths of the camera against MuJoCo's OpenGL renderer, on robots and rooms.
 
-The renderer draws the same shapes as the camera: sites, tendons, skins and the other decorations are off. Curved shapes
-have 128 slices, so that their triangles are close to the exact surfaces. There is no anti-aliasing.
+The renderer draws the same elements as the camera: geoms, tendons, and sites where the camera shows them. Skins and the
+other decorations are off. Curved shapes have 128 slices, so that their triangles are close to the exact surfaces. There
+is no anti-aliasing.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ import sensorium as sn
 Array = NDArray[Any]
 
 WIDTH, HEIGHT = 320, 240
-FLAGS_OFF = ("mjVIS_TENDON", "mjVIS_SKIN", "mjVIS_FLEXSKIN", "mjVIS_FLEXFACE", "mjVIS_RANGEFINDER")
-"""What the renderer draws besides geoms by default; sites are off by their groups."""
+GEOM, SITE, TENDON = (int(getattr(mujoco.mjtObj, f"mjOBJ_{name}")) for name in ("GEOM", "SITE", "TENDON"))
+FLAGS_OFF = ("mjVIS_SKIN", "mjVIS_FLEXSKIN", "mjVIS_FLEXFACE", "mjVIS_RANGEFINDER")
+"""What the renderer draws by default besides geoms, tendons and sites."""
 
 IS_REQUIRED = "SENSORIUM_REQUIRE_PACKAGES" in os.environ
 """Whether a missing system package fails the tests that need it, as in CI, instead of skipping them."""
@@ -77,6 +79,33 @@ TABLETOP = """
   </worldbody>
 </mujoco>
 """
+ROPES = """
+<mujoco>
+  <visual><quality numslices="128" numstacks="64" offsamples="0"/><map znear="0.002" zfar="20"/></visual>
+  <statistic extent="1.5" center="0 0 .5"/>
+  <default><site size=".04"/><tendon width=".02"/></default>
+  <worldbody>
+    <geom name="floor" type="plane" size="4 4 .1"/>
+    <geom name="drum" type="cylinder" size=".1 .2" pos="0 0 1" euler="90 0 0"/>
+    <geom name="ball" size=".1" pos=".9 0 .9"/>
+    <site name="above" pos="0 0 1.3" group="4"/>
+    <site name="left" pos="-.5 0 .5"/><site name="right" type="box" size=".05 .03 .04" pos=".45 0 .4" euler="0 20 0"/>
+    <site name="hook" type="capsule" size=".03 .06" pos=".7 0 .5"/><site name="end" type="ellipsoid" size=".05 .04 .03"
+      pos="1.2 0 .6"/>
+    <site name="clear" pos="-.7 0 .2" rgba="1 1 1 0"/>
+    <body name="load" pos="-.9 0 .3"><freejoint/><geom name="load" type="box" size=".08 .08 .08"/>
+      <site name="ring" type="cylinder" size=".04 .02" pos="0 0 .1"/></body>
+    <camera name="cam" pos=".2 -2.4 1.1" xyaxes="1 0 0 0 .2 1" fovy="50"/>
+  </worldbody>
+  <tendon>
+    <spatial name="over"><site site="left"/><geom geom="drum" sidesite="above"/><site site="right"/></spatial>
+    <spatial name="pair"><site site="right"/><site site="hook"/><pulley divisor="2"/><site site="hook"/>
+      <geom geom="ball"/><site site="end"/></spatial>
+    <spatial name="slack" range="0 1.3" limited="true"><site site="left"/><site site="ring"/></spatial>
+    <spatial name="hidden" group="3"><site site="above"/><site site="end"/></spatial>
+  </tendon>
+</mujoco>
+"""
 
 
 def spec_of(model: str) -> Any:
@@ -89,10 +118,11 @@ def spec_of(model: str) -> Any:
     return spec
 
 
-def drawn(model: Any, data: Any, camera: str) -> tuple[Array, Array]:
-    """Return geom ids (-1 for none) and depths of MuJoCo's renderer, `[height, width]`."""
+def drawn(model: Any, data: Any, camera: str, *, sites: bool) -> tuple[Array, Array]:
+    """Return numbers and types of objects `[height, width, 2]` and depths `[height, width]` of MuJoCo's renderer."""
     option = mujoco.MjvOption()
-    option.sitegroup[:] = 0
+    if not sites:
+        option.sitegroup[:] = 0
     for flag in FLAGS_OFF:
         option.flags[getattr(mujoco.mjtVisFlag, flag)] = 0
     with mujoco.Renderer(model, HEIGHT, WIDTH) as renderer:
@@ -102,9 +132,8 @@ def drawn(model: Any, data: Any, camera: str) -> tuple[Array, Array]:
         renderer.disable_depth_rendering()
         renderer.enable_segmentation_rendering()
         renderer.update_scene(data, camera, scene_option=option)
-        ids = renderer.render().copy()
-    assert set(np.unique(ids[..., 1])) <= {-1, int(mujoco.mjtObj.mjOBJ_GEOM)}
-    return ids[..., 0], depth
+        objects = renderer.render().copy()
+    return objects, depth
 
 
 def smooth(ids: Array) -> Array:
@@ -114,27 +143,30 @@ def smooth(ids: Array) -> Array:
 
 @needs_gl
 @pytest.mark.parametrize(
-    ("model", "camera"),
+    ("model", "camera", "sites", "kinds"),
     [
-        ("suite/quadruped.xml", "x"),
-        ("suite/humanoid.xml", "side"),
-        ("third_party/kinova/jaco_arm.xml", "extra"),
-        (ROOM, "cam"),
-        (TABLETOP, "cam"),
+        ("suite/quadruped.xml", "x", True, {GEOM, SITE}),
+        ("suite/humanoid.xml", "side", False, {GEOM}),
+        ("suite/ball_in_cup.xml", "cam0", True, {GEOM, SITE, TENDON}),
+        ("third_party/kinova/jaco_arm.xml", "extra", True, {GEOM}),
+        (ROOM, "cam", False, {GEOM}),
+        (TABLETOP, "cam", False, {GEOM}),
+        (ROPES, "cam", True, {GEOM, SITE, TENDON}),
     ],
-    ids=["quadruped", "humanoid", "jaco", "room", "tabletop"],
+    ids=["quadruped", "humanoid", "ball_in_cup", "jaco", "room", "tabletop", "ropes"],
 )
-def test_ids_and_depths_equal_mujocos_renderer(model: str, camera: str) -> None:
-    """Farther than 2 px from a change of id, in either image: ids on 99.9 % of pixels, depths to 1e-3 relative.
+def test_objects_and_depths_equal_mujocos_renderer(model: str, camera: str, sites: bool, kinds: set[int]) -> None:
+    """Farther than 2 px from a change, in either image: objects on 99.9 % of pixels, depths to 1e-3 relative.
 
-    At least 85 % of all pixels are that far from a change.
+    At least 85 % of all pixels are that far from a change. Every object, also a thin one, has about as many pixels.
     """
     spec = spec_of(model)
     spec.visual.quality.numslices, spec.visual.quality.numstacks, spec.visual.quality.offsamples = 128, 64, 0
     spec.visual.global_.offwidth, spec.visual.global_.offheight = WIDTH, HEIGHT
     spec.camera(camera).mode = mujoco.mjtCamLight.mjCAMLIGHT_FIXED
     engine = sn.MujocoEngine(spec)
-    cfg = sn.CameraCfg(name="cam", camera=camera, width=WIDTH, height=HEIGHT, data_types=("depth", "geom_ids"))
+    types = ("depth", "segmentation")
+    cfg = sn.CameraCfg(name="cam", camera=camera, width=WIDTH, height=HEIGHT, data_types=types, show_sites=sites)
     scene = sn.Scene(engine, [cfg], discover=False)
     compiled = engine.model
     data = mujoco.MjData(compiled)
@@ -143,11 +175,9 @@ def test_ids_and_depths_equal_mujocos_renderer(model: str, camera: str) -> None:
             scene.step(substeps=40)
         data.qpos[:] = engine.qpos[0].numpy()
         mujoco.mj_forward(compiled, data)
-        theirs, depth = drawn(compiled, data, camera)
+        objects, depth = drawn(compiled, data, camera, sites=sites)
         ours: Any = scene["cam"].data
-        ids = ours.geom_ids[0, :, :, 0].numpy()
-        numbers = np.array([compiled.geom(name).id for name in scene["cam"].geom_names] + [-1])
-        ids = numbers[ids]
+        theirs, ids = (each[..., 0] + 10_000 * each[..., 1] for each in (objects, ours.segmentation[0].numpy()))
         clear = smooth(ids) & smooth(theirs)
         assert clear.mean() > 0.85
         assert len(np.unique(theirs[clear])) > 3
@@ -155,3 +185,7 @@ def test_ids_and_depths_equal_mujocos_renderer(model: str, camera: str) -> None:
         seen = clear & (ids == theirs) & (ids >= 0)
         own = ours.distance_to_image_plane[0, :, :, 0].numpy()
         assert np.abs(own[seen] / depth[seen] - 1.0).max() < 1e-3
+        assert {*ours.segmentation.unique().tolist()} >= kinds
+        for each in np.union1d(ids, theirs):
+            counts = (ids == each).sum(), (theirs == each).sum()
+            assert abs(counts[0] - counts[1]) < 20 + 0.03 * max(counts)

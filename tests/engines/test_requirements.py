@@ -52,6 +52,7 @@ XML = """
       </body>
     </body>
   </worldbody>
+  <tendon><spatial name="cord" width=".02"><site site="imu"/><site site="flange"/></spatial></tendon>
   <actuator><motor joint="shoulder" gear="2"/><motor joint="slide" gear="5"/></actuator>
   <sensor>
     <gyro name="gyro" site="imu"/>
@@ -65,6 +66,8 @@ COLUMNS = ("found", "force", "dist", "pos", "normal")
 REPORT = CONTACT_REPORT(("body", ("ball",)), ("geom", "ground"), COLUMNS, "maxforce", 1)
 NATIVE = NATIVE_SENSOR("gyro")
 BOXES = {"ground": "plane", "plate": "box", "ball": "sphere", "base": "box", "arm": "capsule", "rod": "cylinder"}
+
+CORD = sn.Shape("capsule", "cord", (0.02, 1.0), element="tendon")
 
 
 def _add_marker(spec: Any) -> None:
@@ -121,6 +124,8 @@ def _reference() -> dict[str, np.ndarray]:
         "joint_torque": effort - np.array(lost),
         "body_parent_force_w": turn @ data.sensor("force").data,
         "body_parent_torque_w": turn @ data.sensor("torque").data,
+        "tendon_segments_w": np.array([[data.site("imu").xpos, data.site("flange").xpos]]),
+        "tendon_radii": np.array([0.02]),
         "native:gyro": data.sensor("gyro").data,
         contact_array(REPORT): np.hstack([1.0, force[:2], -force[2], contact.dist, contact.pos, -contact.frame[:3]])[
             None, None
@@ -167,9 +172,9 @@ def tensor_engine() -> Any:
         slides=("slide",),
         geoms={"ground": "world"},
         native={"gyro": 3},
-        shapes=[sn.Shape(kind, name, syn) for name, kind, syn in _sizes()],
+        shapes=[*(sn.Shape(kind, name, syn) for name, kind, syn in _sizes()), CORD],
         provides=("pose", "velocity", "acceleration", "gravity", "joint_state", "joint_effort", "joint_torque",
-                  "joint_wrench", "contact"),
+                  "joint_wrench", "tendon_paths", "contact"),
     )  # fmt: skip
 
 
@@ -227,6 +232,7 @@ def test_requirement_means_the_same_on_every_engine(
 def test_shapes_and_cameras_are_described_identically(engine: Any) -> None:
     assert SHAPES in engine.prepared
     assert {shape.name: shape.kind for shape in engine.shapes()} == BOXES
+    assert [(each.name, each.kind, each.size[0]) for each in engine.decorations()[:1]] == [("cord", "capsule", 0.02)]
     for shape, (_, _, size) in zip(engine.shapes(), _sizes(), strict=True):
         assert shape.size == pytest.approx(size, rel=1e-6)
     assert engine.names("body") == BODIES

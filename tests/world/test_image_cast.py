@@ -123,7 +123,7 @@ def test_camera_inside_a_shape_sees_its_inner_side(kind: ShapeKind) -> None:
     world = world_of([shape], [looking(inside, inside + np.array([1.0, 0.3, -0.2]))])
     cast = world.images(IMAGE, limits=(0.001, 1e6), inverse_k=inverse_pinhole(IMAGE, 20.0))
     got = world.render(cast)
-    assert world.check(cast, got, 0).hits > 0.9 * cast.pixels
+    assert world.check(cast, got, 0).hits > 0.9 * cast.count
 
 
 @pytest.mark.parametrize("kind", ["box", "sphere", "capsule", "cylinder", "ellipsoid", "mesh", "hfield", "plane"])
@@ -180,7 +180,7 @@ def test_fine_meshes_from_near_and_from_far(distance: float) -> None:
     world = world_of(shapes, [looking((distance, 0.1, 0.2))])
     cast = world.images(IMAGE, limits=(0.01, 1e6), inverse_k=inverse_pinhole(IMAGE, 40.0))
     got = world.render(cast)
-    assert world.check(cast, got, 0, most_left_out=0.2).hits == cast.pixels
+    assert world.check(cast, got, 0, most_left_out=0.2).hits == cast.count
     assert (got["shape"] == 0).sum() > 3
 
 
@@ -204,7 +204,7 @@ def test_fine_terrain_has_no_holes() -> None:
     cast = world.images(image, limits=(0.01, 1e6), inverse_k=inverse_pinhole(image, 120.0))
     got = world.render(cast)
     assert (got["shape"] == 0).all()
-    assert world.check(cast, got, 0, most_left_out=0.2).hits == cast.pixels
+    assert world.check(cast, got, 0, most_left_out=0.2).hits == cast.count
 
 
 # Rules ----------------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sensorium.cli.simulation import OwnEngine
     from sensorium.scene import Scene
     from sensorium.sensors.core.base import Sensor
+    from sensorium.world.image_cast import ImageCast
     from sensorium.world.ray_cast import RayCast
     from sensorium.world.solid_query import SolidQuery
 
@@ -146,7 +147,7 @@ def _sensor(sensor: Sensor[Any, Any], preset: str | None) -> dict[str, Any]:
 
 def _described(sensor: Sensor[Any, Any], numbers: Iterable[int]) -> list[dict[str, Any]]:
     """Return descriptions of shapes of the scene, by their numbers."""
-    shapes = sensor.rays.shapes
+    shapes = sensor.rays.drawable
     return [{"name": shapes[i].name, "kind": shapes[i].kind, "moves": not shapes[i].is_static} for i in numbers]
 
 
@@ -158,18 +159,21 @@ def _solids(sensor: Sensor[Any, Any]) -> SolidQuery | None:
     return next((each for each in held if isinstance(each, SolidQuery)), None)
 
 
-def _casts(sensor: Sensor[Any, Any]) -> list[RayCast]:
-    """Return the ray casts of a sensor, that of a scan first; empty if it casts none."""
+def _casts(sensor: Sensor[Any, Any]) -> list[RayCast | ImageCast]:
+    """Return the casts of a sensor, that of a scan first; empty if it has none."""
+    from sensorium.world.image_cast import ImageCast
     from sensorium.world.ray_cast import RayCast
 
-    return list(dict.fromkeys(value for value in vars(sensor).values() if isinstance(value, RayCast)))
+    return list(dict.fromkeys(value for value in vars(sensor).values() if isinstance(value, RayCast | ImageCast)))
 
 
 def _shapes_nbytes(scene: Scene) -> int:
     """Return bytes of the shapes for the rays of all sensors, for any number of envs; 0 without rays."""
+    from sensorium.world.ray_cast import RayCast
+
     casts = [cast for sensor in scene.sensors.values() for cast in _casts(sensor)]
     for cast in casts:
-        if cast.vertical:
+        if isinstance(cast, RayCast) and cast.vertical:
             cast.view.indexed()  # otherwise built by the first ray
     return sum(each.nbytes for each in {cast.scene for cast in casts})
 

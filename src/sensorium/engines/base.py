@@ -31,6 +31,7 @@ from sensorium.spec import (
     JOINT_WRENCH,
     MAGNETIC,
     SHAPES,
+    TENDON_PATHS,
     Requirement,
     exact_fraction,
 )
@@ -51,8 +52,9 @@ ARRAYS: dict[Requirement, dict[str, tuple[str | int, ...]]] = {
     JOINT_EFFORT: {"joint_effort": ("joint",)},
     JOINT_TORQUE: {"joint_torque": ("joint",)},
     JOINT_WRENCH: {"body_parent_force_w": ("body", 3), "body_parent_torque_w": ("body", 3)},
+    TENDON_PATHS: {"tendon_segments_w": ("segment", 2, 3), "tendon_radii": ("segment",)},
 }
-"""Arrays of each requirement: name to shape after the env axis, where `"body"` and `"joint"` are numbers of rows.
+"""Arrays of each requirement: name to shape after the env axis, where texts are numbers of rows.
 
 NATIVE_SENSOR and CONTACT_REPORT have one array each, SHAPES and MODEL_ELEMENTS none.
 """
@@ -281,6 +283,13 @@ class Engine(abc.ABC):
         All environments have the same shapes. A quantity that differs between environments, or that changes, is not
         part of a `Shape`: it is an array `[env, shape, ...]` with a separate requirement in `ARRAYS`, whose rows
         follow this order. Shapes that rays cannot be cast at have a `fault`.
+        """
+        return ()
+
+    def decorations(self) -> tuple[Shape, ...]:
+        """Return what only cameras can see: tendons, sites and skins, in this order; by default nothing.
+
+        Granted by SHAPES. Consecutive shapes of a tendon are the segments of its path; see `TENDON_PATHS`.
         """
         return ()
 

@@ -93,20 +93,8 @@ def ray_time(bundle: Bundle, place: int, captured: int, dt: wp.float64) -> wp.fl
 @wp.func
 def ray_of(bundle: Bundle, env: int, index: int) -> tuple[wp.vec3, wp.vec3]:
     """Return start and direction of a ray in the ray frame."""
-    start = wp.vec3()
-    direction = wp.vec3()
-    if bundle.inverse_k.shape[0] > 0:
-        e = env % bundle.inverse_k.shape[0]
-        pixel = wp.vec3(float(index % bundle.width) + 0.5, float(index / bundle.width) + 0.5, 1.0)
-        x = wp.dot(bundle.inverse_k[e, 0], pixel)
-        y = wp.dot(bundle.inverse_k[e, 1], pixel)
-        z = wp.dot(bundle.inverse_k[e, 2], pixel)
-        direction = wp.normalize(wp.vec3(z, -x, -y))
-    else:
-        e = env % bundle.directions.shape[0]
-        start = bundle.starts[e, index]
-        direction = bundle.directions[e, index]
-    return start, direction
+    e = env % bundle.directions.shape[0]
+    return bundle.starts[e, index], bundle.directions[e, index]
 
 
 @wp.func

@@ -116,8 +116,6 @@ class Bundle:
     Attributes:
         starts: `[1 or env, ray]`, m.
         directions: `[1 or env, ray]`, unit.
-        inverse_k: `[1 or env, 3]` rows of the inverse intrinsic matrix; `starts` and `directions` are then empty.
-        width: pixels in a row, with `inverse_k`.
         angle_cos: cosine of the angle about a block's middle ray that contains the block, by its first ray.
         angle_sin: sine of that angle; -1 if the block is wider than a half space.
         radius: distance from the middle ray's start that contains all starts of the block, m.
@@ -132,8 +130,6 @@ class Bundle:
 
     starts: wp.array2d[wp.vec3]
     directions: wp.array2d[wp.vec3]
-    inverse_k: wp.array2d[wp.vec3]
-    width: wp.int32
     angle_cos: wp.array2d[wp.float32]
     angle_sin: wp.array2d[wp.float32]
     radius: wp.array2d[wp.float32]

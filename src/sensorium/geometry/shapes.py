@@ -18,6 +18,7 @@ from sensorium.errors import ModelError, listed, shown
 from sensorium.geometry.appearance import PLAIN, Material
 
 ShapeKind = Literal["plane", "sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh", "hfield"]
+Element = Literal["geom", "site", "tendon", "skin"]
 KINDS: tuple[ShapeKind, ...] = ("plane", "sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh", "hfield")
 """Kinds of shapes; the index of a kind is its number in kernels."""
 _SIZES: dict[str, int] = {"plane": 0, "sphere": 1, "capsule": 2, "ellipsoid": 3, "cylinder": 2, "box": 3}
@@ -198,7 +199,10 @@ class Shape:
         rgba: colour and opacity, 0 to 1, for images.
         material: how it reflects light, for images.
         casts_shadow: whether it blocks light, for images.
-        fault: why rays cannot hit it (a deformable); empty if they can.
+        fault: why rays cannot hit it (a deformable), or cameras cannot draw it; empty if they can.
+        element: element of the model that the shape shows. Only cameras see other elements than ``"geom"``. A tendon is
+            a capsule per segment, all with its name; its length is per environment (`TENDON_PATHS`).
+        number: number of that element in the model; -1 for the row of the shape.
 
     Raises:
         ModelError: an invalid field; the message gives the shape and the field.
@@ -224,6 +228,8 @@ class Shape:
     material: Material = PLAIN
     casts_shadow: bool = True
     fault: str = ""
+    element: Element = "geom"
+    number: int = -1
 
     def __post_init__(self) -> None:
         def put(name: str, value: Any) -> None:
@@ -262,7 +268,9 @@ class Shape:
             raise refuse("scale", "three non-zero factors for a mesh, and none for other kinds, which have a size")
         if not 0.0 <= self.reflectance <= 1.0:
             raise refuse("reflectance", "a number from 0 to 1")
-        if self.is_static is None:
+        if self.is_static is None and self.element == "tendon":
+            put("is_static", False)
+        elif self.is_static is None:
             put("is_static", self.body == "world" if isinstance(self.body, str) else self.body < 0)
         put("labels", (self.labels,) if isinstance(self.labels, str) else tuple(self.labels))
 

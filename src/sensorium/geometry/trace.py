@@ -56,51 +56,74 @@ def ray_mesh(mesh: wp.uint64, o: wp.vec3, d: wp.vec3, limit: float) -> tuple[wp.
 
 
 @wp.func
-def ray_instance(
-    instances: Instances, fields: HFields, row: int, pos: wp.vec3, quat: wp.vec4, o: wp.vec3, d: wp.vec3, limit: float
+def ray_shape(
+    instances: Instances,
+    fields: HFields,
+    row: int,
+    size: wp.vec3,
+    pos: wp.vec3,
+    quat: wp.vec4,
+    o: wp.vec3,
+    d: wp.vec3,
+    limit: float,
 ) -> tuple[wp.float32, wp.int32]:
-    """Return t (inf for a miss, or beyond the limit) and the face of one shape at a pose."""
+    """Return t (inf for a miss, or beyond the limit) and the face of one shape with a size at a pose."""
     lo = quat_rotate_inverse(quat, o - pos)
     ld = quat_rotate_inverse(quat, d)
     kind = instances.kind[row]
     t = float(wp.inf)
     face = int(-1)
     if kind == MESH:
-        scale = instances.size[row]
-        t, face = ray_mesh(instances.mesh[row], wp.cw_div(lo, scale), wp.cw_div(ld, scale), limit)
+        t, face = ray_mesh(instances.mesh[row], wp.cw_div(lo, size), wp.cw_div(ld, size), limit)
     elif kind == HFIELD:
         t, face = ray_hfield(fields, instances.field[row], lo, ld, limit)
     else:
-        t = ray_primitive(kind, instances.size[row], lo, ld)
+        t = ray_primitive(kind, size, lo, ld)
     if t > limit:
         t = wp.inf
     return t, face
 
 
 @wp.func
-def local_normal(instances: Instances, fields: HFields, row: int, face: int, point: wp.vec3) -> wp.vec3:
-    """Return the outward unit normal of a shape at a point of its surface, both in the shape's frame.
+def ray_instance(
+    instances: Instances, fields: HFields, row: int, pos: wp.vec3, quat: wp.vec4, o: wp.vec3, d: wp.vec3, limit: float
+) -> tuple[wp.float32, wp.int32]:
+    """Return t (inf for a miss, or beyond the limit) and the face of one shape at a pose."""
+    t, face = ray_shape(instances, fields, row, instances.size[row], pos, quat, o, d, limit)
+    return t, face
+
+
+@wp.func
+def local_normal(instances: Instances, fields: HFields, row: int, size: wp.vec3, face: int, point: wp.vec3) -> wp.vec3:
+    """Return the outward unit normal of a shape with a size at a point of its surface, both in the shape's frame.
 
     It is the same at all points of a face whose number is not negative.
     """
     kind = instances.kind[row]
     n = wp.vec3()
     if kind == MESH:
-        scale = instances.size[row]  # mirroring does not change the outside of a solid
-        n = wp.normalize(wp.cw_div(wp.mesh_eval_face_normal(instances.mesh[row], face), scale))
+        # mirroring does not change the outside of a solid
+        n = wp.normalize(wp.cw_div(wp.mesh_eval_face_normal(instances.mesh[row], face), size))
     elif kind == HFIELD:
         n = hfield_normal(fields, instances.field[row], face, point)
     else:
-        n = primitive_normal(kind, instances.size[row], point)
+        n = primitive_normal(kind, size, point)
     return n
 
 
 @wp.func
 def normal_of(
-    instances: Instances, fields: HFields, row: int, face: int, pos: wp.vec3, quat: wp.vec4, point: wp.vec3
+    instances: Instances,
+    fields: HFields,
+    row: int,
+    size: wp.vec3,
+    face: int,
+    pos: wp.vec3,
+    quat: wp.vec4,
+    point: wp.vec3,
 ) -> wp.vec3:
-    """Return the outward unit normal of a shape at a point of its surface, in the world."""
-    n = local_normal(instances, fields, row, face, quat_rotate_inverse(quat, point - pos))
+    """Return the outward unit normal of a shape with a size at a point of its surface, in the world."""
+    n = local_normal(instances, fields, row, size, face, quat_rotate_inverse(quat, point - pos))
     return quat_rotate(quat, n)
 
 
@@ -146,7 +169,7 @@ def write_hit(
                 if best >= instances.moving:
                     pos = moving.pos[env, slot, best - instances.moving]
                     quat = moving.quat[env, slot, best - instances.moving]
-                normal = normal_of(instances, fields, best, face, pos, quat, s + t * d)
+                normal = normal_of(instances, fields, best, instances.size[best], face, pos, quat, s + t * d)
         if out.normal.shape[0] > 0:
             out.normal[env, mount, r] = normal
         if out.cosine.shape[0] > 0:

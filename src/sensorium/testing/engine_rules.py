@@ -209,7 +209,12 @@ class EngineRules(EngineTrial):
     def arrays_are_as_declared(self) -> bool:
         """Every array of a granted requirement is finite, float32, of its shape and on the engine's device."""
         engine = self.engine()
-        counts = {"body": len(engine.names("body")), "joint": len(engine.names("scalar_joint"))}
+        segments = [shape for shape in engine.decorations() if shape.element == "tendon"]
+        counts = {
+            "body": len(engine.names("body")),
+            "joint": len(engine.names("scalar_joint")),
+            "segment": len(segments),
+        }
         shapes: dict[str, tuple[int, ...]] = {}
         for requirement in engine.prepared:
             if requirement in ARRAYS:

@@ -40,7 +40,7 @@ from sensorium.geometry.images.analytic import draw_analytic
 from sensorium.geometry.images.cast import cast_pixels
 from sensorium.geometry.images.dense import draw_dense
 from sensorium.geometry.images.listing import FEW, list_shapes
-from sensorium.geometry.images.place import BASE, WORLD, YAW, place_cameras, place_seen
+from sensorium.geometry.images.place import BASE, WORLD, YAW, place_cameras, place_seen, place_segments
 from sensorium.geometry.images.raster import draw_clusters
 from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Lists, Placed
 from sensorium.world.query import MountQuery, QueryContext
@@ -76,7 +76,8 @@ class ImageSpec:
         offsets: poses of the cameras on their mounts, live: `[1 or env, mount, 3]` m, and `[1 or env, mount, 4]`.
         alignment: rotation with the mount: ``"base"`` fully, ``"yaw"`` about the vertical only, ``"world"`` not at all.
         limits: least and greatest t, m: depth for a pinhole, length of the ray for other lenses.
-        targets: the visible shapes; by default all visual geoms, also those of the mount's own body.
+        targets: the visible shapes; by default all visual geoms, also those of the mount's own body. A sensor that
+            selects tendons requires `TENDON_PATHS`.
     """
 
     image: tuple[int, int]
@@ -114,7 +115,7 @@ class ImageCast(MountQuery):
         super().__init__(context, *context.scene.images(targets, mount.body.tolist(), context.config))
         self._spec = spec
         height, width = spec.image
-        self.pixels = height * width
+        self.count = height * width
         """Pixels of one image."""
         envs, mounts = compute.num_envs, mount.count
         compute.memory.take_rays(spec.image, mounts)
@@ -132,20 +133,23 @@ class ImageCast(MountQuery):
         self.cameras.pos = wp.from_torch(self.pos_w, dtype=wp.vec3)
         self.cameras.quat = wp.from_torch(self.quat_w, dtype=wp.vec4)
         self.placed = Placed()
-        for name in ("instances", "half", "surface", "row"):
+        for name in ("instances", "half", "surface", "row", "segments"):
             setattr(self.placed, name, getattr(view.placed, name))
         self.placed.pos = wp.from_torch(self.moving_pos_w, dtype=wp.vec3)
         self.placed.quat = wp.from_torch(self.moving_quat_w, dtype=wp.vec4)
         self.placed.centre = wp.from_torch(self._centres, dtype=wp.vec3)
+        self._sizes = floats(envs, len(view.segments), 3)
+        self.placed.size = wp.from_torch(self._sizes, dtype=wp.vec3)
+        self._segments = torch.from_numpy(view.segments).to(device)
         self.lens = self._make_lens()
         self._tiles = self.lens.columns * -(-height // self.lens.tile)
         in_flight = PIXELS_IN_FLIGHT if compute.is_cpu else PIXELS_ON_GPU
-        self._part = compute.part_of(in_flight // (self.pixels * mounts))
+        self._part = compute.part_of(in_flight // (self.count * mounts))
 
         def ints(*shape: int) -> torch.Tensor:
             return torch.zeros(shape, dtype=torch.int32, device=device)
 
-        shape = (self._part.places, mounts, self.pixels)
+        shape = (self._part.places, mounts, self.count)
         hits = [floats(*shape), ints(*shape), ints(*shape)]
         self.record = HitRecord()
         self.record.inverse, self.record.shape, self.record.face = map(wp.from_torch, hits)
@@ -172,27 +176,38 @@ class ImageCast(MountQuery):
         height, width = self._spec.image
         return f"ImageCast({self._config}: {width} x {height} px at {self._mount!r}, {len(self.view.shapes)} shapes)"
 
-    def place(self) -> None:
-        """Place cameras and shapes as they are now (launches)."""
+    def place(self, drift: torch.Tensor | None = None) -> None:
+        """Place cameras and shapes as they are now (launches).
+
+        Args:
+            drift: `[env, mount, 3]`, added to the cameras' positions, m, world.
+        """
         compute, mounts, flags = self._compute, self._mount.count, self._flags()
         offsets = [wp.from_torch(self._spec.offsets[0], dtype=wp.vec3)]
         offsets.append(wp.from_torch(self._spec.offsets[1], dtype=wp.vec4))
-        inputs = [_ALIGNMENTS[self._spec.alignment], *self.mount_pose(), *offsets]
+        none = wp.zeros((0, 0), dtype=wp.vec3, device=compute.device)
+        drifts = none if drift is None else wp.from_torch(drift, dtype=wp.vec3)
+        inputs = [_ALIGNMENTS[self._spec.alignment], *self.mount_pose(), *offsets, drifts]
         compute.launch(place_cameras, (mounts,), inputs, [self.cameras, *flags])
-        if self.moving:
-            compute.launch(place_seen, (len(self.moving),), self.body_pose(), [self.placed, *flags])
+        segments = len(self.view.segments)
+        if len(self.moving) > segments:
+            compute.launch(place_seen, (len(self.moving) - segments,), self.body_pose(), [self.placed, *flags])
+        if segments:
+            inputs = [wp.from_torch(self._segments), *self.tendon_paths()]
+            compute.launch(place_segments, (segments,), inputs, [self.placed, *flags])
 
     @contextmanager
-    def render(self, *, is_placed: bool = False) -> Iterator[Any]:
+    def render(self, drift: torch.Tensor | None = None, *, is_placed: bool = False) -> Iterator[Any]:
         """Place cameras and shapes, and find the nearest surface of each pixel (launches).
 
         The launches in the block run after that, part by part of the environments. The value is `record`.
 
         Args:
+            drift: see `place`.
             is_placed: whether `cameras` and `placed` already hold the poses to use.
         """
         if not is_placed:
-            self.place()
+            self.place(drift)
         with self._compute.by_parts(self._part):
             if self._spec.inverse_k is None:
                 self._cast_table()
@@ -226,5 +241,13 @@ class ImageCast(MountQuery):
     @property
     def nbytes(self) -> int:
         """Bytes of its own memory."""
-        own = [*self._memory, self.pos_w, self.quat_w, self.moving_pos_w, self.moving_quat_w, self._centres]
+        own = [
+            *self._memory,
+            self.pos_w,
+            self.quat_w,
+            self.moving_pos_w,
+            self.moving_quat_w,
+            self._centres,
+            self._sizes,
+        ]
         return sum(tensor.numel() * tensor.element_size() for tensor in [*own, self._hidden])

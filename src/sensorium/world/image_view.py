@@ -21,8 +21,9 @@ class ImageView:
     """Shapes of one selection, for images.
 
     Attributes:
-        shapes: number in the scene of the shape of each instance row, static ones first.
+        shapes: number in the scene of the shape of each instance row: static ones first, segments of tendons last.
         bodies: row of the body of each, -1 for the world.
+        segments: row of each segment in the arrays of `TENDON_PATHS`.
         placed: the shapes for kernels, without the poses of the moving ones.
         surfaces: `Surface` of each mesh and height field.
         kinds: kinds of the shapes.
@@ -31,10 +32,16 @@ class ImageView:
 
     shapes: list[int]
     bodies: NDArray[np.int32]
+    segments: NDArray[np.int32]
     placed: Any
     surfaces: Any
     kinds: frozenset[str]
     most_triangles: int
+
+    @property
+    def met(self) -> list[int]:
+        """Numbers of all shapes, sorted."""
+        return sorted(self.shapes)
 
 
 def build_image_view(
@@ -44,7 +51,7 @@ def build_image_view(
 
     Args:
         shapes: all shapes of the scene.
-        rows: the selected ones, static ones first.
+        rows: the selected ones, static ones first, segments of tendons last.
         instances: their `Instances`.
         surface: returns the `Surface` of a mesh or a height field.
         device: device of the arrays.
@@ -61,10 +68,14 @@ def build_image_view(
     placed.half = wp.array(np.minimum(half * (1.0 + 1e-5), 1e30).astype(np.float32), dtype=wp.vec3, device=device)
     placed.surface = wp.array(np.array(index, np.int32), dtype=wp.int32, device=device)
     placed.row = wp.array(row, dtype=wp.int32, device=device)
+    tendons = [i for i, shape in enumerate(shapes) if shape.element == "tendon"]
+    segments = np.array([tendons.index(i) for i in rows if shapes[i].element == "tendon"], np.int32)
+    placed.segments = len(rows) - len(segments)
     surfaces = [surface(geometry) for geometry in geometries]
     return ImageView(
         list(rows),
         np.array([shape.row for shape in chosen], dtype=np.int32),
+        segments,
         placed,
         wp.array(surfaces, dtype=Surface, device=device) if surfaces else wp.zeros(0, dtype=Surface, device=device),
         frozenset(shape.kind for shape in chosen),

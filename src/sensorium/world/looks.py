@@ -129,6 +129,9 @@ class SceneLooks:
             common = self.tables[name]
             values = torch.as_tensor(given).to(dtype=torch.float32, device=self._compute.device)
             size = (common.shape[1], common.shape[2])
+            if not name.startswith("light_") and values.shape[1] < size[0]:  # of geoms, without decorations
+                more = common[:, values.shape[1] :].reshape(len(common), -1, *values.shape[2:])
+                values = torch.cat([values, more[:1].expand(len(values), *more.shape[1:])], dim=1)
             if len(values) not in (1, self._compute.num_envs) or values[0].numel() != size[0] * size[1]:
                 raise ModelError(
                     f"{self._engine.name} engine: {name}: got values of shape {tuple(values.shape)}, expected "

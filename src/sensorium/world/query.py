@@ -83,6 +83,11 @@ class MountQuery:
         pos, quat = (self._engine.array(name) for name in ("body_pos_w", "body_quat_w"))
         return [wp.from_torch(pos, dtype=wp.vec3), wp.from_torch(quat, dtype=wp.vec4)]
 
+    def tendon_paths(self) -> list[Any]:
+        """Return ends `[env, segment, 2]` and radii `[env, segment]` of the segments of tendons, for kernels."""
+        ends, radii = (self._engine.array(name) for name in ("tendon_segments_w", "tendon_radii"))
+        return [wp.from_torch(ends, dtype=wp.vec3), wp.from_torch(radii)]
+
     def _flags(self) -> list[Any]:
         """Return the arrays in which kernels flag states that are not finite: per mount, and one for all."""
         return [wp.from_torch(self._mount.bad, dtype=wp.uint8), self._context.clock.bad_wp]

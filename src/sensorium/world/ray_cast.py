@@ -49,23 +49,17 @@ FARTHEST = 1e30
 
 @dataclass(frozen=True, kw_only=True)
 class RaySource:
-    """Directions of rays in the ray frame: fixed ones, the pixels of an image, or directions that a kernel draws.
+    """Directions of rays in the ray frame: fixed ones, or directions that a kernel draws.
 
     Attributes:
         starts: `[ray, 3]`, m; None for all at the origin.
         directions: `[ray, 3]`.
-        inverse_k: alternative to directions: rows of inverse intrinsic matrices `[1 or env, 3, 3]`, for the pixels of
-        an
-            image of `image` size. Call `RayCast.widen` after a change of the matrices.
-        image: height and width, with `inverse_k`.
         drawn: alternative to directions: unit vectors `[1 or env, ray, 3]` that a kernel rewrites before each cast.
         spread: rad, with `drawn`: angle about the x axis that contains all of them.
     """
 
     starts: NDArray[Any] | torch.Tensor | None = None
     directions: NDArray[Any] | torch.Tensor | None = None
-    inverse_k: torch.Tensor | None = None
-    image: tuple[int, int] | None = None
     drawn: torch.Tensor | None = None
     spread: float = np.pi
 
@@ -153,10 +147,7 @@ class RayCast(MountQuery):
         self._block = (int(BLOCK) if compute.is_cpu else 1) if spec.block is None else spec.block
         bundle = self._bundle = Bundle()
         self._kept: list[torch.Tensor] = []
-        if spec.image is not None:
-            cones = self._take_pixels(spec.image)
-        else:
-            cones = self._take_directions() if spec.drawn is None else self._take_drawn(spec.drawn)
+        cones = self._take_directions() if spec.drawn is None else self._take_drawn(spec.drawn)
         self.cones = [torch.from_numpy(values).to(device) for values in cones]
         bundle.angle_cos, bundle.angle_sin, bundle.radius = (wp.from_torch(t, dtype=wp.float32) for t in self.cones)
         bundle.times = wp.zeros(0, dtype=wp.float32, device=device)
@@ -215,17 +206,6 @@ class RayCast(MountQuery):
         bundle.total = bundle.count = count
         self._kept += [zeros, drawn]
         return _wide_cones(2.0 * self._spec.spread, count)
-
-    def _take_pixels(self, image: tuple[int, int]) -> Cones:
-        """Store the pixels of an image in the bundle, and return the cones around its blocks."""
-        bundle, inverse_k = self._bundle, self._spec.inverse_k
-        assert inverse_k is not None
-        self._compute.memory.take_rays(image, self._mount.count)
-        bundle.inverse_k = wp.from_torch(inverse_k, dtype=wp.vec3)
-        bundle.width = image[1]
-        bundle.total = bundle.count = image[0] * image[1]
-        self._kept.append(inverse_k)
-        return self._image_cones(inverse_k, image)
 
     @property
     def bundle(self) -> Any:
@@ -290,39 +270,6 @@ class RayCast(MountQuery):
         return wp.array(
             ptr=tensor.data_ptr(), dtype=dtype, shape=tuple(shape), strides=strides, device=self._compute.device
         )
-
-    def _image_cones(self, inverse_k: torch.Tensor, image: tuple[int, int]) -> Cones:
-        """Return the cones around blocks of pixels for every matrix, by the block's first pixel."""
-        height, width = image
-        first = np.arange(0, height * width, self._block)
-        last = np.minimum(first + self._block, height * width)
-        cosine = np.ones(len(first))
-        matrices = np.unique(inverse_k.detach().cpu().numpy().astype(np.float64), axis=0)
-        for matrix in matrices if self._block > 1 else ():
-            middle = pixel_rays((first + last) // 2, width, matrix)
-            for k in range(self._block):
-                other = pixel_rays(np.minimum(first + k, last - 1), width, matrix)
-                cosine = np.minimum(cosine, (middle * other).sum(axis=1))
-        angle = np.full(height * width, 1e-4)
-        angle[first] += np.arccos(np.clip(cosine, -1.0, 1.0))
-        sine = np.where(angle < 1.5, np.sin(angle), -1.0)
-        radius = np.full(height * width, 1e-6)
-        cosines, sines, radii = (values.astype(np.float32)[None] for values in (np.cos(angle), sine, radius))
-        return cosines, sines, radii
-
-    def widen(self, inverse_k: torch.Tensor, *, more: bool = False) -> None:
-        """Update the cones after a change of intrinsic matrices.
-
-        Args:
-            inverse_k: rows of the inverse matrices, `[n, 3, 3]`.
-            more: whether other matrices remain unchanged.
-        """
-        assert self._spec.image is not None
-        cones = self._image_cones(inverse_k, self._spec.image)
-        new = [torch.from_numpy(values).to(self._compute.device) for values in cones]
-        is_wider = new[0] < self.cones[0]
-        for mine, other in zip(self.cones, new, strict=True):
-            mine.copy_(torch.where(is_wider, other, mine) if more else other)
 
     # Work -------------------------------------------------------------------------------------------------------------
 
@@ -439,7 +386,7 @@ class RayCast(MountQuery):
 
 def _copy(struct: Any) -> Any:
     """Return a copy of a struct."""
-    kind: Any = Bundle if hasattr(struct, "inverse_k") else Pose
+    kind: Any = Bundle if hasattr(struct, "directions") else Pose
     other = kind()
     for name in kind.vars:
         setattr(other, name, getattr(struct, name))
@@ -451,15 +398,6 @@ def _wide_cones(angle: float, count: int) -> Cones:
     angle += 1e-4
     sine = np.sin(angle) if angle < 1.5 else -1.0
     return tuple(np.full((1, count), value, np.float32) for value in (np.cos(angle), sine, 1e-6))  # type: ignore[return-value]
-
-
-def pixel_rays(pixel: NDArray[Any], width: int, inverse_k: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return unit directions of pixels of an image, counted row by row, in the ray frame, `[pixel, 3]`."""
-    v, u = np.divmod(pixel, width)
-    p = np.stack([u + 0.5, v + 0.5, np.ones(len(pixel))], axis=1) @ inverse_k.T
-    d = np.stack([p[:, 2], -p[:, 0], -p[:, 1]], axis=1)
-    unit: NDArray[np.float64] = d / np.linalg.norm(d, axis=1, keepdims=True)
-    return unit
 
 
 def cones_of(starts: NDArray[np.float64], directions: NDArray[np.float64], block: int, count: int | None) -> Cones:

@@ -23,7 +23,7 @@ from sensorium.geometry.bounds import bounding_sphere, is_upright, ray_tree_of
 from sensorium.geometry.hfield import HFields, build_hfields
 from sensorium.geometry.images.clusters import build_clusters, triangles_of
 from sensorium.geometry.ray_structs import Instances, Surroundings
-from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape
+from sensorium.geometry.shapes import KINDS, Element, HeightField, Mesh, Shape
 from sensorium.geometry.solid_grid import PreparedMeshes, build_solids
 from sensorium.geometry.solid_walk import Solids
 from sensorium.geometry.transforms import rotation
@@ -53,6 +53,7 @@ class Targets:
         (of
             the same entity, if the engine provides no tree), unless `include` or `labels` select some.
         still: entries of `include` whose shapes must be static.
+        elements: elements of the model whose shapes are candidates. Only cameras can use others than geoms.
     """
 
     geometry: Geometry = "visual"
@@ -63,6 +64,7 @@ class Targets:
     exclude_own: bool = True
     exclude_robot: bool = False
     still: tuple[str, ...] = ()
+    elements: tuple[Element, ...] = ("geom",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,28 +195,34 @@ class RayScene:
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        """All shapes of the engine."""
+        """All shapes of the engine that rays can hit."""
         return self._engine.shapes()
+
+    @cached_property
+    def drawable(self) -> tuple[Shape, ...]:
+        """`shapes`, then the engine's decorations, which only cameras can see; numbers of shapes are its indices."""
+        return (*self.shapes, *self._engine.decorations())
 
     @cached_property
     def looks(self) -> SceneLooks:
         """Colours, textures and lights, for cameras that compute colours."""
-        return SceneLooks(self._engine, self.shapes, self._compute, self._varied)
+        return SceneLooks(self._engine, self.drawable, self._compute, self._varied)
 
     @cached_property
     def body_names(self) -> tuple[str, ...]:
-        """Name of each shape's body; ``"world"`` for none."""
+        """Name of the body of each drawable shape; ``"world"`` for none, and empty for tendons and skins."""
         names = self._engine.names("body")
-        return tuple(names[shape.row] if shape.row >= 0 else "world" for shape in self.shapes)
+        rest = {"geom": "world", "site": "world", "tendon": "", "skin": ""}
+        return tuple(names[shape.row] if shape.row >= 0 else rest[shape.element] for shape in self.drawable)
 
     @cached_property
     def labels(self) -> tuple[tuple[str, ...], ...]:
-        """Semantic labels of each shape: its own, and those whose patterns match its name or its body's name.
+        """Semantic labels of each drawable shape: its own, and those whose patterns match its name or its body's name.
 
         Raises:
             SelectionError: a pattern matches nothing.
         """
-        found = [list(shape.labels) for shape in self.shapes]
+        found = [list(shape.labels) for shape in self.drawable]
         for label, patterns in self._given.items():
             for i in self.matching(patterns, "Scene", f"semantics[{label!r}]"):
                 if label not in found[i]:
@@ -228,7 +236,7 @@ class RayScene:
 
     @cached_property
     def semantic_ids(self) -> NDArray[np.int32]:
-        """Semantic id of each shape."""
+        """Semantic id of each drawable shape."""
         place = {label: k + 1 for k, label in enumerate(self.label_names)}
         return np.array([place[labels[0]] if labels else 0 for labels in self.labels], dtype=np.int32)
 
@@ -256,7 +264,7 @@ class RayScene:
             matches = self._on_path if is_path else self._by_name
             hits, is_known = matches(pattern, bodies, config, what)
             if not hits and not (is_known and may_be_empty):
-                known = [*dict.fromkeys(self.body_names), *(shape.name for shape in self.shapes)]
+                known = [*dict.fromkeys(filter(None, self.body_names)), *(shape.name for shape in self.shapes)]
                 expected = "a body with shapes" if is_known else "the name of a body or a geom"
                 hint = "" if is_known else nearest(pattern, known).strip()
                 fix = f"{hint} Bodies and shapes that rays can hit: {listed(known)}.".strip()
@@ -267,7 +275,7 @@ class RayScene:
     def _by_name(self, pattern: str, bodies: Sequence[str], config: str, field: str) -> tuple[list[int], bool]:
         """Return the shapes that match a pattern, and whether it matches any body or shape at all."""
         regex = compiled(pattern, config, field)
-        pairs = zip(self.body_names, (shape.name for shape in self.shapes), strict=True)
+        pairs = zip(self.body_names, (shape.name for shape in self.drawable), strict=True)
         hits = [i for i, pair in enumerate(pairs) if any(pattern == name or regex.fullmatch(name) for name in pair)]
         return hits, bool(hits) or any(pattern == name or regex.fullmatch(name) for name in (*bodies, WORLD))
 
@@ -278,10 +286,10 @@ class RayScene:
         the environments itself, or either with a wildcard.
         """
         rest = below_namespace(path)
-        everything = list(range(len(self.shapes)))
+        everything = list(range(len(self.drawable)))
         if rest in ("", ".*", "*"):
             return everything, True
-        names = [shape.name for shape in self.shapes]
+        names = [shape.name for shape in self.drawable]
         entities = {name.partition("/")[0] for name in (*bodies, *names) if "/" in name}
         if "/" not in rest and rest not in bodies and rest not in names:
             try:
@@ -306,24 +314,23 @@ class RayScene:
             SelectionError: a pattern matches nothing, or no shape remains.
             ConfigError: a selected shape cannot be hit.
         """
-        found = [i for i in self._named(targets, config) if self._is_wanted(self.shapes[i], targets)]
+        found = [i for i in self._named(targets, config) if self._is_wanted(self.drawable[i], targets)]
         for i in set(found) & set(self.matching(targets.still, config, "targets")):
-            if not self.shapes[i].is_static:
-                got = f"{self.shapes[i].name!r}, which moves with {self.body_names[i]!r}"
+            if not self.drawable[i].is_static:
+                got = f"{self.drawable[i].name!r}, which moves with {self.body_names[i]!r}"
                 fix = "Omit track_mesh_transforms=False, since moving shapes are always tracked."
                 raise ConfigError(config, [Fault("targets", got, "static shapes", fix)])
         for i in found:
-            if self.shapes[i].fault:
-                name = self.shapes[i].name
+            if fault := self.drawable[i].fault:
+                name = self.drawable[i].name
                 fix = f"Exclude it: exclude=({name!r},)."
-                raise ConfigError.single(
-                    config, "targets", name, f"shapes that rays can hit: {self.shapes[i].fault}", fix
-                )
+                can = "rays can hit" if self.drawable[i].element == "geom" else "cameras can draw"
+                raise ConfigError.single(config, "targets", name, f"shapes that {can}: {fault}", fix)
         return found
 
     def _named(self, targets: Targets, config: str) -> list[int]:
         """Return the numbers of the shapes selected by names and labels, of any geometry."""
-        keep = set(range(len(self.shapes)))
+        keep = {i for i, shape in enumerate(self.drawable) if shape.element in targets.elements}
         if targets.include is not None:
             keep &= set(self.matching(targets.include, config, "targets"))
         if targets.labels is not None:
@@ -429,11 +436,11 @@ class RayScene:
             ConfigError: a selected shape cannot be hit.
         """
         chosen, own_of = self._seen(targets, own_bodies, config)
-        rows = sorted(chosen, key=lambda i: not self.shapes[i].is_static)
+        rows = sorted(chosen, key=lambda i: (not self.drawable[i].is_static, self.drawable[i].element == "tendon"))
         key = tuple(rows)
         if key not in self._images:
-            instances = self._instances(rows, sum(bool(self.shapes[i].is_static) for i in rows))
-            self._images[key] = build_image_view(self.shapes, rows, instances, self.surface, self._compute.device)
+            instances = self._instances(rows, sum(bool(self.drawable[i].is_static) for i in rows))
+            self._images[key] = build_image_view(self.drawable, rows, instances, self.surface, self._compute.device)
         view = self._images[key]
         return view, _hidden(own_of, view.bodies)
 
@@ -442,7 +449,7 @@ class RayScene:
         chosen = self.select(targets, config)
         own_of = [self._own(body, targets) for body in own_bodies]
         everywhere = set[int]().union(*own_of).intersection(*own_of)  # shapes that every mount ignores are not needed
-        left = [i for i in chosen if self.shapes[i].row not in everywhere]
+        left = [i for i in chosen if self.drawable[i].row not in everywhere]
         is_choice = targets.include is not None or targets.labels is not None
         if not chosen or (
             is_choice and not left
@@ -451,9 +458,13 @@ class RayScene:
             fix = f"Shapes in this model: {known}." if self.shapes else "This model has no shapes."
             if others := [] if chosen else self._named(targets, config):
                 takes = "geometry='any'" if targets.groups is None else "geometry='any', include_geom_groups=None"
-                fix = f"Give {takes} for every shape; not selected are {listed([self.shapes[i].name for i in others])}."
+                fix = (
+                    f"Give {takes} for every shape; not selected are {listed([self.drawable[i].name for i in others])}."
+                )
             if chosen:
-                fix = f"Give exclude_parent_body=False to use its own {listed([self.shapes[i].name for i in chosen])}."
+                fix = (
+                    f"Give exclude_parent_body=False to use its own {listed([self.drawable[i].name for i in chosen])}."
+                )
             what = f"geometry={targets.geometry!r}, groups={targets.groups}"
             raise SelectionError(config, [Fault("targets", what, "at least one shape", fix)])
         return left, own_of
@@ -523,7 +534,7 @@ class RayScene:
         return View(rows, instances, len(rows) - static, bodies, parts)
 
     def _instances(self, rows: Sequence[int], static: int) -> Instances:
-        shapes, device = [self.shapes[i] for i in rows], self._compute.device
+        shapes, device = [self.drawable[i] for i in rows], self._compute.device
         meshes = {id(shape.mesh): shape.mesh for shape in shapes if shape.mesh is not None}
         starts, ids, start = {}, [np.zeros(0, np.int32)], 0
         for key, mesh in meshes.items():
@@ -554,7 +565,7 @@ class RayScene:
         out.centre = array([centre for centre, _ in spheres], wp.vec3, 3)
         out.radius = array([radius for _, radius in spheres], wp.float32)
         out.moving = static
-        out.shape_body = array([shape.row for shape in self.shapes], wp.int32)
+        out.shape_body = array([shape.row for shape in self.drawable], wp.int32)
         return out
 
     @property

@@ -26,7 +26,7 @@ from sensorium.engines.mujoco.shapes import with_values
 from sensorium.engines.mujoco.sleep import sleeps
 from sensorium.engines.mujoco.wrapped import WrappedModelEngine
 from sensorium.errors import ModelError, ScheduleError, listed, shown
-from sensorium.spec import BODY_ACCELERATION, JOINT_TORQUE, JOINT_WRENCH, Requirement, contact_array
+from sensorium.spec import BODY_ACCELERATION, JOINT_TORQUE, JOINT_WRENCH, TENDON_PATHS, Requirement, contact_array
 
 _ACC = int(mujoco.mjtStage.mjSTAGE_ACC)
 _SIZES = ("nq", "nv", "nu", "nbody", "ngeom", "nsensordata")
@@ -275,6 +275,8 @@ class LiveMjxEngine(WrappedModelEngine):
         """Return None where the engine supports the requirement, otherwise the reason and the fix."""
         if requirement == JOINT_TORQUE:
             return "MJX does not provide the force of dampers. JOINT_EFFORT, the actuators' force, is available."
+        if requirement == TENDON_PATHS:
+            return "MJX does not provide the paths of tendons."
         if is_contact(requirement):
             if not self._now._impl.ncon:
                 return "MJX checks no pair of geoms of this model for contacts: enable collisions of two of them."

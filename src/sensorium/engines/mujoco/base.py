@@ -38,9 +38,10 @@ from sensorium.engines.mujoco.needs import (
     needs_wrenches,
     stage_of,
 )
-from sensorium.engines.mujoco.shapes import model_shapes, visible_geoms
+from sensorium.engines.mujoco.shapes import model_decorations, model_shapes, visible_geoms
 from sensorium.engines.mujoco.sleep import disabled, is_held, lacks_held, sleeps, static_wrench_fault
 from sensorium.engines.mujoco.spec import computes_acceleration, has_elements
+from sensorium.engines.mujoco.tendons import paths_of
 from sensorium.engines.mujoco.torque import torque_fault
 from sensorium.engines.offsets import LiveOffsets
 from sensorium.errors import (
@@ -54,7 +55,7 @@ from sensorium.errors import (
 )
 from sensorium.geometry.appearance import Lighting, Varied
 from sensorium.geometry.shapes import Shape
-from sensorium.spec import JOINT_TORQUE, JOINT_WRENCH, SHAPES, Requirement
+from sensorium.spec import JOINT_TORQUE, JOINT_WRENCH, SHAPES, TENDON_PATHS, Requirement
 
 _WARNING = mujoco.mjtWarning
 LIMITS = {
@@ -87,7 +88,9 @@ class MujocoModelEngine(Engine):
       world axes, as measured by MuJoCo's force and torque sensors; gravity compensation counts as transmitted by the
       parent.
     - NATIVE_SENSOR: `native:NAME [env, dim]`: MuJoCo's sensordata of that sensor.
-    - SHAPES: no array; see `shapes`.
+    - SHAPES: no array; see `shapes` and `decorations`.
+    - TENDON_PATHS: `tendon_segments_w [env, segment, 2, 3]` m, world, `tendon_radii [env, segment]` m; see
+      `mujoco.tendons`.
     - CONTACT_REPORT: `contact_array(requirement) [env, primary, slot, column]`. `found` also counts contacts in the gap
       zone of a geom, which have no force. With ``netforce``, dist is 0, normal and tangent are the x and y axes.
 
@@ -126,6 +129,7 @@ class MujocoModelEngine(Engine):
         self._named: Elements | None = None
         self._described: tuple[Any, tuple[NativeSensor, ...]] | None = None
         self._shapes: tuple[Any, tuple[Shape, ...]] | None = None
+        self._decorations: tuple[Any, tuple[Shape, ...]] | None = None
         self._issued: set[str] = set()  # warnings already issued
         self._diverged = np.zeros(num_envs, dtype=bool)
 
@@ -248,8 +252,10 @@ class MujocoModelEngine(Engine):
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
         """Create the derived arrays of requirements that the model fulfils."""
-        self._fields = fields_of(prepared, held=self._holds_asleep and sleeps(self._model.opt))
-        self._model_fields = model_fields_of(prepared)
+        used = prepared if len(paths_of(self._model).tendon) else prepared - {TENDON_PATHS}
+        self._fields = fields_of(used, held=self._holds_asleep and sleeps(self._model.opt))
+        self._model_fields = model_fields_of(used)
+        self._tendons = TENDON_PATHS in used
         self._sensors = bool(native(prepared) or contacts(prepared))
         self._wrenches = any(map(needs_wrenches, prepared))
         self._bind(prepared)
@@ -591,6 +597,21 @@ class MujocoModelEngine(Engine):
         if self._shapes is None or self._shapes[0] is not model:
             self._shapes = model, model_shapes(self._shape_model(), self._elements.body_row)
         return self._shapes[1]
+
+    def decorations(self) -> tuple[Shape, ...]:
+        """Return spatial tendons, sites and skins in this order, without those added for sensors; see `shapes`.
+
+        An unnamed tendon is named `tendon_{id}`, likewise for the others. Skins have a `fault`.
+
+        Raises:
+            ModelError: a mesh has no triangle with an area.
+        """
+        model = self.model
+        if self._decorations is None or self._decorations[0] is not model:
+            poses = self._model_values("site_pos"), self._model_values("site_quat")
+            shapes = model_decorations(self._shape_model(), self._elements.body_row, poses, self.supports(TENDON_PATHS))
+            self._decorations = model, shapes
+        return self._decorations[1]
 
     def lighting(self) -> Lighting:
         """Return the lights, the sky, the fog and the textures of the model."""

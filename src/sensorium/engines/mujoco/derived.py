@@ -24,6 +24,7 @@ from sensorium.engines.mujoco.kernels import KERNELS
 from sensorium.engines.mujoco.native import native, sensor_id
 from sensorium.engines.mujoco.needs import FRICTION, NEEDS
 from sensorium.engines.mujoco.sleep import held_columns, sleeps
+from sensorium.engines.mujoco.tendons import TENDON_KERNELS, paths_of
 from sensorium.engines.mujoco.torque import friction_constants, rotor_inertia
 from sensorium.spec import (
     BODY_ACCELERATION,
@@ -35,6 +36,7 @@ from sensorium.spec import (
     JOINT_TORQUE,
     JOINT_WRENCH,
     MAGNETIC,
+    TENDON_PATHS,
     Requirement,
     contact_array,
     contact_columns,
@@ -48,7 +50,7 @@ _VIEWS = {
     "joint_effort": ("qfrc_actuator", "dof"),
 }
 """Arrays that may be views, each with its source and the kind of ids that index its rows."""
-_SPATIAL = ("cvel", "cacc", "cfrc_int")
+_SPATIAL = ("cvel", "cacc", "cfrc_int", "wrap_xpos")
 """Fields whose last axis consists of two vectors."""
 _Launch = tuple[Any, int, list[Any]]
 """A kernel, the number of items per env, and its arguments."""
@@ -101,7 +103,8 @@ class Derived:
                 `[1 or env, ...]`.
         """
         fields = _Fields(self, model, tuple(body_ids), tuple(joint_ids), sources)
-        counts = {"body": len(body_ids), "joint": len(joint_ids)}
+        segments = len(paths_of(model).tendon) if TENDON_PATHS in prepared else 0
+        counts = {"body": len(body_ids), "joint": len(joint_ids), "segment": segments}
         for requirement in filter(prepared.__contains__, ARRAYS):
             for name, shape in array_sizes(requirement, self.num_envs, counts).items():
                 if (view := fields.view(name)) is not None:
@@ -112,7 +115,7 @@ class Derived:
         for report in contacts(prepared):
             name = contact_array(report)
             self.arrays[name] = self._fill(name, (self.num_envs, *contact_shape(report)))
-        launches = [*fields.bodies(), *fields.wrenches(), *fields.joints()]
+        launches = [*fields.bodies(), *fields.wrenches(), *fields.joints(), *fields.tendons()]
         launches += [*fields.natives(self._blocks), *map(fields.contacts, contacts(prepared))]
 
         def launch_all() -> None:
@@ -283,6 +286,16 @@ class _Fields:
         ]
         outputs = self._outputs(JOINT_STATE, JOINT_EFFORT, JOINT_TORQUE)
         return self._launch(KERNELS[dtype].joints, len(dofs), inputs, outputs)
+
+    def tendons(self) -> list[_Launch]:
+        """Return the launch for segments of the tendons' paths."""
+        paths, dtype = paths_of(self.model), self.derived.dtype
+        inputs = [
+            *map(self._numbers, (paths.tendon, paths.place)),
+            *(self._numbers(values, dtype) for values in (paths.radius, paths.length)),
+            *self._inputs("ten_wrapadr", "ten_wrapnum", "wrap_obj", "wrap_xpos", "opt.gravity"),
+        ]
+        return self._launch(TENDON_KERNELS[dtype], len(paths.tendon), inputs, self._outputs(TENDON_PATHS))
 
     def natives(self, blocks: Mapping[str, Sequence[Requirement]]) -> list[_Launch]:
         """Return the launches for native sensors that are not views, one per block."""

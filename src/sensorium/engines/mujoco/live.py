@@ -91,7 +91,7 @@ class LiveMujocoEngine(WrappedModelEngine):
             return np.asarray(getattr(self._model, name))[None]
         owner, field = (self._model.opt, name[4:]) if name.startswith("opt.") else (self._scratch, name)
         like = self._scratch.qvel if name == FRICTION else getattr(owner, field)
-        return self._sources.setdefault(name, np.zeros((self.num_envs, *like.shape)))
+        return self._sources.setdefault(name, np.zeros((self.num_envs, *like.shape), like.dtype))
 
     def _bind_offsets(self) -> None:
         sources = {name: getattr(self._model, name)[None] for name in self._offsets.fields}
@@ -198,9 +198,12 @@ class LiveMujocoEngine(WrappedModelEngine):
             mujoco.mj_sensorVel(model, data)
         elif stage >= _POS:
             mujoco.mj_kinematics(model, data)
-            if stage >= _VEL:
+            if stage >= _VEL or self._tendons:
                 mujoco.mj_comPos(model, data)
+            if stage >= _VEL:
                 mujoco.mj_comVel(model, data)
+            if self._tendons:
+                mujoco.mj_tendon(model, data)
         return data
 
 

@@ -20,6 +20,7 @@ from sensorium.spec import (
     JOINT_TORQUE,
     JOINT_WRENCH,
     MAGNETIC,
+    TENDON_PATHS,
     Requirement,
 )
 
@@ -57,6 +58,7 @@ NEEDS: dict[Requirement, Need] = {
         model_fields=("dof_armature", "dof_frictionloss", "dof_invweight0"),
     ),
     JOINT_WRENCH: Need(("xpos", "subtree_com", "cfrc_int"), _ACC, True),
+    TENDON_PATHS: Need(("ten_wrapadr", "ten_wrapnum", "wrap_obj", "wrap_xpos"), _POS, model_fields=("opt.gravity",)),
 }
 """All requirements except NATIVE_SENSOR, CONTACT_REPORT, SHAPES and MODEL_ELEMENTS."""
 STATE_SOURCES = ("qpos", "qvel")

@@ -7,7 +7,7 @@ mesh as written in the model.
 A geom is visible if its material, or its own colour without a material, has an alpha above 0, as in mj_ray. Its colour
 is the one that MuJoCo draws: its own if that is not the default grey, otherwise its material's. The reflectance is that
 of this colour, without the texture.
-Skins are not shapes: they are drawn over bodies as decoration, and MuJoCo's rays do not hit them either.
+Tendons, sites and skins are decorations that only cameras can see, since MuJoCo's rays do not hit them either.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 
 from sensorium.engines.mujoco.hidden import hidden
 from sensorium.engines.mujoco.looks import drawn_rgba, material_of, model_textures
+from sensorium.engines.mujoco.tendons import paths_of
 from sensorium.errors import ModelError
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape, ShapeKind
 
@@ -119,6 +120,100 @@ def visible_geoms(model: Any) -> list[int]:
         i
         for i in range(model.ngeom)
         if int(model.geom_bodyid[i]) not in concealed and not hidden(_name(model, _OBJ.mjOBJ_GEOM, i))
+    ]
+
+
+def model_decorations(
+    model: Any, body_row: Mapping[int, int], site_poses: tuple[np.ndarray, np.ndarray], tendon_fault: str | None
+) -> tuple[Shape, ...]:
+    """Return the tendons, sites and skins of a compiled model, in this order.
+
+    Elements that were added for sensors are omitted. An unnamed tendon is named `tendon_{id}`, likewise for the others.
+    Each segment of a spatial tendon is a shape; their order is that of `paths_of`. Skins have a `fault`. So do sites
+    whose poses on their bodies differ between environments.
+
+    Args:
+        model: the MjModel.
+        body_row: MuJoCo's body id -> row of the body, -1 for the world.
+        site_poses: positions and orientations of the sites on their bodies, `[1 or env, site, 3]` and `[..., 4]`.
+        tendon_fault: why the engine has no paths of tendons; None where it has.
+
+    Raises:
+        ModelError: a mesh has no triangle with an area.
+    """
+    return (*_tendons(model, tendon_fault), *_sites(model, body_row, *site_poses), *_skins(model))
+
+
+def _names_of(model: Any, kind: Any, word: str, count: int) -> list[str]:
+    return _unique_names([(_name(model, kind, i), f"{word}_{i}") for i in range(count)])
+
+
+def _tendons(model: Any, fault: str | None) -> list[Shape]:
+    names, paths = _names_of(model, _OBJ.mjOBJ_TENDON, "tendon", model.ntendon), paths_of(model)
+    textures = model_textures(model)
+    return [
+        Shape(
+            "capsule",
+            names[i],
+            (float(radius) or 1.0, 1.0),
+            element="tendon",
+            number=i,
+            is_collision=False,
+            fault="" if fault is None else f"it is a tendon, whose path is unknown: {fault}",
+            material=material_of(model, int(model.tendon_matid[i]), textures),
+            **_appearance(model, int(model.tendon_group[i]), int(model.tendon_matid[i]), model.tendon_rgba[i]),
+        )
+        for i, radius in zip(paths.tendon.tolist(), paths.radius, strict=True)
+    ]
+
+
+def _sites(model: Any, body_row: Mapping[int, int], site_pos: np.ndarray, site_quat: np.ndarray) -> list[Shape]:
+    static, concealed = _static_poses(model), _hidden_bodies(model)
+    names, textures = _names_of(model, _OBJ.mjOBJ_SITE, "site", model.nsite), model_textures(model)
+    shapes = []
+    for i, name in enumerate(names):
+        body = int(model.site_bodyid[i])
+        if body in concealed or hidden(name):
+            continue
+        pos, quat = site_pos[0, i].astype(np.float64), site_quat[0, i].astype(np.float64)
+        differs = bool((site_pos[:, i] != site_pos[:1, i]).any() or (site_quat[:, i] != site_quat[:1, i]).any())
+        if body in static:
+            pos, quat = _composed(*static[body], pos, quat)
+        kind = _KINDS.get(int(model.site_type[i]), "mesh")
+        shapes.append(
+            Shape(
+                kind,
+                name,
+                tuple(model.site_size[i, : _SIZES[kind]]),
+                body_row[body],
+                tuple(pos),
+                tuple(quat),
+                mesh=_mesh(model, int(model.site_dataid[i])) if kind == "mesh" else None,
+                is_static=body in static,
+                is_collision=False,
+                element="site",
+                number=i,
+                fault="its pose on its body differs between environments" if differs else "",
+                material=material_of(model, int(model.site_matid[i]), textures),
+                **_appearance(model, int(model.site_group[i]), int(model.site_matid[i]), model.site_rgba[i]),
+            )
+        )
+    return shapes
+
+
+def _skins(model: Any) -> list[Shape]:
+    return [
+        Shape(
+            "mesh",
+            name,
+            element="skin",
+            number=i,
+            is_static=False,
+            is_collision=False,
+            fault="it is a skin, which cameras do not draw",
+            **_appearance(model, int(model.skin_group[i]), int(model.skin_matid[i]), model.skin_rgba[i]),
+        )
+        for i, name in enumerate(_names_of(model, _OBJ.mjOBJ_SKIN, "skin", model.nskin))
     ]
 
 

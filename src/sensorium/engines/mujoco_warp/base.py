@@ -162,7 +162,9 @@ class WarpModelEngine(MujocoModelEngine):
         if self._fields and set(self._fields) - set(STATE_SOURCES):
             full = self.stage >= _ACC or (self._sensors and (not self.owns_time or sleeps(self._worlds.m.opt)))
             early = "vel" if self.stage >= _VEL or self._sensors else "pos"
-            self._worlds.forward("acc" if full else early, sensors=self._sensors, wrenches=self._wrenches)
+            self._worlds.forward(
+                "acc" if full else early, sensors=self._sensors, wrenches=self._wrenches, tendons=self._tendons
+            )
 
     def _refresh_reset(self, ids: torch.Tensor | None) -> None:
         super()._refresh_reset(None if self.fresh else ids)  # with `fresh` all envs must be at the current tick

@@ -270,7 +270,7 @@ class Worlds:
         for _ in range(count):
             graph.run()
 
-    def forward(self, stage: str, *, sensors: bool, wrenches: bool) -> None:
+    def forward(self, stage: str, *, sensors: bool, wrenches: bool, tendons: bool) -> None:
         """Compute derived state up to a stage.
 
         Args:
@@ -278,6 +278,7 @@ class Worlds:
             sensors: whether to compute the native sensors of that stage; `"acc"` always does.
             wrenches: whether to compute the results of mj_rnePostConstraint even if no sensor of the model requires
                 them.
+            tendons: whether to compute the paths of tendons.
 
         The state is preserved, including sleep, the history of delayed sensors, and the controls, which a callback
         writes. `"acc"` computes everything as if all bodies were awake: mujoco_warp has no contacts of sleeping bodies.
@@ -297,9 +298,12 @@ class Worlds:
                 module.sensor_vel(m, d)
             else:
                 module.kinematics(m, d)
-                if stage == "vel":
+                if stage == "vel" or tendons:
                     module.com_pos(m, d)
+                if stage == "vel":
                     module.com_vel(m, d)
+                if tendons:
+                    module.tendon(m, d)
 
         def compute_only() -> None:
             control, m.callback.control = m.callback.control, None
@@ -311,7 +315,7 @@ class Worlds:
             finally:
                 m.callback.control = control
 
-        self._graph((stage, sensors, wrenches), compute_only).run()
+        self._graph((stage, sensors, wrenches, tendons), compute_only).run()
 
     @property
     def _computes_wrenches(self) -> bool:

@@ -29,7 +29,7 @@ from sensorium.engines.envs import (
 )
 from sensorium.engines.newton.derived import DerivedArrays
 from sensorium.engines.newton.layout import Layout, newton
-from sensorium.engines.newton.shapes import colors_of, lighting_of, shapes_of
+from sensorium.engines.newton.shapes import colors_of, lighting_of, shapes_of, sites_of
 from sensorium.engines.newton.solvers import CONTACTS, OBSERVABLES, SolverAccess
 from sensorium.engines.newton.stepping import Stepper
 from sensorium.errors import ArgumentError, ModelError, UnknownNameError, listed, shown
@@ -149,6 +149,7 @@ class NewtonEngine(Engine):
             self, model, self._layout, self._access, self._stepper, self._shown, self._compute
         )
         self._shapes: tuple[Shape, ...] | None = None
+        self._sites: tuple[Shape, ...] | None = None
         self._control = control
         self._ctrl_to = self._control_places(control)
         self.ctrl = self._ctrl_to[0][self._ctrl_to[1]]
@@ -267,6 +268,12 @@ class NewtonEngine(Engine):
         if self._shapes is None:
             self._shapes = shapes_of(self.model, self._layout)
         return self._shapes
+
+    def decorations(self) -> tuple[Shape, ...]:
+        """Return the sites of one environment, in the order of `names("site")`; Newton knows no paths of tendons."""
+        if self._sites is None:
+            self._sites = sites_of(self.model, self._layout)
+        return self._sites
 
     def lighting(self) -> Lighting:
         """Return a headlight, since a Newton model has no lights."""

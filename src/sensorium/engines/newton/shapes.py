@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +22,8 @@ _SIZES = {"sphere": 1, "capsule": 2, "cylinder": 2, "ellipsoid": 3, "box": 3}
 """Number of Newton's scales that are the size of a shape; those of a plane are its full sides."""
 
 
-def shapes_of(model: Any, layout: Layout) -> tuple[Shape, ...]:
-    """Return the shapes of one environment, in the order of `names("geom")`.
+def shapes_of(model: Any, layout: Layout, element: Literal["geom", "site"] = "geom") -> tuple[Shape, ...]:
+    """Return the geoms or the sites of one environment as shapes, in the order of `names(element)`.
 
     Static shapes that all worlds share, and copies of them in each world, are the same shapes here. Equal meshes and
     height fields are shared.
@@ -30,9 +31,9 @@ def shapes_of(model: Any, layout: Layout) -> tuple[Shape, ...]:
     Raises:
         ModelError: the worlds have different shapes.
     """
-    if "geom" in layout.faults:
-        raise ModelError(layout.faults["geom"])
-    names, rows = layout.names("geom"), layout.shapes
+    if element in layout.faults:
+        raise ModelError(layout.faults[element])
+    names, rows = layout.names(element), layout.shape_rows(element)
     if not names:
         return ()
     place, scale = poses(model.shape_transform), np.asarray(model.shape_scale.numpy(), dtype=np.float64)
@@ -50,6 +51,19 @@ def shapes_of(model: Any, layout: Layout) -> tuple[Shape, ...]:
         _shape(name, int(row), layout, place[row], scale[row], int(kinds[row]), int(flags[row]), sources[row], made)
         for name, row in zip(names, rows[0], strict=True)
     )
+
+
+def sites_of(model: Any, layout: Layout) -> tuple[Shape, ...]:
+    """Return the sites of one environment as shapes, in the order of `names("site")`.
+
+    All are visible, since Newton hides sites in its own viewer. They have a `fault` where worlds have different sites.
+    """
+    try:
+        shapes = shapes_of(model, layout, "site")
+    except ModelError as error:
+        names = layout.names("site")
+        shapes = tuple(Shape("mesh", name, is_static=False, fault=str(error)) for name in names)
+    return tuple(replace(shape, element="site", is_visual=True, is_visible=True) for shape in shapes)
 
 
 def _check_same(what: str, values: NDArray[Any], rows: NDArray[np.int64], names: tuple[str, ...]) -> None:

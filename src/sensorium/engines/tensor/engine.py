@@ -73,8 +73,8 @@ class TensorEngine(Engine):
         geoms: names of collision shapes and their frames as for `sites`, so that contacts can be selected by geom.
         shapes: shapes that rays can hit, a mapping from names to shapes that overrides their own names, or a sequence
             of shapes for each environment. If these differ, sensors that need shapes are rejected. A shape's `body` is
-            a row or a name of `bodies`; -1 and `"world"` are the world. An empty sequence means an empty world; None
-            means that the shapes are unknown.
+            a row or a name of `bodies`; -1 and `"world"` are the world. Only cameras see those of another `element`
+            than a geom. An empty sequence means an empty world; None means that the shapes are unknown.
         lighting: lights, sky and fog for images, and textures to choose from; by default a headlight.
         looks: values of quantities of shapes and lights that differ between environments or change, by name:
             ``"rgba"``, ``"emission"``, ``"specular"``, ``"shininess"``, ``"mirror"``, ``"texture"`` (a row of the
@@ -96,8 +96,8 @@ class TensorEngine(Engine):
             written.
         device: torch device.
         provides: quantities that the user writes: any of pose, velocity, acceleration, gravity, magnetic, joint_state,
-            joint_effort, joint_torque, joint_wrench, contact. A sensor that requires any other is rejected, so that
-            unwritten values are never read as zero.
+            joint_effort, joint_torque, joint_wrench, tendon_paths, contact. A sensor that requires any other is
+            rejected, so that unwritten values are never read as zero.
         quat_order: order of the quaternions written to `body_quat`; `body_quat_w` is always wxyz.
         gravity: initial gravity, m/s^2.
         magnetic: initial magnetic flux, any unit (the default is MuJoCo's); None without a magnetic field.
@@ -163,7 +163,8 @@ class TensorEngine(Engine):
 
     def _make_arrays(self, quat_order: QuatOrder, parts: Parts) -> None:
         model = self._model
-        counts = {"body": len(model.bodies), "joint": len(model.joints)}
+        segments = [shape for shape in model.shapes or () if shape.element == "tendon"]
+        counts = {"body": len(model.bodies), "joint": len(model.joints), "segment": len(segments)}
         sizes = {
             name: size
             for requirement, word in WORD.items()
@@ -325,6 +326,9 @@ class TensorEngine(Engine):
         "Torques of the parents on the bodies about the body frame origins `[env, body, 3]`, N m, world axes."
     )
 
+    tendon_segments_w = Array("Ends of the segments of the tendons' paths `[env, segment, 2, 3]`, m, world.")
+    tendon_radii = Array("Radii of these segments `[env, segment]`, m; 0 where the path has no such segment.")
+
     # Engine ------------------------------------------------------------------------------------------------------
 
     def names(self, kind: NameKind) -> tuple[str, ...]:
@@ -353,8 +357,13 @@ class TensorEngine(Engine):
         return self._model.slides
 
     def shapes(self) -> tuple[Shape, ...]:
-        """Return the given shapes in order, with rows of bodies; empty where none were given."""
-        return self._model.shapes or ()
+        """Return the given geoms in order, with rows of bodies; empty where none were given."""
+        return tuple(shape for shape in self._model.shapes or () if shape.element == "geom")
+
+    def decorations(self) -> tuple[Shape, ...]:
+        """Return the other given shapes: tendons, sites, skins."""
+        given = self._model.shapes or ()
+        return tuple(shape for element in ("tendon", "site", "skin") for shape in given if shape.element == element)
 
     def lighting(self) -> Lighting:
         """Return the given lights, sky, fog and textures."""

@@ -17,7 +17,7 @@ from sensorium.geometry.shapes import Shape
 
 Provides = Literal[
     "pose", "velocity", "acceleration", "gravity", "magnetic", "joint_state", "joint_effort", "joint_torque",
-    "joint_wrench", "contact",
+    "joint_wrench", "tendon_paths", "contact",
 ]  # fmt: skip
 Site = str | FrameOnBody | tuple[Any, ...]
 """Frame of a site: a body's name (its origin), `(body name, pos)`, `(body name, pos, quat)` or a FrameOnBody."""
@@ -180,7 +180,7 @@ class TensorModel:
                 raise ModelError(f"shapes: got {shown(shape)}, expected a Shape, e.g. Shape('plane', 'ground').")
         if isinstance(given, Mapping):
             shapes = [replace(shape, name=name) for name, shape in given.items()]
-        names = [shape.name for shape in shapes]
+        names = [shape.name for shape in shapes if shape.element != "tendon"]
         for name in names:
             if names.count(name) > 1:
                 raise ModelError(f"shape {name!r}: {names.count(name)} shapes have this name, give each a unique name.")
@@ -197,6 +197,13 @@ class TensorModel:
             row = self.bodies.index(row) if row in self.bodies else -1
         if not -1 <= row < len(self.bodies):
             raise ModelError(f"shape {shape.name!r}: got body index {row}, expected -1 to {len(self.bodies) - 1}.")
+        if shape.element == "tendon" and "tendon_paths" not in self._provides:
+            raise ModelError(
+                f"shape {shape.name!r} is a segment of a tendon, whose path is not provided: give "
+                f"{providing(self._provides, 'tendon_paths')}."
+            )
+        if shape.element == "tendon":
+            return replace(shape, body=-1)
         if row < 0 and not shape.is_static and not shape.fault:
             raise ModelError(f"shape {shape.name!r}: is_static=False on the world, which never moves: name a body.")
         if not shape.is_static and not shape.fault and "pose" not in self._provides:

@@ -57,6 +57,8 @@ def draw_analytic(rows: Rows, lens: Lens, cameras: Cameras, placed: Placed, list
         rect = lists.rect[place, mount, tile, k]
         front = 1.0 / lists.front[place, mount, tile, k]
         size = instances.size[row]
+        if row >= placed.segments:
+            size = placed.size[env, row - placed.segments]
         shape = instances.shape[row]
         pos, quat = row_pose(placed, env, row)
         back = wp.transpose(rotation_of(quat))

@@ -11,8 +11,17 @@ import warp as wp
 
 from sensorium.compute import Rows, kernel, masked_tid, place_of
 from sensorium.geometry.hfield import HFields
-from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, pixel_line, shape_pose
-from sensorium.geometry.trace import ray_instance
+from sensorium.geometry.images.structs import (
+    Cameras,
+    HitRecord,
+    Lens,
+    Placed,
+    pixel_line,
+    row_bounds,
+    row_size,
+    shape_pose,
+)
+from sensorium.geometry.trace import ray_shape
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 
 X_MIN, Y_MIN, X_MAX, Y_MAX, COUNT = range(5)
@@ -96,9 +105,10 @@ def measure_alone(
             if hidden[mount, row] == wp.uint8(0):
                 pos, quat = shape_pose(placed, env, objects.shape[entry - 1])
                 v = pos + quat_rotate(quat, instances.centre[row]) - s
-                size = instances.radius[row]
+                size, _half = row_bounds(placed, env, row)
                 if wp.length_sq(v - (wp.dot(v, d) / length2) * d) <= size * size * 1.0001:
-                    t, _face = ray_instance(instances, fields, row, pos, quat, s, d, lens.far - lens.near)
+                    scale = row_size(placed, env, row)
+                    t, _face = ray_shape(instances, fields, row, scale, pos, quat, s, d, lens.far - lens.near)
                     if t < wp.inf:
                         _include(extents, env, mount, item, pixel % lens.width, pixel / lens.width)
                         entry = last
@@ -142,7 +152,7 @@ def write_boxes(
 
 @wp.struct
 class SolidBoxes:
-    """Boxes around the parts of the objects. The shapes of one body are one part.
+    """Boxes around the parts of the objects. The shapes of one body are one part, and so is a segment of a tendon.
 
     Attributes:
         first: first part of each object, and the number of parts: one more than there are objects.
@@ -167,6 +177,17 @@ def _part_pose(placed: Placed, solids: SolidBoxes, env: int, part: int) -> tuple
     return pos + quat_rotate(quat, solids.pos[part]), quat_multiply(quat, solids.quat[part])
 
 
+@wp.func
+def _part_box(placed: Placed, solids: SolidBoxes, env: int, part: int) -> tuple[wp.vec3, wp.vec3]:
+    low = solids.low[part]
+    high = solids.high[part]
+    row = placed.row[solids.shape[part]]
+    if row >= placed.segments:
+        _radius, high = row_bounds(placed, env, row)
+        low = -high
+    return low, high
+
+
 @kernel(group="images")
 def write_solid_boxes(
     rows: Rows,
@@ -189,15 +210,15 @@ def write_solid_boxes(
         if alone[env, mount, item, COUNT] > 0:
             first = solids.first[item]
             origin, turn = _part_pose(placed, solids, env, first)
-            low = solids.low[first]
-            high = solids.high[first]
+            low, high = _part_box(placed, solids, env, first)
             for part in range(first + 1, solids.first[item + 1]):
                 pos, quat = _part_pose(placed, solids, env, part)
+                least, most = _part_box(placed, solids, env, part)
                 for corner in range(8):
-                    at = solids.low[part]
+                    at = least
                     for axis in range(3):
                         if (corner >> axis) % 2 == 1:
-                            at[axis] = solids.high[part][axis]
+                            at[axis] = most[axis]
                     at = quat_rotate_inverse(turn, pos + quat_rotate(quat, at) - origin)
                     low = wp.min(low, at)
                     high = wp.max(high, at)

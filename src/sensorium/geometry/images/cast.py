@@ -6,9 +6,19 @@ import warp as wp
 
 from sensorium.compute import Rows, kernel, masked_tid, place_of
 from sensorium.geometry.hfield import HFields
-from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, pixel_line, put_hit, row_pose
+from sensorium.geometry.images.structs import (
+    Cameras,
+    HitRecord,
+    Lens,
+    Placed,
+    pixel_line,
+    put_hit,
+    row_bounds,
+    row_pose,
+    row_size,
+)
 from sensorium.geometry.ray_structs import NEAR, Near
-from sensorium.geometry.trace import ray_instance
+from sensorium.geometry.trace import ray_shape
 from sensorium.geometry.transforms import quat_rotate
 
 
@@ -79,7 +89,10 @@ def cast_pixels(
         pos, quat = row_pose(placed, env, row)
         v = pos + quat_rotate(quat, instances.centre[row]) - start
         far = wp.length(v)
-        reach = instances.radius[row] + away
+        reach, _half = row_bounds(placed, env, row)
+        if reach == 0.0:
+            continue
+        reach = reach + away
         if far > reach:
             if far - reach > lens.far:
                 continue
@@ -112,10 +125,11 @@ def cast_pixels(
                 pos, quat = row_pose(placed, env, row)
                 to = pos + quat_rotate(quat, instances.centre[row]) - s
                 along = wp.dot(to, d)
-                size = instances.radius[row]
+                size, _half = row_bounds(placed, env, row)
                 if along < -size or along - size > t or wp.length_sq(to - along * d) > size * size * 1.0001:
                     continue
-                found, face = ray_instance(instances, fields, row, pos, quat, s, d, t * 1.000001)
+                scale = row_size(placed, env, row)
+                found, face = ray_shape(instances, fields, row, scale, pos, quat, s, d, t * 1.000001)
                 if found <= t * 1.000001 and lens.near + found <= lens.far:
                     put_hit(record, place, mount, pixel, 1.0 / (lens.near + found), instances.shape[row], face)
                     t = wp.min(t, found)

@@ -14,6 +14,7 @@ from sensorium.geometry.images.structs import (
     Placed,
     rotation_of,
     row_pose,
+    segment_bounds,
     tile_axes,
 )
 from sensorium.geometry.transforms import quat_rotate
@@ -76,6 +77,11 @@ def list_shapes(
             continue
         pos, quat = row_pose(placed, env, row)
         radius = instances.radius[row]
+        half = placed.half[row]
+        if row >= placed.segments:
+            radius, half = segment_bounds(placed.size[env, row - placed.segments])
+            if radius == 0.0:
+                continue
         front = lens.near
         u_first = int(0)
         u_last = wide - 1
@@ -94,7 +100,6 @@ def list_shapes(
             # the corners of its box, in pixels
             axes = to_pixels * rotation_of(quat)
             middle = to_pixels * centre
-            half = placed.half[row]
             nearest = float(wp.inf)
             farthest = float(-wp.inf)
             min_u = float(wp.inf)

@@ -29,10 +29,10 @@ from sensorium.geometry.images.shade import (
     world_line,
 )
 from sensorium.geometry.images.shadows import AWAY, is_blocked, is_near
-from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, row_pose, shape_pose
+from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, row_pose, row_size, shape_pose
 from sensorium.geometry.images.texturing import texture_color
 from sensorium.geometry.primitives import BOX, PLANE
-from sensorium.geometry.trace import ray_instance
+from sensorium.geometry.trace import ray_shape
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
 
 BEHIND = wp.constant(wp.float32(0.3))
@@ -58,7 +58,8 @@ def next_surface(
         if hidden[mount, row] == wp.uint8(0) and row != skipped:
             pos, quat = row_pose(placed, env, row)
             if is_near(placed, env, row, pos, quat, start, unit, best, 0.0):
-                t, face = ray_instance(instances, fields, row, pos, quat, start, unit, best)
+                size = row_size(placed, env, row)
+                t, face = ray_shape(instances, fields, row, size, pos, quat, start, unit, best)
                 if t < best:
                     best = t
                     found_row = row
@@ -87,7 +88,8 @@ def reached_by(
             if not is_dark and hidden[mount, row] == wp.uint8(0) and looks.casts[instances.shape[row]] != 0:
                 pos, quat = row_pose(placed, env, row)
                 if is_near(placed, env, row, pos, quat, start, way, axis[3], 0.0):
-                    is_dark = is_blocked(instances, fields, row, pos, quat, start, way, axis[3])
+                    size = row_size(placed, env, row)
+                    is_dark = is_blocked(instances, fields, row, size, pos, quat, start, way, axis[3])
         if not is_dark:
             mask = mask | (1 << bit)
     return mask
@@ -210,7 +212,7 @@ def trace_paths(
             if is_open:
                 point = s + t * d
                 p = quat_rotate_inverse(quat, point - pos)
-                flat = flat_normal(placed, fields, row, face, p)
+                flat = flat_normal(placed, fields, env, row, face, p)
                 n = quat_rotate(quat, flat)
                 rgba = looks.rgba[e, shape]
                 alpha = rgba[3]

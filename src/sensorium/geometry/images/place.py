@@ -20,6 +20,7 @@ def place_cameras(
     quat_in: wp.array2d[wp.vec4],
     offset_pos_in: wp.array2d[wp.vec3],
     offset_quat_in: wp.array2d[wp.vec4],
+    drift_in: wp.array2d[wp.vec3],
     cameras: Cameras,
     bad_out: wp.array2d[wp.uint8],
     any_bad: wp.array[wp.int32],
@@ -33,6 +34,8 @@ def place_cameras(
     elif alignment == WORLD:
         turn = wp.vec4(1.0, 0.0, 0.0, 0.0)
     pos = pos_in[env, mount] + quat_rotate(turn, offset_pos_in[e, mount])
+    if drift_in.shape[0] > 0:
+        pos = pos + drift_in[env, mount]
     quat = quat_multiply(turn, offset_quat_in[e, mount])
     cameras.pos[env, mount] = pos
     cameras.quat[env, mount] = quat
@@ -41,6 +44,44 @@ def place_cameras(
         flag = wp.uint8(1)
         any_bad[0] = 1
     bad_out[env, mount] = flag
+
+
+@wp.func
+def turned_from_z(n: wp.vec3) -> wp.vec4:
+    """Return a rotation that maps the z axis to a unit vector, unit quaternion (w, x, y, z)."""
+    quat = wp.vec4(0.0, 1.0, 0.0, 0.0)
+    if n[2] > -0.999999:
+        quat = wp.normalize(wp.vec4(1.0 + n[2], -n[1], n[0], 0.0))
+    return quat
+
+
+@kernel(group="place")
+def place_segments(
+    rows: Rows,
+    segment: wp.array[wp.int32],
+    ends_in: wp.array3d[wp.vec3],
+    radius_in: wp.array2d[wp.float32],
+    placed: Placed,
+    bad_out: wp.array2d[wp.uint8],
+    any_bad: wp.array[wp.int32],
+) -> None:
+    """Compute poses and sizes of the segments of tendons from their ends, and flag an env if one is not finite."""
+    env, item = masked_tid(rows)
+    k = placed.segments - placed.instances.moving + item
+    start = ends_in[env, segment[item], 0]
+    end = ends_in[env, segment[item], 1]
+    length = wp.length(end - start)
+    quat = wp.vec4(1.0, 0.0, 0.0, 0.0)
+    if length > 0.0:
+        quat = turned_from_z((end - start) / length)
+    placed.pos[env, k] = 0.5 * (start + end)
+    placed.centre[env, k] = 0.5 * (start + end)
+    placed.quat[env, k] = quat
+    placed.size[env, item] = wp.vec3(radius_in[env, segment[item]], 0.5 * length, 0.0)
+    if not wp.isfinite(length):
+        for mount in range(bad_out.shape[1]):
+            bad_out[env, mount] = wp.uint8(1)
+        any_bad[0] = 1
 
 
 @kernel(group="place")

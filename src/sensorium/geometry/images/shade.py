@@ -33,17 +33,20 @@ def mirrored(mirror: wp.vec4, s: wp.vec3, d: wp.vec3) -> tuple[wp.vec3, wp.vec3]
 
 
 @wp.func
-def flat_normal(placed: Placed, fields: HFields, row: int, face: int, p: wp.vec3) -> wp.vec3:
+def flat_normal(placed: Placed, fields: HFields, env: int, row: int, face: int, p: wp.vec3) -> wp.vec3:
     """Return the outward unit normal of a shape at a point of its surface, in its frame."""
     instances = placed.instances
     kind = instances.kind[row]
+    size = instances.size[row]
+    if row >= placed.segments:
+        size = placed.size[env, row - placed.segments]
     n = wp.vec3()
     if kind == MESH:
-        n = wp.normalize(wp.cw_div(wp.mesh_eval_face_normal(instances.mesh[row], face), instances.size[row]))
+        n = wp.normalize(wp.cw_div(wp.mesh_eval_face_normal(instances.mesh[row], face), size))
     elif kind == HFIELD:
         n = hfield_normal(fields, instances.field[row], face, p)
     else:
-        n = primitive_normal(kind, instances.size[row], p)
+        n = primitive_normal(kind, size, p)
     return n
 
 
@@ -217,7 +220,7 @@ def shade(
             if is_smooth:
                 n = smooth_normal(looks, placed, shape, row, face, p)
             else:
-                n = flat_normal(placed, fields, row, face, p)
+                n = flat_normal(placed, fields, env, row, face, p)
             tint = wp.vec3(1.0, 1.0, 1.0)
             if texture >= 0:
                 wu = spacing * t * across

@@ -9,7 +9,7 @@ from sensorium.geometry.hfield import HFields, ray_hfield
 from sensorium.geometry.images.lighting import share_of_light, way_to_light
 from sensorium.geometry.images.paint_structs import Lights, Looks
 from sensorium.geometry.images.shade import OPAQUE, flat_normal, world_line
-from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, row_pose
+from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, row_bounds, row_pose, row_size
 from sensorium.geometry.primitives import HFIELD, MESH, ray_primitive
 from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
@@ -24,20 +24,27 @@ AWAY = wp.constant(wp.float32(1.0e-4))
 
 @wp.func
 def is_blocked(
-    instances: Instances, fields: HFields, row: int, pos: wp.vec3, quat: wp.vec4, s: wp.vec3, d: wp.vec3, far: float
+    instances: Instances,
+    fields: HFields,
+    row: int,
+    size: wp.vec3,
+    pos: wp.vec3,
+    quat: wp.vec4,
+    s: wp.vec3,
+    d: wp.vec3,
+    far: float,
 ) -> wp.bool:
-    """Return whether a shape is within a distance along a ray with a unit direction."""
+    """Return whether a shape with a size is within a distance along a ray with a unit direction."""
     lo = quat_rotate_inverse(quat, s - pos)
     ld = quat_rotate_inverse(quat, d)
     kind = instances.kind[row]
     if kind == MESH:
-        scale = instances.size[row]
-        return wp.mesh_query_ray_anyhit(instances.mesh[row], wp.cw_div(lo, scale), wp.cw_div(ld, scale), far)
+        return wp.mesh_query_ray_anyhit(instances.mesh[row], wp.cw_div(lo, size), wp.cw_div(ld, size), far)
     t = float(wp.inf)
     if kind == HFIELD:
         t, _face = ray_hfield(fields, instances.field[row], lo, ld, far)
     else:
-        t = ray_primitive(kind, instances.size[row], lo, ld)
+        t = ray_primitive(kind, size, lo, ld)
     return t < far
 
 
@@ -54,7 +61,8 @@ def is_near(
 ) -> wp.bool:
     """Return whether a shape's bounding sphere is within `spread` of a line from s along d, of length `far`, m."""
     to = pos + quat_rotate(quat, placed.instances.centre[row]) - s
-    return not is_beside_line(to, d, far, placed.instances.radius[row] + spread)
+    radius, _half = row_bounds(placed, env, row)
+    return radius > 0.0 and not is_beside_line(to, d, far, radius + spread)
 
 
 @kernel
@@ -130,10 +138,10 @@ def cast_shadows(
             if hidden[mount, row] == wp.uint8(0) and looks.casts[instances.shape[row]] != 0:
                 pos, quat = row_pose(placed, env, row)
                 centre = pos + quat_rotate(quat, instances.centre[row])
-                radius = instances.radius[row]
+                radius, _half = row_bounds(placed, env, row)
                 to = centre - middle
                 narrows = wp.clamp(wp.dot(to, way) / axis[3], 0.0, 1.0)  # the rays of a tile meet in the light
-                if not is_beside_line(to, way, axis[3], radius + spread * (1.0 - narrows)):
+                if radius > 0.0 and not is_beside_line(to, way, axis[3], radius + spread * (1.0 - narrows)):
                     if count < MOST:
                         near[count] = row
                         x[count] = centre[0]
@@ -165,7 +173,9 @@ def cast_shadows(
                     continue
                 way = wp.vec3(axis[0], axis[1], axis[2])
                 local = quat_rotate_inverse(own_quat, point - own_pos)
-                n = quat_rotate(own_quat, flat_normal(placed, fields, own_row, hits.face[place, mount, pixel], local))
+                n = quat_rotate(
+                    own_quat, flat_normal(placed, fields, env, own_row, hits.face[place, mount, pixel], local)
+                )
                 facing = wp.dot(n, way)
                 if facing <= 0.0 and looks.casts[shape] != 0:
                     continue
@@ -173,7 +183,9 @@ def cast_shadows(
                 is_dark = bool(False)
                 if last >= 0:
                     pos, quat = row_pose(placed, env, last)
-                    is_dark = is_blocked(instances, fields, last, pos, quat, point, way, axis[3])
+                    is_dark = is_blocked(
+                        instances, fields, last, row_size(placed, env, last), pos, quat, point, way, axis[3]
+                    )
                 c = int(0)
                 while c < tests and not is_dark:
                     row = c
@@ -187,7 +199,8 @@ def cast_shadows(
                     if row >= 0:
                         pos, quat = row_pose(placed, env, row)
                         is_close = count <= MOST or is_near(placed, env, row, pos, quat, point, way, axis[3], 0.0)
-                        if is_close and is_blocked(instances, fields, row, pos, quat, point, way, axis[3]):
+                        size = row_size(placed, env, row)
+                        if is_close and is_blocked(instances, fields, row, size, pos, quat, point, way, axis[3]):
                             is_dark = True
                             last = row
                     c += 1

@@ -60,6 +60,8 @@ class Placed:
         pos: origins of the moving shapes `[env, moving shape]`, m.
         quat: their orientations.
         centre: centres of their bounding spheres, m.
+        segments: number of the first row that is a segment of a tendon, a capsule with a size per environment.
+        size: radius and half length of the segments `[env, segment]`, m; radius 0 for a segment that is not there.
     """
 
     instances: Instances
@@ -69,6 +71,8 @@ class Placed:
     pos: wp.array2d[wp.vec3]
     quat: wp.array2d[wp.vec4]
     centre: wp.array2d[wp.vec3]
+    segments: wp.int32
+    size: wp.array2d[wp.vec3]
 
 
 @wp.struct
@@ -141,6 +145,35 @@ def row_pose(placed: Placed, env: int, row: int) -> tuple[wp.vec3, wp.vec4]:
         pos = placed.pos[env, row - placed.instances.moving]
         quat = placed.quat[env, row - placed.instances.moving]
     return pos, quat
+
+
+@wp.func
+def row_size(placed: Placed, env: int, row: int) -> wp.vec3:
+    """Return the sizes of an instance row; for a mesh its scale."""
+    size = placed.instances.size[row]
+    if row >= placed.segments:
+        size = placed.size[env, row - placed.segments]
+    return size
+
+
+@wp.func
+def segment_bounds(size: wp.vec3) -> tuple[wp.float32, wp.vec3]:
+    """Return the radius of a sphere around a segment of a tendon, 0 if it is absent, and half extents of a box, m."""
+    half = wp.vec3(size[0], size[0], size[0] + size[1]) * 1.00001
+    radius = float(0.0)
+    if size[0] > 0.0:
+        radius = half[2] * 1.0001 + 1.0e-6
+    return radius, half
+
+
+@wp.func
+def row_bounds(placed: Placed, env: int, row: int) -> tuple[wp.float32, wp.vec3]:
+    """Return the radius of a sphere around an instance row, 0 if it is absent, and half extents of a box, m."""
+    radius = placed.instances.radius[row]
+    half = placed.half[row]
+    if row >= placed.segments:
+        radius, half = segment_bounds(placed.size[env, row - placed.segments])
+    return radius, half
 
 
 @wp.func

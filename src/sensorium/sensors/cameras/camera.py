@@ -9,10 +9,9 @@ surface of each pixel, in all environments at once; `annotators` compute the ima
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import warp as wp
@@ -21,39 +20,22 @@ from torch import Tensor
 from sensorium.compute import Rows, kernel, masked_tid, place_of, recorded
 from sensorium.errors import ConfigError
 from sensorium.geometry.images.structs import HitRecord
-from sensorium.measurement import work
+from sensorium.geometry.shapes import Shape
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages.depth_image import DepthStage
 from sensorium.measurement.stages.image_sensor import LINEAR, ImageSensor
-from sensorium.sensors.cameras.annotators import ANNOTATORS, Distances
-from sensorium.sensors.cameras.camera_base import CameraBase
 from sensorium.sensors.cameras.camera_cfg import CameraCfg
-from sensorium.sensors.cameras.camera_data import ALWAYS, CameraData, Images
+from sensorium.sensors.cameras.camera_data import CameraData, Images
+from sensorium.sensors.cameras.image_camera import ImageCamera
 from sensorium.sensors.cameras.lens_tables import lines_of, projection_of
 from sensorium.sensors.cameras.lenses import LensCfg
 from sensorium.sensors.cameras.random_looks import RandomLooks
 from sensorium.sensors.cameras.semantics import Semantics
 from sensorium.sensors.cameras.shutter import ShutterMotion
-from sensorium.sensors.core.hooks import used_if
-from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
-
-
-@kernel(group="images")
-def _report_pose(
-    rows: Rows,
-    pos_in: wp.array2d[wp.vec3],
-    quat_in: wp.array2d[wp.vec4],
-    k_in: wp.array3d[wp.float32],
-    pos_out: wp.array2d[wp.vec3],
-    quat_out: wp.array2d[wp.vec4],
-    k_out: wp.array4d[wp.float32],
-) -> None:
-    env, mount = masked_tid(rows)
-    pos_out[env, mount] = pos_in[env, mount]
-    quat_out[env, mount] = quat_in[env, mount]
-    for row in range(3):
-        for column in range(3):
-            k_out[env, mount, row, column] = k_in[env, row, column]
+from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.hooks import Supports, used_if
+from sensorium.spec import TENDON_PATHS, Requirement
+from sensorium.world.select import Named
 
 
 @kernel(group="images")
@@ -74,15 +56,7 @@ def _moving_stage(camera: Camera) -> ImageSensor | None:
     return next((stage for stage in camera.cfg.stages if isinstance(stage, ImageSensor) and stage.moves), None)
 
 
-def _has_two_frames(camera: Camera) -> bool:
-    """Return whether the measured frame differs from the true one from the start.
-
-    Misses must stay +inf while noise is added to the measured distance, or the measured colours show motion.
-    """
-    return (camera.cfg.clips and not camera.cfg.is_clean) or _moving_stage(camera) is not None
-
-
-class Camera(CameraBase[CameraCfg, CameraData]):
+class Camera(ImageCamera[CameraCfg], SimpleSensor[CameraCfg, CameraData]):
     """Camera at one or several mounts, which images the visible shapes of each environment.
 
     Intrinsics and poses can be changed per env between steps (`set_intrinsic_matrices`, `set_world_poses`). Changes
@@ -90,11 +64,14 @@ class Camera(CameraBase[CameraCfg, CameraData]):
     such as a delay or a history. Changes are saved with the scene's state and persist across resets.
     """
 
-    requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE, SHAPES)
-    checks_state: ClassVar[bool] = True
+    @classmethod
+    def needs(cls, cfg: CameraCfg, names: Named, supports: Supports) -> Iterable[Requirement]:
+        """Return the poses of bodies, the shapes, and the paths of tendons if the engine provides them."""
+        return (*cls.requires, *((TENDON_PATHS,) if supports(TENDON_PATHS) is None else ()))
 
-    def _image_field(self, name: str, field: Field) -> Field:
-        return ANNOTATORS[name].sized(name, ANNOTATORS[name].field(name, field, self.cfg), self)
+    @property
+    def _casts_twice(self) -> bool:
+        return super()._casts_twice or _moving_stage(self) is not None
 
     def _allocate(self) -> None:
         super()._allocate()
@@ -103,37 +80,42 @@ class Camera(CameraBase[CameraCfg, CameraData]):
 
     def setup(self) -> None:
         """Select the shapes, prepare the visibility pass and the annotators."""
-        self._take_lens()
-        cfg = self.cfg
+        super().setup()
+        if self.cfg.reported_pose == "start":
+            pos, quat = (torch.zeros_like(each) for each in self._reported)
+            self.buffers.kept |= {"camera/start_pos": pos, "camera/start_quat": quat}
+            self._reported = pos, quat
+        if (stage := _moving_stage(self)) is not None:
+            self._shutter = ShutterMotion(self, stage)
+
+    @recorded
+    @used_if(_moving_stage)
+    def observe(self) -> None:
+        """Keep the poses of a tick, for the motion during the exposure."""
+        self._shutter.observe()
+
+    @recorded
+    def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
+        """Take the true frame, clipped, and the measured one: unclipped until noise was added, and with motion."""
+        super().update_current_timestep_data(raw, slot, timeline)
+        if _moving_stage(self) is not None:
+            self._shutter.render(slot)
+
+    def _lines_of_sight(self) -> dict[str, Tensor]:
         lens = self.optics
         if not lens.is_pinhole:
             self._refuse_depth_errors()
         self.projection = projection_of(lens, self._k)
-        self._lines = lines_of(lens, self._k, *self.image_shape, cfg.title)
+        self._lines = lines_of(lens, self._k, *self.image_shape, self.cfg.title)
         lines = {name: tensor for name, tensor in self._lines.items() if name != "is_seen"}
-        self.view = {
-            "image": self.image_shape,
-            **(lines or {"inverse_k": self._inverse_k}),
-            "offsets": (self._offset_pos, self._offset_quat),
-            "limits": cfg.clipping_range,
-            "targets": cfg.seen,
-        }
-        self.cast = self.image_cast(**self.view)
-        self.buffers.body_at_fault = self.cast.body_at_fault
-        names = {name: ANNOTATORS[name] for name in cfg.selected if name not in ALWAYS}
-        self._annotators = [
-            annotator(self, tuple(name for name, other in names.items() if other is annotator))
-            for annotator in dict.fromkeys(names.values())
-        ]
-        for each in self._annotators:
-            self.labels |= each.labels
-        pose = self.cast.pos_w, self.cast.quat_w
-        if cfg.reported_pose == "start":
-            pose = torch.zeros_like(pose[0]), torch.zeros_like(pose[1])
-            self.buffers.kept |= {"camera/start_pos": pose[0], "camera/start_quat": pose[1]}
-        self._reported = pose
-        if (stage := _moving_stage(self)) is not None:
-            self._shutter = ShutterMotion(self, stage)
+        return lines or super()._lines_of_sight()
+
+    def _drop_hits(self, hits: Any) -> None:
+        """Drop hits of pixels that the lens does not see."""
+        if "is_seen" in self._lines:
+            is_seen = wp.from_torch(self._lines["is_seen"], dtype=wp.uint8)
+            height, width = self.image_shape
+            self.compute_on.launch(_hide, (self.mount.count, height), [width, is_seen], [hits], split=True)
 
     def _refuse_depth_errors(self) -> None:
         """Raise `ConfigError` for a stage that models depth errors, which holds for a pinhole only."""
@@ -148,7 +130,7 @@ class Camera(CameraBase[CameraCfg, CameraData]):
         name = self.mount.cameras[0]
         return self.cfg.lens_on(self.engine.camera_lens(name) if name else None)
 
-    def _lens_changed(self, inverse_k: Tensor, *, more: bool) -> None:
+    def _lens_changed(self) -> None:
         """Compute the lines of sight from the intrinsic matrices, where they are a table."""
         lines = lines_of(self.optics, self._k, *self.image_shape, self.cfg.title)
         for name, tensor in lines.items():
@@ -157,17 +139,24 @@ class Camera(CameraBase[CameraCfg, CameraData]):
     @cached_property
     def semantics(self) -> Semantics:
         """Labels and ids of the shapes, for segmentations."""
-        scene, engine = self.rays, self.engine
-        rows = [shape.row for shape in scene.shapes]
+        shapes, engine, first = self._shapes, self.engine, dict[tuple[str, str], int]()
+        firsts = [first.setdefault((shape.element, shape.name), i) for i, shape in enumerate(shapes)]
         return Semantics(
-            scene.labels, self.geom_names, rows, engine.names("body"), engine.parent_body,
-            self.cfg.semantic_filter, self.cfg.title,
+            self.rays.labels[: len(shapes)], self.geom_names, [shape.row for shape in shapes], firsts,
+            engine.names("body"), engine.parent_body, self.cfg.semantic_filter, self.cfg.title,
         )  # fmt: skip
+
+    @cached_property
+    def _shapes(self) -> tuple[Shape, ...]:
+        """The shapes that rays can hit, and decorations up to the last visible one."""
+        scene = self.rays
+        last = max(scene.select(self.cfg.seen, self.cfg.title), default=-1)
+        return scene.drawable[: max(last + 1, len(scene.shapes))]
 
     @property
     def geom_names(self) -> tuple[str, ...]:
-        """Names of all shapes of the scene, indexed by `geom_ids`."""
-        return tuple(shape.name for shape in self.rays.shapes)
+        """Names indexed by `geom_ids`: of all geoms, then of tendons (one entry per segment) and of sites."""
+        return tuple(shape.name for shape in self._shapes)
 
     @property
     def random_looks(self) -> RandomLooks:
@@ -201,71 +190,3 @@ class Camera(CameraBase[CameraCfg, CameraData]):
         super().load(tensors, counters)
         for annotator in self._annotators:
             annotator.loaded()
-
-    # Images -----------------------------------------------------------------------------------------------------------
-
-    @recorded
-    @used_if(_moving_stage)
-    def observe(self) -> None:
-        """Keep the poses of a tick, for the motion during the exposure."""
-        self._shutter.observe()
-
-    @recorded
-    @used_if(lambda self: not _has_two_frames(self))
-    def update_raw_data(self, raw: Record) -> None:
-        """Image the scene, and store the pose."""
-        self._take(raw)
-
-    @recorded
-    @used_if(_has_two_frames)
-    def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
-        """Take the true frame, clipped, and the measured one: unclipped until noise was added, and with motion."""
-        self._take(raw, slot)
-        if _moving_stage(self) is not None:
-            self._shutter.render(slot)
-
-    @contextmanager
-    def surfaces(self, *, is_placed: bool = False) -> Iterator[Any]:
-        """Find the surface that each pixel shows; the launches in the block run after that. The value is the record.
-
-        Args:
-            is_placed: whether the cast already holds the poses to use.
-        """
-        with self.cast.render(is_placed=is_placed) as hits:
-            if "is_seen" in self._lines:
-                is_seen = wp.from_torch(self._lines["is_seen"], dtype=wp.uint8)
-                height, width = self.image_shape
-                self.compute_on.launch(_hide, (self.mount.count, height), [width, is_seen], [hits], split=True)
-            yield hits
-
-    def _take(self, raw: Record, slot: Record | None = None) -> None:
-        """Fill the true frame, and a measured one to which noise follows, from one visibility pass."""
-        for annotator in self._annotators:
-            annotator.begin()
-        with self.surfaces() as hits:
-            for annotator in self._annotators:
-                annotator.annotate(raw, hits, is_last=True)
-                if slot is not None and isinstance(annotator, Distances):
-                    annotator.annotate(slot, hits, is_last=False)
-        for annotator in self._annotators:
-            annotator.finish()
-        self._report_poses(raw)
-        if slot is not None:
-            others = [name for name in raw if ANNOTATORS.get(name) is not Distances]
-            work.move(self.buffers, raw, slot, work.ALWAYS, others)
-
-    def _report_poses(self, record: Record) -> None:
-        """Store the poses and the intrinsics (a launch)."""
-        pos, quat = self._reported
-        inputs = [wp.from_torch(pos, dtype=wp.vec3), wp.from_torch(quat, dtype=wp.vec4), wp.from_torch(self._k)]
-        pose = [record.warp.pos_w, record.warp.quat_w_world, record.warp.intrinsic_matrices]
-        self.compute_on.launch(_report_pose, (self.mount.count,), inputs, pose)
-
-    @recorded
-    @used_if(lambda self: not self.cfg.is_clean)
-    def derive_measured(self, slot: Record) -> None:
-        """Derive fields from other measured ones, and clip distances (a launch per annotator)."""
-        knobs = {field for _, field in self.buffers.plan.knobs}
-        altered = knobs | {field for run in self.buffers.stages for field in run.key.columns}
-        for annotator in self._annotators:
-            annotator.derive(slot, altered)

@@ -53,13 +53,8 @@ class CameraBase(SimpleSensor[CameraCfgT, CameraDataT], Generic[CameraCfgT, Came
         """Rotation of the camera with its mount: ``"base"``, ``"yaw"`` or ``"world"``."""
         return "base"
 
-    def _lens_changed(self, inverse_k: Tensor, *, more: bool) -> None:
-        """Follow a change of the intrinsic matrices of some envs, whose inverses are given.
-
-        Args:
-            inverse_k: `[n, 3, 3]`.
-            more: whether other envs keep theirs.
-        """
+    def _lens_changed(self) -> None:
+        """Follow a change of the intrinsic matrices; by default nothing."""
 
     @cached_property
     def optics(self) -> LensCfg:
@@ -184,7 +179,7 @@ class CameraBase(SimpleSensor[CameraCfgT, CameraDataT], Generic[CameraCfgT, Came
         inverse = inverse_intrinsics(k, self.cfg.title)
         self._k[rows] = k.float().to(self.device)
         self._inverse_k[rows] = inverse.float().to(self.device)
-        self._lens_changed(self._inverse_k[rows], more=len(rows) < self.num_envs)
+        self._lens_changed()
         self._changed()
 
     def set_world_poses(
@@ -311,7 +306,7 @@ class CameraBase(SimpleSensor[CameraCfgT, CameraDataT], Generic[CameraCfgT, Came
     def load(self, tensors: Mapping[str, Tensor], counters: Mapping[str, int]) -> None:
         """Restore the result of `tensors` and `counters`."""
         super().load(tensors, counters)
-        self._lens_changed(self._inverse_k, more=False)
+        self._lens_changed()
         self._changed()
 
     def debug_draw(self) -> list[DebugShape]:

@@ -133,6 +133,28 @@ class CameraBaseCfg(CameraMountCfg[DataT], TargetsCfg[DataT], Generic[DataT]):
         wanted |= {name + COUNT for name in wanted}
         return (*ALWAYS, *(name for name in self.types if name in wanted))
 
+    # Distances --------------------------------------------------------------------------------------------------------
+
+    @property
+    def depth_limits(self) -> tuple[float, float]:
+        """Least and greatest t of a visible surface, m; see `ImageSpec.limits`."""
+        raise NotImplementedError
+
+    @property
+    def clipping(self) -> tuple[float, float]:
+        """Greatest distance that is not clipped, and the value beyond it and for a miss, m."""
+        raise NotImplementedError
+
+    @property
+    def clips(self) -> bool:
+        """Whether a pixel without a hit in range shows a value other than +inf."""
+        raise NotImplementedError
+
+    @property
+    def point_beyond(self) -> float:
+        """Depth of the points of clipped pixels, m; negative where clipping does not change the points."""
+        return -1.0
+
     # Image and lens ---------------------------------------------------------------------------------------------------
 
     @property

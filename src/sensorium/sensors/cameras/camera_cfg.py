@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -21,6 +22,7 @@ from sensorium.sensors.cameras.camera_base_cfg import ON_CAMERAS, CameraBaseCfg,
 from sensorium.sensors.cameras.camera_data import ALIASES, ALWAYS, DISTANCES, CameraData
 from sensorium.sensors.cameras.lenses import FocalLensCfg, LensCfg, LensField, OrthographicLensCfg, PinholeLensCfg
 from sensorium.sensors.cameras.semantics import parse_filter
+from sensorium.world.ray_scene import Targets
 
 
 class CameraCfg(CameraBaseCfg[CameraData]):
@@ -84,6 +86,8 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     """Whether colors fade into the fog of the model with the distance."""
     reported_pose: Literal["frame", "start"] = "frame"
     """Pose in `pos_w` and `quat_w_world`: that of each frame, or the one at the start of the episode."""
+    show_sites: bool = False
+    """Whether the sites of the model are visible."""
     exclude_parent_body: bool = False
     """Whether to exclude the shapes of the body that carries the camera. Shapes of the world are never excluded."""
     exclude_own_links: bool = False
@@ -137,6 +141,11 @@ class CameraCfg(CameraBaseCfg[CameraData]):
         return (*ALWAYS, *(name for name in self.types if name in own or (is_altered and name == LINEAR)))
 
     @property
+    def seen(self) -> Targets:
+        """The selection of shapes."""
+        return replace(super().seen, elements=("geom", "tendon", "skin", *(("site",) if self.show_sites else ())))
+
+    @property
     def size(self) -> tuple[int, int] | None:
         """(width, height), px, from the config; None leaves it to a camera of the model."""
         return None if self.width is None or self.height is None else (self.width, self.height)
@@ -174,6 +183,11 @@ class CameraCfg(CameraBaseCfg[CameraData]):
             return self.own_lens
         is_parallel = camera is not None and camera.is_orthographic
         return OrthographicLensCfg(view_height=1.0) if is_parallel else PinholeLensCfg()
+
+    @property
+    def depth_limits(self) -> tuple[float, float]:
+        """Least and greatest t of a visible surface, m; see `ImageSpec.limits`."""
+        return self.clipping_range
 
     @property
     def clipping(self) -> tuple[float, float]:

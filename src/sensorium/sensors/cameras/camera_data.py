@@ -94,7 +94,8 @@ class CameraData:
     instance_id_segmentation: Annotated[Tensor, Field("1", (1, 1, 4), COLORS, dtype="uint8", kind="id", role="image")]
     """Shape of the surface, labelled or not, as a color or an id int32 `[..., 1]`; see `info`."""
     segmentation: Annotated[Tensor, Field("1", (1, 1, 2), IMAGE, dtype="int32", kind="id", role="image")]
-    """Number of the shape (row in `geom_names`) and its type of object, 5 for a geom; (-1, -1) for a miss."""
+    """Number and type of the object, as in MuJoCo: 5 geom (row in `geom_names`), 6 site, 18 tendon; (-1, -1) for a
+    miss."""
     motion_vectors: Annotated[Tensor, Field("px", (1, 1, 2), MOTION, kind="derived", role="image")]
     """Where each pixel's surface was in the previous frame, relative to the pixel: right and down, px. A surface that
     moves to the left has a positive first component. 0 in the first frame; +inf if it was behind the camera. A miss

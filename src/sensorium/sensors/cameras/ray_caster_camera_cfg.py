@@ -14,6 +14,8 @@ from sensorium.sensors.cameras.camera_data import ALWAYS, DISTANCES, CameraData
 from sensorium.sensors.rays.ray_cfg import DriftRange, Range, RayCfg, spans_of
 
 TYPES = ("distance_to_camera", "distance_to_image_plane", "normals", "points_b", "geom_ids", "face_ids")
+NEAREST = 1e-6
+"""Least depth of a visible surface, m."""
 UNSUPPORTED = (
     "bounding_box_2d_loose", "bounding_box_2d_loose_fast", "bounding_box_2d_tight", "bounding_box_2d_tight_fast",
     "bounding_box_3d", "bounding_box_3d_fast", "instance_id_segmentation", "instance_id_segmentation_fast",
@@ -118,6 +120,16 @@ class RayCasterCameraCfg(CameraBaseCfg[CameraData], RayCfg[CameraData]):
     def limits(self) -> tuple[float, float]:
         """Least and greatest length of a ray, m: hits beyond `max_distance` are found, and clipped later."""
         return self.min_distance, max(self.max_distance, 1e6)
+
+    @property
+    def depth_limits(self) -> tuple[float, float]:
+        """Least and greatest depth of a visible surface, m; `limits` of the rays apply to their hits."""
+        return NEAREST, self.limits[1]
+
+    @property
+    def point_beyond(self) -> float:
+        """Depth of the points of clipped pixels, m."""
+        return float("inf") if self.depth_clipping_behavior == "none" else self.clipping[1]
 
     @property
     def clipping(self) -> tuple[float, float]:

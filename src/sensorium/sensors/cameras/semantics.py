@@ -122,6 +122,7 @@ class Semantics:
         labels: labels of each shape, as in `RayScene.labels`.
         names: name of each shape.
         rows: row of the body of each shape, -1 for the world.
+        firsts: number of each shape; for the segments of a tendon, that of the first segment.
         bodies: name of each body.
         parent_of: row of the parent of a body, -1 for the world, None where unknown.
         given: the filter.
@@ -136,6 +137,7 @@ class Semantics:
         labels: Sequence[Sequence[str]],
         names: Sequence[str],
         rows: Sequence[int],
+        firsts: Sequence[int],
         bodies: Sequence[str],
         parent_of: Callable[[int], int | None],
         given: str | Sequence[str],
@@ -149,7 +151,7 @@ class Semantics:
             tuple(each for each in own if each in keep) for own, keep in zip(all_labels, kept, strict=True)
         ]
         """Labels of each shape that the filter keeps."""
-        self._names, self._rows, self._bodies, self._parent_of = names, rows, bodies, parent_of
+        self._names, self._rows, self._firsts, self._bodies, self._parent_of = names, rows, firsts, bodies, parent_of
 
     @cached_property
     def classes(self) -> tuple[list[int], dict[int, dict[str, str]]]:
@@ -167,7 +169,7 @@ class Semantics:
         """Instance id of each shape, id -> name of the object, and id -> its labels by type.
 
         Shapes of a body with equal labels are one object, together with the parent of the body if that has the same
-        labels. Each labelled shape of the world is a separate object.
+        labels. Each labelled tendon, and each labelled shape of the world, is a separate object.
         """
         owners = [self._owner(shape) for shape in range(len(self.labels))]
         ids, found = _numbered(owners)
@@ -179,8 +181,8 @@ class Semantics:
 
     @property
     def leaves(self) -> tuple[list[int], dict[int, str]]:
-        """Id of each shape by itself, labelled or not, and id -> its name."""
-        ids = [FIRST + shape for shape in range(len(self._names))]
+        """Id of each shape by itself, labelled or not, and id -> its name; the segments of a tendon have one id."""
+        ids = [FIRST + shape for shape in self._firsts]
         return ids, WITHOUT_LABELS | dict(zip(ids, self._names, strict=True))
 
     @cached_property
@@ -194,7 +196,7 @@ class Semantics:
         """Return what identifies the object of a shape: row of its body and labels; None without labels."""
         own, row = self.labels[shape], self._rows[shape]
         if not own or row < 0:
-            return (-1, shape) if own else None
+            return (-1, self._firsts[shape]) if own else None
         above = self._parent_of(row)
         while above is not None and above >= 0:
             if (found := self._labels_of_body.get(above)) is not None:

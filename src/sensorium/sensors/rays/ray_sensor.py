@@ -68,8 +68,8 @@ class RaySensor(SimpleSensor[RayCfgT, RayDataT], Generic[RayCfgT, RayDataT]):
         """
         scene, given = self.rays, getattr(self.cfg, field)
         values = [shape.reflectance for shape in scene.shapes]
-        names = [(shape.name, body, *labels)
-                 for shape, body, labels in zip(scene.shapes, scene.body_names, scene.labels, strict=True)]  # fmt: skip
+        words = zip(scene.shapes, scene.body_names, scene.labels, strict=False)
+        names = [(shape.name, body, *labels) for shape, body, labels in words]
         for word, value in given.items():
             title, what = self.cfg.title, f"{field}[{word!r}]"
             try:

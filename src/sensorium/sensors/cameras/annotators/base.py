@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import warp as wp
 from torch import Tensor
@@ -12,33 +12,29 @@ from torch import Tensor
 from sensorium.measurement.record import Record
 from sensorium.spec import Field
 
-if TYPE_CHECKING:
-    from sensorium.sensors.cameras.camera import Camera
-    from sensorium.sensors.cameras.camera_cfg import CameraCfg
-
 
 class Annotator:
     """Computation of some data types from the hits of a frame.
 
     Args:
-        camera: the camera, whose visibility pass exists.
+        camera: the `ImageCamera`, whose visibility pass exists.
         names: the selected fields among those of this annotator.
     """
 
     labels: Mapping[str, Mapping[str, Any]]
     """Field with ids -> ``{"idToLabels": {id as text: labels}}``."""
 
-    def __init__(self, camera: Camera, names: tuple[str, ...]) -> None:
+    def __init__(self, camera: Any, names: tuple[str, ...]) -> None:
         self.camera, self.names = camera, names
         self.labels = {}
 
     @classmethod
-    def field(cls, name: str, field: Field, cfg: CameraCfg) -> Field:
+    def field(cls, name: str, field: Field, cfg: Any) -> Field:
         """Return a field of the data class with its channels and dtype for a config; by default unchanged."""
         return field
 
     @classmethod
-    def sized(cls, name: str, field: Field, camera: Camera) -> Field:
+    def sized(cls, name: str, field: Field, camera: Any) -> Field:
         """Return a field with the sizes of its axes; by default those of an image."""
         return replace(field, shape=(*camera.image_shape, *field.shape[2:]))
 
@@ -84,4 +80,4 @@ class Annotator:
     def pixels(self) -> int:
         """Pixels of one image."""
         height, width = self.camera.image_shape
-        return height * width
+        return int(height * width)

@@ -44,7 +44,7 @@ class Boxes(Annotator):
         ids = camera.semantics.instances[0]
         classes, texts = camera.semantics.classes
         self.labels = {name: {"idToLabels": keyed(texts, False)} for name in names if not name.endswith(COUNT)}
-        shapes, seen = camera.rays.shapes, set(camera.cast.view.shapes)
+        shapes, seen = camera.rays.drawable, set(camera.cast.view.shapes)
         visible = [(i, each) for i, each in enumerate(ids) if i in seen]
         owned = [[i for i, each in visible if each == FIRST + k] for k in range(self.count(camera))]
         self._objects = Objects()
@@ -82,9 +82,9 @@ class Boxes(Annotator):
         """Return the parts of the objects: a shape alone has its own frame, several shapes that of their body."""
         first, parts = [0], []
         for own in owned:
-            bodies: dict[int, list[int]] = {}
+            bodies: dict[tuple[int, int], list[int]] = {}
             for i in own:
-                bodies.setdefault(shapes[i].row, []).append(i)
+                bodies.setdefault((shapes[i].row, i if shapes[i].element == "tendon" else -1), []).append(i)
             parts += [_part([shapes[i] for i in rows], rows[0]) for rows in bodies.values()]
             first.append(len(parts))
         solids = SolidBoxes()

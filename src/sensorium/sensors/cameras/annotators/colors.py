@@ -87,7 +87,9 @@ class Colors(Annotator):
             raise ConfigError.single(camera.cfg.title, "samples", camera.cfg.samples, expected, fix)
         height, width = camera.image_shape
         self._inverse_k = torch.zeros((camera.num_envs, 3, 3), dtype=torch.float32, device=camera.device)
-        return camera.image_cast(**{**camera.view, "image": (2 * height, 2 * width), "inverse_k": self._inverse_k})
+        view = {**camera.view, "image": (2 * height, 2 * width), "inverse_k": self._inverse_k}
+        finer: ImageCast = camera.image_cast(**view)
+        return finer
 
     def reset(self, env_mask: torch.Tensor) -> None:
         """Set the looks of a new episode."""

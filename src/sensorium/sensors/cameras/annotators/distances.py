@@ -24,6 +24,7 @@ def _measure(
     is_last: int,
     farthest: float,
     beyond: float,
+    point_beyond: float,
     lens: Lens,
     hits: HitRecord,
     given_in: wp.array3d[wp.float32],
@@ -31,12 +32,28 @@ def _measure(
     depths: wp.array3d[wp.float32],
     points: wp.array3d[wp.vec3],
 ) -> None:
-    """Compute both distances and the point of each pixel from one distance; clip as the last step."""
+    """Compute both distances and the point of each pixel from one distance; clip as the last step.
+
+    Args:
+        rows: the environments.
+        given: `HITS`, `DEPTH` or `RANGE`.
+        is_last: whether this is the last step.
+        farthest: greatest distance that is not clipped, m.
+        beyond: value of misses and of greater distances, m.
+        point_beyond: depth of their points, m, by the depth; negative keeps the points.
+        lens: the lines of sight.
+        hits: the hit record.
+        given_in: the given distance, unless it is that of the hits.
+        ranges: distances to the camera, m.
+        depths: distances to the image plane, m.
+        points: points in the camera's frame, m.
+    """
     env, mount, piece = masked_tid(rows)
     place = place_of(rows, env)
     first = (rows.first + piece) * lens.width
     for pixel in range(first, first + lens.width):
         start, direction = pixel_line(lens, env, pixel)
+        axis = direction / direction[0]
         t = float(wp.inf)
         if given == wp.static(HITS):
             inverse = hits.inverse[place, mount, pixel]
@@ -61,6 +78,10 @@ def _measure(
                 r = beyond
             if misses or z > farthest:
                 z = beyond
+                if point_beyond == wp.inf:
+                    point = wp.vec3(wp.inf, wp.inf, wp.inf)
+                elif point_beyond >= 0.0:
+                    point = point_beyond * wp.vec3(-axis[1], -axis[2], 1.0)
         if ranges.shape[0] > 0:
             ranges[env, mount, pixel] = r
         if depths.shape[0] > 0:
@@ -85,7 +106,6 @@ class Distances(Annotator):
         camera = self.camera
         depths, ranges = (self.image(record, name) for name in DISTANCES)
         source = {HITS: self.image(Record((), 0, camera.device), ""), DEPTH: depths, RANGE: ranges}[given]
-        farthest, beyond = camera.cfg.clipping
-        inputs = [given, int(is_last), farthest, beyond, camera.cast.lens, hits, source]
+        inputs = [given, int(is_last), *camera.cfg.clipping, camera.cfg.point_beyond, camera.cast.lens, hits, source]
         outputs = [ranges, depths, self.image(record, "points_b", wp.vec3)]
         camera.compute_on.launch(_measure, (camera.mount.count, camera.image_shape[0]), inputs, outputs, split=True)

@@ -8,7 +8,16 @@ import warp as wp
 
 from sensorium.compute import Rows, kernel, masked_tid, place_of
 from sensorium.geometry.hfield import HFields
-from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, pixel_line, rotation_of, shape_pose
+from sensorium.geometry.images.structs import (
+    Cameras,
+    HitRecord,
+    Lens,
+    Placed,
+    pixel_line,
+    rotation_of,
+    row_size,
+    shape_pose,
+)
 from sensorium.geometry.primitives import PLANE
 from sensorium.geometry.trace import local_normal
 from sensorium.measurement.record import Record
@@ -55,7 +64,9 @@ def _normals(
             if shape != kept or face != kept_face or (face < 0 and kind != PLANE):
                 start, direction = pixel_line(lens, env, pixel)
                 at = origin + to_shape * (start + direction / hits.inverse[place, mount, pixel])
-                found = to_world * local_normal(placed.instances, fields, placed.row[shape], face, at)
+                row = placed.row[shape]
+                size = row_size(placed, env, row)
+                found = to_world * local_normal(placed.instances, fields, row, size, face, at)
             kept = shape
             kept_face = face
             normal = found
