@@ -80,7 +80,7 @@ class RayCasterCamera(ImageCamera[RayCasterCameraCfg], RayCaster, SimpleSensor[R
         self._take((raw, True))
         self._take((slot, self.cfg.is_clean), drift=self._drifts[0])
 
-    def height_scan(self, offset: float = 0.0, miss_value: float | None = None) -> Tensor:
+    def height_scan(self, offset: float = 0.0, miss_value: float | None = None, *, is_measured: bool = True) -> Tensor:
         """Raise an error, since a camera has no hits in world coordinates.
 
         Raises:
