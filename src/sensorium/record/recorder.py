@@ -20,7 +20,6 @@ import numpy as np
 from sensorium.errors import ConfigError, MissingDependencyError, SensoriumWarning
 from sensorium.readings import Array, Reading, read_only
 from sensorium.record.batches import LITTLE_ENDIAN, PACKAGE, Batch, of_envs
-from sensorium.record.world import WORLD_FILE, world_file
 from sensorium.spec import FieldSpec
 
 if TYPE_CHECKING:
@@ -33,6 +32,8 @@ FORMAT = "1"
 """Version of the contents of a recording."""
 ABOUT = "sensorium"
 """Name of the metadata record that describes a recording."""
+WORLD_FILE = ("world.npz", "application/x-npz")
+"""Name and media type of the attached description of the world."""
 CONTROL, MARKS = "control", "/marks"
 """Name of the record of the controls, and topic of the marks."""
 MARK_TYPE = f"{PACKAGE}/msg/Mark"
@@ -273,7 +274,7 @@ class Recorder:
             "versions": json.dumps({**versions, "python": platform.python_version()}),
         }
         self._writer.add_metadata(ABOUT, {**values, "checksum": checksum(values)})
-        self._writer.attach(*WORLD_FILE, world_file(scene.engine))
+        self._writer.attach(*WORLD_FILE, scene.world_file())
 
     # Frames -----------------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from sensorium.errors import ConfigError, ScheduleError, SensoriumWarning, liste
 from sensorium.measurement.schedule import Schedule
 from sensorium.plugins import is_ours
 from sensorium.presets import Presets, presets
-from sensorium.readings import Bodies, Reading, SceneDescription
+from sensorium.readings import Array, Bodies, Reading, SceneDescription
 from sensorium.scene.needs import requirements_of
 from sensorium.scene.observer import Observer
 from sensorium.scene.publish import (
@@ -43,8 +43,9 @@ from sensorium.sensors.builtin import BuiltinSensorCfg
 from sensorium.sensors.core.base import Sensor
 from sensorium.sensors.core.parts import SensorContext
 from sensorium.sensors.core.trial import try_hooks
-from sensorium.spec import Requirement
+from sensorium.spec import BODY_POSE, Requirement
 from sensorium.world.bodies import bodies_of
+from sensorium.world.description import world_file
 
 if TYPE_CHECKING:
     from sensorium.record import Recorder
@@ -671,6 +672,33 @@ class Scene:
         Boxes are in m, and 0 where the engine knows no shapes.
         """
         return bodies_of(self.engine, "Scene.bodies")
+
+    @exclusive
+    def body_poses(self, envs: slice | None = None) -> Array | None:
+        """Return the poses of all bodies in the world, a host copy; None if the engine does not provide them.
+
+        Args:
+            envs: contiguous environments; None for all.
+
+        Returns:
+            float32 `[env, body, 7]`: position (m) and quaternion (w, x, y, z), rows as in `bodies`.
+
+        Raises:
+            ConfigError: `envs` has gaps, or contains environments that do not exist.
+        """
+        rows = env_range(envs, self.num_envs)
+        if BODY_POSE not in self.engine.prepared:
+            return None
+        self.engine.refresh()
+        found = [self.engine.array(name)[rows.start : rows.stop] for name in ("body_pos_w", "body_quat_w")]
+        return torch.cat(found, dim=-1).cpu().numpy()
+
+    def world_file(self) -> bytes:
+        """Return the shapes of all bodies with their meshes and height fields, as the contents of an `.npz` file.
+
+        Recordings and viewers show the world by it; see `sensorium.world.description`.
+        """
+        return world_file(self.engine)
 
     @exclusive
     def forget_poses(self, names: Iterable[str] | None = None) -> None:
