@@ -18,8 +18,8 @@ import pytest
 SRC = Path(__file__).parents[1] / "src"
 
 LAYERS = (
-    "errors", "plugins", "memory", "spec", "readings", "random", "cfg", "compute", "geometry", "engines", "world",
-    "measurement", "registry", "patterns", "sensors", "presets", "scene", "wire", "compat", "jax", "testing",
+    "errors", "plugins", "memory", "spec", "readings", "drawing", "random", "cfg", "compute", "geometry", "engines",
+    "world", "measurement", "registry", "patterns", "sensors", "presets", "scene", "wire", "compat", "jax", "testing",
     "record", "stream", "view", "client", "local", "demo", "cli", "__main__",
 )  # fmt: skip
 """The modules and packages in `sensorium`, from lowest to highest layer."""
@@ -29,7 +29,7 @@ OUTPUTS = {
     "wire": {"errors", "plugins", "spec", "readings"},
     "stream": {"errors", "memory", "spec", "readings", "wire", "registry", "cfg"},
     "client": {"errors", "spec", "readings", "wire"},
-    "view": {"errors", "spec", "readings"},
+    "view": {"errors", "spec", "readings", "drawing"},
 }
 """Permitted imports of output packages: readings and specs only; the stream server also builds sensors from blueprints.
 The wire and client packages import nothing heavy.

@@ -30,7 +30,8 @@ DIRECTION = 0.2
 FRUSTUM = 0.3
 """Length of a camera's frustum, m."""
 TAXEL_AXES = (("probe",), ("row", "column"), ("x", "y", "z"))
-GREEN, GREY = (0.2, 0.8, 0.2), (0.6, 0.6, 0.6)
+GREEN, RED, GREY = (0.2, 0.8, 0.2), (1.0, 0.0, 0.0), (0.6, 0.6, 0.6)
+IDENTITY, INVERSE = np.array([0, 0, 0, 1, 0, 0, 0], np.float32), np.array([1, -1, -1, -1], np.float32)
 _COLORS = np.array(
     [[0.27, 0.0, 0.33], [0.23, 0.32, 0.55], [0.13, 0.57, 0.55], [0.37, 0.79, 0.38], [0.99, 0.91, 0.14]], np.float32
 )
@@ -74,6 +75,16 @@ def composed(pose: Array, inner: Array) -> Array:
     return np.concatenate([pose[..., :3] + rotate(pose[..., 3:], inner[..., :3]), real, rest], axis=-1)
 
 
+def _level(quat: Array) -> Array:
+    """Return the rotations about the vertical of quaternions; of steep ones, that of their y axis."""
+    w, x, y, z = np.moveaxis(quat, -1, 0)
+    c, s = 1.0 - 2.0 * (y * y + z * z), 2.0 * (w * z + x * y)
+    is_steep = c * c + s * s < 0.01
+    c, s = np.where(is_steep, 1.0 - 2.0 * (x * x + z * z), c), np.where(is_steep, -2.0 * (x * y - w * z), s)
+    half = 0.5 * np.arctan2(s, c)
+    return np.stack([np.cos(half), 0.0 * half, 0.0 * half, np.sin(half)], axis=-1)
+
+
 def draw(
     reading: Reading, about: Mapping[str, Any], *, truth: bool = True, bodies: Array | None = None
 ) -> list[DebugShape]:
@@ -113,12 +124,14 @@ class _Drawing:
         self.specs = {spec.name: spec for spec in reading.specs if spec.name in values}
         self.values, self.field = values, field
         self.pose = reading.pose
+        self.rays, self.box = about.get("rays"), about.get("box")
         frames = np.asarray(about.get("frames", ()), np.float32).reshape(-1, 8)
         self.frames: Array | None = None
         """Poses of the frames that the description names, `[n, frame, 7]`."""
         if len(frames) and (bodies is not None or (frames[:, 0] < 0).all()):
-            world = np.array([0, 0, 0, 1, 0, 0, 0], np.float32)
-            on = [world[None].repeat(self.n, 0) if b < 0 or bodies is None else bodies[:, int(b)] for b in frames[:, 0]]
+            on = [
+                IDENTITY[None].repeat(self.n, 0) if b < 0 or bodies is None else bodies[:, int(b)] for b in frames[:, 0]
+            ]
             self.frames = composed(np.stack(on, axis=1), frames[None, :, 1:])
 
     def shapes(self) -> list[DebugShape]:
@@ -189,27 +202,66 @@ class _Drawing:
 
     def _cloud(self) -> Iterator[DebugShape]:
         rays = [spec for spec in self.specs.values() if self._own(spec)[:1] == ("ray",)]
-        world = [spec for spec in rays if spec.role == "point" and spec.frame == "world"]
-        inside = [spec for spec in rays if spec.role == "point" and spec.frame == "sensor"]
-        angles = [self.specs.get(name) for name in ("range", "azimuth", "altitude")]
-        if world:
-            points = self._of(world[0])
-        elif inside and self.pose is not None:
-            points = self._world(self._of(inside[0]))
-        elif self.pose is not None and angles[0] and angles[1] and angles[2]:
-            reach, azimuth, altitude = (self._of(spec) for spec in angles if spec)
-            flat = np.cos(altitude)
-            direction = np.stack([flat * np.cos(azimuth), flat * np.sin(azimuth), np.sin(altitude)], axis=-1)
-            points = self._world(direction * np.where(np.isfinite(reach), reach, np.nan)[..., None])
-        else:
+        cast = self._cast() if rays else None
+        points = self._hits(rays, cast)
+        if points is None:
             return
-        tint = next((self.specs[name] for name in (self.field, "intensity", "elevation") if name in self.specs), None)
-        by = points[..., 2] if tint is None or self._own(tint) != ("ray",) else self._of(tint)
         seen = np.isfinite(points).all(axis=-1)
-        yield self._shape("points", points, seen, color=GREEN, colors=colors_of(np.where(seen, by, np.nan)))
-        if self.cfg.get("debug_rays") and self.pose is not None:
-            starts = np.broadcast_to(self.pose[:, :, None, :3], points.shape)
-            yield self._shape("lines", np.stack([starts, points], axis=-2), seen, color=GREEN)
+        if cast is None:
+            tint = next(
+                (self.specs[name] for name in (self.field, "intensity", "elevation") if name in self.specs), None
+            )
+            by = points[..., 2] if tint is None or self._own(tint) != ("ray",) else self._of(tint)
+            yield self._shape("points", points, seen, colors=colors_of(np.where(seen, by, np.nan)))
+            return
+        starts, directions = cast
+        yield self._shape("points", points, seen, color=GREEN)
+        yield self._shape("points", starts, ~seen, color=RED)
+        if self.cfg.get("debug_rays"):
+            ends = np.where(seen[..., None], points, starts + directions)
+            for mask, color in ((seen, GREEN), (~seen, RED)):
+                yield self._shape("lines", np.stack([starts, ends], axis=-2), mask, color=color)
+
+    def _hits(self, rays: list[FieldSpec], cast: tuple[Array, Array] | None) -> Array | None:
+        """Return the points that rays hit `[n, mount, ray, 3]`, not finite where they miss; None if not known."""
+        at = {spec.frame: self._of(spec) for spec in reversed(rays) if spec.role == "point"}
+        if "world" in at:
+            return at["world"]
+        if "sensor" in at and self.pose is not None:
+            return self._world(at["sensor"])
+        known = {spec.name: self._of(spec) for spec in rays}
+        reach = known.get("distances", known.get("range"))
+        if reach is None:
+            return None
+        if (miss := self.cfg.get("no_hit_value")) is not None:
+            reach = np.where(reach == np.float32(miss), np.inf, reach)
+        reach = np.where(np.isfinite(reach), reach, np.nan)[..., None]
+        if cast is not None:
+            hits: Array = cast[0] + reach * cast[1]
+            return hits
+        if self.pose is None or "azimuth" not in known or not {"altitude", "elevation"} & known.keys():
+            return None
+        azimuth, up = known["azimuth"], known.get("altitude", known.get("elevation"))
+        assert up is not None
+        flat = np.cos(up)
+        return self._world(reach * np.stack([flat * np.cos(azimuth), flat * np.sin(azimuth), np.sin(up)], axis=-1))
+
+    def _cast(self) -> tuple[Array, Array] | None:
+        """Return starts and directions in the world `[n, mount, ray, 3]` of the rays that the description lists."""
+        if self.rays is None or self.pose is None:
+            return None
+        offset, lines = np.asarray(self.rays["offset"], np.float32), np.asarray(self.rays["lines"], np.float32)
+        back = np.concatenate([-rotate(offset[3:] * INVERSE, offset[:3]), offset[3:] * INVERSE])
+        mount = composed(self.pose, back)
+        if "pos_w" in self.specs and "quat_w" in self.specs:
+            mount = np.concatenate([self._of(self.specs["pos_w"]), self._of(self.specs["quat_w"])], axis=-1)
+        turn, alignment = mount[..., 3:], self.rays["alignment"]
+        if alignment != "base":
+            turn = _level(turn) if alignment != "world" else np.broadcast_to(IDENTITY[3:], turn.shape)
+        turn = turn[:, :, None]
+        starts = mount[:, :, None, :3] + rotate(turn, lines[:, :3])
+        directions = lines[:, 3:] if alignment == "yaw_starts" else rotate(turn, lines[:, 3:])
+        return starts, np.broadcast_to(directions, starts.shape)
 
     def _heights(self) -> Iterator[DebugShape]:
         for spec in self._fields(name="heights"):
@@ -285,7 +337,8 @@ class _Drawing:
         if force is None:
             yield self._shape("points", at, seen)
             return
-        seen = seen & (np.linalg.norm(force, axis=-1) > (self.cfg.get("force_threshold") or 0.0))
+        least = self.cfg.get("force_threshold", 1.0 if "net_forces_w" in self.specs else 0.0)
+        seen = seen & (np.linalg.norm(force, axis=-1) > (least or 0.0))
         yield self._shape("arrows", np.stack([at, at + LENGTHS["N"] * force], axis=-2), seen)
 
     def _unturned(self, force: Array) -> Array:
@@ -315,7 +368,7 @@ class _Drawing:
         """Draw the first of some vector fields at the mounts, or at the frames of the description."""
         at = self.pose if self.pose is not None else self.frames
         for spec in specs[:1]:
-            if at is None or spec.frame not in ("world", "sensor", "parent", "body", "link", ""):
+            if at is None or spec.frame not in ("world", "sensor", "parent", "child", "body", "link", ""):
                 continue
             vectors = self._of(spec)
             scale = LENGTHS.get(spec.unit)
@@ -323,7 +376,8 @@ class _Drawing:
                 length = np.linalg.norm(vectors, axis=-1, keepdims=True)
                 vectors, scale = vectors / np.maximum(length, 1e-30), DIRECTION
             if spec.frame != "world":
-                vectors = rotate(at[..., 3:], vectors)
+                axes = self.frames if spec.frame in ("parent", "child") and self.frames is not None else at
+                vectors = rotate(axes[..., 3:], vectors)
             lines = np.stack([np.broadcast_to(at[..., :3], vectors.shape), at[..., :3] + scale * vectors], axis=-2)
             yield self._shape("arrows", lines, np.ones(lines.shape[:2], bool))
 
@@ -333,8 +387,8 @@ class _Drawing:
         front, back, side = (float(self.cfg.get(f"safe_distance_{name}", default)) for name, default in
                              (("front", 1.0), ("back", 0.5), ("lateral", 0.5)))  # fmt: skip
         low, high = np.array([-back, -side, 0.0]), np.array([front, side, 0.0])
-        if self.frames is not None:  # the body's own box
-            middle, half = self.frames[0, 0, :3], self.frames[0, 1, :3]
+        if self.box is not None:  # of the body itself
+            middle, half = np.array(self.box[:3]), np.array(self.box[3:])
             low, high = low + middle - half, high + middle + half
         corners = np.array([[(low, high)[k >> axis & 1][axis] for axis in range(3)] for k in range(8)], np.float32)
         edges = [(a, a | 1 << axis) for a in range(8) for axis in range(3) if not a >> axis & 1]
@@ -358,6 +412,8 @@ class _Drawing:
             poses = np.concatenate([self._of(place), self._of(spec)], axis=-1)
             if spec.frame == "sensor" and source is not None:
                 poses = composed(source[:, :, None] if poses.ndim == 4 else source, poses)
+            if poses.ndim == 4 and source is not None:
+                yield self._shape("frames", source, np.ones(source.shape[:-1], bool))
             yield self._shape("frames", poses, np.ones(poses.shape[:-1], bool), color=GREEN)
             if poses.ndim == 4 and source is not None:
                 yield self._links(source, poses[..., :3])

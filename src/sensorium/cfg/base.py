@@ -338,8 +338,7 @@ class Cfg(BaseModel):
 
 
 WORDS_OF_OTHERS = {
-    "visualizer_cfg": "The viewer chooses the style: give debug_vis=True.",
-    "viz": "The viewer chooses the style: give debug_vis=True.",
+    "viz": "Give debug_vis=True, and visualizer_cfg=VisualizerCfg(color=..., size=..., field=...) for the style.",
     "reference_meshes": "Meshes are always shared: omit this field.",
     "class_type": "The config's class determines the sensor class: omit this field.",
     "mesh_prim_paths": "Give targets=...; sensorium.compat.isaaclab has configs with mesh_prim_paths.",

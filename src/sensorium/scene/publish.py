@@ -162,6 +162,17 @@ _NAMES_OF_IDS = {"geom_ids": "geom_names", "semantic_ids": "semantic_names"}
 """Field with ids -> property of the sensor with the corresponding names."""
 
 
+MOST_RAYS = 1024
+"""Greatest number of rays that a description lists; misses of more rays are not drawn."""
+
+
+def _about_drawing(sensor: Sensor[Any, Any]) -> dict[str, Any]:
+    about = sensor.about_drawing()
+    if (rays := about.pop("rays", None)) is not None and len(rays["lines"]) <= MOST_RAYS:
+        about["rays"] = {**rays, "lines": rays["lines"].round(6).tolist()}
+    return about
+
+
 def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     """Return the static description of a sensor for recorders and listeners, as JSON types."""
     words = ("joint_names", *(_NAMES_OF_IDS.get(spec.name, "") for spec in sensor.specs))
@@ -173,6 +184,7 @@ def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
         "fields": [spec.to_dict() for spec in sensor.specs],
         **({"mounts": list(sensor.info.mounts)} if has_mounts else {}),
         **({"constants": dict(constants)} if constants else {}),
+        **_about_drawing(sensor),
         "cfg": sensor.cfg.to_dict(),
     }
 

@@ -49,6 +49,7 @@ from sensorium.world.description import world_file
 
 if TYPE_CHECKING:
     from sensorium.record import Recorder
+    from sensorium.view.live.handle import LiveView
 
 DataT = TypeVar("DataT")
 
@@ -749,6 +750,27 @@ class Scene:
         import sensorium  # public name, imported on use: the scene does not depend on packages built upon it
 
         return sensorium.Recorder(self, path, sensors=sensors, envs=envs, ros2=ros2)
+
+    def view(self, *, host: str = "127.0.0.1", port: int = 8080, token: str = "", speed: float = 0.0) -> LiveView:
+        """Show the scene in the browser: the robot, what its sensors report, plots and controls.
+
+        The result has the page's `url`. The page follows `step`, `update` and `reset`; call its `wait` to serve the
+        page while the script has nothing to step. Sensors with ``debug_vis=True`` are drawn, others on request.
+
+        Args:
+            host: address to bind to; by default only this machine can open the page.
+            port: first port to try; 0 selects any free port.
+            token: token that the page's address must have; empty selects a random one if other machines can open the
+                page.
+            speed: simulated seconds per second of wall-clock time; 0 runs as fast as the loop.
+
+        Raises:
+            ConfigError: `speed` is negative or not finite, or the token has characters that are not allowed.
+            MissingDependencyError: the extra `view` is not installed.
+        """
+        import sensorium  # public name, imported on use: the scene does not depend on packages built upon it
+
+        return sensorium.LiveView(self, host=host, port=port, token=token, speed=speed)
 
     def description(self) -> SceneDescription:
         """Return the static description of all sensors, including discovered ones, for recorders and listeners."""

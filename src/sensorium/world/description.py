@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+
 import numpy as np
 
 from sensorium.engines.base import Engine

@@ -178,9 +178,9 @@ class SceneFeed:
         sensors = scene.sensors_in_use
         drawn = {name for name, sensor in sensors.items() if getattr(sensor, "debug_vis", self._drawn.get(name))}
         frame = Frame(
-            env, scene.time, readings, None if bodies is None else bodies[0], self._shapes(env, sensors), frozenset(drawn),
-            costs, self.is_paused, self.speed, getattr(scene, "span", None), _commands(scene), description, self._world,
-            self._notes,
+            env, scene.time, readings, None if bodies is None else bodies[0], self._shapes(env, sensors),
+            frozenset(drawn), costs, self.is_paused, self.speed, getattr(scene, "span", None), _commands(scene),
+            description, self._world, self._notes,
         )  # fmt: skip
         self._channel.send(frame)
         self._world, self._notes = None, []
