@@ -124,6 +124,7 @@ class _Drawing:
         self.specs = {spec.name: spec for spec in reading.specs if spec.name in values}
         self.values, self.field = values, field
         self.pose = reading.pose
+        about = about.get("constants", {}).get("drawing", {})
         self.rays, self.box = about.get("rays"), about.get("box")
         frames = np.asarray(about.get("frames", ()), np.float32).reshape(-1, 8)
         self.frames: Array | None = None

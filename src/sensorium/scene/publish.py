@@ -177,6 +177,8 @@ def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     """Return the static description of a sensor for recorders and listeners, as JSON types."""
     words = ("joint_names", *(_NAMES_OF_IDS.get(spec.name, "") for spec in sensor.specs))
     constants = {**sensor.constants, **{word: list(getattr(sensor, word)) for word in words if hasattr(sensor, word)}}
+    if about := _about_drawing(sensor):
+        constants["drawing"] = about
     has_mounts = any(spec.axes[:1] == ("mount",) for spec in sensor.specs)
     return {
         "kind": sensor.cfg.kind(),
@@ -184,7 +186,6 @@ def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
         "fields": [spec.to_dict() for spec in sensor.specs],
         **({"mounts": list(sensor.info.mounts)} if has_mounts else {}),
         **({"constants": dict(constants)} if constants else {}),
-        **_about_drawing(sensor),
         "cfg": sensor.cfg.to_dict(),
     }
 

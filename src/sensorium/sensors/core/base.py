@@ -193,9 +193,9 @@ class Sensor(Readable[CfgT, DataT]):
             dict(values), values, {}, _pose=self._mount_poses(),
             _count="count" if any(spec.is_ragged for spec in self.specs) else "",
         )  # fmt: skip
-        return draw(
-            reading, {"cfg": self.cfg.to_dict(), "kind": self.cfg.kind(), **self.about_drawing()}, bodies=bodies
-        )
+        constants = {"drawing": self.about_drawing()}
+        about = {"cfg": self.cfg.to_dict(), "kind": self.cfg.kind(), "constants": constants}
+        return draw(reading, about, bodies=bodies)
 
     def _joined(self, pos: torch.Tensor, quat: torch.Tensor) -> Array:
         return torch.cat([pos, quat], dim=-1).float().cpu().numpy()
@@ -208,7 +208,7 @@ class Sensor(Readable[CfgT, DataT]):
         return poses if self.pose_offset is None else composed(poses, self._joined(*self.pose_offset))
 
     def about_drawing(self) -> dict[str, Any]:
-        """Return what a drawing needs beyond fields and poses of mounts; it becomes a part of the sensor's description.
+        """Return what a drawing needs beyond fields and poses of mounts; the constant ``"drawing"`` of its description.
 
         ``"frames"``: for the items that the fields count, a list of body (row, -1 for the world), position (m) and
         quaternion (wxyz) on this body. ``"rays"``: start and direction of each ray in the frame of the mount, float32

@@ -145,12 +145,9 @@ class SceneFeed:
                     self._restart_clock()
                 case "set", name, knob, value, env:
                     self._set(name, knob, value, env)
-                case "draw", name, on:
-                    if not self._scene[name].set_debug_vis(on):
-                        self._notes.append(f"sensor {name!r} does not draw itself")
                 case ("close",):
                     self.close()
-        except (SensoriumError, AttributeError) as error:
+        except SensoriumError as error:
             self._notes.append(str(error))
 
     def _set(self, name: str, knob: str, value: Any, env: int | None) -> None:
@@ -158,6 +155,8 @@ class SceneFeed:
         try:
             self._scene[name].set(knob, value, None if env is None else [env])
         except ConfigError:
+            if not hasattr(self._scene, "reconfigure"):  # served by another process
+                raise
             self._scene.reconfigure(name, **{knob: value})
 
     # Frames -----------------------------------------------------------------------------------------------------------

@@ -30,9 +30,12 @@ class World3d:
 
     def __init__(self, server: Any, data: bytes) -> None:
         self._server = server
-        with np.load(io.BytesIO(data)) as file:
-            self._arrays = {name: file[name] for name in file.files}
-        about = json.loads(str(self._arrays["description"]))
+        self._arrays: dict[str, Array] = {}
+        about: dict[str, Any] = {"bodies": [], "shapes": []}
+        if data:
+            with np.load(io.BytesIO(data)) as file:
+                self._arrays = {name: file[name] for name in file.files}
+            about = json.loads(str(self._arrays["description"]))
         self.bodies: list[str] = about["bodies"]
         """Names of the bodies."""
         shapes = [shape for shape in about["shapes"] if shape.get("is_visible", True)]
