@@ -58,6 +58,11 @@ def colors_of(values: Array, low: float | None = None, high: float | None = None
     return np.where(known[..., None], found, 0.5).astype(np.float32)
 
 
+def _known(points: Array) -> Array:
+    """Return which points `[..., 3]` are finite."""
+    return np.asarray(np.isfinite(points).all(axis=-1))
+
+
 def rotate(quat: Array, vectors: Array) -> Array:
     """Return vectors `[..., 3]` turned by quaternions `[..., 4]`, wxyz."""
     w, u = quat[..., :1], quat[..., 1:]
@@ -207,7 +212,7 @@ class _Drawing:
         points = self._hits(rays, cast)
         if points is None:
             return
-        seen = np.isfinite(points).all(axis=-1)
+        seen = _known(points)
         if cast is None:
             tint = next(
                 (self.specs[name] for name in (self.field, "intensity", "elevation") if name in self.specs), None
@@ -275,11 +280,9 @@ class _Drawing:
     def _nearest(self) -> Iterator[DebugShape]:
         for spec in self._fields(name="nearest_points_w"):
             ends, starts = self._of(spec), self._probes(spec.axes[-2:-1])
-            yield self._shape("points", ends, np.isfinite(ends).all(axis=-1))
+            yield self._shape("points", ends, _known(ends))
             if starts is not None:
-                yield self._shape(
-                    "lines", np.stack([starts, ends], axis=-2), np.isfinite(ends).all(axis=-1), color=GREY
-                )
+                yield self._shape("lines", np.stack([starts, ends], axis=-2), _known(ends), color=GREY)
 
     def _probes(self, axes: tuple[str, ...]) -> Array | None:
         """Return the positions of probes in the world `[n, mount, probe, 3]`; None where they are not known."""

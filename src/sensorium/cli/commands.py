@@ -91,8 +91,8 @@ class Run:
     OUT/imu.png, and prints the latest values of environment 0. With --record, one MCAP file is written instead while
     the simulation runs, of any length; sensorium replay FILE reads it.
 
-    MODEL is an MJCF or URDF file, or the name of a bundled robot, which moves by itself and needs no rig file: demo, the
-    quadruped, or arm, an arm with a tactile fingertip.
+    MODEL is an MJCF or URDF file, or the name of a bundled robot, which moves by itself and needs no rig file: demo is
+    the quadruped, arm an arm with a tactile fingertip.
 
     For example:
       sensorium run robot.xml --rig rig.toml

@@ -139,25 +139,21 @@ def arm_sensors() -> list[SensorCfg[Any]]:
 
 
 def arm(envs: int, seed: int, device: str) -> MujocoEngine:
-    """Return the engine of the arm; every environment except the first has another object place, up to 2 cm away."""
-    import numpy as np
-
+    """Return the engine of the arm."""
     from sensorium.demo import model_path
     from sensorium.engines.mujoco.engine import MujocoEngine
 
-    engine = MujocoEngine(model_path("arm"), envs, device=device, keyframe="home")
-    qpos = engine.qpos.numpy()
-    for env in range(1, envs):
-        qpos[env, 4:6] += np.random.default_rng([abs(seed), env]).uniform(-0.02, 0.02, 2)
-    return engine
+    return MujocoEngine(model_path("arm"), envs, device=device, keyframe="home")
 
 
 def stroke(engine: MujocoEngine) -> Control:
-    """Return the control of the arm, which presses on the object and strokes it."""
+    """Return the control of the arm: it presses on the object and strokes it, in each environment at its own pace."""
+    import numpy as np
+
     from sensorium.demo.arm import Stroke
 
-    motion = Stroke()
-    return lambda _, time: motion.targets(time)
+    motions = [Stroke(period=3.0 * 1.1**env) for env in range(engine.num_envs)]
+    return lambda _, time: np.stack([motion.targets(time) for motion in motions])
 
 
 ROBOTS = {

@@ -8,6 +8,7 @@ from math import acos, atan2, cos, hypot, pi, radians, sin
 import numpy as np
 from numpy.typing import NDArray
 
+Vector = tuple[float, float, float]
 SHOULDER, UPPER, FOREARM, HAND = 0.2, 0.25, 0.22, 0.12
 """Height of the shoulder, and lengths of the links up to the centre of the fingertip, m."""
 TIP = 0.012
@@ -18,14 +19,14 @@ RINGS = ((0.0, 1), (25.0, 6), (50.0, 12), (75.0, 16))
 """Angle from the fingertip's axis, deg, and number of taxels of each ring of the skin."""
 
 
-def taxels() -> tuple[list[list[float]], list[list[float]]]:
+def taxels() -> tuple[tuple[Vector, ...], tuple[Vector, ...]]:
     """Return positions, m, and outward normals of the taxels in the frame of the fingertip, `[taxel, 3]`."""
-    normals = [
-        [cos(radians(angle)), sin(radians(angle)) * cos(2.0 * pi * k / count), sin(radians(angle)) * sin(2.0 * pi * k / count)]
-        for angle, count in RINGS
-        for k in range(count)
-    ]  # fmt: skip
-    return [[TIP * part for part in normal] for normal in normals], normals
+    normals: list[Vector] = []
+    for angle, count in RINGS:
+        x, out = cos(radians(angle)), sin(radians(angle))
+        turns = [2.0 * pi * k / count for k in range(count)]
+        normals += [(x, out * cos(turn), out * sin(turn)) for turn in turns]
+    return tuple((TIP * x, TIP * y, TIP * z) for x, y, z in normals), tuple(normals)
 
 
 def joints(x: float, y: float, z: float) -> NDArray[np.float64]:

@@ -285,9 +285,9 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
 
     def about_drawing(self) -> dict[str, Any]:
         """Return the frames of the primaries; of a subtree, that of its root."""
-        kind, names = self._plan.primary
-        kind = "geom" if kind == "geom" else "body"
-        return {"frames": frame_rows(self.engine.frame(kind, name) for name in names)}
+        element, names = self._plan.primary
+        is_geom = element == "geom"
+        return {"frames": frame_rows(self.engine.frame("geom" if is_geom else "body", name) for name in names)}
 
     def find_bodies(self, name_keys: str | Sequence[str], preserve_order: bool = False) -> tuple[list[int], list[str]]:
         """Return indices on the primary axis, and names, of the matching primaries.

@@ -100,8 +100,9 @@ class Overlay:
         node = self._kept(path, key)
         if node is None:
             self._nodes[path] = key, self._scene.add_camera_frustum(
-                path, frustum.fov, frustum.aspect, scale=0.15, image=frustum.image, format="jpeg", wxyz=frustum.wxyz,
-                position=frustum.position, color=(40, 90, 160), cast_shadow=False, receive_shadow=False,
+                path, frustum.fov, frustum.aspect, scale=0.15, thickness=LINE, image=frustum.image, format="jpeg",
+                wxyz=frustum.wxyz, position=frustum.position, color=(40, 90, 160), cast_shadow=False,
+                receive_shadow=False,
             )  # fmt: skip
         else:
             node.position, node.wxyz, node.image = frustum.position, frustum.wxyz, frustum.image

@@ -57,7 +57,9 @@ class Page:
         self._followed: Array | None = None
         self._is_waiting = True
         """Whether a frame was requested and has not arrived; the loop sends the first one unasked."""
-        self._is_built = False
+        self._is_built = self._is_showing_time = False
+        self.plots: list[Plot] = []
+        self.sensors: Mapping[str, Mapping[str, Any]] = {}
 
     # The loop ---------------------------------------------------------------------------------------------------------
 
@@ -122,11 +124,18 @@ class Page:
         self.panel.show(frame, self.readings)
         paused = "paused" if frame.is_paused else "running"
         self.status.content = f"**t = {frame.time:.3f} s** · environment {frame.env} · {paused}"
-        self.play.label = "Play" if frame.is_paused else "Pause"
-        if frame.span is not None and not self._is_seeking:
+        if frame.span is not None:
             self._is_showing_time = True
             self.seek.value = float(np.clip(frame.time, *frame.span))
             self._is_showing_time = False
+
+    def do(self, word: str) -> None:
+        """Do what a button of the loop says: ``play``, ``pause``, ``step``, ``reset`` or ``reset all``."""
+        commands = {
+            "play": ("pause", False), "pause": ("pause", True), "step": ("step",), "reset all": ("reset", None),
+            "reset": ("reset", int(self.env.value)),
+        }  # fmt: skip
+        self.send(*commands[word])
 
     # Layout -----------------------------------------------------------------------------------------------------------
 
@@ -136,16 +145,10 @@ class Page:
         assert description is not None
         gui.configure_theme(control_layout="fixed", control_width="large", show_logo=False, show_share_button=False)
         self.status = gui.add_markdown("")
-        self.play = gui.add_button("Pause")
-        self.step = gui.add_button("Step", visible=frame.span is None)
-        self.play.on_click(lambda _: self.send("pause", not (self.frame is not None and self.frame.is_paused)))
-        self.step.on_click(lambda _: self.send("step"))
-        self.reset = gui.add_button("Reset this environment", visible="reset" in frame.can)
-        self.reset_all = gui.add_button(
-            "Reset all environments", visible="reset" in frame.can and description.num_envs > 1
-        )
-        self.reset.on_click(lambda _: self.send("reset", int(self.env.value)))
-        self.reset_all.on_click(lambda _: self.send("reset", None))
+        words = ["play", "pause", *(["step"] if frame.span is None else [])]
+        resets = ["reset", *(["reset all"] if description.num_envs > 1 else [])] if "reset" in frame.can else []
+        self.buttons = gui.add_button_group("loop", [*words, *resets])
+        self.buttons.on_click(lambda _: self.do(str(self.buttons.value)))
         chosen = min(SPEEDS, key=lambda name: abs(SPEEDS[name] - frame.speed))
         self.speed = gui.add_dropdown("speed", list(SPEEDS), initial_value=chosen)
         self.speed.on_update(lambda _: self.send("speed", SPEEDS[self.speed.value]))
@@ -156,14 +159,13 @@ class Page:
         self.seek = gui.add_slider(
             "time [s]", first, max(end, first + 1e-3), 0.001, first, visible=frame.span is not None
         )
-        self._is_showing_time, self._is_seeking = False, False
         self.seek.on_update(lambda _: None if self._is_showing_time else self.send("seek", float(self.seek.value)))
         self.tabs = gui.add_tab_group()
         fields = _plottable(description.sensors)
         with self.tabs.add_tab("Plots"):
             self.plots = [Plot(gui, fields, choice) for choice in _first_choices(fields)]
         with self.tabs.add_tab("Sensors"):
-            self.panel = SensorPanel(gui, self.send, lambda: int(self.env.value))
+            self.panel: SensorPanel = SensorPanel(gui, self.send, lambda: int(self.env.value))
         with self.tabs.add_tab("Images"):
             self.image_field = gui.add_dropdown("image", ["none"])
             self.image = gui.add_image(np.zeros((2, 2, 3), np.uint8), format="jpeg")
@@ -217,10 +219,10 @@ class Page:
                 continue
             truth = self.panel.shows_truth(name)
             bodies = None if frame.bodies is None else frame.bodies[None]
-            shapes = frame.shapes.get(name)
+            frustum, shapes = self._frustum(reading, truth), frame.shapes.get(name)
             if shapes is None:
-                shapes = draw(reading, self.sensors[name], truth=truth, bodies=bodies)
-            overlay.show(shapes, self._frustum(reading, truth))
+                shapes = [] if frustum else draw(reading, self.sensors[name], truth=truth, bodies=bodies)
+            overlay.show(shapes, frustum)
         self.panel.changed.clear()
 
     def _frustum(self, reading: Reading, truth: bool) -> Frustum | None:

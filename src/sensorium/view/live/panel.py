@@ -169,7 +169,7 @@ class SensorPanel:
         self._sensors, self._can, self._drawn = frame.description.sensors, frame.can, frame.drawn
         for table in (self._draws, self._truths, self._largest, self._costs):
             for name in [name for name in table if name not in self._sensors]:
-                del table[name]  # type: ignore[attr-defined]
+                del table[name]
         self.sensor.options = list(self._sensors) or ["none"]
         if chosen in self._sensors:
             self.sensor.value = chosen

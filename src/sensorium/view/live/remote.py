@@ -172,6 +172,6 @@ def reading_of(data: Any, dt: float) -> Reading:
     if truth:
         meta["truth_tick"] = data.truth.capture_tick
     return Reading(
-        data.sensor, data.info.kind, data.info.specs, data.env_ids, data.tick, data.time, dict(data.fields), truth, meta,
-        _offsets=data.offsets, _pose=data.transforms, _dt=dt,
+        data.sensor, data.info.kind, data.info.specs, data.env_ids, data.tick, data.time, dict(data.fields), truth,
+        meta, _offsets=data.offsets, _pose=data.transforms, _dt=dt,
     )  # fmt: skip

@@ -6,6 +6,7 @@ import contextlib
 import hmac
 import io
 import ipaddress
+import logging
 import secrets
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
@@ -81,6 +82,7 @@ def serve(host: str, port: int, token: str, title: str) -> Any:
 
         return opened(handler, *place, process_request=check, **options)
 
+    logging.getLogger("websockets.server").setLevel(logging.CRITICAL)  # browsers close connections as they like
     with mock.patch.object(sockets, "serve", guarded), _silent():
         return viser.ViserServer(host=host, port=port, label=title, verbose=False)
 
