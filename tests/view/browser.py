@@ -105,6 +105,15 @@ class Tab:
             path.write_bytes(data)
         return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
 
+    def click(self, selector: str, text: str) -> None:
+        """Click on the first element that contains a text."""
+        found = f"[...document.querySelectorAll({selector!r})].find(each => each.textContent.includes({text!r}))"
+        wait_until(lambda: self.evaluate(f"!!{found}"))
+        place = f"(r => [r.x + r.width / 2, r.y + r.height / 2])({found}.getBoundingClientRect())"
+        x, y = self.evaluate(place)
+        for kind in ("mousePressed", "mouseReleased"):
+            self("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
     def close(self) -> None:
         """Close the page."""
         self("Page.close")

@@ -14,6 +14,8 @@ RATE = 20.0
 """Greatest number of updates per second."""
 SHARE = 0.1
 """Greatest part of the loop's time that publishing may take; slow sensors are shown less often."""
+SLOWEST = 1.0
+"""Longest time between two updates for this reason, s."""
 LOOK_EVERY = 0.02
 """Seconds between two looks at the page's commands."""
 BEHIND = 0.2
@@ -75,8 +77,12 @@ class SceneFeed:
     def wait(self, seconds: float = float("inf")) -> None:
         """Serve the page without stepping, until it is closed or the time has passed."""
         end = time.monotonic() + seconds
-        while not self.is_closed and (left := end - time.monotonic()) > 0.0:
-            self._look(min(left, 0.05))
+        self._is_busy = True
+        try:
+            while not self.is_closed and (left := end - time.monotonic()) > 0.0:
+                self._look(min(left, 0.05))
+        finally:
+            self._is_busy = False
 
     # The loop ---------------------------------------------------------------------------------------------------------
 
@@ -183,8 +189,8 @@ class SceneFeed:
         )  # fmt: skip
         self._channel.send(frame)
         self._world, self._notes = None, []
-        now = time.monotonic()
-        self._send_at = max(begin + 1.0 / RATE, now + (now - begin) / SHARE)
+        took = time.monotonic() - begin
+        self._send_at = begin + max(1.0 / RATE, 0.0 if description is not None else min(took / SHARE, SLOWEST))
 
     def _readings(self, env: int, names: tuple[str, ...]) -> tuple[dict[str, Reading], dict[str, float]]:
         """Return the new readings of one environment, and the time that each took."""
@@ -201,12 +207,14 @@ class SceneFeed:
 
     def _shapes(self, env: int, sensors: Mapping[str, Any]) -> dict[str, list[DebugShape]]:
         """Return the shapes of sensors with drawings of their own, for one environment."""
-        count = self._scene.num_envs
-        return {
-            name: [shape.only(env, count) for shape in sensor.drawings()]
-            for name, sensor in sensors.items()
-            if getattr(sensor, "draws_own_shapes", False) and sensor.debug_vis
-        }
+        found, count = {}, self._scene.num_envs
+        for name, sensor in sensors.items():
+            if getattr(sensor, "draws_own_shapes", False) and sensor.debug_vis:
+                try:
+                    found[name] = [shape.only(env, count) for shape in sensor.drawings()]
+                except Exception as error:  # of a plugin; the loop continues
+                    self._notes.append(f"debug_draw of {name!r}: {type(error).__name__}: {error}")
+        return found
 
 
 def _is_drawn(info: Mapping[str, Any]) -> bool:

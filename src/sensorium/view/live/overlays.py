@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from sensorium.readings import Array, DebugShape
+from sensorium.drawing import draw
+from sensorium.readings import Array, DebugShape, Reading
+from sensorium.view.live.frames import Frame
+from sensorium.view.live.images import image_fields, image_of
 
 POINT, LINE, ARROW, AXES = 0.015, 0.003, 0.008, 0.1
 """Default diameter of points, thickness of lines and of arrows, and length of axes, m."""
@@ -100,12 +103,62 @@ class Overlay:
         node = self._kept(path, key)
         if node is None:
             self._nodes[path] = key, self._scene.add_camera_frustum(
-                path, frustum.fov, frustum.aspect, scale=0.15, thickness=LINE, image=frustum.image, format="jpeg",
+                path, frustum.fov, frustum.aspect, scale=0.1, thickness=LINE, image=frustum.image, format="jpeg",
                 wxyz=frustum.wxyz, position=frustum.position, color=(40, 90, 160), cast_shadow=False,
                 receive_shadow=False,
             )  # fmt: skip
         else:
             node.position, node.wxyz, node.image = frustum.position, frustum.wxyz, frustum.image
+
+
+class Overlays:
+    """The drawings of all sensors.
+
+    Args:
+        scene: `viser.SceneApi`.
+    """
+
+    def __init__(self, scene: Any) -> None:
+        self._scene = scene
+        self._overlays: dict[str, Overlay] = {}
+
+    def keep(self, names: Collection[str]) -> None:
+        """Remove the drawings of all other sensors."""
+        for name in [name for name in self._overlays if name not in names]:
+            self._overlays.pop(name).remove()
+
+    def show(
+        self,
+        frame: Frame,
+        readings: Mapping[str, Reading],
+        sensors: Mapping[str, Mapping[str, Any]],
+        shows_truth: Callable[[str], bool],
+        drawn: Collection[str],
+        changed: Collection[str] = (),
+    ) -> None:
+        """Draw a frame.
+
+        Args:
+            frame: the frame.
+            readings: newest reading of each sensor.
+            sensors: descriptions of the sensors.
+            shows_truth: returns whether the ground truth of a sensor is drawn instead of its measured values.
+            drawn: sensors to draw.
+            changed: sensors to draw again, even without a new reading.
+        """
+        self.keep([name for name in drawn if name in readings])
+        bodies = None if frame.bodies is None else frame.bodies[None]
+        for name in drawn:
+            reading = readings.get(name)
+            is_known = name in self._overlays
+            if reading is None or (is_known and name not in frame.readings and name not in changed):
+                continue
+            overlay = self._overlays.setdefault(name, Overlay(self._scene, name))
+            truth = shows_truth(name)
+            frustum, shapes = frustum_of(reading, truth=truth), frame.shapes.get(name)
+            if shapes is None:
+                shapes = [] if frustum else draw(reading, sensors[name], truth=truth, bodies=bodies)
+            overlay.show(shapes, frustum)
 
 
 class Frustum:
@@ -126,3 +179,15 @@ class Frustum:
         w, x, y, z = pose[3:] / max(float(np.linalg.norm(pose[3:])), 1e-9)
         # times (0.5, -0.5, 0.5, -0.5): from x forward and z up to z forward and y down
         self.wxyz = 0.5 * np.array([w + x - y + z, -w + x - y - z, w + x + y - z, -w + x + y + z])
+
+
+def frustum_of(reading: Reading, *, truth: bool) -> Frustum | None:
+    """Return the first camera of a reading with its first image; None for sensors without images."""
+    fields = image_fields(reading.specs)
+    if not fields or reading.pose is None or "intrinsic_matrices" not in reading.measured:
+        return None
+    image = image_of(reading, fields[0], truth=truth)
+    lens = np.reshape(reading.measured["intrinsic_matrices"], (-1, 3, 3))[0]
+    pose = reading.pose[0, 0]
+    is_known = bool(np.isfinite(pose).all() and np.isfinite(lens).all() and lens[1, 1] > 0.0)
+    return Frustum(pose, lens, image) if is_known and image is not None else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,12 +14,13 @@ from sensorium.spec import FieldSpec
 from sensorium.view.live.feed import Channel
 from sensorium.view.live.frames import Frame
 from sensorium.view.live.images import image_fields, image_of
-from sensorium.view.live.overlays import Frustum, Overlay
+from sensorium.view.live.overlays import Overlays
 from sensorium.view.live.panel import SensorPanel
 from sensorium.view.live.plots import Plot
 from sensorium.view.live.web import serve
 from sensorium.view.live.world3d import World3d
 
+LOG = logging.getLogger("sensorium.view")
 SPEEDS = {"no limit": 0.0, "1/20": 0.05, "1/10": 0.1, "1/4": 0.25, "1/2": 0.5, "1": 1.0, "2": 2.0, "5": 5.0}
 PLOTS = 2
 """Number of plots."""
@@ -53,7 +55,7 @@ class Page:
         """Newest reading of each sensor, of the shown environment."""
         self.frame: Frame | None = None
         self._world: World3d | None = None
-        self._overlays: dict[str, Overlay] = {}
+        self._overlays = Overlays(self.server.scene)
         self._followed: Array | None = None
         self._is_waiting = True
         """Whether a frame was requested and has not arrived; the loop sends the first one unasked."""
@@ -77,7 +79,7 @@ class Page:
             while True:
                 if self._channel.poll(0.1):
                     self._is_waiting = False
-                    self.show(self._channel.recv())
+                    self._try_to_show(self._channel.recv())
                 is_watched = bool(self.server.get_clients())
                 if is_watched and not self._is_waiting and self._is_built:
                     self._is_waiting = True
@@ -92,6 +94,13 @@ class Page:
 
     def _wanted(self) -> tuple[str, ...]:
         return tuple({*(plot.sensor for plot in self.plots), self.panel.chosen} - {""})
+
+    def _try_to_show(self, frame: Frame) -> None:
+        """Show a frame; an error is logged, and the next frame is tried."""
+        try:
+            self.show(frame)
+        except Exception:
+            LOG.exception("A frame of the live view could not be shown")
 
     def show(self, frame: Frame) -> None:
         """Show a frame."""
@@ -117,7 +126,10 @@ class Page:
         if self._world is not None and frame.bodies is not None and len(frame.bodies):
             self._world.show(frame.bodies)
             self._follow(frame.bodies)
-        self._draw(frame)
+        drawn = [name for name in self.sensors if self.panel.draws(name, frame)]
+        self._overlays.show(
+            frame, self.readings, self.sensors, self.panel.shows_truth, drawn, self.panel.take_changed()
+        )
         for plot in self.plots:
             plot.add(self.readings)
         self._show_images()
@@ -164,8 +176,8 @@ class Page:
         fields = _plottable(description.sensors)
         with self.tabs.add_tab("Plots"):
             self.plots = [Plot(gui, fields, choice) for choice in _first_choices(fields)]
-        with self.tabs.add_tab("Sensors"):
-            self.panel: SensorPanel = SensorPanel(gui, self.send, lambda: int(self.env.value))
+        with self.tabs.add_tab("Sensors") as tab:
+            self.panel: SensorPanel = SensorPanel(gui, tab, self.send)
         with self.tabs.add_tab("Images"):
             self.image_field = gui.add_dropdown("image", ["none"])
             self.image = gui.add_image(np.zeros((2, 2, 3), np.uint8), format="jpeg")
@@ -181,8 +193,7 @@ class Page:
         for plot in self.plots:
             plot.set_fields(fields)
         self.readings = {name: reading for name, reading in self.readings.items() if name in self.sensors}
-        for name in [name for name in self._overlays if name not in self.sensors]:
-            self._overlays.pop(name).remove()
+        self._overlays.keep(self.sensors)
         specs = {name: _specs(info) for name, info in self.sensors.items()}
         images = [f"{name}.{field}" for name in specs for field in image_fields(specs[name])]
         chosen = self.image_field.value
@@ -201,39 +212,6 @@ class Page:
         self.server.initial_camera.look_at = (0.0, 0.0, 0.2 * size)
 
     # Contents ---------------------------------------------------------------------------------------------------------
-
-    def _draw(self, frame: Frame) -> None:
-        """Draw the sensors that the page's user or their configs select."""
-        from sensorium.drawing import draw
-
-        for name in self.sensors:
-            overlay = self._overlays.get(name)
-            reading = self.readings.get(name)
-            if reading is None or not self.panel.draws(name, frame):
-                if overlay is not None:
-                    overlay.remove()
-                continue
-            if overlay is None:
-                overlay = self._overlays[name] = Overlay(self.server.scene, name)
-            elif name not in frame.readings and name not in self.panel.changed:
-                continue
-            truth = self.panel.shows_truth(name)
-            bodies = None if frame.bodies is None else frame.bodies[None]
-            frustum, shapes = self._frustum(reading, truth), frame.shapes.get(name)
-            if shapes is None:
-                shapes = [] if frustum else draw(reading, self.sensors[name], truth=truth, bodies=bodies)
-            overlay.show(shapes, frustum)
-        self.panel.changed.clear()
-
-    def _frustum(self, reading: Reading, truth: bool) -> Frustum | None:
-        fields = image_fields(reading.specs)
-        if not fields or reading.pose is None or "intrinsic_matrices" not in reading.measured:
-            return None
-        image = image_of(reading, fields[0], truth=truth)
-        lens = np.reshape(reading.measured["intrinsic_matrices"], (-1, 3, 3))[0]
-        pose = reading.pose[0, 0]
-        is_known = np.isfinite(pose).all() and np.isfinite(lens).all() and lens[1, 1] > 0.0
-        return Frustum(pose, lens, image) if is_known and image is not None else None
 
     def _show_images(self) -> None:
         name, _, field = str(self.image_field.value).rpartition(".")

@@ -99,17 +99,16 @@ class SensorPanel:
     """The table of sensors and the controls of the chosen one.
 
     Args:
-        gui: `viser.GuiApi`, inside the tab.
+        gui: `viser.GuiApi`.
+        tab: tab that holds the panel.
         send: sends a command to the loop.
-        env: returns the shown environment.
-
-    Attributes:
-        changed: sensors whose drawing changed since the last frame.
     """
 
-    def __init__(self, gui: Any, send: Callable[..., object], env: Callable[[], int]) -> None:
-        self._gui, self._send, self._env = gui, send, env
-        self.changed: set[str] = set()
+    def __init__(self, gui: Any, tab: Any, send: Callable[..., object]) -> None:
+        self._gui, self._tab, self._send = gui, tab, send
+        self._changed: set[str] = set()
+        """Sensors whose drawing changed since the last frame."""
+        self._drawn: frozenset[str] = frozenset()
         self._draws: dict[str, bool] = {}
         """Choices of the page's user, which precede the configs."""
         self._truths: dict[str, bool] = {}
@@ -145,14 +144,19 @@ class SensorPanel:
         """Return whether the ground truth of a sensor is shown in its drawing and its images."""
         return self._truths.get(name, False)
 
+    def take_changed(self) -> set[str]:
+        """Return the sensors whose drawing changed since the last call."""
+        changed, self._changed = self._changed, set()
+        return changed
+
     def _set(self, choices: dict[str, bool], value: bool) -> None:
         if not self._is_filling and self.chosen:
             choices[self.chosen] = bool(value)
-            self.changed.add(self.chosen)
+            self._changed.add(self.chosen)
 
     def _draw_all(self, what: str) -> None:
         self._draws = {} if what == "as configured" else dict.fromkeys(self._sensors, what == "all")
-        self.changed.update(self._sensors)
+        self._changed.update(self._sensors)
         self._fill()
 
     def _fill(self) -> None:
@@ -187,7 +191,7 @@ class SensorPanel:
         self._fill()
         if "set" not in self._can:
             return
-        with self._gui.add_folder(f"knobs of {self.chosen}") as self._folder:
+        with self._tab, self._gui.add_folder(f"knobs of {self.chosen}") as self._folder:
             for knob in knobs_of(self._sensors[self.chosen], self._largest.get(self.chosen, {})):
                 self._add_slider(self.chosen, knob)
 

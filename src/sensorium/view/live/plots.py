@@ -14,6 +14,8 @@ from sensorium.view.style import COLORS, TRUTH, unit_text
 
 LENGTH = 240
 """Number of shown readings."""
+GAP = 2.0
+"""Simulated time without readings after which a plot starts again, s."""
 EMPTY = tuple(np.array([0.0, 1.0]) for _ in range(3))
 COMPONENTS = ("xyz", "wxyz", "enu", "ned", "rpy", "rgb", "rgba")
 
@@ -99,7 +101,7 @@ class Plot:
         reading, spec = readings.get(self.sensor), self.spec
         if reading is None or spec is None or (self._rows and reading.time == self._rows[-1][0]):
             return
-        if self._rows and reading.time < self._rows[-1][0]:
+        if self._rows and not 0.0 <= reading.time - self._rows[-1][0] < GAP:
             self._rows.clear()
         column = min(int(self.column.value), spec.columns - 1)
         branches = (reading.truth or reading.measured, reading.measured)

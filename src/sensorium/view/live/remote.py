@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -71,7 +71,7 @@ class RemoteScene:
     def description(self) -> SceneDescription:
         """Return the description of the served scene."""
         found: SceneDescription = self._client.description
-        return found
+        return replace(found, sensors={name: info for name, info in found.sensors.items() if name != WORLD})
 
     def bodies(self) -> Bodies:
         """Return all bodies of the served model."""
@@ -84,7 +84,9 @@ class RemoteScene:
         return found
 
     def body_poses(self, envs: slice | None = None) -> Array | None:
-        """Return the newest poses of all bodies of the shown environment; None before the first."""
+        """Return the newest poses of all bodies, `[1, body, 7]`; None before the first of this environment."""
+        if envs is not None:
+            self._switch(envs.start)
         return self._bodies
 
     def reset(self, env_ids: Any = None) -> None:
@@ -108,9 +110,7 @@ class RemoteScene:
         self, names: Iterable[str], *, since: RemoteCursor, envs: slice, truth: bool = True, poses: bool = True
     ) -> dict[str, Reading]:
         """Return the newest readings; see `Scene.publish`."""
-        if envs.start != self._env:
-            self._env = envs.start
-            self._subscribe_again()
+        self._switch(envs.start)
         with self._lock:
             found = {name: self._readings[name] for name in names if name in self._readings}
             since.taken.update({name: self.counts[name] for name in found})
@@ -128,11 +128,18 @@ class RemoteScene:
 
     def _follow(self) -> None:
         """Listen to added streams, and forget removed ones."""
-        streams = {name: info for name, info in self._client.streams.items() if info.where == "scene"}
+        known = self._client.streams.items()
+        streams = {name: info for name, info in known if info.where == "scene" and name != WORLD}
         if streams.keys() == self._streams.keys() and all(streams[name] is self._streams[name] for name in streams):
             return
         self._streams, self.arrangement = streams, self.arrangement + 1
         self._subscribe_again()
+
+    def _switch(self, env: int) -> None:
+        """Listen to another environment."""
+        if env != self._env:
+            self._env = env
+            self._subscribe_again()
 
     def _subscribe_again(self) -> None:
         for subscription in self._subscriptions.values():
@@ -144,7 +151,7 @@ class RemoteScene:
         self._subscriptions = {}
         for name in self._streams:
             self._subscriptions[name] = self._client.subscribe(name, self._take, truth=True, **options)
-        if WORLD in self._client.streams and WORLD not in self._streams:
+        if WORLD in self._client.streams:
             self._subscriptions[WORLD] = self._client.subscribe(WORLD, self._take_bodies, **options)
 
     def _take(self, data: Any) -> None:
@@ -157,8 +164,6 @@ class RemoteScene:
             self._readings[reading.name] = reading
             self.counts[reading.name] = self.counts.get(reading.name, 0) + 1
             self.time = reading.time
-        if reading.name == WORLD:
-            self._take_bodies(data)
 
     def _take_bodies(self, data: Any) -> None:
         self._bodies = np.concatenate([data["pos_w"], data["quat_w"]], axis=-1)
