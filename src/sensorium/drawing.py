@@ -29,6 +29,8 @@ DIRECTION = 0.2
 """Length of an arrow of which only the direction is drawn, m."""
 FRUSTUM = 0.3
 """Length of a camera's frustum, m."""
+LARGE_PROBE = 0.01
+"""Radius from which probes are drawn in the viewer's own size, m."""
 TAXEL_AXES = (("probe",), ("row", "column"), ("x", "y", "z"))
 GREEN, RED, GREY = (0.2, 0.8, 0.2), (1.0, 0.0, 0.0), (0.6, 0.6, 0.6)
 IDENTITY, INVERSE = np.array([0, 0, 0, 1, 0, 0, 0], np.float32), np.array([1, -1, -1, -1], np.float32)
@@ -309,12 +311,15 @@ class _Drawing:
                 return
             values = values.reshape(*starts.shape[:3], *values.shape[2 + len(axes) :])
             load = np.linalg.norm(values, axis=-1) if values.ndim == 4 else values
-            seen = np.isfinite(load) if axes == ("x", "y", "z") else np.abs(load) > 0.0
-            yield self._shape("points", starts, seen, colors=colors_of(load, None if axes == ("x", "y", "z") else 0.0))
+            is_cell = axes == ("x", "y", "z")
+            seen = np.isfinite(load) if is_cell else np.abs(load) > 0.0
+            radius = float(np.min(self.cfg.get("probe_radius", LARGE_PROBE)))
+            size = 2.0 * radius if 0.0 < radius < LARGE_PROBE else None
+            yield self._shape("points", starts, seen, colors=colors_of(load, None if is_cell else 0.0), size=size)
             if values.ndim == 4 and self.pose is not None:
                 scale = 1.0 if spec.unit == "m" else 1e-3
                 ends = starts + scale * rotate(self.pose[:, :, None, 3:], values)
-                yield self._shape("lines", np.stack([starts, ends], axis=-2), seen)
+                yield self._shape("lines", np.stack([starts, ends], axis=-2), seen, size=size and 0.2 * size)
             return
 
     def _contacts(self) -> Iterator[DebugShape]:

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-SIZE = (1000, 640)
-"""Size of the window, px."""
+SMALL, LARGE = (700, 360), (1280, 800)
+"""Sizes of a page, px: in tests, since it is drawn without a GPU, and in pictures."""
 
 
 def chromium() -> str:
@@ -32,7 +32,7 @@ def chromium() -> str:
     return found
 
 
-def wait_until(done: Callable[[], object], seconds: float = 20.0) -> None:
+def wait_until(done: Callable[[], object], seconds: float = 10.0) -> None:
     """Wait until a condition is true."""
     end = time.monotonic() + seconds
     while not done():
@@ -52,7 +52,7 @@ class Browser:
             "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars", "--mute-audio",
             "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--remote-debugging-port=0",
             "--disable-background-networking", "--disable-extensions", "--no-first-run", "--disable-sync",
-            f"--user-data-dir={folder}", "--window-size={},{}".format(*SIZE), "about:blank",
+            f"--user-data-dir={folder}", "--window-size={},{}".format(*SMALL), "about:blank",
         )  # fmt: skip
         self._process = subprocess.Popen([chromium(), *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         port = folder / "DevToolsActivePort"
@@ -79,7 +79,7 @@ class Tab:
 
         self._socket = connect(address, max_size=None)
         self._numbers = itertools.count(1)
-        self("Emulation.setDeviceMetricsOverride", width=SIZE[0], height=SIZE[1], deviceScaleFactor=1, mobile=False)
+        self.resize(SMALL)
 
     def __call__(self, method: str, **options: Any) -> dict[str, Any]:
         """Call a method of the protocol."""
@@ -91,6 +91,11 @@ class Tab:
                 assert "error" not in answer, answer
                 found: dict[str, Any] = answer["result"]
                 return found
+
+    def resize(self, size: tuple[int, int]) -> None:
+        """Set the size of the page, px."""
+        width, height = size
+        self("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def evaluate(self, code: str) -> Any:
         """Return the value of JavaScript code."""

@@ -22,6 +22,8 @@ from sensorium.view.live.world3d import World3d
 
 LOG = logging.getLogger("sensorium.view")
 SPEEDS = {"no limit": 0.0, "1/20": 0.05, "1/10": 0.1, "1/4": 0.25, "1/2": 0.5, "1": 1.0, "2": 2.0, "5": 5.0}
+WIDTH = 320
+"""Width to which small images are enlarged, px."""
 PLOTS = 2
 """Number of plots."""
 
@@ -155,7 +157,8 @@ class Page:
         """Add the controls."""
         gui, description = self.server.gui, frame.description
         assert description is not None
-        gui.configure_theme(control_layout="fixed", control_width="large", show_logo=False, show_share_button=False)
+        gui.configure_theme(control_width="large", show_logo=False, show_share_button=False)
+        gui.main_panel.dock_right()
         self.status = gui.add_markdown("")
         words = ["play", "pause", *(["step"] if frame.span is None else [])]
         resets = ["reset", *(["reset all"] if description.num_envs > 1 else [])] if "reset" in frame.can else []
@@ -219,7 +222,8 @@ class Page:
         if reading is not None and name in self.frame.readings:  # type: ignore[union-attr]  # set by `_show`
             image = image_of(reading, field, truth=self.panel.shows_truth(name))
             if image is not None:
-                self.image.image = image
+                larger = max(1, WIDTH // image.shape[1])
+                self.image.image = image.repeat(larger, axis=0).repeat(larger, axis=1)
 
     def _follow(self, bodies: Array) -> None:
         """Move the cameras with the first moving body."""

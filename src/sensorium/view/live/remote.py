@@ -27,8 +27,9 @@ class RemoteCursor:
 
     def pending(self, names: Iterable[str] | None = None) -> list[str]:
         """Return the names of sensors with a new reading."""
-        counts = self.scene.counts
-        return [name for name in (counts if names is None else names) if counts.get(name, 0) > self.taken.get(name, 0)]
+        counts, newest = self.scene.counts, self.scene.newest
+        wanted = newest if names is None else names
+        return [name for name in wanted if name in newest and counts[name] > self.taken.get(name, 0)]
 
 
 class RemoteScene:
@@ -42,7 +43,8 @@ class RemoteScene:
 
     def __init__(self, client: Any) -> None:
         self._client, self._lock = client, threading.Lock()
-        self._readings: dict[str, Reading] = {}
+        self.newest: dict[str, Reading] = {}
+        """Newest reading of each sensor, of the shown environment."""
         self._bodies: Array | None = None
         self.counts: dict[str, int] = {}
         """Sensor -> number of its readings."""
@@ -112,7 +114,7 @@ class RemoteScene:
         """Return the newest readings; see `Scene.publish`."""
         self._switch(envs.start)
         with self._lock:
-            found = {name: self._readings[name] for name in names if name in self._readings}
+            found = {name: self.newest[name] for name in names if name in self.newest}
             since.taken.update({name: self.counts[name] for name in found})
         return found
 
@@ -145,7 +147,7 @@ class RemoteScene:
         for subscription in self._subscriptions.values():
             subscription.stop()
         with self._lock:
-            self._readings.clear()
+            self.newest.clear()
             self._bodies = None
         options = {"envs": slice(self._env, self._env + 1), "policy": "latest", "max_rate": RATE}
         self._subscriptions = {}
@@ -160,13 +162,16 @@ class RemoteScene:
             reading = reading_of(data.copy(), self._client.dt)
         except SensoriumError:  # of a stream that was just replaced
             return
+        if data.first_env != self._env:  # sent before the switch
+            return
         with self._lock:
-            self._readings[reading.name] = reading
+            self.newest[reading.name] = reading
             self.counts[reading.name] = self.counts.get(reading.name, 0) + 1
             self.time = reading.time
 
     def _take_bodies(self, data: Any) -> None:
-        self._bodies = np.concatenate([data["pos_w"], data["quat_w"]], axis=-1)
+        if data.first_env == self._env:
+            self._bodies = np.concatenate([data["pos_w"], data["quat_w"]], axis=-1)
 
 
 def reading_of(data: Any, dt: float) -> Reading:
