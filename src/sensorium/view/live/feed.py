@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from sensorium.errors import ConfigError, SensoriumError
@@ -54,6 +55,8 @@ class SceneFeed:
         self._scene, self._channel = scene, channel
         self.is_paused, self.speed = False, speed
         self.is_closed = False
+        self.updates = 0
+        """Number of frames sent to the page."""
         self._steps = 0
         self._is_busy = False
         self._wanted: tuple[int, tuple[str, ...]] | None = None
@@ -188,6 +191,7 @@ class SceneFeed:
             description, self._world, self._notes,
         )  # fmt: skip
         self._channel.send(frame)
+        self.updates += 1
         self._world, self._notes = None, []
         took = time.monotonic() - begin
         self._send_at = begin + max(1.0 / RATE, 0.0 if description is not None else min(took / SHARE, SLOWEST))
@@ -201,7 +205,7 @@ class SceneFeed:
             found = scene.publish([name], since=self._cursor, envs=slice(env, env + 1), poses=True)
             for reading in found.values():
                 reading.measured  # noqa: B018 - waits for the copy
-            readings.update(found)
+                readings[name] = replace(reading, specs=())  # the page has them from the description
             costs[name] = time.perf_counter() - begin
         return readings, costs
 

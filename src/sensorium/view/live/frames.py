@@ -15,7 +15,8 @@ class Frame:
     Attributes:
         env: the environment.
         time: simulation time, s.
-        readings: name -> reading of this environment, for sensors with something new.
+        readings: name -> reading of this environment, for sensors with something new; without specs, which the
+            description has.
         bodies: poses of all bodies, float32 `[body, 7]`, m and wxyz; None if they are unknown.
         shapes: name -> shapes, for sensors that draw themselves.
         drawn: sensors that viewers should draw.

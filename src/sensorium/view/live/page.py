@@ -64,6 +64,7 @@ class Page:
         self._is_built = self._is_showing_time = False
         self.plots: list[Plot] = []
         self.sensors: Mapping[str, Mapping[str, Any]] = {}
+        self._specs: dict[str, tuple[FieldSpec, ...]] = {}
 
     # The loop ---------------------------------------------------------------------------------------------------------
 
@@ -116,6 +117,8 @@ class Page:
             self._set_world(frame.world)
         if frame.description is not None:
             self._describe(frame)
+        for name, reading in frame.readings.items():
+            reading.specs = self._specs.get(name, ())
         if before is None or before.env != frame.env or frame.time < before.time:
             self.readings.clear()
             self._followed = None
@@ -197,8 +200,8 @@ class Page:
             plot.set_fields(fields)
         self.readings = {name: reading for name, reading in self.readings.items() if name in self.sensors}
         self._overlays.keep(self.sensors)
-        specs = {name: _specs(info) for name, info in self.sensors.items()}
-        images = [f"{name}.{field}" for name in specs for field in image_fields(specs[name])]
+        self._specs = {name: _specs(info) for name, info in self.sensors.items()}
+        images = [f"{name}.{field}" for name, specs in self._specs.items() for field in image_fields(specs)]
         chosen = self.image_field.value
         self.image_field.options = images or ["none"]
         if chosen in images:
