@@ -44,9 +44,9 @@ def fresh(num_envs: int) -> list[Row]:
 
 
 def control_step(num_envs: int) -> list[Row]:
-    """Measure a control step of 5 ticks under a new control, with current derived state and with all sensors read."""
+    """Measure a control step of 5 ticks, held or new, with current derived state and with all sensors read."""
     calls: Calls = {}
-    for cores, threads in CORES.items():
+    for (cores, threads), (control, every) in product(CORES.items(), {"held": 0, "new": 1}.items()):
         engine, sensed = (MujocoEngine(model_path(), num_envs, keyframe="home", threads=threads) for _ in range(2))
         batch = _bare(engine)
         engine.prepare(WANTED)
@@ -57,7 +57,7 @@ def control_step(num_envs: int) -> list[Row]:
             "fresh, with sensors": (sensed.ctrl.numpy(), partial(_sensed, scene)),
         }
         for side, (ctrl, step) in steps.items():
-            calls[f"{cores}: {side}"] = partial(_steps, ctrl, ctrl.copy(), step, 1, count())
+            calls[f"{cores}, control {control}: {side}"] = partial(_steps, ctrl, ctrl.copy(), step, every, count())
     return _rows(f"quadruped, a control step, {num_envs} envs", calls, max(5, 640 // num_envs))
 
 

@@ -42,7 +42,10 @@ def test_the_command_measures_the_chain_on_the_cpu(tmp_path: Path, capsys: pytes
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("case", "rays"), [(gpu_cases.scan, 187), (gpu_cases.vlp16, 28928)])
+@pytest.mark.parametrize(
+    ("case", "rays"),
+    [(gpu_cases.scan, 187), pytest.param(gpu_cases.vlp16, 28928, marks=pytest.mark.full)],
+)
 def test_rays_agree_with_mujoco_warp(case: Callable[..., list[Row]], rays: int) -> None:
     """Both sides see the same state, so nearly all of their distances are equal, also for a device that turns."""
     ours, theirs = case(Bench(Device("cpu"), 0.001, 1e9), 2, kind="hfield")

@@ -224,6 +224,21 @@ def test_a_reset_of_some_environments_starts_their_sensors_anew(landed: Any) -> 
     assert scene["imu"].frame.tolist() == [6, 1, 6, 1]
 
 
+def test_old_derived_state_of_other_environments_outlives_a_reset(landed: Any) -> None:
+    """With `fresh=False`, only the reset environments read newer data that the loop has not yet counted as a tick."""
+    model, mx = quadruped.models()
+    engine = sj.from_mjx(model, mx, landed, fresh=False)
+    engine.prepare({BODY_VELOCITY: "test", BODY_POSE: "test"})
+    engine.refresh()
+    before = {name: engine.array(name).clone() for name in ("body_pos_w", "body_lin_vel_w")}
+    engine.data = quadruped.stepper()(mx, landed)
+    engine.reset(torch.tensor([1]))
+    for name, old in before.items():
+        now = engine.array(name)
+        assert torch.equal(now[[0, 2, 3]], old[[0, 2, 3]])
+        assert not torch.equal(now[1], old[1])
+
+
 def test_a_scene_resumes(landed: Any) -> None:
     model, mx = quadruped.models()
     imu = sn.ImuCfg(name="imu", site="imu", gyro_noise=0.01, delay=0.004)

@@ -39,21 +39,21 @@ def compiled(modules: Sequence[Any], folder: Path | None = None) -> tuple[dict[s
     return paths, {name: result for name, result in results.items() if isinstance(result, str)}
 
 
-def of_each_file(modules: Sequence[Any]) -> list[Any]:
-    """Return, for each Python file with kernels, the module with the most source."""
+def of_each_package(modules: Sequence[Any]) -> list[Any]:
+    """Return, for each Python package with kernels, the module with the most source."""
     largest: dict[str, Any] = {}
     for module in sorted(modules, key=lambda each: sum(len(k.adj.source) for k in each.kernels.values())):
-        largest[next(iter(module.kernels.values())).func.__module__] = module
+        largest[next(iter(module.kernels.values())).func.__module__.rpartition(".")[0]] = module
     return list(largest.values())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kernels", gate(["largest of each file", "all"], {"largest of each file"}))
+@pytest.mark.parametrize("kernels", gate(["largest of each package", "all"], {"largest of each package"}))
 def test_every_kernel_compiles_for_cuda(kernels: str) -> None:
-    """The gate compiles the largest module of each file; the full form all of them, for a minute."""
+    """The gate compiles the largest module of each package; the full form all of them, for a minute."""
     modules, _ = kernel_modules()
     if kernels != "all":
-        modules = of_each_file(modules)
+        modules = of_each_package(modules)
     paths, faults = compiled(modules)
     assert faults == {}
     count = 0
@@ -62,7 +62,7 @@ def test_every_kernel_compiles_for_cuda(kernels: str) -> None:
         for kernel in module.kernels.values():
             assert any(kernel.key in line for line in entries), (module.name, kernel.key)
             count += 1
-    assert count > (100 if kernels == "all" else 20)
+    assert count > (100 if kernels == "all" else 10)
 
 
 SOURCE = '''

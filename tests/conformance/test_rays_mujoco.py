@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 from ray_worlds import Array, World
+from selection import gate
 
 import sensorium as sn
 from sensorium.errors import ConfigError
@@ -80,9 +81,8 @@ SLOW = ("quadruped", "dog")
 """Robots with a height field or meshes of 80,000 triangles: the reference tries all of them, so they get fewer rays."""
 
 
-@pytest.mark.parametrize(
-    "robot", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in ROBOTS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("robot", gate(ROBOTS, {*ROBOTS} - {"dog"}))
 def test_a_robot_in_motion(robot: str) -> None:
     """At every 100 of 300 ticks under random controls, `Batch.ray`, `mj_ray` and the reference agree with the library.
 

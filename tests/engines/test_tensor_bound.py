@@ -10,6 +10,8 @@ import torch
 import warp as wp
 
 import sensorium as sn
+from sensorium.compute import Compute
+from sensorium.engines.body_state import BodyState
 from sensorium.engines.envs import as_tensor
 from sensorium.engines.tensor import TensorEngine
 from sensorium.errors import ArgumentError, ModelError, UnknownNameError
@@ -118,6 +120,23 @@ def test_state_at_the_centre_of_mass_is_moved_to_the_origin(com_of: str) -> None
 def test_a_wrong_centre_of_mass_is_rejected(options: Any, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         TensorEngine(2, bodies=BODIES, provides=("pose", "velocity"), **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        ("body_lin_vel_w", "body_ang_vel_w"),
+        ("body_lin_acc_w", "body_ang_vel_w, body_ang_acc_w"),
+        ("body_parent_torque_w", "body_parent_force_w"),
+    ],
+)
+def test_a_conversion_without_its_inputs_is_rejected(name: str, missing: str) -> None:
+    given = {"body_quat_w": torch.zeros(1, 2, 4), name: torch.zeros(1, 2, 3)}
+    com = torch.zeros(1, 2, 3)
+    with pytest.raises(ArgumentError, match=f"{name}' needs {missing}"):
+        BodyState(Compute("cpu", 1), given, at_com=[name], com=com)
+    with pytest.raises(ArgumentError, match="com: got None"):
+        BodyState(Compute("cpu", 1), given | dict.fromkeys(missing.split(", "), given[name]), at_com=[name])
 
 
 @pytest.mark.parametrize(

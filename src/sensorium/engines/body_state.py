@@ -18,11 +18,18 @@ import torch
 import warp as wp
 
 from sensorium.compute import Compute, Rows, kernel, masked_tid
+from sensorium.errors import ArgumentError, listed
 from sensorium.geometry.transforms import quat_rotate
 
 QuatOrder = Literal["wxyz", "xyzw"]
 AT_COM = ("body_pos_w", "body_lin_vel_w", "body_lin_acc_w", "body_parent_torque_w")
 """Arrays that an engine may give at the centre of mass instead of the frame origin."""
+_NEEDED = {
+    "body_lin_vel_w": ("body_ang_vel_w",),
+    "body_lin_acc_w": ("body_ang_vel_w", "body_ang_acc_w"),
+    "body_parent_torque_w": ("body_parent_force_w",),
+}
+"""Arrays that a conversion reads besides the array itself and the orientation."""
 
 
 @kernel
@@ -81,6 +88,9 @@ class BodyState:
 
     Attributes:
         arrays: arrays by the same names; those that need no conversion are the given tensors.
+
+    Raises:
+        ArgumentError: an array that a conversion needs was not given.
     """
 
     def __init__(
@@ -96,6 +106,12 @@ class BodyState:
         self._compute, self._given, self._com = compute, given, com
         self._is_xyzw = int(quat_order == "xyzw")
         converted = {*at_com, *(("body_quat_w",) if self._is_xyzw else ())} & given.keys()
+        for name in sorted(converted):
+            missing = [need for need in ("body_quat_w", *_NEEDED.get(name, ())) if need not in given]
+            if missing:
+                raise ArgumentError(f"given: the conversion of {name!r} needs {listed(missing)}. Give these arrays too.")
+        if com is None and converted - {"body_quat_w"}:
+            raise ArgumentError(f"com: got None, expected the centres of mass for at_com={listed(at_com)}.")
         old = {} if out is None else out
         self._out = {name: old.get(name, torch.zeros_like(given[name]).contiguous()) for name in converted}
         self.arrays: dict[str, torch.Tensor] = {**given, **self._out}
