@@ -338,7 +338,7 @@ class Cfg(BaseModel):
 
 
 WORDS_OF_OTHERS = {
-    "viz": "Give debug_vis=True, and visualizer_cfg=VisualizerCfg(color=..., size=..., field=...) for the style.",
+    "viz": "visualizer_cfg sets the style: give debug_vis=True.",
     "reference_meshes": "Meshes are always shared: omit this field.",
     "class_type": "The config's class determines the sensor class: omit this field.",
     "mesh_prim_paths": "Give targets=...; sensorium.compat.isaaclab has configs with mesh_prim_paths.",

@@ -14,6 +14,8 @@ from sensorium.view.live.images import image_fields, image_of
 
 POINT, LINE, ARROW, AXES = 0.015, 0.003, 0.008, 0.1
 """Default diameter of points, thickness of lines and of arrows, and length of axes, m."""
+FRUSTUM, CAMERA = 0.1, (0.16, 0.35, 0.63)
+"""Default length of the frustum of a camera, m, and its colour."""
 MOST = 20_000
 """Greatest number of points of one shape; of larger ones every k-th is drawn."""
 
@@ -99,12 +101,12 @@ class Overlay:
             node.colors = colors
 
     def _show_image(self, path: str, frustum: Frustum) -> None:
-        key = "image", frustum.fov, frustum.aspect
+        key = "image", frustum.fov, frustum.aspect, frustum.color, frustum.length
         node = self._kept(path, key)
         if node is None:
             self._nodes[path] = key, self._scene.add_camera_frustum(
-                path, frustum.fov, frustum.aspect, scale=0.1, thickness=LINE, image=frustum.image, format="jpeg",
-                wxyz=frustum.wxyz, position=frustum.position, color=(40, 90, 160), cast_shadow=False,
+                path, frustum.fov, frustum.aspect, scale=frustum.length, thickness=LINE, color=frustum.color,
+                image=frustum.image, format="jpeg", wxyz=frustum.wxyz, position=frustum.position, cast_shadow=False,
                 receive_shadow=False,
             )  # fmt: skip
         else:
@@ -155,7 +157,8 @@ class Overlays:
                 continue
             overlay = self._overlays.setdefault(name, Overlay(self._scene, name))
             truth = shows_truth(name)
-            frustum, shapes = frustum_of(reading, truth=truth), frame.shapes.get(name)
+            style = sensors[name].get("cfg", {}).get("visualizer_cfg") or {}
+            frustum, shapes = frustum_of(reading, style, truth=truth), frame.shapes.get(name)
             if shapes is None:
                 shapes = [] if frustum else draw(reading, sensors[name], truth=truth, bodies=bodies)
             overlay.show(shapes, frustum)
@@ -168,9 +171,13 @@ class Frustum:
         pose: pose `[7]` in the world, x forward.
         lens: intrinsic matrix `[3, 3]`, px.
         image: uint8 `[height, width, 3]`.
+        style: colour and length, as in a `visualizer_cfg`.
     """
 
-    def __init__(self, pose: Array, lens: Array, image: Array) -> None:
+    def __init__(self, pose: Array, lens: Array, image: Array, style: Mapping[str, Any]) -> None:
+        red, green, blue = style.get("color") or CAMERA
+        self.color = round(255 * red), round(255 * green), round(255 * blue)
+        self.length = float(style.get("size") or FRUSTUM)
         height, width = image.shape[:2]
         self.image = image
         self.aspect = width / height
@@ -181,7 +188,7 @@ class Frustum:
         self.wxyz = 0.5 * np.array([w + x - y + z, -w + x - y - z, w + x + y - z, -w + x + y + z])
 
 
-def frustum_of(reading: Reading, *, truth: bool) -> Frustum | None:
+def frustum_of(reading: Reading, style: Mapping[str, Any], *, truth: bool) -> Frustum | None:
     """Return the first camera of a reading with its first image; None for sensors without images."""
     fields = image_fields(reading.specs)
     if not fields or reading.pose is None or "intrinsic_matrices" not in reading.measured:
@@ -190,4 +197,4 @@ def frustum_of(reading: Reading, *, truth: bool) -> Frustum | None:
     lens = np.reshape(reading.measured["intrinsic_matrices"], (-1, 3, 3))[0]
     pose = reading.pose[0, 0]
     is_known = bool(np.isfinite(pose).all() and np.isfinite(lens).all() and lens[1, 1] > 0.0)
-    return Frustum(pose, lens, image) if is_known and image is not None else None
+    return Frustum(pose, lens, image, style) if is_known and image is not None else None
