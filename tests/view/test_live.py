@@ -49,7 +49,7 @@ class Session:
         self._thread.join(10.0)
         self.tab.close()
 
-    def run_until(self, done: Callable[[], object], seconds: float = 12.0) -> None:
+    def run_until(self, done: Callable[[], object], seconds: float = 30.0) -> None:
         """Step the scene until a condition is true."""
         end = time.monotonic() + seconds
         while not done():
@@ -208,6 +208,6 @@ def test_the_demo_is_shown(browser: Browser) -> None:
     if not os.environ.get("SENSORIUM_PICTURES"):
         pytest.skip("only for pictures: SENSORIUM_PICTURES is not set")
     session = Session("demo", browser)
-    session.run(3.0)
+    session.run(1.5)
     save(session, "live_view.png")
     session.close()

@@ -104,7 +104,7 @@ class World3d:
         reach = [
             np.linalg.norm(shape["pos"]) + max(shape["size"] or [0.1]) for shape in shapes if not shape["is_static"]
         ]
-        return float(np.clip(3.0 * max(reach, default=1.0), 0.3, 10.0))
+        return float(np.clip(2.0 * max(reach, default=1.0), 0.3, 10.0))
 
     def show(self, poses: Array) -> None:
         """Move the bodies to their poses `[body, 7]`; those that are not finite keep theirs."""
