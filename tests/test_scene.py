@@ -29,6 +29,9 @@ def test_sensors_are_accessed_by_name_and_config() -> None:
     scene = syn.world(cfgs)
     assert list(scene) == ["a", "b"] and len(scene) == 2 and "a" in scene and cfgs[1] in scene
     assert scene[cfgs[0]] is scene["a"] is scene.sensors["a"]
+    assert scene.get("a", type(scene["a"])) is scene["a"]
+    with pytest.raises(sn.ArgumentError, match=f"kind: got Imu, but 'a' is of class {type(scene['a']).__name__}"):
+        scene.get("a", sn.Imu)
     with pytest.raises(KeyError, match="gyro"):
         syn.world([syn.ScalarCfg(name="gyro")])["gyra"]
     assert repr(scene).startswith("Scene(") and "'a'" in repr(scene["a"])

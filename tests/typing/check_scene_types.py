@@ -25,6 +25,11 @@ def scene_knows_no_more_of_a_name(scene: sn.Scene) -> None:
     assert_type(scene["imu"], sn.Sensor[Any, Any])
 
 
+def scene_knows_the_class_that_is_asked_for(scene: sn.Scene) -> None:
+    assert_type(scene.get("imu", sn.Imu), sn.Imu)
+    assert_type(scene.get("imu", sn.Imu).data.lin_acc_b, Tensor)
+
+
 def configs_have_knobs_with_a_prefix() -> None:
     assert_type(sn.ImuCfg(site="imu", gyro_noise=0.1, fields="all").selected, tuple[str, ...])
     _ = sn.JointSensorCfg(joint="hip", velocity_bias=(0.1, 0.2), bits=12)

@@ -22,7 +22,6 @@ from sensorium.cfg.base import (
     bad,
     in_unit,
     is_finite,
-    meanings,
     must,
     name_in,
     numbers_in,
@@ -30,6 +29,7 @@ from sensorium.cfg.base import (
     values_differ,
     without_absent,
 )
+from sensorium.cfg.help import Parsed, meanings
 from sensorium.cfg.knobs import COLUMN_KNOBS, Amount, GilbertElliott, Knob, amount_bounds, parse_amount
 from sensorium.cfg.sensor import (
     SELECTORS,
@@ -45,7 +45,7 @@ from sensorium.cfg.stage import PLACES, SENSOR_PLUGINS, STAGE_KINDS, Place, Stag
 __all__ = [
     "ABSENT", "COLUMN_KNOBS", "LARGEST", "PLACES", "SELECTORS", "SENSOR_PLUGINS", "STAGE_KINDS", "Amount", "Cfg",
     "Finite", "Float", "GilbertElliott", "Knob", "MountedSensorCfg", "NonNegative", "ObjRef", "ObjType", "OffsetCfg",
-    "Place", "Positive", "Selector", "Selectors", "SensorCfg", "Share", "SimpleSensorCfg", "StageCfg", "Vec3",
+    "Parsed", "Place", "Positive", "Selector", "Selectors", "SensorCfg", "Share", "SimpleSensorCfg", "StageCfg", "Vec3",
     "VisualizerCfg", "amount_bounds", "as_plain", "bad", "find_kind", "in_unit", "is_finite", "meanings", "must",
     "name_in", "numbers_in", "parse_amount", "toml_words", "values_differ", "without_absent",
 ]  # fmt: skip

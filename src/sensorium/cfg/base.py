@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import inspect
 import json
 import math
 import re
-import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import cache
-from itertools import chain, zip_longest
+from itertools import chain
 from numbers import Real
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,10 +34,8 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, core_schema
 
+from sensorium.cfg.help import FIELDS, CfgType, meanings
 from sensorium.errors import ConfigError, Fault, nearest, shown
-
-if TYPE_CHECKING:
-    pass
 
 DataT = TypeVar("DataT")
 T = TypeVar("T")
@@ -242,7 +237,7 @@ def _checked(schema: Any) -> Any:
 # Bases ----------------------------------------------------------------------------------------------------------------
 
 
-class Cfg(BaseModel):
+class Cfg(BaseModel, metaclass=CfgType):
     """Base of every config: frozen, rejects unknown fields, converts to and from JSON and TOML.
 
     Raises:
@@ -318,6 +313,8 @@ class Cfg(BaseModel):
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """Return the JSON schema, with the meaning of each field as its description."""
         schema = handler(core_schema)
+        if text := (cls.__doc__ or "").partition(FIELDS)[0]:
+            schema["description"] = text
         properties = handler.resolve_ref_schema(schema).get("properties", {})
         for name, text in meanings(cls).items():
             if name in properties:
@@ -365,49 +362,6 @@ WORDS_OF_OTHERS = {
     "euler_offset": "Give offset=OffsetCfg(rot=(w, x, y, z)).",
 }
 """Fields of other libraries' configs that have another form here, and what to write instead."""
-
-
-def meanings(cls: type[BaseModel]) -> dict[str, str]:
-    """Return the meaning of each field of a config: the docstring under it, or its description.
-
-    The source is read on demand: pydantic's `use_attribute_docstrings` reads it at each class definition, which takes
-    0.4 s for one sensor's config and 1.5 s for all. A field is omitted if its class has no source file (typed at a
-    prompt).
-    """
-    texts: dict[str, str] = {}
-    for base in reversed(cls.__mro__):
-        if issubclass(base, BaseModel) and "[" not in base.__name__:
-            texts.update(_docstrings(base.__module__).get(base.__qualname__, {}))
-    given = {name: info.description for name, info in cls.model_fields.items() if info.description}
-    texts.update(given)
-    return {name: texts[name] for name in cls.model_fields if name in texts}
-
-
-@cache
-def _docstrings(module: str) -> dict[str, dict[str, str]]:
-    """Return the docstrings under the annotated names of each class of a module, by qualified name."""
-    try:
-        tree = ast.parse(inspect.getsource(sys.modules[module]))
-    except (KeyError, OSError, TypeError, SyntaxError):
-        return {}
-    found: dict[str, dict[str, str]] = {}
-
-    def collect(body: Sequence[ast.stmt], path: str) -> None:
-        for item, after in zip_longest(body, body[1:]):
-            match item, after:
-                case ast.ClassDef(name=name), _:
-                    found[f"{path}{name}"] = {}  # the last definition of a class wins
-                    collect(item.body, f"{path}{name}.")
-                case ast.FunctionDef(name=name), _:
-                    collect(item.body, f"{path}{name}.<locals>.")
-                case ((ast.If() | ast.Try() | ast.With()), _):
-                    collect(item.body, path)
-                    collect(getattr(item, "orelse", []), path)
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    found.get(path.removesuffix("."), {})[name] = inspect.cleandoc(text)
-
-    collect(tree.body, "")
-    return found
 
 
 def _config_error(cls: type[Cfg], error: ValidationError, data: Mapping[str, Any]) -> ConfigError:

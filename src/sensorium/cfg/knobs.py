@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import PlainSerializer, PlainValidator, Strict
+from pydantic import Strict
 
 from sensorium.cfg.base import ABSENT, LARGEST, Cfg, as_plain, bad, must, parse_float, python_number, without_absent
+from sensorium.cfg.help import Parsed
 from sensorium.errors import ConfigError, shown
 from sensorium.random import Choice, Distribution, Normal, Uniform, distribution_from_dict
 
@@ -80,8 +81,8 @@ if TYPE_CHECKING:
     Amount = float | Sequence[float] | Sequence[Sequence[float]] | Distribution
     Knob = Amount | Mapping[str, Amount] | None
 else:
-    Amount = Annotated[Any, PlainValidator(parse_amount), PlainSerializer(_dump_knob)]
-    Knob = Annotated[Any, PlainValidator(_parse_knob), PlainSerializer(_dump_knob)]
+    Amount = Annotated[Any, Parsed("float | Sequence[float] | Distribution", parse_amount, _dump_knob)]
+    Knob = Annotated[Any, Parsed("Knob | None", _parse_knob, _dump_knob)]
 
 
 COLUMN_KNOBS = {

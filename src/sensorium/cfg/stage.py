@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import PlainSerializer, PlainValidator
-
 from sensorium.cfg.base import Cfg, bad
+from sensorium.cfg.help import Parsed
 from sensorium.errors import ConfigError, nearest, shown
 from sensorium.plugins import Plugins, Registry, V
 from sensorium.spec import kind_of
@@ -169,5 +168,5 @@ if TYPE_CHECKING:
     Stages = tuple[StageCfg, ...]
 else:
     Stages = Annotated[
-        Any, PlainValidator(_parse_stages), PlainSerializer(lambda stages: [stage.to_dict() for stage in stages])
+        Any, Parsed("tuple[StageCfg, ...]", _parse_stages, lambda stages: [stage.to_dict() for stage in stages])
     ]

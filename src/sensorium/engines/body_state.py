@@ -109,7 +109,9 @@ class BodyState:
         for name in sorted(converted):
             missing = [need for need in ("body_quat_w", *_NEEDED.get(name, ())) if need not in given]
             if missing:
-                raise ArgumentError(f"given: the conversion of {name!r} needs {listed(missing)}. Give these arrays too.")
+                raise ArgumentError(
+                    f"given: the conversion of {name!r} needs {listed(missing)}. Give these arrays too."
+                )
         if com is None and converted - {"body_quat_w"}:
             raise ArgumentError(f"com: got None, expected the centres of mass for at_com={listed(at_com)}.")
         old = {} if out is None else out

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, Strict, field_validator
+from pydantic import AfterValidator, Field, Strict, field_validator
 from torch import Tensor
 
-from sensorium.cfg import SENSOR_PLUGINS, Cfg, Float, Vec3, bad, find_kind, must
+from sensorium.cfg import SENSOR_PLUGINS, Cfg, Float, Parsed, Vec3, bad, find_kind, must
 from sensorium.errors import ConfigError, RegistrationError, nearest, shown
 from sensorium.plugins import Registry
 from sensorium.spec import snake_case
@@ -301,9 +301,9 @@ if TYPE_CHECKING:
     PatternField = PatternBaseCfg
     OptionalPatternField = PatternBaseCfg | None
 else:
-    PatternField = Annotated[Any, PlainValidator(parse_pattern), PlainSerializer(_dump)]
+    PatternField = Annotated[Any, Parsed("PatternBaseCfg", parse_pattern, _dump)]
     """Type of a config field that holds a pattern of any kind."""
-    OptionalPatternField = Annotated[Any, PlainValidator(_parse_optional), PlainSerializer(_dump)]
+    OptionalPatternField = Annotated[Any, Parsed("PatternBaseCfg | None", _parse_optional, _dump)]
     """Type of a config field that holds a pattern of any kind, or None."""
 
 

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from pydantic import PlainValidator
 from torch import Tensor
 
-from sensorium.cfg import bad, numbers_in
+from sensorium.cfg import Parsed, bad, numbers_in
 from sensorium.errors import ConfigError
 from sensorium.patterns.base import MOST_RAYS, Device, PatternBaseCfg, Positive, Rays, along, tensor
 
@@ -325,7 +324,7 @@ def _parse_numbers(value: Any) -> Any:
 if TYPE_CHECKING:
     Numbers = ArrayLike | None
 else:
-    Numbers = Annotated[Any, PlainValidator(_parse_numbers)]
+    Numbers = Annotated[Any, Parsed("ArrayLike | None", _parse_numbers)]
 
 
 class TablePatternCfg(ScanPatternCfg):

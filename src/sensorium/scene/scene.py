@@ -20,7 +20,7 @@ from sensorium.compute.exclusive import SceneGuard, exclusive, restoring
 from sensorium.compute.graph import launching
 from sensorium.engines.base import Engine
 from sensorium.engines.envs import env_selection, mark
-from sensorium.errors import ConfigError, ScheduleError, SensoriumWarning, listed, shown
+from sensorium.errors import ArgumentError, ConfigError, ScheduleError, SensoriumWarning, listed, shown
 from sensorium.measurement.schedule import Schedule
 from sensorium.plugins import is_ours
 from sensorium.presets import Presets, presets
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from sensorium.view.live.handle import LiveView
 
 DataT = TypeVar("DataT")
+SensorT = TypeVar("SensorT", bound="Sensor[Any, Any]")
 
 
 class Scene:
@@ -173,6 +174,18 @@ class Scene:
         name = key if isinstance(key, str) else key.label
         found = self._table.built.get(name)
         return found if found is not None else self._find(name)
+
+    def get(self, name: str, kind: type[SensorT]) -> SensorT:
+        """Return a sensor by name, typed by its class: ``scene.get("imu", sn.Imu).data.lin_acc_b``.
+
+        Raises:
+            UnknownNameError: no sensor has that name.
+            ArgumentError: the sensor has another class.
+        """
+        sensor = self[name]
+        if not isinstance(sensor, kind):
+            raise ArgumentError(f"kind: got {kind.__name__}, but {name!r} is of class {type(sensor).__name__}.")
+        return sensor
 
     def __contains__(self, key: str | SensorCfg[Any]) -> bool:
         return (key if isinstance(key, str) else key.label) in self._table

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 import warp as wp
 from pydantic import Field as PydanticField
-from pydantic import PlainSerializer, PlainValidator, ValidationInfo, field_validator
+from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Amount, GilbertElliott, Place, StageCfg, amount_bounds, bad, must, parse_amount
+from sensorium.cfg import Amount, GilbertElliott, Parsed, Place, StageCfg, amount_bounds, bad, must, parse_amount
 from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
 from sensorium.measurement.draws import ColumnDistribution, Stream, converted, draw_value, is_drawn, stream_words
 from sensorium.measurement.record import Record
@@ -132,7 +132,7 @@ if TYPE_CHECKING:
     Chance = Amount | GilbertElliott
 else:
     Chance = Annotated[
-        Any, PlainValidator(_parse_chance), PlainSerializer(_dump), NO_JOINT,
+        Any, Parsed("float | Distribution | GilbertElliott", _parse_chance, _dump), NO_JOINT,
         must(_is_chance, "a probability in [0, 1], or GilbertElliott(p, r)"),
     ]  # fmt: skip
 

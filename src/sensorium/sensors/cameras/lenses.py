@@ -14,10 +14,10 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from pydantic import PlainSerializer, PlainValidator, field_validator, model_validator
+from pydantic import field_validator, model_validator
 from torch import Tensor
 
-from sensorium.cfg import Cfg, Finite, Float, Positive, bad, in_unit, must
+from sensorium.cfg import Cfg, Finite, Float, Parsed, Positive, bad, in_unit, must
 from sensorium.errors import ConfigError, nearest, shown
 from sensorium.geometry.cameras import inverse_intrinsics
 from sensorium.geometry.images import project
@@ -521,7 +521,7 @@ def parse_lens(value: Any) -> Any:
     raise bad("a lens such as BrownConradyLensCfg(k1=-0.28, k2=0.07)", f"{shown(value)} is not a lens.")
 
 
-LensField = Annotated[LensCfg, PlainValidator(parse_lens), PlainSerializer(lambda lens: lens.to_dict())]
+LensField = Annotated[LensCfg, Parsed("LensCfg", parse_lens, lambda lens: lens.to_dict())]
 """Type of a config field that holds a lens of any kind."""
 
 
