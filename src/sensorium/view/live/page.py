@@ -24,6 +24,8 @@ LOG = logging.getLogger("sensorium.view")
 SPEEDS = {"no limit": 0.0, "1/20": 0.05, "1/10": 0.1, "1/4": 0.25, "1/2": 0.5, "1": 1.0, "2": 2.0, "5": 5.0}
 WIDTH = 320
 """Width to which small images are enlarged, px."""
+ZOOMED = 0.05
+"""Least relative change of a camera's distance that its user made."""
 PLOTS = 2
 """Number of plots."""
 
@@ -59,6 +61,8 @@ class Page:
         self._world: World3d | None = None
         self._overlays = Overlays(self.server.scene)
         self._followed: Array | None = None
+        self._distances: dict[int, float] = {}
+        """Browser -> distance of its camera from the followed body, m."""
         self._is_waiting = True
         """Whether a frame was requested and has not arrived; the loop sends the first one unasked."""
         self._is_built = self._is_showing_time = False
@@ -229,7 +233,7 @@ class Page:
                 self.image.image = image.repeat(larger, axis=0).repeat(larger, axis=1)
 
     def _follow(self, bodies: Array) -> None:
-        """Move the cameras with the first moving body."""
+        """Turn the cameras to the first moving body, at their distance from it."""
         assert self._world is not None
         row = next(iter(self._world.moving), 0)
         place = bodies[row, :3].astype(np.float64)
@@ -238,16 +242,18 @@ class Page:
         if self._followed is None:
             self.server.initial_camera.look_at = tuple(place)
             self.server.initial_camera.position = tuple(place + self._world.size * np.array([1.0, -1.0, 0.6]))
-            moved = None
-        else:
-            moved = place - self._followed
-            if np.linalg.norm(moved) < 0.002 * self._world.size:
-                return
+        elif np.linalg.norm(place - self._followed) < 0.002 * self._world.size:
+            return
         for client in self.server.get_clients().values() if self.follow.value else ():
             camera = client.camera
-            if moved is None:
-                moved = place - np.asarray(camera.look_at)
-            camera.position, camera.look_at = np.asarray(camera.position) + moved, np.asarray(camera.look_at) + moved
+            offset = np.asarray(camera.position) - np.asarray(camera.look_at)
+            far = float(np.linalg.norm(offset))
+            kept = self._distances.setdefault(client.client_id, far)
+            if abs(far - kept) < ZOOMED * kept:  # the browser reports a camera on its way
+                offset *= kept / max(far, 1e-9)
+            else:
+                self._distances[client.client_id] = far
+            camera.position, camera.look_at = place + offset, place
         self._followed = place
 
 
