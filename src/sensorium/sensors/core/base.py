@@ -183,7 +183,8 @@ class Sensor(Readable[CfgT, DataT]):
         self.ensure_current()
         values = {name: value.cpu().numpy() for name, value in self.own_tensors(is_measured=False).items()}
         bodies = None
-        if BODY_POSE not in self.engine.prepared and self.engine.grants_late(BODY_POSE):
+        can = self.engine.grants_late(BODY_POSE) and self.engine.supports(BODY_POSE) is None
+        if BODY_POSE not in self.engine.prepared and can:
             self.engine.prepare({BODY_POSE: self.name})
         if BODY_POSE in self.engine.prepared:
             self.engine.refresh()
