@@ -281,9 +281,10 @@ class _Drawing:
 
     def _nearest(self) -> Iterator[DebugShape]:
         for spec in self._fields(name="nearest_points_w"):
-            ends, starts = self._of(spec), self._probes(spec.axes[-2:-1])
+            ends = self._of(spec)
+            ends, starts = ends.reshape(*ends.shape[:2], -1, 3), self._probes(("probe",))
             yield self._shape("points", ends, _known(ends))
-            if starts is not None:
+            if starts is not None and starts.shape == ends.shape:
                 yield self._shape("lines", np.stack([starts, ends], axis=-2), _known(ends), color=GREY)
 
     def _probes(self, axes: tuple[str, ...]) -> Array | None:

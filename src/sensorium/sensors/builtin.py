@@ -82,7 +82,7 @@ from sensorium.errors import Fault, SelectionError, listed, nearest, shown
 from sensorium.measurement.record import Record
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
-from sensorium.sensors.core.parts import frame_rows
+from sensorium.sensors.core.parts import frames_of
 from sensorium.spec import NATIVE_SENSOR, Field, Requirement, Role
 from sensorium.world.select import WORLD, Named, match_names
 
@@ -358,7 +358,7 @@ class BuiltinSensor(SimpleSensor[BuiltinSensorCfg, BuiltinSensorData]):
         kind = "body" if self.native.objtype == "xbody" else self.native.objtype
         if kind not in ("site", "body", "geom", "joint", "camera"):
             return {}
-        return {"frames": frame_rows([self.engine.frame(cast(NameKind, kind), self.native.objname)])}
+        return frames_of(self.engine, cast(NameKind, kind), [self.native.objname])
 
     def setup(self) -> None:
         """Add notes on the sensor that the config resolved to."""

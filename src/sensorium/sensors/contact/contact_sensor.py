@@ -41,7 +41,7 @@ from sensorium.sensors.contact.contact_cfg import (
 )
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports, between_samples
-from sensorium.sensors.core.parts import frame_rows
+from sensorium.sensors.core.parts import frames_of
 from sensorium.spec import BODY_POSE, CONTACT_REPORT, Field, Requirement, contact_array, contact_columns
 from sensorium.world.contacts import ContactMatch, check_apart, short_names
 from sensorium.world.mount import MountView
@@ -286,8 +286,7 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
     def about_drawing(self) -> dict[str, Any]:
         """Return the frames of the primaries; of a subtree, that of its root."""
         element, names = self._plan.primary
-        is_geom = element == "geom"
-        return {"frames": frame_rows(self.engine.frame("geom" if is_geom else "body", name) for name in names)}
+        return frames_of(self.engine, "geom" if element == "geom" else "body", names)
 
     def find_bodies(self, name_keys: str | Sequence[str], preserve_order: bool = False) -> tuple[list[int], list[str]]:
         """Return indices on the primary axis, and names, of the matching primaries.

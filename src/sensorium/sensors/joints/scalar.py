@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sensorium.measurement.record import Record
 from sensorium.sensors.core.base import SimpleSensor
-from sensorium.sensors.core.parts import frame_rows
+from sensorium.sensors.core.parts import frames_of
 from sensorium.spec import Field
 from sensorium.world.joints import JointsCfg, ScalarJoints, resolve_joints
 
@@ -47,7 +47,7 @@ class ScalarJointSensor(SimpleSensor[JointsCfgT, DataT], Generic[JointsCfgT, Dat
 
     def about_drawing(self) -> dict[str, Any]:
         """Return the frames of the joints."""
-        return {"frames": frame_rows(self.engine.frame("joint", name) for name in self.joint_names)}
+        return frames_of(self.engine, "joint", self.joint_names)
 
     def _body_at_fault(self, env: int, mount: int) -> str:
         """Return the first joint whose state is not finite."""
