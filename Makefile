@@ -26,12 +26,12 @@ GROUPS := $(wordlist 2,$(words $(MAKECMDGOALS)),$(MAKECMDGOALS))
 $(GROUPS): ; @:
 endif
 SPELLED := *.md CITATION.cff .github Makefile pyproject.toml benchmarks changelog docs examples src tests tests_jax \
-  tests_mjlab tests_newton
+  tests_mjlab tests_newton tests_rl
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-full test-lowest test-mjlab test-newton test-jax soak coverage wheel-check changelog bench \
-  bench-gpu lint type format clean env-plot env-test env-mjlab env-newton env-jax env-lowest
+.PHONY: help demo test test-full test-lowest test-mjlab test-newton test-jax test-rl soak coverage wheel-check changelog bench \
+  bench-gpu lint type format clean env-plot env-test env-mjlab env-newton env-jax env-rl env-lowest
 
 help:  ## show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -80,6 +80,9 @@ test-newton: env-newton  ## test the sensors in Newton with the MuJoCo that it p
 test-jax: env-jax  ## test the sensors with JAX and MJX, in a separate virtual environment
 	$(PY) -m pytest tests_jax $(PYTEST_ARGS)
 
+test-rl: env-rl  ## test the wrappers with rsl_rl, Stable-Baselines3, TorchRL and skrl, in a separate virtual environment
+	$(PY) -m pytest tests_rl $(PYTEST_ARGS)
+
 bench: env-plot  ## measure speed and memory; `make bench engines cameras` runs only these groups
 	$(PY) -m benchmarks $(GROUPS)
 
@@ -99,7 +102,7 @@ format: env-test  ## format the code and fix what ruff can fix
 	$(PY) -m ruff format .
 
 clean:  ## remove .venv and all other generated files
-	rm -rf $(VENV) .venv-mjlab .venv-newton .venv-jax .venv-lowest out build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-mjlab .venv-newton .venv-jax .venv-rl .venv-lowest out build dist .pytest_cache .mypy_cache .ruff_cache
 	rm -f MUJOCO_LOG.TXT
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -118,6 +121,10 @@ env-newton: WANTED = --no-deps -r $(PINS) -e .
 test-jax env-jax: VENV := .venv-jax
 env-jax: PINS := requirements-jax.txt
 env-jax: WANTED = --no-deps -r $(PINS) -e .
+# .venv-rl likewise, with libraries of reinforcement learning.
+test-rl env-rl: VENV := .venv-rl
+env-rl: PINS := requirements-rl.txt
+env-rl: WANTED = --no-deps -r $(PINS) -e .
 # .venv-lowest has what the tests of the core and of streams need.
 LOWEST_TESTS := tests/test_scene.py tests/test_cfg.py tests/test_registry.py tests/test_check_sensor.py \
   tests/sensors/test_imu.py tests/engines/test_tensor.py tests/wire tests/record/test_npz.py tests/record/test_damaged.py
@@ -127,7 +134,7 @@ env-lowest: WANTED = -e '.[stream]' pytest scipy
 # `stream` and `record` are included because `make bench` measures them, and because users try them after the demo.
 env-plot: WANTED = -e '.[plot,stream,record]'
 
-env-plot env-test env-mjlab env-newton env-jax env-lowest: env-%:
+env-plot env-test env-mjlab env-newton env-jax env-rl env-lowest: env-%:
 	@set -eu; \
 	state="$$(cat Makefile pyproject.toml $(sort constraints.txt $(PINS)) | cksum) $(CURDIR)"; \
 	sound() { \

@@ -37,7 +37,7 @@ OF_STREAMS = [
     if cls.__module__.startswith("sensorium.")
 ]
 KINDS = sorted([*OF_SCENES, *OF_STREAMS])
-TOPICS = ("stages", "patterns", "taxels", "streaming", "trajectories")
+TOPICS = ("stages", "patterns", "taxels", "streaming", "trajectories", "training")
 """Pages with a picture that do not describe a kind of sensor."""
 FURTHER = ("depth_errors", "skin_stages")
 """Further pictures of those pages."""

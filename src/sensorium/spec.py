@@ -40,6 +40,11 @@ Role = Literal[
 ]
 """How viewers and recorders interpret a field."""
 
+Parity = Literal["", "polar", "axial"]
+"""How a vector of three components behaves in a mirror. A `polar` vector, such as a velocity or a force, reverses its
+component across the mirror. An `axial` vector, such as an angular velocity or a torque, reverses the other two. Empty
+for scalars, rotations and vectors without a mirror image."""
+
 
 @dataclass(frozen=True, slots=True)
 class Field:
@@ -55,6 +60,7 @@ class Field:
         role: how viewers and recorders interpret the field.
         low: lower bound of the true values, up to rounding; -inf where unknown.
         high: upper bound of the true values, up to rounding; +inf where unknown.
+        parity: how the vector behaves in a mirror; see `Parity`.
     """
 
     unit: str
@@ -66,6 +72,7 @@ class Field:
     role: Role = "scalar"
     low: float = -inf
     high: float = inf
+    parity: Parity = ""
 
 
 VECTOR_AXES = ("xyz", "wxyz", "enu", "ned", "rpy", "rgb", "rgba")
@@ -87,6 +94,7 @@ class FieldSpec:
         role: how viewers and recorders interpret the field.
         low: lower bound of the true values, up to rounding.
         high: upper bound of the true values, up to rounding.
+        parity: how the vector behaves in a mirror.
     """
 
     name: str
@@ -99,6 +107,7 @@ class FieldSpec:
     role: Role
     low: float = -inf
     high: float = inf
+    parity: Parity = ""
 
     def __post_init__(self) -> None:
         if len(self.axes) != len(self.shape):
@@ -132,7 +141,7 @@ class FieldSpec:
         return replace(self, axes=self.axes[1:], shape=self.shape[1:])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-serialisable description, which includes the bounds `low` and `high` where they are known."""
+        """Return a JSON-serialisable description, with the bounds and the parity where they are known."""
         limits = {"low": self.low, "high": self.high}
         return {
             "name": self.name,
@@ -144,11 +153,12 @@ class FieldSpec:
             "kind": self.kind,
             "role": self.role,
             **{name: float(limit) for name, limit in limits.items() if isfinite(limit)},
+            **({"parity": self.parity} if self.parity else {}),
         }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> FieldSpec:
-        """Return the spec described by the result of `to_dict`; the bounds `low` and `high` are optional.
+        """Return the spec described by the result of `to_dict`; the bounds and the parity are optional.
 
         Raises:
             ValueError: the values do not describe a field.
@@ -157,14 +167,15 @@ class FieldSpec:
             texts = {name: values[name] for name in ("name", "dtype", "unit", "frame", "kind", "role")}
             axes, shape = tuple(values["axes"]), tuple(values["shape"])
             low, high = float(values.get("low", -inf)), float(values.get("high", inf))
+            parity = values.get("parity", "")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"invalid description of a field: {type(error).__name__}: {error}") from None
-        if axes[:1] != ("env",) or not all(isinstance(text, str) for text in (*texts.values(), *axes)):
+        if axes[:1] != ("env",) or not all(isinstance(text, str) for text in (*texts.values(), *axes, parity)):
             raise ValueError(f"invalid description of a field: {values!r}")
         if not all(type(size) is int and size >= 0 for size in shape):
             raise ValueError(f"invalid description of a field: shape {shape!r}")
         try:
-            return cls(axes=axes[1:], shape=shape, low=low, high=high, **texts)
+            return cls(axes=axes[1:], shape=shape, low=low, high=high, parity=parity, **texts)
         except (TypeError, ValueError, SyntaxError) as error:
             raise ValueError(f"invalid description of a field: {error}") from None
 
@@ -195,6 +206,7 @@ def resolve_field(name: str, annotation: Field, mounts: int | None) -> FieldSpec
         annotation.role,
         annotation.low,
         annotation.high,
+        annotation.parity,
     )
 
 

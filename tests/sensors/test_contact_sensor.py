@@ -314,6 +314,109 @@ def test_a_reset_while_standing_is_no_landing() -> None:
     assert sensor.compute_first_contact(DT)[:, 0].tolist() == [False, True]
 
 
+class Timers:
+    """Reference of the times of a switch: whole ticks since the sample before each change."""
+
+    def __init__(self, closed: bool) -> None:
+        self.tick = self.since = 0
+        self.closed, self.last = closed, {True: 0, False: 0}
+
+    def sample(self, tick: int, closed: bool) -> list[float]:
+        if closed != self.closed:
+            self.last[self.closed] = tick - self.since
+            self.closed, self.since = closed, self.tick
+        self.tick = tick
+        now = tick - self.since
+        times = [0 if closed else now, self.last[False], now if closed else 0, self.last[True]]
+        return [float(np.float32(each * DT)) for each in times]
+
+
+@pytest.mark.parametrize("period", [1, 3])
+@pytest.mark.parametrize("form", ["netforce", "slots", "prim_path"])
+def test_measured_times_follow_the_measured_force(form: str, period: int) -> None:
+    """With noise about the threshold, the measured times are those of the measured force at the samples; the true ones,
+    the counts and the events are those of the truth.
+    """
+    field = "net_forces_w" if form == "prim_path" else "force"
+    forms = {"prim_path": {"prim_path": "(FL|FR)"}, "netforce": {"primary": on("FL|FR"), "reduce": "netforce"},
+             "slots": {"primary": on("FL|FR"), "num_slots": 2}}  # fmt: skip
+    options = {**forms[form], "track_air_time": True, "force_threshold": 10.0}
+    rate = {"update_period": period * DT} if period > 1 else {}
+    scene = scene_of(2, **options, **rate, noise={field: 4.0})
+    clean = scene_of(2, **options, **rate)
+    timers: dict[tuple[int, int], Timers] = {}
+    switched = 0
+    for now in range(61):
+        touches = [pressing(env, "FL", 10.0 if now % 20 < 12 else 0.0) for env in range(2)]
+        if now:
+            sensor, twin = tick(scene, touches), tick(clean, touches)
+        else:
+            sensor, twin = scene["contact_sensor"], clean["contact_sensor"]
+        for name in (*TIMES, "found"):
+            assert torch.equal(getattr(sensor.ground_truth, name), getattr(twin.ground_truth, name)), name
+        assert torch.equal(sensor.compute_first_contact(DT), twin.compute_first_contact(DT))
+        if now % period:
+            continue
+        data = sensor.data
+        size = getattr(data, field).reshape(2, 2, -1, 3).norm(dim=-1).amax(dim=-1)
+        for env, primary in np.ndindex(2, 2):
+            closed = bool(size[env, primary] > 10.0)
+            timer = timers.setdefault((env, primary), Timers(closed))
+            got = [float(getattr(data, name)[env, primary]) for name in TIMES]
+            assert got == timer.sample(now, closed), (now, env, primary)
+        switched += int((data.current_contact_time != sensor.ground_truth.current_contact_time).sum())
+    assert switched > 10
+    scene.reset([1])
+    assert [float(getattr(sensor.data, name)[1].sum()) for name in TIMES] == [0.0] * 4
+
+
+@pytest.mark.parametrize("form", ["primary", "prim_path"])
+def test_measured_history_holds_measured_forces(form: str) -> None:
+    """Its entries are the forces as they were measured, 0 before the episode; the true history holds true forces."""
+    if form == "primary":
+        options: Any = {"primary": on("FL|FR"), "noise": {"force": 1.0}, "history_length": 3, "num_slots": 2}
+        field, axis = "force", 2
+    else:
+        options = {"prim_path": "(FL|FR)", "filter_prim_paths_expr": ["box", "ball"], "history_length": 3}
+        options["noise"] = {"force_matrix_w": 1.0, "net_forces_w": 0.5}
+        field, axis = "force_matrix_w", 1
+    scene = scene_of(2, **options)
+    sensor, seen, true = scene["contact_sensor"], [], []
+    for now in range(6):
+        if now:
+            tick(scene, [pressing(env, "FL", 3.0 + now) for env in range(2)])
+        if now == 4:
+            scene.reset([1])
+        for kept, data in ((seen, sensor.data), (true, sensor.ground_truth)):
+            kept.append(getattr(data, field).clone())
+        for kept, data in ((seen, sensor.data), (true, sensor.ground_truth)):
+            history = getattr(data, f"{field}_history")
+            for age in range(3):
+                for env in range(2):
+                    first = 4 if env and now >= 4 else 0
+                    expected = kept[now - age][env] if now - age >= first else torch.zeros_like(kept[0][env])
+                    assert torch.equal(history.select(axis, age)[env], expected), (now, age, env)
+    assert not torch.equal(seen[-1], true[-1])
+
+
+def test_contacts_are_delayed_and_lost() -> None:
+    """All fields of a delayed sample arrive together, and a lost one never."""
+    scene = scene_of(track_air_time=True, primary=on("FL"), delay=2 * DT, fields=("found", "force"))
+    late = scene_of(track_air_time=True, primary=on("FL"), loss=sn.GilbertElliott(p=1.0, r=1e-6))
+    shown, true = [], []
+    for now in range(1, 9):
+        touches = [pressing(0, "FL", float(now))] if now != 5 else []
+        sensor = tick(scene, touches)
+        tick(late, touches)
+        shown.append(
+            [float(each) for each in (sensor.data.found, sensor.data.force[0, 0, 0], sensor.data.current_contact_time)]
+        )
+        truth = sensor.ground_truth
+        true.append([float(each) for each in (truth.found, truth.force[0, 0, 0], truth.current_contact_time)])
+    assert shown[2:] == true[:-2] and sensor.age.tolist() == [2 * DT]
+    assert float(late["contact_sensor"].data.found) == 0.0 and not bool(late["contact_sensor"].valid)
+
+
 def test_nothing_is_stale_one_tick_after_lift_off() -> None:
     """At the tick after the last contact all fields are 0, whether or not the sensor was read before."""
     for read in (True, False):
@@ -567,7 +670,7 @@ FOOT = {"primary": on("FL")}
         ({**FOOT, "fields": "found"}, "expected a list of fields. Write fields=('found',)"),
         ({**FOOT, "force_threshold": -1.0}, "force_threshold: got -1.0, expected a finite force >= 0"),
         ({**FOOT, "evaluate": "wanted"}, "need every tick"),
-        ({**FOOT, "noise": 0.1}, "noise: got an unknown field (value 0.1)"),
+        ({**FOOT, "noise": 0.1}, "noise: got 0.1, expected one amount per field"),
         ({"prim_path": "FL", "track_contact_points": True}, "track_contact_points: got True, expected at least one"),
         ({"prim_path": "FL", "track_friction_forces": True}, "track_friction_forces: got True, expected at least one"),
         ({"prim_path": "FL", "max_contact_data_count_per_prim": 0}, "max_contact_data_count_per_prim: got 0"),

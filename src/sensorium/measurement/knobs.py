@@ -225,14 +225,34 @@ class Knobs:
         for table in self.tables.values():
             table.redraw()
 
+    def get(self, name: str) -> torch.Tensor:
+        """Return a copy of a knob's present amounts, float32 `[env, mount, ...]`; see `Sensor.get`."""
+        plan, (knob, _, key) = self._plan, name.partition(".")
+        if knob not in self._names:
+            raise UnknownNameError(f"knob of sensor {plan.label!r}", name, self._names)
+        plain, field = self._names[knob][0].removesuffix("_density"), self._names[knob][1]
+        wanted = field or plan.prefixes.get(key, key)
+        found = [at for at in self.tables if at[0] == plain and (at[1] == wanted or not wanted)]
+        if len(found) != 1:
+            given = ", ".join(f"{plain}.{field}" for _, field in found)
+            expected = f"one of {given}" if found else "a knob that the config gives"
+            raise ConfigError.single(plan.cfg.title, name, "several fields" if found else None, expected)
+        values, spec = self.tables[found[0]].values / self._factor(knob), plan.chained[found[0][1]][1]
+        full = values.expand(self._compute.num_envs, -1).reshape(self._compute.num_envs, *spec.shape)
+        return full[..., :3].clone() if spec.kind == "rotation" else full.clone()
+
     def set(self, knob: str, value: Any, env_ids: torch.Tensor | None) -> None:
         """Set a knob at run time: an amount, `[n, ...]` amounts for n env ids, or a mapping from field to amounts.
+
+        ``"bias.FIELD"`` sets that of one field.
 
         Raises:
             UnknownNameError: there is no such knob or field.
             ConfigError: the knob was absent from the config, or the value does not fit.
         """
         plan = self._plan
+        knob, _, named = knob.partition(".")
+        value = {named: value} if named else value
         if knob not in self._names:
             raise UnknownNameError(f"knob of sensor {plan.label!r}", knob, self._names)
         plain = self._names[knob][0].removesuffix("_density")

@@ -379,6 +379,17 @@ class Ring:
         self.soonest = min(self.soonest, 0)  # later values may be less than the config's
         self._knobs[knob].set(array.reshape(-1, 1).astype(np.float32), env_ids)
 
+    def get(self, knob: str) -> torch.Tensor:
+        """Return a copy of the present delay or jitter, s, or of the probability of a loss, float32 `[env]`.
+
+        Raises:
+            ConfigError: the jitter is a distribution, which is drawn for each sample.
+        """
+        if knob == "jitter" and not self.jitter_is_live:
+            expected = "a jitter that is a number in the config"
+            raise ConfigError.single(self._plan.cfg.title, knob, self._plan.cfg.jitter, expected)
+        return self._knobs[knob].values[:, 0] * (1.0 if knob == "loss" else self._clock.dt)
+
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return all tensors that must be saved to resume."""
         fields = {f"ring/{name}": tensor for name, tensor in self._rings.items()}

@@ -1,87 +1,188 @@
-"""Fields of several sensors gathered into one new tensor for a policy: each field takes a range of columns."""
+"""Fields of several sensors gathered into one new tensor for a policy: each term takes a range of columns."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from sensorium.errors import ConfigError, DuplicateNameError, StaleError, UnknownNameError
-from sensorium.sensors.core.base import Sensor
-from sensorium.sensors.core.parts import declared_fields
-from sensorium.spec import VECTOR_AXES, FieldSpec
+from sensorium.errors import ConfigError, DuplicateNameError, MissingDependencyError, UnknownNameError
+from sensorium.scene.gather import Column, Gather
+from sensorium.scene.terms import TRUE, ObsTerm, Part, parts_of
 
 if TYPE_CHECKING:
+    from sensorium.scene.mirror import Mirror
     from sensorium.scene.scene import Scene
 
-TRUE = "truth:"
-"""Prefix of the names of ground truth columns."""
+ALONE = ""
+"""Name of the group of an observer without groups."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """One measured or true field of one sensor, with the name of its columns."""
+class Place:
+    """Columns of a term in its group."""
 
-    name: str
-    sensor: Sensor[Any, Any]
-    spec: FieldSpec
-    is_measured: bool
+    part: Part
+    columns: slice
+    shape: tuple[int, ...]
+    """Shape of the term after env, with its history first."""
 
-    def value(self) -> torch.Tensor:
-        return self.sensor.own_tensors(is_measured=self.is_measured)[self.spec.name]
+
+@dataclass(slots=True)
+class _Group:
+    """Terms of one group, and its place in the common result."""
+
+    places: dict[str, Place]
+    stacked: int
+    """Entries of the axis before the columns; 0 for none."""
+    columns: int = 0
+    start: int = 0
+
+
+class Sources:
+    """All terms of one or several groups, gathered in one launch.
+
+    Args:
+        scene: scene of the sensors.
+        groups: group -> terms.
+        replace_inf: as for `Observer`.
+        stacked: groups whose history is an axis.
+
+    Raises:
+        see `Observer`.
+    """
+
+    def __init__(
+        self,
+        scene: Scene,
+        groups: Mapping[str, Sequence[str | ObsTerm]],
+        *,
+        replace_inf: float | None = None,
+        history: int = 0,
+        stacked: Collection[str] = (),
+    ) -> None:
+        if replace_inf is not None and not math.isfinite(replace_inf):
+            raise ConfigError.single("Observer", "replace_inf", replace_inf, "a finite number, or None to keep +inf")
+        self.scene = scene
+        self.far = math.inf if replace_inf is None else float(replace_inf)
+        self.groups = {
+            name: self._laid_out(name, list(terms), history, name in stacked) for name, terms in groups.items()
+        }
+        start, columns = 0, []
+        for name, group in self.groups.items():
+            group.start = start
+            columns += [self._column(name, group, place) for place in group.places.values()]
+            start += scene.num_envs * group.columns * max(group.stacked, 1)
+        total = start // scene.num_envs
+        self._gather = Gather(scene, columns, self.far, total)
+        self._bind()
+        if self._gather.key:
+            scene.keep_memory(self._gather)
+
+    def _laid_out(self, group: str, terms: list[str | ObsTerm], history: int, stacked: bool) -> _Group:
+        found: dict[str, Part] = {}
+        for term in terms:
+            if not isinstance(term, str | ObsTerm):
+                raise ConfigError.single("Observer", "fields", term, "names such as 'imu.ang_vel_b', or an ObsTerm")
+            term = term if isinstance(term, ObsTerm) else ObsTerm(term)
+            for part in parts_of(self.scene, term if term.history or not history else replace(term, history=history)):
+                if part.name in found:
+                    raise DuplicateNameError(f"Observer: {part.name!r} was given twice; both would be the same columns")
+                found[part.name] = part
+        if not found:
+            fix = 'Name at least one: scene.observer("imu.ang_vel_b").'
+            raise ConfigError.single("Observer", group or "fields", (), "fields of sensors", fix)
+        lengths = {part.term.history for part in found.values()}
+        if stacked and (len(lengths) > 1 or 0 in lengths):
+            expected = "one history >= 1 for all terms of a stacked group"
+            raise ConfigError.single(
+                "Observer", "history", sorted(lengths), expected, "Write observer(..., history=4)."
+            )
+        places, start = {}, 0
+        for name, part in found.items():
+            entries = part.term.history
+            shape = part.shape if stacked or not entries else (entries, *part.shape)
+            places[name] = Place(part, slice(start, start + math.prod(shape)), shape)
+            start += math.prod(shape)
+        if not start:
+            raise ConfigError.single("Observer", "fields", list(found), "fields with at least one element")
+        return _Group(places, max(lengths) if stacked else 0, start)
+
+    def _column(self, name: str, group: _Group, place: Place) -> Column:
+        part, term, size = place.part, place.part.term, math.prod(place.part.shape)
+        if term.distribution is not None and part.spec.kind in ("rotation", "id", "flag"):
+            fix = "Give the noise of a rotation in the config of its sensor."
+            raise ConfigError.single(
+                f"ObsTerm({part.name!r})", "noise", term.noise, f"no noise for a {part.spec.kind}", fix
+            )
+        scale = None
+        if term.scale is not None:
+            try:
+                scale = np.broadcast_to(np.asarray(term.scale, np.float32), part.shape).flatten()
+            except ValueError:
+                expected = f"a number, or factors that fit {list(part.shape)}"
+                raise ConfigError.single(f"ObsTerm({part.name!r})", "scale", term.scale, expected) from None
+        entry = group.columns if group.stacked else size
+        return Column(
+            key=f"{name}/{part.name}", size=size, noise=term.distribution, clip=term.clip or (-math.inf, math.inf),
+            scale=scale, delay=term.delays, entries=max(term.history, 1), normalises=term.normalise,
+            column=group.start + place.columns.start, row=group.columns * max(group.stacked, 1), entry=entry,
+        )  # fmt: skip
+
+    # Looking ----------------------------------------------------------------------------------------------------------
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.value().shape[1:])
+    def parts(self) -> Iterator[Part]:
+        """All parts, group by group."""
+        return (place.part for group in self.groups.values() for place in group.places.values())
 
-    def bounds(self, far: float) -> tuple[float, float]:
-        """Return the lower and the upper bound; infinite where unknown."""
-        spec = self.spec
-        if spec.dtype == "bool" or spec.kind == "flag":
-            return 0.0, 1.0
-        if spec.dtype == "uint8":
-            return max(0.0, spec.low), min(255.0, spec.high)
-        if spec.kind == "rotation" or (spec.role == "pose" and spec.axes[-1:] == ("wxyz",)):
-            return -1.0, 1.0
-        from sensorium.sensors.rays.ray_cfg import RayCfg  # slow to import, and needed where rays are observed only
+    def collect(self) -> dict[str, torch.Tensor]:
+        """Return group -> current values in new memory, float32 `[env, column]` or `[env, history, column]`."""
+        if self._arrangement != self.scene.arrangement:
+            self._bind()
+        for sensor, is_measured in self._readers:
+            sensor.ensure_current(is_measured=is_measured)
+        for part in self._computed:
+            part.compute()
+        if torch.is_inference_mode_enabled():
+            with torch.inference_mode(False):  # tensors made in inference mode cannot be used in a backward pass
+                return self._split(self._gather.run())
+        return self._split(self._gather.run())
 
-        cfg, is_true = self.sensor.cfg, not self.is_measured or self._is_unaltered()
-        if isinstance(cfg, RayCfg) and spec.role == "range":
-            if not is_true and not (cfg.is_clean and spec.kind == "vector"):
-                return -math.inf, math.inf
-            miss = far if math.isinf(cfg.miss) else cfg.miss
-            return min(0.0, miss), max(cfg.max_distance, miss)
-        return (spec.low, spec.high) if is_true or spec.kind != "vector" else (-math.inf, math.inf)
+    def _split(self, flat: torch.Tensor) -> dict[str, torch.Tensor]:
+        envs = self.scene.num_envs
+        return {
+            name: flat[group.start : group.start + math.prod(shape)].view(shape)
+            for name, group in self.groups.items()
+            if (shape := (envs, *([group.stacked] if group.stacked else []), group.columns))
+        }
 
-    def _is_unaltered(self) -> bool:
-        """Whether the measured field can differ from a true one in age only."""
-        buffers = self.sensor.buffers
-        plan = buffers.plan
-        if buffers.work_out is buffers.truth_out:
-            return True
-        altered = {field for _, field in plan.knobs}
-        return not (plan.has_own_chain or plan.has_branches or plan.hooks.post or self.spec.name in altered)
+    def _bind(self) -> None:
+        """Look up the memory of every field again, after the scene's sensors may have changed."""
+        for group in self.groups.values():
+            for name, place in group.places.items():
+                group.places[name] = replace(place, part=place.part.current(self.scene))
+        parts = list(self.parts)
+        self._computed = [part for part in parts if part.read is not None]
+        fields = sorted((part for part in parts if part.read is None), key=lambda part: part.is_measured)
+        readers = {part.sensor: part.is_measured for part in fields if part.sensor is not None}
+        self._readers = list(readers.items())  # a sensor read for measured fields is not read again for its truth
+        self._gather.bind([part.value() for part in parts])
+        self._arrangement = self.scene.arrangement
 
-    def units(self) -> list[str]:
-        """Return the unit of each column; the spec lists them where the components of a vector have different units."""
-        units, shape = self.spec.unit.split(", "), self.shape
-        units = units if shape and len(units) == shape[-1] else [self.spec.unit]
-        return units * (math.prod(shape) // len(units))
+    @property
+    def learns(self) -> bool:
+        """Whether running statistics follow new values."""
+        return self._gather.learns
 
-    def titles(self) -> list[str]:
-        """Return a readable name of each column, such as ``imu.ang_vel_b[x]`` or ``feet.force[FL_foot,z]``."""
-        words: list[Sequence[object]] = []
-        for axis, size in zip(self.spec.axes, self.shape, strict=True):
-            mounts = self.sensor.mount.names if axis == "mount" and self.sensor.mount is not None else ()
-            named = axis if axis in VECTOR_AXES else mounts
-            words.append(named if len(named) == size else range(size))
-        return [f"{self.name}[{','.join(map(str, each))}]" for each in product(*words)] if words else [self.name]
+    @learns.setter
+    def learns(self, on: bool) -> None:
+        self._gather.learns = bool(on)
 
 
 class Observer:
@@ -89,108 +190,49 @@ class Observer:
 
     ``look = scene.observer("imu.ang_vel_b", "feet.found", truth=("imu.lin_vel_b",))`` creates an observer. ``look()``
     brings the sensors up to date, as reading them does, and copies all columns into a new tensor that the caller owns.
-    Flags, ids and other numbers are converted to float32.
+    Flags, ids and other numbers are converted to float32. Terms with options are `ObsTerm`.
 
-    Args:
-        scene: scene of the sensors.
-        fields: ``"sensor.field"``, or ``"sensor"`` for all its fields; columns are in this order.
-        truth: further fields, taken from the ground truth; their columns follow and are named ``truth:sensor.field``.
-            True takes all `fields`.
-        replace_inf: finite value that replaces +inf (and, negated, -inf), e.g. the greatest range of a scan; None keeps
-            them.
+    Histories, delays and running statistics advance once per tick with a call, and are part of `Scene.state`. The
+    values of an environment that was reset start again with its first value.
 
     Attributes:
         names: name -> slice of its columns, in order.
         low: float32 [column], lower bounds for ``gymnasium.spaces.Box(look.low, look.high)``, -inf where unbounded.
         high: float32 [column], upper bounds, +inf where unbounded.
         units: unit of each column.
-        shape: `(env, column)`.
+        shape: `(env, column)`; `(env, history, column)` if stacked.
         dtype: ``torch.float32``.
 
     Raises:
         UnknownNameError, SelectionError: a name matches no sensor or field, or several; the message lists the known
             names.
         DuplicateNameError: a field was given twice.
-        ConfigError: no field was given, a field is not a tensor with an env axis, or `replace_inf` is not finite.
+        ConfigError: no field was given, a field is not a tensor with an env axis, or an option is invalid.
         StaleError: on a call: a sensor was removed, or its reconfiguration removed or reshaped the field.
     """
 
     dtype = torch.float32
 
-    def __init__(
-        self,
-        scene: Scene,
-        fields: Iterable[str],
-        *,
-        truth: bool | str | Iterable[str] = (),
-        replace_inf: float | None = None,
-    ) -> None:
-        if replace_inf is not None and not math.isfinite(replace_inf):
-            raise ConfigError.single("Observer", "replace_inf", replace_inf, "a finite number, or None to keep +inf")
-        self._scene = scene
-        self._far = math.inf if replace_inf is None else float(replace_inf)
-        self._parts = _resolve(scene, list(fields), truth)
-        self._shapes = {part.name: part.shape for part in self._parts}
-        self._bind()
-        slices, start = {}, 0
-        for name, shape in self._shapes.items():
-            slices[name] = slice(start, start + math.prod(shape))
-            start = slices[name].stop
-        if not start:
-            raise ConfigError.single("Observer", "fields", list(slices), "fields with at least one element")
-        self.names: Mapping[str, slice] = MappingProxyType(slices)
-        self.shape = (scene.num_envs, start)
-
-    # Looking ----------------------------------------------------------------------------------------------------------
+    def __init__(self, sources: Sources, group: str = ALONE) -> None:
+        self._sources, self._name = sources, group
+        self._group = plan = sources.groups[group]
+        self.names: Mapping[str, slice] = MappingProxyType({name: each.columns for name, each in plan.places.items()})
+        self.shape: tuple[int, ...] = (sources.scene.num_envs, plan.columns)
+        if plan.stacked:
+            self.shape = (sources.scene.num_envs, plan.stacked, plan.columns)
 
     def __call__(self) -> torch.Tensor:
-        """Return the current values of the fields, a new float32 tensor `[env, column]`."""
-        if self._arrangement != self._scene.arrangement:
-            self._bind()
-        for sensor, is_measured in self._readers:
-            sensor.ensure_current(is_measured=is_measured)
-        if torch.is_inference_mode_enabled():
-            with torch.inference_mode(False):  # tensors made in inference mode cannot be used in a backward pass
-                return self._gather()
-        return self._gather()
+        """Return the current values of the fields, a new float32 tensor of the observer's `shape`."""
+        return self._sources.collect()[self._name]
 
-    def _gather(self) -> torch.Tensor:
-        """Return all columns in new memory; on the host with NumPy, which does not wake torch's threads."""
-        far = self._far
-        if not self._scene.compute.is_cpu:
-            gathered = torch.cat(self._columns, 1).float()
-            return gathered if far == math.inf else gathered.nan_to_num_(math.nan, far, -far)
-        out = np.concatenate(self._columns, 1, dtype=np.float32, casting="unsafe")
-        if far != math.inf:
-            np.copysign(far, out, out=out, where=np.isinf(out))
-        return torch.from_numpy(out)
+    @property
+    def learns(self) -> bool:
+        """Whether running statistics follow new values; set it to False to evaluate a policy."""
+        return self._sources.learns
 
-    def _bind(self) -> None:
-        """Look up the memory of every field again, after the scene's sensors may have changed."""
-        self._parts = parts = [self._current(part) for part in self._parts]
-        readers = {part.sensor: part.is_measured for part in sorted(parts, key=lambda part: part.is_measured)}
-        self._readers = list(readers.items())  # a sensor read for measured fields is not read again for its truth
-        columns = [part.value()[:, None].flatten(1) for part in parts]
-        self._columns: list[Any] = [each.numpy() for each in columns] if self._scene.compute.is_cpu else columns
-        self._arrangement = self._scene.arrangement
-
-    def _current(self, part: _Part) -> _Part:
-        """Return a field of the sensor that has its name now; raise `StaleError` where it no longer exists."""
-        name, field, again = part.sensor.name, part.spec.name, "make a new observer: scene.observer(...)"
-        if name not in list(self._scene):  # an exact match: another sensor whose name ends in this one does not count
-            raise StaleError(
-                f"observer: sensor {name!r} is no longer in the scene, so {part.name!r} cannot be observed; {again}"
-            )
-        sensor = self._scene[name]
-        spec = next((spec for spec in sensor.specs if spec.name == field), None)
-        changed = f"observer: sensor {name!r} was reconfigured and"
-        if spec is None:
-            raise StaleError(f"{changed} no longer has the field {field!r}; {again}")
-        part = replace(part, sensor=sensor, spec=spec)
-        if part.shape != self._shapes[part.name]:
-            shape, before = ([self._scene.num_envs, *each] for each in (part.shape, self._shapes[part.name]))
-            raise StaleError(f"{changed} its field {field!r} has the shape {shape}, formerly {before}; {again}")
-        return part
+    @learns.setter
+    def learns(self, on: bool) -> None:
+        self._sources.learns = on
 
     # Columns ----------------------------------------------------------------------------------------------------------
 
@@ -201,7 +243,7 @@ class Observer:
             raise UnknownNameError("observation", name, self.names) from None
 
     def split(self, obs: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return name -> view of an observation with the field's own shape, `[env, ...]`.
+        """Return name -> view of an observation with the term's own shape, `[env, ...]` or `[env, history, ...]`.
 
         Args:
             obs: `[..., column]` with any leading axes, e.g. `[time, env, column]` of a rollout buffer.
@@ -212,7 +254,7 @@ class Observer:
         if obs.shape[-1:] != self.shape[-1:]:
             raise ValueError(f"Observer.split: got shape {tuple(obs.shape)}, expected [..., {self.shape[-1]}]")
         lead = obs.shape[:-1]
-        return {name: obs[..., part].view(*lead, *self._shapes[name]) for name, part in self.names.items()}
+        return {name: obs[..., each.columns].view(*lead, *each.shape) for name, each in self._group.places.items()}
 
     @property
     def low(self) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -224,98 +266,143 @@ class Observer:
         """Upper bound of each column, float32 [column], in its unit; +inf where unknown.
 
         Flags, quaternions and true values of bounded fields have bounds. Measured values may exceed those of the truth.
+        A stacked observer has the same bounds for each entry, `[history, column]`.
         """
         return self._bounds(1)
 
     def _bounds(self, side: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-        counts = [math.prod(part.shape) for part in self._parts]
-        return np.repeat(np.array([part.bounds(self._far)[side] for part in self._parts], np.float32), counts)
+        places = self._group.places.values()
+        ends = np.array([place.part.bounds(self._sources.far)[side] for place in places], np.float32)
+        row = np.repeat(ends, [math.prod(place.shape) for place in places])
+        return np.repeat(row[None], self._group.stacked, axis=0) if self._group.stacked else row
 
     @property
     def units(self) -> list[str]:
-        """Unit of each column, as text; ``"1"`` for dimensionless."""
-        return [unit for part in self._parts for unit in part.units()]
+        """Unit of each column, as text; ``"1"`` for dimensionless, scaled and normalised values."""
+        places = self._group.places.values()
+        return [unit for each in places for unit in each.part.units() * self._entries(each, 1)]
 
     @property
     def columns(self) -> list[str]:
-        """Readable name of each column, such as ``imu.ang_vel_b[x]`` or ``scan.distances[17]``."""
-        return [title for part in self._parts for title in part.titles()]
+        """Readable name of each column, such as ``imu.ang_vel_b[x]``, or ``imu.ang_vel_b[2,x]`` in a flat history."""
+        places = self._group.places.values()
+        return [title for each in places for title in each.part.titles(self._entries(each, 0))]
+
+    def _entries(self, place: Place, otherwise: int) -> int:
+        """Return the number of values of a term in a flat history."""
+        return otherwise if self._group.stacked else place.part.term.history or otherwise
+
+    def mirror(
+        self,
+        *,
+        pairs: Iterable[tuple[str, str]] | Callable[[str], str] | None = None,
+        flip: Iterable[str] | None = None,
+    ) -> Mirror:
+        """Return the map of an observation to that of the robot's mirror image, for symmetric training.
+
+        The mirror is the plane y = 0 of the world and of the frames of the sensors. Components of vectors change sign
+        by the parity of their field. Items named left and right, such as joints and mounts, are exchanged, and so are
+        sensors named left and right.
+
+        Args:
+            pairs: pairs of texts that are exchanged in names, such as ``[("left", "right")]``, or a function from a
+                name to that of its partner. None exchanges left and right, L and R, FL and FR, and similar words.
+            flip: patterns of the names of scalars that change sign, such as joints that turn about x or z. Required if
+                the observer has joints.
+
+        Raises:
+            ConfigError: a partner does not exist, the mirror image of a field is unknown, or `flip` is missing.
+        """
+        from sensorium.scene.mirror import mirror_of  # imported on use
+
+        return mirror_of(self._group.places, self._group.columns, pairs, flip)
 
     def __len__(self) -> int:
-        return self.shape[1]
+        return self.shape[-1]
 
     def __repr__(self) -> str:
         rows = [("columns", "name", "shape", "unit", "bounds")]
-        for part in self._parts:
-            run = self.names[part.name]
-            shape = ", ".join(f"{axis} {size}" for axis, size in zip(part.spec.axes, part.shape, strict=True))
-            low, high = part.bounds(self._far)
+        for name, place in self._group.places.items():
+            part, run = place.part, place.columns
+            axes = [*(["history"] if len(place.shape) > len(part.shape) else []), *part.spec.axes]
+            shape = ", ".join(f"{axis} {size}" for axis, size in zip(axes, place.shape, strict=True))
+            low, high = part.bounds(self._sources.far)
             bounds = f"{low:g} to {high:g}" if math.isfinite(low) or math.isfinite(high) else "-"
-            rows.append((f"{run.start}:{run.stop}", part.name, shape or "-", part.spec.unit, bounds))
+            unit = part.spec.unit if part.term.scale is None and not part.term.normalise else "1"
+            rows.append((f"{run.start}:{run.stop}", name, shape or "-", unit, bounds))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        envs, columns = self.shape
-        title = f"Observer({envs} env(s), {columns} columns, float32 on {self._scene.compute.device})"
+        history = f"history {self._group.stacked}, " if self._group.stacked else ""
+        title = (
+            f"Observer({self.shape[0]} env(s), {history}{len(self)} columns, float32 on "
+            f"{self._sources.scene.compute.device})"
+        )
         return "\n  ".join([title, *lines])
 
 
-# Selection of fields --------------------------------------------------------------------------------------------------
+class ObserverGroups(Mapping[str, Observer]):
+    """Several groups of observations, such as those of a policy and of a critic; one call gathers all of them.
+
+    ``look = scene.observer(groups={"policy": ["imu"], "critic": ["imu", ObsTerm("imu", truth=True)]})`` creates it.
+    ``look()`` returns new tensors by group. ``look["policy"]`` is an `Observer` with the columns of that group.
+    """
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self._observers = {name: Observer(sources, name) for name in sources.groups}
+
+    def __call__(self) -> dict[str, torch.Tensor]:
+        """Return group -> current values, new float32 tensors `[env, column]`, or `[env, history, column]`."""
+        return self._sources.collect()
+
+    def tensordict(self) -> Any:
+        """Return the same as a call, as a ``tensordict.TensorDict`` with the batch size `[env]`.
+
+        Raises:
+            MissingDependencyError: tensordict is not installed.
+        """
+        return as_tensordict(self())
+
+    @property
+    def learns(self) -> bool:
+        """Whether running statistics follow new values; set it to False to evaluate a policy."""
+        return self._sources.learns
+
+    @learns.setter
+    def learns(self, on: bool) -> None:
+        self._sources.learns = on
+
+    def __getitem__(self, name: str) -> Observer:
+        try:
+            return self._observers[name]
+        except KeyError:
+            raise UnknownNameError("group of observations", name, self._observers) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._observers)
+
+    def __len__(self) -> int:
+        return len(self._observers)
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{name}: {observer!r}" for name, observer in self._observers.items())
 
 
-def _resolve(scene: Scene, fields: list[str], truth: bool | str | Iterable[str]) -> list[_Part]:
-    """Return the selected parts: measured `fields`, then those of `truth`."""
-    true = fields if truth is True else [truth] if isinstance(truth, str) else list(truth or ())
-    asked = [(field, True) for field in fields if truth is not True] + [(field, False) for field in true]
-    if not asked:
-        fix = 'Name at least one: scene.observer("imu.ang_vel_b").'
-        raise ConfigError.single("Observer", "fields", (), "fields of sensors", fix)
-    found: dict[str, _Part] = {}
-    for text, is_measured in asked:
-        for part in _named(scene, text, is_measured):
-            if part.name in found:
-                raise DuplicateNameError(f"Observer: {part.name!r} was given twice; both would be the same columns")
-            found[part.name] = part
-    return list(found.values())
-
-
-def _named(scene: Scene, text: object, is_measured: bool) -> Iterator[_Part]:
-    """Yield the parts that one name selects: a field, or all fields of a sensor."""
-    mark = "" if is_measured else TRUE
-    if not isinstance(text, str):
-        raise ConfigError.single("Observer", "fields", text, "names such as 'imu.ang_vel_b'")
-    if text in scene:
-        sensor = scene[text]
-        for spec in sensor.specs:
-            yield _Part(mark + (text if sensor.single else f"{text}.{spec.name}"), sensor, spec, is_measured)
-        return
-    head, _, field = text.rpartition(".")
+def as_tensordict(groups: Mapping[str, torch.Tensor]) -> Any:
+    """Return tensors `[env, ...]` as a ``tensordict.TensorDict``."""
     try:
-        sensor = scene[head or text]
-    except UnknownNameError:
-        described = scene.description().sensors
-        known = [f"{name}.{spec['name']}" for name in described for spec in described[name]["fields"]]
-        fix = "Write sensor.field, or the name of a sensor."
-        raise UnknownNameError("observation", text, [*described, *known], fix) from None
-    yield _Part(mark + text, sensor, _field_of(sensor, field), is_measured)
+        from tensordict import TensorDict
+    except ImportError as error:
+        raise MissingDependencyError("a TensorDict of observations needs tensordict: pip install tensordict") from error
+    return TensorDict(dict(groups), batch_size=[len(next(iter(groups.values())))])
 
 
-def _field_of(sensor: Sensor[Any, Any], field: str) -> FieldSpec:
-    """Return the spec of a sensor's field; a property of its data that is an alias counts as its field."""
-    specs, data_class = {spec.name: spec for spec in sensor.specs}, sensor.data_class
-    if field in specs:
-        return specs[field]
-    title, computed = f"Observer of {sensor.name!r}", ", ".join(specs)
-    if field in declared_fields(data_class):
-        fix = f"Request it in the config: fields=(..., {field!r})."
-        raise ConfigError.single(title, "field", field, f"a field that the sensor computes: {computed}", fix)
-    is_public = not field.startswith("_") and (hasattr(data_class, field) or field in data_class.__dataclass_fields__)
-    if is_public and not sensor.single and isinstance(getattr(data_class, field, None), property):
-        shown = sensor.ground_truth
-        value = getattr(shown, field)
-        for name, spec in specs.items():
-            if getattr(shown, name) is value:
-                return spec
-    if is_public:
-        fix = "A value that is the same in every sample cannot be observed."
-        raise ConfigError.single(title, "field", field, f"a tensor with an env axis: {computed}", fix)
-    raise UnknownNameError("field", field, specs, f"These are the fields of {sensor.name!r}.")
+def measured_and_true(fields: Sequence[str | ObsTerm], truth: bool | str | Iterable[str]) -> list[str | ObsTerm]:
+    """Return terms for `fields`, followed by the fields of `truth` from the ground truth; True takes all `fields`."""
+    named = [field.source if isinstance(field, ObsTerm) else field for field in fields]
+    true = named if truth is True else [truth] if isinstance(truth, str) else list(truth or ())
+    terms: list[str | ObsTerm] = [] if truth is True else list(fields)
+    return [*terms, *(ObsTerm(name, truth=True) for name in true)]
+
+
+__all__ = ["TRUE", "ObsTerm", "Observer", "ObserverGroups"]

@@ -20,7 +20,7 @@ OF_ALL_ENVS = ("tick", "skipped", "control_tick")
 PER_ENV = ("episode", "reset_tick", "skipped_at_reset")
 """Attributes of the clock that are saved."""
 STATE = (*OF_ALL_ENVS, *PER_ENV, "own_control_steps", "lag", "seed", "first_env", "engine", "sensors")
-"""What `Scene.state` returns."""
+"""What a saved state must have; states without ``"observers"`` are of earlier versions."""
 
 
 def saved_scene(scene: Scene) -> dict[str, Any]:
@@ -38,6 +38,10 @@ def saved_scene(scene: Scene) -> dict[str, Any]:
         "first_env": scene.first_env,
         "engine": scene.engine.state(),
         "sensors": sensors,
+        "observers": {
+            key: {"tensors": copies(memory.tensors()), "counters": memory.counters()}
+            for key, memory in scene.memories().items()
+        },
     }
 
 
@@ -45,9 +49,12 @@ def fitting_sensors(state: Mapping[str, Any], scene: Scene) -> dict[str, Sensor[
     """Return the sensors of a saved state in a scene, by name; sensors not read before count as read from now on.
 
     Raises:
-        ConfigError: `state` is not the state of a scene, or its seed, `first_env`, sensors or shapes differ.
+        ConfigError: `state` is not the state of a scene, or its seed, `first_env`, sensors, observers or shapes differ.
     """
     check_state(state, scene)
+    if missing := sorted(set(state.get("observers", ())) - set(scene.memories())):
+        expected, fix = "the observers of the saved state", "Create them before scene.load_state(...)."
+        raise ConfigError.single("Scene", "observers", f"none with {missing[0]!r}", expected, fix)
     table = scene._table
     if not set(state["sensors"]).symmetric_difference(table.configured) <= set(table.free):
         expected = f"the sensors of the saved state: {listed(state['sensors'])}"
@@ -69,6 +76,11 @@ def restore(state: Mapping[str, Any], scene: Scene, sensors: Mapping[str, Sensor
     clock.skipped, clock.control_tick = state["skipped"], state["control_tick"]
     clock.set(state["tick"], SAMPLE, state["lag"])
     scene._own_control_steps = state["own_control_steps"]
+    for key, memory in scene.memories().items():
+        if saved := state.get("observers", {}).get(key):
+            memory.load(**saved)
+        else:
+            memory.forget()
     for name, sensor in scene._table.built.items():
         if name in sensors:
             sensor.load(state["sensors"][name]["tensors"], state["sensors"][name]["counters"])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -25,8 +26,9 @@ from sensorium.measurement.schedule import Schedule
 from sensorium.plugins import is_ours
 from sensorium.presets import Presets, presets
 from sensorium.readings import Array, Bodies, Reading, SceneDescription
+from sensorium.scene.gather import Gather
 from sensorium.scene.needs import requirements_of
-from sensorium.scene.observer import Observer
+from sensorium.scene.observer import ALONE, Observer, ObserverGroups, Sources, measured_and_true
 from sensorium.scene.publish import (
     LiveSample,
     SampleCursor,
@@ -39,6 +41,7 @@ from sensorium.scene.publish import (
 from sensorium.scene.saving import fitting_sensors, restore, saved_scene
 from sensorium.scene.slices import first_env_of
 from sensorium.scene.table import SensorMap, SensorTable
+from sensorium.scene.terms import ObsTerm
 from sensorium.sensors.builtin import BuiltinSensorCfg
 from sensorium.sensors.core.base import Sensor
 from sensorium.sensors.core.parts import SensorContext
@@ -133,6 +136,7 @@ class Scene:
         self.arrangement = 0
         """A number that changes with the sensors: they were added, removed or reconfigured."""
         self._watches: list[Watch] = []
+        self._memories: list[weakref.ref[Gather]] = []
         self._end_of_step = 0
         engine.refresh()
         self.clock.set(engine.tick, FIRST, 0)
@@ -592,21 +596,72 @@ class Scene:
 
     # Outputs ----------------------------------------------------------------------------------------------------------
 
+    @overload
     def observer(
-        self, *fields: str, truth: bool | str | Iterable[str] = (), replace_inf: float | None = None
-    ) -> Observer:
+        self,
+        *fields: str | ObsTerm,
+        truth: bool | str | Iterable[str] = ...,
+        replace_inf: float | None = ...,
+        history: int = ...,
+        stacked: bool = ...,
+    ) -> Observer: ...
+    @overload
+    def observer(
+        self,
+        *,
+        groups: Mapping[str, Sequence[str | ObsTerm]],
+        replace_inf: float | None = ...,
+        history: int = ...,
+        stacked: bool | Collection[str] = ...,
+    ) -> ObserverGroups: ...
+    def observer(
+        self,
+        *fields: str | ObsTerm,
+        truth: bool | str | Iterable[str] = (),
+        groups: Mapping[str, Sequence[str | ObsTerm]] | None = None,
+        replace_inf: float | None = None,
+        history: int = 0,
+        stacked: bool | Collection[str] = False,
+    ) -> Observer | ObserverGroups:
         """Return an observer that gathers fields of sensors into one float32 tensor `[env, column]` for a policy.
 
         Call ``look = scene.observer("imu.ang_vel_b", "scan.distances", truth=("imu.lin_vel_b",), replace_inf=5.0)``
         once, then ``look()`` for each observation. Every call returns a new tensor, which the caller may keep. See
-        `Observer`.
+        `Observer` and `ObserverGroups`.
 
         Args:
-            fields: ``"sensor.field"``, or ``"sensor"`` for all its fields; columns are in this order.
+            fields: ``"sensor.field"``, ``"sensor"`` for all its fields, or an `ObsTerm`; columns are in this order.
             truth: further fields, taken from the ground truth; their columns follow. True takes all `fields`.
+            groups: group -> fields, instead of `fields`; the result of a call is then a dict by group.
             replace_inf: finite value that replaces +inf (and, negated, -inf), e.g. the greatest range of a scan.
+            history: number of values of each field, the newest first, where its `ObsTerm` gives none; 0 for the newest
+                without a history axis.
+            stacked: whether the history is an axis before the columns, `[env, history, column]`; with `groups` also the
+                names of the groups to stack. By default the values of each field follow one another in its columns.
         """
-        return Observer(self, fields, truth=truth, replace_inf=replace_inf)
+        plan = {ALONE: measured_and_true(fields, truth)} if groups is None else dict(groups)
+        if groups is not None and (fields or truth or not groups):
+            fix = (
+                "Name the fields in the groups: groups={'policy': [...], 'critic': [..., sn.ObsTerm(..., truth=True)]}."
+            )
+            raise ConfigError.single(
+                "Scene.observer", "groups", list(groups), "groups instead of fields and truth", fix
+            )
+        axes = (list(plan) if stacked else []) if isinstance(stacked, bool) else stacked
+        sources = Sources(self, plan, replace_inf=replace_inf, history=history, stacked=axes)
+        return Observer(sources) if groups is None else ObserverGroups(sources)
+
+    def keep_memory(self, memory: Gather) -> None:
+        """Include the memory of an observer in `state` for as long as the observer exists."""
+        self._memories.append(weakref.ref(memory))
+
+    def memories(self) -> dict[str, Gather]:
+        """Return the memory of all observers that have any, by key; those of equal observers are numbered."""
+        self._memories = [each for each in self._memories if each() is not None]
+        found: dict[str, Gather] = {}
+        for memory in filter(None, (each() for each in self._memories)):
+            found[f"{memory.key} #{sum(other.key == memory.key for other in found.values())}"] = memory
+        return found
 
     def watch(self, callback: Callable[[], object], *, every_tick: bool = False) -> Watch:
         """Call a function whenever the values shown by sensors may have changed; return the `Watch` to close.

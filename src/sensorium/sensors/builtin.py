@@ -430,6 +430,11 @@ def _element(reference: ObjRef, names: Callable[[NameKind], Sequence[str]], conf
     return ObjRef(type=reference.type, name=full)
 
 
+AXIAL = ("gyro", "torque", "magnetometer", "ballangvel", "frameyaxis", "frameangvel", "frameangacc", "subtreeangmom")
+"""Types of three values that are an axial vector. The y axis of a frame is one: in a mirror across y, the image of a
+right-handed frame is left-handed, and its y axis is reversed to make it right-handed again."""
+
+
 def field_of(native: NativeSensor) -> Field:
     """Return the field of a native sensor: that of its type, refined by the engine's description."""
     known = TYPES.get(native.type, NativeType(None, ""))
@@ -443,6 +448,7 @@ def field_of(native: NativeSensor) -> Field:
         frame=frame,
         kind="rotation" if is_rotation else "vector",
         role=known.role,
+        parity="" if axes != ("xyz",) or not known.unit else "axial" if native.type in AXIAL else "polar",
     )
 
 

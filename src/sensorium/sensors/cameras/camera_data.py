@@ -53,7 +53,7 @@ class CameraData:
         labels: data type with ids -> ``{"idToLabels": {id as text: labels}}``; see `info`.
     """
 
-    pos_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point")]
+    pos_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point", parity="polar")]
     """Position of the camera's optical centre in the world, m."""
     quat_w_world: Annotated[Tensor, Field("1", (4,), frame="world", kind="derived", role="pose")]
     """Orientation of the camera in the world, axes forward, left, up; unit quaternion (w, x, y, z)."""
@@ -63,9 +63,13 @@ class CameraData:
     """Distance along each pixel's ray to its hit, m."""
     distance_to_image_plane: Annotated[Tensor, Field("m", (1, 1, 1), IMAGE, role="image")]
     """Distance of each pixel's hit along the camera's axis (z-depth), m."""
-    normals: Annotated[Tensor, Field("1", (1, 1, 3), VECTORS, frame="world", kind="derived", role="image")]
+    normals: Annotated[
+        Tensor, Field("1", (1, 1, 3), VECTORS, frame="world", kind="derived", role="image", parity="polar")
+    ]
     """Outward unit normal of the surface at the hit, in the world; 0 for a miss."""
-    points_b: Annotated[Tensor, Field("m", (1, 1, 3), VECTORS, frame="sensor", kind="derived", role="image")]
+    points_b: Annotated[
+        Tensor, Field("m", (1, 1, 3), VECTORS, frame="sensor", kind="derived", role="image", parity="polar")
+    ]
     """Hit point of each pixel, in the camera's frame with axes right, down, forward, m; +inf for a miss."""
     geom_ids: Annotated[Tensor, Field("1", (1, 1, 1), IMAGE, dtype="int32", kind="id", role="image")]
     """Shape that was hit: row in the sensor's `geom_names`; -1 for a miss."""

@@ -126,7 +126,7 @@ class RayCasterCamera(CameraBase[RayCasterCameraCfg, CameraData], RayCaster):
         """Derive the other distance and the points from the measured distance, and clip (one launch)."""
         self._make_images(slot, slot, kernels.DEPTH if "distance_to_image_plane" in slot else kernels.RAY, is_last=True)
 
-    def height_scan(self, offset: float = 0.0, miss_value: float | None = None) -> Tensor:
+    def height_scan(self, offset: float = 0.0, miss_value: float | None = None, *, is_measured: bool = True) -> Tensor:
         """Raise an error, since a camera has no hits in world coordinates.
 
         Raises:

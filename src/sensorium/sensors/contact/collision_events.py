@@ -51,11 +51,13 @@ class CollisionEventsData:
     """Physics tick of the event; for persist, the first tick of the control step."""
     duration: Annotated[Tensor, Field("s", (1,), ("event",), kind="derived")]
     """Duration of the contact so far; at the end its total duration, s."""
-    impulse_w: Annotated[Tensor, Field("N s", (1, 3), ("event", "xyz"), frame="world", kind="derived")]
+    impulse_w: Annotated[Tensor, Field("N s", (1, 3), ("event", "xyz"), frame="world", kind="derived", parity="polar")]
     """Impulse on the primary: for begin and persist within this control step so far, for end over the whole contact."""
     peak_force: Annotated[Tensor, Field("N", (1,), ("event",), kind="derived")]
     """Greatest net force of the contact so far."""
-    pos_w: Annotated[Tensor, Field("m", (1, 3), ("event", "xyz"), frame="world", kind="derived", role="point")]
+    pos_w: Annotated[
+        Tensor, Field("m", (1, 3), ("event", "xyz"), frame="world", kind="derived", role="point", parity="polar")
+    ]
     """Centre of the contact when the row was written, weighted by force; for end the last known centre."""
     pairs: list[list[str]]
     """[primary, secondary] of each pair; ``"*"`` matches anything."""

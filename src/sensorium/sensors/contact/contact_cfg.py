@@ -10,13 +10,14 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import SensorCfg, bad, in_unit, must
+from sensorium.cfg import COLUMN_KNOBS, SimpleSensorCfg, bad, in_unit, must
 from sensorium.errors import ConfigError, Fault, SelectionError, shown
 from sensorium.spec import CONTACT_FIELDS, CONTACT_REPORT, ContactReduce, Field, Requirement
 from sensorium.world.contacts import ContactMatch, Side, resolve_match, resolve_paths
 from sensorium.world.select import Named
 
 _W: dict[str, Any] = {"frame": "world"}
+_P: dict[str, Any] = {**_W, "parity": "polar"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,60 +42,66 @@ class ContactSensorData:
     """Torque about `pos` `[env, contact, 3]`, N m, with the axes and sign of `force`."""
     dist: Annotated[Tensor, Field("m", (1,), ("contact",))]
     """Signed distance `[env, contact]`, m, negative where the two penetrate."""
-    pos: Annotated[Tensor, Field("m", (1, 3), ("contact", "xyz"), role="point", **_W)]
+    pos: Annotated[Tensor, Field("m", (1, 3), ("contact", "xyz"), role="point", **_P)]
     """Position `[env, contact, 3]`, m, world; 0 in an empty slot."""
-    normal: Annotated[Tensor, Field("1", (1, 3), ("contact", "xyz"), low=-1.0, high=1.0, **_W)]
+    normal: Annotated[Tensor, Field("1", (1, 3), ("contact", "xyz"), low=-1.0, high=1.0, **_P)]
     """Unit normal from the primary to the secondary `[env, contact, 3]`, world."""
-    tangent: Annotated[Tensor, Field("1", (1, 3), ("contact", "xyz"), low=-1.0, high=1.0, **_W)]
+    tangent: Annotated[Tensor, Field("1", (1, 3), ("contact", "xyz"), low=-1.0, high=1.0, **_P)]
     """First unit direction of friction `[env, contact, 3]`, world."""
     found_history: Annotated[Tensor, Field("1", (1, 1), ("contact", "history"), kind="id")]
     """`found` of the last ticks `[env, contact, history]`."""
-    force_history: Annotated[Tensor, Field("N", (1, 1, 3), ("contact", "history", "xyz"), frame="contact")]
+    force_history: Annotated[
+        Tensor, Field("N", (1, 1, 3), ("contact", "history", "xyz"), kind="derived", frame="contact")
+    ]
     """`force` of the last ticks `[env, contact, history, 3]`, N."""
-    torque_history: Annotated[Tensor, Field("N m", (1, 1, 3), ("contact", "history", "xyz"), frame="contact")]
+    torque_history: Annotated[
+        Tensor, Field("N m", (1, 1, 3), ("contact", "history", "xyz"), kind="derived", frame="contact")
+    ]
     """`torque` of the last ticks `[env, contact, history, 3]`, N m."""
-    dist_history: Annotated[Tensor, Field("m", (1, 1), ("contact", "history"))]
+    dist_history: Annotated[Tensor, Field("m", (1, 1), ("contact", "history"), kind="derived")]
     """`dist` of the last ticks `[env, contact, history]`, m."""
-    pos_history: Annotated[Tensor, Field("m", (1, 1, 3), ("contact", "history", "xyz"), **_W)]
+    pos_history: Annotated[Tensor, Field("m", (1, 1, 3), ("contact", "history", "xyz"), kind="derived", **_P)]
     """`pos` of the last ticks `[env, contact, history, 3]`, m."""
-    normal_history: Annotated[Tensor, Field("1", (1, 1, 3), ("contact", "history", "xyz"), **_W)]
+    normal_history: Annotated[Tensor, Field("1", (1, 1, 3), ("contact", "history", "xyz"), kind="derived", **_P)]
     """`normal` of the last ticks `[env, contact, history, 3]`."""
-    tangent_history: Annotated[Tensor, Field("1", (1, 1, 3), ("contact", "history", "xyz"), **_W)]
+    tangent_history: Annotated[Tensor, Field("1", (1, 1, 3), ("contact", "history", "xyz"), kind="derived", **_P)]
     """`tangent` of the last ticks `[env, contact, history, 3]`."""
 
-    net_forces_w: Annotated[Tensor, Field("N", (1, 3), ("body", "xyz"), **_W)]
+    net_forces_w: Annotated[Tensor, Field("N", (1, 3), ("body", "xyz"), **_P)]
     """Sum of the normal forces on each body `[env, body, 3]`, N, world; without friction."""
-    net_forces_w_history: Annotated[Tensor, Field("N", (1, 1, 3), ("history", "body", "xyz"), **_W)]
+    net_forces_w_history: Annotated[Tensor, Field("N", (1, 1, 3), ("history", "body", "xyz"), kind="derived", **_P)]
     """`net_forces_w` of the last ticks `[env, history, body, 3]`, N; one entry where `history_length` is 0."""
-    force_matrix_w: Annotated[Tensor, Field("N", (1, 1, 3), ("body", "filter", "xyz"), **_W)]
+    force_matrix_w: Annotated[Tensor, Field("N", (1, 1, 3), ("body", "filter", "xyz"), **_P)]
     """Sum of the normal forces of each filter on each body `[env, body, filter, 3]`, N, world."""
-    force_matrix_w_history: Annotated[Tensor, Field("N", (1, 1, 1, 3), ("history", "body", "filter", "xyz"), **_W)]
+    force_matrix_w_history: Annotated[
+        Tensor, Field("N", (1, 1, 1, 3), ("history", "body", "filter", "xyz"), kind="derived", **_P)
+    ]
     """`force_matrix_w` of the last ticks `[env, history, body, filter, 3]`, N."""
-    friction_forces_w: Annotated[Tensor, Field("N", (1, 1, 3), ("body", "filter", "xyz"), **_W)]
+    friction_forces_w: Annotated[Tensor, Field("N", (1, 1, 3), ("body", "filter", "xyz"), **_P)]
     """Friction on the primary, N, world: the sum of each pair `[env, body, filter, 3]`, or of each contact
     `[env, contact, 3]`; 0 without contact."""
-    contact_pos_w: Annotated[Tensor, Field("m", (1, 1, 3), ("body", "filter", "xyz"), role="point", **_W)]
+    contact_pos_w: Annotated[Tensor, Field("m", (1, 1, 3), ("body", "filter", "xyz"), role="point", **_P)]
     """Contact position, m, world: the mean point of each pair `[env, body, filter, 3]`, or each contact `[env, contact,
     3]`; NaN without contact."""
-    pos_w: Annotated[Tensor, Field("m", (1, 3), ("body", "xyz"), role="point", **_W)]
+    pos_w: Annotated[Tensor, Field("m", (1, 3), ("body", "xyz"), role="point", **_P)]
     """Positions of the bodies `[env, body, 3]`, m, world."""
     quat_w: Annotated[Tensor, Field("1", (1, 4), ("body", "wxyz"), kind="rotation", role="pose", **_W)]
     """Orientations of the bodies `[env, body, 4]`, (w, x, y, z)."""
 
-    current_air_time: Annotated[Tensor, Field("s", (1,), ("primary",), low=0.0)]
+    current_air_time: Annotated[Tensor, Field("s", (1,), ("primary",), kind="derived", low=0.0)]
     """Time since the last contact `[env, primary]`, s; 0 in contact."""
-    last_air_time: Annotated[Tensor, Field("s", (1,), ("primary",), low=0.0)]
+    last_air_time: Annotated[Tensor, Field("s", (1,), ("primary",), kind="derived", low=0.0)]
     """Duration of the last phase without contact `[env, primary]`, s, including the tick that ended it."""
-    current_contact_time: Annotated[Tensor, Field("s", (1,), ("primary",), low=0.0)]
+    current_contact_time: Annotated[Tensor, Field("s", (1,), ("primary",), kind="derived", low=0.0)]
     """Duration of the present contact `[env, primary]`, s, including the tick that started it; 0 in the air."""
-    last_contact_time: Annotated[Tensor, Field("s", (1,), ("primary",), low=0.0)]
+    last_contact_time: Annotated[Tensor, Field("s", (1,), ("primary",), kind="derived", low=0.0)]
     """Duration of the last contact `[env, primary]`, s, including the tick that ended it."""
 
     latched_any: Annotated[Tensor, Field("1", (1,), ("primary",), dtype="bool", kind="flag")]
     """Whether there was a contact at any tick of the control step `[env, primary]`."""
     latched_peak_force: Annotated[Tensor, Field("N", (1,), ("primary",), low=0.0)]
     """Greatest net force of those ticks `[env, primary]`, N."""
-    latched_impulse_w: Annotated[Tensor, Field("N s", (1, 3), ("primary", "xyz"), **_W)]
+    latched_impulse_w: Annotated[Tensor, Field("N s", (1, 3), ("primary", "xyz"), **_P)]
     """Sum of net force * dt over those ticks `[env, primary, 3]`, N s, on the primary, world."""
     latched_first_time: Annotated[Tensor, Field("s", (1,), ("primary",), low=0.0)]
     """Time of the first contact since the start of the control step `[env, primary]`, s; +inf without contact."""
@@ -112,14 +119,17 @@ OF_PRIM_PATH = ("filter_prim_paths_expr", "track_pose", "max_contact_data_count_
 Count = Annotated[int, must(lambda count: 1 <= count <= 10_000, "a whole number >= 1, at most 10000")]
 
 
-class ContactSensorCfg(SensorCfg[ContactSensorData]):
+class ContactSensorCfg(SimpleSensorCfg[ContactSensorData]):
     """Configuration of a contact sensor, in either of two forms.
 
     With `primary`, the sensor reports contacts: `fields` of the contacts in `num_slots` slots per primary, chosen by
     `reduce`. With `prim_path`, it reports forces: normal forces on each body, in total and per filter. `OF_PRIMARY` and
     `OF_PRIM_PATH` list the options of one form; all others apply to both.
 
-    The sensor has no noise and no delay. Use `Contact`, `ContactForce` or `Touch` for a measured contact.
+    Knobs such as `noise` act on the forces and positions of the measured data, also without contact, as in a force
+    sensor: ``noise={"force": 2.0}`` or ``noise={"net_forces_w": 2.0}``. With a `force_threshold`, the measured times
+    follow the switch of the measured force. Counts (`found`), latches and the truth are not altered. Delay, jitter and
+    loss apply to all fields.
 
     Raises:
         ConfigError: neither or both of `primary` and `prim_path`, options of the other form, fields that a reduction
@@ -175,7 +185,8 @@ class ContactSensorCfg(SensorCfg[ContactSensorData]):
     history_length: Annotated[int, in_unit(minimum=0)] = 0
     """Number of entries in the history fields; 0 keeps none."""
     history_of: Literal["tick", "sample"] = "tick"
-    """Whether histories have one entry per physics tick or per sample."""
+    """Whether histories have one entry per physics tick or per sample. Where knobs alter the measured values, measured
+    histories have one entry per sample, because nothing is measured in between."""
     evaluate: Annotated[
         Literal["auto", "always", "on_read", "wanted"],
         must(
@@ -246,9 +257,22 @@ class ContactSensorCfg(SensorCfg[ContactSensorData]):
         return [Fault(name, shown(data[name]), "no such option", f"Omit it; it belongs to a config with {other}=.")
                 for name in others if data.get(name) is not None]  # fmt: skip
 
+    @property
+    def alters_force(self) -> bool:
+        """Whether knobs or stages make the measured force differ from the true one."""
+        return bool(self.stages) or any(getattr(self, knob) is not None for knob in COLUMN_KNOBS)
+
+    @property
+    def has_own_times(self) -> bool:
+        """Whether the measured times follow the measured force."""
+        return self.alters_force and self.track_air_time and self.threshold is not None
+
     def _faults(self) -> list[Fault]:
         """Return the faults in combinations of options."""
         faults = []
+        if self.has_own_times and not self.is_prim_form and "force" not in self.fields:
+            fix = f"Write fields={(*self.fields, 'force')!r}."
+            faults.append(Fault("fields", shown(self.fields), "'force', which the measured times follow", fix))
         if self.is_prim_form:
             for name in ("track_contact_points", "track_friction_forces"):
                 if getattr(self, name) and not self.filter_prim_paths_expr:

@@ -43,7 +43,7 @@ TOUCHABLE = (
 class ContactForceData:
     """One sample of contact forces; `.data` is the tensor itself."""
 
-    force: Annotated[Tensor, Field("N", (3,), frame="sensor", role="vector_at")]
+    force: Annotated[Tensor, Field("N", (3,), frame="sensor", role="vector_at", parity="polar")]
     """Net contact force on the mount, in its axes `[env, mount, 3]`, N."""
 
 

@@ -530,3 +530,73 @@ def bodies(
             poses.quat[env, primary] = quat
         _put_away(sampled, memory, fields, env, primary, here)
         _close(rows, sampled, rules, memory, shown, env, primary, found, force)
+
+
+M_WAS, M_SINCE, M_SAMPLE, M_LAST_AIR, M_LAST_CONTACT, MEASURED_WORDS = range(6)
+"""Words of the memory of a measured switch: whether it was closed, the tick before the present phase, the tick of the
+last sample, and lengths of the last phases in ticks."""
+
+
+@kernel(group="measured")
+def measured_times(
+    rows: Rows,
+    slots: int,
+    threshold: float,
+    exact_dt: wp.float64,
+    force_in: wp.uint64,
+    memory: wp.array3d[wp.int32],
+    current_air: wp.array2d[wp.float32],
+    last_air: wp.array2d[wp.float32],
+    current_contact: wp.array2d[wp.float32],
+    last_contact: wp.array2d[wp.float32],
+) -> None:
+    """Advance the timers of the switch of the measured force: the greatest force of a primary above the threshold."""
+    env, primary = masked_tid(rows)
+    values = _floats(force_in)
+    tick = tick_now(rows)
+    size = wp.float32(0.0)
+    for slot in range(slots):
+        at = 3 * ((env * memory.shape[1] + primary) * slots + slot)
+        size = wp.max(size, wp.length(_vec(values, at)))
+    now = wp.where(size > threshold, 1, 0)
+    if mode_now(rows) == FIRST:
+        for k in range(wp.static(MEASURED_WORDS)):
+            memory[env, primary, k] = 0
+        memory[env, primary, wp.static(M_SINCE)] = tick
+    elif now != memory[env, primary, wp.static(M_WAS)]:
+        last = wp.static(M_LAST_AIR) + memory[env, primary, wp.static(M_WAS)]
+        memory[env, primary, last] = tick - memory[env, primary, wp.static(M_SINCE)]
+        memory[env, primary, wp.static(M_SINCE)] = memory[env, primary, wp.static(M_SAMPLE)]
+    memory[env, primary, wp.static(M_WAS)] = now
+    memory[env, primary, wp.static(M_SAMPLE)] = tick
+    phase = float(wp.float64(tick - memory[env, primary, wp.static(M_SINCE)]) * exact_dt)
+    current_air[env, primary] = wp.where(now == 0, phase, 0.0)
+    current_contact[env, primary] = wp.where(now == 0, 0.0, phase)
+    last_air[env, primary] = float(wp.float64(memory[env, primary, wp.static(M_LAST_AIR)]) * exact_dt)
+    last_contact[env, primary] = float(wp.float64(memory[env, primary, wp.static(M_LAST_CONTACT)]) * exact_dt)
+
+
+@kernel(group="measured")
+def remember(
+    rows: Rows, entries: int, width: int, time_first: int, value_in: wp.uint64, past: wp.array3d[wp.float32],
+    history_out: wp.uint64,
+) -> None:  # fmt: skip
+    """Put a measured value in front of its history."""
+    env, item = masked_tid(rows)
+    values = _floats(value_in)
+    out = _floats(history_out)
+    items = past.shape[1]
+    for column in range(width):
+        for k in range(entries - 1):
+            age = entries - 1 - k
+            older = wp.float32(0.0)
+            if mode_now(rows) != FIRST:
+                older = past[env, item, (age - 1) * width + column]
+            past[env, item, age * width + column] = older
+        past[env, item, column] = values[(env * items + item) * width + column]
+    for age in range(entries):
+        for column in range(width):
+            row = (env * items + item) * entries + age
+            if time_first != 0:
+                row = (env * entries + age) * items + item
+            out[row * width + column] = past[env, item, age * width + column]

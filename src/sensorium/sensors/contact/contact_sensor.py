@@ -7,11 +7,13 @@ Signs: in the contact's frame (normal, tangent, normal x tangent), with the norm
 element, a force with x > 0 presses. Every force in world axes (``netforce``, `global_frame`, names with ``_w``, the
 latched impulse) acts on the primary: a standing foot reads +z. MuJoCo's own ``netforce`` has the opposite sign.
 
-The sensor evaluates every physics tick, whatever its rate: timers, latches and histories miss none.
+The sensor evaluates every physics tick, whatever its rate: timers, latches and histories miss none. Where the force is
+measured with noise, the measured timers and histories follow the measured force, which exists at samples only.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -40,9 +42,9 @@ from sensorium.sensors.contact.contact_cfg import (
     plan_of,
 )
 from sensorium.sensors.core.base import SimpleSensor
-from sensorium.sensors.core.hooks import Supports, between_samples
+from sensorium.sensors.core.hooks import Supports, between_samples, used_if
 from sensorium.sensors.core.parts import frames_of
-from sensorium.spec import BODY_POSE, CONTACT_REPORT, Field, Requirement, contact_array, contact_columns
+from sensorium.spec import BODY_POSE, CONTACT_REPORT, Field, Parity, Requirement, contact_array, contact_columns
 from sensorium.world.contacts import ContactMatch, check_apart, short_names
 from sensorium.world.mount import MountView
 from sensorium.world.select import Named, find_names
@@ -88,7 +90,7 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         sizes = {"contact": count * cfg.slots, "primary": count, "body": count, "filter": others,
                  "history": max(ticks, 1), "xyz": 3, "wxyz": 4}  # fmt: skip
         axes = {name: field.axes or () for name, field in declared.items()}
-        frames: dict[str, str] = {}
+        parities: dict[str, Parity] = {}
         if cfg.is_prim_form:
             names = ["found", "net_forces_w", "net_forces_w_history"]
             axes["found"] = ("body",)
@@ -100,14 +102,15 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
             names += [f"{name}_history" for name in names if ticks]
             axes |= {name: ("contact", "xyz") for name in ("friction_forces_w", "contact_pos_w")}
             if cfg.global_frame or cfg.reduce == "netforce":
-                frames = dict.fromkeys(("force", "torque", "force_history", "torque_history"), "world")
+                parities = {"force": "polar", "torque": "axial", "force_history": "polar", "torque_history": "axial"}
         names += ["friction_forces_w"] if cfg.has_friction else []
         names += ["contact_pos_w"] if cfg.track_contact_points else []
         names += TIMES if cfg.track_air_time else ()
         names += LATCHES if cfg.latch else ()
         return {
             name: replace(field, axes=axes[name], shape=tuple(sizes[axis] for axis in axes[name]),
-                          frame=frames.get(name, field.frame))
+                          frame="world" if name in parities else field.frame,
+                          parity=parities.get(name, field.parity))
             for name, field in declared.items() if name in names
         }  # fmt: skip
 
@@ -152,6 +155,14 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         self._seen_host = self._seen.numpy()
         self._warned: set[tuple[int, int]] = set()
         self.buffers.bad = torch.zeros((self.num_envs, count), dtype=torch.uint8, device=device)
+        self._measured_past: dict[str, Tensor] = {}
+        if cfg.alters_force:
+            for name, field in self.fields().items():
+                if name.endswith("_history"):
+                    width = math.prod(field.shape) // (count * cfg.slots)
+                    self._measured_past[name] = self.new_state(f"measured_{name}", (count * cfg.slots, width))
+        if cfg.has_own_times:
+            self._measured_ticks = self.new_state("measured_ticks", (count, kernels.MEASURED_WORDS))
         self._bodies: MountView | None = None
         if cfg.track_pose:
             kind: NameKind = "geom" if plan.primary[0] == "geom" else "body"
@@ -230,6 +241,29 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         seen.bad, seen.any_bad = self.buffers.bad_wp, self.clock.bad_wp
         return seen
 
+    @recorded
+    @used_if(lambda self: self.cfg.has_own_times or (self.cfg.alters_force and self._has_histories))
+    def derive_measured(self, slot: Record) -> None:
+        """Write the times of the measured switch, and the histories of measured values, in one launch each."""
+        cfg, launch = self.cfg, self.compute_on.launch
+        count = len(self._plan.primary[1])
+        if cfg.has_own_times:
+            force = slot["net_forces_w" if cfg.is_prim_form else "force"]
+            times = [wp.from_torch(slot[name]) for name in TIMES]
+            memory = wp.from_torch(self._measured_ticks.view(torch.int32))
+            inputs = [cfg.slots, cfg.threshold, self._rules.exact_dt, wp.uint64(force.data_ptr()), memory]
+            launch(kernels.measured_times, (count,), inputs, times)
+        entries, rows = max(cfg.history_length, 1), count * cfg.slots
+        for name, past in self._measured_past.items():
+            value = slot[name.removesuffix("_history")]
+            width = value[0].numel() // rows
+            inputs = [entries, width, int(cfg.is_prim_form), wp.uint64(value.data_ptr())]
+            launch(kernels.remember, (rows,), inputs, [wp.from_torch(past), wp.uint64(slot[name].data_ptr())])
+
+    @property
+    def _has_histories(self) -> bool:
+        return any(name.endswith("_history") for name in self.fields())
+
     # Readings ---------------------------------------------------------------------------------------------------------
 
     def ensure_current(self, *, is_measured: bool = False) -> None:
@@ -305,12 +339,12 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
     def history_valid(self) -> Tensor:
         """Bool [env, history]: whether an entry belongs to this episode; earlier entries are 0."""
         ages = torch.arange(max(self.cfg.history_length, 1), device=self.device)
-        if self.cfg.history_of == "sample":
+        if self.cfg.history_of == "sample" or self.cfg.alters_force:
             return ages[None] < self.frame[:, None]
         return ages[None] <= (self.truth_tick - self.buffers.counter.first_tick)[:, None]
 
     def compute_first_contact(self, dt: float, abs_tol: float = 1e-8) -> Tensor:
-        """Return where contact was established within the last `dt` seconds, bool `[env, primary]`.
+        """Return where contact was truly established within the last `dt` seconds, bool `[env, primary]`.
 
         A contact that existed at the start of the episode does not count.
 

@@ -389,6 +389,8 @@ class Sensor(Readable[CfgT, DataT]):
         simple = self.cfg if isinstance(self.cfg, SimpleSensorCfg) else SimpleSensorCfg[Any](
             name=self.name, history_length=0 if self.own_history else self.cfg.history_length
         )  # fmt: skip
+        if self.own_history and simple.history_length:
+            simple = simple.replace(history_length=0)  # the fields hold it
         if not self.uses_ring_pipeline:
             self._refuse_knobs(simple)
         looks_back = hooks.fused or hooks.physics or hooks.transform or hooks.post

@@ -12,14 +12,14 @@ import torch
 from sensorium.cfg import MountedSensorCfg, SensorCfg, SimpleSensorCfg
 from sensorium.compute import MOST_TICKS, Rate
 from sensorium.engines.envs import env_rows
-from sensorium.errors import ConfigError, StaleError
+from sensorium.errors import ConfigError, StaleError, UnknownNameError
 from sensorium.measurement.buffers import SensorBuffers
 from sensorium.measurement.plan import is_recorded
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages import ClockError
 from sensorium.measurement.transport import Ring
 from sensorium.sensors.core.parts import Params, SensorContext, SensorInfo, declared
-from sensorium.spec import FieldSpec
+from sensorium.spec import FieldSpec, kind_of
 from sensorium.world.mount import MountView
 
 CfgT = TypeVar("CfgT", bound=SensorCfg[Any])
@@ -39,6 +39,12 @@ class Readable(Generic[CfgT, DataT]):
     own_history: ClassVar[bool] = False
     """Whether `history_length` applies to fields with their own history axis; `.history` is then not available."""
     data_class: ClassVar[type[Any]]
+
+    derived_values: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "age": {"unit": "s", "low": 0.0}, "valid": {"kind": "flag"}, "is_new": {"kind": "flag"},
+    }  # fmt: skip
+    """Properties, and methods without required arguments, that observers offer beside the fields, with what their
+    `FieldSpec` says."""
 
     buffers: SensorBuffers
     specs: tuple[FieldSpec, ...]
@@ -351,7 +357,7 @@ class Readable(Generic[CfgT, DataT]):
 
         Args:
             knob: ``noise``, ``bias``, ``random_walk``, ``resolution``, a density, ``delay``, ``jitter``, ``loss``, or a
-                knob with a prefix such as ``gyro_noise``.
+                knob with a prefix such as ``gyro_noise``. ``"bias.ang_vel_b"`` is that of one field.
             value: an amount as in the config, `[n, ...]` amounts for n envs, or a mapping from field to amounts.
             env_ids: int ids, bool mask or None.
 
@@ -403,6 +409,45 @@ class Readable(Generic[CfgT, DataT]):
         if values.shape[0] not in (1, count):
             raise ConfigError.single(title, name, value, f"one number, or {count} of them")
         self.params.rows(name)[slice(None) if rows is None else rows] = values
+
+    def get(self, knob: str, env_ids: Any = None) -> torch.Tensor:
+        """Return the present values of a knob, as drawn at the last reset or set: a copy, float32 `[n, ...]`.
+
+        Args:
+            knob: name as for `set`. A knob that several fields have needs the field: ``"bias.ang_vel_b"``. The state of
+                a stage has the name of its kind and its own: ``"scale_error.scale_ang_vel_b"``.
+            env_ids: int ids, bool mask or None for all.
+
+        Returns:
+            Amounts in the unit of the config: `[n]` for a delay, a jitter, a loss or a number of the config, and the
+            shape of the field (a rotation vector for a rotation) for a knob with an amount per column.
+
+        Raises:
+            UnknownNameError: the knob or field does not exist.
+            ConfigError: the knob is absent from the config, is drawn for each sample, or several fields have it.
+        """
+        self.ensure_current()
+        rows, ring, (head, _, tail) = (
+            env_rows(env_ids, self.num_envs, self.device),
+            self.buffers.ring,
+            knob.partition("."),
+        )
+        stages = {kind_of(type(run.cfg)): run.states for run in self.buffers.stages}
+        if knob in ("delay", "jitter", "loss"):
+            if ring is None or getattr(self.buffers.plan.cfg, knob) is None:
+                raise ConfigError.single(self.cfg.title, knob, None, "a knob that is set in the config")
+            values = ring.get(knob)
+        elif head in stages and tail:
+            if tail not in stages[head]:
+                raise UnknownNameError(f"state of the stage {head!r}", tail, stages[head])
+            values = stages[head][tail].clone()
+        elif self._is_param(knob):
+            number = self.params.per_env.get(knob)
+            full = torch.full((self.num_envs,), float(getattr(self.cfg, knob)), device=self.device)
+            values = full if number is None else number[:, 0].clone()
+        else:
+            values = self._squeeze(self.buffers.knobs.get(knob))
+        return values if rows is None else values[rows]
 
     def set_noise(self, value: Any, env_ids: Any = None) -> None:
         """Alias of ``set("noise", ...)``."""

@@ -32,13 +32,13 @@ Three = tuple[float, float, float]
 class BodyStateData:
     """One sample of the state of bodies; fields that the config does not select are None."""
 
-    pos_w: Annotated[Tensor, Field("m", (3,), frame="world", role="point")]
+    pos_w: Annotated[Tensor, Field("m", (3,), frame="world", role="point", parity="polar")]
     """Position in the world, m."""
     quat_w: Annotated[Tensor, Field("1", (4,), frame="world", kind="rotation", role="pose")]
     """Orientation in the world, unit quaternion (w, x, y, z)."""
-    lin_vel_w: Annotated[Tensor, Field("m/s", (3,), frame="world", role="vector_at")]
+    lin_vel_w: Annotated[Tensor, Field("m/s", (3,), frame="world", role="vector_at", parity="polar")]
     """Velocity of that point relative to the world, world axes, m/s."""
-    ang_vel_w: Annotated[Tensor, Field("rad/s", (3,), frame="world", role="angular_velocity")]
+    ang_vel_w: Annotated[Tensor, Field("rad/s", (3,), frame="world", role="angular_velocity", parity="axial")]
     """Angular velocity relative to the world, world axes, rad/s."""
     body_names: tuple[str, ...]
     """Name of the body of each mount."""

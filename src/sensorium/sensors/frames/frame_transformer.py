@@ -39,19 +39,21 @@ class FrameTransformerData:
 
     target_frame_names: list[str]
     """Names of the target frames, in the order of the target axis."""
-    target_pos_source: Annotated[Tensor, Field("m", (1, 3), ("target", "xyz"), frame="sensor", role="point")]
+    target_pos_source: Annotated[
+        Tensor, Field("m", (1, 3), ("target", "xyz"), frame="sensor", role="point", parity="polar")
+    ]
     """Positions of the targets in the source frame `[env, target, 3]`, m."""
     target_quat_source: Annotated[
         Tensor, Field("1", (1, 4), ("target", "wxyz"), frame="sensor", kind="rotation", role="pose")
     ]
     """Orientations of the targets in the source frame `[env, target, 4]`, unit quaternions (w, x, y, z), w >= 0."""
-    target_pos_w: Annotated[Tensor, Field("m", (1, 3), ("target", "xyz"), frame="world", role="point")]
+    target_pos_w: Annotated[Tensor, Field("m", (1, 3), ("target", "xyz"), frame="world", role="point", parity="polar")]
     """Positions of the targets in the world `[env, target, 3]`, m."""
     target_quat_w: Annotated[
         Tensor, Field("1", (1, 4), ("target", "wxyz"), frame="world", kind="rotation", role="pose")
     ]
     """Orientations of the targets in the world `[env, target, 4]`, unit quaternions (w, x, y, z), w >= 0."""
-    source_pos_w: Annotated[Tensor, Field("m", (3,), frame="world", role="point")]
+    source_pos_w: Annotated[Tensor, Field("m", (3,), frame="world", role="point", parity="polar")]
     """Position of the source frame in the world `[env, 3]`, m."""
     source_quat_w: Annotated[Tensor, Field("1", (4,), frame="world", kind="rotation", role="pose")]
     """Orientation of the source frame in the world `[env, 4]`, unit quaternion (w, x, y, z), w >= 0."""

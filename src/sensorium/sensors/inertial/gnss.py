@@ -48,9 +48,9 @@ class GnssData:
 
     lla: Annotated[Tensor, Field("deg, deg, m", (3,), axes=("lla",), dtype="float64", frame="WGS84", kind="derived")]
     """Latitude and longitude, degrees, and height above the ellipsoid, m; float64. Derived from `pos_enu`."""
-    pos_enu: Annotated[Tensor, Field("m", (3,), axes=("enu",), frame="enu", role="point")]
+    pos_enu: Annotated[Tensor, Field("m", (3,), axes=("enu",), frame="enu", role="point", parity="polar")]
     """Position of the antenna relative to the world's origin: east, north, up, m."""
-    vel_enu: Annotated[Tensor, Field("m/s", (3,), axes=("enu",), frame="enu")]
+    vel_enu: Annotated[Tensor, Field("m/s", (3,), axes=("enu",), frame="enu", parity="polar")]
     """Velocity of the antenna relative to the ground: east, north, up at the world's origin, m/s."""
     fix: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
     """Kind of fix: 0 none, 2 two-dimensional, 3 three-dimensional, 4 RTK float, 5 RTK fixed. Also part of the truth."""

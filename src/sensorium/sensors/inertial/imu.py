@@ -36,21 +36,21 @@ NO_SAMPLE_BEFORE = 2
 class ImuData:
     """One IMU sample; fields that the config does not select are None."""
 
-    pos_w: Annotated[Tensor, Field("m", (3,), frame="world", role="point")]
+    pos_w: Annotated[Tensor, Field("m", (3,), frame="world", role="point", parity="polar")]
     """Position of the IMU in the world, m."""
     quat_w: Annotated[Tensor, Field("1", (4,), frame="world", kind="rotation", role="pose")]
     """Orientation of the IMU in the world, unit quaternion (w, x, y, z)."""
-    projected_gravity_b: Annotated[Tensor, Field("1", (3,), frame="sensor", low=-1.0, high=1.0)]
+    projected_gravity_b: Annotated[Tensor, Field("1", (3,), frame="sensor", low=-1.0, high=1.0, parity="polar")]
     """Direction of the env's gravity in the IMU frame, unit vector; 0 without gravity."""
-    lin_vel_b: Annotated[Tensor, Field("m/s", (3,), frame="sensor", role="vector_at")]
+    lin_vel_b: Annotated[Tensor, Field("m/s", (3,), frame="sensor", role="vector_at", parity="polar")]
     """Velocity of the IMU relative to the world, in the IMU frame, m/s."""
-    ang_vel_b: Annotated[Tensor, Field("rad/s", (3,), frame="sensor", role="angular_velocity")]
+    ang_vel_b: Annotated[Tensor, Field("rad/s", (3,), frame="sensor", role="angular_velocity", parity="axial")]
     """Angular velocity relative to the world, in the IMU frame (gyroscope), rad/s."""
-    lin_acc_b: Annotated[Tensor, Field("m/s^2", (3,), frame="sensor", role="specific_force")]
+    lin_acc_b: Annotated[Tensor, Field("m/s^2", (3,), frame="sensor", role="specific_force", parity="polar")]
     """Specific force in the IMU frame (accelerometer), m/s^2; with a `gravity_bias`, acceleration plus that bias."""
-    ang_acc_b: Annotated[Tensor, Field("rad/s^2", (3,), frame="sensor")]
+    ang_acc_b: Annotated[Tensor, Field("rad/s^2", (3,), frame="sensor", parity="axial")]
     """Angular acceleration in the IMU frame, rad/s^2."""
-    mag_b: Annotated[Tensor, Field("field", (3,), frame="sensor", role="magnetic")]
+    mag_b: Annotated[Tensor, Field("field", (3,), frame="sensor", role="magnetic", parity="axial")]
     """Magnetic flux in the IMU frame (magnetometer), in the unit of the given field (tesla, gauss, ...)."""
 
 

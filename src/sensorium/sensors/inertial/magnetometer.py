@@ -46,7 +46,7 @@ Unit = Literal["T", "mT", "uT", "nT", "G", "mG"]
 class MagnetometerData:
     """One magnetometer sample."""
 
-    mag_b: Annotated[Tensor, Field("field", (3,), frame="sensor", role="magnetic")]
+    mag_b: Annotated[Tensor, Field("field", (3,), frame="sensor", role="magnetic", parity="axial")]
     """Magnetic flux in the sensor's frame, in the config's `unit` (by default the unit of the given field)."""
 
 
@@ -257,7 +257,7 @@ class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):
     def fields(self) -> Mapping[str, Field]:
         """Return the flux, in the config's unit."""
         unit = self.cfg.unit or "field"
-        return {"mag_b": Field(unit, (3,), frame="sensor", role="magnetic")}
+        return {"mag_b": Field(unit, (3,), frame="sensor", role="magnetic", parity="axial")}
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:

@@ -50,9 +50,9 @@ from sensorium.world.select import Named
 class ForceTorqueData:
     """One sample of force/torque sensors, in the sensors' frames."""
 
-    force: Annotated[Tensor, Field("N", (3,), frame="sensor", role="vector_at")]
+    force: Annotated[Tensor, Field("N", (3,), frame="sensor", role="vector_at", parity="polar")]
     """Force `[env, mount, 3]`, N."""
-    torque: Annotated[Tensor, Field("N m", (3,), frame="sensor")]
+    torque: Annotated[Tensor, Field("N m", (3,), frame="sensor", parity="axial")]
     """Torque about the sensor's origin `[env, mount, 3]`, N m."""
 
 

@@ -37,9 +37,9 @@ WrenchFrame = Literal["joint", "child", "parent", "world"]
 class JointWrenchData:
     """One sample of joint wrenches; the config defines frame and side."""
 
-    force: Annotated[Tensor, Field("N", (3,), frame="sensor", role="vector_at")]
+    force: Annotated[Tensor, Field("N", (3,), frame="sensor", role="vector_at", parity="polar")]
     """Force `[env, mount, 3]`, N."""
-    torque: Annotated[Tensor, Field("N m", (3,), frame="sensor")]
+    torque: Annotated[Tensor, Field("N m", (3,), frame="sensor", parity="axial")]
     """Torque about the anchor `[env, mount, 3]`, N m."""
 
 

@@ -25,15 +25,15 @@ class LidarData:
 
     distances: Annotated[Tensor, Field("m", role="range")]
     """Distance along each ray as measured by the device, m; +inf (or `no_hit_value`) for no return."""
-    points_b: Annotated[Tensor, Field("m", (3,), frame="sensor", kind="derived", role="point")]
+    points_b: Annotated[Tensor, Field("m", (3,), frame="sensor", kind="derived", role="point", parity="polar")]
     """Point at that distance along the ray, m, as if the sensor had not moved during the scan; +inf for no return."""
-    points_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point")]
+    points_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point", parity="polar")]
     """Point at that distance along the ray from the sensor's pose when the ray fired, m; +inf for no return."""
     intensity: Annotated[Tensor, Field("1", kind="derived")]
     """Intensity of the return, see `intensity_mode`; 0 for no return."""
     cos_incidence: Annotated[Tensor, Field("1", kind="derived", low=0.0, high=1.0)]
     """Cosine of the angle between the outward normal and the direction back to the sensor; 0 for no return."""
-    normals_w: Annotated[Tensor, Field("1", (3,), frame="world", kind="derived", low=-1.0, high=1.0)]
+    normals_w: Annotated[Tensor, Field("1", (3,), frame="world", kind="derived", low=-1.0, high=1.0, parity="polar")]
     """Outward unit normal of the surface; 0 for no return."""
     geom_ids: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
     """Shape that was hit: row in the sensor's `geom_names`; -1 for no return."""

@@ -32,7 +32,7 @@ class RadarData:
     snr: Annotated[Tensor, Field("1", kind="derived")]
     """Signal-to-noise ratio, as a ratio of powers, not in dB. True: mean over fluctuations. Measured: with
     fluctuations. 0 for no detection."""
-    points_b: Annotated[Tensor, Field("m", (3,), frame="sensor", kind="derived", role="point")]
+    points_b: Annotated[Tensor, Field("m", (3,), frame="sensor", kind="derived", role="point", parity="polar")]
     """Point at that distance in the direction of the ray, m; +inf for no detection."""
     geom_ids: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
     """Shape that was hit: row in the sensor's `geom_names`; -1 for no detection and for a false alarm."""

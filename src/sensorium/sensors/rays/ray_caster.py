@@ -38,17 +38,17 @@ from sensorium.world.ray_cast import Alignment
 class RayCasterData:
     """One scan; fields that the config does not select are None."""
 
-    pos_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point")]
+    pos_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point", parity="polar")]
     """Position of the mount in the world, without `offset`, m; the measured position includes a configured drift."""
     quat_w: Annotated[Tensor, Field("1", (4,), frame="world", kind="derived", role="pose")]
     """Orientation of the mount in the world, unit quaternion (w, x, y, z)."""
     distances: Annotated[Tensor, Field("m", role="range")]
     """Distance along each ray to its hit, m; +inf (or `no_hit_value`) for a miss."""
-    ray_hits_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point")]
+    ray_hits_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point", parity="polar")]
     """Hit point of each ray, m; +inf for a miss. The measured point is derived from the measured distance."""
-    points_b: Annotated[Tensor, Field("m", (3,), frame="mount", kind="derived", role="point")]
+    points_b: Annotated[Tensor, Field("m", (3,), frame="mount", kind="derived", role="point", parity="polar")]
     """Hit point in the frame of the mount (`pos_w`, `quat_w`), m."""
-    normals_w: Annotated[Tensor, Field("1", (3,), frame="world", kind="derived", low=-1.0, high=1.0)]
+    normals_w: Annotated[Tensor, Field("1", (3,), frame="world", kind="derived", low=-1.0, high=1.0, parity="polar")]
     """Outward unit normal of the surface at the hit; 0 for a miss."""
     geom_ids: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
     """Shape that was hit: row in the sensor's `geom_names`; -1 for a miss."""
@@ -180,6 +180,10 @@ def _show_miss(rows: Rows, miss: float, distances: wp.array3d[wp.float32]) -> No
 class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
     """Ray caster at one or several mounts."""
 
+    derived_values: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        **RaySensor.derived_values, "height_scan": {"unit": "m"},
+    }  # fmt: skip
+
     @cached_property
     def pattern(self) -> Rays:
         """The rays of the pattern, in the sensor's frame, without `offset`."""
@@ -247,7 +251,7 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
         names = [spec.name for spec in self.specs if "ray" in spec.axes]
         return replace(data, **{name: getattr(data, name).flatten(1, 2) for name in names})
 
-    def height_scan(self, offset: float = 0.0, miss_value: float | None = None) -> Tensor:
+    def height_scan(self, offset: float = 0.0, miss_value: float | None = None, *, is_measured: bool = True) -> Tensor:
         """Return the height of the mount above each measured hit, ``pos_w.z - hit.z - offset``, `[env, mount, ray]`, m.
 
         Observations use it in mjlab (offset 0) and Isaac Lab (offset 0.5).
@@ -255,11 +259,12 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
         Args:
             offset: height that reads as 0, m.
             miss_value: value for misses, m; None uses `max_distance`, as in mjlab.
+            is_measured: whether to use the measured hits instead of the true ones.
 
         Raises:
             ConfigError: `fields` lacks `pos_w` or `ray_hits_w`.
         """
-        data = self.data
+        data = self.data if is_measured else self.ground_truth
         for name in ("pos_w", "ray_hits_w"):
             if getattr(data, name) is None:
                 config = self.cfg.title

@@ -33,7 +33,7 @@ FFT_FROM = 64
 class ElastomerTaxelData:
     """One sample of elastomer taxels; `.data` is the tensor itself."""
 
-    displacement: Annotated[Tensor, Field("m", (3,), frame="link")]
+    displacement: Annotated[Tensor, Field("m", (3,), frame="link", parity="polar")]
     """Displacement of each marker from its rest position, m if the config's scales are in SI units; see the module."""
 
 

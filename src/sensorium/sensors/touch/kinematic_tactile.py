@@ -59,10 +59,10 @@ from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement
 class KinematicTactileSensorData:
     """One sample of tactile sensors."""
 
-    force: Annotated[Tensor, Field("N", (3,), frame="link")]
+    force: Annotated[Tensor, Field("N", (3,), frame="link", parity="polar")]
     """Force of each probe, N: (tangent x, tangent y, normal) if the link's +z is the probe's normal; 0 without contact.
     With `history_length` H it is `[env, H, ...]` in `data`, newest first."""
-    torque: Annotated[Tensor, Field("N m", (3,), frame="link")]
+    torque: Annotated[Tensor, Field("N m", (3,), frame="link", parity="axial")]
     """Torque of each probe about the link's origin, N m; 0 without contact."""
 
 

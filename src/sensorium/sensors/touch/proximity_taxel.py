@@ -53,9 +53,9 @@ from sensorium.world.ray_scene import Geometry
 class ProximityTaxelData:
     """One sample of proximity taxels."""
 
-    force: Annotated[Tensor, Field("N", (3,), frame="link")]
+    force: Annotated[Tensor, Field("N", (3,), frame="link", parity="polar")]
     """Force of each probe, N; 0 without a surface within its radius."""
-    torque: Annotated[Tensor, Field("N m", (3,), frame="link")]
+    torque: Annotated[Tensor, Field("N m", (3,), frame="link", parity="axial")]
     """Torque of each probe about the link's origin, N m; 0 without a surface within its radius."""
 
 

@@ -37,7 +37,7 @@ class SurfaceDistanceProbeData:
 
     distance: Annotated[Tensor, Field("m", role="range")]
     """Distance from each probe to the nearest surface, m; +inf (or `no_hit_value`) if none is within reach."""
-    nearest_points_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point")]
+    nearest_points_w: Annotated[Tensor, Field("m", (3,), frame="world", kind="derived", role="point", parity="polar")]
     """Nearest point of that surface, m; +inf if none is within reach. The measured point is derived from the measured
     distance, along the true direction."""
     geom_ids: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
