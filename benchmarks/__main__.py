@@ -27,9 +27,11 @@ from benchmarks import (
     solids,
     start,
     stream,
+    view,
 )
 
 BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
+    ("view", view.run),
     ("chain/1", lambda: chain.run(1)),
     ("chain/64", lambda: chain.run(64)),
     ("chain/4096", lambda: chain.run(4096)),

@@ -195,7 +195,7 @@ def test_unknown_names_in_files_are_refused() -> None:
 @pytest.mark.parametrize(
     ("field", "hint"),
     [
-        ("visualizer_cfg", "debug_vis=True"),
+        ("viz", "debug_vis=True"),
         ("class_type", "omit this field"),
         ("entity_idx", "ObjRef"),
         ("pos_offset", "OffsetCfg(pos=...)"),

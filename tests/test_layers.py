@@ -18,9 +18,9 @@ import pytest
 SRC = Path(__file__).parents[1] / "src"
 
 LAYERS = (
-    "errors", "plugins", "memory", "spec", "readings", "pictures", "random", "cfg", "compute", "geometry", "engines",
-    "world", "measurement", "registry", "patterns", "sensors", "presets", "scene", "wire", "compat", "jax", "rl",
-    "testing", "record", "stream", "view", "client", "local", "demo", "cli", "__main__",
+    "errors", "plugins", "memory", "spec", "readings", "pictures", "drawing", "random", "cfg", "compute", "geometry",
+    "engines", "world", "measurement", "registry", "patterns", "sensors", "presets", "scene", "wire", "compat", "jax",
+    "rl", "testing", "record", "stream", "view", "client", "local", "demo", "cli", "__main__",
 )  # fmt: skip
 """The modules and packages in `sensorium`, from lowest to highest layer."""
 
@@ -29,7 +29,7 @@ OUTPUTS = {
     "wire": {"errors", "plugins", "spec", "readings"},
     "stream": {"errors", "memory", "spec", "readings", "wire", "registry", "cfg"},
     "client": {"errors", "spec", "readings", "wire"},
-    "view": {"errors", "spec", "readings", "pictures"},
+    "view": {"errors", "spec", "readings", "pictures", "drawing"},
 }
 """Permitted imports of output packages: readings and specs only; the stream server also builds sensors from blueprints.
 The wire and client packages import nothing heavy.
@@ -203,7 +203,7 @@ def _tree(tmp_path: Path, files: dict[str, str]) -> Path:
             "record imports scene; it may see errors, memory, pictures",
         ),
         ("stream/server.py", "from sensorium.sensors import imu", "stream imports sensors; it may see cfg, errors"),
-        ("view/web.py", "from sensorium.registry import find", "view imports registry; it may see errors"),
+        ("view/web.py", "from sensorium.registry import find", "view imports registry; it may see drawing, errors"),
         ("__init__.py", "from sensorium.errors import ConfigError", "the package itself loads everything lazily"),
         ("sensors/imu.py", "import mujoco", "only the adapters in engines/ may import a simulator"),
         (

@@ -11,6 +11,7 @@ from sensorium.cfg import SensorCfg as SensorCfg
 from sensorium.cfg import ShapeLookCfg as ShapeLookCfg
 from sensorium.cfg import SimpleSensorCfg as SimpleSensorCfg
 from sensorium.cfg import StageCfg as StageCfg
+from sensorium.cfg import VisualizerCfg as VisualizerCfg
 from sensorium.client import Client as Client
 from sensorium.client import ServerError as ServerError
 from sensorium.client import connect as connect
@@ -291,6 +292,7 @@ from sensorium.stream.security import KeyPair as KeyPair
 from sensorium.stream.server import Server as Server
 from sensorium.stream.server import serve as serve
 from sensorium.stream.streamed import StreamedSensor as StreamedSensor
+from sensorium.view.live.handle import LiveView as LiveView
 from sensorium.wire.attributes import ActorDescription as ActorDescription
 from sensorium.wire.attributes import Attribute as Attribute
 from sensorium.wire.attributes import SensorDefinition as SensorDefinition

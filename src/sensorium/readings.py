@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -346,12 +346,17 @@ class DebugShape:
         data: coordinates, one environment after the other.
         color: red, green, blue in [0, 1].
         counts: number of points, lines, arrows or frames of each environment; None if all have the same number.
+        colors: red, green, blue of each item, float32 [n, 3]; None if all have `color`.
+        size: diameter of points, thickness of lines and arrows, or length of the axes of frames, m; None lets the
+            viewer choose.
     """
 
     kind: str
     data: Array
     color: tuple[float, float, float] = (1.0, 0.2, 0.2)
     counts: Sequence[int] | None = None
+    colors: Array | None = None
+    size: float | None = None
 
     @classmethod
     def where(
@@ -360,9 +365,28 @@ class DebugShape:
         """Return a shape from the values `[env, ..., n]` of a tensor where a mask `[env, ...]` is true."""
         return cls(kind, values[mask].cpu().numpy(), color, mask.flatten(1).sum(dim=1).tolist())
 
+    @property
+    def items(self) -> Array:
+        """Coordinates of all items: points [n, 3], frames [n, 7], lines and arrows [n, 2, 3]."""
+        return self.data.reshape(-1, *{"points": (3,), "frames": (7,)}.get(self.kind, (2, 3)))
+
+    def _rows(self, env: int, num_envs: int) -> slice:
+        counts = [len(self.items) // num_envs] * num_envs if self.counts is None else list(self.counts)
+        start = sum(counts[:env])
+        return slice(start, start + counts[env])
+
     def of_env(self, env: int, num_envs: int) -> Array:
         """Return the coordinates of one environment."""
-        items = self.data.reshape(-1, *{"points": (3,), "frames": (7,)}.get(self.kind, (2, 3)))
-        counts = [len(items) // num_envs] * num_envs if self.counts is None else list(self.counts)
-        start = sum(counts[:env])
-        return items[start : start + counts[env]]
+        return self.items[self._rows(env, num_envs)]
+
+    def only(self, env: int, num_envs: int) -> DebugShape:
+        """Return the shape of one environment."""
+        colors = None if self.colors is None else self.colors_of_env(env, num_envs)
+        return replace(self, data=self.of_env(env, num_envs), colors=colors, counts=None)
+
+    def colors_of_env(self, env: int, num_envs: int) -> Array:
+        """Return the colour of each item of one environment, `[n, 3]`."""
+        rows = self._rows(env, num_envs)
+        if self.colors is not None:
+            return self.colors.reshape(-1, 3)[rows]
+        return np.tile(np.asarray(self.color, np.float32), (rows.stop - rows.start, 1))

@@ -23,7 +23,6 @@ Kind = Literal["class", "cfg field", "data field", "method", "property", "error"
 ISSUES = {
     "Cameras": "what a camera sees without light",
     "Cameras II": "color images, light and image noise",
-    "Viewer": "a live view that draws sensors",
 }
 """Later work that a row may depend on."""
 

@@ -110,15 +110,13 @@ def test_the_environment_namespace_stands_for_all_environments() -> None:
 
 
 def test_debug_draw_shows_the_net_force_on_each_body() -> None:
-    """An arrow of 0.01 m per newton starts at the body where the force exceeds the threshold; there are no markers."""
+    """An arrow of 0.01 m per newton starts at the body where the force exceeds the threshold."""
     scene = script("FL", "FR", num_envs=1, prim_path="F.", track_pose=True)
     scene.engine.body_pos_w[0] = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
     sensor = tick(scene, {(0, "FL"): 50.0, (0, "FR"): 0.5})
     (shape,) = sensor.debug_draw()
     assert shape.kind == "arrows"
     np.testing.assert_allclose(shape.data, [[[1.0, 2.0, 3.0], [1.0, 2.0, 3.5]]])
-    with pytest.raises(sn.ConfigError, match=r"visualizer_cfg: .*debug_vis=True"):
-        sn.ContactSensorCfg(prim_path="F.", visualizer_cfg=None)
 
 
 def test_columns_are_primary_major_and_times_are_per_primary() -> None:

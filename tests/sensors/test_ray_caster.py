@@ -794,7 +794,7 @@ def test_contract_holds(cfg: sn.SensorCfg[Any]) -> None:
         ({"ray_cast_drift_range": {"x": (0.0, INF)}}, r"a range \(low, high\)"),
         ({"ray_cast_drift_range": {"w": (0.0, 0.1)}}, "ray_cast_drift_range"),
         ({"pattern": None}, "a pattern such as GridPatternCfg"),
-        ({"visualizer_cfg": None}, "debug_vis=True"),
+        ({"visualizer_cfg": {"color": (2.0, 0.0, 0.0)}}, "red, green and blue from 0 to 1"),
     ],
     ids=str,
 )

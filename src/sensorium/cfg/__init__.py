@@ -32,14 +32,22 @@ from sensorium.cfg.base import (
 )
 from sensorium.cfg.help import Parsed, meanings
 from sensorium.cfg.knobs import COLUMN_KNOBS, Amount, GilbertElliott, Knob, amount_bounds, parse_amount
-from sensorium.cfg.sensor import SELECTORS, MountedSensorCfg, Selector, Selectors, SensorCfg, SimpleSensorCfg
+from sensorium.cfg.sensor import (
+    SELECTORS,
+    MountedSensorCfg,
+    Selector,
+    Selectors,
+    SensorCfg,
+    SimpleSensorCfg,
+    VisualizerCfg,
+)
 from sensorium.cfg.stage import PLACES, SENSOR_PLUGINS, STAGE_KINDS, Place, StageCfg, find_kind
 
 __all__ = [
     "ABSENT", "COLUMN_KNOBS", "LARGEST", "PLACES", "SELECTORS", "SENSOR_PLUGINS", "STAGE_KINDS", "Amount",
     "AppearanceCfg", "Cfg", "Finite", "Float", "GilbertElliott", "Knob", "LightLookCfg", "MountedSensorCfg",
     "NonNegative", "ObjRef", "ObjType", "OffsetCfg", "Parsed", "Place", "Positive", "Selector", "Selectors",
-    "SensorCfg", "ShapeLookCfg", "Share", "SimpleSensorCfg", "StageCfg", "Vec3", "amount_bounds", "as_plain", "bad",
-    "find_kind", "in_unit", "is_finite", "meanings", "must", "name_in", "numbers_in", "parse_amount", "toml_words",
-    "values_differ", "without_absent",
+    "SensorCfg", "ShapeLookCfg", "Share", "SimpleSensorCfg", "StageCfg", "Vec3", "VisualizerCfg", "amount_bounds",
+    "as_plain", "bad", "find_kind", "in_unit", "is_finite", "meanings", "must", "name_in", "numbers_in",
+    "parse_amount", "toml_words", "values_differ", "without_absent",
 ]  # fmt: skip

@@ -335,8 +335,7 @@ class Cfg(BaseModel, metaclass=CfgType):
 
 
 WORDS_OF_OTHERS = {
-    "visualizer_cfg": "The viewer chooses the style: give debug_vis=True.",
-    "viz": "The viewer chooses the style: give debug_vis=True.",
+    "viz": "visualizer_cfg sets the style: give debug_vis=True.",
     "reference_meshes": "Meshes are always shared: omit this field.",
     "class_type": "The config's class determines the sensor class: omit this field.",
     "mesh_prim_paths": "Give targets=...; sensorium.compat.isaaclab has configs with mesh_prim_paths.",

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from sensorium.cfg.base import Cfg, DataT, Float, ObjRef, OffsetCfg, bad, in_unit, name_in
+from sensorium.cfg.base import Cfg, DataT, Float, ObjRef, OffsetCfg, Vec3, bad, in_unit, must, name_in
 from sensorium.cfg.knobs import COLUMN_KNOBS, Amount, GilbertElliott, Knob, amount_bounds
 from sensorium.cfg.stage import Stages
 from sensorium.errors import ConfigError, Fault, nearest
@@ -17,6 +17,21 @@ from sensorium.spec import kind_of
 
 OWNERS: list[Callable[[type], type]] = [lambda cls: cls]
 """Returns the base of a config class that is paired with a sensor; set by the registry, which knows the pairs."""
+
+
+class VisualizerCfg(Cfg):
+    """Style in which viewers draw a sensor; what is None is chosen by the viewer."""
+
+    field: str | None = None
+    """Field that is drawn; for a cloud also the field that colours it, e.g. ``"intensity"``."""
+    color: Annotated[
+        Vec3 | None, must(lambda rgb: all(0.0 <= part <= 1.0 for part in rgb), "red, green and blue from 0 to 1")
+    ] = None
+    """Colour of all its shapes."""
+    size: Annotated[
+        Float | None, must(lambda size: 0.0 < size < float("inf"), "a finite size > 0, m"), in_unit("m")
+    ] = None
+    """Diameter of points, thickness of lines and arrows, length of the axes of frames, m."""
 
 
 class SensorCfg(Cfg, Generic[DataT]):
@@ -35,6 +50,8 @@ class SensorCfg(Cfg, Generic[DataT]):
     """Number of samples kept in `.history`; 0 keeps none."""
     debug_vis: bool = False
     """Whether viewers draw the sensor."""
+    visualizer_cfg: VisualizerCfg | None = None
+    """Colour, size and field of the drawing; it has an effect where viewers draw the sensor. None for the default."""
     evaluate: Literal["auto", "always", "on_read", "wanted"] = "auto"
     """When samples are computed. ``auto``: on first read where the result is the same, else at each due tick.
     ``always``: at each due tick. ``on_read``: only when read. ``wanted``: at due ticks while the sensor has readers."""

@@ -23,6 +23,7 @@ DESCRIPTION = """Sensors for simulated robots: the ground truth, and the measure
 COMMANDS = {
     "demo": "sensorium.cli.commands:Demo",
     "run": "sensorium.cli.commands:Run",
+    "view": "sensorium.cli.view:View",
     "replay": "sensorium.cli.recordings:Replay",
     "export": "sensorium.cli.exports:Export",
     "plot": "sensorium.cli.reports:Plot",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
@@ -15,6 +16,10 @@ from sensorium.cli.messages import busy
 from sensorium.cli.rig import EXAMPLE
 from sensorium.cli.trajectory import Drive, Start, drive_of
 from sensorium.errors import UsageError
+
+if TYPE_CHECKING:
+    from sensorium.cli.control import Control
+    from sensorium.scene import Scene
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -38,6 +43,7 @@ class Demo:
 
     For example:
       sensorium demo
+      sensorium demo --view
       sensorium demo --envs 256 --seconds 10 --out out/long
       python -c "from sensorium.record import load; print(load('out/demo/readings.npz')['trunk'].measured)"
     """
@@ -52,9 +58,15 @@ class Demo:
     """Seed of all random numbers; equal seeds give equal files."""
     device: Annotated[str, arg(metavar="D")] = "cpu"
     """Device of the sensors: cpu, cuda or cuda:INDEX. The physics runs on the CPU."""
+    view: bool = False
+    """Show the robot and its sensors in the browser until Ctrl-C, instead of writing files; see `sensorium view`."""
 
     def run(self) -> int:
         """Run the command and return the exit code."""
+        if self.view:
+            from sensorium.cli.view import View
+
+            return View("demo", envs=self.envs, seed=self.seed, device=self.device).run()
         from sensorium.cli.simulation import Settings, finish, simulate
 
         settings = Settings(self.envs, self.seconds, self.out, self.seed, self.device)
@@ -81,7 +93,8 @@ class Run:
     OUT/imu.png, and the last images of cameras, and prints the latest values of environment 0. With --record, one MCAP
     file is written instead while the simulation runs, of any length; sensorium replay FILE reads it.
 
-    MODEL is an MJCF or URDF file, or the word demo: the bundled quadruped, which walks and needs no rig file.
+    MODEL is an MJCF or URDF file, or the name of a bundled robot, which moves by itself and needs no rig file: demo is
+    the quadruped, arm an arm with a tactile fingertip.
 
     For example:
       sensorium run robot.xml --rig rig.toml
@@ -95,10 +108,10 @@ class Run:
 
     """
 
-    model: Annotated[Positional[Path | None], unset("[MODEL|demo]", "")] = None
-    """MJCF or URDF file, or demo; omit it with --trajectory."""
-    rig: Annotated[Path | None, unset("RIG.toml", "the sensors of the demo")] = None
-    """Rig file: the sensors, as TOML; `sensorium run --help` shows an example. Required except for the demo."""
+    model: Annotated[Positional[Path | None], unset("[MODEL|demo|arm]", "")] = None
+    """MJCF or URDF file, demo or arm; omit it with --trajectory."""
+    rig: Annotated[Path | None, unset("RIG.toml", "the sensors of a bundled robot")] = None
+    """Rig file: the sensors, as TOML; `sensorium run --help` shows an example. Required except for bundled robots."""
     envs: Annotated[int, arg(metavar="N")] = 1
     """Number of environments, each with its own noise."""
     seconds: Annotated[float | None, unset("S", "2, with --trajectory its duration")] = None
@@ -139,41 +152,14 @@ class Run:
         from sensorium.cli.simulation import Settings, finish, recording, simulate
         from sensorium.record import NpzRecorder
 
-        drive = self._drive()
-        if self.rig is None and not self._is_demo:
-            raise UsageError.of("--rig", None, "a rig file", "`sensorium run --help` shows an example.")
-        if self._is_demo and self.engine != "mujoco":
-            raise UsageError.of("--engine", self.engine, "mujoco for the demo", "Omit --engine, or run a model file.")
+        drive = self.drive()
         envs = self._recorded_envs()
         seconds = drive.seconds(self.seconds) if drive else 2.0 if self.seconds is None else self.seconds
         settings = Settings(self.envs, seconds, self.out, self.seed, self.device)
-        check_envs(self.envs, self.first_env or 0)
-        from sensorium.cli.control import check_control
-        from sensorium.cli.rig import load_rig, load_semantics, naming_tables
-
-        check_files(None if self._is_demo else self.model, self.rig)
         with busy("loading"):
-            check_control(self.control)
-            import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
-
-            sensors, presets = load_rig(self.rig) if self.rig is not None else (demo.sensors(), demo.PRESETS)
-            semantics = {**(demo.SEMANTICS if self._is_demo else {}), **(load_semantics(self.rig) if self.rig else {})}
-            settings.start(writes=self.record is None)
-            from sensorium.scene import Scene
-
-            engine, control_of = drive.start(self.envs, self.device) if drive else self._start()
-            with naming_tables(self.rig, sensors):
-                scene = Scene(  # only the sensors of the rig
-                    engine,
-                    sensors,
-                    seed=self.seed,
-                    first_env=self.first_env,
-                    discover=False,
-                    semantics=semantics,
-                )
-            control, every = control_of()
-        title = demo.TITLE if self._is_demo else str(self.model or self.trajectory)
-        ticks = settings.ticks(engine.dt)
+            scene, presets, control, every = self.built(drive, lambda: settings.start(writes=self.record is None))
+        title = self.title
+        ticks = settings.ticks(scene.engine.dt)
         if self.record is not None:
             with recording(scene, self.record, envs, self.ros2, self.rig) as recorder:
                 completed = simulate(scene, control, every, ticks)
@@ -185,8 +171,63 @@ class Run:
         return 0 if completed else INTERRUPTED
 
     @property
-    def _is_demo(self) -> bool:
-        return self.model == Path("demo")
+    def _robot(self) -> demo.Robot | None:
+        """The bundled robot that the model names."""
+        return demo.ROBOTS.get(str(self.model))
+
+    @property
+    def title(self) -> str:
+        """Heading of the results."""
+        return self._robot.title if self._robot is not None else str(self.model or self.trajectory)
+
+    def built(
+        self, drive: Drive | None, start: Callable[[], object], *, draws: bool = False
+    ) -> tuple[Scene, Mapping[str, str], Control, int]:
+        """Return the scene, the preset of each sensor that has one, the control and the ticks between its calls.
+
+        Args:
+            drive: the trajectory; None where a model is simulated.
+            start: called before anything slow; initialises the device.
+            draws: whether viewers draw all sensors, unless the rig selects some.
+
+        Raises:
+            UsageError: an option is invalid, or a file is missing.
+        """
+        from sensorium.cli.control import check_control
+        from sensorium.cli.rig import load_rig, load_semantics, naming_tables
+
+        robot = self._robot
+        if self.rig is None and robot is None:
+            raise UsageError.of("--rig", None, "a rig file", "`sensorium run --help` shows an example.")
+        if robot is not None and self.engine != "mujoco":
+            raise UsageError.of("--engine", self.engine, "mujoco for the demo", "Omit --engine, or run a model file.")
+        check_envs(self.envs, self.first_env or 0)
+        check_files(None if robot is not None else self.model, self.rig)
+        check_control(self.control)
+        import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
+
+        sensors, presets = ([], {}) if self.rig is None else load_rig(self.rig)
+        if robot is not None and self.rig is None:
+            sensors, presets = robot.sensors(), dict(robot.presets)
+        semantics = {} if robot is None else dict(robot.semantics)
+        if self.rig is not None:
+            semantics |= load_semantics(self.rig)
+        if draws and not any(cfg.debug_vis for cfg in sensors):
+            sensors = [cfg.replace(debug_vis=True) for cfg in sensors]
+        start()
+        from sensorium.scene import Scene
+
+        engine, control_of = drive.start(self.envs, self.device) if drive else self._start()
+        with naming_tables(self.rig, sensors):
+            scene = Scene(  # only the sensors of the rig
+                engine,
+                sensors,
+                seed=self.seed,
+                first_env=self.first_env,
+                discover=False,
+                semantics=semantics,
+            )
+        return scene, presets, *control_of()
 
     def _recorded_envs(self) -> list[int] | None:
         """Return the environments to record; None for all.
@@ -212,15 +253,15 @@ class Run:
         from sensorium.cli.simulation import load_model
 
         assert self.model is not None
-        if self._is_demo:
-            robot = demo.quadruped(self.envs, self.seed, self.device)
+        if (robot := self._robot) is not None:
+            model = robot.engine(self.envs, self.seed, self.device)
             if self.control == "hold":
-                return robot, lambda: (demo.trot(robot), max(1, round(CONTROL_PERIOD / robot.dt)))
-            return robot, lambda: control_for(self.control, robot, self.seed)
+                return model, lambda: (robot.control(model), max(1, round(CONTROL_PERIOD / model.dt)))
+            return model, lambda: control_for(self.control, model, self.seed)
         engine = load_model(self.model, self.envs, self.device, self.engine)
         return engine, lambda: control_for(self.control, engine, self.seed)
 
-    def _drive(self) -> Drive | None:
+    def drive(self) -> Drive | None:
         """Return the trajectory and its world; None where a model is simulated.
 
         Raises:

@@ -1,8 +1,10 @@
-"""The simulation of `sensorium demo` and `sensorium serve demo`: the bundled quadruped and its sensors."""
+"""The bundled robots and their sensors: the quadruped of `sensorium demo`, and an arm with a sense of touch."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sensorium.demo import SEMANTICS as SEMANTICS
@@ -11,6 +13,28 @@ if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
     from sensorium.cli.control import Control
     from sensorium.engines.mujoco.engine import MujocoEngine
+
+
+@dataclass(frozen=True, slots=True)
+class Robot:
+    """A bundled robot, which commands accept by its name instead of a model file.
+
+    Args:
+        title: heading of its results.
+        presets: sensor name -> name of the modelled device.
+        sensors: returns the configs of its sensors.
+        engine: returns its engine for a number of environments, a seed and a device.
+        control: returns its motion, for the engine.
+        semantics: labels of its world, as `Scene(semantics=...)` takes them.
+    """
+
+    title: str
+    presets: Mapping[str, str]
+    sensors: Callable[[], list[SensorCfg[Any]]]
+    engine: Callable[[int, int, str], MujocoEngine]
+    control: Callable[[MujocoEngine], Control]
+    semantics: Mapping[str, Any] = field(default_factory=dict)
+
 
 TITLE = "demo quadruped, trotting"
 PRESETS = {"trunk": "bmi088", "foot": "icm42688p"}
@@ -101,3 +125,54 @@ def quadruped(envs: int, seed: int, device: str) -> MujocoEngine:
         qpos[env, :2] += (x, y)
         qpos[env, 3:7] = (c * qw - s * qz, c * qx - s * qy, c * qy + s * qx, c * qz + s * qw)
     return engine
+
+
+def arm_sensors() -> list[SensorCfg[Any]]:
+    """Return the configs of the sensors of the arm: joints, wrist wrench, fingertip skin, touch, wrist camera."""
+    from sensorium.demo.arm import taxels
+    from sensorium.patterns import PinholeCameraPatternCfg
+    from sensorium.sensors.cameras.ray_caster_camera_cfg import RayCasterCameraCfg
+    from sensorium.sensors.contact.contact_force import ContactForceCfg
+    from sensorium.sensors.joints.force_torque import ForceTorqueCfg
+    from sensorium.sensors.joints.joint import JointSensorCfg
+    from sensorium.sensors.touch.kinematic_tactile import KinematicTactileSensorCfg
+
+    places, normals = taxels()
+    return [
+        JointSensorCfg(name="encoders", joints="base|shoulder|elbow|wrist", bits=17, rate_hz=500.0),
+        ForceTorqueCfg(name="wrist", site="wrist", noise={"force": 0.05, "torque": 0.001}, rate_hz=500.0),
+        KinematicTactileSensorCfg(
+            name="skin", body="fingertip", probe_local_pos=places, probe_local_normal=normals, probe_radius=0.002,
+            noise={"force": 0.002}, rate_hz=100.0,
+        ),
+        ContactForceCfg(name="tip", geom="tip", noise=0.02, rate_hz=200.0),
+        RayCasterCameraCfg(
+            name="camera", camera="wrist", pattern=PinholeCameraPatternCfg(width=64, height=48),
+            data_types=("distance_to_image_plane",), max_distance=2.0, rate_hz=15.0, noise=0.002,
+        ),
+    ]  # fmt: skip
+
+
+def arm(envs: int, seed: int, device: str) -> MujocoEngine:
+    """Return the engine of the arm."""
+    from sensorium.demo import model_path
+    from sensorium.engines.mujoco.engine import MujocoEngine
+
+    return MujocoEngine(model_path("arm"), envs, device=device, keyframe="home")
+
+
+def stroke(engine: MujocoEngine) -> Control:
+    """Return the control of the arm: it presses on the object and strokes it, in each environment at its own pace."""
+    import numpy as np
+
+    from sensorium.demo.arm import Stroke
+
+    motions = [Stroke(period=3.0 * 1.1**env) for env in range(engine.num_envs)]
+    return lambda _, time: np.stack([motion.targets(time) for motion in motions])
+
+
+ROBOTS = {
+    "demo": Robot(TITLE, PRESETS, sensors, quadruped, trot, SEMANTICS),
+    "arm": Robot("demo arm, stroking an object", {}, arm_sensors, arm, stroke),
+}
+"""Name of a model -> the bundled robot."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from rich.markup import escape
 from tyro.conf import Positional, UseAppendAction, arg
 
+from sensorium.cli import demo
 from sensorium.cli.arguments import EngineName, unset
 from sensorium.cli.checks import check_addresses, check_device_name, check_envs, check_files
 from sensorium.cli.commands import INTERRUPTED
@@ -61,8 +62,8 @@ class Serve:
     the frame, the simulation speed, the clients, and the data rate; clients that are too slow are reported. Ctrl-C
     stops the server.
 
-    MODEL is an MJCF or URDF file, or the word demo: the bundled quadruped, which walks until the server stops and needs
-    no rig file. With --replay, the sensors of a recording are served instead of a simulation.
+    MODEL is an MJCF or URDF file, or a bundled robot, which moves until the server stops and needs no rig file: demo or
+    arm. With --replay, the sensors of a recording are served instead of a simulation.
 
     By default, only this machine can connect. An --address for other machines requires --token-file or --keys. Secrets
     are not options, because other users of the machine can see those.
@@ -77,13 +78,13 @@ class Serve:
       sensorium serve --replay run.mcap
     """
 
-    model: Annotated[Positional[str], unset("MODEL|demo", "")] = ""
-    """MJCF or URDF file, or demo; omit it with --replay."""
+    model: Annotated[Positional[str], unset("MODEL|demo|arm", "")] = ""
+    """MJCF or URDF file, demo or arm; omit it with --replay."""
     replay: Annotated[Path | None, unset("FILE.mcap", "none")] = None
     """Recording to serve; it starts with the first subscription, and the server stops at its end."""
     rig: Annotated[Path | None, unset("RIG.toml", "none")] = None
     """Rig file: the sensors, as TOML (sensorium run --help shows an example). By default: the sensors that the model
-    itself declares, or those of the demo."""
+    itself declares, or those of a bundled robot."""
     envs: Annotated[int, arg(metavar="N")] = 1
     """Number of environments, each with its own noise."""
     address: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="ADDRESS")] = ()
@@ -91,7 +92,7 @@ class Serve:
     tcp://127.0.0.1:7447."""
     control: Annotated[str, unset("hold|zero|random|client|FILE.npz|module:function", "hold")] = ""
     """As for `sensorium run`, at most once per step; client: the controls that clients set with client.control(ctrl).
-    By default the demo trots. In lock-step it is always client."""
+    By default a bundled robot moves by itself. In lock-step it is always client."""
     lockstep: bool = False
     """Clients control the steps (client.step(ctrl)), and each step waits for lossless listeners."""
     speed: Annotated[float, arg(metavar="X")] = 1.0
@@ -212,7 +213,7 @@ class Serve:
                 if value := getattr(self, option):
                     name = f"--{option.replace('_', '-')}"
                     raise UsageError.of(name, str(value), f"no {name} with --replay", "Omit it.")
-        if self.model == "demo" and self.engine != "mujoco":
+        if self.model in demo.ROBOTS and self.engine != "mujoco":
             raise UsageError.of("--engine", self.engine, "mujoco for the demo", "Omit --engine, or serve a model file.")
         for word in self.reserve:
             if word.partition("=")[0] not in RESERVED and not word.endswith(".toml"):
@@ -224,7 +225,7 @@ class Serve:
                     expected,
                     hint or "Omit it for other sensors, which can be spawned without preparation.",
                 )
-        check_files(self.model if self.model not in ("", "demo") else None, self.rig)
+        check_files(self.model if self.model not in ("", *demo.ROBOTS) else None, self.rig)
         for word in self.reserve:
             if word.endswith(".toml"):
                 check_rig(Path(word))
@@ -263,19 +264,16 @@ class Serve:
     # The simulation ---------------------------------------------------------------------------------------------------
 
     def _scene(self, rig: list[Any] | None, reserved: list[Any]) -> tuple[OwnEngine, Scene, str]:
-        from sensorium.cli import demo
         from sensorium.cli.rig import load_semantics, naming_tables
         from sensorium.cli.simulation import load_model
         from sensorium.scene import Scene
 
         engine: OwnEngine
-        semantics = {
-            **(demo.SEMANTICS if self.model == "demo" else {}),
-            **(load_semantics(self.rig) if self.rig else {}),
-        }
-        if self.model == "demo":
-            engine, title = demo.quadruped(self.envs, self.seed, self.device), demo.TITLE
-            configs = demo.sensors() if rig is None else rig
+        semantics = load_semantics(self.rig) if self.rig else {}
+        if (robot := demo.ROBOTS.get(self.model)) is not None:
+            semantics = {**robot.semantics, **semantics}
+            engine, title = robot.engine(self.envs, self.seed, self.device), robot.title
+            configs = robot.sensors() if rig is None else rig
         else:
             engine, title = load_model(Path(self.model), self.envs, self.device, self.engine), self.model
             configs = rig or []
@@ -314,14 +312,13 @@ class Serve:
 
     def _control(self, scene: Scene, engine: OwnEngine) -> tuple[Callable[[], Any] | None, int]:
         """Return the source of the controls of a step (None: clients), and the ticks of a step."""
-        from sensorium.cli import demo
         from sensorium.cli.control import CONTROL_PERIOD, control_for
 
         slow = max(1, round(CONTROL_PERIOD / engine.dt))
         if self.lockstep or self.control == "client":
             return None, self.substeps or slow
-        if self.model == "demo" and not self.control:
-            control, every = demo.trot(cast("MujocoEngine", engine)), slow
+        if (robot := demo.ROBOTS.get(self.model)) is not None and not self.control:
+            control, every = robot.control(cast("MujocoEngine", engine)), slow
         else:
             control, every = control_for(self.control or "hold", engine, self.seed, max(1, self.substeps))
         substeps = self.substeps or every

@@ -252,6 +252,14 @@ class Client:
         self._session.known()
         return self._session.bodies
 
+    def world_file(self) -> bytes:
+        """Return the shapes of all bodies with their meshes and height fields, as the contents of an `.npz` file.
+
+        Raises:
+            StreamError: the server did not answer, or its world exceeds the greatest size of a message.
+        """
+        return bytes(self._session.ask(msg.Ask, "world"))
+
     @property
     def blueprints(self) -> BlueprintLibrary:
         """Blueprints of all sensors that can be spawned, including sensors that run in the client."""

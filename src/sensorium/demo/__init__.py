@@ -1,4 +1,4 @@
-"""A small robot for trying the sensors: a twelve-joint quadruped on uneven ground, with a trot.
+"""Small robots for trying the sensors: a quadruped on uneven ground, with a trot, and an arm with a sense of touch.
 
 Importing this package loads neither MuJoCo nor torch; `Trot` is imported from `sensorium.demo.gait` on first use.
 
@@ -26,9 +26,13 @@ SEMANTICS = {
 """Semantic label -> names of bodies and geoms of the model."""
 
 
-def model_path() -> Path:
-    """Path of the robot's MJCF file."""
-    return Path(str(files(__name__).joinpath("quadruped.xml")))
+def model_path(robot: str = "quadruped") -> Path:
+    """Return the path of a robot's MJCF file.
+
+    Args:
+        robot: ``"quadruped"`` or ``"arm"``.
+    """
+    return Path(str(files(__name__).joinpath(f"{robot}.xml")))
 
 
 def __getattr__(name: str) -> Any:

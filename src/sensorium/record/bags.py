@@ -189,6 +189,10 @@ class BagReplay(Replay):
         """Marks: none."""
         return []
 
+    def body_poses(self, start: float = -inf) -> Iterator[tuple[float, Array]]:
+        """Yield nothing: bags have no poses of bodies."""
+        return iter(())
+
     def attachment(self, name: str) -> bytes | None:
         """Return None: bags have no attached files of a recording."""
         return None

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,6 @@ import numpy as np
 from sensorium.errors import ConfigError, MissingDependencyError, SensoriumWarning
 from sensorium.readings import Array, Reading, read_only
 from sensorium.record.batches import LITTLE_ENDIAN, PACKAGE, Batch, of_envs
-from sensorium.record.world import WORLD_FILE, world_file
 from sensorium.spec import FieldSpec
 
 if TYPE_CHECKING:
@@ -33,8 +33,12 @@ FORMAT = "1"
 """Version of the contents of a recording."""
 ABOUT = "sensorium"
 """Name of the metadata record that describes a recording."""
-CONTROL, MARKS = "control", "/marks"
-"""Name of the record of the controls, and topic of the marks."""
+WORLD_FILE = ("world.npz", "application/x-npz")
+"""Name and media type of the attached description of the world."""
+CONTROL, BODIES, MARKS = "control", "bodies", "/marks"
+"""Names of the records of the controls and of the poses of all bodies, and topic of the marks."""
+BODY_RATE = 30.0
+"""Greatest rate of the poses of all bodies, with which viewers show a recording, per second of simulation."""
 MARK_TYPE = f"{PACKAGE}/msg/Mark"
 MARK_DEFINITION = """# An episode, a task or another event of some environments
 int64 tick
@@ -161,6 +165,7 @@ class Recorder:
         """The tensor of the controls, and the same on the host."""
         self._control: Array | None = None
         """The controls that were recorded last."""
+        self._bodies_at = inf
         self._arrangement = -1
         self._episode = self._episodes()
         self._warned = False
@@ -214,8 +219,9 @@ class Recorder:
         """
         array = _on_host(values)
         expected = f"an array [env {self._scene.num_envs}, ...]"
-        if name == CONTROL:
-            raise ConfigError.single("Recorder.log", "name", name, "another name, since the controls have this one")
+        if name in (CONTROL, BODIES):
+            reserved = "another name, since the controls and the poses of bodies have these"
+            raise ConfigError.single("Recorder.log", "name", name, reserved)
         if array.shape[:1] != (self._scene.num_envs,):
             raise ConfigError.single("Recorder.log", name, array.shape, expected)
         self._log(name, array[self.env_ids], self._scene.tick, expected)
@@ -277,7 +283,7 @@ class Recorder:
             "versions": json.dumps({**versions, "python": platform.python_version()}),
         }
         self._writer.add_metadata(ABOUT, {**values, "checksum": checksum(values)})
-        self._writer.attach(*WORLD_FILE, world_file(scene.engine))
+        self._writer.attach(*WORLD_FILE, scene.world_file())
 
     # Frames -----------------------------------------------------------------------------------------------------------
 
@@ -306,6 +312,7 @@ class Recorder:
         if others:
             self._write_readings(others, frame + 1, wall)
         self._record_control()
+        self._record_bodies()
         if tick <= self._tick:
             self._mark_episodes()
         self._tick = tick
@@ -454,6 +461,16 @@ class Recorder:
                 self._control = values.copy()
                 self._log(CONTROL, self._control[self.env_ids], self._tick, "the controls", actuators=True)
         self._is_step_start = not scene.is_within_step
+
+    def _record_bodies(self) -> None:
+        """Record the poses of all bodies, at the end of control steps and at most at `BODY_RATE`."""
+        scene = self._scene
+        if scene.is_within_step or self._bodies_at <= scene.time < self._bodies_at + 0.999 / BODY_RATE:
+            return
+        self._bodies_at = scene.time
+        poses = scene.body_poses(self._span)
+        if poses is not None and poses.shape[1]:
+            self._log(BODIES, poses[self._rows], scene.tick, "the poses of bodies")
 
     def _log(self, name: str, values: Array, tick: int, expected: str, actuators: bool = False) -> None:
         if self.is_closed:

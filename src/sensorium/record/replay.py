@@ -20,7 +20,7 @@ from sensorium.errors import ModelError, SensoriumWarning, UnknownNameError
 from sensorium.readings import Array, Bodies, Reading, SceneDescription
 from sensorium.record.batches import Batch, reading_of
 from sensorium.record.npz import NpzRecorder, Recording
-from sensorium.record.recorder import ABOUT, FORMAT, MARKS, checksum, missing
+from sensorium.record.recorder import ABOUT, BODIES, FORMAT, MARKS, checksum, missing
 
 if TYPE_CHECKING:
     from sensorium.record.mcap_file import Block, McapFile, Message
@@ -197,7 +197,16 @@ class Replay:
     @property
     def logs(self) -> tuple[str, ...]:
         """Names of other recorded values: ``"control"`` and those of `Recorder.log`."""
-        return tuple(self._logs)
+        return tuple(name for name in self._logs if name != BODIES)
+
+    def body_poses(self, start: float = -inf) -> Iterator[tuple[float, Array]]:
+        """Yield times and poses of all bodies, float32 `[env, body, 7]`, m and wxyz; none where they are unknown.
+
+        Args:
+            start: first time, s.
+        """
+        for _, reading in self._of_channels(self._logs.get(BODIES, set()), start, inf):
+            yield reading.time, reading["value"]
 
     def __iter__(self) -> Iterator[Reading]:
         return self.readings()

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from sensorium.errors import ScheduleError, UnknownNameError, UnsupportedError
-from sensorium.readings import Bodies, Reading, SceneDescription, read_only
+from sensorium.readings import Array, Bodies, Reading, SceneDescription, read_only
 from sensorium.record.batches import of_envs
+from sensorium.record.recorder import WORLD_FILE
 from sensorium.record.replay import replay
 
 FIXED = "a recording has only the sensors that it holds"
@@ -116,6 +117,9 @@ class ReplayScene:
         self._next: dict[str, Reading] | None = next(self._frames, None)
         first = next(iter(self._next.values())).tick if self._next else 0
         self.engine = SimpleNamespace(name=about.engine, dt=about.dt, tick=first)
+        self._poses = self.replay.body_poses()
+        self._next_poses = next(self._poses, None)
+        self._shown_poses: Array | None = None
         self.compute = SimpleNamespace(is_loading=None, memory=SimpleNamespace(within=_no_spawning))
         self._watches: list[ReplayWatch] = []
         self._advance(first)
@@ -163,9 +167,45 @@ class ReplayScene:
         """Return the description of the recorded scene."""
         return self._description
 
+    @property
+    def sensors_in_use(self) -> Mapping[str, ReplaySensor]:
+        """Name -> recorded sensor."""
+        return self._sensors
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """First and last time, s."""
+        return self.replay.start, self.replay.end
+
     def bodies(self) -> Bodies:
         """Return all bodies of the recorded model."""
         return self.replay.bodies
+
+    def world_file(self) -> bytes:
+        """Return the description of the world; see `Scene.world_file`."""
+        return self.replay.attachment(WORLD_FILE[0]) or b""
+
+    def body_poses(self, envs: slice | None = None) -> Array | None:
+        """Return the newest poses of all bodies, `[env, body, 7]`; None before the first, and where there are none."""
+        while self._next_poses is not None and self._next_poses[0] <= self.time + 1e-9:
+            self._shown_poses = self._next_poses[1]
+            self._next_poses = next(self._poses, None)
+        return None if self._shown_poses is None else self._shown_poses[envs or slice(None)]
+
+    def seek(self, when: float) -> None:
+        """Continue at another time, s; the newest readings before it are shown."""
+        now = round(min(max(when, self.span[0]), self.span[1]) / self._description.dt)
+        self._frames = self.replay.frames(start=now * self._description.dt)
+        self._next = next(self._frames, None)
+        self._poses = self.replay.body_poses(start=now * self._description.dt)
+        self._next_poses = next(self._poses, None)
+        if self._next_poses is not None:
+            self._shown_poses = self._next_poses[1]
+        for name, reading in self.replay.at(now * self._description.dt).items():
+            self._sensors[name].take(replace(reading, env_ids=read_only(np.arange(len(reading.env_ids)))))
+        self.engine.tick = now
+        for watch in self._watches[:]:
+            watch.callback()
 
     def step(self, ctrl: Any = None, substeps: int = 1) -> None:
         """Advance by `substeps` ticks; the callbacks of `watch` run at each recorded frame.

@@ -184,10 +184,23 @@ _NAMES_OF_IDS = {"geom_ids": "geom_names", "semantic_ids": "semantic_names"}
 """Field with ids -> property of the sensor with the corresponding names."""
 
 
+MOST_RAYS = 1024
+"""Greatest number of rays that a description lists; misses of more rays are not drawn."""
+
+
+def _about_drawing(sensor: Sensor[Any, Any]) -> dict[str, Any]:
+    about = sensor.about_drawing()
+    if (rays := about.pop("rays", None)) is not None and len(rays["lines"]) <= MOST_RAYS:
+        about["rays"] = {**rays, "lines": rays["lines"].round(6).tolist()}
+    return about
+
+
 def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     """Return the static description of a sensor for recorders and listeners, as JSON types."""
     words = ("joint_names", *(_NAMES_OF_IDS.get(spec.name, "") for spec in sensor.specs))
     constants = {**sensor.constants, **{word: list(getattr(sensor, word)) for word in words if hasattr(sensor, word)}}
+    if about := _about_drawing(sensor):
+        constants["drawing"] = about
     has_mounts = any(spec.axes[:1] == ("mount",) for spec in sensor.specs)
     return {
         "kind": sensor.cfg.kind(),

@@ -25,7 +25,7 @@ from sensorium.errors import ArgumentError, ConfigError, ScheduleError, Sensoriu
 from sensorium.measurement.schedule import Schedule
 from sensorium.plugins import is_ours
 from sensorium.presets import Presets, presets
-from sensorium.readings import Bodies, Reading, SceneDescription
+from sensorium.readings import Array, Bodies, Reading, SceneDescription
 from sensorium.scene.gather import Gather
 from sensorium.scene.needs import requirements_of
 from sensorium.scene.observer import ALONE, Observer, ObserverGroups, Sources, measured_and_true
@@ -46,11 +46,13 @@ from sensorium.sensors.builtin import BuiltinSensorCfg
 from sensorium.sensors.core.base import Sensor
 from sensorium.sensors.core.parts import SensorContext
 from sensorium.sensors.core.trial import try_hooks
-from sensorium.spec import Requirement
+from sensorium.spec import BODY_POSE, Requirement
 from sensorium.world.bodies import bodies_of
+from sensorium.world.description import world_file
 
 if TYPE_CHECKING:
     from sensorium.record import Recorder
+    from sensorium.view.live.handle import LiveView
 
 DataT = TypeVar("DataT")
 SensorT = TypeVar("SensorT", bound="Sensor[Any, Any]")
@@ -751,6 +753,33 @@ class Scene:
         return bodies_of(self.engine, "Scene.bodies")
 
     @exclusive
+    def body_poses(self, envs: slice | None = None) -> Array | None:
+        """Return the poses of all bodies in the world, a host copy; None if the engine does not provide them.
+
+        Args:
+            envs: contiguous environments; None for all.
+
+        Returns:
+            float32 `[env, body, 7]`: position (m) and quaternion (w, x, y, z), rows as in `bodies`.
+
+        Raises:
+            ConfigError: `envs` has gaps, or contains environments that do not exist.
+        """
+        rows = env_range(envs, self.num_envs)
+        if BODY_POSE not in self.engine.prepared:
+            return None
+        self.engine.refresh()
+        found = [self.engine.array(name)[rows.start : rows.stop] for name in ("body_pos_w", "body_quat_w")]
+        return torch.cat(found, dim=-1).cpu().numpy()
+
+    def world_file(self) -> bytes:
+        """Return the shapes of all bodies with their meshes and height fields, as the contents of an `.npz` file.
+
+        Recordings and viewers show the world by it; see `sensorium.world.description`.
+        """
+        return world_file(self.engine)
+
+    @exclusive
     def forget_poses(self, names: Iterable[str] | None = None) -> None:
         """Stop keeping the poses of mounts, for some sensors or all, until `publish` requests them again."""
         wanted = list(self._table.built) if names is None else names
@@ -799,6 +828,27 @@ class Scene:
         import sensorium  # public name, imported on use: the scene does not depend on packages built upon it
 
         return sensorium.Recorder(self, path, sensors=sensors, envs=envs, ros2=ros2)
+
+    def view(self, *, host: str = "127.0.0.1", port: int = 8080, token: str = "", speed: float = 0.0) -> LiveView:
+        """Show the scene in the browser: the robot, what its sensors report, plots and controls.
+
+        The result has the page's `url`. The page follows `step`, `update` and `reset`; call its `wait` to serve the
+        page while the script has nothing to step. Sensors with ``debug_vis=True`` are drawn, others on request.
+
+        Args:
+            host: address to bind to; by default only this machine can open the page.
+            port: first port to try; 0 selects any free port.
+            token: token that the page's address must have; empty selects a random one if other machines can open the
+                page.
+            speed: simulated seconds per second of wall-clock time; 0 runs as fast as the loop.
+
+        Raises:
+            ConfigError: `speed` is negative or not finite, or the token has characters that are not allowed.
+            MissingDependencyError: the extra `view` is not installed.
+        """
+        import sensorium  # public name, imported on use: the scene does not depend on packages built upon it
+
+        return sensorium.LiveView(self, host=host, port=port, token=token, speed=speed)
 
     def description(self) -> SceneDescription:
         """Return the static description of all sensors, including discovered ones, for recorders and listeners."""

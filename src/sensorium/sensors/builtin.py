@@ -82,6 +82,7 @@ from sensorium.errors import Fault, SelectionError, listed, nearest, shown
 from sensorium.measurement.record import Record
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
+from sensorium.sensors.core.parts import frames_of
 from sensorium.spec import NATIVE_SENSOR, Field, Requirement, Role
 from sensorium.world.select import WORLD, Named, match_names
 
@@ -351,6 +352,13 @@ class BuiltinSensor(SimpleSensor[BuiltinSensorCfg, BuiltinSensorData]):
     def fields(self) -> Mapping[str, Field]:
         """Return the one field, for the sensor's type."""
         return {"value": field_of(self.native)}
+
+    def about_drawing(self) -> dict[str, Any]:
+        """Return the frame of its element; none for a sensor of the whole model, or of a tendon or actuator."""
+        kind = "body" if self.native.objtype == "xbody" else self.native.objtype
+        if kind not in ("site", "body", "geom", "joint", "camera"):
+            return {}
+        return frames_of(self.engine, cast(NameKind, kind), [self.native.objname])
 
     def setup(self) -> None:
         """Add notes on the sensor that the config resolved to."""

@@ -78,10 +78,12 @@ class Commands:
                 server.remove(name, f"its client {session} destroyed it")
             case msg.Ask(what="blueprints"):
                 return [each.to_dict() for each in self._spawner.definitions().values()]
+            case msg.Ask(what="world"):
+                return server.scene.world_file()
             case msg.Ask(what="nothing"):
                 pass
             case msg.Ask(what=what):
-                raise UnknownNameError("request", what, ["blueprints"])
+                raise UnknownNameError("request", what, ["blueprints", "world"])
             case msg.Set():
                 self._set(command)
         return None

@@ -160,7 +160,7 @@ class Destroy(Request, tag=12):
 
 
 class Ask(Request, tag=13):
-    """Request for one-time information: ``"blueprints"``."""
+    """Request for one-time information: ``"blueprints"`` or ``"world"``."""
 
     what: str
 

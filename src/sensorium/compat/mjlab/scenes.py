@@ -178,9 +178,9 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
         """Draw the shapes of sensors with `debug_vis=True` or `set_debug_vis`, in the environments that mjlab shows."""
         scene = self.scene
         for sensor in scene.sensors.values():
-            for shape in sensor.debug_draw() if sensor.debug_vis else ():
+            for shape in sensor.drawings() if sensor.debug_vis else ():
                 for env in visualizer.get_env_indices(scene.num_envs):
-                    _draw(visualizer, shape, shape.of_env(env, scene.num_envs))
+                    _draw(visualizer, shape.only(env, scene.num_envs))
 
     def _begin_episodes(self) -> None:
         if self._waits:
@@ -211,18 +211,20 @@ class LiveData(Mapping[str, Any]):
         return f"LiveData({listed(self)})"
 
 
-def _draw(visualizer: DebugVisualizer, shape: DebugShape, items: np.ndarray) -> None:
-    """Draw points, lines, arrows or frames `[n, ...]` at the scale that mjlab uses for the model."""
-    color, size = (*shape.color, 1.0), visualizer.meansize
-    for item in items[np.isfinite(items).all(axis=tuple(range(1, items.ndim)))]:
+def _draw(visualizer: DebugVisualizer, shape: DebugShape) -> None:
+    """Draw the shapes of one environment; without a size, at the scale that mjlab uses for the model."""
+    mean, items = visualizer.meansize, shape.items
+    finite = np.isfinite(items).all(axis=tuple(range(1, items.ndim)))
+    for item, rgb in zip(items[finite], shape.colors_of_env(0, 1)[finite].tolist(), strict=True):
+        color = (*rgb, 1.0)
         if shape.kind == "points":
-            visualizer.add_sphere(item, 0.2 * size, color)
+            visualizer.add_sphere(item, 0.5 * shape.size if shape.size else 0.2 * mean, color)
         elif shape.kind == "arrows":
-            visualizer.add_arrow(item[0], item[1], color, width=0.1 * size)
+            visualizer.add_arrow(item[0], item[1], color, width=shape.size or 0.1 * mean)
         elif shape.kind == "lines":
-            visualizer.add_cylinder(item[0], item[1], 0.05 * size, color)
+            visualizer.add_cylinder(item[0], item[1], 0.5 * shape.size if shape.size else 0.05 * mean, color)
         else:
-            turn = matrix_from_quat(torch.from_numpy(item[3:])).numpy()
+            turn, size = matrix_from_quat(torch.from_numpy(item[3:])).numpy(), shape.size or mean
             visualizer.add_frame(item[:3], turn, scale=size, axis_radius=0.05 * size)
 
 

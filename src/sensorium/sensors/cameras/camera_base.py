@@ -23,7 +23,6 @@ from sensorium.geometry.cameras import (
 )
 from sensorium.geometry.transforms import quat_apply, quat_conjugate, quat_level, quat_mul
 from sensorium.measurement.stages.depth_image import DepthStage
-from sensorium.readings import DebugShape
 from sensorium.sensors.cameras.camera_base_cfg import CameraBaseCfg
 from sensorium.sensors.cameras.camera_data import ALWAYS, DISTANCES, CameraData
 from sensorium.sensors.cameras.lenses import LensCfg, PinholeLensCfg
@@ -309,17 +308,6 @@ class CameraBase(SimpleSensor[CameraCfgT, CameraDataT], Generic[CameraCfgT, Came
         self._lens_changed()
         self._changed()
 
-    def debug_draw(self) -> list[DebugShape]:
-        """Return the view frustum of each camera, 0.3 m long."""
-        data: Any = self.ground_truth
-        pos, quat = (tensor.reshape(self.num_instances, -1) for tensor in (data.pos_w, data.quat_w_world))
-        height, width = self.image_shape
-        inverse = self._inverse_k.repeat_interleave(self.mount.count, dim=0)
-        edges = torch.tensor(
-            [[0.0, 0, 1], [width, 0, 1], [width, height, 1], [0, height, 1]], dtype=torch.float32, device=self.device
-        )
-        p = torch.einsum("nij,kj->nki", inverse, edges)
-        corners = pos[:, None] + quat_apply(quat[:, None], 0.3 * torch.stack([p[..., 2], -p[..., 0], -p[..., 1]], -1))
-        eye = pos[:, None].expand_as(corners)
-        lines = torch.cat([torch.stack([eye, corners], 2), torch.stack([corners, corners.roll(-1, 1)], 2)], 1)
-        return [DebugShape("lines", np.asarray(lines.reshape(-1, 2, 3).cpu()))]
+    def about_drawing(self) -> dict[str, Any]:
+        """Return nothing: the frustum follows from the lens."""
+        return {}

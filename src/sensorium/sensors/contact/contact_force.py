@@ -25,12 +25,10 @@ from torch import Tensor
 from sensorium.cfg import Float, MountedSensorCfg, ObjRef, Vec3, bad, in_unit, must
 from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.engines.base import NameKind
-from sensorium.geometry.transforms import quat_apply, quat_rotate_inverse
+from sensorium.geometry.transforms import quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
-from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports, used_if
-from sensorium.sensors.core.parts import arrows
 from sensorium.spec import BODY_POSE, CONTACT_REPORT, ContactReduce, Field, Requirement, contact_array
 from sensorium.world.mount import Mounts, flag_state, is_finite3, is_finite4, mount_pose
 from sensorium.world.select import WORLD, Named, entity_pattern, match_names
@@ -211,8 +209,3 @@ class ContactForce(SimpleSensor[ContactForceCfg, ContactForceData]):
             most = torch.where((step > 0.0) & most.isfinite(), torch.round(most / step) * step, most)
         force = torch.minimum(torch.maximum(data.force, -most), most)
         return torch.where(force.abs() < self._least, 0.0, force)
-
-    def debug_draw(self) -> Iterable[DebugShape]:
-        """Draw the true force as an arrow at each mount, 0.01 m per N."""
-        truth: Any = self.ground_truth
-        yield arrows(self.mount.pos_w, 0.01 * quat_apply(self.mount.quat_w, truth.view(self.num_envs, -1, 3)))

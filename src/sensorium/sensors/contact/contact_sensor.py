@@ -30,7 +30,6 @@ from sensorium.compute import pinned, recorded
 from sensorium.engines.base import NameKind
 from sensorium.errors import NotTrackedError, SensoriumWarning
 from sensorium.measurement.record import Record
-from sensorium.readings import DebugShape
 from sensorium.sensors.contact import contact_kernels as kernels
 from sensorium.sensors.contact.contact_cfg import (
     LATCHES,
@@ -44,18 +43,11 @@ from sensorium.sensors.contact.contact_cfg import (
 )
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports, between_samples, used_if
+from sensorium.sensors.core.parts import frames_of
 from sensorium.spec import BODY_POSE, CONTACT_REPORT, Field, Parity, Requirement, contact_array, contact_columns
 from sensorium.world.contacts import ContactMatch, check_apart, short_names
 from sensorium.world.mount import MountView
 from sensorium.world.select import Named, find_names
-
-
-def _shows_places(sensor: ContactSensor) -> bool:
-    """Return whether the data locate the forces: by `track_pose`, or by force in world axes with `pos` in fields."""
-    cfg = sensor.cfg
-    if cfg.is_prim_form:
-        return cfg.track_pose
-    return (cfg.global_frame or cfg.reduce == "netforce") and {"force", "pos"} <= set(cfg.fields)
 
 
 class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
@@ -325,6 +317,11 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         """Number of primaries."""
         return len(self._plan.primary[1])
 
+    def about_drawing(self) -> dict[str, Any]:
+        """Return the frames of the primaries; of a subtree, that of its root."""
+        element, names = self._plan.primary
+        return frames_of(self.engine, "geom" if element == "geom" else "body", names)
+
     def find_bodies(self, name_keys: str | Sequence[str], preserve_order: bool = False) -> tuple[list[int], list[str]]:
         """Return indices on the primary axis, and names, of the matching primaries.
 
@@ -387,21 +384,6 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
 
     def _no_handle(self, name: str, instead: str) -> NoReturn:
         raise NotTrackedError(f"sensor {self.name!r}: {name} is a PhysX handle, which is not available. Use {instead}.")
-
-    @used_if(_shows_places)
-    def debug_draw(self) -> Iterable[DebugShape]:
-        """Draw the force on each primary as an arrow, 0.01 m per N."""
-        if not self.has_debug_vis_implementation:
-            return
-        truth = self.ground_truth
-        is_prim = self.cfg.is_prim_form
-        force, place = (truth.net_forces_w, truth.pos_w) if is_prim else (truth.force, truth.pos)
-        assert force is not None and place is not None
-        ends = torch.stack([place, place + 0.01 * force], dim=-2).reshape(-1, 2, 3)
-        length = force.norm(dim=-1).reshape(-1)
-        is_seen = length > (self.cfg.threshold or 0.0)
-        counts = is_seen.reshape(self.num_envs, -1).sum(dim=1).tolist()
-        yield DebugShape("arrows", ends[is_seen].cpu().numpy(), counts=counts)
 
 
 def _columns(parts: Mapping[str, slice]) -> tuple[int, Any]:

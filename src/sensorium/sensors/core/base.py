@@ -13,10 +13,12 @@ from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin
 
+import numpy as np
 import torch
 
 from sensorium import registry
 from sensorium.cfg import COLUMN_KNOBS, MountedSensorCfg, OffsetCfg, SensorCfg, SimpleSensorCfg, StageCfg
+from sensorium.drawing import composed, draw, styled
 from sensorium.errors import ConfigError, RegistrationError, UnsupportedError
 from sensorium.measurement.buffers import SensorBuffers
 from sensorium.measurement.plan import SensorPlan
@@ -24,13 +26,14 @@ from sensorium.measurement.record import TORCH_DTYPES, Record, Timeline
 from sensorium.measurement.stages import StageKey
 from sensorium.measurement.work import begin_measured
 from sensorium.patterns.base import PatternBaseCfg, Rays
+from sensorium.plugins import is_ours
 from sensorium.random import stream_key
-from sensorium.readings import DebugShape
+from sensorium.readings import Array, DebugShape, Reading
 from sensorium.sensors.core.hooks import Supports, check_hooks, hook_of, hooks_of
 from sensorium.sensors.core.parts import SensorContext, declared_fields
 from sensorium.sensors.core.poses import CapturePoses
 from sensorium.sensors.core.reader import CfgT, DataT, Readable
-from sensorium.spec import Field, FieldSpec, Requirement, resolve_field
+from sensorium.spec import BODY_POSE, Field, FieldSpec, Requirement, resolve_field
 from sensorium.world.mount import MountView
 from sensorium.world.select import Named, resolve_mounts
 
@@ -172,13 +175,63 @@ class Sensor(Readable[CfgT, DataT]):
         """
 
     def debug_draw(self) -> Iterable[DebugShape]:
-        """Return simple shapes for a viewer: points, lines, arrows and frames."""
-        return ()
+        """Return simple shapes for a viewer: points, lines, arrows and frames of the ground truth in all environments.
+
+        Here they follow from the fields and their roles, see `sensorium.drawing`: built-in sensors are drawn so, and
+        plugins whose `debug_draw` returns ``super().debug_draw()``.
+        """
+        self.ensure_current()
+        values = {name: value.cpu().numpy() for name, value in self.own_tensors(is_measured=False).items()}
+        bodies = None
+        can = self.engine.grants_late(BODY_POSE) and self.engine.supports(BODY_POSE) is None
+        if BODY_POSE not in self.engine.prepared and can:
+            self.engine.prepare({BODY_POSE: self.name})
+        if BODY_POSE in self.engine.prepared:
+            self.engine.refresh()
+            bodies = self._joined(*(self.engine.array(name) for name in ("body_pos_w", "body_quat_w")))
+        reading = Reading(
+            self.name, self.cfg.kind(), self.specs, np.arange(self.num_envs), self.clock.tick, self.clock.time,
+            dict(values), values, {}, _pose=self._mount_poses(),
+            _count="count" if any(spec.is_ragged for spec in self.specs) else "",
+        )  # fmt: skip
+        constants = {"drawing": self.about_drawing()}
+        about = {"cfg": self.cfg.to_dict(), "kind": self.cfg.kind(), "constants": constants}
+        return draw(reading, about, bodies=bodies)
+
+    def _joined(self, pos: torch.Tensor, quat: torch.Tensor) -> Array:
+        return torch.cat([pos, quat], dim=-1).float().cpu().numpy()
+
+    def _mount_poses(self) -> Array | None:
+        """Return the present poses of the mounts in the world, `[env, mount, 7]`."""
+        if self.mount is None:
+            return None
+        poses = self._joined(self.mount.pos_w, self.mount.quat_w)
+        return poses if self.pose_offset is None else composed(poses, self._joined(*self.pose_offset))
+
+    def about_drawing(self) -> dict[str, Any]:
+        """Return what a drawing needs beyond fields and poses of mounts; the constant ``"drawing"`` of its description.
+
+        ``"frames"``: for the items that the fields count, a list of body (row, -1 for the world), position (m) and
+        quaternion (wxyz) on this body. ``"rays"``: start and direction of each ray in the frame of the mount, float32
+        `[ray, 6]`, the sensor's offset there, and how the rays turn with the mount. ``"box"``: centre and half extents
+        of a box in the frame of the mount, m.
+        """
+        return {}
+
+    def drawings(self) -> list[DebugShape]:
+        """Return the shapes of `debug_draw` in the style of the config's `visualizer_cfg`."""
+        style = self.cfg.visualizer_cfg
+        return [shape if style is None else styled(shape, style.to_dict()) for shape in self.debug_draw()]
+
+    @property
+    def draws_own_shapes(self) -> bool:
+        """Whether `debug_draw` is that of a plugin, which viewers cannot derive from readings."""
+        return not is_ours(type(self)) and hook_of(self, "debug_draw") is not None
 
     @property
     def has_debug_vis_implementation(self) -> bool:
-        """Whether the sensor implements `debug_draw`."""
-        return hook_of(self, "debug_draw") is not None
+        """Whether the sensor draws itself: all built-in sensors do, and those that implement `debug_draw`."""
+        return is_ours(type(self)) or hook_of(self, "debug_draw") is not None
 
     @property
     def debug_vis(self) -> bool:

@@ -13,9 +13,8 @@ import torch
 
 from sensorium.cfg import AppearanceCfg, LightLookCfg, SensorCfg
 from sensorium.compute import Clock, Compute
-from sensorium.engines.base import Engine
-from sensorium.errors import RegistrationError
-from sensorium.readings import DebugShape
+from sensorium.engines.base import Engine, FrameOnBody, NameKind
+from sensorium.errors import RegistrationError, SensoriumError
 from sensorium.spec import Field, FieldSpec
 
 if TYPE_CHECKING:
@@ -142,6 +141,14 @@ def declared(data_class: type) -> tuple[Mapping[str, Field], tuple[str, ...]]:
     return found, tuple(item.name for item in dataclasses.fields(data_class) if item.name not in found)
 
 
-def arrows(pos: torch.Tensor, vectors: torch.Tensor) -> DebugShape:
-    """Return an arrow from each position along its vector, both `[..., 3]`, m, world frame."""
-    return DebugShape("arrows", torch.stack([pos, pos + vectors], dim=-2).reshape(-1, 2, 3).cpu().numpy())
+def frame_rows(frames: Iterable[FrameOnBody]) -> list[list[float]]:
+    """Return frames as rows of numbers: body, position and quaternion on the body; see `Sensor.about_drawing`."""
+    return [[frame.body, *frame.pos, *frame.quat] for frame in frames]
+
+
+def frames_of(engine: Engine, kind: NameKind, names: Iterable[str]) -> dict[str, Any]:
+    """Return the frames of elements as `Sensor.about_drawing` does; nothing where the engine does not know one."""
+    try:
+        return {"frames": frame_rows(engine.frame(kind, name) for name in names)}
+    except SensoriumError:
+        return {}

@@ -12,14 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-import torch
 import warp as wp
 from torch import Tensor
 
 from sensorium.cfg import SELECTORS, MountedSensorCfg
 from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.measurement.record import Record
-from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement
@@ -145,9 +143,3 @@ class BodyState(SimpleSensor[BodyStateCfg, BodyStateData]):
             setattr(t, name, getattr(raw.warp, name))
         t.bad, t.any_bad = self.buffers.bad_wp, self.clock.bad_wp
         self.compute_on.launch_task(_body_state, (self.mount.count,), t)
-
-    def debug_draw(self) -> Iterable[DebugShape]:
-        """Draw the true frame of each mount."""
-        self.ensure_current()
-        poses = torch.cat([self.mount.pos_w, self.mount.quat_w], dim=-1)
-        yield DebugShape("frames", poses.reshape(-1, 7).cpu().numpy())

@@ -11,7 +11,7 @@ orientation q r. For the source s and a target t, the transform T_s^-1 T_t of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
@@ -27,7 +27,6 @@ from sensorium.engines.base import FrameOnBody
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, shown
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
-from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.spec import BODY_POSE, Field, Requirement
 from sensorium.world.mount import Mounts, MountView, flag_state, is_finite3, is_finite4
@@ -345,14 +344,3 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
     def nbytes(self) -> int:
         """Bytes of memory of this sensor."""
         return super().nbytes + self.targets.nbytes
-
-    def debug_draw(self) -> Iterable[DebugShape]:
-        """Draw the source frame (red) and the target frames (green), with a line from the source to each target."""
-        self.ensure_current()
-        source = torch.cat([self.mount.pos_w, self.mount.quat_w], dim=-1)
-        targets = torch.cat([self.targets.pos_w, self.targets.quat_w], dim=-1)
-        shape = (self.num_envs, self.mount.count, self.targets.count, 3)
-        ends = [source[:, :, None, :3].expand(shape), targets[:, None, :, :3].expand(shape)]
-        yield DebugShape("frames", source.reshape(-1, 7).cpu().numpy())
-        yield DebugShape("frames", targets.reshape(-1, 7).cpu().numpy(), color=(0.2, 0.8, 0.2))
-        yield DebugShape("lines", torch.stack(ends, dim=-2).reshape(-1, 2, 3).cpu().numpy(), color=(0.6, 0.6, 0.6))

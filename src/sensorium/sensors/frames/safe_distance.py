@@ -168,6 +168,11 @@ class SafeDistance(SimpleSensor[SafeDistanceCfg, SafeDistanceData]):
         own = {body} if body < 0 or not self.cfg.exclude_own_links else tree_of(body, self.engine)[1]
         return [row for row in matching if row not in own and boxes[row, 3:].any()]
 
+    def about_drawing(self) -> dict[str, Any]:
+        """Return the box of the sensor's own body."""
+        body = int(self.mount.body[0])
+        return {} if body < 0 else {"box": body_boxes(self.engine)[body].tolist()}
+
     def fields(self) -> Mapping[str, Field]:
         """Return the fields with a row for each body that may be inside."""
         declared = super().fields()

@@ -28,7 +28,6 @@ from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, samp
 from sensorium.geometry.geodesy import enu_axes, enu_to_geodetic_wp, geodetic_to_ecef
 from sensorium.measurement.record import Record, Timeline
 from sensorium.random import F64, normal_table
-from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.prefixed import GnssKnobs
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, Field, exact_fraction
@@ -354,11 +353,3 @@ class Gnss(SimpleSensor[GnssCfg, GnssData]):
     def derive_measured(self, slot: Record) -> None:
         """Hold the last report while there is no fix, and compute the geodetic coordinates (one launch)."""
         self.compute_on.launch_task(_report, (self.mount.count,), self._task(slot))
-
-    def debug_draw(self) -> Iterable[DebugShape]:
-        """Draw the true positions as points in the world."""
-        enu = self.ground_truth.pos_enu
-        turn = math.radians(self.cfg.heading_deg)
-        x = math.cos(turn) * enu[..., 0] + math.sin(turn) * enu[..., 1]
-        y = -math.sin(turn) * enu[..., 0] + math.cos(turn) * enu[..., 1]
-        yield DebugShape("points", torch.stack([x, y, enu[..., 2]], dim=-1).reshape(-1, 3).cpu().numpy())

@@ -19,12 +19,10 @@ from torch import Tensor
 
 from sensorium.cfg import COLUMN_KNOBS, MountedSensorCfg, Vec3
 from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, tick_captured
-from sensorium.geometry.transforms import quat_apply, quat_rotate_inverse
+from sensorium.geometry.transforms import quat_rotate_inverse
 from sensorium.measurement.record import Record
-from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
-from sensorium.sensors.core.parts import arrows
 from sensorium.sensors.core.prefixed import ImuKnobs
 from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY, GRAVITY, MAGNETIC, Field, Requirement
 from sensorium.world.mount import Mounts, is_finite3, is_finite4, mount_motion
@@ -270,10 +268,3 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
         self.compute_on.launch_task(_imu, (self.mount.count,), t)
         if self._difference:
             self.compute_on.launch_task(_imu_tick, (), t)
-
-    def debug_draw(self) -> Iterable[DebugShape]:
-        """Draw the specific force as an arrow at each mount, 0.05 m per m/s^2."""
-        if "lin_acc_b" not in self.cfg.selected:
-            return
-        force = self.ground_truth.lin_acc_b.view(self.num_envs, -1, 3)
-        yield arrows(self.mount.pos_w, 0.05 * quat_apply(self.mount.quat_w, force))

@@ -24,15 +24,13 @@ from torch import Tensor
 
 from sensorium.cfg import Amount, Cfg, Float, MountedSensorCfg, Vec3, amount_bounds, bad, is_finite, must
 from sensorium.compute import Rows, episode_words, kernel, masked_tid, recorded
-from sensorium.geometry.transforms import quat_apply, quat_rotate_inverse
+from sensorium.geometry.transforms import quat_rotate_inverse
 from sensorium.measurement.draws import FIXED, ColumnDistribution, column_distribution, draw_value, is_drawn
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages.amounts import parts, row
 from sensorium.random import Normal, normal_table
-from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
-from sensorium.sensors.core.parts import arrows
 from sensorium.spec import BODY_POSE, MAGNETIC, Field, Requirement
 from sensorium.world.mount import Mounts, flag_state, is_finite3, is_finite4, mount_pose
 from sensorium.world.select import Named
@@ -306,8 +304,3 @@ class Magnetometer(SimpleSensor[MagnetometerCfg, MagnetometerData]):
         )
         iron.key0, iron.key1 = (wp.uint32(word) for word in self.stream(purpose))
         return iron
-
-    def debug_draw(self) -> Iterable[DebugShape]:
-        """Draw the direction of the true flux as an arrow of 0.2 m at each mount."""
-        flux = torch.nn.functional.normalize(self.ground_truth.mag_b, dim=-1).view(self.num_envs, -1, 3)
-        yield arrows(self.mount.pos_w, 0.2 * quat_apply(self.mount.quat_w, flux))

@@ -16,15 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from sensorium.cfg import MountedSensorCfg
 from sensorium.compute import recorded
+from sensorium.engines.base import FrameOnBody
 from sensorium.errors import ConfigError
 from sensorium.measurement.record import Record
+from sensorium.sensors.core.parts import frame_rows
 from sensorium.sensors.joints.wrench import WrenchSensor
 from sensorium.spec import BODY_POSE, JOINT_WRENCH, Field, Requirement
 
@@ -101,6 +103,11 @@ class JointWrench(WrenchSensor[JointWrenchCfg, JointWrenchData]):
             known = f"an engine that provides parents, which {self.engine.name!r} does not"
             raise ConfigError.single(self.cfg.title, "frame", "parent", known, fix)
         self._parents = torch.tensor(parents, dtype=torch.int32, device=self.device)
+
+    def about_drawing(self) -> dict[str, Any]:
+        """Return the frames of the bodies whose axes the wrenches have."""
+        bodies = {"parent": self._parents, "child": self.mount.body}.get(self.cfg.frame)
+        return {} if bodies is None else {"frames": frame_rows(map(FrameOnBody, bodies.tolist()))}
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sensorium.measurement.record import Record
 from sensorium.sensors.core.base import SimpleSensor
+from sensorium.sensors.core.parts import frames_of
 from sensorium.spec import Field
 from sensorium.world.joints import JointsCfg, ScalarJoints, resolve_joints
 
@@ -43,6 +44,10 @@ class ScalarJointSensor(SimpleSensor[JointsCfgT, DataT], Generic[JointsCfgT, Dat
         """Look up the joints in the engine's arrays."""
         self._columns = self._per_joint(self.joints.columns, wp.int32)
         self.buffers.body_at_fault = self._body_at_fault
+
+    def about_drawing(self) -> dict[str, Any]:
+        """Return the frames of the joints."""
+        return frames_of(self.engine, "joint", self.joint_names)
 
     def _body_at_fault(self, env: int, mount: int) -> str:
         """Return the first joint whose state is not finite."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, ClassVar, Generic, TypeVar
 
 import warp as wp
@@ -13,9 +12,7 @@ from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.errors import ConfigError
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
-from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
-from sensorium.sensors.core.parts import arrows
 from sensorium.world.mount import Mounts, flag_state, is_finite3, is_finite4
 
 CfgT = TypeVar("CfgT", bound=MountedSensorCfg[Any])
@@ -92,9 +89,3 @@ class WrenchSensor(SimpleSensor[CfgT, DataT], Generic[CfgT, DataT]):
         t.force, t.torque = raw.warp.force, raw.warp.torque
         t.bad, t.any_bad = self.buffers.bad_wp, self.clock.bad_wp
         self.compute_on.launch_task(_wrench, (), t)
-
-    def debug_draw(self) -> Iterable[DebugShape]:
-        """Draw the true force as an arrow at each mount, 0.01 m per N."""
-        self.ensure_current()
-        force = self.sign * self.engine.array("body_parent_force_w")[:, self.mount.body.long()]
-        yield arrows(self.mount.pos_w, 0.01 * force)

@@ -30,11 +30,9 @@ from torch import Tensor
 
 from sensorium.compute import recorded
 from sensorium.errors import ConfigError
-from sensorium.geometry.transforms import quat_apply
 from sensorium.measurement.record import Record, Timeline
 from sensorium.patterns import Rays
 from sensorium.random import normal_table
-from sensorium.readings import DebugShape
 from sensorium.sensors.core.hooks import between_samples, used_if
 from sensorium.sensors.rays.lidar_cfg import FIELDS, PER_RAY, LidarCfg, LidarData
 from sensorium.sensors.rays.lidar_kernels import (
@@ -347,19 +345,6 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
         spare = sum(tensor.numel() * tensor.element_size() for tensor in self._scratch.values())
         beams = 0 if self._beams is self._cast else self._beams.nbytes
         return super().nbytes + spare + beams + self._cast.nbytes
-
-    def debug_draw(self) -> list[DebugShape]:
-        """Return the points of the true scan in the world."""
-        data = self.ground_truth
-        if data.points_w is not None:
-            points = data.points_w
-        elif data.points_b is not None:
-            inside = data.points_b.reshape(self.num_instances, self.mount.count, -1, 3)
-            pos, quat = self.mount.pos_w[:, :, None], self.mount.quat_w[:, :, None]
-            points = torch.where(inside.isfinite(), pos + quat_apply(quat, inside), torch.inf)
-        else:
-            return []
-        return [DebugShape("points", points.reshape(self.num_instances, -1, 3).cpu().numpy())]
 
 
 def angles_of(directions: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

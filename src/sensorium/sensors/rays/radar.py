@@ -19,7 +19,7 @@ a wavelength lambda apart (e.g. M. Richards, "Fundamentals of Radar Signal Proce
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -31,11 +31,9 @@ from torch import Tensor
 
 from sensorium.compute import recorded
 from sensorium.errors import ConfigError
-from sensorium.geometry.transforms import quat_apply
 from sensorium.measurement.record import Record, Timeline
 from sensorium.patterns import Rays
 from sensorium.random import normal_table
-from sensorium.readings import DebugShape
 from sensorium.sensors.core.hooks import used_if
 from sensorium.sensors.rays.radar_cfg import FIELDS, RadarCfg, RadarData
 from sensorium.sensors.rays.radar_kernels import (
@@ -251,21 +249,6 @@ class Radar(RaySensor[RadarCfg, RadarData]):
         """Bytes of memory of this sensor."""
         own = sum(tensor.numel() * tensor.element_size() for tensor in self._spare.values())
         return super().nbytes + own + self._cast.nbytes
-
-    def debug_draw(self) -> Iterable[DebugShape]:
-        """Return the true detections as points in the world."""
-        data = self.ground_truth
-        lead = (self.num_envs, self.mount.count, self.num_rays)
-        t, azimuth, altitude = (part.reshape(lead) for part in (data.range, data.azimuth, data.altitude))
-        is_hit = self.is_hit(t)
-        flat = altitude.cos()
-        inside = torch.stack([flat * azimuth.cos(), flat * azimuth.sin(), altitude.sin()], dim=-1) * t[..., None]
-        if self.pattern is not None:
-            inside = inside + self.pattern.starts.to(self.device)
-        pos, quat = self.mount.pos_w[:, :, None], self.mount.quat_w[:, :, None]
-        points = pos + quat_apply(quat, inside)
-        counts = is_hit.flatten(1).sum(dim=1).tolist()
-        yield DebugShape("points", points[is_hit].cpu().numpy(), counts=counts)
 
 
 __all__ = ["Radar", "RadarCfg", "RadarData"]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Generic, Literal
 
+import numpy as np
 import torch
 import warp as wp
 from pydantic import model_validator
@@ -21,11 +22,11 @@ from torch import Tensor
 
 from sensorium.cfg import in_unit
 from sensorium.compute import Rows, kernel, masked_tid, recorded, sample_uniforms
+from sensorium.drawing import rotate
 from sensorium.errors import ConfigError
-from sensorium.geometry.transforms import quat_apply, quat_level, quat_rotate_inverse
+from sensorium.geometry.transforms import quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
 from sensorium.patterns import GridPatternCfg, PatternField, Rays
-from sensorium.readings import DebugShape
 from sensorium.sensors.core.hooks import used_if
 from sensorium.sensors.rays.ray_cfg import DataT, DriftRange, DriftRanges, Range, RayCfg, spans_of
 from sensorium.sensors.rays.ray_sensor import RaySensor, ray_field
@@ -350,46 +351,10 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
             size = (self.mount.count, len(self.pattern))
             self.compute_on.launch(_show_miss, size, [self.cfg.no_hit_value], [slot.warp.distances])
 
-    def _in_world(self, pos: Tensor, quat: Tensor) -> tuple[Tensor, Tensor]:
-        """Return starts and directions `[env, mount, ray, 3]` of the rays in given poses, for drawing."""
-        offset = torch.tensor([self.cfg.offset.rot], dtype=torch.float32, device=self.device)
-        starts = quat_apply(offset, self.pattern.starts.to(self.device)) + torch.tensor(
-            self.cfg.offset.pos, dtype=torch.float32, device=self.device
-        )
-        directions = quat_apply(offset, self.pattern.directions.to(self.device))
-        alignment = self.cfg.ray_alignment
-        turn = quat[..., None, :]
-        if alignment == "world":
-            turn = torch.zeros_like(turn)
-            turn[..., 0] = 1.0
-        elif alignment != "base":
-            turn = quat_level(turn)
-        starts_w = pos[..., None, :] + quat_apply(turn, starts)
-        return starts_w, directions.expand_as(starts_w) if alignment == "yaw_starts" else quat_apply(turn, directions)
-
-    def debug_draw(self) -> list[DebugShape]:
-        """Return true hits (green), misses at the starts of their rays (red), and rays if configured."""
-        data = self.ground_truth
-        if data.ray_hits_w is None and data.distances is None:
-            return []
-        lead = (self.num_envs, self.mount.count, len(self.pattern))
-        pos = self.mount.pos_w if data.pos_w is None else data.pos_w.reshape(*lead[:2], 3)
-        quat = self.mount.quat_w if data.quat_w is None else data.quat_w.reshape(*lead[:2], 4)
-        starts, directions = self._in_world(pos, quat)
-        if data.ray_hits_w is not None:
-            hits = data.ray_hits_w.reshape(*lead, 3)
-        else:
-            distances = data.distances.reshape(*lead, 1)
-            hits = starts + torch.where(self.is_hit(distances), distances, torch.inf) * directions
-        is_hit = hits.isfinite().all(dim=-1)
-        green, red = (0.0, 1.0, 0.0), (1.0, 0.0, 0.0)
-
-        def shape(kind: str, values: Tensor, mask: Tensor, color: tuple[float, float, float]) -> DebugShape:
-            return DebugShape(kind, values[mask].cpu().numpy(), color, mask.flatten(1).sum(dim=1).tolist())
-
-        shapes = [shape("points", hits, is_hit, green), shape("points", starts, ~is_hit, red)]
-        if self.cfg.debug_rays:
-            ends = torch.where(is_hit[..., None], hits, starts + directions)
-            lines = torch.stack([starts, ends], dim=-2)
-            shapes += [shape("lines", lines, mask, color) for mask, color in ((is_hit, green), (~is_hit, red))]
-        return shapes
+    def about_drawing(self) -> dict[str, Any]:
+        """Return the rays in the frame of the mount, as start and direction, and how they turn with it."""
+        turn, pos = np.array(self.cfg.offset.rot, np.float32), np.array(self.cfg.offset.pos, np.float32)
+        lines = [rotate(turn, part.numpy()) for part in (self.pattern.starts, self.pattern.directions)]
+        lines[0] = lines[0] + pos
+        offset = [*self.cfg.offset.pos, *self.cfg.offset.rot]
+        return {"rays": {"lines": np.concatenate(lines, axis=1), "offset": offset, "alignment": self.cfg.ray_alignment}}

@@ -13,7 +13,6 @@ includes shapes that the solver does not let collide, and ignores the solver's o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
@@ -23,7 +22,6 @@ from torch import Tensor
 from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.geometry.solid_around import NearShapes, Shapes, deepest
 from sensorium.measurement.record import Record
-from sensorium.readings import DebugShape
 from sensorium.sensors.touch.taxel_cfg import TaxelCfg
 from sensorium.sensors.touch.taxels import Skin, TaxelSensor, drawn_radius
 from sensorium.spec import Field
@@ -87,11 +85,6 @@ class DepthSensor(TaxelSensor[TaxelCfgT, ProbeDataT], Generic[TaxelCfgT, ProbeDa
         inputs = [taxels.block, taxels.skin, taxels.query.shapes, taxels.query.around]
         outputs = [taxels.scalars(raw.depth), taxels.scalars(slot.depth if slot else None)]
         self.compute_on.launch(_depths, taxels.items, inputs, outputs)
-
-    def debug_draw(self) -> Iterable[DebugShape]:
-        """Return a point at each probe in contact."""
-        truth: Any = self.ground_truth
-        yield DebugShape.where(truth.view(self._taxels.shape) > 0, "points", self._taxels.points_w)
 
 
 class ContactDepthProbe(DepthSensor[ContactDepthProbeCfg, ContactDepthProbeData]):

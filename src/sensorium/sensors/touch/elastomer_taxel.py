@@ -38,7 +38,7 @@ with the anchors and the kernels of Genesis's elastomer taxels.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -52,9 +52,7 @@ from sensorium.compute import Segment, recorded
 from sensorium.errors import ConfigError
 from sensorium.geometry.samples import SurfaceSamples, body_samples, covered, scattered, surface_area
 from sensorium.geometry.shapes import Shape
-from sensorium.geometry.transforms import quat_apply
 from sensorium.measurement.record import Record
-from sensorium.readings import DebugShape
 from sensorium.sensors.core.hooks import used_if
 from sensorium.sensors.touch import elastomer_kernels as kernels
 from sensorium.sensors.touch.elastomer_cfg import LIVE, LIVE_SHEAR, ElastomerTaxelCfg, ElastomerTaxelData
@@ -313,15 +311,6 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
             kernel, sums = kernels.displace_fft, self._convolution.sums.flatten(3)
         inputs = [taxels.block, self._gel, self._law, wp.from_torch(sums), int(self._has_shear)]
         launch(kernel, taxels.items, inputs, [out])
-
-    def debug_draw(self) -> Iterable[DebugShape]:
-        """Return a line from the rest position of each marker to its current position."""
-        truth: Any = self.ground_truth
-        moved = truth.view(*self._taxels.shape, 3)
-        starts = self._taxels.points_w
-        ends = starts + quat_apply(self.mount.quat_w[:, :, None], moved)
-        is_moved = moved.abs().amax(dim=-1) > 0.0
-        yield DebugShape.where(is_moved, "lines", torch.stack([starts, ends], dim=-2))
 
 
 def _open_area(shapes: list[Shape]) -> float:

@@ -35,11 +35,9 @@ The force is a geometric estimate, not the solver's: it includes shapes that the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-import torch
 import warp as wp
 from pydantic import model_validator
 from torch import Tensor
@@ -50,9 +48,8 @@ from sensorium.geometry.primitives import MESH
 from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.solid_around import NearShapes, Shapes
 from sensorium.geometry.solids import signed_analytic, signed_distance
-from sensorium.geometry.transforms import quat_apply, quat_rotate, quat_rotate_inverse
+from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
-from sensorium.readings import DebugShape
 from sensorium.sensors.touch.taxel_cfg import NormalTaxelCfg, Resisting
 from sensorium.sensors.touch.taxels import Skin, TaxelSensor, drawn_radius
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement
@@ -333,11 +330,3 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
         inputs = [taxels.block, taxels.skin, self._law, taxels.query.shapes, taxels.query.around]
         outputs = [held, *self._wrenches(raw, slot)]
         self.compute_on.launch(_compute_taxels, taxels.items, inputs, outputs)
-
-    def debug_draw(self) -> Iterable[DebugShape]:
-        """Return a line of 1 mm per N at each probe with a force."""
-        force = self.ground_truth.force.view(*self._taxels.shape, 3)
-        turned = quat_apply(self.mount.quat_w[:, :, None], force)
-        starts = self._taxels.points_w
-        lines = torch.stack([starts, starts + 1e-3 * turned], dim=-2)
-        yield DebugShape.where(force.abs().amax(dim=-1) > 0.0, "lines", lines)

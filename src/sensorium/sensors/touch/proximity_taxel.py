@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -44,7 +43,6 @@ from sensorium.geometry.solid_around import NearShapes
 from sensorium.geometry.surface_cloud import Clouds, file_clouds, on_shapes, over_surface, way_to_reach
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
-from sensorium.readings import DebugShape
 from sensorium.sensors.touch.taxel_cfg import NormalTaxelCfg, Resisting, SampleCount
 from sensorium.sensors.touch.taxels import Skin, TaxelSensor, check_points, drawn_radius
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement
@@ -274,11 +272,6 @@ class ProximityTaxel(TaxelSensor[ProximityTaxelCfg, ProximityTaxelData]):
         taxels = self._taxels
         inputs = [taxels.block, taxels.skin, self._law, self._filed.clouds, taxels.query.around]
         self.compute_on.launch(_compute_taxels, taxels.items, inputs, self._wrenches(raw, slot))
-
-    def debug_draw(self) -> Iterable[DebugShape]:
-        """Return the probes near a surface, as points."""
-        is_near = self.ground_truth.force.view(*self._taxels.shape, 3).abs().amax(dim=-1) > 0.0
-        yield DebugShape.where(is_near, "points", self._taxels.points_w)
 
 
 # Clouds ---------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ point of all selected surfaces, from outside or inside, at most `probe_radius` a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -21,10 +21,8 @@ from torch import Tensor
 
 from sensorium.cfg import Float, bad, in_unit, must
 from sensorium.compute import Rows, kernel, masked_tid, recorded, sample_normals
-from sensorium.geometry.transforms import quat_apply
 from sensorium.measurement.record import Record, Timeline
 from sensorium.random import normal_table
-from sensorium.readings import DebugShape
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import used_if
 from sensorium.sensors.rays.ray_cfg import DistanceCfg
@@ -255,14 +253,3 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
             self._query.follow(slot.distance, slot.nearest_points_w)
         if self.cfg.replaces_misses:
             self._query.show_misses(self._outputs(slot), self._outputs(slot), *self._shown)
-
-    def debug_draw(self) -> Iterable[DebugShape]:
-        """Return a line from each probe to its nearest point."""
-        points = self.ground_truth.nearest_points_w
-        if points is None:
-            return
-        places = torch.tensor(self.cfg.probe_local_pos, dtype=torch.float32, device=self.device).view(1, 1, -1, 3)
-        turn, pos = self.mount.quat_w[:, :, None], self.mount.pos_w[:, :, None]
-        ends = pos + quat_apply(turn, places)
-        lines = torch.stack([ends, points.view_as(ends)], dim=-2)
-        yield DebugShape.where(lines.isfinite().flatten(3).all(dim=-1), "lines", lines)

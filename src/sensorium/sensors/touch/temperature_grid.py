@@ -32,11 +32,13 @@ import warp as wp
 from torch import Tensor
 
 from sensorium.compute import recorded
+from sensorium.engines.base import FrameOnBody
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError, UnknownNameError
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import used_if
+from sensorium.sensors.core.parts import frame_rows
 from sensorium.sensors.touch import temperature_grid_kernels as kernels
 from sensorium.sensors.touch.temperature_grid_cells import LinkCells, in_link, link_cells
 from sensorium.sensors.touch.temperature_grid_cfg import LinkThermalCfg, TemperatureGridCfg, TemperatureGridData
@@ -96,6 +98,14 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
             self._heat = torch.zeros(size, dtype=torch.float32, device=self.device)
             self._heat.copy_(self._watts(cfg.heat_generation, 1))
             self.buffers.kept["heat_generation"] = self._heat
+
+    def about_drawing(self) -> dict[str, Any]:
+        """Return the centres of the cells, in the frames of their links."""
+        rows = []
+        for body, link in zip(self.mount.body.tolist(), self._links, strict=True):
+            centres = link.low + (np.moveaxis(np.indices(link.grid), 0, -1).reshape(-1, 3) + 0.5) * link.size
+            rows += frame_rows(FrameOnBody(body, tuple(centre)) for centre in centres.tolist())
+        return {"frames": rows}
 
     def _mounted_bodies(self) -> list[int]:
         """Return the row of each mount's body.

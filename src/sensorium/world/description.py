@@ -1,4 +1,4 @@
-"""The world of a recording: the shapes of all bodies with their meshes and height fields, in one attached `.npz` file.
+"""Description of the world for viewers and recordings: the shapes of all bodies, meshes and height fields, as `.npz`.
 
 `description` is a JSON text: `bodies`, the names of the bodies, and `shapes`, one entry per shape with its fields as in
 `sensorium.Shape`. `mesh` and `hfield` are numbers: `mesh/0/vertices` `[vertex, 3]` and `mesh/0/faces` `[face, 3]`,
@@ -9,19 +9,30 @@ from __future__ import annotations
 
 import io
 import json
-from typing import Any
 
 import numpy as np
 
+from sensorium.engines.base import Engine
 from sensorium.readings import Array
 from sensorium.spec import SHAPES
 
-WORLD_FILE = ("world.npz", "application/x-npz")
-"""Name and media type of the attachment."""
-_FIELDS = ("kind", "name", "size", "body", "pos", "quat", "scale", "is_static", "group", "labels", "is_visual")
+_FIELDS = (
+    "kind",
+    "name",
+    "size",
+    "body",
+    "pos",
+    "quat",
+    "scale",
+    "is_static",
+    "group",
+    "labels",
+    "is_visual",
+    "is_visible",
+)
 
 
-def world_file(engine: Any) -> bytes:
+def world_file(engine: Engine) -> bytes:
     """Return the contents of the file: the shapes of an engine; none if it was not prepared for them."""
     shapes = engine.shapes() if SHAPES in engine.prepared else ()
     arrays: dict[str, Array] = {}

@@ -1,0 +1,66 @@
+"""Motion and skin of the demo's arm, which presses its fingertip on an object and strokes it. NumPy only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import acos, atan2, cos, hypot, pi, radians, sin
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = tuple[float, float, float]
+SHOULDER, UPPER, FOREARM, HAND = 0.2, 0.25, 0.22, 0.12
+"""Height of the shoulder, and lengths of the links up to the centre of the fingertip, m."""
+TIP = 0.012
+"""Radius of the fingertip, m."""
+OBJECT, TOP = (0.35, 0.0), 0.04
+"""Place of the object, and the height of its top, m."""
+RINGS = ((0.0, 1), (25.0, 6), (50.0, 12), (75.0, 16))
+"""Angle from the fingertip's axis, deg, and number of taxels of each ring of the skin."""
+
+
+def taxels() -> tuple[tuple[Vector, ...], tuple[Vector, ...]]:
+    """Return positions, m, and outward normals of the taxels in the frame of the fingertip, `[taxel, 3]`."""
+    normals: list[Vector] = []
+    for angle, count in RINGS:
+        x, out = cos(radians(angle)), sin(radians(angle))
+        turns = [2.0 * pi * k / count for k in range(count)]
+        normals += [(x, out * cos(turn), out * sin(turn)) for turn in turns]
+    return tuple((TIP * x, TIP * y, TIP * z) for x, y, z in normals), tuple(normals)
+
+
+def joints(x: float, y: float, z: float) -> NDArray[np.float64]:
+    """Return the angles of the four joints, rad, that put the fingertip's centre at a point, with the hand down."""
+    reach, height = hypot(x, y), z + HAND - SHOULDER
+    far = min(hypot(reach, height), UPPER + FOREARM - 1e-6)
+    bend = acos((far**2 - UPPER**2 - FOREARM**2) / (2.0 * UPPER * FOREARM))
+    rise = atan2(height, reach) + acos((UPPER**2 + far**2 - FOREARM**2) / (2.0 * UPPER * far))
+    return np.array([atan2(y, x), -rise, bend, rise - bend + pi / 2.0])
+
+
+@dataclass(frozen=True, slots=True)
+class Stroke:
+    """A stroke: the fingertip comes down on the object and moves over it along a figure of eight.
+
+    Args:
+        period: duration of one figure, s.
+        approach: time until the fingertip is down, s.
+        above: height above the object at the start, m.
+        press: depth of the targets below the surface, m: the servos' compliance makes it a force.
+        width: half size of the figure along x and y, m.
+    """
+
+    period: float = 3.0
+    approach: float = 1.0
+    above: float = 0.03
+    press: float = 0.012
+    width: tuple[float, float] = (0.018, 0.012)
+
+    def targets(self, time: float) -> NDArray[np.float64]:
+        """Return the joint targets at a time, s."""
+        u = min(max(time / self.approach, 0.0), 1.0)
+        down = u * u * (3.0 - 2.0 * u)
+        phase = 2.0 * pi * max(time - self.approach, 0.0) / self.period
+        x = OBJECT[0] + self.width[0] * sin(phase)
+        y = OBJECT[1] + self.width[1] * sin(2.0 * phase)
+        return joints(x, y, TOP + TIP + (1.0 - down) * self.above - down * self.press)

@@ -1,0 +1,118 @@
+"""Live plots: one column of a field over time, true and measured, and the error below."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from sensorium.readings import Reading
+from sensorium.spec import FieldSpec
+from sensorium.view.style import COLORS, TRUTH, unit_text
+
+LENGTH = 240
+"""Number of shown readings."""
+GAP = 2.0
+"""Simulated time without readings after which a plot starts again, s."""
+EMPTY = tuple(np.array([0.0, 1.0]) for _ in range(3))
+COMPONENTS = ("xyz", "wxyz", "enu", "ned", "rpy", "rgb", "rgba")
+
+
+def column_name(spec: FieldSpec, column: int) -> str:
+    """Return the name of one number of a field, e.g. ``"mount 1, x"``; empty for a field of one number."""
+    index = np.unravel_index(column, spec.shape) if spec.shape else ()
+    return ", ".join(
+        axis[int(k)] if axis in COMPONENTS and len(axis) == size else f"{axis} {int(k)}"
+        for axis, size, k in zip(spec.axes, spec.shape, index, strict=True)
+        if size > 1 or axis in COMPONENTS
+    )
+
+
+class Plot:
+    """A plot with its choice of field and column.
+
+    Args:
+        gui: `viser.GuiApi`, inside the folder of the plot.
+        fields: choices: ``"sensor.field"`` -> spec.
+        chosen: initial choice.
+    """
+
+    def __init__(self, gui: Any, fields: Mapping[str, FieldSpec], chosen: str) -> None:
+        from viser import uplot
+
+        self._uplot, self._fields = uplot, dict(fields)
+        self.field = gui.add_dropdown("field", list(fields) or ["none"], initial_value=chosen)
+        self.column = gui.add_number("number", 0, min=0, max=max(self._columns - 1, 0), step=1)
+        series = [uplot.Series(label="t"), self._line("true", TRUTH), self._line("measured", COLORS[0])]
+        plain = {"x": uplot.Scale(time=False)}  # otherwise x is taken for calendar time
+        axes = (uplot.Axis(), uplot.Axis(size=56))
+        self.values = gui.add_uplot(EMPTY, tuple(series), scales=plain, axes=axes, height=170)
+        lines = (series[0], self._line("error", COLORS[1]))
+        self.error = gui.add_uplot(EMPTY[:2], lines, scales=plain, axes=axes, height=110)
+        self._rows: deque[tuple[float, float, float]] = deque(maxlen=LENGTH)
+        self.field.on_update(lambda _: self.restart())
+        self.column.on_update(lambda _: self.restart())
+        self.restart()
+
+    def _line(self, label: str, color: str) -> Any:
+        return self._uplot.Series(label=label, stroke=color, width=2, points=self._uplot.Series_Points(show=False))
+
+    @property
+    def spec(self) -> FieldSpec | None:
+        """The chosen field."""
+        return self._fields.get(self.field.value)
+
+    @property
+    def _columns(self) -> int:
+        return self.spec.columns if self.spec is not None else 0
+
+    @property
+    def sensor(self) -> str:
+        """Name of the sensor of the chosen field."""
+        return str(self.field.value).rpartition(".")[0]
+
+    def set_fields(self, fields: Mapping[str, FieldSpec]) -> None:
+        """Offer other fields; the choice is kept if it is among them."""
+        self._fields = dict(fields)
+        chosen = self.field.value
+        self.field.options = list(fields) or ["none"]
+        if chosen in fields:
+            self.field.value = chosen
+
+    def restart(self) -> None:
+        """Forget the shown readings."""
+        self._rows.clear()
+        spec = self.spec
+        if spec is None:
+            return
+        self.column.max = max(self._columns - 1, 0)
+        self.column.visible = self._columns > 1
+        if self.column.value > self.column.max:
+            self.column.value = self.column.max
+        name = column_name(spec, int(self.column.value))
+        unit = f" [{unit_text(spec.unit)}]" if spec.unit not in ("", "1") else ""
+        self.values.title = f"{self.field.value}{f' {name}' if name else ''}{unit}"
+        self.error.title = f"measured - true{unit}"
+
+    def add(self, readings: Mapping[str, Reading]) -> None:
+        """Add the newest reading of its sensor, and draw."""
+        reading, spec = readings.get(self.sensor), self.spec
+        if reading is None or spec is None or (self._rows and reading.time == self._rows[-1][0]):
+            return
+        if self._rows and not 0.0 <= reading.time - self._rows[-1][0] < GAP:
+            self._rows.clear()
+        column = min(int(self.column.value), spec.columns - 1)
+        branches = (reading.truth or reading.measured, reading.measured)
+        true, measured = (float(np.reshape(branch[spec.name], (1, -1))[0, column]) for branch in branches)
+        self._rows.append((reading.time, true, measured))
+        if len(self._rows) > 1:
+            times, trues, values = np.array(self._rows).T
+            self.values.data = times, _drawable(trues), _drawable(values)
+            self.error.data = times, _drawable(values - trues)
+
+
+def _drawable(values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return values whose infinities are gaps."""
+    return np.where(np.isfinite(values), values, np.nan)

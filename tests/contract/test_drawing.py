@@ -1,0 +1,124 @@
+"""Sensors in the live view: what is drawn there, with the nodes of a recording stand-in for the page's 3-D scene."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from multiprocessing import Pipe
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import synthetic as syn
+
+import sensorium as sn
+from sensorium.readings import Reading
+from sensorium.view.live.feed import SceneFeed
+from sensorium.view.live.overlays import Overlays
+
+from .test_isaaclab import SENSORS, built
+
+MOTION = ("velocity", "acceleration", "gravity", "magnetic")
+STYLED = ("ContactSensor", "FrameTransformer", "RayCaster", "RayCasterCamera", "Imu")
+
+
+class Nodes:
+    """A stand-in for `viser.SceneApi` that lists the nodes."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("add_"):
+            raise AttributeError(name)
+
+        def add(path: str, *values: Any, **options: Any) -> Any:
+            node = SimpleNamespace(kind=name.removeprefix("add_"), values=values, options=options, colors=None)
+            node.remove = lambda: self.nodes.pop(path)
+            self.nodes[path] = node
+            return node
+
+        return add
+
+
+class View:
+    """What a page draws of environment 0 of a scene."""
+
+    def __init__(self, scene: sn.Scene) -> None:
+        self._page, channel = Pipe()
+        self._feed = SceneFeed(scene, channel)
+        first = self._page.recv()
+        self._sensors = first.description.sensors
+        self._specs = {name: scene[name].specs for name in self._sensors}
+        self.scene = Nodes()
+        self._overlays = Overlays(self.scene)
+        self._readings: dict[str, Reading] = {}
+        self._take(first.readings)
+
+    def _take(self, readings: Mapping[str, Reading]) -> None:
+        for name, reading in readings.items():
+            reading.specs = self._specs[name]
+        self._readings.update(readings)
+
+    def nodes(self) -> list[Any]:
+        """Return the nodes of the present state."""
+        self._page.send(("want", 0, ()))
+        self._feed._send_at = 0.0
+        self._feed.wait(0.02)
+        frame = self._page.recv()
+        self._take(frame.readings)
+        self._overlays.show(frame, self._readings, self._sensors, lambda name: True, sorted(frame.drawn))
+        return list(self.scene.nodes.values())
+
+
+def shown(name: str, **fields: Any) -> tuple[sn.Scene, View]:
+    """Return a scene with a sensor that has something to show, and what a page draws of it."""
+    scene = built(name, **fields)
+    for report in scene.engine.contacts:
+        scene.engine.contacts[report] = 5.0
+    scene.update()
+    return scene, View(scene)
+
+
+@pytest.mark.parametrize("name", SENSORS)
+def test_a_sensor_is_drawn_while_debug_vis_is_on(name: str) -> None:
+    """Something appears by the config, vanishes by `set_debug_vis` and comes back; a class without drawing has none."""
+    draws = name != "SensorBase"
+    scene, view = shown(name, debug_vis=True)
+    assert scene["x"].has_debug_vis_implementation is draws is scene["x"].debug_vis
+    assert bool(view.nodes()) is draws
+    assert scene["x"].set_debug_vis(False) is draws
+    assert not view.nodes()
+    assert scene["x"].set_debug_vis(True) is draws
+    assert bool(view.nodes()) is draws
+    scene, view = shown(name)
+    assert not view.nodes()
+
+
+@pytest.mark.parametrize("name", STYLED)
+def test_visualizer_cfg_sets_the_style_and_acts_only_with_debug_vis(name: str) -> None:
+    style = sn.VisualizerCfg(color=(0.0, 0.2, 1.0), size=0.25)
+    scene, view = shown(name, debug_vis=True, visualizer_cfg=style)
+    nodes = view.nodes()
+    assert nodes
+    for node in nodes:
+        if node.kind == "batched_axes":
+            assert node.options["axes_length"] == 0.25
+            continue
+        if node.kind == "camera_frustum":
+            assert node.options["color"] == (0, 51, 255) and node.options["scale"] == 0.25
+            continue
+        assert (np.reshape(node.values[1], (-1, 3)) == (0, 51, 255)).all()
+        assert 0.25 in (*node.options.values(), 2.0 * node.options.get("shaft_radius", 0.0))
+    assert all(shape.size == 0.25 and shape.colors is None for shape in scene["x"].drawings())
+    scene, view = shown(name, visualizer_cfg=style)
+    assert not view.nodes()
+
+
+def test_visualizer_cfg_selects_the_field() -> None:
+    """The angular velocity is drawn instead of the specific force."""
+    style = sn.VisualizerCfg(field="ang_vel_b")
+    scene = syn.world([sn.ImuCfg(name="x", body="body", visualizer_cfg=style)], provides=("pose", *MOTION))
+    (arrow,) = scene["x"].drawings()
+    lengths = np.linalg.norm(arrow.items[:, 1] - arrow.items[:, 0], axis=-1)
+    np.testing.assert_allclose(lengths, 0.1 * scene["x"].ground_truth.ang_vel_b.norm(dim=-1), atol=1e-5)

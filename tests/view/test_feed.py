@@ -1,0 +1,221 @@
+"""The loop's side of the live view, without a page: what it sends, what it does, and what it costs."""
+
+from __future__ import annotations
+
+import time
+from multiprocessing import Pipe
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import sensorium as sn
+from sensorium.record.replay_scene import ReplayScene
+from sensorium.view.live.feed import SceneFeed
+from sensorium.view.live.frames import Frame
+from sensorium.view.live.remote import RemoteScene
+
+MODEL = """
+<mujoco><option timestep="0.002"/><worldbody>
+  <geom name="floor" type="plane" size="2 2 .1"/>
+  <body name="box" pos="0 0 1">
+    <freejoint/><geom name="box" type="box" size=".1 .1 .1" mass="1"/><site name="imu"/>
+  </body>
+</worldbody></mujoco>
+"""
+
+
+def scene_of(num_envs: int = 3, **options: Any) -> sn.Scene:
+    sensors = [
+        sn.ImuCfg(name="imu", site="imu", fields=("lin_acc_b",), noise=0.1, debug_vis=True),
+        sn.BodyStateCfg(name="state", body="box", rate_hz=100.0),
+    ]
+    return sn.Scene(sn.MujocoEngine(MODEL, num_envs), sensors, **options)
+
+
+class Viewer:
+    """The page's end of a feed."""
+
+    def __init__(self, scene: Any, **options: Any) -> None:
+        self.channel, theirs = Pipe()
+        self.feed = SceneFeed(scene, theirs, **options)
+        self.first = self.take()
+
+    def take(self) -> Frame:
+        assert self.channel.poll(5.0)
+        return self.channel.recv()
+
+    def frame(self, env: int = 0) -> Frame:
+        """Return a frame of the present state, served without stepping."""
+        self.channel.send(("want", env, ()))
+        self.feed._send_at = 0.0
+        self.feed.wait(0.05)
+        return self.take()
+
+    def send(self, *command: Any) -> None:
+        self.channel.send(command)
+        self.feed._look_at = 0.0
+
+
+def test_the_first_frame_describes_the_world_and_all_sensors() -> None:
+    scene = scene_of()
+    frame = Viewer(scene).first
+    assert frame.description.sensors.keys() == {"imu", "state"} and frame.world == scene.world_file()
+    assert frame.drawn == {"imu"} and frame.readings.keys() == {"imu", "state"} and frame.can == {"reset", "set"}
+    np.testing.assert_allclose(frame.bodies[0], [0, 0, 1, 1, 0, 0, 0], atol=1e-6)
+
+
+def test_readings_are_those_of_the_wanted_environment() -> None:
+    scene = scene_of()
+    viewer = Viewer(scene)
+    scene.engine.qpos[:, 0] = torch.arange(3.0)
+    scene.step(substeps=5)
+    for env in (2, 0):
+        frame = viewer.frame(env)
+        assert frame.env == env and frame.readings["state"].env_ids.tolist() == [env]
+        np.testing.assert_allclose(frame.readings["state"]["pos_w"][0], scene["state"].data.pos_w[env])
+        np.testing.assert_allclose(frame.bodies[0, :3], scene["state"].data.pos_w[env], atol=1e-6)
+    assert viewer.frame(0).readings == {}  # nothing is new
+
+
+def test_nothing_is_published_while_nobody_watches() -> None:
+    scene = scene_of()
+    viewer = Viewer(scene)
+    published = []
+    scene.publish = lambda *args, **options: published.append(args)  # type: ignore[method-assign]
+    for _ in range(100):
+        scene.step()
+    assert not published and not viewer.channel.poll()
+
+
+def test_a_paused_loop_waits_and_a_step_takes_one_step() -> None:
+    scene = scene_of()
+    viewer = Viewer(scene)
+    for command in (("pause", True), ("step",), ("step",)):
+        viewer.send(*command)
+    scene.step(substeps=2)  # it would wait here without the two steps
+    scene.step(substeps=2)
+    assert scene.tick == 4 and viewer.feed.is_paused
+    viewer.send("pause", False)
+    begin = time.monotonic()
+    scene.step()
+    assert not viewer.feed.is_paused and time.monotonic() - begin < 1.0
+
+
+def test_closing_the_page_ends_a_pause() -> None:
+    scene = scene_of()
+    viewer = Viewer(scene)
+    viewer.send("pause", True)
+    viewer.channel.close()
+    scene.step()
+    assert viewer.feed.is_closed
+    scene.step()
+
+
+def test_speed_is_that_of_the_wall_clock() -> None:
+    scene = scene_of(1)
+    viewer = Viewer(scene, speed=0.5)
+    begin = time.monotonic()
+    for _ in range(20):
+        scene.step(substeps=5)
+    assert 0.3 < time.monotonic() - begin < 1.5  # 0.2 s of simulation
+    assert not viewer.feed.is_closed
+    with pytest.raises(sn.ConfigError, match="speed"):
+        scene.view(speed=-1.0)
+
+
+def test_commands_run_between_steps() -> None:
+    """A reset in the middle of an environment switch shows the new state of the new environment."""
+    scene = scene_of()
+    viewer = Viewer(scene)
+    scene.step(substeps=50)
+    viewer.send("want", 1, ())
+    viewer.send("reset", 1)
+    viewer.feed.wait(0.2)
+    frame = viewer.take()
+    assert frame.env == 1 and frame.bodies[0, 2] == pytest.approx(1.0)
+    assert frame.readings["state"].frame.tolist() == [1] and scene["state"].frame.tolist() != [1, 1, 1]
+    viewer.send("reset", None)
+    viewer.feed.wait(0.05)
+    assert scene["state"].frame.tolist() == [1, 1, 1]
+
+
+def test_a_slider_sets_a_knob_or_configures_an_absent_one() -> None:
+    scene = scene_of()
+    viewer = Viewer(scene)
+    viewer.send("set", "imu", "noise", 0.0, None)
+    viewer.send("set", "state", "bias", {"pos_w": 0.5}, None)
+    viewer.feed.wait(0.05)
+    scene.step()
+    assert scene["imu"].data.lin_acc_b.equal(scene["imu"].ground_truth.lin_acc_b)
+    assert (scene["state"].data.pos_w - scene["state"].ground_truth.pos_w).allclose(torch.tensor(0.5))
+    frame = viewer.frame()
+    assert frame.description.sensors["state"]["cfg"]["bias"] == {"pos_w": 0.5} and not frame.notes
+    viewer.send("set", "imu", "nois", 0.0, None)
+    viewer.feed.wait(0.05)
+    assert "nois" in viewer.frame().notes[0]
+
+
+def test_sensors_may_be_added_removed_and_reconfigured() -> None:
+    scene = scene_of()
+    viewer = Viewer(scene)
+    scene.add(sn.BodyStateCfg(name="more", body="box"))
+    scene.remove("state")
+    scene.step()
+    frame = viewer.frame()
+    assert frame.description.sensors.keys() == {"imu", "more"} == frame.readings.keys()
+    scene["more"].set_debug_vis(True)
+    scene["imu"].set_debug_vis(False)
+    assert viewer.frame().drawn == {"more"}
+
+
+def test_states_that_are_not_finite_are_sent() -> None:
+    engine = sn.TensorEngine(1, provides=("pose", "velocity", "acceleration", "gravity"))
+    scene = sn.Scene(engine, [sn.ImuCfg(name="imu", body="body", fields=("lin_acc_b",))])
+    viewer = Viewer(scene)
+    engine.body_pos_w.fill_(float("nan"))
+    engine.body_quat_w.fill_(float("nan"))
+    with pytest.warns(sn.NonFiniteStateWarning):
+        scene.update()
+        frame = viewer.frame()
+    assert np.isnan(frame.bodies).any() and not frame.readings["imu"].valid[0]
+
+
+def test_a_recording_and_a_server_send_what_the_scene_sends(tmp_path: Path) -> None:
+    """The same frames: readings of one environment, poses of bodies, description and world."""
+    scene = scene_of(seed=1)
+    with scene.record(tmp_path / "run.mcap"):
+        for _ in range(20):
+            scene.step(substeps=5)
+    live = Viewer(scene).frame(1)
+    server = sn.serve(scene, "tcp://127.0.0.1:0")
+    with server, sn.local_client(scene, server=server) as client:
+        remote = RemoteScene(client)
+        viewer = Viewer(remote)
+        viewer.frame(1)
+        end, got = time.monotonic() + 10.0, []
+        while len(got) < 2 and time.monotonic() < end:
+            server.poll(0.02)
+            got = remote.sample_cursor().pending()
+        served = viewer.frame(1)
+        viewer.send("reset", 1)
+        viewer.feed.close()
+    replayed = ReplayScene(tmp_path / "run.mcap")
+    viewer = Viewer(replayed)
+    replayed.step(substeps=100)
+    recorded = viewer.frame(1)
+    assert recorded.span == (0.0, pytest.approx(0.2)) and recorded.can == {"seek"}
+    for frame in (recorded, served):
+        assert frame.readings.keys() == live.readings.keys()
+        for name, reading in live.readings.items():
+            for field in reading.measured:
+                np.testing.assert_array_equal(frame.readings[name][field], reading[field])
+                np.testing.assert_array_equal(frame.readings[name].truth[field], reading.truth[field])
+            np.testing.assert_allclose(frame.readings[name].pose, reading.pose, atol=1e-6)
+    np.testing.assert_allclose(recorded.bodies, live.bodies, atol=0.01)
+    viewer.send("seek", 0.1)
+    viewer.feed.wait(0.05)
+    assert viewer.frame(1).time == pytest.approx(0.1)
+    assert viewer.first.world == scene.world_file()
