@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sensorium.errors import MissingDependencyError, ModelError, UnknownNameError
-from sensorium.readings import Bodies, Reading, SceneDescription, read_only
+from sensorium.readings import Array, Bodies, Reading, SceneDescription, read_only
 from sensorium.record.bag_messages import Unreadable, Value, constants_of, stamp_of, unread_fields, values_of
 from sensorium.record.replay import Mark, Replay
 from sensorium.spec import snake_case

@@ -29,6 +29,7 @@ _FIELDS = (
     "labels",
     "is_visual",
     "is_visible",
+    "rgba",
 )
 
 
