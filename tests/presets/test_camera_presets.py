@@ -20,7 +20,7 @@ def test_every_camera_states_what_it_estimates() -> None:
     assert CAMERAS.keys() == FOV.keys()
     for info in CAMERAS.values():
         assert info.source and any("Checked" in note for note in info.notes)
-        assert any("ot checked" in note or "Recalled" in note for note in info.notes)
+        assert any("not checked" in note.lower() or "Recalled" in note for note in info.notes)
         assert any("Estimate" in note for note in info.notes)
 
 
