@@ -37,6 +37,13 @@ def configs_have_knobs_with_a_prefix() -> None:
     _ = sn.MotorCurrentCfg(joint="hip", current_resolution=sn.Uniform(0.0, 0.1), torque_constant=0.1)
 
 
+def wrong_names_are_errors() -> None:
+    _ = sn.CameraCfg(camera="eye", data_types=("rgb", "depth"))
+    _ = sn.CameraCfg(camera="eye", data_types=("rbg",))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    _ = sn.preset("bmi088", site="imu")
+    _ = sn.preset("bmi08", site="imu")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
 def wrong_use_is_an_error(scene: sn.Scene, imu: sn.ImuCfg) -> None:
     _ = sn.ImuCfg(site="imu", gyro_noize=0.1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     _ = scene[imu].data.no_such_field  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]

@@ -46,7 +46,7 @@ LIDAR_DEG = (-30.0, -22.0, -16.0, -11.0, -7.0, -4.0)
 def sensors() -> list[SensorCfg[Any]]:
     """Return the configs of the demo's sensors."""
     from sensorium.patterns import GridPatternCfg, SpinningPatternCfg
-    from sensorium.presets import preset
+    from sensorium.presets import presets
     from sensorium.sensors.cameras.camera_cfg import CameraCfg
     from sensorium.sensors.frames.frame_transformer import FrameTransformerCfg
     from sensorium.sensors.joints.joint import JointSensorCfg
@@ -56,8 +56,8 @@ def sensors() -> list[SensorCfg[Any]]:
 
     feet = FrameTransformerCfg.FrameCfg
     return [
-        preset(PRESETS["trunk"], name="trunk", site="imu", rate_hz=200.0, delay=0.004, jitter=0.002),
-        preset(PRESETS["foot"], name="foot", site="FL_foot_imu", rate_hz=100.0, delay=0.012, jitter=0.004),
+        presets().build(PRESETS["trunk"], name="trunk", site="imu", rate_hz=200.0, delay=0.004, jitter=0.002),
+        presets().build(PRESETS["foot"], name="foot", site="FL_foot_imu", rate_hz=100.0, delay=0.012, jitter=0.004),
         JointSensorCfg(
             name="encoders", joints=".*", bits=14, backlash=0.002, velocity_mode="difference", rate_hz=200.0
         ),
@@ -90,7 +90,7 @@ def sensors() -> list[SensorCfg[Any]]:
             camera="front",
             width=64,
             height=48,
-            data_types=("depth", "semantic_segmentation"),
+            data_types=("rgb", "depth", "semantic_segmentation"),
             colorize_semantic_segmentation=False,
             rate_hz=10.0,
             noise=0.01,
@@ -130,8 +130,7 @@ def quadruped(envs: int, seed: int, device: str) -> MujocoEngine:
 def arm_sensors() -> list[SensorCfg[Any]]:
     """Return the configs of the sensors of the arm: joints, wrist wrench, fingertip skin, touch, wrist camera."""
     from sensorium.demo.arm import taxels
-    from sensorium.patterns import PinholeCameraPatternCfg
-    from sensorium.sensors.cameras.ray_caster_camera_cfg import RayCasterCameraCfg
+    from sensorium.sensors.cameras.camera_cfg import CameraCfg
     from sensorium.sensors.contact.contact_force import ContactForceCfg
     from sensorium.sensors.joints.force_torque import ForceTorqueCfg
     from sensorium.sensors.joints.joint import JointSensorCfg
@@ -146,9 +145,9 @@ def arm_sensors() -> list[SensorCfg[Any]]:
             noise={"force": 0.002}, rate_hz=100.0,
         ),
         ContactForceCfg(name="tip", geom="tip", noise=0.02, rate_hz=200.0),
-        RayCasterCameraCfg(
-            name="camera", camera="wrist", pattern=PinholeCameraPatternCfg(width=64, height=48),
-            data_types=("distance_to_image_plane",), max_distance=2.0, rate_hz=15.0, noise=0.002,
+        CameraCfg(
+            name="camera", camera="wrist", width=64, height=48, data_types=("rgb", "distance_to_image_plane"),
+            clipping_range=(0.01, 2.0), rate_hz=15.0, noise={"distance_to_image_plane": 0.002},
         ),
     ]  # fmt: skip
 

@@ -19,6 +19,7 @@ from sensorium.patterns import SphericalPatternCfg as SphericalPattern
 from sensorium.sensors.cameras.camera import Camera
 from sensorium.sensors.cameras.camera_base_cfg import CameraOffsetCfg
 from sensorium.sensors.cameras.camera_cfg import CameraCfg
+from sensorium.sensors.cameras.camera_data import DataTypes
 from sensorium.sensors.cameras.depth_camera import DepthCamera as DepthCameraSensor
 from sensorium.sensors.cameras.depth_camera import DepthCameraCfg
 from sensorium.sensors.cameras.rendered import RenderedSensor as BaseCameraSensor
@@ -191,7 +192,7 @@ class RasterizerCameraOptions(CameraCfg):
     Its `pos`, `lookat`, `up`, `offset_T` and `res` are those of `BaseCameraOptions`.
     """
 
-    data_types: tuple[str, ...] = ("rgb",)
+    data_types: DataTypes = ("rgb",)
     """Computed data types."""
 
     def __init__(self, /, **data: Any) -> None:

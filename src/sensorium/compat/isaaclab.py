@@ -205,7 +205,7 @@ class RayCasterCameraCfg(AliasedCfg, _ray_camera_cfg.RayCasterCameraCfg):
         default="base", alias="attach_yaw_only"
     )
     """Rotation of the camera with the prim."""
-    data_types: Annotated[tuple[str, ...], BeforeValidator(_data_types)] = ("distance_to_image_plane",)
+    data_types: Annotated[_camera_data.RayDataTypes, BeforeValidator(_data_types)] = ("distance_to_image_plane",)
     """Computed data types; also accepts ``depth`` and ``image_mesh_ids``."""
 
 
@@ -346,7 +346,7 @@ class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
     """Number of columns, px."""
     height: Pixels
     """Number of rows, px."""
-    data_types: tuple[str, ...] = ("rgb",)
+    data_types: _camera_data.DataTypes = ("rgb",)
     """Computed data types."""
     reported_pose: PoseOption = Field(default="start", alias="update_latest_camera_pose")
     """Whether data have the pose of each frame instead of the one at the start of the episode."""

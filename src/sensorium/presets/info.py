@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -99,10 +99,11 @@ class Presets(Mapping[str, PresetInfo]):
         return len(self._infos)
 
     def build(self, name: str, /, **fields: Any) -> SensorCfg[Any]:
-        """Build the config of a device; see `sensorium.preset`, which has the same arguments and errors."""
+        """Build the config of a device whose name is known only at run time; otherwise as `sensorium.preset`."""
         from sensorium.presets import preset
 
-        return preset(name, **fields)
+        build: Callable[..., SensorCfg[Any]] = preset
+        return build(name, **fields)
 
     def __repr__(self) -> str:
         width = max(map(len, self), default=0)

@@ -69,7 +69,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
 
 import warp as wp
 from pydantic import ValidationInfo, field_validator
@@ -209,8 +209,10 @@ class BuiltinSensorCfg(SimpleSensorCfg[Tensor]):
     """Further parameters of the type: ``{"data": "dist normal"}`` of a rangefinder, ``{"enclosed": True}`` of
     insidesite."""
 
-    def __init__(self, /, **data: Any) -> None:
-        self._init_with(data, _missing(data))
+    if not TYPE_CHECKING:  # type checkers derive the arguments from the fields
+
+        def __init__(self, /, **data: Any) -> None:
+            self._init_with(data, _missing(data))
 
     @classmethod
     def from_existing(cls, name: str, **fields: Any) -> Self:

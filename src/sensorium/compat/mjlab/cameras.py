@@ -44,7 +44,7 @@ class CameraSensorCfg(AliasedCfg, _cfg.CameraCfg):
     """Number of columns, px."""
     height: Pixels = 120
     """Number of rows, px."""
-    data_types: tuple[str, ...] = ("rgb",)
+    data_types: _data.DataTypes = ("rgb",)
     """Computed data types: ``rgb``, ``depth`` and ``segmentation``."""
     textures: bool = Field(default=True, alias="use_textures")
     """Whether surfaces show their textures."""

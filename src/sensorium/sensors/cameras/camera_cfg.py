@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from sensorium.patterns.base import MOST_RAYS
 from sensorium.patterns.pinhole import Pixels
 from sensorium.sensors.cameras.annotators import ANNOTATORS, TYPES
 from sensorium.sensors.cameras.camera_base_cfg import ON_CAMERAS, CameraBaseCfg, check_types
-from sensorium.sensors.cameras.camera_data import ALIASES, ALWAYS, DISTANCES, CameraData
+from sensorium.sensors.cameras.camera_data import ALIASES, ALWAYS, DISTANCES, CameraData, DataTypes
 from sensorium.sensors.cameras.lenses import FocalLensCfg, LensCfg, LensField, OrthographicLensCfg, PinholeLensCfg
 from sensorium.sensors.cameras.semantics import parse_filter
 from sensorium.world.ray_scene import Targets
@@ -52,7 +52,7 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     """Lens: `PinholeLensCfg`, `BrownConradyLensCfg`, `KannalaBrandtLensCfg`, `FThetaLensCfg`, `EquirectangularLensCfg`
     or `OrthographicLensCfg`. Focal length, apertures and offsets that it omits are those of the camera of the model, if
     there is one. None uses that camera's lens, otherwise the defaults of `PinholeLensCfg`."""
-    data_types: tuple[str, ...] = ("distance_to_image_plane",)
+    data_types: DataTypes = ("distance_to_image_plane",)
     """Computed data types: any of distance_to_camera, distance_to_image_plane (also ``depth``), rgb, rgba, albedo,
     linear_rgb, normals, points_b, geom_ids, face_ids, semantic_segmentation, instance_segmentation,
     instance_id_segmentation, segmentation, motion_vectors, optical_flow, bounding_box_2d_tight, bounding_box_2d_loose,
@@ -93,10 +93,12 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     exclude_own_links: bool = False
     """Whether to exclude also the other links of the camera's robot, the bodies of the same kinematic tree."""
 
-    def __init__(self, /, **data: Any) -> None:
-        super().__init__(**data)
-        if self.size is None and self.selector[0] not in ON_CAMERAS:
-            self.image_on(None)  # raises
+    if not TYPE_CHECKING:  # type checkers derive the arguments from the fields
+
+        def __init__(self, /, **data: Any) -> None:
+            super().__init__(**data)
+            if self.size is None and self.selector[0] not in ON_CAMERAS:
+                self.image_on(None)  # raises
 
     @field_validator("data_types")
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from torch import Tensor
 
@@ -18,6 +18,21 @@ ALWAYS = ("pos_w", "quat_w_world", "intrinsic_matrices")
 """Fields that every frame has."""
 DISTANCES = ("distance_to_image_plane", "distance_to_camera")
 """The two distances; noise acts on the first one that is selected, and the other one follows."""
+DataType = Literal[
+    "albedo", "bounding_box_2d_loose", "bounding_box_2d_loose_fast", "bounding_box_2d_tight",
+    "bounding_box_2d_tight_fast", "bounding_box_3d", "bounding_box_3d_fast", "depth", "distance_to_camera",
+    "distance_to_image_plane", "face_ids", "geom_ids", "instance_id_segmentation", "instance_id_segmentation_fast",
+    "instance_segmentation", "instance_segmentation_fast", "linear_rgb", "motion_vectors", "normals", "optical_flow",
+    "points_b", "rgb", "rgba", "segmentation", "semantic_segmentation",
+]  # fmt: skip
+"""Data types of `CameraCfg`."""
+RayDataType = Literal["distance_to_camera", "distance_to_image_plane", "face_ids", "geom_ids", "normals", "points_b"]
+"""Data types of `RayCasterCameraCfg`."""
+if TYPE_CHECKING:
+    DataTypes = tuple[DataType, ...]
+    RayDataTypes = tuple[RayDataType, ...]
+else:  # names are checked by the configs, whose error names the nearest one
+    DataTypes = RayDataTypes = tuple[str, ...]
 MOTION = ("height", "width", "uv")
 COUNT = "_count"
 """Ending of the name of the field with the number of boxes."""

@@ -18,7 +18,7 @@ from sensorium.cfg import Finite, Float, bad, in_unit, must
 from sensorium.engines.base import CameraLens
 from sensorium.patterns import OptionalPatternField, PinholeCameraPatternCfg
 from sensorium.patterns.base import Int
-from sensorium.sensors.cameras.camera_data import CameraData
+from sensorium.sensors.cameras.camera_data import CameraData, RayDataTypes
 from sensorium.sensors.cameras.ray_caster_camera import RayCasterCamera
 from sensorium.sensors.cameras.ray_caster_camera_cfg import RayCasterCameraCfg
 from sensorium.sensors.core.base import SimpleSensor
@@ -61,7 +61,7 @@ class DepthCameraCfg(RayCasterCameraCfg):
     ray_length: bool = False
     """Whether `read_image` returns the length of the ray (`distance_to_camera`) instead of z-depth
     (`distance_to_image_plane`), which most devices report."""
-    data_types: tuple[str, ...] | None = None  # type: ignore[assignment]
+    data_types: RayDataTypes | None = None  # type: ignore[assignment]
     """Computed fields, as for `RayCasterCameraCfg`; None computes the one of `read_image`. ``"points_b"`` is a point
     cloud in the camera's frame."""
 

@@ -29,7 +29,7 @@ from sensorium.measurement.record import Record
 from sensorium.random import normal_table
 from sensorium.sensors.cameras.camera import Camera
 from sensorium.sensors.cameras.camera_cfg import CameraCfg
-from sensorium.sensors.cameras.camera_data import IMAGE, CameraData
+from sensorium.sensors.cameras.camera_data import IMAGE, CameraData, DataTypes
 from sensorium.sensors.cameras.event_kernels import (
     CLEARED,
     RADIX,
@@ -82,7 +82,7 @@ class EventCameraCfg(CameraCfg):
 
     types: ClassVar[tuple[str, ...]] = ()
 
-    data_types: tuple[str, ...] = ()
+    data_types: DataTypes = ()
     """No data types: add a second camera for images."""
     positive_threshold: Positive = 0.2
     """Rise of the brightness that causes an event of polarity 1."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import field_validator, model_validator
 
@@ -10,7 +10,7 @@ from sensorium.cfg import bad, in_unit
 from sensorium.errors import ConfigError, Fault
 from sensorium.patterns import OptionalPatternField, PinholeCameraPatternCfg
 from sensorium.sensors.cameras.camera_base_cfg import ON_CAMERAS, CameraBaseCfg, check_types
-from sensorium.sensors.cameras.camera_data import ALWAYS, DISTANCES, CameraData
+from sensorium.sensors.cameras.camera_data import ALWAYS, DISTANCES, CameraData, RayDataTypes
 from sensorium.sensors.rays.ray_cfg import DriftRange, Range, RayCfg, spans_of
 
 TYPES = ("distance_to_camera", "distance_to_image_plane", "normals", "points_b", "geom_ids", "face_ids")
@@ -43,7 +43,7 @@ class RayCasterCameraCfg(CameraBaseCfg[CameraData], RayCfg[CameraData]):
     pattern: OptionalPatternField = None
     """Image and lens, a `PinholeCameraPatternCfg`. Optional for a camera of the model; a pattern with only `width` and
     `height` uses the lens of that camera."""
-    data_types: tuple[str, ...] = ("distance_to_image_plane",)
+    data_types: RayDataTypes = ("distance_to_image_plane",)
     """Computed data types: any of distance_to_camera, distance_to_image_plane, normals, points_b, geom_ids,
     face_ids."""
     ray_alignment: Literal["base", "yaw", "world"] = "base"
@@ -55,11 +55,13 @@ class RayCasterCameraCfg(CameraBaseCfg[CameraData], RayCfg[CameraData]):
     """Range of an error of the measured position along each world axis, m, redrawn per env at each reset; a mapping
     gives one range per axis."""
 
-    def __init__(self, /, **data: Any) -> None:
-        super().__init__(**data)
-        if self.needs_pattern and self.pattern is None and self.selector[0] not in ON_CAMERAS:
-            fix = "Give a pattern; only a camera of the model (camera=) defines image and lens."
-            raise ConfigError(self.title, [Fault("pattern", "nothing", "a PinholeCameraPatternCfg", fix)])
+    if not TYPE_CHECKING:  # type checkers derive the arguments from the fields
+
+        def __init__(self, /, **data: Any) -> None:
+            super().__init__(**data)
+            if self.needs_pattern and self.pattern is None and self.selector[0] not in ON_CAMERAS:
+                fix = "Give a pattern; only a camera of the model (camera=) defines image and lens."
+                raise ConfigError(self.title, [Fault("pattern", "nothing", "a PinholeCameraPatternCfg", fix)])
 
     @field_validator("pattern")
     @classmethod

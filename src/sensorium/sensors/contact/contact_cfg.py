@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
@@ -198,15 +198,17 @@ class ContactSensorCfg(SimpleSensorCfg[ContactSensorData]):
     """When samples are computed. ``auto`` and ``always``: at each due tick. Other modes are rejected, since no tick may
     be missed."""
 
-    def __init__(self, /, **data: Any) -> None:
-        try:
-            super().__init__(**data)
-        except ConfigError as error:
-            given = data.get("primary") is not None or data.get("prim_path") is not None
-            faults = [] if given else self._form_faults(data)
-            raise ConfigError(error.config, [*error.faults, *faults]) from None
-        if faults := [*self._form_faults(data), *self._faults()]:
-            raise ConfigError(self.title, faults)
+    if not TYPE_CHECKING:  # type checkers derive the arguments from the fields
+
+        def __init__(self, /, **data: Any) -> None:
+            try:
+                super().__init__(**data)
+            except ConfigError as error:
+                given = data.get("primary") is not None or data.get("prim_path") is not None
+                faults = [] if given else self._form_faults(data)
+                raise ConfigError(error.config, [*error.faults, *faults]) from None
+            if faults := [*self._form_faults(data), *self._faults()]:
+                raise ConfigError(self.title, faults)
 
     @classmethod
     def kind(cls) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import warp as wp
 from torch import Tensor
@@ -61,10 +61,12 @@ class BodyStateCfg(MountedSensorCfg[BodyStateData]):
     """Computed fields: any of pos_w, quat_w, lin_vel_w and ang_vel_w."""
     selectable: ClassVar[tuple[str, ...]] = FIELDS
 
-    def __init__(self, /, **data: Any) -> None:
-        if not any(name in data for name in SELECTORS):
-            data["bodies"] = ".*"
-        super().__init__(**data)
+    if not TYPE_CHECKING:  # type checkers derive the arguments from the fields
+
+        def __init__(self, /, **data: Any) -> None:
+            if not any(name in data for name in SELECTORS):
+                data["bodies"] = ".*"
+            super().__init__(**data)
 
     @classmethod
     def example(cls) -> Self:

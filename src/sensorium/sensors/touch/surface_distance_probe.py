@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -82,10 +82,12 @@ class SurfaceDistanceProbeCfg(ProbesCfg[SurfaceDistanceProbeData], DistanceCfg[S
     constant beyond the ends. Noise is white, with a standard deviation relative to the value (0.1 is 10 %), as in
     Webots' DistanceSensor, whose tables can be used unchanged. It provides the field `value`."""
 
-    def __init__(self, /, **data: Any) -> None:
-        if data.get("lookup") is not None and "fields" not in data:
-            data["fields"] = (*type(self).model_fields["fields"].default, "value")
-        super().__init__(**data)
+    if not TYPE_CHECKING:  # type checkers derive the arguments from the fields
+
+        def __init__(self, /, **data: Any) -> None:
+            if data.get("lookup") is not None and "fields" not in data:
+                data["fields"] = (*type(self).model_fields["fields"].default, "value")
+            super().__init__(**data)
 
     @classmethod
     def example(cls) -> Self:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import warp as wp
 from torch import Tensor
@@ -38,17 +38,19 @@ class TouchData:
 class TouchCfg(MountedSensorCfg[TouchData]):
     """Configuration of touch sensors. Select sites; their shape and size are the volume."""
 
-    def __init__(self, /, **data: Any) -> None:
-        super().__init__(**data)
-        selector, value = self.selector
-        faults = []
-        if selector not in ("site", "sites"):
-            fix = "Add a site with the volume to the model, or use ContactForceCfg(body=...) for a whole body."
-            faults.append(Fault(selector, repr(value), "a site, by site or sites", fix))
-        if self.offset != OffsetCfg():
-            faults.append(Fault("offset", repr(self.offset), "no offset", "Move the site in the model instead."))
-        if faults:
-            raise ConfigError(self.title, faults)
+    if not TYPE_CHECKING:  # type checkers derive the arguments from the fields
+
+        def __init__(self, /, **data: Any) -> None:
+            super().__init__(**data)
+            selector, value = self.selector
+            faults = []
+            if selector not in ("site", "sites"):
+                fix = "Add a site with the volume to the model, or use ContactForceCfg(body=...) for a whole body."
+                faults.append(Fault(selector, repr(value), "a site, by site or sites", fix))
+            if self.offset != OffsetCfg():
+                faults.append(Fault("offset", repr(self.offset), "no offset", "Move the site in the model instead."))
+            if faults:
+                raise ConfigError(self.title, faults)
 
 
 def _sites(cfg: TouchCfg, model: Named) -> list[str]:
