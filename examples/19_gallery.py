@@ -11,6 +11,7 @@ from sensorium.geometry.transforms import quat_apply, quat_conjugate
 
 FOLDER = Path(sys.argv[1] if len(sys.argv) > 1 else "gallery")
 IDS = ("semantic_segmentation", "instance_segmentation", "instance_id_segmentation")
+COLORS = ("rgb", "rgba", "albedo")
 TYPES = ("depth", "distance_to_camera", "points_b", "normals", "geom_ids", "face_ids", *IDS, "motion_vectors",
          "optical_flow", "bounding_box_2d_tight", "bounding_box_2d_loose", "bounding_box_3d")  # fmt: skip
 LENSES = {
@@ -24,9 +25,9 @@ LENSES = {
 common = {"body": "world", "width": 240, "height": 180,
           "offset": sn.CameraCfg.OffsetCfg.from_view(pos=(-0.4, -0.85, 0.65), lookat=(0.45, 0.3, 0.25)),
           "semantic_filter": "class: robot | crate | pole",
-          **{f"colorize_{name}": False for name in IDS}}  # fmt: skip
-cameras = [sn.CameraCfg(name=name, lens=lens, data_types=TYPES[1:7], **common) for name, lens in LENSES.items()]
-cameras[0] = cameras[0].replace(data_types=TYPES, rate_hz=50.0)  # motion since the frame 20 ms before
+          **{f"colorize_{name}": False for name in IDS}, "data_types": ("rgb", *TYPES[1:3], IDS[0])}  # fmt: skip
+cameras = [sn.CameraCfg(name=name, lens=lens, **common) for name, lens in LENSES.items()]
+cameras[0] = cameras[0].replace(data_types=TYPES + COLORS, rate_hz=50.0)  # motion since the frame 20 ms before
 engine, trot = sn.MujocoEngine(model_path(), keyframe="home"), Trot()
 scene = sn.Scene(engine, cameras, semantics=SEMANTICS)
 for step in range(36):
@@ -38,9 +39,8 @@ for name, lens in LENSES.items():
     k, pos, quat = data.intrinsic_matrices[0], data.pos_w[0], data.quat_w_ros[0]
     points = sn.unproject_depth(images["distance_to_camera"], k, is_ortho=False, lens=lens)  # as the camera's own
     torch.testing.assert_close(points, images["points_b"].reshape(-1, 3), atol=1e-3, rtol=1e-4)
-    light = 1.0 + 0.3 * (images["normals"] @ torch.tensor([-0.4, -0.5, 0.77]) - images["normals"].norm(dim=-1))
-    colors = sn.colorize_ids(images["semantic_segmentation"])
-    sn.save_image(FOLDER / f"lens_{name}.png", (light[..., None].numpy() * colors).astype("uint8"))
+    colors = images["rgb"].numpy()
+    sn.save_image(FOLDER / f"lens_{name}.png", colors)
     labels = {label["class"]: int(id) for id, label in data.info[0]["semantic_segmentation"]["idToLabels"].items()}
     assert (images["semantic_segmentation"] == labels["robot"]).float().mean() > 0.005
     if name == "pinhole":
@@ -48,8 +48,8 @@ for name, lens in LENSES.items():
         lines = sn.project_points(quat_apply(quat_conjugate(quat), edges - pos), k, lens)[:, :2].reshape(-1, 24, 2)
         height = sn.transform_points(points, pos, quat)[:, 2].reshape(180, 240, 1)
         pictures = {each: sn.colorize_depth(images[each]) for each in TYPES[:2]}
-        pictures |= {each: sn.colorize_ids(images[each], first=0) for each in ("geom_ids", "face_ids")}
-        pictures |= {each: sn.colorize_ids(images[each]) for each in IDS}
+        pictures |= {each: images[each].numpy() for each in COLORS}
+        pictures |= {each: sn.colorize_ids(images[each], 2 * (each in IDS)) for each in ("geom_ids", "face_ids", *IDS)}
         pictures |= {each: sn.colorize_flow(images[each]) for each in ("motion_vectors", "optical_flow")}
         pictures |= {each: sn.draw_boxes(colors, images[each]) for each in TYPES[-3:-1]}
         pictures |= {"bounding_box_3d": sn.draw_lines(colors, lines), "normals": sn.colorize_normals(images["normals"])}

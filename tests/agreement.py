@@ -86,9 +86,9 @@ OWN_IMPERFECTIONS: dict[str, dict[str, Any]] = {
     "joint_torque": {"ripple": 0.1, "gear": 50.0},
 }
 """Imperfections of a kind besides the common knobs."""
-NOISELESS = ("collision_events", "contact_sensor")
+NOISELESS = ("collision_events",)
 """Kinds that report only the truth."""
-WITHOUT_FIELDS = ("collision", "event_camera", "safe_distance")
+WITHOUT_FIELDS = ("collision", "contact_sensor", "event_camera", "safe_distance")
 """Kinds with a delay, but without a field that takes noise."""
 Steps = list[list[dict[str, torch.Tensor]]]
 """True and measured values by field, at each tick."""

@@ -163,7 +163,8 @@ def test_listeners_receive_the_scenes_values_in_each_frame(scene: sn.Scene) -> N
     assert not client.errors
     for frame, name in announced:
         assert_same(got[frame, name], shown[frame][name], parts[name], truths[name])
-    events = {name for name, cfg in CONFIGS.items() if cfg.kind() == "collision_events"}
+    everything = {**CONFIGS, **LATE}
+    events = {name for name, cfg in everything.items() if cfg.kind() in ("collision_events", "event_camera")}
     assert set(names) - {name for _, name in announced} <= events
     received = {name for (frame, name), data in got.items() if name in events and data.offsets[-1]}
     assert received == {name for _, name in announced} & events != set()

@@ -68,9 +68,10 @@ def _rays() -> Any:
 
 
 def _camera() -> Any:
-    types = ("distance_to_camera", "distance_to_image_plane", "normals", "points_b", "geom_ids", "face_ids")
-    image = sn.PinholeCameraPatternCfg(width=8, height=6)
-    return _sensor(sn.RayCasterCameraCfg(name="x", site="site", pattern=image, data_types=types), _engine_with_ground())
+    cfg = sn.CameraCfg(
+        name="x", site="site", width=8, height=6, data_types=("rgb", "distance_to_image_plane"), lens=sn.PinholeLensCfg(fovy=60.0),
+    )  # fmt: skip
+    return _sensor(cfg, _engine_with_ground())
 
 
 def _engine_with_ground() -> sn.TensorEngine:

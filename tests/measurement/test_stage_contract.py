@@ -70,9 +70,10 @@ def test_every_built_in_stage_is_covered() -> None:
     """Each stage that modifies the values of a sample is in the table, and files identify it by its kind."""
     of_time = {"window_average", "clock_error"}  # the state of a sample, and its stamp: with separate tests
     of_grids = {"taxel_crosstalk", "row_scan"}  # tested in test_stage_skin_*.py
-    of_images = {"stereo_depth", "kinect_depth", "tof_depth"}  # tested in test_stage_depth.py
+    of_depths = {"stereo_depth", "kinect_depth", "tof_depth"}  # tested in test_stage_depth.py
+    of_images = {"image"}  # tested in test_image_sensor.py
     ours = {kind for kind, cls in STAGE_KINDS.items() if cls.__module__.startswith("sensorium.measurement.stages")}
-    assert ours - of_time - of_grids - of_images == {stage.to_dict()["kind"] for stage in STAGES.values()}
+    assert ours - of_time - of_grids - of_depths - of_images == {stage.to_dict()["kind"] for stage in STAGES.values()}
     assert all(stage.place in PLACES for stage in STAGES.values())
 
 

@@ -239,7 +239,7 @@ class RlEnv:
             env_ids: int64 `[n]`; None for all.
             each_tick: whether they differ from tick to tick.
         """
-        clock, ids = self.scene.clock, torch.arange(self.num_envs) if env_ids is None else env_ids.cpu()
+        clock, ids = self.scene.clock, torch.arange(self.num_envs, device="cpu") if env_ids is None else env_ids.cpu()
         key, tick = stream_key(self.scene.seed, "rl", purpose), clock.tick if each_tick else 0
         envs, episodes = self.scene.first_env + ids.numpy(), clock.episode.cpu()[ids].numpy()
         return torch.from_numpy(distribution.sample(key, tick, envs, episodes, 0, count)).to(self.device)

@@ -364,8 +364,7 @@ class Gather:
         """Return structs as an array for kernels, and its memory, which is written in the order of torch's stream."""
         compute = self._scene.compute
         memory = torch.frombuffer(bytearray(table.tobytes()), dtype=torch.uint8).to(compute.device, copy=True)
-        where = {"ptr": memory.data_ptr(), "shape": table.shape, "device": compute.wp_device}
-        return wp.array(dtype=struct, **where), memory
+        return wp.array(ptr=memory.data_ptr(), shape=table.shape, dtype=struct, device=compute.wp_device), memory
 
     # State ------------------------------------------------------------------------------------------------------------
 

@@ -99,7 +99,8 @@ class Mirror:
             ConfigError: a partner does not exist.
         """
         order = _partners("Mirror", names, names, partner_of(pairs))
-        return cls(torch.tensor(order), torch.tensor([-1.0 if _matches(flip, name) else 1.0 for name in names]))
+        signs = [-1.0 if _matches(flip, name) else 1.0 for name in names]
+        return cls(torch.tensor(order, device="cpu"), torch.tensor(signs, device="cpu"))
 
 
 def mirror_of(places: Mapping[str, Place], columns: int, pairs: Pairs, flip: Iterable[str] | None) -> Mirror:

@@ -120,7 +120,7 @@ class Part:
     is_measured: bool = True
     read: Callable[[Any], torch.Tensor] | None = None
     """Function of the sensor that computes the value; None for a field."""
-    buffer: torch.Tensor = field(default_factory=lambda: torch.empty(0), compare=False)
+    buffer: torch.Tensor = field(default_factory=lambda: torch.empty(0, device="cpu"), compare=False)
     """Memory that a computed value is copied into."""
 
     def value(self) -> torch.Tensor:

@@ -47,16 +47,26 @@ LONGEST = 22
 """Greatest number of letters of an entry."""
 IDS = ("semantic_segmentation", "instance_segmentation", "instance_id_segmentation", "segmentation", "geom_ids")
 """Fields below boxes, in order of preference."""
+
+
+def _displayed(values: Array) -> Array:
+    """Return linear light as a display shows it (sRGB), uint8."""
+    light = np.clip(values, 0.0, 1.0)
+    encoded = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1.0 / 2.4) - 0.055)
+    return (255.0 * encoded + 0.5).astype(np.uint8)
+
+
 _COLORS: Mapping[str, Callable[[Array], Array]] = {
     "depth": colorize_depth,
     "normals": colorize_normals,
     "flow": colorize_flow,
+    "light": _displayed,
 }
 _TOLD = {"BACKGROUND": "background", "UNLABELLED": "unlabelled"}
 
 
 def picture_kind(spec: Spec) -> str:
-    """Return how a field is drawn: color, ids, depth, normals, flow, points or boxes; empty for other fields."""
+    """Return how a field is drawn: color, light, ids, depth, normals, flow, points or boxes; empty for other fields."""
     axes, shape, kind = spec["axes"], own_shape(spec), np.dtype(spec["dtype"]).kind
     if list(axes[-2:]) == ["box", "value"]:
         return "boxes"
@@ -66,7 +76,7 @@ def picture_kind(spec: Spec) -> str:
     if kind in "iu":
         is_color = spec["dtype"] == "uint8" and channels in (3, 4)
         return "color" if is_color else "ids" if channels in (1, 2) else ""
-    vectors = {"uv": "flow", "xyz": "points" if spec["unit"] == "m" else "normals"}
+    vectors = {"uv": "flow", "rgb": "light", "xyz": "points" if spec["unit"] == "m" else "normals"}
     return "depth" if channels == 1 and kind == "f" else vectors.get(axes[-1], "") if kind == "f" else ""
 
 

@@ -285,7 +285,7 @@ def _errors(sensor: SensorRecording, row: _Row, env: int) -> tuple[Array, Array]
     column = (slice(None), *row.index)
     pairs: Array = np.stack((measured[column], truth[column])).astype(np.float64)  # type: ignore[index]
     is_known = np.isfinite(pairs).all(axis=0)
-    return times[is_known], (pairs[0] - pairs[1])[is_known]
+    return times[is_known], pairs[0, is_known] - pairs[1, is_known]
 
 
 def _summary(errors: Array) -> str:

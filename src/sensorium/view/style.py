@@ -19,7 +19,7 @@ COLORS = ("#e4572e", "#1780a1", "#6a994e")
 MEASURED = COLORS[0]
 
 
-DPI = 125
+DPI = 110
 """Pixels per inch: at half their size, pictures are still readable."""
 
 

@@ -127,7 +127,7 @@ class SceneLooks:
         """Take the engine's current values of quantities, in the envs of a uint8 `[env]` mask where they differ."""
         for name, given in self._engine.looks().items():
             common = self.tables[name]
-            values = torch.as_tensor(given).to(dtype=torch.float32, device=self._compute.device)
+            values = torch.as_tensor(given, dtype=torch.float32, device=self._compute.device)
             size = (common.shape[1], common.shape[2])
             if not name.startswith("light_") and values.shape[1] < size[0]:  # of geoms, without decorations
                 more = common[:, values.shape[1] :].reshape(len(common), -1, *values.shape[2:])
