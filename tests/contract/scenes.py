@@ -68,9 +68,8 @@ def _rays() -> Any:
 
 
 def _camera() -> Any:
-    cfg = sn.CameraCfg(
-        name="x", site="site", width=8, height=6, data_types=("rgb", "distance_to_image_plane"), lens=sn.PinholeLensCfg(fovy=60.0),
-    )  # fmt: skip
+    lens, types = sn.PinholeLensCfg(fovy=60.0), ("rgb", "distance_to_image_plane")
+    cfg = sn.CameraCfg(name="x", site="site", width=8, height=6, data_types=types, lens=lens)
     return _sensor(cfg, _engine_with_ground())
 
 
