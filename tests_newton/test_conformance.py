@@ -40,6 +40,7 @@ REFUSED = {
     "current": r"'current' requires JOINT_TORQUE.*newton.*SolverMuJoCo has no such quantity",
     "camera": r"camera.*'front'",
     "images": r"camera.*'front'",
+    "dvs": r"camera.*'front'",
     "touch": r"'touch' requires NATIVE_SENSOR.*'newton'.*Newton models have no sensors of MuJoCo",
     **{name: rf"BuiltinSensorCfg\('{name}'\).name: got .*It declares: none" for name in NATIVE},
 }
