@@ -143,7 +143,7 @@ def _one_event(spec: Spec) -> dict[str, Any]:
 def _mapped(sensor: SensorRecording, spec: Spec) -> SensorRecording | None:
     """Return the recording of a field that is drawn as a map, with this field alone; None for other fields.
 
-    Fields with many elements that have no map of their own are drawn as scans.
+    Fields with many elements are drawn as scans, unless they have a map.
     """
     part = replace(_with_truth(sensor, spec), info={**sensor.info, "fields": [spec]})
     if map_fields(part):

@@ -22,7 +22,7 @@ LONGEST_LATENCY = 1.0
 MOST_POINTS = 2**20
 """Greatest number of points of a signal that is correlated."""
 MOST_COLUMNS = 12
-"""Greatest number of elements of a field with figures of their own; more have common ones."""
+"""Most elements of a field that are listed one by one; larger fields have one row for all elements."""
 FEWEST_GAPS = 4
 """Least number of intervals between different values that show a quantisation step."""
 LEVELS = 4096

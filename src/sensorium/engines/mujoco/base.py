@@ -601,7 +601,7 @@ class MujocoModelEngine(Engine):
     def decorations(self) -> tuple[Shape, ...]:
         """Return spatial tendons, sites and skins in this order, without those added for sensors; see `shapes`.
 
-        An unnamed tendon is named `tendon_{id}`, likewise for the others. Skins have a `fault`.
+        Unnamed elements are named by type and id, e.g. `tendon_3`. Skins have a `fault`.
 
         Raises:
             ModelError: a mesh has no triangle with an area.

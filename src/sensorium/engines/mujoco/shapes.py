@@ -128,7 +128,7 @@ def model_decorations(
 ) -> tuple[Shape, ...]:
     """Return the tendons, sites and skins of a compiled model, in this order.
 
-    Elements that were added for sensors are omitted. An unnamed tendon is named `tendon_{id}`, likewise for the others.
+    Elements that were added for sensors are omitted. Unnamed elements are named by type and id, e.g. `tendon_3`.
     Each segment of a spatial tendon is a shape; their order is that of `paths_of`. Skins have a `fault`. So do sites
     whose poses on their bodies differ between environments.
 

@@ -30,7 +30,7 @@ QUANTILES = (0.01, 0.1, 0.5, 0.9, 0.99)
 SAMPLED_IMAGES, SAMPLED_PIXELS = 100, 150
 """Greatest number of images of an episode, and about the pixels per row of an image, that enter its statistics."""
 MOST_COLUMNS = 1024
-"""Greatest number of elements with statistics of their own."""
+"""Most elements of a field whose statistics are computed per element."""
 SAMPLED_ROWS = 20_000
 """About the greatest number of values from which quantiles are estimated."""
 _PATH = "chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"

@@ -1,6 +1,6 @@
 """Live view: a page in the browser with the robot, what its sensors report, plots and controls.
 
-The loop's process has a `SceneFeed`, which publishes readings and runs the page's commands between two steps. The page
-runs in a process of its own, so that drawing does not slow the loop down. It sees readings, specs and descriptions
+The loop's process has a `SceneFeed`, which publishes readings and runs the page's commands between two steps. A
+separate process serves the page, so that drawing does not slow the loop down. It sees readings, specs and descriptions
 only, so a live scene, a recording and a remote simulation are shown by the same code.
 """

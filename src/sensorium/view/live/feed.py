@@ -210,7 +210,7 @@ class SceneFeed:
         return readings, costs
 
     def _shapes(self, env: int, sensors: Mapping[str, Any]) -> dict[str, list[DebugShape]]:
-        """Return the shapes of sensors with drawings of their own, for one environment."""
+        """Return what `debug_draw` of the sensors draws, for one environment."""
         found, count = {}, self._scene.num_envs
         for name, sensor in sensors.items():
             if getattr(sensor, "draws_own_shapes", False) and sensor.debug_vis:

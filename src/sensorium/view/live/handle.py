@@ -1,4 +1,4 @@
-"""The live view of a scene: its page in a process of its own, and the feed of this page."""
+"""The live view of a scene: the process that serves the page, and the feed that supplies it."""
 
 from __future__ import annotations
 

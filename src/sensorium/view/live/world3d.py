@@ -12,7 +12,7 @@ import numpy as np
 from sensorium.readings import Array
 
 GROUND, ROBOT = (0.62, 0.6, 0.56), (0.42, 0.48, 0.55)
-"""Colours of shapes without one of their own, of the world and of bodies."""
+"""Colours of uncoloured shapes: of the world, and of bodies."""
 UNCOLORED = (0.5, 0.5, 0.5, 1.0)
 PLANE = 20.0
 """Half size of an unbounded plane, m."""
