@@ -3,18 +3,45 @@
 from __future__ import annotations
 
 import ctypes.util
+import fcntl
+import functools
 import gc
 import os
 import shutil
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import warp as wp
+from warp._src.context import Module
 
 if ctypes.util.find_library("EGL"):
     os.environ.setdefault("MUJOCO_GL", "egl")  # read when mujoco is imported
 
 from sensorium.compute import program
+
+_compile = Module._compile
+
+
+@functools.cache
+def _locks() -> int:
+    """Return the descriptor of a file with a byte to lock per kernel; closing it would release all locks."""
+    return os.open(os.path.join(wp.config.kernel_cache_dir, "tests.lock"), os.O_RDWR | os.O_CREAT)
+
+
+def _compiled_once(self: Any, device: Any, folder: Any, *args: Any, **kwargs: Any) -> Any:
+    """Compile a kernel in one of the processes that need it at the same time; the others use its result."""
+    byte = zlib.crc32(str(folder or self.name).encode())
+    fcntl.lockf(_locks(), fcntl.LOCK_EX, 1, byte)
+    try:
+        return _compile(self, device, folder, *args, **kwargs)
+    finally:
+        fcntl.lockf(_locks(), fcntl.LOCK_UN, 1, byte)
+
+
+Module._compile = _compiled_once
 
 
 @pytest.fixture(scope="module", autouse=True)

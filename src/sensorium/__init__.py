@@ -39,7 +39,7 @@ def __getattr__(name: str) -> Any:
 
         if name in (moved := __getattr__("compat").MOVED):
             raise AttributeError(f"module 'sensorium' has no attribute {name!r}: use {moved[name]} instead")
-        near = get_close_matches(name, __all__, n=3)
+        near = [] if name.startswith("_") else get_close_matches(name, __all__, n=3)
         hint = f". Did you mean: {', '.join(near)}?" if near else ""
         raise AttributeError(f"module 'sensorium' has no attribute {name!r}{hint}")
     globals()[name] = value
