@@ -470,7 +470,7 @@ def test_scan_rays_hit_moving_shapes_at_the_nearest_tick(alignment: Any) -> None
     """In every block, rays agree with the reference at the poses of the tick nearest to the ray's firing time."""
     world, _, found, poses = swept(32, alignment)
     reports = []
-    for tick in (7, 9, 11):
+    for tick in (7, 11):
         got = found[tick]
         nearest = np.maximum(tick + np.round(got["time"] / world.clock.dt), 0).astype(int)
         assert len(set(nearest)) > 3

@@ -235,8 +235,8 @@ def test_lidar_points_lie_on_the_hall(path: sn.Trajectory) -> None:
     for env, part in enumerate(parts):
         true, measured = (scene[lidar].point_cloud(env, measured=each) for each in (False, True))
         assert len(true["points_w"]) > 10_000
-        points.append(true["points_w"][rng.choice(len(true["points_w"]), 1000, replace=False)])
-        rows = rng.choice(len(measured["points_b"]), 1000, replace=False)
+        points.append(true["points_w"][rng.choice(len(true["points_w"]), 400, replace=False)])
+        rows = rng.choice(len(measured["points_b"]), 400, replace=False)
         motion = part.at(scene.time + measured["time_offset"][rows].astype(np.float64))
         turn = Rotation.from_quat(motion.quat[:, [1, 2, 3, 0]])
         points.append(motion.pos + turn.apply(measured["points_b"][rows]))
