@@ -15,6 +15,7 @@ from sensorium.cli.new_sensor import LONGEST, Names, write
 from sensorium.errors import UsageError
 
 ROOT = Path(__file__).parents[1]
+EXAMPLES = sorted((ROOT / "examples").glob("*/pyproject.toml"))
 LONG = "Abcdefghijklmnopqrstuvwx"
 PIP = ["pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--no-index"]
 
@@ -139,10 +140,11 @@ def test_a_new_package_is_clean_for_ruff(folder: Path, package: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_new_package_is_typed(folder: Path, mypy_cache: Path) -> None:
-    """The new package passes mypy --strict, as the library does."""
+def test_new_packages_and_examples_are_typed(folder: Path, mypy_cache: Path) -> None:
+    """New packages and the example packages pass mypy --strict, as the library does."""
     mypy = ["mypy", "--no-error-summary", "--cache-dir", str(mypy_cache)]
-    python("-m", *mypy, str(folder / "simple/src"), str(folder / "full/src"), cwd=ROOT)
+    packages = [folder / "simple", folder / "full", *(each.parent for each in EXAMPLES)]
+    python("-m", *mypy, *(str(package / "src") for package in packages), cwd=ROOT)
 
 
 @pytest.mark.slow

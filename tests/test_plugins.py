@@ -135,13 +135,6 @@ def test_an_example_package_passes_its_own_tests(package: Path) -> None:
     python("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", cwd=package)
 
 
-@pytest.mark.slow
-def test_the_example_packages_are_typed(mypy_cache: Path) -> None:
-    """The example packages pass mypy --strict, as the library does."""
-    mypy = ["mypy", "--no-error-summary", "--cache-dir", str(mypy_cache)]
-    python("-m", *mypy, *(str(package / "src") for package in PACKAGES), cwd=ROOT)
-
-
 # Broken ---------------------------------------------------------------------------------------------------------------
 
 SENSOR = '''
