@@ -6,6 +6,7 @@ import ctypes.util
 import gc
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,9 @@ if ctypes.util.find_library("EGL"):
     os.environ.setdefault("MUJOCO_GL", "egl")  # read when mujoco is imported
 
 from sensorium.compute import program
+
+# A shell's background job ignores Ctrl-C, as do the processes that it starts. Tests of Ctrl-C would then wait forever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module", autouse=True)
