@@ -228,14 +228,17 @@ def test_intrinsics_of_a_distorted_lens_can_differ_between_environments() -> Non
 
 def test_a_refused_intrinsic_matrix_changes_nothing() -> None:
     """With a shorter focal length the lens would fold over within the image: images and matrices stay."""
-    sensor: Any = scene_of(sn.BrownConradyLensCfg(fovy=40.0, k1=-0.25), "depth", envs=2)["camera"]
+    scene = scene_of(sn.BrownConradyLensCfg(fovy=40.0, k1=-0.25), "depth", envs=2)
+    sensor: Any = scene["camera"]
     before = sensor.read()
     wide = before.intrinsic_matrices[1].clone()
     wide[:2, :2] *= 0.2
     with pytest.raises(sn.ConfigError, match="lens.*does not fold over"):
         sensor.set_intrinsic_matrices(wide, env_ids=[1])
+    scene.update(ticks=0)
     after = sensor.read()
     assert torch.equal(after.intrinsic_matrices, before.intrinsic_matrices)
+    assert torch.equal(sensor.intrinsic_matrices, before.intrinsic_matrices)
     assert torch.equal(after.distance_to_image_plane, before.distance_to_image_plane)
     sensor.set_intrinsic_matrices(before.intrinsic_matrices[0] * torch.tensor([[0.9], [0.9], [1.0]]), env_ids=[1])
     assert not torch.equal(sensor.data.distance_to_image_plane[1], before.distance_to_image_plane[1])
