@@ -173,7 +173,9 @@ def test_unsupported_types_match_the_page(name: str) -> None:
     words = row.says.partition(": ")[2].split(", ")
     assert {*words} == getattr(isaaclab, name).UNSUPPORTED_TYPES
     for word in words:
-        with pytest.raises(ValueError, match=rf"data_types.*without {word}, which this camera does not support") as fault:
+        with pytest.raises(
+            ValueError, match=rf"data_types.*without {word}, which this camera does not support"
+        ) as fault:
             camera(name, data_types=["depth", word])
         assert "fast_fast" not in str(fault.value)
     with pytest.raises(ValueError, match="Use instance_segmentation_fast instead"):

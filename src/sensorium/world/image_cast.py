@@ -173,6 +173,12 @@ class ImageCast(MountQuery):
             setattr(lens, name, none if tensor is None else wp.from_torch(tensor, dtype=wp.vec3))
         return lens
 
+    def look_along(self, directions: torch.Tensor, starts: torch.Tensor | None = None) -> None:
+        """Replace the tables of `ImageSpec`; launches that were recorded before keep the previous ones."""
+        self.lens.directions = wp.from_torch(directions, dtype=wp.vec3)
+        if starts is not None:
+            self.lens.starts = wp.from_torch(starts, dtype=wp.vec3)
+
     def __repr__(self) -> str:
         height, width = self._spec.image
         return f"ImageCast({self._config}: {width} x {height} px at {self._mount!r}, {len(self.view.shapes)} shapes)"

@@ -109,6 +109,11 @@ class Camera(ImageCamera[CameraCfg], SimpleSensor[CameraCfg, CameraData]):
     def _follow_lens(self, matrices: Tensor) -> None:
         """Compute the lines of sight from the intrinsic matrices, where they are a table."""
         lines = lines_of(self.optics, matrices, *self.image_shape, self.cfg.title)
+        if any(len(tensor) > len(self._lines[name]) for name, tensor in lines.items()):
+            self._lines |= lines  # environments differ from now on
+            self.cast.look_along(**lines)
+            self._context.arrange()
+            return
         for name, tensor in lines.items():
             self._lines[name].copy_(tensor)
 
