@@ -219,7 +219,8 @@ def test_intrinsics_of_a_lens_can_differ_between_environments(lens: LensCfg, eva
     scene = scene_of(lens, "depth", "geom_ids", envs=3, evaluate=evaluate)
     sensor: Any = scene["camera"]
     before = sensor.read().distance_to_image_plane
-    for _ in range(30):
+    scene.capture(True)
+    for _ in range(8):
         scene.update()
         sensor.read()
     assert sensor.cast.lens.directions.shape[0] == 1
