@@ -131,7 +131,15 @@ class Scene:
         engine.capture(capture)
         self.clock = Clock(self.compute, engine.dt_exact)
         self._context = SensorContext(
-            engine, self.compute, self.clock, self.seed, self._reset_one, debug, semantics, tuple(appearance)
+            engine,
+            self.compute,
+            self.clock,
+            self.seed,
+            self._reset_one,
+            self.arrange,
+            debug,
+            semantics,
+            tuple(appearance),
         )
         if semantics:
             self._context.ray_scene.check_labels()
