@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import os
 import struct
 import threading
@@ -194,6 +195,8 @@ class McapWriter:
         self.collect: Callable[[], None] = lambda: None
         """Function that adds what its owner has collected; called by the thread, which holds `changed`."""
         self.error: Exception | None = None
+        if any(os.path.realpath(each.path) == os.path.realpath(self.path) for each in _open):
+            raise OSError(errno.EBUSY, "another recording writes this file")
         self._file = open(self.path, "wb", buffering=0)
         self._end = 0
         """Size of the file up to its last complete record, bytes."""

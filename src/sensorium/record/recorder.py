@@ -415,7 +415,7 @@ class Recorder:
         self._flush_rows()
         about = self._scene.description()
         about = replace(about, sensors={name: about.sensors[name] for name in self._followed})
-        self._ros2 = Ros2Track(self._writer, about, self.env_ids.tolist(), self._ros2)
+        self._ros2 = Ros2Track(self._writer, about, self.env_ids.tolist(), self._ros2, time=self._scene.time)
 
     def _unfollow(self, name: str) -> None:
         sensor = self._followed.pop(name)

@@ -69,6 +69,7 @@ class Replay:
             of the run.
         start_ns: time at tick 0, ns; 0 except for bags of other programs.
         unread: topic -> why its messages are not in readings; empty except for bags of other programs.
+        log_descriptions: name of other recorded values, see `logs` -> description as that of a sensor.
 
     Raises:
         ModelError: the file is missing, is not a recording of sensorium, or is damaged.
@@ -76,6 +77,7 @@ class Replay:
     """
 
     start_ns = 0
+    log_descriptions: dict[str, Mapping[str, Any]]
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         try:
@@ -131,6 +133,7 @@ class Replay:
         self._sensors: dict[int, str] = {}
         self._truths: dict[str, set[int]] = {}
         self._logs: dict[str, set[int]] = {}
+        self.log_descriptions = {}
         self._marks: set[int] = set()
         described: dict[str, Mapping[str, Any]] = {}
         for number, channel in sorted(file.channels.items()):
@@ -145,6 +148,11 @@ class Replay:
                 raise self._error(str(error)) from None
             if group == "log":
                 self._logs.setdefault(batch.sensor, set()).add(number)
+                named = "names" in channel.metadata
+                names = {"constants": {"names": self._json(channel.metadata, "names", list)}} if named else {}
+                self.log_descriptions[batch.sensor] = {
+                    "kind": "log", "fields": [spec.to_dict() for spec in batch.specs], **names,
+                }  # fmt: skip
             elif batch.branch == "truth":
                 self._truths.setdefault(batch.sensor, set()).add(number)
             else:
@@ -280,15 +288,20 @@ class Replay:
             found |= newest
         return {name: found[name] for name in self.description.sensors if name in found}
 
-    def log(self, name: str) -> Iterator[Reading]:
-        """Yield other recorded values as readings with one field, `value`; see `logs`.
+    def log(self, name: str, start: float = -inf, end: float = inf) -> Iterator[Reading]:
+        """Yield other recorded values of a time span as readings with one field, `value`; see `logs`.
+
+        Args:
+            name: their name.
+            start: first time, s.
+            end: last time, s.
 
         Raises:
             UnknownNameError: no values of that name were recorded.
         """
         if name not in self._logs:
             raise UnknownNameError("recorded values", name, self._logs)
-        for _, reading in self._of_channels(self._logs[name], -inf, inf):
+        for _, reading in self._of_channels(self._logs[name], start, end):
             yield reading
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,7 @@ def _text(path: Path, label: str) -> str:
 def _number(word: str, convert: Callable[[str], Any], label: str, line: int, what: str) -> Any:
     try:
         return convert(word)
-    except (ValueError, OverflowError, InvalidOperation):
+    except (ValueError, ArithmeticError):
         kinds: dict[Any, str] = {_nanoseconds: "a whole number of ns below 2**63", _seconds: "seconds below 2**63 ns"}
         expected = kinds.get(convert, "a number")
         raise ModelError(f"{label}, line {line}: {what}: got {word!r}, expected {expected}. Correct it.") from None
