@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import struct
@@ -12,7 +13,6 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -163,9 +163,11 @@ class Recorder:
         self._ctrl: Any = None
         self._controls: Array = np.zeros(0)
         """The tensor of the controls, and the same on the host."""
-        self._control: Array | None = None
-        """The controls that were recorded last."""
-        self._bodies_at = inf
+        self._control = b""
+        """The controls that were recorded last, as bytes."""
+        self._bodies_at = -math.inf
+        self._bodies_every = math.ceil(0.999 / BODY_RATE / scene.engine.dt)
+        """Tick of the newest poses of all bodies, and ticks between two of them."""
         self._arrangement = -1
         self._episode = self._episodes()
         self._warned = False
@@ -456,18 +458,18 @@ class Recorder:
         if self._is_step_start and scene.tick > self._tick and ctrl is not None and ctrl.ndim == 2 and ctrl.shape[1]:
             if ctrl is not self._ctrl or not ctrl.is_cpu:
                 self._ctrl, self._controls = ctrl, ctrl.detach().cpu().numpy()
-            values = self._controls
-            if self._control is None or not (values == self._control).all():
-                self._control = values.copy()
-                self._log(CONTROL, self._control[self.env_ids], self._tick, "the controls", actuators=True)
+            contents = self._controls.tobytes()
+            if contents != self._control:
+                self._control = contents
+                self._log(CONTROL, self._controls[self.env_ids], self._tick, "the controls", actuators=True)
         self._is_step_start = not scene.is_within_step
 
     def _record_bodies(self) -> None:
         """Record the poses of all bodies, at the end of control steps and at most at `BODY_RATE`."""
         scene = self._scene
-        if scene.is_within_step or self._bodies_at <= scene.time < self._bodies_at + 0.999 / BODY_RATE:
+        if scene.is_within_step or 0 <= scene.tick - self._bodies_at < self._bodies_every:
             return
-        self._bodies_at = scene.time
+        self._bodies_at = scene.tick
         poses = scene.body_poses(self._span)
         if poses is not None and poses.shape[1]:
             self._log(BODIES, poses[self._rows], scene.tick, "the poses of bodies")
