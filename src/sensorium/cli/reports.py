@@ -227,7 +227,7 @@ def _read(
             if reading.time - shown > 0.01 * (last - first):
                 shown = reading.time
                 progress.update(task, completed=shown - first)
-    for name in known.keys() - set(names):
+    for name in (each for each in known if each not in names):
         log = str(known[name]["log"])
         is_control = log == "control"
         values = replay.log(log, -inf if is_control else first, last)

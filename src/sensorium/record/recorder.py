@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sensorium.errors import ConfigError, MissingDependencyError, SensoriumWarning
+from sensorium.errors import ConfigError, MissingDependencyError, SensoriumWarning, shown
 from sensorium.readings import Array, Reading, read_only
-from sensorium.record.batches import LITTLE_ENDIAN, PACKAGE, Batch, of_envs
+from sensorium.record.batches import LITTLE_ENDIAN, PACKAGE, TYPES, Batch, of_envs
 from sensorium.spec import FieldSpec
 
 if TYPE_CHECKING:
@@ -219,13 +219,16 @@ class Recorder:
         Raises:
             ConfigError: the values have no row per environment, or another shape or type than before.
         """
-        array = _on_host(values)
-        expected = f"an array [env {self._scene.num_envs}, ...]"
+        expected = f"an array [env {self._scene.num_envs}, ...] of numbers or bools"
+        try:
+            array = _on_host(values)
+        except (TypeError, ValueError) as error:
+            raise ConfigError.single("Recorder.log", name, shown(values), expected, f"{error}.") from None
         if name in (CONTROL, BODIES):
             reserved = "another name, since the controls and the poses of bodies have these"
             raise ConfigError.single("Recorder.log", "name", name, reserved)
-        if array.shape[:1] != (self._scene.num_envs,):
-            raise ConfigError.single("Recorder.log", name, array.shape, expected)
+        if array.shape[:1] != (self._scene.num_envs,) or array.dtype.name not in TYPES:
+            raise ConfigError.single("Recorder.log", name, f"{array.dtype} {list(array.shape)}", expected)
         self._log(name, array[self.env_ids], self._scene.tick, expected)
 
     def mark(self, name: str, value: str = "", env_ids: Iterable[int] | None = None) -> None:
@@ -237,10 +240,15 @@ class Recorder:
             name: kind of the mark, e.g. ``"task"``.
             value: text, e.g. the task.
             env_ids: environments it concerns; None for all recorded ones.
+
+        Raises:
+            ConfigError: an environment does not exist.
         """
         if self.is_closed:
             return
-        envs = self.env_ids if env_ids is None else np.asarray([*env_ids], np.int64)
+        envs = self.env_ids
+        if env_ids is not None:
+            envs = _env_ids(env_ids, self._scene.num_envs, "Recorder.mark", "env_ids")
         if not self._marks:
             self._marks = self._writer.add_channel(MARKS, MARK_TYPE, MARK_DEFINITION, {"group": "marks"})
         head = struct.pack("<4sqdI", LITTLE_ENDIAN, self._scene.tick, self._scene.time, len(envs))
@@ -525,15 +533,16 @@ class Recorder:
             )
 
 
-def _env_ids(envs: Iterable[int] | None, num_envs: int) -> Array:
-    """Return the chosen environments in ascending order."""
-    if envs is None:
+def _env_ids(given: Any, num_envs: int, what: str = "Recorder", field: str = "envs") -> Array:
+    """Return the chosen environments in ascending order; all for None."""
+    if given is None:
         return read_only(np.arange(num_envs))
-    ids = sorted({*envs})
-    if not ids or not all(isinstance(each, int | np.integer) and 0 <= each < num_envs for each in ids):
-        expected = f"numbers of environments from 0 to {num_envs - 1}"
-        raise ConfigError.single("Recorder", "envs", ids, expected)
-    return read_only(np.array(ids, np.int64))
+    ids = given.tolist() if hasattr(given, "tolist") else given
+    ids = [*ids] if isinstance(ids, Iterable) else [ids]
+    known = [type(each) is not bool and isinstance(each, int | np.integer) and 0 <= each < num_envs for each in ids]
+    if not ids or not all(known):
+        raise ConfigError.single(what, field, shown(given), f"numbers of environments from 0 to {num_envs - 1}")
+    return read_only(np.array(sorted({*ids}), np.int64))
 
 
 def _on_host(values: Any) -> Array:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sensorium.errors import ModelError, SensoriumWarning, UnknownNameError
+from sensorium.errors import ArgumentError, ModelError, SensoriumWarning, UnknownNameError
 from sensorium.readings import Array, Bodies, Reading, SceneDescription
 from sensorium.record.batches import Batch, reading_of
 from sensorium.record.npz import NpzRecorder, Recording
@@ -250,11 +250,16 @@ class Replay:
         """Yield the frames of a time span at the speed of the wall clock; see `frames`.
 
         Args:
-            speed: simulated seconds per second.
+            speed: simulated seconds per second, above 0; infinity does not wait.
             names: sensors; None for all.
             start: first time, s.
             end: last time, s.
+
+        Raises:
+            ArgumentError: the speed is not above 0.
         """
+        if not speed > 0.0:
+            raise ArgumentError(f"speed: got {speed}, expected a number above 0. Use frames() to read without pacing.")
         begin = None
         for frame in self.frames(names, start, end):
             now = next(iter(frame.values())).time
@@ -386,7 +391,7 @@ class Replay:
             if each.channel not in channels:
                 continue
             batch = self._batches[each.channel]
-            truths = self._truths.get(batch.sensor, set())
+            truths = self._truths.get(batch.sensor, set()) if each.channel in self._sensors else set()
             true: Message | None = None
             if truths:
                 true = messages[place + 1] if place + 1 < len(messages) else self._first_after(index)

@@ -240,7 +240,7 @@ def _label(axes: Any, spec: Spec, label: str, is_last: bool) -> None:
     tidy(axes, is_last=is_last)
     if np.dtype(spec["dtype"]).kind != "f":
         axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-    text = f"{label}\n[{unit_text(spec['unit'])}]" if label else f"[{unit_text(spec['unit'])}]"
+    text = "\n".join(filter(None, (label, f"[{unit_text(spec['unit'])}]" if spec["unit"] else "")))
     longest = max(len(line) for line in text.split("\n"))
     axes.set_ylabel(text, fontsize=8 if longest <= 15 else 120 / longest, color=INK)
     axes.yaxis.set_label_coords(-0.048 / axes.get_position().width, 0.5)
