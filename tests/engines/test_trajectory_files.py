@@ -71,9 +71,9 @@ def test_line_ends_and_spaces_do_not_matter(text: str, tmp_path: Path) -> None:
         ("1305031098.6758", "1e30", ["line 4", "time: got '1e30'"]),
         ("1305031098.6758", "1305031098.6659", ["line 4", "time", "Sort"]),
         ("1305031098.6859", "1305031098.6", ["line 5", "time", "Sort"]),
-        ("0 0 0 1\n", "0 0 0 0\n", ["line 2", "quaternion: got 0 0 0 0", "unit quaternion"]),
-        ("0 0 0 1\n", "0 0 0 2\n", ["line 2", "quaternion: got 2 0 0 0", "order of the columns"]),
-        ("0 0 0 1\n", "0 0 nan 1\n", ["line 2", "quaternion: got 1 0 0 nan"]),
+        ("0 0 0 1\n", "0 0 0 0\n", ["line 2", "quaternion (w x y z): got 0 0 0 0", "unit quaternion"]),
+        ("0 0 0 1\n", "0 0 0 2\n", ["line 2", "quaternion (w x y z): got 2 0 0 0", "order of the columns"]),
+        ("0 0 0 1\n", "0 0 nan 1\n", ["line 2", "quaternion (w x y z): got 1 0 0 nan"]),
         (TUM.splitlines(keepends=True)[1], "", ["got 3", "at least 4"]),
     ],
 )
@@ -151,7 +151,7 @@ TIMES, POS, QUAT = np.arange(5.0), np.zeros((5, 3)), np.tile([1.0, 0.0, 0.0, 0.0
         (TIMES, POS, QUAT[:, :3], r"(?s)quat: got .* expected numbers \[n, 4\]"),
         ("now", POS, QUAT, r"times: got 'now', expected numbers \[n\]"),
         (TIMES[::-1], POS, QUAT, "pose 1, time: got -1, expected a time after"),
-        (TIMES, POS, 0.0 * QUAT, "pose 0, quaternion: got 0 0 0 0"),
+        (TIMES, POS, 0.0 * QUAT, r"pose 0, quaternion \(w x y z\): got 0 0 0 0"),
         (TIMES, POS, np.eye(4)[[0, 0, 3, 3, 3]], "pose 2, quaternion: got a turn of 180 degrees .* Add poses"),
     ],
 )

@@ -42,7 +42,7 @@ class Export:
     SENSOR.BRANCH.events.FORMAT; controls and logged values are in log.NAME.measured.FORMAT. DIR/description.json has
     units, frames, configs and marks.
 
-    euroc: DIR/mav0 with IMUs and cameras, and the true poses of the first sensor that has poses.
+    euroc: DIR/mav0 with IMUs and cameras, and the true poses of the first IMU, or of the first sensor that has poses.
     tum: DIR/SENSOR.tum, the true poses of each sensor that has poses.
     kitti: DIR/sequences/00 and DIR/poses/00.txt, the scans and poses of the first lidar, with images of cameras.
     lerobot: a data set of LeRobot, layout v3.0: a frame per logged action, with measured values as observation.state
@@ -86,7 +86,8 @@ class Export:
 
         env = int(replay.env_ids[0]) if self.env is None else self.env
         if self.format == "euroc":
-            return export.write_euroc(follow(self.sensor), self.to, env=env, start_ns=replay.start_ns)
+            body = _first_imu(replay, self.sensor)
+            return export.write_euroc(follow(self.sensor), self.to, body=body, env=env, start_ns=replay.start_ns)
         if self.format == "kitti":
             return export.write_kitti(follow(self.sensor), self.to, env=env)
         if self.format == "tum":
@@ -284,6 +285,17 @@ def check_recording(file: Path) -> None:
     if file.suffix.lower() == ".npz":
         fix = "An npz file opens in NumPy as it is; record with sensorium run --record FILE.mcap to convert later."
         raise UsageError.of("FILE.mcap", str(file), "an MCAP recording", fix)
+
+
+def _first_imu(replay: Replay, names: tuple[str, ...]) -> str | None:
+    """Return the first IMU with poses, whose frame is the body frame of EuRoC's data sets; None without one."""
+    roles = {"angular_velocity", "specific_force"}
+    imus = [
+        name for name in names or replay.description.sensors
+        if roles <= {each["role"] for each in replay.description.sensors[name]["fields"] if each["frame"] == "sensor"}
+    ]  # fmt: skip
+    newest = replay.at(replay.end, imus)
+    return next((name for name in imus if name in newest and newest[name].pose is not None), None)
 
 
 def _selected(replay: Replay, names: tuple[str, ...]) -> SceneDescription:
