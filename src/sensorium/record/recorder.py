@@ -248,7 +248,7 @@ class Recorder:
             return
         envs = self.env_ids
         if env_ids is not None:
-            envs = _env_ids(env_ids, self._scene.num_envs, "Recorder.mark", "env_ids")
+            envs = _env_ids(env_ids, self._scene.num_envs, "Recorder.mark", "env_ids", least=0)
         if not self._marks:
             self._marks = self._writer.add_channel(MARKS, MARK_TYPE, MARK_DEFINITION, {"group": "marks"})
         head = struct.pack("<4sqdI", LITTLE_ENDIAN, self._scene.tick, self._scene.time, len(envs))
@@ -533,14 +533,14 @@ class Recorder:
             )
 
 
-def _env_ids(given: Any, num_envs: int, what: str = "Recorder", field: str = "envs") -> Array:
-    """Return the chosen environments in ascending order; all for None."""
+def _env_ids(given: Any, num_envs: int, what: str = "Recorder", field: str = "envs", least: int = 1) -> Array:
+    """Return the chosen environments, `least` or more, in ascending order; all for None."""
     if given is None:
         return read_only(np.arange(num_envs))
     ids = given.tolist() if hasattr(given, "tolist") else given
     ids = [*ids] if isinstance(ids, Iterable) else [ids]
     known = [type(each) is not bool and isinstance(each, int | np.integer) and 0 <= each < num_envs for each in ids]
-    if not ids or not all(known):
+    if len(ids) < least or not all(known):
         raise ConfigError.single(what, field, shown(given), f"numbers of environments from 0 to {num_envs - 1}")
     return read_only(np.array(sorted({*ids}), np.int64))
 

@@ -46,10 +46,9 @@ class Ros2Track:
         self._times: dict[float, None] = {}
         self._last = -1.0
         """Time of the newest clock message, s."""
-        static = self._messages.static(time)
-        self._static = bytes(static.data)
+        self._static = bytes(self._messages.static().data)
         if before is None or self._static != before._static:  # a new camera has an optical frame
-            self._write(static, 0)
+            self._write(self._messages.static(time), 0)
 
     @property
     def unmapped(self) -> dict[str, tuple[str, ...]]:

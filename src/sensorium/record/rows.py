@@ -86,7 +86,7 @@ class SensorRows:
     def _new_page(self) -> _Page:
         """Return a page with the bytes that all rows share."""
         memory = np.zeros((self.capacity, self._width), np.uint8)
-        page = _Page(memory, memoryview(memory.reshape(-1)), [], [])
+        page = _Page(memory, memory.reshape(-1).data, [], [])
         for batch, channel, start in zip(self._batches, self._channels, self._starts, strict=True):
             heads = np.ndarray(self.capacity, HEADS, memory, start, memory.strides[:1])
             heads["opcode"], heads["length"], heads["channel"] = OPCODE, batch.nbytes + 22, channel
@@ -101,7 +101,7 @@ class SensorRows:
         if isinstance(self._envs, np.ndarray) or not source.flags.c_contiguous:
             self._picks.append((branch, name, source))
         elif source.nbytes:
-            self._copies.append((place.start, place.stop, memoryview(source.reshape(-1).view(np.uint8))))
+            self._copies.append((place.start, place.stop, source.reshape(-1).view(np.uint8).data))
 
     @property
     def must_flush(self) -> bool:
