@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -101,8 +102,9 @@ class Export:
             return self._export_lerobot(replay, follow)
         is_bag = replay.description.engine == "rosbag2"  # whose messages may have equal time stamps
         notes = export.write_tables(follow(self.sensor), self.to, self.format, dt=dt, env=self.env, keep_all=is_bag)
+        start, end = -inf if self.start is None else self.start, inf if self.end is None else self.end
         for name in () if self.sensor else replay.logs:
-            values = (replace(each, name=f"log.{name}") for each in self._within(replay.log(name)))
+            values = (replace(each, name=f"log.{name}") for each in replay.log(name, start, end))
             notes += export.write_tables(values, self.to, self.format, dt=dt, env=self.env, keep_all=True)
         marks = [
             {"time": mark.time, "tick": mark.tick, "env_ids": mark.env_ids.tolist(), "name": mark.name,
@@ -152,12 +154,6 @@ class Export:
             logs={name: replay.log(name) for name in replay.logs}, marks=replay.marks,
             first_tick=round(replay.start / about.dt), env=self.env,
         )  # fmt: skip
-
-    def _within(self, readings: Iterable[Reading]) -> Iterator[Reading]:
-        """Yield the readings of the time span."""
-        for reading in readings:
-            if (self.start is None or self.start <= reading.time) and (self.end is None or reading.time <= self.end):
-                yield reading
 
     def _left_out(self, replay: Replay) -> list[str]:
         """Return one text for each part of the recording that the format does not hold."""
