@@ -18,8 +18,8 @@ SHARE = 0.1
 """Greatest part of the loop's time that publishing may take; slow sensors are shown less often."""
 SLOWEST = 1.0
 """Longest time between two updates for this reason, s."""
-LOOK_EVERY = 0.02
-"""Seconds between two looks at the page's commands."""
+LOOK_EVERY, IDLE_EVERY = 0.02, 0.1
+"""Seconds between two looks at the page's commands: while a browser shows it, and otherwise."""
 BEHIND = 0.2
 """Delay that a loop may catch up, s."""
 LOOP = frozenset({"pause", "step", "speed"})
@@ -58,6 +58,8 @@ class SceneFeed:
         self._scene, self._channel = scene, channel
         self.is_paused, self.speed = False, speed
         self._is_served = hasattr(scene, "act")
+        self._is_watched = False
+        """Whether a browser shows the page."""
         self.is_closed = False
         self.updates = 0
         """Number of frames sent to the page."""
@@ -73,7 +75,7 @@ class SceneFeed:
         scene.bodies()  # prepares the engine for shapes and poses, where it still can
         self._world: bytes | None = scene.world_file()
         self._watch = scene.watch(self._on_frame)
-        self._send(0, (), is_watched=False)
+        self._send(0, ())
 
     def close(self) -> None:
         """End the feed; the loop continues without limit. Closing twice has no effect."""
@@ -126,7 +128,7 @@ class SceneFeed:
 
     def _look(self, seconds: float) -> None:
         """Run the commands that arrive within some seconds, and send what the page waits for."""
-        self._look_at = time.monotonic() + LOOK_EVERY
+        self._look_at = time.monotonic() + (LOOK_EVERY if self._is_watched else IDLE_EVERY)
         try:
             if self._wanted is not None:
                 seconds = min(seconds, max(self._send_at - time.monotonic(), 0.0))
@@ -145,6 +147,7 @@ class SceneFeed:
         try:
             match command, *args:
                 case "want", env, names:
+                    self._is_watched = True
                     self._wanted = int(env), tuple(names)
                 case ("leave",):
                     self._leave()
@@ -172,7 +175,7 @@ class SceneFeed:
 
     def _leave(self) -> None:
         """End what the page cost and held up; no browser shows it."""
-        self._wanted, self.is_paused = None, False
+        self._wanted, self._is_watched, self.is_paused = None, False, False
         self._restart_clock()
         if self._is_served:
             self._scene.leave()
@@ -190,7 +193,7 @@ class SceneFeed:
 
     # Frames -----------------------------------------------------------------------------------------------------------
 
-    def _send(self, env: int, names: tuple[str, ...], *, is_watched: bool = True) -> None:
+    def _send(self, env: int, names: tuple[str, ...]) -> None:
         """Publish the present state of one environment; without a browser only the description."""
         begin, scene = time.monotonic(), self._scene
         self._wanted = None
@@ -201,17 +204,17 @@ class SceneFeed:
         if scene.arrangement != self._arrangement:
             self._arrangement, description = scene.arrangement, scene.description()
             self._drawn = {name: _is_drawn(info) for name, info in description.sensors.items()}
-        if self._is_served and is_watched:
+        if self._is_served and self._is_watched:
             scene.listen(env)
             self._notes += scene.take_notes()
-        readings, costs = self._readings(env, names) if is_watched else ({}, {})
+        readings, costs = self._readings(env, names) if self._is_watched else ({}, {})
         bodies = scene.body_poses(slice(env, env + 1))
         sensors = scene.sensors_in_use
         drawn = {name for name, sensor in sensors.items() if getattr(sensor, "debug_vis", self._drawn.get(name))}
         pace = scene if self._is_served else self
         frame = Frame(
             env, scene.time, readings, None if bodies is None else bodies[0],
-            self._shapes(env, sensors) if is_watched else {},
+            self._shapes(env, sensors) if self._is_watched else {},
             frozenset(drawn), costs, pace.is_paused, pace.speed, getattr(scene, "span", None), *_commands(scene),
             description, self._world, self._notes,
         )  # fmt: skip
