@@ -251,21 +251,23 @@ class Page:
         place = bodies[row, :3].astype(np.float64)
         if not np.isfinite(place).all():
             return
-        if self._followed is None:
-            self.server.initial_camera.look_at = tuple(place)
-            self.server.initial_camera.position = tuple(place + self._world.size * np.array([1.0, -1.0, 0.6]))
-        elif np.linalg.norm(place - self._followed) < 0.002 * self._world.size:
+        clients = self.server.get_clients().values()
+        is_new = [client.client_id not in self._distances for client in clients]
+        is_moved = self._followed is None or np.linalg.norm(place - self._followed) >= 0.002 * self._world.size
+        if not is_moved and not any(is_new):
             return
-        for client in self.server.get_clients().values() if self.follow.value else ():
+        start = self._world.size * np.array([1.0, -1.0, 0.6])
+        for client, is_first in zip(clients, is_new, strict=True):
             camera = client.camera
-            offset = np.asarray(camera.position) - np.asarray(camera.look_at)
+            offset = start if is_first else np.asarray(camera.position) - np.asarray(camera.look_at)
             far = float(np.linalg.norm(offset))
             kept = self._distances.setdefault(client.client_id, far)
             if abs(far - kept) < ZOOMED * kept:  # the browser reports a camera on its way
-                offset *= kept / max(far, 1e-9)
+                offset = offset * (kept / max(far, 1e-9))
             else:
                 self._distances[client.client_id] = far
-            camera.position, camera.look_at = place + offset, place
+            if is_first or self.follow.value:
+                camera.position, camera.look_at = place + offset, place
         self._followed = place
 
 
