@@ -291,3 +291,10 @@ def test_the_page_sets_the_pace_of_a_served_simulation() -> None:
         finally:
             stop.set()
             loop.join()
+
+
+def test_all_sensors_of_a_served_simulation_are_drawn_unless_some_are_selected() -> None:
+    for is_selected, expected in ((False, {"imu", "state"}), (True, {"imu"})):
+        sensors = [sn.ImuCfg(name="imu", site="imu", debug_vis=is_selected), sn.BodyStateCfg(name="state", body="box")]
+        with sn.Scene(sn.MujocoEngine(MODEL), sensors).local_client() as client:
+            assert Viewer(RemoteScene(client)).frame().drawn == expected

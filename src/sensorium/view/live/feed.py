@@ -204,6 +204,8 @@ class SceneFeed:
         if scene.arrangement != self._arrangement:
             self._arrangement, description = scene.arrangement, scene.description()
             self._drawn = {name: _is_drawn(info) for name, info in description.sensors.items()}
+            if (self._is_served or hasattr(scene, "seek")) and not any(self._drawn.values()):
+                self._drawn = dict.fromkeys(self._drawn, True)
         if self._is_served and self._is_watched:
             scene.listen(env)
             self._notes += scene.take_notes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -26,6 +27,8 @@ WIDTH = 320
 """Width to which small images are enlarged, px."""
 ZOOMED = 0.05
 """Least relative change of a camera's distance that its user made."""
+SETTLES = 2.0
+"""Time after which a new browser reports its own camera instead of that of an empty page, s."""
 PLOTS = 2
 """Number of plots."""
 
@@ -61,6 +64,8 @@ class Page:
         self._world: World3d | None = None
         self._overlays = Overlays(self.server.scene)
         self._followed: Array | None = None
+        self._came: dict[int, float] = {}
+        """Browser -> time of its first frame."""
         self._distances: dict[int, float] = {}
         """Browser -> distance of its camera from the followed body, m."""
         self._is_waiting = True
@@ -251,8 +256,8 @@ class Page:
         place = bodies[row, :3].astype(np.float64)
         if not np.isfinite(place).all():
             return
-        clients = self.server.get_clients().values()
-        is_new = [client.client_id not in self._distances for client in clients]
+        now, clients = time.monotonic(), self.server.get_clients().values()
+        is_new = [now < self._came.setdefault(client.client_id, now) + SETTLES for client in clients]
         is_moved = self._followed is None or np.linalg.norm(place - self._followed) >= 0.002 * self._world.size
         if not is_moved and not any(is_new):
             return

@@ -16,7 +16,7 @@ LENGTH = 240
 """Number of shown readings."""
 GAP = 2.0
 """Simulated time without readings after which a plot starts again, s."""
-EMPTY = tuple(np.array([0.0, 1.0]) for _ in range(3))
+EMPTY = (np.array([0.0, 1.0]), *(np.full(2, np.nan) for _ in range(2)))
 COMPONENTS = ("xyz", "wxyz", "enu", "ned", "rpy", "rgb", "rgba")
 
 
