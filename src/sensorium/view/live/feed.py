@@ -259,5 +259,5 @@ def _commands(scene: Any) -> tuple[frozenset[str], str]:
     """Return the commands that a source accepts, and the reason why it refuses those of the loop."""
     if hasattr(scene, "seek"):
         return LOOP - {"step"} | {"seek"}, ""
-    refusal = getattr(scene, "refusal", "")
-    return {"reset", "set"} | (frozenset() if refusal else LOOP), refusal
+    refusal = str(getattr(scene, "refusal", ""))
+    return frozenset({"reset", "set"}) | (frozenset() if refusal else LOOP), refusal
