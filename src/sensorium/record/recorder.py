@@ -430,7 +430,7 @@ class Recorder:
     def _unfollow(self, name: str) -> None:
         sensor = self._followed.pop(name)
         sensor.buffers.listeners -= 1
-        if not sensor.is_retired and sensor.buffers.poses is not None and sensor.buffers.listeners <= 0:
+        if not sensor.is_retired:
             self._scene.forget_poses([name])
 
     def _open_track(self, name: str, reading: Reading) -> _Track:

@@ -21,7 +21,7 @@ from sensorium.view.knobs import columns_of
 from sensorium.view.maps import HEADING, draw_maps, map_fields, map_strips, maps_inches
 from sensorium.view.panels import Spec, inches_of, shown_values
 from sensorium.view.style import (
-    COLORS,
+    ERROR,
     FAINT,
     INK,
     MEASURED,
@@ -218,7 +218,7 @@ def _draw_lines(figure: Any, sensor: SensorRecording, spec: Spec, env: int, dt: 
             continue
         panel = figure.add_subplot(grid[k, 1])
         known = error[np.isfinite(error[:, k]), k]
-        panel.plot(*thin(sensor.capture_time[shown, env], error[:, k]), color=COLORS[1], lw=0.8)
+        panel.plot(*thin(sensor.capture_time[shown, env], error[:, k]), color=ERROR, lw=0.8)
         panel.axhline(0.0, color=TRUTH, lw=0.6)
         tidy(panel, is_last=is_last)
         panel.set_xlim(sensor.time[0], end if end > sensor.time[0] else None)
