@@ -8,6 +8,7 @@ import functools
 import gc
 import os
 import shutil
+import signal
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,6 +43,9 @@ def _compiled_once(self: Any, device: Any, folder: Any, *args: Any, **kwargs: An
 
 
 Module._compile = _compiled_once
+
+# A shell's background job ignores Ctrl-C, as do the processes that it starts. Tests of Ctrl-C would then wait forever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module", autouse=True)

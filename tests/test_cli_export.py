@@ -75,6 +75,8 @@ def test_tum_and_euroc_of_one_environment(recording: Path, tmp_path: Path, capsy
     with sn.replay(recording) as replay:
         arrived = {int(each.capture_tick[0]) for each in replay.readings("imu") if each.valid[0]}
     assert stamps == [tick * 2_000_000 for tick in sorted(arrived)] and len(stamps) > 40
+    truth = (tmp_path / "mav0/state_groundtruth_estimate0/data.csv").read_text().splitlines()
+    assert [int(line.split(",")[0]) for line in truth[1:]] == stamps  # the body is the IMU
 
 
 def messages(bag: Path) -> Iterator[tuple[str, int, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -128,6 +129,10 @@ def test_wrong_options_give_one_error(rig: Path, tmp_path: Path, capsys: pytest.
         assert main(args) == 2, args
         err = capsys.readouterr().err
         assert err.count("error:") == 1 and part in " ".join(err.split()) and "Traceback" not in err, (args, err)
+    assert main(["run", "demo", "--record", path, "--envs", "0,3"]) == 2
+    assert "a whole number. To record some of them: --record-envs 0,3" in re.sub(
+        r"[\s│]+", " ", capsys.readouterr().err
+    )
 
 
 def test_repair_completes_a_cut_file(rig: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

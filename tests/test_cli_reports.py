@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sensorium as sn
 from sensorium.cli import main
+from sensorium.cli.reports import loaded
 from sensorium.record import NpzRecorder
 
 pytest.importorskip("matplotlib")
 
 DT = 0.005
+CART = """<mujoco><worldbody><body><joint name="x" type="slide"/><geom size=".1"/></body></worldbody>
+<actuator><motor name="push" joint="x"/><motor name="pull" joint="x"/></actuator></mujoco>"""
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +96,43 @@ def test_a_picture_of_all_fields_names_those_that_do_not_fit(
     assert "not drawn: robot/imu.lin_acc_b, air.pressure, air.altitude." in err and "x.html" in err
     assert run("plot", folder / "run.npz", "--to", tmp_path / "x.html", "--end", 0.1) == 0
     assert "not drawn" not in capsys.readouterr().err
+
+
+def test_controls_and_logged_values_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Controls hold until the next ones; logged values are drawn where they were logged, also without a sensor."""
+    engine = sn.MujocoEngine(CART, 2)
+    scene = sn.Scene(engine, [])
+    file = tmp_path / "run.mcap"
+    with scene.record(file) as recorder:
+        for number in range(20):
+            scene.step(np.array([[0.0, -0.0], [1.0, 2.0]]) * (1 + (number >= 10)), 5)
+            recorder.log("reward", np.array([number, -number]))
+            recorder.log("done", np.array([False, number == 7]))
+    spans = {
+        (None, None): ([0.0, 0.1, 0.2], [1.0, 2.0, 2.0], 20), (0.05, 0.15): ([0.05, 0.1, 0.15], [1.0, 2.0, 2.0], 11),
+        (0.12, 0.16): ([0.12, 0.16], [2.0, 2.0], 5), (None, 0.08): ([0.0, 0.08], [1.0, 1.0], 8),
+    }  # fmt: skip
+    for (start, end), (times, values, count) in spans.items():
+        recording, env, _ = loaded(file, (), 1, start, end, logs=True)
+        assert [*recording] == ["control", "reward", "done"] and env == 1
+        control, reward = recording["control"], recording["reward"]
+        np.testing.assert_allclose(control.time, times, atol=1e-9)
+        np.testing.assert_array_equal(control.measured["value"][:, 0], np.outer(values, [1.0, 2.0]))
+        assert (
+            len(reward.time) == count and (reward.measured["value"][:, 0] == -np.rint(reward.time / 0.01 - 1.0)).all()
+        )
+    assert run("plot", file, "control", "done.value", "--to", tmp_path / "x.svg") == 0
+    text = (tmp_path / "x.svg").read_text(encoding="utf-8")
+    for word in ("push", "pull", "logged", "done"):
+        assert f"<!-- {word}" in text
+    assert "reward" not in text and "<!-- true" not in text and "<!-- gap" not in text
+    assert run("plot", file, "--to", tmp_path / "x.html") == 0
+    assert (tmp_path / "x.html").read_text(encoding="utf-8").count("<img") == 3
+    assert run("plot", file, "rewards", "--to", tmp_path / "y.png") == 2
+    assert "'reward'" in (err := capsys.readouterr().err) and "Known: control, control.value, done" in " ".join(
+        err.split()
+    )
+    assert run("report", file) == 0
 
 
 def test_wrong_options_give_one_error(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -248,6 +248,10 @@ def test_groups_share_one_launch_and_have_their_own_columns(monkeypatch: pytest.
         ({"scale": math.nan}, "scale: got nan"),
         ({"delay": (2, 1)}, "delay: got"),
         ({"history": -1}, "history: got -1"),
+        ({"history": True}, "history: got True"),
+        ({"delay": 1.0}, "delay: got 1.0"),
+        ({"clip": 3.0}, "clip: got 3.0"),
+        ({"scale": "x"}, "scale: got 'x'"),
     ],
 )
 def test_invalid_option_is_named(options: Any, says: str) -> None:

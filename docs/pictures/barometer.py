@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import sensorium as sn
+from sensorium.view.style import ERROR, MEASURED
 
 DT, SECONDS = 0.02, 40.0
 
@@ -43,11 +44,11 @@ def draw(path: Path) -> None:
 
     times, measured, true = simulate()
     fig, (above, below) = plt.subplots(2, 1, figsize=(8, 4), dpi=120, sharex=True, layout="constrained")
-    above.plot(times, measured, ".", ms=1.5, color="tab:blue", label="measured")
+    above.plot(times, measured, ".", ms=1.5, color=MEASURED, label="measured")
     above.plot(times, true, color="black", lw=1.2, label="true")
     above.set(ylabel="altitude (m)", title="Altitude above sea level")
     above.legend(loc="lower right", fontsize=8)
-    below.plot(times, measured - true, ".", ms=1.5, color="tab:blue")
+    below.plot(times, measured - true, ".", ms=1.5, color=ERROR)
     below.axhline(0.0, color="black", lw=1.2)
     below.set(xlabel="time (s)", ylabel="error (m)", title="Measured minus true", ylim=(-2.6, 4.2))
     below.annotate("lag: 0.5 s at up to 3.8 m/s", (13.5, -1.4), ha="left", va="center", fontsize=8)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import sensorium as sn
+from sensorium.view.style import MEASURED
 
 MODEL = """
 <mujoco>
@@ -52,11 +53,11 @@ def draw(path: Path) -> None:
     _, first = np.unique(told["sensed"], return_index=True)
     fig, (space, speed) = plt.subplots(1, 2, figsize=(8, 4), dpi=120, layout="constrained")
     space.plot(told["pos"][:, 0], told["pos"][:, 2], color="black", lw=1.2, label="true")
-    space.plot(told["seen_pos"][first, 0], told["seen_pos"][first, 2], ".", ms=3, color="tab:red", label="measured")
+    space.plot(told["seen_pos"][first, 0], told["seen_pos"][first, 2], ".", ms=3, color=MEASURED, label="measured")
     space.axhline(0.0, color="tab:brown", lw=1.0)
     space.set(xlabel="x (m)", ylabel="z (m)", title="Path of the box", ylim=(-0.03, 0.85))
     speed.plot(told["time"], told["vel"][:, 2], color="black", lw=1.2, label="true")
-    speed.step(told["time"], told["seen_vel"][:, 2], where="post", lw=0.9, color="tab:red", label="measured")
+    speed.step(told["time"], told["seen_vel"][:, 2], where="post", lw=0.9, color=MEASURED, label="measured")
     speed.set(xlabel="time (s)", ylabel="vertical velocity (m/s)", title="What is shown is 30 to 38 ms old")
     for each in (space, speed):
         each.grid(alpha=0.3)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import sensorium as sn
+from sensorium.view.style import MEASURED
 
 BALL = """
 <mujoco>
@@ -58,14 +59,14 @@ def draw(path: Path) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(8.0, 3.6), layout="constrained")
     left, right = axes
     left.plot(run["time"], run["height_true"], color="0.2", linewidth=1.2, label="native value (true)")
-    left.step(run["time"], run["height"], where="post", color="tab:red", linewidth=0.9, label="measured")
+    left.step(run["time"], run["height"], where="post", color=MEASURED, linewidth=0.9, label="measured")
     left.set(title="rangefinder: 50 Hz, 10 mm noise, 40 ms late", xlabel="time (s)", ylabel="distance to the floor (m)")
     left.set_ylim(0.0, 0.78)
     first = run["time"][run["impact_true"] > 0.0][0]
     near = abs(run["time"] - first - 0.012) < 0.03
     milliseconds = (run["time"][near] - first) * 1e3
     right.plot(milliseconds, run["impact_true"][near], color="0.2", linewidth=1.2, label="native value (true)")
-    right.step(milliseconds, run["impact"][near], where="post", color="tab:red", linewidth=0.9, label="measured")
+    right.step(milliseconds, run["impact"][near], where="post", color=MEASURED, linewidth=0.9, label="measured")
     right.set(title="touch: 2 N noise, full scale 120 N, steps of 5 N", xlabel="time since the first impact (ms)")
     right.set_ylabel("normal force (N)")
     right.set_ylim(-5.0, 170.0)

@@ -9,6 +9,7 @@ import numpy as np
 
 import sensorium as sn
 from sensorium.spec import CONTACT_REPORT
+from sensorium.view.style import MEASURED
 
 REPORT = CONTACT_REPORT(("body", ("foot",)), None, ("found", "force"), "netforce")
 SWITCHES: dict[str, dict[str, Any]] = {
@@ -53,7 +54,7 @@ def draw(path: Path) -> None:
 
     run = simulate()
     fig, (top, low) = plt.subplots(2, 1, figsize=(8, 4.6), dpi=110, layout="constrained", sharex=True)
-    top.plot(run["time"], run["measured"], ".", ms=3, color="tab:red", label="measured, noise 2.5 N")
+    top.plot(run["time"], run["measured"], ".", ms=3, color=MEASURED, label="measured, noise 2.5 N")
     top.plot(run["time"], run["true"], color="black", lw=1.2, label="true")
     for level, name in ((15.0, "15"), (12.0, "12"), (8.0, "8")):
         top.axhline(level, color="tab:gray", lw=0.8, ls=":")

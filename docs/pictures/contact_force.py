@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import sensorium as sn
+from sensorium.view.style import MEASURED
 
 DROP = """
 <mujoco>
@@ -50,7 +51,7 @@ def draw(path: Path) -> None:
     fig, (left, right) = plt.subplots(1, 2, figsize=(8, 4), dpi=120, layout="constrained")
     for each in (left, right):
         each.plot(run["time"], run["true"], color="black", lw=1.0, label="net contact force")
-        each.plot(run["time"], run["cell"], ".", ms=2.5, color="tab:red", label="measured")
+        each.plot(run["time"], run["cell"], ".", ms=2.5, color=MEASURED, label="measured")
         each.plot(run["time"], run["limited"], color="tab:blue", lw=1.0, label="true, within the range")
         each.axhline(150.0, color="tab:green", ls=":", lw=1.0, label="max_force")
         each.axhline(6.0, color="tab:orange", ls=":", lw=1.0, label="min_force")

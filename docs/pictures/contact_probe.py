@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import sensorium as sn
+from sensorium.view.style import MEASURED
 
 RADIUS, NOISE = 0.005, 0.00012
 ON, OFF = 0.0008, 0.0003
@@ -56,9 +57,7 @@ def draw(path: Path) -> None:
 
     run = simulate()
     fig, (top, low) = plt.subplots(2, 1, figsize=(8, 4.6), dpi=110, layout="constrained", sharex=True)
-    top.plot(
-        run["time"], 1e3 * run["measured"], ".", ms=3, color="tab:red", label=f"measured, noise {1e3 * NOISE:g} mm"
-    )
+    top.plot(run["time"], 1e3 * run["measured"], ".", ms=3, color=MEASURED, label=f"measured, noise {1e3 * NOISE:g} mm")
     top.plot(run["time"], 1e3 * run["true"], color="black", lw=1.2, label="true")
     for level, name in ((ON, "contact"), (OFF, "release")):
         top.axhline(1e3 * level, color="tab:gray", lw=0.8, ls=":")

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import sensorium as sn
+from sensorium.view.style import MEASURED
 
 ROW = 115
 
@@ -56,9 +57,9 @@ def draw(path: Path) -> None:
     seen = measured[ROW] > 0.0
     columns = np.arange(len(seen))
     axes["row"].plot(columns, np.where(truth[ROW] > 0.0, truth[ROW], np.nan), color="black", lw=1.0, label="true")
-    axes["row"].plot(columns[seen], measured[ROW][seen], ".", ms=2.5, color="tab:blue", label="measured")
+    axes["row"].plot(columns[seen], measured[ROW][seen], ".", ms=2.5, color=MEASURED, label="measured")
     axes["row"].plot(
-        columns[~seen], np.full((~seen).sum(), 0.6), "|", ms=5, color="tab:orange", label="measured: no depth"
+        columns[~seen], np.full((~seen).sum(), 0.6), "|", ms=5, color="tab:blue", label="measured: no depth"
     )
     axes["row"].set(
         title=f"row {ROW} (red line)", xlabel="column (px)", ylabel="z-depth (m)", ylim=(0.3, 5.9), xlim=(0, 424)

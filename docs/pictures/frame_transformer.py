@@ -8,6 +8,7 @@ import numpy as np
 
 import sensorium as sn
 from sensorium.demo import Trot, model_path
+from sensorium.view.style import MEASURED
 
 SECONDS, EVERY = 2.4, 0.004
 
@@ -46,8 +47,8 @@ def draw(path: Path) -> None:
         [["x", "path"], ["z", "path"]], figsize=(8, 4), dpi=120, width_ratios=(3, 2), layout="constrained"
     )
     axes["z"].sharex(axes["x"])
-    for column, name, color in ((0, "x", "tab:blue"), (2, "z", "tab:orange")):
-        axes[name].plot(times[late], measured[late, column], ".", ms=2.5, color=color, label="measured")
+    for column, name in ((0, "x"), (2, "z")):
+        axes[name].plot(times[late], measured[late, column], ".", ms=2.5, color=MEASURED, label="measured")
         axes[name].plot(times[late], true[late, column], color="black", lw=1.2, label="true")
     axes["x"].legend(loc="upper right", fontsize=8)
     axes["z"].legend(loc="upper center", bbox_to_anchor=(0.33, 1.0), fontsize=8)
@@ -55,7 +56,7 @@ def draw(path: Path) -> None:
     axes["x"].tick_params(labelbottom=False)
     axes["z"].set(xlabel="time (s)", ylabel="z, up (m)")
     path_axes = axes["path"]
-    path_axes.plot(measured[late, 0], measured[late, 2], ".", ms=2.5, color="tab:red", label="measured")
+    path_axes.plot(measured[late, 0], measured[late, 2], ".", ms=2.5, color=MEASURED, label="measured")
     path_axes.plot(true[late, 0], true[late, 2], color="black", lw=1.2, label="true")
     path_axes.set(xlabel="x, forward (m)", ylabel="z, up (m)", title="Its path, seen from the side", aspect="equal")
     path_axes.legend(loc="upper right", fontsize=8)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import sensorium as sn
+from sensorium.view.style import MEASURED
 
 DT, SECONDS, RADIUS, SPEED = 0.02, 120.0, 50.0, 8.0
 TUNNEL = sn.SkyZone(low=(-20.0, 40.0, -5.0), high=(20.0, 60.0, 5.0))
@@ -56,8 +57,8 @@ def draw(path: Path) -> None:
     fig, (track, error) = plt.subplots(1, 2, figsize=(8, 4), dpi=120, layout="constrained", width_ratios=(1, 1.3))
     track.add_patch(plt.Rectangle((-20, 40), 40, 20, color="0.8", label="tunnel"))
     track.plot(*true[lap, :2].T, color="black", lw=1.2, label="true")
-    track.plot(*measured[lap & has_fix, :2].T, ".", ms=4, color="tab:green", label="measured")
-    track.plot(*measured[lap & ~has_fix, :2].T, "o", ms=5, mfc="none", color="tab:red", label="held, not valid")
+    track.plot(*measured[lap & has_fix, :2].T, ".", ms=4, color=MEASURED, label="measured")
+    track.plot(*measured[lap & ~has_fix, :2].T, "o", ms=5, mfc="none", color="tab:blue", label="held, not valid")
     track.set(xlabel="east (m)", ylabel="north (m)", title="One lap of a car at 8 m/s", aspect="equal")
     track.legend(loc="center", fontsize=8)
     for column, name, color in ((0, "east", "tab:blue"), (1, "north", "tab:orange")):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import sensorium as sn
+from sensorium.view.style import MEASURED
 
 DT, SECONDS = 0.002, 2.0
 AMPLITUDE, RATE = 0.12, math.pi
@@ -54,7 +55,7 @@ def draw(path: Path) -> None:
     run = simulate()
     fig, (left, right) = plt.subplots(1, 2, figsize=(8, 4), dpi=120, layout="constrained")
     left.plot(run["time"], run["position"], color="black", lw=1.2, label="true")
-    left.plot(run["time"], run["measured"], color="tab:blue", lw=1.0, drawstyle="steps-post", label="measured")
+    left.plot(run["time"], run["measured"], color=MEASURED, lw=1.0, drawstyle="steps-post", label="measured")
     left.set(xlabel="time (s)", ylabel="position (rad)", title="Counts of 2π/1024, backlash 0.02 rad")
     left.annotate("turning back takes\nup the backlash", (0.62, 0.111), (1.05, 0.095), fontsize=8,
                   arrowprops={"arrowstyle": "->", "lw": 0.7})  # fmt: skip

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import sensorium as sn
+from sensorium.view.style import ERROR, MEASURED
 
 ARM = """
 <mujoco>
@@ -48,13 +49,13 @@ def draw(path: Path) -> None:
     time, effort, true, measured = simulate()
     shown = time > 0.5  # the fall into the first position
     fig, (above, below) = plt.subplots(2, 1, figsize=(8, 4), dpi=120, sharex=True, layout="constrained")
-    above.plot(time[shown], measured[shown], color="tab:blue", lw=0.8, label="measured by the cell")
-    above.plot(time[shown], effort[shown], color="tab:orange", lw=1.0, label="effort of the motor")
+    above.plot(time[shown], measured[shown], color=MEASURED, lw=0.8, label="measured by the cell")
+    above.plot(time[shown], effort[shown], color="tab:blue", lw=1.0, label="effort of the motor")
     above.plot(time[shown], true[shown], color="black", lw=1.2, label="true, at the gearbox output")
     above.set(ylabel="torque (N m)", title="3 kg arm that sweeps ±0.6 rad; the drive's friction is 2 N m + 1 N m s/rad")
     above.legend(loc="upper right", fontsize=8, ncols=3)
     above.margins(y=0.35)
-    below.plot(time[shown], (measured - true)[shown], color="tab:blue", lw=0.6)
+    below.plot(time[shown], (measured - true)[shown], color=ERROR, lw=0.6)
     below.axhline(0.0, color="black", lw=1.2)
     below.set(
         xlabel="time (s)", ylabel="error (N m)", title="Measured minus true: two cycles per turn of the wave generator"

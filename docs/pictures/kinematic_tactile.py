@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import sensorium as sn
+from sensorium.view.style import MEASURED
 
 RADIUS, LOAD, MU, SPEED = 0.012, 5.0, 0.5, 0.015  # m, N, 1, m/s
 SCENE = f"""
@@ -119,7 +120,7 @@ def draw(path: Path) -> None:
     bound = MU * normal["true"]
     upper, lower = (fig.add_subplot(maps[k, 3]) for k in (0, 1))
     for axis, total, truth in ((upper, normal, engine[:, 2]), (lower, shear, engine[:, 0])):
-        axis.plot(run["time"], total["measured"], color="tab:orange", lw=0.9, label="taxels, measured")
+        axis.plot(run["time"], total["measured"], color=MEASURED, lw=0.9, label="taxels, measured")
         axis.plot(run["time"], total["true"], color="black", lw=1.2, label="taxels, true")
         axis.plot(run["time"], truth, color="tab:blue", lw=1.2, ls="--", label="the engine's contact force")
         axis.grid(alpha=0.3)

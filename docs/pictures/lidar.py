@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import sensorium as sn
+from sensorium.view.style import MEASURED
 
 SPEED, YAW_RATE, DT = 12.0, 1.0, 0.005
 
@@ -94,7 +95,7 @@ def draw(path: Path) -> None:
     bar.tick_params(labelsize=7)
     bar.set_xlabel("calibrated intensity (%)", fontsize=8, labelpad=1)
     above = fig.add_axes((0.56, 0.12, 0.42, 0.73))
-    for points, color, label in ((true, "black", "true: all rays at the capture"), (measured, "tab:red", "measured")):
+    for points, color, label in ((true, "black", "true: all rays at the capture"), (measured, MEASURED, "measured")):
         x, y, z = points["points_b"].T
         high = z > -0.5
         above.plot(x[high], y[high], ".", ms=1.1, mew=0, color=color)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import sensorium as sn
+from sensorium.view.style import MEASURED
 
 FIELD = (21.5, 0.0, -42.7)
 ENVS = 360
@@ -39,7 +40,7 @@ def draw(path: Path) -> None:
 
     headings, measured, true = simulate()
     fig, (plane, course) = plt.subplots(1, 2, figsize=(8, 4), dpi=120, layout="constrained", width_ratios=(1, 1.15))
-    plane.plot(measured[:, 0], measured[:, 1], ".", ms=2.5, color="tab:red", label="measured")
+    plane.plot(measured[:, 0], measured[:, 1], ".", ms=2.5, color=MEASURED, label="measured")
     plane.plot(*true[:, :2].T, color="black", lw=1.2, label="true")
     plane.plot(0, 0, "+", color="black", ms=8)
     plane.plot(6.0, -4.0, "+", color="tab:red", ms=8)
@@ -49,7 +50,7 @@ def draw(path: Path) -> None:
     plane.set(xlim=(-36, 42), ylim=(-34, 40))
     found = np.arctan2(-measured[:, 1], measured[:, 0])
     error = np.rad2deg((found - headings + np.pi) % (2 * np.pi) - np.pi)
-    course.plot(np.rad2deg(headings), error, ".", ms=2.5, color="tab:red", label="from measured flux")
+    course.plot(np.rad2deg(headings), error, ".", ms=2.5, color=MEASURED, label="from measured flux")
     course.axhline(0.0, color="black", lw=1.2, label="from true flux")
     course.set(xlabel="heading (deg)", ylabel="error of the heading (deg)", title="What a compass makes of it")
     course.set_xticks(range(-180, 181, 60))

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import sensorium as sn
+from sensorium.view.style import MEASURED
 
 LEG = """
 <mujoco>
@@ -54,7 +55,7 @@ def draw(path: Path) -> None:
 
     run = simulate()
     fig, (left, right) = plt.subplots(1, 2, figsize=(8, 4), dpi=120, layout="constrained")
-    left.plot(run["time"], run["measured"], color="tab:blue", lw=0.6, label="measured")
+    left.plot(run["time"], run["measured"], color=MEASURED, lw=0.6, label="measured")
     left.plot(run["time"], run["current"], color="black", lw=1.2, label="true")
     left.set(xlabel="time (s)", ylabel="current (A)", title="Motor current")
     for name, color, label in (("naive", "tab:orange", "drive ignores friction"),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import sensorium as sn
+from sensorium.view.style import MEASURED
 
 SIZE, POINTS = 4.0, 161
 NOISE, DRIFT = 0.02, 0.06
@@ -75,8 +76,8 @@ def draw(path: Path) -> None:
     )
     side.plot(line_x, field.heights[cells[0], cells[1]], color="0.6", lw=1, label="terrain")
     side.plot(truth[row, 0], truth[row, 2], "o", ms=4, color="black", label="true hits")
-    side.plot(hits[row, 0], hits[row, 2], "x", ms=5, color="tab:blue", label="measured hits")
-    for data, color, name in ((true, "black", "trunk, true"), (measured, "tab:blue", "trunk, as it believes")):
+    side.plot(hits[row, 0], hits[row, 2], "x", ms=5, color=MEASURED, label="measured hits")
+    for data, color, name in ((true, "black", "trunk, true"), (measured, MEASURED, "trunk, as it believes")):
         pos = data.pos_w[0].numpy()
         side.plot(pos[0], pos[2], "^", color=color, ms=7, label=name)
     side.set(title=f"The middle row: {100 * NOISE:.0f} cm noise, {100 * DRIFT:.0f} cm drift upwards",

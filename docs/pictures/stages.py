@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sensorium as sn
+from sensorium.view.style import MEASURED
 
 Array = NDArray[np.float64]
 
@@ -71,7 +72,7 @@ def draw(path: Path) -> None:
         label = "its Gauss-Markov parts" if k == 0 else None
         top_left.loglog(t, part(t, tau, sd), "--", lw=0.9, color="0.6", label=label)
     sizes = np.unique(np.geomspace(1, 700, 40).round().astype(int))
-    top_left.loglog(sizes * 0.5, [allan(samples, m) for m in sizes], "o", ms=3, color="tab:blue", label="measured")
+    top_left.loglog(sizes * 0.5, [allan(samples, m) for m in sizes], "o", ms=3, color=MEASURED, label="measured")
     top_left.axhline(math.sqrt(2.0 * math.log(2.0) / math.pi), color="black", lw=1.2, label="0.664 B")
     top_left.axvspan(2.0, 200.0, color="tab:green", alpha=0.1, label="tau_min to tau_max")
     top_left.set(title="Flicker, B = 1", xlabel="averaging time (s)", ylabel="Allan deviation", ylim=(0.05, 4.0))

@@ -61,7 +61,7 @@ def draw(path: Path) -> None:
     view.view_init(elev=34, azim=-68)
     view.set_axis_off()
     above.set(xlim=(-20.5, 20.5), ylim=(-12.5, 12.5), xlabel="x (m)", ylabel="y (m)", aspect="equal")
-    above.legend(loc="upper left", bbox_to_anchor=(1.0, 0.92), fontsize=8, frameon=False)
+    above.legend(loc="upper left", bbox_to_anchor=(1.0, 0.75), fontsize=8, frameon=False)
     fig.suptitle("The hall as a lidar on the drone scans it, without the roof; below, a cut under 3 m", fontsize=10)
     fig.savefig(path)
     plt.close(fig)

@@ -192,17 +192,18 @@ def test_the_size_of_the_options_is_that_of_the_image() -> None:
 
 @pytest.mark.parametrize("knob", ["delay", "jitter", "history_length"])
 def test_a_camera_refuses_delay_jitter_and_history(knob: str) -> None:
-    options, _ = camera(BaseCameraOptions)
-    with pytest.raises(sn.ConfigError, match=rf"{knob}: got 1, expected no value"):
-        options(body="body", **{knob: 1})
+    rendered = (genesis.RasterizerCameraOptions, genesis.RaytracerCameraOptions, genesis.BatchRendererCameraOptions)
+    for options in (camera(BaseCameraOptions)[0], *rendered):
+        with pytest.raises(sn.ConfigError, match=rf"{knob}: got 1, expected no value"):
+            options(body="body", **{knob: 1})
     assert not built(base=BaseCameraOptions, **{knob: 0})[1].uses_ring_pipeline
 
 
 @pytest.mark.parametrize("knob", COSTLY_KNOBS)
 def test_imperfection_knobs_are_not_available_on_a_camera(knob: str) -> None:
-    options, _ = camera(BaseCameraOptions)
-    with pytest.raises(sn.ConfigError, match=rf"{knob}: got 0.1, expected no value"):
-        options(body="body", **{knob: COSTLY_KNOBS[knob]})
+    for options in (camera(BaseCameraOptions)[0], genesis.RasterizerCameraOptions):
+        with pytest.raises(sn.ConfigError, match=rf"{knob}: got 0.1, expected no value"):
+            options(body="body", **{knob: COSTLY_KNOBS[knob]})
 
 
 def test_a_rendered_sensor_with_a_delay_is_rendered_when_due_and_shows_the_older_frame() -> None:

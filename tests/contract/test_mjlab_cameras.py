@@ -65,6 +65,11 @@ def test_color_images_have_shadows_and_textures_only_where_asked() -> None:
     assert int(image.max()) > 0
 
 
+def test_an_orthographic_camera_has_a_height_of_fovy_metres() -> None:
+    sensor = data_of(data_types=("depth",), orthographic=True, fovy=3.0, width=8, height=6)
+    assert sensor.data.intrinsic_matrices[0].diagonal().tolist() == [2.0, 2.0, 1.0]
+
+
 def test_the_four_sensor_types_share_one_base() -> None:
     for kind in (mjlab.BuiltinSensor, mjlab.ContactSensor, mjlab.RayCastSensor, mjlab.CameraSensor):
         assert issubclass(kind, mjlab.Sensor)
@@ -75,7 +80,7 @@ def test_the_four_sensor_types_share_one_base() -> None:
     [
         ({"data_types": ("rgbd",)}, "data types among"),
         ({"data_types": ()}, "at least one"),
-        ({"orthographic": True}, "orthographic: got True"),
+        ({"orthographic": True}, "orthographic: got True.*Give fovy"),
         ({"clone_data": True}, r"clone_data.*read\(\)"),
         ({"camera_name": "head", "parent_body": "base"}, "parent_body.*no value beside camera_name"),
     ],

@@ -69,11 +69,13 @@ def test_line_ends_and_spaces_do_not_matter(text: str, tmp_path: Path) -> None:
         (" 1.1 ", " 1e6 ", ["line 4", "1000000", "100000 m", "Subtract"]),
         ("1305031098.6758", "nan", ["line 4", "time: got 'nan'", "seconds"]),
         ("1305031098.6758", "1e30", ["line 4", "time: got '1e30'"]),
+        ("1305031098.6758", "1e400000", ["line 4", "time: got '1e400000'"]),
+        ("1305031098.6758", "1e999999", ["line 4", "time: got '1e999999'"]),
         ("1305031098.6758", "1305031098.6659", ["line 4", "time", "Sort"]),
         ("1305031098.6859", "1305031098.6", ["line 5", "time", "Sort"]),
-        ("0 0 0 1\n", "0 0 0 0\n", ["line 2", "quaternion: got 0 0 0 0", "unit quaternion"]),
-        ("0 0 0 1\n", "0 0 0 2\n", ["line 2", "quaternion: got 2 0 0 0", "order of the columns"]),
-        ("0 0 0 1\n", "0 0 nan 1\n", ["line 2", "quaternion: got 1 0 0 nan"]),
+        ("0 0 0 1\n", "0 0 0 0\n", ["line 2", "quaternion (w x y z): got 0 0 0 0", "unit quaternion"]),
+        ("0 0 0 1\n", "0 0 0 2\n", ["line 2", "quaternion (w x y z): got 2 0 0 0", "order of the columns"]),
+        ("0 0 0 1\n", "0 0 nan 1\n", ["line 2", "quaternion (w x y z): got 1 0 0 nan"]),
         (TUM.splitlines(keepends=True)[1], "", ["got 3", "at least 4"]),
     ],
 )
@@ -92,6 +94,7 @@ def test_a_fault_is_named_with_file_line_value_and_fix(old: str, new: str, parts
     [
         ("1403636580843555328", "1403636580843555328.5", ["line 3", "'1403636580843555328.5'", "whole number of ns"]),
         ("1403636580843555328", "9" * 30, ["line 3", "whole number of ns"]),
+        ("1403636580843555328", "9" * 5000, ["line 3", "999..., expected a whole number of ns"]),
         (",0.787350,", ",,", ["line 3", "number: got ''"]),
         (
             "4.688028,-1.786598,0.791382,0.535178,-0.152945,-0.826562,-0.083605,-0.030043",
@@ -151,7 +154,7 @@ TIMES, POS, QUAT = np.arange(5.0), np.zeros((5, 3)), np.tile([1.0, 0.0, 0.0, 0.0
         (TIMES, POS, QUAT[:, :3], r"(?s)quat: got .* expected numbers \[n, 4\]"),
         ("now", POS, QUAT, r"times: got 'now', expected numbers \[n\]"),
         (TIMES[::-1], POS, QUAT, "pose 1, time: got -1, expected a time after"),
-        (TIMES, POS, 0.0 * QUAT, "pose 0, quaternion: got 0 0 0 0"),
+        (TIMES, POS, 0.0 * QUAT, r"pose 0, quaternion \(w x y z\): got 0 0 0 0"),
         (TIMES, POS, np.eye(4)[[0, 0, 3, 3, 3]], "pose 2, quaternion: got a turn of 180 degrees .* Add poses"),
     ],
 )

@@ -108,7 +108,10 @@ def test_euroc(body: str, recorded: tuple[sn.Trajectory, list[Reading]], tmp_pat
 
 
 def test_euroc_images_and_their_pose_on_the_body(tmp_path: Path) -> None:
-    """A camera 0.2 m ahead of the body looks to its left: T_BS holds both, and the pixels are those of the readings."""
+    """A camera 0.2 m ahead of the body looks to its left: T_BS holds both, and the pixels are those of the readings.
+
+    The frame of the image is optical: its x points ahead, its y down, and its z to the left.
+    """
     pillow = pytest.importorskip("PIL.Image")
     rng = np.random.default_rng(0)
     spec = FieldSpec("rgb", ("height", "width", "channel"), (4, 6, 3), "uint8", "1", "", "vector", "image")
@@ -145,7 +148,7 @@ def test_euroc_images_and_their_pose_on_the_body(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found, expected[0])
     text = (tmp_path / "mav0/cam0/sensor.yaml").read_text(encoding="utf-8")
     numbers = np.array(text.partition("[")[2].partition("]")[0].split(","), dtype=np.float64).reshape(4, 4)
-    np.testing.assert_allclose(numbers, [[0, -1, 0, 0.2], [1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], atol=1e-8)
+    np.testing.assert_allclose(numbers, [[1, 0, 0, 0.2], [0, 0, 1, 0], [0, -1, 0, 0], [0, 0, 0, 1]], atol=1e-8)
 
 
 @pytest.mark.parametrize("truth", [True, False])

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from mcap.reader import make_reader
 from mcap_scenes import assert_all_same, assert_same, following, scene
 from rosbags.highlevel import AnyReader
@@ -19,7 +20,7 @@ from wire_messages import DENSE, RAGGED, make_reading, spec
 
 import sensorium as sn
 from sensorium.demo import model_path
-from sensorium.errors import ConfigError, ModelError, SensoriumError, SensoriumWarning, UnknownNameError
+from sensorium.errors import ArgumentError, ConfigError, ModelError, SensoriumError, SensoriumWarning, UnknownNameError
 from sensorium.readings import Reading
 from sensorium.record import NpzRecorder, load, mcap_writer, rows
 from sensorium.record.batches import Batch, of_envs, reading_of
@@ -319,15 +320,24 @@ def test_values_of_the_loop_and_marks_are_recorded(tmp_path: Path) -> None:
             made.update()
             recorder.log("reward", rewards[number])
             recorder.log("action", np.full((5, 2, 3), number, np.float32))
+            recorder.log("imu", torch.arange(5))  # the name of a sensor
             recorder.mark("task", f"number {number} ü", env_ids=range(number % 3))
         recorder.mark("end")
         for wrong in (np.zeros(4), np.zeros(()), np.zeros((5, 1)), np.zeros(5, np.float32)):
             with pytest.raises(ConfigError, match=r"Recorder\.log\.reward"):
                 recorder.log("reward", wrong)
+        for wrong in (["a"] * 5, [[1], [1, 2], 3, 4, 5], np.zeros(5, complex), torch.zeros(5, dtype=torch.bfloat16)):
+            with pytest.raises(ConfigError, match=r"Recorder\.log\.odd.*of numbers or bools"):
+                recorder.log("odd", wrong)
+        for wrong in ([5], [-1], [True], 7, torch.ones(5, dtype=torch.bool)):
+            with pytest.raises(ConfigError, match=r"Recorder\.mark\.env_ids.*from 0 to 4"):
+                recorder.mark("odd", env_ids=wrong)  # type: ignore[arg-type]
     recorder.log("reward", rewards[0])
     recorder.mark("after the end")
     with sn.replay(tmp_path / "run.mcap") as replay:
-        assert replay.logs == ("reward", "action")
+        assert replay.logs == ("reward", "action", "imu")
+        assert [each["value"].tolist() for each in replay.log("imu")] == [[1, 4]] * 10
+        assert [each.tick for each in replay.log("imu", 0.004, 0.008)] == [2, 3, 4]
         assert np.array_equal([each["value"] for each in replay.log("reward")], rewards[:, [1, 4]])
         assert [each["value"].shape for each in replay.log("action")] == [(2, 2, 3)] * 10
         assert [each.tick for each in replay.log("reward")] == list(range(1, 11))
@@ -396,3 +406,22 @@ def test_an_invalid_path_gives_one_error(tmp_path: Path) -> None:
     (tmp_path / "text.mcap").write_text("hello, this is not a recording")
     with pytest.raises(ModelError, match="not an MCAP file"):
         sn.replay(tmp_path / "text.mcap")
+    made = scene()
+    with made.record(tmp_path / "run.mcap"), pytest.raises(ConfigError, match=r"Recorder\.path.*another recording"):
+        made.record(tmp_path / "folder/../run.mcap")
+    made.record(tmp_path / "run.mcap").close()
+
+
+def test_environments_are_numbers_of_any_kind(tmp_path: Path) -> None:
+    made = scene()
+    for given in ([0, 3], {3, 0}, np.array([3, 0]), torch.tensor([0, 3])):
+        with made.record(tmp_path / "run.mcap", envs=given) as recorder:  # type: ignore[arg-type]
+            assert recorder.env_ids.tolist() == [0, 3]
+    for wrong in ([], [5], [True], 1.5, ["a", 1], torch.tensor([[0, 1]])):
+        with pytest.raises(ConfigError, match=r"Recorder\.envs: got .* from 0 to 4"):
+            made.record(tmp_path / "run.mcap", envs=wrong)  # type: ignore[arg-type]
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        for speed in (0.0, -1.0, float("nan")):
+            with pytest.raises(ArgumentError, match="speed"):
+                next(replay.play(speed))
+        assert len([*replay.play(float("inf"))]) == 1

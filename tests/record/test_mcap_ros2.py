@@ -12,8 +12,11 @@ from mcap_scenes import following, scene
 from rosbags.highlevel import AnyReader
 from rosbags.typesys import Stores, get_typestore
 
+import sensorium as sn
 from sensorium.record import rows
 from sensorium.record.ros2 import Ros2Messages
+
+EYE = sn.DepthCameraCfg(name="eye", body="arm", res=(4, 3))
 
 
 @pytest.mark.parametrize("collected", [1, 7, 256])
@@ -67,3 +70,32 @@ def test_rosbags_reads_all_topics(tmp_path: Path) -> None:
                 times.setdefault("clock", []).append(message.clock.sec + message.clock.nanosec * 1e-9)
                 assert stamp == round(times["clock"][-1] * 1e9)
     assert np.allclose(times["clock"], np.arange(21) * 0.002)
+
+
+def test_constant_transforms_of_a_camera_that_is_added(tmp_path: Path) -> None:
+    """Each message on /tf_static holds all frames, and the first one is not earlier than the recording."""
+    engine = sn.TensorEngine(num_envs=2, dt=0.002, bodies=["base", "arm"], shapes=[sn.Shape("plane", "floor")])
+    made = sn.Scene(engine, [sn.BodyStateCfg(name="state", body="base")])
+    for _ in range(100):
+        made.update()
+    with made.record(tmp_path / "run.mcap", ros2=True):
+        made.update()
+        made.add(EYE)
+        made.update()
+        made.add(EYE.replace(name="second"))
+        made.update()
+        made.remove("state")
+        made.update()
+    with AnyReader([tmp_path / "run.mcap"], default_typestore=get_typestore(Stores.ROS2_JAZZY)) as bag:
+        found = []
+        for connection, stamp, data in bag.messages():
+            assert stamp >= 200_000_000
+            if connection.topic == "/tf_static":
+                message: Any = bag.deserialize(data, connection.msgtype)
+                found.append((stamp, [each.child_frame_id for each in message.transforms]))
+    names = [
+        [f"env_000{env}/{name}_optical" for env in (0, 1) for name in each] for each in (["eye"], ["eye", "second"])
+    ]
+    assert found == [(204_000_000, names[0]), (206_000_000, names[1])]
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        assert replay.start == pytest.approx(0.2)

@@ -443,6 +443,8 @@ def test_the_reported_pose_can_stay_that_of_the_start() -> None:
     scene.engine.body_pos_w[:, 0, 2] = 4.0  # type: ignore[attr-defined]
     scene.update()
     assert start.data.pos_w[:, 2].tolist() == [2.0, 3.0] and start.is_lazy
+    start.set_world_poses(torch.tensor([[1.0, 2.0, 5.0]]), env_ids=[0])  # a pose that is set is reported
+    torch.testing.assert_close(start.data.pos_w, torch.tensor([[1.0, 2.0, 5.0], [0.0, 0.0, 3.0]]))
 
 
 def test_plural_mounts_have_their_own_axis() -> None:
@@ -572,6 +574,9 @@ def test_what_does_not_fit_the_scene_is_named_when_it_is_built() -> None:
         scene_of(camera(width=9000, height=10_000, data_types=ALL), envs=1000)
     with pytest.raises(sn.ConfigError, match=r"matrices\[0\].*non-singular"):
         scene_of(camera())["camera"].set_intrinsic_matrices(torch.zeros(3, 3))  # type: ignore[attr-defined]
+    with pytest.raises(sn.ConfigError, match=r"matrices\[0\].*0 below its diagonal"):
+        k = torch.tensor([[40.0, 0.0, 17.0], [3.0, 35.0, 18.0], [0.0, 0.0, 1.0]])
+        scene_of(camera())["camera"].set_intrinsic_matrices(k)  # type: ignore[attr-defined]
     with pytest.raises(sn.ConfigError, match=r"not finite|finite numbers"):
         sn.PinholeLensCfg.from_intrinsic_matrix(np.full((3, 3), np.nan), 4, 4)
     for given, says in (("class: rbot", "Did you mean 'robot'"), ("kind: *", "a type of labels")):

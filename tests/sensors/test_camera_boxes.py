@@ -105,6 +105,17 @@ def test_solid_boxes_are_those_of_the_shapes() -> None:
     assert corner[:3] == pytest.approx(turned, abs=1e-6)
 
 
+def test_boxes_do_not_include_pixels_beyond_the_field_of_view() -> None:
+    """A wall on the axis of a fisheye, wider than its circle: all boxes are the circle, and nothing is hidden."""
+    shapes = (sn.Shape("box", "wall", (0.1, 90.0, 90.0), pos=(2.0, 0.0, 0.0)),)
+    lens = sn.KannalaBrandtLensCfg(fovy=90.0, max_fov_deg=60.0)
+    data = scene_of(shapes, semantics={"wall": "wall"}, lens=lens)["camera"].data
+    label, *bounds, hidden = rows_of(data, "bounding_box_2d_tight")[0]
+    assert bounds == extent(data.geom_ids[0, ..., 0].numpy() == 0) and 0 < bounds[0] and bounds[2] < 79
+    assert rows_of(data, "bounding_box_2d_loose") == [[label, *bounds, 0.0]] and hidden == 0.0
+    assert rows_of(data, "bounding_box_3d")[0][23] == 0.0
+
+
 def test_a_filter_selects_the_objects_with_boxes() -> None:
     data = scene_of(semantic_filter="class:ball")["camera"].data
     assert len(rows_of(data, "bounding_box_2d_loose")) == 1

@@ -58,6 +58,43 @@ def test_a_miss_is_black_and_clear() -> None:
     assert int(data.rgba[0, 4, 4, 3]) == 255
 
 
+SKY = """<mujoco><asset><texture name="sky" type="skybox" builtin="flat" rgb1=".3 .5 .7" width="8" height="48"/>
+  <texture name="squares" type="2d" builtin="checker" rgb1="1 1 1" rgb2="0 0 0" width="64" height="64"/>
+  <material name="squares" texture="squares" texrepeat="40 40"/></asset>
+  <worldbody><geom name="ground" type="plane" size="9 9 1" material="squares"/></worldbody></mujoco>"""
+
+
+def test_pixels_beyond_the_field_of_view_are_black_and_clear() -> None:
+    """A fisheye of 100 degrees shows the pixels of one of 170 degrees within its circle, and nothing beyond, no sky."""
+    types = (*TYPES, "semantic_segmentation", "motion_vectors", "distance_to_camera", "points_b")
+    offset = sn.CameraCfg.OffsetCfg.from_view(pos=(0.0, 0.0, 1.0), lookat=(1.0, 0.0, 0.6))
+    cfgs = [
+        sn.CameraCfg(
+            name=str(fov), body="world", width=40, height=30, offset=offset, data_types=types, **{
+                "lens": sn.KannalaBrandtLensCfg(fovy=90.0, max_fov_deg=fov), "depth_clipping_behavior": clip},
+        )
+        for fov, clip in ((100.0, "none"), (170.0, "none"), (101.0, "max"), (102.0, "zero"))
+    ]  # fmt: skip
+    scene = sn.Scene(sn.MujocoEngine(SKY), cfgs)
+    scene.update()
+    narrow, wide = (scene[name].data.output for name in ("100.0", "170.0"))
+    rows, columns = np.mgrid[:30, :40] + 0.5
+    inside = torch.from_numpy(np.hypot(rows - 15.0, columns - 20.0) / 15.0 < np.radians(50.0))
+    assert 0.3 < inside.float().mean() < 0.6
+    for name in types:
+        beyond = narrow[name][0][~inside]
+        expected = {"depth": np.inf, "distance_to_camera": np.inf, "points_b": np.inf, "geom_ids": -1}.get(name, 0)
+        assert (beyond == expected).all(), name
+        difference = (narrow[name][0][inside].float() - wide[name][0][inside].float()).abs().nan_to_num()
+        if name in ("rgb", "rgba", "albedo", "linear_rgb"):  # textures are filtered by the distance to a neighbour
+            assert float(difference.max()) < (4.0 if narrow[name].dtype == torch.uint8 else 2e-3), name
+        else:
+            assert not difference.any(), name
+    assert (narrow["rgba"][0][inside][:, 3] == 255).all() and wide["rgba"][0, 0, 20].tolist() == [76, 127, 178, 255]
+    for name, value in (("101.0", 1e6), ("102.0", 0.0)):
+        assert (scene[name].data.output["depth"][0, 0, 0] == value).all()  # type: ignore[attr-defined]
+
+
 def test_a_spot_and_a_point_light_fall_off() -> None:
     """Below a light 1.5 m above the ground: attenuation, and for a spot the cone."""
     ground = [sn.Shape("plane", "ground", rgba=(1.0,) * 4, material=sn.Material(specular=0.0))]

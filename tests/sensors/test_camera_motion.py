@@ -209,21 +209,59 @@ def test_the_background_moves_like_a_point_at_infinity() -> None:
     assert data.optical_flow[0, 10, 10, 0].item() == pytest.approx(10.5 * np.tan(0.1), rel=1e-5)
 
 
-def test_intrinsics_of_a_distorted_lens_can_differ_between_environments() -> None:
-    """Each environment's image is that of a camera which always had its intrinsic matrix."""
-    lens = LENSES[2]
-    scene = scene_of(lens, "depth", "geom_ids", envs=2)
+@pytest.mark.parametrize("evaluate", ["auto", "always"])
+@pytest.mark.parametrize("lens", [LENSES[2], LENSES[5]], ids=methodcaller("kind"))
+def test_intrinsics_of_a_lens_can_differ_between_environments(lens: LensCfg, evaluate: str) -> None:
+    """Each environment's image is that of a camera which always had its intrinsic matrix, also in a captured graph.
+
+    The table of directions has one entry until the environments differ.
+    """
+    scene = scene_of(lens, "depth", "geom_ids", envs=3, evaluate=evaluate)
     sensor: Any = scene["camera"]
+    before = sensor.read().distance_to_image_plane
+    scene.capture(True)
+    for _ in range(8):
+        scene.update()
+        sensor.read()
+    assert sensor.cast.lens.directions.shape[0] == 1
     k = sensor.intrinsic_matrices[1]
     wide = k.clone()
     wide[:2, :2] *= 0.6
-    before = sensor.data.distance_to_image_plane.clone()
-    sensor.set_intrinsic_matrices(wide, env_ids=[0])
-    data = sensor.data
-    assert torch.equal(data.distance_to_image_plane[1], before[1])
-    assert not torch.equal(data.distance_to_image_plane[0], before[0])
-    hits, _, _ = reference(lens, wide, 0)
-    assert (data.geom_ids[0].reshape(-1).numpy() == hits.shape).mean() > 0.97
+    for env in (0, 2):
+        sensor.set_intrinsic_matrices(wide, env_ids=[env])
+        scene.update()
+        data = sensor.data
+        assert torch.equal(data.distance_to_image_plane[1], before[1])
+        assert not torch.equal(data.distance_to_image_plane[env], before[env])
+        hits, _, _ = reference(lens, wide, 0)
+        assert (data.geom_ids[env].reshape(-1).numpy() == hits.shape).mean() > 0.97
+    state = scene.state()
+    other = scene_of(lens, "depth", "geom_ids", envs=3, evaluate=evaluate)
+    other.load_state(state)
+    other.update()
+    same: Any = other["camera"]
+    assert torch.equal(same.data.distance_to_image_plane, sensor.data.distance_to_image_plane)
+    sensor.set_intrinsic_matrices(k)
+    scene.update()
+    assert torch.equal(sensor.data.distance_to_image_plane, before)
+
+
+def test_a_refused_intrinsic_matrix_changes_nothing() -> None:
+    """With a shorter focal length the lens would fold over within the image: images and matrices stay."""
+    scene = scene_of(sn.BrownConradyLensCfg(fovy=40.0, k1=-0.25), "depth", envs=2)
+    sensor: Any = scene["camera"]
+    before = sensor.read()
+    wide = before.intrinsic_matrices[1].clone()
+    wide[:2, :2] *= 0.2
+    with pytest.raises(sn.ConfigError, match=r"lens.*does not fold over"):
+        sensor.set_intrinsic_matrices(wide, env_ids=[1])
+    scene.update(ticks=0)
+    after = sensor.read()
+    assert torch.equal(after.intrinsic_matrices, before.intrinsic_matrices)
+    assert torch.equal(sensor.intrinsic_matrices, before.intrinsic_matrices)
+    assert torch.equal(after.distance_to_image_plane, before.distance_to_image_plane)
+    sensor.set_intrinsic_matrices(before.intrinsic_matrices[0] * torch.tensor([[0.9], [0.9], [1.0]]), env_ids=[1])
+    assert not torch.equal(sensor.data.distance_to_image_plane[1], before.distance_to_image_plane[1])
 
 
 def test_a_model_with_an_orthographic_camera() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-from streaming import PATIENCE, build, running, serving, until
+from streaming import DT, PATIENCE, build, running, serving, until
 
 import sensorium as sn
 from sensorium.errors import StreamError
@@ -43,6 +44,44 @@ def test_each_step_of_several_clients_runs_once(server: sn.Server, client: sn.Cl
         for thread in threads:
             thread.join(PATIENCE)
         assert len(set(frames)) == 150 and server.scene.tick == 300
+
+
+def test_a_client_sets_the_pace_of_a_loop_that_the_server_runs() -> None:
+    """Pause, single steps and speed act between two steps. A pause ends with its client. Other loops have no pace."""
+    scene, stop = build(columns=0), threading.Event()
+    with sn.serve(scene, "tcp://127.0.0.1:0") as server, sn.connect(server.address, timeout=PATIENCE) as client:
+        loop = threading.Thread(target=server.run, kwargs={"substeps": 2, "speed": 0.0, "until": stop.is_set})
+        loop.start()
+        try:
+            assert client.pace() == {"paused": False, "speed": 0.0}
+            assert client.pace(paused=True) == {"paused": True, "speed": 0.0}
+            tick = scene.tick
+            client.pace(steps=3)
+            until(lambda: scene.tick == tick + 6)
+            time.sleep(0.15)
+            assert scene.tick == tick + 6
+            assert client.pace(speed=0.5, paused=False) == {"paused": False, "speed": 0.5}
+            begin, tick = time.monotonic(), scene.tick
+            until(lambda: scene.tick >= tick + 8)
+            assert time.monotonic() - begin > 4 * DT  # 8 ticks at half the speed; not all of a delay is caught up
+            for wrong, says in (
+                ({"speed": -1.0}, "pace.speed"),
+                ({"steps": 0}, "pace.steps"),
+                ({"paused": 1}, "paused"),
+            ):
+                with pytest.raises(sn.ServerError, match=says):
+                    client.pace(**wrong)
+            with sn.connect(server.address) as other:
+                assert other.pace(paused=True, speed=0.0)["paused"] and client.pace()["paused"]
+            tick = scene.tick
+            until(lambda: scene.tick > tick and not client.pace()["paused"])
+        finally:
+            stop.set()
+            loop.join(PATIENCE)
+    with serving(step=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
+        assert client.pace() is None
+        with pytest.raises(sn.StreamError, match="its program takes the steps"):
+            client.pace(paused=True)
 
 
 def test_reset_sends_a_frame_to_listeners(server: sn.Server, client: sn.Client) -> None:

@@ -48,3 +48,16 @@ def wrong_use_is_an_error(scene: sn.Scene, imu: sn.ImuCfg) -> None:
     _ = sn.ImuCfg(site="imu", gyro_noize=0.1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     _ = scene[imu].data.no_such_field  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
     _ = scene[0]  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+def arguments_of_presets_are_fields_of_their_config() -> None:
+    assert_type(sn.preset("bmi088", site="imu", name="imu", gyro_noise=0.1), sn.ImuCfg)
+    assert_type(sn.preset("vlp16", site="top", intensity_mode="raw"), sn.LidarCfg)
+    _ = sn.preset("px4_mag", site="imu", unit="G")
+    _ = sn.preset("px4_baro", body="base", lag=0.1)
+    _ = sn.preset("d435", camera="eye", res=(64, 48))
+    _ = sn.preset("zed2", camera="eye", data_types=("rgb", "depth"))
+    _ = sn.preset("bmi088", "imu", gyro_noise=0.1)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    _ = sn.preset("bmi088", site="imu", gyro_nois=0.1)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    _ = sn.preset("px4_mag", site="imu", gyro_noise=0.1)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    _ = sn.preset("zed2", camera="eye", data_types=("rbg",))  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from multiprocessing import Pipe
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from browser import wait_until
+from streaming import running
 
 import sensorium as sn
 from sensorium.record.replay_scene import ReplayScene
-from sensorium.view.live.feed import SceneFeed
+from sensorium.view.live.feed import LOOP, SceneFeed
 from sensorium.view.live.frames import Frame
 from sensorium.view.live.remote import RemoteScene
 
@@ -63,7 +66,7 @@ def test_the_first_frame_describes_the_world_and_all_sensors() -> None:
     scene = scene_of()
     frame = Viewer(scene).first
     assert frame.description.sensors.keys() == {"imu", "state"} and frame.world == scene.world_file()
-    assert frame.drawn == {"imu"} and frame.readings.keys() == {"imu", "state"} and frame.can == {"reset", "set"}
+    assert frame.drawn == {"imu"} and frame.can == LOOP | {"reset", "set"}
     np.testing.assert_allclose(frame.bodies[0], [0, 0, 1, 1, 0, 0, 0], atol=1e-6)
 
 
@@ -88,6 +91,26 @@ def test_nothing_is_published_while_nobody_watches() -> None:
     for _ in range(100):
         scene.step()
     assert not published and not viewer.channel.poll()
+
+
+def test_nothing_remains_when_the_last_browser_has_gone() -> None:
+    """The sensors keep their poses for the page only while it is shown; a recording needs them longer."""
+    scene = scene_of()
+    viewer = Viewer(scene)
+    assert all(sensor.buffers.poses is None for sensor in scene.sensors.values())
+    assert viewer.frame().readings.keys() == {"imu", "state"}
+    assert all(sensor.buffers.poses is not None for sensor in scene.sensors.values())
+    scene["imu"].buffers.listeners += 1
+    viewer.send("pause", True)
+    viewer.send("want", 0, ())
+    viewer.send("leave")
+    scene.step(substeps=20)
+    scene.step(substeps=20)
+    assert scene["imu"].buffers.poses is not None and scene["state"].buffers.poses is None
+    viewer.frame()
+    scene["imu"].buffers.listeners -= 1
+    viewer.feed.close()
+    assert all(sensor.buffers.poses is None for sensor in scene.sensors.values())
 
 
 def test_a_paused_loop_waits_and_a_step_takes_one_step() -> None:
@@ -206,7 +229,7 @@ def test_a_recording_and_a_server_send_what_the_scene_sends(tmp_path: Path) -> N
     viewer = Viewer(replayed)
     replayed.step(substeps=100)
     recorded = viewer.frame(1)
-    assert recorded.span == (0.0, pytest.approx(0.2)) and recorded.can == {"seek"}
+    assert recorded.span == (0.0, pytest.approx(0.2)) and recorded.can == {"seek", "pause", "speed"}
     for frame in (recorded, served):
         assert frame.readings.keys() == live.readings.keys()
         for name, reading in live.readings.items():
@@ -219,3 +242,59 @@ def test_a_recording_and_a_server_send_what_the_scene_sends(tmp_path: Path) -> N
     viewer.feed.wait(0.05)
     assert viewer.frame(1).time == pytest.approx(0.1)
     assert viewer.first.world == scene.world_file()
+
+
+def test_the_page_sets_the_pace_of_a_served_simulation() -> None:
+    """It pauses the server's loop until it leaves, takes the steps in lock-step, and says why it cannot."""
+    scene, stop = scene_of(1), threading.Event()
+    with sn.serve(scene, "tcp://127.0.0.1:0") as server, sn.connect(server.address) as client:
+        with running(server):
+            viewer = Viewer(RemoteScene(client))
+            assert "takes the steps" in viewer.frame().refusal
+            viewer.feed.close()
+        loop = threading.Thread(target=server.run, kwargs={"speed": 5.0, "until": stop.is_set})
+        loop.start()
+        try:
+            wait_until(lambda: server.pace is not None)
+            viewer = Viewer(RemoteScene(client))
+            frame = viewer.frame()
+            assert (frame.speed, frame.is_paused, frame.refusal) == (5.0, False, "") and frame.can > LOOP
+            viewer.send("speed", 0.5)
+            viewer.send("step")
+            frame = viewer.frame()
+            assert frame.is_paused and frame.speed == 0.5 and server.pace.is_paused
+            wait_until(lambda: not server.pace._steps)
+            tick = scene.tick
+            time.sleep(0.05)
+            assert scene.tick == tick
+            viewer.send("leave")
+            viewer.feed.wait(0.05)
+            wait_until(lambda: scene.tick > tick)
+            wait_until(lambda: not server.counts.subscriptions)
+        finally:
+            stop.set()
+            loop.join()
+    with sn.serve(scene, "tcp://127.0.0.1:0", lockstep=True) as server, sn.connect(server.address) as client:
+        loop = threading.Thread(target=server.run, kwargs={"until": (stop := threading.Event()).is_set})
+        loop.start()
+        try:
+            remote, tick = RemoteScene(client, speed=0.0), scene.tick
+            viewer = Viewer(remote)
+            assert viewer.frame().is_paused and viewer.frame().can > LOOP
+            viewer.send("step")
+            viewer.feed.wait(0.05)
+            remote.run(lambda: scene.tick >= tick + 5)
+            assert scene.tick == tick + 5 and remote.is_paused  # one step of 10 ms
+            viewer.send("pause", False)
+            viewer.feed.wait(0.05)
+            remote.run(lambda: scene.tick >= tick + 50)
+        finally:
+            stop.set()
+            loop.join()
+
+
+def test_all_sensors_of_a_served_simulation_are_drawn_unless_some_are_selected() -> None:
+    for is_selected, expected in ((False, {"imu", "state"}), (True, {"imu"})):
+        sensors = [sn.ImuCfg(name="imu", site="imu", debug_vis=is_selected), sn.BodyStateCfg(name="state", body="box")]
+        with sn.Scene(sn.MujocoEngine(MODEL), sensors).local_client() as client:
+            assert Viewer(RemoteScene(client)).frame().drawn == expected

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import NoneType
 from typing import Any, Literal, get_args
 
@@ -26,15 +25,23 @@ def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     """Return the parser of a number, or of an optional number."""
     kinds = {kind for kind in get_args(info.type) if kind is not NoneType} or {info.type}
     kind = kinds.pop()
-    if kinds or kind not in _WORDS:
-        return None
-    read: Callable[[str], Any] = kind
+    return None if kinds or kind not in _WORDS else number(kind)
+
+
+def number(kind: type[int] | type[float], if_list: str = "") -> PrimitiveConstructorSpec[Any]:
+    """Return the parser of a number.
+
+    Args:
+        kind: type of the number.
+        if_list: what to do where numbers separated by commas are given; ``{}`` stands for them.
+    """
 
     def parse(texts: list[str]) -> Any:
         try:
-            return read(texts[0])
+            return kind(texts[0])
         except ValueError:
-            raise ValueError(f"got {texts[0]!r}, expected {_WORDS[kind]}") from None
+            fix = f". {if_list.format(texts[0])}" if if_list and "," in texts[0] else ""
+            raise ValueError(f"got {texts[0]!r}, expected {_WORDS[kind]}{fix}") from None
 
     return PrimitiveConstructorSpec(
         nargs=1,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from sensorium.cli import demo
-from sensorium.cli.arguments import EngineName, unset
+from sensorium.cli.arguments import EngineName, number, unset
 from sensorium.cli.checks import check_envs, check_files
 from sensorium.cli.messages import busy
 from sensorium.cli.rig import EXAMPLE
@@ -112,7 +112,7 @@ class Run:
     """MJCF or URDF file, demo or arm; omit it with --trajectory."""
     rig: Annotated[Path | None, unset("RIG.toml", "the sensors of a bundled robot")] = None
     """Rig file: the sensors, as TOML; `sensorium run --help` shows an example. Required except for bundled robots."""
-    envs: Annotated[int, arg(metavar="N")] = 1
+    envs: Annotated[int, arg(metavar="N"), number(int, "To record some of them: --record-envs {}")] = 1
     """Number of environments, each with its own noise."""
     seconds: Annotated[float | None, unset("S", "2, with --trajectory its duration")] = None
     """Simulated time, s."""

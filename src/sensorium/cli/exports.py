@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -42,7 +43,7 @@ class Export:
     SENSOR.BRANCH.events.FORMAT; controls and logged values are in log.NAME.measured.FORMAT. DIR/description.json has
     units, frames, configs and marks.
 
-    euroc: DIR/mav0 with IMUs and cameras, and the true poses of the first sensor that has poses.
+    euroc: DIR/mav0 with IMUs and cameras, and the true poses of the first IMU, or of the first sensor that has poses.
     tum: DIR/SENSOR.tum, the true poses of each sensor that has poses.
     kitti: DIR/sequences/00 and DIR/poses/00.txt, the scans and poses of the first lidar, with images of cameras.
     lerobot: a data set of LeRobot, layout v3.0: a frame per logged action, with measured values as observation.state
@@ -86,7 +87,8 @@ class Export:
 
         env = int(replay.env_ids[0]) if self.env is None else self.env
         if self.format == "euroc":
-            return export.write_euroc(follow(self.sensor), self.to, env=env, start_ns=replay.start_ns)
+            body = _first_imu(replay, self.sensor)
+            return export.write_euroc(follow(self.sensor), self.to, body=body, env=env, start_ns=replay.start_ns)
         if self.format == "kitti":
             return export.write_kitti(follow(self.sensor), self.to, env=env)
         if self.format == "tum":
@@ -100,8 +102,9 @@ class Export:
             return self._export_lerobot(replay, follow)
         is_bag = replay.description.engine == "rosbag2"  # whose messages may have equal time stamps
         notes = export.write_tables(follow(self.sensor), self.to, self.format, dt=dt, env=self.env, keep_all=is_bag)
+        start, end = -inf if self.start is None else self.start, inf if self.end is None else self.end
         for name in () if self.sensor else replay.logs:
-            values = (replace(each, name=f"log.{name}") for each in self._within(replay.log(name)))
+            values = (replace(each, name=f"log.{name}") for each in replay.log(name, start, end))
             notes += export.write_tables(values, self.to, self.format, dt=dt, env=self.env, keep_all=True)
         marks = [
             {"time": mark.time, "tick": mark.tick, "env_ids": mark.env_ids.tolist(), "name": mark.name,
@@ -151,12 +154,6 @@ class Export:
             logs={name: replay.log(name) for name in replay.logs}, marks=replay.marks,
             first_tick=round(replay.start / about.dt), env=self.env,
         )  # fmt: skip
-
-    def _within(self, readings: Iterable[Reading]) -> Iterator[Reading]:
-        """Yield the readings of the time span."""
-        for reading in readings:
-            if (self.start is None or self.start <= reading.time) and (self.end is None or reading.time <= self.end):
-                yield reading
 
     def _left_out(self, replay: Replay) -> list[str]:
         """Return one text for each part of the recording that the format does not hold."""
@@ -284,6 +281,17 @@ def check_recording(file: Path) -> None:
     if file.suffix.lower() == ".npz":
         fix = "An npz file opens in NumPy as it is; record with sensorium run --record FILE.mcap to convert later."
         raise UsageError.of("FILE.mcap", str(file), "an MCAP recording", fix)
+
+
+def _first_imu(replay: Replay, names: tuple[str, ...]) -> str | None:
+    """Return the first IMU with poses, whose frame is the body frame of EuRoC's data sets; None without one."""
+    roles = {"angular_velocity", "specific_force"}
+    imus = [
+        name for name in names or replay.description.sensors
+        if roles <= {each["role"] for each in replay.description.sensors[name]["fields"] if each["frame"] == "sensor"}
+    ]  # fmt: skip
+    newest = replay.at(replay.end, imus)
+    return next((name for name in imus if name in newest and newest[name].pose is not None), None)
 
 
 def _selected(replay: Replay, names: tuple[str, ...]) -> SceneDescription:

@@ -15,6 +15,7 @@ from sensorium.cli.messages import note, stderr, stdout
 from sensorium.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
+    from sensorium.readings import Reading
     from sensorium.record import Recording
     from sensorium.record import Replay as OpenReplay
     from sensorium.view.report import Table
@@ -28,21 +29,23 @@ MOST_FIELDS = 8
 class Plot:
     """Draw fields of a recording, true and measured, as a picture or a page of HTML.
 
-    A field is named SENSOR.FIELD; SENSOR alone stands for all its fields. Values over time are drawn with their error,
-    and with spans without a valid value, gaps and lost samples marked. Scans and skins are drawn as maps, images and
-    point clouds at one time, and events as points.
+    A field is named SENSOR.FIELD; SENSOR alone stands for all its fields. Controls, and logged values such as actions
+    and rewards, have the names control, action and so on. Values over time are drawn with their error, and with spans
+    without a valid value, gaps and lost samples marked. Scans and skins are drawn as maps, images and point clouds at
+    one time, and events as points.
 
     For example:
       sensorium plot run.mcap --to run.html
       sensorium plot run.mcap imu.ang_vel_b imu.lin_acc_b --to imu.png --start 1 --end 2
+      sensorium plot run.mcap control reward --to loop.png
       sensorium plot run.mcap camera.depth lidar.points_b --at 1.5 --to scene.png
       sensorium plot out/demo/readings.npz trunk --env 3 --to trunk.html
     """
 
     file: Annotated[Positional[Path], arg(metavar="FILE")]
     """Recording: an MCAP file, or an npz file of sensorium run."""
-    fields: Annotated[Positional[tuple[str, ...]], unset("[SENSOR[.FIELD] ...]", "all")] = ()
-    """Fields to draw."""
+    fields: Annotated[Positional[tuple[str, ...]], unset("[SENSOR[.FIELD]|control|LOG ...]", "all")] = ()
+    """Fields to draw; an unknown name lists those that exist."""
     to: Annotated[Path, arg(metavar="FILE.png|.svg|.html")] = Path("plot.png")
     """Picture or page to write; an existing file is replaced."""
     env: Annotated[int | None, unset("K", "the first recorded one")] = None
@@ -61,7 +64,7 @@ class Plot:
         from sensorium.view.fields import every_field, plot_fields
         from sensorium.view.report import fields_html, write_page
 
-        recording, env, _ = loaded(self.file, self.fields, self.env, self.start, self.end)
+        recording, env, _ = loaded(self.file, self.fields, self.env, self.start, self.end, logs=True)
         fields = _chosen({name: _fields_of(each.info) for name, each in recording.items()}, self.fields)
         fields = [each for each in fields if each in every_field(recording)]
         is_page = self.to.suffix.lower() == ".html"
@@ -151,7 +154,7 @@ def _print(table: Table) -> None:
 
 
 def loaded(
-    file: Path, wanted: Sequence[str], env: int | None, start: float | None, end: float | None
+    file: Path, wanted: Sequence[str], env: int | None, start: float | None, end: float | None, *, logs: bool = False
 ) -> tuple[Recording, int, list[float]]:
     """Return part of a recording in memory, its environment, and the times at which that was reset, s.
 
@@ -161,6 +164,7 @@ def loaded(
         env: the environment; None for the first recorded one.
         start: first time, s; None for the first sample.
         end: last time, s; None for the last sample.
+        logs: whether controls and logged values are read too, as sensors of the kind ``"log"``.
 
     Raises:
         ModelError: the file is missing, damaged or not a recording.
@@ -181,24 +185,35 @@ def loaded(
         envs = sorted({int(each) for sensor in sensors.values() for each in sensor.env_ids})
         return Recording(recording.description, sensors), _checked(env, envs), []
     with sensorium.replay(file) as replay:
-        fields = {name: _fields_of(about) for name, about in replay.description.sensors.items()}
-        names, env = _sensors(fields, wanted), _checked(env, replay.env_ids.tolist())
+        known = {**replay.description.sensors, **(_logs(replay) if logs else {})}
+        names = _sensors({name: _fields_of(about) for name, about in known.items()}, wanted)
+        env = _checked(env, replay.env_ids.tolist())
         resets = [
             mark.time
             for mark in replay.marks
             if mark.name == "episode" and env in mark.env_ids and max(first, replay.start) < mark.time <= last
         ]
-        return _read(replay, names, env, first, last), env, resets
+        return _read(replay, {name: known[name] for name in names}, env, first, last), env, resets
 
 
-def _read(replay: OpenReplay, names: Iterable[str], env: int, start: float, end: float) -> Recording:
-    """Return one environment of some sensors, and show how much is read."""
+def _logs(replay: OpenReplay) -> dict[str, Mapping[str, object]]:
+    """Return name -> description of controls and logged values; a log with a sensor's name is named ``log.NAME``."""
+    sensors, about = replay.description.sensors, replay.log_descriptions
+    return {f"log.{name}" if name in sensors else name: {**about[name], "log": name} for name in replay.logs}
+
+
+def _read(
+    replay: OpenReplay, known: Mapping[str, Mapping[str, object]], env: int, start: float, end: float
+) -> Recording:
+    """Return one environment of some sensors and logs, by their descriptions, and show how much is read."""
+    from math import inf
+
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     from sensorium.record import NpzRecorder
     from sensorium.record.batches import of_envs
 
-    names = list(names)
+    names = [name for name, about in known.items() if "log" not in about]
     recorder, row = NpzRecorder(max_envs=None), replay.env_ids.searchsorted([env])
     console, first, last = stderr(), max(start, replay.start), min(end, replay.end)
     columns = (TextColumn("reading"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
@@ -212,8 +227,40 @@ def _read(replay: OpenReplay, names: Iterable[str], env: int, start: float, end:
             if reading.time - shown > 0.01 * (last - first):
                 shown = reading.time
                 progress.update(task, completed=shown - first)
-    about = replace(replay.description, sensors={name: replay.description.sensors[name] for name in names})
-    return recorder.recording(about)
+    for name in (each for each in known if each not in names):
+        log = str(known[name]["log"])
+        is_control = log == "control"
+        values = replay.log(log, -inf if is_control else first, last)
+        for reading in _held(values, first, last, replay.description.dt) if is_control else values:
+            if reading.time >= first:
+                recorder.add(replace(of_envs(reading, row), name=name))
+    return recorder.recording(replace(replay.description, sensors=known))
+
+
+def _held(controls: Iterable[Reading], start: float, end: float, dt: float) -> Iterator[Reading]:
+    """Yield controls, which hold until the next ones, also at the start and at the end of a time span, s."""
+    from math import ceil, floor
+
+    held: Reading | None = None
+    first, last = ceil(start / dt - 1e-6), floor(end / dt + 1e-6)
+    for reading in controls:
+        if held is not None and held.tick < first < reading.tick:
+            yield _at(held, first, dt)
+        yield reading
+        held = reading
+    for tick in (first, last) if held is not None else ():
+        if held is not None and held.tick < tick:
+            held = _at(held, tick, dt)
+            yield held
+
+
+def _at(reading: Reading, tick: int, dt: float) -> Reading:
+    """Return the values of a reading at a later tick."""
+    import numpy as np
+
+    ticks = np.full_like(reading.capture_tick, tick)
+    meta = {"capture_tick": ticks, "frame": reading.frame, "valid": reading.valid, "is_new": reading.is_new}
+    return replace(reading, tick=tick, time=tick * dt, _meta=meta)
 
 
 def _fields_of(info: Mapping[str, object]) -> list[str]:

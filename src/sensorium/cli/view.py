@@ -50,7 +50,8 @@ class View:
     control: Annotated[str, arg(metavar="hold|zero|random|FILE.npz|module:function")] = "hold"
     """Control of a model, as for `sensorium run`; with hold, bundled robots move by themselves."""
     speed: Annotated[float, arg(metavar="X")] = 1.0
-    """Simulated seconds per second of wall-clock time at the start; 0: as fast as possible."""
+    """Simulated seconds per second of wall-clock time at the start; 0: as fast as possible. A free-running served
+    simulation keeps its own speed."""
     seconds: Annotated[float, arg(metavar="S")] = 0.0
     """End after S seconds of wall-clock time; 0 runs until Ctrl-C."""
     host: Annotated[str, arg(metavar="HOST")] = "127.0.0.1"
@@ -85,10 +86,10 @@ class View:
             return INTERRUPTED
         return 0
 
-    def _opened(self, scene: object) -> LiveView:
+    def _opened(self, scene: object, speed: float) -> LiveView:
         from sensorium.view.live.handle import LiveView
 
-        return LiveView(scene, host=self.host, port=self.port, speed=self.speed)
+        return LiveView(scene, host=self.host, port=self.port, speed=speed)
 
     def _is_over(self, view: LiveView) -> bool:
         return view.is_closed or time.monotonic() > self._end
@@ -103,7 +104,7 @@ class View:
         with busy("loading"):
             scene, _, control, every = run.built(None, lambda: check_device(self.device), draws=True)
         start = scene.tick
-        with self._opened(scene) as view:
+        with self._opened(scene, self.speed) as view:
             while not self._is_over(view):
                 scene.step(control(scene, (scene.tick - start) * scene.engine.dt), every)
 
@@ -113,7 +114,7 @@ class View:
         with busy("loading"):
             scene = ReplayScene(self.source)
         ticks = max(1, round(PERIOD / scene.engine.dt))
-        with self._opened(scene) as view:
+        with self._opened(scene, self.speed) as view:
             while not self._is_over(view):
                 if scene.is_over:
                     view.wait(0.1)
@@ -126,6 +127,6 @@ class View:
 
         options = Options(self.source, token_file=self.token_file, server_key=self.server_key)
         with options.connect("sensorium view") as client:
-            scene = RemoteScene(client)
-            with self._opened(scene) as view:
+            scene = RemoteScene(client, speed=self.speed)
+            with self._opened(scene, 0.0) as view:
                 scene.run(lambda: self._is_over(view))

@@ -323,6 +323,32 @@ class Client:
         """
         self._session.ask(msg.Control, *checks.controls("control", ctrl))
 
+    def pace(
+        self, *, paused: bool | None = None, speed: float | None = None, steps: int | None = None
+    ) -> dict[str, Any] | None:
+        """Pause a simulation that its server runs, take single steps, or change its speed; without arguments only ask.
+
+        `sensorium serve` and `Server.run` accept this for a free-running simulation.
+
+        Args:
+            paused: whether the simulation waits. A pause ends with the client that requested it.
+            speed: simulated seconds per second of the wall clock; 0 for maximum speed.
+            steps: number of steps to take in a pause, which it starts if needed.
+
+        Returns:
+            ``"paused"`` and ``"speed"``; None where the server's program or the clients take the steps.
+
+        Raises:
+            ServerError: an argument is invalid.
+            StreamError: the server did not answer, or its program or the clients take the steps.
+        """
+        changes = {"paused": paused, "speed": speed, "steps": steps}
+        result = self._session.ask(msg.Ask, "pace")
+        for what, value in changes.items():
+            if value is not None:
+                result = self._session.ask(msg.Set, "", what, checks.knob_value("pace", value), None)
+        return None if result is None else dict(result)
+
     def reset(self, env_ids: Any = None) -> int:
         """Reset some environments between two steps, and return the first frame that shows the reset.
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field
 from torch import Tensor
 
-from sensorium.cfg import Float, Vec3, as_plain, bad
+from sensorium.cfg import Float, Vec3, as_plain, name_in
 from sensorium.compat.aliases import AliasedCfg
 from sensorium.errors import ConfigError
 from sensorium.patterns import GridPatternCfg, PinholeCameraPatternCfg
@@ -170,9 +170,14 @@ def _viewed(title: str, data: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a camera with its pose and size from the fields of this document.
 
     Raises:
-        ConfigError: `res` is invalid.
+        ConfigError: `res` is invalid, or a knob is given: these cameras take none.
     """
-    data = dict(data)
+    title = f"{title}{name_in(data)}"
+    for knob in PIPELINE_KNOBS:
+        if as_plain(data.get(knob)) not in (None, 0, (), []):
+            fix = "This camera has no such knob: use sn.CameraCfg, or derive its config from sn.RenderedSensorCfg."
+            raise ConfigError.single(title, knob, data[knob], "no value", fix)
+    data = {name: value for name, value in data.items() if name not in PIPELINE_KNOBS}
     if "offset" not in data:
         view = {name: data.pop(name, default) for name, default in VIEW.items()}
         matrix = data.pop("offset_T", None)
@@ -189,7 +194,7 @@ def _viewed(title: str, data: dict[str, Any]) -> dict[str, Any]:
 class RasterizerCameraOptions(CameraCfg):
     """Options of a camera that images the scene in color.
 
-    Its `pos`, `lookat`, `up`, `offset_T` and `res` are those of `BaseCameraOptions`.
+    Its `pos`, `lookat`, `up`, `offset_T` and `res` are those of `BaseCameraOptions`, and it takes no knobs either.
     """
 
     data_types: DataTypes = ("rgb",)
@@ -228,13 +233,6 @@ class BaseCameraOptions(RenderedSensorCfg[DataT], Generic[DataT]):
 
     def __init__(self, /, **data: Any) -> None:
         super().__init__(**_viewed(type(self).__name__, data))
-
-    @field_validator(*PIPELINE_KNOBS, mode="before")
-    @classmethod
-    def _refused(cls, value: Any, info: ValidationInfo) -> Any:
-        if as_plain(value) not in (None, 0, (), []):
-            raise bad("no value", "This camera has no such knob: derive its config from sn.RenderedSensorCfg.")
-        return cls.model_fields[str(info.field_name)].default
 
 
 __all__ = [

@@ -365,7 +365,8 @@ class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
     def check_data_types(cls, value: tuple[str, ...]) -> None:
         """Raise as a validator does where a data type is not available, or refused by this document."""
         if refused := [name for name in value if name in UNSUPPORTED_TYPES]:
-            fast = [f"{name}_fast" for name in refused if f"{name}_fast" not in UNSUPPORTED_TYPES]
+            fast = [each for name in refused if (each := f"{name}_fast") in _camera_data.ALIASES]
+            fast = [name for name in fast if name not in UNSUPPORTED_TYPES]
             fix = (
                 f"Use {', '.join(fast)} instead."
                 if fast

@@ -130,10 +130,10 @@ def inverse_intrinsics(matrices: Tensor, config: str = "inverse_intrinsics") -> 
     finite = torch.isfinite(k).all(dim=-1).all(dim=-1)
     sizes = torch.linalg.svdvals(torch.where(finite[:, None, None], k, torch.zeros_like(k)))
     good = finite & (sizes[:, 2] > _NEAR_SINGULAR * sizes[:, 0])
-    good &= (k[:, 2] == k.new_tensor([0.0, 0.0, 1.0])).all(dim=-1)
+    good &= (k[:, 2] == k.new_tensor([0.0, 0.0, 1.0])).all(dim=-1) & (k[:, 1, 0] == 0.0)
     if not bool(good.all()):
         row = int((~good).nonzero()[0, 0])
-        expected = "a finite non-singular matrix with the last row (0, 0, 1)"
+        expected = "a finite non-singular matrix with the last row (0, 0, 1) and 0 below its diagonal"
         raise ConfigError.single(config, f"matrices[{row}]", k[row].tolist(), expected, fix)
     inverse: Tensor = torch.linalg.inv(k).reshape(matrices.shape)
     return inverse

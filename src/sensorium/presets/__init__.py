@@ -9,8 +9,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, overload
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from sensorium.errors import UnknownNameError
 from sensorium.presets.barometer import PRESETS as _BAROMETERS
@@ -61,6 +61,16 @@ LidarName = Literal["vlp16", "os1_64", "mid360"]
 """Names of lidar presets."""
 
 
+if TYPE_CHECKING:  # the arguments of each preset are the fields of its config
+    P = ParamSpec("P")
+    CfgT = TypeVar("CfgT")
+    NameT = TypeVar("NameT")
+
+    def _fields_of(
+        cfg: Callable[P, CfgT],
+    ) -> Callable[[Callable[[NameT], CfgT]], Callable[Concatenate[NameT, P], CfgT]]: ...
+
+
 def presets() -> Presets:
     """Return all presets by name."""
     return _ALL
@@ -81,18 +91,28 @@ def preset_fields(name: str) -> dict[str, Any]:
     return copy.deepcopy(dict(_info(name).fields))
 
 
-@overload
-def preset(name: ImuName, /, **fields: Any) -> ImuCfg: ...
-@overload
-def preset(name: MagnetometerName, /, **fields: Any) -> MagnetometerCfg: ...
-@overload
-def preset(name: BarometerName, /, **fields: Any) -> BarometerCfg: ...
-@overload
-def preset(name: LidarName, /, **fields: Any) -> LidarCfg: ...
-@overload
-def preset(name: DepthCameraName, /, **fields: Any) -> DepthCameraCfg: ...
-@overload
-def preset(name: CameraName, /, **fields: Any) -> CameraCfg: ...
+if TYPE_CHECKING:
+
+    @overload
+    @_fields_of(ImuCfg)
+    def preset(name: ImuName, /) -> ImuCfg: ...
+    @overload
+    @_fields_of(MagnetometerCfg)
+    def preset(name: MagnetometerName, /) -> MagnetometerCfg: ...
+    @overload
+    @_fields_of(BarometerCfg)
+    def preset(name: BarometerName, /) -> BarometerCfg: ...
+    @overload
+    @_fields_of(LidarCfg)
+    def preset(name: LidarName, /) -> LidarCfg: ...
+    @overload
+    @_fields_of(DepthCameraCfg)
+    def preset(name: DepthCameraName, /) -> DepthCameraCfg: ...
+    @overload
+    @_fields_of(CameraCfg)
+    def preset(name: CameraName, /) -> CameraCfg: ...
+
+
 def preset(name: str, /, **fields: Any) -> SensorCfg[Any]:
     """Build the config of a device: the preset's fields, overridden by the given fields.
 

@@ -57,7 +57,7 @@ class BagReplay(Replay):
             ) from None
         self.path = Path(path)
         self._stack = ExitStack()
-        self.unread = {}
+        self.unread, self.log_descriptions = {}, {}
         self._connections: dict[str, Connection] = {}
         self._clocks: dict[str, int | None] = {}
         """Sensor -> time of its clock at tick 0, ns; None for messages without time stamps."""
@@ -180,7 +180,7 @@ class BagReplay(Replay):
         """Names of other recorded values: none."""
         return ()
 
-    def log(self, name: str) -> Iterator[Reading]:
+    def log(self, name: str, start: float = -inf, end: float = inf) -> Iterator[Reading]:
         """Raise `UnknownNameError`: bags have no other values."""
         raise UnknownNameError("recorded values", name, ())
 

@@ -34,7 +34,7 @@ MOST_ELEMENTS = 2**40
 
 _HEAD = struct.Struct("<4sqd")
 _COUNT = struct.Struct("<I")
-_ROS_TYPES = {"bool": "bool", "float16": "uint16"} | {
+TYPES = {"bool": "bool", "float16": "uint16"} | {
     name: name
     for name in ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 }
@@ -70,7 +70,7 @@ class _Column:
     @property
     def line(self) -> str:
         count = prod(self.shape)
-        return f"{_ROS_TYPES[self.dtype.name]}[{count}] {self.member}  # {self.comment}"
+        return f"{TYPES[self.dtype.name]}[{count}] {self.member}  # {self.comment}"
 
 
 class Batch:
@@ -154,7 +154,7 @@ class Batch:
         for spec, member in self._ragged:
             axes = "".join(f", {axis} {size}" for axis, size in zip(spec.axes[1:], spec.shape[1:], strict=True))
             lines.append(
-                f"{_ROS_TYPES[np.dtype(spec.dtype).name]}[] {member}  # [row{axes}] {spec.unit} {spec.frame}".rstrip()
+                f"{TYPES[np.dtype(spec.dtype).name]}[] {member}  # [row{axes}] {spec.unit} {spec.frame}".rstrip()
             )
         return "\n".join([title, *lines, ""])
 
@@ -361,7 +361,7 @@ def of_envs(reading: Reading, rows: Array) -> Reading:
 
 def _is_recordable(spec: FieldSpec) -> bool:
     """Return whether a message can hold a field."""
-    return np.dtype(spec.dtype).name in _ROS_TYPES and prod(size or 1 for size in spec.shape) < MOST_ELEMENTS
+    return np.dtype(spec.dtype).name in TYPES and prod(size or 1 for size in spec.shape) < MOST_ELEMENTS
 
 
 def _differs(reading: Reading, name: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> SensoriumError:

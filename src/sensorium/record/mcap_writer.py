@@ -1,4 +1,4 @@
-"""Writer of MCAP files: the caller adds messages, a thread compresses and writes them chunk by chunk.
+"""Writer of MCAP files: the caller adds messages, two threads sum, compress and write them chunk by chunk.
 
 A chunk is closed after 4 MB or 0.8 s, so that a killed process loses at most the last second. It has a checksum, and is
 compressed with LZ4 unless that would not make it smaller, as with noisy images. Chunks wait in a bounded queue; when it
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import os
 import struct
 import threading
@@ -77,6 +78,17 @@ class _Chunk:
     nbytes: int = 0
     index: list[Array] = field(default_factory=list)
     """Channel, log time (ns) and place of each message, int64 `[message, 3]` in parts."""
+    crc: int = 0
+    """Checksum of the parts."""
+    is_summed: bool = False
+    """Whether the checksum is known."""
+
+    def sum(self) -> int:
+        """Join small parts, and return the checksum of all."""
+        self.parts, crc = _joined(self.parts), 0
+        for part in self.parts:
+            crc = zlib.crc32(part, crc)
+        return crc
 
 
 @dataclass(slots=True)
@@ -194,6 +206,8 @@ class McapWriter:
         self.collect: Callable[[], None] = lambda: None
         """Function that adds what its owner has collected; called by the thread, which holds `changed`."""
         self.error: Exception | None = None
+        if any(os.path.realpath(each.path) == os.path.realpath(self.path) for each in _open):
+            raise OSError(errno.EBUSY, "another recording writes this file")
         self._file = open(self.path, "wb", buffering=0)
         self._end = 0
         """Size of the file up to its last complete record, bytes."""
@@ -209,8 +223,12 @@ class McapWriter:
         except BaseException:
             self._file.close()
             raise
-        self._thread = threading.Thread(target=self._run, name="sensorium-record", daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=each, name=f"sensorium-record-{name}", daemon=True)
+            for name, each in (("sum", self._sum), ("write", self._run))
+        ]
+        for thread in self._threads:
+            thread.start()
         _open.add(self)
 
     # Called by the owner ----------------------------------------------------------------------------------------------
@@ -297,7 +315,7 @@ class McapWriter:
             chunk.nbytes += size
             if chunk.nbytes >= CHUNK_BYTES:
                 self._close_chunk()
-            while self._queued > QUEUE_BYTES and self.error is None and threading.current_thread() is not self._thread:
+            while self._queued > QUEUE_BYTES and self.error is None and threading.current_thread() not in self._threads:
                 self.changed.wait()
 
     def add_metadata(self, name: str, values: Mapping[str, str]) -> None:
@@ -353,7 +371,8 @@ class McapWriter:
             self._close_chunk()
             self._is_closing = True
             self.changed.notify_all()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
         _open.discard(self)
         with contextlib.suppress(OSError):  # without space for the summary, the file ends after its last chunk
             self._append([self.summary.ending(self._end)])
@@ -368,31 +387,58 @@ class McapWriter:
             self._queued += chunk.nbytes
             self.changed.notify_all()
 
-    # The thread -------------------------------------------------------------------------------------------------------
+    # The threads ------------------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while True:
-            with self.changed:
-                while not self._queue:
-                    if self._is_closing:
-                        return
-                    left = self._chunk.opened + CHUNK_SECONDS - time.monotonic()
-                    if left > 0.0:
-                        self.changed.wait(left)
-                    else:
-                        self._close_old()
-                chunk = self._queue.popleft()
+    def _sum(self) -> None:
+        """Close chunks of age, and sum closed chunks while the one before is written."""
+        while (chunk := self._next_to_sum()) is not None:
             error: Exception | None = None
             try:
-                if self.error is None:
-                    self._write(chunk)
+                chunk.crc = chunk.sum()
             except Exception as failed:  # otherwise the caller would wait for a thread that has ended
                 error = failed
             with self.changed:
+                chunk.is_summed = True
                 if error is not None:
                     self._fail(error)
-                self._queued -= chunk.nbytes
                 self.changed.notify_all()
+            del chunk  # so that its memory is free
+
+    def _next_to_sum(self) -> _Chunk | None:
+        """Return the next chunk that is not summed yet; None at the end."""
+        with self.changed:
+            while True:
+                for chunk in self._queue:
+                    if not chunk.is_summed:
+                        return chunk
+                if self._is_closing:
+                    return None
+                left = self._chunk.opened + CHUNK_SECONDS - time.monotonic()
+                if left > 0.0:
+                    self.changed.wait(left)
+                else:
+                    self._close_old()
+
+    def _run(self) -> None:
+        """Write chunks that are summed."""
+        while True:
+            with self.changed:
+                while not self._queue or not self._queue[0].is_summed:
+                    if self._is_closing and not self._queue:
+                        return
+                    self.changed.wait()
+                chunk = self._queue.popleft()
+            error: Exception | None = None
+            try:
+                self._write(chunk)
+            except Exception as failed:  # otherwise the caller would wait for a thread that has ended
+                error = failed
+            with self.changed:
+                self._queued -= chunk.nbytes
+                if error is not None:
+                    self._fail(error)
+                self.changed.notify_all()
+            del chunk
 
     def _close_old(self) -> None:
         """Close the open chunk because of its age; the thread holds the lock."""
@@ -412,9 +458,7 @@ class McapWriter:
         self.changed.notify_all()
 
     def _write(self, chunk: _Chunk) -> None:
-        joined, crc = _joined(chunk.parts), 0
-        for part in joined:
-            crc = zlib.crc32(part, crc)
+        joined = chunk.parts
         name = b"lz4" if _shrinks(joined) else b""
         parts: Sequence[bytes | memoryview] = _compressed(joined) if name else joined
         size = sum(map(len, parts))
@@ -423,7 +467,7 @@ class McapWriter:
         first, last = (int(times.min()), int(times.max())) if len(times) else (0, 0)
         rest = struct.pack("<I", len(name)) + name + _SIZE.pack(size)
         length = _CHUNK.size + len(rest) + size
-        record = _CHUNK.pack(Opcode.CHUNK, length - RECORD.size, first, last, chunk.nbytes, crc) + rest
+        record = _CHUNK.pack(Opcode.CHUNK, length - RECORD.size, first, last, chunk.nbytes, chunk.crc) + rest
         at = self._end
         indexes, places, counts = message_indexes(index, at + length)
         self._append([record, *parts, indexes])

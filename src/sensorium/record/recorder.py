@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import struct
@@ -12,15 +13,14 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sensorium.errors import ConfigError, MissingDependencyError, SensoriumWarning
+from sensorium.errors import ConfigError, MissingDependencyError, SensoriumWarning, shown
 from sensorium.readings import Array, Reading, read_only
-from sensorium.record.batches import LITTLE_ENDIAN, PACKAGE, Batch, of_envs
+from sensorium.record.batches import LITTLE_ENDIAN, PACKAGE, TYPES, Batch, of_envs
 from sensorium.spec import FieldSpec
 
 if TYPE_CHECKING:
@@ -163,9 +163,11 @@ class Recorder:
         self._ctrl: Any = None
         self._controls: Array = np.zeros(0)
         """The tensor of the controls, and the same on the host."""
-        self._control: Array | None = None
-        """The controls that were recorded last."""
-        self._bodies_at = inf
+        self._control = b""
+        """The controls that were recorded last, as bytes."""
+        self._bodies_at = -math.inf
+        self._bodies_every = math.ceil(0.999 / BODY_RATE / scene.engine.dt)
+        """Tick of the newest poses of all bodies, and ticks between two of them."""
         self._arrangement = -1
         self._episode = self._episodes()
         self._warned = False
@@ -217,13 +219,16 @@ class Recorder:
         Raises:
             ConfigError: the values have no row per environment, or another shape or type than before.
         """
-        array = _on_host(values)
-        expected = f"an array [env {self._scene.num_envs}, ...]"
+        expected = f"an array [env {self._scene.num_envs}, ...] of numbers or bools"
+        try:
+            array = _on_host(values)
+        except (TypeError, ValueError) as error:
+            raise ConfigError.single("Recorder.log", name, shown(values), expected, f"{error}.") from None
         if name in (CONTROL, BODIES):
             reserved = "another name, since the controls and the poses of bodies have these"
             raise ConfigError.single("Recorder.log", "name", name, reserved)
-        if array.shape[:1] != (self._scene.num_envs,):
-            raise ConfigError.single("Recorder.log", name, array.shape, expected)
+        if array.shape[:1] != (self._scene.num_envs,) or array.dtype.name not in TYPES:
+            raise ConfigError.single("Recorder.log", name, f"{array.dtype} {list(array.shape)}", expected)
         self._log(name, array[self.env_ids], self._scene.tick, expected)
 
     def mark(self, name: str, value: str = "", env_ids: Iterable[int] | None = None) -> None:
@@ -235,10 +240,15 @@ class Recorder:
             name: kind of the mark, e.g. ``"task"``.
             value: text, e.g. the task.
             env_ids: environments it concerns; None for all recorded ones.
+
+        Raises:
+            ConfigError: an environment does not exist.
         """
         if self.is_closed:
             return
-        envs = self.env_ids if env_ids is None else np.asarray([*env_ids], np.int64)
+        envs = self.env_ids
+        if env_ids is not None:
+            envs = _env_ids(env_ids, self._scene.num_envs, "Recorder.mark", "env_ids", least=0)
         if not self._marks:
             self._marks = self._writer.add_channel(MARKS, MARK_TYPE, MARK_DEFINITION, {"group": "marks"})
         head = struct.pack("<4sqdI", LITTLE_ENDIAN, self._scene.tick, self._scene.time, len(envs))
@@ -415,12 +425,12 @@ class Recorder:
         self._flush_rows()
         about = self._scene.description()
         about = replace(about, sensors={name: about.sensors[name] for name in self._followed})
-        self._ros2 = Ros2Track(self._writer, about, self.env_ids.tolist(), self._ros2)
+        self._ros2 = Ros2Track(self._writer, about, self.env_ids.tolist(), self._ros2, time=self._scene.time)
 
     def _unfollow(self, name: str) -> None:
         sensor = self._followed.pop(name)
         sensor.buffers.listeners -= 1
-        if not sensor.is_retired and sensor.buffers.poses is not None and sensor.buffers.listeners <= 0:
+        if not sensor.is_retired:
             self._scene.forget_poses([name])
 
     def _open_track(self, name: str, reading: Reading) -> _Track:
@@ -456,18 +466,18 @@ class Recorder:
         if self._is_step_start and scene.tick > self._tick and ctrl is not None and ctrl.ndim == 2 and ctrl.shape[1]:
             if ctrl is not self._ctrl or not ctrl.is_cpu:
                 self._ctrl, self._controls = ctrl, ctrl.detach().cpu().numpy()
-            values = self._controls
-            if self._control is None or not (values == self._control).all():
-                self._control = values.copy()
-                self._log(CONTROL, self._control[self.env_ids], self._tick, "the controls", actuators=True)
+            contents = self._controls.tobytes()
+            if contents != self._control:
+                self._control = contents
+                self._log(CONTROL, self._controls[self.env_ids], self._tick, "the controls", actuators=True)
         self._is_step_start = not scene.is_within_step
 
     def _record_bodies(self) -> None:
         """Record the poses of all bodies, at the end of control steps and at most at `BODY_RATE`."""
         scene = self._scene
-        if scene.is_within_step or self._bodies_at <= scene.time < self._bodies_at + 0.999 / BODY_RATE:
+        if scene.is_within_step or 0 <= scene.tick - self._bodies_at < self._bodies_every:
             return
-        self._bodies_at = scene.time
+        self._bodies_at = scene.tick
         poses = scene.body_poses(self._span)
         if poses is not None and poses.shape[1]:
             self._log(BODIES, poses[self._rows], scene.tick, "the poses of bodies")
@@ -523,15 +533,16 @@ class Recorder:
             )
 
 
-def _env_ids(envs: Iterable[int] | None, num_envs: int) -> Array:
-    """Return the chosen environments in ascending order."""
-    if envs is None:
+def _env_ids(given: Any, num_envs: int, what: str = "Recorder", field: str = "envs", least: int = 1) -> Array:
+    """Return the chosen environments, `least` or more, in ascending order; all for None."""
+    if given is None:
         return read_only(np.arange(num_envs))
-    ids = sorted({*envs})
-    if not ids or not all(isinstance(each, int | np.integer) and 0 <= each < num_envs for each in ids):
-        expected = f"numbers of environments from 0 to {num_envs - 1}"
-        raise ConfigError.single("Recorder", "envs", ids, expected)
-    return read_only(np.array(ids, np.int64))
+    ids = given.tolist() if hasattr(given, "tolist") else given
+    ids = [*ids] if isinstance(ids, Iterable) else [ids]
+    known = [type(each) is not bool and isinstance(each, int | np.integer) and 0 <= each < num_envs for each in ids]
+    if len(ids) < least or not all(known):
+        raise ConfigError.single(what, field, shown(given), f"numbers of environments from 0 to {num_envs - 1}")
+    return read_only(np.array(sorted({*ids}), np.int64))
 
 
 def _on_host(values: Any) -> Array:

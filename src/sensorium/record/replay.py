@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sensorium.errors import ModelError, SensoriumWarning, UnknownNameError
+from sensorium.errors import ArgumentError, ModelError, SensoriumWarning, UnknownNameError
 from sensorium.readings import Array, Bodies, Reading, SceneDescription
 from sensorium.record.batches import Batch, reading_of
 from sensorium.record.npz import NpzRecorder, Recording
@@ -69,6 +69,7 @@ class Replay:
             of the run.
         start_ns: time at tick 0, ns; 0 except for bags of other programs.
         unread: topic -> why its messages are not in readings; empty except for bags of other programs.
+        log_descriptions: name of other recorded values, see `logs` -> description as that of a sensor.
 
     Raises:
         ModelError: the file is missing, is not a recording of sensorium, or is damaged.
@@ -76,6 +77,7 @@ class Replay:
     """
 
     start_ns = 0
+    log_descriptions: dict[str, Mapping[str, Any]]
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         try:
@@ -131,6 +133,7 @@ class Replay:
         self._sensors: dict[int, str] = {}
         self._truths: dict[str, set[int]] = {}
         self._logs: dict[str, set[int]] = {}
+        self.log_descriptions = {}
         self._marks: set[int] = set()
         described: dict[str, Mapping[str, Any]] = {}
         for number, channel in sorted(file.channels.items()):
@@ -145,6 +148,11 @@ class Replay:
                 raise self._error(str(error)) from None
             if group == "log":
                 self._logs.setdefault(batch.sensor, set()).add(number)
+                named = "names" in channel.metadata
+                names = {"constants": {"names": self._json(channel.metadata, "names", list)}} if named else {}
+                self.log_descriptions[batch.sensor] = {
+                    "kind": "log", "fields": [spec.to_dict() for spec in batch.specs], **names,
+                }  # fmt: skip
             elif batch.branch == "truth":
                 self._truths.setdefault(batch.sensor, set()).add(number)
             else:
@@ -242,11 +250,16 @@ class Replay:
         """Yield the frames of a time span at the speed of the wall clock; see `frames`.
 
         Args:
-            speed: simulated seconds per second.
+            speed: simulated seconds per second, above 0; infinity does not wait.
             names: sensors; None for all.
             start: first time, s.
             end: last time, s.
+
+        Raises:
+            ArgumentError: the speed is not above 0.
         """
+        if not speed > 0.0:
+            raise ArgumentError(f"speed: got {speed}, expected a number above 0. Use frames() to read without pacing.")
         begin = None
         for frame in self.frames(names, start, end):
             now = next(iter(frame.values())).time
@@ -280,15 +293,20 @@ class Replay:
             found |= newest
         return {name: found[name] for name in self.description.sensors if name in found}
 
-    def log(self, name: str) -> Iterator[Reading]:
-        """Yield other recorded values as readings with one field, `value`; see `logs`.
+    def log(self, name: str, start: float = -inf, end: float = inf) -> Iterator[Reading]:
+        """Yield other recorded values of a time span as readings with one field, `value`; see `logs`.
+
+        Args:
+            name: their name.
+            start: first time, s.
+            end: last time, s.
 
         Raises:
             UnknownNameError: no values of that name were recorded.
         """
         if name not in self._logs:
             raise UnknownNameError("recorded values", name, self._logs)
-        for _, reading in self._of_channels(self._logs[name], -inf, inf):
+        for _, reading in self._of_channels(self._logs[name], start, end):
             yield reading
 
     @property
@@ -373,7 +391,7 @@ class Replay:
             if each.channel not in channels:
                 continue
             batch = self._batches[each.channel]
-            truths = self._truths.get(batch.sensor, set())
+            truths = self._truths.get(batch.sensor, set()) if each.channel in self._sensors else set()
             true: Message | None = None
             if truths:
                 true = messages[place + 1] if place + 1 < len(messages) else self._first_after(index)

@@ -24,10 +24,17 @@ class Ros2Track:
         description: description of the scene with the recorded sensors.
         envs: the recorded environments.
         before: messages of the same recording before its sensors changed; its channels are used further.
+        time: time of the message with the constant transforms, s.
     """
 
     def __init__(
-        self, writer: McapWriter, description: SceneDescription, envs: Sequence[int], before: Ros2Track | None = None
+        self,
+        writer: McapWriter,
+        description: SceneDescription,
+        envs: Sequence[int],
+        before: Ros2Track | None = None,
+        *,
+        time: float = 0.0,
     ) -> None:
         self._writer = writer
         self._messages = Ros2Messages(description, envs, truth=True, poses=True)
@@ -39,8 +46,9 @@ class Ros2Track:
         self._times: dict[float, None] = {}
         self._last = -1.0
         """Time of the newest clock message, s."""
-        if before is None:
-            self._write(self._messages.static(), 0)
+        self._static = bytes(self._messages.static().data)
+        if before is None or self._static != before._static:  # a new camera has an optical frame
+            self._write(self._messages.static(time), 0)
 
     @property
     def unmapped(self) -> dict[str, tuple[str, ...]]:

@@ -6,7 +6,9 @@ copy per field. Everything else is filled in for many samples at once.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import finalize
 
 import numpy as np
 
@@ -19,6 +21,28 @@ if TYPE_CHECKING:
 
 MOST_BYTES, MOST_ROWS = 2**20, 256
 """Greatest size and number of the rows that are collected."""
+MOST_PAGES = 16
+"""Greatest number of unused pages that are kept."""
+
+
+@dataclass(slots=True)
+class _Page:
+    """Memory of messages, one row after the other: measured and true ones as records, side by side."""
+
+    rows: Array
+    """uint8 `[row, byte]`."""
+    flat: memoryview
+    """The same memory, `[byte]`."""
+    heads: list[Array]
+    """Heads of the records, `[row]`, of the measured and of the true messages."""
+    views: list[dict[str, Array]]
+    """Arrays in the messages, `[row, ...]`."""
+
+
+def _keep(pages: list[_Page], page: _Page) -> None:
+    """Keep a page for further rows."""
+    if len(pages) < MOST_PAGES:
+        pages.append(page)
 
 
 class SensorRows:
@@ -32,7 +56,7 @@ class SensorRows:
     """
 
     def __init__(self, live: LiveSample, batches: tuple[Batch, ...], channels: tuple[int, ...], envs: Any) -> None:
-        self.live, self._batches, self._envs = live, batches, envs
+        self.live, self._batches, self._channels, self._envs = live, batches, channels, envs
         ends = np.cumsum([HEADS.itemsize + batch.nbytes for batch in batches]).tolist()
         self.capacity = max(1, min(MOST_ROWS, MOST_BYTES // ends[-1]))
         self.count = 0
@@ -42,39 +66,42 @@ class SensorRows:
         """Number of the frame, wall clock (ns) and tick of each row."""
         self._times: list[tuple[int, int, int, bool]] = []
         """Row, tick and number of the capture, and whether it is new, for samples that all environments share."""
-        self._memory = np.zeros((self.capacity, ends[-1]), np.uint8)
-        """The messages as records: measured and true, one row after the other."""
-        self._heads: list[Array] = []
-        self._views: list[dict[str, Array]] = []
-        self._starts = [0, *ends[:-1]]
-        self._copies: list[tuple[Array, Array]] = []
-        """Rows and the memory that is copied into them: bytes, where all environments are recorded in one piece."""
-        self._picks: list[tuple[Array, Array]] = []
-        """The same for memory from which environments are picked."""
+        self._starts, self._width = [0, *ends[:-1]], int(ends[-1])
+        self._copies: list[tuple[int, int, memoryview]] = []
+        """Place in a row and bytes of the fields that are contiguous in the sensor's memory."""
+        self._picks: list[tuple[int, str, Array]] = []
+        """Branch, name and memory of the other fields, and of all fields if environments are picked."""
         self._bad = np.zeros((self.capacity, *live.bad.shape), np.uint8)
-        self._copies.append((self._bad, live.bad))
-        for batch, channel, source, start in zip(
-            batches, channels, (live.measured, live.truth), self._starts, strict=True
+        self._pages: list[_Page] = []
+        """Unused pages."""
+        self._page = self._new_page()
+        for branch, (batch, source, start) in enumerate(
+            zip(batches, (live.measured, live.truth), self._starts, strict=True)
         ):
-            heads = np.ndarray(self.capacity, HEADS, self._memory, start, self._memory.strides[:1])
-            heads["opcode"], heads["length"], heads["channel"] = OPCODE, batch.nbytes + 22, channel
-            self._heads.append(heads)
-            self._views.append(batch.views(self._memory, start + HEADS.itemsize))
             for name, place in batch.places(start + HEADS.itemsize).items():
                 if name in source:
-                    self._add_copy(self._views[-1][name], self._memory[:, place], source[name])
-        self._has_pose = "pose" in self._views[0]
+                    self._add_copy(branch, name, place, source[name])
+        self._has_pose = "pose" in self._page.views[0]
 
-    def _add_copy(self, rows: Array, places: Array, source: Array) -> None:
+    def _new_page(self) -> _Page:
+        """Return a page with the bytes that all rows share."""
+        memory = np.zeros((self.capacity, self._width), np.uint8)
+        page = _Page(memory, memory.reshape(-1).data, [], [])
+        for batch, channel, start in zip(self._batches, self._channels, self._starts, strict=True):
+            heads = np.ndarray(self.capacity, HEADS, memory, start, memory.strides[:1])
+            heads["opcode"], heads["length"], heads["channel"] = OPCODE, batch.nbytes + 22, channel
+            page.heads.append(heads)
+            page.views.append(batch.views(memory, start + HEADS.itemsize))
+        return page
+
+    def _add_copy(self, branch: int, name: str, place: slice, source: Array) -> None:
         """Copy a field of the sensor's memory to the same place in each row."""
         if isinstance(self._envs, slice):
             source = source[self._envs]
-        if isinstance(self._envs, np.ndarray):
-            self._picks.append((rows, source))
-        elif source.flags.c_contiguous:
-            self._copies.append((places, source.reshape(-1).view(np.uint8)))
-        else:
-            self._copies.append((rows, source))
+        if isinstance(self._envs, np.ndarray) or not source.flags.c_contiguous:
+            self._picks.append((branch, name, source))
+        elif source.nbytes:
+            self._copies.append((place.start, place.stop, source.reshape(-1).view(np.uint8).data))
 
     @property
     def must_flush(self) -> bool:
@@ -92,17 +119,20 @@ class SensorRows:
         if self._version != live.resets:
             self._version = live.resets
             self._base = live.frame_base.copy() if envs is None else live.frame_base[envs].copy()
-        for target, source in self._copies:
-            target[row] = source
-        for target, source in self._picks:
-            target[row] = source[envs]
+        self._bad[row] = live.bad
+        page, at = self._page, row * self._width
+        flat = page.flat
+        for start, end, contents in self._copies:
+            flat[at + start : at + end] = contents
+        for branch, name, source in self._picks:
+            page.views[branch][name][row] = source[envs] if isinstance(envs, np.ndarray) else source
         if self._has_pose:
             pose = live.pose
-            self._views[0]["pose"][row] = pose if envs is None else pose[envs]
+            page.views[0]["pose"][row] = pose if envs is None else pose[envs]
         if shared is not None:
             self._times.append((row, *shared))
         else:
-            measured, truth = self._views
+            measured, truth = page.views
             for name, values in live.about().items():
                 chosen = values if envs is None else values[envs]
                 (truth if name == "truth_tick" else measured)[name][row] = chosen
@@ -112,19 +142,23 @@ class SensorRows:
     def take(self) -> tuple[Array, Array]:
         """Return all collected messages, one after the other, and their index; then start over.
 
+        Their memory is used again once the returned array is no longer referenced.
+
         Returns:
             The messages as records, uint8 `[row, byte]`, and channel, log time (ns) and place of each, int64
             `[message, 3]`.
         """
-        count = self.count
+        count, page = self.count, self._page
         self._fill()
-        data = self._memory[:count].copy()
-        index = np.empty((count, len(self._heads), 3), np.int64)
-        for k, (heads, start) in enumerate(zip(self._heads, self._starts, strict=True)):
-            index[:, k, 0] = heads["channel"][:count]
-            index[:, k, 1] = heads["log_time"][:count]
-            index[:, k, 2] = np.arange(count) * data.shape[1] + start
+        index = np.empty((count, len(page.heads), 3), np.int64)
+        index[:, :, 0] = self._channels
+        index[:, :, 1] = page.heads[0]["log_time"][:count, None]
+        index[:, :, 2] = np.arange(0, count * self._width, self._width)[:, None] + self._starts
         self.count = 0
+        data = page.rows[:count]
+        pages = self._pages
+        self._page = pages.pop() if pages else self._new_page()
+        finalize(data, _keep, pages, page).atexit = False  # once the file has them
         return data, index.reshape(-1, 3)
 
     def _fill(self) -> None:
@@ -134,7 +168,7 @@ class SensorRows:
         frames, walls, ticks = (np.array(values) for values in zip(*about, strict=True))
         times = np.array([self.live.time_at(tick) for _, _, tick in about])
         logs = np.maximum(np.rint(times * 1e9), 0).astype(np.int64)
-        for heads, views in zip(self._heads, self._views, strict=True):
+        for heads, views in zip(self._page.heads, self._page.views, strict=True):
             part, count = heads[: len(about)], len(about)
             part["sequence"], part["log_time"], part["publish_time"] = frames & 0xFFFFFFFF, logs, walls
             views["tick"][:count], views["time"][:count] = ticks, times
@@ -142,7 +176,7 @@ class SensorRows:
             which, captures, samples, new = (np.array(values) for values in zip(*shared, strict=True))
             rows = slice(len(about)) if len(which) == len(about) else which  # the former is much faster
             bad = self._bad[rows]
-            measured, truth = self._views
+            measured, truth = self._page.views
             measured["capture_tick"][rows] = truth["truth_tick"][rows] = captures[:, None]
             measured["frame"][rows] = samples[:, None] - self._base
             measured["stamp"][rows] = captures[:, None].astype(np.float64) * self._batches[0].dt

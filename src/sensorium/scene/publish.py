@@ -64,9 +64,10 @@ def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: b
 
     def copied(tensor: torch.Tensor) -> np.ndarray[Any, np.dtype[Any]]:
         """Start a copy to the host, on CUDA into pinned memory, which is complete once `wait` returns."""
-        tensor = tensor if some is None else tensor[some]
         if compute.is_cpu:
-            return read_only(tensor.numpy().copy())
+            values = tensor.numpy()
+            return read_only((values if some is None else values[some]).copy())
+        tensor = tensor if some is None else tensor[some]
         host = pinned(tensor.shape, tensor.dtype, compute.device)
         return read_only(host.copy_(tensor, non_blocking=True).numpy())
 

@@ -131,7 +131,15 @@ class Scene:
         engine.capture(capture)
         self.clock = Clock(self.compute, engine.dt_exact)
         self._context = SensorContext(
-            engine, self.compute, self.clock, self.seed, self._reset_one, debug, semantics, tuple(appearance)
+            engine,
+            self.compute,
+            self.clock,
+            self.seed,
+            self._reset_one,
+            self.arrange,
+            debug,
+            semantics,
+            tuple(appearance),
         )
         if semantics:
             self._context.ray_scene.check_labels()
@@ -781,9 +789,14 @@ class Scene:
 
     @exclusive
     def forget_poses(self, names: Iterable[str] | None = None) -> None:
-        """Stop keeping the poses of mounts, for some sensors or all, until `publish` requests them again."""
-        wanted = list(self._table.built) if names is None else names
-        self._keep_poses([self[name] for name in wanted], False, "forget_poses()")
+        """Stop keeping the poses of mounts, for some sensors or all, until `publish` requests them again.
+
+        Sensors that are recorded or have listeners keep theirs.
+        """
+        wanted = [self[name] for name in (list(self._table.built) if names is None else names)]
+        posed = [each for each in wanted if each.buffers.poses is not None and each.buffers.listeners <= 0]
+        if posed:
+            self._keep_poses(posed, False, "forget_poses()")
 
     @keeps_current
     @launching

@@ -78,14 +78,16 @@ class ObsTerm:
                 self._fault("noise", "a finite standard deviation >= 0")
         elif noise is not None and not isinstance(noise, Uniform | Normal):
             self._fault("noise", "a standard deviation, Uniform(low, high) or Normal(mean, std)")
-        if self.clip is not None and not (len(self.clip) == 2 and self.clip[0] <= self.clip[1]):
+        clip = _numbers(self.clip)
+        if self.clip is not None and not (clip is not None and clip.shape == (2,) and clip[0] <= clip[1]):
             self._fault("clip", "(least, greatest)")
-        if self.scale is not None and not np.isfinite(np.asarray(self.scale, np.float64)).all():
+        scale = _numbers(self.scale)
+        if self.scale is not None and not (scale is not None and np.isfinite(scale).all()):
             self._fault("scale", "finite factors")
-        low, high = self.delays
-        if not (isinstance(low, int) and isinstance(high, int) and 0 <= low <= high):
+        delays = self.delay if isinstance(self.delay, tuple | list) else (self.delay, self.delay)
+        if not (len(delays) == 2 and all(map(_is_count, delays)) and delays[0] <= delays[1]):
             self._fault("delay", "a whole number >= 0, or (least, greatest)")
-        if not (isinstance(self.history, int) and self.history >= 0):
+        if not _is_count(self.history):
             self._fault("history", "a whole number >= 0")
 
     def _fault(self, name: str, expected: str) -> None:
@@ -107,6 +109,18 @@ class ObsTerm:
         """Distribution of the noise; None for none."""
         noise = self.noise
         return Normal(0.0, float(noise)) if isinstance(noise, int | float) else noise
+
+
+def _numbers(value: Any) -> np.ndarray[Any, np.dtype[np.float64]] | None:
+    """Return a value as numbers; None where it has others or none."""
+    try:
+        return None if value is None else np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        return None
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 @dataclass(frozen=True, slots=True)

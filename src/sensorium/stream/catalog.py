@@ -150,7 +150,7 @@ class StreamCatalog:
         if sensor is None:
             return
         sensor.buffers.listeners -= 1
-        if not sensor.is_retired and sensor.buffers.poses is not None and sensor.buffers.listeners <= 0:
+        if not sensor.is_retired:
             self._scene.forget_poses([name])
 
 

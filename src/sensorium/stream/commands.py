@@ -80,10 +80,14 @@ class Commands:
                 return [each.to_dict() for each in self._spawner.definitions().values()]
             case msg.Ask(what="world"):
                 return server.scene.world_file()
+            case msg.Ask(what="pace"):
+                return self._pace()
             case msg.Ask(what="nothing"):
                 pass
             case msg.Ask(what=what):
-                raise UnknownNameError("request", what, ["blueprints", "world"])
+                raise UnknownNameError("request", what, ["blueprints", "pace", "world"])
+            case msg.Set(name="", knob=what, value=value):
+                return self._set_pace(session, what, value)
             case msg.Set():
                 self._set(command)
         return None
@@ -134,6 +138,19 @@ class Commands:
             raise StreamError(f"The engine {self._server.scene.engine.name!r} has no controls.")
         if ctrl is not None:
             target[...] = target.new_tensor(ctrl)
+
+    def _pace(self) -> dict[str, Any] | None:
+        pace = self._server.pace
+        return None if pace is None else pace.to_dict()
+
+    def _set_pace(self, session: Session, what: str, value: Any) -> dict[str, Any] | None:
+        if self._server.pace is None:
+            raise StreamError(
+                "Clients cannot pause or slow down this simulation, because its program takes the steps. They can "
+                "where `Server.run` or `sensorium serve` takes them."
+            )
+        self._server.pace.set(what, value, session)
+        return self._pace()
 
     def _envs(self, call: str, envs: tuple[int, ...]) -> list[int]:
         num_envs = self._server.scene.num_envs

@@ -24,6 +24,7 @@ from sensorium.stream.catalog import StreamCatalog
 from sensorium.stream.commands import Commands
 from sensorium.stream.frame_counter import FrameCounter
 from sensorium.stream.options import ServerOptions
+from sensorium.stream.pace import Pace
 from sensorium.stream.publisher import Publisher, hull
 from sensorium.stream.security import Credentials, KeyPair, split
 from sensorium.stream.sockets import Sockets
@@ -97,6 +98,8 @@ class Server:
         self.token = token
         self.local_clients: WeakSet[Any] = WeakSet()
         """Clients in this process; they are closed with the server."""
+        self.pace: Pace | None = None
+        """Pace that clients may change; None while `run` does not step the scene."""
         self.owner: threading.Thread | None = None
         """Thread that owns the loop: the last one that polled or stepped."""
         self._maker = threading.current_thread()
@@ -291,7 +294,8 @@ class Server:
         Args:
             control: called before each step, returns the controls; None keeps those set by clients.
             substeps: number of physics ticks per step.
-            speed: simulated seconds per second of the wall clock; 0 for maximum speed.
+            speed: simulated seconds per second of the wall clock; 0 for maximum speed. Clients may change it and
+                pause the loop, see `Client.pace`.
             until: checked before each step and at least ten times a second.
 
         Raises:
@@ -299,15 +303,30 @@ class Server:
         """
         if not 0.0 <= speed < float("inf"):
             raise ConfigError.single("Server.run", "speed", speed, "a finite number >= 0", "0 means maximum speed.")
-        period = substeps * self.scene.engine.dt / speed if speed else 0.0
+        if self.lockstep:
+            while not until():
+                self.poll(0.1)
+            return
+        self.pace = Pace(speed)
+        try:
+            self._run(control, substeps, self.pace, until)
+        finally:
+            self.pace = None
+
+    def _run(self, control: Callable[[], Any] | None, substeps: int, pace: Pace, until: Callable[[], bool]) -> None:
+        """Step the scene at a pace until `until` returns True."""
+        duration = substeps * self.scene.engine.dt
         due = time.monotonic()
         while not until():
-            if self.lockstep:
+            if not pace.take_step():
                 self.poll(0.1)
+                due = time.monotonic()
                 continue
             self.scene.step(control() if control is not None else None, substeps)
             self.poll()
-            due = max(due + period, time.monotonic() - 0.1)  # long delays are not caught up
+            due = max(
+                due + (duration / pace.speed if pace.speed else 0.0), time.monotonic() - 0.1
+            )  # not all of a delay
             while (left := due - time.monotonic()) > 0.0 and not until():
                 self.poll(min(left, 0.1))
 
@@ -497,6 +516,8 @@ class Server:
         """Remove the sensors of clients that are gone."""
         while self._gone:
             session = self._gone.popleft()
+            if self.pace is not None:
+                self.pace.forget(session)
             for name in list(session.sensors):
                 with contextlib.suppress(UnknownNameError):  # removed in the meantime
                     self._spawner.remove(name, f"its client {session} is gone")

@@ -21,7 +21,7 @@ from sensorium.view.knobs import columns_of
 from sensorium.view.maps import HEADING, draw_maps, map_fields, map_strips, maps_inches
 from sensorium.view.panels import Spec, inches_of, shown_values
 from sensorium.view.style import (
-    COLORS,
+    ERROR,
     FAINT,
     INK,
     MEASURED,
@@ -117,6 +117,7 @@ def draw_field(figure: Any, sensor: SensorRecording, spec: Spec, env: int, dt: f
     if (part := _mapped(sensor, spec)) is not None:
         draw_maps(figure, part if at is None else part.between(end=at), _maps(part, env), env)
         return
+    has_truth = spec["name"] in sensor.truth
     sensor, inches = _with_truth(sensor, spec), inches_of(figure)
     name, facts = heading(sensor, env, several=True)
     title = f"{name} · {spec['name']}"
@@ -125,7 +126,7 @@ def draw_field(figure: Any, sensor: SensorRecording, spec: Spec, env: int, dt: f
     if _is_event(spec):
         _draw_events(figure, sensor, spec, env)
     else:
-        _draw_lines(figure, sensor, spec, env, dt)
+        _draw_lines(figure, sensor, spec, env, dt, has_truth)
 
 
 # Kinds of fields ------------------------------------------------------------------------------------------------------
@@ -185,9 +186,10 @@ def _grid(figure: Any, rows: int, columns: int) -> Any:
     )  # fmt: skip
 
 
-def _draw_lines(figure: Any, sensor: SensorRecording, spec: Spec, env: int, dt: float) -> None:
+def _draw_lines(figure: Any, sensor: SensorRecording, spec: Spec, env: int, dt: float, has_truth: bool) -> None:
     """Draw each element over time, and its error."""
     name, labels = spec["name"], labels_of(sensor, spec)
+    word = "logged" if sensor.info.get("kind") == "log" else "measured"
     captures, arrivals = sensor.captures(env), sensor.arrivals(env)
     shown, paired = sensor.pairs(env)
     true_time, end = sensor.truth_time[captures, env], float(sensor.time[-1])
@@ -204,9 +206,10 @@ def _draw_lines(figure: Any, sensor: SensorRecording, spec: Spec, env: int, dt: 
         if len(arrivals):
             time = np.append(sensor.time[arrivals], end)
             axes.step(*thin(time, np.append(seen[:, k], seen[-1, k])), where="post", color=MEASURED, lw=1.4,
-                      label="measured")  # fmt: skip
+                      label=word)  # fmt: skip
         style = "default" if np.dtype(spec["dtype"]).kind == "f" else "steps-post"  # ids and flags jump
-        axes.plot(*thin(true_time, truth[:, k]), drawstyle=style, color=TRUTH, lw=0.75, label="true")
+        if has_truth:
+            axes.plot(*thin(true_time, truth[:, k]), drawstyle=style, color=TRUTH, lw=0.75, label="true")
         _label(axes, spec, label, is_last)
         axes.set_xlim(sensor.time[0], end if end > sensor.time[0] else None)
         if k == 0:
@@ -215,7 +218,7 @@ def _draw_lines(figure: Any, sensor: SensorRecording, spec: Spec, env: int, dt: 
             continue
         panel = figure.add_subplot(grid[k, 1])
         known = error[np.isfinite(error[:, k]), k]
-        panel.plot(*thin(sensor.capture_time[shown, env], error[:, k]), color=COLORS[1], lw=0.8)
+        panel.plot(*thin(sensor.capture_time[shown, env], error[:, k]), color=ERROR, lw=0.8)
         panel.axhline(0.0, color=TRUTH, lw=0.6)
         tidy(panel, is_last=is_last)
         panel.set_xlim(sensor.time[0], end if end > sensor.time[0] else None)
@@ -237,7 +240,7 @@ def _label(axes: Any, spec: Spec, label: str, is_last: bool) -> None:
     tidy(axes, is_last=is_last)
     if np.dtype(spec["dtype"]).kind != "f":
         axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-    text = f"{label}\n[{unit_text(spec['unit'])}]" if label else f"[{unit_text(spec['unit'])}]"
+    text = "\n".join(filter(None, (label, f"[{unit_text(spec['unit'])}]" if spec["unit"] else "")))
     longest = max(len(line) for line in text.split("\n"))
     axes.set_ylabel(text, fontsize=8 if longest <= 15 else 120 / longest, color=INK)
     axes.yaxis.set_label_coords(-0.048 / axes.get_position().width, 0.5)
@@ -259,6 +262,8 @@ def _mark_spans(axes: Any, sensor: SensorRecording, env: int, dt: float) -> None
     ends = np.append(time[1:], time[-1])
     for start, end in _joined(time, ends, ~sensor.valid[:, env]):
         axes.axvspan(start, end, color=INVALID, lw=0, label="not valid")
+    if sensor.info.get("kind") == "log":  # of no rate
+        return
     captured = sensor.truth_time[sensor.captures(env), env]
     is_gap = np.diff(captured) > longest_interval(sensor, dt)
     for start, end in zip(captured[:-1][is_gap], captured[1:][is_gap], strict=True):

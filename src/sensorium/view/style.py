@@ -16,7 +16,7 @@ TRUTH, INK, FAINT, PAPER = "#16202a", "#2b3640", "#8a949e", "#ffffff"
 """Colours of the true line, of text, of secondary text, and of the background."""
 COLORS = ("#e4572e", "#1780a1", "#6a994e")
 """Colours of several curves in one panel; the first is that of all measured values."""
-MEASURED = COLORS[0]
+MEASURED, ERROR = COLORS[:2]
 
 
 DPI = 110

@@ -71,7 +71,8 @@ class ImageSpec:
     Attributes:
         image: height and width, px.
         inverse_k: pinhole: inverse intrinsic matrices `[1 or env, 3, 3]`, live.
-        directions: other lenses: unit vectors `[1 or env, pixel, 3]` in the camera's frame.
+        directions: other lenses: unit vectors `[1 or env, pixel, 3]` in the camera's frame; 0 for pixels that see
+            nothing.
         starts: with `directions`: starts of the lines of sight `[1 or env, pixel, 3]`, m; None for all at the camera.
         offsets: poses of the cameras on their mounts, live: `[1 or env, mount, 3]` m, and `[1 or env, mount, 4]`.
         alignment: rotation with the mount: ``"base"`` fully, ``"yaw"`` about the vertical only, ``"world"`` not at all.
@@ -171,6 +172,12 @@ class ImageCast(MountQuery):
             none = wp.zeros((0, 0), dtype=wp.vec3, device=self._compute.device)
             setattr(lens, name, none if tensor is None else wp.from_torch(tensor, dtype=wp.vec3))
         return lens
+
+    def look_along(self, directions: torch.Tensor, starts: torch.Tensor | None = None) -> None:
+        """Replace the tables of `ImageSpec`; launches that were recorded before keep the previous ones."""
+        self.lens.directions = wp.from_torch(directions, dtype=wp.vec3)
+        if starts is not None:
+            self.lens.starts = wp.from_torch(starts, dtype=wp.vec3)
 
     def __repr__(self) -> str:
         height, width = self._spec.image

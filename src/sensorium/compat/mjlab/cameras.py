@@ -69,12 +69,17 @@ def _placed(title: str, data: dict[str, Any]) -> dict[str, Any]:
     """
     own = {name: data[name] for name in (*_POSE, "camera_name", "fovy", "orthographic", "clone_data") if name in data}
     kept = {name: value for name, value in data.items() if name not in own}
-    if own.get("orthographic"):
-        raise ConfigError.single(title, "orthographic", True, "False", "Only pinhole cameras are available.")
+    if own.get("orthographic") and own.get("fovy") is None:
+        raise ConfigError.single(
+            title, "orthographic", True, "False without fovy", "Give fovy, the height of the view, m."
+        )
     if own.get("clone_data"):
         raise ConfigError.single(title, "clone_data", True, "False", "Use sensor.read() for copies.")
     if own.get("fovy") is not None:
-        kept["lens"] = _lenses.PinholeLensCfg(fovy=own["fovy"])
+        is_parallel, fovy = bool(own.get("orthographic")), own["fovy"]
+        kept["lens"] = (
+            _lenses.OrthographicLensCfg(view_height=fovy) if is_parallel else _lenses.PinholeLensCfg(fovy=fovy)
+        )
     if own.get("camera_name") is not None:
         if others := [name for name in _POSE if own.get(name) is not None]:
             fix = "A camera of the model has its own place."

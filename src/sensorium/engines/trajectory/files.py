@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -85,22 +85,24 @@ def _text(path: Path, label: str) -> str:
 def _number(word: str, convert: Callable[[str], Any], label: str, line: int, what: str) -> Any:
     try:
         return convert(word)
-    except (ValueError, OverflowError, InvalidOperation):
+    except (ValueError, ArithmeticError):
         kinds: dict[Any, str] = {_nanoseconds: "a whole number of ns below 2**63", _seconds: "seconds below 2**63 ns"}
         expected = kinds.get(convert, "a number")
-        raise ModelError(f"{label}, line {line}: {what}: got {word!r}, expected {expected}. Correct it.") from None
+        given = shown(word, 60)
+        raise ModelError(f"{label}, line {line}: {what}: got {given}, expected {expected}. Correct it.") from None
 
 
 def _nanoseconds(word: str) -> int:
-    return _stamp(int(word))
+    return int(_stamp(int(word)))
 
 
 def _seconds(word: str) -> int:
     """Return ns; a float64 of seconds since 1970 would be rounded to 0.2 microseconds."""
-    return _stamp(int((Decimal(word) * 10**9).to_integral_value()))
+    return int(_stamp(Decimal(word) * 10**9).to_integral_value())
 
 
-def _stamp(value: int) -> int:
+def _stamp(value: Any) -> Any:
+    """Return a time in ns; before its conversion to int, which takes minutes for a large exponent."""
     if not abs(value) < 2**63:
         raise OverflowError
     return value

@@ -22,6 +22,8 @@ FARTHEST = 1e5
 """Greatest distance of a coordinate from the world's origin, m; float32 resolves 8 mm there."""
 NORM_ERROR = 0.05
 """Greatest deviation of a quaternion's norm from 1."""
+ORDER = "quaternion (w x y z)"
+"""Quaternions in messages, which are in this order for all files."""
 
 
 class Trajectory:
@@ -134,9 +136,9 @@ def _fault(times: Array, pos: Array, quat: Array) -> tuple[int | None, str] | No
     checks = (
         (~np.isfinite(times), "time", times, "a finite number. Correct or remove the pose."),
         (~np.isfinite(pos).all(axis=1), "position", pos, "finite numbers, m. Correct or remove the pose."),
-        (~np.isfinite(quat).all(axis=1), "quaternion", quat, "finite numbers. Correct or remove the pose."),
-        (norm == 0.0, "quaternion", quat, "a unit quaternion. Correct or remove the pose; (w = 1, 0, 0, 0) is level."),
-        (np.abs(norm - 1.0) > NORM_ERROR, "quaternion", quat, "a unit quaternion. Check the order of the columns."),
+        (~np.isfinite(quat).all(axis=1), ORDER, quat, "finite numbers. Correct or remove the pose."),
+        (norm == 0.0, ORDER, quat, "a unit quaternion. Correct or remove the pose; 1 0 0 0 is level."),
+        (np.abs(norm - 1.0) > NORM_ERROR, ORDER, quat, "a unit quaternion. Check the order of the columns."),
         (
             np.abs(pos).max(axis=1) > FARTHEST,
             "position",

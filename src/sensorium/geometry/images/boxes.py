@@ -95,6 +95,8 @@ def measure_alone(
     d = quat_rotate(cameras.quat[env, mount], d)
     s = cameras.pos[env, mount] + quat_rotate(cameras.quat[env, mount], s) + lens.near * d
     length2 = wp.length_sq(d)
+    if length2 == 0.0:  # the lens sees nothing
+        return
     instances = placed.instances
     for item in range(objects.label.shape[0]):
         entry = objects.first[item]

@@ -41,7 +41,8 @@ def tile_cone(lens: Lens, env: int, u0: int, v0: int, side: int) -> tuple[wp.vec
         for u in range(u0, u1):
             s, d = pixel_line(lens, env, v * lens.width + u)
             away = wp.max(away, wp.length(s - start))
-            cosine = wp.min(cosine, wp.dot(d, middle))
+            if wp.length_sq(d) > 0.0:
+                cosine = wp.min(cosine, wp.dot(d, middle))
     return start, middle, away * 1.0001 + 1.0e-6, wp.acos(wp.clamp(cosine, -1.0, 1.0)) + 1.0e-3
 
 
@@ -113,6 +114,8 @@ def cast_pixels(
             record.shape[place, mount, pixel] = -1
             record.face[place, mount, pixel] = -1
             s, d = pixel_line(lens, env, pixel)
+            if wp.length_sq(d) == 0.0:
+                continue
             d = quat_rotate(turn, d)
             s = eye + quat_rotate(turn, s) + lens.near * d
             t = lens.far - lens.near

@@ -42,8 +42,9 @@ def image_motion(
     place = place_of(rows, env)
     motion = wp.vec2()
     shape = record.shape[place, mount, pixel]
-    if not is_first(rows, env) and (shape >= 0 or projection.kind != ORTHOGRAPHIC):
-        start, direction = pixel_line(lens, env, pixel)
+    start, direction = pixel_line(lens, env, pixel)
+    is_seen = wp.length_sq(direction) > 0.0
+    if is_seen and not is_first(rows, env) and (shape >= 0 or projection.kind != ORTHOGRAPHIC):
         at = wp.vec3()
         if shape >= 0:
             local = start + direction / record.inverse[place, mount, pixel]
@@ -60,13 +61,9 @@ def image_motion(
             at = quat_rotate_inverse(before.camera_quat[env, mount], turned)
         now = wp.vec2(float(pixel % lens.width) + 0.5, float(pixel / lens.width) + 0.5)
         then = pixel_of(projection, env, at)
-        is_seen = bool(True)
-        if shape < 0 and lens.directions.shape[0] > 0:  # a direction that the lens does not see is arbitrary
-            is_seen = wp.length(pixel_of(projection, env, direction) - now) < 0.5
-        if is_seen:
-            motion = wp.vec2(wp.inf, wp.inf)
-            if wp.isfinite(then[0]):
-                motion = sign * (now - then)
+        motion = wp.vec2(wp.inf, wp.inf)
+        if wp.isfinite(then[0]):
+            motion = sign * (now - then)
     motion_out[env, mount, pixel] = motion
 
 

@@ -68,6 +68,9 @@ def shift_at(lens: Lens, cameras: Cameras, env: int, mount: int, pixel: int, ste
         other = pixel - step
     s, d = world_line(lens, cameras, env, mount, pixel)
     so, do = world_line(lens, cameras, env, mount, other)
+    if wp.length_sq(do) == 0.0:  # beyond the field of view: the neighbour on the other side
+        other = wp.clamp(2 * pixel - other, 0, lens.width * lens.height - 1)
+        so, do = world_line(lens, cameras, env, mount, other)
     return so - s + t * (do - d)
 
 
@@ -194,6 +197,7 @@ def shade(
         d = ahead + float(column) * across
         if not is_pinhole:
             s, d = world_line(lens, cameras, env, mount, pixel)
+        has_sky = backdrop.sky >= 0 and wp.length_sq(d) > 0.0  # not where the lens sees nothing
         shape = hits.shape[place, mount, pixel]
         t = float(wp.inf)
         color = wp.vec3()
@@ -248,7 +252,7 @@ def shade(
                     depth = t * wp.dot(d, forward)
                     color = in_fog(backdrop, depth, color)
                     raw = in_fog(backdrop, depth, raw)
-        elif backdrop.sky >= 0:
+        elif has_sky:
             color = in_fog(backdrop, wp.inf, sky_color(textures, backdrop, d))
             raw = color
             albedo = wp.vec4(color[0], color[1], color[2], 1.0)
@@ -256,7 +260,7 @@ def shade(
             if backdrop.ground >= 0:
                 color = in_haze(backdrop, placed, env, s, d, t, color)
                 raw = in_haze(backdrop, placed, env, s, d, t, raw)
-            alpha = wp.where(shape >= 0 or backdrop.sky >= 0, 1.0, 0.0)
+            alpha = wp.where(shape >= 0 or has_sky, 1.0, 0.0)
             put_color(canvas, place, mount, pixel, color, raw, alpha)
         if canvas.albedo.shape[0] > 0:
             canvas.albedo[place, mount, pixel] = albedo

@@ -19,7 +19,7 @@ class Lens:
 
     Attributes:
         inverse_k: `[1 or env, 3]` rows of the inverse intrinsic matrix of a pinhole; empty with a table.
-        directions: `[1 or env, pixel]`, unit; empty for a pinhole.
+        directions: `[1 or env, pixel]`, unit, or 0 where the lens sees nothing; empty for a pinhole.
         starts: `[1 or env, pixel]`, m; empty if all lines start at the camera.
         width: pixels in a row.
         height: pixels in a column.
@@ -112,7 +112,7 @@ class Lists:
 
 @wp.func
 def pixel_line(lens: Lens, env: int, pixel: int) -> tuple[wp.vec3, wp.vec3]:
-    """Return start, m, and direction of a pixel's line of sight in the camera's frame."""
+    """Return start, m, and direction of a pixel's line of sight in the camera's frame; 0 if the lens sees nothing."""
     start = wp.vec3()
     direction = wp.vec3()
     if lens.inverse_k.shape[0] > 0:

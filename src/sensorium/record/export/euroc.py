@@ -13,7 +13,7 @@ import numpy as np
 from sensorium.errors import ArgumentError
 from sensorium.readings import Reading
 from sensorium.record.export.images import image_field, write_png
-from sensorium.record.export.relative import SensorPoses
+from sensorium.record.export.relative import OPTICAL, SensorPoses
 from sensorium.record.export.samples import Pose, Sample, samples
 
 XYZ = ("xyz",)
@@ -36,8 +36,8 @@ def write_euroc(
 ) -> list[str]:
     """Write IMUs and cameras as measured, and the true poses of one sensor.
 
-    IMUs and cameras are numbered in the order of the readings. Their `sensor.yaml` contains the pose in the frame of
-    `body`, where both have poses.
+    IMUs and cameras are numbered in the order of the readings. Their `sensor.yaml` contains T_BS, the pose in the frame
+    of `body`, where both have poses. As in EuRoC, the frame of a camera is optical: x right, y down, z forward.
 
     Args:
         readings: readings of all sensors. Poses come from `scene.publish(poses=True)`, or from a sensor with the fields
@@ -131,8 +131,9 @@ class _Tree:
                 continue
             if not found[1]:
                 self.notes.append(f"{name}: it moves relative to {body}; T_BS is its first pose")
-            numbers = ", ".join(f"{value:.9g}" for value in found[0].flatten())
-            kind = "camera" if folder.name.startswith("cam") else "imu"
+            is_camera = folder.name.startswith("cam")
+            pose, kind = (found[0] @ OPTICAL.T, "camera") if is_camera else (found[0], "imu")
+            numbers = ", ".join(f"{value:.9g}" for value in pose.flatten())
             text = f"sensor_type: {kind}\ncomment: {name}\nT_BS:\n  cols: 4\n  rows: 4\n  data: [{numbers}]\n"
             (folder / "sensor.yaml").write_text(text, encoding="utf-8")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 from pathlib import Path
 
 from sensorium.errors import ModelError
@@ -79,14 +80,16 @@ def write_rosbag2(
     try:
         from sensorium.record.ros2_track import Ros2Track
 
-        track = Ros2Track(writer, description, envs)
+        every = iter(readings)
+        first = [*islice(every, 1)]
+        track = Ros2Track(writer, description, envs, time=first[0].time if first else 0.0)
         known = {
             name: tuple(FieldSpec.from_dict(each) for each in about["fields"])
             for name, about in description.sensors.items()
         }
         changed: dict[str, int] = {}
         size = 0
-        for frame, reading in enumerate(readings):
+        for frame, reading in enumerate(chain(first, every)):
             if reading.specs != known[reading.name]:
                 changed[reading.name] = changed.get(reading.name, 0) + 1
                 continue

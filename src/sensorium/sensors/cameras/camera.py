@@ -11,15 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any
 
 import torch
-import warp as wp
 from torch import Tensor
 
-from sensorium.compute import Rows, kernel, masked_tid, place_of, recorded
+from sensorium.compute import recorded
 from sensorium.errors import ConfigError
-from sensorium.geometry.images.structs import HitRecord
 from sensorium.geometry.shapes import Shape
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages.depth_image import DepthStage
@@ -36,19 +33,6 @@ from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.spec import TENDON_PATHS, Requirement
 from sensorium.world.select import Named
-
-
-@kernel(group="images")
-def _hide(rows: Rows, width: int, is_seen: wp.array2d[wp.uint8], hits: HitRecord) -> None:
-    """Turn hits of pixels that the lens does not see into misses."""
-    env, mount, piece = masked_tid(rows)
-    place = place_of(rows, env)
-    first = (rows.first + piece) * width
-    for pixel in range(first, first + width):
-        if is_seen[env, pixel] == wp.uint8(0):
-            hits.inverse[place, mount, pixel] = 0.0
-            hits.shape[place, mount, pixel] = -1
-            hits.face[place, mount, pixel] = -1
 
 
 def _moving_stage(camera: Camera) -> ImageSensor | None:
@@ -107,15 +91,7 @@ class Camera(ImageCamera[CameraCfg], SimpleSensor[CameraCfg, CameraData]):
             self._refuse_depth_errors()
         self.projection = projection_of(lens, self._k)
         self._lines = lines_of(lens, self._k, *self.image_shape, self.cfg.title)
-        lines = {name: tensor for name, tensor in self._lines.items() if name != "is_seen"}
-        return lines or super()._lines_of_sight()
-
-    def _drop_hits(self, hits: Any) -> None:
-        """Drop hits of pixels that the lens does not see."""
-        if "is_seen" in self._lines:
-            is_seen = wp.from_torch(self._lines["is_seen"], dtype=wp.uint8)
-            height, width = self.image_shape
-            self.compute_on.launch(_hide, (self.mount.count, height), [width, is_seen], [hits], split=True)
+        return self._lines or super()._lines_of_sight()
 
     def _refuse_depth_errors(self) -> None:
         """Raise `ConfigError` for a stage that models depth errors, which holds for a pinhole only."""
@@ -130,9 +106,14 @@ class Camera(ImageCamera[CameraCfg], SimpleSensor[CameraCfg, CameraData]):
         name = self.mount.cameras[0]
         return self.cfg.lens_on(self.engine.camera_lens(name) if name else None)
 
-    def _lens_changed(self) -> None:
+    def _follow_lens(self, matrices: Tensor) -> None:
         """Compute the lines of sight from the intrinsic matrices, where they are a table."""
-        lines = lines_of(self.optics, self._k, *self.image_shape, self.cfg.title)
+        lines = lines_of(self.optics, matrices, *self.image_shape, self.cfg.title)
+        if any(len(tensor) > len(self._lines[name]) for name, tensor in lines.items()):
+            self._lines |= lines  # environments differ from now on
+            self.cast.look_along(**lines)
+            self._context.arrange()
+            return
         for name, tensor in lines.items():
             self._lines[name].copy_(tensor)
 
@@ -178,12 +159,16 @@ class Camera(ImageCamera[CameraCfg], SimpleSensor[CameraCfg, CameraData]):
         return Images((name, image.flip(1).movedim(1, -2).flatten(-2)) for name, image in images.items())
 
     def reset_state(self, env_mask: Tensor) -> None:
-        """Set the looks of the episode, and note the pose at its start, where that is the reported one."""
+        """Set the looks of the episode, and note the pose at its start."""
         for annotator in self._annotators:
             annotator.reset(env_mask)
+        self._poses_changed(env_mask.nonzero()[:, 0])
+
+    def _poses_changed(self, rows: Tensor) -> None:
+        """Note the pose of some envs, where the reported one stays."""
         if self.cfg.reported_pose == "start":
             for kept, now in zip(self._reported, self._poses(), strict=True):
-                kept.copy_(torch.where(env_mask[:, None, None] > 0, now.to(kept.dtype), kept))
+                kept[rows] = now[rows].to(kept.dtype)
 
     def load(self, tensors: Mapping[str, Tensor], counters: Mapping[str, int]) -> None:
         """Restore the result of `tensors` and `counters`."""

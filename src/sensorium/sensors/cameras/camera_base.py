@@ -52,8 +52,8 @@ class CameraBase(SimpleSensor[CameraCfgT, CameraDataT], Generic[CameraCfgT, Came
         """Rotation of the camera with its mount: ``"base"``, ``"yaw"`` or ``"world"``."""
         return "base"
 
-    def _lens_changed(self) -> None:
-        """Follow a change of the intrinsic matrices; by default nothing."""
+    def _follow_lens(self, matrices: Tensor) -> None:
+        """Follow a change to other intrinsic matrices, `[env, 3, 3]`, or raise `ConfigError`; by default nothing."""
 
     @cached_property
     def optics(self) -> LensCfg:
@@ -170,15 +170,18 @@ class CameraBase(SimpleSensor[CameraCfgT, CameraDataT], Generic[CameraCfgT, Came
             env_ids: int ids, bool mask or None for all.
 
         Raises:
-            ConfigError: a wrong shape, or a matrix that is singular, not finite or has another last row.
+            ConfigError: a wrong shape, a matrix that is singular, not finite or of another form, or a lens that folds
+                over with it. The intrinsics stay as they were.
         """
         rows = self._rows(env_ids)
         k = torch.as_tensor(matrices, dtype=torch.float64, device="cpu").detach()
         k = self._one_per_env("matrices", k, rows, (3, 3))
         inverse = inverse_intrinsics(k, self.cfg.title)
-        self._k[rows] = k.float().to(self.device)
+        matrices = self._k.clone()
+        matrices[rows] = k.float().to(self.device)
+        self._follow_lens(matrices)
+        self._k.copy_(matrices)
         self._inverse_k[rows] = inverse.float().to(self.device)
-        self._lens_changed()
         self._changed()
 
     def set_world_poses(
@@ -219,6 +222,7 @@ class CameraBase(SimpleSensor[CameraCfgT, CameraDataT], Generic[CameraCfgT, Came
             offset_quat = quat_mul(back, convert_orientation_convention(wanted / length, convention, "world"))
         self._offset_pos[rows] = offset_pos.float()
         self._offset_quat[rows] = (offset_quat / offset_quat.norm(dim=-1, keepdim=True)).float()
+        self._poses_changed(rows)
         self._changed()
 
     def set_world_poses_from_view(self, eyes: Tensor, targets: Tensor, env_ids: Any = None) -> None:
@@ -297,6 +301,9 @@ class CameraBase(SimpleSensor[CameraCfgT, CameraDataT], Generic[CameraCfgT, Came
         pos, turn = self._parents()
         return pos + quat_apply(turn, self._offset_pos.double()), quat_mul(turn, self._offset_quat.double())
 
+    def _poses_changed(self, rows: Tensor) -> None:
+        """Follow a change of the offsets of some envs; by default nothing."""
+
     def _changed(self) -> None:
         self.expire()  # a value computed on read must be recomputed
 
@@ -305,7 +312,7 @@ class CameraBase(SimpleSensor[CameraCfgT, CameraDataT], Generic[CameraCfgT, Came
     def load(self, tensors: Mapping[str, Tensor], counters: Mapping[str, int]) -> None:
         """Restore the result of `tensors` and `counters`."""
         super().load(tensors, counters)
-        self._lens_changed()
+        self._follow_lens(self._k)
         self._changed()
 
     def about_drawing(self) -> dict[str, Any]:

@@ -85,7 +85,8 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     fog: bool = False
     """Whether colors fade into the fog of the model with the distance."""
     reported_pose: Literal["frame", "start"] = "frame"
-    """Pose in `pos_w` and `quat_w_world`: that of each frame, or the one at the start of the episode."""
+    """Pose in `pos_w` and `quat_w_world`: that of each frame, or the one at the start of the episode or at the last
+    `set_world_poses`."""
     show_sites: bool = False
     """Whether the sites of the model are visible."""
     exclude_parent_body: bool = False

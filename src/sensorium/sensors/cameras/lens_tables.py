@@ -38,8 +38,8 @@ def lines_of(lens: LensCfg, matrices: Tensor, height: int, width: int, config: s
         config: name of the caller, for messages.
 
     Returns:
-        ``directions``, float32 unit vectors `[env, pixel, 3]`, and for a parallel camera ``starts``, m. Without starts,
-        ``is_seen``, uint8 `[env, pixel]`, is 0 where the lens sees nothing, whose directions are arbitrary.
+        ``directions``, float32 unit vectors `[1 or env, pixel, 3]`, 0 where the lens sees nothing, and for a parallel
+        camera ``starts``, m. Equal matrices of all environments give one table.
 
     Raises:
         ConfigError: the lens folds over within the image.
@@ -47,12 +47,9 @@ def lines_of(lens: LensCfg, matrices: Tensor, height: int, width: int, config: s
     if lens.is_pinhole:
         return {}
     each, which = torch.unique(matrices, dim=0, return_inverse=True)
+    which = which[:1] if len(each) == 1 else which
     starts, directions = (_forward(rays)[which].contiguous() for rays in lens_rays(lens, each, height, width, config))
-    if lens.is_parallel:
-        return {"directions": directions, "starts": starts}
-    is_seen = directions.any(dim=-1)
-    directions[~is_seen] = directions.new_tensor([1.0, 0.0, 0.0])
-    return {"directions": directions, "is_seen": is_seen.to(torch.uint8)}
+    return {"directions": directions, "starts": starts} if lens.is_parallel else {"directions": directions}
 
 
 def _forward(rays: Any) -> Tensor:

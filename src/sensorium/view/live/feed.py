@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,10 +18,12 @@ SHARE = 0.1
 """Greatest part of the loop's time that publishing may take; slow sensors are shown less often."""
 SLOWEST = 1.0
 """Longest time between two updates for this reason, s."""
-LOOK_EVERY = 0.02
-"""Seconds between two looks at the page's commands."""
+LOOK_EVERY, IDLE_EVERY = 0.02, 0.1
+"""Seconds between two looks at the page's commands: while a browser shows it, and otherwise."""
 BEHIND = 0.2
 """Delay that a loop may catch up, s."""
+LOOP = frozenset({"pause", "step", "speed"})
+"""Commands that act on the loop."""
 
 
 class Channel(Protocol):
@@ -43,7 +46,7 @@ class SceneFeed:
     """Feed of one page from a scene, or from an object with the same interface, such as a recording.
 
     It acts on the thread of the loop's owner: whenever the scene advances, and in `wait`. While no browser is
-    connected, it only looks for commands.
+    connected, it only looks for commands. The pace of a served simulation is that of its server.
 
     Args:
         scene: the scene.
@@ -54,6 +57,9 @@ class SceneFeed:
     def __init__(self, scene: Any, channel: Channel, *, speed: float = 0.0) -> None:
         self._scene, self._channel = scene, channel
         self.is_paused, self.speed = False, speed
+        self._is_served = hasattr(scene, "act")
+        self._is_watched = False
+        """Whether a browser shows the page."""
         self.is_closed = False
         self.updates = 0
         """Number of frames sent to the page."""
@@ -73,6 +79,9 @@ class SceneFeed:
 
     def close(self) -> None:
         """End the feed; the loop continues without limit. Closing twice has no effect."""
+        if not self.is_closed:
+            with contextlib.suppress(SensoriumError):  # of another thread, or without a connection
+                self._leave()
         self.is_closed, self.is_paused = True, False
         self._watch.close()
         self._channel.close()
@@ -119,7 +128,7 @@ class SceneFeed:
 
     def _look(self, seconds: float) -> None:
         """Run the commands that arrive within some seconds, and send what the page waits for."""
-        self._look_at = time.monotonic() + LOOK_EVERY
+        self._look_at = time.monotonic() + (LOOK_EVERY if self._is_watched else IDLE_EVERY)
         try:
             if self._wanted is not None:
                 seconds = min(seconds, max(self._send_at - time.monotonic(), 0.0))
@@ -138,7 +147,12 @@ class SceneFeed:
         try:
             match command, *args:
                 case "want", env, names:
+                    self._is_watched = True
                     self._wanted = int(env), tuple(names)
+                case ("leave",):
+                    self._leave()
+                case (("pause" | "step" | "speed"), *_) if self._is_served:
+                    self._scene.act(command, *args)
                 case "pause", on:
                     self.is_paused = bool(on)
                     self._restart_clock()
@@ -159,6 +173,15 @@ class SceneFeed:
         except SensoriumError as error:
             self._notes.append(str(error))
 
+    def _leave(self) -> None:
+        """End what the page cost and held up; no browser shows it."""
+        self._wanted, self._is_watched, self.is_paused = None, False, False
+        self._restart_clock()
+        if self._is_served:
+            self._scene.leave()
+        else:
+            self._scene.forget_poses()
+
     def _set(self, name: str, knob: str, value: Any, env: int | None) -> None:
         """Set a knob; a sensor without this knob is configured with it."""
         try:
@@ -171,7 +194,7 @@ class SceneFeed:
     # Frames -----------------------------------------------------------------------------------------------------------
 
     def _send(self, env: int, names: tuple[str, ...]) -> None:
-        """Publish the present state of one environment."""
+        """Publish the present state of one environment; without a browser only the description."""
         begin, scene = time.monotonic(), self._scene
         self._wanted = None
         env = min(env, scene.num_envs - 1)
@@ -181,13 +204,20 @@ class SceneFeed:
         if scene.arrangement != self._arrangement:
             self._arrangement, description = scene.arrangement, scene.description()
             self._drawn = {name: _is_drawn(info) for name, info in description.sensors.items()}
-        readings, costs = self._readings(env, names)
+            if (self._is_served or hasattr(scene, "seek")) and not any(self._drawn.values()):
+                self._drawn = dict.fromkeys(self._drawn, True)
+        if self._is_served and self._is_watched:
+            scene.listen(env)
+            self._notes += scene.take_notes()
+        readings, costs = self._readings(env, names) if self._is_watched else ({}, {})
         bodies = scene.body_poses(slice(env, env + 1))
         sensors = scene.sensors_in_use
         drawn = {name for name, sensor in sensors.items() if getattr(sensor, "debug_vis", self._drawn.get(name))}
+        pace = scene if self._is_served else self
         frame = Frame(
-            env, scene.time, readings, None if bodies is None else bodies[0], self._shapes(env, sensors),
-            frozenset(drawn), costs, self.is_paused, self.speed, getattr(scene, "span", None), _commands(scene),
+            env, scene.time, readings, None if bodies is None else bodies[0],
+            self._shapes(env, sensors) if self._is_watched else {},
+            frozenset(drawn), costs, pace.is_paused, pace.speed, getattr(scene, "span", None), *_commands(scene),
             description, self._world, self._notes,
         )  # fmt: skip
         self._channel.send(frame)
@@ -225,6 +255,9 @@ def _is_drawn(info: Mapping[str, Any]) -> bool:
     return bool(info.get("cfg", {}).get("debug_vis"))
 
 
-def _commands(scene: Any) -> frozenset[str]:
-    """Return the commands that a source accepts."""
-    return frozenset({"seek"} if hasattr(scene, "seek") else {"reset", "set"})
+def _commands(scene: Any) -> tuple[frozenset[str], str]:
+    """Return the commands that a source accepts, and the reason why it refuses those of the loop."""
+    if hasattr(scene, "seek"):
+        return LOOP - {"step"} | {"seek"}, ""
+    refusal = str(getattr(scene, "refusal", ""))
+    return frozenset({"reset", "set"}) | (frozenset() if refusal else LOOP), refusal

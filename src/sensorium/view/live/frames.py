@@ -25,6 +25,7 @@ class Frame:
         speed: wanted simulated seconds per second; 0 for no limit.
         span: first and last time of a recording, s.
         can: commands that the source accepts.
+        refusal: reason why it accepts no commands of the loop; empty if it does.
         description: description of the scene, where it changed.
         world: contents of the description of the world, where it changed.
         notes: messages for the user.
@@ -41,6 +42,7 @@ class Frame:
     speed: float
     span: tuple[float, float] | None
     can: frozenset[str]
+    refusal: str = ""
     description: SceneDescription | None = None
     world: bytes | None = None
     notes: list[str] = field(default_factory=list)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -26,6 +27,8 @@ WIDTH = 320
 """Width to which small images are enlarged, px."""
 ZOOMED = 0.05
 """Least relative change of a camera's distance that its user made."""
+SETTLES = 2.0
+"""Time after which a new browser reports its own camera instead of that of an empty page, s."""
 PLOTS = 2
 """Number of plots."""
 
@@ -61,10 +64,14 @@ class Page:
         self._world: World3d | None = None
         self._overlays = Overlays(self.server.scene)
         self._followed: Array | None = None
+        self._came: dict[int, float] = {}
+        """Browser -> time of its first frame."""
         self._distances: dict[int, float] = {}
         """Browser -> distance of its camera from the followed body, m."""
         self._is_waiting = True
         """Whether a frame was requested and has not arrived; the loop sends the first one unasked."""
+        self._is_watched = False
+        """Whether frames were requested since the last browser came."""
         self._is_built = self._is_showing_time = False
         self.plots: list[Plot] = []
         self.sensors: Mapping[str, Mapping[str, Any]] = {}
@@ -89,11 +96,11 @@ class Page:
                     self._try_to_show(self._channel.recv())
                 is_watched = bool(self.server.get_clients())
                 if is_watched and not self._is_waiting and self._is_built:
-                    self._is_waiting = True
+                    self._is_waiting = self._is_watched = True
                     self.send("want", int(self.env.value), self._wanted())
-                elif not is_watched and self.frame is not None and self.frame.is_paused:
-                    self.frame.is_paused = False
-                    self.send("pause", False)  # a loop does not wait for a page that nobody sees
+                elif self._is_watched and not is_watched:
+                    self._is_waiting = self._is_watched = False
+                    self.send("leave")  # no readings, and no pause, for a page that no browser shows
         except (EOFError, OSError):
             pass
         finally:
@@ -144,7 +151,11 @@ class Page:
         self._show_images()
         self.panel.show(frame, self.readings)
         paused = "paused" if frame.is_paused else "running"
-        self.status.content = f"**t = {frame.time:.3f} s** · environment {frame.env} · {paused}"
+        refusal = f"\n\n{frame.refusal}" if frame.refusal else ""
+        self.status.content = f"**t = {frame.time:.3f} s** · environment {frame.env} · {paused}{refusal}"
+        if self.buttons.options != (words := self._words(frame)):
+            self.buttons.options = words
+            self.speed.disabled = "speed" not in frame.can
         if frame.span is not None:
             self._is_showing_time = True
             self.seek.value = float(np.clip(frame.time, *frame.span))
@@ -158,6 +169,12 @@ class Page:
         }  # fmt: skip
         self.send(*commands[word])
 
+    def _words(self, frame: Frame) -> tuple[str, ...]:
+        """Return the buttons of the loop: those that its source accepts."""
+        loop = [word for word in ("play", "pause", "step") if word.replace("play", "pause") in frame.can]
+        resets = ["reset", *(["reset all"] if self._num_envs > 1 else [])] if "reset" in frame.can else []
+        return (*loop, *resets)
+
     # Layout -----------------------------------------------------------------------------------------------------------
 
     def _build(self, frame: Frame) -> None:
@@ -167,12 +184,12 @@ class Page:
         gui.configure_theme(control_width="large", show_logo=False, show_share_button=False)
         gui.main_panel.dock_right()
         self.status = gui.add_markdown("")
-        words = ["play", "pause", *(["step"] if frame.span is None else [])]
-        resets = ["reset", *(["reset all"] if description.num_envs > 1 else [])] if "reset" in frame.can else []
-        self.buttons = gui.add_button_group("loop", [*words, *resets])
+        self._num_envs = description.num_envs
+        self.buttons = gui.add_button_group("loop", self._words(frame))
         self.buttons.on_click(lambda _: self.do(str(self.buttons.value)))
         chosen = min(SPEEDS, key=lambda name: abs(SPEEDS[name] - frame.speed))
-        self.speed = gui.add_dropdown("speed", list(SPEEDS), initial_value=chosen)
+        is_fixed = "speed" not in frame.can
+        self.speed = gui.add_dropdown("speed", list(SPEEDS), initial_value=chosen, disabled=is_fixed)
         self.speed.on_update(lambda _: self.send("speed", SPEEDS[self.speed.value]))
         last = description.num_envs - 1
         self.env = gui.add_slider("environment", 0, max(last, 1), 1, frame.env, visible=last > 0)
@@ -239,21 +256,23 @@ class Page:
         place = bodies[row, :3].astype(np.float64)
         if not np.isfinite(place).all():
             return
-        if self._followed is None:
-            self.server.initial_camera.look_at = tuple(place)
-            self.server.initial_camera.position = tuple(place + self._world.size * np.array([1.0, -1.0, 0.6]))
-        elif np.linalg.norm(place - self._followed) < 0.002 * self._world.size:
+        now, clients = time.monotonic(), self.server.get_clients().values()
+        is_new = [now < self._came.setdefault(client.client_id, now) + SETTLES for client in clients]
+        is_moved = self._followed is None or np.linalg.norm(place - self._followed) >= 0.002 * self._world.size
+        if not is_moved and not any(is_new):
             return
-        for client in self.server.get_clients().values() if self.follow.value else ():
+        start = self._world.size * np.array([1.0, -1.0, 0.6])
+        for client, is_first in zip(clients, is_new, strict=True):
             camera = client.camera
-            offset = np.asarray(camera.position) - np.asarray(camera.look_at)
+            offset = start if is_first else np.asarray(camera.position) - np.asarray(camera.look_at)
             far = float(np.linalg.norm(offset))
             kept = self._distances.setdefault(client.client_id, far)
             if abs(far - kept) < ZOOMED * kept:  # the browser reports a camera on its way
-                offset *= kept / max(far, 1e-9)
+                offset = offset * (kept / max(far, 1e-9))
             else:
                 self._distances[client.client_id] = far
-            camera.position, camera.look_at = place + offset, place
+            if is_first or self.follow.value:
+                camera.position, camera.look_at = place + offset, place
         self._followed = place
 
 

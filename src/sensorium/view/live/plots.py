@@ -10,13 +10,13 @@ import numpy as np
 
 from sensorium.readings import Reading
 from sensorium.spec import FieldSpec
-from sensorium.view.style import COLORS, TRUTH, unit_text
+from sensorium.view.style import ERROR, MEASURED, TRUTH, unit_text
 
 LENGTH = 240
 """Number of shown readings."""
 GAP = 2.0
 """Simulated time without readings after which a plot starts again, s."""
-EMPTY = tuple(np.array([0.0, 1.0]) for _ in range(3))
+EMPTY = (np.array([0.0, 1.0]), *(np.full(2, np.nan) for _ in range(2)))
 COMPONENTS = ("xyz", "wxyz", "enu", "ned", "rpy", "rgb", "rgba")
 
 
@@ -45,11 +45,11 @@ class Plot:
         self._uplot, self._fields = uplot, dict(fields)
         self.field = gui.add_dropdown("field", list(fields) or ["none"], initial_value=chosen)
         self.column = gui.add_number("number", 0, min=0, max=max(self._columns - 1, 0), step=1)
-        series = [uplot.Series(label="t"), self._line("true", TRUTH), self._line("measured", COLORS[0])]
+        series = [uplot.Series(label="t"), self._line("true", TRUTH), self._line("measured", MEASURED)]
         plain = {"x": uplot.Scale(time=False)}  # otherwise x is taken for calendar time
         axes = (uplot.Axis(), uplot.Axis(size=56))
         self.values = gui.add_uplot(EMPTY, tuple(series), scales=plain, axes=axes, height=170)
-        lines = (series[0], self._line("error", COLORS[1]))
+        lines = (series[0], self._line("error", ERROR))
         self.error = gui.add_uplot(EMPTY[:2], lines, scales=plain, axes=axes, height=110)
         self._rows: deque[tuple[float, float, float]] = deque(maxlen=LENGTH)
         self.field.on_update(lambda _: self.restart())

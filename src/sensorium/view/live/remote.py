@@ -16,6 +16,11 @@ from sensorium.view.live.feed import RATE
 
 WORLD = "world"
 """Name of the stream with the state of all bodies."""
+STEP = 0.01
+"""Duration of a step that the page takes in lock-step, s."""
+ASK_EVERY = 1.0
+"""Interval of the questions for the pace of the server, s."""
+REFUSAL = "The program that serves the simulation takes the steps, so it cannot be paused here."
 
 
 @dataclass(slots=True)
@@ -35,13 +40,21 @@ class RemoteCursor:
 class RemoteScene:
     """The sensors of a server, for one environment at a time.
 
+    A simulation that its server runs can be paused. In lock-step the page takes steps, once it plays.
+
     Args:
         client: a `sensorium.Client`.
+        speed: simulated seconds per second of wall-clock time in lock-step; 0 for no limit.
+
+    Attributes:
+        is_paused: whether the simulation waits, or in lock-step whether the page takes no steps.
+        speed: its simulated seconds per second of wall-clock time.
+        refusal: reason why it cannot be paused; empty if it can.
     """
 
     is_within_step = False
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, *, speed: float = 1.0) -> None:
         self._client, self._lock = client, threading.Lock()
         self.newest: dict[str, Reading] = {}
         """Newest reading of each sensor, of the shown environment."""
@@ -55,7 +68,16 @@ class RemoteScene:
         self.arrangement = 0
         self.time = 0.0
         self.num_envs = client.num_envs
+        self._is_lockstep = client.is_lockstep
+        self.is_paused, self.speed, self.refusal = self._is_lockstep, speed, ""
+        self._has_paused = False
+        self._substeps = max(1, round(STEP / client.dt))
+        self._steps = 0
+        self._ask_at = 0.0
+        self._notes: list[str] = []
+        self._is_listening = False
         self._follow()
+        self._ask_pace()
 
     def __contains__(self, name: object) -> bool:
         return name in self._streams
@@ -86,9 +108,7 @@ class RemoteScene:
         return found
 
     def body_poses(self, envs: slice | None = None) -> Array | None:
-        """Return the newest poses of all bodies, `[1, body, 7]`; None before the first of this environment."""
-        if envs is not None:
-            self._switch(envs.start)
+        """Return the newest poses of all bodies, `[1, body, 7]`; None before the first of the shown environment."""
         return self._bodies
 
     def reset(self, env_ids: Any = None) -> None:
@@ -112,7 +132,6 @@ class RemoteScene:
         self, names: Iterable[str], *, since: RemoteCursor, envs: slice, truth: bool = True, poses: bool = True
     ) -> dict[str, Reading]:
         """Return the newest readings; see `Scene.publish`."""
-        self._switch(envs.start)
         with self._lock:
             found = {name: self.newest[name] for name in names if name in self.newest}
             since.taken.update({name: self.counts[name] for name in found})
@@ -120,11 +139,63 @@ class RemoteScene:
 
     def run(self, until: Callable[[], bool]) -> None:
         """Call the functions of `watch` while readings arrive, until a condition is true."""
+        due = time.monotonic()
         while not until() and not self._client.is_closed:
             self._follow()
+            period = self._advance()
             for callback in self._callbacks[:]:
                 callback()
-            time.sleep(0.5 / RATE)
+            due = max(due + period, time.monotonic())
+            time.sleep(max(0.0, due - time.monotonic()))
+
+    # Pace -------------------------------------------------------------------------------------------------------------
+
+    def act(self, command: str, value: Any = None) -> None:
+        """Pause or continue (``"pause"``), take one step (``"step"``), or set the speed (``"speed"``).
+
+        Raises:
+            StreamError: the server refused.
+        """
+        if not self._is_lockstep:
+            if command != "speed":
+                self._has_paused = command == "step" or bool(value)
+            changes = {"pause": {"paused": value}, "step": {"steps": 1}, "speed": {"speed": value}}
+            self._note_pace(self._client.pace(**changes[command]))
+        elif command == "pause":
+            self.is_paused = bool(value)
+        elif command == "step":
+            self.is_paused, self._steps = True, self._steps + 1
+        else:
+            self.speed = float(value)
+
+    def _ask_pace(self) -> None:
+        self._ask_at = time.monotonic() + ASK_EVERY
+        if not self._is_lockstep:
+            self._note_pace(self._client.pace())
+
+    def _note_pace(self, pace: Mapping[str, Any] | None) -> None:
+        self.refusal = REFUSAL if pace is None else ""
+        if pace is not None:
+            self.is_paused, self.speed = pace["paused"], pace["speed"]
+
+    def _advance(self) -> float:
+        """Take a step if the page plays in lock-step; return the time until the next one, or look at the pace, s."""
+        try:
+            if self._is_lockstep and (self._steps or not self.is_paused):
+                self._steps = max(0, self._steps - 1)
+                self._client.step(substeps=self._substeps)
+                return self._substeps * self._client.dt / self.speed if self.speed else 0.0
+            if self._is_listening and not self.refusal and time.monotonic() > self._ask_at:
+                self._ask_pace()
+        except SensoriumError as error:
+            self._notes.append(str(error))
+            self.is_paused = self._is_lockstep
+        return 0.5 / RATE
+
+    def take_notes(self) -> list[str]:
+        """Return the messages for the user since the last call."""
+        notes, self._notes = self._notes, []
+        return notes
 
     # Listening --------------------------------------------------------------------------------------------------------
 
@@ -137,20 +208,29 @@ class RemoteScene:
         self._streams, self.arrangement = streams, self.arrangement + 1
         self._subscribe_again()
 
-    def _switch(self, env: int) -> None:
-        """Listen to another environment."""
-        if env != self._env:
-            self._env = env
+    def listen(self, env: int) -> None:
+        """Listen to an environment, until `leave`."""
+        if env != self._env or not self._is_listening:
+            self._env, self._is_listening = env, True
             self._subscribe_again()
+
+    def leave(self) -> None:
+        """Stop listening, and end the pause of this page."""
+        self._is_listening = False
+        self._subscribe_again()
+        if self._has_paused:
+            self.act("pause", False)
 
     def _subscribe_again(self) -> None:
         for subscription in self._subscriptions.values():
             subscription.stop()
+        self._subscriptions = {}
         with self._lock:
             self.newest.clear()
             self._bodies = None
+        if not self._is_listening:
+            return
         options = {"envs": slice(self._env, self._env + 1), "policy": "latest", "max_rate": RATE}
-        self._subscriptions = {}
         for name in self._streams:
             self._subscriptions[name] = self._client.subscribe(name, self._take, truth=True, **options)
         if WORLD in self._client.streams:

@@ -62,7 +62,7 @@ def _measure(
         elif given == wp.static(DEPTH):
             if wp.abs(direction[0]) > 1.0e-6:  # at a right angle to the axis, the depth does not define the point
                 t = given_in[env, mount, pixel] / direction[0]
-        else:
+        elif wp.length_sq(direction) > 0.0:
             t = given_in[env, mount, pixel] / wp.length(direction)
         misses = wp.isinf(t)
         z = float(wp.inf)
