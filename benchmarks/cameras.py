@@ -40,12 +40,12 @@ from sensorium.geometry.images.listing import list_shapes
 from sensorium.geometry.images.paths import trace_paths
 from sensorium.geometry.images.place import place_cameras
 from sensorium.geometry.images.raster import draw_clusters
-from sensorium.geometry.images.shade import shade, write_bytes
+from sensorium.geometry.images.shade import shade
 from sensorium.geometry.images.shadows import cast_shadows
 from sensorium.geometry.images.structs import HitRecord
 from sensorium.world.image_cast import ImageCast
 
-COLORS = (place_lights, shade, cast_shadows, trace_paths, write_bytes)
+COLORS = (place_lights, shade, cast_shadows, trace_paths)
 """Kernels of colors."""
 Row = tuple[str, str, str]
 LOOKS = (0.5, -0.5, 0.5, 0.5)
