@@ -26,13 +26,13 @@ from sensorium.geometry.images.listing import list_shapes
 from sensorium.geometry.images.paths import trace_paths
 from sensorium.geometry.images.place import place_cameras
 from sensorium.geometry.images.raster import draw_clusters
-from sensorium.geometry.images.shade import shade, write_bytes
+from sensorium.geometry.images.shade import shade
 from sensorium.geometry.images.shadows import cast_shadows
 from sensorium.sensors.cameras.annotators import distances
 
 PASS = (place_cameras, list_shapes, draw_analytic, draw_clusters, draw_dense, distances._measure)
 """Kernels of a pinhole image of depth."""
-COLORS = (place_lights, shade, cast_shadows, trace_paths, write_bytes)
+COLORS = (place_lights, shade, cast_shadows, trace_paths)
 """Kernels of colors."""
 Row = tuple[str, str, str]
 

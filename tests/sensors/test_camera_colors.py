@@ -129,6 +129,73 @@ def test_a_shadow_takes_the_light_and_its_ambient_part() -> None:
     assert (on_ground & (gap < 0.299)).sum() > 20 and bright.rgb[0].numpy()[on_ground].min() > 0
 
 
+def nearest_triangle(starts: Any, ways: Any, triangles: Any) -> Any:
+    """Return t (inf for a miss) and the triangle of rays `[ray, 3]` against `[triangle, 3, 3]` (Moeller, Trumbore)."""
+    a, ab, ac = triangles[:, 0], triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0]
+    p = np.cross(ways[:, None], ac)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = 1.0 / (p * ab).sum(-1)
+        to = starts[:, None] - a
+        q = np.cross(to, ab)
+        u, v, t = (p * to).sum(-1) * scale, (q * ways[:, None]).sum(-1) * scale, (q * ac).sum(-1) * scale
+        t = np.where((u >= 0.0) & (v >= 0.0) & (u + v <= 1.0) & (t >= 0.0), t, np.inf)
+    return t.min(axis=1), t.argmin(axis=1)
+
+
+@pytest.mark.parametrize(
+    "lamp",
+    [
+        sn.Light("directional", "lamp", direction=(0.7, 0.3, -0.6), ambient=(0.4,) * 3),
+        sn.Light("point", "lamp", pos=(1.2, -0.8, 0.9), ambient=(0.4,) * 3),
+        sn.Light("point", "lamp", pos=(0.05, 0.35, 0.3), ambient=(0.4,) * 3),
+        sn.Light("point", "lamp", pos=(0.0, 0.5, -3.0), ambient=(0.4,) * 3),
+    ],
+    ids=["directional", "point", "near", "below"],
+)
+def test_shadows_of_triangles_equal_those_of_rays(lamp: sn.Light) -> None:
+    """Rough ground under a scaled and turned mesh: float64 rays against all triangles, except at edges of shadows."""
+    rng, side = np.random.default_rng(0), np.linspace(-2.5, 2.5, 19)
+    x, y = (axis.ravel() for axis in np.meshgrid(side, side + 0.037))
+    i = (np.arange(18)[:, None] * 19 + np.arange(18)).ravel()
+    faces = np.concatenate([np.stack([i, i + 1, i + 20], -1), np.stack([i, i + 20, i + 19], -1)])
+    ground = sn.Mesh(np.stack([x, y, rng.normal(scale=0.06, size=x.size)], -1), faces, "ground")
+    corners = np.array([[0, 0, 1], [1, 0, 0], [0, 1, 0], [-1, 0, 0], [0, -1, 0], [0, 0, -1]], float)
+    sides = [[0, 1, 2], [0, 2, 3], [0, 3, 4], [0, 4, 1], [5, 2, 1], [5, 3, 2], [5, 4, 3], [5, 1, 4]]
+    scale, angle = np.array([0.5, 0.2, -0.3]), 0.4
+    turn = np.array([[np.cos(angle), -np.sin(angle), 0], [np.sin(angle), np.cos(angle), 0], [0, 0, 1]])
+    at, quat = np.array([-0.3, 0.2, 0.6]), (np.cos(angle / 2), 0.0, 0.0, np.sin(angle / 2))
+    thing = {"mesh": sn.Mesh(corners, sides, "thing"), "scale": tuple(scale), "pos": tuple(at), "quat": quat}
+    size = 24
+    shapes = [sn.Shape("mesh", "ground", mesh=ground), sn.Shape("mesh", "thing", **thing)]
+    image = images(shapes, [lamp], width=size, height=size).rgb[0].numpy().reshape(-1, 3)
+
+    placed = (corners * scale) @ turn.T + at
+    triangles = np.concatenate([ground.vertices[ground.faces], placed[sides]])
+    v, u = (np.stack(np.mgrid[:size, :size]).reshape(2, -1) + 0.5) / (size / 2) - 1.0
+    ways = np.stack([u, -v, -np.ones_like(u)], -1)
+    t, face = nearest_triangle(np.broadcast_to([0.0, 0.0, 2.0], ways.shape), ways, triangles)
+    points = np.array([0.0, 0.0, 2.0]) + t[:, None] * ways
+    normals = np.cross(*(triangles[face, k] - triangles[face, 0] for k in (1, 2)))
+    normals /= np.linalg.norm(normals, axis=-1, keepdims=True)
+    if lamp.kind == "directional":
+        to = np.broadcast_to(-np.array(lamp.direction), points.shape)
+    else:
+        to = np.array(lamp.pos) - points
+    outward = np.where(face[:, None] >= len(faces), points - at, [0.0, 0.0, 1.0])
+    normals *= np.sign((normals * outward).sum(-1, keepdims=True))
+    lit = []
+    limit = np.inf if lamp.kind == "directional" else 1.0
+    for shift in np.array([[0, 0], [1, 1], [-1, -1], [1, -1], [-1, 1]]) * 0.002:
+        shift = np.broadcast_to([*shift, 0.0], points.shape)
+        shift = shift - (shift * normals).sum(-1, keepdims=True) * normals
+        blocked = nearest_triangle(points + 2e-4 * normals + shift, to, triangles)[0] < limit
+        lit.append(((normals * to).sum(-1) > 0.0) & ~blocked)
+    sure = np.all(lit, axis=0) | ~np.any(lit, axis=0)
+    assert sure.mean() > 0.8
+    assert lamp.pos[2] < 0.0 or min(lit[0][sure].mean(), 1.0 - lit[0][sure].mean()) > 0.01
+    np.testing.assert_array_equal((image > 0).any(axis=-1)[sure], lit[0][sure])
+
+
 def test_a_transparent_shape_is_blended_twice_in_color_and_opaque_in_depth() -> None:
     """As MuJoCo does: ground c, glass g of opacity a gives c (1 - a)^2 + g (1 - (1 - a)^2), in light without shadow."""
     lamp = sn.Light("directional", "lamp", ambient=(1.0,) * 3, diffuse=(0.0,) * 3, specular=(0.0,) * 3)

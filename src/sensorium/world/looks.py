@@ -16,7 +16,7 @@ from sensorium.engines.base import Engine
 from sensorium.errors import ModelError
 from sensorium.geometry.appearance import LIGHT_KINDS, TRACKING, VARIED, Lighting, Texture
 from sensorium.geometry.images.lighting import LightMounts, place_lights
-from sensorium.geometry.images.paint_structs import Backdrop, Lights, Looks, Textures
+from sensorium.geometry.images.paint_structs import Backdrop, Light, Looks, Textures
 from sensorium.geometry.shapes import Shape
 
 OPAQUE = 0.995
@@ -63,14 +63,9 @@ class SceneLooks:
             self.tables[name] = self.tables[name].expand(compute.num_envs, -1, -1).contiguous()
         self._corners = _Corners(shapes)
         self._lights = len(lights)
-        envs = compute.num_envs
-
-        def zeros(width: int) -> torch.Tensor:
-            return torch.zeros((envs, len(lights), width), dtype=torch.float32, device=compute.device)
-
-        self._placed = zeros(3), zeros(3)
         self._kept: dict[str, torch.Tensor] = {}
-        self.looks, self.lights, self._mounts = Looks(), Lights(), LightMounts()
+        self.looks, self._mounts = Looks(), LightMounts()
+        self.lights = wp.zeros((compute.num_envs, len(lights)), dtype=Light, device=compute.wp_device)
         self._fill_fixed()
         self.refresh()
         self.bind()
@@ -96,7 +91,7 @@ class SceneLooks:
 
     def _fill_fixed(self) -> None:
         """Fill the arrays that are the same in all environments."""
-        shapes, lights = self._shapes, self.lighting.lights
+        shapes, lights, mounts = self._shapes, self.lighting.lights, self._mounts
         extents = np.array([_extent(shape) for shape in shapes], np.float32).reshape(-1, 3)
         self.looks.extent = self._array(extents, wp.vec3, 3)
         self.looks.inverse = self._array(np.divide(1.0, extents, where=extents > 0.0, out=extents * 0.0), wp.vec3, 3)
@@ -105,14 +100,12 @@ class SceneLooks:
         self.looks.first = self._array(self._corners.first, wp.vec2i, 2)
         self.looks.normals = self._array(self._corners.normals, wp.vec3, 3)
         self.looks.uvs = self._array(self._corners.uvs, wp.vec2, 2)
-        self.lights.kind = self._array([LIGHT_KINDS.index(light.kind) for light in lights], wp.int32)
-        self.lights.pos, self.lights.direction = (_as_warp(values, wp.vec3) for values in self._placed)
-        self.lights.fall = self._array([light.attenuation for light in lights], wp.vec3, 3)
+        mounts.kind = self._array([LIGHT_KINDS.index(light.kind) for light in lights], wp.int32)
+        mounts.fall = self._array([light.attenuation for light in lights], wp.vec3, 3)
         cones = [(math.cos(math.radians(light.cutoff_deg)), light.exponent) for light in lights]
-        self.lights.cone = self._array(cones, wp.vec2, 2)
+        mounts.cone = self._array(cones, wp.vec2, 2)
         bits = np.cumsum([light.casts_shadow for light in lights]) - 1
-        self.lights.shadow = self._array(np.where([light.casts_shadow for light in lights], bits, -1), wp.int32)
-        mounts = self._mounts
+        mounts.shadow = self._array(np.where([light.casts_shadow for light in lights], bits, -1), wp.int32)
         points = [light.points or ((light.body, 1.0, (0.0, 0.0, 0.0)),) for light in lights]
         mounts.body = self._array([light.body for light in lights], wp.int32)
         mounts.tracking = self._array([TRACKING.index(light.tracking) for light in lights], wp.int32)
@@ -180,8 +173,7 @@ class SceneLooks:
         self._kept = {name: value.contiguous().clone() for name, value in values.items()}
         for owner, names in (
             (self.looks, {"rgba": wp.vec4, "finish": wp.vec4, "texture": wp.int32}),
-            (self.lights, dict.fromkeys(("ambient", "diffuse", "specular"), wp.vec3)),
-            (self._mounts, dict.fromkeys(("pos", "direction"), wp.vec3)),
+            (self._mounts, dict.fromkeys((*colors, "pos", "direction"), wp.vec3)),
         ):
             for name, dtype in names.items():
                 setattr(owner, name, _as_warp(self._kept[name], dtype))

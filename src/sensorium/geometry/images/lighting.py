@@ -5,7 +5,7 @@ from __future__ import annotations
 import warp as wp
 
 from sensorium.compute import Rows, kernel, masked_tid
-from sensorium.geometry.images.paint_structs import DIRECTIONAL, HEAD, SPOT, Backdrop, Lights, Looks, Textures
+from sensorium.geometry.images.paint_structs import DIRECTIONAL, SPOT, Backdrop, Light, Looks, Textures
 from sensorium.geometry.images.structs import Placed
 from sensorium.geometry.images.texturing import add_level, cube_point, cube_side, weights_at
 from sensorium.geometry.transforms import quat_rotate
@@ -20,18 +20,27 @@ GLOBAL = wp.constant(wp.float32(0.3))
 
 @wp.struct
 class LightMounts:
-    """Where the lights are on the bodies.
+    """The lights, and where they are on the bodies, `[1 or env, light]` or `[light]`.
 
     Attributes:
+        kind: see `HEAD`.
+        shadow: see `Light`; likewise for `fall`, `cone` and the colours.
         body: row of the body of each light, -1 for the world.
         tracking: see `FIXED`.
-        pos: position on the body `[1 or env, light]`, m.
+        pos: position on the body, m.
         direction: direction of the rays.
         first: first of its points, one more than there are lights.
         point_body: bodies of the points, -1 for the world.
         point: position on the body, m, and weight.
     """
 
+    kind: wp.array[wp.int32]
+    shadow: wp.array[wp.int32]
+    fall: wp.array[wp.vec3]
+    cone: wp.array[wp.vec2]
+    ambient: wp.array2d[wp.vec3]
+    diffuse: wp.array2d[wp.vec3]
+    specular: wp.array2d[wp.vec3]
     body: wp.array[wp.int32]
     tracking: wp.array[wp.int32]
     pos: wp.array2d[wp.vec3]
@@ -47,9 +56,9 @@ def place_lights(
     mounts: LightMounts,
     body_pos_in: wp.array2d[wp.vec3],
     body_quat_in: wp.array2d[wp.vec4],
-    lights: Lights,
+    lights: wp.array2d[Light],
 ) -> None:
-    """Compute the poses of the lights from their bodies."""
+    """Compute the lights of the environments, with their poses from those of their bodies."""
     env, k = masked_tid(rows)
     pos = mounts.pos[env % mounts.pos.shape[0], k]
     direction = mounts.direction[env % mounts.direction.shape[0], k]
@@ -69,23 +78,32 @@ def place_lights(
         direction = quat_rotate(body_quat_in[env, body], direction)
     if tracking == TARGET:
         direction = middle - pos
-    lights.pos[env, k] = pos
-    lights.direction[env, k] = wp.normalize(direction)
+    common = env % mounts.ambient.shape[0]
+    light = Light()
+    light.kind = mounts.kind[k]
+    light.shadow = mounts.shadow[k]
+    light.pos = pos
+    light.direction = wp.normalize(direction)
+    light.ambient = mounts.ambient[common, k]
+    light.diffuse = mounts.diffuse[common, k]
+    light.specular = mounts.specular[common, k]
+    light.fall = mounts.fall[k]
+    light.cone = mounts.cone[k]
+    lights[env, k] = light
 
 
 @wp.func
-def way_to_light(lights: Lights, env: int, k: int, point: wp.vec3, forward: wp.vec3) -> wp.vec4:
+def way_to_light(light: Light, point: wp.vec3, forward: wp.vec3) -> tuple[wp.vec3, wp.float32]:
     """Return the unit vector from a point towards a light, and its distance, m; infinite for parallel rays."""
-    kind = lights.kind[k]
-    if kind == HEAD:
-        return wp.vec4(-forward[0], -forward[1], -forward[2], wp.inf)
-    if kind == DIRECTIONAL:
-        direction = lights.direction[env, k]
-        return wp.vec4(-direction[0], -direction[1], -direction[2], wp.inf)
-    way = lights.pos[env, k] - point
-    far = wp.length(way)
-    way = way / wp.max(far, 1.0e-9)
-    return wp.vec4(way[0], way[1], way[2], far)
+    way = -forward
+    far = float(wp.inf)
+    if light.kind >= SPOT:
+        way = light.pos - point
+        far = wp.length(way)
+        way = (1.0 / wp.max(far, 1.0e-9)) * way
+    elif light.kind == DIRECTIONAL:
+        way = -light.direction
+    return way, far
 
 
 @wp.func
@@ -105,32 +123,31 @@ def power(base: float, exponent: float) -> wp.float32:
 
 
 @wp.func
-def share_of_light(lights: Lights, env: int, k: int, way: wp.vec4) -> wp.float32:
+def share_of_light(light: Light, way: wp.vec3, far: float) -> wp.float32:
     """Return the share of a light's colour that reaches a point, by its distance and by the cone of a spot."""
-    if lights.kind[k] < SPOT:
+    if light.kind < SPOT:
         return 1.0
-    fall = lights.fall[k]
-    share = 1.0 / wp.max(fall[0] + way[3] * (fall[1] + way[3] * fall[2]), 1.0e-9)
-    if lights.kind[k] == SPOT:
-        axis = lights.direction[env, k]
-        along = -(axis[0] * way[0] + axis[1] * way[1] + axis[2] * way[2])
-        if along < lights.cone[k][0]:
+    fall = light.fall
+    share = float(1.0)
+    weakening = fall[0] + far * (fall[1] + far * fall[2])
+    if weakening != 1.0:
+        share = 1.0 / wp.max(weakening, 1.0e-9)
+    if light.kind == SPOT:
+        along = -wp.dot(light.direction, way)
+        if along < light.cone[0]:
             return 0.0
-        share = share * power(wp.max(along, 0.0), lights.cone[k][1])
+        share = share * power(wp.max(along, 0.0), light.cone[1])
     return share
 
 
 @wp.func
 def light_on(
-    lights: Lights, common: int, k: int, way: wp.vec4, share: float, normal: wp.vec3, back: wp.vec3, rgb: wp.vec3,
-    finish: wp.vec4,
-) -> wp.vec3:  # fmt: skip
+    light: Light, way: wp.vec3, share: float, normal: wp.vec3, back: wp.vec3, rgb: wp.vec3, finish: wp.vec4
+) -> wp.vec3:
     """Return the light that a surface scatters towards the viewer, before its texture.
 
     Args:
-        lights: the lights.
-        common: row of the environment in the colours of the lights.
-        k: the light.
+        light: the light.
         way: see `way_to_light`.
         share: see `share_of_light`.
         normal: unit normal.
@@ -138,16 +155,20 @@ def light_on(
         rgb: colour of the surface.
         finish: see `Looks`.
     """
-    to = wp.vec3(way[0], way[1], way[2])
-    cosine = wp.dot(normal, to)
-    color = lights.ambient[common, k]
+    cosine = wp.dot(normal, way)
+    color = light.ambient
     if cosine > 0.0:
-        color = color + cosine * lights.diffuse[common, k]
+        color = color + cosine * light.diffuse
     color = wp.cw_mul(color, rgb)
     if cosine > 0.0 and finish[1] > 0.0:
-        gleam = wp.dot(normal, wp.normalize(to + back))
-        if finish[2] * (1.0 - gleam) < DARK:  # the power is at most exp(-DARK) otherwise
-            color = color + (finish[1] * power(wp.max(gleam, 0.0), finish[2])) * lights.specular[common, k]
+        # the power of the cosine is at most exp(-DARK) unless exponent * (1 - cosine) < DARK
+        half = way + back
+        along = wp.dot(normal, half)
+        size = wp.length_sq(half)
+        least = finish[2] - DARK
+        if along > 0.0 and (least < 0.0 or (finish[2] * along) * (finish[2] * along) > least * least * size):
+            gleam = along / wp.sqrt(size)
+            color = color + (finish[1] * power(gleam, finish[2])) * light.specular
     return share * color
 
 
@@ -159,9 +180,8 @@ def clamped(color: wp.vec3) -> wp.vec3:
 
 @wp.func
 def lit_surface(
-    lights: Lights,
+    lights: wp.array2d[Light],
     env: int,
-    common: int,
     reached: int,
     point: wp.vec3,
     normal: wp.vec3,
@@ -179,7 +199,6 @@ def lit_surface(
     Args:
         lights: the lights.
         env: environment.
-        common: row of the environment in the colours of the lights.
         reached: mask of the lights that reach the surface; -1 where no light casts shadows.
         point: point of the surface, m.
         normal: unit normal.
@@ -192,17 +211,18 @@ def lit_surface(
     base = finish[0] * rgb
     more = wp.vec3()
     raw = base
-    count = lights.kind.shape[0]
+    count = lights.shape[1]
     if count == 0:
         base = base + GLOBAL * rgb
         raw = base
     for k in range(count):
-        bit = lights.shadow[k]
+        light = lights[env, k]
+        bit = light.shadow
         if reached == -1 or bit < 0 or ((reached >> bit) & 1) != 0:
-            way = way_to_light(lights, env, k, point, forward)
-            share = share_of_light(lights, env, k, way)
+            way, far = way_to_light(light, point, forward)
+            share = share_of_light(light, way, far)
             if share > 0.0:
-                color = light_on(lights, common, k, way, share, normal, back, rgb, finish)
+                color = light_on(light, way, share, normal, back, rgb, finish)
                 raw = raw + color
                 if reached == -1 or bit < 0:
                     base = base + color

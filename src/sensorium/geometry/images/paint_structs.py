@@ -54,11 +54,12 @@ class Textures:
 
 
 @wp.struct
-class Lights:
-    """Lights of the environments, `[env, light]`, `[1 or env, light]` or `[light]`.
+class Light:
+    """A light of an environment.
 
     Attributes:
         kind: see `HEAD`.
+        shadow: bit of the light in a mask of the lights that reach a surface; -1 if it casts no shadow.
         pos: position in the world, m.
         direction: unit direction of the rays in the world.
         ambient: colour of the ambient light; that of a light that is off is 0, as are the next two.
@@ -66,18 +67,17 @@ class Lights:
         specular: colour of highlights.
         fall: constant, linear and quadratic attenuation.
         cone: cosine of the cutoff angle, and exponent of the cosine within.
-        shadow: bit of the light in a mask of the lights that reach a surface; -1 if it casts no shadow.
     """
 
-    kind: wp.array[wp.int32]
-    pos: wp.array2d[wp.vec3]
-    direction: wp.array2d[wp.vec3]
-    ambient: wp.array2d[wp.vec3]
-    diffuse: wp.array2d[wp.vec3]
-    specular: wp.array2d[wp.vec3]
-    fall: wp.array[wp.vec3]
-    cone: wp.array[wp.vec2]
-    shadow: wp.array[wp.int32]
+    kind: wp.int32
+    shadow: wp.int32
+    pos: wp.vec3
+    direction: wp.vec3
+    ambient: wp.vec3
+    diffuse: wp.vec3
+    specular: wp.vec3
+    fall: wp.vec3
+    cone: wp.vec2
 
 
 @wp.struct
@@ -107,14 +107,22 @@ class Backdrop:
 
 @wp.struct
 class Canvas:
-    """Colours of the images in flight, `[place, mount, pixel]`; an empty array is not written.
+    """Where colours go; an empty array is not written.
 
     Attributes:
-        color: colour as a display shows it, 0 to 1, and opacity.
-        raw: the same without limits, as a display encodes it.
-        albedo: colour without light, and opacity.
+        rgb: colours of the images as bytes `[env, mount, 3 * pixel]`.
+        rgba: the same with opacity `[env, mount, 4 * pixel]`.
+        albedo: colours without light, and opacity, as bytes.
+        linear: linear radiance `[env, mount, pixel]`.
+        samples: colours of the samples of images in flight, 0 to 1, and opacity `[place, mount, sample]`.
+        linear_samples: their linear radiance.
+        albedo_samples: their colours without light, and opacity.
     """
 
-    color: wp.array3d[wp.vec4]
-    raw: wp.array3d[wp.vec3]
-    albedo: wp.array3d[wp.vec4]
+    rgb: wp.array3d[wp.uint8]
+    rgba: wp.array3d[wp.uint8]
+    albedo: wp.array3d[wp.uint8]
+    linear: wp.array3d[wp.vec3]
+    samples: wp.array3d[wp.vec4]
+    linear_samples: wp.array3d[wp.vec3]
+    albedo_samples: wp.array3d[wp.vec4]

@@ -6,15 +6,9 @@ import warp as wp
 
 from sensorium.compute import Rows, kernel, masked_tid, place_of
 from sensorium.geometry.hfield import HFields
-from sensorium.geometry.images.lighting import (
-    clamped,
-    lit_surface,
-    share_of_light,
-    sky_color,
-    smooth_normal,
-    way_to_light,
-)
-from sensorium.geometry.images.paint_structs import Backdrop, Canvas, Lights, Looks, Textures
+from sensorium.geometry.images.light_rays import AWAY, is_blocked, is_near, ray_to_light
+from sensorium.geometry.images.lighting import clamped, lit_surface, sky_color, smooth_normal
+from sensorium.geometry.images.paint_structs import Backdrop, Canvas, Light, Looks, Textures
 from sensorium.geometry.images.shade import (
     OPAQUE,
     flat_normal,
@@ -28,7 +22,6 @@ from sensorium.geometry.images.shade import (
     to_frame,
     world_line,
 )
-from sensorium.geometry.images.shadows import AWAY, is_blocked, is_near
 from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, row_pose, row_size, shape_pose
 from sensorium.geometry.images.texturing import texture_color
 from sensorium.geometry.primitives import BOX, PLANE
@@ -56,8 +49,8 @@ def next_surface(
     found_face = int(-1)
     for row in range(instances.kind.shape[0]):
         if hidden[mount, row] == wp.uint8(0) and row != skipped:
-            pos, quat = row_pose(placed, env, row)
-            if is_near(placed, env, row, pos, quat, start, unit, best, 0.0):
+            if is_near(placed, env, row, start, unit, best):
+                pos, quat = row_pose(placed, env, row)
                 size = row_size(placed, env, row)
                 t, face = ray_shape(instances, fields, row, size, pos, quat, start, unit, best)
                 if t < best:
@@ -69,27 +62,23 @@ def next_surface(
 
 @wp.func
 def reached_by(
-    placed: Placed, fields: HFields, hidden: wp.array2d[wp.uint8], looks: Looks, lights: Lights, env: int, mount: int,
-    shape: int, point: wp.vec3, n: wp.vec3, forward: wp.vec3, away: float,
+    placed: Placed, fields: HFields, hidden: wp.array2d[wp.uint8], looks: Looks, lights: wp.array2d[Light], env: int,
+    mount: int, shape: int, point: wp.vec3, n: wp.vec3, forward: wp.vec3, away: float,
 ) -> wp.int32:  # fmt: skip
     """Return the mask of the lights with shadows that reach a point of a surface."""
     instances = placed.instances
     mask = int(0)
-    for k in range(lights.kind.shape[0]):
-        bit = lights.shadow[k]
+    for k in range(lights.shape[1]):
+        light = lights[env, k]
+        bit = light.shadow
         if bit < 0:
             continue
-        axis = way_to_light(lights, env, k, point, forward)
-        way = wp.vec3(axis[0], axis[1], axis[2])
-        facing = wp.dot(n, way)
-        is_dark = share_of_light(lights, env, k, axis) <= 0.0 or (facing <= 0.0 and looks.casts[shape] != 0)
-        start = point + (wp.sign(facing) * away) * n
+        may_reach, start, way, far = ray_to_light(light, forward, point, n, away, looks.casts[shape])
+        is_dark = not may_reach
         for row in range(instances.kind.shape[0]):
             if not is_dark and hidden[mount, row] == wp.uint8(0) and looks.casts[instances.shape[row]] != 0:
-                pos, quat = row_pose(placed, env, row)
-                if is_near(placed, env, row, pos, quat, start, way, axis[3], 0.0):
-                    size = row_size(placed, env, row)
-                    is_dark = is_blocked(instances, fields, row, size, pos, quat, start, way, axis[3])
+                if is_near(placed, env, row, start, way, far):
+                    is_dark = is_blocked(placed, fields, env, row, start, way, far)
         if not is_dark:
             mask = mask | (1 << bit)
     return mask
@@ -107,7 +96,7 @@ def trace_paths(
     fields: HFields,
     looks: Looks,
     textures: Textures,
-    lights: Lights,
+    lights: wp.array2d[Light],
     backdrop: Backdrop,
     hidden: wp.array2d[wp.uint8],
     hits: HitRecord,
@@ -144,7 +133,6 @@ def trace_paths(
     e = env % looks.rgba.shape[0]
     f = env % looks.finish.shape[0]
     g = env % looks.texture.shape[0]
-    common = env % lights.ambient.shape[0]
     first = (rows.first + piece) * lens.width
     last_shape = int(-1)
     is_plain = bool(True)  # whether the shape needs no path
@@ -246,9 +234,7 @@ def trace_paths(
                     rgb = shine * wp.vec3(rgba[0], rgba[1], rgba[2])
                     tint = wp.vec3(image[0], image[1], image[2])
                     back = -wp.normalize(d)
-                    color, raw = lit_surface(
-                        lights, env, common, reached, point, normal, back, forward, rgb, finish, tint
-                    )
+                    color, raw = lit_surface(lights, env, reached, point, normal, back, forward, rgb, finish, tint)
                     depth = t * per_t
                     color = in_fog(backdrop, depth, color)
                     raw = in_fog(backdrop, depth, raw)
@@ -302,4 +288,4 @@ def trace_paths(
         raw = in_haze(backdrop, placed, env, eye, line, last, raw)
         color = passes * (passes * color + farther) + nearer
         raw = passes * (passes * raw + raw_farther) + raw_nearer
-        put_color(canvas, place, mount, pixel, color, raw, 1.0 - (1.0 - ends) * passes * passes)
+        put_color(canvas, env, place, mount, pixel, color, raw, 1.0 - (1.0 - ends) * passes * passes)

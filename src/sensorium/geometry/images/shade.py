@@ -7,7 +7,7 @@ import warp as wp
 from sensorium.compute import Rows, kernel, masked_tid, place_of
 from sensorium.geometry.hfield import HFields, hfield_normal
 from sensorium.geometry.images.lighting import lit_surface, sky_color, smooth_normal
-from sensorium.geometry.images.paint_structs import Backdrop, Canvas, Lights, Looks, Textures
+from sensorium.geometry.images.paint_structs import Backdrop, Canvas, Light, Looks, Textures
 from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, pixel_line, row_pose, shape_pose
 from sensorium.geometry.images.texturing import texture_color
 from sensorium.geometry.primitives import HFIELD, MESH, primitive_normal
@@ -66,6 +66,8 @@ def shift_at(lens: Lens, cameras: Cameras, env: int, mount: int, pixel: int, ste
     other = pixel + step
     if other / lens.width >= lens.height or (step == 1 and other % lens.width == 0):
         other = pixel - step
+    if other < 0:  # an image of a single row or column
+        other = pixel
     s, d = world_line(lens, cameras, env, mount, pixel)
     so, do = world_line(lens, cameras, env, mount, other)
     if wp.length_sq(do) == 0.0:  # beyond the field of view: the neighbour on the other side
@@ -127,12 +129,39 @@ def in_fog(backdrop: Backdrop, depth: float, color: wp.vec3) -> wp.vec3:
 
 
 @wp.func
-def put_color(canvas: Canvas, place: int, mount: int, pixel: int, color: wp.vec3, raw: wp.vec3, alpha: float) -> None:
-    """Write the colour of a pixel."""
-    if canvas.color.shape[0] > 0:
-        canvas.color[place, mount, pixel] = wp.vec4(color[0], color[1], color[2], alpha)
-    if canvas.raw.shape[0] > 0:
-        canvas.raw[place, mount, pixel] = raw
+def byte_of(value: float) -> wp.uint8:
+    """Return a component of a colour, 0 to 1, as a byte."""
+    return wp.uint8(int(value * 255.0 + 0.5))
+
+
+@wp.func
+def decoded(c: wp.vec3) -> wp.vec3:
+    """Return the linear radiance of a colour as a display encodes it (sRGB); 1 stays 1."""
+    out = c / 12.92
+    for k in range(3):
+        if c[k] > 0.04045:
+            out[k] = wp.pow((c[k] + 0.055) / 1.055, 2.4)
+    return out
+
+
+@wp.func
+def put_color(
+    canvas: Canvas, env: int, place: int, mount: int, pixel: int, color: wp.vec3, raw: wp.vec3, alpha: float
+) -> None:
+    """Write the colour of a pixel, as a display shows it and without limits, and its opacity."""
+    if canvas.rgb.shape[0] > 0:
+        for k in range(3):
+            canvas.rgb[env, mount, 3 * pixel + k] = byte_of(color[k])
+    if canvas.rgba.shape[0] > 0:
+        for k in range(3):
+            canvas.rgba[env, mount, 4 * pixel + k] = byte_of(color[k])
+        canvas.rgba[env, mount, 4 * pixel + 3] = byte_of(alpha)
+    if canvas.linear.shape[0] > 0:
+        canvas.linear[env, mount, pixel] = decoded(raw)
+    if canvas.samples.shape[0] > 0:
+        canvas.samples[place, mount, pixel] = wp.vec4(color[0], color[1], color[2], alpha)
+    if canvas.linear_samples.shape[0] > 0:
+        canvas.linear_samples[place, mount, pixel] = decoded(raw)
 
 
 @kernel
@@ -146,7 +175,7 @@ def shade(
     fields: HFields,
     looks: Looks,
     textures: Textures,
-    lights: Lights,
+    lights: wp.array2d[Light],
     backdrop: Backdrop,
     hits: HitRecord,
     reached: wp.array3d[wp.int32],
@@ -176,7 +205,6 @@ def shade(
     e = env % looks.rgba.shape[0]
     f = env % looks.finish.shape[0]
     g = env % looks.texture.shape[0]
-    common = env % lights.ambient.shape[0]
     last = int(-1)
     row = int(-1)
     pos = wp.vec3()
@@ -238,16 +266,15 @@ def shade(
                 image = texture_color(looks, textures, placed.instances, texture, shape, row, face, p, wu, wv)
                 tint = wp.vec3(image[0], image[1], image[2])
             rgb = wp.vec3(rgba[0], rgba[1], rgba[2])
-            if canvas.albedo.shape[0] > 0:
-                flat = wp.cw_mul(rgb, tint)
-                albedo = wp.vec4(flat[0], flat[1], flat[2], 1.0)
+            flat = wp.cw_mul(rgb, tint)
+            albedo = wp.vec4(flat[0], flat[1], flat[2], 1.0)
             if is_lit != 0:
                 lit = int(-1)
                 if reached.shape[0] > 0:
                     lit = reached[place, mount, pixel]
-                back = -wp.normalize(d)
+                back = (-1.0 / wp.length(d)) * d
                 n = n * turn
-                color, raw = lit_surface(lights, env, common, lit, point, n, back, forward, rgb, finish, tint)
+                color, raw = lit_surface(lights, env, lit, point, n, back, forward, rgb, finish, tint)
                 if backdrop.fog_range[1] > 0.0:
                     depth = t * wp.dot(d, forward)
                     color = in_fog(backdrop, depth, color)
@@ -261,9 +288,12 @@ def shade(
                 color = in_haze(backdrop, placed, env, s, d, t, color)
                 raw = in_haze(backdrop, placed, env, s, d, t, raw)
             alpha = wp.where(shape >= 0 or has_sky, 1.0, 0.0)
-            put_color(canvas, place, mount, pixel, color, raw, alpha)
+            put_color(canvas, env, place, mount, pixel, color, raw, alpha)
         if canvas.albedo.shape[0] > 0:
-            canvas.albedo[place, mount, pixel] = albedo
+            for k in range(4):
+                canvas.albedo[env, mount, 4 * pixel + k] = byte_of(albedo[k])
+        if canvas.albedo_samples.shape[0] > 0:
+            canvas.albedo_samples[place, mount, pixel] = albedo
 
 
 @kernel
@@ -274,52 +304,32 @@ def refine_lens(rows: Rows, inverse_k: wp.array2d[wp.vec3], finer: wp.array2d[wp
     finer[env, row] = wp.vec3(0.5 * k[0], 0.5 * k[1], k[2])
 
 
-@kernel
+@kernel(group="samples")
 def write_bytes(
-    rows: Rows, width: int, samples: int, channels: int, colors: wp.array3d[wp.vec4], image: wp.array3d[wp.uint8]
+    rows: Rows, width: int, channels: int, samples: wp.array3d[wp.vec4], image: wp.array3d[wp.uint8]
 ) -> None:
-    """Write a row of an image as bytes, each pixel the mean of `samples` x `samples` colours."""
+    """Write a row of an image as bytes, each pixel the mean of 2 x 2 samples."""
     env, mount, piece = masked_tid(rows)
     place = place_of(rows, env)
     row = rows.first + piece
-    scale = 255.0 / float(samples * samples)
     for column in range(width):
-        total = wp.vec4()
-        if samples == 1:
-            total = colors[place, mount, row * width + column]
-        else:
-            for v in range(samples):
-                start = ((row * samples + v) * width + column) * samples
-                for u in range(samples):
-                    total = total + colors[place, mount, start + u]
-        at = (row * width + column) * channels
-        image[env, mount, at] = wp.uint8(int(total[0] * scale + 0.5))
-        image[env, mount, at + 1] = wp.uint8(int(total[1] * scale + 0.5))
-        image[env, mount, at + 2] = wp.uint8(int(total[2] * scale + 0.5))
-        if channels == 4:
-            image[env, mount, at + 3] = wp.uint8(int(total[3] * scale + 0.5))
+        first = 4 * row * width + 2 * column
+        total = samples[place, mount, first] + samples[place, mount, first + 1]
+        first = first + 2 * width
+        total = 0.25 * (total + samples[place, mount, first] + samples[place, mount, first + 1])
+        for k in range(channels):
+            image[env, mount, (row * width + column) * channels + k] = byte_of(total[k])
 
 
-@wp.func
-def decoded(value: float) -> wp.float32:
-    """Return the linear radiance of a colour's component as a display encodes it (sRGB); 1 stays 1."""
-    if value <= 0.04045:
-        return value / 12.92
-    return wp.pow((value + 0.055) / 1.055, 2.4)
-
-
-@kernel
-def write_linear(rows: Rows, width: int, samples: int, raw: wp.array3d[wp.vec3], image: wp.array3d[wp.vec3]) -> None:
-    """Write a row of linear radiances, each the mean of `samples` x `samples` colours."""
+@kernel(group="samples")
+def write_linear(rows: Rows, width: int, samples: wp.array3d[wp.vec3], image: wp.array3d[wp.vec3]) -> None:
+    """Write a row of linear radiances, each the mean of 2 x 2 samples."""
     env, mount, piece = masked_tid(rows)
     place = place_of(rows, env)
     row = rows.first + piece
-    scale = 1.0 / float(samples * samples)
     for column in range(width):
-        total = wp.vec3()
-        for v in range(samples):
-            start = ((row * samples + v) * width + column) * samples
-            for u in range(samples):
-                c = raw[place, mount, start + u]
-                total = total + wp.vec3(decoded(c[0]), decoded(c[1]), decoded(c[2]))
-        image[env, mount, row * width + column] = scale * total
+        first = 4 * row * width + 2 * column
+        total = samples[place, mount, first] + samples[place, mount, first + 1]
+        first = first + 2 * width
+        total = total + samples[place, mount, first] + samples[place, mount, first + 1]
+        image[env, mount, row * width + column] = 0.25 * total

@@ -148,6 +148,14 @@ def row_pose(placed: Placed, env: int, row: int) -> tuple[wp.vec3, wp.vec4]:
 
 
 @wp.func
+def row_centre(placed: Placed, env: int, row: int) -> wp.vec3:
+    """Return the centre of a sphere around an instance row, m, world."""
+    if row >= placed.instances.moving:
+        return placed.centre[env, row - placed.instances.moving]
+    return placed.instances.pos[row] + quat_rotate(placed.instances.quat[row], placed.instances.centre[row])
+
+
+@wp.func
 def row_size(placed: Placed, env: int, row: int) -> wp.vec3:
     """Return the sizes of an instance row; for a mesh its scale."""
     size = placed.instances.size[row]

@@ -26,6 +26,8 @@ SIDE = 16
 """Pixels along a side of a tile whose shadows are found together, on a CPU core."""
 SIDE_ON_GPU = 2
 """The same number on a GPU."""
+CHANNELS = {"rgb": 3, "rgba": 4, "albedo": 4}
+"""Data types of bytes -> their channels."""
 LIT = ("rgb", "rgba", "linear_rgb")
 """Data types that need light."""
 
@@ -51,7 +53,7 @@ class Colors(Annotator):
         cfg, device = camera.cfg, camera.device
         self._side = 2 if cfg.samples == 4 else 1
         self._cast = camera.cast if self._side == 1 else self._finer_cast()
-        self._records: list[Record] = []
+        self._record: Record | None = None
         try:
             self._looks = looks = self._cast.scene.looks
         except ModelError as error:
@@ -70,10 +72,10 @@ class Colors(Annotator):
             self._memory.append(tensor)
             return wp.from_torch(tensor if width > 1 else tensor[..., 0], dtype=dtype)
 
-        self._canvas = Canvas()
-        self._canvas.color = memory(bool({"rgb", "rgba"} & {*names}), 4, torch.float32, wp.vec4)
-        self._canvas.raw = memory("linear_rgb" in names, 3, torch.float32, wp.vec3)
-        self._canvas.albedo = memory("albedo" in names, 4, torch.float32, wp.vec4)
+        finer = {*names} if self._side > 1 else set()
+        self._samples = memory(bool({"rgb", "rgba"} & finer), 4, torch.float32, wp.vec4)
+        self._linear_samples = memory("linear_rgb" in finer, 3, torch.float32, wp.vec3)
+        self._albedo_samples = memory("albedo" in finer, 4, torch.float32, wp.vec4)
         self._reached = memory(self._casts_shadows, 1, torch.int32, wp.int32)
 
         each = {name: table for name, table in looks.tables.items() if len(table) == camera.num_envs}
@@ -101,7 +103,6 @@ class Colors(Annotator):
 
     def begin(self) -> None:
         """Place the lights (a launch, and one for the lens of a finer image)."""
-        self._records.clear()
         if self._is_lit:
             self._looks.place(self._cast.body_pose())
         if self._side > 1:
@@ -109,53 +110,59 @@ class Colors(Annotator):
             self.camera.compute_on.launch(refine_lens, (3,), [inverse_k], [self._cast.lens.inverse_k])
 
     def annotate(self, record: Record, hits: Any, *, is_last: bool) -> None:
-        """Compute the colours of a frame (a launch, two more for shadows and for paths, and one per data type)."""
+        """Compute the colours of a frame (a launch, and one each for shadows and for paths)."""
+        self._record = record
         if self._side == 1:
-            if not self._records:
-                self._draw(hits)
-            self._write(record)
-        self._records.append(record)
+            self._draw(record, hits)
 
     def finish(self) -> None:
         """Compute the colours of a finer image, and from them those of the frame."""
-        if self._side > 1:
+        if self._side > 1 and self._record is not None:
             with self._cast.render() as hits:
-                self._draw(hits)
-                for record in self._records:
-                    self._write(record)
+                self._draw(self._record, hits)
 
-    def _draw(self, hits: Any) -> None:
-        """Compute the colours of the surfaces."""
+    def _canvas(self, record: Record) -> Any:
+        """Return where the colours go: to the images of a record, or to the samples of a finer image."""
+        out = Canvas()
+        images = record if self._side == 1 else Record((), 0, self.camera.device)
+        for name, channels in CHANNELS.items():
+            setattr(out, name, self.image(images, name, wp.uint8, channels))
+        out.linear = self.image(images, "linear_rgb", wp.vec3)
+        out.samples, out.linear_samples, out.albedo_samples = self._samples, self._linear_samples, self._albedo_samples
+        return out
+
+    def _draw(self, record: Record, hits: Any) -> None:
+        """Compute the colours of the surfaces, and write them into the images of a record."""
         camera, cast, looks, launch = self.camera, self._cast, self._looks, self.camera.compute_on.launch
-        mounts = camera.mount.count
+        mounts, canvas = camera.mount.count, self._canvas(record)
         seen = [cast.lens, cast.cameras, cast.placed, cast.scene.fields]
         if self._casts_shadows:
             side = SIDE if camera.compute_on.is_cpu else SIDE_ON_GPU
             tiles = -(-cast.lens.width // side) * -(-cast.lens.height // side)
-            inputs = [side, *seen, self._textured, looks.lights, cast.hidden, hits]
+            inputs = [side, *seen, cast.view.surfaces, self._textured, looks.lights, cast.hidden, hits]
             launch(cast_shadows, (mounts, tiles), inputs, [self._reached], split=True)
         drawn = [*seen, self._textured, looks.images, looks.lights, self._backdrop]
         rows = (mounts, cast.lens.height)
-        launch(
-            shade, rows, [int(self._is_lit), float(self._side), *drawn, hits, self._reached], [self._canvas], split=True
-        )
+        launch(shade, rows, [int(self._is_lit), float(self._side), *drawn, hits, self._reached], [canvas], split=True)
         if self._has_paths:
             flags = [int(self._casts_shadows), int(self._has_mirrors), float(self._side)]
-            launch(trace_paths, rows, [*flags, *drawn, cast.hidden, hits], [self._canvas], split=True)
+            launch(trace_paths, rows, [*flags, *drawn, cast.hidden, hits], [canvas], split=True)
+        if self._side > 1:
+            self._average(record)
 
-    def _write(self, record: Record) -> None:
-        """Write the colours into the images of a record."""
+    def _average(self, record: Record) -> None:
+        """Write the means of the samples of a finer image into the images of a record."""
         camera, launch = self.camera, self.camera.compute_on.launch
         height, width = camera.image_shape
         rows = (camera.mount.count, height)
-        for name, channels in (("rgb", 3), ("rgba", 4), ("albedo", 4)):
+        for name, channels in CHANNELS.items():
             if name in self.names:
-                colors = self._canvas.albedo if name == "albedo" else self._canvas.color
+                samples = self._albedo_samples if name == "albedo" else self._samples
                 image = self.image(record, name, wp.uint8, channels)
-                launch(write_bytes, rows, [width, self._side, channels, colors], [image], split=True)
+                launch(write_bytes, rows, [width, channels, samples], [image], split=True)
         if "linear_rgb" in self.names:
             image = self.image(record, "linear_rgb", wp.vec3)
-            launch(write_linear, rows, [width, self._side, self._canvas.raw], [image], split=True)
+            launch(write_linear, rows, [width, self._linear_samples], [image], split=True)
 
     @property
     def cast(self) -> ImageCast:
@@ -171,8 +178,7 @@ class Colors(Annotator):
         """
         surfaces = self.camera.surfaces if self._side == 1 else self._cast.render
         with surfaces(is_placed=is_placed) as hits:
-            self._draw(hits)
-            self._write(record)
+            self._draw(record, hits)
 
     def derive(self, record: Record, altered: Collection[str]) -> None:
         """Encode measured linear colours as `rgb` and `rgba` (a launch each); the opacity stays."""
