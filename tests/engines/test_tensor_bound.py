@@ -54,7 +54,12 @@ def test_a_bound_array_is_the_owners_memory(owner: Any) -> None:
 
 def test_an_array_that_cannot_be_bound_is_rejected() -> None:
     """The error names the array, what it is, and how to copy it instead."""
-    for given in (torch.zeros(1, 3, 3, dtype=torch.float64), torch.zeros(1, 2, 3), torch.zeros(1, 3, 6)[..., ::2]):
+    reverse, fixed = np.zeros((1, 3, 3), np.float32)[:, ::-1], np.zeros((1, 3, 3), np.float32)
+    fixed.flags.writeable = False
+    with pytest.raises(ArgumentError, match=r"got read-only float32 of shape .*, expected writable float32"):
+        TensorEngine(1, bodies=BODIES, bound={"body_pos_w": fixed})
+    others = (torch.zeros(1, 3, 3, dtype=torch.float64), torch.zeros(1, 2, 3), torch.zeros(1, 3, 6)[..., ::2])
+    for given in (*others, reverse):
         with pytest.raises(ArgumentError, match=r"bound\['body_pos_w'\]: got .* Copy other .*engine.body_pos_w = val"):
             TensorEngine(1, bodies=BODIES, bound={"body_pos_w": given})
     with pytest.raises(UnknownNameError, match="body_lin_vel"):

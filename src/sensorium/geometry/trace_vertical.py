@@ -5,7 +5,7 @@ from __future__ import annotations
 import warp as wp
 
 from sensorium.compute import Rows, kernel, masked_tid
-from sensorium.geometry.columns import columns_reach, columns_ray
+from sensorium.geometry.columns import columns_ray, columns_reach
 from sensorium.geometry.hfield import BASE, HField, HFields, ray_hfield_vertical
 from sensorium.geometry.primitives import HFIELD
 from sensorium.geometry.ray_structs import NEAR, WORLD, Bundle, Hits, Instances, Moving, Near, Pose, Surroundings
