@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -175,10 +176,10 @@ def test_arrays_are_converted_once_per_tick(monkeypatch: pytest.MonkeyPatch) -> 
         sn.ImuCfg(name=name, body="hand", fields=("quat_w",), delay=delay) for name, delay in (("a", 0.01), ("b", 0))
     ]
     scene = sn.Scene(engine, cfgs)
-    calls, refresh = [], engine.refresh
-    monkeypatch.setattr(engine, "refresh", lambda: calls.append(refresh()))
+    refresh = Mock(side_effect=engine.refresh)
+    monkeypatch.setattr(engine, "refresh", refresh)
     engine.body_quat = torch.tensor([0.6, 0.0, 0.0, 0.8])
     scene.update()
     for cfg in cfgs:
         assert scene[cfg].ground_truth.quat_w[0].tolist() == pytest.approx([0.8, 0.6, 0, 0])
-    assert len(calls) == 1
+    assert refresh.call_count == 1
