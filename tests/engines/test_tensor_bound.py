@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -54,7 +55,12 @@ def test_a_bound_array_is_the_owners_memory(owner: Any) -> None:
 
 def test_an_array_that_cannot_be_bound_is_rejected() -> None:
     """The error names the array, what it is, and how to copy it instead."""
-    for given in (torch.zeros(1, 3, 3, dtype=torch.float64), torch.zeros(1, 2, 3), torch.zeros(1, 3, 6)[..., ::2]):
+    reverse, fixed = np.zeros((1, 3, 3), np.float32)[:, ::-1], np.zeros((1, 3, 3), np.float32)
+    fixed.flags.writeable = False
+    with pytest.raises(ArgumentError, match=r"got read-only float32 of shape .*, expected writable float32"):
+        TensorEngine(1, bodies=BODIES, bound={"body_pos_w": fixed})
+    others = (torch.zeros(1, 3, 3, dtype=torch.float64), torch.zeros(1, 2, 3), torch.zeros(1, 3, 6)[..., ::2])
+    for given in (*others, reverse):
         with pytest.raises(ArgumentError, match=r"bound\['body_pos_w'\]: got .* Copy other .*engine.body_pos_w = val"):
             TensorEngine(1, bodies=BODIES, bound={"body_pos_w": given})
     with pytest.raises(UnknownNameError, match="body_lin_vel"):
@@ -161,3 +167,19 @@ def test_a_tree_gives_subtrees(parents: Any) -> None:
 def test_a_wrong_tree_is_rejected(parents: Any, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         TensorEngine(bodies=BODIES, parents=parents)
+
+
+def test_arrays_are_converted_once_per_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sensor sampled at the tick and one evaluated on read share a conversion, and both see the values written."""
+    engine = TensorEngine(1, bodies=BODIES, quat_order="xyzw")
+    cfgs = [
+        sn.ImuCfg(name=name, body="hand", fields=("quat_w",), delay=delay) for name, delay in (("a", 0.01), ("b", 0))
+    ]
+    scene = sn.Scene(engine, cfgs)
+    refresh = Mock(side_effect=engine.refresh)
+    monkeypatch.setattr(engine, "refresh", refresh)
+    engine.body_quat = torch.tensor([0.6, 0.0, 0.0, 0.8])
+    scene.update()
+    for cfg in cfgs:
+        assert scene[cfg].ground_truth.quat_w[0].tolist() == pytest.approx([0.8, 0.6, 0, 0])
+    assert refresh.call_count == 1

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import sensorium as sn
+from sensorium.engines.envs import env_rows
 from sensorium.errors import ArgumentError
 from sensorium.testing import ContractError, check_engine, tumbling_engine
 from sensorium.testing.engine_rules import RULES, EngineRules
@@ -269,6 +270,47 @@ def test_every_rule_has_an_engine_that_breaks_it() -> None:
 def test_only_this_rule_finds_the_fault(rule: str) -> None:
     """The engine breaks this rule and no other."""
     assert rules_broken_by(BROKEN[rule]) == {rule}
+
+
+class EmptyIsAll(Toys):
+    def reset(self, env_ids: Any, state: Any) -> None:
+        rows = env_rows(env_ids, self.num_envs)
+        super().reset(None if rows is not None and not len(rows) else env_ids, state)
+
+
+class CountsForward(Toys):
+    def forward(self) -> None:
+        self.tick += 1
+        super().forward()
+
+
+class ForgetsTicks(Toys):
+    def reset(self, env_ids: Any, state: Any) -> None:
+        super().reset(env_ids, state)
+        self.tick = 0
+
+
+class Pushes(Toys):
+    """The force of the list is on the first side."""
+
+    def refresh(self) -> None:
+        super().refresh()
+        self._force.neg_()
+        self._reports.run()
+
+
+@pytest.mark.parametrize(
+    ("engine", "rule", "fix"),
+    [
+        (EmptyIsAll, "reset_leaves_the_others", r"reset\(\[False, False, False\]\).*env_rows"),
+        (CountsForward, "ticks_are_counted", r"the tick is 5 after 4 ticks and forward\(\).*Count in step\(\) alone"),
+        (ForgetsTicks, "ticks_are_counted", "the tick is 0 after 4 ticks and a reset"),
+        (Pushes, "free_bodies_obey_newton", "the force of a ContactList on the second side"),
+    ],
+)
+def test_the_error_names_rule_and_fix(engine: Any, rule: str, fix: str) -> None:
+    with pytest.raises(ContractError, match=rf"{fix}.*\[rule {rule}\]"):
+        check_engine(engine, free={"ball": 0.5}, ticks=150)
 
 
 def test_built_in_engines_keep_the_rules() -> None:

@@ -36,6 +36,7 @@ _NEEDED = {
 def convert_bodies(
     rows: Rows,
     is_xyzw: int,
+    per_thread: int,
     com: wp.array2d[wp.vec3],
     quat: wp.array2d[wp.vec4],
     ang_vel: wp.array2d[wp.vec3],
@@ -51,25 +52,27 @@ def convert_bodies(
     lin_acc_out: wp.array2d[wp.vec3],
     torque_out: wp.array2d[wp.vec3],
 ) -> None:
-    """Convert one body; an output of length 0 is not needed."""
-    env, body = masked_tid(rows)
-    q = quat[env, body]
-    if is_xyzw != 0:
-        q = wp.vec4(q[3], q[0], q[1], q[2])
-    if quat_out.shape[0] > 0:
-        quat_out[env, body] = q
-    if com.shape[0] == 0:
-        return
-    r = quat_rotate(q, com[env % com.shape[0], body])
-    if pos_out.shape[0] > 0:
-        pos_out[env, body] = pos[env, body] - r
-    if lin_vel_out.shape[0] > 0:
-        lin_vel_out[env, body] = lin_vel[env, body] - wp.cross(ang_vel[env, body], r)
-    if lin_acc_out.shape[0] > 0:
-        w = ang_vel[env, body]
-        lin_acc_out[env, body] = lin_acc[env, body] - wp.cross(ang_acc[env, body], r) - wp.cross(w, wp.cross(w, r))
-    if torque_out.shape[0] > 0:
-        torque_out[env, body] = torque[env, body] + wp.cross(r, force[env, body])
+    """Convert some bodies; an output of length 0 is not needed."""
+    env, part = masked_tid(rows)
+    quats = quat[env]
+    for body in range(part * per_thread, wp.min((part + 1) * per_thread, quats.shape[0])):
+        q = quats[body]
+        if is_xyzw != 0:
+            q = wp.vec4(q[3], q[0], q[1], q[2])
+        if quat_out.shape[0] > 0:
+            quat_out[env, body] = q
+        if com.shape[0] > 0:
+            r = quat_rotate(q, com[env % com.shape[0], body])
+            if pos_out.shape[0] > 0:
+                pos_out[env, body] = pos[env, body] - r
+            if lin_vel_out.shape[0] > 0:
+                lin_vel_out[env, body] = lin_vel[env, body] - wp.cross(ang_vel[env, body], r)
+            if lin_acc_out.shape[0] > 0:
+                w = ang_vel[env, body]
+                a = lin_acc[env, body] - wp.cross(ang_acc[env, body], r)
+                lin_acc_out[env, body] = a - wp.cross(w, wp.cross(w, r))
+            if torque_out.shape[0] > 0:
+                torque_out[env, body] = torque[env, body] + wp.cross(r, force[env, body])
 
 
 class BodyState:
@@ -125,7 +128,9 @@ class BodyState:
         inputs += [self._given.get(name) for name in ("body_parent_force_w", *AT_COM)]
         outputs = [self._out.get(name) for name in ("body_quat_w", *AT_COM)]
         count = next(iter(self._out.values())).shape[1]
-        self._compute.launch(convert_bodies, (count,), [self._is_xyzw, self._com, *inputs], outputs)
+        per_thread = count if self._compute.is_cpu else 1  # a thread costs the CPU as much as a body
+        parts = -(-count // max(per_thread, 1))
+        self._compute.launch(convert_bodies, (parts,), [self._is_xyzw, per_thread, self._com, *inputs], outputs)
 
     def run(self, masked: bool = False) -> None:
         """Convert the current values of all environments, or of those in `compute.reset_envs`."""

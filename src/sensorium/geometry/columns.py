@@ -265,6 +265,45 @@ def _overlaps(
 
 
 @wp.func
+def columns_reach(columns: ColumnsIndex, x: float, y: float, radius: float) -> wp.bool:
+    """Return whether a vertical ray within a radius of a place may hit a triangle; True is not certain.
+
+    Args:
+        columns: the index.
+        x: the place in the frame of the vertices, m.
+        y: the place in the frame of the vertices, m.
+        radius: distance from the place, m.
+    """
+    wide = 1.0001 * radius + 1.0e-6 * (wp.abs(x) + wp.abs(y))  # rounding
+    first_col = wp.max(wp.int32(wp.floor((x - wide - columns.x) * columns.per_x)), 0)
+    last_col = wp.min(wp.int32(wp.floor((x + wide - columns.x) * columns.per_x)), columns.cells_x - 1)
+    first_row = wp.max(wp.int32(wp.floor((y - wide - columns.y) * columns.per_y)), 0)
+    last_row = wp.min(wp.int32(wp.floor((y + wide - columns.y) * columns.per_y)), columns.cells_y - 1)
+    reaches = wp.bool(False)
+    row = wp.where(first_col > last_col, last_row + 1, first_row)
+    while row <= last_row and not reaches:
+        k = columns.first[row * columns.cells_x + first_col]
+        end = columns.first[row * columns.cells_x + last_col + 1]
+        while k < end and not reaches:
+            i = columns.entries[k]
+            at = columns.triangles[3 * i]
+            m = columns.triangles[3 * i + 1]
+            rest = columns.triangles[3 * i + 2]
+            dx = x - at[0]
+            dy = y - at[1]
+            b1 = rest[0] + m[0] * dx + m[1] * dy
+            b2 = rest[1] + m[2] * dx + m[3] * dy
+            # Barycentric coordinates are linear: their greatest values in the circle
+            most1 = b1 + wide * wp.sqrt(m[0] * m[0] + m[1] * m[1])
+            most2 = b2 + wide * wp.sqrt(m[2] * m[2] + m[3] * m[3])
+            most3 = 1.0 - b1 - b2 + wide * wp.sqrt((m[0] + m[2]) * (m[0] + m[2]) + (m[1] + m[3]) * (m[1] + m[3]))
+            reaches = not (wp.min(wp.min(most1, most2), most3) < -2.0 * at[3])
+            k += 1
+        row += 1
+    return reaches
+
+
+@wp.func
 def columns_ray(
     columns: ColumnsIndex, x: float, y: float, z: float, sign: float, t_max: float
 ) -> tuple[wp.float32, wp.int32]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import warp as wp
 
 from sensorium.compute import Rows, kernel, masked_tid
-from sensorium.geometry.columns import columns_ray
+from sensorium.geometry.columns import columns_ray, columns_reach
 from sensorium.geometry.hfield import BASE, HField, HFields, ray_hfield_vertical
 from sensorium.geometry.primitives import HFIELD
 from sensorium.geometry.ray_structs import NEAR, WORLD, Bundle, Hits, Instances, Moving, Near, Pose, Surroundings
 from sensorium.geometry.trace import ray_instance, write_hit
-from sensorium.geometry.transforms import quat_heading
+from sensorium.geometry.transforms import quat_heading, quat_rotate
+
+HIGHEST = wp.constant(1.0e30)
+"""Height that no shape reaches, m."""
 
 
 @wp.func
@@ -50,6 +53,15 @@ def look_up(
     return t, face
 
 
+@wp.func
+def _row(standing: wp.array[wp.int32], first: int, movers: int, n: int) -> wp.int32:
+    """Return the instance row of the n-th shape that is tested individually: moving ones first."""
+    row = first + n
+    if n >= movers:
+        row = standing[n - movers]
+    return row
+
+
 @kernel
 def cast_vertical(
     rows: Rows,
@@ -67,7 +79,7 @@ def cast_vertical(
 ) -> None:
     """Cast one block of rays along the world's -z or +z, as `cast_rays` does, but by look-ups.
 
-    The rays fire at one instant, and all static shapes outside the index are planes and upright height fields.
+    The rays fire at one instant, and all height fields are upright.
 
     Args:
         rows: the environments.
@@ -102,23 +114,37 @@ def cast_vertical(
         lift = pose.cast_drift[env, mount][2]
     sign = float(bundle.vertical)
     d = wp.vec3(0.0, 0.0, sign)
-    # Moving shapes in the column of the block
+    # Shapes in the column of the block, by their instance rows
     count = int(0)
     near = Near()
+    middle = bundle.starts[0, (first + last) / 2]
+    radius = bundle.radius[0, first]
+    x = p[0] + cosine * (middle[0] + shift[0]) - sine * (middle[1] + shift[1])
+    y = p[1] + sine * (middle[0] + shift[0]) + cosine * (middle[1] + shift[1])
     movers = moving.pos.shape[2]
-    if movers > 0:
-        s0 = bundle.starts[0, (first + last) / 2]
-        radius = bundle.radius[0, first]
-        x = p[0] + cosine * (s0[0] + shift[0]) - sine * (s0[1] + shift[1])
-        y = p[1] + sine * (s0[0] + shift[0]) + cosine * (s0[1] + shift[1])
-        for k in range(movers):
-            c = moving.centre[env, 0, k]
-            reach = instances.radius[instances.moving + k] + radius
-            if (c[0] - x) * (c[0] - x) + (c[1] - y) * (c[1] - y) <= reach * reach:
-                if hidden[mount, instances.moving + k] == wp.uint8(0):
-                    if count < NEAR:
-                        near[count] = k
-                    count += 1
+    for k in range(movers):
+        c = moving.centre[env, 0, k]
+        reach = instances.radius[instances.moving + k] + radius
+        if (c[0] - x) * (c[0] - x) + (c[1] - y) * (c[1] - y) <= reach * reach:
+            if hidden[mount, instances.moving + k] == wp.uint8(0):
+                if count < NEAR:
+                    near[count] = instances.moving + k
+                count += 1
+    standing = surroundings.bvh_row.shape[0]
+    if standing > 0:
+        low = wp.vec3(x - radius, y - radius, -HIGHEST)
+        high = wp.vec3(x + radius, y + radius, HIGHEST)
+        boxes = wp.bvh_query_aabb(surroundings.bvh, low, high)
+        leaf = int(0)
+        while wp.bvh_query_next(boxes, leaf):
+            row = surroundings.bvh_row[leaf]
+            if hidden[mount, row] == wp.uint8(0):
+                if count < NEAR:
+                    near[count] = row
+                count += 1
+    is_indexed = surroundings.is_indexed
+    if is_indexed != 0 and last - first > 1:
+        is_indexed = wp.where(columns_reach(surroundings.columns, x, y, radius), 1, 0)
     # A single height field is a common case: its dimensions stay in registers
     lone = int(-1)
     h = HField()
@@ -136,7 +162,7 @@ def cast_vertical(
             origin = instances.pos[row]
             turn = instances.heading[row]
     others = wp.where(lone >= 0, 0, surroundings.alone.shape[0])
-    if lone >= 0 and surroundings.is_indexed == 0 and is_more == 0:
+    if lone >= 0 and is_indexed == 0 and is_more == 0:
         turn_s = turn[0] * sine - turn[1] * cosine
         turn_c = turn[0] * cosine + turn[1] * sine
         u0 = turn[0] * (p[0] - origin[0]) + turn[1] * (p[1] - origin[1])
@@ -158,24 +184,29 @@ def cast_vertical(
             x = p[0] + cosine * x0 - sine * y0
             y = p[1] + sine * x0 + cosine * y0
             if count > 0:
-                looks = wp.where(count > NEAR, movers, count)
+                looks = wp.where(count > NEAR, movers + standing, count)
                 for n in range(looks):
-                    k = n
+                    row = _row(surroundings.bvh_row, instances.moving, movers, n)
                     if count <= NEAR:
-                        k = near[n]
-                    row = instances.moving + k
-                    if count > NEAR and hidden[mount, row] != wp.uint8(0):
+                        row = near[n]
+                    elif hidden[mount, row] != wp.uint8(0):
                         continue
-                    c = moving.centre[env, 0, k]
+                    k = row - instances.moving
+                    at = instances.pos[row]
+                    turned = instances.quat[row]
+                    c = at + quat_rotate(turned, instances.centre[row])
+                    if k >= 0:
+                        c = moving.centre[env, 0, k]
                     size = instances.radius[row]
                     along = sign * (c[2] - z)
                     if along < -size or along - size > t:
                         continue
                     if (c[0] - x) * (c[0] - x) + (c[1] - y) * (c[1] - y) > size * size:
                         continue
-                    found, triangle = ray_instance(
-                        instances, fields, row, moving.pos[env, 0, k], moving.quat[env, 0, k], wp.vec3(x, y, z), d, t
-                    )
+                    if k >= 0:
+                        at = moving.pos[env, 0, k]
+                        turned = moving.quat[env, 0, k]
+                    found, triangle = ray_instance(instances, fields, row, at, turned, wp.vec3(x, y, z), d, t)
                     t = wp.min(t, found)
             is_hit = t <= limits[1] and t >= limits[0]
             if writes_distance:
@@ -196,7 +227,7 @@ def cast_vertical(
         t = limits[1]
         best = int(-1)
         face = int(-1)
-        if surroundings.is_indexed != 0:
+        if is_indexed != 0:
             found, triangle = columns_ray(surroundings.columns, x, y, z, sign, t)
             if found <= t:
                 t = found
@@ -235,26 +266,29 @@ def cast_vertical(
                     t = found
                     best = row
                     face = triangle
-        looks = count
-        if count > NEAR:
-            looks = movers
+        looks = wp.where(count > NEAR, movers + standing, count)
         for n in range(looks):
-            k = n
+            row = _row(surroundings.bvh_row, instances.moving, movers, n)
             if count <= NEAR:
-                k = near[n]
-            row = instances.moving + k
-            if count > NEAR and hidden[mount, row] != wp.uint8(0):
+                row = near[n]
+            elif hidden[mount, row] != wp.uint8(0):
                 continue
-            c = moving.centre[env, 0, k]
+            k = row - instances.moving
+            at = instances.pos[row]
+            turned = instances.quat[row]
+            c = at + quat_rotate(turned, instances.centre[row])
+            if k >= 0:
+                c = moving.centre[env, 0, k]
             size = instances.radius[row]
             along = sign * (c[2] - z)
             if along < -size or along - size > t:
                 continue
             if (c[0] - x) * (c[0] - x) + (c[1] - y) * (c[1] - y) > size * size:
                 continue
-            found, triangle = ray_instance(
-                instances, fields, row, moving.pos[env, 0, k], moving.quat[env, 0, k], wp.vec3(x, y, z), d, t
-            )
+            if k >= 0:
+                at = moving.pos[env, 0, k]
+                turned = moving.quat[env, 0, k]
+            found, triangle = ray_instance(instances, fields, row, at, turned, wp.vec3(x, y, z), d, t)
             if found <= t:
                 t = found
                 best = row

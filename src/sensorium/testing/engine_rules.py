@@ -98,12 +98,12 @@ class EngineTrial:
         shots = [self.arrays(engine), *self.shots(engine, self._ticks)]
         return {name: torch.stack([shot[name] for shot in shots]).double().cpu() for name in shots[0]}
 
-    def same(self, a: Snapshot, b: Snapshot, where: str, envs: Any = slice(None)) -> None:
+    def same(self, a: Snapshot, b: Snapshot, where: str, fix: str = "", envs: Any = slice(None)) -> None:
         """Raise `ContractError` if arrays differ in any bit; on CUDA, if they differ by more than rounding."""
         for name in a:
             x, y = a[name][envs], b[name][envs]
             holds = equal(x, y) if x.device.type == "cpu" else torch.allclose(x, y, rtol=1e-4, atol=1e-4)
-            self.need(holds, f"{name} differs {where}")
+            self.need(holds, f"{name} differs {where}", fix)
 
 
 class EngineRules(EngineTrial):
@@ -334,7 +334,8 @@ class EngineRules(EngineTrial):
             allowed = 0.02 * torch.maximum(force.norm(dim=-1), mass * gravity.norm(dim=-1)) + 1e-6
             tick, env = divmod(int((error - allowed).argmax()), ENVS)
             pair = f"{_text(felt[tick, env])} N, reported {_text(force[tick, env])} N"
-            self.need(bool((error <= allowed).all()), f"{name!r} in env {env} at tick {tick}: {pair}")
+            fix = "A net force acts on the primary, and the force of a ContactList on the second side."
+            self.need(bool((error <= allowed).all()), f"{name!r} in env {env} at tick {tick}: {pair}", fix)
         return True
 
     # Contacts ---------------------------------------------------------------------------------------------------------
@@ -353,7 +354,10 @@ class EngineRules(EngineTrial):
             self.need(bool((count[..., 0] == taken * sums[..., :1]).all()), f"found of {name!r}")
             self.need(bool(((normal.norm(dim=-1) - taken.double()).abs() < 1e-4).all()), f"normals of {name!r}")
             scale = float(sums[..., 1:].norm(dim=-1).max())
-            self.need(float(force[..., 0].min()) >= -1e-4 * scale, f"{name!r} is pulled")
+            fix = (
+                "Normals point from the primary to the secondary; in a ContactList, from the first to the second side."
+            )
+            self.need(float(force[..., 0].min()) >= -1e-4 * scale, f"{name!r} is pulled", fix)
             axes = torch.stack([normal, tangent, torch.linalg.cross(normal, tangent)], dim=-1)
             error = (axes @ force[..., None])[..., 0].sum(dim=2) + sums[..., 1:]
             most = float((error.norm(dim=-1) * (sums[..., 0] <= SLOTS)).max())
@@ -365,16 +369,19 @@ class EngineRules(EngineTrial):
     # Time -------------------------------------------------------------------------------------------------------------
 
     def ticks_are_counted(self) -> bool:
-        """`tick` counts steps, and a step of 4 ticks has the result of 4 steps."""
+        """`tick` counts steps only, and a step of 4 ticks has the result of 4 steps."""
         one = self.engine()
         last = self.shots(one, 4)[-1]
         self.need(one.tick == 4, f"the tick is {one.tick} after 4 ticks")
+        for what, act in (("forward()", one.forward), ("a reset", lambda: one.reset(None, {}))):
+            act()
+            self.need(one.tick == 4, f"the tick is {one.tick} after 4 ticks and {what}", "Count in step() alone.")
         if one.owns_time:
             many = self.engine()
             many.step(None, 4)
             many.refresh()
             self.need(many.tick == 4, f"the tick is {many.tick} after step(substeps=4)")
-            self.same(last, self.arrays(many), "after step(substeps=4)")
+            self.same(last, self.arrays(many), "after step(substeps=4)", "Repeat the whole tick `substeps` times.")
         return True
 
     def reading_changes_nothing(self) -> bool:
@@ -411,8 +418,10 @@ class EngineRules(EngineTrial):
         return True
 
     def reset_leaves_the_others(self) -> bool:
-        """A reset of one env, by index or by mask, leaves the others as they are, at once and later."""
-        for ids in (torch.tensor([1], device="cpu"), torch.tensor([False, True, False], device="cpu")):
+        """A reset of one env, by index or by mask, or of none leaves the others as they are, at once and later."""
+        fix = "engines.envs.env_rows(env_ids, num_envs) returns the selected rows."
+        masks = [torch.tensor([False, is_reset, False], device="cpu") for is_reset in (True, False)]
+        for ids in (torch.tensor([1], device="cpu"), *masks):
             engine, twin = self.engine(), self.engine()
             self.shots(engine, 3)
             self.shots(twin, 3)
@@ -422,7 +431,7 @@ class EngineRules(EngineTrial):
                 [self.arrays(twin), *self.shots(twin, 3)], [self.arrays(engine), *self.shots(engine, 3)], strict=True
             )
             for ticks, (a, b) in enumerate(pairs):
-                self.same(a, b, f"{ticks} ticks after reset({ids.tolist()})", envs=[0, 2])
+                self.same(a, b, f"{ticks} ticks after reset({ids.tolist()})", fix, [0, 2])
         return True
 
     def a_reset_starts_anew(self) -> bool:
@@ -430,12 +439,12 @@ class EngineRules(EngineTrial):
         engine = self.engine()
         if not engine.owns_time:
             return False
-        start = self.arrays(engine)
+        start, fix = self.arrays(engine), "Reset the whole state, and let the next refresh() compute these rows again."
         for ids, envs in ((torch.tensor([1], device=engine.device), [1]), (None, slice(None))):
             self.shots(engine, 5)
             engine.reset(ids, {})
             engine.refresh()
-            self.same(start, self.arrays(engine), f"after reset({'None' if ids is None else [1]})", envs=envs)
+            self.same(start, self.arrays(engine), f"after reset({'None' if ids is None else [1]})", fix, envs)
         return True
 
     def resuming_is_exact(self) -> bool:

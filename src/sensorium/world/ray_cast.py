@@ -336,7 +336,7 @@ class RayCast(MountQuery):
             bundle,
         ]
         blocks = -(-self.count // self._block)
-        if self.vertical and self.view.is_flat and self._slots == 1 and self._spec.offsets is None:
+        if self.vertical and self.view.is_upright and self._slots == 1 and self._spec.offsets is None:
             is_more = int(not set(outputs) <= {"distance", "point"})
             compute.launch(cast_vertical, (mounts, blocks), [*inputs, is_more], [out], split=True)
         else:

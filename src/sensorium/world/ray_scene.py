@@ -131,11 +131,10 @@ class View:
         return sorted({*self.shapes, *self._parts.rows})
 
     @property
-    def is_flat(self) -> bool:
-        """Whether vertical rays find static shapes by look-ups alone."""
-        shapes = self._parts.shapes
-        rows = [shapes[i] for i in self._parts.rows if i in self._parts.single or shapes[i].kind != "box"]
-        return all(shape.kind == "plane" or (shape.kind == "hfield" and is_upright(shape.quat)) for shape in rows)
+    def is_upright(self) -> bool:
+        """Whether vertical rays find the heights of all static height fields by look-ups."""
+        fields = (shape for i in self._parts.rows if (shape := self._parts.shapes[i]).kind == "hfield")
+        return all(is_upright(shape.quat) for shape in fields)
 
     def indexed(self) -> Surroundings:
         """Return the static shapes for vertical rays, with the 2-D index instead of the tree."""

@@ -53,7 +53,7 @@ _VIEWS = {
 _SPATIAL = ("cvel", "cacc", "cfrc_int", "wrap_xpos")
 """Fields whose last axis consists of two vectors."""
 _Launch = tuple[Any, int, list[Any]]
-"""A kernel, the number of items per env, and its arguments."""
+"""A kernel, the number of threads per env, and its arguments."""
 
 
 @dataclass(slots=True)
@@ -258,7 +258,7 @@ class _Fields:
             self._held(BODY_ACCELERATION, self.body_ids),
             *self._inputs("sensordata", "opt.gravity", "opt.magnetic"),
         ]
-        return self._launch(KERNELS[self.derived.dtype].bodies, max(len(self.body_ids), 1), inputs, outputs)
+        return self._by_env(KERNELS[self.derived.dtype].bodies, max(len(self.body_ids), 1), inputs, outputs)
 
     def wrenches(self) -> list[_Launch]:
         """Return the launch for loads that parents exert on bodies."""
@@ -269,7 +269,7 @@ class _Fields:
             *self._inputs("sensordata"),
         ]
         outputs = self._outputs(JOINT_WRENCH)
-        return self._launch(KERNELS[self.derived.dtype].wrenches, len(self.body_ids), inputs, outputs)
+        return self._by_env(KERNELS[self.derived.dtype].wrenches, len(self.body_ids), inputs, outputs)
 
     def joints(self) -> list[_Launch]:
         """Return the launch for positions, velocities, efforts and torques of scalar joints."""
@@ -285,7 +285,7 @@ class _Fields:
             *self._inputs("sensordata"),
         ]
         outputs = self._outputs(JOINT_STATE, JOINT_EFFORT, JOINT_TORQUE)
-        return self._launch(KERNELS[dtype].joints, len(dofs), inputs, outputs)
+        return self._by_env(KERNELS[dtype].joints, len(dofs), inputs, outputs)
 
     def tendons(self) -> list[_Launch]:
         """Return the launch for segments of the tendons' paths."""
@@ -326,7 +326,13 @@ class _Fields:
             self._numbers(np.full(len(columns), -1) if found is None else found),
             self._source("sensordata"),
         ]
-        return KERNELS[self.derived.dtype].sensors, len(columns), [*inputs, output.flatten(1)]
+        (launch,) = self._by_env(KERNELS[self.derived.dtype].sensors, len(columns), inputs, [output.flatten(1)])
+        return launch
+
+    def _by_env(self, kernel: Any, items: int, inputs: list[Any], outputs: list[Any]) -> list[_Launch]:
+        """Return the launch of a kernel whose threads loop over items: on the CPU, over all items of an env."""
+        per_thread = max(items, 1) if self.derived.compute.is_cpu else 1  # there a thread costs as much as an item
+        return self._launch(kernel, -(-items // per_thread), [per_thread, *inputs], outputs)
 
     @staticmethod
     def _launch(kernel: Any, items: int, inputs: list[Any], outputs: list[Any]) -> list[_Launch]:

@@ -49,6 +49,7 @@ def _kernels(real: Any, vec3: Any, vec4: Any, quat: Any) -> Kernels:
     @_kernel(real)
     def derive_bodies(
         rows: Rows,
+        per_thread: int,
         body_ids: wp.array[wp.int32],
         root_ids: wp.array[wp.int32],
         weld_ids: wp.array[wp.int32],
@@ -71,50 +72,49 @@ def _kernels(real: Any, vec3: Any, vec4: Any, quat: Any) -> Kernels:
         gravity_out: wp.array[wp.vec3],
         magnetic_out: wp.array[wp.vec3],
     ) -> None:
-        """Compute one body's pose, velocity and acceleration; the first thread also does the env's fields."""
-        i, item = wp.tid()
+        """Compute pose, velocity and acceleration of some bodies; the first thread also does the env's fields."""
+        i, part = wp.tid()
         env = rows.start + i
         if rows.mask[env] == wp.uint8(0):
             return
-        if item == 0:
+        if part == 0:
             if gravity_out.shape[0] > 0:
                 gravity_out[env] = wp.vec3(gravity[env % gravity.shape[0]])
             if magnetic_out.shape[0] > 0:
                 magnetic_out[env] = wp.vec3(magnetic[env % magnetic.shape[0]])
-        if item >= body_ids.shape[0]:
-            return
-        body = body_ids[item]
-        if pos_out.shape[0] > 0:
-            pos_out[env, item] = wp.vec3(xpos[env, body])
-            quat_out[env, item] = wp.vec4(xquat[env, body])
-        if lin_vel_out.shape[0] == 0 and lin_acc_out.shape[0] == 0:
-            return
-        ang_vel = vec3()
-        lin_vel = vec3()
-        ang_acc = vec3()
-        lin_acc = vec3()
-        if weld_ids[item] != 0:
-            arm = xpos[env, body] - subtree_com[env, root_ids[item]]
-            ang_vel = cvel[env, body, 0]
-            lin_vel = cvel[env, body, 1] + wp.cross(ang_vel, arm)
-            if lin_acc_out.shape[0] > 0:
-                if held[item, 0] >= 0:
-                    lin_acc = _triple(sensordata, env, held[item, 0]) + gravity[env % gravity.shape[0]]
-                    ang_acc = _triple(sensordata, env, held[item, 1])
-                else:
-                    ang_acc = cacc[env, body, 0]
-                    coordinate = cacc[env, body, 1] + gravity[env % gravity.shape[0]]
-                    lin_acc = coordinate + wp.cross(ang_acc, arm) + wp.cross(ang_vel, lin_vel)
-        if lin_vel_out.shape[0] > 0:
-            lin_vel_out[env, item] = wp.vec3(lin_vel)
-            ang_vel_out[env, item] = wp.vec3(ang_vel)
-        if lin_acc_out.shape[0] > 0:
-            lin_acc_out[env, item] = wp.vec3(lin_acc)
-            ang_acc_out[env, item] = wp.vec3(ang_acc)
+        for item in range(part * per_thread, wp.min((part + 1) * per_thread, body_ids.shape[0])):
+            body = body_ids[item]
+            if pos_out.shape[0] > 0:
+                pos_out[env, item] = wp.vec3(xpos[env, body])
+                quat_out[env, item] = wp.vec4(xquat[env, body])
+            if lin_vel_out.shape[0] > 0 or lin_acc_out.shape[0] > 0:
+                ang_vel = vec3()
+                lin_vel = vec3()
+                ang_acc = vec3()
+                lin_acc = vec3()
+                if weld_ids[item] != 0:
+                    arm = xpos[env, body] - subtree_com[env, root_ids[item]]
+                    ang_vel = cvel[env, body, 0]
+                    lin_vel = cvel[env, body, 1] + wp.cross(ang_vel, arm)
+                    if lin_acc_out.shape[0] > 0:
+                        if held[item, 0] >= 0:
+                            lin_acc = _triple(sensordata, env, held[item, 0]) + gravity[env % gravity.shape[0]]
+                            ang_acc = _triple(sensordata, env, held[item, 1])
+                        else:
+                            ang_acc = cacc[env, body, 0]
+                            coordinate = cacc[env, body, 1] + gravity[env % gravity.shape[0]]
+                            lin_acc = coordinate + wp.cross(ang_acc, arm) + wp.cross(ang_vel, lin_vel)
+                if lin_vel_out.shape[0] > 0:
+                    lin_vel_out[env, item] = wp.vec3(lin_vel)
+                    ang_vel_out[env, item] = wp.vec3(ang_vel)
+                if lin_acc_out.shape[0] > 0:
+                    lin_acc_out[env, item] = wp.vec3(lin_acc)
+                    ang_acc_out[env, item] = wp.vec3(ang_acc)
 
     @_kernel(real)
     def derive_wrenches(
         rows: Rows,
+        per_thread: int,
         body_ids: wp.array[wp.int32],
         root_ids: wp.array[wp.int32],
         xpos: wp.array2d[vec3],
@@ -127,26 +127,28 @@ def _kernels(real: Any, vec3: Any, vec4: Any, quat: Any) -> Kernels:
         force_out: wp.array2d[wp.vec3],
         torque_out: wp.array2d[wp.vec3],
     ) -> None:
-        """Move the wrench exerted by the parent to the body frame origin; that of a held sensor is rotated."""
-        i, item = wp.tid()
+        """Move the wrenches exerted by parents to the body frame origins; those of held sensors are rotated."""
+        i, part = wp.tid()
         env = rows.start + i
         if rows.mask[env] == wp.uint8(0):
             return
-        body = body_ids[item]
-        if held[item, 0] >= 0:
-            q = xquat[env, body]
-            turn = wp.quat_to_matrix(quat(q[1], q[2], q[3], q[0]))
-            force_out[env, item] = wp.vec3(turn * _triple(sensordata, env, held[item, 0]))
-            torque_out[env, item] = wp.vec3(turn * _triple(sensordata, env, held[item, 1]))
-            return
-        arm = xpos[env, body] - subtree_com[env, root_ids[item]]
-        force = cfrc_int[env, body, 1]
-        force_out[env, item] = wp.vec3(force)
-        torque_out[env, item] = wp.vec3(cfrc_int[env, body, 0] - wp.cross(arm, force))
+        for item in range(part * per_thread, wp.min((part + 1) * per_thread, body_ids.shape[0])):
+            body = body_ids[item]
+            if held[item, 0] >= 0:
+                q = xquat[env, body]
+                turn = wp.quat_to_matrix(quat(q[1], q[2], q[3], q[0]))
+                force_out[env, item] = wp.vec3(turn * _triple(sensordata, env, held[item, 0]))
+                torque_out[env, item] = wp.vec3(turn * _triple(sensordata, env, held[item, 1]))
+            else:
+                arm = xpos[env, body] - subtree_com[env, root_ids[item]]
+                force = cfrc_int[env, body, 1]
+                force_out[env, item] = wp.vec3(force)
+                torque_out[env, item] = wp.vec3(cfrc_int[env, body, 0] - wp.cross(arm, force))
 
     @_kernel(real)
     def derive_joints(
         rows: Rows,
+        per_thread: int,
         qpos_ids: wp.array[wp.int32],
         dof_ids: wp.array[wp.int32],
         rotor_inertia: wp.array[real],
@@ -169,40 +171,42 @@ def _kernels(real: Any, vec3: Any, vec4: Any, quat: Any) -> Kernels:
         effort_out: wp.array2d[wp.float32],
         torque_out: wp.array2d[wp.float32],
     ) -> None:
-        """Compute one scalar joint's position, velocity, effort and torque."""
-        i, item = wp.tid()
+        """Compute position, velocity, effort and torque of some scalar joints."""
+        i, part = wp.tid()
         env = rows.start + i
         if rows.mask[env] == wp.uint8(0):
             return
-        dof = dof_ids[item]
-        if pos_out.shape[0] > 0:
-            pos_out[env, item] = wp.float32(qpos[env, qpos_ids[item]])
-        if vel_out.shape[0] > 0:
-            vel_out[env, item] = wp.float32(qvel[env, dof])
-        if effort_out.shape[0] == 0 and torque_out.shape[0] == 0:
-            return
-        driven = real(0.0)
-        if held[item] >= 0:
-            driven = sensordata[env, held[item]]
-        else:
-            driven = effort[env, dof]
-        if effort_out.shape[0] > 0:
-            effort_out[env, item] = wp.float32(driven)
-        if torque_out.shape[0] > 0:
-            friction = real(0.0)
-            if friction_known.shape[0] > 0:
-                friction = friction_known[env, dof]
-            elif softness[item] > real(0.0):
-                loss = friction_loss[env % friction_loss.shape[0], dof]
-                slip = qacc[env, dof] + decay[item] * qvel[env, dof]
-                weight = inverse_weight[env % inverse_weight.shape[0], dof]
-                friction = wp.clamp(-slip / wp.max(softness[item] * weight, real(1.0e-15)), -loss, loss)  # mjMINVAL
-            inertia = armature[env % armature.shape[0], dof] + rotor_inertia[item]
-            torque_out[env, item] = wp.float32(driven - inertia * qacc[env, dof] + friction + damper[env, dof])
+        for item in range(part * per_thread, wp.min((part + 1) * per_thread, dof_ids.shape[0])):
+            dof = dof_ids[item]
+            if pos_out.shape[0] > 0:
+                pos_out[env, item] = wp.float32(qpos[env, qpos_ids[item]])
+            if vel_out.shape[0] > 0:
+                vel_out[env, item] = wp.float32(qvel[env, dof])
+            if effort_out.shape[0] > 0 or torque_out.shape[0] > 0:
+                driven = real(0.0)
+                if held[item] >= 0:
+                    driven = sensordata[env, held[item]]
+                else:
+                    driven = effort[env, dof]
+                if effort_out.shape[0] > 0:
+                    effort_out[env, item] = wp.float32(driven)
+                if torque_out.shape[0] > 0:
+                    friction = real(0.0)
+                    if friction_known.shape[0] > 0:
+                        friction = friction_known[env, dof]
+                    elif softness[item] > real(0.0):
+                        loss = friction_loss[env % friction_loss.shape[0], dof]
+                        slip = qacc[env, dof] + decay[item] * qvel[env, dof]
+                        weight = inverse_weight[env % inverse_weight.shape[0], dof]
+                        least = real(1.0e-15)  # mjMINVAL
+                        friction = wp.clamp(-slip / wp.max(softness[item] * weight, least), -loss, loss)
+                    inertia = armature[env % armature.shape[0], dof] + rotor_inertia[item]
+                    torque_out[env, item] = wp.float32(driven - inertia * qacc[env, dof] + friction + damper[env, dof])
 
     @_kernel(real)
     def take_sensors(
         rows: Rows,
+        per_thread: int,
         columns: wp.array[wp.int32],
         negated: wp.array[wp.uint8],
         found: wp.array[wp.int32],
@@ -210,17 +214,18 @@ def _kernels(real: Any, vec3: Any, vec4: Any, quat: Any) -> Kernels:
         # output
         values_out: wp.array2d[wp.float32],
     ) -> None:
-        """Copy one number of a native sensor or a contact report; 0 where the column `found` (-1: none) is 0."""
-        i, item = wp.tid()
+        """Copy some numbers of native sensors or a contact report; 0 where the column `found` (-1: none) is 0."""
+        i, part = wp.tid()
         env = rows.start + i
         if rows.mask[env] == wp.uint8(0):
             return
-        value = sensordata[env, columns[item]]
-        if negated[item] != wp.uint8(0):
-            value = real(0.0) - value
-        if found[item] >= 0 and sensordata[env, wp.max(found[item], 0)] == real(0.0):
-            value = real(0.0)
-        values_out[env, item] = wp.float32(value)
+        for item in range(part * per_thread, wp.min((part + 1) * per_thread, columns.shape[0])):
+            value = sensordata[env, columns[item]]
+            if negated[item] != wp.uint8(0):
+                value = real(0.0) - value
+            if found[item] >= 0 and sensordata[env, wp.max(found[item], 0)] == real(0.0):
+                value = real(0.0)
+            values_out[env, item] = wp.float32(value)
 
     return Kernels(derive_bodies, derive_wrenches, derive_joints, take_sensors)
 

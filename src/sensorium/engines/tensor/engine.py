@@ -234,12 +234,14 @@ class TensorEngine(Engine):
 
     def _bound(self, name: str, given: Any, size: tuple[int, ...]) -> torch.Tensor:
         """Return an array of the simulator as a tensor on the same memory."""
-        is_numbers = isinstance(given, np.ndarray) and given.dtype == np.float32 and given.flags.writeable
-        tensor = torch.from_numpy(given) if is_numbers else as_tensor(given, f"bound[{name!r}]")
+        is_numpy = isinstance(given, np.ndarray)
+        is_shared = is_numpy and given.dtype == np.float32 and given.flags.writeable and min(given.strides) >= 0
+        tensor = torch.from_numpy(given) if is_shared else as_tensor(given, f"bound[{name!r}]")
         is_here = tensor.device == torch.empty(0, device=self.device).device
         if not is_here or tensor.dtype != torch.float32 or tuple(tensor.shape) != size or tensor.stride(-1) != 1:
+            what = f"read-only {given.dtype}" if is_numpy and not given.flags.writeable else tensor.dtype
             raise ArgumentError(
-                f"bound[{name!r}]: got {tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}, expected "
+                f"bound[{name!r}]: got {what} of shape {tuple(tensor.shape)} on {tensor.device}, expected writable "
                 f"float32 of shape {size} on {self.device} with a contiguous last axis. Copy other arrays after each "
                 f"tick: engine.{name} = values."
             )
