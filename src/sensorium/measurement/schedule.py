@@ -124,8 +124,6 @@ class Schedule:
         """Whether further sensors were read since that group was created."""
         self.next_due = NEVER
         """Next tick with work."""
-        self._refreshed = -1
-        """`Clock.version` for which the engine's derived state was brought up to date."""
 
     def arrange(self, members: Iterable[SensorBuffers]) -> None:
         """Sort sensors into groups; their programs are rebuilt on the next run."""
@@ -185,15 +183,8 @@ class Schedule:
 
     # Samples ----------------------------------------------------------------------------------------------------------
 
-    def refresh(self) -> None:
-        """Bring the engine's derived state up to date, once for all sensors sampled or read at a tick."""
-        if self._refreshed != self.clock.version:
-            self.engine.refresh()
-            self._refreshed = self.clock.version
-
     def sample(self) -> None:
         """Sample the sensors due at the clock's tick, and run the stages that run at every tick."""
-        self.refresh()
         tick, lag = self.clock.tick, self.engine.lag
         looking = []
         for group in self._groups:
@@ -255,7 +246,7 @@ class Schedule:
         group.version = clock.version
         try:
             if is_due or tick == last:
-                self.refresh()
+                engine.refresh()
                 group.sampling().run()
             if is_due:
                 group.note_sample(tick, lag)

@@ -405,6 +405,7 @@ class Scene:
         self.clock.set(tick, SAMPLE, self.engine.lag)
         is_due = self._schedule.next_due <= tick
         if is_due:
+            self.engine.refresh()
             self._schedule.sample()
         self._guard.changing = ""
         if self._written:
