@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -167,19 +166,3 @@ def test_a_tree_gives_subtrees(parents: Any) -> None:
 def test_a_wrong_tree_is_rejected(parents: Any, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         TensorEngine(bodies=BODIES, parents=parents)
-
-
-def test_arrays_are_converted_once_per_tick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sensor sampled at the tick and one evaluated on read share a conversion, and both see the values written."""
-    engine = TensorEngine(1, bodies=BODIES, quat_order="xyzw")
-    cfgs = [
-        sn.ImuCfg(name=name, body="hand", fields=("quat_w",), delay=delay) for name, delay in (("a", 0.01), ("b", 0))
-    ]
-    scene = sn.Scene(engine, cfgs)
-    refresh = Mock(side_effect=engine.refresh)
-    monkeypatch.setattr(engine, "refresh", refresh)
-    engine.body_quat = torch.tensor([0.6, 0.0, 0.0, 0.8])
-    scene.update()
-    for cfg in cfgs:
-        assert scene[cfg].ground_truth.quat_w[0].tolist() == pytest.approx([0.8, 0.6, 0, 0])
-    assert refresh.call_count == 1
