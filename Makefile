@@ -1,6 +1,7 @@
 # `make demo` and `make test` only need Python 3.11 or newer. They create .venv themselves.
 # PYTHON=/path/to/python selects the Python. PYTEST_ARGS="-k imu" is passed to pytest, GPU_ARGS to bench-gpu.
-# Tests run in one process per core, at most 4. PYTEST_ARGS="-n 0 -s" runs them in one process and shows all output.
+# Tests run in one process per core, or one more if there is enough memory (tests/conftest.py), at most 4.
+# PYTEST_ARGS="-n 0 -s" runs them in one process and shows all output.
 
 VENV := .venv
 PY = $(VENV)/bin/python

@@ -33,7 +33,7 @@ from sensorium.sensors.cameras.annotators import distances
 PASS = (place_cameras, list_shapes, draw_analytic, draw_clusters, draw_dense, distances._measure)
 """Kernels of a pinhole image of depth."""
 COLORS = (place_lights, shade, cast_shadows, trace_paths)
-"""Kernels of colors."""
+"""Kernels of colours."""
 Row = tuple[str, str, str]
 
 
@@ -75,7 +75,7 @@ class Worlds:
             torch.set_num_threads(before)
 
     def their_colors(self, *, shadows: bool) -> Callable[[], None]:
-        """Return a call that renders color, depth and ids with mujoco_warp."""
+        """Return a call that renders colour, depth and ids with mujoco_warp."""
         m, d = self.engine.m, self.engine.d
         for update in (mujoco_warp.kinematics, mujoco_warp.com_pos, mujoco_warp.camlight):
             update(m, d)

@@ -48,6 +48,13 @@ Module._compile = _compiled_once
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the number of processes: one more than cores if there are 5 GB for each, since some tests wait."""
+    cores = os.cpu_count() or 1
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(cores, min(cores + 1, memory // 5_000_000_000))
+
+
 @pytest.fixture(scope="module", autouse=True)
 def frozen_heap() -> None:
     """Exempt all existing objects from garbage collection, so that it only visits objects of this file's tests.

@@ -1,4 +1,4 @@
-"""Images as people see them: distances, ids, normals, motion and boxes as colors, and image files.
+"""Images as people see them: distances, ids, normals, motion and boxes as colours, and image files.
 
 All functions take NumPy arrays or torch tensors, with any leading axes such as env, and return NumPy arrays. Pixels
 without a value, such as misses, are light grey, `MISS`.
@@ -23,7 +23,7 @@ VIRIDIS = np.array(
     [(68, 1, 84), (71, 45, 123), (59, 82, 139), (44, 114, 142), (33, 145, 140), (40, 174, 128), (94, 201, 98),
      (173, 220, 48), (253, 231, 37)]
 )  # fmt: skip
-"""Equal steps of the color map viridis, dark to bright. Source: S. van der Walt and N. Smith, Matplotlib (CC0)."""
+"""Equal steps of the colour map viridis, dark to bright. Source: S. van der Walt and N. Smith, Matplotlib (CC0)."""
 ROBUST = 2.0
 """Share of the hits at each end that does not count for the nearest and the farthest distance, percent."""
 AT_REST = 0.05
@@ -37,18 +37,18 @@ _FITS = {"uint8": (1, 3, 4), "uint16": (1,)}
 """Element type -> numbers of channels of the images that a file can hold."""
 
 
-# Colors ---------------------------------------------------------------------------------------------------------------
+# Colours --------------------------------------------------------------------------------------------------------------
 
 
 def colorize_depth(depth: Any, near: float | None = None, far: float | None = None) -> Array:
     """Return distances as colors: bright yellow is near and dark violet is far.
 
-    The colors are those of viridis, whose brightness falls evenly with the distance.
+    The colours are those of viridis, whose brightness falls evenly with the distance.
 
     Args:
         depth: `[..., height, width, 1]` or `[height, width]`, m. Values that are not finite, and 0, are misses.
-        near: distance of the brightest color, m; None for one that all but 2 % of the hits exceed.
-        far: distance of the darkest color, m; None for one that all but 2 % of the hits fall below.
+        near: distance of the brightest colour, m; None for one that all but 2 % of the hits exceed.
+        far: distance of the darkest colour, m; None for one that all but 2 % of the hits fall below.
 
     Returns:
         uint8 `[..., height, width, 3]`; misses are grey.
@@ -82,9 +82,9 @@ def is_hit(depth: Array) -> Array:
 
 
 def colors_of(ids: Any) -> Array:
-    """Return the color of each id, uint8 `[..., 4]` (red, green, blue, alpha), different for all ids from 0 to 2^24.
+    """Return the colour of each id, uint8 `[..., 4]` (red, green, blue, alpha), different for all ids from 0 to 2^24.
 
-    The color depends on the id alone. Id 0, the background of segmentations, is transparent black, and 1, a surface
+    The colour depends on the id alone. Id 0, the background of segmentations, is transparent black, and 1, a surface
     without a label, is opaque black. Negative ids are transparent.
     """
     numbers = np.asarray(ids, np.int64)
@@ -96,12 +96,12 @@ def colors_of(ids: Any) -> Array:
 
 
 def colorize_ids(ids: Any, first: int = 2) -> Array:
-    """Return ids as colors that depend on the id alone, those of colorized segmentations.
+    """Return ids as colours that depend on the id alone, those of colourised segmentations.
 
     Args:
         ids: integers, `[..., height, width, 1]` or `[height, width]`.
-        first: least id of a surface: 2 for segmentations, 0 for `geom_ids` and `face_ids`. Surfaces get the colors of a
-            segmentation whose ids count from there.
+        first: least id of a surface: 2 for segmentations, 0 for `geom_ids` and `face_ids`. Surfaces get the colours of
+            a segmentation whose ids count from there.
 
     Returns:
         uint8 `[..., height, width, 3]`; lesser ids are grey, and surfaces without a label, id 1, are dark grey.
@@ -116,7 +116,7 @@ def colorize_ids(ids: Any, first: int = 2) -> Array:
 
 
 def composite(colors: Any) -> Array:
-    """Return colors uint8 `[..., 4]` over grey, uint8 `[..., 3]`; opaque black, without a label, is dark grey."""
+    """Return colours uint8 `[..., 4]` over grey, uint8 `[..., 3]`; opaque black, without a label, is dark grey."""
     values = np.asarray(colors)
     rgb = _filled(values[..., :3], values[..., 3] > 0)
     rgb[(values == (0, 0, 0, 255)).all(axis=-1)] = 128
@@ -146,7 +146,7 @@ def colorize_flow(flow: Any, largest: float | None = None) -> Array:
 
     Args:
         flow: `[..., 2]`, right and down, px. Values that are not finite are misses.
-        largest: length of the strongest color, px; None for one that all but 2 % of the moving pixels fall below.
+        largest: length of the strongest colour, px; None for one that all but 2 % of the moving pixels fall below.
 
     Returns:
         uint8 `[..., 3]`; misses are grey.
@@ -257,7 +257,7 @@ def save_image(path: str | os.PathLike[str], image: Any) -> Path:
 
     Raises:
         UnknownNameError: another suffix.
-        ArgumentError: another shape or element type; the message names the function that makes colors of it.
+        ArgumentError: another shape or element type; the message names the function that makes colours of it.
         MissingDependencyError: Pillow is not installed.
     """
     path, values = Path(path), _array(image)
@@ -321,6 +321,6 @@ def _channels(values: Any, name: str, channels: int) -> Array:
 
 
 def _filled(colors: Array, seen: Any) -> Array:
-    """Return colors as uint8, grey where nothing is seen."""
+    """Return colours as uint8, grey where nothing is seen."""
     filled: Array = np.where(seen[..., None], np.rint(colors), MISS).astype(np.uint8)
     return filled

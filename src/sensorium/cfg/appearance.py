@@ -33,7 +33,7 @@ class AppearanceCfg(Cfg):
 
 
 class ShapeLookCfg(AppearanceCfg):
-    """Appearance of some shapes, for color images."""
+    """Appearance of some shapes, for colour images."""
 
     quantities: ClassVar[tuple[str, ...]] = ("rgba", "emission", "specular", "shininess", "mirror", "texture")
 
@@ -42,7 +42,7 @@ class ShapeLookCfg(AppearanceCfg):
     rgba: Annotated[Amount | None, "0 to 1"] = None
     """Red, green and blue, 0 to 1, and the opacity if there are four numbers."""
     emission: Annotated[Amount | None, "0 to 1"] = None
-    """Light that it emits, as a factor of its color."""
+    """Light that it emits, as a factor of its colour."""
     specular: Annotated[Amount | None, "0 to 1"] = None
     """Brightness of highlights, 0 to 1."""
     shininess: Annotated[Amount | None, "0 to 1"] = None
@@ -54,7 +54,7 @@ class ShapeLookCfg(AppearanceCfg):
 
 
 class LightLookCfg(AppearanceCfg):
-    """Appearance of some lights, for color images."""
+    """Appearance of some lights, for colour images."""
 
     quantities: ClassVar[tuple[str, ...]] = ("ambient", "diffuse", "specular", "pos", "direction", "is_active")
 

@@ -192,7 +192,7 @@ def _viewed(title: str, data: dict[str, Any]) -> dict[str, Any]:
 
 
 class RasterizerCameraOptions(CameraCfg):
-    """Options of a camera that images the scene in color.
+    """Options of a camera that images the scene in colour.
 
     Its `pos`, `lookat`, `up`, `offset_T` and `res` are those of `BaseCameraOptions`, and it takes no knobs either.
     """
@@ -205,11 +205,11 @@ class RasterizerCameraOptions(CameraCfg):
 
 
 class RaytracerCameraOptions(RasterizerCameraOptions):
-    """Options of a camera that images the scene in color; there is one renderer for all cameras."""
+    """Options of a camera that images the scene in colour; there is one renderer for all cameras."""
 
 
 class BatchRendererCameraOptions(RasterizerCameraOptions):
-    """Options of a camera that images the scene in color; there is one renderer for all cameras."""
+    """Options of a camera that images the scene in colour; there is one renderer for all cameras."""
 
 
 RasterizerCameraSensor = RaytracerCameraSensor = BatchRendererCameraSensor = Camera

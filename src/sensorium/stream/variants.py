@@ -116,7 +116,7 @@ def _typed(type: str, doc: str) -> Variant:
     more: tuple[Attribute, ...] = ()
     if "segmentation" in type:
         fixed[option] = False
-        text = "Whether the image is a color (uint8, 4 channels) instead of an id (int32, 1 channel)."
+        text = "Whether the image is a colour (uint8, 4 channels) instead of an id (int32, 1 channel)."
         more = (Attribute(id=option, type="bool", default="false", doc=text),)
     hidden = tuple(_COLORIZE + name for name in _SEGMENTATIONS if name != type)
     return _camera(type, doc, more, fixed=fixed, hidden=hidden)
@@ -136,7 +136,7 @@ _EXPOSURE = (
 
 
 def _color_fields(values: Mapping[str, Any], title: str, *, fixed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a color camera; another exposure than the default one is a stage."""
+    """Return the fields of a colour camera; another exposure than the default one is a stage."""
     given = dict(values)
     speed, iso = given.pop("shutter_speed", None) or _SPEED, given.pop("iso", None) or _ISO
     fields = _camera_fields(given, title, fixed=fixed)
@@ -174,7 +174,7 @@ def _event_fields(values: Mapping[str, Any], title: str, *, fixed: Mapping[str, 
 _VARIANTS = (
     *(_typed(type, doc) for type, doc in _TYPES.items()),
     _camera(
-        "rgb", "Camera that shows colors.", _EXPOSURE, fixed={"data_types": ("rgb",)},
+        "rgb", "Camera that shows colours.", _EXPOSURE, fixed={"data_types": ("rgb",)},
         hidden=tuple(_COLORIZE + name for name in _SEGMENTATIONS), fields=_color_fields,
     ),
     _camera(

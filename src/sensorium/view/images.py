@@ -1,7 +1,7 @@
-"""Images of cameras as pictures: every data type as colors with its key, and as image files.
+"""Images of cameras as pictures: every data type as colours with its key, and as image files.
 
-Distances have a color bar in their unit, ids the labels of their surfaces, normals the colors of the axes, and motion a
-color wheel. Boxes are drawn over the ids. Color images are shown unchanged.
+Distances have a colour bar in their unit, ids the labels of their surfaces, normals the colours of the axes, and motion
+a colour wheel. Boxes are drawn over the ids. Colour images are shown unchanged.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _TOLD = {"BACKGROUND": "background", "UNLABELLED": "unlabelled"}
 
 
 def picture_kind(spec: Spec) -> str:
-    """Return how a field is drawn: color, light, ids, depth, normals, flow, points or boxes; empty for other fields."""
+    """Return how a field is drawn: colour, light, ids, depth, normals, flow, points or boxes; empty for others."""
     axes, shape, kind = spec["axes"], own_shape(spec), np.dtype(spec["dtype"]).kind
     if list(axes[-2:]) == ["box", "value"]:
         return "boxes"
@@ -80,11 +80,11 @@ def picture_kind(spec: Spec) -> str:
     return "depth" if channels == 1 and kind == "f" else vectors.get(axes[-1], "") if kind == "f" else ""
 
 
-# Colors ---------------------------------------------------------------------------------------------------------------
+# Colours --------------------------------------------------------------------------------------------------------------
 
 
 def picture_of(sensor: SensorRecording, spec: Spec, row: int, env: int, zoom: int = 1) -> Array:
-    """Return one measured image of a sensor as colors, uint8 `[height * zoom, width * zoom, 3]`.
+    """Return one measured image of a sensor as colours, uint8 `[height * zoom, width * zoom, 3]`.
 
     Args:
         sensor: the recorded sensor.
@@ -146,14 +146,14 @@ def save_frames(recording: Mapping[str, SensorRecording], folder: str | os.PathL
 
 
 def _labels(info: Mapping[str, Any], spec: Spec) -> Mapping[str, Any]:
-    """Return id or color as text -> its label; empty for fields without labels."""
+    """Return id or colour as text -> its label; empty for fields without labels."""
     of_field = info.get("constants", {}).get("labels", {}).get(spec["name"], {})
     found: Mapping[str, Any] = of_field.get("idToLabels", {})
     return found
 
 
 def id_shares(info: Mapping[str, Any], spec: Spec, values: Array) -> list[tuple[str, tuple[int, ...], float]]:
-    """Return what an image of ids or of their colors shows, the largest part first: label, color and share of pixels.
+    """Return what an image of ids or of their colours shows, the largest part first: label, colour and share of pixels.
 
     Args:
         info: description of the sensor.
@@ -233,7 +233,7 @@ def draw_picture(figure: Any, axes: Any, sensor: SensorRecording, spec: Spec, ro
 
 
 def _add_key(axes: Any, entries: Sequence[tuple[str, Sequence[int]]]) -> None:
-    """Add patches of colors with their names below an image; the last entry counts those without room."""
+    """Add patches of colours with their names below an image; the last entry counts those without room."""
     from matplotlib.patches import Patch
 
     shown = list(entries[:MOST_KEYS] if len(entries) <= MOST_KEYS else entries[: MOST_KEYS - 1])
@@ -252,7 +252,7 @@ def _add_key(axes: Any, entries: Sequence[tuple[str, Sequence[int]]]) -> None:
 
 
 def _add_bar(figure: Any, axes: Any, limits: tuple[float, float]) -> None:
-    """Add a horizontal color bar of distances below an image."""
+    """Add a horizontal colour bar of distances below an image."""
     inches, box = inches_of(figure), axes.get_position()
     near, far = limits
     bar = figure.add_axes((box.x0, box.y0 - 0.13 / inches, box.width, 0.08 / inches))
@@ -264,7 +264,7 @@ def _add_bar(figure: Any, axes: Any, limits: tuple[float, float]) -> None:
 
 
 def _add_wheel(figure: Any, axes: Any, longest: float) -> None:
-    """Add the colors of all directions of motion below an image, and the length of the strongest color."""
+    """Add the colours of all directions of motion below an image, and the length of the strongest colour."""
     inches, box = inches_of(figure), axes.get_position()
     width = axes.get_window_extent().width / box.width / figure.figure.dpi
     size = 0.38

@@ -67,23 +67,23 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     """Labels that segmentations show, as ``"type: label & !label | label; type: *"``, or a list of types. `!` negates,
     `&` binds before `|`, and `,` and `;` both add further surfaces. Surfaces without such a label are unlabelled."""
     colorize_semantic_segmentation: bool = True
-    """Whether `semantic_segmentation` is a color (uint8, 4 channels) instead of an id (int32, 1 channel)."""
+    """Whether `semantic_segmentation` is a colour (uint8, 4 channels) instead of an id (int32, 1 channel)."""
     colorize_instance_segmentation: bool = True
-    """Whether `instance_segmentation` is a color instead of an id."""
+    """Whether `instance_segmentation` is a colour instead of an id."""
     colorize_instance_id_segmentation: bool = True
-    """Whether `instance_id_segmentation` is a color instead of an id."""
+    """Whether `instance_id_segmentation` is a colour instead of an id."""
     samples: Literal[1, 4] = 1
     """Samples of each pixel for colors: 4 smooth the edges of shapes. Other data types always have one sample."""
     shadows: bool = True
-    """Whether lights cast shadows, for colors."""
+    """Whether lights cast shadows, for colours."""
     reflections: bool = True
-    """Whether surfaces with a mirroring material show the mirrored scene, for colors."""
+    """Whether surfaces with a mirroring material show the mirrored scene, for colours."""
     textures: bool = True
-    """Whether surfaces show their textures, for colors."""
+    """Whether surfaces show their textures, for colours."""
     haze: bool = True
-    """Whether the horizon of an unbounded plane fades into the sky, for colors."""
+    """Whether the horizon of an unbounded plane fades into the sky, for colours."""
     fog: bool = False
-    """Whether colors fade into the fog of the model with the distance."""
+    """Whether colours fade into the fog of the model with the distance."""
     reported_pose: Literal["frame", "start"] = "frame"
     """Pose in `pos_w` and `quat_w_world`: that of each frame, or the one at the start of the episode or at the last
     `set_world_poses`."""
@@ -138,7 +138,7 @@ class CameraCfg(CameraBaseCfg[CameraData]):
 
     @property
     def selected(self) -> tuple[str, ...]:
-        """The computed fields, in the order of `CameraData`: also `linear_rgb` if a stage alters colors."""
+        """The computed fields, in the order of `CameraData`: also `linear_rgb` if a stage alters colours."""
         own = super().selected
         is_altered = any(LINEAR in stage.fields for stage in self.stages) and not {"rgb", "rgba"}.isdisjoint(own)
         return (*ALWAYS, *(name for name in self.types if name in own or (is_altered and name == LINEAR)))

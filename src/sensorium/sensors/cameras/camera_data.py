@@ -103,11 +103,11 @@ class CameraData:
     face_ids: Annotated[Tensor, Field("1", (1, 1, 1), IMAGE, dtype="int32", kind="id", role="image")]
     """Triangle that was hit, of a mesh (row of its faces) or height field; -1 for other shapes and for a miss."""
     semantic_segmentation: Annotated[Tensor, Field("1", (1, 1, 4), COLORS, dtype="uint8", kind="id", role="image")]
-    """Labels of the surface, as a color (red, green, blue, alpha) or an id int32 `[..., 1]`; see `info`."""
+    """Labels of the surface, as a colour (red, green, blue, alpha) or an id int32 `[..., 1]`; see `info`."""
     instance_segmentation: Annotated[Tensor, Field("1", (1, 1, 4), COLORS, dtype="uint8", kind="id", role="image")]
-    """Labelled object of the surface, as a color or an id int32 `[..., 1]`; see `info`."""
+    """Labelled object of the surface, as a colour or an id int32 `[..., 1]`; see `info`."""
     instance_id_segmentation: Annotated[Tensor, Field("1", (1, 1, 4), COLORS, dtype="uint8", kind="id", role="image")]
-    """Shape of the surface, labelled or not, as a color or an id int32 `[..., 1]`; see `info`."""
+    """Shape of the surface, labelled or not, as a colour or an id int32 `[..., 1]`; see `info`."""
     segmentation: Annotated[Tensor, Field("1", (1, 1, 2), IMAGE, dtype="int32", kind="id", role="image")]
     """Number and type of the object, as in MuJoCo: 5 geom (row in `geom_names`), 6 site, 18 tendon; (-1, -1) for a
     miss."""
@@ -147,7 +147,7 @@ class CameraData:
     def info(self) -> list[dict[str, Any]]:
         """One dict per camera: data type -> labels of its ids, or None for a type without ids.
 
-        For a segmentation, ``["idToLabels"]`` maps each id, or each color (red, green, blue, alpha), as text such as
+        For a segmentation, ``["idToLabels"]`` maps each id, or each colour (red, green, blue, alpha), as text such as
         ``"2"`` or ``"(0, 0, 0, 255)"`` to its labels: type -> labels for semantics, otherwise the name of the object.
         """
         found = {name: self.labels.get(ALIASES.get(name, name)) for name in self.data_types}

@@ -1,4 +1,4 @@
-"""Semantic labels of shapes, their selection by a filter, and the ids and colors of segmentations.
+"""Semantic labels of shapes, their selection by a filter, and the ids and colours of segmentations.
 
 A label is written ``"type:label"``; a label without a type has the type ``"class"``. The grammar of a filter:
 
@@ -233,7 +233,7 @@ def _by_type(labels: Labels) -> dict[str, str]:
 def table_of(ids: Sequence[int], colorize: bool) -> NDArray[np.int32]:
     """Return the value of a pixel for each shape, int32 `[1 + shape]`, with the background first.
 
-    Colors are the four bytes of a value, in the order of memory.
+    Colours are the four bytes of a value, in the order of memory.
     """
     every = [BACKGROUND, *ids]
     if not colorize:
@@ -242,5 +242,5 @@ def table_of(ids: Sequence[int], colorize: bool) -> NDArray[np.int32]:
 
 
 def keyed(texts: Mapping[int, Any], colorize: bool) -> dict[str, Any]:
-    """Return id as text -> its labels; for a colorized image the color, such as ``"(0, 0, 0, 255)"``, instead."""
+    """Return id as text -> its labels; for a colourised image the colour, such as ``"(0, 0, 0, 255)"``, instead."""
     return {str(tuple(colors_of(id).tolist()) if colorize else id): text for id, text in texts.items()}

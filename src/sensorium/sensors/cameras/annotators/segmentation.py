@@ -1,4 +1,4 @@
-"""Segmentations: the value of each pixel is that of its shape in a table, an id or the four bytes of a color."""
+"""Segmentations: the value of each pixel is that of its shape in a table, an id or the four bytes of a colour."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Segmentation(Annotator):
     """Base of the segmentations, each with one field."""
 
     option: ClassVar[str]
-    """Option of the config that selects colors."""
+    """Option of the config that selects colours."""
 
     def __init__(self, camera: Camera, names: tuple[str, ...]) -> None:
         super().__init__(camera, names)
@@ -46,7 +46,7 @@ class Segmentation(Annotator):
 
     @classmethod
     def field(cls, name: str, field: Field, cfg: CameraCfg) -> Field:
-        """Return the field of a color, or of an id."""
+        """Return the field of a colour, or of an id."""
         return field if getattr(cfg, cls.option) else replace(field, shape=(1, 1, 1), axes=IMAGE, dtype="int32")
 
     def ids(self, semantics: Semantics) -> tuple[Sequence[int], Mapping[str, Mapping[int, Any]]]:
