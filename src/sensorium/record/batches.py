@@ -8,10 +8,11 @@ that any reader of ROS 2 definitions can decode the messages.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -20,6 +21,7 @@ import numpy as np
 
 from sensorium.errors import ModelError, SensoriumError, listed
 from sensorium.readings import Array, Reading, read_only
+from sensorium.record.stacks import ABOUT, Stack, one_after_the_other
 from sensorium.spec import FieldSpec
 
 PACKAGE = "sensorium_msgs"
@@ -31,6 +33,12 @@ MOST_ENVS = 2**24
 """Greatest number of environments of a recording."""
 MOST_ELEMENTS = 2**40
 """Greatest number of elements of one field per environment."""
+
+DECODED = 2**18
+"""Size of the messages that are decoded together, bytes; their readings share memory."""
+
+Arrays = tuple[dict[str, Array], dict[str, Array]]
+"""Tick, time and values per environment of messages, and their fields."""
 
 _HEAD = struct.Struct("<4sqd")
 _COUNT = struct.Struct("<I")
@@ -241,93 +249,166 @@ class Batch:
         """Size of a message, bytes; without rows of events."""
         return self._end
 
-    def views(self, memory: Array, start: int) -> dict[str, Array]:
-        """Return the arrays of messages without rows of events, `[row, ...]`, with their fixed bytes filled in.
+    def views(self, memory: Array, start: int) -> Arrays:
+        """Return the arrays of messages `[row, ...]`, without those at their end.
 
         Args:
             memory: one message per row, uint8 `[row, byte]`.
             start: start of the message in its row.
+
+        Returns:
+            Tick, time and the values per environment; the fields.
         """
-        memory[:, start : start + len(LITTLE_ENDIAN)] = np.frombuffer(LITTLE_ENDIAN, np.uint8)
 
         def view(dtype: np.dtype[Any], shape: tuple[int, ...], at: int) -> Array:
+            if not prod(shape):
+                return read_only(np.empty((len(memory), *shape), dtype))
             strides = tuple(dtype.itemsize * prod(shape[axis + 1 :]) for axis in range(len(shape)))
             return np.ndarray((len(memory), *shape), dtype, memory, start + at, (memory.strides[0], *strides))
 
-        columns = {each.name: view(each.dtype, each.shape, each.start) for each in self._columns if each.nbytes}
-        return {"tick": view(np.dtype("<i8"), (), 4), "time": view(np.dtype("<f8"), (), 12), **columns}
-
-    def places(self, start: int) -> dict[str, slice]:
-        """Return name -> bytes of each array in a message without rows of events, which begins at `start`."""
-        return {each.name: slice(start + each.start, start + each.start + each.nbytes) for each in self._columns}
-
-    def decode(self, message: memoryview) -> tuple[int, float, dict[str, Array], dict[str, Array]]:
-        """Return tick, time (s), values per environment and fields of a message, in separate aligned memory.
-
-        Raises:
-            ModelError: the bytes are not a message of this layout.
-        """
-        if len(message) < self._end:
-            raise self._error(f"a message has {len(message)} bytes, expected at least {self._end}")
-        memory = np.empty(len(message) // 8 + 2, np.uint64).view(np.uint8)
-        body = memory[4 : 4 + len(message)]  # its contents start after 4 bytes, at a multiple of 8
-        body[:] = np.frombuffer(message, np.uint8)
-        body.flags.writeable = False
-        encapsulation, tick, time = _HEAD.unpack_from(body.data)
-        if encapsulation[1:2] != LITTLE_ENDIAN[1:2]:
-            raise self._error("a message is not little-endian CDR")
-        meta, fields = (
-            {
-                column.name: np.ndarray(column.shape, column.dtype, body, column.start)
-                if column.nbytes
-                else read_only(np.empty(column.shape, column.dtype))
-                for column in columns
-            }
+        about, fields = (
+            {each.name: view(each.dtype, each.shape, each.start) for each in columns}
             for columns in (self._columns[: self._meta], self._columns[self._meta :])
         )
-        end = self._end
-        rows = None
-        if self._has_rows:
-            offsets = meta["offsets"]
-            rows = int(offsets[-1])
-            if offsets[0] != 0 or rows < 0 or (offsets[1:] < offsets[:-1]).any():
-                raise self._error("the offsets of a message do not ascend from 0")
+        return {"tick": view(np.dtype("<i8"), (), 4), "time": view(np.dtype("<f8"), (), 12), **about}, fields
+
+    def places(self, start: int) -> tuple[dict[str, int], dict[str, int]]:
+        """Return the first byte of each array of `views` but tick and time, in a message that starts at `start`."""
+        about, fields = (
+            {each.name: start + each.start for each in columns if each.nbytes}
+            for columns in (self._columns[: self._meta], self._columns[self._meta :])
+        )
+        return about, fields
+
+    def decode(self, messages: Sequence[memoryview]) -> Iterator[tuple[int, float, dict[str, Array], dict[str, Array]]]:
+        """Yield tick, time (s), values per environment and fields of messages, in aligned memory that they share.
+
+        Raises:
+            ModelError: the bytes are not messages of this layout.
+        """
+        about, fields = self.views(self._aligned(messages), 4)
+        ticks, times = about.pop("tick").tolist(), about.pop("time").tolist()
+        for row, message in enumerate(messages):
+            meta = {name: array[row] for name, array in about.items()}
+            values = {name: array[row] for name, array in fields.items()}
+            if self._ragged:
+                values |= self._ragged_fields(message, meta["offsets"])
+                values = {spec.name: values[spec.name] for spec in self.specs}
+            yield ticks[row], times[row], meta, values
+
+    def arrays(self, messages: Sequence[memoryview]) -> Arrays:
+        """Return the arrays of messages `[message, ...]`, see `views`; of ragged fields those of all messages.
+
+        Raises:
+            ModelError: the bytes are not messages of this layout.
+        """
+        about, fields = self.views(self._aligned(messages), 4)
+        if self._ragged:
+            ends = [self._ragged_fields(each, own) for each, own in zip(messages, about["offsets"], strict=True)]
+            fields |= {spec.name: np.concatenate([each[spec.name] for each in ends]) for spec, _ in self._ragged}
+        return about, fields
+
+    def _aligned(self, messages: Sequence[memoryview]) -> Array:
+        """Return the fixed part of messages after 4 bytes of a row, uint8 `[message, byte]`, where numbers are aligned.
+
+        Raises:
+            ModelError: a message is too short, or of another byte order.
+        """
+        size = self._end
+        for found in {len(message) for message in messages}:
+            if found < size or (found > size and not self._ragged):
+                raise self._error(f"a message has {found} bytes, expected {'at least ' * bool(self._ragged)}{size}")
+        memory = np.empty((len(messages), -(-(4 + size) // 8)), np.uint64).view(np.uint8)
+        joined = b"".join([each[:size] for each in messages] if self._ragged else messages)
+        memory[:, 4 : 4 + size] = np.frombuffer(joined, np.uint8).reshape(-1, size)
+        if (memory[:, 5] != LITTLE_ENDIAN[1]).any():
+            raise self._error("a message is not little-endian CDR")
+        memory.flags.writeable = False
+        return memory
+
+    def _ragged_fields(self, message: memoryview, offsets: Array) -> dict[str, Array]:
+        """Return the fields at the end of a message, in separate memory."""
+        end, rows, fields = self._end, int(offsets[-1]), {}
+        if offsets[0] != 0 or rows < 0 or (offsets[1:] < offsets[:-1]).any():
+            raise self._error("the offsets of a message do not ascend from 0")
         for spec, _ in self._ragged:
             dtype = np.dtype(spec.dtype).newbyteorder("<")
             end += -end % 4
-            (count,) = _COUNT.unpack_from(body.data, end) if end + 4 <= len(body) else (-1,)
+            (count,) = _COUNT.unpack_from(message, end) if end + 4 <= len(message) else (-1,)
             end += _COUNT.size
             if count:
                 end += -(end - 4) % dtype.itemsize
-            if count != prod(spec.shape[1:]) * (rows or 0) or end + count * dtype.itemsize > len(body):
+            if count != prod(spec.shape[1:]) * rows or end + count * dtype.itemsize > len(message):
                 raise self._error(f"a message has {count} elements of {spec.name} for {rows} rows")
-            shape = (rows or 0, *spec.shape[1:])
-            fields[spec.name] = np.ndarray(shape, dtype, body, end) if count else read_only(np.empty(shape, dtype))
+            fields[spec.name] = read_only(
+                np.frombuffer(message, dtype, count, end).copy().reshape(rows, *spec.shape[1:])
+                if count
+                else np.empty((rows, *spec.shape[1:]), dtype)
+            )
             end += count * dtype.itemsize
-        if end != len(body):
-            raise self._error(f"a message has {len(body)} bytes, expected {end}")
-        return tick, time, meta, {spec.name: fields[spec.name] for spec in self.specs} if self._ragged else fields
+        if end != len(message):
+            raise self._error(f"a message has {len(message)} bytes, expected {end}")
+        return fields
 
     def _error(self, text: str) -> ModelError:
         return ModelError(f"sensor {self.sensor!r}, {self.branch}: {text}")
 
 
-def reading_of(measured: Batch, first: memoryview, second: memoryview | None, truth: Batch | None = None) -> Reading:
-    """Return the reading in a measured message and in the message of its truth.
+def readings_of(
+    measured: Batch, firsts: Sequence[memoryview], truth: Batch | None = None, seconds: Sequence[memoryview] = ()
+) -> Iterator[Reading]:
+    """Yield the readings in measured messages and in the messages of their truth.
+
+    Args:
+        measured: layout of the measured messages.
+        firsts: measured messages.
+        truth: layout of the others; None for readings without truth.
+        seconds: the message of the truth of each reading.
 
     Raises:
         ModelError: the messages do not belong together, or one is damaged.
     """
-    tick, time, meta, fields = measured.decode(first)
-    true: dict[str, Array] = {}
-    if truth is not None and second is not None:
-        other, _, about, true = truth.decode(second)
-        if other != tick or len(truth.env_ids) != len(measured.env_ids):
-            raise ModelError(f"sensor {measured.sensor!r}: truth of tick {other} follows a value of tick {tick}")
-        meta["truth_tick"] = about["truth_tick"]
-    return Reading(
-        measured.sensor, measured.kind, measured.specs, measured.env_ids, tick, time, fields, true, meta,
-        _pose=meta.pop("pose", None), _offsets=meta.pop("offsets", None), _dt=measured.dt,
+    together = max(1, DECODED // (measured.nbytes + (0 if truth is None else truth.nbytes)))
+    for start in range(0, len(firsts), together):
+        some = slice(start, start + together)
+        others = itertools.repeat(None) if truth is None else truth.decode(seconds[some])
+        for (tick, time, meta, fields), other in zip(measured.decode(firsts[some]), others, strict=False):
+            true: dict[str, Array] = {}
+            if truth is not None and other is not None:
+                of_truth, _, about, true = other
+                if of_truth != tick or len(truth.env_ids) != len(measured.env_ids):
+                    raise ModelError(
+                        f"sensor {measured.sensor!r}: truth of tick {of_truth} follows a value of tick {tick}"
+                    )
+                meta["truth_tick"] = about["truth_tick"]
+            yield Reading(
+                measured.sensor, measured.kind, measured.specs, measured.env_ids, tick, time, fields, true, meta,
+                _pose=meta.pop("pose", None), _offsets=meta.pop("offsets", None), _dt=measured.dt,
+            )  # fmt: skip
+
+
+def stack_of(
+    measured: Batch, firsts: Sequence[memoryview], truth: Batch | None = None, seconds: Sequence[memoryview] = ()
+) -> Stack:
+    """Return the readings in measured messages and in the messages of their truth, see `readings_of`."""
+    parts = [batch.arrays(messages) for batch, messages in ((measured, firsts), (truth, seconds)) if batch is not None]
+    return stacked(measured, *parts)
+
+
+def stacked(measured: Batch, values: Arrays, true: Arrays | None = None) -> Stack:
+    """Return the readings in the arrays of measured messages, and in those of the messages of their truth.
+
+    Raises:
+        ModelError: the messages do not belong together.
+    """
+    (about, fields), (about_truth, truth) = values, true or ({}, {})
+    if true is not None and not np.array_equal(about["tick"], about_truth["tick"]):
+        raise measured._error("its truth is of other ticks")
+    offsets = about.get("offsets")
+    return Stack(
+        measured.sensor, measured.specs, measured.env_ids, about["tick"], about["time"], fields, truth,
+        {name: about_truth.get(name, about["capture_tick"]) if name == "truth_tick" else about[name] for name in ABOUT},
+        about.get("pose"), None if offsets is None else one_after_the_other(offsets),
     )  # fmt: skip
 
 

@@ -9,7 +9,6 @@ import io
 import os
 import struct
 import weakref
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +25,7 @@ from sensorium.errors import ModelError
 from sensorium.memory import host_available, in_mb
 from sensorium.readings import Array
 from sensorium.record.archive import check_regular
+from sensorium.record.crc import crc32
 from sensorium.record.mcap_writer import MAGIC, RECORD
 
 MOST_RECORD = 2**24
@@ -219,7 +219,7 @@ class McapFile:
             raise self._damaged("its summary is outside the file")
         if crc:
             self._check_memory(self.size - start)
-            found = zlib.crc32(self.read(start, self.size - len(MAGIC) - 4 - start))
+            found = crc32(self.read(start, self.size - len(MAGIC) - 4 - start))
             if found != crc:
                 raise self._damaged("the checksum of its summary differs")
         at, counts = start, None
@@ -392,7 +392,7 @@ class McapFile:
         plain = self._guard(
             f"the chunk at byte {block.offset}", lambda: _decompressed(head.compression, body, head.size)
         )
-        if head.crc and zlib.crc32(plain) != head.crc:
+        if head.crc and crc32(plain) != head.crc:
             raise self.error(f"the checksum of the chunk at byte {block.offset} differs")
         return plain
 

@@ -12,6 +12,7 @@ import warnings
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,12 +22,13 @@ import numpy as np
 from sensorium.errors import ConfigError, MissingDependencyError, SensoriumWarning, shown
 from sensorium.readings import Array, Reading, read_only
 from sensorium.record.batches import LITTLE_ENDIAN, PACKAGE, TYPES, Batch, of_envs
+from sensorium.record.stacks import Stack
 from sensorium.spec import FieldSpec
 
 if TYPE_CHECKING:
     from sensorium.record.mcap_writer import McapWriter
     from sensorium.record.ros2_track import Ros2Track
-    from sensorium.record.rows import SensorRows
+    from sensorium.record.rows import LogRows, SensorRows, Taken
     from sensorium.scene import Scene
 
 FORMAT = "1"
@@ -141,15 +143,15 @@ class Recorder:
         self.env_ids = _env_ids(envs, scene.num_envs)
         """The recorded environments, int64 [env]."""
         first, last = int(self.env_ids[0]), int(self.env_ids[-1])
-        self._span = slice(first, last + 1)
+        self._span = None if last + 1 - first == scene.num_envs else slice(first, last + 1)
         self._rows = self.env_ids - first
         self._takes_all = len(self._rows) == last + 1 - first
-        self._choice: Any = self._span if self._takes_all else self.env_ids
+        self._choice: Any = slice(first, last + 1) if self._takes_all else self.env_ids
         self.ros2 = ros2
         self._tracks: dict[str, _Track] = {}
         self._rows_of: dict[str, SensorRows] = {}
         """Sensor -> rows, for sensors with small readings, in the order of the scene."""
-        self._logs: dict[str, tuple[Batch, int]] = {}
+        self._logs: dict[str, LogRows] = {}
         self._marks = 0
         """Number of the channel of the marks; 0 before the first one."""
         self._followed: dict[str, Any] = {}
@@ -157,12 +159,12 @@ class Recorder:
         self._ros2: Ros2Track | None = None
         self.frame = 0
         """Number of frames so far: moments with something new."""
-        self._counts: dict[str, int] = {}
         self._tick = scene.tick
         self._is_step_start = True
         self._ctrl: Any = None
+        self._sees_ctrl = False
         self._controls: Array = np.zeros(0)
-        """The tensor of the controls, and the same on the host."""
+        """The tensor of the controls, whether the host sees its memory, and the same on the host."""
         self._control = b""
         """The controls that were recorded last, as bytes."""
         self._bodies_at = -math.inf
@@ -229,7 +231,7 @@ class Recorder:
             raise ConfigError.single("Recorder.log", "name", name, reserved)
         if array.shape[:1] != (self._scene.num_envs,) or array.dtype.name not in TYPES:
             raise ConfigError.single("Recorder.log", name, f"{array.dtype} {list(array.shape)}", expected)
-        self._log(name, array[self.env_ids], self._scene.tick, expected)
+        self._log(name, array[self._choice], self._scene.tick, expected)
 
     def mark(self, name: str, value: str = "", env_ids: Iterable[int] | None = None) -> None:
         """Record a mark at the present time, such as the start of a task.
@@ -315,7 +317,7 @@ class Recorder:
                     self._write_readings(others, frame + 1, wall)
                     others = []
                 self.frame = frame + 1
-                with self._writer.changed:
+                with self._writer.lock:
                     if rows.must_flush:
                         self._collect()
                     rows.add((self.frame, wall, tick))
@@ -336,22 +338,20 @@ class Recorder:
 
     def _published(self, names: list[str]) -> dict[str, Reading]:
         """Return the new readings of some sensors, of the recorded environments."""
-        span = None if len(self._rows) == self._scene.num_envs else self._span
-        readings = self._scene.publish(names, since=self._cursor, envs=span, poses=True)
+        readings = self._scene.publish(names, since=self._cursor, envs=self._span, poses=True)
         if self._takes_all:
             return readings
         return {name: of_envs(reading, self._rows) for name, reading in readings.items()}
 
     def _write_reading(self, name: str, reading: Reading, now: int, wall: int) -> None:
         """Write one reading after everything that was collected before it."""
-        if any(rows.count for rows in self._rows_of.values()):
-            self._flush_rows()
+        self._flush_rows()
         track = self._tracks.get(name)
         if track is None or track.sensor is not self._followed[name]:
             track = self._open_track(name, reading)
         if self._ros2 is not None:
-            with self._writer.changed:
-                self._ros2.add(reading)
+            with self._writer.lock:
+                self._ros2.add(Stack.of([reading]))
                 self._ros2.write(self.frame)
         self._writer.add(*(
             (channel, now, wall, self.frame, batch.encode(reading))
@@ -369,27 +369,26 @@ class Recorder:
 
     def _flush_rows(self) -> None:
         """Add what was collected to the file."""
-        with self._writer.changed:
+        with self._writer.lock:
             self._collect()
 
     def _collect(self) -> None:
         """Add what was collected to the file, all sensors at once; the caller holds the writer's lock."""
-        parts, index, size = [], [], 0
-        for rows in self._rows_of.values():
-            if not rows.count:
-                continue
-            data, places = rows.take()
-            places[:, 2] += size
-            parts.append(data)
-            index.append(places)
-            size += data.nbytes
-            if self._ros2 is not None:
-                for reading in rows.readings(data):
-                    self._ros2.add(reading)
-        if parts:
-            self._writer.add_records(parts, np.concatenate(index))
-        if self._ros2 is not None:
-            self._ros2.write(self.frame)
+        from sensorium.record.rows import completed
+
+        sensors = [rows for rows in self._rows_of.values() if rows.count]
+        logs = [rows for rows in self._logs.values() if rows.count]
+        taken: list[Taken] = [rows.take() for rows in (*sensors, *logs)]
+        parts = [data for data, _ in taken]
+        if self._ros2 is None:
+            if taken:  # completed by the writer's thread
+                self._writer.add_records(parts, partial(completed, taken))
+            return
+        if taken:
+            self._writer.add_records(parts, completed(taken))
+        for rows, data in zip(sensors, parts, strict=False):
+            self._ros2.add(rows.stack(data))
+        self._ros2.write(self.frame)
 
     def _follow(self) -> Mapping[str, Any]:
         """Return the sensors to record by name; they count this recorder among their listeners."""
@@ -400,7 +399,7 @@ class Recorder:
             else:
                 found = {name: scene[name] for name in self._names if name in scene}
             self._arrangement = scene.arrangement
-            with self._writer.changed:
+            with self._writer.lock:
                 self._collect()
                 for name, rows in self._rows_of.items():
                     self._cursor.follow(self._followed[name], rows.live)
@@ -462,14 +461,16 @@ class Recorder:
     def _record_control(self) -> None:
         """Record the controls when they change, at the tick from which they hold."""
         scene = self._scene
-        ctrl = getattr(scene.engine, "ctrl", None)
-        if self._is_step_start and scene.tick > self._tick and ctrl is not None and ctrl.ndim == 2 and ctrl.shape[1]:
-            if ctrl is not self._ctrl or not ctrl.is_cpu:
-                self._ctrl, self._controls = ctrl, ctrl.detach().cpu().numpy()
+        if self._is_step_start and scene.tick > self._tick:
+            ctrl = getattr(scene.engine, "ctrl", None)
+            if ctrl is not self._ctrl or not self._sees_ctrl:
+                self._ctrl, self._sees_ctrl, self._controls = ctrl, True, np.zeros(0)
+                if ctrl is not None and ctrl.ndim == 2:
+                    self._sees_ctrl, self._controls = ctrl.is_cpu, ctrl.detach().cpu().numpy()
             contents = self._controls.tobytes()
             if contents != self._control:
                 self._control = contents
-                self._log(CONTROL, self._controls[self.env_ids], self._tick, "the controls", actuators=True)
+                self._log(CONTROL, self._controls[self._choice], self._tick, "the controls", actuators=True)
         self._is_step_start = not scene.is_within_step
 
     def _record_bodies(self) -> None:
@@ -480,33 +481,34 @@ class Recorder:
         self._bodies_at = scene.tick
         poses = scene.body_poses(self._span)
         if poses is not None and poses.shape[1]:
-            self._log(BODIES, poses[self._rows], scene.tick, "the poses of bodies")
+            self._log(BODIES, poses if self._takes_all else poses[self._rows], scene.tick, "the poses of bodies")
 
     def _log(self, name: str, values: Array, tick: int, expected: str, actuators: bool = False) -> None:
         if self.is_closed:
             return
-        now, dt = time.time_ns(), self._scene.engine.dt
-        if name not in self._logs:
-            axes = ("actuator",) if actuators else tuple(f"axis{k}" for k in range(values.ndim - 1))
-            spec = FieldSpec("value", axes, values.shape[1:], values.dtype.name, "", "", "vector", "scalar")
-            batch = Batch(name, "log", (spec,), self.env_ids, "measured", 0, dt)
-            about = {**batch.to_dict(), "group": "log"}
-            if actuators:
-                about["names"] = json.dumps(list(self._scene.engine.names("actuator")))
-            self._logs[name] = batch, self._add_batch(batch, about)
-        batch, channel = self._logs[name]
-        (spec,) = batch.specs
+        rows = self._logs.get(name)
+        if rows is None:
+            rows = self._logs[name] = self._open_log(name, values, actuators)
+        spec = rows.spec
         if values.shape[1:] != spec.shape or values.dtype.name != spec.dtype:
             fits = f"{expected} of shape {[len(values), *spec.shape]} and type {spec.dtype} as before"
             raise ConfigError.single("Recorder.log", name, f"{values.dtype} {list(values.shape)}", fits)
-        envs, count = len(self.env_ids), self._counts.get(name, 0)
-        self._counts[name] = count + 1
-        yes = read_only(np.ones(envs, bool))
-        meta = {
-            "capture_tick": np.full(envs, tick), "valid": yes, "is_new": yes, "frame": np.full(envs, count),
-        }  # fmt: skip
-        reading = Reading(name, "log", batch.specs, self.env_ids, tick, tick * dt, {"value": values}, {}, meta, _dt=dt)
-        self._writer.add((channel, _nanoseconds(tick * dt), now, self.frame, batch.encode(reading)))
+        with self._writer.lock:
+            if rows.must_flush:
+                self._collect()
+            rows.add((self.frame, time.time_ns(), tick), values)
+
+    def _open_log(self, name: str, values: Array, actuators: bool) -> LogRows:
+        """Open the channel of a log with values like these."""
+        from sensorium.record.rows import LogRows
+
+        axes = ("actuator",) if actuators else tuple(f"axis{k}" for k in range(values.ndim - 1))
+        spec = FieldSpec("value", axes, values.shape[1:], values.dtype.name, "", "", "vector", "scalar")
+        batch = Batch(name, "log", (spec,), self.env_ids, "measured", 0, self._scene.engine.dt)
+        about = {**batch.to_dict(), "group": "log"}
+        if actuators:
+            about["names"] = json.dumps(list(self._scene.engine.names("actuator")))
+        return LogRows(batch, self._add_batch(batch, about), self._scene.clock.time_at)
 
     def _episodes(self) -> Array:
         return _on_host(self._scene.clock.episode).copy()

@@ -18,15 +18,22 @@ import numpy as np
 
 from sensorium.errors import ArgumentError, ModelError, SensoriumWarning, UnknownNameError
 from sensorium.readings import Array, Bodies, Reading, SceneDescription
-from sensorium.record.batches import Batch, reading_of
+from sensorium.record.batches import Batch, readings_of, stack_of
 from sensorium.record.npz import NpzRecorder, Recording
 from sensorium.record.recorder import ABOUT, BODIES, FORMAT, MARKS, checksum, missing
 
 if TYPE_CHECKING:
     from sensorium.record.mcap_file import Block, McapFile, Message
+    from sensorium.record.stacks import Stack
 
 CACHED = 2
 """Number of decompressed chunks kept."""
+
+
+_Key = tuple[int, int]
+"""Channels of the measured and of the true messages; 0 without truth."""
+_Pairs = tuple[list[memoryview], list[memoryview]]
+"""Measured messages, and those of their truth."""
 
 
 class NoRecordingError(ModelError):
@@ -149,7 +156,7 @@ class Replay:
             if group == "log":
                 self._logs.setdefault(batch.sensor, set()).add(number)
                 named = "names" in channel.metadata
-                names = {"constants": {"names": self._json(channel.metadata, "names", list)}} if named else {}
+                names = {"constants": {"actuator_names": self._json(channel.metadata, "names", list)}} if named else {}
                 self.log_descriptions[batch.sensor] = {
                     "kind": "log", "fields": [spec.to_dict() for spec in batch.specs], **names,
                 }  # fmt: skip
@@ -235,6 +242,21 @@ class Replay:
         """
         for _, reading in self._numbered(names, start, end):
             yield reading
+
+    def stacks(
+        self, names: str | Iterable[str] | None = None, start: float = -inf, end: float = inf
+    ) -> Iterator[Stack]:
+        """Yield the readings of a time span, those of one sensor in one part of the file together; see `readings`."""
+        channels = self._channels(names)
+        for index in self._blocks_between(channels, start, end):
+            for (first, second), (firsts, seconds) in self._pairs(index, channels)[1].items():
+                try:
+                    stack = stack_of(self._batches[first], firsts, self._batches.get(second), seconds)
+                except ModelError as error:
+                    raise self._error(str(error)) from None
+                inside = np.flatnonzero((stack.times >= start) & (stack.times <= end))
+                if len(inside):
+                    yield stack.part(slice(int(inside[0]), int(inside[-1]) + 1))
 
     def frames(
         self, names: str | Iterable[str] | None = None, start: float = -inf, end: float = inf
@@ -377,36 +399,57 @@ class Replay:
 
     def _of_channels(self, channels: set[int], start: float, end: float) -> Iterator[tuple[int, Reading]]:
         """Yield (frame, reading) of some channels."""
+        for index in self._blocks_between(channels, start, end):
+            for sequence, reading in self._block_readings(index, channels):
+                if start <= reading.time <= end:
+                    yield sequence, reading
+
+    def _blocks_between(self, channels: set[int], start: float, end: float) -> Iterator[int]:
+        """Yield the numbers of the blocks that may hold messages of some channels and times."""
         first, last = start * 1e9 - 1.0, end * 1e9 + 1.0
         for index, block in enumerate(self._file.blocks):
             if block.end >= first and block.start <= last and _holds(block, channels):
-                for sequence, reading in self._block_readings(index, channels):
-                    if start <= reading.time <= end:
-                        yield sequence, reading
+                yield index
 
     def _block_readings(self, index: int, channels: set[int]) -> Iterator[tuple[int, Reading]]:
         """Yield (frame, reading) of the readings that start in a block; the truth of the last may be in the next."""
-        messages = self._messages(index)
+        order, pairs = self._pairs(index, channels)
+        decoded = {
+            key: readings_of(self._batches[key[0]], firsts, self._batches.get(key[1]), seconds)
+            for key, (firsts, seconds) in pairs.items()
+        }
+        for sequence, key in order:
+            try:
+                reading = next(decoded[key])
+            except ModelError as error:
+                raise self._error(str(error)) from None
+            yield sequence, reading
+
+    def _pairs(self, index: int, channels: set[int]) -> tuple[list[tuple[int, _Key]], dict[_Key, _Pairs]]:
+        """Return the messages of the readings that start in a block, with those of their truth.
+
+        Returns:
+            Number of the frame and key of each, in order, and the messages with each key.
+        """
+        messages, order = self._messages(index), []
+        pairs: dict[_Key, _Pairs] = {}
         for place, each in enumerate(messages):
             if each.channel not in channels:
                 continue
-            batch = self._batches[each.channel]
-            truths = self._truths.get(batch.sensor, set()) if each.channel in self._sensors else set()
-            true: Message | None = None
+            sensor = self._batches[each.channel].sensor
+            truths = self._truths.get(sensor, set()) if each.channel in self._sensors else set()
+            key = each.channel, 0
             if truths:
                 true = messages[place + 1] if place + 1 < len(messages) else self._first_after(index)
                 if true is None:  # the writer was killed between the two
-                    return
+                    break
                 if true.channel not in truths:
-                    raise self._error(
-                        f"a reading of {batch.sensor!r} at byte {self._file.blocks[index].offset} has no truth"
-                    )
-            other = None if true is None else self._batches[true.channel]
-            try:
-                reading = reading_of(batch, each.data, None if true is None else true.data, other)
-            except ModelError as error:
-                raise self._error(str(error)) from None
-            yield each.sequence, reading
+                    raise self._error(f"a reading of {sensor!r} at byte {self._file.blocks[index].offset} has no truth")
+                key = each.channel, true.channel
+                pairs.setdefault(key, ([], []))[1].append(true.data)
+            pairs.setdefault(key, ([], []))[0].append(each.data)
+            order.append((each.sequence, key))
+        return order, pairs
 
     def _first_after(self, index: int) -> Message | None:
         """Return the first message after a block."""

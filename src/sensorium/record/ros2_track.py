@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sensorium.readings import Reading, SceneDescription
+from sensorium.readings import SceneDescription
 from sensorium.record.mcap_writer import JOINED, McapWriter
 from sensorium.record.ros2 import MessageBlock, Ros2Messages
+from sensorium.record.stacks import Stack
 
 if TYPE_CHECKING:
     from sensorium.readings import Array
@@ -42,8 +43,7 @@ class Ros2Track:
         """Topic -> its channel."""
         self._channels = np.zeros(len(self._messages.topics), np.int64)
         """Channel of each topic; 0 before its first message."""
-        self._pending: dict[str, list[Reading]] = {}
-        self._times: dict[float, None] = {}
+        self._pending: list[Stack] = []
         self._last = -1.0
         """Time of the newest clock message, s."""
         self._static = bytes(self._messages.static().data)
@@ -55,10 +55,9 @@ class Ros2Track:
         """Sensor -> names of its fields that no message holds."""
         return self._messages.unmapped
 
-    def add(self, reading: Reading) -> None:
-        """Add a reading, from which messages are made later."""
-        self._pending.setdefault(reading.name, []).append(reading)
-        self._times[reading.time] = None
+    def add(self, stack: Stack) -> None:
+        """Add readings, from which messages are made later."""
+        self._pending.append(stack)
 
     def write(self, frame: int) -> None:
         """Write the messages of all readings added so far.
@@ -66,14 +65,13 @@ class Ros2Track:
         Args:
             frame: number of the last frame.
         """
-        pending, self._pending = self._pending, {}
-        times, self._times = sorted(self._times), {}
-        times = [each for each in times if each != self._last]
+        pending, self._pending = self._pending, []
+        times = sorted({time for stack in pending for time in stack.times.tolist()} - {self._last})
         if times:
             self._last = times[-1]
             self._write(self._messages.clock(times), frame)
-        for readings in pending.values():
-            for block in self._messages.encode(readings):
+        for stack in pending:
+            for block in self._messages.encode(stack):
                 self._write(block, frame)
 
     def _write(self, block: MessageBlock, frame: int) -> None:

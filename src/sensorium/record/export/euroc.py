@@ -108,7 +108,7 @@ class _Tree:
                 stem = self._start_ns + sample.ns
                 write_png(folder / f"data/{stem}.png", sample[image])
                 self._file(folder, CAMERA).write(f"{stem},{stem}.png\n")
-        elif name not in self._skipped and not sample.spec("pose"):
+        elif name not in self._skipped and (not sample.spec("pose") or sample.spec("image")):
             self._skipped[name] = None
             self.notes.append(f"{name} ({sample.reading.kind}): EuRoC holds IMUs and images of 8 bits only")
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from sensorium.errors import ModelError
 from sensorium.readings import Reading, SceneDescription
 from sensorium.record.recorder import open_writer
+from sensorium.record.stacks import Stack
 from sensorium.spec import FieldSpec
 
-BLOCK_BYTES = 4_000_000
+BLOCK_BYTES = 500_000
 """Size of the readings that are converted at once, bytes."""
 _HEAD = """\
 rosbag2_bagfile_information:
@@ -54,7 +55,7 @@ _TAIL = """\
 
 
 def write_rosbag2(
-    readings: Iterable[Reading],
+    readings: Iterable[Reading | Stack],
     folder: str | os.PathLike[str],
     description: SceneDescription,
     envs: Sequence[int],
@@ -62,7 +63,7 @@ def write_rosbag2(
     """Write readings as standard ROS 2 messages, one per environment and sample.
 
     Args:
-        readings: readings of any sensors, each sensor's in the order of time.
+        readings: readings or stacks of readings of any sensors, each sensor's in the order of time.
         folder: the bag; created if missing.
         description: description of the scene, with the sensors of the readings.
         envs: environments to convert.
@@ -88,17 +89,31 @@ def write_rosbag2(
             for name, about in description.sensors.items()
         }
         changed: dict[str, int] = {}
-        size = 0
-        for frame, reading in enumerate(chain(first, every)):
-            if reading.specs != known[reading.name]:
-                changed[reading.name] = changed.get(reading.name, 0) + 1
+        pending: dict[str, list[Reading]] = {}
+        size, newest = 0, 0.0
+
+        def write(frame: int) -> None:
+            for several in pending.values():
+                track.add(Stack.of(several))
+            pending.clear()
+            track.write(frame)
+
+        for frame, each in enumerate(chain(first, every)):
+            if each.specs != known[each.name]:
+                changed[each.name] = changed.get(each.name, 0) + (len(each) if isinstance(each, Stack) else 1)
                 continue
-            track.add(reading)
-            size += sum(array.nbytes for array in (*reading.measured.values(), *reading.truth.values()))
-            if size >= BLOCK_BYTES:
-                track.write(frame)
+            if size >= BLOCK_BYTES and each.time > newest:  # so that each time has one message of the clock
+                write(frame)
                 size = 0
-        track.write(0)
+            if isinstance(each, Stack):
+                track.add(each)
+                size += each.nbytes
+                newest = max(newest, float(each.times[-1]))
+            else:
+                pending.setdefault(each.name, []).append(each)
+                size += sum(array.nbytes for array in (*each.measured.values(), *each.truth.values()))
+                newest = max(newest, each.time)
+        write(0)
     finally:
         writer.close()
     if writer.error is not None:

@@ -143,7 +143,8 @@ class ParquetFile:
             )
             for field in fields for name in field.columns
         ])  # fmt: skip
-        self._writer: Any = parquet.ParquetWriter(path, self._schema)
+        whole = [name for field in fields if np.dtype(field.dtype).kind != "f" for name in field.columns]
+        self._writer: Any = parquet.ParquetWriter(path, self._schema, use_dictionary=whole)  # measured values differ
 
     def write(self, values: Sequence[Array]) -> None:
         """Add rows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from sensorium.record.ros2.cdr import MessageBlock, Template, serialize
 from sensorium.record.ros2.mapping import Channel, MappedSensor, Samples, channels_of
 from sensorium.record.ros2.message_types import message_type, schema_text, type_hash
 from sensorium.record.ros2.names import OPTICAL, WORLD, env_prefixes, ros_name
+from sensorium.record.stacks import Stack
 
 NS = 1_000_000_000
 _FOREVER = "{sec: 9223372036, nsec: 854775807}"
@@ -159,7 +160,7 @@ class Ros2Messages:
         self.topics.append(topic)
         return len(self.topics) - 1
 
-    def encode(self, readings: Sequence[Reading]) -> Iterator[MessageBlock]:
+    def encode(self, readings: Sequence[Reading] | Stack) -> Iterator[MessageBlock]:
         """Yield the messages of readings of one sensor, one block per channel and mount.
 
         Args:
@@ -168,10 +169,11 @@ class Ros2Messages:
         Raises:
             ArgumentError: the readings differ in sensor or envs, or lack a converted env.
         """
-        if readings:
-            sensor = self._sensors.get(readings[0].name)
+        if len(readings):
+            name = readings.name if isinstance(readings, Stack) else readings[0].name
+            sensor = self._sensors.get(name)
             if sensor is not None:
-                yield from sensor.encode(readings)
+                yield from sensor.encode(readings if isinstance(readings, Stack) else Stack.of(readings))
 
     def clock(self, times: Any) -> MessageBlock:
         """Return one message on ``/clock`` for each time.
@@ -218,6 +220,25 @@ def _values(channel: Channel, prefix: str, frame: str) -> dict[str, Any]:
     return {**{name: value for name, value in names.items() if name in own}, **channel.values}
 
 
+class _New(NamedTuple):
+    """New samples of one branch of a stack, `[sample]`."""
+
+    at: Array
+    """Number of the reading."""
+    envs: Array
+    """Number of the env among the converted ones."""
+    rows: Array
+    """Number of the env in the reading."""
+    stamps: Array
+    """Time of the capture by the sensor's own clock, ns."""
+    frames: Array
+    """Captures since the reset."""
+    log_times: Array
+    """Time of the reading, ns."""
+    is_all: bool
+    """Whether these are all values of the stack, in order."""
+
+
 class _SensorMessages:
     """Messages of one sensor."""
 
@@ -246,73 +267,64 @@ class _SensorMessages:
             owner._frames += [StaticFrame(each, each + OPTICAL, (0, 0, 0, w, x, y, z)) for each in self._frames]
         self._tf: Template | None = None
 
-    def encode(self, readings: Sequence[Reading]) -> Iterator[MessageBlock]:
+    def encode(self, stack: Stack) -> Iterator[MessageBlock]:
         """Yield the messages of consecutive readings, one block per channel and mount."""
-        rows = self._rows_of(readings)
-        taken = {"measured": self._taken("measured", readings, rows)}
-        if self._owner._truth and all(reading.truth for reading in readings):
-            taken["truth"] = self._taken("truth", readings, rows)
+        rows = self._rows_of(stack)
+        taken = {"measured": self._taken("measured", stack, rows)}
+        if self._owner._truth and stack.truth:
+            taken["truth"] = self._taken("truth", stack, rows)
         for branch, mount, channel, template, first in self._channels:
-            if branch not in taken or not len(taken[branch][0]):
+            if branch not in taken or not len(taken[branch].at):
                 continue
-            index, envs, stamps, frames, log_times = taken[branch]
-            values = [reading.measured if branch == "measured" else reading.truth for reading in readings]
-            samples = Samples(stamps, frames, values, readings, index, mount)
+            new = taken[branch]
+            values = stack.measured if branch == "measured" else stack.truth
+            samples = Samples(new.stamps, new.frames, stack, values, new.at, new.rows, new.is_all, mount)
             columns = dict(channel.columns(samples))
             if template.has_header:
-                columns |= _stamp_columns("header.stamp", columns.pop("header.stamp", stamps))
+                columns |= _stamp_columns("header.stamp", columns.pop("header.stamp", new.stamps))
             if channel.varying:
                 elements, counts = columns.pop(channel.varying)
-                data, starts = template.fill_varying(envs, columns, elements, counts)
-                yield MessageBlock(first + envs, log_times, data, starts)
+                data, starts = template.fill_varying(new.envs, columns, elements, counts)
+                yield MessageBlock(first + new.envs, new.log_times, data, starts)
             else:
-                yield MessageBlock.of_rows(first + envs, log_times, template.fill(envs, columns))
-        if self._owner._poses and all(reading.pose is not None for reading in readings):
-            yield from self._transforms(readings, *taken["measured"])
+                yield MessageBlock.of_rows(first + new.envs, new.log_times, template.fill(new.envs, columns))
+        if self._owner._poses and stack.pose is not None:
+            yield from self._transforms(stack.pose, taken["measured"])
 
-    def _rows_of(self, readings: Sequence[Reading]) -> Array:
+    def _rows_of(self, stack: Stack) -> Array:
         """Return the rows of the converted envs in each reading."""
-        ids = readings[0].env_ids.tobytes()
-        if any(reading.name != self._sensor.name or reading.env_ids.tobytes() != ids for reading in readings):
-            raise ArgumentError(f"readings: got several sensors or envs, expected readings of {self._sensor.name!r}")
+        ids = stack.env_ids.tobytes()
         if ids != self._ids:
-            order = np.argsort(readings[0].env_ids, kind="stable")
-            at = np.searchsorted(readings[0].env_ids, self._envs, sorter=order)
+            order = np.argsort(stack.env_ids, kind="stable")
+            at = np.searchsorted(stack.env_ids, self._envs, sorter=order)
             rows = order[np.minimum(at, len(order) - 1)]
-            if not np.array_equal(readings[0].env_ids[rows], self._envs):
-                raise ArgumentError(
-                    f"readings: got envs {readings[0].env_ids.tolist()}, expected {self._envs.tolist()}"
-                )
+            if not np.array_equal(stack.env_ids[rows], self._envs):
+                raise ArgumentError(f"readings: got envs {stack.env_ids.tolist()}, expected {self._envs.tolist()}")
             self._ids, self._rows = ids, rows
         return self._rows
 
-    def _taken(self, branch: str, readings: Sequence[Reading], rows: Array) -> tuple[Array, Array, Array, Array, Array]:
-        """Return, for each new sample: its row in all readings, its env, its stamp, its frame and its log time."""
-
-        def stacked(what: str) -> Array:
-            return np.stack([getattr(reading, what) for reading in readings])[:, rows]
-
-        times = np.array([reading.time for reading in readings])
-        ticks, frames = stacked("capture_tick" if branch == "measured" else "truth_tick"), stacked("frame")
-        valid = stacked("valid") if branch == "measured" else np.ones(ticks.shape, bool)
-        at, envs = np.nonzero(self._arrivals[branch].new(ticks, frames, valid))
-        if branch == "measured":
-            seconds = stacked("stamp")
+    def _taken(self, branch: str, stack: Stack, rows: Array) -> _New:
+        """Return the new samples of a branch."""
+        is_measured = branch == "measured"
+        ticks = stack.about["capture_tick" if is_measured else "truth_tick"][:, rows]
+        frames = stack.about["frame"][:, rows]
+        valid = stack.about["valid"][:, rows] if is_measured else np.ones(ticks.shape, bool)
+        new = self._arrivals[branch].new(ticks, frames, valid)
+        if is_measured:
+            seconds = stack.about["stamp"][:, rows]
         else:
-            now = np.array([reading.tick for reading in readings])
-            seconds = times[:, None] - (now[:, None] - ticks) * self._owner._dt
-        index = at * len(readings[0].env_ids) + rows[envs]
-        stamps = np.maximum(nanoseconds(seconds[at, envs]), 0)  # ROS accepts no negative times
-        return index, envs, stamps, frames[at, envs], nanoseconds(times)[at]
+            seconds = stack.times[:, None] - (stack.ticks[:, None] - ticks) * self._owner._dt
+        stamps = np.maximum(nanoseconds(seconds[new]), 0)  # ROS accepts no negative times
+        at, envs = np.nonzero(new)
+        is_all = len(at) == new.size and np.array_equal(rows, np.arange(len(stack.env_ids)))
+        return _New(at, envs, rows[envs], stamps, frames[new], nanoseconds(stack.times)[at], is_all)
 
-    def _transforms(
-        self, readings: Sequence[Reading], index: Array, envs: Array, stamps: Array, frames: Array, log_times: Array
-    ) -> Iterator[MessageBlock]:
+    def _transforms(self, poses: Array, new: _New) -> Iterator[MessageBlock]:
         """Yield the transforms from the world to the mounts."""
-        poses = np.concatenate([reading.pose for reading in readings])[index]
+        poses = poses[new.at, new.rows]
         mounts = poses.shape[1]
         known = np.isfinite(poses).all(axis=(1, 2))
-        poses, envs, stamps, log_times = poses[known], envs[known], stamps[known], log_times[known]
+        poses, envs, stamps, log_times = poses[known], new.envs[known], new.stamps[known], new.log_times[known]
         if not len(envs) or mounts != len(self._frames):
             return
         if self._tf is None:

@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from sensorium.errors import ConfigError
 from sensorium.plugins import Plugins, Registry, is_ours
-from sensorium.readings import Array, Reading
+from sensorium.readings import Array
+from sensorium.record.stacks import Stack
 from sensorium.spec import FieldSpec
 
 ENTRY_POINT_GROUP = "sensorium.ros2_messages"
@@ -68,9 +67,11 @@ class Samples:
     Args:
         stamps: int64 `[row]`, capture time by the sensor's own clock, ns.
         frames: int64 `[row]`, captures since the reset.
-        values: fields of each reading, `[env, ...]`.
-        readings: the readings.
-        index: row of each sample among the envs of all readings, one reading after the other.
+        stack: the readings.
+        values: its measured or true fields.
+        at: number of the reading of each row.
+        envs: number of the env of each row.
+        is_all: whether these are all rows of the stack, in order.
         mount: the mount; None for fields without a mount axis.
     """
 
@@ -78,34 +79,31 @@ class Samples:
         self,
         stamps: Array,
         frames: Array,
-        values: Sequence[Mapping[str, Array]],
-        readings: Sequence[Reading],
-        index: Array,
+        stack: Stack,
+        values: Mapping[str, Array],
+        at: Array,
+        envs: Array,
+        is_all: bool,
         mount: int | None,
     ) -> None:
         self.stamps, self.frames = stamps, frames
-        self._values, self._readings, self._index, self._mount = values, readings, index, mount
-        rows = sum(len(reading.env_ids) for reading in readings)
-        self._is_all = np.array_equal(index, np.arange(rows))
+        self._stack, self._values, self._at, self._envs = stack, values, at, envs
+        self._is_all, self._mount = is_all, mount
 
     def __len__(self) -> int:
-        return len(self._index)
+        return len(self._at)
 
     def __getitem__(self, name: str) -> Array:
         """Return a field, `[row, ...]`."""
-        values = [each[name] for each in self._values]
-        array = values[0] if len(values) == 1 else np.concatenate(values)
-        array = array if self._is_all else array[self._index]
-        return array if self._mount is None else array[:, self._mount]
+        array = self._values[name]
+        if self._mount is not None:
+            array = array[:, :, self._mount]
+        return array.reshape(-1, *array.shape[2:]) if self._is_all else array[self._at, self._envs]
 
     def ragged(self, name: str) -> tuple[Array, Array]:
         """Return a ragged field: its elements in all rows `[element, ...]`, and their number in each row `[row]`."""
-        parts = []
-        envs = len(self._readings[0].env_ids)
-        for index in self._index.tolist():
-            reading, row = divmod(index, envs)
-            parts.append(self._values[reading][name][self._readings[reading].rows(row)])
-        return np.concatenate(parts), np.array([len(part) for part in parts])
+        rows, counts = self._stack.rows(self._at, self._envs)
+        return self._values[name][rows], counts
 
 
 Columns = Mapping[str, Any]
