@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sensorium.readings import Array
+from sensorium.spec import VECTOR_AXES
 from sensorium.view.knobs import amount_of, columns_of
 from sensorium.view.panels import is_miss
 
@@ -305,15 +306,21 @@ def step_of(values: Array) -> float:
     return float(gaps.sum() / np.rint(gaps / step).sum())
 
 
+_LETTERS = (*VECTOR_AXES, "lla")
+"""Axes whose elements are called by their letters."""
+
+
 def labels_of(sensor: SensorRecording, spec: Mapping[str, Any]) -> list[str]:
-    """Return the names of a field's elements, e.g. ``"left_foot x"``, in their order in memory."""
-    words = []
+    """Return the names of a field's elements, e.g. ``"left_foot x"``, in their order in memory.
+
+    The items of an axis ``joint`` are called by the constant ``joint_names`` of the description.
+    """
+    constants, words = sensor.info.get("constants", {}), []
     for axis, size in zip(spec["axes"][1:], spec["shape"], strict=True):
-        lists = [sensor.info.get("mounts", ())] if axis == "mount" else sensor.info.get("constants", {}).values()
-        names = next((each for each in lists if isinstance(each, list | tuple) and len(each) == size), None)
-        if len(axis) == size:
+        names = sensor.info.get("mounts", ()) if axis == "mount" else constants.get(f"{axis}_names", ())
+        if axis in _LETTERS and len(axis) == size:
             names = list(axis)
         elif axis == "mount" and size == 1:
             names = [""]
-        words.append([f"{axis} {k}" for k in range(size)] if names is None else [str(name) for name in names])
+        words.append([str(name) for name in names] if len(names) == size else [f"{axis} {k}" for k in range(size)])
     return [" ".join(filter(None, each)) for each in product(*words)]

@@ -45,6 +45,8 @@ MOST_KEYS = 6
 """Greatest number of entries of a key."""
 LONGEST = 22
 """Greatest number of letters of an entry."""
+PLUS, MINUS = (178, 24, 43), (33, 102, 172)
+"""Colours of the largest positive and of the largest negative number."""
 IDS = ("semantic_segmentation", "instance_segmentation", "instance_id_segmentation", "segmentation", "geom_ids")
 """Fields below boxes, in order of preference."""
 
@@ -56,17 +58,28 @@ def _displayed(values: Array) -> Array:
     return (255.0 * encoded + 0.5).astype(np.uint8)
 
 
+def _signed(values: Array) -> Array:
+    """Return positive and negative numbers as red and blue, the largest in full colour and 0 white."""
+    share = values.astype(np.float64) / max(float(np.abs(values).max(initial=0.0)), 1.0)
+    ends = 255.0 - np.where(share >= 0.0, np.array(PLUS), np.array(MINUS))
+    return np.asarray(255.5 - np.abs(share) * ends, np.uint8)
+
+
 _COLORS: Mapping[str, Callable[[Array], Array]] = {
     "depth": colorize_depth,
     "normals": colorize_normals,
     "flow": colorize_flow,
     "light": _displayed,
+    "counts": _signed,
 }
 _TOLD = {"BACKGROUND": "background", "UNLABELLED": "unlabelled"}
 
 
 def picture_kind(spec: Spec) -> str:
-    """Return how a field is drawn: colour, light, ids, depth, normals, flow, points or boxes; empty for others."""
+    """Return how a field is drawn; empty if it is not.
+
+    One of: color, light, ids, counts, depth, normals, flow, points, boxes.
+    """
     axes, shape, kind = spec["axes"], own_shape(spec), np.dtype(spec["dtype"]).kind
     if list(axes[-2:]) == ["box", "value"]:
         return "boxes"
@@ -75,7 +88,9 @@ def picture_kind(spec: Spec) -> str:
     channels = shape[2]
     if kind in "iu":
         is_color = spec["dtype"] == "uint8" and channels in (3, 4)
-        return "color" if is_color else "ids" if channels in (1, 2) else ""
+        if is_color or spec.get("kind") == "id":
+            return "color" if is_color else "ids" if channels in (1, 2) else ""
+        return "counts" if channels == 1 else ""
     vectors = {"uv": "flow", "rgb": "light", "xyz": "points" if spec["unit"] == "m" else "normals"}
     return "depth" if channels == 1 and kind == "f" else vectors.get(axes[-1], "") if kind == "f" else ""
 
@@ -220,6 +235,9 @@ def draw_picture(figure: Any, axes: Any, sensor: SensorRecording, spec: Spec, ro
     axes.tick_params(labelbottom=False, labelleft=False, length=0.0)
     if kind == "ids" or (kind == "color" and _labels(sensor.info, spec)):
         _add_key(axes, [(name, color) for name, color, _ in id_shares(sensor.info, spec, values)])
+    elif kind == "counts":
+        largest = int(np.abs(values.astype(np.int64)).max(initial=0))
+        _add_key(axes, [(f"+{largest}", PLUS), (f"-{largest}", MINUS)] if largest else [])
     elif kind == "depth":
         _add_bar(figure, axes, depth_range(values))
     elif kind == "normals":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from importlib.util import find_spec
 from multiprocessing.connection import Connection
 
 from sensorium.errors import SensoriumError
@@ -13,6 +14,9 @@ from sensorium.view.live.page import Page
 def main() -> None:
     """Serve the page until the loop closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the loop, and thereby the page
+    for name in ("cv2", "pillow_heif"):  # viser and imageio search for them at each image
+        if find_spec(name) is None:
+            sys.modules[name] = None  # type: ignore[assignment]
     channel: Connection = Connection(int(sys.argv[1]))
     try:
         page = Page(channel, **channel.recv())

@@ -14,8 +14,8 @@ from sensorium.view.live.frames import Frame
 
 RATE = 20.0
 """Greatest number of updates per second."""
-SHARE = 0.1
-"""Greatest part of the loop's time that publishing may take; slow sensors are shown less often."""
+SHARE = 0.02
+"""Greatest part of the time of a loop without pauses that publishing may take; slow sensors are shown less often."""
 SLOWEST = 1.0
 """Longest time between two updates for this reason, s."""
 LOOK_EVERY, IDLE_EVERY = 0.02, 0.1
@@ -58,7 +58,7 @@ class SceneFeed:
         self._scene, self._channel = scene, channel
         self.is_paused, self.speed = False, speed
         self._is_served = hasattr(scene, "act")
-        self._is_watched = False
+        self.is_watched = False
         """Whether a browser shows the page."""
         self.is_closed = False
         self.updates = 0
@@ -66,11 +66,13 @@ class SceneFeed:
         self._steps = 0
         self._is_busy = False
         self._wanted: tuple[int, tuple[str, ...]] | None = None
-        """Environment and further sensors that the page waits for."""
-        self._env = -1
+        """What the page waits for: an environment, and the sensors to publish with ground truth, even if not in use."""
+        self._env, self._names = -1, frozenset[str]()
         self._arrangement = -1
         self._notes: list[str] = []
         self._look_at = self._send_at = 0.0
+        self._has_time = True
+        """Whether the loop waits or has waited since its last step, so that publishing does not slow it down."""
         self._restart_clock()
         scene.bodies()  # prepares the engine for shapes and poses, where it still can
         self._world: bytes | None = scene.world_file()
@@ -89,7 +91,7 @@ class SceneFeed:
     def wait(self, seconds: float = float("inf")) -> None:
         """Serve the page without stepping, until it is closed or the time has passed."""
         end = time.monotonic() + seconds
-        self._is_busy = True
+        self._is_busy = self._has_time = True
         try:
             while not self.is_closed and (left := end - time.monotonic()) > 0.0:
                 self._look(min(left, 0.05))
@@ -104,9 +106,11 @@ class SceneFeed:
             return
         self._is_busy = True
         try:
+            self._has_time = self._is_served
             self._pace()
             self._look(0.0)
             while self.is_paused and not self._steps:
+                self._has_time = True
                 self._look(0.05)
             self._steps = max(0, self._steps - 1)
         finally:
@@ -124,11 +128,12 @@ class SceneFeed:
                 self._restart_clock()
             if left < 1e-4:
                 return
+            self._has_time = True
             self._look(left)
 
     def _look(self, seconds: float) -> None:
         """Run the commands that arrive within some seconds, and send what the page waits for."""
-        self._look_at = time.monotonic() + (LOOK_EVERY if self._is_watched else IDLE_EVERY)
+        self._look_at = time.monotonic() + (LOOK_EVERY if self.is_watched else IDLE_EVERY)
         try:
             if self._wanted is not None:
                 seconds = min(seconds, max(self._send_at - time.monotonic(), 0.0))
@@ -147,13 +152,17 @@ class SceneFeed:
         try:
             match command, *args:
                 case "want", env, names:
-                    self._is_watched = True
+                    self.is_watched = True
                     self._wanted = int(env), tuple(names)
+                    if env != self._env:
+                        self._send_at = 0.0
                 case ("leave",):
                     self._leave()
                 case (("pause" | "step" | "speed"), *_) if self._is_served:
                     self._scene.act(command, *args)
                 case "pause", on:
+                    if not on and getattr(self._scene, "is_over", False):
+                        self._scene.seek(self._scene.span[0])
                     self.is_paused = bool(on)
                     self._restart_clock()
                 case ("step",):
@@ -175,7 +184,7 @@ class SceneFeed:
 
     def _leave(self) -> None:
         """End what the page cost and held up; no browser shows it."""
-        self._wanted, self._is_watched, self.is_paused = None, False, False
+        self._wanted, self.is_watched, self.is_paused = None, False, False
         self._restart_clock()
         if self._is_served:
             self._scene.leave()
@@ -198,33 +207,35 @@ class SceneFeed:
         begin, scene = time.monotonic(), self._scene
         self._wanted = None
         env = min(env, scene.num_envs - 1)
-        if env != self._env or scene.arrangement != self._arrangement:
-            self._env, self._cursor = env, scene.sample_cursor()
+        if env != self._env or scene.arrangement != self._arrangement or not self._names.issuperset(names):
+            self._env, self._cursor = env, scene.sample_cursor()  # also samples sent before, now with ground truth
+        self._names = frozenset(names)
         description = None
         if scene.arrangement != self._arrangement:
             self._arrangement, description = scene.arrangement, scene.description()
             self._drawn = {name: _is_drawn(info) for name, info in description.sensors.items()}
             if (self._is_served or hasattr(scene, "seek")) and not any(self._drawn.values()):
                 self._drawn = dict.fromkeys(self._drawn, True)
-        if self._is_served and self._is_watched:
+        if self._is_served and self.is_watched:
             scene.listen(env)
             self._notes += scene.take_notes()
-        readings, costs = self._readings(env, names) if self._is_watched else ({}, {})
+        readings, costs = self._readings(env, names) if self.is_watched else ({}, {})
         bodies = scene.body_poses(slice(env, env + 1))
         sensors = scene.sensors_in_use
         drawn = {name for name, sensor in sensors.items() if getattr(sensor, "debug_vis", self._drawn.get(name))}
         pace = scene if self._is_served else self
         frame = Frame(
             env, scene.time, readings, None if bodies is None else bodies[0],
-            self._shapes(env, sensors) if self._is_watched else {},
+            self._shapes(env, sensors) if self.is_watched else {},
             frozenset(drawn), costs, pace.is_paused, pace.speed, getattr(scene, "span", None), *_commands(scene),
             description, self._world, self._notes,
         )  # fmt: skip
         self._channel.send(frame)
         self.updates += 1
         self._world, self._notes = None, []
-        took = time.monotonic() - begin
-        self._send_at = begin + max(1.0 / RATE, 0.0 if description is not None else min(took / SHARE, SLOWEST))
+        is_free = self._has_time or description is not None
+        took = 0.0 if is_free else time.monotonic() - begin
+        self._send_at = begin + max(1.0 / RATE, min(took / SHARE, SLOWEST))
 
     def _readings(self, env: int, names: tuple[str, ...]) -> tuple[dict[str, Reading], dict[str, float]]:
         """Return the new readings of one environment, and the time that each took."""
@@ -232,7 +243,7 @@ class SceneFeed:
         known = [name for name in names if name in scene]
         for name in self._cursor.pending(dict.fromkeys([*scene.sensors_in_use, *known])):
             begin = time.perf_counter()
-            found = scene.publish([name], since=self._cursor, envs=slice(env, env + 1), poses=True)
+            found = scene.publish([name], since=self._cursor, envs=slice(env, env + 1), truth=name in names, poses=True)
             for reading in found.values():
                 reading.measured  # noqa: B018 - waits for the copy
                 readings[name] = replace(reading, specs=())  # the page has them from the description

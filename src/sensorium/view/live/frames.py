@@ -16,7 +16,7 @@ class Frame:
         env: the environment.
         time: simulation time, s.
         readings: name -> reading of this environment, for sensors with something new; without specs, which the
-            description has.
+            description has, and without ground truth that the page does not show.
         bodies: poses of all bodies, float32 `[body, 7]`, m and wxyz; None if they are unknown.
         shapes: name -> shapes, for sensors that draw themselves.
         drawn: sensors that viewers should draw.

@@ -16,7 +16,7 @@ from typing import Any
 from sensorium import errors
 from sensorium.errors import ConfigError, MissingDependencyError, SensoriumError
 from sensorium.view.live.feed import Channel, SceneFeed
-from sensorium.view.live.web import checked_token, is_loopback
+from sensorium.view.live.web import check_host, checked_token, is_loopback
 
 START_S = 60.0
 """Longest wait for the page's process, s."""
@@ -44,7 +44,8 @@ class LiveView(SceneFeed):
         url: address of the page, with its token.
 
     Raises:
-        ConfigError: `speed` is negative or not finite, or the token has characters that are not allowed.
+        ConfigError: `speed` is negative or not finite, `host` is not an address of this machine, or the token has
+            characters that are not allowed.
         MissingDependencyError: the extra `view` is not installed.
         SensoriumError: the page could not be started; the message gives the reason.
     """
@@ -54,6 +55,7 @@ class LiveView(SceneFeed):
     ) -> None:
         if not 0.0 <= speed < float("inf"):
             raise ConfigError.single("view", "speed", speed, "a finite number >= 0", "0 runs as fast as the loop.")
+        check_host(host)
         channel, theirs = Pipe()
         with theirs:
             folder = str(Path(errors.__file__).parents[1])

@@ -13,8 +13,9 @@ MOST_PIXELS = 320
 
 
 def image_fields(specs: tuple[FieldSpec, ...]) -> list[str]:
-    """Return the names of a sensor's images."""
-    return [spec.name for spec in specs if spec.role == "image"]
+    """Return the names of a sensor's images, those in colour first."""
+    images = [spec for spec in specs if spec.role == "image"]
+    return [spec.name for spec in sorted(images, key=lambda spec: spec.dtype != "uint8" or spec.kind == "id")]
 
 
 def image_of(reading: Reading, field: str, *, truth: bool) -> Array | None:

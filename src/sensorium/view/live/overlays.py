@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from sensorium.drawing import draw
+from sensorium.drawing import draw, prepared
 from sensorium.readings import Array, DebugShape, Reading
 from sensorium.view.live.frames import Frame
 from sensorium.view.live.images import image_fields, image_of
+from sensorium.view.live.world3d import ORIGIN
 
 POINT, LINE, ARROW, AXES = 0.015, 0.003, 0.008, 0.1
 """Default diameter of points, thickness of lines and of arrows, and length of axes, m."""
@@ -18,6 +19,8 @@ FRUSTUM, CAMERA = 0.1, (0.16, 0.35, 0.63)
 """Default length of the frustum of a camera, m, and its colour."""
 MOST = 20_000
 """Greatest number of points of one shape; of larger ones every k-th is drawn."""
+BLOCK = 256
+"""Shapes have a multiple of this number of items or, if there are fewer, a power of two."""
 
 
 class Overlay:
@@ -29,20 +32,24 @@ class Overlay:
     """
 
     def __init__(self, scene: Any, name: str) -> None:
-        self._scene, self._path = scene, f"/sensors/{name}"
+        self._scene, self._path = scene, f"{ORIGIN}/sensors/{name}"
         self._nodes: dict[str, tuple[tuple[Any, ...], Any]] = {}
 
     def show(self, shapes: Sequence[DebugShape], frustum: Frustum | None = None) -> None:
         """Draw shapes in the place of the former ones."""
         shown = set()
         for number, shape in enumerate(shapes):
-            items, colors = shape.items, shape.colors_of_env(0, 1)
-            finite = np.isfinite(items).all(axis=tuple(range(1, items.ndim)))
+            items = np.asarray(shape.items, np.float32)
+            colors = np.array([shape.color], np.float32) if shape.colors is None else shape.colors.reshape(-1, 3)
+            finite = np.isfinite(items.reshape(len(items), items[:1].size)).all(axis=1)
             every = 1 + len(items) // MOST
-            items, colors = items[finite][::every], (255 * colors[finite][::every]).astype(np.uint8)
+            if every > 1 or not finite.all():
+                items = items[finite][::every]
+                colors = colors if shape.colors is None else colors[finite][::every]
             if len(items):
                 shown.add(path := f"{self._path}/{number}")
-                self._show(path, shape, items.astype(np.float32), colors)
+                colors = (255 * colors).astype(np.uint8)
+                self._show(path, shape, _filled(items), colors[0] if shape.colors is None else _filled(colors))
         if frustum is not None:
             shown.add(path := f"{self._path}/image")
             self._show_image(path, frustum)
@@ -77,7 +84,7 @@ class Overlay:
                 path, items, colors, shaft_radius=0.5 * width, head_radius=1.2 * width, head_length=3.0 * width,
             ))  # fmt: skip
         else:
-            both = np.repeat(colors[:, None], 2, axis=1)
+            both = colors if colors.ndim == 1 else np.repeat(colors[:, None], 2, axis=1)
             self._update(path, (shape.kind, shape.size, len(items)), items, both, lambda: self._scene.add_line_segments(
                 path, items, both, thickness=shape.size or LINE
             ))  # fmt: skip
@@ -123,6 +130,12 @@ class Overlays:
     def __init__(self, scene: Any) -> None:
         self._scene = scene
         self._overlays: dict[str, Overlay] = {}
+        self._sensors: Mapping[str, Mapping[str, Any]] = {}
+
+    def describe(self, sensors: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take over new descriptions of the sensors."""
+        self._sensors = {name: prepared(info) for name, info in sensors.items()}
+        self.keep(sensors)
 
     def keep(self, names: Collection[str]) -> None:
         """Remove the drawings of all other sensors."""
@@ -133,7 +146,6 @@ class Overlays:
         self,
         frame: Frame,
         readings: Mapping[str, Reading],
-        sensors: Mapping[str, Mapping[str, Any]],
         shows_truth: Callable[[str], bool],
         drawn: Collection[str],
         changed: Collection[str] = (),
@@ -143,7 +155,6 @@ class Overlays:
         Args:
             frame: the frame.
             readings: newest reading of each sensor.
-            sensors: descriptions of the sensors.
             shows_truth: returns whether the ground truth of a sensor is drawn instead of its measured values.
             drawn: sensors to draw.
             changed: sensors to draw again, even without a new reading.
@@ -157,11 +168,18 @@ class Overlays:
                 continue
             overlay = self._overlays.setdefault(name, Overlay(self._scene, name))
             truth = shows_truth(name)
-            style = sensors[name].get("cfg", {}).get("visualizer_cfg") or {}
+            style = self._sensors[name].get("cfg", {}).get("visualizer_cfg") or {}
             frustum, shapes = frustum_of(reading, style, truth=truth), frame.shapes.get(name)
             if shapes is None:
-                shapes = [] if frustum else draw(reading, sensors[name], truth=truth, bodies=bodies)
+                shapes = [] if frustum else draw(reading, self._sensors[name], truth=truth, bodies=bodies)
             overlay.show(shapes, frustum)
+
+
+def _filled(items: Array) -> Array:
+    """Return the items, with the last one repeated to fill a block: viser rebuilds a node if the number changes."""
+    block = min(BLOCK, 1 << (len(items) - 1).bit_length())
+    missing = -len(items) % block
+    return np.concatenate([items, items[-1:].repeat(missing, axis=0)]) if missing else items
 
 
 class Frustum:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,16 +19,14 @@ from sensorium.view.live.overlays import Overlays
 from sensorium.view.live.panel import SensorPanel
 from sensorium.view.live.plots import Plot
 from sensorium.view.live.web import serve
-from sensorium.view.live.world3d import World3d
+from sensorium.view.live.world3d import ORIGIN, World3d
 
 LOG = logging.getLogger("sensorium.view")
 SPEEDS = {"no limit": 0.0, "1/20": 0.05, "1/10": 0.1, "1/4": 0.25, "1/2": 0.5, "1": 1.0, "2": 2.0, "5": 5.0}
-WIDTH = 320
-"""Width to which small images are enlarged, px."""
-ZOOMED = 0.05
-"""Least relative change of a camera's distance that its user made."""
-SETTLES = 2.0
-"""Time after which a new browser reports its own camera instead of that of an empty page, s."""
+ENLARGED = "<style>img[src^='blob:'] { width: 100%; image-rendering: pixelated }</style>"
+"""Style of images, which the browser enlarges to the width of the panel."""
+SMALL = 160
+"""Width below which images are sent with twice their pixels: JPEG has half the resolution for colours."""
 PLOTS = 2
 """Number of plots."""
 
@@ -62,12 +60,9 @@ class Page:
         """Newest reading of each sensor, of the shown environment."""
         self.frame: Frame | None = None
         self._world: World3d | None = None
+        self._origin = self.server.scene.add_frame(ORIGIN, show_axes=False)
+        """Node of the whole scene. It moves against the followed body, so that no camera has to move."""
         self._overlays = Overlays(self.server.scene)
-        self._followed: Array | None = None
-        self._came: dict[int, float] = {}
-        """Browser -> time of its first frame."""
-        self._distances: dict[int, float] = {}
-        """Browser -> distance of its camera from the followed body, m."""
         self._is_waiting = True
         """Whether a frame was requested and has not arrived; the loop sends the first one unasked."""
         self._is_watched = False
@@ -91,23 +86,30 @@ class Page:
         """Show frames until the loop ends; no work is done while no browser is connected."""
         try:
             while True:
-                if self._channel.poll(0.1):
-                    self._is_waiting = False
-                    self._try_to_show(self._channel.recv())
-                is_watched = bool(self.server.get_clients())
-                if is_watched and not self._is_waiting and self._is_built:
-                    self._is_waiting = self._is_watched = True
-                    self.send("want", int(self.env.value), self._wanted())
-                elif self._is_watched and not is_watched:
-                    self._is_waiting = self._is_watched = False
-                    self.send("leave")  # no readings, and no pause, for a page that no browser shows
+                frame = self._channel.recv() if self._channel.poll(0.1) else None
+                self._is_waiting = self._is_waiting and frame is None
+                self._ask()  # for the next frame, before this one is shown
+                if frame is not None:
+                    self._try_to_show(frame)
         except (EOFError, OSError):
             pass
         finally:
             self.server.stop()
 
-    def _wanted(self) -> tuple[str, ...]:
-        return tuple({*(plot.sensor for plot in self.plots), self.panel.chosen} - {""})
+    def _ask(self) -> None:
+        """Ask for a frame, or tell the loop that the last browser has left."""
+        is_watched = bool(self.server.get_clients())
+        if is_watched and not self._is_waiting and self._is_built:
+            self._is_waiting = self._is_watched = True
+            self._want()
+        elif self._is_watched and not is_watched:
+            self._is_waiting = self._is_watched = False
+            self.send("leave")  # no readings, and no pause, for a page that no browser shows
+
+    def _want(self) -> None:
+        """Ask for a frame of the chosen environment, with the ground truth of the sensors that show it."""
+        names = {*(plot.sensor for plot in self.plots), self.panel.chosen, *self.panel.true} - {""}
+        self.send("want", int(self.env.value), tuple(names))
 
     def _try_to_show(self, frame: Frame) -> None:
         """Show a frame; an error is logged, and the next frame is tried."""
@@ -120,7 +122,6 @@ class Page:
         """Show a frame."""
         with self.server.atomic():
             self._show(frame)
-        self.server.flush()
 
     def _show(self, frame: Frame) -> None:
         before, self.frame = self.frame, frame
@@ -132,20 +133,16 @@ class Page:
             reading.specs = self._specs.get(name, ())
         if before is None or before.env != frame.env or frame.time < before.time:
             self.readings.clear()
-            self._followed = None
             for plot in self.plots:
                 plot.restart()
         self.readings.update(frame.readings)
-        for note in frame.notes:
-            for client in self.server.get_clients().values():
-                client.add_notification("sensorium", note, color="red", auto_close_seconds=8.0)
+        if frame.notes:
+            self._notify(frame.notes)
         if self._world is not None and frame.bodies is not None and len(frame.bodies):
             self._world.show(frame.bodies)
             self._follow(frame.bodies)
         drawn = [name for name in self.sensors if self.panel.draws(name, frame)]
-        self._overlays.show(
-            frame, self.readings, self.sensors, self.panel.shows_truth, drawn, self.panel.take_changed()
-        )
+        self._overlays.show(frame, self.readings, self.panel.shows_truth, drawn, self.panel.take_changed())
         for plot in self.plots:
             plot.add(self.readings)
         self._show_images()
@@ -160,6 +157,13 @@ class Page:
             self._is_showing_time = True
             self.seek.value = float(np.clip(frame.time, *frame.span))
             self._is_showing_time = False
+
+    def _notify(self, notes: list[str]) -> None:
+        """Show messages in all browsers."""
+        with warnings.catch_warnings(action="ignore"):  # of viser, about a browser that is just leaving
+            for client in self.server.get_clients().values():
+                for note in notes:
+                    client.add_notification("sensorium", note, color="red", auto_close_seconds=8.0)
 
     def do(self, word: str) -> None:
         """Do what a button of the loop says: ``play``, ``pause``, ``step``, ``reset`` or ``reset all``."""
@@ -193,6 +197,7 @@ class Page:
         self.speed.on_update(lambda _: self.send("speed", SPEEDS[self.speed.value]))
         last = description.num_envs - 1
         self.env = gui.add_slider("environment", 0, max(last, 1), 1, frame.env, visible=last > 0)
+        self.env.on_update(lambda _: self._want())
         self.follow = gui.add_checkbox("camera follows", True)
         first, end = frame.span or (0.0, 1.0)
         self.seek = gui.add_slider(
@@ -206,8 +211,9 @@ class Page:
         with self.tabs.add_tab("Sensors") as tab:
             self.panel: SensorPanel = SensorPanel(gui, tab, self.send)
         with self.tabs.add_tab("Images"):
+            gui.add_html(ENLARGED)
             self.image_field = gui.add_dropdown("image", ["none"])
-            self.image = gui.add_image(np.zeros((2, 2, 3), np.uint8), format="jpeg")
+            self.image = gui.add_image(np.zeros((2, 2, 3), np.uint8), format="jpeg", jpeg_quality=90)
         self._is_built = True
 
     def _describe(self, frame: Frame) -> None:
@@ -220,7 +226,7 @@ class Page:
         for plot in self.plots:
             plot.set_fields(fields)
         self.readings = {name: reading for name, reading in self.readings.items() if name in self.sensors}
-        self._overlays.keep(self.sensors)
+        self._overlays.describe(self.sensors)
         self._specs = {name: _specs(info) for name, info in self.sensors.items()}
         images = [f"{name}.{field}" for name, specs in self._specs.items() for field in image_fields(specs)]
         chosen = self.image_field.value
@@ -235,8 +241,8 @@ class Page:
             self._world.remove()
         self._world = World3d(self.server, data)
         size = self._world.size
-        self.server.initial_camera.position = (size, -size, 0.7 * size)
-        self.server.initial_camera.look_at = (0.0, 0.0, 0.2 * size)
+        self.server.initial_camera.position = (1.1 * size, -1.1 * size, 0.7 * size)
+        self.server.initial_camera.look_at = (0.0, 0.0, 0.0)
 
     # Contents ---------------------------------------------------------------------------------------------------------
 
@@ -246,34 +252,15 @@ class Page:
         if reading is not None and name in self.frame.readings:  # type: ignore[union-attr]  # set by `_show`
             image = image_of(reading, field, truth=self.panel.shows_truth(name))
             if image is not None:
-                larger = max(1, WIDTH // image.shape[1])
-                self.image.image = image.repeat(larger, axis=0).repeat(larger, axis=1)
+                twice = 2 if image.shape[1] < SMALL else 1
+                self.image.image = image.repeat(twice, axis=0).repeat(twice, axis=1)
 
     def _follow(self, bodies: Array) -> None:
-        """Turn the cameras to the first moving body, at their distance from it."""
+        """Keep the first moving body where the cameras look."""
         assert self._world is not None
-        row = next(iter(self._world.moving), 0)
-        place = bodies[row, :3].astype(np.float64)
-        if not np.isfinite(place).all():
-            return
-        now, clients = time.monotonic(), self.server.get_clients().values()
-        is_new = [now < self._came.setdefault(client.client_id, now) + SETTLES for client in clients]
-        is_moved = self._followed is None or np.linalg.norm(place - self._followed) >= 0.002 * self._world.size
-        if not is_moved and not any(is_new):
-            return
-        start = self._world.size * np.array([1.0, -1.0, 0.6])
-        for client, is_first in zip(clients, is_new, strict=True):
-            camera = client.camera
-            offset = start if is_first else np.asarray(camera.position) - np.asarray(camera.look_at)
-            far = float(np.linalg.norm(offset))
-            kept = self._distances.setdefault(client.client_id, far)
-            if abs(far - kept) < ZOOMED * kept:  # the browser reports a camera on its way
-                offset = offset * (kept / max(far, 1e-9))
-            else:
-                self._distances[client.client_id] = far
-            if is_first or self.follow.value:
-                camera.position, camera.look_at = place + offset, place
-        self._followed = place
+        place = bodies[next(iter(self._world.moving), 0), :3]
+        if self.follow.value and np.isfinite(place).all():
+            self._origin.position = -place
 
 
 def _specs(info: Mapping[str, Any]) -> tuple[FieldSpec, ...]:

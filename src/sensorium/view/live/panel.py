@@ -144,6 +144,11 @@ class SensorPanel:
         """Return whether the ground truth of a sensor is shown in its drawing and its images."""
         return self._truths.get(name, False)
 
+    @property
+    def true(self) -> list[str]:
+        """Names of the sensors of which the ground truth is shown."""
+        return [name for name, is_true in self._truths.items() if is_true]
+
     def take_changed(self) -> set[str]:
         """Return the sensors whose drawing changed since the last call."""
         changed, self._changed = self._changed, set()
@@ -244,7 +249,8 @@ class SensorPanel:
             cells.append("✓" if self.draws(name, frame) else "")
             rows.append("".join(f"<td>{cell}</td>" for cell in cells))
         body = "".join(f"<tr>{row}</tr>" for row in rows)
-        return f"<div style='overflow-x:auto'><table style='font-size:0.75em;width:100%'>{body}</table></div>"
+        table = f"<table style='font-size:0.75em;width:100%'>{body}</table>"
+        return f"<div style='overflow-x:auto;padding:0 0.6em'>{table}</div>"
 
 
 def _without_knobs(info: Mapping[str, Any] | None) -> dict[str, Any] | None:

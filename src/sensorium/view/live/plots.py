@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
+from math import isfinite, nan
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,10 @@ LENGTH = 240
 """Number of shown readings."""
 GAP = 2.0
 """Simulated time without readings after which a plot starts again, s."""
+NO_ROWS = np.empty((3, 0))
+"""Times, true and measured values of no readings."""
+PADDING = (12, 12, 0, 0)
+"""Space at the top, right, bottom and left of a plot, px; without it, labels of its axes are cut off."""
 EMPTY = (np.array([0.0, 1.0]), *(np.full(2, np.nan) for _ in range(2)))
 COMPONENTS = ("xyz", "wxyz", "enu", "ned", "rpy", "rgb", "rgba")
 
@@ -44,14 +48,15 @@ class Plot:
 
         self._uplot, self._fields = uplot, dict(fields)
         self.field = gui.add_dropdown("field", list(fields) or ["none"], initial_value=chosen)
-        self.column = gui.add_number("number", 0, min=0, max=max(self._columns - 1, 0), step=1)
+        self.column = gui.add_number("element", 0, min=0, max=max(self._columns - 1, 0), step=1)
         series = [uplot.Series(label="t"), self._line("true", TRUTH), self._line("measured", MEASURED)]
         plain = {"x": uplot.Scale(time=False)}  # otherwise x is taken for calendar time
         axes = (uplot.Axis(), uplot.Axis(size=56))
-        self.values = gui.add_uplot(EMPTY, tuple(series), scales=plain, axes=axes, height=170)
+        self.values = gui.add_uplot(EMPTY, tuple(series), scales=plain, axes=axes, padding=PADDING, height=170)
         lines = (series[0], self._line("error", ERROR))
-        self.error = gui.add_uplot(EMPTY[:2], lines, scales=plain, axes=axes, height=110)
-        self._rows: deque[tuple[float, float, float]] = deque(maxlen=LENGTH)
+        self.error = gui.add_uplot(EMPTY[:2], lines, scales=plain, axes=axes, padding=PADDING, height=125)
+        self._rows = NO_ROWS
+        """Times, true and measured values that are shown, `[3, n]`; viser sends them later, so it is never changed."""
         self.field.on_update(lambda _: self.restart())
         self.column.on_update(lambda _: self.restart())
         self.restart()
@@ -83,7 +88,7 @@ class Plot:
 
     def restart(self) -> None:
         """Forget the shown readings."""
-        self._rows.clear()
+        self._rows = NO_ROWS
         spec = self.spec
         if spec is None:
             return
@@ -99,20 +104,16 @@ class Plot:
     def add(self, readings: Mapping[str, Reading]) -> None:
         """Add the newest reading of its sensor, and draw."""
         reading, spec = readings.get(self.sensor), self.spec
-        if reading is None or spec is None or (self._rows and reading.time == self._rows[-1][0]):
+        last = self._rows[0, -1] if self._rows.size else -np.inf
+        if reading is None or spec is None or reading.time == last:
             return
-        if self._rows and not 0.0 <= reading.time - self._rows[-1][0] < GAP:
-            self._rows.clear()
         column = min(int(self.column.value), spec.columns - 1)
         branches = (reading.truth or reading.measured, reading.measured)
         true, measured = (float(np.reshape(branch[spec.name], (1, -1))[0, column]) for branch in branches)
-        self._rows.append((reading.time, true, measured))
-        if len(self._rows) > 1:
-            times, trues, values = np.array(self._rows).T
-            self.values.data = times, _drawable(trues), _drawable(values)
-            self.error.data = times, _drawable(values - trues)
-
-
-def _drawable(values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return values whose infinities are gaps."""
-    return np.where(np.isfinite(values), values, np.nan)
+        new = [[reading.time], [true if isfinite(true) else nan], [measured if isfinite(measured) else nan]]
+        kept = self._rows[:, 1 - LENGTH :] if 0.0 <= reading.time - last < GAP else NO_ROWS
+        self._rows = np.concatenate([kept, new], axis=1)
+        if kept.size:
+            times, trues, values = self._rows
+            self.values.data = times, trues, values
+            self.error.data = times, values - trues

@@ -8,6 +8,7 @@ import io
 import ipaddress
 import logging
 import secrets
+import socket
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
@@ -41,6 +42,19 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def check_host(host: str) -> None:
+    """Raise an error if a page cannot listen at an address.
+
+    Raises:
+        ConfigError: the address is not one of this machine.
+    """
+    try:
+        socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+    except OSError as error:
+        fix = f"The system says: {error.strerror or error}. 0.0.0.0 stands for all addresses of this machine."
+        raise ConfigError.single("view", "host", host, "an address of this machine", fix) from None
 
 
 def checked_token(host: str, token: str) -> str:

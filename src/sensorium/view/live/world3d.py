@@ -11,6 +11,8 @@ import numpy as np
 
 from sensorium.readings import Array
 
+ORIGIN = "/origin"
+"""Node that holds the world and all drawings."""
 GROUND, ROBOT = (0.62, 0.6, 0.56), (0.42, 0.48, 0.55)
 """Colours of uncoloured shapes: of the world, and of bodies."""
 UNCOLORED = (0.5, 0.5, 0.5, 1.0)
@@ -40,13 +42,13 @@ class World3d:
         """Names of the bodies."""
         shapes = [shape for shape in about["shapes"] if shape.get("is_visible", True)]
         visual = {shape["body"] for shape in shapes if shape["is_visual"]}
-        self._shown: dict[int, Array] = {}
+        self._shown: Array = np.full((len(self.bodies), 7), np.nan, np.float32)
         self._nodes: dict[int, Any] = {}
         self.moving = sorted({shape["body"] for shape in shapes if not shape["is_static"]})
         """Rows of the bodies that have shapes and move."""
         self._add_lights()
         for row in sorted({-1 if shape["is_static"] else shape["body"] for shape in shapes}):
-            self._nodes[row] = server.scene.add_frame(f"/world/{row}", show_axes=False)
+            self._nodes[row] = server.scene.add_frame(f"{ORIGIN}/world/{row}", show_axes=False)
             own = [shape for shape in shapes if (-1 if shape["is_static"] else shape["body"]) == row]
             self._add_body(row, [shape for shape in own if shape["is_visual"] or shape["body"] not in visual])
         self.size = self._extent(shapes)
@@ -66,7 +68,7 @@ class World3d:
         for number, (color, meshes) in enumerate(groups.items()):
             starts = np.cumsum([0, *(len(vertices) for vertices, _ in meshes)])
             self._server.scene.add_mesh_simple(
-                f"/world/{row}/{number}",
+                f"{ORIGIN}/world/{row}/{number}",
                 np.concatenate([vertices for vertices, _ in meshes]).astype(np.float32),
                 np.concatenate([faces + start for (_, faces), start in zip(meshes, starts, strict=False)]),
                 color=color[:3], opacity=None if color[3] >= 1.0 else color[3], flat_shading=True, side="double",
@@ -108,13 +110,12 @@ class World3d:
 
     def show(self, poses: Array) -> None:
         """Move the bodies to their poses `[body, 7]`; those that are not finite keep theirs."""
-        for row, node in self._nodes.items():
-            if row < 0 or not np.isfinite(poses[row]).all():
-                continue
-            before = self._shown.get(row)
-            if before is None or np.abs(poses[row] - before).max() > MOVED:
+        with np.errstate(invalid="ignore"):
+            is_moved = ~(np.abs(poses - self._shown).max(axis=1) <= MOVED) & np.isfinite(poses).all(axis=1)
+        for row in is_moved.nonzero()[0].tolist():
+            if (node := self._nodes.get(row)) is not None:
                 node.position, node.wxyz = poses[row, :3], poses[row, 3:]
-                self._shown[row] = poses[row].copy()
+        self._shown[is_moved] = poses[is_moved]
 
     def remove(self) -> None:
         """Remove all nodes."""
