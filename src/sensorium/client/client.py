@@ -559,11 +559,13 @@ class Client:
         if "_session" not in vars(self) or self.is_closed:
             return
         text = f"unclosed {self!r}: call its close(), or use it as a context manager"
-        # On a separate thread: the current thread may be inside a step of the scene or a call of a listener.
-        closer = threading.Thread(target=self.close, name="sensorium-close", daemon=True)
-        _closers.add(closer)
-        closer.start()
-        warnings.warn(text, ResourceWarning, stacklevel=2, source=self._session)
+        try:
+            warnings.warn(text, ResourceWarning, stacklevel=2, source=self._session)
+        finally:  # a warning may be an error
+            # On a separate thread: the current thread may be inside a step of the scene or a call of a listener.
+            closer = threading.Thread(target=self.close, name="sensorium-close", daemon=True)
+            _closers.add(closer)
+            closer.start()
 
 
 class _TickListener:
