@@ -6,7 +6,6 @@ import contextlib
 import os
 from dataclasses import dataclass, field
 from math import inf
-from pathlib import Path
 
 _GROUPS = (
     ("memory.max", "memory.current", "memory.stat", "inactive_file "),
@@ -16,7 +15,7 @@ _GROUPS = (
 demand."""
 
 
-def host_available(groups: Path = Path("/sys/fs/cgroup")) -> int | None:
+def host_available(groups: str | os.PathLike[str] = "/sys/fs/cgroup") -> int | None:
     """Return the bytes of host memory that this process can still allocate; None if the system does not report them.
 
     The result is the smaller of the free memory of the machine and of the process's control group.
@@ -24,23 +23,31 @@ def host_available(groups: Path = Path("/sys/fs/cgroup")) -> int | None:
     Args:
         groups: folder with the files of the control group.
     """
-    found = []
+    found, whole = [], inf
     with contextlib.suppress(OSError, ValueError, IndexError):
-        found.append(1024 * _number(Path("/proc/meminfo"), "MemAvailable:"))
+        lines = _text("/proc/meminfo")
+        whole, available = (1024 * _number(lines, word) for word in ("MemTotal:", "MemAvailable:"))
+        found.append(available)
     if not found:
         with contextlib.suppress(OSError, ValueError, AttributeError):
             found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES"))
     for limit, used, statistics, cached in _GROUPS:
         with contextlib.suppress(OSError, ValueError, IndexError):  # the file is absent, or the limit is "max"
-            taken = int((groups / used).read_text()) - _number(groups / statistics, cached)
-            found.append(max(int((groups / limit).read_text()) - taken, 0))
+            most = int(_text(f"{groups}/{limit}"))
+            if most < whole:  # a higher limit restricts nothing
+                taken = int(_text(f"{groups}/{used}")) - _number(_text(f"{groups}/{statistics}"), cached)
+                found.append(max(most - taken, 0))
     return min(found, default=None)
 
 
-def _number(file: Path, word: str) -> int:
+def _text(file: str) -> str:
+    with open(file, "rb", buffering=0) as stream:
+        return stream.read().decode("ascii")
+
+
+def _number(text: str, word: str) -> int:
     """Return the number after a word at the start of a line."""
-    found = [line for line in file.read_text(encoding="ascii").splitlines() if line.startswith(word)]
-    return int(found[0].split()[1])
+    return int(f"\n{text}".split(f"\n{word}", 1)[1].split(None, 1)[0])
 
 
 @dataclass

@@ -7,6 +7,7 @@ by name and never stops the program.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 import threading
@@ -118,7 +119,8 @@ class Plugins:
             self.is_loaded = True
             for module in self.ours:
                 importlib.import_module(module)
-            for point in sorted(entry_points(group=self.group), key=_order):
+            self._points = tuple(entry_points(group=self.group))
+            for point in sorted(self._points, key=_order):
                 self.broken += self._load(point)
             for plugin in self.broken if warn else ():  # last: the first raises where warnings are errors
                 warnings.warn(str(plugin), SensoriumWarning, stacklevel=stacklevel + 1)
@@ -174,10 +176,15 @@ class Plugins:
         texts = "; ".join(map(str, self.broken))
         return texts and f"It may be in a plugin that is broken: {texts}"
 
+    @functools.cached_property
+    def _points(self) -> tuple[EntryPoint, ...]:
+        """Entry points of the group; reading them takes milliseconds, and a scene asks for each sensor of a program."""
+        return tuple(entry_points(group=self.group))
+
     def of(self, cls: type) -> str:
         """Return the installed plugin of a class, e.g. ``"plugin 'wind' of wind-sensor 0.1"``, or an empty string."""
         package = cls.__module__.partition(".")[0]
-        points = [each for each in entry_points(group=self.group) if module_of(each).partition(".")[0] == package]
+        points = [each for each in self._points if module_of(each).partition(".")[0] == package]
         for point in sorted(points, key=lambda each: (module_of(each) != cls.__module__, each.name)):
             distribution = _distribution(point)
             return f"plugin {point.name!r}" + (f" of {distribution}" if distribution else "")

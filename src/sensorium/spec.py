@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cache
 from math import inf, isfinite, prod
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ def exact_fraction(seconds: float) -> Fraction:
     return Fraction(repr(float(seconds)))
 
 
+@cache
 def snake_case(name: str) -> str:
     """Return ``"gauss_markov"`` for ``"GaussMarkov"``."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

@@ -31,7 +31,7 @@ from sensorium.cfg.base import (
     without_absent,
 )
 from sensorium.cfg.help import Parsed, meanings
-from sensorium.cfg.knobs import COLUMN_KNOBS, Amount, GilbertElliott, Knob, amount_bounds, parse_amount
+from sensorium.cfg.knobs import COLUMN_KNOBS, Amount, GilbertElliott, Knob, amount_bounds, is_within, parse_amount
 from sensorium.cfg.sensor import (
     SELECTORS,
     MountedSensorCfg,
@@ -48,6 +48,6 @@ __all__ = [
     "AppearanceCfg", "Cfg", "Finite", "Float", "GilbertElliott", "Knob", "LightLookCfg", "MountedSensorCfg",
     "NonNegative", "ObjRef", "ObjType", "OffsetCfg", "Parsed", "Place", "Positive", "Selector", "Selectors",
     "SensorCfg", "ShapeLookCfg", "Share", "SimpleSensorCfg", "StageCfg", "Vec3", "VisualizerCfg", "amount_bounds",
-    "as_plain", "bad", "find_kind", "in_unit", "is_finite", "meanings", "must", "name_in", "numbers_in",
-    "parse_amount", "toml_words", "values_differ", "without_absent",
+    "as_plain", "bad", "find_kind", "in_unit", "is_finite", "is_within", "meanings", "must", "name_in",
+    "numbers_in", "parse_amount", "toml_words", "values_differ", "without_absent",
 ]  # fmt: skip

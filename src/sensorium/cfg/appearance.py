@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, ClassVar, Self
 
 from pydantic import model_validator
 
-from sensorium.cfg.base import Cfg, bad
-from sensorium.cfg.knobs import Amount
+from sensorium.cfg.base import Cfg, bad, must
+from sensorium.cfg.knobs import Amount, is_within
+
+_SHARE = must(lambda amount: amount is None or is_within(amount, 0.0, 1.0), "numbers from 0 to 1")
+_AT_LEAST_0 = must(lambda amount: amount is None or is_within(amount, 0.0, math.inf), "numbers >= 0")
 
 
 class AppearanceCfg(Cfg):
     """Base of the appearance of shapes and of lights.
 
     A quantity is a number, a vector or a distribution, which is drawn for each environment and each shape or light at
-    every reset. The numbers are a pure function of the scene's seed, the environment and its episode.
+    every reset. The numbers are a pure function of the scene's seed, the environment and its episode. Normal
+    distributions are clipped to the range of the quantity.
     """
 
     quantities: ClassVar[tuple[str, ...]] = ()
@@ -39,15 +44,15 @@ class ShapeLookCfg(AppearanceCfg):
 
     shapes: str | tuple[str, ...] = ".*"
     """Patterns of the names of geoms or bodies."""
-    rgba: Annotated[Amount | None, "0 to 1"] = None
+    rgba: Annotated[Amount | None, _SHARE, "0 to 1"] = None
     """Red, green and blue, 0 to 1, and the opacity if there are four numbers."""
-    emission: Annotated[Amount | None, "0 to 1"] = None
+    emission: Annotated[Amount | None, _SHARE, "0 to 1"] = None
     """Light that it emits, as a factor of its colour."""
-    specular: Annotated[Amount | None, "0 to 1"] = None
+    specular: Annotated[Amount | None, _SHARE, "0 to 1"] = None
     """Brightness of highlights, 0 to 1."""
-    shininess: Annotated[Amount | None, "0 to 1"] = None
+    shininess: Annotated[Amount | None, _SHARE, "0 to 1"] = None
     """Sharpness of highlights, 0 to 1."""
-    mirror: Annotated[Amount | None, "0 to 1"] = None
+    mirror: Annotated[Amount | None, _SHARE, "0 to 1"] = None
     """Brightness of the mirrored scene, 0 to 1, for the first plane or box that mirrors."""
     texture: tuple[str, ...] | None = None
     """Names of textures of the model, one of which is chosen; ``""`` is no texture."""
@@ -60,11 +65,11 @@ class LightLookCfg(AppearanceCfg):
 
     lights: str | tuple[str, ...] = ".*"
     """Patterns of the names of lights; that at the camera is ``"headlight"``."""
-    ambient: Amount | None = None
+    ambient: Annotated[Amount | None, _AT_LEAST_0] = None
     """Color of the light that reaches surfaces of any orientation."""
-    diffuse: Amount | None = None
+    diffuse: Annotated[Amount | None, _AT_LEAST_0] = None
     """Color of the light that matte surfaces scatter."""
-    specular: Amount | None = None
+    specular: Annotated[Amount | None, _AT_LEAST_0] = None
     """Color of highlights."""
     pos: Amount | None = None
     """Position on the light's body, m."""

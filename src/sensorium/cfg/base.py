@@ -244,7 +244,9 @@ class Cfg(BaseModel, metaclass=CfgType):
         ConfigError: at construction, listing every fault with field, value, what is accepted and the fix.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False, arbitrary_types_allowed=True)
+    model_config = ConfigDict(
+        defer_build=True, frozen=True, extra="forbid", validate_default=False, arbitrary_types_allowed=True
+    )
 
     def __init__(self, /, **data: Any) -> None:
         try:

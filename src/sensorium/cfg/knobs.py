@@ -72,6 +72,14 @@ def amount_bounds(value: Any) -> tuple[float, float]:
     return float(value), float(value)
 
 
+def is_within(amount: Any, low: float, high: float) -> bool:
+    """Return whether an amount stays in [low, high]; a normal distribution is clipped."""
+    if isinstance(amount, Normal):
+        return True
+    least, most = amount_bounds(amount)
+    return low <= least <= most <= high
+
+
 def _as_tuple(value: Any) -> Any:
     value = as_plain(value)
     return tuple(value) if isinstance(value, list) else value

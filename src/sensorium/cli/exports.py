@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
@@ -18,7 +18,7 @@ from sensorium.cli.messages import stderr, stdout
 from sensorium.errors import ArgumentError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
-    from sensorium.readings import Reading, SceneDescription
+    from sensorium.readings import SceneDescription
     from sensorium.record import Replay
 
 Format = Literal["csv", "npz", "parquet", "euroc", "tum", "kitti", "lerobot", "rosbag2"]
@@ -81,7 +81,7 @@ class Export:
             _report(self.to, self.format, (*notes, *self._left_out(replay)))
         return 0
 
-    def _export(self, replay: Replay, follow: Callable[..., Iterator[Reading]]) -> list[str]:
+    def _export(self, replay: Replay, follow: Callable[..., Iterator[Any]]) -> list[str]:
         """Write the files, and return one text for everything that the format cannot hold."""
         from sensorium.record import export
 
@@ -116,7 +116,7 @@ class Export:
         (self.to / "description.json").write_text(f"{text}\n", encoding="utf-8")
         return notes
 
-    def _export_tum(self, replay: Replay, follow: Callable[..., Iterator[Reading]], env: int) -> list[str]:
+    def _export_tum(self, replay: Replay, follow: Callable[..., Iterator[Any]], env: int) -> list[str]:
         """Write one file per sensor that has poses.
 
         Raises:
@@ -138,7 +138,7 @@ class Export:
             raise ArgumentError(f"{self.file}: no sensor has poses in this time span, expected at least one.")
         return [f"{name}: it has no poses" for name in failures]
 
-    def _export_lerobot(self, replay: Replay, follow: Callable[..., Iterator[Reading]]) -> list[str]:
+    def _export_lerobot(self, replay: Replay, follow: Callable[..., Iterator[Any]]) -> list[str]:
         """Write a frame per logged action, without actions per sample of the slowest sensor."""
         from sensorium.record.export import write_lerobot
         from sensorium.record.export.lerobot import ACTIONS
@@ -178,8 +178,11 @@ class Export:
         return found
 
     @contextlib.contextmanager
-    def _following(self, replay: Replay) -> Iterator[Callable[..., Iterator[Reading]]]:
-        """Yield a function that returns the readings of sensors (none: all), and shows how far they are written."""
+    def _following(self, replay: Replay) -> Iterator[Callable[..., Iterator[Any]]]:
+        """Yield a function that returns the readings of sensors (none: all), and shows how far they are written.
+
+        For `rosbag2` they are stacks of readings where possible.
+        """
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
         start = replay.start if self.start is None else self.start
@@ -190,10 +193,13 @@ class Export:
         with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
             task = progress.add_task("", total=passes * span)
 
-            def follow(names: tuple[str, ...]) -> Iterator[Reading]:
+            many = self.format == "rosbag2" and replay.description.engine != "rosbag2"
+            read: Callable[..., Iterator[Any]] = replay.stacks if many else replay.readings
+
+            def follow(names: tuple[str, ...]) -> Iterator[Any]:
                 nonlocal done
                 shown = start
-                for reading in replay.readings(names or None, start, end):
+                for reading in read(names or None, start, end):
                     if reading.time - shown > span / 200:
                         shown = reading.time
                         progress.update(task, completed=done * span + shown - start)

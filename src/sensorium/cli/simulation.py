@@ -293,7 +293,6 @@ def _numbers(value: Array, other: Array, spec: FieldSpec, info: Mapping[str, Any
             value = value[0] if spec.axes[:1] == ("mount",) else value
             if picture_kind(image) == "ids" or info.get("constants", {}).get("labels", {}).get(spec.name):
                 return _shares(id_shares(info, image, value))
-            value = value.astype(np.float32)
         return _summary(np.asarray(value), spec, info.get("cfg", {}).get("no_hit_value"))
     if flat.dtype.kind == "f":
         others = np.asarray(other).reshape(-1)[:SHOWN_NUMBERS]
@@ -307,7 +306,9 @@ def _numbers(value: Array, other: Array, spec: FieldSpec, info: Mapping[str, Any
 
 def _shares(shares: Sequence[tuple[str, Any, float]]) -> str:
     """Return the largest shares of an image as text, one per line, and the number of further ones."""
-    shown = [f"{label} {share:.2g} %" for label, _, share in ((*each[:2], 100.0 * each[2]) for each in shares)]
+    percents = [100.0 * share for _, _, share in shares]
+    numbers = [f"{percent:.0f}" if percent >= 10.0 else f"{percent:.2g}" for percent in percents]
+    shown = [f"{label} {number} %" for (label, _, _), number in zip(shares, numbers, strict=True)]
     more = [f"and {len(shown) - SHOWN_LABELS} more"] if len(shown) > SHOWN_LABELS else []
     return "\n".join([*map(escape, shown[:SHOWN_LABELS]), *more])
 
@@ -315,8 +316,11 @@ def _shares(shares: Sequence[tuple[str, Any, float]]) -> str:
 def _number(number: Any, other: Any = math.nan) -> str:
     """Return a number of NumPy with three decimals, or as many as show two digits of its difference from another.
 
-    It has no more digits than its type, and an exponent if it is very large or would show as zero.
+    It has no more digits than its type, and an exponent if it is very large or would show as zero. An integer is
+    returned as it is.
     """
+    if isinstance(number, np.integer):
+        return str(number)
     size, difference = abs(float(number)), abs(float(number) - float(other))
     if size == 0.0 or not math.isfinite(size):
         return f"{number:+6.3f}"
@@ -329,7 +333,7 @@ def _number(number: Any, other: Any = math.nan) -> str:
 
 def _summary(value: Array, spec: FieldSpec, no_hit_value: float | None) -> str:
     """Return a summary of a field of many numbers: per vector axis the range, for ids the counts."""
-    if value.dtype.kind != "f":
+    if value.dtype.kind != "f" and spec.kind in ("id", "flag") and picture_kind(spec.squeezed().to_dict()) != "color":
         names, counts = np.unique(value, return_counts=True)
         most = names[int(np.argmax(counts))]
         return f"{len(names)} different, mostly {most}"

@@ -115,6 +115,8 @@ class View:
             scene = ReplayScene(self.source)
         ticks = max(1, round(PERIOD / scene.engine.dt))
         with self._opened(scene, self.speed) as view:
+            while not view.is_watched and not self._is_over(view):
+                view.wait(0.1)  # it starts with the first browser
             while not self._is_over(view):
                 if scene.is_over:
                     view.wait(0.1)

@@ -244,6 +244,8 @@ class Compute:
         self.episode = torch.zeros(num_envs, dtype=torch.int32, device=device)
         """int32 [env], number of resets so far, minus one."""
         with graph.launching:
+            self._masks = {id(mask): wp.from_torch(mask) for mask in (self.all_envs, self.reset_envs)}
+            self._words = [wp.from_torch(words) for words in (self.time, self.reset_tick, self.episode)]
             self._rows_of = {id(mask): self.rows(mask) for mask in (self.all_envs, self.reset_envs)}
         self.mask = self.all_envs
         """uint8 [env] mask of the envs that hooks currently work on."""
@@ -408,8 +410,8 @@ class Compute:
         """
         rows = Rows()
         rows.start, rows.first, rows.place, rows.first_env = start, first, place, self.first_env
-        rows.mask = wp.from_torch(mask)
-        rows.time, rows.reset_tick, rows.episode = map(wp.from_torch, (self.time, self.reset_tick, self.episode))
+        rows.mask = self._masks[id(mask)]
+        rows.time, rows.reset_tick, rows.episode = self._words
         return rows
 
     @property

@@ -353,7 +353,9 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def array(self, name: str) -> Tensor:
-        """Return a derived array by name (`body_pos_w`, `gravity_w`, ...), float32, fixed address.
+        """Return a derived array by name (`body_pos_w`, `gravity_w`, ...).
+
+        It is float32 at a fixed address, with a contiguous last axis.
 
         Raises:
             KeyError: the array's requirement was not prepared.

@@ -54,23 +54,28 @@ def convert_bodies(
 ) -> None:
     """Convert some bodies; an output of length 0 is not needed."""
     env, part = masked_tid(rows)
-    quats = quat[env]
+    quats, quats_out = quat[env], quat_out[env]
+    centres = com[env % wp.max(com.shape[0], 1)]
+    vels, vels_out = lin_vel[env], lin_vel_out[env]
+    accs, accs_out = lin_acc[env], lin_acc_out[env]
+    ang_vels, ang_accs = ang_vel[env], ang_acc[env]
     for body in range(part * per_thread, wp.min((part + 1) * per_thread, quats.shape[0])):
         q = quats[body]
         if is_xyzw != 0:
             q = wp.vec4(q[3], q[0], q[1], q[2])
         if quat_out.shape[0] > 0:
-            quat_out[env, body] = q
+            quats_out[body] = q
         if com.shape[0] > 0:
-            r = quat_rotate(q, com[env % com.shape[0], body])
+            r = quat_rotate(q, centres[body])
             if pos_out.shape[0] > 0:
                 pos_out[env, body] = pos[env, body] - r
-            if lin_vel_out.shape[0] > 0:
-                lin_vel_out[env, body] = lin_vel[env, body] - wp.cross(ang_vel[env, body], r)
-            if lin_acc_out.shape[0] > 0:
-                w = ang_vel[env, body]
-                a = lin_acc[env, body] - wp.cross(ang_acc[env, body], r)
-                lin_acc_out[env, body] = a - wp.cross(w, wp.cross(w, r))
+            if lin_vel_out.shape[0] > 0 or lin_acc_out.shape[0] > 0:
+                w = ang_vels[body]
+                turn = wp.cross(w, r)
+                if lin_vel_out.shape[0] > 0:
+                    vels_out[body] = vels[body] - turn
+                if lin_acc_out.shape[0] > 0:
+                    accs_out[body] = accs[body] - wp.cross(ang_accs[body], r) - wp.cross(w, turn)
             if torque_out.shape[0] > 0:
                 torque_out[env, body] = torque[env, body] + wp.cross(r, force[env, body])
 
@@ -121,7 +126,8 @@ class BodyState:
         self._out = {name: old.get(name, torch.zeros_like(given[name]).contiguous()) for name in converted}
         self.arrays: dict[str, torch.Tensor] = {**given, **self._out}
         both = (compute.all_envs, compute.reset_envs)
-        self._segments = [compute.record(self._launch, mask) for mask in both] if self._out else []
+        is_empty = not any(map(torch.Tensor.numel, self._out.values()))
+        self._segments = [] if is_empty else [compute.record(self._launch, mask) for mask in both]
 
     def _launch(self) -> None:
         inputs: list[Any] = [self._given.get(name) for name in ("body_quat_w", "body_ang_vel_w", "body_ang_acc_w")]

@@ -15,7 +15,7 @@ import warp as wp
 
 from sensorium.compute import Compute, Rows, kernel, masked_tid
 from sensorium.engines.base import Engine, NameKind
-from sensorium.engines.envs import as_tensor, mark
+from sensorium.engines.envs import mark, shared_tensor
 from sensorium.errors import ArgumentError, UnknownNameError, listed, nearest, shown
 from sensorium.spec import CONTACT_FIELDS, Requirement, contact_array
 
@@ -126,15 +126,16 @@ class ContactList:
         for name in (each.name for each in fields(self) if each.name != "kind"):
             if (given := getattr(self, name)) is None:
                 continue
-            array = as_tensor(given, f"ContactList {name}")
+            array, what = shared_tensor(given, f"ContactList {name}")
             dtype = torch.int32 if name in _INTEGERS else torch.float32
+            length = len(array) if array.dim() else 1
             if name == "sides":
-                size = len(array)
-            shape = (len(array), *_WIDTHS.get(name, ())) if name in _TABLES else (size, *_WIDTHS.get(name, ()))
+                size = length
+            shape = (length if name in _TABLES else size, *_WIDTHS.get(name, ()))
             is_here = name == "count" or array.device == self.count.device
             if array.dtype != dtype or tuple(array.shape) != shape or not array.is_contiguous() or not is_here:
                 raise ArgumentError(
-                    f"ContactList {name}: got {array.dtype} of shape {tuple(array.shape)} on {array.device}, expected "
+                    f"ContactList {name}: got {what} of shape {tuple(array.shape)} on {array.device}, expected "
                     f"a contiguous {dtype} of shape {shape} on the device of count."
                 )
             object.__setattr__(self, name, array)

@@ -135,7 +135,8 @@ def as_tensor(value: Any, name: str) -> torch.Tensor:
         ArgumentError: any other value, such as None, text, complex numbers, or a meta tensor, which holds no numbers.
     """
     if not isinstance(value, torch.Tensor | np.ndarray | np.generic) and hasattr(value, "__dlpack__"):
-        with suppress(BufferError, RuntimeError, TypeError, ValueError):  # read-only memory, an unsupported type
+        # read-only memory, an unsupported type, a device that torch was not built for
+        with suppress(AssertionError, BufferError, RuntimeError, TypeError, ValueError):
             value = torch.utils.dlpack.from_dlpack(value)
     if isinstance(value, torch.Tensor):
         if not (value.is_meta or value.is_complex() or value.is_quantized) and value.layout == torch.strided:
@@ -148,6 +149,28 @@ def as_tensor(value: Any, name: str) -> torch.Tensor:
         if array.dtype.kind in "biuf":
             return torch.from_numpy(np.array(array, dtype=np.float64))
     raise ArgumentError(f"{name}: got {shown(value)}, expected real numbers.")
+
+
+def shared_tensor(value: Any, name: str) -> tuple[torch.Tensor, str]:
+    """Return a tensor on the memory of an array, where that is possible, and the type of the array for messages.
+
+    Tensors, writable NumPy arrays, and arrays of other owners that support DLPack are shared. Other values are copied.
+
+    Args:
+        value: as for `as_tensor`.
+        name: term for the value, for messages.
+
+    Raises:
+        ArgumentError: as for `as_tensor`.
+    """
+    if not isinstance(value, np.ndarray):
+        tensor = as_tensor(value, name)
+        return tensor, str(tensor.dtype) if hasattr(value, "__dlpack__") else type(value).__name__
+    what = str(value.dtype) if value.flags.writeable else f"read-only {value.dtype}"
+    if value.flags.writeable and value.dtype.kind in "biuf":
+        with suppress(TypeError, ValueError):  # negative strides, or a type that torch lacks
+            return torch.from_numpy(value), what
+    return as_tensor(value, name), what
 
 
 def time_step(value: Any, name: str) -> float:

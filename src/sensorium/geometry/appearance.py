@@ -158,11 +158,11 @@ HEADLIGHT = Light("head", "headlight", ambient=(0.1,) * 3, diffuse=(0.4,) * 3, s
 
 @dataclass(frozen=True, slots=True)
 class Fog:
-    """Fog, in which colours fade with the depth.
+    """Fog, in which colours fade with the distance: to the image plane for pinholes, to the camera for other lenses.
 
     Args:
-        start: depth at which it starts, m.
-        end: depth at which only fog is visible, m.
+        start: distance at which it starts, m.
+        end: distance at which only fog is visible, m.
         rgb: its colour.
     """
 

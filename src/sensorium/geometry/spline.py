@@ -17,6 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sensorium.geometry.vectors import cross
+
 Array = NDArray[np.float64]
 
 
@@ -130,4 +132,4 @@ class PoseSpline:
 
 def _imaginary(a: Array, b: Array) -> Array:
     """Return the imaginary part of the quaternion product of `a` and the conjugate of `b`, `[time, 3]`."""
-    return b[:, :1] * a[:, 1:] - a[:, :1] * b[:, 1:] - np.cross(a[:, 1:], b[:, 1:])
+    return b[:, :1] * a[:, 1:] - a[:, :1] * b[:, 1:] - cross(a[:, 1:], b[:, 1:])

@@ -11,6 +11,8 @@ import warp as wp
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from sensorium.geometry.vectors import cross
+
 
 @wp.func
 def quat_rotate(q: wp.vec4, v: wp.vec3) -> wp.vec3:
@@ -166,8 +168,8 @@ def compose(
     q, p = np.asarray(quat, np.float64), np.asarray(inner_quat, np.float64)
     q, p = q / np.linalg.norm(q), p / np.linalg.norm(p)
     v = np.asarray(inner_pos, np.float64)
-    t = 2.0 * np.cross(q[1:], v)
-    turned = v + q[0] * t + np.cross(q[1:], t)
+    t = 2.0 * cross(q[1:], v)
+    turned = v + q[0] * t + cross(q[1:], t)
     scalar = q[0] * p[0] - q[1:] @ p[1:]
-    vector = q[0] * p[1:] + p[0] * q[1:] + np.cross(q[1:], p[1:])
+    vector = q[0] * p[1:] + p[0] * q[1:] + cross(q[1:], p[1:])
     return tuple((np.asarray(pos, np.float64) + turned).tolist()), (float(scalar), *vector.tolist())

@@ -72,6 +72,9 @@ class Quad:
     walk_key1: wp.uint32
 
 
+_QUAD = np.dtype(Quad.numpy_dtype())  # type: ignore[attr-defined]
+
+
 @wp.func
 def _floats(address: wp.uint64):  # type: ignore[no-untyped-def]  # Warp infers it
     return wp.array(ptr=address, shape=(2147483647,), dtype=wp.float32)
@@ -239,7 +242,7 @@ class ChainTable:
     def __init__(self, compute: Compute, fields: Sequence[ChainField]) -> None:
         self._compute, self._fields = compute, fields
         self.count = sum(-(-field.columns // 4) for field in fields)
-        self._host: Any = np.zeros(self.count, dtype=Quad.numpy_dtype())  # type: ignore[attr-defined]
+        self._host: Any = np.zeros(self.count, dtype=_QUAD)
         self._memory = torch.zeros(max(self._host.nbytes, 1), dtype=torch.uint8, device=compute.device)
         self._quads = wp.array(ptr=self._memory.data_ptr(), shape=(self.count,), dtype=Quad, device=compute.wp_device)
         self.refresh()

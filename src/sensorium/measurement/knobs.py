@@ -259,7 +259,11 @@ class Knobs:
         given = [field for known, field in self.tables if known == plain] or list(plan.chained)
         rows = self._compute.num_envs if env_ids is None else len(env_ids)
         for key, amount in self._amounts(knob, value):
-            for at in self._targets(knob, key, amount, given):
+            targets = self._targets(knob, key, amount, given)
+            if not targets:
+                expected = "no such knob, since it alters no field of this sensor"
+                raise ConfigError.single(plan.cfg.title, knob, amount, expected)
+            for at in targets:
                 table, spec = self.tables.get(at), plan.chained[at[1]][1]
                 if table is None:
                     raise ConfigError.single(

@@ -25,6 +25,7 @@ from sensorium.errors import StaleError
 from sensorium.measurement.buffers import SensorBuffers
 from sensorium.measurement.health import StateWatch
 from sensorium.measurement.work import SensorWork, pipeline_work
+from sensorium.spec import Requirement
 
 NEVER = 2**62
 """A tick that is never reached."""
@@ -124,6 +125,8 @@ class Schedule:
         """Whether further sensors were read since that group was created."""
         self.next_due = NEVER
         """Next tick with work."""
+        self._refreshed: tuple[int, frozenset[Requirement]] | None = None
+        """`Clock.version` and requirements for which the engine's derived state was brought up to date."""
 
     def arrange(self, members: Iterable[SensorBuffers]) -> None:
         """Sort sensors into groups; their programs are rebuilt on the next run."""
@@ -183,8 +186,19 @@ class Schedule:
 
     # Samples ----------------------------------------------------------------------------------------------------------
 
+    def refresh(self) -> None:
+        """Bring the engine's derived state up to date, once for all sensors that are sampled or read at a tick.
+
+        It is repeated when a sensor that is read for the first time added requirements, whose arrays are still empty.
+        """
+        current = self.clock.version, self.engine.prepared
+        if self._refreshed != current:
+            self.engine.refresh()
+            self._refreshed = current
+
     def sample(self) -> None:
         """Sample the sensors due at the clock's tick, and run the stages that run at every tick."""
+        self.refresh()
         tick, lag = self.clock.tick, self.engine.lag
         looking = []
         for group in self._groups:
@@ -246,7 +260,7 @@ class Schedule:
         group.version = clock.version
         try:
             if is_due or tick == last:
-                engine.refresh()
+                self.refresh()
                 group.sampling().run()
             if is_due:
                 group.note_sample(tick, lag)

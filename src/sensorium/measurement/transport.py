@@ -41,6 +41,9 @@ class Row:
     words: wp.int32
 
 
+_ROW = np.dtype(Row.numpy_dtype())  # type: ignore[attr-defined]
+
+
 @wp.struct
 class Transport:
     """All arguments of the kernels of one ring, in one struct, since each argument costs time at every launch."""
@@ -283,7 +286,7 @@ class Ring:
             t.in_bursts, t.burst_end = 1, cfg.loss.r
         t.key0, t.key1 = stream_key(self._plan.seed, self._plan.label, "transport")
         t.table = normal_table(device)
-        rows: Any = np.zeros(len(self._narrow), dtype=Row.numpy_dtype())  # type: ignore[attr-defined]
+        rows: Any = np.zeros(len(self._narrow), dtype=_ROW)
         for k, name in enumerate(self._narrow):
             ring = self._rings[name]
             rows[k] = ring.data_ptr(), self.shown[name].data_ptr(), words_of(ring, 2).per_row

@@ -117,6 +117,8 @@ class LiveSample:
     Attributes:
         measured: field -> `[env, ...]`, the sensor's memory, which the next sample overwrites.
         truth: the same for the ground truth.
+        pose: float32 `[env, mount, 7]`, memory of the poses that are kept with the sample; None if there are none, and
+            for delayed samples, which have `shown_pose` instead.
         bad: uint8 [env, mount], where the engine's state was not finite at the capture; such samples are not valid.
         frame_base: int64 [env], number of captures on the sensor's grid before the env's reset.
         taken: captures on the grid and off it, and tick of the last sample that was taken, as in `SampleCursor`.
@@ -124,7 +126,7 @@ class LiveSample:
     """
 
     def __init__(self, sensor: Sensor[Any, Any]) -> None:
-        self._sensor, self._counter = sensor, sensor.buffers.counter
+        self._sensor, self._counter, self._clock = sensor, sensor.buffers.counter, sensor.clock
         self.measured, self.truth = (
             {name: value.numpy() for name, value in sensor.own_tensors(is_measured=measured).items()}
             for measured in (True, False)
@@ -137,7 +139,7 @@ class LiveSample:
         self._varies = self._is_late or any(isinstance(run.cfg, ClockError) for run in sensor.buffers.stages)
         """Whether environments may differ in their captures."""
         poses = sensor.buffers.poses
-        self._pose = None if poses is None or self._is_late else poses.shown().numpy()
+        self.pose = None if poses is None or self._is_late else poses.shown().numpy()
 
     @property
     def resets(self) -> int:
@@ -146,11 +148,11 @@ class LiveSample:
 
     def take(self) -> bool:
         """Return whether there is a sample that was not taken yet, and take it; see `SampleCursor.pending`."""
-        sensor, counter, (samples, off_grid, tick) = self._sensor, self._counter, self.taken
-        now = sensor.rate.index(sensor.clock.tick) if self._is_lazy else counter.samples
-        if now == samples and counter.off_grid == off_grid and not (self._is_late and sensor.has_arrived(tick)):
+        counter, now, (samples, off_grid, tick) = self._counter, self._clock.tick, self.taken
+        count = self._sensor.rate.index(now) if self._is_lazy else counter.samples
+        if count == samples and counter.off_grid == off_grid and not (self._is_late and self._sensor.has_arrived(tick)):
             return False
-        self.taken = now, counter.off_grid, sensor.clock.tick
+        self.taken = count, counter.off_grid, now
         return True
 
     def update(self) -> tuple[int, int, bool] | None:
@@ -160,25 +162,24 @@ class LiveSample:
             Tick of the capture, number of captures on the grid, and whether it arrived in this control step, if all
             environments share them; otherwise None, and `about` gives them per environment.
         """
-        sensor, counter = self._sensor, self._counter
+        counter = self._counter
         if self._is_lazy or self._is_late:  # otherwise it is when due
-            sensor.ensure_current(is_measured=True)
+            self._sensor.ensure_current(is_measured=True)
         last = counter.last_tick
         if self._varies or last <= counter.first_at:
             return None
-        return last - counter.last_lag, counter.samples, last > sensor.clock.control_tick
+        return last - counter.last_lag, counter.samples, last > self._clock.control_tick
 
     def about(self) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
         """Return capture_tick, truth_tick, frame, stamp, valid and is_new of each environment."""
         names = ("capture_tick", "truth_tick", "frame", "stamp", "valid", "is_new")
         return {name: getattr(self._sensor, name).numpy() for name in names}
 
-    @property
-    def pose(self) -> np.ndarray[Any, np.dtype[Any]]:
-        """float32 `[env, mount, 7]`, poses that are kept with the sample, see `Reading.pose`."""
+    def shown_pose(self) -> np.ndarray[Any, np.dtype[Any]]:
+        """Return the poses that are kept with the sample, float32 `[env, mount, 7]`, see `Reading.pose`."""
         poses = self._sensor.buffers.poses
         assert poses is not None  # the output requested them
-        return poses.shown().numpy() if self._pose is None else self._pose
+        return poses.shown().numpy()
 
 
 _NAMES_OF_IDS = {"geom_ids": "geom_names", "semantic_ids": "semantic_names"}
@@ -198,7 +199,8 @@ def _about_drawing(sensor: Sensor[Any, Any]) -> dict[str, Any]:
 
 def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     """Return the static description of a sensor for recorders and listeners, as JSON types."""
-    words = ("joint_names", *(_NAMES_OF_IDS.get(spec.name, "") for spec in sensor.specs))
+    axes = dict.fromkeys(["joint", *(axis for spec in sensor.specs for axis in spec.axes)])
+    words = (*(f"{axis}_names" for axis in axes), *(_NAMES_OF_IDS.get(spec.name, "") for spec in sensor.specs))
     constants = {**sensor.constants, **{word: list(getattr(sensor, word)) for word in words if hasattr(sensor, word)}}
     if about := _about_drawing(sensor):
         constants["drawing"] = about

@@ -189,7 +189,7 @@ class Scene:
     def __getitem__(self, key: SensorCfg[DataT]) -> Sensor[Any, DataT]: ...
     def __getitem__(self, key: str | SensorCfg[Any]) -> Sensor[Any, Any]:
         """Return a sensor by name or, typed, by its config; the prefix may be omitted while the rest is unique."""
-        name = key if isinstance(key, str) else key.label
+        name = key.label if isinstance(key, SensorCfg) else str(key)
         found = self._table.built.get(name)
         return found if found is not None else self._find(name)
 
@@ -406,7 +406,6 @@ class Scene:
         self.clock.set(tick, SAMPLE, self.engine.lag)
         is_due = self._schedule.next_due <= tick
         if is_due:
-            self.engine.refresh()
             self._schedule.sample()
         self._guard.changing = ""
         if self._written:
@@ -857,7 +856,8 @@ class Scene:
             speed: simulated seconds per second of wall-clock time; 0 runs as fast as the loop.
 
         Raises:
-            ConfigError: `speed` is negative or not finite, or the token has characters that are not allowed.
+            ConfigError: `speed` is negative or not finite, `host` is not an address of this machine, or the token has
+                characters that are not allowed.
             MissingDependencyError: the extra `view` is not installed.
         """
         import sensorium  # public name, imported on use: the scene does not depend on packages built upon it

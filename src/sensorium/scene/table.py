@@ -261,7 +261,7 @@ class SensorMap(Mapping[str, Sensor[Any, Any]]):
 
     def __getitem__(self, name: str) -> Sensor[Any, Any]:
         if name not in self._names:
-            raise UnknownNameError("sensor", name, self._names)
+            raise UnknownNameError("sensor", str(name), self._names)
         return self._get(name)
 
     def __iter__(self) -> Iterator[str]:

@@ -207,7 +207,7 @@ class EngineRules(EngineTrial):
         return True
 
     def arrays_are_as_declared(self) -> bool:
-        """Every array of a granted requirement is finite, float32, of its shape and on the engine's device."""
+        """Every array of a granted requirement is a finite float32 tensor of its shape on the engine's device."""
         engine = self.engine()
         segments = [shape for shape in engine.decorations() if shape.element == "tendon"]
         counts = {
@@ -223,10 +223,13 @@ class EngineRules(EngineTrial):
                 shapes[contact_array(requirement)] = (ENVS, *contact_shape(requirement))
         for name, shape in shapes.items():
             array = engine.array(name)
+            self.need(isinstance(array, Tensor), f"{name} is of type {type(array).__name__}")
             is_here = array.device == torch.empty(0, device=engine.device).device
             where = f"{name} is {array.dtype} of shape {tuple(array.shape)} on {array.device}"
             self.need(is_here and array.dtype == torch.float32 and array.shape == shape, where, f"Expected {shape}.")
             self.need(bool(array.isfinite().all()), f"{name} is not finite")
+            is_compact = array.shape[-1] < 2 or array.stride(-1) == 1
+            self.need(is_compact, f"the last axis of {name} is not contiguous", "Kernels read whole vectors.")
         return True
 
     def arrays_stay_in_place(self) -> bool:

@@ -85,11 +85,13 @@ class Run:
         scene: after the last tick; rules only read it.
         shots: snapshot of the subject after each tick.
         own: initial values of the author's attributes that changed in the first five ticks.
+        works: measured values before `post_process`, after each tick; empty without knobs.
     """
 
     scene: Scene
     shots: list[dict[str, torch.Tensor]]
     own: dict[str, Any]
+    works: list[dict[str, torch.Tensor]]
 
 
 class Trial:
@@ -104,6 +106,7 @@ class Trial:
         """Whether `.data` is `.history`, where there is one."""
         self.vectors: tuple[str, ...] = ()
         """Fields of the kind "vector" that the standard chain runs over."""
+        self._clean: dict[int, Scene] = {}
         self.dirty = self._with_knobs(self.cfg)
 
     @cached_property
@@ -111,10 +114,12 @@ class Trial:
         """The run of the config with knobs that other runs are compared with."""
         scene = self.scene(self.dirty)
         start = own_values(scene["subject"])
-        shots = self.run(scene, 5)
+        works: list[dict[str, torch.Tensor]] = []
+        keep = works if self.dirty is not self.cfg else None
+        shots = self.run(scene, 5, works=keep)
         later = own_values(scene["subject"])
         own = {path: value for path, value in start.items() if path in later and not same_value(value, later[path])}
-        return Run(scene, [*shots, *self.run(scene, max(self.steps, 10) - 5)], own)
+        return Run(scene, [*shots, *self.run(scene, max(self.steps, 14) - 5, works=keep)], own, works)
 
     @cached_property
     def last(self) -> dict[str, torch.Tensor]:
@@ -125,7 +130,7 @@ class Trial:
         """Return the config with every standard knob enabled, as far as the sensor accepts them."""
         if not isinstance(cfg, SimpleSensorCfg) or not self.sensor_class.uses_ring_pipeline:
             return cfg
-        sensor = self.scene(cfg)["subject"]
+        sensor = self.clean(4)["subject"]
         names = self.vectors = tuple(name for name, spec in chained_fields(sensor).items() if spec.kind == "vector")
         dt = sensor.clock.dt
         knobs: dict[str, Any] = {"loss": 0.2, "history_length": 3}
@@ -138,17 +143,31 @@ class Trial:
                     knobs[knob] = dict.fromkeys(names, 0.01)
         return cfg.replace(**{k: v for k, v in knobs.items() if not getattr(cfg, k)})
 
+    def clean(self, num_envs: int) -> Scene:
+        """Return a scene of the unchanged config, the same one in every call for this number of envs."""
+        if num_envs not in self._clean:
+            self._clean[num_envs] = self.scene(self.cfg, num_envs=num_envs)
+        return self._clean[num_envs]
+
     def scene(self, *configs: SensorCfg[Any], num_envs: int = 4, seed: int = 3, engine: Engine | None = None) -> Scene:
         """Return a scene of these sensors on a new engine, or on the given one."""
         return Scene(engine or self.engine(num_envs), configs, seed=seed)
 
-    def run(self, scene: Scene, steps: int | None = None, read_every: int = 1) -> list[dict[str, torch.Tensor]]:
-        """Run ticks and return the subject's output at those that were read."""
+    def run(
+        self,
+        scene: Scene,
+        steps: int | None = None,
+        read_every: int = 1,
+        works: list[dict[str, torch.Tensor]] | None = None,
+    ) -> list[dict[str, torch.Tensor]]:
+        """Run ticks and return the subject's output at those that were read; add the pipeline's values to `works`."""
         out = []
         for k in range(self.steps if steps is None else steps):
             take_tick(scene)
             if (k + 1) % read_every == 0:
                 out.append(snapshot(scene["subject"]))
+            if works is not None:
+                works.append({name: view.clone() for name, view in scene["subject"].buffers.work.items()})
         return out
 
     def ran(self, cfg: SensorCfg[Any], steps: int, num_envs: int = 4) -> Scene:
@@ -187,6 +206,8 @@ class Trial:
 
         before, samples = sys.gettrace(), scene["subject"].buffers.counter.samples
         for _ in range(self.steps):
+            if scene["subject"].buffers.counter.samples - samples >= _TRACED:
+                break
             sys.settrace(enter)
             try:
                 take_tick(scene)
@@ -194,6 +215,10 @@ class Trial:
                 sys.settrace(before)
         taken = max(scene["subject"].buffers.counter.samples - samples, 1)
         return sum(lines.values()), taken, max(lines, key=lambda place: lines[place], default="")
+
+
+_TRACED = 3
+"""Samples whose lines are counted."""
 
 
 def read_all(sensor: Sensor[Any, Any]) -> None:

@@ -265,7 +265,7 @@ def _extent(shape: Shape) -> tuple[float, ...]:
     if shape.mesh is not None:
         return tuple(np.abs(shape.mesh.vertices * np.array(shape.scale)).max(axis=0))
     if shape.hfield is not None:
-        return (*shape.hfield.size, 1.0)
+        return (*shape.hfield.size, 0.25 * float(shape.hfield.heights.max()) + 0.5 * (shape.hfield.base or 0.0))
     if shape.kind == "sphere":
         return (size[0],) * 3
     if shape.kind in ("capsule", "cylinder"):

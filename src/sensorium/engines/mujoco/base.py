@@ -238,7 +238,7 @@ class MujocoModelEngine(Engine):
 
     def replaced(self) -> torch.Tensor | None:
         """Return the environments that MuJoCo put back to the default state since their last reset, or None."""
-        if not self._diverged.any() or not self._resets_itself:
+        if not np.count_nonzero(self._diverged) or not self._resets_itself:
             return None
         return self.diverged.to(self.device)
 

@@ -250,7 +250,7 @@ class MujocoEngine(OwnedModelEngine):
 
     def _check_state(self) -> None:
         counters = self._batch.warning
-        if not counters.any():
+        if not np.count_nonzero(counters):
             return
         self._report_limits(counters[:, list(LIMITS), 1])
         diverged, bad_ctrl = counters[:, BAD_STATE, 1].any(axis=1), counters[:, _BAD_CTRL, 1] > 0
@@ -273,7 +273,7 @@ class MujocoEngine(OwnedModelEngine):
             self._run(self._batch.observe, stage=self.stage)
         else:
             self._run(self._batch.forward, ids=_sorted(ids), stage=self.stage)
-        if (counters := self._batch.warning).any():
+        if np.count_nonzero(counters := self._batch.warning):
             self._report_limits(counters[:, list(LIMITS), 1])
 
     def _check_shapes(self) -> None:

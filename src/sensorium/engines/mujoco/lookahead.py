@@ -14,7 +14,7 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from mujoco.batch import Batch, SimulationError
+from mujoco.batch import MODEL_FIELDS, Batch, SimulationError
 
 from sensorium.engines.mujoco.base import BAD_STATE
 
@@ -44,6 +44,7 @@ class LookaheadBatch(Batch):  # type: ignore[misc]  # MuJoCo has no types
 
     def __init__(self, model: Any, nsim: int, nthread: int, persistent: bool) -> None:
         super().__init__(model, nsim, nthread, persistent)
+        self._has_constants = False  # whether `set_const` may have given further fields values per environment
         self._may_look = self._has_lookahead([model])
         self._seen, self._next = self.state.copy(), np.empty_like(self.state)  # observed rows, and those a tick later
         self._inputs = {"": (_bits(self.state), _bits(self._seen))}  # rows and fields of the model, and as observed
@@ -58,9 +59,14 @@ class LookaheadBatch(Batch):  # type: ignore[misc]  # MuJoCo has no types
             """The models that were set by `set_models`; None for the batch's model."""
             return self._models
 
-        def expanded(self, name: str) -> np.ndarray | None:
-            """Return the values per environment of a field of the model; None if it is shared."""
-            return None if self._b.expanded(name) is None else self.expand(name)
+    def expanded(self, name: str) -> np.ndarray | None:
+        """Return the values per environment of a field of the model; None if it is shared."""
+        if name in MODEL_FIELDS and name not in self._inputs and not self._has_constants:
+            return None  # without a call of MuJoCo: engines ask in each tick
+        if hasattr(Batch, "expanded"):
+            values: np.ndarray | None = super().expanded(name)
+            return values
+        return None if self._b.expanded(name) is None else self.expand(name)  # MuJoCo 3.17
 
     def observe(self, stage: int) -> None:
         """Compute derived state of the current state, up to `stage` or further.
@@ -77,7 +83,7 @@ class LookaheadBatch(Batch):  # type: ignore[misc]  # MuJoCo has no types
             seen[...] = values
         if self._held != self._interval and not _has_callbacks():
             self._look_ahead()
-        if not self._is_known.all():
+        if np.count_nonzero(self._is_known) < self.nsim:
             self.forward(~self._is_known, stage)
 
     def _look_ahead(self) -> None:
@@ -86,10 +92,10 @@ class LookaheadBatch(Batch):  # type: ignore[misc]  # MuJoCo has no types
             with suppress(SimulationError):
                 self.step()
             self._next[...] = self.state
-            self._is_known[:] = self.status == 0
+            np.equal(self.status, 0, out=self._is_known)
         finally:
             self.state[...] = self._seen
-        if self.warning.any():  # MuJoCo replaces a bad state before it computes derived state
+        if np.count_nonzero(self.warning):  # MuJoCo replaces a bad state before it computes derived state
             self._is_known &= ~self.warning[:, BAD_STATE, 1].any(axis=1)
             self.warning[:, BAD_STATE] = 0
 
@@ -116,10 +122,10 @@ class LookaheadBatch(Batch):  # type: ignore[misc]  # MuJoCo has no types
             if 2 * np.count_nonzero(is_same) < self.nsim:
                 self._interval, self._held = self._held, 0
         self._held += nstep
-        if not known.any():
+        if not (count := np.count_nonzero(known)):
             self.step(nstep=nstep)
             return
-        rows = slice(None) if known.all() else known
+        rows = slice(None) if count == self.nsim else known
         self.state[rows] = self._next[rows]
         try:
             if rows is known:
@@ -139,6 +145,7 @@ class LookaheadBatch(Batch):  # type: ignore[misc]  # MuJoCo has no types
     def set_const(self, ids: Any = None) -> None:
         """Compute constants of the model, as `Batch.set_const`."""
         self._is_known[:] = False
+        self._has_constants = True
         super().set_const(ids)
 
     def set_models(self, models: Any) -> None:
@@ -159,7 +166,10 @@ class LookaheadBatch(Batch):  # type: ignore[misc]  # MuJoCo has no types
 
 
 def _has_callbacks() -> bool:
-    return any(callback() is not None for callback in _CALLBACKS)
+    for callback in _CALLBACKS:  # in each tick: a generator takes longer
+        if callback() is not None:
+            return True
+    return False
 
 
 def _bits(values: np.ndarray) -> np.ndarray:

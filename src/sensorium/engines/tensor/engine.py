@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
-import numpy as np
 import torch
 
 from sensorium.compute import Compute, check_envs
@@ -23,6 +22,7 @@ from sensorium.engines.envs import (
     positive_int,
     restore,
     row_values,
+    shared_tensor,
     time_step,
 )
 from sensorium.engines.tensor.arrays import Array, ContactArrays, NativeArrays
@@ -230,16 +230,15 @@ class TensorEngine(Engine):
                 f"com: got values of shape {tuple(tensor.shape)}, expected ({count}, 3) (body, xyz) or "
                 f"({self.num_envs}, {count}, 3) (env, body, xyz)."
             )
+        if not bool(tensor.isfinite().all()):
+            raise ArgumentError("com: got values that are not finite, expected centres of mass, m.")
         return tensor.view(shape)
 
     def _bound(self, name: str, given: Any, size: tuple[int, ...]) -> torch.Tensor:
         """Return an array of the simulator as a tensor on the same memory."""
-        is_numpy = isinstance(given, np.ndarray)
-        is_shared = is_numpy and given.dtype == np.float32 and given.flags.writeable and min(given.strides) >= 0
-        tensor = torch.from_numpy(given) if is_shared else as_tensor(given, f"bound[{name!r}]")
+        tensor, what = shared_tensor(given, f"bound[{name!r}]")
         is_here = tensor.device == torch.empty(0, device=self.device).device
         if not is_here or tensor.dtype != torch.float32 or tuple(tensor.shape) != size or tensor.stride(-1) != 1:
-            what = f"read-only {given.dtype}" if is_numpy and not given.flags.writeable else tensor.dtype
             raise ArgumentError(
                 f"bound[{name!r}]: got {what} of shape {tuple(tensor.shape)} on {tensor.device}, expected writable "
                 f"float32 of shape {size} on {self.device} with a contiguous last axis. Copy other arrays after each "
@@ -464,7 +463,10 @@ class TensorEngine(Engine):
             self._assign(name, value)
 
     def refresh(self) -> None:
-        """Convert arrays that are given in another convention, and reduce `contact_list`; others are always current."""
+        """Convert arrays that are given in another convention, and reduce `contact_list`; others are always current.
+
+        A scene calls this once per tick.
+        """
         if self._state is not None:
             self._state.run()
         if self._reducer is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warp as wp
 
 from sensorium.geometry.hfield import HFields, ray_hfield
-from sensorium.geometry.images.lighting import share_of_light, way_to_light
+from sensorium.geometry.images.lighting import shines_along, way_to_light
 from sensorium.geometry.images.paint_structs import Light
 from sensorium.geometry.images.structs import Placed, row_bounds, row_centre, row_pose, row_size
 from sensorium.geometry.primitives import HFIELD, MESH, ray_primitive
@@ -31,7 +31,7 @@ def ray_to_light(
     """
     way, far = way_to_light(light, point, forward)
     facing = wp.dot(n, way)
-    may_reach = (facing > 0.0 or casts == 0) and share_of_light(light, way, far) > 0.0
+    may_reach = (facing > 0.0 or casts == 0) and shines_along(light, way)
     return may_reach, point + (wp.sign(facing) * away) * n, way, far
 
 

@@ -107,69 +107,87 @@ def way_to_light(light: Light, point: wp.vec3, forward: wp.vec3) -> tuple[wp.vec
 
 
 @wp.func
-def power(base: float, exponent: float) -> wp.float32:
-    """Return a power of a number from 0 to 1; a small whole exponent takes products only."""
-    rest = int(exponent)
-    if exponent < 0.0 or exponent > 128.0 or float(rest) != exponent:
-        return wp.pow(base, exponent)
+def shines_along(light: Light, way: wp.vec3) -> wp.bool:
+    """Return whether a point is in the cone of a light, for the unit vector from there towards it."""
+    return light.kind != SPOT or -wp.dot(light.direction, way) >= light.cone[0]
+
+
+@wp.func
+def whole_part(exponent: float) -> wp.int32:
+    """Return the whole part of an exponent, at most 127."""
+    return wp.clamp(int(exponent), 0, 127)
+
+
+@wp.func
+def whole_power(base: float, exponent: int) -> wp.float32:
+    """Return a number to a whole power from 0 to 127, without branches."""
     result = float(1.0)
-    square = base
-    while rest > 0:
-        if (rest & 1) != 0:
-            result = result * square
+    square = float(base)
+    rest = int(exponent)
+    for _bit in range(7):
+        result = wp.where((rest & 1) != 0, result * square, result)
         square = square * square
         rest = rest >> 1
     return result
 
 
 @wp.func
-def share_of_light(light: Light, way: wp.vec3, far: float) -> wp.float32:
-    """Return the share of a light's colour that reaches a point, by its distance and by the cone of a spot."""
-    if light.kind < SPOT:
-        return 1.0
-    fall = light.fall
-    share = float(1.0)
-    weakening = fall[0] + far * (fall[1] + far * fall[2])
-    if weakening != 1.0:
-        share = 1.0 / wp.max(weakening, 1.0e-9)
-    if light.kind == SPOT:
-        along = -wp.dot(light.direction, way)
-        if along < light.cone[0]:
-            return 0.0
-        share = share * power(wp.max(along, 0.0), light.cone[1])
-    return share
+def power(base: float, exponent: float) -> wp.float32:
+    """Return a power of a number from 0 to 1; a whole exponent up to 127 takes products only."""
+    whole = whole_part(exponent)
+    rest = exponent - float(whole)
+    result = whole_power(base, whole)
+    if rest != 0.0:
+        result = result * wp.pow(base, rest)
+    return result
 
 
 @wp.func
-def light_on(
-    light: Light, way: wp.vec3, share: float, normal: wp.vec3, back: wp.vec3, rgb: wp.vec3, finish: wp.vec4
-) -> wp.vec3:
-    """Return the light that a surface scatters towards the viewer, before its texture.
+def light_at(
+    light: Light, forward: wp.vec3, point: wp.vec3, normal: wp.vec3, back: wp.vec3, exponent: float
+) -> tuple[wp.float32, wp.float32, wp.float32, wp.float32]:
+    """Return what a light does at a surface.
+
+    It has no branches and computes with components, since only then does a compiler compute several surfaces at once.
 
     Args:
         light: the light.
-        way: see `way_to_light`.
-        share: see `share_of_light`.
+        forward: unit direction in which the camera looks.
+        point: point of the surface, m.
         normal: unit normal.
         back: unit vector towards the viewer.
-        rgb: colour of the surface.
-        finish: see `Looks`.
+        exponent: exponent of highlights.
+
+    Returns:
+        The share of the light's colour at this distance, 0 outside the cone of a spot; the cosine of the angle to the
+        axis of a spot, 1 for another light; the cosine of the angle to the normal, at least 0; the squared cosine of
+        the angle of the highlight to the normal, 0 where the highlight is too dark to matter.
     """
-    cosine = wp.dot(normal, way)
-    color = light.ambient
-    if cosine > 0.0:
-        color = color + cosine * light.diffuse
-    color = wp.cw_mul(color, rgb)
-    if cosine > 0.0 and finish[1] > 0.0:
-        # the power of the cosine is at most exp(-DARK) unless exponent * (1 - cosine) < DARK
-        half = way + back
-        along = wp.dot(normal, half)
-        size = wp.length_sq(half)
-        least = finish[2] - DARK
-        if along > 0.0 and (least < 0.0 or (finish[2] * along) * (finish[2] * along) > least * least * size):
-            gleam = along / wp.sqrt(size)
-            color = color + (finish[1] * power(gleam, finish[2])) * light.specular
-    return share * color
+    is_local = light.kind >= SPOT
+    is_headlight = light.kind < DIRECTIONAL
+    x = light.pos[0] - point[0]
+    y = light.pos[1] - point[1]
+    z = light.pos[2] - point[2]
+    far = wp.sqrt(x * x + y * y + z * z)
+    scale = 1.0 / wp.max(far, 1.0e-9)
+    x = wp.where(is_local, scale * x, wp.where(is_headlight, -forward[0], -light.direction[0]))
+    y = wp.where(is_local, scale * y, wp.where(is_headlight, -forward[1], -light.direction[1]))
+    z = wp.where(is_local, scale * z, wp.where(is_headlight, -forward[2], -light.direction[2]))
+    fall = light.fall[0] + far * (light.fall[1] + far * light.fall[2])
+    share = wp.where(is_local, 1.0 / wp.max(fall, 1.0e-9), 1.0)
+    along = wp.max(-(light.direction[0] * x + light.direction[1] * y + light.direction[2] * z), 0.0)
+    along = wp.where(light.kind == SPOT, along, 1.0)
+    share = wp.where(light.kind == SPOT and along < light.cone[0], 0.0, share)
+    cosine = wp.max(normal[0] * x + normal[1] * y + normal[2] * z, 0.0)
+    x = x + back[0]
+    y = y + back[1]
+    z = z + back[2]
+    upright = wp.max(normal[0] * x + normal[1] * y + normal[2] * z, 0.0)
+    square = upright * upright / wp.max(x * x + y * y + z * z, 1.0e-12)
+    # the power of the cosine is at most exp(-DARK) unless exponent * (1 - cosine) < DARK
+    least = wp.max(exponent - DARK, 0.0)
+    is_dark = cosine <= 0.0 or exponent * exponent * square < least * least
+    return share, along, cosine, wp.where(is_dark, 0.0, square)
 
 
 @wp.func
@@ -191,10 +209,10 @@ def lit_surface(
     finish: wp.vec4,
     texture: wp.vec3,
 ) -> tuple[wp.vec3, wp.vec3]:
-    """Return the colour of a surface: as a display shows it, and without limits.
+    """Return the colour of a surface: as a display shows it once fog is added and it is limited to 1; and the radiance.
 
     As in MuJoCo, lights without shadows add up to at most 1 before the texture multiplies them, and each light with
-    shadows adds at most 1 more where it reaches the surface.
+    shadows adds at most 1 more where it reaches the surface. The radiance has no such limits.
 
     Args:
         lights: the lights.
@@ -210,25 +228,26 @@ def lit_surface(
     """
     base = finish[0] * rgb
     more = wp.vec3()
-    raw = base
+    extra = wp.vec3()  # `more` without limits
     count = lights.shape[1]
     if count == 0:
         base = base + GLOBAL * rgb
-        raw = base
     for k in range(count):
         light = lights[env, k]
         bit = light.shadow
         if reached == -1 or bit < 0 or ((reached >> bit) & 1) != 0:
-            way, far = way_to_light(light, point, forward)
-            share = share_of_light(light, way, far)
-            if share > 0.0:
-                color = light_on(light, way, share, normal, back, rgb, finish)
-                raw = raw + color
-                if reached == -1 or bit < 0:
-                    base = base + color
-                else:
-                    more = more + clamped(color)
-    return clamped(wp.cw_mul(clamped(base) + more, texture)), wp.cw_mul(raw, texture)
+            share, along, cosine, square = light_at(light, forward, point, normal, back, finish[2])
+            gleam = float(0.0)
+            if square > 0.0:
+                gleam = finish[1] * power(square, 0.5 * finish[2])
+            color = wp.cw_mul(light.ambient + cosine * light.diffuse, rgb) + gleam * light.specular
+            color = (share * power(along, light.cone[1])) * color
+            if reached == -1 or bit < 0:
+                base = base + color
+            else:
+                more = more + clamped(color)
+                extra = extra + color
+    return wp.cw_mul(clamped(base) + more, texture), wp.cw_mul(base + extra, texture)
 
 
 @wp.func

@@ -92,7 +92,7 @@ class Backdrop:
         haze_height: share of the sky's radius over which the ground fades.
         haze_top: height in the haze at which nothing else is visible, as a share of the camera's height.
         fog: colour of the fog.
-        fog_range: depths at which it starts and ends, m; both 0 for none.
+        fog_range: t along a line of sight at which it starts and ends; both 0 for none.
     """
 
     sky: wp.int32

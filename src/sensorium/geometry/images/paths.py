@@ -84,6 +84,19 @@ def reached_by(
     return mask
 
 
+@wp.func
+def needs_path(placed: Placed, looks: Looks, has_mirrors: int, env: int, shape: int, eye: wp.vec3) -> wp.bool:
+    """Return whether a shape is transparent or a mirror, or a plane that the camera at `eye` sees from behind."""
+    if looks.rgba[env % looks.rgba.shape[0], shape][3] < OPAQUE:
+        return True
+    if has_mirrors != 0 and looks.finish[env % looks.finish.shape[0], shape][3] > 0.0:
+        return True
+    if placed.instances.kind[placed.row[shape]] != PLANE:
+        return False
+    pos, quat = shape_pose(placed, env, shape)
+    return wp.dot(eye - pos, quat_rotate(quat, wp.vec3(0.0, 0.0, 1.0))) < 0.0
+
+
 @kernel
 def trace_paths(
     rows: Rows,
@@ -136,25 +149,25 @@ def trace_paths(
     first = (rows.first + piece) * lens.width
     last_shape = int(-1)
     is_plain = bool(True)  # whether the shape needs no path
-    for pixel in range(first, first + lens.width):
+    start = int(0)
+    while start < lens.width and is_plain:  # most rows need no path: this loop is small
+        shape = hits.shape[place, mount, first + start]
+        if shape != last_shape:
+            last_shape = shape
+            is_plain = shape < 0 or not needs_path(placed, looks, has_mirrors, env, shape, eye)
+        start += 1
+    if is_plain:
+        return
+    for pixel in range(first + start - 1, first + lens.width):
         shape = hits.shape[place, mount, pixel]
         if shape != last_shape:
             last_shape = shape
-            is_plain = True
-            if shape >= 0:
-                is_plain = looks.rgba[e, shape][3] >= OPAQUE
-                if has_mirrors != 0 and looks.finish[f, shape][3] > 0.0:
-                    is_plain = False
-                if instances.kind[placed.row[shape]] == PLANE:
-                    plane_pos, plane_quat = shape_pose(placed, env, shape)
-                    if wp.dot(eye - plane_pos, quat_rotate(plane_quat, wp.vec3(0.0, 0.0, 1.0))) < 0.0:
-                        is_plain = False
+            is_plain = shape < 0 or not needs_path(placed, looks, has_mirrors, env, shape, eye)
         if is_plain:
             continue
         row = placed.row[shape]
         pos, quat = row_pose(placed, env, row)
         s, d = world_line(lens, cameras, env, mount, pixel)
-        per_t = wp.dot(d, forward)
         face = hits.face[place, mount, pixel]
         t = 1.0 / hits.inverse[place, mount, pixel]
         if t > sky_distance(backdrop, d):
@@ -194,7 +207,7 @@ def trace_paths(
                 is_open = False
                 t = wp.inf
                 if skipped < 0 and backdrop.sky >= 0:
-                    color = in_fog(backdrop, wp.inf, sky_color(textures, backdrop, d))
+                    color = in_fog(backdrop, sky_distance(backdrop, d), sky_color(textures, backdrop, d))
                     raw = color
                     ends = 1.0
             if is_open:
@@ -235,9 +248,8 @@ def trace_paths(
                     tint = wp.vec3(image[0], image[1], image[2])
                     back = -wp.normalize(d)
                     color, raw = lit_surface(lights, env, reached, point, normal, back, forward, rgb, finish, tint)
-                    depth = t * per_t
-                    color = in_fog(backdrop, depth, color)
-                    raw = in_fog(backdrop, depth, raw)
+                    color = clamped(in_fog(backdrop, t, color))
+                    raw = in_fog(backdrop, t, raw)
                     if not is_opaque:
                         alpha = alpha * image[3]
                         nearer = nearer + passes * alpha * color

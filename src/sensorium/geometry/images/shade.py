@@ -6,9 +6,20 @@ import warp as wp
 
 from sensorium.compute import Rows, kernel, masked_tid, place_of
 from sensorium.geometry.hfield import HFields, hfield_normal
-from sensorium.geometry.images.lighting import lit_surface, sky_color, smooth_normal
+from sensorium.geometry.images.lanes import LANES, LaneInts, Lanes3, lit_surfaces
+from sensorium.geometry.images.lighting import clamped, sky_color, smooth_normal, whole_part
 from sensorium.geometry.images.paint_structs import Backdrop, Canvas, Light, Looks, Textures
-from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, pixel_line, row_pose, shape_pose
+from sensorium.geometry.images.structs import (
+    Cameras,
+    HitRecord,
+    Lens,
+    Placed,
+    face_normal,
+    pixel_line,
+    row_pose,
+    row_size,
+    shape_pose,
+)
 from sensorium.geometry.images.texturing import texture_color
 from sensorium.geometry.primitives import HFIELD, MESH, primitive_normal
 from sensorium.geometry.transforms import quat_rotate
@@ -33,21 +44,24 @@ def mirrored(mirror: wp.vec4, s: wp.vec3, d: wp.vec3) -> tuple[wp.vec3, wp.vec3]
 
 
 @wp.func
-def flat_normal(placed: Placed, fields: HFields, env: int, row: int, face: int, p: wp.vec3) -> wp.vec3:
-    """Return the outward unit normal of a shape at a point of its surface, in its frame."""
+def normal_at(placed: Placed, fields: HFields, row: int, kind: int, size: wp.vec3, face: int, p: wp.vec3) -> wp.vec3:
+    """Return an outward normal of any length of a shape at a point of its surface, in its frame."""
     instances = placed.instances
-    kind = instances.kind[row]
-    size = instances.size[row]
-    if row >= placed.segments:
-        size = placed.size[env, row - placed.segments]
     n = wp.vec3()
     if kind == MESH:
-        n = wp.normalize(wp.cw_div(wp.mesh_eval_face_normal(instances.mesh[row], face), size))
+        n = face_normal(instances.mesh[row], face, size)
     elif kind == HFIELD:
         n = hfield_normal(fields, instances.field[row], face, p)
     else:
         n = primitive_normal(kind, size, p)
     return n
+
+
+@wp.func
+def flat_normal(placed: Placed, fields: HFields, env: int, row: int, face: int, p: wp.vec3) -> wp.vec3:
+    """Return the outward unit normal of a shape at a point of its surface, in its frame."""
+    kind = placed.instances.kind[row]
+    return wp.normalize(normal_at(placed, fields, row, kind, row_size(placed, env, row), face, p))
 
 
 @wp.func
@@ -94,6 +108,15 @@ def sky_distance(backdrop: Backdrop, d: wp.vec3) -> wp.float32:
 
 
 @wp.func
+def in_fog(backdrop: Backdrop, t: float, color: wp.vec3) -> wp.vec3:
+    """Return a colour at t along a line of sight in the fog."""
+    if backdrop.fog_range[1] <= 0.0:
+        return color
+    share = wp.clamp((t - backdrop.fog_range[0]) / (backdrop.fog_range[1] - backdrop.fog_range[0]), 0.0, 1.0)
+    return (1.0 - share) * color + share * backdrop.fog
+
+
+@wp.func
 def in_haze(backdrop: Backdrop, placed: Placed, env: int, s: wp.vec3, d: wp.vec3, t: float, color: wp.vec3) -> wp.vec3:
     """Return a colour at t along a line of sight in the haze over the horizon of the ground.
 
@@ -113,19 +136,11 @@ def in_haze(backdrop: Backdrop, placed: Placed, env: int, s: wp.vec3, d: wp.vec3
     level = 1.0 + slope * away
     if level <= 0.0 or t * flat < away * backdrop.distance:
         return color
+    haze = in_fog(backdrop, away * backdrop.distance / flat, backdrop.haze)
     density = level / backdrop.haze_top
     if level > backdrop.haze_top:
         density = (1.0 - level) / (1.0 - backdrop.haze_top)
-    return (1.0 - density) * color + density * backdrop.haze
-
-
-@wp.func
-def in_fog(backdrop: Backdrop, depth: float, color: wp.vec3) -> wp.vec3:
-    """Return a colour at a depth in the fog."""
-    if backdrop.fog_range[1] <= 0.0:
-        return color
-    share = wp.clamp((depth - backdrop.fog_range[0]) / (backdrop.fog_range[1] - backdrop.fog_range[0]), 0.0, 1.0)
-    return (1.0 - share) * color + share * backdrop.fog
+    return (1.0 - density) * color + density * haze
 
 
 @wp.func
@@ -207,6 +222,8 @@ def shade(
     g = env % looks.texture.shape[0]
     last = int(-1)
     row = int(-1)
+    kind = int(-1)
+    size = wp.vec3()
     pos = wp.vec3()
     turn = wp.mat33()
     rgba = wp.vec4()
@@ -219,81 +236,116 @@ def shade(
     across = shift_at(lens, cameras, env, mount, top, 1, 1.0)
     down = shift_at(lens, cameras, env, mount, top, lens.width, 1.0)
     is_pinhole = lens.inverse_k.shape[0] > 0
-    for column in range(lens.width):
-        pixel = top + column
-        s = eye
-        d = ahead + float(column) * across
-        if not is_pinhole:
-            s, d = world_line(lens, cameras, env, mount, pixel)
-        has_sky = backdrop.sky >= 0 and wp.length_sq(d) > 0.0  # not where the lens sees nothing
-        shape = hits.shape[place, mount, pixel]
-        t = float(wp.inf)
-        color = wp.vec3()
-        raw = wp.vec3()
-        albedo = wp.vec4()
-        if shape >= 0:
+    has_shadows = reached.shape[0] > 0
+    point = Lanes3()
+    normal = Lanes3()
+    sight = Lanes3()
+    rgb = Lanes3()
+    shine = Lanes3()
+    tint = Lanes3()
+    mask = LaneInts()
+    shown = LaneInts()
+    start = int(0)
+    while start < lens.width:
+        count = wp.min(lens.width - start, LANES)
+        has_fractions = bool(False)
+        i = int(0)
+        while i < count:  # the surfaces
+            pixel = top + start + i
+            s = eye
+            d = ahead + float(start + i) * across
+            if not is_pinhole:
+                s, d = world_line(lens, cameras, env, mount, pixel)
+            shape = hits.shape[place, mount, pixel]
             t = 1.0 / hits.inverse[place, mount, pixel]
-            if t > sky_distance(backdrop, d):
+            if shape >= 0 and t > sky_distance(backdrop, d):
                 shape = -1
-        if shape >= 0:
-            if shape != last:
-                last = shape
-                row = placed.row[shape]
-                pos, quat = row_pose(placed, env, row)
-                turn = to_frame(quat)
-                rgba = looks.rgba[e, shape]
-                finish = looks.finish[f, shape]
-                texture = looks.texture[g, shape]
-                is_smooth = looks.first[shape][0] >= 0
-            face = hits.face[place, mount, pixel]
-            point = s + t * d
-            p = turn * (point - pos)
-            n = wp.vec3()
-            if is_smooth:
-                n = smooth_normal(looks, placed, shape, row, face, p)
-            else:
-                n = flat_normal(placed, fields, env, row, face, p)
-            tint = wp.vec3(1.0, 1.0, 1.0)
-            if texture >= 0:
-                wu = spacing * t * across
-                wv = spacing * t * down
-                if not is_pinhole:
-                    wu = shift_at(lens, cameras, env, mount, pixel, 1, t)
-                    wv = shift_at(lens, cameras, env, mount, pixel, lens.width, t)
-                along = turn * d
-                wu = on_plane(turn * wu, along, n)
-                wv = on_plane(turn * wv, along, n)
-                image = texture_color(looks, textures, placed.instances, texture, shape, row, face, p, wu, wv)
-                tint = wp.vec3(image[0], image[1], image[2])
-            rgb = wp.vec3(rgba[0], rgba[1], rgba[2])
-            flat = wp.cw_mul(rgb, tint)
-            albedo = wp.vec4(flat[0], flat[1], flat[2], 1.0)
-            if is_lit != 0:
-                lit = int(-1)
-                if reached.shape[0] > 0:
-                    lit = reached[place, mount, pixel]
-                back = (-1.0 / wp.length(d)) * d
+            shown[i] = shape
+            if shape >= 0:
+                if shape != last:
+                    last = shape
+                    row = placed.row[shape]
+                    kind = placed.instances.kind[row]
+                    size = row_size(placed, env, row)
+                    pos, quat = row_pose(placed, env, row)
+                    turn = to_frame(quat)
+                    rgba = looks.rgba[e, shape]
+                    finish = looks.finish[f, shape]
+                    texture = looks.texture[g, shape]
+                    is_smooth = looks.first[shape][0] >= 0
+                face = hits.face[place, mount, pixel]
+                at = s + t * d
+                p = turn * (at - pos)
+                n = wp.vec3()
+                if is_smooth:
+                    n = smooth_normal(looks, placed, shape, row, face, p)
+                else:
+                    n = normal_at(placed, fields, row, kind, size, face, p)
+                image = wp.vec4(1.0, 1.0, 1.0, 1.0)
+                if texture >= 0:
+                    wu = spacing * t * across
+                    wv = spacing * t * down
+                    if not is_pinhole:
+                        wu = shift_at(lens, cameras, env, mount, pixel, 1, t)
+                        wv = shift_at(lens, cameras, env, mount, pixel, lens.width, t)
+                    along = turn * d
+                    wu = on_plane(turn * wu, along, n)
+                    wv = on_plane(turn * wv, along, n)
+                    image = texture_color(looks, textures, placed.instances, texture, shape, row, face, p, wu, wv)
                 n = n * turn
-                color, raw = lit_surface(lights, env, lit, point, n, back, forward, rgb, finish, tint)
-                if backdrop.fog_range[1] > 0.0:
-                    depth = t * wp.dot(d, forward)
-                    color = in_fog(backdrop, depth, color)
-                    raw = in_fog(backdrop, depth, raw)
-        elif has_sky:
-            color = in_fog(backdrop, wp.inf, sky_color(textures, backdrop, d))
-            raw = color
-            albedo = wp.vec4(color[0], color[1], color[2], 1.0)
+                has_fractions = has_fractions or 0.5 * finish[2] != float(whole_part(0.5 * finish[2]))
+                for c in range(3):
+                    point[c, i] = at[c]
+                    normal[c, i] = n[c]
+                    sight[c, i] = d[c]
+                    rgb[c, i] = rgba[c]
+                    shine[c, i] = finish[c]
+                    tint[c, i] = image[c]
+                if has_shadows:
+                    mask[i] = reached[place, mount, pixel]
+            i += 1
+        colors = Lanes3()
+        raws = Lanes3()
         if is_lit != 0:
-            if backdrop.ground >= 0:
-                color = in_haze(backdrop, placed, env, s, d, t, color)
-                raw = in_haze(backdrop, placed, env, s, d, t, raw)
-            alpha = wp.where(shape >= 0 or has_sky, 1.0, 0.0)
-            put_color(canvas, env, place, mount, pixel, color, raw, alpha)
-        if canvas.albedo.shape[0] > 0:
-            for k in range(4):
-                canvas.albedo[env, mount, 4 * pixel + k] = byte_of(albedo[k])
-        if canvas.albedo_samples.shape[0] > 0:
-            canvas.albedo_samples[place, mount, pixel] = albedo
+            colors, raws = lit_surfaces(
+                lights, env, has_shadows, has_fractions, forward, mask, point, normal, sight, rgb, shine, tint
+            )
+        i = int(0)
+        while i < count:  # the pixels
+            pixel = top + start + i
+            s = eye
+            d = ahead + float(start + i) * across
+            if not is_pinhole:
+                s, d = world_line(lens, cameras, env, mount, pixel)
+            has_sky = backdrop.sky >= 0 and wp.length_sq(d) > 0.0  # not where the lens sees nothing
+            t = float(wp.inf)
+            color = wp.vec3()
+            raw = wp.vec3()
+            albedo = wp.vec4()
+            if shown[i] >= 0:
+                t = 1.0 / hits.inverse[place, mount, pixel]
+                flat = clamped(wp.vec3(rgb[0, i] * tint[0, i], rgb[1, i] * tint[1, i], rgb[2, i] * tint[2, i]))
+                albedo = wp.vec4(flat[0], flat[1], flat[2], 1.0)
+                color = clamped(in_fog(backdrop, t, wp.vec3(colors[0, i], colors[1, i], colors[2, i])))
+                raw = in_fog(backdrop, t, wp.vec3(raws[0, i], raws[1, i], raws[2, i]))
+            elif has_sky:
+                sky = sky_color(textures, backdrop, d)
+                albedo = wp.vec4(sky[0], sky[1], sky[2], 1.0)
+                color = in_fog(backdrop, sky_distance(backdrop, d), sky)
+                raw = color
+            if is_lit != 0:
+                if backdrop.ground >= 0:
+                    color = in_haze(backdrop, placed, env, s, d, t, color)
+                    raw = in_haze(backdrop, placed, env, s, d, t, raw)
+                alpha = wp.where(shown[i] >= 0 or has_sky, 1.0, 0.0)
+                put_color(canvas, env, place, mount, pixel, color, raw, alpha)
+            if canvas.albedo.shape[0] > 0:
+                for k in range(4):
+                    canvas.albedo[env, mount, 4 * pixel + k] = byte_of(albedo[k])
+            if canvas.albedo_samples.shape[0] > 0:
+                canvas.albedo_samples[place, mount, pixel] = albedo
+            i += 1
+        start += LANES
 
 
 @kernel

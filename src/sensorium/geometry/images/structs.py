@@ -111,21 +111,29 @@ class Lists:
 
 
 @wp.func
-def pixel_line(lens: Lens, env: int, pixel: int) -> tuple[wp.vec3, wp.vec3]:
+def line_at(lens: Lens, env: int, row: int, column: int) -> tuple[wp.vec3, wp.vec3]:
     """Return start, m, and direction of a pixel's line of sight in the camera's frame; 0 if the lens sees nothing."""
     start = wp.vec3()
     direction = wp.vec3()
     if lens.inverse_k.shape[0] > 0:
         e = env % lens.inverse_k.shape[0]
-        at = wp.vec3(float(pixel % lens.width) + 0.5, float(pixel / lens.width) + 0.5, 1.0)
+        at = wp.vec3(float(column) + 0.5, float(row) + 0.5, 1.0)
         x = wp.dot(lens.inverse_k[e, 0], at)
         y = wp.dot(lens.inverse_k[e, 1], at)
         z = wp.dot(lens.inverse_k[e, 2], at)
         direction = wp.vec3(1.0, -x / z, -y / z)
     else:
+        pixel = row * lens.width + column
         direction = lens.directions[env % lens.directions.shape[0], pixel]
         if lens.starts.shape[0] > 0:
             start = lens.starts[env % lens.starts.shape[0], pixel]
+    return start, direction
+
+
+@wp.func
+def pixel_line(lens: Lens, env: int, pixel: int) -> tuple[wp.vec3, wp.vec3]:
+    """Return the result of `line_at` for a pixel's number."""
+    start, direction = line_at(lens, env, pixel / lens.width, pixel % lens.width)
     return start, direction
 
 
@@ -162,6 +170,15 @@ def row_size(placed: Placed, env: int, row: int) -> wp.vec3:
     if row >= placed.segments:
         size = placed.size[env, row - placed.segments]
     return size
+
+
+@wp.func
+def face_normal(mesh: wp.uint64, face: int, scale: wp.vec3) -> wp.vec3:
+    """Return an outward normal of any length of a face of a mesh that is scaled along its axes."""
+    a = wp.mesh_get_point(mesh, 3 * face)
+    ab = wp.mesh_get_point(mesh, 3 * face + 1) - a
+    ac = wp.mesh_get_point(mesh, 3 * face + 2) - a
+    return wp.cw_div(wp.cross(ab, ac), scale)
 
 
 @wp.func

@@ -11,7 +11,7 @@ import torch
 import warp as wp
 from pydantic import AfterValidator, ValidationInfo
 
-from sensorium.cfg import Float, StageCfg, amount_bounds, bad, must
+from sensorium.cfg import Float, StageCfg, amount_bounds, bad, is_within, must
 from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
 from sensorium.measurement.draws import column_distribution, draw_columns, is_drawn
 from sensorium.measurement.stages.key import StageKey
@@ -151,14 +151,6 @@ def not_drawn(
 def within(low: float, high: float, expected: str) -> AfterValidator:
     """Return an annotation that rejects amounts which can leave [low, high]. A normal distribution is clipped."""
     return must(lambda amount: is_within(amount, low, high), expected)
-
-
-def is_within(amount: Any, low: float, high: float) -> bool:
-    """Return whether an amount stays in [low, high]; a normal distribution is clipped."""
-    if isinstance(amount, Normal):
-        return True
-    least, most = amount_bounds(amount)
-    return low <= least <= most <= high
 
 
 def below_high(what: str) -> AfterValidator:

@@ -12,7 +12,18 @@ import warp as wp
 from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Amount, GilbertElliott, Parsed, Place, StageCfg, amount_bounds, bad, must, parse_amount
+from sensorium.cfg import (
+    Amount,
+    GilbertElliott,
+    Parsed,
+    Place,
+    StageCfg,
+    amount_bounds,
+    bad,
+    is_within,
+    must,
+    parse_amount,
+)
 from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
 from sensorium.measurement.draws import ColumnDistribution, Stream, converted, draw_value, is_drawn, stream_words
 from sensorium.measurement.record import Record
@@ -27,7 +38,6 @@ from sensorium.measurement.stages.amounts import (
     draw_amount,
     ends_row,
     in_ticks,
-    is_within,
     launch_start,
     not_drawn,
     row,

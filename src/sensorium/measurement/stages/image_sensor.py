@@ -115,8 +115,8 @@ class ImageSensor(DrawnStage):
     # Lens
     vignetting: Literal["none", "cos4"] | tuple[Finite, ...] = "none"
     """Falloff of the light towards the corners. ``"cos4"``: the fourth power of the cosine of the angle to the axis,
-    from the intrinsic matrix of the camera. Up to three numbers a, b, c: the factor 1 + a r^2 + b r^4 + c r^6, with r
-    the distance from the centre relative to half the diagonal."""
+    from the intrinsic matrix of a pinhole camera. Up to three numbers a, b, c: the factor 1 + a r^2 + b r^4 + c r^6,
+    with r the distance from the centre relative to half the diagonal."""
     blur_radius: Annotated[Amount, ONE_NUMBER, within(0.0, MOST_BLUR, "numbers from 0 to 32, px"), in_unit("px")] = 0.0
     """Radius of the point spread, px: of the disk of a defocused lens, or the standard deviation of ``"gaussian"``."""
     point_spread: Literal["disk", "gaussian"] = "disk"

@@ -12,7 +12,7 @@ from pydantic import field_validator, model_validator
 
 from sensorium.cfg import Float, bad, in_unit
 from sensorium.engines.base import CameraLens
-from sensorium.measurement.stages.image_sensor import LINEAR
+from sensorium.measurement.stages.image_sensor import LINEAR, ImageSensor
 from sensorium.memory import in_mb
 from sensorium.patterns import PinholeCameraPatternCfg
 from sensorium.patterns.base import MOST_RAYS
@@ -83,7 +83,7 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     haze: bool = True
     """Whether the horizon of an unbounded plane fades into the sky, for colours."""
     fog: bool = False
-    """Whether colours fade into the fog of the model with the distance."""
+    """Whether colours fade into the fog of the model with the distance, which is that of `clipping_range`."""
     reported_pose: Literal["frame", "start"] = "frame"
     """Pose in `pos_w` and `quat_w_world`: that of each frame, or the one at the start of the episode or at the last
     `set_world_poses`."""
@@ -133,6 +133,8 @@ class CameraCfg(CameraBaseCfg[CameraData]):
         if self.width is not None and self.height is not None and self.width * self.height > MOST_RAYS:
             size = in_mb(4.0 * self.width * self.height)
             raise bad(f"width, height: at most {MOST_RAYS} pixels, not {self.width} x {self.height}, {size} per image")
+        if sum(isinstance(stage, ImageSensor) for stage in self.stages) > 1:
+            raise bad("stages: at most one ImageSensor", "It is the whole path of the light through the camera.")
         self.refuse_idle_knobs("no distance and no color is in data_types", *DISTANCES, LINEAR)
         return self
 

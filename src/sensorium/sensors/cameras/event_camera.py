@@ -69,7 +69,7 @@ class EventCameraData(CameraData):
     """1 for a brighter pixel, -1 for a darker one."""
     time_offset: Annotated[Tensor, Field("s", (1,), ("event",), kind="derived")]
     """Time of the event relative to the capture, s: from minus the time between two samples to 0."""
-    polarity_image: Annotated[Tensor, Field("1", (1, 1, 1), IMAGE, dtype="int16", kind="id", role="image")]
+    polarity_image: Annotated[Tensor, Field("1", (1, 1, 1), IMAGE, dtype="int16", kind="derived", role="image")]
     """Sum of the polarities of the events of each pixel."""
 
 
@@ -103,7 +103,8 @@ class EventCameraCfg(CameraCfg):
     """Bandwidth of a white pixel, Hz, as a first-order low-pass; darker pixels have proportionally less, down to 20/275
     of it. 0 for no limit."""
     leak_rate_hz: Annotated[NonNegative, in_unit("Hz")] = 0.0
-    """Rate at which a pixel without changes reports events of polarity 1, since its reference falls, Hz."""
+    """Rate at which a pixel without changes reports events of polarity 1, since its reference falls, Hz. Each pixel
+    starts at a random phase, drawn per env at reset."""
     shot_noise_rate_hz: Annotated[NonNegative, in_unit("Hz")] = 0.0
     """Rate of noise events of a black pixel, Hz; a white one has a quarter of it. They come in pairs of opposite
     polarity within one sample (R. Graca, T. Delbruck, 2021), so the reference stays. A pixel reports at most one pair

@@ -117,6 +117,20 @@ def place_in_queue(index: int, total: int, capacity: int) -> int:
 
 
 @wp.func
+def pixel_thresholds(
+    rows: Rows, env: int, pixel: int, pixels: EventPixels, table: wp.array[wp.vec3]
+) -> tuple[float, float]:
+    """Return the thresholds of a pixel for brighter and darker."""
+    rise = pixels.rise
+    fall = pixels.fall
+    if pixels.rise_sd > 0.0 or pixels.fall_sd > 0.0:
+        lasting = episode_words(rows, env, wp.uint32(pixel), pixels.spread.key0, pixels.spread.key1)
+        rise = wp.max(rise + pixels.rise_sd * word_to_normal(lasting[0], table), LEAST)
+        fall = wp.max(fall + pixels.fall_sd * word_to_normal(lasting[1], table), LEAST)
+    return rise, fall
+
+
+@wp.func
 def pixel_events(
     rows: Rows, env: int, pixel: int, interval: float, pixels: EventPixels, table: wp.array[wp.vec3], queue: EventQueue,
     first: int, image: wp.array2d[wp.int16],
@@ -125,12 +139,7 @@ def pixel_events(
 
     With `first` >= 0, the number of earlier events in the queue, write them and advance the pixel.
     """
-    rise = pixels.rise
-    fall = pixels.fall
-    if pixels.rise_sd > 0.0 or pixels.fall_sd > 0.0:
-        lasting = episode_words(rows, env, wp.uint32(pixel), pixels.spread.key0, pixels.spread.key1)
-        rise = wp.max(rise + pixels.rise_sd * word_to_normal(lasting[0], table), LEAST)
-        fall = wp.max(fall + pixels.fall_sd * word_to_normal(lasting[1], table), LEAST)
+    rise, fall = pixel_thresholds(rows, env, pixel, pixels, table)
     level = pixels.level[env, pixel]
     now = pixels.fresh[env, pixel]
     reference = pixels.reference[env, pixel]
@@ -221,6 +230,10 @@ def count_events(
         if is_first(rows, env):
             pixels.level[env, pixel] = now
             pixels.reference[env, pixel] = now
+            if pixels.leak > 0.0:  # the pixels have leaked for long, so their leak events do not coincide
+                lasting = episode_words(rows, env, wp.uint32(pixel), pixels.spread.key0, pixels.spread.key1)
+                rise, _fall = pixel_thresholds(rows, env, pixel, pixels, table)
+                pixels.reference[env, pixel] = now - word_to_uniform(lasting[2]) * rise
             pixels.since[env, pixel] = LONG_AGO
             continue
         if pixels.cutoff > 0.0:

@@ -224,15 +224,19 @@ class BrownConradyLensCfg(FocalLensCfg):
         """Return which points of the plane lie beyond a fold, bool `[...]`."""
         return ~self._undistort(plane)[1]
 
-    def _distort(self, tangents: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the points of the plane, and their Jacobian: its three entries (xx, xy, yy) `[..., 3]`."""
-        x, y = tangents.unbind(-1)
-        r2 = x * x + y * y
+    def _radial(self, r2: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the radial factor at squared tangents, and twice its derivative by them."""
         above = 1.0 + r2 * (self.k1 + r2 * (self.k2 + r2 * self.k3))
         below = 1.0 + r2 * (self.k4 + r2 * (self.k5 + r2 * self.k6))
         above_rate = self.k1 + r2 * (2.0 * self.k2 + r2 * 3.0 * self.k3)
         below_rate = self.k4 + r2 * (2.0 * self.k5 + r2 * 3.0 * self.k6)
-        radial, rate = above / below, 2.0 * (above_rate * below - above * below_rate) / (below * below)
+        return above / below, 2.0 * (above_rate * below - above * below_rate) / (below * below)
+
+    def _distort(self, tangents: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the points of the plane, and their Jacobian: its three entries (xx, xy, yy) `[..., 3]`."""
+        x, y = tangents.unbind(-1)
+        r2 = x * x + y * y
+        radial, rate = self._radial(r2)
         p1, p2 = self.p1, self.p2
         point = [
             x * radial + 2.0 * p1 * x * y + p2 * (r2 + 2.0 * x * x),
@@ -265,9 +269,16 @@ class BrownConradyLensCfg(FocalLensCfg):
     def _is_before_fold(self, tangents: Tensor) -> Tensor:
         """Return whether the distortion keeps its orientation between the axis and each point, bool `[...]`."""
         good = torch.isfinite(tangents).all(dim=-1)
+        x, y = tangents.unbind(-1)
+        xx, xy, yy = x * x, x * y, y * y
+        across = [2.0 * (i * self.p1 * y + j * self.p2 * x) for i, j in ((1.0, 3.0), (3.0, 1.0))]
+        aside = 2.0 * (self.p1 * x + self.p2 * y)
         for step in range(SAMPLES):
-            xx, xy, yy = self._distort((step + 1) / SAMPLES * tangents)[1].unbind(-1)
-            good &= (xx * yy > xy * xy) & (xx > 0.0)
+            part = (step + 1) / SAMPLES
+            radial, rate = self._radial(part * part * (xx + yy))
+            rate = part * part * rate
+            first, last = radial + xx * rate + part * across[0], radial + yy * rate + part * across[1]
+            good &= (first * last > (xy * rate + part * aside) ** 2) & (first > 0.0)
         return good
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -25,6 +26,10 @@ from sensorium.measurement.draws import (
 )
 from sensorium.random import Choice, normal_table, stream_key
 from sensorium.world.ray_scene import RayScene
+
+LIMITS = dict.fromkeys(("rgba", "emission", "specular", "shininess", "mirror"), (0.0, 1.0))
+LIMITS |= dict.fromkeys(("light_ambient", "light_diffuse", "light_specular"), (0.0, math.inf))
+"""Quantity -> range to which drawn values are clipped."""
 
 
 @kernel
@@ -80,7 +85,7 @@ class RandomLooks:
                 if name == "texture":
                     amount = Choice(tuple(self._texture(each, type(cfg).__name__) for each in amount))
                 key = stream_key(seed, f"appearance/{number}", name)
-                self._add(prefix + name, items, amount, key, f"{type(cfg).__name__}: {name}")
+                self._add(prefix + name, items, amount, key, type(cfg).__name__)
 
     def _texture(self, name: str, title: str) -> float:
         known = [texture.name for texture in self._looks.textures]
@@ -89,7 +94,7 @@ class RandomLooks:
             raise ConfigError.single(title, "texture", name, "the name of a texture", fix)
         return float(known.index(name)) if name else -1.0
 
-    def _add(self, quantity: str, items: Sequence[int], amount: Any, key: tuple[int, int], where: str) -> None:
+    def _add(self, quantity: str, items: Sequence[int], amount: Any, key: tuple[int, int], title: str) -> None:
         device, full = self._compute.wp_device, VARIED[quantity]
         sizes = [full - 1, full] if quantity == "rgba" else [full]
         for size in sizes:
@@ -104,7 +109,7 @@ class RandomLooks:
                 continue
         else:
             expected = f"a number or {' or '.join(map(str, sizes))} numbers"
-            raise ConfigError.single(where, quantity, amount, expected)
+            raise ConfigError.single(title, quantity.removeprefix("light_"), amount, expected)
         values = torch.zeros(
             (self._compute.num_envs, len(items) * size), dtype=torch.float32, device=self._compute.device
         )
@@ -117,6 +122,8 @@ class RandomLooks:
         self._looks.refresh(env_mask)
         for quantity, rows, size, inputs, values in self._draws:
             self._compute.launch(_draw_looks, (values.shape[1],), inputs, [values])
+            if quantity in LIMITS:
+                values.clamp_(*LIMITS[quantity])
             self._looks.tables[quantity][:, rows, :size] = values.view(len(values), len(rows), size)
         self._looks.bind()
 

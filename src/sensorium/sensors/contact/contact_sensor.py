@@ -313,6 +313,12 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         return self.primary_names
 
     @property
+    def contact_names(self) -> list[str]:
+        """Names along the contact axis: `primary_names`, with the number of the slot if there are several."""
+        names, slots = self.primary_names, self.cfg.slots
+        return names if slots == 1 else [f"{name} slot {k}" for name in names for k in range(slots)]
+
+    @property
     def num_bodies(self) -> int:
         """Number of primaries."""
         return len(self._plan.primary[1])

@@ -327,6 +327,11 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
         """Names of the target frames, in the order of the target axis."""
         return [target.name for target in self._targets]
 
+    @property
+    def target_names(self) -> list[str]:
+        """`body_names`."""
+        return self.body_names
+
     def find_bodies(self, name_keys: str | Sequence[str], preserve_order: bool = False) -> tuple[list[int], list[str]]:
         """Return indices on the target axis, and names, of the matching target frames.
 

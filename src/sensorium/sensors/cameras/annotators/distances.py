@@ -8,7 +8,7 @@ from typing import Any
 import warp as wp
 
 from sensorium.compute import Rows, kernel, masked_tid, place_of
-from sensorium.geometry.images.structs import HitRecord, Lens, pixel_line
+from sensorium.geometry.images.structs import HitRecord, Lens, line_at
 from sensorium.measurement.record import Record
 from sensorium.sensors.cameras.annotators.base import Annotator
 from sensorium.sensors.cameras.camera_data import DISTANCES
@@ -50,10 +50,19 @@ def _measure(
     """
     env, mount, piece = masked_tid(rows)
     place = place_of(rows, env)
-    first = (rows.first + piece) * lens.width
-    for pixel in range(first, first + lens.width):
-        start, direction = pixel_line(lens, env, pixel)
-        axis = direction / direction[0]
+    row = rows.first + piece
+    first = row * lens.width
+    is_depth = given == wp.static(HITS) and lens.inverse_k.shape[0] > 0
+    if is_depth and ranges.shape[0] == 0 and points.shape[0] == 0:  # the depths of a pinhole need no lines of sight
+        for pixel in range(first, first + lens.width):
+            depth = 1.0 / hits.inverse[place, mount, pixel]
+            if is_last != 0 and (depth > farthest or wp.isinf(depth)):
+                depth = beyond
+            depths[env, mount, pixel] = depth
+        return
+    for column in range(lens.width):
+        pixel = first + column
+        start, direction = line_at(lens, env, row, column)
         t = float(wp.inf)
         if given == wp.static(HITS):
             inverse = hits.inverse[place, mount, pixel]
@@ -81,6 +90,7 @@ def _measure(
                 if point_beyond == wp.inf:
                     point = wp.vec3(wp.inf, wp.inf, wp.inf)
                 elif point_beyond >= 0.0:
+                    axis = direction / direction[0]
                     point = point_beyond * wp.vec3(-axis[1], -axis[2], 1.0)
         if ranges.shape[0] > 0:
             ranges[env, mount, pixel] = r

@@ -13,12 +13,13 @@ from sensorium.geometry.images.structs import (
     HitRecord,
     Lens,
     Placed,
-    pixel_line,
+    face_normal,
+    line_at,
     rotation_of,
     row_size,
     shape_pose,
 )
-from sensorium.geometry.primitives import PLANE
+from sensorium.geometry.primitives import MESH, PLANE
 from sensorium.geometry.trace import local_normal
 from sensorium.measurement.record import Record
 from sensorium.sensors.cameras.annotators.base import Annotator
@@ -40,33 +41,53 @@ def _normals(
     """
     env, mount, piece = masked_tid(rows)
     place = place_of(rows, env)
-    first = (rows.first + piece) * lens.width
+    line = rows.first + piece
     eye = cameras.pos[env, mount]
     turn = rotation_of(cameras.quat[env, mount])
+    # the line of sight of a pinhole is linear in the pixels
+    is_pinhole = lens.inverse_k.shape[0] > 0
+    _start, ahead = line_at(lens, env, line, 0)
+    across = wp.vec3()
+    if is_pinhole:
+        _start, across = line_at(lens, env, line, 1)
+        across = across - ahead
     kept = wp.int32(-1)
     kept_face = wp.int32(-1)
     kind = wp.int32(-1)
+    row = wp.int32(-1)
+    size = wp.vec3()
     to_world = wp.mat33()
     to_shape = wp.mat33()
     origin = wp.vec3()
+    shape_ahead = wp.vec3()
+    shape_across = wp.vec3()
     found = wp.vec3()
-    for pixel in range(first, first + lens.width):
+    for column in range(lens.width):
+        pixel = line * lens.width + column
         normal = wp.vec3()
         shape = hits.shape[place, mount, pixel]
         if shape >= 0:
             face = hits.face[place, mount, pixel]
             if shape != kept:
-                kind = placed.instances.kind[placed.row[shape]]
+                row = placed.row[shape]
+                kind = placed.instances.kind[row]
+                size = row_size(placed, env, row)
                 pos, quat = shape_pose(placed, env, shape)
                 to_world = rotation_of(quat)
                 to_shape = wp.transpose(to_world) * turn
                 origin = wp.transpose(to_world) * (eye - pos)
+                shape_ahead = to_shape * ahead
+                shape_across = to_shape * across
             if shape != kept or face != kept_face or (face < 0 and kind != PLANE):
-                start, direction = pixel_line(lens, env, pixel)
-                at = origin + to_shape * (start + direction / hits.inverse[place, mount, pixel])
-                row = placed.row[shape]
-                size = row_size(placed, env, row)
-                found = to_world * local_normal(placed.instances, fields, row, size, face, at)
+                if kind == MESH:
+                    found = to_world * wp.normalize(face_normal(placed.instances.mesh[row], face, size))
+                else:
+                    t = 1.0 / hits.inverse[place, mount, pixel]
+                    at = origin + t * (shape_ahead + float(column) * shape_across)
+                    if not is_pinhole:
+                        start, direction = line_at(lens, env, line, column)
+                        at = origin + to_shape * (start + t * direction)
+                    found = to_world * local_normal(placed.instances, fields, row, size, face, at)
             kept = shape
             kept_face = face
             normal = found
