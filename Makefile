@@ -6,7 +6,9 @@
 VENV := .venv
 PY = $(VENV)/bin/python
 PINS := constraints.txt
-PIP_INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check -c $(PINS)
+# Bytecode is written when a module is first imported; most modules of these packages never are.
+PIP_INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check --no-compile -c $(PINS)
+export PYTHONDONTWRITEBYTECODE :=
 # Read from the pins, so that the version is written in one place.
 TORCH := $(shell grep '^torch==' constraints.txt)
 # 3.12 and 3.11 come first, because every package that the tests use has wheels for them.
@@ -14,8 +16,8 @@ PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3.12 python3.11 python3.13 python3)
 PYTEST_ARGS ?=
 # The tests of a file stay together and in order. Each process has torch's threads. Waiting threads must sleep instead
-# of spinning, because another process needs the core. Bytecode is written, because many tests start another Python.
-PYTEST_ALL = OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n auto --maxprocesses 4 \
+# of spinning, because another process needs the core.
+PYTEST_ALL = OMP_WAIT_POLICY=passive $(PY) -m pytest -n auto --maxprocesses 4 \
   --dist loadfile --no-loadscope-reorder
 # Everything but the soak runs.
 FULL := -m "not soak"

@@ -48,6 +48,7 @@ Module._compile = _compiled_once
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(optionalhook=True)  # some environments have no xdist
 def pytest_xdist_auto_num_workers() -> int:
     """Return the number of processes: one more than cores if there are 5 GB for each, since some tests wait."""
     cores = os.cpu_count() or 1

@@ -13,4 +13,15 @@ def gate(values: Iterable[Any], chosen: Container[Any]) -> list[Any]:
     return [value if value in chosen else pytest.param(value, marks=pytest.mark.full) for value in values]
 
 
-__all__ = ["gate"]
+def pairs(first: Iterable[Any], second: Iterable[Any]) -> list[Any]:
+    """Return all pairs for `parametrize`; in the gate, values take turns, so that each one occurs."""
+    rows, columns = list(first), list(second)
+    turns = min(len(rows), len(columns))
+    return [
+        pytest.param(row, column, marks=[] if (i - j) % turns == 0 else pytest.mark.full)
+        for i, row in enumerate(rows)
+        for j, column in enumerate(columns)
+    ]
+
+
+__all__ = ["gate", "pairs"]

@@ -36,7 +36,7 @@ from sensorium.wire.raw_data import RawData
 from sensorium.wire.serializers import Serializer
 from sensorium.wire.world import Snapshot
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 """Time-out of a waiting test, s."""
 DT = 1.0 / 64.0
 """Physics time step of the world, s."""

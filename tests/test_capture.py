@@ -191,10 +191,9 @@ def segments(scene: sn.Scene) -> list[Any]:
 def test_captured_and_sharded_steps_give_the_same_bits(num_envs: int) -> None:
     """Uncaptured and captured steps, with one, two and four shards, give the same readings at every tick."""
     scenes = {}
-    for shards in (1, 2, 4):
-        for capture in (False, True):
-            scene = scenes[shards, capture] = crowd(num_envs, capture=capture)
-            scene.compute.shards = shards
+    for shards, capture in ((1, False), (1, True), (2, True), (4, False)):
+        scene = scenes[shards, capture] = crowd(num_envs, capture=capture)
+        scene.compute.shards = shards
     for tick in range(WARM):
         found = []
         for scene in scenes.values():
@@ -522,16 +521,16 @@ def in_use(device: str) -> tuple[int, int]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read where Linux says it")
-def test_five_thousand_steps_allocate_nothing_and_keep_addresses() -> None:
+def test_two_thousand_steps_allocate_nothing_and_keep_addresses() -> None:
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
     scene = crowd(device=device)
     advance(scene, 500)
     scene.reset([1])
     before, places = in_use(device), addresses(scene)
-    for _ in range(5):
-        advance(scene, 1000)
+    for _ in range(4):
+        advance(scene, 500)
         scene.reset([1])
     after = in_use(device)
     assert addresses(scene) == places
-    assert after[0] - before[0] < 1_000_000  # 200 bytes a step; a tensor of Python alone has as many
+    assert after[0] - before[0] < 400_000  # 200 bytes a step; a tensor of Python alone has as many
     assert after[1] == before[1]

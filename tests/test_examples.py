@@ -26,7 +26,10 @@ IN_THE_GATE = [path for path in EXAMPLES if path.stem != "19_gallery"]
 def ready() -> ForkServerContext:
     """A server of processes with preloaded imports for examples."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["numpy", "torch", "warp", "mujoco", "pydantic", "sensorium", "test_examples"])
+    context.set_forkserver_preload(
+        ["sensorium.scene", "sensorium.sensors.all", "sensorium.engines.mujoco", "sensorium.engines.tensor",
+         "sensorium.engines.trajectory", "test_examples"]
+    )  # fmt: skip
     return context
 
 

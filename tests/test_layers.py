@@ -146,6 +146,8 @@ def foreign_words(src: Path) -> list[str]:
         if where.startswith("compat/"):
             continue
         text = path.read_text(encoding="utf-8")
+        if not OTHERS.search(text):
+            continue
         said: set[int] = set()
         for node in ast.walk(ast.parse(text)):
             if (

@@ -18,7 +18,6 @@ from selection import gate
 
 import sensorium.sensors.all  # noqa: F401 - registers the kinds
 from sensorium import registry
-from sensorium.cli import main
 from sensorium.client import client_sensor
 from sensorium.stream import streamed
 
@@ -49,8 +48,10 @@ RENDERED = (*ON_THE_FRONT, *OF_THE_VIEW)
 """Pictures of scenes, which are larger and have no white background."""
 PAGES = [*sorted((DOCS / "sensors").glob("*.md")), *(DOCS / f"{topic}.md" for topic in TOPICS)]
 SCRIPTS = sorted((DOCS / "pictures").glob("*.py"))
+SLOW = ("colors", "event_camera", "lane_invasion", "trajectories")
+GATED = [script for script in SCRIPTS[::3] if script.stem not in SLOW]
 BY_DEMO = ("imu",)
-"""Kinds whose picture `sensorium demo` writes, so that no script draws it."""
+"""Kinds whose picture `sensorium demo` writes, so that no script draws it (tests/test_cli.py)."""
 IMAGE = re.compile(r"^!\[([^\]]+)\]\(([^)\s]+)\)$", re.MULTILINE)
 
 
@@ -98,7 +99,7 @@ def test_page_shows_an_existing_picture_with_alt_text(page: Path) -> None:
         check_picture(path, largest_size(path.stem))
 
 
-@pytest.mark.parametrize("script", gate(SCRIPTS, SCRIPTS[::3]), ids=lambda script: script.stem)
+@pytest.mark.parametrize("script", gate(SCRIPTS, GATED), ids=lambda script: script.stem)
 def test_a_script_draws_the_picture_of_its_page(script: Path, tmp_path: Path) -> None:
     """The script writes to the given path, in the size of the picture in the documentation."""
     before = sorted(IMAGES.iterdir())
@@ -109,12 +110,3 @@ def test_a_script_draws_the_picture_of_its_page(script: Path, tmp_path: Path) ->
     check_picture(drawn, largest_size(script.stem), 1.0 if script.stem in RENDERED else 0.5)
     assert pixels(drawn).shape == pixels(IMAGES / f"{script.stem}.png").shape
     assert list(tmp_path.iterdir()) == [drawn] and sorted(IMAGES.iterdir()) == before
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", BY_DEMO)
-def test_the_demo_writes_the_picture_of_its_page(kind: str, tmp_path: Path) -> None:
-    assert main(["demo", "--envs", "1", "--out", str(tmp_path)]) == 0
-    drawn = tmp_path / f"{kind}.png"
-    check_picture(drawn, 400_000)
-    assert pixels(drawn).shape == pixels(IMAGES / f"{kind}.png").shape

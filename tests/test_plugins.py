@@ -58,42 +58,7 @@ def test_three_example_packages_exist() -> None:
     assert [package.name for package in PACKAGES] == ["plugin_full_control", "plugin_proximity", "plugin_stage"]
 
 
-@pytest.mark.slow
-def test_sensor_is_found_by_options_and_stage_by_file(site: Path, tmp_path: Path) -> None:
-    """Only `my_proximity.options` is imported; its sensor is found in the package, the stage by its entry point."""
-    code = """
-import sys
-from my_proximity.options import MyProximityCfg
-import sensorium as sn
-assert "my_proximity.sensor" not in sys.modules
-engine = sn.TensorEngine(2)
-engine.body_pos_w[:, 0, 2] = 0.25
-scene = sn.Scene(engine, [MyProximityCfg(body="body")])
-assert scene["my_proximity"].data.distance.tolist() == [0.25, 0.25]
-assert not {"full_control", "warm_up"} & set(sys.modules)
-text = 'body = "body"\\n[[stages]]\\nkind = "warm_up"\\nfields = ["ang_vel_b"]\\nstart = 0.1\\n'
-(stage,) = sn.ImuCfg.from_toml(text).stages
-assert type(stage).__module__ == "warm_up.stage" and stage.start == 0.1
-"""
-    python("-W", "error", "-c", code, cwd=tmp_path, path=site)
-
-
-@pytest.mark.slow
-def test_list_shows_installed_plugins_with_their_packages(site: Path, tmp_path: Path) -> None:
-    both = "from sensorium.cli import main; main(['list']); print('=' * 40); main(['list', '--all'])"
-    index, text = python("-c", both, cwd=tmp_path, path=site).split("=" * 40)
-    assert "\n plugins\n" in index and "warm_up" in index and "broken" not in index
-    for kind, package in (("my_proximity", "my-proximity"), ("beam", "full-control"), ("floor_image", "full-control")):
-        assert f"\n  {kind} " in index
-        assert f'kind = "{kind}"' in text and f"(plugin '{kind}' of {package} 0.1.0)" in text
-    assert "(plugin 'warm_up' of warm-up 0.1.0)" in text
-    assert "Largest reported distance, m." in text
-    assert "broken" not in text
-
-
-@pytest.mark.slow
-def test_a_rig_file_uses_installed_kinds_and_stages(site: Path, tmp_path: Path) -> None:
-    rig = """
+RIG = """
 [[sensor]]
 kind = "my_proximity"
 body = "trunk"
@@ -118,10 +83,60 @@ kind = "warm_up"
 fields = ["ang_vel_b"]
 start = 0.1
 """
-    (tmp_path / "rig.toml").write_text(rig, encoding="utf-8")
+PROGRAM = """
+import sys
+from my_proximity.options import MyProximityCfg
+import sensorium as sn
+from sensorium.cli import main
+
+assert "my_proximity.sensor" not in sys.modules
+engine = sn.TensorEngine(2)
+engine.body_pos_w[:, 0, 2] = 0.25
+scene = sn.Scene(engine, [MyProximityCfg(body="body")])
+assert scene["my_proximity"].data.distance.tolist() == [0.25, 0.25]
+assert not {"full_control", "warm_up"} & set(sys.modules)
+text = 'body = "body"\\n[[stages]]\\nkind = "warm_up"\\nfields = ["ang_vel_b"]\\nstart = 0.1\\n'
+(stage,) = sn.ImuCfg.from_toml(text).stages
+assert type(stage).__module__ == "warm_up.stage" and stage.start == 0.1
+print("found")
+for command in (["list"], ["list", "--all"], ["run", *sys.argv[1:]]):
+    print("=" * 40)
+    assert main(command) == 0
+"""
+"""A program that uses the installed packages. Its checks come before commands that load all plugins."""
+
+
+@pytest.fixture(scope="module")
+def used(site: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Path]:
+    """The output of each part of the program, and the folder with its recording."""
+    folder = tmp_path_factory.mktemp("used")
+    (folder / "rig.toml").write_text(RIG, encoding="utf-8")
     options = ["--rig", "rig.toml", "--out", "out", "--envs", "2", "--seconds", "0.02"]
-    python("-m", "sensorium.cli", "run", str(model_path()), *options, cwd=tmp_path, path=site)
-    recording = load(tmp_path / "out/readings.npz")
+    said = python("-W", "error", "-c", PROGRAM, str(model_path()), *options, cwd=folder, path=site)
+    return said.split("=" * 40), folder
+
+
+@pytest.mark.slow
+def test_sensor_is_found_by_options_and_stage_by_file(used: tuple[list[str], Path]) -> None:
+    """Only `my_proximity.options` is imported; its sensor is found in the package, the stage by its entry point."""
+    assert used[0][0] == "found\n"
+
+
+@pytest.mark.slow
+def test_list_shows_installed_plugins_with_their_packages(used: tuple[list[str], Path]) -> None:
+    _, index, text, _ = used[0]
+    assert "\n plugins\n" in index and "warm_up" in index and "broken" not in index
+    for kind, package in (("my_proximity", "my-proximity"), ("beam", "full-control"), ("floor_image", "full-control")):
+        assert f"\n  {kind} " in index
+        assert f'kind = "{kind}"' in text and f"(plugin '{kind}' of {package} 0.1.0)" in text
+    assert "(plugin 'warm_up' of warm-up 0.1.0)" in text
+    assert "Largest reported distance, m." in text
+    assert "broken" not in text
+
+
+@pytest.mark.slow
+def test_a_rig_file_uses_installed_kinds_and_stages(used: tuple[list[str], Path]) -> None:
+    recording = load(used[1] / "out/readings.npz")
     assert list(recording) == ["my_proximity", "beam", "floor_image", "imu"]
     assert recording["floor_image"].measured["image"].shape[-2:] == (4, 6)
     for name, field in (("my_proximity", "distance"), ("beam", "distance"), ("imu", "ang_vel_b")):

@@ -112,6 +112,9 @@ def test_partial_name_is_refused() -> None:
     assert "cc" not in scene
     with pytest.raises(sn.UnknownNameError, match=r"'cc'.*robot/acc"):
         scene["cc"]
+    for sensors in (scene, scene.sensors):
+        with pytest.raises(sn.UnknownNameError, match=r"'0'.*robot/acc"):
+            sensors[0]  # type: ignore[index]
 
 
 def test_short_names_follow_added_and_removed_sensors() -> None:

@@ -40,10 +40,12 @@ def compiled(modules: Sequence[Any], folder: Path | None = None) -> tuple[dict[s
 
 
 def of_each_package(modules: Sequence[Any]) -> list[Any]:
-    """Return, for each Python package with kernels, the module with the most source."""
+    """Return, for each package of `sensorium` with kernels, the module with the most source."""
     largest: dict[str, Any] = {}
     for module in sorted(modules, key=lambda each: sum(len(k.adj.source) for k in each.kernels.values())):
-        largest[next(iter(module.kernels.values())).func.__module__.rpartition(".")[0]] = module
+        package, *rest = next(iter(module.kernels.values())).func.__module__.split(".")
+        if package == "sensorium":  # not the kernels of tests
+            largest[rest[0]] = module
     return list(largest.values())
 
 
@@ -62,7 +64,7 @@ def test_every_kernel_compiles_for_cuda(kernels: str) -> None:
         for kernel in module.kernels.values():
             assert any(kernel.key in line for line in entries), (module.name, kernel.key)
             count += 1
-    assert count > (100 if kernels == "all" else 10)
+    assert count > (100 if kernels == "all" else 4)
 
 
 SOURCE = '''

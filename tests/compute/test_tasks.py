@@ -218,7 +218,7 @@ CHANGES: dict[int, Callable[[sn.Scene], object]] = {
 
 
 @pytest.mark.usefixtures("at_once")
-@pytest.mark.parametrize(("shards", "capture"), [(1, True), (2, True), (4, False)])
+@pytest.mark.parametrize(("shards", "capture"), [(1, True), pytest.param(2, True, marks=pytest.mark.full), (4, False)])
 def test_sensors_read_the_same_together_and_alone(shards: int, capture: bool) -> None:
     """Two rates, noise, delays, differences and stages, with a torch hook between them and changes at run time."""
     together = crowd(cfgs=mixture(), capture=capture)

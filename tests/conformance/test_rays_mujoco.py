@@ -88,7 +88,7 @@ def test_a_robot_in_motion(robot: str) -> None:
 
     Rays start from the world, and from the robot's root, which does not see itself.
     """
-    envs, n = 2, 200 if robot in SLOW else 600
+    envs, n = 2, 100 if robot in SLOW else 600
     engine = sn.MujocoEngine(path_of(robot), envs)
     rng, random = np.random.default_rng(70), torch.Generator().manual_seed(2)
     model = mujoco.MjModel.from_xml_path(path_of(robot))

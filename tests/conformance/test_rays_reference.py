@@ -72,7 +72,7 @@ def hills(rng: np.random.Generator, points: tuple[int, int], size: tuple[float, 
 # All directions -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", gate(range(4), {0, 2}))
+@pytest.mark.parametrize("seed", gate(range(4), {0}))
 def test_each_mount_hits_bodies_of_its_own_env(seed: int) -> None:
     """Shapes of all kinds, most of them moving, are hit in envs of different poses, from mounts on the world and on
     bodies.
@@ -142,7 +142,7 @@ def test_many_of_one_kind_in_random_poses(kind: Any) -> None:
     shapes = random_shapes(rng, 10 if kind == "hfield" else 24, kinds=(kind,), bodies=4)
     poses = [random_poses(rng, 4) for _ in range(2)]
     world = World(tensor_engine(shapes, 4, 2, poses))
-    got = world.cast(world.rays(*random_rays(rng, shapes, 1000, poses=poses[0])))
+    got = world.cast(world.rays(*random_rays(rng, shapes, 500, poses=poses[0])))
     few_left_out(world.compare(got, env, 0, most_left_out=LOOSE) for env in range(2))
     if kind == "mesh":
         scales = [np.prod(shape.scale) for shape in shapes if not shape.is_static]
@@ -197,8 +197,8 @@ def test_neighbouring_rays_with_unrelated_starts_and_directions() -> None:
     shapes = random_shapes(rng, 24, bodies=10)
     poses = [random_poses(rng, 10) for _ in range(2)]
     world = World(tensor_engine(shapes, 10, 2, poses), [(-1, (0.0, 0.0, 0.0)), (4, (0.0, 0.0, 0.0))])
-    apart = rng.uniform(-10.0, 10.0, (600, 3)), rng.normal(size=(600, 3))
-    fan = np.zeros((600, 3)), rng.normal(size=(600, 3))
+    apart = rng.uniform(-10.0, 10.0, (300, 3)), rng.normal(size=(300, 3))
+    fan = np.zeros((300, 3)), rng.normal(size=(300, 3))
     reports = []
     for starts, directions in (apart, fan):
         cast = world.rays(starts, directions, limits=(0.0, FAR))
@@ -210,9 +210,7 @@ def test_neighbouring_rays_with_unrelated_starts_and_directions() -> None:
     few_left_out(reports)
 
 
-@pytest.mark.parametrize(
-    "limit", [2.0, pytest.param(5.0, marks=pytest.mark.slow), pytest.param(15.0, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("limit", gate([2.0, 5.0, 15.0], {5.0}))
 def test_no_hits_beyond_the_maximum_distance(limit: float) -> None:
     rng = np.random.default_rng(15)
     shapes = random_shapes(rng, 32, bodies=4)
@@ -286,7 +284,7 @@ def over(rng: np.random.Generator, n: int) -> Array:
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+@pytest.mark.parametrize("seed", gate(range(3), {0}))
 def test_vertical_rays_by_lookup(seed: int, sign: float) -> None:
     """All static kinds, with fields that are turned about the vertical only, and all moving kinds agree."""
     rng = np.random.default_rng([20, seed])
@@ -342,10 +340,10 @@ def test_column_with_more_shapes_than_a_block_holds(standing: int) -> None:
         for i, shape in enumerate(shapes[:standing])
     ]
     world = World(tensor_engine(shapes, 110, 1, [(place, turns)]))
-    starts = rng.uniform(-1.0, 1.0, (500, 3)) * [0.9, 0.9, 11.0]
+    starts = rng.uniform(-1.0, 1.0, (250, 3)) * [0.9, 0.9, 11.0]
     reports = []
     for sign in (-1.0, 1.0):
-        cast = world.rays(starts, np.broadcast_to([0, 0, sign], (500, 3)), alignment="world")
+        cast = world.rays(starts, np.broadcast_to([0, 0, sign], (250, 3)), alignment="world")
         assert "cast_vertical" in kernels(world, cast)
         reports.append(world.compare(world.cast(cast), 0, 0, most_left_out=LOOSE))
     few_left_out(reports)
@@ -400,7 +398,7 @@ def test_several_height_fields_by_rays_in_all_directions(how: str) -> None:
         fields = [replace(field, body=i % 2, is_static=None) for i, field in enumerate(fields)]
     poses = [random_poses(rng, 2, 3.0) for _ in range(2)]
     world = World(tensor_engine(fields, 2, 2, poses))
-    n = 1200
+    n = 600
     starts = rng.uniform(-5.0, 5.0, (n, 3))
     aim = np.array(places)[rng.integers(3, size=n)] + rng.uniform(-1.5, 1.5, (n, 3))
     got = world.cast(world.rays(starts, aim - starts))
@@ -422,7 +420,7 @@ def test_welded_body_is_hidden_only_from_its_own_mount() -> None:
     world = World(
         tensor_engine([*shapes, *welded], 3, 1, poses), [(2, (0.0, 0.0, 0.0)), (-1, (0.0, 0.0, 0.0)), (0, (0, 0, 0))]
     )
-    starts, directions = random_rays(rng, [*shapes, *welded], 600, poses=poses[0])
+    starts, directions = random_rays(rng, [*shapes, *welded], 300, poses=poses[0])
     down = np.broadcast_to([0.0, 0.0, -1.0], directions.shape)
     for along, targets in ((directions, Targets()), (down, Targets()), (directions, Targets(exclude_own=False))):
         got = world.cast(world.rays(starts, along, alignment="world", limits=(0.0, FAR), targets=targets))
@@ -430,7 +428,7 @@ def test_welded_body_is_hidden_only_from_its_own_mount() -> None:
         for mount, body in enumerate((2, -1, 0)):
             seen = [body < 0 or not targets.exclude_own or shape.row != body for shape in world.scene.shapes]
             reports.append(world.compare(got, 0, mount, max_distance=FAR, include=seen, most_left_out=LOOSE))
-        assert sum(report.left_out for report in reports) <= 1e-3 * 1800 + 1
+        assert sum(report.left_out for report in reports) <= 1e-3 * 900 + 1
         met = {world.scene.shapes[i].row for i in got["shape"][0, 1] if i >= 0}
         assert met == {-1, 0, 1, 2}
 
@@ -477,7 +475,8 @@ def test_scan_rays_hit_moving_shapes_at_the_nearest_tick(alignment: Any) -> None
     """In every block, rays agree with the reference at the poses of the tick nearest to the ray's firing time."""
     world, _, found, poses = swept(32, alignment)
     reports = []
-    for tick in (7, 11):
+    ticks = (7, 11) if alignment == "base" else (11,)
+    for tick in ticks:
         got = found[tick]
         nearest = np.maximum(tick + np.round(got["time"] / world.clock.dt), 0).astype(int)
         assert len(set(nearest)) > 3
@@ -487,7 +486,7 @@ def test_scan_rays_hit_moving_shapes_at_the_nearest_tick(alignment: Any) -> None
             some = {name: values[part][None, None] for name, values in got.items()}
             reports.append(world.compare(some, 0, 0, max_distance=40.0, most_left_out=LOOSE))
     assert sum(report.left_out for report in reports) <= 3e-3 * sum(report.rays for report in reports)
-    assert sum(report.hits for report in reports) > 300
+    assert sum(report.hits for report in reports) > 150 * len(ticks)
 
 
 @pytest.mark.parametrize("alignment", ["base", "yaw", "world"])

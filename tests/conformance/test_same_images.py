@@ -14,7 +14,7 @@ import torch
 import sensorium as sn
 
 MODEL = """
-<mujoco><option gravity="0 0 0"/>
+<mujoco><option gravity="0 0 0"><flag contact="disable"/></option>
   <asset><mesh name="wedge" vertex="-.25 -.25 0 .5 -.25 0 0 .5 0 0 0 .5"/>
     <hfield name="rubble" nrow="6" ncol="5" size="1 1 .25 .125"/></asset>
   <default><geom contype="0" conaffinity="0"/></default>

@@ -45,7 +45,8 @@ def render(documents: Iterable[Document] = DOCUMENTS) -> str:
             + " |"
         )
     waiting = Counter(row.status.issue for d in documents for row in d.rows if isinstance(row.status, With))
-    lines += ["", "Later work:", ""]
+    if waiting:
+        lines += ["", "Later work:", ""]
     lines += [f"- **{issue}** ({count} rows): {ISSUES[issue]}" for issue, count in waiting.most_common()]
     for document in documents:
         lines += ["", f"## {document.name}", "", f"*{document.title}*. {summary(document)}"]

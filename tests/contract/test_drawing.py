@@ -12,9 +12,9 @@ import pytest
 import synthetic as syn
 
 import sensorium as sn
-from sensorium.readings import Reading
+from sensorium.readings import DebugShape, Reading
 from sensorium.view.live.feed import SceneFeed
-from sensorium.view.live.overlays import Overlays
+from sensorium.view.live.overlays import Overlay, Overlays
 
 from .test_isaaclab import SENSORS, built
 
@@ -48,10 +48,11 @@ class View:
         self._page, channel = Pipe()
         self._feed = SceneFeed(scene, channel)
         first = self._page.recv()
-        self._sensors = first.description.sensors
-        self._specs = {name: scene[name].specs for name in self._sensors}
+        sensors = first.description.sensors
+        self._specs = {name: scene[name].specs for name in sensors}
         self.scene = Nodes()
         self._overlays = Overlays(self.scene)
+        self._overlays.describe(sensors)
         self._readings: dict[str, Reading] = {}
         self._take(first.readings)
 
@@ -67,7 +68,7 @@ class View:
         self._feed.wait(0.02)
         frame = self._page.recv()
         self._take(frame.readings)
-        self._overlays.show(frame, self._readings, self._sensors, lambda name: True, sorted(frame.drawn))
+        self._overlays.show(frame, self._readings, lambda name: True, sorted(frame.drawn))
         return list(self.scene.nodes.values())
 
 
@@ -113,6 +114,25 @@ def test_visualizer_cfg_sets_the_style_and_acts_only_with_debug_vis(name: str) -
     assert all(shape.size == 0.25 and shape.colors is None for shape in scene["x"].drawings())
     scene, view = shown(name, visualizer_cfg=style)
     assert not view.nodes()
+
+
+def test_a_node_is_kept_while_the_number_of_its_items_varies() -> None:
+    """It shows each item in its colour, repeats the last one, and omits those that are not finite."""
+    scene, random = Nodes(), np.random.default_rng(0)
+    overlay, before = Overlay(scene, "x"), None
+    for count in (6, 7, 8):
+        points, colors = random.normal(size=(count, 3)), random.integers(0, 2, (count, 3))
+        points[2] = np.nan
+        overlay.show([DebugShape("points", points, colors=colors.astype(np.float32))])
+        (node,) = scene.nodes.values()
+        shown = node.values if count == 6 else (node.points, node.colors)
+        found = np.unique(np.concatenate(shown, axis=1), axis=0)
+        expected = np.delete(np.concatenate([points, 255 * colors], axis=1), 2, axis=0)
+        np.testing.assert_allclose(found, expected[np.argsort(expected[:, 0])], atol=1e-6)
+        assert before in (None, node)
+        before = node
+    overlay.show([])
+    assert not scene.nodes
 
 
 def test_visualizer_cfg_selects_the_field() -> None:

@@ -145,6 +145,9 @@ def test_a_list_of_bodies_is_read_where_it_is() -> None:
     assert not report[0].any() and report[1, 0, 1, 0] == 2
     with pytest.raises(AttributeError, match="computed from the arrays of contact_list"):
         engine.contacts[TOUCH] = 0.0
+    of_numpy = replace(contacts, sides=arrays["sides"].numpy(), force=arrays["force"].numpy())
+    assert of_numpy.sides.data_ptr() == arrays["sides"].data_ptr()
+    assert of_numpy.force.data_ptr() == arrays["force"].data_ptr()
 
 
 def test_a_report_that_the_list_cannot_give_is_rejected() -> None:
@@ -163,6 +166,13 @@ def test_a_report_that_the_list_cannot_give_is_rejected() -> None:
         ArgumentError, match=r"ContactList env: got torch.int64 of shape \(3,\) on cpu, expected a contiguous"
     ):
         ContactList(contacts.count, **{**arrays, "env": arrays["env"].long()})
+    for count, what in (
+        (torch.tensor(3, dtype=torch.int32), "torch.int32"),
+        (np.array([3.0]), "float64"),
+        ([3], "list"),
+    ):
+        with pytest.raises(ArgumentError, match=f"ContactList count: got {what} of shape .* contiguous torch.int32"):
+            replace(contacts, count=count)
     with pytest.raises(ArgumentError, match="kind: got 'site', expected 'geom' or 'body'"):
         replace(contacts, kind="site")
     with pytest.raises(ArgumentError, match="count: got 1 counts for 3 places in 2 environments"):

@@ -168,7 +168,9 @@ def test_bad_controls_are_reported():
 @pytest.mark.slow
 def test_mujoco_warp_nan_stays_invalid_until_reset():
     """mujoco_warp performs no automatic reset: the state stays NaN."""
-    engine = sn.MujocoWarpEngine(XML, 2, device="cpu")
+    # without contacts, whose kernels take seconds to compile
+    xml = XML.replace('"0.002"/>', '"0.002"><flag contact="disable"/></option>')
+    engine = sn.MujocoWarpEngine(xml, 2, device="cpu")
     scene = sn.Scene(engine, SENSORS[:2])
     engine.qvel[1, 0] = NAN
     with pytest.warns(NonFiniteStateWarning, match="env 1, body 'ball'"):

@@ -7,7 +7,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
-from selection import gate
+from selection import gate, pairs
 
 from sensorium.engines.mujoco.engine import PERSISTENT_UP_TO, MujocoEngine
 from sensorium.engines.mujoco.spec import prepare_spec
@@ -199,8 +199,7 @@ def forwarded(model, state):
     return data
 
 
-@pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
-@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize(("cone", "fresh"), pairs(["pyramidal", "elliptic"], [True, False]))
 @pytest.mark.parametrize("num_envs", gate([3, PERSISTENT_UP_TO + 1], {3}))
 def test_every_report_matches_mujocos_contact_list(num_envs, fresh, cone):
     """For a thrown quadruped and a falling stack, each report, reduction and primary kind matches mj_contactForce.

@@ -221,7 +221,13 @@ def test_drive_torque_is_the_torque_the_link_needs(ctrl, speed):
 
 @pytest.mark.parametrize(
     ("integrator", "solver"),
-    [("implicitfast", "NEWTON"), ("Euler", "NEWTON"), ("implicit", "CG"), ("RK4", "NEWTON"), ("implicitfast", "CG")],
+    [
+        ("implicitfast", "NEWTON"),
+        pytest.param("Euler", "NEWTON", marks=pytest.mark.full),
+        ("implicit", "CG"),
+        ("RK4", "NEWTON"),
+        pytest.param("implicitfast", "CG", marks=pytest.mark.full),
+    ],
 )
 def test_torque_with_dry_friction_equals_mujocos_constraint_forces(integrator, solver):
     """In contact, at joint limits, sticking and slipping, the torque matches its definition with MuJoCo's friction

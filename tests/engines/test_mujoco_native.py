@@ -6,6 +6,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
+from selection import pairs
 
 from sensorium.engines.base import NativeSensor
 from sensorium.engines.mujoco.engine import PERSISTENT_UP_TO, MujocoEngine
@@ -165,8 +166,7 @@ def test_all_native_sensor_types_are_covered():
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
-@pytest.mark.parametrize("fresh", [True, False])
-@pytest.mark.parametrize("num_envs", [3, PERSISTENT_UP_TO + 1])
+@pytest.mark.parametrize(("num_envs", "fresh"), pairs([3, PERSISTENT_UP_TO + 1], [True, False]))
 def test_every_native_value_equals_mujocos_bit_for_bit(num_envs, fresh, stage):
     """Over 100 ticks of tumbling and contact each value is MuJoCo's sensordata as float32, also for delayed sensors.
 
@@ -200,8 +200,7 @@ def test_every_native_value_equals_mujocos_bit_for_bit(num_envs, fresh, stage):
     assert {name: engine.array(f"native:{name}").data_ptr() for name in names} == addresses
 
 
-@pytest.mark.parametrize("stage", [0, 1, 2, 3])
-@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize(("stage", "fresh"), pairs([0, 1, 2, 3], [True, False]))
 def test_every_native_value_of_live_data_equals_mujocos_bit_for_bit(fresh, stage):
     """Wrapped data give the same bits: after a forward for the current state, or as mj_step left them."""
     names = names_of(stage)

@@ -159,7 +159,7 @@ def assert_as_native(world, twin, close, names=("imu", "ball", "rim")):
     assert found == twin["hold"][0] and force == pytest.approx([-value for value in twin["hold"][1:]], **near)
 
 
-@pytest.mark.parametrize("kind", gate([*CPU, *WARP], {"mujoco unfresh", "from_mj", "mujoco_warp"}))
+@pytest.mark.parametrize("kind", gate([*CPU, *WARP], {"mujoco unfresh", "from_mj"}))
 def test_readings_of_sleeping_bodies_equal_native_sensors(kind):
     """A box, a ball and an arm at rest, beside a swinging wheel, match MuJoCo when asleep, awake and asleep again."""
     world = made(kind, ROOM, [*IMUS, WRENCH])

@@ -192,8 +192,9 @@ def test_arrays_accept_real_numbers_only(name, value):
         assign,
         lambda: engine.reset([0, 1], {name: value}),
         lambda: sn.TensorEngine(num_envs=2, joints=("j",), provides=engine.provides, motion=lambda time: {name: value}),
-        lambda: MujocoEngine(BODY.format(0.002), 2).reset(None, {"qpos": value}),
     )
+    if name == "joint_pos":
+        makes += (lambda: MujocoEngine(BODY.format(0.002), 2).reset(None, {"qpos": value}),)
     for make in makes:
         try:
             make()

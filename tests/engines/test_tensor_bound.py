@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -35,6 +36,16 @@ class Owner:
         return self.tensor.__dlpack_device__()
 
 
+class Elsewhere(Owner):
+    """An array on a device that this build of torch lacks; its owner copies it to the host for NumPy."""
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise AssertionError("Torch not compiled with CUDA enabled")
+
+    def __array__(self, *_: Any, **options: Any) -> Any:
+        return self.tensor.numpy()
+
+
 @pytest.mark.parametrize("owner", [lambda t: t, Owner, wp.from_torch, lambda t: t.numpy()])
 def test_a_bound_array_is_the_owners_memory(owner: Any) -> None:
     """Nothing is copied: sensors read the owner's memory, as it is or through one conversion."""
@@ -59,9 +70,11 @@ def test_an_array_that_cannot_be_bound_is_rejected() -> None:
     with pytest.raises(ArgumentError, match=r"got read-only float32 of shape .*, expected writable float32"):
         TensorEngine(1, bodies=BODIES, bound={"body_pos_w": fixed})
     others = (torch.zeros(1, 3, 3, dtype=torch.float64), torch.zeros(1, 2, 3), torch.zeros(1, 3, 6)[..., ::2])
-    for given in (*others, reverse):
+    for given in (*others, reverse, [[[0.0] * 3] * 3]):
         with pytest.raises(ArgumentError, match=r"bound\['body_pos_w'\]: got .* Copy other .*engine.body_pos_w = val"):
             TensorEngine(1, bodies=BODIES, bound={"body_pos_w": given})
+    with pytest.raises(ArgumentError, match="got int32 of shape"):
+        TensorEngine(1, bodies=BODIES, bound={"body_pos_w": np.zeros((1, 3, 3), np.int32)})
     with pytest.raises(UnknownNameError, match="body_lin_vel"):
         TensorEngine(1, bodies=BODIES, bound={"body_lin_vel": torch.zeros(1, 3, 3)})
 
@@ -74,6 +87,7 @@ def test_other_owners_are_not_copied_through_numpy() -> None:
     assert as_tensor(vectors, "x").shape == (2, 4, 3) and as_tensor(vectors, "x").data_ptr() == vectors.ptr
     with pytest.raises(ArgumentError, match="x: got"):
         as_tensor(Owner(torch.zeros(2, dtype=torch.complex64)), "x")
+    assert as_tensor(Elsewhere(own), "x").tolist() == own.tolist()
     read_only = np.arange(3.0)
     read_only.flags.writeable = False
     assert as_tensor(read_only, "x").tolist() == [0, 1, 2]
@@ -118,6 +132,7 @@ def test_state_at_the_centre_of_mass_is_moved_to_the_origin(com_of: str) -> None
         ({"at_com": ("velocity",)}, "com and at_com: got only one"),
         ({"com": torch.zeros(3, 3)}, "com and at_com: got only one"),
         ({"at_com": ("velocity",), "com": torch.zeros(2, 3)}, r"com: got values of shape \(2, 3\)"),
+        ({"at_com": ("velocity",), "com": torch.full((3, 3), torch.nan)}, "com: got values that are not finite"),
         ({"at_com": ("speed",), "com": torch.zeros(3, 3)}, "at_com: got 'speed', expected any of"),
         ({"at_com": ("acceleration",), "com": torch.zeros(3, 3)}, "at_com: 'acceleration' needs 'acceleration'"),
     ],
@@ -125,6 +140,13 @@ def test_state_at_the_centre_of_mass_is_moved_to_the_origin(com_of: str) -> None
 def test_a_wrong_centre_of_mass_is_rejected(options: Any, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         TensorEngine(2, bodies=BODIES, provides=("pose", "velocity"), **options)
+
+
+def test_no_bodies_need_no_conversion() -> None:
+    """An adapter that refuses unequal worlds has no bodies, with rows and centres of mass of any layout."""
+    given = {"body_pos_w": torch.zeros(2, 0, 3), "body_quat_w": torch.zeros(2, 0, 4)}
+    com = torch.from_numpy(np.zeros((4, 3), np.float32)[np.zeros((2, 0), int)])  # all strides are 0
+    BodyState(Compute("cpu", 2), given, quat_order="xyzw", at_com=["body_pos_w"], com=com).run()
 
 
 @pytest.mark.parametrize(
@@ -166,3 +188,24 @@ def test_a_tree_gives_subtrees(parents: Any) -> None:
 def test_a_wrong_tree_is_rejected(parents: Any, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         TensorEngine(bodies=BODIES, parents=parents)
+
+
+def test_arrays_are_converted_once_per_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sensor sampled at the tick and one evaluated on read share a conversion; an edit needs `update(ticks=0)`."""
+    engine = TensorEngine(1, bodies=BODIES, quat_order="xyzw")
+    sampled, on_read = (
+        sn.ImuCfg(name=name, body="hand", fields=("quat_w",), **options)
+        for name, options in (("sampled", {"delay": 0.01}), ("on_read", {}))
+    )
+    scene = sn.Scene(engine, [sampled, on_read])
+    refresh = Mock(side_effect=engine.refresh)
+    monkeypatch.setattr(engine, "refresh", refresh)
+    for rounds, turn in enumerate(([0.6, 0.0, 0.0, 0.8], [0.0, 0.6, 0.0, 0.8]), start=1):
+        engine.body_quat[0, 2] = torch.tensor(turn)
+        scene.update()
+        for cfg in (sampled, on_read):
+            assert scene[cfg].ground_truth.quat_w[0].tolist() == pytest.approx([turn[-1], *turn[:-1]])
+        assert refresh.call_count == rounds
+    engine.body_quat[0, 2] = torch.tensor([0.0, 0.0, 0.0, 1.0])
+    scene.update(ticks=0)
+    assert scene[on_read].data.quat_w[0].tolist() == [1, 0, 0, 0]

@@ -124,7 +124,7 @@ def test_ray_matches_brute_force_over_triangles_in_float64(
     vertices, faces = scene[0] + offset, scene[1]
     rng = np.random.default_rng(3)
     low, high = vertices.min(axis=0), vertices.max(axis=0)
-    o = rng.uniform(low - 0.05 * (high - low), high + 0.05 * (high - low), (1500, 3))
+    o = rng.uniform(low - 0.05 * (high - low), high + 0.05 * (high - low), (750, 3))
     o = np.float32(o).astype(np.float64)
     expected, triangles, steep, near = tried(vertices, faces, o, sign)
     t, triangle = cast(build_columns(vertices, faces), o, sign)
@@ -132,7 +132,7 @@ def test_ray_matches_brute_force_over_triangles_in_float64(
     assert clear.mean() > 0.99
     assert np.array_equal(triangle[clear], triangles[clear])
     hit = clear & np.isfinite(expected) & (steep < 1.0 / np.tan(np.deg2rad(0.1)))
-    assert hit.sum() > 80
+    assert hit.sum() > 40
     assert np.abs(t[hit] - expected[hit]).max() < TOLERANCE
     assert np.isinf(t[clear & np.isinf(expected)]).all()
 

@@ -179,13 +179,13 @@ def rays(field: HeightField, count: int, distance: float, seed: int) -> tuple[Ar
 @pytest.mark.parametrize("distance", [1.0, 40.0, 1000.0])
 def test_ray_matches_brute_force_over_triangles_in_float64(field: HeightField, distance: float) -> None:
     """From above, below, inside and far away, hit or miss, face, distance and normal are the same."""
-    o, d = rays(field, 400, distance, seed=1)
+    o, d = rays(field, 160, distance, seed=1)
     t, face, normal = cast(field, o, d)
     expected, faces, normals, sine = tried(field, o, d)
     assert np.array_equal(np.isinf(t), np.isinf(expected))
     assert np.array_equal(face, faces)
     hit = np.isfinite(t)
-    assert hit.sum() > 50
+    assert hit.sum() > 20
     steep = hit & (sine > FLATTEST)
     assert (np.abs(t[steep] - expected[steep]) * np.linalg.norm(d[steep], axis=-1)).max() < TOLERANCE
     surface = face >= 0
@@ -201,14 +201,14 @@ def test_ray_matches_brute_force_over_triangles_in_float64(field: HeightField, d
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 def test_vertical_rays_agree_in_a_single_lookup(field: HeightField, sign: float) -> None:
     """The results match a test of every triangle, and the walk."""
-    o, _ = rays(field, 400, 1.0, seed=2)
+    o, _ = rays(field, 160, 1.0, seed=2)
     d = np.tile([0.0, 0.0, sign], (len(o), 1))
     t, face = upright(field, o, sign)
     expected, faces, _, _ = tried(field, o, d)
     walked, walked_face, _ = cast(field, o, d)
     assert np.array_equal(face, faces) and np.array_equal(walked_face, faces)
     hit = np.isfinite(expected)
-    assert hit.sum() > 50
+    assert hit.sum() > 20
     assert np.abs(t[hit] - expected[hit]).max() < TOLERANCE
     assert np.abs(walked[hit] - expected[hit]).max() < TOLERANCE
     assert np.isinf(t[~hit]).all() and np.isinf(walked[~hit]).all()

@@ -274,12 +274,12 @@ def test_all_blocks_of_a_height_field_are_searched() -> None:
     field = HeightField(heights, (10.0, 7.5))
     spike = np.array([-10.0 + 140 * 0.1, -7.5 + 100 * 0.1, 3.0])
     rng = np.random.default_rng(2)
-    p = single(spike + rng.uniform(-1.0, 1.0, (60, 3)) * [8.0, 8.0, 2.0] + [0.0, 0.0, 3.0])
+    p = single(spike + rng.uniform(-1.0, 1.0, (30, 3)) * [8.0, 8.0, 2.0] + [0.0, 0.0, 3.0])
     foot, distance = to_hfield(field, p)
     reference = surfaces.to_triangles(p, surfaces.triangles_of(field))
     np.testing.assert_allclose(distance, reference, atol=32 * EPS * 20.0)
     near = np.linalg.norm(foot - spike, axis=1) < 0.15
-    assert near.sum() > 10 and (~near).sum() > 10
+    assert near.sum() > 5 and (~near).sum() > 5
 
 
 def test_nothing_beyond_the_limit_is_found_on_a_height_field() -> None:

@@ -126,14 +126,14 @@ def test_ray_matches_a_search_in_float64(kind: str, size: tuple[float, ...], dis
 
     Boxes are cast in float32, so their limit is 1e-6 of the whole scene.
     """
-    o, d = rays(size, 4000, distance, seed=1)
+    o, d = rays(size, 2000, distance, seed=1)
     t, _ = cast(kind, size, o, d)
     expected, depth = searched(kind, size, o, d)
     clear = np.abs(depth) > 1e-6 * max(*size, 0.3 * distance if kind == "box" else 0.0)
     assert clear.mean() >= 0.995
     assert np.array_equal(np.isinf(t[clear]), np.isinf(expected[clear]))
     hit = clear & np.isfinite(expected)
-    assert hit.sum() > 200
+    assert hit.sum() > 100
     assert (np.abs(t[hit] - expected[hit]) * np.linalg.norm(d[hit], axis=-1)).max() < TOLERANCE
 
 
@@ -141,16 +141,16 @@ def test_ray_matches_a_search_in_float64(kind: str, size: tuple[float, ...], dis
 def test_grazing_ray_is_as_exact(kind: str, size: tuple[float, ...]) -> None:
     """Rays along the surface, 0.1 to 1 degrees from tangency, from 20 m, are accurate."""
     rng = np.random.default_rng(2)
-    centred = rng.normal(size=(4000, 3)) * 1e-3 * min(value for value in size if value > 0)
-    outward = rng.normal(size=(4000, 3))
+    centred = rng.normal(size=(2000, 3)) * 1e-3 * min(value for value in size if value > 0)
+    outward = rng.normal(size=(2000, 3))
     start, _ = searched(kind, size, centred, outward)
     p = centred + start[:, None] * outward
     step = 1e-7 * max(size)
     normal = np.stack([outside_by(kind, size, p + step * e) - outside_by(kind, size, p - step * e) for e in np.eye(3)])
     normal = normal.T / np.linalg.norm(normal.T, axis=-1, keepdims=True)
-    tangent = np.cross(normal, rng.normal(size=(4000, 3)))
+    tangent = np.cross(normal, rng.normal(size=(2000, 3)))
     tangent /= np.linalg.norm(tangent, axis=-1, keepdims=True)
-    slope = np.deg2rad(rng.uniform(0.1, 1.0, (4000, 1)))
+    slope = np.deg2rad(rng.uniform(0.1, 1.0, (2000, 1)))
     d = np.float32(np.cos(slope) * tangent - np.sin(slope) * normal).astype(np.float64)
     o = np.float32(p - 20.0 * d).astype(np.float64)
     t, _ = cast(kind, size, o, d)
@@ -158,7 +158,7 @@ def test_grazing_ray_is_as_exact(kind: str, size: tuple[float, ...]) -> None:
     clear = np.abs(depth) > 1e-6 * max(size)
     assert np.array_equal(np.isinf(t[clear]), np.isinf(expected[clear]))
     hit = clear & np.isfinite(expected)
-    assert hit.sum() > 500
+    assert hit.sum() > 250
     assert np.abs(t[hit] - expected[hit]).max() < TOLERANCE
 
 

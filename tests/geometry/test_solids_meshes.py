@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import warp as wp
 from numpy.typing import NDArray
+from selection import gate
 from solid_meshes import blade, bumpy, closed_meshes, fins, hull, icosphere, joined, moved, places_around, single, torus
 from solid_meshes import turned as wound_inwards
 
@@ -103,12 +104,12 @@ def compare(mesh: Mesh, p: Array, scale: Scale = (1.0, 1.0, 1.0), *, grid: bool 
 def test_signed_distance_to_a_closed_mesh_matches_the_reference(name: str, grid: bool) -> None:
     """Points are near its faces, edges and corners at all scales, deep inside, and far away."""
     mesh = closed_meshes(3)[name]
-    compare(mesh, places_around(mesh, 1200, np.random.default_rng(1)), grid=grid)
+    compare(mesh, places_around(mesh, 500, np.random.default_rng(1)), grid=grid)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("seed", "count"), [(1, 6000), *(pytest.param(seed, 16_000, marks=pytest.mark.full) for seed in range(3))]
+    ("seed", "count"), [(1, 2000), *(pytest.param(seed, 16_000, marks=pytest.mark.full) for seed in range(3))]
 )
 def test_sign_is_right_and_distance_within_0_1_mm_over_many_points(seed: int, count: int) -> None:
     wrong = total = 0
@@ -178,9 +179,10 @@ def test_a_mesh_of_five_thousand_triangles_has_short_lists_in_bounded_memory() -
 
 
 @pytest.mark.slow
-def test_a_mesh_of_eighty_thousand_triangles_has_lists_for_some_cells_in_bounded_memory() -> None:
+@pytest.mark.parametrize("level", gate([5, 6], {5}), ids=["20480", "81920"])
+def test_a_mesh_of_many_triangles_has_lists_for_some_cells_in_bounded_memory(level: int) -> None:
     """Cells without a list use the tree, so both give equal results."""
-    points, faces = icosphere(6)
+    points, faces = icosphere(level)
     waves = 1.0 + 0.2 * np.sin(5 * points[:, :1]) * np.cos(4 * points[:, 1:2])
     mesh = Mesh(single(points * waves * (1.0, 0.5, 0.3)), faces)
     known = PreparedMeshes("cpu")

@@ -41,14 +41,14 @@ def test_truth_is_independent_of_every_feature() -> None:
 
 
 def test_truth_is_independent_of_feature_combinations() -> None:
-    """Truth is the raw value, to the bit, under each of the 256 combinations of settings and stages."""
+    """Truth is the raw value, to the bit, under every pair of settings and stages, and under all but one."""
     parts: dict[str, dict[str, Any]] = {
         "n": {"noise": 0.5}, "b": {"bias": 1.0}, "w": {"random_walk": 0.5}, "r": {"resolution": 0.3},
         "d": {"delay": 0.02}, "l": {"loss": 0.5}, "h": {"history_length": 2},
         "s": {"stages": (sn.ScaleError(scale=0.1),)},
     }  # fmt: skip
     cfgs = []
-    for size in range(len(parts) + 1):
+    for size in (0, 1, 2, len(parts) - 1, len(parts)):
         for chosen in itertools.combinations(parts, size):
             given = {key: value for letter in chosen for key, value in parts[letter].items()}
             cfgs.append(syn.ProbeCfg(name="p" + "".join(chosen), **given))

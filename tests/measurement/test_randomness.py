@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import synthetic as syn
 import torch
+from selection import gate
 
 import sensorium as sn
 from sensorium.compute import program
@@ -51,14 +53,20 @@ def run(
 READERS: dict[str, Callable[[int], int]] = {
     "tenth": lambda k: int(k % 10 == 0),
     "twice": lambda k: 2,
-    "never": lambda k: 0,
+    "each": lambda k: 1,
 }
+
+
+@functools.cache
+def unread() -> dict[str, dict[str, np.ndarray]]:
+    """Return the final readings of all sensors in a run that reads nothing before."""
+    return run(syn.menagerie(), read=lambda k: 0)
 
 
 @pytest.mark.parametrize("reader", READERS)
 def test_reading_changes_nothing(reader: str) -> None:
     """Reading every step, every tenth, twice or only at the end gives the same bits."""
-    compare(run(syn.menagerie()), run(syn.menagerie(), read=READERS[reader]))
+    compare(unread(), run(syn.menagerie(), read=READERS[reader]))
 
 
 def test_lazy_equals_eager() -> None:
@@ -103,7 +111,7 @@ def test_reads_are_pure() -> None:
 
 def test_readings_are_independent_of_env_count() -> None:
     """Env 3 of 4 and env 3 of 4096 see the same bits."""
-    few, many = run(syn.menagerie(), 4, lambda k: 0), run(syn.menagerie(), 4096, lambda k: 0)
+    few, many = unread(), run(syn.menagerie(), 4096, lambda k: 0)
     compare(few, many, slice(0, 4))
 
 
@@ -150,7 +158,7 @@ def test_launcher_rank_requires_first_env(
 
 def test_readings_are_independent_of_other_sensors() -> None:
     """Adding, removing or reordering sensors does not change any other sensor's numbers."""
-    whole = run(syn.menagerie(), read=lambda k: 0)
+    whole = unread()
     compare(run(syn.menagerie()[::-1]), whole)
     compare(run(syn.menagerie()[3:7]), whole)
     cfgs = syn.menagerie()
@@ -302,7 +310,7 @@ def test_update_zero_follows_an_edit_after_an_off_grid_reset() -> None:
 # Resuming -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("at", [0, 6, 7])
+@pytest.mark.parametrize("at", gate([0, 6, 7], {0, 7}))
 def test_resuming_is_bit_identical(at: int) -> None:
     """A state saved to bytes and loaded into a fresh scene continues bit for bit, with all features on."""
     cfgs = syn.menagerie()

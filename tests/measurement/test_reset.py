@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import synthetic as syn
 import torch
+from selection import pairs
 
 import sensorium as sn
 
@@ -20,8 +21,7 @@ def cfgs() -> list[object]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("at", [7, 10])
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize(("at", "count"), pairs([7, 10], [1, 3]))
 def test_reset_does_not_affect_other_envs(at: int, count: int) -> None:
     """Resetting env 2 (off or on a sensor's grid, once or often) keeps the other envs bit-identical permanently."""
     scene, twin = syn.world(cfgs()), syn.world(cfgs())
@@ -36,8 +36,7 @@ def test_reset_does_not_affect_other_envs(at: int, count: int) -> None:
             syn.same(syn.snapshot(scene[name]), syn.snapshot(twin[name]), others)
 
 
-@pytest.mark.parametrize("past", ["other", "nan"])
-@pytest.mark.parametrize("at", [7, 10])
+@pytest.mark.parametrize(("at", "past"), pairs([7, 10], ["other", "nan"]))
 @pytest.mark.filterwarnings("ignore::sensorium.errors.NonFiniteStateWarning")
 def test_no_value_from_before_a_reset_appears(at: int, past: str) -> None:
     """The readings of env 2 from its reset on are bit for bit the same for any earlier values, NaN included."""

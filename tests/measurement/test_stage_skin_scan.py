@@ -10,6 +10,7 @@ import pytest
 import skin
 import synthetic as syn
 import torch
+from selection import pairs
 from skin import BOTH, Array, SkinCfg, readings
 
 import sensorium as sn
@@ -208,8 +209,7 @@ def test_env_counts_and_captures_do_not_matter(between: Any) -> None:
         assert few.numpy().tobytes() == many.numpy().tobytes() == captured.numpy().tobytes()
 
 
-@pytest.mark.parametrize("between", ["ticks", "samples"])
-@pytest.mark.parametrize("rate", [{}, {"rate_hz": 25.0}], ids=["every tick", "25 Hz"])
+@pytest.mark.parametrize(("between", "rate"), pairs(["ticks", "samples"], [{}, {"rate_hz": 25.0}]), ids=str)
 def test_contract_holds(between: Any, rate: dict[str, float]) -> None:
     """A skin that scans its rows passes every rule, files included."""
     cfg = SkinCfg(stages=(sn.RowScan(fields=BOTH, scan_time=0.008, between=between),), **rate)

@@ -242,7 +242,7 @@ def test_absent_stage_has_no_state() -> None:
         scene["s"].stage_state(sn.DeadTaxels(taxels=(1,)))
 
 
-@pytest.mark.parametrize("layout", [(5,), (3, 4)])
+@pytest.mark.parametrize("layout", [pytest.param((5,), marks=pytest.mark.full), (3, 4)])
 def test_contract_holds(layout: tuple[int, ...]) -> None:
     """A skin with these stages passes every rule."""
     stages = (

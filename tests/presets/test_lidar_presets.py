@@ -47,7 +47,9 @@ def test_preset_builds_and_round_trips_through_a_file(name: LidarName) -> None:
     assert any("not checked" in note for note in presets()[name].notes)
 
 
-@pytest.mark.parametrize(("name", "rays"), [("vlp16", 28928), ("os1_64", 65536), ("mid360", 20000)])
+@pytest.mark.parametrize(
+    ("name", "rays"), [("vlp16", 28928), pytest.param("os1_64", 65536, marks=pytest.mark.full), ("mid360", 20000)]
+)
 def test_a_scan_has_the_devices_number_of_rays(name: LidarName, rays: int) -> None:
     """A scan of 0.1 s has 1808 x 16 rays, 1024 x 64 rays or 200,000 rays per second."""
     engine = sn.TensorEngine(1, 0.01, shapes=[sn.Shape("plane", "ground", pos=(0.0, 0.0, -1.0))])

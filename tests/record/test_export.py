@@ -115,6 +115,10 @@ def test_euroc_images_and_their_pose_on_the_body(tmp_path: Path) -> None:
     pillow = pytest.importorskip("PIL.Image")
     rng = np.random.default_rng(0)
     spec = FieldSpec("rgb", ("height", "width", "channel"), (4, 6, 3), "uint8", "1", "", "vector", "image")
+    depth = (
+        FieldSpec("depth", ("height", "width", "channel"), (4, 6, 1), "float32", "m", "", "vector", "image"),
+        FieldSpec("quat_w_world", ("wxyz",), (4,), "float32", "1", "world", "rotation", "pose"),
+    )
     turn = Rotation.from_euler("z", 0.3)
     body = np.concatenate([[1.0, 2.0, 3.0], turn.as_quat()[[3, 0, 1, 2]]])
     ahead = np.concatenate(
@@ -123,7 +127,10 @@ def test_euroc_images_and_their_pose_on_the_body(tmp_path: Path) -> None:
     pictures, readings = [], []
     for tick in (0, 50, 100):
         pictures.append(rng.integers(0, 256, (1, 4, 6, 3), dtype=np.uint8))
-        for name, specs, values, pose in (("base", (), {}, body), ("eye", (spec,), {"rgb": pictures[-1]}, ahead)):
+        far = {"depth": np.ones((1, 4, 6, 1), np.float32), "quat_w_world": ahead[None, 3:].astype(np.float32)}
+        for name, specs, values, pose in (
+            ("base", (), {}, body), ("eye", (spec,), {"rgb": pictures[-1]}, ahead), ("depth", depth, far, ahead),
+        ):  # fmt: skip
             meta = {"capture_tick": np.array([tick]), "valid": np.array([True])}
             readings.append(
                 Reading(
@@ -140,7 +147,9 @@ def test_euroc_images_and_their_pose_on_the_body(tmp_path: Path) -> None:
                     _dt=0.002,
                 )
             )
-    assert write_euroc(readings, tmp_path, body="base") == ["base (base): EuRoC holds IMUs and images of 8 bits only"]
+    assert write_euroc(readings, tmp_path, body="base") == [
+        f"{name} ({name}): EuRoC holds IMUs and images of 8 bits only" for name in ("base", "depth")
+    ]
     lines = (tmp_path / "mav0/cam0/data.csv").read_text(encoding="utf-8").splitlines()
     assert lines == ["#timestamp [ns],filename", "0,0.png", "100000000,100000000.png", "200000000,200000000.png"]
     for line, expected in zip(lines[1:], pictures, strict=True):

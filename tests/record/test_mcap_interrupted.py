@@ -71,7 +71,7 @@ def check_killed(path: Path, seconds: float, ros2: bool) -> None:
             bag.deserialize(data, connection.msgtype)
 
 
-@pytest.mark.parametrize("seconds", gate([0.3, 1.1, 2.0], {0.3, 2.0}))
+@pytest.mark.parametrize("seconds", gate([0.3, 1.1, 2.0], {2.0}))
 def test_a_killed_recording_is_completed(seconds: float, tmp_path: Path) -> None:
     check_killed(tmp_path / "run.mcap", seconds, ros2=seconds > 1.5)
 
@@ -93,7 +93,7 @@ def test_a_file_cut_anywhere_is_completed(tmp_path: Path, monkeypatch: pytest.Mo
     content = (tmp_path / "run.mcap").read_bytes()
     first = content.index(b"lz4")
     generator, path, counts = np.random.default_rng(0), tmp_path / "cut.mcap", []
-    for cut in sorted({first + 50, len(content) - 1, *generator.integers(first, len(content), 60).tolist()}):
+    for cut in sorted({first + 50, len(content) - 1, *generator.integers(first, len(content), 25).tolist()}):
         path.write_bytes(content[:cut])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SensoriumWarning)

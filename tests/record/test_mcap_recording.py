@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -23,7 +25,7 @@ from sensorium.demo import model_path
 from sensorium.errors import ArgumentError, ConfigError, ModelError, SensoriumError, SensoriumWarning, UnknownNameError
 from sensorium.readings import Reading
 from sensorium.record import NpzRecorder, load, mcap_writer, rows
-from sensorium.record.batches import Batch, of_envs, reading_of
+from sensorium.record.batches import Batch, of_envs, readings_of, stack_of
 
 CONFIGS = [
     *(cfg for cfg in sensors()),
@@ -80,7 +82,16 @@ def test_every_type_is_kept_bit_for_bit_and_rosbags_decodes_it(specs: Any, envs:
         messages = [memoryview(b"".join(batch.encode(reading))) for batch in batches]
         again = [Batch.from_dict(json.loads(json.dumps(batch.to_dict()))) for batch in batches]
         assert again == batches
-        assert_same(reading, reading_of(again[0], messages[0], messages[1], again[1]))
+        for same in readings_of(again[0], messages[:1] * 3, again[1], messages[1:] * 3):
+            assert_same(reading, same)
+        stack = stack_of(again[0], messages[:1] * 3, again[1], messages[1:] * 3)
+        for each, at, row in itertools.product(reading.specs, range(3), range(envs)):
+            chosen = stack.rows(np.array([at]), np.array([row]))[0] if each.is_ragged else (at, row)
+            own = reading.rows(row) if each.is_ragged else row
+            assert stack.measured[each.name][chosen].tobytes() == reading.measured[each.name][own].tobytes()
+            assert stack.truth[each.name][chosen].tobytes() == reading.truth[each.name][own].tobytes()
+        if stack.offsets is not None and reading.offsets is not None:
+            assert (stack.offsets[:, -1] == np.arange(1, 4) * reading.offsets[-1]).all()
         for batch, message, values in zip(batches, messages, (reading.measured, reading.truth), strict=True):
             store = typed(batch.definition, batch.type_name)
             decoded = store.deserialize_cdr(bytes(message), batch.type_name)
@@ -269,6 +280,38 @@ def test_samples_of_a_state_that_is_not_finite_are_recorded_as_invalid(envs: lis
     assert (~valid).sum(axis=0).tolist() == {None: [0, 4, 0], (1, 2): [4, 0], (0, 2): [0, 0]}[envs and tuple(envs)]
 
 
+@dataclass(frozen=True, slots=True)
+class ClashingData:
+    tick: Annotated[torch.Tensor, sn.Field("1", dtype="int32")]
+    valid: Annotated[torch.Tensor, sn.Field("1")]
+    truth_tick: Annotated[torch.Tensor, sn.Field("1")]
+    pose: Annotated[torch.Tensor, sn.Field("1", (3,), ("pose",))]
+
+
+class ClashingCfg(sn.MountedSensorCfg[ClashingData]):
+    """Fields with the names of other values of a sample; each shows the tick and its place."""
+
+
+class Clashing(sn.SimpleSensor[ClashingCfg, ClashingData]):
+    requires = (sn.BODY_POSE,)
+
+    def update_raw_data(self, raw: Any) -> None:
+        for place, name in enumerate(ClashingData.__slots__):
+            getattr(raw, name).fill_(self.clock.tick + 100 * place)
+
+
+@pytest.mark.parametrize("envs", [None, [0, 2]], ids=str)
+def test_fields_with_the_names_of_other_values_of_a_sample_are_kept(envs: list[int] | None, tmp_path: Path) -> None:
+    engine = sn.TensorEngine(num_envs=3, dt=0.01, bodies=["base"])
+    made = sn.Scene(engine, [ClashingCfg(name="a", body="base"), ClashingCfg(name="late", body="base", delay=0.02)])
+    with following(made) as live, made.record(tmp_path / "run.mcap", envs=envs):
+        for _ in range(5):
+            made.update()
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        assert_all_same(live, replay, slice(None) if envs is None else envs)
+        assert [reading["pose"][0, 2] for reading in replay.readings("a")] == [300 + tick for tick in range(6)]
+
+
 def test_a_declared_sensor_is_recorded_once_it_is_read(tmp_path: Path) -> None:
     made = sn.Scene(sn.MujocoEngine(model_path(), keyframe="home"), [sn.ImuCfg(name="trunk_imu", site="imu")])
     name = next(name for name in made if name != "trunk_imu")
@@ -312,7 +355,8 @@ def test_noise_is_not_compressed_and_has_a_checksum(tmp_path: Path) -> None:
         [*replay.log("image")]
 
 
-def test_values_of_the_loop_and_marks_are_recorded(tmp_path: Path) -> None:
+def test_values_of_the_loop_and_marks_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "MOST_ROWS", 3)
     made = scene()
     rewards = np.random.default_rng(0).normal(size=(10, 5))
     with made.record(tmp_path / "run.mcap", envs=[1, 4]) as recorder:
@@ -340,7 +384,9 @@ def test_values_of_the_loop_and_marks_are_recorded(tmp_path: Path) -> None:
         assert [each.tick for each in replay.log("imu", 0.004, 0.008)] == [2, 3, 4]
         assert np.array_equal([each["value"] for each in replay.log("reward")], rewards[:, [1, 4]])
         assert [each["value"].shape for each in replay.log("action")] == [(2, 2, 3)] * 10
-        assert [each.tick for each in replay.log("reward")] == list(range(1, 11))
+        assert [(each.tick, each.frame.tolist()) for each in replay.log("reward")] == [
+            (number + 1, [number] * 2) for number in range(10)
+        ]
         marks = [(each.tick, each.time, each.env_ids.tolist(), each.name, each.value) for each in replay.marks]
         tasks = [(k + 1, pytest.approx((k + 1) * 0.002), [*range(k % 3)], "task", f"number {k} ü") for k in range(10)]
         assert marks == [*tasks, (10, pytest.approx(0.02), [1, 4], "end", "")]

@@ -13,7 +13,8 @@ from rosbags.highlevel import AnyReader
 from rosbags.typesys import Stores, get_typestore
 
 import sensorium as sn
-from sensorium.record import rows
+from sensorium.record import mcap_writer, rows
+from sensorium.record.export import rosbag2
 from sensorium.record.ros2 import Ros2Messages
 
 EYE = sn.DepthCameraCfg(name="eye", body="arm", res=(4, 3))
@@ -23,8 +24,10 @@ EYE = sn.DepthCameraCfg(name="eye", body="arm", res=(4, 3))
 def test_messages_are_those_of_the_live_readings(
     collected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many readings are converted at once; two of five environments, with a reset."""
+    """However many readings are converted at once, by recorder and export; two of five environments, with a reset."""
     monkeypatch.setattr(rows, "MOST_ROWS", collected)
+    monkeypatch.setattr(mcap_writer, "CHUNK_BYTES", 20_000)
+    monkeypatch.setattr(rosbag2, "BLOCK_BYTES", 1000)
     made = scene()
     with following(made) as live, made.record(tmp_path / "run.mcap", envs=[1, 3], ros2=True):
         for tick in range(90):
@@ -44,17 +47,21 @@ def test_messages_are_those_of_the_live_readings(
         for block in messages.encode(add_all):
             add(block)
     add(messages.clock(sorted({reading.time for reading in live})))
-    found: dict[str, list[tuple[int, bytes]]] = {}
-    with open(tmp_path / "run.mcap", "rb") as file:
-        for _, channel, message in make_reader(file).iter_messages(log_time_order=False):
-            if not channel.topic.startswith(("/batch/", "/marks")):
-                found.setdefault(channel.topic, []).append((message.log_time, message.data))
-                assert "offered_qos_profiles" in channel.metadata
-    assert found.keys() == expected.keys() and len(found) > 8
-    for topic, values in expected.items():
-        assert sorted(found[topic]) == sorted(values), topic
-        times = [log_time for log_time, _ in found[topic]]
-        assert topic == "/tf" or times == sorted(times)
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        for name, readings in (("stacks", replay.stacks()), ("readings", replay.readings())):
+            rosbag2.write_rosbag2(readings, tmp_path / name, replay.description, [1, 3])
+    for path in ("run.mcap", "stacks/stacks_0.mcap", "readings/readings_0.mcap"):
+        found: dict[str, list[tuple[int, bytes]]] = {}
+        with open(tmp_path / path, "rb") as file:
+            for _, channel, message in make_reader(file).iter_messages(log_time_order=False):
+                if not channel.topic.startswith(("/batch/", "/marks")):
+                    found.setdefault(channel.topic, []).append((message.log_time, message.data))
+                    assert "offered_qos_profiles" in channel.metadata
+        assert found.keys() == expected.keys() and len(found) > 8
+        for topic, values in expected.items():
+            assert sorted(found[topic]) == sorted(values), topic
+            times = [log_time for log_time, _ in found[topic]]
+            assert topic == "/tf" or times == sorted(times)
 
 
 def test_rosbags_reads_all_topics(tmp_path: Path) -> None:

@@ -337,7 +337,7 @@ def test_lag_continues_after_a_non_finite_state() -> None:
 @pytest.mark.parametrize(
     "cfg",
     [
-        sn.BarometerCfg(sites="site"),
+        pytest.param(sn.BarometerCfg(sites="site"), marks=pytest.mark.full),
         sn.BarometerCfg(
             body="body",
             lag=0.03,

@@ -617,7 +617,7 @@ def test_a_spec_is_prepared_for_live_objects() -> None:
     [
         ("quadruped", 32),
         ("humanoid", 34),
-        ("dog", 13),
+        pytest.param("dog", 13, marks=pytest.mark.full),
         ("manipulator", 5),
         ("finger", 12),
         ("reacher", 0),

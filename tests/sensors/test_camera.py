@@ -512,9 +512,12 @@ def test_which_shapes_a_camera_sees() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"data_types": ALL},
+        pytest.param({"data_types": ALL}, marks=pytest.mark.full),
         {"data_types": ALL, "noise": 0.02, "depth_clipping_behavior": "max", "clipping_range": (0.1, 9.0)},
-        {"data_types": ("distance_to_camera",), "resolution": 0.01, "reported_pose": "start"},
+        pytest.param(
+            {"data_types": ("distance_to_camera",), "resolution": 0.01, "reported_pose": "start"},
+            marks=pytest.mark.full,
+        ),
         {"data_types": ("depth", "semantic_segmentation"), "update_period": 0.1, **RAW},
     ],
 )

@@ -32,21 +32,34 @@ def images(*args: Any, **options: Any) -> Any:
     return scene_of(*args, **options)["eye"].data
 
 
-def test_light_follows_the_formula_of_blinn_and_phong() -> None:
-    """A plane in the light of the sun: diffuse and specular light per pixel, in float64."""
-    rgb, material = np.array([0.4, 0.5, 0.6]), sn.Material(emission=0.1, specular=0.8, shininess=0.25)
-    data = images([sn.Shape("plane", "ground", rgba=(*rgb, 1.0), material=material)])
-    u, v = np.meshgrid(np.arange(9) - 4.0, np.arange(9) - 4.0)
+@pytest.mark.parametrize("shininess", [0.25, 0.3])
+def test_light_follows_the_formula_of_blinn_and_phong(shininess: float) -> None:
+    """A plane in the light of the sun and of a spot: diffuse and specular light per pixel, in float64."""
+    rgb, material = np.array([0.4, 0.5, 0.6]), sn.Material(emission=0.1, specular=0.8, shininess=shininess)
+    spot = {"pos": (0.5, 0.0, 1.0), "attenuation": (1.0, 0.2, 0.1), "cutoff_deg": 60.0, "exponent": 2.5}
+    lamp = sn.Light("spot", "lamp", direction=(0.0, 0.0, -1.0), diffuse=(0.6,) * 3, casts_shadow=False, **spot)
+    data = images([sn.Shape("plane", "ground", rgba=(*rgb, 1.0), material=material)], (SUN, lamp), width=35)
+    u, v = np.meshgrid(np.arange(35) - 17.0, np.arange(9) - 4.0)
     back = np.stack([-u / 4.5, v / 4.5, np.ones_like(u)], axis=-1)
+    point = np.array([0.0, 0.0, 2.0]) - 2.0 * back
     back /= np.linalg.norm(back, axis=-1, keepdims=True)
-    to = np.array([0.0, -0.6, 0.8])
-    half = back + to
-    half /= np.linalg.norm(half, axis=-1, keepdims=True)
-    diffuse = 0.1 * rgb + 0.8 * rgb * SUN.diffuse
-    expected = diffuse + 0.8 * 0.5 * (half[..., 2:] ** 32.0)
-    shown = np.clip(expected, 0.0, 1.0)
+
+    def light_of(light: Any, to: Any, share: Any) -> Any:
+        half = back + to
+        half /= np.linalg.norm(half, axis=-1, keepdims=True)
+        gleam = 0.8 * np.array(light.specular) * half[..., 2:] ** (128.0 * shininess)
+        return share * (to[..., 2:] * rgb * light.diffuse + gleam)
+
+    to = np.array(lamp.pos) - point
+    far = np.linalg.norm(to, axis=-1, keepdims=True)
+    to /= far
+    share = np.where(to[..., 2:] >= 0.5, to[..., 2:] ** 2.5, 0.0) / (1.0 + 0.2 * far + 0.1 * far**2)
+    near = 0.1 * rgb + light_of(lamp, to, share)
+    sun = light_of(SUN, np.array([0.0, -0.6, 0.8]), 1.0)
+    shown = np.clip(np.clip(near, 0.0, 1.0) + np.clip(sun, 0.0, 1.0), 0.0, 1.0)
     np.testing.assert_allclose(data.rgb[0].numpy(), 255.0 * shown, atol=0.51)
-    linear = np.where(expected <= 0.04045, expected / 12.92, ((expected + 0.055) / 1.055) ** 2.4)
+    raw = near + sun
+    linear = np.where(raw <= 0.04045, raw / 12.92, ((raw + 0.055) / 1.055) ** 2.4)
     np.testing.assert_allclose(data.linear_rgb[0].numpy(), linear, rtol=2e-4)
     np.testing.assert_allclose(data.albedo[0, 4, 4].numpy(), [102, 128, 153, 255], atol=0)
     assert torch.equal(data.rgba[..., :3], data.rgb) and (data.rgba[..., 3] == 255).all()
@@ -127,6 +140,26 @@ def test_a_shadow_takes_the_light_and_its_ambient_part() -> None:
     lit = on_ground & (gap > 0.301)
     assert np.array_equal(dark.rgb[0].numpy()[lit], bright.rgb[0].numpy()[lit])
     assert (on_ground & (gap < 0.299)).sum() > 20 and bright.rgb[0].numpy()[on_ground].min() > 0
+
+
+@pytest.mark.parametrize(
+    ("lens", "distance"),
+    [(sn.PinholeLensCfg(fovy=90.0), "depth"), (sn.EquirectangularLensCfg(), "distance_to_camera")],
+)
+def test_fog_mixes_with_the_light_by_the_distance_of_the_clipping_range(lens: Any, distance: str) -> None:
+    """A ball whose lights with shadows add up to more than white."""
+    fog = sn.Fog(0.5, 2.0, (0.1, 0.6, 0.2))
+    none = (0.0,) * 3
+    light: Any = {"pos": (0.0, 0.0, 9.0), "diffuse": none, "specular": none, "ambient": (0.7, 0.5, 0.3)}
+    lighting = sn.Lighting((sn.Light("point", "a", **light), sn.Light("point", "b", **light)), fog=fog)
+    ball = [sn.Shape("sphere", "ball", (1.5,), pos=(0.0, 0.0, -0.5), rgba=(1.0,) * 4)]
+    data = images(ball, lighting=lighting, lens=lens, fog=True, width=33, data_types=("rgb", distance, "geom_ids"))
+    seen = data.geom_ids[0, ..., 0] == 0
+    share = ((data.output[distance][0][seen].double() - 0.5) / 1.5).clamp(0.0, 1.0)
+    assert len(share) > 10 and float(share.max()) > 0.4
+    both = 2.0 * torch.tensor(light["ambient"], dtype=torch.float64)
+    shown = ((1.0 - share) * both + share * torch.tensor(fog.rgb, dtype=torch.float64)).clamp(0.0, 1.0)
+    np.testing.assert_allclose(data.rgb[0][seen].numpy(), 255.0 * shown.numpy(), atol=0.51)
 
 
 def nearest_triangle(starts: Any, ways: Any, triangles: Any) -> Any:
@@ -272,6 +305,19 @@ def test_looks_are_a_function_of_seed_env_and_episode() -> None:
     assert torch.equal(scene["eye"].read().rgb, first)
     scene.reset([1, 4])
     assert torch.equal(scene["eye"].read().rgb, second)
+
+
+def test_normal_looks_are_clipped_and_others_are_rejected_beyond_their_range() -> None:
+    """Colors of 0.5 +- 5 are black or white in each component, but for 8 %, also in the albedo."""
+    look = sn.ShapeLookCfg(shapes="left", rgba=sn.Normal((0.5,) * 3, 5.0), emission=sn.Normal(-9.0, 1.0))
+    data = scene_of(BALLS, envs=40, appearance=[look])["eye"].data
+    values = data.albedo[:, 4, 2, :3].flatten()
+    share = [float((values == end).float().mean()) for end in (0, 255)]
+    assert min(share) > 0.3 and sum(share) > 0.85 and float(data.linear_rgb.min()) >= 0.0
+    with pytest.raises(sn.ConfigError, match=r"rgba.*from 0 to 1"):
+        sn.ShapeLookCfg(rgba=sn.Uniform(0.0, 255.0))
+    with pytest.raises(sn.ConfigError, match=r"diffuse.*>= 0"):
+        sn.LightLookCfg(diffuse=-0.1)
 
 
 def test_a_mirror_and_an_opacity_that_are_set_at_reset_are_shown() -> None:

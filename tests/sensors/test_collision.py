@@ -551,7 +551,12 @@ def test_impulse_covers_the_control_step_even_with_per_tick_sensors() -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [{}, {"phases": "all", "min_impulse": 0.02, "min_interval": 0.03}, {"history_length": 3, "delay": 0.02}]
+    "values",
+    [
+        pytest.param({}, marks=pytest.mark.full),
+        {"phases": "all", "min_impulse": 0.02, "min_interval": 0.03},
+        {"history_length": 3, "delay": 0.02},
+    ],
 )
 def test_it_passes_the_checks_of_every_sensor(values: dict[str, Any]) -> None:
     """The car touches three bodies, at other times in each environment."""

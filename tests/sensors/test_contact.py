@@ -23,7 +23,7 @@ STRONGEST = CONTACT_REPORT(("body", FEET), None, ("found", "force"), "maxforce")
 @pytest.mark.parametrize(
     ("fields", "report"),
     [
-        ({"bodies": ".*"}, NET),
+        pytest.param({"bodies": ".*"}, NET, marks=pytest.mark.full),
         ({"body": "left", "on_force": 10.0, "off_force": 5.0, "debounce": 0.025}, LEFT),
         ({"bodies": FEET, "on_force": 10.0, "debounce_samples": 2, "measure": "strongest",
           "stages": (sn.LowPass(time_constant=0.01),)}, STRONGEST),

@@ -436,7 +436,11 @@ def tumbling_over_ground(num_envs: int, shift: float = 0.0) -> sn.TensorEngine:
 
 @pytest.mark.parametrize(
     "given",
-    [{}, {"probe_radius_noise": 0.05, "probe_radius": (0.0, 2.0), "noise": 0.01}, {"rate_hz": 200.0, "delay": 0.01}],
+    [
+        pytest.param({}, marks=pytest.mark.full),
+        {"probe_radius_noise": 0.05, "probe_radius": (0.0, 2.0), "noise": 0.01},
+        {"rate_hz": 200.0, "delay": 0.01},
+    ],
     ids=str,
 )
 def test_contract_holds(given: dict[str, Any]) -> None:

@@ -56,7 +56,7 @@ def stepping(report: Requirement) -> Any:
 @pytest.mark.parametrize(
     ("fields", "report"),
     [
-        ({"bodies": ".*"}, NET),
+        pytest.param({"bodies": ".*"}, NET, marks=pytest.mark.full),
         ({"body": "left", "min_force": 2.0, "max_force": (30.0, 30.0, 20.0)}, LEFT),
         ({"bodies": FEET, "min_force": 1.0, "resolution": 0.3, "max_force": 20.0,
           "stages": (sn.ScaleError(scale=0.1),)}, NET),

@@ -337,7 +337,7 @@ def tumbling_over_ground(num_envs: int, shift: float = 0.0) -> sn.TensorEngine:
 @pytest.mark.parametrize(
     "given",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.full),
         {"probe_radius_noise": 0.05, "probe_radius": (0.0, 0.4), "contact_threshold": 0.2, "release_threshold": 0.1},
         {"rate_hz": 200.0, "delay": 0.01, "noise": 0.01, "contact_threshold": 2.0},
     ],

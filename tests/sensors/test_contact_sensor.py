@@ -629,7 +629,9 @@ def test_primaries_are_named_and_found() -> None:
     cfg = sn.ContactSensorCfg(primary=on(("F[LR]",), entity="dog"))
     sensor = sn.Scene(engine, [cfg])[cfg]
     assert sensor.primary_names == sensor.body_names == sensor.data.primary_names == ["FL", "FR"]
-    assert sensor.num_bodies == 2 and sensor.num_instances == 2
+    assert sensor.num_bodies == 2 and sensor.num_instances == 2 and sensor.contact_names == ["FL", "FR"]
+    sensor = sn.Scene(engine, [sn.ContactSensorCfg(primary=on(("FL",), entity="dog"), num_slots=2)])["contact_sensor"]
+    assert sensor.contact_names == ["FL slot 0", "FL slot 1"]
     cfg = sn.ContactSensorCfg(primary=on(("cat/.*", "dog/FL")))
     sensor = sn.Scene(engine, [cfg])[cfg]
     assert sensor.primary_names == ["cat/FL", "tail", "dog/FL"]
@@ -776,7 +778,7 @@ def test_captured_graphs_give_equal_readings(fields: Any) -> None:
 @pytest.mark.parametrize(
     "cfg",
     [
-        sn.ContactSensorCfg.example(),
+        pytest.param(sn.ContactSensorCfg.example(), marks=pytest.mark.full),
         sn.ContactSensorCfg(primary=on(FEET), secondary=on(OTHERS), fields=(*ALL, "friction"), num_slots=2,
                             global_frame=True, history_length=2),
         sn.ContactSensorCfg(prim_path="F.|R.", filter_prim_paths_expr=["box", "ball"], track_air_time=True,

@@ -116,11 +116,11 @@ def test_depth_out_of_range_is_a_miss(behaviour: Any, shown: float) -> None:
     """A wall at 2 m of z-depth is beyond a range of 1.5 m: it reads +inf or the clipping value, and keeps its
     points.
     """
-    cfg = camera(
-        max_distance=1.5, depth_clipping_behavior=behaviour, data_types=("distance_to_image_plane", "points_b")
-    )
-    data = sensor_of(cfg).data
+    types = ("distance_to_image_plane", "points_b")
+    data = sensor_of(camera(max_distance=1.5, depth_clipping_behavior=behaviour, data_types=types)).data
     assert (data.distance_to_image_plane == shown).all() and (data.points_b[..., 2] == shown).all()
+    alone = sensor_of(camera(max_distance=1.5, depth_clipping_behavior=behaviour, data_types=types[:1])).data
+    assert (alone.distance_to_image_plane == shown).all()
 
 
 def test_range_applies_to_depth_and_not_to_ray_length() -> None:
@@ -211,7 +211,11 @@ def test_given_fields_override_a_preset() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"max_distance": 2.1, "noise": 0.1, "data_types": ("distance_to_image_plane", "points_b")}]
+    "options",
+    [
+        pytest.param({}, marks=pytest.mark.full),
+        {"max_distance": 2.1, "noise": 0.1, "data_types": ("distance_to_image_plane", "points_b")},
+    ],
 )
 def test_contract_holds(options: Any) -> None:
     def engine(envs: int) -> sn.TensorEngine:

@@ -211,10 +211,16 @@ def test_refractory_period_separates_events() -> None:
 
 
 def test_leak_events_have_their_rate_and_are_positive() -> None:
-    scene = scene_of(leak_rate_hz=5.0, positive_threshold=0.3)
-    found = np.concatenate(film(scene, ramp(0.3, 0.0, 100)))
-    assert len(found) == pytest.approx(5.0 * HEIGHT * WIDTH, abs=HEIGHT * WIDTH * 0.01 + 1) and (found["p"] == 1).all()
-    np.testing.assert_allclose(np.unique(np.round(found["t"], 4)), np.arange(1, 6) * 0.2, atol=1e-3)
+    """Each pixel has one in 0.2 s, at its own time: the first ones are spread evenly over the 0.2 s."""
+    size = (30, 30)
+    scene = scene_of(size=size, leak_rate_hz=5.0, positive_threshold=0.3, sigma_positive_threshold=0.05)
+    found = np.concatenate(film(scene, ramp(0.3, 0.0, 100, size)))
+    assert len(found) == pytest.approx(5.0 * 900, abs=9) and (found["p"] == 1).all()
+    order = np.lexsort((found["t"], found["x"], found["y"]))
+    times = found["t"][order][np.diff(found["y"][order] * 30 + found["x"][order], prepend=-1) > 0]
+    np.testing.assert_allclose(np.sort(times), 0.2 * (np.arange(900) + 0.5) / 900, atol=0.2 * 0.06)
+    again = np.diff(found["t"][order])
+    np.testing.assert_allclose(again[again > 0.0], 0.2, atol=1e-3)
 
 
 @pytest.mark.parametrize(("luminance", "share"), [(0.0, 1.0), (1.0, 0.25)])

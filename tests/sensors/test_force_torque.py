@@ -58,7 +58,7 @@ def loaded(envs: int) -> sn.TensorEngine:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"site": "flange"},
+        pytest.param({"site": "flange"}, marks=pytest.mark.full),
         {"bodies": ".*", "tare": True, "tool_mass": 0.5, "tool_com": (0.0, 0.0, 0.1), "compensate": "motion"},
         {"joint": "wrist", "on": "parent", "tare": "manual", "stages": (sn.Crosstalk(fields=SIX, matrix=0.01),)},
     ],

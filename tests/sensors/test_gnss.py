@@ -380,7 +380,7 @@ def test_debug_draw_shows_measured_positions() -> None:
 @pytest.mark.parametrize(
     "cfg",
     [
-        sn.GnssCfg(sites="site", rate_hz=200.0),
+        pytest.param(sn.GnssCfg(sites="site", rate_hz=200.0), marks=pytest.mark.full),
         sn.GnssCfg(
             body="body",
             origin=ZURICH,

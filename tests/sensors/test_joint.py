@@ -12,6 +12,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from scipy import stats
+from selection import gate
 
 import sensorium as sn
 from sensorium.testing import check_sensor
@@ -69,7 +70,7 @@ MODES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", gate(MODES, {"difference", "slow"}))
 def test_the_contract_holds_in_every_mode(mode: str) -> None:
     """`check_sensor` passes for the plain sensor, the encoder, and both ways to derive the velocity."""
     rules = check_sensor(sn.JointSensorCfg(joints=".*", **MODES[mode]), swinging)
@@ -249,7 +250,9 @@ def test_non_finite_state_is_flagged_and_names_the_joint() -> None:
 # MuJoCo ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", ["quadruped", "humanoid", "manipulator", pytest.param("dog", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "model", gate(["quadruped", "humanoid", "manipulator", "dog"], {"quadruped", "humanoid", "manipulator"})
+)
 def test_every_joint_of_a_robot_reads_as_mujocos_sensors(model: str) -> None:
     """jointpos, jointvel and jointactuatorfrc of every hinge and slide agree to the last float32 digit or two."""
     suite = Path(pytest.importorskip("dm_control").__file__).parent / "suite"

@@ -647,7 +647,7 @@ def test_contract_holds() -> None:
             shapes=[ground], provides=("pose", "velocity", "acceleration", "gravity"),
         )  # fmt: skip
 
-    for extra in ({}, {"probe_radius_noise": 0.05, "shear_stiffness": 10.0, "friction": 0.5}, {"history_length": 3}):
+    for extra in ({"probe_radius_noise": 0.05, "shear_stiffness": 10.0, "friction": 0.5}, {"history_length": 3}):
         check_sensor(sn.KinematicTactileSensorCfg.example().replace(**extra), make)
 
 

@@ -509,7 +509,7 @@ TURN = SpinningPatternCfg(elevations=(-10.0, 0.0, 5.0), cycle_interval=2e-3, rat
     "extra",
     [
         pytest.param({"motion_distortion": False}, marks=pytest.mark.full),
-        {"exclude_parent_body": False, "noise": 0.02, "no_hit_value": -1.0},
+        pytest.param({"exclude_parent_body": False, "noise": 0.02, "no_hit_value": -1.0}, marks=pytest.mark.full),
         {"range_noise": 0.02, "drop_rate": 0.1, "reference_snr": 100.0, "detection_threshold": 3.0,
          "channel_bias": sn.Normal(0.0, 0.01), "intensity_noise": 0.1, "resolution": 0.01},
         pytest.param({"model": "dropoff", "noise_stddev": 0.1}, marks=pytest.mark.full),

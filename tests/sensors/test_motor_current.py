@@ -62,7 +62,7 @@ EVERYTHING: dict[str, Any] = {
 @pytest.mark.parametrize(
     "fields",
     [
-        {"joints": ".*", "torque_constant": 0.1},
+        pytest.param({"joints": ".*", "torque_constant": 0.1}, marks=pytest.mark.full),
         {**EVERYTHING, "stages": (sn.Saturation(high=2.0),)},
         {"joint": "b", "torque_constant": 0.1, "fields": ("current",), "cogging": (0.1,)},
     ],

@@ -559,8 +559,8 @@ def test_contract_holds() -> None:
             shapes=[ground, post], provides=("pose", "velocity", "acceleration", "gravity"),
         )  # fmt: skip
 
-    for extra in ({}, {"probe_radius_noise": 0.05, "shear_coupling": 10.0}):
-        check_sensor(sn.ProximityTaxelCfg.example().replace(**extra), make)
+    cfg = sn.ProximityTaxelCfg.example().replace(probe_radius_noise=0.05, shear_coupling=10.0)
+    check_sensor(cfg, make)
 
 
 HAND = """

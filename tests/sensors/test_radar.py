@@ -755,8 +755,11 @@ def tumbling(envs: int) -> sn.TensorEngine:
 @pytest.mark.parametrize(
     "extra",
     [
-        {"distribution": "central", "points_per_second": 20_000.0},
-        {"exclude_parent_body": False, "noise": {"range": 0.1, "velocity": 0.05}, "no_hit_value": -1.0},
+        pytest.param({"distribution": "central", "points_per_second": 20_000.0}, marks=pytest.mark.full),
+        pytest.param(
+            {"exclude_parent_body": False, "noise": {"range": 0.1, "velocity": 0.05}, "no_hit_value": -1.0},
+            marks=pytest.mark.full,
+        ),
         {**FULL, "delay": 0.004, "history_length": 2, "bias": {"velocity": sn.Normal(0.0, 0.1)}, "rate_hz": 100.0},
         {"pattern": AheadPatternCfg(count=5), "chirp_time": 5e-5},
     ],

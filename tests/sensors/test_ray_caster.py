@@ -553,6 +553,9 @@ def test_debug_draw_shows_hits_misses_and_rays() -> None:
             np.testing.assert_allclose(lines.data, [[[0.0, 0.5, 2.0], [0.0, 0.5, 0.0]]] * 2, atol=1e-6)
             np.testing.assert_allclose(stubs.data, [[[0.0, 3.0, 2.0], [0.0, 3.0, 1.0]]] * 2, atol=1e-6)
             assert hits.color != misses.color and (hits.kind, lines.kind) == ("points", "lines")
+            options["debug_rays"] = False
+            plain = scene_of(engine, pattern=pattern, fields=fields, **options)["rays"].debug_draw()
+            assert [shape.data.tolist() for shape in plain] == [hits.data.tolist(), misses.data.tolist()]
     assert len(scene_of(engine)["rays"].debug_draw()) == 2
     assert scene_of(engine)["rays"].set_debug_vis(True)
 
@@ -758,11 +761,17 @@ SMALL = sn.GridPatternCfg(size=(0.4, 0.2))
 @pytest.mark.parametrize(
     "cfg",
     [
-        sn.RayCasterCfg(body="body", pattern=SMALL, fields="all", exclude_parent_body=False),
+        pytest.param(
+            sn.RayCasterCfg(body="body", pattern=SMALL, fields="all", exclude_parent_body=False),
+            marks=pytest.mark.full,
+        ),
         sn.RayCasterCfg(sites="site", pattern=SMALL, ray_alignment="yaw", drift_range=(-0.1, 0.1),
                         ray_cast_drift_range={"z": (0, 0.1)}, noise=0.01, no_hit_value=-1.0),
         RayCastSensorCfg(body="body", pattern=RAY, delay=0.004, history_length=2),
-        sn.RayCasterCfg(body="body", pattern=SMALL, max_distance=0.6, noise=0.01, no_hit_value=7.0),
+        pytest.param(
+            sn.RayCasterCfg(body="body", pattern=SMALL, max_distance=0.6, noise=0.01, no_hit_value=7.0),
+            marks=pytest.mark.full,
+        ),
     ],
     ids=["clean", "drifting", "mjlab", "misses"],
 )  # fmt: skip

@@ -673,10 +673,10 @@ def test_non_finite_state_invalidates_the_image(body: int) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"data_types": ALL},
+        pytest.param({"data_types": ALL}, marks=pytest.mark.full),
         {"data_types": ALL, "noise": 0.02, "depth_clipping_behavior": "max", "max_distance": 9.0},
         {"data_types": ("distance_to_camera",), "drift_range": (-0.1, 0.1), "no_hit_value": -1.0, "resolution": 0.01},
-        {"data_types": ("normals",), "ray_alignment": "yaw"},
+        pytest.param({"data_types": ("normals",), "ray_alignment": "yaw"}, marks=pytest.mark.full),
     ],
 )
 def test_contract_holds(options: Any) -> None:

@@ -97,9 +97,9 @@ def test_a_moving_mesh_is_followed_in_the_same_step() -> None:
     np.testing.assert_allclose(numpy(probe.data.distance)[:, 0], [1.25, 3.25], rtol=1e-6)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.full)])
 def test_random_scenes_match_a_slow_search(seed: int) -> None:
-    """24 shapes, two thirds of them moving, meshes scaled unevenly and mirrored; 120 probes in each of two envs."""
+    """24 shapes, two thirds of them moving, meshes scaled unevenly and mirrored; 60 probes in each of two envs."""
     rng = np.random.default_rng(seed)
     shapes = random_shapes(rng, 24, bodies=3)
     names = ("hand", "b", "c")
@@ -108,7 +108,7 @@ def test_random_scenes_match_a_slow_search(seed: int) -> None:
     poses = [random_poses(rng, 3) for _ in range(2)]
     for env, (pos, quat) in enumerate(poses):
         engine.body_pos_w[env], engine.body_quat_w[env] = torch.from_numpy(pos), torch.from_numpy(quat)
-    places = rng.uniform(-6.0, 6.0, (120, 3)).astype(np.float32).astype(float)
+    places = rng.uniform(-6.0, 6.0, (60, 3)).astype(np.float32).astype(float)
     _, probe = probing(
         engine, body="world", probe_local_pos=places, probe_radius=3.0, fields="all", exclude_parent_body=False
     )
@@ -125,7 +125,7 @@ def test_random_scenes_match_a_slow_search(seed: int) -> None:
         assert (data.geom_ids[env].numpy()[clear & ~hit] == -1).all()
         between = np.linalg.norm(numpy(data.nearest_points_w[env]) - places, axis=1)
         np.testing.assert_allclose(between[hit], least[hit], atol=1e-5)
-        assert hit.sum() > 60 and len({*data.geom_ids[env].tolist()}) > 8
+        assert hit.sum() > 30 and len({*data.geom_ids[env].tolist()}) > 8
 
 
 def _on(shape: sn.Shape, body: str) -> sn.Shape:
@@ -479,7 +479,7 @@ def test_config_round_trips_through_json() -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.full),
         {"fields": "all", "lookup": ((0.0, 5.0, 0.1), (1.0, 1.0, 0.2)), "rate_hz": 200.0},
         {
             "probe_radius": (0.2, 3.0),
@@ -487,7 +487,7 @@ def test_config_round_trips_through_json() -> None:
             "noise": 0.01,
             "probe_local_pos": (((0, 0, 0), (0.1, 0, 0)),),
         },
-        {"probe_radius": (0.2, 3.0, 2.0), "no_hit_value": 7.0},
+        pytest.param({"probe_radius": (0.2, 3.0, 2.0), "no_hit_value": 7.0}, marks=pytest.mark.full),
     ],
     ids=str,
 )

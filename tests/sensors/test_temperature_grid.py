@@ -683,7 +683,7 @@ def test_contract_holds(options):
     """All rules hold, with intermittent contacts, with and without a lag."""
     warm = sn.LinkThermalCfg(base_temperature=40.0, conductivity=20.0)
     cfg = sn.TemperatureGridCfg(
-        grid_size=(3, 3, 2), default_properties=warm, properties={"ball": METAL}, **options
+        grid_size=(3, 3, 2), surface_samples=40, default_properties=warm, properties={"ball": METAL}, **options
     )  # fmt: skip
     assert "resuming_is_exact" in check_sensor(cfg, bouncing)
 

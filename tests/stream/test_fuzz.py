@@ -127,7 +127,7 @@ def refusals(dealer: Any) -> list[str]:
     return out
 
 
-@pytest.mark.parametrize("messages", [20_000, pytest.param(100_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("messages", [5_000, pytest.param(100_000, marks=pytest.mark.soak)])
 def test_random_and_mutated_messages_do_not_break_the_server(
     session: list[list[bytes]], messages: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -156,6 +156,7 @@ def test_random_and_mutated_messages_do_not_break_the_server(
             dealer.send_multipart(hello("the very last"))
             names: list[str] = []
             while "the very last" not in names:  # by then it has taken all of them
+                dealer.poll(20)
                 refused += len(refusals(dealer))
                 names = [each.name for each in list(server._table.sessions.values())]
         assert len(reasons) > 5 and refused > messages / 20
@@ -212,13 +213,13 @@ def test_flood_of_a_non_reading_client_is_bounded() -> None:
         thread = threading.Thread(target=flood)
         thread.start()
         frame = server.frame
-        until(lambda: server.frame > frame + 200)
+        until(lambda: server.frame > frame + 60)
         stop.set()
         thread.join(PATIENCE)
         assert not thread.is_alive()
 
 
-@pytest.mark.parametrize("times", [40, pytest.param(400, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("times", [24, pytest.param(400, marks=pytest.mark.soak)])
 def test_garbage_from_the_server_ends_the_connection_with_a_reason(
     times: int, caplog: pytest.LogCaptureFixture
 ) -> None:

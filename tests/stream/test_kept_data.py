@@ -17,7 +17,7 @@ from streaming import build, serving, until
 import sensorium as sn
 from sensorium.stream.delivery import SLOTS_PER_CLIENT
 
-LATER = 1000
+LATER = 300
 TRANSPORTS = ("shared memory", "ipc", "socket", "in-process")
 
 
@@ -35,7 +35,7 @@ def linked(transport: str, tmp_path: Path) -> Iterator[tuple[sn.Server, sn.Clien
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_kept_view_is_unchanged_after_a_thousand_later_frames(transport: str, tmp_path: Path) -> None:
+def test_a_kept_view_is_unchanged_after_many_later_frames(transport: str, tmp_path: Path) -> None:
     """Small and large views, arrays and data objects stay unchanged; writing to them is refused."""
     with linked(transport, tmp_path) as (_server, client):
         kept: list[tuple[Any, bytes]] = []

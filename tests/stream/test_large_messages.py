@@ -134,12 +134,12 @@ def test_memory_is_reused_and_does_not_grow() -> None:
             count, nbytes = count + 1, len(data.raw_data)
 
         client.sensors["sheet"].listen(take, policy="lossless")
-        for k in range(200):
+        for k in range(80):
             client.step()
             until(lambda k=k: count > k)
             if k == 20:
                 before = held()["rss"]
-        # Up to WINDOW_LARGE messages are in transit, each in server and client. A leak would be 180 messages.
+        # Up to WINDOW_LARGE messages are in transit, each in server and client. A leak would be 60 messages.
         assert held()["rss"] - before <= 2 * WINDOW_LARGE * nbytes
 
 

@@ -361,9 +361,9 @@ def test_closing_in_any_order_leaves_nothing(order: str) -> None:
 
     once()  # created once per process and kept
     before = held()
-    scenes = [once() for _ in range(10)]
+    scenes = [once() for _ in range(5)]
     gc.collect()
-    assert [scene() for scene in scenes] == [None] * 10
+    assert [scene() for scene in scenes] == [None] * 5
     until(lambda: held()["threads"] <= before["threads"], "the end of all threads")
     after = held()
     assert {name: after[name] for name in ("fds", "memfds", "mapped")} == {

@@ -16,9 +16,13 @@ from sensorium.errors import StreamError
 WARM = 60
 
 KINDS: dict[str, dict[str, Any]] = {
-    "in the scene": {"blueprint": "sensor.other.body_state", "attach_to": "body"},
-    "on the server": {"blueprint": "sensor.other.test_ticker"},
-    "in the client": {"blueprint": "sensor.other.test_pedometer"},
+    "in the scene": {
+        "blueprint": "sensor.other.body_state",
+        "attach_to": "body",
+        "lossless": {"policy": "lossless"},
+    },
+    "on the server": {"blueprint": "sensor.other.test_ticker", "lossless": {"policy": "lossless"}},
+    "in the client": {"blueprint": "sensor.other.test_pedometer"},  # its frames are never dropped
 }
 
 
@@ -29,9 +33,9 @@ def server(nursery: Nursery) -> Iterator[Child]:
         yield child
 
 
-@pytest.mark.parametrize("cycles", [334, pytest.param(1000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("cycles", [120, pytest.param(1000, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("what", KINDS)
-def test_thousand_spawned_and_destroyed_sensors_leave_nothing(server: Child, what: str, cycles: int) -> None:
+def test_spawned_and_destroyed_sensors_leave_nothing(server: Child, what: str, cycles: int) -> None:
     """Descriptors, threads, memory, streams and sensors of the scene stay constant on both sides."""
     with sn.connect(server.address, timeout=PATIENCE) as client:
         blueprint = client.blueprints.find(KINDS[what]["blueprint"])
@@ -60,7 +64,9 @@ def test_thousand_spawned_and_destroyed_sensors_leave_nothing(server: Child, wha
                 assert a.get(key) == b.get(key), (side, key)
             for key in ("fds", "threads"):
                 assert b[key] <= a[key] + 2, (side, key)
-            assert b["rss"] - a["rss"] < 12 * 2**20, f"{(b['rss'] - a['rss']) / cycles:.0f} bytes per sensor"
+            assert b["rss"] - a["rss"] < (6 if cycles < 1000 else 12) * 2**20, (
+                f"{(b['rss'] - a['rss']) / cycles:.0f} bytes per sensor"
+            )
         assert received[0] > 0 and not client._session.spawned and set(client.streams) == {"gauge", "world"}
         assert len(client._session.subscribers) == 0 and not client.errors
 
@@ -134,7 +140,9 @@ def test_sensors_are_respawned_after_a_server_restart_and_listeners_continue() -
             for i, how in enumerate(KINDS.values()):
                 kept = got.setdefault(f"mine_{i}", [])
                 sensor = client.spawn(how["blueprint"], attach_to=how.get("attach_to"), name=f"mine_{i}")
-                sensor.listen(lambda data, kept=kept: kept.append(getattr(data, "frame", data)))
+                sensor.listen(
+                    lambda data, kept=kept: kept.append(getattr(data, "frame", data)), **how.get("lossless", {})
+                )
             for _ in range(5):
                 client.step()
             until(lambda: all(each and each[-1] == 5 for each in got.values()))

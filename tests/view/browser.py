@@ -32,7 +32,7 @@ def chromium() -> str:
     return found
 
 
-def wait_until(done: Callable[[], object], seconds: float = 10.0) -> None:
+def wait_until(done: Callable[[], object], seconds: float = 30.0) -> None:
     """Wait until a condition is true."""
     end = time.monotonic() + seconds
     while not done():

@@ -50,9 +50,9 @@ class Viewer:
         assert self.channel.poll(5.0)
         return self.channel.recv()
 
-    def frame(self, env: int = 0) -> Frame:
-        """Return a frame of the present state, served without stepping."""
-        self.channel.send(("want", env, ()))
+    def frame(self, env: int = 0, *names: str) -> Frame:
+        """Return a frame of the present state, served without stepping, with the ground truth of some sensors."""
+        self.channel.send(("want", env, names))
         self.feed._send_at = 0.0
         self.feed.wait(0.05)
         return self.take()
@@ -81,6 +81,11 @@ def test_readings_are_those_of_the_wanted_environment() -> None:
         np.testing.assert_allclose(frame.readings["state"]["pos_w"][0], scene["state"].data.pos_w[env])
         np.testing.assert_allclose(frame.bodies[0, :3], scene["state"].data.pos_w[env], atol=1e-6)
     assert viewer.frame(0).readings == {}  # nothing is new
+    assert not frame.readings["imu"].truth and viewer.frame(0, "imu").readings["imu"].truth  # shown from now on
+    viewer.feed._send_at = float("inf")
+    viewer.channel.send(("want", 1, ()))
+    viewer.feed.wait(0.02)
+    assert viewer.take().env == 1  # at once
 
 
 def test_nothing_is_published_while_nobody_watches() -> None:
@@ -212,23 +217,23 @@ def test_a_recording_and_a_server_send_what_the_scene_sends(tmp_path: Path) -> N
     with scene.record(tmp_path / "run.mcap"):
         for _ in range(20):
             scene.step(substeps=5)
-    live = Viewer(scene).frame(1)
+    live = Viewer(scene).frame(1, "imu", "state")
     server = sn.serve(scene, "tcp://127.0.0.1:0")
     with server, sn.local_client(scene, server=server) as client:
         remote = RemoteScene(client)
         viewer = Viewer(remote)
-        viewer.frame(1)
+        viewer.frame(1, "imu", "state")
         end, got = time.monotonic() + 10.0, []
         while len(got) < 2 and time.monotonic() < end:
             server.poll(0.02)
             got = remote.sample_cursor().pending()
-        served = viewer.frame(1)
+        served = viewer.frame(1, "imu", "state")
         viewer.send("reset", 1)
         viewer.feed.close()
     replayed = ReplayScene(tmp_path / "run.mcap")
     viewer = Viewer(replayed)
     replayed.step(substeps=100)
-    recorded = viewer.frame(1)
+    recorded = viewer.frame(1, "imu", "state")
     assert recorded.span == (0.0, pytest.approx(0.2)) and recorded.can == {"seek", "pause", "speed"}
     for frame in (recorded, served):
         assert frame.readings.keys() == live.readings.keys()
@@ -241,6 +246,10 @@ def test_a_recording_and_a_server_send_what_the_scene_sends(tmp_path: Path) -> N
     viewer.send("seek", 0.1)
     viewer.feed.wait(0.05)
     assert viewer.frame(1).time == pytest.approx(0.1)
+    replayed.step(substeps=100)
+    viewer.send("pause", False)
+    viewer.feed.wait(0.05)
+    assert viewer.frame(1).time == 0.0  # played again from its start
     assert viewer.first.world == scene.world_file()
 
 

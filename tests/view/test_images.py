@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import matplotlib.image
 import numpy as np
@@ -14,8 +14,9 @@ import torch
 import sensorium as sn
 from sensorium.record import NpzRecorder, Recording
 from sensorium.sensors.cameras.annotators import TYPES
+from sensorium.sensors.cameras.event_camera import EventCameraData
 from sensorium.view import plot_recording, plottable, save_frames
-from sensorium.view.images import _edges, id_shares, picture_kind
+from sensorium.view.images import _edges, id_shares, picture_kind, picture_of
 
 SHAPES = {
     "floor": sn.Shape("plane", "floor", pos=(0.0, 0.0, -0.5)),
@@ -160,3 +161,14 @@ def test_color_images_are_shown_unchanged(every: Recording, tmp_path: Path) -> N
     (path,) = save_frames(recording, tmp_path)
     np.testing.assert_array_equal(np.rint(matplotlib.image.imread(path) * 255.0), image[-1, 0])
     assert "rgb" in words_of(recording, tmp_path)
+
+
+def test_signed_counts_are_red_and_blue(every: Recording, tmp_path: Path) -> None:
+    """Unlike an id, -1 is a number: the polarities of an event camera."""
+    counts = np.array([[[[[3], [0], [-1]]]]], np.int16)
+    field = get_type_hints(EventCameraData, include_extras=True)["polarity_image"].__metadata__[0]
+    spec = {**dataclasses.asdict(field), "name": "polarity_image", "axes": ["env", *field.axes], "shape": [1, 3, 1]}
+    info = {**every["cam/1"].info, "fields": [spec]}
+    sensor = dataclasses.replace(every["cam/1"], info=info, measured={"polarity_image": counts}, truth={})
+    plus, none, minus = picture_of(sensor, spec, 0, 0)[0].astype(int)
+    assert plus[0] > 150 > 50 > plus[2] and minus[2] - minus[0] > 30 and none.tolist() == [255, 255, 255]

@@ -20,6 +20,12 @@ from sensorium.view import imu_figure, plot_recording, plottable
 pytest.importorskip("matplotlib")
 
 
+@pytest.fixture(autouse=True)
+def no_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Omit the ticks of all axes, which take most of the time; tests/test_pictures.py draws them."""
+    monkeypatch.setattr("matplotlib.ticker.MaxNLocator.tick_values", lambda *_: np.array([]))
+
+
 def field(name: str, axes: Sequence[str], shape: Sequence[int], dtype: str = "float32") -> dict[str, Any]:
     return {
         "name": name,

@@ -199,6 +199,7 @@ def test_labels_of_mounts_joints_and_axes(recording: Recording) -> None:
         (("mount", "xyz"), (2, 3)): ["left x", "left y", "left z", "right x", "right y", "right z"],
         (("joint",), (3,)): ["hip", "knee", "foot"],
         (("ray",), (2,)): ["ray 0", "ray 1"],
+        (("body",), (3,)): ["body 0", "body 1", "body 2"],
         ((), ()): [""],
     }
     for (axes, shape), expected in cases.items():

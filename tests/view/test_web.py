@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import sensorium as sn
-from sensorium.view.live.web import checked_token, serve
+from sensorium.view.live.web import check_host, checked_token, serve
 
 
 @pytest.fixture(scope="module")
@@ -48,3 +48,11 @@ def test_a_page_for_other_machines_has_a_token() -> None:
     assert len(checked_token("0.0.0.0", "")) > 20
     with pytest.raises(sn.ConfigError, match="token"):
         checked_token("127.0.0.1", "a b")
+
+
+def test_a_page_listens_at_an_address_of_this_machine() -> None:
+    for host in ("127.0.0.1", "localhost", "0.0.0.0"):
+        check_host(host)
+    for host in ("256.1.1.1", "192.0.2.1"):  # the latter is reserved for documentation
+        with pytest.raises(sn.ConfigError, match=f"view.host: got '{host}'"):
+            check_host(host)
