@@ -75,6 +75,7 @@ BENCHMARKS: list[tuple[str, Callable[[], list[tuple[str, str, str]]]]] = [
     ("cameras/colors/room", lambda: cameras.colors("room", 16)),
     ("cameras/colors/tabletop", lambda: cameras.colors("tabletop", 16)),
     ("cameras/colors/large", cameras.colors_large),
+    ("cameras/events", lambda: cameras.events("tabletop", 16)),
     ("cameras/fixed", cameras.fixed),
     ("cameras/memory", cameras.memory),
     ("cameras/cold", cameras.cold),

@@ -17,7 +17,7 @@ import warp as wp
 from benchmarks.camera_scenes import SCENES, poses_of
 from benchmarks.rays import on_tensors
 from benchmarks.timing import interleaved, wall_and_cpu
-from sensorium import CameraCfg, MujocoWarpEngine, PinholeLensCfg, Scene
+from sensorium import CameraCfg, EventCameraCfg, MujocoWarpEngine, PinholeLensCfg, Scene
 from sensorium.geometry.images.analytic import draw_analytic
 from sensorium.geometry.images.cast import cast_pixels
 from sensorium.geometry.images.dense import draw_dense
@@ -59,13 +59,20 @@ class Worlds:
         """Vertical angle of view, degrees."""
         return float(self.model.camera("eye").fovy[0])
 
-    def ours(self, threads: int, data_types: Sequence[str] = ("depth",), *, shadows: bool = False) -> Scene:
+    def ours(
+        self,
+        threads: int,
+        data_types: Sequence[str] = ("depth",),
+        *,
+        shadows: bool = False,
+        cfg_class: type[CameraCfg] = CameraCfg,
+    ) -> Scene:
         """Return a scene with a camera that computes some data types, on some cores."""
         before = torch.get_num_threads()
         torch.set_num_threads(threads)
         (height, width), lens = self.image, PinholeLensCfg(fovy=self.fovy)
         offset = CameraCfg.OffsetCfg(rot=(1.0, 0.0, 0.0, 0.0), convention="opengl")
-        cfg = CameraCfg(
+        cfg = cfg_class(
             name="eye", body="eye", width=width, height=height, lens=lens, offset=offset, data_types=tuple(data_types),
             shadows=shadows, clipping_range=(0.01, 1e3), evaluate="always",
         )  # fmt: skip
@@ -188,6 +195,32 @@ def colors(scene: str, envs: int) -> list[Row]:
         row("shadows", "mujoco_warp, shadows", 1.5, ", shadows"),
         (f"{what}: share of depth", f"{cpu['depth']:.0f} ns per pixel and core for depth", share),
     ]
+
+
+def events(scene: str, envs: int) -> list[Row]:
+    """CPU time of the events of a swaying camera of 64 x 64 pixels against that of its images, on one core."""
+    worlds = Worlds(scene, envs, (64, 64))
+    scenes = {
+        "images": worlds.ours(1, ("linear_rgb",)),
+        "events": worlds.ours(1, (), cfg_class=EventCameraCfg),
+    }
+
+    def sway(each: Scene) -> Callable[[], None]:
+        def call() -> None:
+            each.engine.array("body_pos_w")[:] += 0.002 * (-1) ** (each.tick % 2)
+            each.update()
+
+        return call
+
+    calls = {name: sway(each) for name, each in scenes.items()}
+    for call in calls.values():
+        for _ in range(40):
+            call()
+    count = scenes["events"]["eye"].data.count.float().mean()
+    cpu = {name: float(np.median(rounds[:, 1])) for name, rounds in wall_and_cpu(calls, rounds=15).items()}
+    what = f"events 64x64, {scene}, {envs} envs, {count:.0f} events per image"
+    ratio = f"{cpu['events'] / cpu['images']:.2f} x its images (at most 1.3)"
+    return [(what, f"{cpu['events'] * 1e3:.2f} ms of CPU", ratio)]
 
 
 def colors_large() -> list[Row]:
