@@ -162,12 +162,10 @@ class Link:
                 self._outbox.append(Record(CONTROL, 0, 0, msg.encode(msg.Bye())))
                 self._give()
         except zmq.ContextTerminated:  # a server in this process was closed
-            self._is_up = False
-            self._session.on_refused("the server was closed", True)
+            self._end("the server was closed")
         except Exception:
             LOGGER.exception("the thread of the connection to %s failed", self.address)
-            self._is_up = False
-            self._session.on_refused("the client failed, see the log of 'sensorium.client'", True)
+            self._end("the client failed, see the log of 'sensorium.client'")
         finally:
             self._disconnect(linger=200)
             self._segments.clear()
@@ -219,16 +217,18 @@ class Link:
             if self._is_up:
                 self._start_over()
         else:
-            self._gives_up = True
-            self._session.on_refused(
-                "the keys do not match those of the server, or the server uses another protocol", True
-            )
+            self._end("the keys do not match those of the server, or the server uses another protocol")
+
+    def _end(self, reason: str, final: bool = True) -> None:
+        """Report the end of the connection, then mark it as down, so that who finds it down also finds the reason."""
+        self._session.on_refused(reason, final)
+        self._is_up, self._gives_up = False, self._gives_up or final
 
     def _start_over(self) -> None:
         """Reconnect after the connection broke, under a new name: messages to the old name may have been lost."""
+        self._session.on_lost()
         self._is_up = False
         self._outbox.clear()
-        self._session.on_lost()
         self._disconnect(linger=0)
         self._connect()
 
@@ -273,8 +273,7 @@ class Link:
                 self._read(parts)
             except WireError as error:
                 LOGGER.error("the server at %s sent an invalid message: %s", self.address, error)
-                self._gives_up, self._is_up = True, False
-                self._session.on_refused(f"the server sent an invalid message: {error}", True)
+                self._end(f"the server sent an invalid message: {error}")
                 return
 
     def _read(self, parts: list[Any]) -> None:
@@ -342,8 +341,7 @@ class Link:
             case msg.Refused(reason=reason, final=final):
                 if self._is_up:
                     self._send_now(msg.Bye())  # received: the server need not wait
-                self._is_up, self._gives_up = False, self._gives_up or final
-                self._session.on_refused(reason, final)
+                self._end(reason, final)
             case msg.Segment():
                 release = partial(self._release, self._sessions, message.segment)
                 try:

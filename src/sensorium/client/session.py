@@ -332,23 +332,24 @@ class Session:
 
     def on_refused(self, reason: str, final: bool) -> None:
         """Record that the server refuses or ends the connection."""
+        first = self.catalogue is not None  # only this thread sets it
+        if first:  # before the change of state, so that who waits for the end also finds the warning
+            LOGGER.warning("the server at %s ended the connection: %s", self.address, reason)
         with self.changed:
-            first, self.catalogue = self.catalogue is not None, None
+            self.catalogue = None
             self.refusal = reason if final or not first else ""
             self._fail(f"the server at {self.address} ended the connection: {reason}")
             if final:
                 for subscriber in list(self.subscribers.values()):
                     subscriber.finish(reason)
             self.changed.notify_all()
-        if first:
-            LOGGER.warning("the server at %s ended the connection: %s", self.address, reason)
 
     def on_lost(self) -> None:
         """Record that the connection broke."""
+        LOGGER.info("the connection to %s was lost; reconnecting", self.address)
         with self.changed:
             self.catalogue = None
             self._fail(f"the connection to the server at {self.address} was lost")
-        LOGGER.info("the connection to %s was lost; reconnecting", self.address)
 
     def note_frame(self, frame: int) -> None:
         """Record that a frame was announced or received."""
