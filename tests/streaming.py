@@ -341,6 +341,9 @@ class Nursery:
 
 def nurse() -> None:
     """Run the loop of the nursery."""
+    with build(columns=8).local_client() as client:  # the children inherit imports, blueprints and loaded kernels
+        client.spawn("sensor.other.test_ticker")
+        client.step()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the children
     for line in sys.stdin.buffer:
         command = json.loads(line)
