@@ -9,14 +9,19 @@ import gc
 import os
 import shutil
 import signal
+import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch.testing
 import warp as wp
 from warp._src.context import Module
+
+if TYPE_CHECKING:
+    from streaming import Nursery
 
 if ctypes.util.find_library("EGL"):
     os.environ.setdefault("MUJOCO_GL", "egl")  # read when mujoco is imported
@@ -44,6 +49,9 @@ def _compiled_once(self: Any, device: Any, folder: Any, *args: Any, **kwargs: An
 
 Module._compile = _compiled_once
 
+# The first comparison would import torch.distributed.tensor and with it SymPy, which takes 2.7 s in each process.
+setattr(torch.testing._comparison, "_HAS_DTENSOR", False)  # noqa: B010
+
 # A shell's background job ignores Ctrl-C, as do the processes that it starts. Tests of Ctrl-C would then wait forever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -64,6 +72,17 @@ def frozen_heap() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    """A process that starts servers, clients and other programs as separate processes."""
+    from streaming import Nursery
+
+    with tempfile.TemporaryDirectory() as folder:  # its path is short, as required for a socket
+        made = Nursery(Path(folder))
+        yield made
+        made.close()
 
 
 @pytest.fixture
