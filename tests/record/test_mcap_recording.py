@@ -5,14 +5,19 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import lz4.frame
 import numpy as np
 import pytest
 import torch
+from mcap.opcode import Opcode
 from mcap.reader import make_reader
+from mcap.records import Chunk, MessageIndex
+from mcap.stream_reader import StreamReader
 from mcap_scenes import assert_all_same, assert_same, following, scene
 from rosbags.highlevel import AnyReader
 from rosbags.typesys import Stores, get_typestore
@@ -323,6 +328,39 @@ def test_a_declared_sensor_is_recorded_once_it_is_read(tmp_path: Path) -> None:
     with sn.replay(tmp_path / "run.mcap") as replay:
         assert [reading.tick for reading in replay.readings("trunk_imu")] == [*range(13)]
         assert [reading.tick for reading in replay.readings(name)] == [*range(7, 13)]
+
+
+@pytest.mark.parametrize("ros2", [False, True])
+def test_the_index_of_a_chunk_has_the_time_and_place_of_each_message(ros2: bool, tmp_path: Path) -> None:
+    """Readers that show a part of a recording seek by it."""
+    path = tmp_path / "run.mcap"
+    made = scene()
+    with made.record(path, ros2=ros2) as recorder:
+        for _ in range(4):
+            for _ in range(50):
+                made.update()
+            recorder.mark("task", "walk")
+            recorder.flush()
+    chunks: list[tuple[bytes, list[MessageIndex]]] = []
+    with open(path, "rb") as file:
+        for record in StreamReader(file, emit_chunks=True).records:
+            if isinstance(record, Chunk):
+                data = record.data if not record.compression else lz4.frame.decompress(record.data)
+                chunks.append((data, []))
+            elif isinstance(record, MessageIndex):
+                chunks[-1][1].append(record)
+    assert len(chunks) >= 4
+    for data, indexes in chunks:
+        found, indexed, at = [], [], 0
+        while at < len(data):
+            opcode, length = struct.unpack_from("<BQ", data, at)
+            if opcode == Opcode.MESSAGE:
+                channel, _, time = struct.unpack_from("<HIQ", data, at + 9)
+                found.append((channel, time, at))
+            at += 9 + length
+        for each in indexes:
+            indexed += [(each.channel_id, time, place) for time, place in each.records]
+        assert found and sorted(indexed) == sorted(found)
 
 
 def test_noise_is_not_compressed_and_has_a_checksum(tmp_path: Path) -> None:

@@ -150,6 +150,36 @@ def test_a_lag_between_samples_is_found(lag: float) -> None:
     assert noisy == pytest.approx(lag, abs=5 * sd + 2e-4)
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_the_latency_of_a_scan_is_the_mean_of_its_rays(noise: float) -> None:
+    """Ray k of 40 is measured k / 39 of a period before the scan arrives; 12 of the rays are compared."""
+    period, rays, time = 0.1, 40, np.arange(400) * 0.1
+    random, phase = np.random.default_rng(0), np.arange(rays)
+
+    def signal(at: np.ndarray) -> np.ndarray:
+        return (3.0 + np.sin(1.1 * at + phase) + 0.5 * np.sin(0.47 * at + 2.0 * phase))[:, None]
+
+    truth = signal(time[:, None])
+    lags = period * phase / (rays - 1)
+    measured = signal(time[:, None] - lags) + noise * random.normal(size=truth.shape)
+    both, fields = time[:, None], [{**GYRO, "name": "value", "axes": ["mount", "ray"], "shape": [rays]}]
+    info = {"kind": "x", "rate_hz": 10.0, "fields": fields, "cfg": {}}
+    scan = SensorRecording("s", info, np.array([0]), time, both, both, np.ones((400, 1), bool), {"value": measured},
+                           {"value": truth}, both)  # fmt: skip
+    latency, sd = latency_of(scan, 0, 0.002)
+    compared = lags[np.unique(np.linspace(0, rays - 1, 12).astype(int))]
+    assert latency == pytest.approx(compared.mean(), abs=0.002) and sd == pytest.approx(compared.std(), abs=0.002)
+
+
+def test_a_field_without_errors_has_one_row() -> None:
+    clean, noisy = delayed(0.0, 0.0), delayed(0.0, 0.01)
+    clean.measured["value"][:] = clean.truth["value"][:] = clean.truth["value"][..., :1]  # a ramp has a step
+    spec = clean.info["fields"][0]
+    (row,) = errors_of(clean, spec, 0)
+    assert (row.label, row.mean, row.sd, row.largest, row.missed) == ("", 0.0, 0.0, 0.0, 0.0)
+    assert len(errors_of(noisy, spec, 0)) == 3
+
+
 def test_an_unknown_latency() -> None:
     """A signal that does not change or that is a ramp, noise alone and a short recording tell no latency."""
     still = delayed(0.1, 0.01)

@@ -490,7 +490,7 @@ class Recorder:
         if rows is None:
             rows = self._logs[name] = self._open_log(name, values, actuators)
         spec = rows.spec
-        if values.shape[1:] != spec.shape or values.dtype.name != spec.dtype:
+        if values.shape[1:] != spec.shape or values.dtype != rows.dtype:
             fits = f"{expected} of shape {[len(values), *spec.shape]} and type {spec.dtype} as before"
             raise ConfigError.single("Recorder.log", name, f"{values.dtype} {list(values.shape)}", fits)
         with self._writer.lock:

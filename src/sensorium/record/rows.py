@@ -192,6 +192,7 @@ class LogRows(Rows):
     def __init__(self, batch: Batch, channel: int, time_at: Callable[[int], float]) -> None:
         super().__init__((batch,), (channel,), time_at)
         (self.spec,) = batch.specs
+        self.dtype = np.dtype(self.spec.dtype)
         self._samples = 0
 
     def add(self, about: tuple[int, int, int], values: Array) -> None:

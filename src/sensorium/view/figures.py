@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -138,7 +138,9 @@ def latency_of(sensor: SensorRecording, env: int, dt: float) -> tuple[float, flo
     The measured signal, as a reader gets it, is compared with the true one at earlier times, on a grid of time steps.
     The latency is the shift with the largest correlation, interpolated between grid points by a parabola. It contains
     delays and the lag of filters. Of a field with many elements, 12 are compared. The standard deviation is the
-    Cramer-Rao bound for white noise, from the curvature of that parabola, with that of a delay that varies.
+    Cramer-Rao bound for white noise, from the curvature of that parabola, with that of a delay that varies. Where the
+    elements of a scan or an image were measured at different times, it is the mean over elements, with their standard
+    deviation.
 
     Returns:
         NaN where the true signal changes too little to tell the latency to half a period.
@@ -154,12 +156,11 @@ def latency_of(sensor: SensorRecording, env: int, dt: float) -> tuple[float, flo
     most = int(min(max(LONGEST_LATENCY, 10.0 * period), (last - first) / 4.0) / step)
     if most < 2:
         return unknown
-    lags = np.arange(-2, most + 1)
     start = first + most * step
     seen_grid = start + step * np.arange(int((last - 2 * step - start) / step) + 1)
     true_grid = start + step * np.arange(-most, len(seen_grid) + 2)
     independent = max(float(np.sum((seen_time >= start) & (seen_time <= last))), 1.0)
-    residuals = []
+    residuals, is_part = [], []
     for spec in signals:
         count = columns_of(spec)
         chosen = np.unique(np.linspace(0, count - 1, min(count, MOST_COLUMNS)).astype(int))
@@ -173,21 +174,30 @@ def latency_of(sensor: SensorRecording, env: int, dt: float) -> tuple[float, flo
             x, y = np.interp(true_grid, true_time, true), np.interp(seen_grid, seen_time, seen)
             if x.std() > 1e-6 * np.abs(x).max() and y.std() > 0.0:
                 residuals.append(_residuals(x, y, most)[::-1])
+                is_part.append(count > MOST_COLUMNS)
     if not residuals:
         return unknown
     each = np.stack(residuals)  # share of the measured variance that the shifted truth does not explain, [signal, lag]
     least = np.maximum(each.min(axis=1), 1e-9)
-    total = (each / least[:, None]).sum(axis=0)
-    best = int(np.argmin(total[1:-1])) + 1
-    before, at, after = total[best - 1 : best + 2]
+    weighted = each / least[:, None]
+    found, variance = _lowest(np.concatenate((weighted, weighted.sum(axis=0, keepdims=True))))
+    latency = step * (found - 2.0)  # the first point is a shift by -2 steps
+    deviation = np.sqrt((step * step * variance + np.var(sensor.age[arrivals, env])) / independent)
+    parts = latency[:-1][np.array(is_part) & (deviation[:-1] < 0.25 * period)]
+    if len(parts) and np.ptp(parts) > 0.5 * period:
+        return float(parts.mean()), float(parts.std())
+    if not deviation[-1] <= 0.5 * period:
+        return unknown
+    return float(latency[-1]), float(deviation[-1])
+
+
+def _lowest(curves: Array) -> tuple[Array, Array]:
+    """Return where curves `[curve, point]` are lowest, and the variance of one sample; NaN at an end of the curve."""
+    best = np.argmin(curves[:, 1:-1], axis=1)[:, None] + 1
+    before, at, after = (np.take_along_axis(curves, best + k, axis=1)[:, 0] for k in (-1, 0, 1))
     bend = before - 2.0 * at + after
-    if best == len(lags) - 2 or bend <= 0.0:
-        return unknown
-    variance = 2.0 * step * step / bend + np.var(sensor.age[arrivals, env])  # of one sample
-    deviation = math.sqrt(variance / independent)
-    if deviation > 0.5 * period:
-        return unknown
-    return float(step * (lags[best] + 0.5 * (before - after) / bend)), deviation
+    bend[(best[:, 0] == curves.shape[1] - 2) | (bend <= 0.0)] = np.nan
+    return best[:, 0] + 0.5 * (before - after) / bend, 2.0 / bend
 
 
 def _is_signal(sensor: SensorRecording, spec: Mapping[str, Any]) -> bool:
@@ -219,7 +229,7 @@ def _residuals(x: Array, y: Array, most: int) -> Array:
 
 
 def errors_of(sensor: SensorRecording, spec: Mapping[str, Any], env: int) -> list[ErrorFigures]:
-    """Return the figures of a field, one for each of at most 12 elements, otherwise one for all.
+    """Return the figures of a field, one for each of at most 12 elements; one for all if there are more, or no error.
 
     Rotations have three elements, the rotation vector from the true to the measured orientation, rad.
 
@@ -262,6 +272,8 @@ def errors_of(sensor: SensorRecording, spec: Mapping[str, Any], env: int) -> lis
         missed = float(lost[:, k].sum() / max(int(known[:, k].sum()), 1))
         configured = 0.0 if steps is None else float(steps[min(k, len(steps) - 1)])
         out.append(ErrorFigures(name, label, unit, mean, sd, largest, missed, float(found[k]), configured))
+    if not any(each.largest or each.missed or each.step or each.configured_step for each in out):
+        return [replace(each, label="") for each in out[:1]]
     return out
 
 
