@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes.util
 import fcntl
 import functools
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch.testing
 import warp as wp
+from _pytest.pathlib import import_path
 from warp._src.context import Module
 
 if TYPE_CHECKING:
@@ -62,6 +64,30 @@ def pytest_xdist_auto_num_workers() -> int:
     cores = os.cpu_count() or 1
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return max(cores, min(cores + 1, memory // 5_000_000_000))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Import a share of the test files first, a different share in each process, before all files are collected.
+
+    Bytecode is written at the first import, for tests with rewritten assertions. Processes that import the same files
+    at the same time would each compile all of them. An import that fails is repeated, and reported, by the collection.
+    """
+    gc.disable()  # almost everything that a collection creates stays
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None:
+        return
+    folders = [session.config.rootpath / arg for arg in session.config.args]
+    files = sorted(file for folder in folders for file in folder.rglob("test_*.py"))
+    number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+    for file in files[len(files) * number // count : len(files) * (number + 1) // count]:
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            import_path(file, root=session.config.rootpath, consider_namespace_packages=False)
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage again, which the import of the tests suspended."""
+    gc.enable()
 
 
 @pytest.fixture(scope="module", autouse=True)
