@@ -22,6 +22,7 @@ from mcap_scenes import assert_all_same, assert_same, following, scene
 from rosbags.highlevel import AnyReader
 from rosbags.typesys import Stores, get_typestore
 from selection import gate
+from streaming import until
 
 import sensorium as sn
 from sensorium.errors import ModelError, SensoriumWarning
@@ -160,6 +161,9 @@ def test_a_full_disk_ends_the_recording_only(
             recorder.log("reward", np.zeros(5))
             recorder.mark("task")
             time.sleep(0.0005)
+        until(lambda: recorder.failed, "the error of the thread that writes")
+        made.update()
+        other.update()
         assert recorder.is_closed
         recorder.close()
     found = [str(each.message) for each in caught if issubclass(each.category, SensoriumWarning)]
