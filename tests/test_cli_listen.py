@@ -75,7 +75,9 @@ class Lines:
 
     def wait_for(self, lines: list[str], text: str, count: int = 1) -> None:
         def there() -> bool:
-            assert self.process.poll() is None or self.has(lines, text, count), (self.out, self.err)
+            if self.process.poll() is not None:
+                self.wait()  # for the rest of its output
+                assert self.has(lines, text, count), (self.out, self.err)
             return self.has(lines, text, count)
 
         try:

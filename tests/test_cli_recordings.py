@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from streaming import until
 
 import sensorium as sn
 from sensorium.cli import main
@@ -164,5 +165,6 @@ def test_a_recording_is_served_until_its_end(rig: Path, tmp_path: Path) -> None:
         with sn.connect(address, timeout=30.0) as client:
             client.sensors["encoders"].listen(lambda data: frames.append(data.time), policy="lossless")
             server.stdout.read()  # until its end
+            until(lambda: frames and max(frames) == pytest.approx(0.1), "the last frame")
         assert server.wait(30) == 0
     assert len(frames) > 30 and max(frames) == pytest.approx(0.1)

@@ -178,6 +178,9 @@ def test_a_full_disk_ends_the_recording_only(
             recorder.log("reward", np.zeros(5))
             recorder.mark("task")
             time.sleep(0.0005)
+        until(lambda: recorder.failed, "the error of the thread that writes")
+        made.update()
+        other.update()
         assert recorder.is_closed
         recorder.close()
     found = [str(each.message) for each in caught if issubclass(each.category, SensoriumWarning)]

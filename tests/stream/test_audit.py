@@ -141,8 +141,7 @@ def test_blocked_listener_does_not_delay_closing(caplog: pytest.LogCaptureFixtur
         imu.listen(full.put, policy="lossless")
         for _ in range(10):
             client.step()
-        while not full.full():
-            client.server.poll(0.01)
+        until(lambda: client.server.poll(0.01) is not None and imu.stats.received == 3, "the call that blocks")
         before = time.monotonic()
         imu.stop()
         assert time.monotonic() - before < PATIENCE / 2 and not imu.is_listening
@@ -152,6 +151,7 @@ def test_blocked_listener_does_not_delay_closing(caplog: pytest.LogCaptureFixtur
     finally:
         while not full.empty():  # the thread can end now
             full.get()
+        client.close()
     until(lambda: not [each for each in set(threading.enumerate()) - others if "listener" in each.name])
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from streaming import PATIENCE
 
 import sensorium as sn
 import sensorium.sensors.all
@@ -140,7 +141,7 @@ def test_events_by_the_names_of_the_blueprint() -> None:
         for _ in range(3):
             client.step(substeps=5)
         last, own = scene.tick, scene["dvs"].data
-        while (data := samples.get(timeout=10.0)).tick < last:
+        while (data := samples.get(timeout=PATIENCE)).tick < last:
             pass
         assert int(data.count.sum()) == len(data.x) > 0
         for env in range(2):

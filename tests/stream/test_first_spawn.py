@@ -12,15 +12,15 @@ import time
 from pathlib import Path
 
 import pytest
-from streaming import PATIENCE, Gauge, GaugeCfg, GaugeData, build, running, serving
+from streaming import PATIENCE, Gauge, GaugeCfg, GaugeData, build, running, serving, until
 from test_blueprints import LEAST, OURS
 
 import sensorium as sn
 from sensorium.compute import loading
 from sensorium.errors import StreamError
 
-SHORT = 0.4
-"""Time-out of the clients here, s."""
+SHORT = 1.0
+"""Time-out of the clients here, s: several times the interval of progress reports, which may be late."""
 LONG = 1.5
 """Duration of their requests, s."""
 
@@ -77,7 +77,7 @@ def test_other_clients_wait_for_a_long_request() -> None:
             blueprint = first.blueprints.find("sensor.other.slow_gauge")
             spawning = threading.Thread(target=first.spawn, args=(blueprint,), kwargs={"name": "slow"})
             spawning.start()
-            time.sleep(0.2)
+            until(lambda: server._commands.current, "the first request")
             second.timeout = SHORT
             second.reset()
             spawning.join(PATIENCE)
@@ -108,7 +108,7 @@ def test_blocked_loop_is_reported_in_time() -> None:
     with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server, sn.connect(server.address) as client:
         client.timeout = SHORT
         start = time.monotonic()
-        with pytest.raises(StreamError, match=r"did not answer within 0\.4 s\. .*loop runs and calls server\.po"):
+        with pytest.raises(StreamError, match=r"did not answer within 1 s\. .*loop runs and calls server\.po"):
             client.reset()
         assert time.monotonic() - start < 2.0 * SHORT
 

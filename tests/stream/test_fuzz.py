@@ -162,7 +162,7 @@ def test_random_and_mutated_messages_do_not_break_the_server(
         assert len(reasons) > 5 and refused > messages / 20
         assert not [text for text in reasons if "failed to handle" in text], reasons
         assert server._sockets.is_running
-        until(lambda: server.clients == 1, "the end of what the fuzzing client had", 8.0)
+        until(lambda: server.clients == 1, "the end of what the fuzzing client had")
         until(lambda: held()["threads"] <= before["threads"])
         until(lambda: held()["fds"] - held()["memfds"] <= before["fds"] - before["memfds"] + 1)
         assert set(server.streams) == {"gauge", "sheet", "world"}
@@ -182,7 +182,7 @@ def test_raw_bytes_on_the_port_do_not_break_the_server() -> None:
         before = held()["fds"]
         open_ones: list[socket.socket] = []
         for i in range(1000):
-            each = socket.create_connection(("127.0.0.1", port), timeout=5.0)
+            each = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
             with contextlib.suppress(OSError):
                 each.sendall(starts[i % len(starts)] + random.bytes(int(random.integers(0, 300))))
             if i % 4 == 0 and len(open_ones) < 50:
@@ -264,7 +264,7 @@ def test_garbage_from_the_server_ends_the_connection_with_a_reason(
                     with sn.connect(f"tcp://127.0.0.1:{port}", timeout=2.0) as client:
                         with contextlib.suppress(StreamError, sn.SensoriumError):
                             client.subscribe("gauge", lambda data: None)
-                        until(lambda client=client: client._session.refusal or not client.is_connected, "the end", 5.0)
+                        until(lambda client=client: client._session.refusal or not client.is_connected, "the end")
                         reasons.add(client._session.refusal[:60])
                         client.callbacks.errors.take()
                 except StreamError as error:

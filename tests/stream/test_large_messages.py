@@ -183,5 +183,5 @@ def test_last_data_and_reason_arrive_before_the_server_ends(caplog: pytest.LogCa
             last = [client.step() for _ in range(3)][-1]
         server.close("enough")
         until(lambda: not client.is_connected)
-        until(lambda: frames and frames[-1] == last, "the last frame", 2.0)
+        until(lambda: frames and frames[-1] == last, "the last frame")
         assert any("enough" in record.message for record in caplog.records)

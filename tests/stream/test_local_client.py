@@ -76,6 +76,7 @@ def a_program(client: sn.Client) -> dict[str, Any]:
         synced = [sync.get(frame, timeout=PATIENCE)["gauge"].frame for frame in frames]
     client.reset([3])
     last = client.step()
+    until(lambda: all(arrived[name] for name in ("gauge", "sheet", "frames")))
     until(lambda: arrived["gauge"][-1][0] == arrived["sheet"][-1][0] == arrived["frames"][-1] == last)
     until(lambda: [frame for frame, *_ in arrived["events"][-3:]] == [last] * 3)
     walker.destroy()

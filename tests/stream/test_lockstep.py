@@ -150,7 +150,7 @@ def test_listener_that_never_reads_is_named_and_ended_without_blocking_others() 
                 steps = [quick.step() for _ in range(20)]
             until(lambda: frames and frames[-1] == steps[-1])
             assert frames[-20:] == steps
-            assert not slow.sensors["sheet"].is_listening
+            until(lambda: not slow.sensors["sheet"].is_listening)
             with pytest.warns(sn.SensoriumWarning, match="listening to 'sheet' ended: too slow"):
                 gate.set()
                 until(lambda: "waited 0.3 s" in slow.sensors["sheet"].why_ended)

@@ -120,14 +120,17 @@ def test_server_on_all_interfaces_warns(options: dict[str, Any], words: str) -> 
         sn.serve(build(**QUICK), "tcp://0.0.0.0:0", **options).close()
 
 
-def test_client_without_the_token_is_refused() -> None:
+def test_client_without_the_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """No token, a wrong token and a prefix are refused with a message that never shows it; the right token works."""
     with serving(token="open sesame", world=QUICK) as server:
+        greeted, welcome = [], server._access._welcome
+        monkeypatch.setattr(server._access, "_welcome", lambda *args: (greeted.append(args), welcome(*args)))
         for token in ("", "open", "open sesame ", "x" * 100_000):
             with pytest.raises(StreamError, match="the token is wrong") as caught:
                 sn.connect(server.address, token=token)
             assert "sesame" not in str(caught.value)
-        assert server.clients == 0 and server._access.refused == 4
+        # A client whose answer takes long greets again.
+        assert server.clients == 0 and server._access.refused == len(greeted) >= 4
         with pytest.raises(ConfigError, match="token"):
             sn.connect(server.address, token="\udcff")
         with sn.connect(server.address, token="open sesame") as client:
@@ -176,7 +179,7 @@ def test_with_keys_only_clients_with_the_servers_key_connect() -> None:
         with sn.connect(server.address, server_key=keys.public, keys=(mine.public, mine.secret)) as client:
             assert client.sensors["gauge"].kind == "gauge"
         with pytest.raises(StreamError, match="keys"):
-            sn.connect(server.address, server_key=keys.public, keys=(other.public, other.secret), timeout=3.0)
+            sn.connect(server.address, server_key=keys.public, keys=(other.public, other.secret), timeout=PATIENCE)
         with pytest.raises(StreamError):
             sn.connect(server.address, server_key=keys.public, timeout=3.0)
         assert server.clients == 0

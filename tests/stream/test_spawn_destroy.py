@@ -148,7 +148,7 @@ def test_sensors_are_respawned_after_a_server_restart_and_listeners_continue() -
             until(lambda: all(each and each[-1] == 5 for each in got.values()))
         first.close()
         with sn.serve(build(columns=0), address, lockstep=True) as second, running(second):
-            until(lambda: client.is_connected and set(got) <= set(client.streams), timeout=5.0)
+            until(lambda: client.is_connected and set(got) <= set(client.streams))
             until(lambda: second.counts.subscriptions == 3)  # of the streams "mine_0", "mine_1" and "world"
             frames = [client.step() for _ in range(3)]
             until(lambda: all(each[-1] == frames[-1] for each in got.values()))

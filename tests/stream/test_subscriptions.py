@@ -108,8 +108,8 @@ def test_exception_in_deserialize_drops_only_that_message(
         assert got == [frame for frame in frames if frame % 4 != 3 for _ in range(3)]
     assert sensor.is_listening and not sensor.why_ended
     (subscription,) = (each for session in server._table.sessions.values() for each in session.subscriptions.values())
-    unreturned = client.sensors["counter"]._subscription._unreturned
-    until(lambda: subscription.credit + unreturned == subscription.window, "all credits")
+    mine = client.sensors["counter"]._subscription
+    until(lambda: subscription.credit + mine._unreturned == subscription.window, "all credits")
     errors = client.errors
     assert errors
     for error in errors:
@@ -202,8 +202,8 @@ def restarted(num_envs: int, asked: dict[str, Any], anew: int) -> dict[str, list
             until(lambda: all(got.values()))
         first.close()
         with sn.serve(build(anew, columns=0), first.address, lockstep=True) as second, running(second):
-            before = {name: len(seen) for name, seen in got.items()}
             until(lambda: client.is_connected and second.counts.subscriptions == len(asked))
+            before = {name: len(seen) for name, seen in got.items()}
             client.step()
             until(lambda: all(len(seen) > before[name] for name, seen in got.items()))
     return {name: [seen[0], seen[-1]] for name, seen in got.items()}
@@ -364,7 +364,7 @@ def test_lossless_listener_ends_when_its_backlog_exceeds_the_limit() -> None:
 
         with pytest.warns(sn.SensoriumWarning, match="too slow: 5 messages waited for the listener"):
             client.sensors["gauge"].listen(take, policy="lossless", queue=5)
-            until(lambda: got and server.counts.subscriptions == 0, timeout=2.0)
+            until(lambda: got and server.counts.subscriptions == 0)
             assert len(got) == 1
             gate.set()
             until(lambda: client.notes)

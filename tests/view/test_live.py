@@ -186,7 +186,7 @@ def test_a_reset_during_a_switch_shows_the_new_state_of_the_new_environment(sess
     session.page.env.value = 1
     session.page.do("reset")
     session.run_until(lambda: session.page.frame.env == 1)
-    assert session.page.readings["encoders"].env_ids.tolist() == [1]
+    session.run_until(lambda: (shown := session.page.readings.get("encoders")) and shown.env_ids.tolist() == [1])
     assert session.scene["encoders"].frame[1] < session.scene["encoders"].frame[0]
     home = session.page.readings["encoders"]["position"]
     np.testing.assert_allclose(home[0], session.scene["encoders"].ground_truth.position[1], atol=0.2)

@@ -95,7 +95,7 @@ class FrameSync(FrameCollector[SensorData]):
     @property
     def closed(self) -> bool:
         """Whether the `FrameSync` is closed."""
-        return not self._finalizer.alive
+        return self._closed  # set before pending calls fail, so that an iteration ends without their error
 
     def __iter__(self) -> Iterator[tuple[int, FrameBundle]]:
         while not self.closed:

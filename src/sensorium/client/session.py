@@ -188,11 +188,11 @@ class Session:
 
     def note(self, text: str) -> None:
         """Store a warning of the server and issue it as a warning."""
-        self.notes.append(text)
         try:
             warnings.warn(text, SensoriumWarning, stacklevel=3)
         except SensoriumWarning:  # warnings are errors: they must not end a thread of the client
             LOGGER.warning(text)
+        self.notes.append(text)  # last: a thread that waits for the note then also finds the warning
 
     # Requests ---------------------------------------------------------------------------------------------------------
 
@@ -336,12 +336,12 @@ class Session:
         if first:  # before the change of state, so that who waits for the end also finds the warning
             LOGGER.warning("the server at %s ended the connection: %s", self.address, reason)
         with self.changed:
-            self.catalogue = None
             self.refusal = reason if final or not first else ""
             self._fail(f"the server at {self.address} ended the connection: {reason}")
             if final:
                 for subscriber in list(self.subscribers.values()):
                     subscriber.finish(reason)
+            self.catalogue = None  # last: `is_connected` does not take the lock
             self.changed.notify_all()
 
     def on_lost(self) -> None:
@@ -418,8 +418,7 @@ class Session:
             for each in catalogue.streams:
                 self._add(StreamInfo.from_dict(each))
             self.bodies = Bodies.from_dict(catalogue.bodies)
-            self.catalogue, self.refusal = catalogue, ""
-            self.frame = catalogue.frame
+            self.refusal, self.frame = "", catalogue.frame
             if self.frame_listeners:
                 self.link.send_control(msg.Frames(True))
             waiting = []
@@ -433,6 +432,7 @@ class Session:
                     self._begin_again(subscriber)
                 elif subscriber.name not in lost:
                     subscriber.finish(_REMOVED)
+            self.catalogue = catalogue  # last: `is_connected` does not take the lock
             self.changed.notify_all()
         if lost:
             again = [each for each in waiting if each.name in lost and each.name not in self.streams]

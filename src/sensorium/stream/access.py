@@ -126,9 +126,10 @@ class AccessControl:
         if descriptor is not None:
             self._sockets.unwatch(descriptor)
             os.close(descriptor)
-        self._table.remove_session(session)
-        self.new_frame_listeners.pop(session, None)
-        self._left(session)
+        with self._table.lock:  # as one change: where `clients` shows the end, its sensors are known to be orphans
+            self._table.remove_session(session)
+            self.new_frame_listeners.pop(session, None)
+            self._left(session)
 
     def close(self, reason: str) -> None:
         """Notify all clients that the server ends, and wait a limited time until they have received it.

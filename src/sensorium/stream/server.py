@@ -193,7 +193,8 @@ class Server:
     @property
     def clients(self) -> int:
         """Number of clients."""
-        return len(self._table.sessions)
+        with self._table.lock:
+            return len(self._table.sessions)
 
     @property
     def client_names(self) -> list[str]:
