@@ -343,6 +343,16 @@ def test_interrupted_lookahead_leaves_the_current_state(monkeypatch):
     np.testing.assert_array_equal(engine.array("body_pos_w")[0, 0], engine.qpos[0, :3].float())
 
 
+def test_all_columns_are_copied_where_plugins_keep_state(monkeypatch):
+    """A step changes the columns before the controls, and those of plugins, which are the last."""
+    batch = LookaheadBatch(mujoco.MjModel.from_xml_string(room()), 1, 1, False)
+    size, plugin = mujoco.mj_stateSize, int(mujoco.mjtState.mjSTATE_PLUGIN)
+    monkeypatch.setattr(mujoco, "mj_stateSize", lambda model, bits: size(model, bits) + 3 * bool(int(bits) & plugin))
+    with_state = LookaheadBatch(batch.model, 1, 1, False)
+    assert batch._moving == slice(batch.state.shape[1] - size(batch.model, mujoco.mjtState.mjSTATE_USER))
+    assert with_state._moving == slice(None)
+
+
 @pytest.mark.usefixtures("few")
 def test_divergence_of_the_next_tick_is_not_reported_in_this_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

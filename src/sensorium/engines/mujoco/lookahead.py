@@ -9,7 +9,6 @@ e.g. its control, its state or a field of its model, the kept result is discarde
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import mujoco
@@ -50,6 +49,9 @@ class LookaheadBatch(Batch):  # type: ignore[misc]  # MuJoCo has no types
         self._inputs = {"": (_bits(self.state), _bits(self._seen))}  # rows and fields of the model, and as observed
         self._is_observed = False
         self._is_known = np.zeros(nsim, dtype=bool)  # envs whose row in `_next` is the result of `mj_step` on `_seen`
+        self._count = 0  # number of those
+        self._moving = _moving_columns(model)
+        self._kept = self._moving  # columns of `_next` that hold the result; the others are as in `_seen`
         self._held = self._interval = 0  # ticks since the inputs of most envs changed, and between the last two changes
 
     if not hasattr(Batch, "expanded"):  # MuJoCo 3.17
@@ -77,27 +79,35 @@ class LookaheadBatch(Batch):  # type: ignore[misc]  # MuJoCo has no types
         if not self._may_look:
             self.forward(stage=stage)
             return
-        self._is_known[:] = False
         self._is_observed = True
         for values, seen in self._inputs.values():
             seen[...] = values
+        self._count = 0
         if self._held != self._interval and not _has_callbacks():
-            self._look_ahead()
-        if np.count_nonzero(self._is_known) < self.nsim:
+            self._count = self._look_ahead()
+        if not self._count:
+            self.forward(stage=stage)
+        elif self._count < self.nsim:
             self.forward(~self._is_known, stage)
 
-    def _look_ahead(self) -> None:
-        """Take the next step, keep its result, and restore the state."""
+    def _look_ahead(self) -> int:
+        """Take the next step, keep its result, and restore the state; return the number of known envs."""
+        known, self._kept = self._is_known, slice(None)
         try:
-            with suppress(SimulationError):
+            try:
                 self.step()
-            self._next[...] = self.state
-            np.equal(self.status, 0, out=self._is_known)
+                known[:] = True
+            except SimulationError:
+                np.equal(self.status, 0, out=known)
+            if np.count_nonzero(self.warning):  # MuJoCo replaces a bad state before it computes derived state
+                known &= ~self.warning[:, BAD_STATE, 1].any(axis=1)
+                self.warning[:, BAD_STATE] = 0
+            else:
+                self._kept = self._moving
+            self._next[:, self._kept] = self.state[:, self._kept]
         finally:
-            self.state[...] = self._seen
-        if np.count_nonzero(self.warning):  # MuJoCo replaces a bad state before it computes derived state
-            self._is_known &= ~self.warning[:, BAD_STATE, 1].any(axis=1)
-            self.warning[:, BAD_STATE] = 0
+            self.state[:, self._kept] = self._seen[:, self._kept]
+        return int(np.count_nonzero(known))
 
     def advance(self, nstep: int) -> None:
         """Advance all environments, as `step`.
@@ -105,34 +115,36 @@ class LookaheadBatch(Batch):  # type: ignore[misc]  # MuJoCo has no types
         Raises:
             SimulationError: MuJoCo failed in some environments.
         """
-        if not self._is_observed:
-            self._held += nstep
-            self.step(nstep=nstep)
-            return
-        self._is_observed = False
-        known = self._is_known
-        if _has_callbacks():
-            known[:] = False
-        is_same: Any = True
-        for values, seen in self._inputs.values():
-            if not (equal := values == seen).all():
-                is_same = is_same & equal.all(axis=1)
-        if is_same is not True:
-            known &= is_same
-            if 2 * np.count_nonzero(is_same) < self.nsim:
-                self._interval, self._held = self._held, 0
+        count = 0
+        if self._is_observed:
+            self._is_observed = False
+            count = self._unchanged(0 if _has_callbacks() else self._count)
         self._held += nstep
-        if not (count := np.count_nonzero(known)):
+        if not count:
             self.step(nstep=nstep)
             return
-        rows = slice(None) if count == self.nsim else known
-        self.state[rows] = self._next[rows]
+        is_all, known, columns = count == self.nsim, self._is_known, self._kept
+        rows = slice(None) if is_all else known
+        self.state[rows, columns] = self._next[rows, columns]
         try:
-            if rows is known:
+            if not is_all:
                 self.step(~known, nstep)
         finally:
             if nstep > 1:
                 self.step(known, nstep - 1)
+
+    def _unchanged(self, count: int) -> int:
+        """Return the number of known envs whose inputs are as observed, and note when those of most changed."""
+        is_same: Any = True
+        for values, seen in self._inputs.values():
+            if values.tobytes() != seen.tobytes():
+                is_same = is_same & (values == seen).all(axis=1)
+        if is_same is True:
+            return count
+        self._is_known &= is_same
+        if 2 * np.count_nonzero(is_same) < self.nsim:
+            self._interval, self._held = self._held, 0
+        return int(np.count_nonzero(self._is_known)) if count else 0
 
     def expand(self, name: str) -> np.ndarray:
         """Return a field of the model per environment, as `Batch.expand`; `advance` follows edits."""
@@ -144,13 +156,13 @@ class LookaheadBatch(Batch):  # type: ignore[misc]  # MuJoCo has no types
 
     def set_const(self, ids: Any = None) -> None:
         """Compute constants of the model, as `Batch.set_const`."""
-        self._is_known[:] = False
+        self._count = 0
         self._has_constants = True
         super().set_const(ids)
 
     def set_models(self, models: Any) -> None:
         """Set the models of the environments, as `Batch.set_models`."""
-        self._is_known[:] = False
+        self._count = 0
         super().set_models(models)
         each = models if isinstance(models, list | tuple) else [models or self.model]
         self._may_look = self._has_lookahead(each)
@@ -175,3 +187,11 @@ def _has_callbacks() -> bool:
 def _bits(values: np.ndarray) -> np.ndarray:
     """Return the numbers of a field `[env, ...]` as integers `[env, n]`, equal only where all bits are, also of NaN."""
     return values.reshape(len(values), -1).view(f"i{values.dtype.itemsize}")
+
+
+def _moving_columns(model: Any) -> slice:
+    """Return the columns of the state that a step changes: all before the controls, where plugins keep no state."""
+    state = mujoco.mjtState
+    first, last = int(state.mjSTATE_CTRL), int(state.mjSTATE_USERDATA)
+    is_last = mujoco.mj_stateSize(model, 2 * last - 1) == mujoco.mj_stateSize(model, state.mjSTATE_INTEGRATION)
+    return slice(mujoco.mj_stateSize(model, first - 1) if is_last else None)

@@ -222,9 +222,10 @@ def _close(
         impulse = wp.vec3()
         if mode != FIRST:  # no time has passed at a reset
             impulse = rules.dt * force
-        _latch(floats, ints, first_lane, tick, found, size, impulse)
-        if memory.lanes == 2:
-            _latch(floats, ints, second_lane, tick, found, size, impulse)
+        if shown.any.shape[0] > 0:
+            _latch(floats, ints, first_lane, tick, found, size, impulse)
+            if memory.lanes == 2:
+                _latch(floats, ints, second_lane, tick, found, size, impulse)
     if sampled == 0:
         ints[base] = flags
         ints[base + wp.static(SAMPLE_TICK)] = before
@@ -296,22 +297,42 @@ def _put_away(sampled: int, memory: Memory, fields: Fields, env: int, primary: i
         column = fields.column[field]
         data = _floats(fields.data[field])
         history = _floats(fields.history[field])
+        has_history = fields.history[field] != wp.uint64(0)
         for slot in range(memory.slots):
             newest = rows + slot * memory.row + column
             ring = blocks + 2 * entries * (slot * memory.row + column) + entry * width
-            if fields.history[field] != wp.uint64(0):
-                _copy(floats, newest, floats, ring, width)
-                _copy(floats, newest, floats, ring + entries * width, width)
-            if sampled != 0:
-                target = ((env * memory.primaries + primary) * memory.slots + slot) * width
-                _copy(floats, newest, data, target, width)
-                if fields.history[field] != wp.uint64(0):
-                    if fields.time_first == 0:
-                        _copy(floats, ring, history, target * entries, entries * width)
-                    else:  # one slot
-                        for age in range(entries):
-                            target = ((env * entries + age) * memory.primaries + primary) * width
-                            _copy(floats, ring + age * width, history, target, width)
+            again = ring + entries * width
+            target = ((env * memory.primaries + primary) * memory.slots + slot) * width
+            first = target * entries
+            if fields.time_first != 0:  # one slot
+                first = (env * entries * memory.primaries + primary) * width
+            if width == 3:
+                value = _vec(floats, newest)
+                if has_history:
+                    _put(floats, ring, value)
+                    _put(floats, again, value)
+                    if sampled != 0:
+                        _put(history, first, value)
+                if sampled != 0:
+                    _put(data, target, value)
+            else:
+                for k in range(width):
+                    word = floats[newest + k]
+                    if has_history:
+                        floats[ring + k] = word
+                        floats[again + k] = word
+                        if sampled != 0:
+                            history[first + k] = word
+                    if sampled != 0:
+                        data[target + k] = word
+            if has_history and sampled != 0:
+                if fields.time_first == 0:
+                    older = (entries - 1) * width
+                    _copy(floats, ring + width, history, first + width, older)
+                else:
+                    for age in range(1, entries):
+                        place = first + age * memory.primaries * width
+                        _copy(floats, ring + age * width, history, place, width)
 
 
 @wp.func
@@ -383,17 +404,16 @@ def slots(
         seen = found
         for slot in range(memory.slots):
             to = here + slot * memory.row
-            chosen = slot
+            filled = found > 0.0
+            at = _at(reports, env, primaries, primary, slot)
+            report = wp.int32(0)
             if reports.count > 1 and rules.reduce != wp.static(NETFORCE):
                 chosen = _chosen(reports, rules, env, primaries, primary, slot)
-            filled = found > 0.0
-            at = wp.int32(0)
-            report = wp.int32(0)
-            if chosen < 0:
-                filled = False
-            else:
-                report = chosen // reports.slots
-                at = _at(reports, env, primaries, primary, chosen % reports.slots)
+                if chosen < 0:
+                    filled = False
+                else:
+                    report = chosen // reports.slots
+                    at = _at(reports, env, primaries, primary, chosen % reports.slots)
             values = _floats(reports.address[report])
             if reports.count == 1 or rules.reduce != wp.static(NETFORCE):
                 filled = filled and values[at + reports.at.found] > 0.0
