@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes.util
 import fcntl
 import functools
@@ -9,14 +10,20 @@ import gc
 import os
 import shutil
 import signal
+import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch.testing
 import warp as wp
+from _pytest.pathlib import import_path
 from warp._src.context import Module
+
+if TYPE_CHECKING:
+    from streaming import Nursery
 
 if ctypes.util.find_library("EGL"):
     os.environ.setdefault("MUJOCO_GL", "egl")  # read when mujoco is imported
@@ -44,6 +51,9 @@ def _compiled_once(self: Any, device: Any, folder: Any, *args: Any, **kwargs: An
 
 Module._compile = _compiled_once
 
+# The first comparison would import torch.distributed.tensor and with it SymPy, which takes 2.7 s in each process.
+setattr(torch.testing._comparison, "_HAS_DTENSOR", False)  # noqa: B010
+
 # A shell's background job ignores Ctrl-C, as do the processes that it starts. Tests of Ctrl-C would then wait forever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -56,6 +66,30 @@ def pytest_xdist_auto_num_workers() -> int:
     return max(cores, min(cores + 1, memory // 5_000_000_000))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Import a share of the test files first, a different share in each process, before all files are collected.
+
+    Bytecode is written at the first import, for tests with rewritten assertions. Processes that import the same files
+    at the same time would each compile all of them. An import that fails is repeated, and reported, by the collection.
+    """
+    gc.disable()  # almost everything that a collection creates stays
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None:
+        return
+    folders = [session.config.rootpath / arg for arg in session.config.args]
+    files = sorted(file for folder in folders for file in folder.rglob("test_*.py"))
+    number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+    for file in files[len(files) * number // count : len(files) * (number + 1) // count]:
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            import_path(file, root=session.config.rootpath, consider_namespace_packages=False)
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage again, which the import of the tests suspended."""
+    gc.enable()
+
+
 @pytest.fixture(scope="module", autouse=True)
 def frozen_heap() -> None:
     """Exempt all existing objects from garbage collection, so that it only visits objects of this file's tests.
@@ -64,6 +98,17 @@ def frozen_heap() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    """A process that starts servers, clients and other programs as separate processes."""
+    from streaming import Nursery
+
+    with tempfile.TemporaryDirectory() as folder:  # its path is short, as required for a socket
+        made = Nursery(Path(folder))
+        yield made
+        made.close()
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from a local socket, one line of JSON in each direction, and ends when the conne
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import json
 import os
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +30,7 @@ from torch import Tensor
 import sensorium as sn
 from sensorium import Field, SimpleSensor, SimpleSensorCfg
 from sensorium.client.client_sensor import ClientSensor
+from sensorium.stream import blueprints, streamed
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.data import ArrayData
@@ -303,6 +305,34 @@ class Child:
             self.stop()
 
 
+class Program:
+    """A program in a forked process; its errors and output are in files."""
+
+    def __init__(self, child: Child, output: Path) -> None:
+        self._child = child
+        self._output = output
+
+    @property
+    def out(self) -> str:
+        """Output so far."""
+        return self._output.with_suffix(".out").read_text()
+
+    @property
+    def err(self) -> str:
+        """Error output so far."""
+        return self._output.with_suffix(".err").read_text()
+
+    def kill(self) -> None:
+        """Kill the process at once, as `kill -9` does."""
+        os.kill(self._child.pid, signal.SIGKILL)
+
+    def wait(self) -> int:
+        """Wait for its end and return its exit code."""
+        code = int(self._child.answer()["code"])
+        self._child.stop()
+        return code
+
+
 class Nursery:
     """A process that starts other processes.
 
@@ -312,6 +342,7 @@ class Nursery:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "nursery"
+        self._programs = 0
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(str(self._path))
         self._server.listen(64)
@@ -331,6 +362,12 @@ class Nursery:
         channel, _ = self._server.accept()
         return Child(channel)
 
+    def program(self, code: str, *arguments: str) -> Program:
+        """Start a program, which ends as `python -c` does: with exit functions and the end of the interpreter."""
+        self._programs += 1
+        output = f"{self._path}-{self._programs}"
+        return Program(self.start("program", code=code, arguments=arguments, output=output), Path(output))
+
     def close(self) -> None:
         """Stop the nursery."""
         assert self._process.stdin is not None
@@ -341,6 +378,12 @@ class Nursery:
 
 def nurse() -> None:
     """Run the loop of the nursery."""
+    # The children inherit imports, blueprints and loaded kernels.
+    build(columns=8).step()
+    blueprints.definitions(streamed.registered().values())
+    assert sn.serve and sn.connect
+    gc.collect()
+    gc.freeze()  # otherwise the end of each child's interpreter visits and copies all inherited objects
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the children
     for line in sys.stdin.buffer:
         command = json.loads(line)
@@ -349,6 +392,8 @@ def nurse() -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         channel = socket.socket(socket.AF_UNIX)
         channel.connect(sys.argv[1])
+        if command["what"] == "program":
+            return _be_program(channel, command["code"], command["arguments"], command["output"])
         try:
             {"server": _be_server, "client": _be_client}[command.pop("what")](_Asked(channel), **command)
         except BaseException as error:
@@ -360,6 +405,21 @@ def nurse() -> None:
             os._exit(1)
         os._exit(0)
     os._exit(0)
+
+
+def _be_program(channel: socket.socket, code: str, arguments: Sequence[str], output: str) -> None:
+    """Run a program in this process, while another one waits for its exit code."""
+    waits = os.fork()
+    if waits:
+        channel.sendall(b'{"pid": %d}\n' % waits)
+        channel.sendall(b'{"code": %d}\n' % os.waitstatus_to_exitcode(os.waitpid(waits, 0)[1]))
+        channel.recv(1)
+        os._exit(0)
+    channel.close()
+    for number, name in ((0, os.devnull), (1, f"{output}.out"), (2, f"{output}.err")):
+        os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), number)
+    sys.argv = ["-c", *arguments]
+    exec(code, vars(sys.modules["__main__"]))  # whose objects live until the interpreter ends
 
 
 class _Asked:
@@ -472,4 +532,4 @@ def _be_client(asked: _Asked, address: str, listen: Mapping[str, Mapping[str, An
                 asked.say(**held(), received={name: client.sensors[name].stats.received for name in listen})
 
 
-__all__ = ["DT", "PATIENCE", "Child", "Nursery", "build", "digest", "held", "running", "serving", "until"]
+__all__ = ["DT", "PATIENCE", "Child", "Nursery", "Program", "build", "digest", "held", "running", "serving", "until"]

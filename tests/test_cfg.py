@@ -207,6 +207,18 @@ def test_field_names_of_other_libraries_are_translated(field: str, hint: str) ->
         sn.ImuCfg(site="imu", **{field: 1})
 
 
+@pytest.mark.parametrize(
+    ("field", "hint"),
+    [("fovy", "Give lens=PinholeLensCfg(fovy=...)."), ("res", "Give width=..., height=...")],
+)
+def test_a_translation_names_only_fields_of_the_config(field: str, hint: str) -> None:
+    with pytest.raises(sn.ConfigError, match=re.escape(hint)):
+        sn.CameraCfg(site="imu", **{field: 1})
+    with pytest.raises(sn.ConfigError) as other:
+        sn.LidarCfg(site="imu", **{field: 1})
+    assert "Give" not in str(other.value)
+
+
 @pytest.mark.parametrize("pos", [(float("nan"), 0.0, 0.0), (0.0, float("inf"), 0.0)])
 def test_offset_must_be_finite(pos: tuple[float, float, float]) -> None:
     """A position that is not finite would make every reading NaN, so the config refuses it."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from streaming import Nursery
 
 import sensorium as sn
 from sensorium.cli import main
@@ -203,15 +202,21 @@ def test_rig_sensor_replaces_a_declared_one_of_its_name(tmp_path: Path, capsys: 
     assert main(again) == 0
 
 
-def test_output_can_be_closed_early(tmp_path: Path) -> None:
+CLOSED = """
+import os, sys
+from sensorium.cli import main
+reading, writing = os.pipe()
+os.dup2(writing, 1)
+os.close(writing)
+os.close(reading)  # before the first write
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_output_can_be_closed_early(tmp_path: Path, nursery: Nursery) -> None:
     """`sensorium explain ... --json | head` ends without a traceback."""
-    command = [sys.executable, "-m", "sensorium.cli", "explain", MODEL, "--rig", rig(tmp_path), "--json"]
-    done = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert done.stdout is not None and done.stderr is not None
-    done.stdout.close()  # before the first write
-    assert done.stderr.read() == ""
-    done.stderr.close()
-    assert done.wait(60) == 1
+    program = nursery.program(CLOSED, "explain", MODEL, "--rig", rig(tmp_path), "--json")
+    assert (program.wait(), program.err) == (1, "")
 
 
 # Mismatches -----------------------------------------------------------------------------------------------------------

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
-import sys
 import threading
 import warnings
 from typing import Any
@@ -15,6 +13,7 @@ import pytest
 import synthetic as syn
 import torch
 import warp as wp
+from streaming import Nursery
 
 import sensorium as sn
 from sensorium.compute import Clock, Compute, Rows, graph, program
@@ -114,10 +113,10 @@ if child:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes fork on Unix only")
-def test_forked_process_has_its_own_workers() -> None:
+def test_forked_process_has_its_own_workers(nursery: Nursery) -> None:
     """A fork does not copy threads: the child would wait forever for its parent's threads."""
-    command = [sys.executable, "-W", "ignore", "-c", FORKED]
-    subprocess.run(command, check=True)
+    program = nursery.program(FORKED)
+    assert program.wait() == 0, program.err
 
 
 def test_a_capture_waits_for_launches_and_launches_for_it() -> None:

@@ -160,6 +160,40 @@ def test_euroc_images_and_their_pose_on_the_body(tmp_path: Path) -> None:
     np.testing.assert_allclose(numbers, [[1, 0, 0, 0.2], [0, 0, 1, 0], [0, -1, 0, 0], [0, 0, 0, 1]], atol=1e-8)
 
 
+def test_euroc_has_the_calibration_of_imus_and_cameras(tmp_path: Path) -> None:
+    """Amounts per sample are converted to densities with the rate; the focal length follows from the angle of view."""
+    yaml = pytest.importorskip("ruamel.yaml").YAML(typ="safe")
+    pinhole = sn.PinholeLensCfg(fovy=60.0)
+    lens = sn.BrownConradyLensCfg(fovy=60.0, k1=-0.2, k2=0.05, p1=1e-3, p2=-5e-4)
+    cameras = [
+        sn.CameraCfg(name="eye", body="body", width=60, height=40, lens=pinhole, data_types=("rgb",), rate_hz=20.0),
+        sn.CameraCfg(name="bent", body="body", width=60, height=40, data_types=("rgb",), lens=lens),
+        sn.CameraCfg(
+            name="round", body="body", width=60, height=40, data_types=("rgb",), lens=sn.EquirectangularLensCfg()
+        ),
+    ]
+    imu = sn.ImuCfg(name="imu", body="body", rate_hz=100.0, gyro_noise=0.02, acc_random_walk_density=3e-4)
+    scene = sn.Scene(sn.TrajectoryEngine(flight(), 0.01, world=hall.shapes()), [imu, *cameras])
+    readings = list(scene.publish(poses=True).values())
+    notes = write_euroc(readings, tmp_path, description=scene.description())
+    assert notes == ["round: the intrinsics of its lens; sensorium calib writes what other formats hold"]
+    found = {
+        each.parent.name: yaml.load(each.read_text(encoding="utf-8")) for each in tmp_path.glob("mav0/*/sensor.yaml")
+    }
+    noise = {key: value for key, value in found["imu0"].items() if key.endswith(("density", "walk"))}
+    assert found["imu0"]["rate_hz"] == 100.0 and noise == pytest.approx({
+        "gyroscope_noise_density": 0.02 / 10.0, "gyroscope_random_walk": 0.0,
+        "accelerometer_noise_density": 0.0, "accelerometer_random_walk": 3e-4,
+    })  # fmt: skip
+    eye, bent, panorama = (found[f"cam{number}"] for number in range(3))
+    focal = 20.0 / np.tan(np.deg2rad(30.0))
+    assert eye["intrinsics"] == bent["intrinsics"] == pytest.approx([focal, focal, 30.0, 20.0], rel=1e-6)
+    assert (eye["rate_hz"], eye["resolution"], eye["camera_model"]) == (20.0, [60, 40], "pinhole")
+    assert eye["distortion_model"] == "radial-tangential" and eye["distortion_coefficients"] == [0.0] * 4
+    assert bent["distortion_coefficients"] == pytest.approx([-0.2, 0.05, 1e-3, -5e-4])
+    assert "intrinsics" not in panorama and panorama["comment"] == "round"
+
+
 @pytest.mark.parametrize("truth", [True, False])
 def test_kitti_scans_and_poses_rebuild_the_hall(
     truth: bool, recorded: tuple[sn.Trajectory, list[Reading]], tmp_path: Path

@@ -7,9 +7,7 @@ import gc
 import io
 import os
 import random
-import subprocess
-import sys
-import threading
+import signal
 import time
 import warnings
 from pathlib import Path
@@ -22,7 +20,7 @@ from mcap_scenes import assert_all_same, assert_same, following, scene
 from rosbags.highlevel import AnyReader
 from rosbags.typesys import Stores, get_typestore
 from selection import gate
-from streaming import until
+from streaming import Nursery, until
 
 import sensorium as sn
 from sensorium.errors import ModelError, SensoriumWarning
@@ -31,25 +29,44 @@ from sensorium.record import mcap_writer, rows
 from sensorium.record.repair import repair
 
 HERE = Path(__file__).parent
+RECORDER = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from mcap_scenes import scene
+made = scene()
+with made.record(sys.argv[2], ros2=bool(sys.argv[3])):
+    print("ready", flush=True)
+    while True:
+        made.update()
+        print(time.time_ns(), made.tick, flush=True)
+        time.sleep(0.001)
+"""
+ABANDONED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from mcap_scenes import scene
+made = scene()
+made.record(sys.argv[2])
+made.update()
+"""
 LAST = 1.0
 """Greatest loss of a killed process, s of wall-clock time."""
 
 
-def killed(path: Path, seconds: float, ros2: bool) -> tuple[int, int]:
+def killed(nursery: Nursery, path: Path, seconds: float, ros2: bool) -> tuple[int, int]:
     """Kill a recording process after a time; return wall clock (ns) and tick of its last frame."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent), *sys.path])}
-    program = [sys.executable, str(HERE / "mcap_child.py"), str(path), "ros2" if ros2 else ""]
-    with subprocess.Popen(program, stdout=subprocess.PIPE, env=env, text=True) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-        threading.Timer(seconds, child.kill).start()
-        lines = child.stdout.read().splitlines()
+    child = nursery.program(RECORDER, str(HERE), str(path), "ros2" if ros2 else "")
+    until(lambda: child.out.startswith("ready\n"))
+    time.sleep(seconds)
+    child.kill()
+    assert child.wait() == -signal.SIGKILL
+    lines = child.out.splitlines()
     wall, tick = lines[-1].split() if len(lines[-1].split()) == 2 else lines[-2].split()
     return int(wall), int(tick)
 
 
-def check_killed(path: Path, seconds: float, ros2: bool) -> None:
-    wall, _ = killed(path, seconds, ros2)
+def check_killed(nursery: Nursery, path: Path, seconds: float, ros2: bool) -> None:
+    wall, _ = killed(nursery, path, seconds, ros2)
     with pytest.warns(SensoriumWarning, match="was not completed"):
         before = [*sn.replay(path)]
     result = repair(path)
@@ -73,14 +90,14 @@ def check_killed(path: Path, seconds: float, ros2: bool) -> None:
 
 
 @pytest.mark.parametrize("seconds", gate([0.3, 1.1, 2.0], {2.0}))
-def test_a_killed_recording_is_completed(seconds: float, tmp_path: Path) -> None:
-    check_killed(tmp_path / "run.mcap", seconds, ros2=seconds > 1.5)
+def test_a_killed_recording_is_completed(seconds: float, tmp_path: Path, nursery: Nursery) -> None:
+    check_killed(nursery, tmp_path / "run.mcap", seconds, ros2=seconds > 1.5)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("number", range(20))
-def test_a_recording_killed_at_a_random_moment_is_completed(number: int, tmp_path: Path) -> None:
-    check_killed(tmp_path / "run.mcap", random.Random(number).uniform(0.1, 4.0), ros2=number % 2 == 1)
+def test_a_recording_killed_at_a_random_moment_is_completed(number: int, tmp_path: Path, nursery: Nursery) -> None:
+    check_killed(nursery, tmp_path / "run.mcap", random.Random(number).uniform(0.1, 4.0), ros2=number % 2 == 1)
 
 
 def test_a_file_cut_anywhere_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,11 +236,10 @@ def test_a_chunk_is_written_in_time_while_the_simulation_stands_still(tmp_path: 
         assert count >= 10
 
 
-def test_an_abandoned_recording_is_completed_at_the_end_of_the_program(tmp_path: Path) -> None:
+def test_an_abandoned_recording_is_completed_at_the_end_of_the_program(tmp_path: Path, nursery: Nursery) -> None:
     path = tmp_path / "run.mcap"
-    text = f"from mcap_scenes import scene; made = scene(); made.record({str(path)!r}); made.update()"
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
-    subprocess.run([sys.executable, "-c", text], check=True, env=env)
+    program = nursery.program(ABANDONED, str(HERE), str(path))
+    assert program.wait() == 0, program.err
     with sn.replay(path) as replay:
         assert replay.is_complete and replay.end == pytest.approx(0.002)
 

@@ -17,7 +17,7 @@ from streaming import PATIENCE, Child, Nursery, held, serving, until
 import sensorium as sn
 from sensorium.errors import StreamError
 
-KILLS = int(os.environ.get("SENSORIUM_KILLS", "6"))
+KILLS = int(os.environ.get("SENSORIUM_KILLS", "4"))
 """Number of kills per side; the full number is 100 each."""
 WORLD = {"columns": 16384, "num_envs": 4}
 

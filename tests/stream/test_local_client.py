@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import subprocess
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from selection import gate
-from streaming import PATIENCE, build, held, running, serving, until
+from streaming import PATIENCE, Nursery, build, held, running, serving, until
 
 import sensorium as sn
 from sensorium.wire.pose import Pose
@@ -405,8 +402,8 @@ def test_client_can_be_closed_by_its_own_listener() -> None:
 
 
 FORGETFUL = """
-import sys
-sys.path.insert(0, sys.argv[1])
+import sys, warnings
+warnings.simplefilter("error")
 from streaming import build
 client = build(columns=65536).local_client()
 client.sensors["sheet"].listen(lambda data: kept.append(data) if len(kept) < 5 else None)
@@ -418,11 +415,8 @@ print("the end")
 """
 
 
-def test_program_without_close_exits_cleanly() -> None:
+def test_program_without_close_exits_cleanly(nursery: Nursery) -> None:
     """The program exits with active listeners, held data and spawned sensors."""
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", FORGETFUL, str(Path(__file__).parents[1])],
-        capture_output=True, text=True, timeout=2 * PATIENCE, check=False,
-    )  # fmt: skip
-    assert run.stdout.endswith("the end\n") and run.returncode == 0
-    assert "Traceback" not in run.stderr and "Error" not in run.stderr, run.stderr
+    run = nursery.program(FORGETFUL)
+    assert run.wait() == 0 and run.out.endswith("the end\n")
+    assert not run.err, run.err

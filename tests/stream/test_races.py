@@ -11,6 +11,7 @@ import pytest
 from streaming import PATIENCE, TickerDataSerializer, build, running, serving, until
 
 import sensorium as sn
+from sensorium.client import link
 from sensorium.client.checks import ListenOptions
 from sensorium.client.session import Session
 from sensorium.client.subscription import Subscription
@@ -51,6 +52,16 @@ class Failing(StreamedSensor):
     def tick(self, snapshot: Snapshot) -> None:
         if snapshot.frame > 1:
             raise RuntimeError("it is broken")
+
+
+def test_a_client_greets_as_soon_as_the_connection_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not wait for its next greeting, neither at first nor after a restart of the server."""
+    monkeypatch.setattr(link, "HELLO_S", 2.0 * PATIENCE)
+    with serving(lockstep=True, world={"columns": 0}) as server:
+        address = server.address
+        client = sn.connect(address, timeout=PATIENCE)
+    with client, serving(address, lockstep=True, world={"columns": 0}):
+        until(lambda: client.is_connected)
 
 
 def test_repeated_welcome_starts_everything_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -362,6 +362,9 @@ WORDS_OF_OTHERS = {
     "link_idx_local": "Give the mount by name: link_name=... or body=...",
     "pos_offset": "Give offset=OffsetCfg(pos=...).",
     "euler_offset": "Give offset=OffsetCfg(rot=(w, x, y, z)).",
+    **dict.fromkeys(("fov", "fovy"), "Give lens=PinholeLensCfg(fovy=...)."),
+    "focal_length": "Give lens=PinholeLensCfg(focal_length=...).",
+    "res": "Give width=..., height=...",
 }
 """Fields of other libraries' configs that have another form here, and what to write instead."""
 
@@ -398,7 +401,10 @@ def _config_error(cls: type[Cfg], error: ValidationError, data: Mapping[str, Any
 def _known_fields(cls: type[Cfg], unknown: str) -> tuple[str, str]:
     """Return the fields of a config, or the nearest ones of many, and what to write instead of an unknown field."""
     known = list(cls.model_fields)
-    fix = WORDS_OF_OTHERS.get(unknown) or nearest(unknown, known).strip()
+    fix = WORDS_OF_OTHERS.get(unknown, "")
+    field = re.match(r"Give (\w+)=", fix)
+    if not fix or (field and field[1] not in known):
+        fix = nearest(unknown, known).strip()
     if len(known) <= FEW_FIELDS:
         return f"one of the fields {', '.join(known)}", fix
     expected = f"one of the {len(known)} fields of {cls.__name__.split('[')[0]}"
@@ -416,6 +422,7 @@ _TOML_WORDS = (
     (r"GilbertElliott\(p, r\)", "{ p = ..., r = ... }"),
     (r"OffsetCfg\((\w+)=\((.*?)\)\)", r"{ \1 = [\2] }"),
     (r"OffsetCfg\((\w+)=\.\.\.\)", r"{ \1 = ... }"),
+    (r"PinholeLensCfg\((\w+)=\.\.\.\)", r'{ kind = "pinhole", \1 = ... }'),
     (r'\{"(\w+)": (\[.*?\])\}', r"{ \1 = \2 }"),
     (r"\{'(\w+)': \.\.\.\}", r"{ \1 = ... }"),
     (r"\b(\w+)=(?=\S)", r"\1 = "),

@@ -88,7 +88,14 @@ class Export:
         env = int(replay.env_ids[0]) if self.env is None else self.env
         if self.format == "euroc":
             body = _first_imu(replay, self.sensor)
-            return export.write_euroc(follow(self.sensor), self.to, body=body, env=env, start_ns=replay.start_ns)
+            return export.write_euroc(
+                follow(self.sensor),
+                self.to,
+                description=replay.description,
+                body=body,
+                env=env,
+                start_ns=replay.start_ns,
+            )
         if self.format == "kitti":
             return export.write_kitti(follow(self.sensor), self.to, env=env)
         if self.format == "tum":

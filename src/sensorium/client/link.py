@@ -189,7 +189,10 @@ class Link:
             self._prepare(dealer)
             if not self.address.startswith("inproc://"):
                 self._monitor = dealer.get_monitor_socket(
-                    zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+                    zmq.EVENT_HANDSHAKE_SUCCEEDED
+                    | zmq.EVENT_DISCONNECTED
+                    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+                    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
                 )
                 self._poller.register(self._monitor, zmq.POLLIN)
             dealer.connect(self.address)
@@ -212,7 +215,9 @@ class Link:
 
     def _monitor_connection(self) -> None:
         event = parse_monitor_message(self._monitor.recv_multipart())
-        if event["event"] == zmq.EVENT_DISCONNECTED:
+        if event["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            self._next_ping = 0.0  # a greeting sent earlier was dropped
+        elif event["event"] == zmq.EVENT_DISCONNECTED:
             self._take()  # read earlier messages, e.g. the reason why the server ended
             if self._is_up:
                 self._start_over()

@@ -83,7 +83,10 @@ class ReferenceHits:
     @cached_property
     def ring(self) -> list[_Nearest]:
         """Hits of `RING` parallel rays around each ray, at `EDGE` times the size of the scene, at any distance."""
-        return [self.cast(self.starts + shift, self.directions) for shift in self._shifts]
+        starts = np.concatenate([self.starts + shift for shift in self._shifts])
+        found = self.cast(starts, np.tile(self.directions, (RING, 1)))
+        each = [np.split(part, RING) for part in (found.distance, found.normal, found.face, found.shape, found.second)]
+        return [_Nearest(*parts) for parts in zip(*each, strict=True)]
 
     @cached_property
     def _shifts(self) -> list[Floats]:

@@ -29,7 +29,7 @@ from sensorium.record.ros2.names import ros_name
 
 Frame = tuple[str, int]
 """A sensor's name and one of its mounts."""
-_PIXELS = "the centre of the first pixel is at (0.5, 0.5); tools with (0, 0), such as OpenCV, need 0.5 less"
+PIXELS = "the centre of the first pixel is at (0.5, 0.5); tools with (0, 0), such as OpenCV, need 0.5 less"
 DECIMALS = 9
 """Decimals of poses, m and 1; recorded poses are float32."""
 _KALIBR_NOISE = {"accelerometer": ("specific_force", "acc"), "gyroscope": ("angular_velocity", "gyro")}
@@ -164,23 +164,36 @@ class _Topics:
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
-def _write_imu(path: Path, sensor: MappedSensor, topic: str) -> list[str]:
-    """Write the noise of an IMU, and return notes."""
-    lines, notes = [f"# sensor {sensor.name}"], []
+def imu_noise(sensor: MappedSensor) -> tuple[dict[str, float], list[str]]:
+    """Return the noise of an IMU by its name in Kalibr and EuRoC, and one text for each conversion.
+
+    Densities are in unit/sqrt(Hz), random walks in unit*sqrt(Hz), as `gyroscope_noise_density`.
+    """
+    values: dict[str, float] = {}
+    notes: list[str] = []
     for word, (role, prefix) in _KALIBR_NOISE.items():
         spec = sensor.field(role=role, frame="sensor")
         assert spec is not None
         noise = noise_of(sensor.cfg, spec, prefix, sensor.rate_hz)
         notes += noise.notes
-        for what, value in (("noise_density", noise.density), ("random_walk", noise.random_walk)):
-            lines.append(f"{word}_{what}: {_number(value)}")
-            if not value:
-                notes.append(f"{word}_{what} is 0, since the config defines none; Kalibr accepts values above 0 only")
+        values |= {f"{word}_noise_density": noise.density, f"{word}_random_walk": noise.random_walk}
+    return values, notes
+
+
+def _write_imu(path: Path, sensor: MappedSensor, topic: str) -> list[str]:
+    """Write the noise of an IMU, and return notes."""
+    values, notes = imu_noise(sensor)
+    lines = [f"# sensor {sensor.name}", *(f"{name}: {yaml_number(value)}" for name, value in values.items())]
+    notes += [
+        f"{name} is 0, since the config defines none; Kalibr accepts values above 0 only"
+        for name, value in values.items()
+        if not value
+    ]
     others = [each["kind"] for each in sensor.cfg.get("stages", ()) if each["kind"] != "gauss_markov"]
     others += [knob for knob in ("bias", "resolution") if any(key.endswith(knob) for key in sensor.cfg)]
     if others:
         notes.append(f"the format has no place for {', '.join(dict.fromkeys(others))}")
-    lines += [f"rostopic: {topic}", f"update_rate: {_number(sensor.rate_hz)}"]
+    lines += [f"rostopic: {topic}", f"update_rate: {yaml_number(sensor.rate_hz)}"]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return [f"{sensor.name}, {path.name}: {note}" for note in notes]
 
@@ -210,9 +223,9 @@ def _write_cameras(
         lines = [
             f"cam{len(chain)}:  # sensor {name}",
             "  camera_model: pinhole",
-            f"  intrinsics: {_row([fx, fy, cx, cy])}",
+            f"  intrinsics: {yaml_row([fx, fy, cx, cy])}",
             f"  distortion_model: {camera.distortion.kalibr}",
-            f"  distortion_coeffs: {_row(camera.distortion.coefficients[:4])}",
+            f"  distortion_coeffs: {yaml_row(camera.distortion.coefficients[:4])}",
             f"  resolution: [{camera.size[0]}, {camera.size[1]}]",
             f"  rostopic: {topics.of(frame, 'Image')}",
         ]
@@ -222,14 +235,14 @@ def _write_cameras(
             pose = _constant(seen.poses, other, frame, sensors, notes)
             if pose is not None:
                 after = np.eye(4) if other == imu else OPTICAL.T
-                lines += [f"  {word}:", *(f"  - {_row(row)}" for row in np.round(OPTICAL @ pose @ after, DECIMALS))]
+                lines += [f"  {word}:", *(f"  - {yaml_row(row)}" for row in np.round(OPTICAL @ pose @ after, DECIMALS))]
         if imu is not None:
             shift = seen.shift(imu[0]) - seen.shift(frame[0])
-            lines.append(f"  timeshift_cam_imu: {_number(shift)}  # s, t_imu = t_cam + shift")
+            lines.append(f"  timeshift_cam_imu: {yaml_number(shift)}  # s, t_imu = t_cam + shift")
         chain.append("\n".join(lines) + "\n")
         before = frame
     if chain:
-        (root / "camchain.yaml").write_text(f"# {_PIXELS}\n{''.join(chain)}", encoding="utf-8")
+        (root / "camchain.yaml").write_text(f"# {PIXELS}\n{''.join(chain)}", encoding="utf-8")
     return notes
 
 
@@ -237,7 +250,7 @@ def _camera_info(name: str, camera: _Camera, distortion: Distortion) -> str:
     """Return the intrinsics of a camera in the format of ROS."""
     k = camera.matrix
     p = np.concatenate([k, np.zeros((3, 1))], axis=1)
-    text = f"# {_PIXELS}\nimage_width: {camera.size[0]}\nimage_height: {camera.size[1]}\n"
+    text = f"# {PIXELS}\nimage_width: {camera.size[0]}\nimage_height: {camera.size[1]}\n"
     text += f"camera_name: {ros_name(name).replace('/', '_')}\n{_matrix('camera_matrix', k)}"
     text += f"distortion_model: {distortion.model}\n"
     text += _matrix("distortion_coefficients", np.array([distortion.coefficients]))
@@ -293,10 +306,10 @@ def _constant(
 
 def _frame(label: str, pose: Floats) -> str:
     pose = np.round(pose, DECIMALS)
-    rows = "".join(f"    - {_row(row)}\n" for row in pose)
+    rows = "".join(f"    - {yaml_row(row)}\n" for row in pose)
     return (
-        f"  - name: {_quoted(label)}\n    position: {_row(pose[:3, 3])}  # m\n"
-        f"    quaternion_wxyz: {_row(_quaternion(pose[:3, :3]))}\n    T:\n{rows}"
+        f"  - name: {_quoted(label)}\n    position: {yaml_row(pose[:3, 3])}  # m\n"
+        f"    quaternion_wxyz: {yaml_row(_quaternion(pose[:3, :3]))}\n    T:\n{rows}"
     )
 
 
@@ -322,14 +335,15 @@ def _label(frame: Frame, sensors: Mapping[str, MappedSensor]) -> str:
 
 def _matrix(name: str, values: Array) -> str:
     rows, columns = values.shape
-    return f"{name}:\n  rows: {rows}\n  cols: {columns}\n  data: {_row(values.flatten())}\n"
+    return f"{name}:\n  rows: {rows}\n  cols: {columns}\n  data: {yaml_row(values.flatten())}\n"
 
 
-def _row(values: Iterable[Any]) -> str:
-    return f"[{', '.join(map(_number, values))}]"
+def yaml_row(values: Iterable[Any]) -> str:
+    """Return numbers as a list of YAML."""
+    return f"[{', '.join(map(yaml_number, values))}]"
 
 
-def _number(value: Any) -> str:
+def yaml_number(value: Any) -> str:
     """Return a number that every version of YAML reads as a float."""
     text = f"{float(value) + 0.0:.9g}"  # never -0
     mantissa, mark, exponent = text.partition("e")

@@ -11,10 +11,13 @@ from typing import TextIO
 import numpy as np
 
 from sensorium.errors import ArgumentError
-from sensorium.readings import Reading
+from sensorium.readings import Reading, SceneDescription
+from sensorium.record.calibration import distortion_of
+from sensorium.record.export.calib import DECIMALS, PIXELS, imu_noise, yaml_number, yaml_row
 from sensorium.record.export.images import image_field, write_png
 from sensorium.record.export.relative import OPTICAL, SensorPoses
 from sensorium.record.export.samples import Pose, Sample, samples
+from sensorium.record.ros2 import MappedSensor
 
 XYZ = ("xyz",)
 IMU = "#timestamp [ns]" + "".join(f",w_RS_S_{axis} [rad s^-1]" for axis in "xyz")
@@ -22,6 +25,8 @@ IMU += "".join(f",a_RS_S_{axis} [m s^-2]" for axis in "xyz")
 CAMERA = "#timestamp [ns],filename"
 TRUTH = "#timestamp" + "".join(f", p_RS_R_{axis} [m]" for axis in "xyz")
 TRUTH += "".join(f", q_RS_{axis} []" for axis in "wxyz")
+DISTORTIONS = {"radtan": "radial-tangential", "equidistant": "equidistant"}
+"""Name of a model of distortion in Kalibr -> in EuRoC."""
 VELOCITY = "".join(f", v_RS_R_{axis} [m s^-1]" for axis in "xyz")
 
 
@@ -29,6 +34,7 @@ def write_euroc(
     readings: Iterable[Reading],
     folder: str | os.PathLike[str],
     *,
+    description: SceneDescription | None = None,
     body: str | None = None,
     env: int = 0,
     mount: int = 0,
@@ -37,12 +43,14 @@ def write_euroc(
     """Write IMUs and cameras as measured, and the true poses of one sensor.
 
     IMUs and cameras are numbered in the order of the readings. Their `sensor.yaml` contains T_BS, the pose in the frame
-    of `body`, where both have poses. As in EuRoC, the frame of a camera is optical: x right, y down, z forward.
+    of `body`, where both have poses; with `description` also the rate, the noise of an IMU, and the intrinsics and the
+    distortion of a camera. As in EuRoC, the frame of a camera is optical: x right, y down, z forward.
 
     Args:
         readings: readings of all sensors. Poses come from `scene.publish(poses=True)`, or from a sensor with the fields
             `pos_w` and `quat_w`.
         folder: folder in which ``mav0`` is created.
+        description: description of the scene with the sensors of the readings.
         body: sensor whose frame is the body frame, and whose true poses are written; None takes the first sensor with a
             pose.
         env: the environment.
@@ -57,7 +65,7 @@ def write_euroc(
         MissingDependencyError: there are images, and Pillow is not installed.
     """
     with ExitStack() as stack:
-        tree = _Tree(Path(folder) / "mav0", start_ns, stack)
+        tree = _Tree(Path(folder) / "mav0", start_ns, description, stack)
         for sample in samples(readings, env, mount=mount):
             pose = sample.pose
             tree.poses.add(sample.reading.name, sample)
@@ -65,23 +73,25 @@ def write_euroc(
                 body = sample.reading.name
                 tree.add_truth(sample, pose)
             tree.add(sample)
-        if body is not None:
-            tree.write_extrinsics(body)
-        elif tree.is_empty:
+        if body is None and tree.is_empty:
             raise ArgumentError(
                 "body: got no sensor with a pose, expected at least one. Record scene.publish(poses=True), or a "
                 "BodyState."
             )
-        else:
-            tree.notes.append("no sensor has poses, so there are neither true poses nor files sensor.yaml")
+        if body is None:
+            tree.notes.append("no sensor has poses, so there are neither true poses nor T_BS")
+        tree.write_calibration(body)
         return tree.notes
 
 
 class _Tree:
     """Open files of a data set."""
 
-    def __init__(self, root: Path, start_ns: int, stack: ExitStack) -> None:
+    def __init__(self, root: Path, start_ns: int, description: SceneDescription | None, stack: ExitStack) -> None:
         self._root, self._start_ns, self._stack = root, start_ns, stack
+        self._sensors = {} if description is None else description.sensors
+        self._calibrations: dict[str, str] = {}
+        """Sensor -> lines of `sensor.yaml` after its pose."""
         self._files: dict[Path, TextIO] = {}
         self._folders: dict[str, Path] = {}
         self.poses = SensorPoses()
@@ -101,10 +111,12 @@ class _Tree:
         if rate and force:
             folder = self._folder(name, "imu")
             if not sample.truth:
+                self._calibrate(sample)
                 self._row(folder, IMU, sample.ns, (*sample[rate], *sample[force]))
         elif image:
             folder = self._folder(name, "cam")
             if not sample.truth:
+                self._calibrate(sample)
                 stem = self._start_ns + sample.ns
                 write_png(folder / f"data/{stem}.png", sample[image])
                 self._file(folder, CAMERA).write(f"{stem},{stem}.png\n")
@@ -122,19 +134,35 @@ class _Tree:
             header, values = TRUTH + VELOCITY, (*values, *(velocity if world else pose.matrix[:3, :3] @ velocity))
         self._row(self._root / "state_groundtruth_estimate0", header, sample.tick_ns, values)
 
-    def write_extrinsics(self, body: str) -> None:
-        """Write `sensor.yaml` of each sensor, with its pose in the body's frame."""
+    def _calibrate(self, sample: Sample) -> None:
+        """Keep the calibration of a sensor from its first sample."""
+        name = sample.reading.name
+        if name in self._calibrations or name not in self._sensors:
+            return
+        sensor = MappedSensor.from_description(name, self._sensors[name])
+        lines = [f"rate_hz: {yaml_number(sensor.rate_hz)}"]
+        if self._folders[name].name.startswith("imu"):
+            lines += [f"{each}: {yaml_number(value)}" for each, value in imu_noise(sensor)[0].items()]
+        elif camera := _camera(sensor, sample):
+            lines += camera
+        else:
+            self.notes.append(f"{name}: the intrinsics of its lens; sensorium calib writes what other formats hold")
+        self._calibrations[name] = "".join(f"{line}\n" for line in lines)
+
+    def write_calibration(self, body: str | None) -> None:
+        """Write `sensor.yaml` of each sensor: its pose in the body's frame, and its calibration."""
         for name, folder in self._folders.items():
-            found = self.poses.relative(name, body)
-            if found is None:
-                self.notes.append(f"{name}: no pose at a common time with {body}, so sensor.yaml has no T_BS")
-                continue
-            if not found[1]:
-                self.notes.append(f"{name}: it moves relative to {body}; T_BS is its first pose")
             is_camera = folder.name.startswith("cam")
-            pose, kind = (found[0] @ OPTICAL.T, "camera") if is_camera else (found[0], "imu")
-            numbers = ", ".join(f"{value:.9g}" for value in pose.flatten())
-            text = f"sensor_type: {kind}\ncomment: {name}\nT_BS:\n  cols: 4\n  rows: 4\n  data: [{numbers}]\n"
+            text = f"sensor_type: {'camera' if is_camera else 'imu'}\ncomment: {name}\n"
+            found = None if body is None else self.poses.relative(name, body)
+            if found is not None:
+                pose = found[0] @ OPTICAL.T if is_camera else found[0]
+                text += f"T_BS:\n  cols: 4\n  rows: 4\n  data: {yaml_row(np.round(pose, DECIMALS).flatten())}\n"
+            if body is not None and found is None:
+                self.notes.append(f"{name}: no pose at a common time with {body}, so sensor.yaml has no T_BS")
+            elif found is not None and not found[1]:
+                self.notes.append(f"{name}: it moves relative to {body}; T_BS is its first pose")
+            text += self._calibrations.get(name, "")
             (folder / "sensor.yaml").write_text(text, encoding="utf-8")
 
     def _folder(self, name: str, kind: str) -> Path:
@@ -154,3 +182,20 @@ class _Tree:
     def _row(self, folder: Path, header: str, ns: int, values: Sequence[float]) -> None:
         numbers = ",".join(f"{float(value):.9g}" for value in values)
         self._file(folder, header).write(f"{self._start_ns + ns},{numbers}\n")
+
+
+def _camera(sensor: MappedSensor, sample: Sample) -> list[str]:
+    """Return the lines of `sensor.yaml` about the image of a camera; none for a lens that EuRoC has no model of."""
+    image, spec = sensor.field(role="image"), sensor.field(unit="px", shape=(3, 3))
+    distortion = distortion_of(sensor.cfg)
+    if image is None or spec is None or distortion is None or distortion.kalibr not in DISTORTIONS:
+        return []
+    fx, fy, cx, cy = sample[spec.name].astype(np.float64)[[0, 1, 0, 1], [0, 1, 2, 2]]
+    return [
+        f"resolution: [{image.shape[1]}, {image.shape[0]}]",
+        "camera_model: pinhole",
+        f"# {PIXELS}",
+        f"intrinsics: {yaml_row([fx, fy, cx, cy])}",
+        f"distortion_model: {DISTORTIONS[distortion.kalibr]}",
+        f"distortion_coefficients: {yaml_row(distortion.coefficients[:4])}",
+    ]

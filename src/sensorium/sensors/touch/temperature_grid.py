@@ -144,8 +144,8 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
             self.engine.array(array)[0, body].cpu().numpy().astype(np.float64)
             for array in ("body_pos_w", "body_quat_w")
         )
-        solid = [in_link(shapes[k], pos, quat) if shapes[k].is_static else shapes[k] for k in rows]
-        return link_cells(solid, grid, count, self.cfg.title, name)
+        solid = (in_link(shapes[k], pos, quat) if shapes[k].is_static else shapes[k] for k in rows)
+        return link_cells(tuple(solid), grid, count, self.cfg.title, name)
 
     def _simulated_links(self, bodies: list[int]) -> list[int]:
         """Return the bodies with one variable temperature."""

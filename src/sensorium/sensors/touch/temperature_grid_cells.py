@@ -6,6 +6,7 @@ part of it inside a shape is determined with evenly spaced points.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -70,7 +71,8 @@ class LinkCells:
     cell: NDArray[np.int32]
 
 
-def link_cells(shapes: Sequence[Shape], grid: tuple[int, int, int], count: int, config: str, link: str) -> LinkCells:
+@functools.lru_cache(maxsize=32)  # a rebuilt scene cuts the same links again, which takes most of its time
+def link_cells(shapes: tuple[Shape, ...], grid: tuple[int, int, int], count: int, config: str, link: str) -> LinkCells:
     """Cut a link into cells.
 
     Args:
