@@ -243,9 +243,11 @@ def test_thread_that_takes_over_the_loop_is_served() -> None:
 
 def test_unserved_request_error_names_the_loop() -> None:
     """A request from another thread without polling raises an error with a message in time."""
-    with build(columns=0).local_client(timeout=0.2) as client:
+    with build(columns=0).local_client() as client:
+        client.timeout = 0.2
         with pytest.raises(sn.StreamError, match=r"did not answer within 0\.2 s.* server\.poll\(\)"):
             in_time(lambda: client.control(None))
+        client.timeout = PATIENCE
         assert client.step() > 0  # the request is executed now, and its answer is discarded
 
 
