@@ -40,7 +40,7 @@ class Trajectory:
         for _ in range(TICKS):
             pair.advance()
             for side, (scene, engine) in enumerate(zip(pair.scenes, (pair.cpu, pair.other), strict=True)):
-                arrays[side].append({name: engine.array(name).clone() for name in engine._derived.arrays})
+                arrays[side].append({name: values.clone() for name, values in engine._derived.arrays.items()})
                 for name, sensor in scene.sensors.items():
                     truth[name][side].append(values_of(sensor, is_measured=False))
         self.touching = torch.stack(pair.touching)

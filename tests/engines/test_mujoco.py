@@ -201,7 +201,7 @@ def test_unfresh_state_lags_exactly_one_tick():
     fresh, stale = tumbler(), tumbler(fresh=False)
     assert (fresh.lag, stale.lag) == (0, 0)
     for ctrl in controls(60):
-        previous = {name: fresh.array(name).clone() for name in fresh._derived.arrays}
+        previous = {name: array.clone() for name, array in fresh._derived.arrays.items()}
         for engine in (fresh, stale):
             engine.step(ctrl)
             engine.refresh()
@@ -284,7 +284,7 @@ def test_reset_of_one_env_leaves_the_others_bit_identical(env_ids):
     engine.step(torch.tensor([0.3, 0.1]), substeps=40)
     engine.refresh()
     rows = engine.batch.state.copy()
-    arrays = {name: engine.array(name).clone() for name in engine._derived.arrays}
+    arrays = {name: array.clone() for name, array in engine._derived.arrays.items()}
     qpos = torch.as_tensor(engine.model.qpos0).clone()
     qpos[:3] = torch.tensor([7.0, 8.0, 9.0])
     engine.reset(env_ids, {"qpos": qpos, "ctrl": 0.5})
@@ -713,8 +713,8 @@ def test_partial_reset_of_an_unfresh_engine_keeps_other_envs_one_tick_old():
     engine.reset([1], {})
     engine.refresh()
     twin.refresh()
-    for name in engine._derived.arrays:
-        assert torch.equal(engine.array(name)[[0, 2]], twin.array(name)[[0, 2]]), name
+    for name, array in engine._derived.arrays.items():
+        assert torch.equal(array[[0, 2]], twin.array(name)[[0, 2]]), name
     assert_equals(engine, 1, reference(engine.model, engine.batch.state[1]))
 
 

@@ -361,14 +361,6 @@ class Engine(abc.ABC):
             KeyError: the array's requirement was not prepared.
         """
 
-    def array_of(self, name: str, bodies: Tensor) -> Tensor:
-        """Return `array(name)`, of which the caller reads only the rows of some bodies (-1: none).
-
-        An engine may then leave the other rows outdated, until `array` or another call returns the array for them. By
-        default all rows are kept up to date.
-        """
-        return self.array(name)
-
     @abc.abstractmethod
     def step(self, ctrl: Tensor | Sequence[float] | None = None, substeps: int = 1) -> None:
         """Advance `substeps` ticks with one control, `[env, nu]` or `[nu]`; None keeps `engine.ctrl`."""

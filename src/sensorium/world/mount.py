@@ -205,10 +205,6 @@ class MountView:
             wp.from_torch(self.offset_quat, dtype=wp.vec4),
         ]
 
-    def body_array(self, name: str) -> torch.Tensor:
-        """Return an array of the engine, of which only the rows of the mounts' bodies are read."""
-        return self._engine.array_of(name, self.body)
-
     def warp_state(self, *, velocities: bool = False) -> Any:
         """Return the mounts and the poses (with `velocities`, the motion) of their bodies, for a custom kernel.
 
@@ -216,13 +212,13 @@ class MountView:
         """
         if velocities in self._states:
             return self._states[velocities][1]
-        mounts = Mounts()
+        array, mounts = self._engine.array, Mounts()
         mounts.body, mounts.offset_pos, mounts.offset_quat = self.warp_inputs
-        mounts.body_pos = wp.from_torch(self.body_array("body_pos_w"), dtype=wp.vec3)
-        mounts.body_quat = wp.from_torch(self.body_array("body_quat_w"), dtype=wp.vec4)
+        mounts.body_pos = wp.from_torch(array("body_pos_w"), dtype=wp.vec3)
+        mounts.body_quat = wp.from_torch(array("body_quat_w"), dtype=wp.vec4)
         if velocities:
-            mounts.body_lin_vel = wp.from_torch(self.body_array("body_lin_vel_w"), dtype=wp.vec3)
-            mounts.body_ang_vel = wp.from_torch(self.body_array("body_ang_vel_w"), dtype=wp.vec3)
+            mounts.body_lin_vel = wp.from_torch(array("body_lin_vel_w"), dtype=wp.vec3)
+            mounts.body_ang_vel = wp.from_torch(array("body_ang_vel_w"), dtype=wp.vec3)
         state = wp.array([mounts], dtype=Mounts, device=self._compute.wp_device)
         self._states[velocities] = mounts, state
         return state
@@ -251,7 +247,8 @@ class MountView:
             self._compute.launch(_pose, (self.count,), [self.warp_state()], outputs)
             return
         pair = [
-            wp.from_torch(self.body_array(name), dtype=wp.vec3) for name in (f"body_lin_{what}_w", f"body_ang_{what}_w")
+            wp.from_torch(self._engine.array(name), dtype=wp.vec3)
+            for name in (f"body_lin_{what}_w", f"body_ang_{what}_w")
         ]
         inputs = [1 if what == "vel" else 2, self.warp_state(velocities=True), *pair]
         outputs = [first, wp.from_torch(views[1], dtype=wp.vec3), *flags]

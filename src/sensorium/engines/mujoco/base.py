@@ -358,7 +358,6 @@ class MujocoModelEngine(Engine):
     def state(self) -> dict[str, Any]:
         """Return tick and derived arrays, and further data of a subclass to resume."""
         self.refresh()
-        self._derived.complete()
         kept = {"arrays": copies(self._derived.arrays), "previous": copies(self._previous)}
         return {"tick": self.tick, "lag": self.lag, "diverged": torch.from_numpy(self._diverged.copy())} | kept
 
@@ -367,7 +366,6 @@ class MujocoModelEngine(Engine):
         self.tick, self.lag = int(state["tick"]), int(state["lag"])
         self._diverged[:] = state["diverged"].numpy()
         missing = restore(self._own_arrays(), state["arrays"]) + restore(self._previous, state["previous"])
-        self._derived.note_restored()
         self._follow_offsets()
         self._dirty = self._needs_forward = bool(missing)
 
@@ -673,13 +671,6 @@ class MujocoModelEngine(Engine):
         Raises:
             UnknownNameError: there is no such array, or its requirement was not prepared (a KeyError).
         """
-        return self._read(name, None)
-
-    def array_of(self, name: str, bodies: torch.Tensor) -> torch.Tensor:
-        """Return a derived array, as `array`, of which only the rows of some bodies are kept up to date."""
-        return self._read(name, bodies)
-
-    def _read(self, name: str, bodies: torch.Tensor | None) -> torch.Tensor:
         if name not in self._derived.arrays:
             bringer = next((str(requirement) for requirement, arrays in ARRAYS.items() if name in arrays), None)
             if name.startswith(NATIVE_ARRAY):
@@ -688,7 +679,7 @@ class MujocoModelEngine(Engine):
                 bringer = "a CONTACT_REPORT, whose array contact_array(requirement) names"
             fix = f"It comes with {bringer}: prepare that first." if bringer else ""
             raise UnknownNameError("derived array", name, self._derived.arrays, fix)
-        return self._derived.read(name, bodies)
+        return self._derived.arrays[name]
 
     def capture(self, on: bool) -> None:
         """Replay the conversion of MuJoCo's fields as a captured graph, or launch each kernel separately."""

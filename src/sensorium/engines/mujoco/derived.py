@@ -7,9 +7,8 @@ and efforts whose rows are adjacent in MuJoCo's array.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -21,13 +20,12 @@ from sensorium.engines.base import ARRAYS, NATIVE_ARRAY, array_sizes
 from sensorium.engines.contacts import contact_shape
 from sensorium.engines.envs import mark
 from sensorium.engines.mujoco.contacts import contact_sensors, contacts
-from sensorium.engines.mujoco.kernels import KERNELS, READ
+from sensorium.engines.mujoco.kernels import KERNELS
 from sensorium.engines.mujoco.native import native, sensor_id
 from sensorium.engines.mujoco.needs import FRICTION, NEEDS
 from sensorium.engines.mujoco.sleep import held_columns, sleeps
 from sensorium.engines.mujoco.tendons import TENDON_KERNELS, paths_of
 from sensorium.engines.mujoco.torque import friction_constants, rotor_inertia
-from sensorium.engines.read_rows import ReadRows
 from sensorium.spec import (
     BODY_ACCELERATION,
     BODY_POSE,
@@ -83,8 +81,6 @@ class Derived:
     _storage: dict[str, torch.Tensor] = field(default_factory=dict)  # arrays and blocks that launches fill
     _host: dict[str, torch.Tensor] = field(default_factory=dict)  # the same, where the kernels write
     _blocks: dict[str, list[Requirement]] = field(default_factory=dict)
-    _rows: ReadRows | None = None
-    _bodies: Callable[[], None] | None = None
     _all: Segment | None = None
     _masked: Segment | None = None
 
@@ -115,27 +111,19 @@ class Derived:
                     self._show(name, view)
                 else:
                     self.arrays[name] = self._fill(name, shape)
-        if self._rows is None or len(self._rows.flags) != len(body_ids):
-            bits = {name: READ[requirement] for requirement in READ for name in ARRAYS[requirement]}
-            is_first, self._rows = self._rows is None, ReadRows(len(body_ids), bits, self.compute.device)
-            if not is_first:  # rows that were requested before may be others now
-                self._rows.flags.copy_(self._rows.unread())
         self._place_native(fields, native(prepared))
         for report in contacts(prepared):
             name = contact_array(report)
             self.arrays[name] = self._fill(name, (self.num_envs, *contact_shape(report)))
-        of_bodies = fields.bodies(self._rows.flags)
-        launches = [*of_bodies, *fields.wrenches(), *fields.joints(), *fields.tendons()]
+        launches = [*fields.bodies(), *fields.wrenches(), *fields.joints(), *fields.tendons()]
         launches += [*fields.natives(self._blocks), *map(fields.contacts, contacts(prepared))]
 
-        def launch(each: list[_Launch]) -> None:
-            for kernel, items, arguments in each:
+        def launch_all() -> None:
+            for kernel, items, arguments in launches:
                 self.compute.launch(kernel, (items,), arguments)
 
-        self._bodies, launch_all = partial(launch, of_bodies), partial(launch, launches)
         self._all = self.compute.record(launch_all)
         self._masked = self.compute.record(launch_all, mask=self.compute.reset_envs)
-        self._rows.hold()  # the fields are unknown until all environments are converted
 
     def _place_native(self, fields: _Fields, sensors: list[Requirement]) -> None:
         """Show native sensors as views, or allocate a new block for those without memory, so that no other moves."""
@@ -186,39 +174,14 @@ class Derived:
 
     def convert(self, env_ids: torch.Tensor | None = None) -> None:
         """Fill the arrays, of all envs or of some, from the current fields."""
-        assert self._all is not None and self._masked is not None and self._rows is not None
+        assert self._all is not None and self._masked is not None
         if env_ids is None:
-            self._rows.release()
             self._all.run()
         else:
             mask = self.compute.reset_envs
             mark(mask, env_ids)
             self._masked.run()
             mask.zero_()
-        self._copy_out()
-
-    def read(self, name: str, bodies: torch.Tensor | None) -> torch.Tensor:
-        """Return an array whose rows of some bodies (None: all) are filled from now on."""
-        assert self._rows is not None and self._bodies is not None
-        new = self._rows.add(name, bodies)
-        if new is not None:
-            self._rows.run_for(new, self._bodies)
-            self._copy_out()
-        return self.arrays[name]
-
-    def note_restored(self) -> None:
-        """Note that the arrays were restored, and that the fields are of another state until they are computed."""
-        assert self._rows is not None
-        self._rows.hold()
-
-    def complete(self) -> None:
-        """Fill the rows that are not read, too."""
-        assert self._rows is not None and self._bodies is not None
-        if bool(self._rows.unread().any()):
-            self._rows.run_for(self._rows.unread(), self._bodies)
-            self._copy_out()
-
-    def _copy_out(self) -> None:
         if self.compute.device != self.device:
             for name, array in self._storage.items():
                 array.copy_(self._host[name])
@@ -286,11 +249,10 @@ class _Fields:
         ids = self._ids("body")
         return [self._numbers(values) for values in (ids, self.model.body_rootid[ids], self.model.body_weldid[ids])]
 
-    def bodies(self, read: torch.Tensor) -> list[_Launch]:
+    def bodies(self) -> list[_Launch]:
         """Return the launch for poses, velocities and accelerations of bodies, gravity and magnetic flux."""
         outputs = self._outputs(BODY_POSE, BODY_VELOCITY, BODY_ACCELERATION, GRAVITY, MAGNETIC)
         inputs = [
-            read,
             *self._body_maps(),
             *self._inputs("xpos", "xquat", "subtree_com", "cvel", "cacc"),
             self._held(BODY_ACCELERATION, self.body_ids),

@@ -12,8 +12,7 @@ bodies are at rest by definition: MuJoCo has no velocity for them, even if their
 MuJoCo's own force sensors, gravity compensation and fluid forces count as transmitted by the parent.
 
 Results are float32. Fields of the model have one row, or one per environment: kernels read row `env % rows`. An empty
-output is not requested. `read` has the flags of the bodies that are read, see `READ`. `held` has the columns of
-`sensordata` with values of sleeping bodies, or -1.
+output is not requested. `held` has the columns of `sensordata` with values of sleeping bodies, or -1.
 """
 
 # Without `from __future__ import annotations`: Warp must see the types that a factory is called with.
@@ -25,10 +24,6 @@ import torch
 import warp as wp
 
 from sensorium.compute import Rows, kernel
-from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY
-
-READ = {BODY_POSE: 1, BODY_VELOCITY: 2, BODY_ACCELERATION: 4}
-"""Bits of the flags of bodies that are read."""
 
 
 def _kernel(real: Any) -> Callable[[Callable[..., None]], Any]:
@@ -55,7 +50,6 @@ def _kernels(real: Any, vec3: Any, vec4: Any, quat: Any) -> Kernels:
     def derive_bodies(
         rows: Rows,
         per_thread: int,
-        read: wp.array[wp.uint8],
         body_ids: wp.array[wp.int32],
         root_ids: wp.array[wp.int32],
         weld_ids: wp.array[wp.int32],
@@ -90,13 +84,10 @@ def _kernels(real: Any, vec3: Any, vec4: Any, quat: Any) -> Kernels:
                 magnetic_out[env] = wp.vec3(magnetic[env % magnetic.shape[0]])
         for item in range(part * per_thread, wp.min((part + 1) * per_thread, body_ids.shape[0])):
             body = body_ids[item]
-            flags = int(read[item])
-            needs_vel = lin_vel_out.shape[0] > 0 and (flags & wp.static(READ[BODY_VELOCITY])) != 0
-            needs_acc = lin_acc_out.shape[0] > 0 and (flags & wp.static(READ[BODY_ACCELERATION])) != 0
-            if pos_out.shape[0] > 0 and (flags & wp.static(READ[BODY_POSE])) != 0:
+            if pos_out.shape[0] > 0:
                 pos_out[env, item] = wp.vec3(xpos[env, body])
                 quat_out[env, item] = wp.vec4(xquat[env, body])
-            if needs_vel or needs_acc:
+            if lin_vel_out.shape[0] > 0 or lin_acc_out.shape[0] > 0:
                 ang_vel = vec3()
                 lin_vel = vec3()
                 ang_acc = vec3()
@@ -105,7 +96,7 @@ def _kernels(real: Any, vec3: Any, vec4: Any, quat: Any) -> Kernels:
                     arm = xpos[env, body] - subtree_com[env, root_ids[item]]
                     ang_vel = cvel[env, body, 0]
                     lin_vel = cvel[env, body, 1] + wp.cross(ang_vel, arm)
-                    if needs_acc:
+                    if lin_acc_out.shape[0] > 0:
                         if held[item, 0] >= 0:
                             lin_acc = _triple(sensordata, env, held[item, 0]) + gravity[env % gravity.shape[0]]
                             ang_acc = _triple(sensordata, env, held[item, 1])
@@ -113,10 +104,10 @@ def _kernels(real: Any, vec3: Any, vec4: Any, quat: Any) -> Kernels:
                             ang_acc = cacc[env, body, 0]
                             coordinate = cacc[env, body, 1] + gravity[env % gravity.shape[0]]
                             lin_acc = coordinate + wp.cross(ang_acc, arm) + wp.cross(ang_vel, lin_vel)
-                if needs_vel:
+                if lin_vel_out.shape[0] > 0:
                     lin_vel_out[env, item] = wp.vec3(lin_vel)
                     ang_vel_out[env, item] = wp.vec3(ang_vel)
-                if needs_acc:
+                if lin_acc_out.shape[0] > 0:
                     lin_acc_out[env, item] = wp.vec3(lin_acc)
                     ang_acc_out[env, item] = wp.vec3(ang_acc)
 

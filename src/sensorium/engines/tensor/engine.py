@@ -201,7 +201,7 @@ class TensorEngine(Engine):
         compute = Compute(self.device, self.num_envs) if self._given or contact_list is not None else None
         if compute is not None and self._given:
             bodies = {name: array for name, array in self._arrays.items() if name.startswith("body_")}
-            self._state = BodyState(compute, bodies, quat_order=quat_order, at_com=at_com, com=com, all_read=False)
+            self._state = BodyState(compute, bodies, quat_order=quat_order, at_com=at_com, com=com)
             self._arrays |= self._state.arrays
         self._reducer: ContactReducer | None = None
         if compute is not None and contact_list is not None:
@@ -269,7 +269,7 @@ class TensorEngine(Engine):
         if array is None:
             word = next((word for word, names in WORDS.items() if name in names), "pose")
             raise AttributeError(f"this TensorEngine has no {name}: add {word!r} to provides={sorted(self.provides)}.")
-        return array if self._state is None or name not in self._state.arrays else self._state.read(name)
+        return array
 
     def _add(self, report: Requirement) -> None:
         name = contact_array(report)
@@ -432,13 +432,7 @@ class TensorEngine(Engine):
         if name not in self._arrays:
             fix = f"This engine provides {listed(sorted(self.provides))}."
             raise UnknownNameError("array", name, self._arrays, fix)
-        return self._get(name)
-
-    def array_of(self, name: str, bodies: torch.Tensor) -> torch.Tensor:
-        """Return an array, as `array`, of which only the rows of some bodies are converted."""
-        if self._state is None or name not in self._state.arrays:
-            return self.array(name)
-        return self._state.read(name, bodies)
+        return self._arrays[name]
 
     def step(self, ctrl: Any = None, substeps: int = 1) -> None:
         """Advance time by `substeps` ticks; `motion` is evaluated at the last one.
@@ -509,8 +503,6 @@ class TensorEngine(Engine):
 
     def state(self) -> dict[str, Any]:
         """Return the tick and all arrays."""
-        if self._state is not None:
-            self._state.complete()
         return {"tick": self.tick, "arrays": copies({**self._open, **self._arrays})}
 
     def load_state(self, state: Mapping[str, Any]) -> None:

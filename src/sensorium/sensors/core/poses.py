@@ -107,8 +107,8 @@ class CapturePoses:
             t.offset_pos = wp.from_torch(offset[0].contiguous(), dtype=wp.vec3)
             t.offset_quat = wp.from_torch(offset[1].contiguous(), dtype=wp.vec4)
         if self.needs_bodies(sensor):
-            t.body_pos = wp.from_torch(self._mount.body_array("body_pos_w"), dtype=wp.vec3)
-            t.body_quat = wp.from_torch(self._mount.body_array("body_quat_w"), dtype=wp.vec4)
+            t.body_pos = wp.from_torch(sensor.engine.array("body_pos_w"), dtype=wp.vec3)
+            t.body_quat = wp.from_torch(sensor.engine.array("body_quat_w"), dtype=wp.vec4)
         t.slots = wp.from_torch(self._slots, dtype=Pose)
         if ring is not None and ring.has_loss:
             t.stamps = wp.from_torch(ring.stamps, dtype=wp.vec3i)

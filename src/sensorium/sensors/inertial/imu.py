@@ -244,8 +244,8 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
         t.dt = self.clock.dt
         t.mounts = self.mount.warp_state(velocities=bool(names & MOVING))
         if self.acceleration_source == "engine":
-            t.body_lin_acc = wp.from_torch(self.mount.body_array("body_lin_acc_w"), dtype=wp.vec3)
-            t.body_ang_acc = wp.from_torch(self.mount.body_array("body_ang_acc_w"), dtype=wp.vec3)
+            t.body_lin_acc = wp.from_torch(engine.array("body_lin_acc_w"), dtype=wp.vec3)
+            t.body_ang_acc = wp.from_torch(engine.array("body_ang_acc_w"), dtype=wp.vec3)
         if "projected_gravity_b" in names or ("lin_acc_b" in names and cfg.gravity_bias is None):
             t.gravity = wp.from_torch(engine.array("gravity_w"), dtype=wp.vec3)
 
