@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes.util
 import fcntl
 import functools
@@ -19,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch.testing
 import warp as wp
-from _pytest.pathlib import import_path
 from warp._src.context import Module
 
 if TYPE_CHECKING:
@@ -67,22 +65,9 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection(session: pytest.Session) -> None:
-    """Import a share of the test files first, a different share in each process, before all files are collected.
-
-    Bytecode is written at the first import, for tests with rewritten assertions. Processes that import the same files
-    at the same time would each compile all of them. An import that fails is repeated, and reported, by the collection.
-    """
-    gc.disable()  # almost everything that a collection creates stays
-    worker = getattr(session.config, "workerinput", None)
-    if worker is None:
-        return
-    folders = [session.config.rootpath / arg for arg in session.config.args]
-    files = sorted(file for folder in folders for file in folder.rglob("test_*.py"))
-    number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
-    for file in files[len(files) * number // count : len(files) * (number + 1) // count]:
-        with contextlib.suppress(Exception, pytest.skip.Exception):
-            import_path(file, root=session.config.rootpath, consider_namespace_packages=False)
+def pytest_collection() -> None:
+    """Suspend the collection of garbage: almost everything that the import of the tests creates stays."""
+    gc.disable()
 
 
 def pytest_collection_finish() -> None:
