@@ -366,6 +366,8 @@ class Nursery:
         """Start a program, which ends as `python -c` does: with exit functions and the end of the interpreter."""
         self._programs += 1
         output = f"{self._path}-{self._programs}"
+        for ending in ("out", "err"):  # before the program opens them, because the test may read them earlier
+            Path(f"{output}.{ending}").touch()
         return Program(self.start("program", code=code, arguments=arguments, output=output), Path(output))
 
     def close(self) -> None:
@@ -417,7 +419,7 @@ def _be_program(channel: socket.socket, code: str, arguments: Sequence[str], out
         os._exit(0)
     channel.close()
     for number, name in ((0, os.devnull), (1, f"{output}.out"), (2, f"{output}.err")):
-        os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), number)
+        os.dup2(os.open(name, os.O_RDWR), number)
     sys.argv = ["-c", *arguments]
     exec(code, vars(sys.modules["__main__"]))  # whose objects live until the interpreter ends
 
