@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -225,6 +226,8 @@ def events(scene: str, envs: int) -> list[Row]:
 
 def colors_large() -> list[Row]:
     """Color of 640 x 480 pixels of the tabletop against MuJoCo's OpenGL renderer on the CPU (llvmpipe)."""
+    if "MUJOCO_GL" not in os.environ:
+        return [("rgb 640x480, tabletop", "not measured", "needs EGL (Debian: libegl1 libegl-mesa0 libgl1-mesa-dri)")]
     worlds = Worlds("tabletop", 1, (480, 640))
     renderer = worlds.gl()
     rows = []
