@@ -169,14 +169,14 @@ def test_euroc_has_the_calibration_of_imus_and_cameras(tmp_path: Path) -> None:
         sn.CameraCfg(name="eye", body="body", width=60, height=40, lens=pinhole, data_types=("rgb",), rate_hz=20.0),
         sn.CameraCfg(name="bent", body="body", width=60, height=40, data_types=("rgb",), lens=lens),
         sn.CameraCfg(
-            name="round", body="body", width=60, height=40, data_types=("rgb",), lens=sn.EquirectangularLensCfg()
+            name="round: 1", body="body", width=60, height=40, data_types=("rgb",), lens=sn.EquirectangularLensCfg()
         ),
     ]
     imu = sn.ImuCfg(name="imu", body="body", rate_hz=100.0, gyro_noise=0.02, acc_random_walk_density=3e-4)
     scene = sn.Scene(sn.TrajectoryEngine(flight(), 0.01, world=hall.shapes()), [imu, *cameras])
     readings = list(scene.publish(poses=True).values())
     notes = write_euroc(readings, tmp_path, description=scene.description())
-    assert notes == ["round: the intrinsics of its lens; sensorium calib writes what other formats hold"]
+    assert notes == ["round: 1: the intrinsics of its lens; sensorium calib writes what other formats hold"]
     found = {
         each.parent.name: yaml.load(each.read_text(encoding="utf-8")) for each in tmp_path.glob("mav0/*/sensor.yaml")
     }
@@ -191,7 +191,7 @@ def test_euroc_has_the_calibration_of_imus_and_cameras(tmp_path: Path) -> None:
     assert (eye["rate_hz"], eye["resolution"], eye["camera_model"]) == (20.0, [60, 40], "pinhole")
     assert eye["distortion_model"] == "radial-tangential" and eye["distortion_coefficients"] == [0.0] * 4
     assert bent["distortion_coefficients"] == pytest.approx([-0.2, 0.05, 1e-3, -5e-4])
-    assert "intrinsics" not in panorama and panorama["comment"] == "round"
+    assert "intrinsics" not in panorama and panorama["comment"] == "round: 1"
 
 
 @pytest.mark.parametrize("truth", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -153,7 +154,7 @@ class _Tree:
         """Write `sensor.yaml` of each sensor: its pose in the body's frame, and its calibration."""
         for name, folder in self._folders.items():
             is_camera = folder.name.startswith("cam")
-            text = f"sensor_type: {'camera' if is_camera else 'imu'}\ncomment: {name}\n"
+            text = f"sensor_type: {'camera' if is_camera else 'imu'}\ncomment: {json.dumps(name)}\n"
             found = None if body is None else self.poses.relative(name, body)
             if found is not None:
                 pose = found[0] @ OPTICAL.T if is_camera else found[0]
