@@ -1,7 +1,6 @@
 # `make demo` and `make test` only need Python 3.11 or newer. They create .venv themselves.
 # PYTHON=/path/to/python selects the Python. PYTEST_ARGS="-k imu" is passed to pytest, GPU_ARGS to bench-gpu.
-# Tests run in one process per core, or one more if there is enough memory (tests/conftest.py), at most 4.
-# PYTEST_ARGS="-n 0 -s" runs them in one process and shows all output.
+# Tests run in several processes (tests/parallel.py). PYTEST_ARGS="--processes 1 -s" runs them in one and shows all output.
 
 VENV := .venv
 PY = $(VENV)/bin/python
@@ -15,10 +14,9 @@ TORCH := $(shell grep '^torch==' constraints.txt)
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3.12 python3.11 python3.13 python3)
 PYTEST_ARGS ?=
-# The tests of a file stay together and in order. Each process has torch's threads. Waiting threads must sleep instead
-# of spinning, because another process needs the core.
-PYTEST_ALL = OMP_WAIT_POLICY=passive $(PY) -m pytest -n auto --maxprocesses 4 \
-  --dist loadfile --no-loadscope-reorder
+# Each process has torch's threads. Waiting threads must sleep instead of spinning, because another process needs the
+# core.
+PYTEST_ALL = OMP_WAIT_POLICY=passive $(PY) -m pytest --processes auto
 # Everything but the soak runs.
 FULL := -m "not soak"
 GPU_ARGS ?=

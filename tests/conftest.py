@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 if ctypes.util.find_library("EGL"):
     os.environ.setdefault("MUJOCO_GL", "egl")  # read when mujoco is imported
 
+from parallel import pytest_addoption, pytest_runtestloop  # noqa: F401 - hooks
+
 from sensorium.compute import program
 
 _compile = Module._compile
@@ -54,14 +56,6 @@ setattr(torch.testing._comparison, "_HAS_DTENSOR", False)  # noqa: B010
 
 # A shell's background job ignores Ctrl-C, as do the processes that it starts. Tests of Ctrl-C would then wait forever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.hookimpl(optionalhook=True)  # some environments have no xdist
-def pytest_xdist_auto_num_workers() -> int:
-    """Return the number of processes: one more than cores if there are 5 GB for each, since some tests wait."""
-    cores = os.cpu_count() or 1
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(cores, min(cores + 1, memory // 5_000_000_000))
 
 
 @pytest.hookimpl(tryfirst=True)
