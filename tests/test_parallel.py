@@ -46,10 +46,22 @@ def files(tmp_path: Path) -> Path:
 def run(files: Path, *args: str, **variables: str) -> tuple[int, str]:
     """Return the exit code and the output of pytest."""
     paths = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+    variables |= {"PYTHONPATH": paths, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "parallel",
+        "-p",
+        "no:cacheprovider",
+        "--processes",
+        *args,
+        str(files),
+    ]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "parallel", "-p", "no:cacheprovider", "--processes", *args, str(files)],
-        env={**os.environ, "PYTHONPATH": paths, **variables}, capture_output=True, text=True, timeout=120.0, cwd=files,
-    )  # fmt: skip
+        command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=120.0, cwd=files
+    )
     return done.returncode, done.stdout
 
 
@@ -59,7 +71,7 @@ def test_results_are_those_of_one_process(files: Path) -> None:
     assert "5 failed, 15 passed, 5 skipped, 5 warnings" in out.splitlines()[-1]
     assert out.count("AssertionError: in ") == 5 and out.count("\nvalue 2\n") == 5
     assert out.count("UserWarning: careful") == 5 and out.count(": here") == 5
-    assert len(list(files.glob("temporary/worker*/test_values_*/file"))) == 10
+    assert len({path.resolve() for path in files.glob("temporary/worker*/test_values_*/file")}) == 10
     assert (files / "torn_down").read_text() == 5 * "x"
 
 
