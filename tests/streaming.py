@@ -1,30 +1,19 @@
-"""Servers and clients in separate processes, for tests of streams.
-
-A `Nursery` is a process that has imported everything and forks children within milliseconds. A child executes requests
-from a local socket, one line of JSON in each direction, and ends when the connection ends.
-"""
+"""A world to stream, and servers and clients in separate processes, for tests of streams."""
 
 from __future__ import annotations
 
 import contextlib
-import gc
 import hashlib
-import json
 import os
-import queue
-import signal
-import socket
-import subprocess
-import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from nursery import PATIENCE, Asked, Child, Nursery, Program, until
 from torch import Tensor
 
 import sensorium as sn
@@ -38,8 +27,6 @@ from sensorium.wire.raw_data import RawData
 from sensorium.wire.serializers import Serializer
 from sensorium.wire.world import Snapshot
 
-PATIENCE = 30.0
-"""Time-out of a waiting test, s."""
 DT = 1.0 / 64.0
 """Physics time step of the world, s."""
 
@@ -165,16 +152,6 @@ def build(num_envs: int = 4, columns: int = 32768, gauges: int = 1, noise: float
 # Helpers in the test's process ----------------------------------------------------------------------------------------
 
 
-def until(condition: Callable[[], object], what: str = "what was waited for", timeout: float = PATIENCE) -> None:
-    """Wait until a condition holds."""
-    end = time.monotonic() + timeout
-    pause = threading.Event()
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError(f"{what} did not come within {timeout:g} s")
-        pause.wait(0.002)
-
-
 @contextlib.contextmanager
 def running(server: sn.Server, *, step: bool = False) -> Iterator[threading.Thread]:
     """Run a thread that owns the loop of a server: it polls, and steps the scene where the server runs freely."""
@@ -234,225 +211,16 @@ def held(pid: int | None = None) -> dict[str, int]:
     }
 
 
-# Processes ------------------------------------------------------------------------------------------------------------
+# In the nursery -------------------------------------------------------------------------------------------------------
 
 
-class Child:
-    """A child process of the nursery."""
-
-    def __init__(self, channel: socket.socket) -> None:
-        self._channel = channel
-        channel.settimeout(PATIENCE)
-        self._lines = channel.makefile("rb")
-        self.about: dict[str, Any] = self._line()
-
-    def _line(self) -> dict[str, Any]:
-        text = self._lines.readline()
-        if not text:
-            raise EOFError("the child has ended")
-        answer: dict[str, Any] = json.loads(text)
-        if "error" in answer:
-            raise AssertionError(answer["error"])
-        return answer
-
-    @property
-    def pid(self) -> int:
-        return int(self.about["pid"])
-
-    @property
-    def address(self) -> str:
-        return str(self.about["address"])
-
-    def tell(self, op: str, **options: Any) -> None:
-        """Send a request without waiting for the answer; `answer` returns it."""
-        self._channel.sendall(json.dumps({"op": op, **options}).encode() + b"\n")
-
-    def answer(self) -> dict[str, Any]:
-        """Return the answer."""
-        return self._line()
-
-    def ask(self, op: str, **options: Any) -> dict[str, Any]:
-        """Send a request and return the answer."""
-        self.tell(op, **options)
-        return self._line()
-
-    def wait(self) -> None:
-        """Wait until the process has ended."""
-        with contextlib.suppress(ConnectionResetError):
-            while self._lines.readline():
-                pass
-        until(lambda: not Path(f"/proc/{self.pid}").exists(), "the end of a process")
-        self._lines.close()
-        self._channel.close()
-
-    def kill(self) -> None:
-        """Kill the process at once, as `kill -9` does."""
-        os.kill(self.pid, signal.SIGKILL)
-        self.wait()
-
-    def stop(self) -> None:
-        """Stop the process in an orderly way."""
-        self._channel.shutdown(socket.SHUT_WR)
-        self.wait()
-
-    def __enter__(self) -> Child:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if not self._channel._closed:  # type: ignore[attr-defined]
-            self.stop()
-
-
-class Program:
-    """A program in a forked process; its errors and output are in files."""
-
-    def __init__(self, child: Child, output: Path) -> None:
-        self._child = child
-        self._output = output
-
-    @property
-    def out(self) -> str:
-        """Output so far."""
-        return self._output.with_suffix(".out").read_text()
-
-    @property
-    def err(self) -> str:
-        """Error output so far."""
-        return self._output.with_suffix(".err").read_text()
-
-    def kill(self) -> None:
-        """Kill the process at once, as `kill -9` does."""
-        os.kill(self._child.pid, signal.SIGKILL)
-
-    def wait(self) -> int:
-        """Wait for its end and return its exit code."""
-        code = int(self._child.answer()["code"])
-        self._child.stop()
-        return code
-
-
-class Nursery:
-    """A process that starts other processes.
-
-    Args:
-        folder: folder for its socket.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "nursery"
-        self._programs = 0
-        self._server = socket.socket(socket.AF_UNIX)
-        self._server.bind(str(self._path))
-        self._server.listen(64)
-        self._server.settimeout(2.0 * PATIENCE)
-        paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
-        code = "import streaming; streaming.nurse()"
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", code, str(self._path)], stdin=subprocess.PIPE, env=environment
-        )
-
-    def start(self, what: str, **options: Any) -> Child:
-        """Start a child, ``"server"`` or ``"client"``."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"what": what, **options}).encode() + b"\n")
-        self._process.stdin.flush()
-        channel, _ = self._server.accept()
-        return Child(channel)
-
-    def program(self, code: str, *arguments: str) -> Program:
-        """Start a program, which ends as `python -c` does: with exit functions and the end of the interpreter."""
-        self._programs += 1
-        output = f"{self._path}-{self._programs}"
-        for ending in ("out", "err"):  # before the program opens them, because the test may read them earlier
-            Path(f"{output}.{ending}").touch()
-        return Program(self.start("program", code=code, arguments=arguments, output=output), Path(output))
-
-    def close(self) -> None:
-        """Stop the nursery."""
-        assert self._process.stdin is not None
-        self._server.close()
-        self._process.stdin.close()
-        self._process.wait(PATIENCE)
-
-
-def nurse() -> None:
-    """Run the loop of the nursery."""
-    # The children inherit imports, blueprints and loaded kernels.
+def prepare() -> None:
+    """Import everything, for the children of the nursery, which also inherit blueprints and loaded kernels."""
     build(columns=8).step()
     blueprints.definitions(streamed.registered().values())
-    assert sn.serve and sn.connect
-    gc.collect()
-    gc.freeze()  # otherwise the end of each child's interpreter visits and copies all inherited objects
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the children
-    for line in sys.stdin.buffer:
-        command = json.loads(line)
-        if os.fork():
-            continue
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        channel = socket.socket(socket.AF_UNIX)
-        channel.connect(sys.argv[1])
-        if command["what"] == "program":
-            return _be_program(channel, command["code"], command["arguments"], command["output"])
-        try:
-            {"server": _be_server, "client": _be_client}[command.pop("what")](_Asked(channel), **command)
-        except BaseException as error:
-            import traceback
-
-            traceback.print_exc()
-            with contextlib.suppress(OSError):
-                channel.sendall(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode() + b"\n")
-            os._exit(1)
-        os._exit(0)
-    os._exit(0)
-
-
-def _be_program(channel: socket.socket, code: str, arguments: Sequence[str], output: str) -> None:
-    """Run a program in this process, while another one waits for its exit code."""
-    waits = os.fork()
-    if waits:
-        channel.sendall(b'{"pid": %d}\n' % waits)
-        channel.sendall(b'{"code": %d}\n' % os.waitstatus_to_exitcode(os.waitpid(waits, 0)[1]))
-        channel.recv(1)
-        os._exit(0)
-    channel.close()
-    for number, name in ((0, os.devnull), (1, f"{output}.out"), (2, f"{output}.err")):
-        os.dup2(os.open(name, os.O_RDWR), number)
-    sys.argv = ["-c", *arguments]
-    exec(code, vars(sys.modules["__main__"]))  # whose objects live until the interpreter ends
-
-
-class _Asked:
-    """The requests to a child, on the child's side."""
-
-    def __init__(self, channel: socket.socket) -> None:
-        self._channel = channel
-        self._lines: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        self.ended = False
-        self.wake: Callable[[], object] = lambda: None
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        with contextlib.suppress(ConnectionError), self._channel.makefile("rb") as lines:
-            for line in lines:
-                self._lines.put(json.loads(line))
-                self.wake()
-        self._lines.put(None)
-        self.wake()
-
-    def say(self, **values: Any) -> None:
-        self._channel.sendall(json.dumps(values).encode() + b"\n")
-
-    def next(self, timeout: float | None = None) -> dict[str, Any] | None:
-        """Return the next request; None where there is none, or after the end of the connection."""
-        try:
-            command = self._lines.get(timeout=timeout) if timeout != 0.0 else self._lines.get_nowait()
-        except queue.Empty:
-            return None
-        self.ended |= command is None
-        return command
+    assert sn.serve and sn.connect and sn.MujocoEngine
+    for name in ("commands", "explain", "listen", "listing", "serve", "simulation"):
+        import_module(f"sensorium.cli.{name}")
 
 
 class _Record:
@@ -477,7 +245,7 @@ class _Record:
         })  # fmt: skip
 
 
-def _be_server(asked: _Asked, address: str, world: Mapping[str, Any], hz: float = 0.0, **options: Any) -> None:
+def _be_server(asked: Asked, address: str, world: Mapping[str, Any], hz: float = 0.0, **options: Any) -> None:
     """Serve a world in lock-step, or freely with `hz` steps per second (0: as fast as possible)."""
     scene = build(**world)
     record: _Record | None = None
@@ -505,7 +273,7 @@ def _be_server(asked: _Asked, address: str, world: Mapping[str, Any], hz: float 
         server.run(until=until, speed=hz * DT if hz else 0.0)
 
 
-def _be_client(asked: _Asked, address: str, listen: Mapping[str, Mapping[str, Any]], spawn: bool, hold: int) -> None:
+def _be_client(asked: Asked, address: str, listen: Mapping[str, Mapping[str, Any]], spawn: bool, hold: int) -> None:
     """Listen to some sensors, spawn a sensor, and keep the newest `hold` data of each."""
     from collections import deque
 
@@ -533,5 +301,8 @@ def _be_client(asked: _Asked, address: str, listen: Mapping[str, Mapping[str, An
             if command is not None:
                 asked.say(**held(), received={name: client.sensors[name].stats.received for name in listen})
 
+
+ROLES: dict[str, Callable[..., None]] = {"server": _be_server, "client": _be_client}
+"""What a child of the nursery does, by the first argument of `Nursery.start`."""
 
 __all__ = ["DT", "PATIENCE", "Child", "Nursery", "Program", "build", "digest", "held", "running", "serving", "until"]

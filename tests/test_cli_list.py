@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from nursery import Nursery
 
 from sensorium.cli import listing, main
 from sensorium.cli.kinds import FILE, kinds, read, text
@@ -46,13 +47,14 @@ print(json.dumps([code, sorted(set({HEAVY!r}) & set(sys.modules)), used.ru_utime
     assert seconds < 1.0
 
 
-def test_kinds_file_matches_the_classes() -> None:
+def test_kinds_file_matches_the_classes(nursery: Nursery) -> None:
     """The static data agree with the classes."""
     code = "from sensorium.cli.kinds import described, text; print(text(described()), end='')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    is_same = done.stdout == (Path(listing.__file__).with_name(FILE)).read_text(encoding="utf-8")
+    program = nursery.program(code, bare=True)  # without the classes of tests
+    assert program.wait() == 0, program.err
+    is_same = program.out == (Path(listing.__file__).with_name(FILE)).read_text(encoding="utf-8")
     assert is_same, "The classes have changed: run python -m sensorium.cli.kinds."
-    assert text(read()) == done.stdout
+    assert text(read()) == program.out
 
 
 def test_the_index_has_every_kind_once_and_fits_a_screen(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from streaming import until
+from nursery import COMMAND, Nursery, until
 
 import sensorium as sn
 from sensorium.cli import main
@@ -152,19 +149,15 @@ def test_repair_completes_a_cut_file(rig: Path, tmp_path: Path, capsys: pytest.C
     assert "repair" not in capsys.readouterr().err
 
 
-def test_a_recording_is_served_until_its_end(rig: Path, tmp_path: Path) -> None:
+def test_a_recording_is_served_until_its_end(rig: Path, tmp_path: Path, nursery: Nursery) -> None:
     """It starts with the first listener, and the server ends with the recording."""
     path = tmp_path / "run.mcap"
     assert run("--rig", rig, "--seconds", 0.1, "--record", path) == 0
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    args = [sys.executable, "-m", "sensorium.cli", "serve", "--replay", str(path), "--address", "tcp://127.0.0.1:0"]
-    with subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, text=True) as server:
-        assert server.stdout is not None
-        address = server.stdout.readline().split()[-1]
-        frames: list[float] = []
-        with sn.connect(address, timeout=30.0) as client:
-            client.sensors["encoders"].listen(lambda data: frames.append(data.time), policy="lossless")
-            server.stdout.read()  # until its end
-            until(lambda: frames and max(frames) == pytest.approx(0.1), "the last frame")
-        assert server.wait(30) == 0
+    server = nursery.program(COMMAND, "serve", "--replay", str(path), "--address", "tcp://127.0.0.1:0")
+    until(lambda: "\n" in server.out, "the address")
+    frames: list[float] = []
+    with sn.connect(server.out.splitlines()[0].split()[-1], timeout=30.0) as client:
+        client.sensors["encoders"].listen(lambda data: frames.append(data.time), policy="lossless")
+        assert server.wait() == 0, server.err
+        until(lambda: frames and max(frames) == pytest.approx(0.1), "the last frame")
     assert len(frames) > 30 and max(frames) == pytest.approx(0.1)

@@ -11,15 +11,15 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from streaming import PATIENCE, until
+from nursery import COMMAND, PATIENCE, Nursery, Program, until
 
 import sensorium as sn
 from sensorium.cli import main
@@ -59,7 +59,6 @@ body = "torso"
 pattern = {kind = "grid", size = [1.0, 1.0], resolution = 0.02}
 rate_hz = 100.0
 """
-SERVE = [sys.executable, "-m", "sensorium.cli", "serve"]
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +78,13 @@ def rig(model: str) -> str:
 class Serving:
     """A server process with its output as it arrives."""
 
-    process: subprocess.Popen[bytes]
+    program: Program
     terminal: int
-    out: list[str] = field(default_factory=list)
     said: bytes = b""
+
+    @property
+    def out(self) -> list[str]:
+        return self.program.out.splitlines(keepends=True)
 
     @property
     def addresses(self) -> list[str]:
@@ -102,41 +104,36 @@ class Serving:
         until(lambda: text in self.err, f"{text!r} in {self.err[-400:]!r}", 2 * PATIENCE)
 
     def end(self, number: int) -> int:
-        self.process.send_signal(number)
-        return self.process.wait(2 * PATIENCE)
+        self.program.send(number)
+        return self.program.wait(2 * PATIENCE)
 
 
-@contextmanager
-def serving(*options: str) -> Iterator[Serving]:
-    """Start `sensorium serve` with stdout in a pipe and stderr on a terminal, and wait until it listens."""
-    ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
-    process = subprocess.Popen([*SERVE, *options], stdout=subprocess.PIPE, stderr=theirs, env=environment)
-    os.close(theirs)
-    made = Serving(process, ours)
+@pytest.fixture
+def serving(nursery: Nursery) -> Callable[..., AbstractContextManager[Serving]]:
+    """A function that starts `sensorium serve` with stdout in a file and stderr on a terminal, and waits until it
+    listens.
+    """
 
-    def read() -> None:
-        assert process.stdout is not None
-        with process.stdout:
-            for line in process.stdout:
-                made.out.append(line.decode())
+    @contextmanager
+    def start(*options: str) -> Iterator[Serving]:
+        ours, theirs = pty.openpty()
+        program = nursery.program(COMMAND, "serve", *options, err=os.ttyname(theirs), TERM="xterm", COLUMNS="100")
+        made = Serving(program, ours)
+        try:
+            until(
+                lambda: "listen from another terminal" in program.out or not program.is_running,
+                "the address", 4 * PATIENCE,
+            )  # fmt: skip
+            assert made.addresses, (made.out, made.err)
+            yield made
+        finally:
+            if program.is_running:
+                program.kill()
+            program.wait()
+            os.close(theirs)
+            os.close(ours)
 
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        until(
-            lambda: any("listen from another terminal" in line for line in made.out) or process.poll() is not None,
-            "the address", 4 * PATIENCE,
-        )  # fmt: skip
-        assert made.addresses, (made.out, made.err)
-        yield made
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait(PATIENCE)
-        reader.join(PATIENCE)
-        made.err  # noqa: B018 - what is left
-        os.close(ours)
+    return start
 
 
 def failed(capsys: pytest.CaptureFixture[str], code: int, *parts: str) -> None:
@@ -152,7 +149,7 @@ def failed(capsys: pytest.CaptureFixture[str], code: int, *parts: str) -> None:
 # Serving --------------------------------------------------------------------------------------------------------------
 
 
-def test_serve_runs_a_rig_until_terminated(model: str) -> None:
+def test_serve_runs_a_rig_until_terminated(model: str, serving: Any) -> None:
     """The first line is the address; the line on the terminal shows the status; SIGTERM ends the server with 143."""
     with serving(model, "--rig", rig(model), "--envs", "2", "--address", "tcp://127.0.0.1:0") as server:
         assert re.fullmatch(r"listening at tcp://127\.0\.0\.1:\d+\n", server.out[0])
@@ -189,7 +186,7 @@ def test_serve_runs_a_rig_until_terminated(model: str) -> None:
         assert "Traceback" not in server.err
 
 
-def test_clients_step_a_lockstep_server(model: str, tmp_path: Path) -> None:
+def test_clients_step_a_lockstep_server(model: str, tmp_path: Path, serving: Any) -> None:
     """It listens at several addresses; time stops between steps; Ctrl-C gives 130, and clients get the reason."""
     path = f"ipc://{tmp_path}/robot"
     options = ("--rig", rig(model), "--lockstep", "--address", "tcp://127.0.0.1:0", "--address", path)
@@ -206,7 +203,7 @@ def test_clients_step_a_lockstep_server(model: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_demo_requires_no_rig_and_accepts_reserved_sensors() -> None:
+def test_demo_requires_no_rig_and_accepts_reserved_sensors(serving: Any) -> None:
     """The demo robot trots forward within a second; a collision sensor of a reserved body can be spawned meanwhile."""
     with serving(
         "demo", "--reserve", "contact=FL_calf|FL_foot|trunk", "--speed", "0", "--address", "tcp://127.0.0.1:0",
@@ -226,7 +223,7 @@ def test_demo_requires_no_rig_and_accepts_reserved_sensors() -> None:
         assert server.end(signal.SIGINT) == 130
 
 
-def test_secrets_are_created_once_and_required(model: str, tmp_path: Path) -> None:
+def test_secrets_are_created_once_and_required(model: str, tmp_path: Path, serving: Any) -> None:
     """Token and keys are created with mode 0600, and the key is printed. Clients without both are refused, and no
     secret is printed.
     """

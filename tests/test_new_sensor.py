@@ -1,4 +1,7 @@
-"""`sensorium new-sensor` writes a package that can be installed, tested, formatted and type-checked without changes."""
+"""`sensorium new-sensor` writes a package that can be tested, formatted and type-checked without changes.
+
+Its installation is tested in `test_plugins.py`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from nursery import OWN_TESTS, PATIENCE, Nursery
 from selection import gate
 
 from sensorium.cli import main
@@ -17,16 +21,14 @@ from sensorium.errors import UsageError
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*/pyproject.toml"))
 LONG = "Abcdefghijklmnopqrstuvwx"
-PIP = ["pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--no-index"]
 
 
-def python(*args: str, cwd: Path, path: Path | None = None) -> str:
-    """Run Python with the folder `path` on its package path and return its output."""
-    paths = [str(ROOT / "src"), *([str(path)] if path else []), *filter(None, [os.environ.get("PYTHONPATH")])]
+def python(*args: str, cwd: Path) -> None:
+    """Run Python."""
+    paths = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run([sys.executable, *args], cwd=cwd, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 # Names ----------------------------------------------------------------------------------------------------------------
@@ -149,16 +151,8 @@ def test_new_packages_and_examples_are_typed(folder: Path, mypy_cache: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("package", gate(["simple", "full"], {"full"}))
-def test_a_new_package_passes_its_own_tests(folder: Path, package: str) -> None:
+def test_a_new_package_passes_its_own_tests(folder: Path, package: str, nursery: Nursery) -> None:
     """The tests of the new package, including `check_sensor`, pass in its folder at once."""
-    text = python("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", cwd=folder / package)
-    assert "4 passed" in text
-
-
-@pytest.mark.slow
-def test_a_new_package_installs_and_is_listed(folder: Path) -> None:
-    python("-m", *PIP, "--target", "site", "./simple", "./full", cwd=folder)
-    text = python("-m", "sensorium.cli", "list", "--all", cwd=folder, path=folder / "site")
-    assert 'kind = "ohm"' in text and "(plugin 'ohm' of sensorium-ohm 0.1.0)" in text
-    assert f'kind = "{LONG.lower()}"' in text
-    assert "broken" not in text
+    program = nursery.program(OWN_TESTS, folder=folder / package)
+    assert program.wait(10.0 * PATIENCE) == 0, program.out + program.err
+    assert "4 passed" in program.out

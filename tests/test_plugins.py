@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from nursery import OWN_TESTS, PATIENCE, Nursery
 from selection import gate
 
 import sensorium as sn
 from sensorium import registry
 from sensorium.cfg import SENSOR_PLUGINS, STAGE_KINDS
 from sensorium.cli import main
+from sensorium.cli.new_sensor import LONGEST, Names, write
 from sensorium.cli.rig import load_rig
 from sensorium.demo import model_path
 from sensorium.plugins import is_ours
@@ -26,31 +26,46 @@ from sensorium.testing import tumbling_engine
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = sorted(path.parent for path in (ROOT / "examples").glob("*/pyproject.toml"))
-PIP = [
-    "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--no-index",
-]  # fmt: skip
-"""Offline pip: neither dependencies nor build requirements are downloaded."""
+LONG = "Abcdefghijklmnopqrstuvwx"
+INSTALL = """
+import os, runpy, sys, tomllib
+from importlib import import_module
+from pathlib import Path
+here = os.getcwd()
+for package in sys.argv[1:]:
+    os.chdir(package)
+    backend = tomllib.loads(Path("pyproject.toml").read_text())["build-system"]["build-backend"]
+    import_module(backend).build_wheel(here)
+    os.chdir(here)
+options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-index", "--target", "site"]
+sys.argv = ["pip", "install", *options, *map(str, Path().glob("*.whl"))]
+runpy.run_module("pip", run_name="__main__")
+"""
+"""A program that builds the packages in some folders as pip does, and has pip install them. Nothing is downloaded."""
 
 
-def python(*args: str, cwd: Path, path: Path | None = None, code: int = 0) -> str:
-    """Run Python with the folder `path` on its package path and return its output."""
-    paths = [str(ROOT / "src"), *([str(path)] if path else []), *filter(None, [os.environ.get("PYTHONPATH")])]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}
-    done = subprocess.run([sys.executable, *args], cwd=cwd, env=env, capture_output=True, text=True, timeout=300)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout + done.stderr
+def run(nursery: Nursery, code: str, *arguments: str, folder: Path, bare: bool = False) -> str:
+    """Run a program and return its output."""
+    program = nursery.program(code, *arguments, bare=bare, folder=folder, COLUMNS="200")
+    assert program.wait(10.0 * PATIENCE) == 0, program.out + program.err
+    return program.out + program.err
 
 
 # Installed ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the example packages installed, from copies, so that the build leaves no trace in examples/."""
+def site(tmp_path_factory: pytest.TempPathFactory, nursery: Nursery) -> Path:
+    """A folder with installed packages: the examples, from copies, so that the build leaves no trace in examples/, and
+    new packages, with a short name, and with the longest name and full control.
+    """
     folder = tmp_path_factory.mktemp("plugins")
     for package in PACKAGES:
         shutil.copytree(package, folder / package.name, ignore=shutil.ignore_patterns(".*", "__pycache__"))
-    python("-m", *PIP, "--target", "site", *(f"./{package.name}" for package in PACKAGES), cwd=folder)
+    assert len(LONG) == LONGEST
+    write(Names.of("ohm"), folder / "simple")
+    write(Names.of(LONG), folder / "full", full_control=True)
+    run(nursery, INSTALL, *(package.name for package in PACKAGES), "simple", "full", folder=folder, bare=True)
     return folder / "site"
 
 
@@ -84,7 +99,10 @@ fields = ["ang_vel_b"]
 start = 0.1
 """
 PROGRAM = """
-import sys
+import sys, warnings
+sys.dont_write_bytecode = True
+sys.path.insert(1, sys.argv.pop(1))
+warnings.simplefilter("error")
 from my_proximity.options import MyProximityCfg
 import sensorium as sn
 from sensorium.cli import main
@@ -107,12 +125,12 @@ for command in (["list"], ["list", "--all"], ["run", *sys.argv[1:]]):
 
 
 @pytest.fixture(scope="module")
-def used(site: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Path]:
+def used(site: Path, tmp_path_factory: pytest.TempPathFactory, nursery: Nursery) -> tuple[list[str], Path]:
     """The output of each part of the program, and the folder with its recording."""
     folder = tmp_path_factory.mktemp("used")
     (folder / "rig.toml").write_text(RIG, encoding="utf-8")
     options = ["--rig", "rig.toml", "--out", "out", "--envs", "2", "--seconds", "0.02"]
-    said = python("-W", "error", "-c", PROGRAM, str(model_path()), *options, cwd=folder, path=site)
+    said = run(nursery, PROGRAM, str(site), str(model_path()), *options, folder=folder, bare=True)
     return said.split("=" * 40), folder
 
 
@@ -135,6 +153,13 @@ def test_list_shows_installed_plugins_with_their_packages(used: tuple[list[str],
 
 
 @pytest.mark.slow
+def test_new_packages_are_listed(used: tuple[list[str], Path]) -> None:
+    text = used[0][2]
+    assert 'kind = "ohm"' in text and "(plugin 'ohm' of sensorium-ohm 0.1.0)" in text
+    assert f'kind = "{LONG.lower()}"' in text
+
+
+@pytest.mark.slow
 def test_a_rig_file_uses_installed_kinds_and_stages(used: tuple[list[str], Path]) -> None:
     recording = load(used[1] / "out/readings.npz")
     assert list(recording) == ["my_proximity", "beam", "floor_image", "imu"]
@@ -145,9 +170,9 @@ def test_a_rig_file_uses_installed_kinds_and_stages(used: tuple[list[str], Path]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("package", gate(PACKAGES, PACKAGES[:1]), ids=lambda package: package.name)
-def test_an_example_package_passes_its_own_tests(package: Path) -> None:
+def test_an_example_package_passes_its_own_tests(package: Path, nursery: Nursery) -> None:
     """The tests run as for a reader: in the package's folder, before it is installed."""
-    python("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", cwd=package)
+    run(nursery, OWN_TESTS, folder=package)
 
 
 # Broken ---------------------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import textwrap
 import types
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 import warp as wp
+from nursery import COMMAND, PATIENCE, Nursery
 from selection import gate
 
 from sensorium import cli
@@ -47,35 +47,28 @@ print("READINGS", seen.hexdigest())
 """
 
 
-def environment(cache: Path) -> dict[str, str]:
-    return {**os.environ, "WARP_CACHE_PATH": str(cache)}
-
-
-def warm_up(cache: Path, *options: str) -> str:
+def warm_up(nursery: Nursery, cache: Path) -> str:
     """Run the command in a separate process and return its output."""
-    command = [sys.executable, "-m", "sensorium.cli", "warmup", "--device", "cpu", *options]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(cache))
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    program = nursery.program(COMMAND, "warmup", "--device", "cpu", bare=True, WARP_CACHE_PATH=str(cache))
+    assert program.wait(10.0 * PATIENCE) == 0, program.err
+    return program.out
 
 
-def run_scenes(cache: Path, sensors: int, processes: int = 1) -> list[tuple[str, list[str], list[str]]]:
+def run_scenes(
+    nursery: Nursery, cache: Path, sensors: int, processes: int = 1
+) -> list[tuple[str, list[str], list[str]]]:
     """Run the scene in processes that start simultaneously.
 
     Returns:
         For each process, a digest of the readings, the modules that it compiled and those that it found compiled.
     """
-    command = [sys.executable, "-c", SCENE, str(sensors)]
-    running = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(cache))
-        for _ in range(processes)
-    ]
+    running = [nursery.program(SCENE, str(sensors), bare=True, WARP_CACHE_PATH=str(cache)) for _ in range(processes)]
     results = []
-    for process, (out, err) in [(process, process.communicate(timeout=300)) for process in running]:
-        assert process.returncode == 0, err
-        digest = re.search(r"READINGS (\w+)", out)
-        loads = re.findall(r"Module (\S+) \w+ load on device 'cpu' took .* \((\w+)\)", out)
-        assert digest is not None and loads, out
+    for program in running:
+        assert program.wait(10.0 * PATIENCE) == 0, program.err
+        digest = re.search(r"READINGS (\w+)", program.out)
+        loads = re.findall(r"Module (\S+) \w+ load on device 'cpu' took .* \((\w+)\)", program.out)
+        assert digest is not None and loads, program.out
         compiled, cached = ([name for name, how in loads if how == word] for word in ("compiled", "cached"))
         results.append((digest[1], compiled, cached))
     return results
@@ -87,17 +80,21 @@ def own_modules() -> set[str]:
 
 
 @pytest.fixture(scope="module", params=gate(["cache of the tests", "empty cache"], {"cache of the tests"}))
-def warm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def warm(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, nursery: Nursery
+) -> tuple[Path, str]:
     """A cache that the command filled, and the command's output; in the gate other tests have filled most of it."""
     cache = tmp_path_factory.mktemp("cache")
     if request.param == "cache of the tests":
         wp.init()
         cache = Path(wp.config.kernel_cache_dir).parent
-    return cache, warm_up(cache)
+    return cache, warm_up(nursery, cache)
 
 
 @pytest.mark.slow
-def test_all_kernels_are_compiled_once(warm: tuple[Path, str], request: pytest.FixtureRequest) -> None:
+def test_all_kernels_are_compiled_once(
+    warm: tuple[Path, str], request: pytest.FixtureRequest, nursery: Nursery
+) -> None:
     """The first run compiles each module into the cache that it names; the second run finds all within a second."""
     cache, said = warm
     modules = own_modules()
@@ -107,22 +104,23 @@ def test_all_kernels_are_compiled_once(warm: tuple[Path, str], request: pytest.F
     assert f"cache: {cache / wp.__version__} (" in said and "WARP_CACHE_PATH" in said
     found = list((cache / wp.__version__).glob("wp_sensorium.*/*.o"))
     assert len(found) == len(modules) if is_empty else len(found) >= len(modules)
-    again = re.search(rf"^cpu: {len(modules)} modules of kernels, none compiled now, ([\d.]+) s$", warm_up(cache), re.M)
+    said = warm_up(nursery, cache)
+    again = re.search(rf"^cpu: {len(modules)} modules of kernels, none compiled now, ([\d.]+) s$", said, re.M)
     assert again is not None and float(again[1]) < 5.0
 
 
 @pytest.mark.slow
-def test_scene_after_warmup_compiles_nothing(warm: tuple[Path, str]) -> None:
+def test_scene_after_warmup_compiles_nothing(warm: tuple[Path, str], nursery: Nursery) -> None:
     """An IMU, a contact sensor and rays run in a new process from the cache."""
-    ((_, compiled, cached),) = run_scenes(warm[0], 3)
+    ((_, compiled, cached),) = run_scenes(nursery, warm[0], 3)
     assert compiled == []
     assert len(cached) > 8 and all(name.startswith("sensorium.") for name in cached)
 
 
 @pytest.mark.slow
-def test_ranks_that_start_at_once_share_an_empty_cache(tmp_path: Path) -> None:
+def test_ranks_that_start_at_once_share_an_empty_cache(tmp_path: Path, nursery: Nursery) -> None:
     """Two processes that compile into one empty cache at the same time both finish, with equal numbers."""
-    (first, compiled, _), (second, _, _) = run_scenes(tmp_path, 1, processes=2)
+    (first, compiled, _), (second, _, _) = run_scenes(nursery, tmp_path, 1, processes=2)
     assert first == second
     assert compiled  # the cache was empty
     assert not [path for path in (tmp_path / wp.__version__).iterdir() if re.search(r"_p\d+_t\d+$", path.name)]

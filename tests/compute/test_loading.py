@@ -6,7 +6,6 @@ import io
 import json
 import os
 import pty
-import subprocess
 import sys
 import threading
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nursery import PATIENCE, Nursery
 from rich.console import Console
 
 from sensorium.cli import messages
@@ -44,7 +44,7 @@ for _ in ("empty cache", "filled cache"):
 LINE = "compiling kernels, first run only: 1 of 1"
 
 
-def on_terminal(source: str, cache: Path) -> tuple[str, str]:
+def on_terminal(nursery: Nursery, source: str, cache: Path) -> tuple[str, str]:
     """Run a program whose standard error is a terminal, and return its standard output and the terminal's text."""
     leader, follower = pty.openpty()
     got: list[bytes] = []
@@ -58,21 +58,20 @@ def on_terminal(source: str, cache: Path) -> tuple[str, str]:
 
     reader = threading.Thread(target=take)
     reader.start()
-    environment = {**os.environ, "WARP_CACHE_PATH": str(cache), "PYTHONWARNINGS": "default"}
-    command = [sys.executable, "-c", source]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=follower, text=True, env=environment)
+    program = nursery.program(source, bare=True, err=os.ttyname(follower), WARP_CACHE_PATH=str(cache))
+    code = program.wait(4.0 * PATIENCE)
     os.close(follower)
     reader.join()
     os.close(leader)
     shown = b"".join(got).decode()
-    assert done.returncode == 0, shown
-    return done.stdout, shown
+    assert code == 0, shown
+    return program.out, shown
 
 
 @pytest.mark.slow
-def test_progress_line_counts_compiled_kernels(tmp_path: Path) -> None:
+def test_progress_line_counts_compiled_kernels(tmp_path: Path, nursery: Nursery) -> None:
     """On a cold cache the terminal, log and watcher get the count; the terminal's line is cleared at the end."""
-    both, on_screen = on_terminal(COUNTED, tmp_path)
+    both, on_screen = on_terminal(nursery, COUNTED, tmp_path)
     out, out_from_cache, _ = both.split("TICK 2\n")
     shown, shown_from_cache, _ = on_screen.split("TICK 2\r\n")
     assert f"\r\x1b[K{LINE}\r\x1b[K" in shown
@@ -115,10 +114,8 @@ def test_command_line_spinner_counts_kernels(monkeypatch: pytest.MonkeyPatch) ->
 SCENES = """
 import json
 import sys
-from pathlib import Path
 import warp as wp
 
-wp.config.optimization_level = 0  # compiles faster; the numbers do not matter here
 launched, real = set(), wp.launch
 
 def launch(kernel, *args, **kwargs):
@@ -127,27 +124,23 @@ def launch(kernel, *args, **kwargs):
 
 wp.launch = launch
 import sensorium as sn
-from sensorium.compute.loading import watch_loading
 from sensorium.demo import model_path
 
-told = []
-
-def compiled():
-    return len(told) + sum(1 for _ in Path(wp.config.kernel_cache_dir).rglob("*.o"))
+def loaded():
+    return sum(len(each.execs) for each in wp._src.context.user_modules.values())
 
 def run(*sensors):
-    with watch_loading(lambda *call: told.append(call)):
-        scene = sn.Scene(sn.MujocoEngine(model_path(), keyframe="home"), sensors)
-        before = compiled()
-        for _ in range(5):
-            scene.step(None, 2)
-            for cfg in sensors:
-                scene[cfg].read()
-        scene.reset([0])
+    scene = sn.Scene(sn.MujocoEngine(model_path(), keyframe="home"), sensors)
+    before = loaded()
+    for _ in range(5):
+        scene.step(None, 2)
+        for cfg in sensors:
+            scene[cfg].read()
+    scene.reset([0])
     modules = [each for each in wp._src.context.user_modules.values() if each.execs]
     idle = [kernel.key for each in modules for kernel in each.kernels.values() if kernel not in launched]
     counts = [len(each.kernels) for each in modules]
-    print(json.dumps([sum(counts), len(counts), idle, before, compiled() - before, sorted(sys.modules)]))
+    print(json.dumps([sum(counts), len(counts), idle, before, loaded() - before, sorted(sys.modules)]))
 
 imus = [sn.ImuCfg(name="clean", site="imu"), sn.ImuCfg(name="imu", site="imu", acc_noise=0.1, delay=0.004)]
 run(*imus)
@@ -157,18 +150,17 @@ run(*imus, sn.LidarCfg(name="lidar", site="lidar"))
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, int, list[str], int, int, set[str]]]:
-    """Run scenes of the bundled quadruped in a separate process with an empty cache: IMUs, then also a lidar.
+def loaded(nursery: Nursery) -> list[tuple[int, int, list[str], int, int, set[str]]]:
+    """Run scenes of the bundled quadruped in a separate process: IMUs, then also a lidar.
 
     Returns:
         After each scene, the number of kernels and Warp modules loaded, the kernels among them that were never
-        launched, the number of watcher calls and compiled files before and after the scene was built, and the imported
+        launched, the number of loaded binaries when the scene was built and of those loaded later, and the imported
         Python modules.
     """
-    environment = {**os.environ, "WARP_CACHE_PATH": str(tmp_path_factory.mktemp("cache"))}
-    done = subprocess.run([sys.executable, "-c", SCENES], capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    program = nursery.program(SCENES, bare=True)
+    assert program.wait(4.0 * PATIENCE) == 0, program.err
+    rows = [json.loads(line) for line in program.out.splitlines() if line.startswith("[")]
     return [
         (kernels, modules, idle, built, late, set(imported)) for kernels, modules, idle, built, late, imported in rows
     ]
@@ -200,6 +192,6 @@ def test_imu_scene_loads_no_kernels_of_other_sensors(loaded: Any) -> None:
 
 @pytest.mark.slow
 def test_a_new_scene_is_ready(loaded: Any) -> None:
-    """Kernels are compiled when a scene is built, also those of sensors evaluated on read; no step waits."""
+    """Kernels are loaded when a scene is built, also those of sensors evaluated on read; no step waits for one."""
     assert loaded[0][3] > 0 and loaded[1][3] > loaded[0][3] + loaded[0][4]
     assert (loaded[0][4], loaded[1][4]) == (0, 0)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
+from nursery import Nursery
 from streaming import PATIENCE, Gauge, GaugeCfg, GaugeData, build, running, serving, until
 from test_blueprints import LEAST, OURS
 
@@ -134,7 +132,8 @@ MODEL = """
 </mujoco>
 """
 CHILD = """
-import json, sys, threading, time
+import json, sys, threading, time, warnings
+warnings.simplefilter("ignore")
 import sensorium as sn, sensorium.sensors
 from sensorium.stream.blueprints import build_cfg
 kind, values, attach = json.loads(sys.argv[1])
@@ -169,19 +168,18 @@ finally:
 @pytest.mark.parametrize(
     "kind", ["imu", *(pytest.param(each, marks=pytest.mark.soak) for each in OURS if each != "imu")]
 )
-def test_the_first_spawn_of_a_kind_works_with_an_empty_cache(tmp_path: Path, kind: str) -> None:
+def test_the_first_spawn_of_a_kind_works_with_an_empty_cache(tmp_path: Path, kind: str, nursery: Nursery) -> None:
     """All options have their defaults, including time-outs, and every kernel has to be compiled."""
     (tmp_path / "model.xml").write_text(MODEL)
     attach = None if kind in ("builtin", "touch") else "robot/base"
     values = {**LEAST.get(kind, {}), **({"site": "robot/pad"} if kind == "touch" else {})}
     asked = json.dumps([kind, values, attach])
-    ended = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", CHILD, asked, str(tmp_path / "model.xml")],
-        env={**os.environ, "WARP_CACHE_PATH": str(tmp_path / "cache")}, capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr
-    found = json.loads(ended.stdout.splitlines()[-1])
+    program = nursery.program(
+        CHILD, asked, str(tmp_path / "model.xml"), bare=True, WARP_CACHE_PATH=str(tmp_path / "cache")
+    )
+    assert program.wait(20.0 * PATIENCE) == 0, program.err
+    found = json.loads(program.out.splitlines()[-1])
     assert found["received"] or kind == "collision_events"
     assert any((tmp_path / "cache").rglob("*.o")) or any((tmp_path / "cache").rglob("*.ptx"))
     if found["took"] > 5.0:
-        assert "compiles kernels" in ended.stderr
+        assert "compiles kernels" in program.err
