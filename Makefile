@@ -1,6 +1,6 @@
 # `make demo` and `make test` only need Python 3.11 or newer. They create .venv themselves.
 # PYTHON=/path/to/python selects the Python. PYTEST_ARGS="-k imu" is passed to pytest, GPU_ARGS to bench-gpu.
-# Tests run in several processes (tests/parallel.py). PYTEST_ARGS="--processes 1 -s" runs them in one and shows all output.
+# Tests run in several processes (tests/parallel.py). PYTEST_ARGS="--processes=1 -s" runs them in one and shows all output.
 
 VENV := .venv
 PY = $(VENV)/bin/python
@@ -16,7 +16,7 @@ PYTHONS := $(or $(PYTHON),python3.12 python3.11 python3.13 python3)
 PYTEST_ARGS ?=
 # Each process has torch's threads. Waiting threads must sleep instead of spinning, because another process needs the
 # core.
-PYTEST_ALL = OMP_WAIT_POLICY=passive $(PY) -m pytest --processes auto
+PYTEST_ALL = OMP_WAIT_POLICY=passive $(PY) -m pytest --processes=auto
 # Everything but the soak runs.
 FULL := -m "not soak"
 GPU_ARGS ?=
