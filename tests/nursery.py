@@ -235,13 +235,16 @@ def nurse() -> None:
     gc.collect()
     gc.freeze()  # otherwise the end of each child's interpreter visits and copies all inherited objects
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the children
-    for line in sys.stdin.buffer if is_bare else os.fdopen(reading, "rb"):
+    lines = sys.stdin.buffer if is_bare else os.fdopen(reading, "rb")
+    for line in lines:
         command = json.loads(line)
         if is_bare and not command["bare"]:
             os.write(writing, line)
         elif not os.fork():
             if is_bare:
                 os.close(writing)
+            else:
+                lines.close()
             return _be_child(**command)
     os._exit(0)
 
