@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 if ctypes.util.find_library("EGL"):
     os.environ.setdefault("MUJOCO_GL", "egl")  # read when mujoco is imported
 
+import headers
 from parallel import pytest_addoption, pytest_runtestloop  # noqa: F401 - hooks
 
 from sensorium.compute import program
@@ -51,11 +52,30 @@ def _compiled_once(self: Any, device: Any, folder: Any, *args: Any, **kwargs: An
 
 Module._compile = _compiled_once
 
+_register_kernel = Module.register_kernel
+
+
+def _unoptimised(self: Any, kernel: Any) -> None:
+    """Register a kernel, which compiles three times as fast without optimisation if it is one of MuJoCo Warp's."""
+    if kernel.func.__module__.startswith("mujoco_warp."):
+        self.options["optimization_level"] = 0
+    _register_kernel(self, kernel)
+
+
+Module.register_kernel = _unoptimised
+
 # The first comparison would import torch.distributed.tensor and with it SymPy, which takes 2.7 s in each process.
 setattr(torch.testing._comparison, "_HAS_DTENSOR", False)  # noqa: B010
 
 # A shell's background job ignores Ctrl-C, as do the processes that it starts. Tests of Ctrl-C would then wait forever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Create the folder of Warp's precompiled headers, and remove it at the end."""
+    os.environ[headers.FOLDER] = folder = tempfile.mkdtemp()
+    config.add_cleanup(lambda: shutil.rmtree(folder))
+    headers.share()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -227,6 +227,7 @@ def nurse() -> None:
     """Run the nursery: a process with the libraries, and its child with our package as well."""
     for name in LIBRARIES:
         import_module(name)
+    import_module("headers").share()
     reading, writing = os.pipe()
     is_bare = os.fork() != 0
     os.close(reading if is_bare else writing)
