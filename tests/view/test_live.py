@@ -6,6 +6,7 @@ The pictures of docs/live_view.md are made with ``SENSORIUM_PICTURES=docs/images
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import threading
 import time
@@ -35,6 +36,7 @@ class Session:
         self.engine = kind.engine(3, 0, "cpu")
         self.scene = sn.Scene(self.engine, [cfg.replace(debug_vis=True) for cfg in kind.sensors()], discover=False)
         self._control = kind.control(self.engine)
+        self._numbers = itertools.count()
         channel, theirs = Pipe()
         self.page = Page(theirs)
         self._thread = threading.Thread(target=self.page.run)
@@ -42,8 +44,8 @@ class Session:
         self.feed = SceneFeed(self.scene, channel)
         self.tab = browser.open(self.page.url)
         self.run_until(lambda: self.page.server.get_clients())
-        warning = "document.querySelector('.mantine-Notification-closeButton')"  # that there is no GPU
-        wait_until(lambda: self.tab.evaluate(f"{warning}?.click() || true") and not self.tab.evaluate(f"!!{warning}"))
+        style = "document.head.appendChild(document.createElement('style')).textContent"
+        self.tab.evaluate(f"{style} = '.mantine-Notification-root {{ display: none }}'")  # the warning of no GPU
 
     def close(self) -> None:
         self.feed.close()
@@ -64,7 +66,20 @@ class Session:
         self.run_until(lambda: self.scene.time >= end and self.page.frame.time >= end)
 
     def picture(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        return self.tab.screenshot().astype(np.int64)[:, WORLD]
+        """Return the pixels of the world once the browser has drawn all that the page has sent."""
+        text = f"picture {next(self._numbers)}"
+        mark = self.page.server.gui.add_markdown(text)  # messages arrive in their order
+        wait_until(lambda: self.tab.evaluate(f"document.body.innerText.includes('{text}')"))
+        mark.remove()
+        shown = [self.tab.screenshot()]
+
+        def is_still() -> bool:
+            time.sleep(0.2)
+            shown.append(self.tab.screenshot())
+            return np.array_equal(*shown[-2:])
+
+        wait_until(is_still)
+        return shown[-1].astype(np.int64)[:, WORLD]
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +122,6 @@ def test_the_robot_is_seen(session: Session) -> None:
     page.panel._draw_all("none")
     session.run(0.2)
     wait_until(lambda: not page._overlays._overlays)
-    time.sleep(1.0)
     seen = session.picture()
     nodes = [node for row, node in page._world._nodes.items() if row >= 0]
     for node in nodes:
