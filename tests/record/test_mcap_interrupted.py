@@ -8,6 +8,8 @@ import io
 import os
 import random
 import signal
+import struct
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mcap.opcode import Opcode
 from mcap.reader import make_reader
 from mcap_scenes import assert_all_same, assert_same, following, scene
 from rosbags.highlevel import AnyReader
@@ -26,6 +29,7 @@ import sensorium as sn
 from sensorium.errors import ModelError, SensoriumWarning
 from sensorium.readings import Reading
 from sensorium.record import mcap_writer, rows
+from sensorium.record.mcap_writer import McapWriter
 from sensorium.record.repair import repair
 
 HERE = Path(__file__).parent
@@ -219,6 +223,57 @@ def test_a_slow_disk_makes_the_step_wait_and_loses_nothing(
             assert recorder._writer._queued <= 12_000 + 4000
     with sn.replay(tmp_path / "run.mcap") as replay:
         assert_all_same(live, replay)
+
+
+def _add_in_reverse(path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: bool) -> McapWriter:
+    """Return a closed writer of twenty chunks; the first one is packed after the second, or fails then."""
+    monkeypatch.setattr(mcap_writer, "CHUNK_BYTES", 1)
+    writer = McapWriter(path, "", "test")
+    channel, second = writer.add_channel("/a", "A", "", {}), threading.Event()
+
+    def index(number: int) -> Any:
+        if number == 0:
+            assert second.wait(30.0)
+            if fails:
+                raise RuntimeError("no index")
+        if number == 1:
+            second.set()
+        return np.array([[channel, number, 0]], np.int64)
+
+    for number in range(20):
+        head = struct.pack("<BQHIQQ", Opcode.MESSAGE, 22, channel, number, number, number)
+        writer.add_records([head], lambda number=number: index(number))
+    writer.close()
+    return writer
+
+
+def test_chunks_are_written_one_at_a_time_in_their_order(
+    disk: type[_Disk], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk.slow, busy, most = 0.002, threading.Semaphore(1), []
+    write = disk.write
+
+    def alone(self: _Disk, data: Any, /) -> int:
+        most.append(busy.acquire(blocking=False))
+        try:
+            return write(self, data)
+        finally:
+            busy.release()
+
+    monkeypatch.setattr(disk, "write", alone)
+    assert _add_in_reverse(tmp_path / "run.mcap", monkeypatch, fails=False).error is None
+    assert all(most)
+    with open(tmp_path / "run.mcap", "rb") as file:
+        messages = make_reader(file, validate_crcs=True).iter_messages(log_time_order=False)
+        assert [message.log_time for _, _, message in messages] == [*range(20)]
+
+
+def test_nothing_is_written_after_a_chunk_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the file would have a gap that nobody notices."""
+    writer = _add_in_reverse(tmp_path / "run.mcap", monkeypatch, fails=True)
+    assert str(writer.error) == "no index"
+    with open(tmp_path / "run.mcap", "rb") as file:
+        assert not [*make_reader(file).iter_messages()]
 
 
 def test_a_chunk_is_written_in_time_while_the_simulation_stands_still(tmp_path: Path) -> None:

@@ -439,6 +439,21 @@ def test_values_of_the_loop_and_marks_are_recorded(tmp_path: Path, monkeypatch: 
         assert texts == [*(f"number {k} ü" for k in range(10)), ""]
 
 
+def test_controls_are_those_at_the_start_of_a_control_step(tmp_path: Path) -> None:
+    """A control that changes within a control step, as by a delay, adds no message."""
+    engine = sn.MujocoEngine(model_path(), 2)
+    made = sn.Scene(engine, [sn.ImuCfg(name="imu", site="imu")])
+    controls = [np.full(engine.ctrl.shape, value) for value in (0.1, 0.2, 0.2, 0.3)]
+    with made.record(tmp_path / "run.mcap"), made.watch(lambda: engine.ctrl.add_(0.01), every_tick=True):
+        for ctrl in controls:
+            made.step(ctrl, 3)
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        found = [(each.tick, each["value"]) for each in replay.control]
+    assert [tick for tick, _ in found] == [0, 3, 9]
+    for (_, value), ctrl in zip(found, (controls[0], controls[1], controls[3]), strict=True):
+        np.testing.assert_allclose(value, ctrl, rtol=1e-6)
+
+
 def test_the_world_and_versions_are_recorded_once(tmp_path: Path) -> None:
     """Bodies with their boxes, shapes with their meshes, seed, slice of a run, versions."""
     engine = sn.MujocoEngine(MODEL, 2)

@@ -90,6 +90,8 @@ class _Chunk:
     compression: str = ""
     crc: int = 0
     """Checksum of the parts before compression."""
+    error: Exception | None = None
+    """Why it cannot be written."""
 
     def pack(self) -> None:
         """Complete the messages, make the index and the checksum, and compress the parts if that is worth the time."""
@@ -243,6 +245,8 @@ class McapWriter:
             raise
         self._taken = self._written = 0
         """Numbers of chunks that threads have taken, and that are written or dropped."""
+        self._packed: dict[int, _Chunk] = {}
+        """Number -> chunk that is packed and waits to be written."""
         self._threads = [threading.Thread(target=self._run, name="sensorium-record", daemon=True) for _ in range(2)]
         for thread in self._threads:
             thread.start()
@@ -324,8 +328,6 @@ class McapWriter:
         with self.changed:
             if self.error is not None:
                 return
-            if self._chunk.nbytes + size > CHUNK_BYTES and self._chunk.added:
-                self._close_chunk()
             chunk = self._chunk
             chunk.added.append((chunk.nbytes, index))
             chunk.parts += parts
@@ -410,26 +412,35 @@ class McapWriter:
         """Close chunks of age, pack closed chunks, and write them in their order."""
         while (taken := self._next()) is not None:
             number, chunk = taken
-            error: Exception | None = None
             try:
                 chunk.pack()
-            except Exception as failed:  # otherwise the caller would wait for a thread that has ended
-                error = failed
+            except Exception as error:  # otherwise the caller would wait for a thread that has ended
+                chunk.error = error
             with self.changed:
-                while self._written != number:
-                    self.changed.wait()
-            if error is None and self.error is None:
-                try:
-                    self._write(chunk)
-                except Exception as failed:
-                    error = failed
-            with self.changed:
-                self._written += 1
-                self._queued -= chunk.nbytes
-                if error is not None:
-                    self._fail(error)
-                self.changed.notify_all()
-            del taken, chunk  # so that its memory is free
+                self._packed[number] = chunk
+                del taken, chunk  # so that its memory is free once it is written
+                self._write_packed()
+
+    def _write_packed(self) -> None:
+        """Write the packed chunks that are next in the file; the caller holds the lock.
+
+        Where the chunk before is still being written, its thread takes them afterwards. So no thread waits for the
+        other: to be woken takes about as long as to write a chunk.
+        """
+        while (chunk := self._packed.pop(self._written, None)) is not None:
+            self.changed.release()
+            try:
+                if chunk.error is None and self.error is None:
+                    self._append_chunk(chunk)
+            except Exception as error:
+                chunk.error = error
+            finally:
+                self.changed.acquire()
+            self._written += 1
+            self._queued -= chunk.nbytes
+            if chunk.error is not None:
+                self._fail(chunk.error)
+            self.changed.notify_all()
 
     def _next(self) -> tuple[int, _Chunk] | None:
         """Return the number of the next chunk to write, and the chunk; None at the end."""
@@ -462,7 +473,7 @@ class McapWriter:
         self._queue.clear()
         self.changed.notify_all()
 
-    def _write(self, chunk: _Chunk) -> None:
+    def _append_chunk(self, chunk: _Chunk) -> None:
         name, size = chunk.compression.encode(), sum(map(len, chunk.parts))
         times = chunk.index[:, 1]
         first, last = (int(times.min()), int(times.max())) if len(times) else (0, 0)
