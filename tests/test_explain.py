@@ -209,13 +209,20 @@ reading, writing = os.pipe()
 os.dup2(writing, 1)
 os.close(writing)
 os.close(reading)  # before the first write
+sys.stdout = open(1, "w", closefd=False)  # has a buffer also where PYTHONUNBUFFERED is set
 sys.exit(main(sys.argv[1:]))
 """
 
 
-def test_output_can_be_closed_early(tmp_path: Path, nursery: Nursery) -> None:
-    """`sensorium explain ... --json | head` ends without a traceback."""
-    program = nursery.program(CLOSED, "explain", MODEL, "--rig", rig(tmp_path), "--json")
+@pytest.mark.parametrize(
+    "args",
+    [["explain", MODEL, "--rig", "rig.toml", "--json"], ["explain", "--help"], ["--version"]],
+    ids=lambda args: args[-1],
+)
+def test_output_can_be_closed_early(args: list[str], tmp_path: Path, nursery: Nursery) -> None:
+    """`sensorium explain ... --json | head` ends without a traceback, also where the output fits into a buffer."""
+    rig(tmp_path)
+    program = nursery.program(CLOSED, *args, folder=tmp_path)
     assert (program.wait(), program.err) == (1, "")
 
 

@@ -55,7 +55,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if argv is None:  # this is the program's own process: saves half a second in imports and at exit
             gc.set_threshold(100_000)
             atexit.register(gc.freeze)
-        return _run(list(sys.argv[1:] if argv is None else argv))
+        code = _run(list(sys.argv[1:] if argv is None else argv))
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader of the output has closed it, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python reports an error at exit
+        return 1
     except KeyboardInterrupt:  # nothing is imported here, since another Ctrl-C may follow
         if argv is None:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -84,9 +90,6 @@ def _run(args: list[str]) -> int:
             raise
         print(f"error: {missing}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # the reader of the output has closed it, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python reports an error at exit
-        return 1
     except SystemExit as stop:  # help was shown, or the arguments were invalid and the reason was printed
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
 
