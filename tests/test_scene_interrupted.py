@@ -200,6 +200,29 @@ def pair(*names: str) -> tuple[sn.Scene, sn.Scene]:
     return scenes
 
 
+@pytest.fixture(scope="module")
+def kept() -> list[tuple[sn.Scene, sn.Scene]]:
+    """The pair of `twins` between tests."""
+    return []
+
+
+@pytest.fixture
+def twins(kept: list[tuple[sn.Scene, sn.Scene]], request: pytest.FixtureRequest) -> Iterator[tuple[sn.Scene, sn.Scene]]:
+    """Two scenes with the sensors of `SOME` in the same state, for tests that keep their sensors and hooks.
+
+    A pair serves all these tests until one fails.
+    """
+    scene, twin = kept.pop() if kept else pair()
+    failed = request.session.testsfailed
+    start_again(scene, twin)
+    for each in (scene, twin):
+        syn.advance(each, 3)
+    assert_same(scene, twin)
+    yield scene, twin
+    if request.session.testsfailed == failed:
+        kept.append((scene, twin))
+
+
 def read(scene: sn.Scene) -> dict[str, dict[str, np.ndarray]]:
     return {name: syn.snapshot(scene[name]) for name in scene}
 
@@ -311,9 +334,9 @@ HOOKS = (
 
 
 @pytest.mark.parametrize(("hook", "error"), pairs(HOOKS, ERRORS), ids=_name)
-def test_error_in_a_hook_is_recoverable(hook: str, error: BaseException) -> None:
+def test_error_in_a_hook_is_recoverable(hook: str, error: BaseException, twins: tuple[sn.Scene, sn.Scene]) -> None:
     """The step raises the first cause, which later errors name; a reset or a saved state restores the scene."""
-    scene, twin = pair()
+    scene, twin = twins
     saved = twin.state()
     for mend in ("reset", "load_state"):
         Trap.set(hook, error)
@@ -332,8 +355,10 @@ def test_error_in_a_hook_is_recoverable(hook: str, error: BaseException) -> None
 
 @pytest.mark.parametrize("hook", ["reset", "stage reset", "update_raw_data"])
 @pytest.mark.parametrize(("envs", "error"), pairs([None, [1, 3]], ERRORS), ids=_name)
-def test_error_in_a_reset_hook_is_recoverable(envs: Any, hook: str, error: BaseException) -> None:
-    scene, twin = pair()
+def test_error_in_a_reset_hook_is_recoverable(
+    envs: Any, hook: str, error: BaseException, twins: tuple[sn.Scene, sn.Scene]
+) -> None:
+    scene, twin = twins
     Trap.set(hook, error)
     with pytest.raises(type(error)):
         syn.reset(scene, envs)
@@ -344,8 +369,8 @@ def test_error_in_a_reset_hook_is_recoverable(envs: Any, hook: str, error: BaseE
 
 
 @EITHER
-def test_error_in_a_sensor_reset_hook_is_recoverable(error: BaseException) -> None:
-    scene, twin = pair()
+def test_error_in_a_sensor_reset_hook_is_recoverable(error: BaseException, twins: tuple[sn.Scene, sn.Scene]) -> None:
+    scene, twin = twins
     Trap.set("reset", error)
     with pytest.raises(type(error)):
         scene["trap"].reset([1])
@@ -356,9 +381,11 @@ def test_error_in_a_sensor_reset_hook_is_recoverable(error: BaseException) -> No
 
 @EITHER
 @pytest.mark.parametrize("name", ["lazy", "slow_lazy"])
-def test_error_in_a_lazy_read_is_cleared_by_the_next_read(name: str, error: BaseException) -> None:
+def test_error_in_a_lazy_read_is_cleared_by_the_next_read(
+    name: str, error: BaseException, twins: tuple[sn.Scene, sn.Scene]
+) -> None:
     """No memory can be left inconsistent: the next read computes the sample, at this tick or a later tick."""
-    scene, twin = pair()
+    scene, twin = twins
     for later in (0, 1, 2):
         for each in (scene, twin):
             syn.advance(each, 2)
@@ -394,10 +421,10 @@ def test_failed_capture_leaves_the_scene_unchanged(operation: str, error: BaseEx
 @pytest.mark.parametrize("call", ["step", "refresh", "reset", "count_ticks", "forward", "load_state"])
 @pytest.mark.parametrize(("after", "error"), pairs([False, True], ERRORS), ids=_name)
 def test_engine_error_is_recoverable(
-    after: bool, call: str, error: BaseException, monkeypatch: pytest.MonkeyPatch
+    after: bool, call: str, error: BaseException, monkeypatch: pytest.MonkeyPatch, twins: tuple[sn.Scene, sn.Scene]
 ) -> None:
     """The engine raises before or after its work."""
-    scene, twin = pair()
+    scene, twin = twins
     work = getattr(scene.engine, call)
 
     def broken(*args: Any, **kwargs: Any) -> Any:
@@ -419,9 +446,9 @@ def test_engine_error_is_recoverable(
     go_on(scene, twin)
 
 
-def test_refused_arguments_change_nothing() -> None:
+def test_refused_arguments_change_nothing(twins: tuple[sn.Scene, sn.Scene]) -> None:
     """After an invalid control, number of ticks, envs or state, the scene continues as if the call had not occurred."""
-    scene, twin = pair()
+    scene, twin = twins
     calls: list[Callable[[], object]] = [
         lambda: scene.step(torch.zeros(4, 3)), lambda: scene.step(substeps=0), lambda: scene.update(ticks=-1),
         lambda: scene.reset([9]), lambda: scene.reset(body_pos_w=torch.zeros(3, 1, 2)),
@@ -435,8 +462,10 @@ def test_refused_arguments_change_nothing() -> None:
 
 
 @EITHER
-def test_an_error_in_a_callback_of_watch_leaves_a_consistent_tick(error: BaseException) -> None:
-    scene, twin = pair()
+def test_an_error_in_a_callback_of_watch_leaves_a_consistent_tick(
+    error: BaseException, twins: tuple[sn.Scene, sn.Scene]
+) -> None:
+    scene, twin = twins
 
     def fail() -> None:
         raise error
@@ -464,8 +493,8 @@ def test_failing_sensor_can_be_removed_before_the_reset() -> None:
 
 
 @pytest.mark.parametrize("state", gate([None, 3, {}, {"tick": 1}, "state"], [None, {"tick": 1}]))
-def test_invalid_state_is_refused(state: Any) -> None:
-    scene, twin = pair()
+def test_invalid_state_is_refused(state: Any, twins: tuple[sn.Scene, sn.Scene]) -> None:
+    scene, twin = twins
     with pytest.raises(
         sn.ConfigError, match=r"Scene\.load_state\.state: got .*expected the result of scene\.state\(\)"
     ):
@@ -588,8 +617,8 @@ def test_reading_while_another_thread_steps_is_refused() -> None:
     go_on(scene, twin)
 
 
-def test_scene_can_be_used_by_threads_in_turn() -> None:
-    scene, twin = pair()
+def test_scene_can_be_used_by_threads_in_turn(twins: tuple[sn.Scene, sn.Scene]) -> None:
+    scene, twin = twins
     for _ in range(3):
         threads = [threading.Thread(target=lambda: (syn.advance(scene), read(scene))) for _ in range(2)]
         for thread in threads:

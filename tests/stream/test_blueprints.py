@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from selection import pairs
 
 import sensorium as sn
 import sensorium.sensors.all  # registers the built-in sensors
@@ -380,12 +381,17 @@ DIRECTED = [
 """Every directed kind of sensor, with devices."""
 
 
-@pytest.mark.parametrize(("kind", "values", "device"), DIRECTED)
-@pytest.mark.parametrize("attach", ["body", None])
+def _device(value: object) -> str | None:
+    """Return the id of a directed sensor: its kind and device; None for other values, which pytest names."""
+    return f"{value[0]} {value[2]}".strip() if isinstance(value, tuple) else None
+
+
+@pytest.mark.parametrize(("attach", "directed"), pairs(["body", None], DIRECTED), ids=_device)
 def test_directional_sensors_look_along_x_of_their_transform(
-    kind: str, values: dict[str, Any], device: str, attach: str | None
+    attach: str | None, directed: tuple[str, dict[str, Any], str]
 ) -> None:
     """Turned by 90 degrees to the left and 30 degrees down, the sensor sees a ball 2 m away in its centre."""
+    kind, values, device = directed
     turn = Pose(rot=(0.5**0.5, 0.0, 0.0, 0.5**0.5)) @ Pose(
         rot=(math.cos(math.pi / 12), 0.0, math.sin(math.pi / 12), 0.0)
     )
@@ -423,6 +429,11 @@ def test_directional_sensors_look_along_x_of_their_transform(
     assert len(distance) > 3 and abs(float(distance.min()) - 2.0) < 0.05
     assert float(azimuth.abs().max()) < 0.15 > float(elevation.abs().max())
     assert abs(float(azimuth.mean())) < 0.03
+
+
+def test_a_camera_without_transform_looks_along_x() -> None:
+    ahead = sn.DepthCameraCfg(body=BODY, offset={"convention": "world"})
+    assert build_cfg("depth_camera", attach_to=BODY) == ahead
 
 
 def test_a_camera_of_the_model_keeps_its_own_axes() -> None:
