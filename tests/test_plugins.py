@@ -32,16 +32,19 @@ import os, runpy, sys, tomllib
 from importlib import import_module
 from pathlib import Path
 here = os.getcwd()
-for package in sys.argv[1:]:
+editable, *packages = sys.argv[1:]
+for package in packages:
     os.chdir(package)
     backend = tomllib.loads(Path("pyproject.toml").read_text())["build-system"]["build-backend"]
     import_module(backend).build_wheel(here)
     os.chdir(here)
-options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-index", "--target", "site"]
-sys.argv = ["pip", "install", *options, *map(str, Path().glob("*.whl"))]
+options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-index", "--no-build-isolation"]
+sys.argv = ["pip", "install", *options, "--target", "site", "-e", "./" + editable, *map(str, Path().glob("*.whl"))]
 runpy.run_module("pip", run_name="__main__")
 """
-"""A program that builds the packages in some folders as pip does, and has pip install them. Nothing is downloaded."""
+"""A program that has pip install the package in the first folder as editable, and wheels of the packages in the other
+folders, which it builds in this process. Nothing is downloaded.
+"""
 
 
 def run(nursery: Nursery, code: str, *arguments: str, folder: Path, bare: bool = False) -> str:
@@ -57,7 +60,7 @@ def run(nursery: Nursery, code: str, *arguments: str, folder: Path, bare: bool =
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, nursery: Nursery) -> Path:
     """A folder with installed packages: the examples, from copies, so that the build leaves no trace in examples/, and
-    new packages, with a short name, and with the longest name and full control.
+    new packages: one with a short name, as editable, and one with the longest name and full control.
     """
     folder = tmp_path_factory.mktemp("plugins")
     for package in PACKAGES:
@@ -65,7 +68,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, nursery: Nursery) -> Path:
     assert len(LONG) == LONGEST
     write(Names.of("ohm"), folder / "simple")
     write(Names.of(LONG), folder / "full", full_control=True)
-    run(nursery, INSTALL, *(package.name for package in PACKAGES), "simple", "full", folder=folder, bare=True)
+    run(nursery, INSTALL, "simple", "full", *(package.name for package in PACKAGES), folder=folder, bare=True)
     return folder / "site"
 
 
@@ -99,9 +102,9 @@ fields = ["ang_vel_b"]
 start = 0.1
 """
 PROGRAM = """
-import sys, warnings
+import site, sys, warnings
 sys.dont_write_bytecode = True
-sys.path.insert(1, sys.argv.pop(1))
+site.addsitedir(sys.argv.pop(1))
 warnings.simplefilter("error")
 from my_proximity.options import MyProximityCfg
 import sensorium as sn

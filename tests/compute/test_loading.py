@@ -117,21 +117,24 @@ import sys
 import warp as wp
 
 launched, real = set(), wp.launch
+loads, Executable = [], wp._src.context.ModuleExec
 
 def launch(kernel, *args, **kwargs):
     launched.add(kernel)
     return real(kernel, *args, **kwargs)
 
+def executable(*args, **kwargs):
+    loads.append(args)
+    return Executable(*args, **kwargs)
+
 wp.launch = launch
+wp._src.context.ModuleExec = executable
 import sensorium as sn
 from sensorium.demo import model_path
 
-def loaded():
-    return sum(len(each.execs) for each in wp._src.context.user_modules.values())
-
 def run(*sensors):
     scene = sn.Scene(sn.MujocoEngine(model_path(), keyframe="home"), sensors)
-    before = loaded()
+    before = len(loads)
     for _ in range(5):
         scene.step(None, 2)
         for cfg in sensors:
@@ -140,7 +143,7 @@ def run(*sensors):
     modules = [each for each in wp._src.context.user_modules.values() if each.execs]
     idle = [kernel.key for each in modules for kernel in each.kernels.values() if kernel not in launched]
     counts = [len(each.kernels) for each in modules]
-    print(json.dumps([sum(counts), len(counts), idle, before, loaded() - before, sorted(sys.modules)]))
+    print(json.dumps([sum(counts), len(counts), idle, before, len(loads) - before, sorted(sys.modules)]))
 
 imus = [sn.ImuCfg(name="clean", site="imu"), sn.ImuCfg(name="imu", site="imu", acc_noise=0.1, delay=0.004)]
 run(*imus)
@@ -155,8 +158,8 @@ def loaded(nursery: Nursery) -> list[tuple[int, int, list[str], int, int, set[st
 
     Returns:
         After each scene, the number of kernels and Warp modules loaded, the kernels among them that were never
-        launched, the number of loaded binaries when the scene was built and of those loaded later, and the imported
-        Python modules.
+        launched, the number of loads until the scene was built and of later ones, and the imported Python modules. Each
+        compilation is followed by a load, also of a kernel that replaces a loaded one.
     """
     program = nursery.program(SCENES, bare=True)
     assert program.wait(4.0 * PATIENCE) == 0, program.err

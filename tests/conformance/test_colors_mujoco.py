@@ -214,6 +214,36 @@ def test_fog_and_spots() -> None:
     assert difference(expected[5.0, False], expected[50.0, False], near) > 2.0
 
 
+UNLIT = """
+<mujoco>
+  <visual><headlight active="0"/></visual>
+  <worldbody>
+    <geom name="floor" type="plane" size="9 9 1" rgba=".7 .5 .3 1"/>
+    <geom name="glass" type="box" size=".5 .5 .1" pos="0 0 .5" rgba=".2 .6 .9 .5"/>
+    <camera name="cam" pos="0 0 3" fovy="60"/>
+  </worldbody>
+</mujoco>
+"""
+
+
+@needs_gl
+def test_ambient_light_without_lights() -> None:
+    """An opaque and a transparent surface in a model without lights are as bright as in MuJoCo."""
+    spec = mujoco.MjSpec.from_string(UNLIT)
+    spec.visual.global_.offwidth, spec.visual.global_.offheight = WIDTH, HEIGHT
+    engine = sn.MujocoEngine(spec)
+    cfg = sn.CameraCfg(name="cam", camera="cam", width=WIDTH, height=HEIGHT, data_types=("rgb", "geom_ids"))
+    image = sn.Scene(engine, [cfg], discover=False)["cam"].data
+    data = mujoco.MjData(engine.model)
+    mujoco.mj_forward(engine.model, data)
+    ids, (expected,) = drawn(engine.model, data, "cam", [(False, False)])
+    own = image.geom_ids[0, :, :, 0].numpy()
+    for shape in (0, 1):
+        where = smooth(ids) & smooth(own) & (own == shape)
+        assert where.sum() > 500 and expected[where].min() > 10
+        assert np.abs(image.rgb[0].numpy().astype(int) - expected)[where].max() <= 2
+
+
 @needs_gl
 def test_four_samples_smooth_edges_as_multisampling_does() -> None:
     """At changes of id, four samples per pixel are nearer to MuJoCo's four than one sample is."""

@@ -186,6 +186,20 @@ def test_images_equal_those_of_cast_rays() -> None:
         )
 
 
+def test_normals_of_a_sphere_in_parallel_lines_of_sight() -> None:
+    """Each line of sight has its own start, here 0.1 m beside those of its neighbours."""
+    lens, ball = sn.OrthographicLensCfg(view_height=3.0), sn.Shape("sphere", "ball", (1.0,), pos=(3.0, 0.2, 0.0))
+    cfg = camera(lens=lens, data_types=("normals", "geom_ids"))
+    data: Any = scene_of(cfg, shapes=[ball], pos=(0, 0, 0))["camera"].data
+    row, column = np.mgrid[:30, :40] + 0.5
+    y, z = 0.1 * (20.0 - column) - 0.2, 0.1 * (15.0 - row)
+    inside = 1.0 - y * y - z * z
+    hit = inside > 0.0
+    assert np.array_equal(data.geom_ids[0, ..., 0].numpy() == 0, hit) and 300 < hit.sum() < 330
+    expected = np.stack([-np.sqrt(np.maximum(inside, 0.0)), y, z], axis=-1)
+    np.testing.assert_allclose(data.normals[0].numpy()[hit], expected[hit], atol=2e-3)
+
+
 def test_normals_of_a_mesh_with_dropped_triangles_are_those_of_its_faces() -> None:
     """Face ids count the given triangles, also those without an area; the normal belongs to the right triangle."""
     corners = [[0, -1, -1], [0, 1, -1], [0, 1, 1], [0, -1, 1], [1, -1, 3]]

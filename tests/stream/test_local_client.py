@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -420,3 +421,25 @@ def test_program_without_close_exits_cleanly(nursery: Nursery) -> None:
     run = nursery.program(FORGETFUL)
     assert run.wait() == 0 and run.out.endswith("the end\n")
     assert not run.err, run.err
+
+
+UNCLOSED = """
+import atexit, sys, threading
+atexit.register(lambda: print(client.is_closed))  # after the functions of later imports
+import sensorium as sn
+client = sn.connect(sys.argv[1])
+came = threading.Event()
+client.sensors["gauge"].listen(lambda data: (came.set(), threading.Event().wait()))
+assert came.wait(30.0)
+"""
+
+
+def test_client_is_closed_at_exit(nursery: Nursery) -> None:
+    """The server has no client at the end, and a listener that never returns does not delay the exit by 5 s."""
+    with serving(step=True, world={"columns": 0}) as server:
+        program = nursery.program(UNCLOSED, server.address, bare=True)
+        until(lambda: server.counts.subscriptions, "the listener")
+        start = time.monotonic()
+        assert program.wait() == 0, program.err
+        assert program.out == "True\n" and time.monotonic() - start < 4.0
+        assert server.clients == 0
