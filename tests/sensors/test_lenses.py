@@ -190,6 +190,22 @@ def test_a_lens_that_folds_over_within_the_image_is_refused(lens: LensCfg) -> No
         lens_rays(lens, matrices(lens), HEIGHT, WIDTH)
 
 
+@pytest.mark.parametrize(
+    "coefficients", [{"k1": 0.1, "k2": -0.2, "k3": -0.1}, {"k1": 0.3, "k2": 0.1, "k4": 0.2, "k5": 0.4, "k6": 0.3}]
+)
+def test_a_radial_lens_sees_points_up_to_its_fold(coefficients: dict[str, float]) -> None:
+    """The radius r (1 + k1 r^2 + ...) / (1 + k4 r^2 + ...) of an image point grows with r until its derivative is 0."""
+    lens = BrownConradyLensCfg(**coefficients)
+    k = [coefficients.get(f"k{i}", 0.0) for i in range(1, 7)]
+    above, below = (np.polynomial.Polynomial([1.0, 0.0, a, 0.0, b, 0.0, c]) for a, b, c in (k[:3], k[3:]))
+    image = np.polynomial.Polynomial([0.0, 1.0]) * above
+    roots = (image.deriv() * below - image * below.deriv()).roots()
+    fold = min(root.real for root in roots if abs(root.imag) < 1e-9 and root.real > 0.0)
+    radii = torch.tensor([0.5, 0.98, 1.02, 1.5], dtype=torch.float64, device="cpu") * fold
+    points = torch.stack([0.6 * radii, -0.8 * radii, torch.ones_like(radii)], dim=-1)
+    assert torch.isfinite(lens.project(points)).all(dim=-1).tolist() == [True, True, False, False]
+
+
 def test_an_orthographic_ray_starts_at_its_pixel() -> None:
     starts, directions = lens_rays(OrthographicLensCfg(view_height=4.8), matrices(ALL[0])[:0], HEIGHT, WIDTH)
     assert starts.shape == directions.shape == (0, HEIGHT * WIDTH, 3)
