@@ -151,6 +151,24 @@ def test_a_shadow_takes_the_light_and_its_ambient_part() -> None:
     assert (on_ground & (gap < 0.299)).sum() > 20 and bright.rgb[0].numpy()[on_ground].min() > 0
 
 
+def test_the_light_of_several_lamps_adds_up() -> None:
+    """Each of three lamps has its own shadows of a ball and of a box."""
+    ways = [(1.0, 0.0, -1.0), (-1.0, 0.2, -1.0), (0.0, -1.0, -1.5)]
+    lamps = [sn.Light("directional", f"lamp {k}", direction=way, diffuse=(0.3,) * 3) for k, way in enumerate(ways)]
+    shapes = [
+        sn.Shape("plane", "ground"),
+        sn.Shape("sphere", "ball", (0.3,), pos=(0.5, 0.1, 0.4)),
+        sn.Shape("box", "box", (0.2, 0.3, 0.1), pos=(-0.6, -0.2, 0.3)),
+    ]
+    size = {"width": 33, "height": 33, "shadows": True}
+    together, *alone = (
+        images(shapes, lights, **size).rgb[0].numpy().astype(int) for lights in (lamps, *([lamp] for lamp in lamps))
+    )
+    np.testing.assert_allclose(together, sum(alone), atol=2)
+    lit = [each[..., 0] > 5 for each in alone]
+    assert all((one & ~other).sum() > 10 for one in lit for other in lit if one is not other)
+
+
 @pytest.mark.parametrize(
     ("lens", "distance"),
     [(sn.PinholeLensCfg(fovy=90.0), "depth"), (sn.EquirectangularLensCfg(), "distance_to_camera")],

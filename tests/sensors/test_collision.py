@@ -156,16 +156,20 @@ def test_weak_collisions_are_omitted(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("interval", "expected"), [(0.0, [1, 2, 3, 4, 5]), (0.05, [1, 3, 5]), (0.06, [1, 3, 5]), (0.07, [1, 4])]
+    ("interval", "expected", "start"),
+    [(0.0, [1, 2, 3, 4, 5], 0), (0.05, [1, 3, 5], 0), (0.06, [1, 3, 5], 0), (0.07, [1, 4], 0), (0.07, [1, 4], 65529)],
 )
-def test_pair_is_reported_at_most_once_per_interval(interval: float, expected: list[int]) -> None:
-    """A contact chatters, 2 of every 3 ticks, in frames of 3 ticks (0.03 s); each pair has a separate interval."""
+def test_pair_is_reported_at_most_once_per_interval(interval: float, expected: list[int], start: int) -> None:
+    """A contact chatters, 2 of every 3 ticks, in frames of 3 ticks (0.03 s); each pair has a separate interval.
+
+    Ticks are stored as two numbers, of which the second is less than 65536.
+    """
     engine = sn.TensorEngine(1, DT, bodies=BODIES, provides=("pose", "contact"))
     (report,) = reserve_contact(engine, "car")
     engine.contacts[report]
 
     def motion(time: float) -> dict[Any, torch.Tensor]:
-        tick, values = round(time / DT), torch.zeros(1, 3, 1, 7)
+        tick, values = round(time / DT) - start, torch.zeros(1, 3, 1, 7)
         values[0, 0, 0, 0] = float(tick % 3 != 0)
         values[0, 1, 0, 0] = float(tick == 8)
         return {contact_array(report): values}
@@ -173,6 +177,7 @@ def test_pair_is_reported_at_most_once_per_interval(interval: float, expected: l
     engine.motion = motion
     engine.forward()
     world = World(sn.Scene(engine, [], reserve=[report]))
+    world.scene.update(ticks=start)
     sensor = world.collision("car", min_interval=interval)
     found = [told(world.step(sensor, 3)) for _ in range(5)]
     assert [k + 1 for k, events in enumerate(found) if (0, 1, "begin") in events] == expected

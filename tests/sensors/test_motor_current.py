@@ -209,7 +209,12 @@ def test_the_estimate_follows_the_measured_current() -> None:
     [
         ({}, "torque_constant: got nothing"),
         ({"torque_constant": 0.0}, "a number above 0"),
+        (
+            {"torque_constant": 0.1, "gear": (2.0, 0.0, 1.0)},
+            r"gear: got .*, expected a number above 0, or one per joint",
+        ),
         ({"torque_constant": 0.1, "efficiency": 1.2}, "an efficiency in"),
+        ({"torque_constant": 0.1, "efficiency": (0.9, 1.2)}, "an efficiency in"),
         ({"torque_constant": 0.1, "coulomb": (-0.1, 0.2, 0.3)}, "coulomb.*a number >= 0"),
         ({"torque_constant": 0.1, "coulomb": ()}, r"coulomb: got \(\), expected a finite number, or one per joint"),
         ({"torque_constant": (0.1, math.inf)}, "torque_constant: got .*, expected a finite number, or one per joint"),
