@@ -52,7 +52,7 @@ class Session:
         self._thread.join(10.0)
         self.tab.close()
 
-    def run_until(self, done: Callable[[], object], seconds: float = 30.0) -> None:
+    def run_until(self, done: Callable[[], object], seconds: float = 120.0) -> None:
         """Step the scene until a condition is true."""
         end = time.monotonic() + seconds
         while not done():
