@@ -435,7 +435,7 @@ class Uniform(_Base):
 
     @property
     def bounds(self) -> tuple[float, float] | tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Least and greatest value: two floats, or two float64 arrays [columns]."""
+        """Minimum and maximum value: two floats, or two float64 arrays [columns]."""
         return _pair(self, *_wide(self.low, self.high))
 
     def to_dict(self) -> dict[str, Any]:
@@ -470,7 +470,7 @@ class Normal(_Base):
 
     @property
     def bounds(self) -> tuple[float, float] | tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Least and greatest number, mean -+ `MAX_NORMAL` std: two floats, or two float64 arrays [columns]."""
+        """Minimum and maximum number, mean -+ `MAX_NORMAL` std: two floats, or two float64 arrays [columns]."""
         mean, std = _wide(self.mean, self.std)
         return _pair(self, mean - MAX_NORMAL * std, mean + MAX_NORMAL * std)
 
@@ -519,7 +519,7 @@ class Choice(_Base):
 
     @property
     def bounds(self) -> tuple[float, float] | tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Least and greatest value: two floats, or two float64 arrays [columns]."""
+        """Minimum and maximum value: two floats, or two float64 arrays [columns]."""
         values = np.asarray(self.values, np.float64)
         return _pair(self, values.min(axis=0), values.max(axis=0))
 

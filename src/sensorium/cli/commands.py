@@ -27,7 +27,7 @@ INTERRUPTED = 130
 
 @dataclass
 class Demo:
-    """Simulate a walking quadruped and show what its sensors report.
+    """Simulate a walking quadruped and show the readings of its sensors.
 
     The bundled 12-joint robot trots over uneven ground; a PD controller drives its joints. One IMU (preset bmi088) is
     on the trunk, another (icm42688p) on the left front foot, with a lower rate and a longer delay. Encoders with 14

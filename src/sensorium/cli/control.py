@@ -31,7 +31,7 @@ CONTROL_PERIOD = 0.01
 RANDOM_PERIOD = 0.1
 """Seconds for which a random control is held."""
 STIFFEST = 0.4
-"""Greatest product of natural frequency and time step for holding a joint by torque; an explicit PD controller starts
+"""Maximum product of natural frequency and time step for holding a joint by torque; an explicit PD controller starts
 to oscillate at 0.6 (humanoid.xml of dm_control)."""
 FIXED_GAIN, NO_BIAS, AFFINE_BIAS, NO_DYNAMICS, INTEGRATOR, JOINT_KINDS, SCALAR_JOINTS = 0, 0, 1, 0, 1, (0, 1), (2, 3)
 """MuJoCo's numbers for gain, bias and dynamics types, for transmissions to a joint, and for slide and hinge joints."""
@@ -68,7 +68,7 @@ def control_for(name: str, engine: OwnEngine, seed: int, substeps: int = 1) -> t
         substeps: least number of ticks between its calls.
 
     Raises:
-        UsageError: no such control, file or function, or one that does not fit the model.
+        UsageError: the control, file or function does not exist or does not fit the model.
     """
     slow = max(1, round(CONTROL_PERIOD / engine.dt))
     if name == "hold":

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from sensorium.world.solid_query import SolidQuery
 
 SHOWN_SHAPES = 12
-"""Greatest number of shape names in the tables."""
+"""Maximum number of shape names in the tables."""
 ROUNDS = 5
-"""Number of measurements of each cost, in turns; the least is reported, so that a busy moment has no effect."""
+"""Number of measurements of each cost, in turns; the minimum is reported, so that a busy moment has no effect."""
 
 
 @dataclass

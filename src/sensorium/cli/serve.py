@@ -114,11 +114,11 @@ class Serve:
     """Public key of a client that may connect, with --keys; may be repeated. By default: all clients that know the
     server's key."""
     max_spawned_mb: Annotated[float, arg(metavar="MB")] = 1024.0
-    """Greatest total memory of the sensors that clients spawn."""
+    """Maximum total memory of the sensors that clients spawn."""
     max_spawned_rays: Annotated[int, arg(metavar="N")] = 5_000_000
-    """Greatest total number of rays of these sensors per sample, in all environments."""
+    """Maximum total number of rays of these sensors per sample, in all environments."""
     max_queued_mb: Annotated[float, arg(metavar="MB")] = 1024.0
-    """Greatest total memory of messages that are queued for clients or being sent to them."""
+    """Maximum total memory of messages that are queued for clients or being sent to them."""
     engine: EngineName = "mujoco"
     """Physics engine; see `sensorium run --help`."""
     device: Annotated[str, arg(metavar="D")] = "cpu"
@@ -295,7 +295,7 @@ class Serve:
         return engine, scene, title
 
     def _recorded(self) -> Any:
-        """Return the recording in the place of a scene."""
+        """Return the recording, which replaces a scene."""
         from sensorium.record.replay_scene import ReplayScene
 
         assert self.replay is not None

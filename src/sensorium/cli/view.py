@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sensorium.view.live.handle import LiveView
 
 PERIOD = 0.01
-"""Simulated time between two looks at the page while a recording is shown, s."""
+"""Simulated time between two checks of the page while a recording is shown, s."""
 
 
 @dataclass
@@ -31,7 +31,7 @@ class View:
     The first line on stdout is its address. Ctrl-C ends it.
 
     SOURCE is an MJCF or URDF file with --rig, the name of a bundled robot (demo or arm), a recording (.mcap), or the
-    address of a simulation that sensorium serve or sensorium.serve offers.
+    address of a simulation that is served by sensorium serve or sensorium.serve.
 
     For example:
       sensorium view demo

@@ -75,7 +75,7 @@ It costs 0.13 ms for each launch and saves 4 us in each run. On CUDA it costs li
 """
 
 ENV_BYTES = 256
-"""Least memory of an environment, bytes; the state of every robot is larger."""
+"""Minimum memory of an environment, bytes; the state of every robot is larger."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Hook: TypeAlias = Callable[[], object]

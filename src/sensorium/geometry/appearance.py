@@ -19,7 +19,7 @@ LIGHT_KINDS: tuple[LightKind, ...] = ("head", "directional", "spot", "point")
 """Kinds of lights; the index of a kind is its number in kernels."""
 TRACKING = ("fixed", "position", "target")
 MOST_SHADOWS = 31
-"""Greatest number of lights that cast shadows."""
+"""Maximum number of lights that cast shadows."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -27,9 +27,9 @@ _FROM_WORLD: dict[str, tuple[float, float, float, float]] = {
 }
 """Rotation from each convention's axes to those of ``"world"``: forward x, left y, up z."""
 _NEAR_SINGULAR = 1e-12
-"""Least ratio of an intrinsic matrix's singular values; that of a 10,000-pixel camera is above 1e-9."""
+"""Minimum ratio of an intrinsic matrix's singular values; that of a 10,000-pixel camera is above 1e-9."""
 _PARALLEL = 1e-6
-"""Greatest cosine of a direction with the axis for which a depth defines no point."""
+"""Maximum cosine of a direction with the axis for which a depth defines no point."""
 
 
 def convert_orientation_convention(

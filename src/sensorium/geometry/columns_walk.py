@@ -28,15 +28,15 @@ FINE = wp.constant(2)
 COARSE = wp.constant(4)
 """Binary logarithm of the cells per side of a block of the coarser level."""
 FEWEST = 1000
-"""Least number of triangles of a terrain; below it, a tree is as fast."""
+"""Minimum number of triangles of a terrain; below it, a tree is as fast."""
 LAYERS = 1.3
-"""Greatest mean number of triangles above each other in a terrain, over non-empty columns."""
+"""Maximum mean number of triangles above each other in a terrain, over non-empty columns."""
 STEEP_SHARE = 0.2
-"""Greatest fraction of steep area in a terrain."""
+"""Maximum fraction of steep area in a terrain."""
 PER_CELL = 8.0
-"""Greatest mean number of triangles in a column of a terrain; it is larger if large triangles lie among small ones."""
+"""Maximum mean number of triangles in a column of a terrain; it is larger if large triangles lie among small ones."""
 STEEP = 0.2
-"""Least z component of the unit normal of a triangle that is not steep."""
+"""Minimum z component of the unit normal of a triangle that is not steep."""
 WIDER = 1e-6
 """Tolerance of barycentric coordinates of steep triangles."""
 _INF: Any = wp.constant(wp.float64(float("inf")))
@@ -51,7 +51,7 @@ class WalkIndex:
     """Data for kernels in addition to `ColumnsIndex`."""
 
     heights: wp.array[wp.vec2]
-    """Least and greatest height in a cell above the heights' origin, m, (inf, -inf) if empty; then the same for blocks
+    """Minimum and maximum height in a cell above the heights' origin, m, (inf, -inf) if empty; then the same for blocks
     of the finer and of the coarser level, row by row."""
     fine: wp.int32
     """Index of the first block of the finer level."""
@@ -69,10 +69,10 @@ class WalkIndex:
     steep_triangle: wp.array[wp.int32]
     """Indices of the steep triangles."""
     slack: wp.float32
-    """Greatest error of heights, m."""
+    """Maximum error of heights, m."""
     low: wp.float64
     high: wp.float64
-    """Least and greatest height, m."""
+    """Minimum and maximum height, m."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

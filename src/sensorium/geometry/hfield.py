@@ -63,7 +63,7 @@ class HField:
     """Thickness of the solid below height 0, m; negative for a surface without a solid."""
     low: wp.float32
     high: wp.float32
-    """Least and greatest height, m."""
+    """Minimum and maximum height, m."""
 
 
 @wp.struct
@@ -74,7 +74,7 @@ class HFields:
     heights: wp.array[wp.float32]
     """m."""
     blocks: wp.array[wp.vec2]
-    """Least and greatest height of each block, m."""
+    """Minimum and maximum height of each block, m."""
 
 
 def build_hfields(fields: Sequence[HeightField], device: Any = "cpu") -> HFields:

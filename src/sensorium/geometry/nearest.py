@@ -19,7 +19,7 @@ from sensorium.geometry.primitives import BOX, CAPSULE, CYLINDER, ELLIPSOID, PLA
 from sensorium.random import F64
 
 NEWTON = wp.constant(wp.int32(32))
-"""Greatest number of steps towards the nearest point of an ellipsoid; radii of a ratio of 10^6 took up to 15."""
+"""Maximum number of steps towards the nearest point of an ellipsoid; radii of a ratio of 10^6 took up to 15."""
 _ZERO: Any = wp.constant(wp.float64(0.0))
 _ONE: Any = wp.constant(wp.float64(1.0))
 _INF: Any = wp.constant(wp.float64(float("inf")))

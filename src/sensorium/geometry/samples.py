@@ -27,7 +27,7 @@ Piece = tuple[float, Callable[[Array, Array], tuple[Array, Array]]]
 """Area of a piece of a surface, m2, and its map from u and v, each from 0 to 1, to points and normals."""
 
 MOST_SAMPLES = 10_000_000
-"""Greatest number of samples; more are rejected as a typing error."""
+"""Maximum number of samples; more are rejected as a typing error."""
 _GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
 _ASIDE = 1e-7
 """Distance from its surface at which a sample is tested for being covered, relative to the extent of the shapes."""

@@ -22,7 +22,7 @@ from sensorium.geometry.shapes import Mesh
 WELD = 1e-6
 """Distance below which vertices are merged if a mesh is otherwise open, relative to its extent."""
 MOST_PAIRS = 1 << 24
-"""Greatest product of open edges and their vertices for the search of vertices on edges; beyond it the mesh is open."""
+"""Maximum product of open edges and their vertices for the search of vertices on edges; beyond it the mesh is open."""
 TOLD = 3
 """Number of edges of each kind in a message."""
 

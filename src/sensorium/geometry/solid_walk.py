@@ -23,7 +23,7 @@ FACE_BITS = wp.constant(wp.int32(20))
 STEPS = wp.constant(wp.int32(2047))
 """Number of distance steps in the other bits of an entry."""
 FEW = wp.constant(wp.int32(64))
-"""Greatest number of triangles of a mesh that is searched completely, without its tree."""
+"""Maximum number of triangles of a mesh that is searched completely, without its tree."""
 
 
 @wp.struct

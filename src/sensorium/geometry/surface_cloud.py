@@ -22,9 +22,9 @@ from sensorium.geometry.transforms import rotation
 Array = NDArray[np.float64]
 
 CELLS = 64
-"""Greatest number of cells of a grid per point; the cells are enlarged to reach it."""
+"""Maximum number of cells of a grid per point; the cells are enlarged to reach it."""
 ENTRIES = 4_000_000
-"""Greatest total number of list entries of a cloud, or twice its number of points if that is more."""
+"""Maximum total number of list entries of a cloud, or twice its number of points if that is more."""
 COARSER = 1.25
 """Factor by which the side of a cell is enlarged."""
 

@@ -24,7 +24,7 @@ Int = Annotated[int, Strict(), Field(ge=-(2**63), lt=2**63)]
 """A whole number of 64 bits; text and fractions are rejected."""
 
 MOST_RAYS = 100_000_000
-"""Greatest number of rays of a pattern; more are rejected as a typing error: the directions would fill 1.2 GB."""
+"""Maximum number of rays of a pattern; more are rejected as a typing error: the directions would fill 1.2 GB."""
 PATTERN_KINDS: Registry[str, type[PatternBaseCfg]] = Registry(
     "kind of pattern",
     SENSOR_PLUGINS,

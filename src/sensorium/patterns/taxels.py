@@ -27,13 +27,13 @@ Region = tuple[Sequence[float], Sequence[float] | float]
 """A box, (minimum corner, maximum corner), or a ball, (centre, radius), m."""
 
 MOST_TAXELS = 100_000
-"""Greatest number of taxels of a layout; more are rejected as a typing error."""
+"""Maximum number of taxels of a layout; more are rejected as a typing error."""
 _FIRST, _ENOUGH, _MOST = 20_000, 400_000, 4_000_000
 """Numbers of places on a surface that are tried to find enough in a patch: at first, to find any, and at most."""
 _PER_TAXEL, _LEAST_PLACES, _MOST_PLACES = 64, 4096, 16384
 """Candidate places in a patch: number per taxel, and bounds of the total, but never fewer than 8 per taxel."""
 _WORK = 100_000_000
-"""Greatest number of distances that are computed to even out a layout."""
+"""Maximum number of distances that are computed to even out a layout."""
 
 
 class _HasEngine(Protocol):

@@ -22,9 +22,9 @@ from sensorium.memory import host_available, in_mb
 from sensorium.readings import Array
 
 MOST_TEXT = 2**26
-"""Greatest size of a text in bytes. NumPy stores four per character."""
+"""Maximum size of a text in bytes. NumPy stores four per character."""
 MOST_DEFLATED = 1040
-"""Greatest ratio of decompressed to compressed bytes: deflate reaches 1032."""
+"""Maximum ratio of decompressed to compressed bytes: deflate reaches 1032."""
 WRITE_IT = "Write it with NpzRecorder.save."
 
 _END = struct.Struct("<4s4H2LH")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 TICK = 1e-9
 """Time step of a bag, s."""
 SAME_CLOCK = 3600 * 10**9
-"""Greatest difference of the stamp in a message and the time of its arrival in the bag by the same clock, ns."""
+"""Maximum difference of the stamp in a message and the time of its arrival in the bag by the same clock, ns."""
 
 
 class BagReplay(Replay):

@@ -29,7 +29,7 @@ from sensorium.record.crc import crc32
 from sensorium.record.mcap_writer import MAGIC, RECORD
 
 MOST_RECORD = 2**24
-"""Greatest size of a record other than chunks, messages and attachments, bytes."""
+"""Maximum size of a record other than chunks, messages and attachments, bytes."""
 MOST_RATIO = {"lz4": 256, "zstd": 2**15, "": 1}
 """Compression -> greatest ratio of decompressed to compressed bytes."""
 RUN_BYTES = 4_000_000

@@ -40,7 +40,7 @@ WORLD_FILE = ("world.npz", "application/x-npz")
 CONTROL, BODIES, MARKS = "control", "bodies", "/marks"
 """Names of the records of the controls and of the poses of all bodies, and topic of the marks."""
 BODY_RATE = 30.0
-"""Greatest rate of the poses of all bodies, with which viewers show a recording, per second of simulation."""
+"""Maximum rate of the poses of all bodies, with which viewers show a recording, per second of simulation."""
 MARK_TYPE = f"{PACKAGE}/msg/Mark"
 MARK_DEFINITION = """# An episode, a task or another event of some environments
 int64 tick
@@ -50,7 +50,7 @@ string name
 string value
 """
 LARGEST = 2**18
-"""Greatest size of a reading that is collected with others, bytes."""
+"""Maximum size of a reading that is collected with others, bytes."""
 _PROGRAMS = ("sensorium", "numpy", "torch", "warp-lang", "mujoco", "mujoco-warp", "newton")
 
 

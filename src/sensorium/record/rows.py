@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from sensorium.scene.publish import LiveSample
 
 MOST_BYTES, MOST_ROWS = 2**20, 256
-"""Greatest size and number of the rows that are collected."""
+"""Maximum size and number of the rows that are collected."""
 KEPT_BYTES = 2**24
-"""Greatest size of the unused pages that are kept."""
+"""Maximum size of the unused pages that are kept."""
 
 Taken = tuple[memoryview, Callable[[], Array]]
 """Collected messages, one after the other, and a function that completes them and returns their index."""

@@ -20,7 +20,7 @@ OF_ALL_ENVS = ("tick", "skipped", "control_tick")
 PER_ENV = ("episode", "reset_tick", "skipped_at_reset")
 """Attributes of the clock that are saved."""
 STATE = (*OF_ALL_ENVS, *PER_ENV, "own_control_steps", "lag", "seed", "first_env", "engine", "sensors")
-"""What a saved state must have; states without ``"observers"`` are of earlier versions."""
+"""Required keys of a saved state; states without ``"observers"`` are of earlier versions."""
 
 
 def saved_scene(scene: Scene) -> dict[str, Any]:

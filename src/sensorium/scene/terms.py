@@ -1,4 +1,4 @@
-"""Terms of an observation: what a name selects in a scene, and what happens to its values."""
+"""Terms of an observation: the selection of values by name, and the processing of these values."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class ObsTerm:
 
     @property
     def delays(self) -> tuple[int, int]:
-        """Least and greatest delay, in observations."""
+        """Minimum and maximum delay, in observations."""
         return (self.delay, self.delay) if isinstance(self.delay, int) else self.delay
 
     @property
@@ -112,7 +112,7 @@ class ObsTerm:
 
 
 def _numbers(value: Any) -> np.ndarray[Any, np.dtype[np.float64]] | None:
-    """Return a value as numbers; None where it has others or none."""
+    """Return a value as numbers; None if it is not numeric or absent."""
     try:
         return None if value is None else np.asarray(value, np.float64)
     except (TypeError, ValueError):
@@ -148,7 +148,7 @@ class Part:
         """Bring a computed value up to date.
 
         Raises:
-            ConfigError: a function returned another shape than at first.
+            ConfigError: the shape that a function returned has changed.
         """
         assert self.read is not None
         value = self.read(self.sensor)

@@ -30,7 +30,7 @@ from sensorium.spec import Requirement
 __all__ = ["LiveMujocoEngine", "MujocoEngine", "prepare_spec"]
 
 PERSISTENT_UP_TO = 32
-"""Greatest number of environments with a separate MjData each, which lets a step continue from a forward computation.
+"""Maximum number of environments with a separate MjData each, which lets a step continue from a forward computation.
 
 A step under a new control then repeats only the acceleration stage. Beyond this number they no longer fit in the cache,
 and sharing is faster. CPU time of a fresh tick of a 12-joint quadruped on one core, shared and persistent, in units of

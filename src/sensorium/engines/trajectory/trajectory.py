@@ -15,13 +15,13 @@ from sensorium.errors import ArgumentError, ModelError, shown
 from sensorium.geometry.spline import Array, Motion, PoseSpline
 
 FEWEST = 4
-"""Least number of poses; a cubic spline has no fewer."""
+"""Minimum number of poses; a cubic spline has no fewer."""
 LARGEST_TURN = math.radians(120.0)
-"""Greatest turn between two adjacent poses, rad."""
+"""Maximum turn between two adjacent poses, rad."""
 FARTHEST = 1e5
-"""Greatest distance of a coordinate from the world's origin, m; float32 resolves 8 mm there."""
+"""Maximum distance of a coordinate from the world's origin, m; float32 resolves 8 mm there."""
 NORM_ERROR = 0.05
-"""Greatest deviation of a quaternion's norm from 1."""
+"""Maximum deviation of a quaternion's norm from 1."""
 ORDER = "quaternion (w x y z)"
 """Quaternions in messages, which are in this order for all files."""
 

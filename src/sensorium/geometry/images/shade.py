@@ -25,7 +25,7 @@ from sensorium.geometry.primitives import HFIELD, MESH, primitive_normal
 from sensorium.geometry.transforms import quat_rotate
 
 OPAQUE = wp.constant(wp.float32(0.995))
-"""Least opacity of a surface that hides what is behind it, as in MuJoCo."""
+"""Minimum opacity of a surface that hides what is behind it, as in MuJoCo."""
 
 
 @wp.func

@@ -17,9 +17,9 @@ NO_FALLOFF, COS4, POLYNOMIAL = 0, 1, 2
 FEW: float = wp.constant(20.0)
 """Mean number of electrons below which the Poisson distribution is inverted."""
 MOST_FEW: int = wp.constant(80)
-"""Greatest number of electrons that the inversion returns."""
+"""Maximum number of electrons that the inversion returns."""
 METERED: int = wp.constant(64)
-"""Greatest number of metered pixels along each side of the image."""
+"""Maximum number of metered pixels along each side of the image."""
 
 
 @wp.struct

@@ -35,7 +35,7 @@ SEQUENCE = "00"
 GREY, COLOURED = (0, 1), (2, 3)
 """Numbers of the folders of images."""
 PARALLEL = 1e-3
-"""Greatest turn, rad, of a camera relative to camera 0 of which tools that expect rectified images take no notice."""
+"""Maximum turn, rad, of a camera relative to camera 0 of which tools that expect rectified images take no notice."""
 
 
 def write_kitti(
@@ -103,7 +103,7 @@ class _Camera:
     done: int = 0
     """Number of scans with an image."""
     late: int = 0
-    """Greatest difference in time of a scan and its image, ns."""
+    """Maximum difference in time of a scan and its image, ns."""
 
 
 class _Sequence:

@@ -25,11 +25,11 @@ from sensorium.record.replay import Mark
 from sensorium.spec import FieldSpec
 
 STATE_COLUMNS = 128
-"""Greatest number of elements of a field in `observation.state`."""
+"""Maximum number of elements of a field in `observation.state`."""
 ACTIONS, REWARDS, CONTROL = ("action", "actions"), ("reward", "rewards"), "control"
 """Names of logs that become `action` and `next.reward`; the controls are the action where no action was logged."""
 MOST_AXES = 5
-"""Greatest number of axes of a feature."""
+"""Maximum number of axes of a feature."""
 NO_TASK = "no task"
 """Task of frames before the first mark with a task."""
 

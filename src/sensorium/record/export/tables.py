@@ -18,7 +18,7 @@ from sensorium.record.export.table_files import FILES, TableField, TableFile
 from sensorium.spec import FieldSpec
 
 MOST_COLUMNS = 4096
-"""Greatest number of columns of one field in CSV and Parquet files."""
+"""Maximum number of columns of one field in CSV and Parquet files."""
 BLOCK_BYTES = 4_000_000
 """Size of the readings of one sensor that are written at once, bytes."""
 BLOCK_READINGS = 512

@@ -137,12 +137,12 @@ class CameraBaseCfg(CameraMountCfg[DataT], TargetsCfg[DataT], Generic[DataT]):
 
     @property
     def depth_limits(self) -> tuple[float, float]:
-        """Least and greatest t of a visible surface, m; see `ImageSpec.limits`."""
+        """Minimum and maximum t of a visible surface, m; see `ImageSpec.limits`."""
         raise NotImplementedError
 
     @property
     def clipping(self) -> tuple[float, float]:
-        """Greatest distance that is not clipped, and the value beyond it and for a miss, m."""
+        """Maximum distance that is not clipped, and the value beyond it and for a miss, m."""
         raise NotImplementedError
 
     @property

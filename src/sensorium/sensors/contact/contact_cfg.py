@@ -100,7 +100,7 @@ class ContactSensorData:
     latched_any: Annotated[Tensor, Field("1", (1,), ("primary",), dtype="bool", kind="flag")]
     """Whether there was a contact at any tick of the control step `[env, primary]`."""
     latched_peak_force: Annotated[Tensor, Field("N", (1,), ("primary",), low=0.0)]
-    """Greatest net force of those ticks `[env, primary]`, N."""
+    """Maximum net force of those ticks `[env, primary]`, N."""
     latched_impulse_w: Annotated[Tensor, Field("N s", (1, 3), ("primary", "xyz"), **_P)]
     """Sum of net force * dt over those ticks `[env, primary, 3]`, N s, on the primary, world."""
     latched_first_time: Annotated[Tensor, Field("s", (1,), ("primary",), low=0.0)]

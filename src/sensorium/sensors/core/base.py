@@ -59,7 +59,7 @@ class Sensor(Readable[CfgT, DataT]):
     requires: ClassVar[tuple[Requirement, ...]] = ()
     """Requirements on the engine; override `needs` where they depend on the config."""
     lookback: ClassVar[int] = 0
-    """Greatest k for which a hook reads `timeline.at(k)`; determines the size of the timelines."""
+    """Maximum k for which a hook reads `timeline.at(k)`; determines the size of the timelines."""
     single: ClassVar[bool] = False
     """Whether the data class has one field and `.data` is that tensor itself."""
     uses_ring_pipeline: ClassVar[bool] = True

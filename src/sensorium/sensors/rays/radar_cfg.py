@@ -117,7 +117,7 @@ class RadarCfg(RayCfg[RadarData]):
     """Mean number of false alarms of a scan without hits: each ray without a detection reports one with probability
     1 - exp(-clutter_rate / rays), at a uniform range and velocity."""
     clutter_speed: Annotated[Positive | None, in_unit("m/s")] = None
-    """Greatest speed of a false alarm, m/s; None uses the limit from `chirp_time`."""
+    """Maximum speed of a false alarm, m/s; None uses the limit from `chirp_time`."""
 
     selectable: ClassVar[tuple[str, ...]] = FIELDS
     always: ClassVar[tuple[str, ...]] = ALWAYS

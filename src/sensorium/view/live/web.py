@@ -1,4 +1,4 @@
-"""The page's web server: viser, open to this machine only, or to those who know the token."""
+"""The page's web server: viser, open to this machine only, or to browsers with the token."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def checked_token(host: str, token: str) -> str:
     """Return the token of a page; a page beyond this machine has one, by default a random one.
 
     Raises:
-        ConfigError: the token has characters that a URL cannot hold as they are.
+        ConfigError: the token has characters that a URL must escape.
     """
     if token and not (token.isascii() and token.replace("-", "").replace("_", "").isalnum()):
         raise ConfigError.single("view", "token", "(hidden)", "letters, digits, - and _")
@@ -102,7 +102,7 @@ def serve(host: str, port: int, token: str, title: str) -> Any:
 
 
 def _is_allowed(request: Any, token: str) -> bool:
-    """Return whether a request has the token, and comes from no page of another origin."""
+    """Return whether a request has the token and does not come from a page of another origin."""
     origin = request.headers.get("Origin")
     if origin is not None and urlsplit(origin).netloc != request.headers.get("Host"):
         return False
