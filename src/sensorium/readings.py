@@ -342,7 +342,7 @@ class DebugShape:
 
     Attributes:
         kind: ``points`` (positions [n, 3]), ``lines`` and ``arrows`` (starts and ends [n, 2, 3]) or ``frames`` (poses
-        [n, 7], wxyz).
+            [n, 7], wxyz).
         data: coordinates, one environment after the other.
         color: red, green, blue in [0, 1].
         counts: number of points, lines, arrows or frames of each environment; None if all have the same number.

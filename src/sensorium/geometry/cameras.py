@@ -120,8 +120,7 @@ def inverse_intrinsics(matrices: Tensor, config: str = "inverse_intrinsics") -> 
 
     Raises:
         ConfigError: another shape, or a matrix that is singular, not finite or has another last row; the message gives
-        the
-            first one.
+            the first one.
     """
     fix = "Give ((fx, 0, cx), (0, fy, cy), (0, 0, 1)), pixels."
     if matrices.dim() < 2 or tuple(matrices.shape[-2:]) != (3, 3):

@@ -18,8 +18,7 @@ class Trees:
 
     Attributes:
         mesh: `wp.Mesh` id of each instance, 0 for no mesh. If the magnitudes of the shape's scale differ, it is a
-        scaled
-            copy, since the nearest point in the mesh's own frame may differ.
+            scaled copy, since the nearest point in the mesh's own frame may differ.
         scale: remaining scale, of one magnitude with signs.
     """
 

@@ -50,7 +50,7 @@ class Mesh:
 
     Raises:
         ModelError: the mesh is empty, has NaN or infinite vertices, indices beyond the vertices, or degenerate
-        triangles.
+            triangles.
     """
 
     vertices: NDArray[np.float64]

@@ -41,8 +41,7 @@ class NearShapes:
         pos: origins, m.
         quat: orientations.
         lin: velocity of the material at the mount's origin relative to the mount, m/s: at a point p of the mount the
-        shape
-            moves by lin + ang x p, in the mount's axes; empty if not needed.
+            shape moves by lin + ang x p, in the mount's axes; empty if not needed.
         ang: angular velocity relative to the mount, rad/s.
     """
 

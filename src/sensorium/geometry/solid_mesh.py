@@ -71,8 +71,7 @@ def require_closed(mesh: Mesh) -> None:
 
     Raises:
         ModelError: edges with a single triangle, with triangles of opposite orientation, or with an odd number of them;
-        the
-            message gives their number and the first ones.
+            the message gives their number and the first ones.
     """
     _closed(mesh)
 

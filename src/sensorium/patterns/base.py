@@ -151,9 +151,8 @@ class PatternBaseCfg(Cfg):
         """Return the rays, on `device`.
 
         Raises:
-            ConfigError: `func` returns anything but two float tensors `[ray, 3]`, or a direction that is zero or not
-            finite:
-                the message gives the ray.
+            ConfigError: `func` does not return two float tensors `[ray, 3]`, or a direction is zero or not finite; the
+                message gives the ray.
             RegistrationError: the class has no `func`.
         """
         starts, directions = self._starts_and_directions(device)

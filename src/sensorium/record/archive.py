@@ -165,9 +165,8 @@ class Archive(Mapping[str, Member]):
 def key_of(name: str, *, slashes: bool = True) -> str:
     r"""Return a name in the form used in the keys of a file; different names have different keys.
 
-    Each byte (UTF-8) of ``%``, ``\`` and of non-printable characters is written as ``%XX``. So are parts of a path that
-    would
-    lead elsewhere (``..``, empty parts) or are reserved in the file (``measured``, ``truth``).
+    Each byte (UTF-8) of ``%``, ``\`` and of non-printable characters is written as ``%XX``. The same applies to parts
+    of a path that would lead elsewhere (``..``, empty parts) or are reserved in the file (``measured``, ``truth``).
 
     Args:
         name: the name.
@@ -208,7 +207,7 @@ def open_archive(path: str | os.PathLike[str]) -> Iterator[Archive]:
         raise ModelError(f"recording {text!r} does not exist. Check the path.") from None
     except ModelError:
         raise
-    except Exception as error:  # likewise
+    except Exception as error:  # for a damaged file, too
         raise ModelError(f"{text!r} is not a recording: {type(error).__name__}: {error}. {WRITE_IT}") from error
     with file:
         yield Archive(text, file)

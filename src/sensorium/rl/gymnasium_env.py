@@ -88,7 +88,7 @@ class GymnasiumVectorEnv(VectorEnv[Any, Array, Array]):
             options: may contain ``"reset_mask"``.
 
         Raises:
-            ArgumentError: the mask is no bool array `[env]`, is empty, or is given with a seed.
+            ArgumentError: the mask is not a bool array `[env]`, is empty, or is given with a seed.
         """
         super().reset(seed=seed)
         mask = (options or {}).get("reset_mask")

@@ -82,7 +82,7 @@ class Scene:
             "human/.*"}``, for sensors that see shapes.
         appearance: colours, materials, textures and lights that are set in each environment at reset, for colour
             images: `ShapeLookCfg` and `LightLookCfg`, whose values may be distributions. Later ones overwrite earlier
-            ones.
+                ones.
 
     A scene is used by one thread at a time; other threads get readings through `publish`. An exception in a hook, or
     Ctrl-C, can end a call halfway. The scene continues if no sample was touched. Otherwise each later call raises a

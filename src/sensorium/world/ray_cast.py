@@ -111,7 +111,7 @@ class RaySpec(RaySource, RayFrame, RayTimes):
 
     Attributes:
         targets: the shapes that they can hit.
-        limits: least and greatest distance, m; a hit outside is a miss.
+        limits: minimum and maximum distance, m; a hit outside is a miss.
         miss: distance reported for a miss.
         block: rays per thread; None chooses a number.
     """

@@ -50,10 +50,10 @@ def write_tables(
         file_format: ``"csv"``, ``"npz"`` or ``"parquet"``.
         dt: physics time step, s.
         env: the environment; None for all.
-        keep_all: whether readings of the same capture are all written, as for logged values.
+        keep_all: whether all readings of the same capture are written, as for logged values.
 
     Returns:
-        One text for everything that the format cannot hold.
+        One message for everything that the format cannot hold.
 
     Raises:
         ArgumentError: no reading contains the environment.

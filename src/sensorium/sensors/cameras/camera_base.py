@@ -201,8 +201,7 @@ class CameraBase(SimpleSensor[CameraCfgT, CameraDataT], Generic[CameraCfgT, Came
 
         Raises:
             ConfigError: a wrong shape, a number that is not finite, a quaternion that is not of unit length, or an
-            unknown
-                convention.
+                unknown convention.
         """
         if convention not in CONVENTIONS:
             raise ConfigError.single(self.cfg.title, "convention", convention, f"one of {', '.join(CONVENTIONS)}")

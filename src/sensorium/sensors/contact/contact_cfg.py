@@ -133,8 +133,7 @@ class ContactSensorCfg(SimpleSensorCfg[ContactSensorData]):
 
     Raises:
         ConfigError: neither or both of `primary` and `prim_path`, options of the other form, fields that a reduction
-        does
-            not provide, air time without ``found``, no slots, friction or contact points without filters, ...
+            does not provide, air time without ``found``, no slots, friction or contact points without filters, ...
     """
 
     primary: ContactMatch | None = None
