@@ -117,7 +117,7 @@ def stream_key(seed: int, name: str, purpose: str) -> tuple[int, int]:
     Args:
         seed: the scene's seed, any integer.
         name: the sensor's name.
-        purpose: what the numbers are used for, e.g. ``"noise"`` or ``"jitter"``.
+        purpose: use of the numbers, e.g. ``"noise"`` or ``"jitter"``.
     """
     digest = hashlib.blake2b(digest_size=8)
     for part in (str(operator.index(seed)), name, purpose):
@@ -413,8 +413,8 @@ class Uniform(_Base):
     """Uniform distribution from low to high; high itself occurs only by rounding.
 
     Args:
-        low: least value, in the unit of the knob; a tuple gives one per column.
-        high: greatest value, likewise.
+        low: minimum value, in the unit of the knob; a tuple gives one per column.
+        high: maximum value, in the same form.
     """
 
     low: Value
@@ -449,7 +449,7 @@ class Normal(_Base):
 
     Args:
         mean: mean, in the unit of the knob; a tuple gives one per column.
-        std: standard deviation, likewise.
+        std: standard deviation, in the same form.
     """
 
     mean: Value

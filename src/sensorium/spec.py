@@ -191,7 +191,7 @@ def resolve_field(name: str, annotation: Field, mounts: int | None) -> FieldSpec
     Args:
         name: field name.
         annotation: the declared `Field`.
-        mounts: number of mounts, or None where the sensor has no mount axis.
+        mounts: number of mounts, or None if the sensor has no mount axis.
     """
     axes = annotation.axes
     if axes is None:

@@ -186,7 +186,7 @@ class Run:
         """Return the scene, the preset of each sensor that has one, the control and the ticks between its calls.
 
         Args:
-            drive: the trajectory; None where a model is simulated.
+            drive: the trajectory; None if a model is simulated.
             start: called before anything slow; initialises the device.
             draws: whether viewers draw all sensors, unless the rig selects some.
 
@@ -262,7 +262,7 @@ class Run:
         return engine, lambda: control_for(self.control, engine, self.seed)
 
     def drive(self) -> Drive | None:
-        """Return the trajectory and its world; None where a model is simulated.
+        """Return the trajectory and its world; None if a model is simulated.
 
         Raises:
             UsageError: neither or both of model and trajectory were given, or an option of the other one.

@@ -65,7 +65,7 @@ def control_for(name: str, engine: OwnEngine, seed: int, substeps: int = 1) -> t
         name: ``hold``, ``zero``, ``random``, ``FILE.npz`` or ``module:function``.
         engine: the engine, in its start state.
         seed: seed of ``random``.
-        substeps: least number of ticks between its calls.
+        substeps: minimum number of ticks between its calls.
 
     Raises:
         UsageError: the control, file or function does not exist or does not fit the model.

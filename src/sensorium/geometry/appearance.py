@@ -173,12 +173,12 @@ class Fog:
 
 @dataclass(frozen=True, slots=True)
 class Sky:
-    """What is visible where there is no shape.
+    """Background, visible where there is no shape.
 
     Args:
         texture: a cube around the camera, whose sides are those of a cube turned by 90 degrees about x: its +y side is
             up.
-        distance: radius of the sky, m: what is farther away is not visible.
+        distance: radius of the sky, m; surfaces farther away are not visible.
         haze_rgb: colour of the haze over the horizon of an unbounded plane.
         haze_height: share of the sky's radius over which the plane fades into the haze; 0 for none.
     """

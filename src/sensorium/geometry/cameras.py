@@ -181,7 +181,7 @@ def apertures_from_intrinsics(
 
 
 class Projecting(Protocol):
-    """What the functions below use of a lens, see `sensorium.sensors.cameras.lenses.LensCfg`."""
+    """Interface of a lens for the functions below, see `sensorium.sensors.cameras.lenses.LensCfg`."""
 
     @property
     def is_parallel(self) -> bool:

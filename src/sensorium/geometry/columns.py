@@ -315,7 +315,7 @@ def columns_ray(
         y: start of the ray in the frame of the vertices, m.
         z: start of the ray in the frame of the vertices, m.
         sign: +1.0 up, -1.0 down; t >= 0 counts along it. Both faces of a triangle can be hit.
-        t_max: greatest t, inclusive, m.
+        t_max: maximum t, inclusive, m.
     """
     best = float(wp.inf)
     triangle = int(MISS)

@@ -1,6 +1,6 @@
 """Rays in any direction over the grid of `sensorium.geometry.columns`, for triangles that form terrain.
 
-A ray is followed from cell to cell of the grid. The least and the greatest height in each cell are known, and also of
+A ray is followed from cell to cell of the grid. The least and the maximum height in each cell are known, and also of
 blocks of 4 x 4 and of 16 x 16 cells; cells that the ray passes above or below are skipped. This is efficient if few
 triangles lie above each other. In rooms the heights of all cells reach from floor to ceiling, and a tree is faster
 there. `is_terrain` distinguishes the two by the geometry alone.
@@ -256,7 +256,7 @@ def _heights(
 
 
 def _blocks(grid: NDArray[np.float64], side: int) -> NDArray[np.float32]:
-    """Return the least and the greatest height of blocks of `side` x `side` cells, `[block, 2]`, row by row."""
+    """Return the minimum and the maximum height of blocks of `side` x `side` cells, `[block, 2]`, row by row."""
     out = []
     for k, reduce in enumerate((np.minimum, np.maximum)):
         by_row = reduce.reduceat(grid[..., k], np.arange(0, grid.shape[0], side), axis=0)
@@ -318,7 +318,7 @@ def columns_walk(
         walk: its data for slanted rays.
         o: start of the ray in the frame of the vertices, m.
         d: its direction, of any length but 0: t >= 0 is in units of it. Both faces of a triangle can be hit.
-        t_max: greatest t, inclusive, in the same units.
+        t_max: maximum t, inclusive, in the same units.
     """
     best = float(wp.inf)
     triangle = int(MISS)

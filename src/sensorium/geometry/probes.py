@@ -99,7 +99,7 @@ def probe_surfaces(
         rows: the environments.
         probe_in: positions of the probes on the mount, m.
         reach_in: sensing distance of each, m.
-        least: least distance, m; nearer surfaces are misses.
+        least: minimum distance, m; nearer surfaces are misses.
         pos_in: positions of the mounts.
         quat_in: orientations of the mounts.
         surroundings: the static shapes.

@@ -168,7 +168,7 @@ def deepest(shapes: Shapes, around: NearShapes, env: int, mount: int, p: wp.vec3
         env: index of the environment.
         mount: index of the mount.
         p: the point in the mount's frame, m.
-        reach: greatest distance, m.
+        reach: maximum distance, m.
     """
     out = NearestShape()
     out.distance = reach

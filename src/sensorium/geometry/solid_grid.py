@@ -51,7 +51,7 @@ class Lattice:
         count_x: number along x.
         count_y: number along y.
         half: half the diagonal of a cell, m, with a margin.
-        slack: greatest float32 error of a distance, m.
+        slack: maximum float32 error of a distance, m.
     """
 
     low: wp.vec3

@@ -43,7 +43,7 @@ class Solid:
         count_y: cells along y.
         count_z: cells along z.
         step: size of a distance step in an entry, m.
-        slack: greatest float32 error of a distance, m.
+        slack: maximum float32 error of a distance, m.
     """
 
     mesh: wp.uint64
@@ -243,7 +243,7 @@ def by_tree(solids: Solids, s: Solid, q: wp.vec3d, limit: float) -> wp.float32:
         solids: all meshes.
         s: the mesh.
         q: the point, relative to the mesh's centre, m.
-        limit: greatest distance, m.
+        limit: maximum distance, m.
     """
     face = _nearest_face(s, solids.frames, wp.vec3(q), limit)
     if face < 0:

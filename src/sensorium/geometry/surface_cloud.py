@@ -68,7 +68,7 @@ def file_clouds(samples: Sequence[SurfaceSamples | None], reach: float, device: 
 
     Args:
         samples: points of each shape in its frame; None for an unbounded plane.
-        reach: greatest distance of a query, m.
+        reach: maximum distance of a query, m.
         device: device of the arrays.
     """
     points, starts, first, low, pace, size = [np.zeros((0, 4))], [np.zeros(0, np.int64)], [], [], [], []
@@ -194,7 +194,7 @@ def way_to_reach(clouds: Clouds, row: int, p: wp.vec3, reach: float) -> wp.float
         clouds: all clouds.
         row: row of the shape.
         p: the position in the shape's frame, m.
-        reach: greatest distance of a query, m: that given to `file_clouds`.
+        reach: maximum distance of a query, m: that given to `file_clouds`.
     """
     if clouds.first[row] < 0:
         return wp.max(wp.abs(p[2]) - reach, 0.0)

@@ -78,8 +78,8 @@ class SampleCounter:
 
         Args:
             after: exclusive start of the interval, tick.
-            soonest: least number of ticks from a capture to its arrival.
-            latest: greatest number of ticks from a capture to its arrival.
+            soonest: minimum number of ticks from a capture to its arrival.
+            latest: maximum number of ticks from a capture to its arrival.
         """
         first, last = after + 1 - latest, self._clock.tick - soonest
         newest = self._rate.at_or_before(min(last, self.last_tick))

@@ -383,7 +383,7 @@ class Ring:
         self._knobs[knob].set(array.reshape(-1, 1).astype(np.float32), env_ids)
 
     def get(self, knob: str) -> torch.Tensor:
-        """Return a copy of the present delay or jitter, s, or of the probability of a loss, float32 `[env]`.
+        """Return a copy of the current delay or jitter, s, or of the probability of a loss, float32 `[env]`.
 
         Raises:
             ConfigError: the jitter is a distribution, which is drawn for each sample.

@@ -115,7 +115,7 @@ def _number(amount: Any, what: str, notes: list[str]) -> float:
         notes.append(f"{what}: drawn per environment; the mean of its distribution is written")
     numbers = list(_flat(amount))
     if max(numbers) != min(numbers):
-        notes.append(f"{what}: differs between the axes; the greatest value is written")
+        notes.append(f"{what}: differs between the axes; the maximum value is written")
     return max(numbers)
 
 

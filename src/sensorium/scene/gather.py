@@ -208,9 +208,9 @@ class Column:
         key: name that identifies the term in the scene: random numbers and saved memory depend on it.
         size: number of elements.
         noise: distribution of additive noise, or None.
-        clip: least and greatest value after the noise.
+        clip: minimum and greatest value after the noise.
         scale: factor of each element, or None.
-        delay: least and greatest delay, in ticks with a call.
+        delay: minimum and greatest delay, in ticks with a call.
         entries: number of values in the result, the newest first.
         normalises: whether running statistics normalise the result.
         column: place of the first element.

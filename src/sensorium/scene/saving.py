@@ -89,7 +89,7 @@ def restore(state: Mapping[str, Any], scene: Scene, sensors: Mapping[str, Sensor
 
 
 def check_state(state: Any, scene: Scene) -> None:
-    """Raise `ConfigError` where `state` is not the state of a scene, or is the state of a different scene."""
+    """Raise `ConfigError` if `state` is not the state of a scene, or is the state of a different scene."""
     expected, fix = "the result of scene.state()", "Save it with torch.save(scene.state(), path)."
     if not isinstance(state, Mapping):
         raise ConfigError.single("Scene.load_state", "state", state, expected, fix)
@@ -107,7 +107,7 @@ def check_state(state: Any, scene: Scene) -> None:
 
 
 def check_saved(sensor: Sensor[Any, Any], saved: Mapping[str, torch.Tensor]) -> None:
-    """Raise `ConfigError` where saved tensors do not fit a sensor's config.
+    """Raise `ConfigError` if saved tensors do not fit a sensor's config.
 
     Knobs and parameters that were set per environment differ in shape from the config and are not compared.
     """

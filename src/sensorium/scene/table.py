@@ -202,7 +202,7 @@ class SensorTable:
         return cfg if found == cfg.label else cfg.replace(name=found)
 
     def _check(self, cfg: SensorCfg[Any], declared: Mapping[str, NativeSensor]) -> None:
-        """Raise `DuplicateNameError` where a config has the name of a different sensor that the model declares."""
+        """Raise `DuplicateNameError` if a config has the name of a different sensor that the model declares."""
         native = declared.get(cfg.label)
         if native is None or (isinstance(cfg, BuiltinSensorCfg) and (cfg.is_declared or not native.type)):
             return

@@ -43,9 +43,9 @@ class ObsTerm:
         truth: whether to take the ground truth of the fields.
         noise: additive noise per observation, in the unit of the value: a `Uniform`, a `Normal`, or the standard
             deviation of a normal distribution. It adds to the noise of the sensor.
-        clip: least and greatest value.
+        clip: minimum and greatest value.
         scale: factor, or one factor for each element.
-        delay: number of observations by which the value is late, or the least and the greatest number, which is drawn
+        delay: number of observations by which the value is late, or the minimum and the maximum number, which is drawn
             per env and episode. It adds to the delay of the sensor. The first value is shown until a later one arrives.
         history: number of values in the result, the newest first; 0 for the newest without a history axis.
         normalise: whether to subtract the running mean of all envs and to divide by the running standard deviation of

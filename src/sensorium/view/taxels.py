@@ -381,7 +381,7 @@ def _scale(true: Array, measured: Array, spec: Spec, least: float) -> tuple[floa
         true: the true values to be drawn.
         measured: the measured values to be drawn.
         spec: the field.
-        least: least span of the colours.
+        least: minimum span of the colours.
     """
     if np.dtype(spec["dtype"]).kind == "b":
         return 0.0, 1.0, "viridis"

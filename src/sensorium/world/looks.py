@@ -20,7 +20,7 @@ from sensorium.geometry.images.paint_structs import Backdrop, Light, Looks, Text
 from sensorium.geometry.shapes import Shape
 
 OPAQUE = 0.995
-"""Minimum opacity of a shape that hides what is behind it, as in MuJoCo."""
+"""Minimum opacity of a shape that hides everything behind it, as in MuJoCo."""
 _SHININESS = 128.0
 """Exponent of highlights for a shininess of 1, as in OpenGL."""
 _FINISH = ("emission", "specular", "shininess", "mirror")

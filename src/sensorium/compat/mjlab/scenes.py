@@ -130,7 +130,7 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
 
     @property
     def scene(self) -> Scene:
-        """The sensorium scene. Access starts the episodes that mjlab requested, in the present state of the simulation.
+        """The sensorium scene. Access starts the episodes that mjlab requested, in the current state of the simulation.
 
         Raises:
             ScheduleError: mjlab has not initialized its scene yet.

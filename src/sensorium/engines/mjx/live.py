@@ -272,7 +272,7 @@ class LiveMjxEngine(WrappedModelEngine):
     # Support ----------------------------------------------------------------------------------------------------------
 
     def supports(self, requirement: Requirement) -> str | None:
-        """Return None where the engine supports the requirement, otherwise the reason and the fix."""
+        """Return None if the engine supports the requirement, otherwise the reason and the fix."""
         if requirement == JOINT_TORQUE:
             return "MJX does not provide the force of dampers. JOINT_EFFORT, the actuators' force, is available."
         if requirement == TENDON_PATHS:

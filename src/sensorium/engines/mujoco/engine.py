@@ -165,7 +165,7 @@ class MujocoEngine(OwnedModelEngine):
             self._bind_offsets()
             self._offsets.follow()
         for name, view in self._views.items():
-            view.set_(self._view_of(name))  # type: ignore[call-overload]  # tensors handed out earlier show the new state
+            view.set_(self._view_of(name))  # type: ignore[call-overload]  # tensors returned earlier show the new state
 
     def _carry_over(self, old: Any, new: Any) -> None:
         changed = [f for f in STATE_FIELDS if old.bind(f).shape != new.bind(f).shape]

@@ -130,7 +130,7 @@ class LiveMujocoEngine(WrappedModelEngine):
     def _newly_bad(self) -> np.ndarray | None:
         """Return where MuJoCo found a bad state since the last call; any reset restarts the counts.
 
-        None where none was ever found, which is fastest.
+        None if none was ever found, which is fastest.
         """
         if all(bad.tobytes() == _QUIET for bad in self._bad):
             self._counted[...] = 0

@@ -133,7 +133,7 @@ def trace_paths(
         looks: looks of the shapes.
         textures: their textures.
         lights: the lights.
-        backdrop: what is behind the shapes.
+        backdrop: background of the shapes.
         hidden: 1 if a mount ignores an instance `[mount, instance]`.
         hits: the visible surfaces.
         canvas: the output.

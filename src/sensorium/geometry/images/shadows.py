@@ -41,7 +41,7 @@ CLUSTERS = 16
 DENSE = wp.constant(4)
 """Triangles per point from which rays are faster than drawing them."""
 NEAREST = wp.constant(wp.float32(0.02))
-"""Minimum distance from the light of what is projected, as a share of the tile's."""
+"""Minimum distance of projected surfaces from the light, as a share of the tile's."""
 Floats = wp.types.vector(length=POINTS, dtype=wp.float32)
 Ints = wp.types.vector(length=POINTS, dtype=wp.int32)
 Heads = wp.types.vector(length=64, dtype=wp.int32)

@@ -63,7 +63,7 @@ class View:
 
 @wp.struct
 class Sight:
-    """Limits of valid pixels: parallax of the second view, px m, shadows, cosines and the greatest depth."""
+    """Limits of valid pixels: parallax of the second view, px m, shadows, cosines and the maximum depth."""
 
     parallax: wp.float32
     shadow: wp.int32

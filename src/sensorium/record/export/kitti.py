@@ -190,7 +190,7 @@ class _Sequence:
         return list(self._notes)
 
     def _projection(self, name: str, camera: _Camera, reference: str) -> Floats | None:
-        """Return the projection from the frame of camera 0 to pixels, `[3, 4]`; None where it is unknown."""
+        """Return the projection from the frame of camera 0 to pixels, `[3, 4]`; None if it is unknown."""
         if camera.matrix is None:
             self._notes[f"{name}: it has no intrinsic matrix, so calib.txt has no P{camera.number}"] = None
             return None

@@ -32,7 +32,7 @@ SAMPLED_IMAGES, SAMPLED_PIXELS = 100, 150
 MOST_COLUMNS = 1024
 """Most elements of a field whose statistics are computed per element."""
 SAMPLED_ROWS = 20_000
-"""About the greatest number of values from which quantiles are estimated."""
+"""About the maximum number of values from which quantiles are estimated."""
 _PATH = "chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 
 Column = Sequence[Any] | Array

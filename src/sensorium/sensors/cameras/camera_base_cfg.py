@@ -116,7 +116,7 @@ class CameraBaseCfg(CameraMountCfg[DataT], TargetsCfg[DataT], Generic[DataT]):
     types: ClassVar[tuple[str, ...]] = ()
     """Fields of images that the sensor can compute, in the order of the data class."""
     needs_size: ClassVar[tuple[str, str]]
-    """Field that defines the size of the image, and what it accepts, for messages."""
+    """Field that defines the size of the image, and its accepted values, for messages."""
 
     # Data types -------------------------------------------------------------------------------------------------------
 
@@ -163,7 +163,7 @@ class CameraBaseCfg(CameraMountCfg[DataT], TargetsCfg[DataT], Generic[DataT]):
         raise NotImplementedError
 
     def lens_at(self, width: int, height: int) -> PinholeCameraPatternCfg | None:
-        """Return the lens of the config for an image of this size, px; None where the config gives none."""
+        """Return the lens of the config for an image of this size, px; None if the config gives none."""
         raise NotImplementedError
 
     def image_on(self, camera: CameraLens | None, name: str = "") -> tuple[int, int]:

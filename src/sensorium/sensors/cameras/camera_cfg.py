@@ -166,7 +166,7 @@ class CameraCfg(CameraBaseCfg[CameraData]):
         return self.own_lens.model_fields_set if isinstance(self.own_lens, FocalLensCfg) else set()
 
     def lens_at(self, width: int, height: int) -> PinholeCameraPatternCfg | None:
-        """Return the lens of the config for an image of this size, px; None where the config gives none."""
+        """Return the lens of the config for an image of this size, px; None if the config gives none."""
         return self.own_lens.at(width, height) if isinstance(self.own_lens, FocalLensCfg) else None
 
     def matrices_on(self, camera: CameraLens | None, name: str = "") -> NDArray[np.float64]:

@@ -42,7 +42,7 @@ class EventPixels:
         rise: threshold of a brighter pixel.
         fall: threshold of a darker pixel.
         rise_sd: its standard deviation over the pixels, and that of `fall`.
-        refractory: least time between two events of a pixel, s.
+        refractory: minimum time between two events of a pixel, s.
         cutoff: bandwidth in white, Hz; 0 for no limit.
         leak: rate of the leak events, Hz.
         noise: rate of the shot noise in black, Hz.

@@ -115,7 +115,7 @@ class RayCasterCameraCfg(CameraBaseCfg[CameraData], RayCfg[CameraData]):
         return set() if self.pattern is None else self.pattern.model_fields_set
 
     def lens_at(self, width: int, height: int) -> PinholeCameraPatternCfg | None:
-        """Return the lens of the config for an image of this size, px; None where the config gives none."""
+        """Return the lens of the config for an image of this size, px; None if the config gives none."""
         return self.pinhole
 
     @property

@@ -93,7 +93,7 @@ class ContactSensorData:
     last_air_time: Annotated[Tensor, Field("s", (1,), ("primary",), kind="derived", low=0.0)]
     """Duration of the last phase without contact `[env, primary]`, s, including the tick that ended it."""
     current_contact_time: Annotated[Tensor, Field("s", (1,), ("primary",), kind="derived", low=0.0)]
-    """Duration of the present contact `[env, primary]`, s, including the tick that started it; 0 in the air."""
+    """Duration of the current contact `[env, primary]`, s, including the tick that started it; 0 in the air."""
     last_contact_time: Annotated[Tensor, Field("s", (1,), ("primary",), kind="derived", low=0.0)]
     """Duration of the last contact `[env, primary]`, s, including the tick that ended it."""
 

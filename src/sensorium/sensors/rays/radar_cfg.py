@@ -193,7 +193,7 @@ class RadarCfg(RayCfg[RadarData]):
 
     @property
     def angle_cells(self) -> tuple[float | None, float | None]:
-        """Resolution 2 / N of azimuth and altitude, rad; None where `channels` gives none."""
+        """Resolution 2 / N of azimuth and altitude, rad; None if `channels` gives none."""
         counts = self.channels if isinstance(self.channels, tuple) else (self.channels, None)
         first, second = (None if count is None else 2.0 / count for count in counts)
         return first, second

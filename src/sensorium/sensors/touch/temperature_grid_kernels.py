@@ -70,7 +70,7 @@ class Links:
         per_size: cells per metre along each axis.
         grid_y: cells along y.
         grid_z: cells along z.
-        last: greatest index of a cell along each axis.
+        last: maximum index of a cell along each axis.
         nearest: nearest cell that is not empty `[mount, cell]`.
         gap: thermal resistance of the touching surfaces, m^2 K/W.
         reach: contact distance, m.

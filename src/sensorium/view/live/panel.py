@@ -33,8 +33,8 @@ class Knob:
         name: name of the knob.
         field: field that it acts on; empty for all.
         value: value in the config.
-        low: least value.
-        high: greatest value.
+        low: minimum value.
+        high: maximum value.
         unit: unit.
     """
 
