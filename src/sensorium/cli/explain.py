@@ -365,7 +365,7 @@ def _fields(sensor: Mapping[str, Any]) -> Table:
 
 def _cost_table(cost: Mapping[str, Any]) -> Table:
     physics = cost["physics_s"]
-    title = f"cost per physics step, each sensor separately, read at every step (least of {ROUNDS} x {cost['ticks']})"
+    title = f"cost per physics step, each sensor separately, read at every step (minimum of {ROUNDS} x {cost['ticks']})"
     view = Table(box=box.SIMPLE_HEAD, pad_edge=True, title=title, title_justify="left")
     view.add_column("what")
     view.add_column("time", justify="right")

@@ -111,7 +111,7 @@ class NewSensor:
             (f"src/{names.package}/options.py", f"{names.camel}Data: its fields; {names.camel}Cfg: its options"),
             (f"src/{names.package}/sensor.py", f"{names.camel}.{hook}: its computation"),
             (f"tests/test_{names.kind}.py", "checks of the value and of every rule of the contract"),
-            ("README.md", "what to do next, in order"),
+            ("README.md", "the next steps, in order"),
         ):  # fmt: skip
             console.print(f"  {path:<{len(names.package) + 16}}  {meaning}", markup=False)
         console.print("next:")

@@ -257,7 +257,7 @@ class Serve:
                     "--address",
                     address,
                     "an address of this machine only, such as tcp://127.0.0.1:7447, or --token-file or --keys",
-                    "Add --keys FILE (created on first use); else others could read sensors and move the robot.",
+                    "Add --keys FILE (created on first use); otherwise others could read sensors and move the robot.",
                 )
         return keys, token
 

@@ -317,7 +317,7 @@ def create_pointcloud_from_depth(
 
 
 def tile_images(images: Tensor) -> Tensor:
-    """Return images as tiles of one image, row by row, with the smallest number of columns that is at least of rows.
+    """Return images as tiles of one image, row by row, with the fewest columns that are at least the rows.
 
     Args:
         images: `[image, height, width, channel]`.

@@ -272,7 +272,7 @@ class Knobs:
                         f"scene.reconfigure({plan.label!r}, ...).",
                     )  # fmt: skip
                 if is_drawn(amount):
-                    fix = "A distribution belongs into the config."
+                    fix = "A distribution belongs in the config."
                     raise ConfigError.single(plan.cfg.title, knob, amount, "numbers", fix)
                 try:
                     table.set(self._row(spec, _array(spec, amount, rows), plain, self._factor(knob)), env_ids)

@@ -153,7 +153,7 @@ class Part:
         assert self.read is not None
         value = self.read(self.sensor)
         if value.shape != self.buffer.shape:
-            expected = f"a tensor {list(self.buffer.shape)}, as at first"
+            expected = f"a tensor {list(self.buffer.shape)}, as in the first call"
             raise ConfigError.single("Observer", self.name, list(value.shape), expected)
         self.buffer.copy_(value)
 

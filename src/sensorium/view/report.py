@@ -281,7 +281,7 @@ def write_report(report: Report, path: str | os.PathLike[str], title: str) -> Pa
     parts += [table_html(table) for table in report.tables if table.rows]
     parts += [f'<p class="note">{escape(note)}</p>' for note in report.notes]
     if report.allan:
-        text = "Points with one standard deviation, fitted lines, and dashed the configured noise."
+        text = "Points with one standard deviation, fitted lines, and the configured noise (dashed)."
         parts += ["<h2>Allan deviation</h2>", f'<p class="note">{text}</p>', picture_html(allan_figure(report))]
     for name, sensor in report.recording.items():
         names = field_names(sensor)

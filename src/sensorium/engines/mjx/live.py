@@ -118,7 +118,7 @@ class LiveMjxEngine(WrappedModelEngine):
             raise ModelError(f"data: got {shown(data)}, expected mjx.Data.")
         check_concrete(data, "mjx.Data")
         if data.impl != self._mx.impl:
-            raise ModelError(f"data: got data of the implementation {data.impl.value!r}, the model has another.")
+            raise ModelError(f"data: got data of the implementation {data.impl.value!r}, expected that of the model.")
         sizes = {"qpos": (model.nq,), "qvel": (model.nv,), "xpos": (model.nbody, 3), "sensordata": (model.nsensordata,)}
         for name, size in sizes.items():
             shape = tuple(getattr(data, name).shape)

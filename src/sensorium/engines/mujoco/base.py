@@ -217,7 +217,7 @@ class MujocoModelEngine(Engine):
         if not new.any():
             return
         self._diverged |= new
-        put_back = " and MuJoCo put it back to the model's default state" if self._resets_itself else ""
+        put_back = " and MuJoCo reset it to the model's default state" if self._resets_itself else ""
         warnings.warn(
             f"the state of env {listed(map(str, np.flatnonzero(new)), 8)} became NaN, infinite or huge by tick "
             f"{self.tick}{put_back}: lower the time step, soften contacts or gains, or check the control. Its samples "
@@ -237,7 +237,7 @@ class MujocoModelEngine(Engine):
         return torch.from_numpy(self._diverged.copy())
 
     def replaced(self) -> torch.Tensor | None:
-        """Return the environments that MuJoCo put back to the default state since their last reset, or None."""
+        """Return the environments that MuJoCo reset to the default state since their last reset, or None."""
         if not np.count_nonzero(self._diverged) or not self._resets_itself:
             return None
         return self.diverged.to(self.device)

@@ -63,7 +63,7 @@ class LiveMujocoEngine(WrappedModelEngine):
                 raise ModelError(f"from_mj: got {shown(item)}, expected a mujoco.MjData or a sequence of them.")
             if (item.qpos.size, item.ctrl.size, len(item.xpos)) != (model.nq, model.nu, model.nbody):
                 raise ModelError(
-                    "from_mj: an MjData has other sizes than the model: create it with mujoco.MjData(model)."
+                    "from_mj: the sizes of an MjData differ from the model: create it with mujoco.MjData(model)."
                 )
         if not datas or len({id(item) for item in datas}) != len(datas):
             raise ModelError("from_mj: expected one distinct mujoco.MjData for each environment.")

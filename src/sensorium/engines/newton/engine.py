@@ -56,7 +56,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def launches(method: Method) -> Method:
-    """Decorate a method of an engine whose Warp work belongs into the order of torch's work."""
+    """Decorate a method of an engine whose Warp work must run in the order of torch's work."""
 
     @graph.launching
     @keeps_current

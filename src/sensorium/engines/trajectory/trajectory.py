@@ -149,7 +149,7 @@ def _fault(times: Array, pos: Array, quat: Array) -> tuple[int | None, str] | No
             np.diff(times, prepend=-np.inf) <= 0.0,
             "time",
             times,
-            "a time after that of the pose before. Sort the poses by time, and remove repeated ones.",
+            "a time after that of the previous pose. Sort the poses by time, and remove repeated ones.",
         ),
     )
     for wrong, what, values, expected in checks:
@@ -159,8 +159,8 @@ def _fault(times: Array, pos: Array, quat: Array) -> tuple[int | None, str] | No
     if (turn > LARGEST_TURN).any():
         row = int(np.argmax(turn > LARGEST_TURN)) + 1
         return row, (
-            f"quaternion: got a turn of {math.degrees(turn[row - 1]):.0f} degrees since the pose before, expected at "
-            f"most {math.degrees(LARGEST_TURN):.0f}, so that its direction is clear. Add poses in between."
+            f"quaternion: got a turn of {math.degrees(turn[row - 1]):.0f} degrees since the previous pose, expected at "
+            f"most {math.degrees(LARGEST_TURN):.0f}, so that it is unambiguous. Add poses in between."
         )
     return None
 

@@ -328,7 +328,7 @@ class Sensor(Readable[CfgT, DataT]):
     def query_context(self) -> QueryContext:
         """Context for queries from this sensor's mounts at the shapes of the scene."""
         config = self.cfg.title
-        assert self.mount is not None, f"{config} is not mounted anywhere that a query could start from"
+        assert self.mount is not None, f"{config} has no mount from which a query could start"
         from sensorium.world.query import QueryContext  # imported on use: slow to import, and rarely needed
 
         return QueryContext(self.rays, self.engine, self.compute_on, self.clock, self.mount, config)

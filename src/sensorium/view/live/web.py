@@ -53,7 +53,7 @@ def check_host(host: str) -> None:
     try:
         socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
     except OSError as error:
-        fix = f"The system says: {error.strerror or error}. 0.0.0.0 stands for all addresses of this machine."
+        fix = f"The system reports: {error.strerror or error}. 0.0.0.0 stands for all addresses of this machine."
         raise ConfigError.single("view", "host", host, "an address of this machine", fix) from None
 
 
@@ -88,7 +88,7 @@ def serve(host: str, port: int, token: str, title: str) -> Any:
     def guarded(handler: Any, *place: Any, process_request: Callable[[Any, Any], Any], **options: Any) -> Any:
         def check(connection: Any, request: Any) -> Any:
             if not _is_allowed(request, token):
-                return connection.respond(HTTPStatus.FORBIDDEN, "Open the page by the address with the token.\n")
+                return connection.respond(HTTPStatus.FORBIDDEN, "Use the address that contains the token.\n")
             response = process_request(connection, request)
             if token and response is not None:
                 response.headers["Set-Cookie"] = f"{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/"
