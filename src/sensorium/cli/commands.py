@@ -93,8 +93,8 @@ class Run:
     OUT/imu.png, and the last images of cameras, and prints the latest values of environment 0. With --record, one MCAP
     file is written instead while the simulation runs, of any length; sensorium replay FILE reads it.
 
-    MODEL is an MJCF or URDF file, or the name of a bundled robot, which moves by itself and needs no rig file: demo is
-    the quadruped, arm an arm with a tactile fingertip.
+    MODEL is an MJCF or URDF file, or the name of a bundled robot: demo is the quadruped, arm an arm with a tactile
+    fingertip. Bundled robots move by themselves and need no rig file.
 
     For example:
       sensorium run robot.xml --rig rig.toml

@@ -91,9 +91,9 @@ def hold(engine: MujocoEngine | MujocoWarpEngine, substeps: int = 1) -> Control:
     """Hold the start pose, with controls that change every `substeps` ticks.
 
     Servos (a constant gain and a bias that depends on length or speed) get the control at which they rest in that pose,
-    or that of the keyframe if given. Motors on one slide or hinge joint follow a PD law towards the pose: critically
-    damped, as stiff as the joint's inertia allows at this time step, and at least as stiff as a robot of this weight
-    needs. Other actuators get the keyframe's control, or 0.
+    or that of the keyframe if given. Motors on one slide or hinge joint follow a critically damped PD law towards the
+    pose. It is as stiff as the joint's inertia allows at this time step, and at least as stiff as a robot of this
+    weight needs. Other actuators get the keyframe's control, or 0.
     """
     model, nu = engine.model, engine.nu
     start, base = (values.cpu().double().numpy().copy() for values in (engine.qpos, engine.ctrl))

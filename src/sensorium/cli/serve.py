@@ -62,8 +62,8 @@ class Serve:
     the frame, the simulation speed, the clients, and the data rate; clients that are too slow are reported. Ctrl-C
     stops the server.
 
-    MODEL is an MJCF or URDF file, or a bundled robot, which moves until the server stops and needs no rig file: demo or
-    arm. With --replay, the sensors of a recording are served instead of a simulation.
+    MODEL is an MJCF or URDF file, or a bundled robot: demo or arm. Bundled robots move until the server stops and need
+    no rig file. With --replay, the sensors of a recording are served instead of a simulation.
 
     By default, only this machine can connect. An --address for other machines requires --token-file or --keys. Secrets
     are not options, because other users of the machine can see those.
@@ -102,8 +102,8 @@ class Serve:
     seconds: Annotated[float, arg(metavar="S")] = 0.0
     """Simulated time after which the server stops, s; 0: runs until Ctrl-C."""
     reserve: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="contact|RIG.toml")] = ()
-    """Prepare the model for sensors that clients may spawn later and that must be known at the start: contact for
-    collisions of any body, contact=PATTERN for those of matching bodies, a rig file for sensors like those in it. Other
+    """Prepare the model for sensors that clients may spawn later and that must be known at the start. contact:
+    collisions of any body. contact=PATTERN: collisions of matching bodies. A rig file: sensors like those in it. Other
     sensors need no preparation."""
     token_file: Annotated[Path | None, unset("FILE", "none")] = None
     """File with the token that clients must present; created if missing. Alternatively set SENSORIUM_TOKEN."""

@@ -27,11 +27,11 @@ class View:
     """Show a robot, a recording or a served simulation in the browser.
 
     The page shows the robot in its world, the drawings of its sensors, a list of all sensors, live plots of true and
-    measured values, images, and controls: play, pause, step, speed, reset, environment, and the knobs of each sensor.
-    The first line on stdout is its address. Ctrl-C ends it.
+    measured values, and images. Its controls are play, pause, step, speed, reset, environment, and the knobs of each
+    sensor. The first line on stdout is its address. Ctrl-C ends it.
 
-    SOURCE is an MJCF or URDF file with --rig, the name of a bundled robot (demo or arm), a recording (.mcap), or the
-    address of a simulation that is served by sensorium serve or sensorium.serve.
+    SOURCE is an MJCF or URDF file with --rig, the name of a bundled robot (demo or arm), or a recording (.mcap). It may
+    also be the address of a simulation that is served by sensorium serve or sensorium.serve.
 
     For example:
       sensorium view demo

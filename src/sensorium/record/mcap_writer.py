@@ -43,7 +43,7 @@ JOINED = 65536
 SAMPLE, SHRINKS = 65536, 0.8
 """Size of the part that shows whether a chunk shrinks, bytes, and the ratio up to which it is compressed.
 
-LZ4 is slowest where it saves little: for an image with one bit of noise, it takes ten times as long as the file system,
+LZ4 is slowest where it saves little. For an image with one bit of noise, it takes ten times as long as the file system
 and saves 14 % of the size.
 """
 MAGIC = b"\x89MCAP0\r\n"

@@ -433,7 +433,7 @@ def _element(reference: ObjRef, names: Callable[[NameKind], Sequence[str]], conf
 
 
 AXIAL = ("gyro", "torque", "magnetometer", "ballangvel", "frameyaxis", "frameangvel", "frameangacc", "subtreeangmom")
-"""Types of three values that are an axial vector. The y axis of a frame is one: in a mirror across y, the image of a
+"""Types of three values that are an axial vector. The y axis of a frame is axial: in a mirror across y, the image of a
 right-handed frame is left-handed, and its y axis is reversed to make it right-handed again."""
 
 
