@@ -42,7 +42,7 @@ class View:
     """
 
     source: Annotated[Positional[str], arg(metavar="MODEL|FILE.mcap|ADDRESS")]
-    """What to show; see above."""
+    """Source to show; see above."""
     rig: Annotated[Path | None, unset("RIG.toml", "the sensors of a bundled robot")] = None
     """Rig file: the sensors of a model, as TOML. All sensors are drawn, unless some have debug_vis = true."""
     envs: Annotated[int, arg(metavar="N")] = 4

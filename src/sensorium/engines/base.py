@@ -287,7 +287,7 @@ class Engine(abc.ABC):
         return ()
 
     def decorations(self) -> tuple[Shape, ...]:
-        """Return what only cameras can see: tendons, sites and skins, in this order; by default nothing.
+        """Return the shapes that only cameras can see: tendons, sites and skins, in this order; by default nothing.
 
         Granted by SHAPES. Consecutive shapes of a tendon are the segments of its path; see `TENDON_PATHS`.
         """

@@ -193,7 +193,7 @@ class Semantics:
         return found
 
     def _owner(self, shape: int) -> tuple[Any, ...] | None:
-        """Return what identifies the object of a shape: row of its body and labels; None without labels."""
+        """Return the identity of the object of a shape: row of its body and labels; None without labels."""
         own, row = self.labels[shape], self._rows[shape]
         if not own or row < 0:
             return (-1, self._firsts[shape]) if own else None
