@@ -1,4 +1,4 @@
-"""A custom sensor in one file: a Pitot tube, which measures the dynamic pressure of the air from ahead."""
+"""A custom sensor in one file: a Pitot tube, which measures the dynamic pressure of the oncoming air."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -13,7 +13,7 @@ from sensorium.testing import check_sensor
 @dataclass(frozen=True, slots=True)
 class PitotData:
     pressure: Annotated[Tensor, sn.Field("Pa")]
-    """Dynamic pressure of the air from ahead, Pa."""
+    """Dynamic pressure of the oncoming air, Pa."""
 
 
 class PitotCfg(sn.MountedSensorCfg[PitotData]):
@@ -40,7 +40,7 @@ class Pitot(sn.SimpleSensor[PitotCfg, PitotData]):
 
 print("rules passed:", len(check_sensor(Pitot)))
 
-# A body flies north (y) at 30 m/s, nose ahead, against a wind of 10 m/s.
+# A body flies north (y) at 30 m/s, nose forward, against a wind of 10 m/s.
 engine = sn.TensorEngine(num_envs=3, dt=0.01, bodies=("fuselage",))
 engine.body_quat_w = (0.5**0.5, 0.0, 0.0, 0.5**0.5)  # the body's x axis points along y
 engine.body_lin_vel_w = (0.0, 30.0, 0.0)

@@ -16,7 +16,7 @@ compass = sn.MagnetometerCfg(
 
 
 def spiral(time: float) -> dict[str, tuple[float, ...]]:
-    """Return the motion at a time: level circles, nose ahead, climbing by 0.1 m/s."""
+    """Return the motion at a time: level circles, nose forward, climbing at 0.1 m/s."""
     a = SPEED * time / RADIUS  # the heading, counter-clockwise from x
     return {
         "body_pos_w": (RADIUS * math.sin(a), RADIUS * (1.0 - math.cos(a)), 0.1 * time),
@@ -34,14 +34,14 @@ for _ in range(1500):  # 300 s, seven turns
     fluxes.append(scene[compass].read().mag_b)
 by_gnss, by_baro = torch.stack(heights, -1).unbind(0)  # [env, sample] each
 
-# Weather gives a barometer a constant bias. GNSS errors average to zero. So the mean difference estimates the bias.
+# Weather gives a barometer a constant bias. GNSS errors average to zero, so the mean difference estimates the bias.
 fused = by_baro[:, -1] + (by_gnss - by_baro).mean(dim=-1)
 true = scene[baro].ground_truth.altitude - 500.0
 off = [(height - true).square().mean().sqrt().item() for height in (by_gnss[:, -1], by_baro[:, -1], fused)]
 print("height error {:.2f} m (GNSS), {:.2f} m (barometer), {:.2f} m (both)".format(*off))
 assert off[2] < 0.5 * off[0] < 0.5 * off[1]
 
-# Over whole turns the flux draws a circle. Its centre is the hard iron. Subtracting it calibrates the compass.
+# Over whole turns, the flux traces a circle. Its centre is the hard iron. Subtracting it calibrates the compass.
 turn = round(2.0 * math.pi * RADIUS / SPEED * 5.0)  # samples
 iron = torch.stack(fluxes[-turn:]).mean(dim=0)
 heading = SPEED * scene.time / RADIUS

@@ -37,7 +37,7 @@ steps = (
     torch.stack(readings).diff(dim=0).abs()
 )  # [sample, env, axis]; row i is the step to the sample at (i + 1) / RATE
 
-# Detector. Stuck: with noise, four equal readings in a row do not occur. Spike: a step larger than any motion causes.
+# Detector. Stuck: with noise, four equal readings in a row do not occur. Spike: a step larger than that of any motion.
 # The threshold also exceeds the step at the end of a frozen period, when the reading catches up with the motion.
 same = steps == 0.0
 stuck = same[2:] & same[1:-1] & same[:-2]

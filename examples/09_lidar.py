@@ -10,7 +10,7 @@ SPEED, RATE, DT = 10.0, 1.2, 0.002  # m/s, rad/s, s
 
 
 def bend(time: float) -> dict[str, tuple[float, ...]]:
-    """Return the motion at a time: a circle, nose ahead, level at the origin at 1 s."""
+    """Return the motion at a time: a level circle, nose forward, at the origin at 1 s."""
     a = RATE * (time - 1.0)
     radius = SPEED / RATE
     return {

@@ -49,7 +49,7 @@ below = data.pos_w[:, None, 2] - data.distances
 print(f"the estimated position differs by up to {drift.abs().max():.3f} m, per environment")
 assert drift.abs().max() <= 0.03 and (data.ray_hits_w[..., 2] - below).abs().max() < 1e-5
 
-# Feet: 0.3 m, less the highest wave that a ray of the foot hits.
+# Feet: 0.3 m minus the highest wave that a ray of the foot hits.
 hits = scene[feet].data.ray_hits_w[..., 0].numpy()  # x, [env, foot, ray]
 clearance = scene[feet].data.heights.numpy()  # [env, foot]
 print(f"feet are {clearance.min():.3f} to {clearance.max():.3f} m above the ground")

@@ -1,4 +1,4 @@
-"""A client spawns a guard on a robot in a running simulation, which reports bodies that are too close."""
+"""A client spawns a sensor on a robot in a running simulation. The sensor reports bodies that are too close."""
 
 import queue
 from collections import Counter

@@ -53,4 +53,4 @@ cloud, part = np.concatenate(points), np.array([shape.name for shape in world])[
 height = np.abs(cloud[part == "floor", 2]).max()
 print(f"{len(cloud)} points; those on the floor are level within {height:.1e} m")
 assert height < 1e-4
-np.savetxt("hall.xyz", cloud, "%.3f")  # viewers of point clouds open it
+np.savetxt("hall.xyz", cloud, "%.3f")  # for viewers of point clouds

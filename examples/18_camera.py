@@ -1,4 +1,4 @@
-"""A camera above a table: from labels and depth, the place of every cup, compared with the true one."""
+"""A camera above a table: the position of each cup from labels and depth, compared with the true position."""
 
 import math
 
@@ -38,7 +38,7 @@ ids = data.output["instance_segmentation"].flatten(1)
 points = transform_points(data.points_b.flatten(1, 2), data.pos_w, data.quat_w_ros)
 worst = 0.0
 for number, name in names.items():
-    if int(number) < 2:  # the background, and what has no label
+    if int(number) < 2:  # the background, and surfaces without a label
         continue
     body = engine.names("body").index(name)
     for env in range(ENVS):

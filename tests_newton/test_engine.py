@@ -197,7 +197,7 @@ def test_terrain_is_shared_or_copied() -> None:
         assert next(shape for shape in engine.shapes() if shape.kind == ground).is_static
     differing = worlds_with(0.2, 0.3)
     engine = sn.NewtonEngine(differing, newton.solvers.SolverXPBD(differing), dt=0.002)
-    with pytest.raises(UnsupportedError, match=r"'scan'.*SHAPES.*shape 'step' has another size in world 1"):
+    with pytest.raises(UnsupportedError, match=r"'scan'.*SHAPES.*shape 'step' has a different size in world 1"):
         sn.Scene(engine, [sn.RayCasterCfg(name="scan", body="ball")])
 
 

@@ -14,11 +14,11 @@ from sensorium.demo import Trot, model_path
 from sensorium.rl import ActionDelay, RlEnv
 
 SPEED = 0.4
-"""Speed to follow, m/s."""
+"""Target speed, m/s."""
 GAIT = Trot(frequency=2.0, step_length=0.0, ramp=0.0)
-"""A trot on the spot. The policy adds to its joint angles, and must find out how to move forward."""
+"""A trot on the spot. The policy adds to its joint angles and must learn to move forward."""
 START = (-6.0, 0.0)
-"""Middle of the places where episodes start, on level ground, m."""
+"""Centre of the start positions of episodes, on level ground, m."""
 HIPS = (".*_hip",)
 """Joints that turn about x, so that their angle changes sign in a mirror."""
 SCALE = 0.2

@@ -73,7 +73,7 @@ def runner_of(env: Logged) -> OnPolicyRunner:
 
 
 def train(name: str, minutes: float, envs: int, out: Path) -> None:
-    """Train one policy for a time on the processor; write its learning curve and its weights."""
+    """Train one policy for a given processor time, and write its learning curve and its weights."""
     env = Logged(Walk(envs, truth=name == "truth", seed=1))
     env.env.reset(seed=1)
     runner = runner_of(env)
@@ -98,7 +98,7 @@ def train(name: str, minutes: float, envs: int, out: Path) -> None:
 
 @torch.no_grad()
 def evaluate(name: str, sees: str, out: Path, envs: int = 32) -> tuple[float, float, float]:
-    """Return the mean return and speed (m/s), and the share of falls, of a policy on what it sees."""
+    """Return the mean return, the speed (m/s) and the share of falls of a policy on its observations."""
     env = Logged(Walk(envs, truth=sees == "truth", seed=2))
     runner = runner_of(env)
     runner.load(str(out / f"{name}.pt"))

@@ -1,7 +1,7 @@
 """Simple shapes that show a reading in space, from its fields, its poses and the description of its sensor alone.
 
 Live sensors, recordings and remote simulations are therefore drawn by the same code. The role, the frame and the axes
-of a field decide what is drawn:
+of a field determine the drawing:
 
 - images: the frustum of their camera, 0.3 m long
 - points of rays: a cloud, coloured by intensity, else by elevation, else by height
@@ -39,7 +39,7 @@ _COLORS = np.array(
 )
 """Colours from low to high values."""
 STEPS = 1024
-"""Number of steps between the colours of the least and of the greatest value."""
+"""Number of steps between the colours of the least and of the maximum value."""
 _TABLE = np.stack(
     [np.interp(np.linspace(0, len(_COLORS) - 1, STEPS + 1), np.arange(len(_COLORS)), band) for band in _COLORS.T], -1
 ).astype(np.float32)
@@ -310,7 +310,7 @@ class _Drawing:
                 yield self._shape("lines", np.stack([starts, ends], axis=-2), _known(ends), color=GREY)
 
     def _probes(self, axes: tuple[str, ...]) -> Array | None:
-        """Return the positions of probes in the world `[n, mount, probe, 3]`; None where they are not known."""
+        """Return the positions of probes in the world `[n, mount, probe, 3]`; None if they are not known."""
         places = np.asarray(self.cfg.get("probe_local_pos", ((0.0, 0.0, 0.0),)), np.float32).reshape(-1, 3)
         if axes == ("x", "y", "z"):
             return None if self.frames is None or self.pose is None else self._per_mount(self.frames)[..., :3]

@@ -1,4 +1,4 @@
-"""The exception tree. Each message gives the config, the field, the value, what is accepted and how to fix it.
+"""The exception tree. Each message gives the config, the field, the value, the accepted values and the fix.
 
 SensoriumError
 |- ConfigError          (ValueError)            one or several faults in a config; `.faults` lists all of them
@@ -41,8 +41,8 @@ class Fault:
     Args:
         field: dotted path of the field, e.g. ``"stages.0.tau"``.
         got: the value as given.
-        expected: what is accepted.
-        fix: what to change, one imperative sentence; may be empty.
+        expected: accepted values.
+        fix: required change, one imperative sentence; may be empty.
     """
 
     field: str
@@ -79,7 +79,7 @@ class SelectionError(ConfigError):
 
 
 class ArgumentError(SensoriumError, ValueError):
-    """Invalid argument of a call; the message gives the argument, the value and what is accepted."""
+    """Invalid argument of a call; the message gives the argument, the value and the accepted values."""
 
 
 class DuplicateNameError(SensoriumError, ValueError):
@@ -168,14 +168,14 @@ class UsageError(SensoriumError):
 
 
 class MissingDependencyError(SensoriumError, ImportError):
-    """A required package is not installed; the message says what to install."""
+    """A required package is not installed; the message names the package to install."""
 
     @classmethod
     def of_core(cls, use: str, error: ModuleNotFoundError) -> MissingDependencyError | None:
         """Return the error for a missing dependency of the full installation; None for any other missing module.
 
         Args:
-            use: what needs the package, e.g. ``"sensorium.Scene"``.
+            use: name of the object that needs the package, e.g. ``"sensorium.Scene"``.
             error: the exception that the import raised.
         """
         package = CORE_PACKAGES.get(error.name or "")

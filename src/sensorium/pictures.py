@@ -47,7 +47,7 @@ def colorize_depth(depth: Any, near: float | None = None, far: float | None = No
 
     Args:
         depth: `[..., height, width, 1]` or `[height, width]`, m. Values that are not finite, and 0, are misses.
-        near: distance of the brightest colour, m; None for one that all but 2 % of the hits exceed.
+        near: distance of the brightest colour, m; None for a distance that all but 2 % of the hits exceed.
         far: distance of the darkest colour, m; None for one that all but 2 % of the hits fall below.
 
     Returns:
@@ -100,7 +100,7 @@ def colorize_ids(ids: Any, first: int = 2) -> Array:
 
     Args:
         ids: integers, `[..., height, width, 1]` or `[height, width]`.
-        first: least id of a surface: 2 for segmentations, 0 for `geom_ids` and `face_ids`. Surfaces get the colours of
+        first: lowest id of a surface: 2 for segmentations, 0 for `geom_ids` and `face_ids`. Surfaces get the colours of
             a segmentation whose ids count from there.
 
     Returns:
@@ -146,7 +146,7 @@ def colorize_flow(flow: Any, largest: float | None = None) -> Array:
 
     Args:
         flow: `[..., 2]`, right and down, px. Values that are not finite are misses.
-        largest: length of the strongest colour, px; None for one that all but 2 % of the moving pixels fall below.
+        largest: length of the strongest colour, px; None for a length that all but 2 % of the moving pixels fall below.
 
     Returns:
         uint8 `[..., 3]`; misses are grey.

@@ -68,8 +68,8 @@ class BrokenPlugin:
         name: name of its entry point.
         value: value of the entry point, e.g. ``"my_package.sensor"``.
         distribution: name and version of the installed package; empty if unknown.
-        reason: what is wrong, one sentence.
-        fix: what to do about it, one sentence.
+        reason: the fault, one sentence.
+        fix: required action, one sentence.
         kinds: names of the affected classes, as far as known.
     """
 
@@ -239,7 +239,7 @@ class Registry(UserDict[K, V]):
     """Table of classes, or of functions, by name.
 
     Args:
-        what: what a name denotes, for messages, e.g. ``"client sensor"``.
+        what: meaning of a name, for messages, e.g. ``"client sensor"``.
         plugins: the packages that define further classes.
         clash: message for a class that takes the name of another, with ``{key}``, ``{cls}`` and ``{other}``.
         keeps_ours: protect only built-in names from redefinition by the program; by default all names are protected. A
@@ -280,7 +280,7 @@ class Registry(UserDict[K, V]):
 
         Args:
             key: the name.
-            fix: what to do if the name is unknown.
+            fix: required action if the name is unknown.
 
         Raises:
             UnknownNameError: unknown name; the message lists the nearest names and the plugins that failed to load.

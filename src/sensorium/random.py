@@ -117,7 +117,7 @@ def stream_key(seed: int, name: str, purpose: str) -> tuple[int, int]:
     Args:
         seed: the scene's seed, any integer.
         name: the sensor's name.
-        purpose: what the numbers are used for, e.g. ``"noise"`` or ``"jitter"``.
+        purpose: use of the numbers, e.g. ``"noise"`` or ``"jitter"``.
     """
     digest = hashlib.blake2b(digest_size=8)
     for part in (str(operator.index(seed)), name, purpose):
@@ -413,8 +413,8 @@ class Uniform(_Base):
     """Uniform distribution from low to high; high itself occurs only by rounding.
 
     Args:
-        low: least value, in the unit of the knob; a tuple gives one per column.
-        high: greatest value, likewise.
+        low: minimum value, in the unit of the knob; a tuple gives one per column.
+        high: maximum value, in the same form.
     """
 
     low: Value
@@ -435,7 +435,7 @@ class Uniform(_Base):
 
     @property
     def bounds(self) -> tuple[float, float] | tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Least and greatest value: two floats, or two float64 arrays [columns]."""
+        """Minimum and maximum value: two floats, or two float64 arrays [columns]."""
         return _pair(self, *_wide(self.low, self.high))
 
     def to_dict(self) -> dict[str, Any]:
@@ -449,7 +449,7 @@ class Normal(_Base):
 
     Args:
         mean: mean, in the unit of the knob; a tuple gives one per column.
-        std: standard deviation, likewise.
+        std: standard deviation, in the same form.
     """
 
     mean: Value
@@ -470,7 +470,7 @@ class Normal(_Base):
 
     @property
     def bounds(self) -> tuple[float, float] | tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Least and greatest number, mean -+ `MAX_NORMAL` std: two floats, or two float64 arrays [columns]."""
+        """Minimum and maximum number, mean -+ `MAX_NORMAL` std: two floats, or two float64 arrays [columns]."""
         mean, std = _wide(self.mean, self.std)
         return _pair(self, mean - MAX_NORMAL * std, mean + MAX_NORMAL * std)
 
@@ -519,7 +519,7 @@ class Choice(_Base):
 
     @property
     def bounds(self) -> tuple[float, float] | tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Least and greatest value: two floats, or two float64 arrays [columns]."""
+        """Minimum and maximum value: two floats, or two float64 arrays [columns]."""
         values = np.asarray(self.values, np.float64)
         return _pair(self, values.min(axis=0), values.max(axis=0))
 

@@ -56,7 +56,7 @@ class Reading:
     _offsets: Array | None = field(default=None, repr=False)
     _pose: Array | None = field(default=None, repr=False)
     _dt: float = field(default=math.nan, repr=False)
-    """Time step, s: derives from ticks what `_meta` lacks."""
+    """Time step, s: values that `_meta` lacks are derived from ticks with it."""
 
     def _arrived(self) -> None:
         if self._wait is not None:
@@ -196,7 +196,7 @@ class Body:
     Attributes:
         id: index in the engine's list of bodies.
         name: full name, e.g. ``"robot/base"``.
-        entity: part of the name before the first ``/``; empty where there is none.
+        entity: part of the name before the first ``/``; empty if there is none.
         center: centre of the bounding box of its shapes, in the body's frame, m.
         half_extents: half the size of that box, m; all 0 for a body without shapes.
     """
@@ -342,7 +342,7 @@ class DebugShape:
 
     Attributes:
         kind: ``points`` (positions [n, 3]), ``lines`` and ``arrows`` (starts and ends [n, 2, 3]) or ``frames`` (poses
-        [n, 7], wxyz).
+            [n, 7], wxyz).
         data: coordinates, one environment after the other.
         color: red, green, blue in [0, 1].
         counts: number of points, lines, arrows or frames of each environment; None if all have the same number.

@@ -158,7 +158,7 @@ def cfg_for_kind(kind: str) -> type[Any]:
 
     Raises:
         UnknownNameError: no sensor has that kind; the message lists the nearest kinds and the plugins that failed to
-        load.
+            load.
         DuplicateNameError: two sensors have that kind.
     """
     kinds: dict[str, dict[str, Any]] = {}

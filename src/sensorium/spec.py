@@ -191,7 +191,7 @@ def resolve_field(name: str, annotation: Field, mounts: int | None) -> FieldSpec
     Args:
         name: field name.
         annotation: the declared `Field`.
-        mounts: number of mounts, or None where the sensor has no mount axis.
+        mounts: number of mounts, or None if the sensor has no mount axis.
     """
     axes = annotation.axes
     if axes is None:
@@ -279,7 +279,7 @@ def NATIVE_SENSOR(
 
     Args:
         name: name of the sensor. With a `type` it is added to the model as a hidden sensor; otherwise the model
-        declares it.
+            declares it.
         type: name of the type in the engine's model files, e.g. ``"accelerometer"``.
         objtype: kind of element that it is attached to (``"site"``, ``"xbody"``, ...); empty for none.
         objname: full name of that element.

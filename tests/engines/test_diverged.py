@@ -97,7 +97,7 @@ def test_samples_after_mujocos_auto_reset_are_invalid_until_the_callers_reset(ki
     world.step(3)
     assert valid(world) == every(NAMES, [True, True])
     world.break_(field)
-    with pytest.warns(NonFiniteStateWarning, match=r"env 1 became NaN.*by tick 4 and MuJoCo put it back.*not valid"):
+    with pytest.warns(NonFiniteStateWarning, match=r"env 1 became NaN.*by tick 4 and MuJoCo reset it.*not valid"):
         world.step()
     prompt = [name for name in NAMES if name not in ("late", "slow")]
     assert valid(world, prompt) == every(prompt, [True, False])

@@ -399,7 +399,7 @@ def test_diverged_env_is_reported_once_and_others_continue(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)  # MuJoCo writes its log to the working directory
     engine, calm = tumbler(4), tumbler(4)
     engine.qvel[2, 0] = float("nan")
-    with pytest.warns(NonFiniteStateWarning, match="env 2 became NaN.* by tick 3 and MuJoCo put it back"):
+    with pytest.warns(NonFiniteStateWarning, match="env 2 became NaN.* by tick 3 and MuJoCo reset it"):
         engine.step(substeps=3)
     assert engine.diverged.tolist() == [False, False, True, False]
     calm.step(substeps=3)
@@ -967,7 +967,7 @@ def test_from_mj_refuses_mismatched_objects():
         MujocoEngine.from_mj(str(TUMBLER), data)
     with pytest.raises(ModelError, match=r"got 5, expected a mujoco\.MjData"):
         MujocoEngine.from_mj(model, 5)
-    with pytest.raises(ModelError, match="other sizes than the model"):
+    with pytest.raises(ModelError, match="sizes of an MjData differ from the model"):
         MujocoEngine.from_mj(model, other)
     with pytest.raises(ModelError, match=r"one distinct mujoco.MjData for each"):
         MujocoEngine.from_mj(model, [data, data])

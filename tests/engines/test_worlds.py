@@ -59,7 +59,7 @@ def test_shapes_that_all_worlds_have_are_described_once() -> None:
     ]
     assert common_shapes(worlds)[0].mesh is worlds[0][0].mesh
     worlds[2][0] = replace(worlds[2][0], pos=(1.0, 0.0, 0.0))
-    with pytest.raises(ModelError, match="shape 'rock' has another pos in world 2"):
+    with pytest.raises(ModelError, match="shape 'rock' has a different pos in world 2"):
         common_shapes(worlds)
     with pytest.raises(ModelError, match="worlds 0 and 1 have 2 and 1 shapes"):
         common_shapes([worlds[0], worlds[1][:1]])
@@ -72,7 +72,7 @@ def test_a_tensor_engine_takes_the_shapes_of_each_world() -> None:
     worlds[1][1] = replace(worlds[1][1], size=(1.0, 1.0, 2.0))
     engine = sn.TensorEngine(2, shapes=worlds)
     sn.Scene(engine, [sn.ImuCfg(body="body")])
-    with pytest.raises(sn.UnsupportedError, match=r"requires SHAPES.*shape 'crate' has another size in world 1"):
+    with pytest.raises(sn.UnsupportedError, match=r"requires SHAPES.*shape 'crate' has a different size in world 1"):
         sn.Scene(engine, [sn.LidarCfg(body="body")])
     with pytest.raises(ModelError, match="got shapes of 2 worlds, expected one sequence or 3"):
         sn.TensorEngine(3, shapes=worlds)

@@ -176,7 +176,7 @@ def test_euroc_has_the_calibration_of_imus_and_cameras(tmp_path: Path) -> None:
     scene = sn.Scene(sn.TrajectoryEngine(flight(), 0.01, world=hall.shapes()), [imu, *cameras])
     readings = list(scene.publish(poses=True).values())
     notes = write_euroc(readings, tmp_path, description=scene.description())
-    assert notes == ["round: 1: the intrinsics of its lens; sensorium calib writes what other formats hold"]
+    assert notes == ["round: 1: the intrinsics of its lens; sensorium calib may write them in other formats"]
     found = {
         each.parent.name: yaml.load(each.read_text(encoding="utf-8")) for each in tmp_path.glob("mav0/*/sensor.yaml")
     }

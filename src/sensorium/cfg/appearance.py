@@ -64,7 +64,7 @@ class LightLookCfg(AppearanceCfg):
     quantities: ClassVar[tuple[str, ...]] = ("ambient", "diffuse", "specular", "pos", "direction", "is_active")
 
     lights: str | tuple[str, ...] = ".*"
-    """Patterns of the names of lights; that at the camera is ``"headlight"``."""
+    """Patterns of the names of lights; the light at the camera is ``"headlight"``."""
     ambient: Annotated[Amount | None, _AT_LEAST_0] = None
     """Color of the light that reaches surfaces of any orientation."""
     diffuse: Annotated[Amount | None, _AT_LEAST_0] = None

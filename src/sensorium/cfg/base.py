@@ -55,7 +55,7 @@ def bad(expected: str, fix: str = "") -> PydanticCustomError:
 
 
 class Rule(AfterValidator):
-    """What `must` returns. A subclass that declares the field again without a rule keeps it."""
+    """Result of `must`. A subclass that declares the field again without a rule keeps it."""
 
 
 def must(holds: Callable[[Any], object], expected: str, fix: str = "") -> AfterValidator:
@@ -73,7 +73,7 @@ def must(holds: Callable[[Any], object], expected: str, fix: str = "") -> AfterV
 
 
 def rules_of(field: FieldInfo) -> list[Rule]:
-    """Return the rules of a field, also those of one that may be None."""
+    """Return the rules of a field, including those of an optional field."""
     parts: list[Any] = [field.annotation]
     for part in parts:
         if get_origin(part) in (Union, UnionType):
@@ -85,7 +85,7 @@ def rules_of(field: FieldInfo) -> list[Rule]:
 def in_unit(unit: str = "", **bounds: float) -> Any:
     """Return an annotation of a field: its unit and bounds, as the JSON schema of its config has them.
 
-    ``Annotated[Float, in_unit("Hz", exclusiveMinimum=0.0)]``. Clients of a server check what they choose against it.
+    ``Annotated[Float, in_unit("Hz", exclusiveMinimum=0.0)]``. Clients of a server check chosen values against it.
     """
     return Field(json_schema_extra={**({"unit": unit} if unit else {}), **bounds})
 
@@ -366,7 +366,7 @@ WORDS_OF_OTHERS = {
     "focal_length": "Give lens=PinholeLensCfg(focal_length=...).",
     "res": "Give width=..., height=...",
 }
-"""Fields of other libraries' configs that have another form here, and what to write instead."""
+"""Fields of other libraries' configs that have another form here, and the replacements."""
 
 
 def _config_error(cls: type[Cfg], error: ValidationError, data: Mapping[str, Any]) -> ConfigError:
@@ -399,7 +399,7 @@ def _config_error(cls: type[Cfg], error: ValidationError, data: Mapping[str, Any
 
 
 def _known_fields(cls: type[Cfg], unknown: str) -> tuple[str, str]:
-    """Return the fields of a config, or the nearest ones of many, and what to write instead of an unknown field."""
+    """Return the fields of a config, or the nearest ones of many, and the replacement of an unknown field."""
     known = list(cls.model_fields)
     fix = WORDS_OF_OTHERS.get(unknown, "")
     field = re.match(r"Give (\w+)=", fix)
@@ -448,7 +448,7 @@ def _as_toml(text: str) -> str:
 
 
 ABSENT: Any = object()
-"""Stands for an argument that was not given, where None is a valid value."""
+"""Placeholder for an argument that was not given, where None is a valid value."""
 
 
 def without_absent(**values: Any) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class Parsed:
 
 
 class _Text:
-    """An annotation that is shown as given."""
+    """An annotation that is shown unchanged."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -78,7 +78,7 @@ def _shown_by(marks: Sequence[Any]) -> str:
 
 
 class FieldHelp:
-    """What users read about one field of a config.
+    """Help of one field of a config.
 
     Args:
         name: the field.
@@ -123,7 +123,7 @@ def fields_of(cls: type[BaseModel]) -> list[FieldHelp]:
 
 
 FIELDS = "\n\nFields:\n"
-"""What stands between the docstring of a config and its fields."""
+"""Text between the docstring of a config and its fields."""
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(Field,))

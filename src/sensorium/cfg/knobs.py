@@ -60,7 +60,7 @@ def _dump_knob(value: Any) -> Any:
 
 
 def amount_bounds(value: Any) -> tuple[float, float]:
-    """Return the least and greatest number that an amount (or a mapping of amounts) can take."""
+    """Return the minimum and maximum number that an amount (or a mapping of amounts) can take."""
     if isinstance(value, Uniform | Normal | Choice):
         low, high = value.bounds
         return amount_bounds(_as_tuple(low))[0], amount_bounds(_as_tuple(high))[1]

@@ -20,7 +20,7 @@ OWNERS: list[Callable[[type], type]] = [lambda cls: cls]
 
 
 class VisualizerCfg(Cfg):
-    """Style in which viewers draw a sensor; what is None is chosen by the viewer."""
+    """Style in which viewers draw a sensor; the viewer chooses values that are None."""
 
     field: str | None = None
     """Field that is drawn; for a cloud also the field that colours it, e.g. ``"intensity"``."""
@@ -286,8 +286,7 @@ class MountedSensorCfg(SimpleSensorCfg[DataT], Generic[DataT]):
 
     OffsetCfg: ClassVar[type[OffsetCfg]] = OffsetCfg
     sits_on: ClassVar[tuple[str, tuple[str, ...]] | None] = None
-    """What sensors of this class can be mounted on, as text and as selectors; None means anything, including the
-    world."""
+    """Possible mounts of sensors of this class, as text and as selectors; None means anything, including the world."""
 
     def __init__(self, /, **data: Any) -> None:
         given = [name for name in SELECTORS if name in data]

@@ -88,7 +88,7 @@ class StageCfg(Cfg):
         return self.state_specs(key.columns)
 
     def check(self, columns: Mapping[str, int], specs: Mapping[str, FieldSpec], period: float) -> None:
-        """Raise `ValueError`, with what is expected as its text, if the stage cannot be used with a sensor.
+        """Raise `ValueError` if the stage cannot be used with a sensor; its text states the accepted values.
 
         Args:
             columns: the altered fields and their numbers of columns.

@@ -66,7 +66,7 @@ def check_addresses(addresses: Iterable[str]) -> None:
         addresses: ``tcp://`` and ``ipc://`` addresses.
 
     Raises:
-        UsageError: which one, and why.
+        UsageError: an address is unavailable; the message gives the address and the reason.
     """
     seen: set[str] = set()
     for address in addresses:

@@ -27,7 +27,7 @@ INTERRUPTED = 130
 
 @dataclass
 class Demo:
-    """Simulate a walking quadruped and show what its sensors report.
+    """Simulate a walking quadruped and show the readings of its sensors.
 
     The bundled 12-joint robot trots over uneven ground; a PD controller drives its joints. One IMU (preset bmi088) is
     on the trunk, another (icm42688p) on the left front foot, with a lower rate and a longer delay. Encoders with 14
@@ -93,8 +93,8 @@ class Run:
     OUT/imu.png, and the last images of cameras, and prints the latest values of environment 0. With --record, one MCAP
     file is written instead while the simulation runs, of any length; sensorium replay FILE reads it.
 
-    MODEL is an MJCF or URDF file, or the name of a bundled robot, which moves by itself and needs no rig file: demo is
-    the quadruped, arm an arm with a tactile fingertip.
+    MODEL is an MJCF or URDF file, or the name of a bundled robot: demo is the quadruped, arm an arm with a tactile
+    fingertip. Bundled robots move by themselves and need no rig file.
 
     For example:
       sensorium run robot.xml --rig rig.toml
@@ -186,7 +186,7 @@ class Run:
         """Return the scene, the preset of each sensor that has one, the control and the ticks between its calls.
 
         Args:
-            drive: the trajectory; None where a model is simulated.
+            drive: the trajectory; None if a model is simulated.
             start: called before anything slow; initialises the device.
             draws: whether viewers draw all sensors, unless the rig selects some.
 
@@ -262,7 +262,7 @@ class Run:
         return engine, lambda: control_for(self.control, engine, self.seed)
 
     def drive(self) -> Drive | None:
-        """Return the trajectory and its world; None where a model is simulated.
+        """Return the trajectory and its world; None if a model is simulated.
 
         Raises:
             UsageError: neither or both of model and trajectory were given, or an option of the other one.

@@ -31,7 +31,7 @@ CONTROL_PERIOD = 0.01
 RANDOM_PERIOD = 0.1
 """Seconds for which a random control is held."""
 STIFFEST = 0.4
-"""Greatest product of natural frequency and time step for holding a joint by torque; an explicit PD controller starts
+"""Maximum product of natural frequency and time step for holding a joint by torque; an explicit PD controller starts
 to oscillate at 0.6 (humanoid.xml of dm_control)."""
 FIXED_GAIN, NO_BIAS, AFFINE_BIAS, NO_DYNAMICS, INTEGRATOR, JOINT_KINDS, SCALAR_JOINTS = 0, 0, 1, 0, 1, (0, 1), (2, 3)
 """MuJoCo's numbers for gain, bias and dynamics types, for transmissions to a joint, and for slide and hinge joints."""
@@ -65,10 +65,10 @@ def control_for(name: str, engine: OwnEngine, seed: int, substeps: int = 1) -> t
         name: ``hold``, ``zero``, ``random``, ``FILE.npz`` or ``module:function``.
         engine: the engine, in its start state.
         seed: seed of ``random``.
-        substeps: least number of ticks between its calls.
+        substeps: minimum number of ticks between its calls.
 
     Raises:
-        UsageError: no such control, file or function, or one that does not fit the model.
+        UsageError: the control, file or function does not exist or does not fit the model.
     """
     slow = max(1, round(CONTROL_PERIOD / engine.dt))
     if name == "hold":
@@ -91,9 +91,9 @@ def hold(engine: MujocoEngine | MujocoWarpEngine, substeps: int = 1) -> Control:
     """Hold the start pose, with controls that change every `substeps` ticks.
 
     Servos (a constant gain and a bias that depends on length or speed) get the control at which they rest in that pose,
-    or that of the keyframe if given. Motors on one slide or hinge joint follow a PD law towards the pose: critically
-    damped, as stiff as the joint's inertia allows at this time step, and at least as stiff as a robot of this weight
-    needs. Other actuators get the keyframe's control, or 0.
+    or that of the keyframe if given. Motors on one slide or hinge joint follow a critically damped PD law towards the
+    pose. It is as stiff as the joint's inertia allows at this time step, and at least as stiff as a robot of this
+    weight needs. Other actuators get the keyframe's control, or 0.
     """
     model, nu = engine.model, engine.nu
     start, base = (values.cpu().double().numpy().copy() for values in (engine.qpos, engine.ctrl))

@@ -161,7 +161,7 @@ def arm(envs: int, seed: int, device: str) -> MujocoEngine:
 
 
 def stroke(engine: MujocoEngine) -> Control:
-    """Return the control of the arm: it presses on the object and strokes it, in each environment at its own pace."""
+    """Return the control of the arm: it presses on the object and strokes it, at a separate pace per environment."""
     import numpy as np
 
     from sensorium.demo.arm import Stroke

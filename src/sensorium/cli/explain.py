@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from sensorium.world.solid_query import SolidQuery
 
 SHOWN_SHAPES = 12
-"""Greatest number of shape names in the tables."""
+"""Maximum number of shape names in the tables."""
 ROUNDS = 5
-"""Number of measurements of each cost, in turns; the least is reported, so that a busy moment has no effect."""
+"""Number of measurements of each cost, in turns; the minimum is reported, so that a busy moment has no effect."""
 
 
 @dataclass
@@ -365,7 +365,7 @@ def _fields(sensor: Mapping[str, Any]) -> Table:
 
 def _cost_table(cost: Mapping[str, Any]) -> Table:
     physics = cost["physics_s"]
-    title = f"cost per physics step, each sensor separately, read at every step (least of {ROUNDS} x {cost['ticks']})"
+    title = f"cost per physics step, each sensor separately, read at every step (minimum of {ROUNDS} x {cost['ticks']})"
     view = Table(box=box.SIMPLE_HEAD, pad_edge=True, title=title, title_justify="left")
     view.add_column("what")
     view.add_column("time", justify="right")

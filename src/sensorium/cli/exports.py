@@ -27,7 +27,7 @@ HOLDS = {
     "tum": "the true poses of sensors",
     "kitti": "the measured scans of one lidar with its poses, and images of 8 bits",
 }
-"""Format -> what it holds; tables hold all values, and rosbag2 all that a message exists for."""
+"""Format -> its content; tables hold all values, and rosbag2 all values for which a message exists."""
 TABLES = ("csv", "npz", "parquet")
 LOGGED = (*TABLES, "lerobot")
 """Formats that hold logged values and marks."""
@@ -35,7 +35,7 @@ LOGGED = (*TABLES, "lerobot")
 
 @dataclass
 class Export:
-    """Convert a recording to files of other tools. What a format cannot hold is listed at the end.
+    """Convert a recording to files of other tools. The end of the output lists all data that the format cannot hold.
 
     csv, npz, parquet: DIR/SENSOR.measured.FORMAT and DIR/SENSOR.truth.FORMAT. A row is one capture in one environment:
     env, tick, time, then the fields. Columns are named FIELD.AXIS, e.g. lin_acc_b.x; npz holds one array per field.
@@ -82,7 +82,7 @@ class Export:
         return 0
 
     def _export(self, replay: Replay, follow: Callable[..., Iterator[Any]]) -> list[str]:
-        """Write the files, and return one text for everything that the format cannot hold."""
+        """Write the files, and return messages about everything that the format cannot hold."""
         from sensorium.record import export
 
         env = int(replay.env_ids[0]) if self.env is None else self.env
@@ -163,7 +163,7 @@ class Export:
         )  # fmt: skip
 
     def _left_out(self, replay: Replay) -> list[str]:
-        """Return one text for each part of the recording that the format does not hold."""
+        """Return one message for each part of the recording that the format does not hold."""
         found = []
         if self.format in HOLDS:
             env = int(replay.env_ids[0]) if self.env is None else self.env
@@ -221,8 +221,8 @@ class Calib:
     """Write the calibration of recorded cameras and IMUs, and the poses of all sensors relative to each other.
 
     DIR/camchain.yaml and DIR/imu0.yaml: cameras and noise of IMUs in the format of Kalibr. DIR/camera_info/NAME.yaml:
-    intrinsics of each camera in the format of ROS. DIR/extrinsics.yaml: poses of all sensor frames. Conversions, and
-    what the formats cannot hold, are listed at the end.
+    intrinsics of each camera in the format of ROS. DIR/extrinsics.yaml: poses of all sensor frames. The end of the
+    output lists conversions, and all data that the formats cannot hold.
 
     For example:
       sensorium calib run.mcap --to out/calib
@@ -282,7 +282,7 @@ def _writing(to: Path) -> Iterator[None]:
 
 
 def _report(to: Path, what: str, notes: Iterable[str], word: str = "not exported") -> None:
-    """Print what was written, and notes."""
+    """Print the written files, and notes."""
     console = stdout()
     console.print(f"wrote {to} ({what})", markup=False, soft_wrap=True)
     for text in notes:

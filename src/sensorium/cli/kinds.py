@@ -47,8 +47,7 @@ def described() -> Kinds:
     Returns:
         ``entry_points``: the group under which plugins announce themselves; ``sensors``: a list; ``patterns``,
         ``stages`` and ``presets``: by kind, each with texts and the rows of its tables, stages in the order in which
-        they act;
-        ``shared``: rows of the options of every sensor; ``broken``: rows of the plugins that cannot be used.
+        they act; ``shared``: rows of the options of every sensor; ``broken``: rows of the plugins that cannot be used.
     """
     import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
     from sensorium import registry

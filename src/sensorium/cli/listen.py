@@ -46,8 +46,8 @@ class Listen:
 
     The age of a value at its frame is in simulation time: the sensor's delay, and the time since the capture. The
     latency is in wall-clock time, from the capture until arrival. Dropped samples were replaced by newer ones before
-    they were sent (--policy latest); lost counts missing events. If the server ends, the command waits until it is
-    back.
+    they were sent (--policy latest); lost counts missing events. If the server ends, the command waits until it
+    returns.
 
     A plain version needs only numpy, pyzmq and msgspec: python -m sensorium.client ADDRESS.
 
@@ -69,7 +69,7 @@ class Listen:
     every: Annotated[int, arg(metavar="N")] = 1
     """Only each N-th sample."""
     max_rate: Annotated[float, arg(metavar="HZ")] = 0.0
-    """Greatest number of samples per second of wall-clock time; 0 for no limit."""
+    """Maximum number of samples per second of wall-clock time; 0 for no limit."""
     policy: Literal["latest", "lossless"] = "latest"
     """Treatment of samples that arrive too fast. latest: only the newest is kept. lossless: samples are queued (up to a
     limit; in lock-step the simulation waits)."""

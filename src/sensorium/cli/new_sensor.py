@@ -22,7 +22,7 @@ EXTRA = '''    shake: float = 0.01
 '''
 """Additional config fields of a full-control sensor."""
 LONGEST = 24
-"""Greatest number of letters and digits in a name, so that no line in the package becomes too long."""
+"""Maximum number of letters and digits in a name, so that no line in the package becomes too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Names:
         if len(camel) > LONGEST:
             raise UsageError.of("NAME", text, f"at most {LONGEST} letters and digits, not {len(camel)}")
         if keyword.iskeyword(camel) or camel in ("Cfg", "Sensor", "Sensorium"):
-            fix = "Choose a name that says what the sensor measures."
+            fix = "Choose a name that states the measured quantity."
             raise UsageError.of("NAME", text, f"{expected}; {camel!r} already has another meaning", fix)
         return cls(camel, kind_of(type(camel, (), {})))
 
@@ -79,7 +79,7 @@ class NewSensor:
     announces itself in its pyproject.toml under the entry-point group sensorium.sensors. Once it is installed, rig
     files can use its kind and `sensorium list` shows it. All common features work for it: noise, bias, rate, delay,
     history, recording. This command writes such a package. Its sensor reports the height of its mount, its tests pass,
-    and ruff and mypy --strict find no errors. Then replace the height by your own quantity.
+    and ruff and mypy --strict find no errors. Then replace the height with your own quantity.
 
     For example:
       sensorium new-sensor wind-speed
@@ -111,7 +111,7 @@ class NewSensor:
             (f"src/{names.package}/options.py", f"{names.camel}Data: its fields; {names.camel}Cfg: its options"),
             (f"src/{names.package}/sensor.py", f"{names.camel}.{hook}: its computation"),
             (f"tests/test_{names.kind}.py", "checks of the value and of every rule of the contract"),
-            ("README.md", "what to do next, in order"),
+            ("README.md", "the next steps, in order"),
         ):  # fmt: skip
             console.print(f"  {path:<{len(names.package) + 16}}  {meaning}", markup=False)
         console.print("next:")

@@ -25,7 +25,7 @@ REFRESH_EVERY = 0.1
 
 @dataclass
 class Replay:
-    """Show what a recording holds, and the values of its sensors.
+    """Show the contents of a recording, and the values of its sensors.
 
     Without options: the newest values at the end of the recording. With --speed the values are shown as they change.
     With --out, the recording is written to OUT/readings.npz with one picture per kind of sensor, as by sensorium run.
@@ -143,8 +143,8 @@ def _written(replay: OpenReplay, readings: Iterator[Reading], folder: Path) -> l
 class Repair:
     """Complete a recording whose writer was killed, so that every reader of MCAP files opens it.
 
-    The file is changed in place. Everything up to the last complete part is kept, at most the last second is lost. A
-    complete file is left unchanged. Any MCAP file can be completed, also one of another program.
+    The file is changed in place. Everything up to the last complete part is kept. At most the last second is lost. A
+    complete file is left unchanged. Any MCAP file can be completed, including those of other programs.
 
     For example:
       sensorium repair run.mcap

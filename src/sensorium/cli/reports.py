@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 PICTURES = (".png", ".svg", ".html")
 MOST_FIELDS = 8
-"""Greatest number of fields in a picture if none is chosen; a page has all."""
+"""Maximum number of fields in a picture if none is chosen; a page has all."""
 
 
 @dataclass
 class Plot:
-    """Draw fields of a recording, true and measured, as a picture or a page of HTML.
+    """Draw fields of a recording, true and measured, as a picture or an HTML page.
 
     A field is named SENSOR.FIELD; SENSOR alone stands for all its fields. Controls, and logged values such as actions
     and rewards, have the names control, action and so on. Values over time are drawn with their error, and with spans
@@ -45,7 +45,7 @@ class Plot:
     file: Annotated[Positional[Path], arg(metavar="FILE")]
     """Recording: an MCAP file, or an npz file of sensorium run."""
     fields: Annotated[Positional[tuple[str, ...]], unset("[SENSOR[.FIELD]|control|LOG ...]", "all")] = ()
-    """Fields to draw; an unknown name lists those that exist."""
+    """Fields to draw; for an unknown name, the error lists all names."""
     to: Annotated[Path, arg(metavar="FILE.png|.svg|.html")] = Path("plot.png")
     """Picture or page to write; an existing file is replaced."""
     env: Annotated[int | None, unset("K", "the first recorded one")] = None
@@ -85,12 +85,12 @@ class Plot:
 
 @dataclass
 class Report:
-    """Report what a recording shows of each sensor: rate, gaps, loss, latency, error, noise and quantisation step.
+    """Report the properties of each recorded sensor: rate, gaps, loss, latency, error, noise and quantisation step.
 
-    The figures are found in the data, and stand beside those of the config. Latency is that of the measured signal
+    The figures are computed from the data and shown beside those of the config. Latency is that of the measured signal
     behind the true one, by cross-correlation. White noise, random walk and bias instability are fitted to the Allan
-    deviation of measured minus true. With --to, a page of HTML has the same tables, Allan deviations, and pictures of
-    the fields.
+    deviation of measured minus true. With --to, an HTML page contains the same tables, Allan deviations, and pictures
+    of the fields.
 
     For example:
       sensorium report run.mcap

@@ -62,8 +62,8 @@ class Serve:
     the frame, the simulation speed, the clients, and the data rate; clients that are too slow are reported. Ctrl-C
     stops the server.
 
-    MODEL is an MJCF or URDF file, or a bundled robot, which moves until the server stops and needs no rig file: demo or
-    arm. With --replay, the sensors of a recording are served instead of a simulation.
+    MODEL is an MJCF or URDF file, or a bundled robot: demo or arm. Bundled robots move until the server stops and need
+    no rig file. With --replay, the sensors of a recording are served instead of a simulation.
 
     By default, only this machine can connect. An --address for other machines requires --token-file or --keys. Secrets
     are not options, because other users of the machine can see those.
@@ -102,8 +102,8 @@ class Serve:
     seconds: Annotated[float, arg(metavar="S")] = 0.0
     """Simulated time after which the server stops, s; 0: runs until Ctrl-C."""
     reserve: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="contact|RIG.toml")] = ()
-    """Prepare the model for sensors that clients may spawn later and that must be known at the start: contact for
-    collisions of any body, contact=PATTERN for those of matching bodies, a rig file for sensors like those in it. Other
+    """Prepare the model for sensors that clients may spawn later and that must be known at the start. contact:
+    collisions of any body. contact=PATTERN: collisions of matching bodies. A rig file: sensors like those in it. Other
     sensors need no preparation."""
     token_file: Annotated[Path | None, unset("FILE", "none")] = None
     """File with the token that clients must present; created if missing. Alternatively set SENSORIUM_TOKEN."""
@@ -114,11 +114,11 @@ class Serve:
     """Public key of a client that may connect, with --keys; may be repeated. By default: all clients that know the
     server's key."""
     max_spawned_mb: Annotated[float, arg(metavar="MB")] = 1024.0
-    """Greatest total memory of the sensors that clients spawn."""
+    """Maximum total memory of the sensors that clients spawn."""
     max_spawned_rays: Annotated[int, arg(metavar="N")] = 5_000_000
-    """Greatest total number of rays of these sensors per sample, in all environments."""
+    """Maximum total number of rays of these sensors per sample, in all environments."""
     max_queued_mb: Annotated[float, arg(metavar="MB")] = 1024.0
-    """Greatest total memory of messages that are queued for clients or being sent to them."""
+    """Maximum total memory of messages that are queued for clients or being sent to them."""
     engine: EngineName = "mujoco"
     """Physics engine; see `sensorium run --help`."""
     device: Annotated[str, arg(metavar="D")] = "cpu"
@@ -257,7 +257,7 @@ class Serve:
                     "--address",
                     address,
                     "an address of this machine only, such as tcp://127.0.0.1:7447, or --token-file or --keys",
-                    "Add --keys FILE (created on first use); else others could read sensors and move the robot.",
+                    "Add --keys FILE (created on first use); otherwise others could read sensors and move the robot.",
                 )
         return keys, token
 
@@ -295,7 +295,7 @@ class Serve:
         return engine, scene, title
 
     def _recorded(self) -> Any:
-        """Return the recording in the place of a scene."""
+        """Return the recording, which replaces a scene."""
         from sensorium.record.replay_scene import ReplayScene
 
         assert self.replay is not None

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     OwnEngine = MujocoEngine | MujocoWarpEngine | NewtonEngine
 
 SHOWN_NUMBERS = 6
-"""Greatest number of values of one field in the table."""
+"""Maximum number of values of one field in the table."""
 SHOWN_LABELS = 4
-"""Greatest number of labels of one image in the table."""
+"""Maximum number of labels of one image in the table."""
 MOST_NUMBERS = 16
 """Number of values above which a field is summarised."""
 

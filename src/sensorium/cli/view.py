@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sensorium.view.live.handle import LiveView
 
 PERIOD = 0.01
-"""Simulated time between two looks at the page while a recording is shown, s."""
+"""Simulated time between two checks of the page while a recording is shown, s."""
 
 
 @dataclass
@@ -27,11 +27,11 @@ class View:
     """Show a robot, a recording or a served simulation in the browser.
 
     The page shows the robot in its world, the drawings of its sensors, a list of all sensors, live plots of true and
-    measured values, images, and controls: play, pause, step, speed, reset, environment, and the knobs of each sensor.
-    The first line on stdout is its address. Ctrl-C ends it.
+    measured values, and images. Its controls are play, pause, step, speed, reset, environment, and the knobs of each
+    sensor. The first line on stdout is its address. Ctrl-C ends it.
 
-    SOURCE is an MJCF or URDF file with --rig, the name of a bundled robot (demo or arm), a recording (.mcap), or the
-    address of a simulation that sensorium serve or sensorium.serve offers.
+    SOURCE is an MJCF or URDF file with --rig, the name of a bundled robot (demo or arm), or a recording (.mcap). It may
+    also be the address of a simulation that is served by sensorium serve or sensorium.serve.
 
     For example:
       sensorium view demo
@@ -42,7 +42,7 @@ class View:
     """
 
     source: Annotated[Positional[str], arg(metavar="MODEL|FILE.mcap|ADDRESS")]
-    """What to show; see above."""
+    """Source to show; see above."""
     rig: Annotated[Path | None, unset("RIG.toml", "the sensors of a bundled robot")] = None
     """Rig file: the sensors of a model, as TOML. All sensors are drawn, unless some have debug_vis = true."""
     envs: Annotated[int, arg(metavar="N")] = 4

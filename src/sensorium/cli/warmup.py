@@ -25,7 +25,7 @@ from sensorium.cli.messages import native_silence, note, stderr, stdout
 from sensorium.errors import listed
 
 WORKERS = 4
-"""Greatest number of parallel compilers: each takes a core and several hundred megabytes."""
+"""Maximum number of parallel compilers: each takes a core and several hundred megabytes."""
 BINARIES = (".o", ".ptx", ".cubin")
 """Suffixes of compiled kernels in Warp's cache."""
 

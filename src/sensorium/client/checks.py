@@ -43,7 +43,7 @@ def whole(call: str, argument: str, value: object, low: int = 1, high: int = MOS
         fix: sentence that suggests a correction; may be empty.
 
     Raises:
-        ConfigError: the value is not an integer, or is out of bounds; all checks of this module raise it likewise.
+        ConfigError: the value is not an integer, or is out of bounds. All checks of this module raise this error.
     """
     number = _index(value)
     if number is None or not low <= number <= high:

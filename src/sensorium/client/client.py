@@ -256,7 +256,7 @@ class Client:
         """Return the shapes of all bodies with their meshes and height fields, as the contents of an `.npz` file.
 
         Raises:
-            StreamError: the server did not answer, or its world exceeds the greatest size of a message.
+            StreamError: the server did not answer, or its world exceeds the maximum size of a message.
         """
         return bytes(self._session.ask(msg.Ask, "world"))
 
@@ -336,7 +336,7 @@ class Client:
             steps: number of steps to take in a pause, which it starts if needed.
 
         Returns:
-            ``"paused"`` and ``"speed"``; None where the server's program or the clients take the steps.
+            ``"paused"`` and ``"speed"``; None if the server's program or the clients take the steps.
 
         Raises:
             ServerError: an argument is invalid.

@@ -225,7 +225,7 @@ class Link:
             self._end("the keys do not match those of the server, or the server uses another protocol")
 
     def _end(self, reason: str, final: bool = True) -> None:
-        """Report the end of the connection, then mark it as down, so that who finds it down also finds the reason."""
+        """Report the end of the connection, then mark it as down, so that the reason is known when the mark is read."""
         self._session.on_refused(reason, final)
         self._is_up, self._gives_up = False, self._gives_up or final
 

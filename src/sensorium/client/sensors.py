@@ -88,9 +88,9 @@ class RemoteSensor:
             callback: function that takes a `SensorData`, of the class that the serializer of the sensor makes. The
                 object and its arrays may be kept; to keep many, keep ``data.copy()``.
             policy: ``"latest"``: of the samples that arrive while the function runs only the newest is kept; the others
-                are counted as dropped. A burst of small messages is still delivered as far as the function processes it
-                within 10 ms. ``"lossless"``: every sample waits for the function, up to `queue` messages; `serve`
-                describes what happens beyond. Events are always lossless.
+                are counted as dropped. A burst of small messages is still delivered completely if the function
+                processes it within 10 ms. ``"lossless"``: every sample waits for the function, up to `queue` messages;
+                `serve` describes the behaviour beyond. Events are always lossless.
             every: use only every n-th sample.
             max_rate: maximum number of samples per second of wall clock.
             envs: an environment, counted from 0, or a range of them (a slice without step, whose ends may be negative);

@@ -333,7 +333,7 @@ class Session:
     def on_refused(self, reason: str, final: bool) -> None:
         """Record that the server refuses or ends the connection."""
         first = self.catalogue is not None  # only this thread sets it
-        if first:  # before the change of state, so that who waits for the end also finds the warning
+        if first:  # before the change of state, so that a thread that waits for the end also finds the warning
             LOGGER.warning("the server at %s ended the connection: %s", self.address, reason)
         with self.changed:
             self.refusal = reason if final or not first else ""

@@ -33,8 +33,8 @@ class DeviceInventory:
         warp: version of Warp.
         warp_for: target of its build; empty for a CPU build.
         warp_devices: names of the CUDA devices that Warp sees.
-        driver: newest CUDA version that the driver supports, such as ``"12.4"``; empty where Warp found no driver.
-        visible: environment variable CUDA_VISIBLE_DEVICES; None where it is not set.
+        driver: newest CUDA version that the driver supports, such as ``"12.4"``; empty if Warp found no driver.
+        visible: environment variable CUDA_VISIBLE_DEVICES; None if it is not set.
     """
 
     torch: str
@@ -106,8 +106,8 @@ def resolve_device(
         found: facts about the machine; None determines them if needed.
 
     Raises:
-        DeviceError: the value is not a supported device, or the device is not available; the message says what was
-            found.
+        DeviceError: the value is not a supported device, or the device is not available; the message lists the drivers
+            and builds that were found.
     """
 
     def use(name: str) -> str:

@@ -22,7 +22,7 @@ class SceneGuard:
 
     Attributes:
         thread: ident of the thread that is in a call of the scene; 0 for none.
-        changing: call that is changing the sensors, or was interrupted; empty where all sensors are at the same tick.
+        changing: call that is changing the sensors, or was interrupted; empty if all sensors are at the same tick.
         cause: exception that interrupted it, as text.
     """
 
@@ -34,7 +34,7 @@ class SceneGuard:
         self.cause = ""
 
     def check(self) -> None:
-        """Raise `ScheduleError` where another thread is in a call, or where a changing call was interrupted."""
+        """Raise `ScheduleError` if another thread is in a call, or if a changing call was interrupted."""
         if self.thread == get_ident():  # a hook reads another sensor, or a callback of `watch` uses the scene
             return
         if self.thread:

@@ -81,7 +81,7 @@ class Memory:
         shape: Sequence[int] = (),
         rays: str = "",
     ) -> None:
-        """Raise where so many bytes do not fit beside what was taken.
+        """Raise an error if a number of bytes does not fit into the remaining memory.
 
         Args:
             nbytes: bytes that are going to be allocated.
@@ -102,7 +102,7 @@ class Memory:
                 raise self._error(where, value, each, f"{rays}{in_mb(nbytes)}", available, title)
 
     def check_rays(self, count: int, where: str, value: object, mounts: int) -> None:
-        """Raise where a pattern has too many rays, before they are generated.
+        """Raise an error if a pattern has too many rays, before they are generated.
 
         Args:
             count: number of rays of the pattern.
@@ -118,7 +118,7 @@ class Memory:
             self.check(count * HOST_BYTES_PER_RAY, where, value, rays=f"{count:.6g} rays, ")
 
     def check_cast(self, shape: tuple[int, ...], mounts: int, where: str = "", value: object = None) -> None:
-        """Raise where a sensor casts too many rays for each sample.
+        """Raise an error if a sensor casts too many rays for each sample.
 
         Args:
             shape: rays of one mount: their number, or the size of an image.
@@ -182,12 +182,12 @@ def _integers(value: object) -> list[int]:
 
 
 def check_envs(title: str, num_envs: int, nbytes: int, device: str) -> None:
-    """Raise where the state of an engine's environments does not fit into memory.
+    """Raise an error if the state of an engine's environments does not fit into memory.
 
     Args:
         title: name of the engine, for messages.
         num_envs: number of environments.
-        nbytes: least size of the state of one environment, bytes.
+        nbytes: minimum size of the state of one environment, bytes.
         device: torch device of the state.
 
     Raises:

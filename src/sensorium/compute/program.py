@@ -75,7 +75,7 @@ It costs 0.13 ms for each launch and saves 4 us in each run. On CUDA it costs li
 """
 
 ENV_BYTES = 256
-"""Least memory of an environment, bytes; the state of every robot is larger."""
+"""Minimum memory of an environment, bytes; the state of every robot is larger."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Hook: TypeAlias = Callable[[], object]
@@ -93,7 +93,7 @@ class Part:
 
     Attributes:
         envs: environments of one part.
-        cores: greatest number of parts at the same time.
+        cores: maximum number of parts at the same time.
     """
 
     envs: int
@@ -137,7 +137,7 @@ class _Launch:
         return self.args
 
     def joined(self, other: _Launch) -> _Launch | None:
-        """Return one launch of both launches' tasks; None where most of its threads would be idle."""
+        """Return one launch of both launches' tasks; None if most of its threads would be idle."""
         dim = (self.dim[0] + other.dim[0], *map(max, self.dim[1:], other.dim[1:]))
         threads = self.threads + other.threads
         if prod(dim) > 2 * threads:

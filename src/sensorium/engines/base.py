@@ -101,7 +101,7 @@ class NativeSensor:
 
     Args:
         name: name in the model.
-        type: name of its type in MuJoCo's XML, e.g. ``"accelerometer"``; empty where unknown.
+        type: name of its type in MuJoCo's XML, e.g. ``"accelerometer"``; empty if unknown.
         dim: number of values.
         unit: SI unit as text; ``"1"`` for dimensionless, empty where unknown or where the values differ in unit.
         datatype: kind of the values.
@@ -131,9 +131,9 @@ class CameraLens:
     """Image and lens of a camera of the model.
 
     Args:
-        resolution: (width, height), px; None where the model defines none.
+        resolution: (width, height), px; None if the model defines none.
         fovy: vertical field of view, degrees, float64 `[1 or env]`; for an orthographic camera the height, m.
-        sensor_size: (width, height) of the image sensor, m; None where `fovy` defines the lens.
+        sensor_size: (width, height) of the image sensor, m; None if `fovy` defines the lens.
         intrinsic: focal lengths (x, y) and principal point (x, y), m, float64 `[1 or env, 4]`, used with `sensor_size`.
             The principal point is relative to the centre of the sensor, positive to the left and up.
         is_orthographic: whether rays are parallel instead of passing through a pinhole.
@@ -209,7 +209,7 @@ class Engine(abc.ABC):
         """Return the body of a named body, site, geom, joint or camera, with the frame's pose on that body."""
 
     def offsets(self, frames: Sequence[FrameOnBody], inner: Sequence[PoseOnBody]) -> tuple[Tensor, Tensor] | None:
-        """Return live poses of mounts on their bodies; None where these poses are constant (the default).
+        """Return live poses of mounts on their bodies; None if these poses are constant (the default).
 
         The engine keeps the tensors up to date in `refresh`, `forward` and `reset` (of the reset envs only). It is
         called once for each sensor, when the sensor is built.
@@ -225,7 +225,7 @@ class Engine(abc.ABC):
         return None
 
     def camera_lens(self, name: str) -> CameraLens | None:
-        """Return the current image and lens of a camera of the model; None where the engine does not know them."""
+        """Return the current image and lens of a camera of the model; None if the engine does not know them."""
         return None
 
     def slide_joints(self) -> tuple[str, ...]:
@@ -233,7 +233,7 @@ class Engine(abc.ABC):
         return ()
 
     def parent_body(self, body: int) -> int | None:
-        """Return the index of a body's parent, -1 for the world; None where the engine knows no kinematic tree."""
+        """Return the index of a body's parent, -1 for the world; None if the engine knows no kinematic tree."""
         return None
 
     def geoms(self, body: str) -> tuple[str, ...]:
@@ -249,7 +249,7 @@ class Engine(abc.ABC):
         """Return a body and all its descendants in model order; `"world"` itself is omitted.
 
         Returns:
-            Names of bodies; None where the engine knows no kinematic tree.
+            Names of bodies; None if the engine knows no kinematic tree.
 
         Raises:
             UnknownNameError: there is no such body.
@@ -271,7 +271,7 @@ class Engine(abc.ABC):
         return ()
 
     def native_sensor(self, requirement: Requirement) -> NativeSensor | None:
-        """Return the native sensor of a granted `NATIVE_SENSOR`; None where the engine does not know it.
+        """Return the native sensor of a granted `NATIVE_SENSOR`; None if the engine does not know it.
 
         The default looks it up in `native_sensors`; its type may be unknown.
         """
@@ -287,7 +287,7 @@ class Engine(abc.ABC):
         return ()
 
     def decorations(self) -> tuple[Shape, ...]:
-        """Return what only cameras can see: tendons, sites and skins, in this order; by default nothing.
+        """Return the shapes that only cameras can see: tendons, sites and skins, in this order; by default nothing.
 
         Granted by SHAPES. Consecutive shapes of a tendon are the segments of its path; see `TENDON_PATHS`.
         """
@@ -309,10 +309,10 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def supports(self, requirement: Requirement) -> str | None:
-        """Return None where the engine supports the requirement, otherwise the reason and the fix."""
+        """Return None if the engine supports the requirement, otherwise the reason and the fix."""
 
     def supports_on(self, requirement: Requirement, body: int) -> str | None:
-        """Return None where a supported requirement is available for one body, otherwise the reason and the fix.
+        """Return None if a supported requirement is available for one body, otherwise the reason and the fix.
 
         By default it is available for every body. A sensor mounted on an unsupported body is rejected.
 

@@ -82,7 +82,7 @@ def put(target: torch.Tensor, values: torch.Tensor, selected: torch.Tensor | Non
 
 
 def check_quat(quat: torch.Tensor, name: str) -> None:
-    """Raise ArgumentError where quaternions `[..., 4]` in host memory are zero, which is not an orientation.
+    """Raise ArgumentError if quaternions `[..., 4]` in host memory are zero, which is not an orientation.
 
     Quaternions on another device are not checked, because the host would have to wait.
     """

@@ -88,7 +88,7 @@ def common_shapes(worlds: Sequence[Sequence[Shape]]) -> tuple[Shape, ...]:
         for mine, its in zip(first, shapes, strict=True):
             for each in fields(Shape):
                 if not _equal(getattr(mine, each.name), getattr(its, each.name)):
-                    raise ModelError(f"shape {mine.name!r} has another {each.name} in world {env}. {_SAME_SHAPES}")
+                    raise ModelError(f"shape {mine.name!r} has a different {each.name} in world {env}. {_SAME_SHAPES}")
     return tuple(first)
 
 

@@ -19,7 +19,7 @@ LIGHT_KINDS: tuple[LightKind, ...] = ("head", "directional", "spot", "point")
 """Kinds of lights; the index of a kind is its number in kernels."""
 TRACKING = ("fixed", "position", "target")
 MOST_SHADOWS = 31
-"""Greatest number of lights that cast shadows."""
+"""Maximum number of lights that cast shadows."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -173,12 +173,12 @@ class Fog:
 
 @dataclass(frozen=True, slots=True)
 class Sky:
-    """What is visible where there is no shape.
+    """Background, visible where there is no shape.
 
     Args:
         texture: a cube around the camera, whose sides are those of a cube turned by 90 degrees about x: its +y side is
             up.
-        distance: radius of the sky, m: what is farther away is not visible.
+        distance: radius of the sky, m; surfaces farther away are not visible.
         haze_rgb: colour of the haze over the horizon of an unbounded plane.
         haze_height: share of the sky's radius over which the plane fades into the haze; 0 for none.
     """

@@ -27,9 +27,9 @@ _FROM_WORLD: dict[str, tuple[float, float, float, float]] = {
 }
 """Rotation from each convention's axes to those of ``"world"``: forward x, left y, up z."""
 _NEAR_SINGULAR = 1e-12
-"""Least ratio of an intrinsic matrix's singular values; that of a 10,000-pixel camera is above 1e-9."""
+"""Minimum ratio of an intrinsic matrix's singular values; that of a 10,000-pixel camera is above 1e-9."""
 _PARALLEL = 1e-6
-"""Greatest cosine of a direction with the axis for which a depth defines no point."""
+"""Maximum cosine of a direction with the axis for which a depth defines no point."""
 
 
 def convert_orientation_convention(
@@ -120,8 +120,7 @@ def inverse_intrinsics(matrices: Tensor, config: str = "inverse_intrinsics") -> 
 
     Raises:
         ConfigError: another shape, or a matrix that is singular, not finite or has another last row; the message gives
-        the
-            first one.
+            the first one.
     """
     fix = "Give ((fx, 0, cx), (0, fy, cy), (0, 0, 1)), pixels."
     if matrices.dim() < 2 or tuple(matrices.shape[-2:]) != (3, 3):
@@ -182,7 +181,7 @@ def apertures_from_intrinsics(
 
 
 class Projecting(Protocol):
-    """What the functions below use of a lens, see `sensorium.sensors.cameras.lenses.LensCfg`."""
+    """Interface of a lens for the functions below, see `sensorium.sensors.cameras.lenses.LensCfg`."""
 
     @property
     def is_parallel(self) -> bool:
@@ -318,7 +317,7 @@ def create_pointcloud_from_depth(
 
 
 def tile_images(images: Tensor) -> Tensor:
-    """Return images as tiles of one image, row by row, with the smallest number of columns that is at least of rows.
+    """Return images as tiles of one image, row by row, with the fewest columns that are at least the rows.
 
     Args:
         images: `[image, height, width, channel]`.

@@ -26,13 +26,13 @@ from sensorium.errors import ModelError
 CELLS_PER_TRIANGLE = 2.0
 """Number of columns of the grid per triangle."""
 MAX_CELLS = 1 << 24
-"""Greatest number of columns."""
+"""Maximum number of columns."""
 ENTRIES_PER_TRIANGLE = 16
-"""Greatest number of list entries per triangle, by boxes; the grid is coarsened to reach it."""
+"""Maximum number of list entries per triangle, by boxes; the grid is coarsened to reach it."""
 MIN_ENTRIES = 1 << 16
 """Number of entries that is always allowed."""
 STEEPEST = 1e-6
-"""Least z component of a unit normal; a vertical triangle is omitted, since a vertical ray only grazes it."""
+"""Minimum z component of a unit normal; a vertical triangle is omitted, since a vertical ray only grazes it."""
 BORDER = 1e-5
 """Margin of the grid at each side, relative to its extent."""
 CHUNK = 1 << 14
@@ -315,7 +315,7 @@ def columns_ray(
         y: start of the ray in the frame of the vertices, m.
         z: start of the ray in the frame of the vertices, m.
         sign: +1.0 up, -1.0 down; t >= 0 counts along it. Both faces of a triangle can be hit.
-        t_max: greatest t, inclusive, m.
+        t_max: maximum t, inclusive, m.
     """
     best = float(wp.inf)
     triangle = int(MISS)

@@ -1,6 +1,6 @@
 """Rays in any direction over the grid of `sensorium.geometry.columns`, for triangles that form terrain.
 
-A ray is followed from cell to cell of the grid. The least and the greatest height in each cell are known, and also of
+A ray is followed from cell to cell of the grid. The least and the maximum height in each cell are known, and also of
 blocks of 4 x 4 and of 16 x 16 cells; cells that the ray passes above or below are skipped. This is efficient if few
 triangles lie above each other. In rooms the heights of all cells reach from floor to ceiling, and a tree is faster
 there. `is_terrain` distinguishes the two by the geometry alone.
@@ -28,15 +28,15 @@ FINE = wp.constant(2)
 COARSE = wp.constant(4)
 """Binary logarithm of the cells per side of a block of the coarser level."""
 FEWEST = 1000
-"""Least number of triangles of a terrain; below it, a tree is as fast."""
+"""Minimum number of triangles of a terrain; below it, a tree is as fast."""
 LAYERS = 1.3
-"""Greatest mean number of triangles above each other in a terrain, over non-empty columns."""
+"""Maximum mean number of triangles above each other in a terrain, over non-empty columns."""
 STEEP_SHARE = 0.2
-"""Greatest fraction of steep area in a terrain."""
+"""Maximum fraction of steep area in a terrain."""
 PER_CELL = 8.0
-"""Greatest mean number of triangles in a column of a terrain; it is larger if large triangles lie among small ones."""
+"""Maximum mean number of triangles in a column of a terrain; it is larger if large triangles lie among small ones."""
 STEEP = 0.2
-"""Least z component of the unit normal of a triangle that is not steep."""
+"""Minimum z component of the unit normal of a triangle that is not steep."""
 WIDER = 1e-6
 """Tolerance of barycentric coordinates of steep triangles."""
 _INF: Any = wp.constant(wp.float64(float("inf")))
@@ -51,7 +51,7 @@ class WalkIndex:
     """Data for kernels in addition to `ColumnsIndex`."""
 
     heights: wp.array[wp.vec2]
-    """Least and greatest height in a cell above the heights' origin, m, (inf, -inf) if empty; then the same for blocks
+    """Minimum and maximum height in a cell above the heights' origin, m, (inf, -inf) if empty; then the same for blocks
     of the finer and of the coarser level, row by row."""
     fine: wp.int32
     """Index of the first block of the finer level."""
@@ -69,10 +69,10 @@ class WalkIndex:
     steep_triangle: wp.array[wp.int32]
     """Indices of the steep triangles."""
     slack: wp.float32
-    """Greatest error of heights, m."""
+    """Maximum error of heights, m."""
     low: wp.float64
     high: wp.float64
-    """Least and greatest height, m."""
+    """Minimum and maximum height, m."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -256,7 +256,7 @@ def _heights(
 
 
 def _blocks(grid: NDArray[np.float64], side: int) -> NDArray[np.float32]:
-    """Return the least and the greatest height of blocks of `side` x `side` cells, `[block, 2]`, row by row."""
+    """Return the minimum and the maximum height of blocks of `side` x `side` cells, `[block, 2]`, row by row."""
     out = []
     for k, reduce in enumerate((np.minimum, np.maximum)):
         by_row = reduce.reduceat(grid[..., k], np.arange(0, grid.shape[0], side), axis=0)
@@ -318,7 +318,7 @@ def columns_walk(
         walk: its data for slanted rays.
         o: start of the ray in the frame of the vertices, m.
         d: its direction, of any length but 0: t >= 0 is in units of it. Both faces of a triangle can be hit.
-        t_max: greatest t, inclusive, in the same units.
+        t_max: maximum t, inclusive, in the same units.
     """
     best = float(wp.inf)
     triangle = int(MISS)

@@ -11,7 +11,7 @@ also stops such a ray at height 0, where the upper and the lower half of its sol
 
 Along a ray the height above the surface is linear between the lines of the grid and the diagonals that it crosses. It
 is evaluated at each of them, and a hit is where its sign changes. So no ray can pass between two triangles. Cells are
-grouped into blocks of 4 x 4 and of 32 x 32 with their least and greatest heights; blocks that the ray passes above or
+grouped into blocks of 4 x 4 and of 32 x 32 with their minimum and maximum heights; blocks that the ray passes above or
 below are skipped. Positions are float64, because a flat angle amplifies an error of the height.
 """
 
@@ -63,7 +63,7 @@ class HField:
     """Thickness of the solid below height 0, m; negative for a surface without a solid."""
     low: wp.float32
     high: wp.float32
-    """Least and greatest height, m."""
+    """Minimum and maximum height, m."""
 
 
 @wp.struct
@@ -74,7 +74,7 @@ class HFields:
     heights: wp.array[wp.float32]
     """m."""
     blocks: wp.array[wp.vec2]
-    """Least and greatest height of each block, m."""
+    """Minimum and maximum height of each block, m."""
 
 
 def build_hfields(fields: Sequence[HeightField], device: Any = "cpu") -> HFields:
@@ -111,7 +111,7 @@ def build_hfields(fields: Sequence[HeightField], device: Any = "cpu") -> HFields
 
 
 def _extremes(grid: NDArray[np.float32], side: int) -> NDArray[np.float32]:
-    """Return the least and the greatest height of blocks of `side` x `side` cells, `[block, 2]`, row by row."""
+    """Return the minimum and the maximum height of blocks of `side` x `side` cells, `[block, 2]`, row by row."""
     out = []
     for reduce in (np.minimum, np.maximum):
         cells = reduce(reduce(grid[:-1, :-1], grid[:-1, 1:]), reduce(grid[1:, :-1], grid[1:, 1:]))
@@ -226,7 +226,7 @@ def ray_hfield(fields: HFields, index: int, o: wp.vec3, d: wp.vec3, t_max: float
         index: index of the field.
         o: start of the ray in the field's frame, m.
         d: its direction, of any length: t is in units of it.
-        t_max: greatest t, inclusive, in the same units.
+        t_max: maximum t, inclusive, in the same units.
     """
     h = fields.fields[index]
     columns = wp.float64(h.cols - 1)

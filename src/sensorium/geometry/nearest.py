@@ -19,7 +19,7 @@ from sensorium.geometry.primitives import BOX, CAPSULE, CYLINDER, ELLIPSOID, PLA
 from sensorium.random import F64
 
 NEWTON = wp.constant(wp.int32(32))
-"""Greatest number of steps towards the nearest point of an ellipsoid; radii of a ratio of 10^6 took up to 15."""
+"""Maximum number of steps towards the nearest point of an ellipsoid; radii of a ratio of 10^6 took up to 15."""
 _ZERO: Any = wp.constant(wp.float64(0.0))
 _ONE: Any = wp.constant(wp.float64(1.0))
 _INF: Any = wp.constant(wp.float64(float("inf")))
@@ -232,7 +232,7 @@ def nearest_mesh(mesh: wp.uint64, p: wp.vec3, limit: float) -> tuple[wp.vec3, wp
     Args:
         mesh: id of the `wp.Mesh`.
         p: a point in the mesh's frame, m.
-        limit: greatest distance, m.
+        limit: maximum distance, m.
     """
     query = wp.mesh_query_point_no_sign(mesh, p, limit)
     if not query.result:
@@ -291,13 +291,13 @@ def nearest_hfield(fields: HFields, index: int, p: wp.vec3, limit: float) -> tup
     """Return the nearest point on a height field and the distance, m; infinite beyond the limit.
 
     The side walls and the bottom of a solid field count. The surface is searched within the known distance to the point
-    above or below, by blocks of cells with their least and greatest heights.
+    above or below, by blocks of cells with their minimum and maximum heights.
 
     Args:
         fields: all fields.
         index: index of the field.
         p: a point in the field's frame, m.
-        limit: greatest distance, m.
+        limit: maximum distance, m.
     """
     h = fields.fields[index]
     q = wp.vec3d(p)

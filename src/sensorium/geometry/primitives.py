@@ -12,7 +12,7 @@ of the final rounding to float32, even for a ray that comes from far away or is 
 import warp as wp
 
 PLANE = wp.constant(0)
-"""Kernel number of this kind: its index in `sensorium.geometry.shapes.KINDS`; likewise for those that follow."""
+"""Kernel number of this kind: its index in `sensorium.geometry.shapes.KINDS`; the same applies below."""
 SPHERE = wp.constant(1)
 CAPSULE = wp.constant(2)
 ELLIPSOID = wp.constant(3)

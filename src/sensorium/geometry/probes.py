@@ -18,8 +18,7 @@ class Trees:
 
     Attributes:
         mesh: `wp.Mesh` id of each instance, 0 for no mesh. If the magnitudes of the shape's scale differ, it is a
-        scaled
-            copy, since the nearest point in the mesh's own frame may differ.
+            scaled copy, since the nearest point in the mesh's own frame may differ.
         scale: remaining scale, of one magnitude with signs.
     """
 
@@ -100,7 +99,7 @@ def probe_surfaces(
         rows: the environments.
         probe_in: positions of the probes on the mount, m.
         reach_in: sensing distance of each, m.
-        least: least distance, m; nearer surfaces are misses.
+        least: minimum distance, m; nearer surfaces are misses.
         pos_in: positions of the mounts.
         quat_in: orientations of the mounts.
         surroundings: the static shapes.

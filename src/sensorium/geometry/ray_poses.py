@@ -60,7 +60,7 @@ def quat_near(q: wp.vec4, to: wp.vec4) -> wp.vec4:
 
 @wp.func
 def scan_end(bundle: Bundle, captured: int) -> tuple[wp.float64, wp.int32]:
-    """Return the end of a moving scan window: whole periods since tick 0, and rays of the present period."""
+    """Return the end of a moving scan window: whole periods since tick 0, and rays of the current period."""
     fired = wp.floor(wp.float64(captured) * bundle.per_tick + wp.float64(0.5)) * wp.float64(bundle.group)
     turns = wp.floor(fired / wp.float64(bundle.total))
     return turns, int(fired - turns * wp.float64(bundle.total))

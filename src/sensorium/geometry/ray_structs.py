@@ -178,7 +178,7 @@ class Hits:
         point: m, world; +inf for a miss.
         normal: unit, world; 0 for a miss.
         cosine: cosine of the angle of incidence, between the normal and the way back; negative from inside; 0 for a
-        miss.
+            miss.
         shape: number of the shape in the scene; -1 for a miss.
         body: row of its body, -1 for the world; -2 for a miss.
         face: face id; -1 for none.

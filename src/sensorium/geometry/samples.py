@@ -27,7 +27,7 @@ Piece = tuple[float, Callable[[Array, Array], tuple[Array, Array]]]
 """Area of a piece of a surface, m2, and its map from u and v, each from 0 to 1, to points and normals."""
 
 MOST_SAMPLES = 10_000_000
-"""Greatest number of samples; more are rejected as a typing error."""
+"""Maximum number of samples; more are rejected as a typing error."""
 _GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
 _ASIDE = 1e-7
 """Distance from its surface at which a sample is tested for being covered, relative to the extent of the shapes."""
@@ -67,7 +67,7 @@ class SurfaceSamples:
         return SurfaceSamples(self.points[rows], self.normals[rows], self.areas[rows], self.shape[rows])
 
     def placed(self, pos: Sequence[float], quat: Sequence[float]) -> SurfaceSamples:
-        """Return the samples in a frame in which the present one is at `pos`, m, rotated by `quat` (unit, wxyz)."""
+        """Return the samples in a frame in which the current frame is at `pos`, m, rotated by `quat` (unit, wxyz)."""
         turn = rotation(quat)
         return SurfaceSamples(
             self.points @ turn.T + np.asarray(pos, np.float64), self.normals @ turn.T, self.areas, self.shape
@@ -144,7 +144,7 @@ def body_samples(
 
 
 def covered(shapes: Sequence[Shape], samples: SurfaceSamples) -> NDArray[np.bool_]:
-    """Return `[sample]` whether each is inside another shape than its own, or inside another part of its mesh.
+    """Return, for each `[sample]`, whether it is inside another shape, or inside another part of its own mesh.
 
     A sample is tested from just outside its own surface: where two solids touch, both sides are covered. Of flush
     surfaces, such as those of a shape and its copy, all but the first are covered.

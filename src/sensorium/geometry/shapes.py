@@ -24,7 +24,7 @@ KINDS: tuple[ShapeKind, ...] = ("plane", "sphere", "capsule", "ellipsoid", "cyli
 _SIZES: dict[str, int] = {"plane": 0, "sphere": 1, "capsule": 2, "ellipsoid": 3, "cylinder": 2, "box": 3}
 """Number of sizes of each analytic kind that must be positive."""
 SMALLEST_AREA = 1e-12
-"""Least area of a triangle relative to the square of its mesh's extent; smaller ones are degenerate, without a
+"""Minimum area of a triangle relative to the square of its mesh's extent; smaller ones are degenerate, without a
 normal."""
 
 
@@ -50,7 +50,7 @@ class Mesh:
 
     Raises:
         ModelError: the mesh is empty, has NaN or infinite vertices, indices beyond the vertices, or degenerate
-        triangles.
+            triangles.
     """
 
     vertices: NDArray[np.float64]

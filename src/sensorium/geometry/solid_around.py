@@ -41,8 +41,7 @@ class NearShapes:
         pos: origins, m.
         quat: orientations.
         lin: velocity of the material at the mount's origin relative to the mount, m/s: at a point p of the mount the
-        shape
-            moves by lin + ang x p, in the mount's axes; empty if not needed.
+            shape moves by lin + ang x p, in the mount's axes; empty if not needed.
         ang: angular velocity relative to the mount, rad/s.
     """
 
@@ -169,7 +168,7 @@ def deepest(shapes: Shapes, around: NearShapes, env: int, mount: int, p: wp.vec3
         env: index of the environment.
         mount: index of the mount.
         p: the point in the mount's frame, m.
-        reach: greatest distance, m.
+        reach: maximum distance, m.
     """
     out = NearestShape()
     out.distance = reach

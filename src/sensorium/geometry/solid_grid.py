@@ -24,15 +24,15 @@ MOST_CELLS = 1 << 18
 PADDING = 0.08
 """Extent of a grid beyond its mesh, in longest sides of the mesh; the tree is used for points outside the grid."""
 LONGEST = wp.constant(wp.int32(400))
-"""Greatest number of triangles in a cell's list before thinning."""
+"""Maximum number of triangles in a cell's list before thinning."""
 MOST_ENTRIES = 1 << 22
-"""Greatest number of entries of all lists of a mesh; beyond it, cells far from the surface get no list."""
+"""Maximum number of entries of all lists of a mesh; beyond it, cells far from the surface get no list."""
 RINGS = 16
 """Number of steps in which cells get lists, those nearest to the surface first."""
 WORTHWHILE = 0.05
-"""Least fraction of a step's cells with a sufficiently short list; below it, farther steps are skipped."""
+"""Minimum fraction of a step's cells with a sufficiently short list; below it, farther steps are skipped."""
 SLACK = 1e-6
-"""Greatest float32 error of a distance, in half diagonals of the mesh."""
+"""Maximum float32 error of a distance, in half diagonals of the mesh."""
 
 PARTS = wp.constant(wp.int32(2))
 """Number of parts of a cell along each axis for thinning its list."""
@@ -51,7 +51,7 @@ class Lattice:
         count_x: number along x.
         count_y: number along y.
         half: half the diagonal of a cell, m, with a margin.
-        slack: greatest float32 error of a distance, m.
+        slack: maximum float32 error of a distance, m.
     """
 
     low: wp.vec3

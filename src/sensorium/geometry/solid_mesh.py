@@ -22,7 +22,7 @@ from sensorium.geometry.shapes import Mesh
 WELD = 1e-6
 """Distance below which vertices are merged if a mesh is otherwise open, relative to its extent."""
 MOST_PAIRS = 1 << 24
-"""Greatest product of open edges and their vertices for the search of vertices on edges; beyond it the mesh is open."""
+"""Maximum product of open edges and their vertices for the search of vertices on edges; beyond it the mesh is open."""
 TOLD = 3
 """Number of edges of each kind in a message."""
 
@@ -71,8 +71,7 @@ def require_closed(mesh: Mesh) -> None:
 
     Raises:
         ModelError: edges with a single triangle, with triangles of opposite orientation, or with an odd number of them;
-        the
-            message gives their number and the first ones.
+            the message gives their number and the first ones.
     """
     _closed(mesh)
 

@@ -23,7 +23,7 @@ FACE_BITS = wp.constant(wp.int32(20))
 STEPS = wp.constant(wp.int32(2047))
 """Number of distance steps in the other bits of an entry."""
 FEW = wp.constant(wp.int32(64))
-"""Greatest number of triangles of a mesh that is searched completely, without its tree."""
+"""Maximum number of triangles of a mesh that is searched completely, without its tree."""
 
 
 @wp.struct
@@ -43,7 +43,7 @@ class Solid:
         count_y: cells along y.
         count_z: cells along z.
         step: size of a distance step in an entry, m.
-        slack: greatest float32 error of a distance, m.
+        slack: maximum float32 error of a distance, m.
     """
 
     mesh: wp.uint64
@@ -243,7 +243,7 @@ def by_tree(solids: Solids, s: Solid, q: wp.vec3d, limit: float) -> wp.float32:
         solids: all meshes.
         s: the mesh.
         q: the point, relative to the mesh's centre, m.
-        limit: greatest distance, m.
+        limit: maximum distance, m.
     """
     face = _nearest_face(s, solids.frames, wp.vec3(q), limit)
     if face < 0:

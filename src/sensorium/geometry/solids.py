@@ -201,8 +201,7 @@ def signed_distance(
         row: row of the shape.
         p: a point in the shape's frame, m.
         reach: a distance above this may be returned as +inf, m; point and gradient are then undefined. Depths are
-        always
-            exact.
+            always exact.
     """
     kind = instances.kind[row]
     if kind == MESH:

@@ -22,9 +22,9 @@ from sensorium.geometry.transforms import rotation
 Array = NDArray[np.float64]
 
 CELLS = 64
-"""Greatest number of cells of a grid per point; the cells are enlarged to reach it."""
+"""Maximum number of cells of a grid per point; the cells are enlarged to reach it."""
 ENTRIES = 4_000_000
-"""Greatest total number of list entries of a cloud, or twice its number of points if that is more."""
+"""Maximum total number of list entries of a cloud, or twice its number of points if that is more."""
 COARSER = 1.25
 """Factor by which the side of a cell is enlarged."""
 
@@ -68,7 +68,7 @@ def file_clouds(samples: Sequence[SurfaceSamples | None], reach: float, device: 
 
     Args:
         samples: points of each shape in its frame; None for an unbounded plane.
-        reach: greatest distance of a query, m.
+        reach: maximum distance of a query, m.
         device: device of the arrays.
     """
     points, starts, first, low, pace, size = [np.zeros((0, 4))], [np.zeros(0, np.int64)], [], [], [], []
@@ -194,7 +194,7 @@ def way_to_reach(clouds: Clouds, row: int, p: wp.vec3, reach: float) -> wp.float
         clouds: all clouds.
         row: row of the shape.
         p: the position in the shape's frame, m.
-        reach: greatest distance of a query, m: that given to `file_clouds`.
+        reach: maximum distance of a query, m: that given to `file_clouds`.
     """
     if clouds.first[row] < 0:
         return wp.max(wp.abs(p[2]) - reach, 0.0)

@@ -83,7 +83,7 @@ def cast_vertical(
 
     Args:
         rows: the environments.
-        limits: least and greatest distance, m.
+        limits: minimum and greatest distance, m.
         per_block: rays in a block.
         surroundings: the static shapes.
         instances: shapes that are tested individually.

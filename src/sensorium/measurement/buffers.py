@@ -1,4 +1,4 @@
-"""Memory of one sensor's measurement: records, states, knobs and ring, limited to what its plan uses.
+"""Memory of one sensor's measurement: the records, states, knobs and ring that its plan uses.
 
 A clean sensor has one record: its measured data is its truth.
 """

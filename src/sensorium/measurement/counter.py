@@ -30,13 +30,13 @@ class SampleCounter:
         self.last_lag = 0
         """Ticks by which the state of that capture is older."""
         self.in_flight = 0
-        """Greatest number of ticks from capture to arrival; off-grid captures are remembered as long."""
+        """Maximum number of ticks from capture to arrival; off-grid captures are remembered as long."""
         device = clock.compute.device
         self._frame_base = torch.full((clock.compute.num_envs,), -1, dtype=torch.int64, device=device)
         self.first_tick = torch.full_like(self._frame_base, clock.tick)
         """int64 [env], tick of the sensor's own last reset, with its first capture off the grid."""
         self.first_at = clock.tick
-        """Greatest of these ticks, on the host."""
+        """Maximum of these ticks, on the host."""
         self.off_grid = 0
         """Number of captures off the grid: at resets of any env, and at repeated evaluations of a capture."""
         self._resets = (clock.tick, clock.tick)  # first and last reset whose captures may not have arrived yet
@@ -78,8 +78,8 @@ class SampleCounter:
 
         Args:
             after: exclusive start of the interval, tick.
-            soonest: least number of ticks from a capture to its arrival.
-            latest: greatest number of ticks from a capture to its arrival.
+            soonest: minimum number of ticks from a capture to its arrival.
+            latest: maximum number of ticks from a capture to its arrival.
         """
         first, last = after + 1 - latest, self._clock.tick - soonest
         newest = self._rate.at_or_before(min(last, self.last_tick))

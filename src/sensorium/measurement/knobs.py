@@ -149,7 +149,7 @@ class Knobs:
 
         Args:
             name: name of the knob in the config.
-            key: field or its prefix; None where it is determined by the name, or not given.
+            key: field or its prefix; None if it is determined by the name, or not given.
             amount: the amount.
             fields: fields that an amount applies to by default.
 
@@ -226,7 +226,7 @@ class Knobs:
             table.redraw()
 
     def get(self, name: str) -> torch.Tensor:
-        """Return a copy of a knob's present amounts, float32 `[env, mount, ...]`; see `Sensor.get`."""
+        """Return a copy of a knob's current amounts, float32 `[env, mount, ...]`; see `Sensor.get`."""
         plan, (knob, _, key) = self._plan, name.partition(".")
         if knob not in self._names:
             raise UnknownNameError(f"knob of sensor {plan.label!r}", name, self._names)
@@ -272,7 +272,7 @@ class Knobs:
                         f"scene.reconfigure({plan.label!r}, ...).",
                     )  # fmt: skip
                 if is_drawn(amount):
-                    fix = "A distribution belongs into the config."
+                    fix = "A distribution belongs in the config."
                     raise ConfigError.single(plan.cfg.title, knob, amount, "numbers", fix)
                 try:
                     table.set(self._row(spec, _array(spec, amount, rows), plain, self._factor(knob)), env_ids)

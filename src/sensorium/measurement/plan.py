@@ -59,7 +59,7 @@ class SensorPlan:
         mid_specs: fields in intermediate space (the same list without post-processing).
         field_index: index of each field in the data class, which is its field number in random streams.
         mounts: number of mounts, for the validity flags.
-        lookback: greatest k for which a hook reads `timeline.at(k)`.
+        lookback: maximum k for which a hook reads `timeline.at(k)`.
         checks_state: whether the sensor's own kernel flags non-finite state.
         prefixes: short prefixes of fields for knobs.
         evaluate: time of evaluation, as in `SensorCfg.evaluate`.
@@ -164,11 +164,11 @@ class SensorPlan:
 
     @cached_property
     def is_pure(self) -> bool:
-        """Whether samples are computed on read from the present state alone, with nothing to store or initialise."""
+        """Whether samples are computed on read from the current state alone, with nothing to store or initialise."""
         return self.is_lazy and self.rate.every_tick
 
     def check(self) -> None:
-        """Raise `ConfigError` where ``evaluate="on_read"`` would change numbers, or a stage cannot run at all ticks."""
+        """Raise `ConfigError` if ``evaluate="on_read"`` would change numbers, or a stage cannot run at all ticks."""
         if self.cfg.evaluate == "on_read" and self.has_memory:
             raise ConfigError.single(
                 self.cfg.title, "evaluate", "on_read", "'auto' or 'always'",

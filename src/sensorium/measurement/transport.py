@@ -210,7 +210,7 @@ class Ring:
             expected = f"at most {MOST_TICKS} ticks of {clock.dt:g} s, the jitter included"
             raise ConfigError.single(cfg.title, "delay", cfg.delay, expected, "Give it in seconds.")
         self.soonest, self.latest = self._in_ticks(low), self._in_ticks((self._longest, high))
-        """Least and greatest number of ticks from a capture to its arrival."""
+        """Minimum and maximum number of ticks from a capture to its arrival."""
         in_flight = math.floor((latest + 0.5) / plan.rate.period) + 2 if self.has_delay else 1
         self.depth = max(in_flight, cfg.history_length, 1)
         self.slots = self.depth + int(self.has_loss)
@@ -383,7 +383,7 @@ class Ring:
         self._knobs[knob].set(array.reshape(-1, 1).astype(np.float32), env_ids)
 
     def get(self, knob: str) -> torch.Tensor:
-        """Return a copy of the present delay or jitter, s, or of the probability of a loss, float32 `[env]`.
+        """Return a copy of the current delay or jitter, s, or of the probability of a loss, float32 `[env]`.
 
         Raises:
             ConfigError: the jitter is a distribution, which is drawn for each sample.

@@ -24,7 +24,7 @@ Int = Annotated[int, Strict(), Field(ge=-(2**63), lt=2**63)]
 """A whole number of 64 bits; text and fractions are rejected."""
 
 MOST_RAYS = 100_000_000
-"""Greatest number of rays of a pattern; more are rejected as a typing error: the directions would fill 1.2 GB."""
+"""Maximum number of rays of a pattern; more are rejected as a typing error: the directions would fill 1.2 GB."""
 PATTERN_KINDS: Registry[str, type[PatternBaseCfg]] = Registry(
     "kind of pattern",
     SENSOR_PLUGINS,
@@ -151,9 +151,8 @@ class PatternBaseCfg(Cfg):
         """Return the rays, on `device`.
 
         Raises:
-            ConfigError: `func` returns anything but two float tensors `[ray, 3]`, or a direction that is zero or not
-            finite:
-                the message gives the ray.
+            ConfigError: `func` does not return two float tensors `[ray, 3]`, or a direction is zero or not finite; the
+                message gives the ray.
             RegistrationError: the class has no `func`.
         """
         starts, directions = self._starts_and_directions(device)

@@ -19,8 +19,8 @@ _SLACK = 1e-9
 def grid_pattern(cfg: GridPatternCfg, device: Device) -> tuple[Tensor, Tensor]:
     """Return starts and directions, float32 `[ray, 3]`; the direction is copied without normalisation.
 
-    x_i = -size/2 + i * resolution while below size/2 + 1e-9, likewise y. The grid is not centred if the size is not a
-    multiple of the resolution.
+    x_i = -size/2 + i * resolution while below size/2 + 1e-9, and the same for y. The grid is not centred if the size is
+    not a multiple of the resolution.
     """
     x, y = (-0.5 * size + cfg.resolution * np.arange(_count(size, cfg.resolution)) for size in cfg.size)
     columns, rows = np.meshgrid(x, y, indexing="xy" if cfg.ordering == "xy" else "ij")

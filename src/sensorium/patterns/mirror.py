@@ -75,10 +75,10 @@ class RotatingMirrorPatternCfg(ScanPatternCfg):
         """Return an approximation of Livox's Mid-360: all around, -7 to 52 degrees, 200,000 rays per second.
 
         The field of view and the ray rate are those of the data sheet, and 10 turns per second match its frame rate.
-        The curve is not Livox's, for which no formula is published: here the elevation moves up and down 606.18 times
-        per second, so that a frame of 0.1 s has 121 strokes and the lines of later frames fall between those of earlier
-        ones. The density is uniform in elevation and azimuth, which for the device is only approximately true. If the
-        exact curve matters, use Livox's published table of times and angles with `TablePatternCfg`.
+        The curve is not Livox's, for which no formula is published. Here the elevation moves up and down 606.18 times
+        per second. A frame of 0.1 s therefore has 121 strokes, and the lines of later frames fall between those of
+        earlier ones. The density is uniform in elevation and azimuth, which for the device is only approximately true.
+        If the exact curve matters, use Livox's published table of times and angles with `TablePatternCfg`.
 
         Args:
             period: length of the table, s; 200,000 rays each.

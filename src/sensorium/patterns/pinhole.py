@@ -17,7 +17,7 @@ from sensorium.errors import ConfigError, Fault, shown
 from sensorium.patterns.base import Device, Int, PatternBaseCfg, check_count
 
 _NEAR_SINGULAR = 1e-12
-"""Least ratio of an intrinsic matrix's singular values; that of a 10,000-pixel camera is above 1e-9."""
+"""Minimum ratio of an intrinsic matrix's singular values; that of a 10,000-pixel camera is above 1e-9."""
 
 
 def pinhole_camera_pattern(

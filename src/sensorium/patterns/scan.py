@@ -54,8 +54,7 @@ class ScanTable:
 
     Raises:
         ConfigError: columns are empty, of different lengths or not finite, or a value is out of range: the message
-        gives
-            the row.
+            gives the row.
     """
 
     time: NDArray[np.float64]

@@ -27,13 +27,13 @@ Region = tuple[Sequence[float], Sequence[float] | float]
 """A box, (minimum corner, maximum corner), or a ball, (centre, radius), m."""
 
 MOST_TAXELS = 100_000
-"""Greatest number of taxels of a layout; more are rejected as a typing error."""
+"""Maximum number of taxels of a layout; more are rejected as a typing error."""
 _FIRST, _ENOUGH, _MOST = 20_000, 400_000, 4_000_000
 """Numbers of places on a surface that are tried to find enough in a patch: at first, to find any, and at most."""
 _PER_TAXEL, _LEAST_PLACES, _MOST_PLACES = 64, 4096, 16384
 """Candidate places in a patch: number per taxel, and bounds of the total, but never fewer than 8 per taxel."""
 _WORK = 100_000_000
-"""Greatest number of distances that are computed to even out a layout."""
+"""Maximum number of distances that are computed to even out a layout."""
 
 
 class _HasEngine(Protocol):
@@ -49,7 +49,7 @@ class TaxelLayout:
         positions: `[probe, 3]` or `[row, column, 3]` as nested tuples, m, in the frame of the carrying body.
         normals: in the same layout, outward unit vectors.
         areas: `[probe]` or `[row, column]`, area of the skin per taxel, m2.
-        spacing: least distance between two taxels, m; +inf for a single one.
+        spacing: minimum distance between two taxels, m; +inf for a single one.
     """
 
     positions: tuple[Any, ...]
@@ -73,10 +73,9 @@ class TaxelLayout:
         """Return config fields of tactile sensors: ``KinematicTactileSensorCfg(..., **layout.cfg(radius=0.002))``.
 
         Args:
-            radius: radius of the taxels, m. The taxels are then moved below the skin by it, so that they start to sense
-            at
-                contact with the skin. None leaves them on the skin and their radius to the config: a taxel of radius R
-                then senses objects within R of the skin.
+            radius: radius of the taxels, m. The taxels are then moved below the skin by this radius, so that they start
+                to sense at contact with the skin. With None, they stay on the skin, and the config gives their radius:
+                a taxel of radius R then senses objects within R of the skin.
 
         Raises:
             ConfigError: the radius is not above 0.
@@ -93,7 +92,7 @@ class TaxelLayout:
     def placed(
         self, pos: Sequence[float] = (0.0, 0.0, 0.0), quat: Sequence[float] = (1.0, 0.0, 0.0, 0.0)
     ) -> TaxelLayout:
-        """Return the layout in another frame, in which the present frame is at `pos`, m, rotated by `quat` (wxyz).
+        """Return the layout in another frame, in which the current frame is at `pos`, m, rotated by `quat` (wxyz).
 
         Raises:
             ConfigError: the quaternion is zero, or a number is not finite.
@@ -202,13 +201,11 @@ def taxel_grid(
         origin: centre of the pad, m.
         normal: outward normal of the pad.
         x_axis: direction of the columns; only its component perpendicular to the normal counts. By default the frame's
-        x
-            axis, or its y axis if x is along the normal.
+            x axis, or its y axis if x is along the normal.
 
     Raises:
         ConfigError: counts, spacing or size that are not positive, neither or both of spacing and size, a normal of
-        length
-            zero, an x axis along the normal.
+            length zero, an x axis along the normal.
     """
     where = "taxel_grid"
     rows, columns = _whole(rows, where, "rows"), _whole(columns, where, "columns")
@@ -325,17 +322,17 @@ def taxel_patch(
 ) -> TaxelLayout:
     """Return taxels on the part of a surface that faces a direction, starting from its centre.
 
-    With `count` they are spread evenly (Lloyd's iteration from farthest points). With `spacing` there are as many as
-    fit at that least distance. With both there are `count` of them, none nearer than `spacing`. The same arguments give
-    the same layout.
+    With `count` they are spread evenly (Lloyd's iteration from farthest points). With `spacing`, there are as many as
+    fit at this minimum distance. With both, there are `count` of them, none closer than `spacing`. The same arguments
+    give the same layout.
 
     Args:
         surface: a shape, a mesh, or several shapes of one body; parts inside another shape, or inside another part of a
             mesh, are ignored.
         count: number of taxels.
-        spacing: least straight-line distance between two taxels, m.
+        spacing: minimum straight-line distance between two taxels, m.
         normal: direction that the patch faces.
-        max_angle_deg: greatest angle between the surface normal and that direction, degrees, up to 180.
+        max_angle_deg: maximum angle between the surface normal and that direction, degrees, up to 180.
         region: limits the patch to a box, (minimum corner, maximum corner), or a ball, (centre, radius), m.
         seed: selects among equivalent layouts.
 
@@ -345,7 +342,7 @@ def taxel_patch(
 
     Raises:
         ConfigError: invalid numbers; no surface faces that direction or lies in the region; or the surface is too
-        small.
+            small.
         ModelError: an unbounded plane, or a shape with an unknown surface.
     """
     if isinstance(surface, Mesh):
@@ -379,8 +376,7 @@ def taxels_on(
         max_angle_deg: as for `taxel_patch`.
         region: as for `taxel_patch`, in the body's frame.
         geometry: which shapes of a body to use: those with contacts, those that a viewer shows, or all. Geoms given by
-        name
-            are always used.
+            name are always used.
         seed: as for `taxel_patch`.
 
     Returns:
@@ -532,7 +528,7 @@ def _places(
 
 
 def _farthest(points: Array, count: int, spacing: float | None, areas: Array) -> tuple[NDArray[np.int64], Array]:
-    """Return points that are each the farthest from all before, starting from the centre, and their distances, m.
+    """Return points, each the farthest from all previous ones, starting from the centre, and their distances, m.
 
     Args:
         points: `[place, 3]`.
@@ -595,7 +591,7 @@ def _tuples(values: Array) -> tuple[Any, ...]:
 
 
 def _least_distance(points: Array) -> float:
-    """Return the least distance between two of the points, m; +inf for one."""
+    """Return the minimum distance between two of the points, m; +inf for one."""
     order = np.argsort(points[:, int(np.ptp(points, axis=0).argmax())], kind="stable")
     p, best, step = points[order], math.inf, 1
     along = p[:, int(np.ptp(points, axis=0).argmax())]

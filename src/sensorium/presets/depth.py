@@ -55,8 +55,7 @@ class DepthDevice:
 
         Args:
             width: image width of the simulated camera, pixels; None uses the device's. A smaller image is treated as
-            downscaled
-                after the measurement at the device's resolution: the depth is as accurate as the device's.
+                downscaled after the measurement at the device's resolution: the depth is as accurate as the device's.
         """
         focal = self.focal_px * (1.0 if width is None else width / self.width)
         own = {"focal_px": focal, "matched_focal_px": self.focal_px}

@@ -22,9 +22,9 @@ from sensorium.memory import host_available, in_mb
 from sensorium.readings import Array
 
 MOST_TEXT = 2**26
-"""Greatest size of a text in bytes. NumPy stores four per character."""
+"""Maximum size of a text in bytes. NumPy stores four per character."""
 MOST_DEFLATED = 1040
-"""Greatest ratio of decompressed to compressed bytes: deflate reaches 1032."""
+"""Maximum ratio of decompressed to compressed bytes: deflate reaches 1032."""
 WRITE_IT = "Write it with NpzRecorder.save."
 
 _END = struct.Struct("<4s4H2LH")
@@ -165,9 +165,8 @@ class Archive(Mapping[str, Member]):
 def key_of(name: str, *, slashes: bool = True) -> str:
     r"""Return a name in the form used in the keys of a file; different names have different keys.
 
-    Each byte (UTF-8) of ``%``, ``\`` and of non-printable characters is written as ``%XX``. So are parts of a path that
-    would
-    lead elsewhere (``..``, empty parts) or are reserved in the file (``measured``, ``truth``).
+    Each byte (UTF-8) of ``%``, ``\`` and of non-printable characters is written as ``%XX``. The same applies to parts
+    of a path that would lead elsewhere (``..``, empty parts) or are reserved in the file (``measured``, ``truth``).
 
     Args:
         name: the name.
@@ -208,7 +207,7 @@ def open_archive(path: str | os.PathLike[str]) -> Iterator[Archive]:
         raise ModelError(f"recording {text!r} does not exist. Check the path.") from None
     except ModelError:
         raise
-    except Exception as error:  # likewise
+    except Exception as error:  # for a damaged file, too
         raise ModelError(f"{text!r} is not a recording: {type(error).__name__}: {error}. {WRITE_IT}") from error
     with file:
         yield Archive(text, file)

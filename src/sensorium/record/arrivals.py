@@ -8,7 +8,7 @@ from sensorium.readings import Array
 
 
 class Arrivals:
-    """Which samples of consecutive readings are new: valid, and of another capture than the one before.
+    """Which samples of consecutive readings are new: valid, and of a capture other than the previous one.
 
     Args:
         envs: number of environments.

@@ -60,7 +60,7 @@ def values_of(message: Any) -> list[Value]:
 
 
 def constants_of(message: Any) -> dict[str, Any]:
-    """Return what does not change in the messages of a topic: names of joints, distortion of a lens."""
+    """Return the constant values in the messages of a topic: names of joints, distortion of a lens."""
     if message.__msgtype__ == "sensor_msgs/msg/JointState":
         return {"joint_names": list(message.name)}
     if message.__msgtype__ == "sensor_msgs/msg/CameraInfo":

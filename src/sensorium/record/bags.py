@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 TICK = 1e-9
 """Time step of a bag, s."""
 SAME_CLOCK = 3600 * 10**9
-"""Greatest difference of the stamp in a message and the time of its arrival in the bag by the same clock, ns."""
+"""Maximum difference of the stamp in a message and the time of its arrival in the bag by the same clock, ns."""
 
 
 class BagReplay(Replay):
     """Open ROS 2 bag of another program; see `Replay`.
 
-    `description.sensors` has one sensor per topic, named as the topic without its first slash. Readings have no ground
-    truth. Times start at 0.
+    `description.sensors` has one sensor per topic, named after the topic without its leading slash. Readings have no
+    ground truth. Times start at 0.
 
     Args:
         path: a file or folder.
 
     Attributes:
         start_ns: time of the first message, ns since 1970.
-        unread: topic -> why its messages, or some fields of them, are not in readings.
+        unread: topic -> reason why its messages, or some of their fields, are not in readings.
 
     Raises:
         ModelError: it is not a bag, it has no messages of ROS 2, or it is damaged.
@@ -119,7 +119,7 @@ class BagReplay(Replay):
                 self.unread[each.topic] = f"the type {each.msgtype} is unknown, and the bag does not define it"
                 continue
             if name in self._connections:
-                self.unread[each.topic] = f"it has several types; {each.msgtype} is left out"
+                self.unread[each.topic] = f"it has several types; {each.msgtype} is omitted"
                 continue
             first = next(self._raw([each]), None)
             if first is None:
@@ -243,7 +243,7 @@ class BagReplay(Replay):
                 yield frame, reading
 
     def _reading(self, connection: Connection, tick: int, data: Any, number: int) -> Reading | None:
-        """Return the reading of a message; None for one whose contents are unreadable, which is noted."""
+        """Return the reading of a message; None if its contents are unreadable, which is noted."""
         try:
             message, values = self._decoded(connection, data)
         except Unreadable as error:

@@ -30,9 +30,9 @@ BRANCHES = ("measured", "truth")
 LITTLE_ENDIAN = b"\0\1\0\0"
 """First four bytes of every CDR message here; alignment counts from their end."""
 MOST_ENVS = 2**24
-"""Greatest number of environments of a recording."""
+"""Maximum number of environments of a recording."""
 MOST_ELEMENTS = 2**40
-"""Greatest number of elements of one field per environment."""
+"""Maximum number of elements of one field per environment."""
 
 DECODED = 2**18
 """Size of the messages that are decoded together, bytes; their readings share memory."""

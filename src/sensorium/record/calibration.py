@@ -28,7 +28,7 @@ class Distortion:
 
 
 def distortion_of(cfg: Mapping[str, Any]) -> Distortion | None:
-    """Return the distortion of a camera; None for lenses that ROS has no model for, such as panoramas.
+    """Return the distortion of a camera; None for lenses without a model in ROS, such as panoramas.
 
     Args:
         cfg: config of the camera, JSON types. A camera without the field `lens` has no distortion.
@@ -106,7 +106,7 @@ def _is_drawn(amount: Any) -> bool:
 
 
 def _number(amount: Any, what: str, notes: list[str]) -> float:
-    """Return an amount as one number: the greatest of several axes, the mean of a distribution."""
+    """Return an amount as one number: the maximum over several axes, or the mean of a distribution."""
     if _is_drawn(amount):
         ((kind, values),) = amount.items()
         means = [values[0]] if kind == "normal" else values
@@ -115,7 +115,7 @@ def _number(amount: Any, what: str, notes: list[str]) -> float:
         notes.append(f"{what}: drawn per environment; the mean of its distribution is written")
     numbers = list(_flat(amount))
     if max(numbers) != min(numbers):
-        notes.append(f"{what}: differs between the axes; the greatest value is written")
+        notes.append(f"{what}: differs between the axes; the maximum value is written")
     return max(numbers)
 
 

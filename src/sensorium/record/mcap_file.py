@@ -1,4 +1,4 @@
-"""Reader of MCAP files that trusts nothing: every length is checked before memory is allocated.
+"""Reader of untrusted MCAP files: every length is checked before memory is allocated.
 
 A file without a valid end, whose writer was killed, is read up to its last complete record.
 """
@@ -29,7 +29,7 @@ from sensorium.record.crc import crc32
 from sensorium.record.mcap_writer import MAGIC, RECORD
 
 MOST_RECORD = 2**24
-"""Greatest size of a record other than chunks, messages and attachments, bytes."""
+"""Maximum size of a record other than chunks, messages and attachments, bytes."""
 MOST_RATIO = {"lz4": 256, "zstd": 2**15, "": 1}
 """Compression -> greatest ratio of decompressed to compressed bytes."""
 RUN_BYTES = 4_000_000
@@ -451,7 +451,7 @@ class _Exact(io.BytesIO):
     def read(self, size: int | None = -1, /) -> bytes:
         data = super().read(size)
         if size is not None and len(data) < size:
-            raise EOFError(f"{size} bytes were expected, {len(data)} are there")
+            raise EOFError(f"{size} bytes were expected, and {len(data)} exist")
         return data
 
 

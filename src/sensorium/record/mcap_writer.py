@@ -1,7 +1,7 @@
 """Writer of MCAP files: the caller adds messages, and two threads compress and write them chunk by chunk.
 
 A chunk is closed after 4 MB or 0.8 s, so that a killed process loses at most the last second. It has a checksum, and is
-compressed with LZ4 unless that would hardly make it smaller, as with noisy images. Chunks wait in a bounded queue; when
+compressed with LZ4 unless that saves little, as with noisy images. Chunks wait in a bounded queue; when
 it is full, the caller waits. If the file cannot be written, the rest is dropped, and the file is cut after its last
 complete chunk.
 """
@@ -43,8 +43,8 @@ JOINED = 65536
 SAMPLE, SHRINKS = 65536, 0.8
 """Size of the part that shows whether a chunk shrinks, bytes, and the ratio up to which it is compressed.
 
-LZ4 is slowest where it gains little: an image with one bit of noise takes it ten times as long as the file system, for
-14 % of the size.
+LZ4 is slowest where it saves little. For an image with one bit of noise, it takes ten times as long as the file system
+and saves 14 % of the size.
 """
 LEVEL = -2
 """Level of LZ4: depth images take two thirds of the time of level 0, and recordings of robots 3 % more space."""
@@ -93,7 +93,7 @@ class _Chunk:
     crc: int = 0
     """Checksum of the parts before compression."""
     error: Exception | None = None
-    """Why it cannot be written."""
+    """Reason why it cannot be written."""
 
     def pack(self) -> None:
         """Complete the messages, make the index and the checksum, and compress the parts if that is worth the time."""
@@ -215,7 +215,7 @@ class McapWriter:
         library: name and version of the writing program.
 
     Attributes:
-        error: why the file could not be written; None while it could.
+        error: reason why the file could not be written; None without an error.
         summary: contents of the file; complete after `close`.
 
     Raises:
@@ -225,7 +225,7 @@ class McapWriter:
     def __init__(self, path: str | os.PathLike[str], profile: str, library: str) -> None:
         self.path = os.fspath(path)
         self.collect: Callable[[], None] = lambda: None
-        """Function that adds what its owner has collected; called by the thread, which holds `lock`."""
+        """Function that adds the collected data of its owner; called by the thread, which holds `lock`."""
         self.error: Exception | None = None
         if any(os.path.realpath(each.path) == os.path.realpath(self.path) for each in _open):
             raise OSError(errno.EBUSY, "another recording writes this file")
@@ -234,7 +234,7 @@ class McapWriter:
         """Size of the file up to its last complete record, bytes."""
         self.summary = Summary()
         self.lock = threading.RLock()
-        """Lock of the contents; held while what `collect` adds is changed."""
+        """Lock of the contents; held while the data that `collect` adds is changed."""
         self.changed = threading.Condition(self.lock)
         self._chunk = _Chunk()
         self._queue: deque[_Chunk] = deque()
@@ -411,7 +411,7 @@ class McapWriter:
     # The threads ------------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        """Close chunks of age, pack closed chunks, and write them in their order."""
+        """Close old chunks, pack closed chunks, and write them in their order."""
         while (taken := self._next()) is not None:
             number, chunk = taken
             try:
@@ -426,8 +426,8 @@ class McapWriter:
     def _write_packed(self) -> None:
         """Write the packed chunks that are next in the file; the caller holds the lock.
 
-        Where the chunk before is still being written, its thread takes them afterwards. So no thread waits for the
-        other: to be woken takes about as long as to write a chunk.
+        If the previous chunk is still being written, its thread writes them afterwards. No thread therefore waits for
+        the other, because waking a thread takes about as long as writing a chunk.
         """
         while (chunk := self._packed.pop(self._written, None)) is not None:
             self.changed.release()

@@ -166,7 +166,7 @@ class Recording(Mapping[str, SensorRecording]):
         A link to a file is kept, and its target is written.
 
         Raises:
-            ModelError: the path names a folder, a device or anything else but a regular file.
+            ModelError: the path names a folder, a device or anything else than a regular file.
         """
         given = Path(path)
         with contextlib.suppress(FileNotFoundError):
@@ -205,7 +205,7 @@ def load(path: str | os.PathLike[str]) -> Recording:
         try:
             description = json.loads(text)
             described = {str(name): dict(info) for name, info in description["sensors"].items()}
-        except Exception as error:  # whatever json and the shape of another description lead to
+        except Exception as error:  # any error that json or a description of another shape may cause
             raise archive.error("description", f"{type(error).__name__}: {error}") from error
         places = {name: _places(archive, name) for name in described}
         archive.check_size([key for keys in places.values() for key in keys.values()])
@@ -319,7 +319,7 @@ class NpzRecorder:
 
     Args:
         max_envs: number of recorded environments, from the first; None records all.
-        max_bytes: greatest memory; when it is reached, a warning is issued and recording stops.
+        max_bytes: maximum memory; when it is reached, a warning is issued and recording stops.
     """
 
     def __init__(self, *, max_envs: int | None = 64, max_bytes: int = 2**30) -> None:
@@ -340,7 +340,7 @@ class NpzRecorder:
             self.add(reading)
 
     def add(self, reading: Reading) -> None:
-        """Add a reading, unless nothing in it is new for any recorded env."""
+        """Add a reading if it has new data for a recorded env."""
         if self.is_full:
             return
         track = self._tracks.get(reading.name)

@@ -40,7 +40,7 @@ WORLD_FILE = ("world.npz", "application/x-npz")
 CONTROL, BODIES, MARKS = "control", "bodies", "/marks"
 """Names of the records of the controls and of the poses of all bodies, and topic of the marks."""
 BODY_RATE = 30.0
-"""Greatest rate of the poses of all bodies, with which viewers show a recording, per second of simulation."""
+"""Maximum rate of the poses of all bodies, with which viewers show a recording, per second of simulation."""
 MARK_TYPE = f"{PACKAGE}/msg/Mark"
 MARK_DEFINITION = """# An episode, a task or another event of some environments
 int64 tick
@@ -50,7 +50,7 @@ string name
 string value
 """
 LARGEST = 2**18
-"""Greatest size of a reading that is collected with others, bytes."""
+"""Maximum size of a reading that is collected with others, bytes."""
 _PROGRAMS = ("sensorium", "numpy", "torch", "warp-lang", "mujoco", "mujoco-warp", "newton")
 
 
@@ -158,7 +158,7 @@ class Recorder:
         self._types: dict[str, Batch] = {}
         self._ros2: Ros2Track | None = None
         self.frame = 0
-        """Number of frames so far: moments with something new."""
+        """Number of frames so far, that is, of moments with new data."""
         self._tick = scene.tick
         self._is_step_start = True
         self._ctrl: Any = None
@@ -234,7 +234,7 @@ class Recorder:
         self._log(name, array[self._choice], self._scene.tick, expected)
 
     def mark(self, name: str, value: str = "", env_ids: Iterable[int] | None = None) -> None:
-        """Record a mark at the present time, such as the start of a task.
+        """Record a mark at the current time, such as the start of a task.
 
         The start of each episode is marked by the recorder itself, with the name ``"episode"``.
 
@@ -283,7 +283,7 @@ class Recorder:
     # Description ------------------------------------------------------------------------------------------------------
 
     def _describe(self) -> None:
-        """Write what does not change: scene, versions, bodies, shapes."""
+        """Write the constant data: scene, versions, bodies, shapes."""
         scene = self._scene
         about = {name: value for name, value in scene.description().to_dict().items() if name != "sensors"}
         versions = {name: found for name in _PROGRAMS if (found := _version(name))}
@@ -300,7 +300,7 @@ class Recorder:
     # Frames -----------------------------------------------------------------------------------------------------------
 
     def _on_frame(self) -> None:
-        """Record what is new; called on the loop's thread after each advance of the scene."""
+        """Record new data; called on the loop's thread after each advance of the scene."""
         if self._writer.error is not None:
             self._report()
             self.close()
@@ -344,7 +344,7 @@ class Recorder:
         return {name: of_envs(reading, self._rows) for name, reading in readings.items()}
 
     def _write_reading(self, name: str, reading: Reading, now: int, wall: int) -> None:
-        """Write one reading after everything that was collected before it."""
+        """Write one reading after all data that was collected before it."""
         self._flush_rows()
         track = self._tracks.get(name)
         if track is None or track.sensor is not self._followed[name]:
@@ -368,12 +368,12 @@ class Recorder:
                 self._rows_of = {each: found[each] for each in self._followed if each in found}
 
     def _flush_rows(self) -> None:
-        """Add what was collected to the file."""
+        """Add the collected data to the file."""
         with self._writer.lock:
             self._collect()
 
     def _collect(self) -> None:
-        """Add what was collected to the file, all sensors at once; the caller holds the writer's lock."""
+        """Add the collected data of all sensors to the file at once; the caller holds the writer's lock."""
         from sensorium.record.rows import completed
 
         sensors = [rows for rows in self._rows_of.values() if rows.count]
@@ -449,7 +449,7 @@ class Recorder:
         return track
 
     def _add_batch(self, batch: Batch, metadata: Mapping[str, str]) -> int:
-        """Open a channel; a type name that a different definition has gets a number."""
+        """Open a channel; a type name that is used by a different definition gets a number."""
         name, number = batch.type_name, 1
         while self._types.setdefault(name, batch).definition != batch.definition:
             number += 1
@@ -529,7 +529,7 @@ class Recorder:
             reason = getattr(error, "strerror", None) or error
             warnings.warn(
                 f"recording {str(self.path)!r} stopped at t = {self._scene.time:.4g} s: {reason}. The "
-                "file holds what was written before, and the simulation continues.",
+                "file contains everything written before, and the simulation continues.",
                 SensoriumWarning,
                 stacklevel=2,
             )

@@ -1,4 +1,4 @@
-"""Completion of an MCAP file whose writer was killed: its index is made again, and incomplete bytes are cut off."""
+"""Completion of an MCAP file whose writer was killed: its index is rebuilt, and incomplete bytes are cut off."""
 
 from __future__ import annotations
 

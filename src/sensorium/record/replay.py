@@ -75,7 +75,7 @@ class Replay:
         is_complete: whether the recorder completed the file. Otherwise it ends at a time up to a second before the end
             of the run.
         start_ns: time at tick 0, ns; 0 except for bags of other programs.
-        unread: topic -> why its messages are not in readings; empty except for bags of other programs.
+        unread: topic -> reason why its messages are not in readings; empty except for bags of other programs.
         log_descriptions: name of other recorded values, see `logs` -> description as that of a sensor.
 
     Raises:
@@ -372,7 +372,7 @@ class Replay:
 
         Args:
             max_envs: number of environments, from the first recorded one; None for all.
-            max_bytes: greatest memory; when it is reached, a warning is issued and later readings are omitted.
+            max_bytes: maximum memory; when it is reached, a warning is issued and later readings are omitted.
         """
         recorder = NpzRecorder(max_envs=max_envs, max_bytes=max_bytes)
         for reading in self:

@@ -1,4 +1,4 @@
-"""A recording in the place of a scene: a server streams it, and its listeners notice no difference."""
+"""A recording that replaces a scene: a server streams it like a scene."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ReplaySensor:
         newest: its newest reading; None before the first.
         samples: number of its readings so far.
         arrivals: number of them with a new measured value.
-        buffers: what outputs note about a sensor: the number of listeners.
+        buffers: data of outputs about a sensor: the number of listeners.
     """
 
     name: str
@@ -67,14 +67,14 @@ class ReplayWatch:
 
 
 class ReplayCursor:
-    """Samples that one output has not taken yet, as `SampleCursor`."""
+    """Samples that one output has not taken yet, like `SampleCursor`."""
 
     def __init__(self, scene: ReplayScene) -> None:
         self._scene = scene
         self._taken: dict[str, tuple[int, int]] = {}
 
     def pending(self, names: Iterable[str] | None = None, *, truth: bool = True) -> list[str]:
-        """Return the names of sensors with something new; see `SampleCursor.pending`."""
+        """Return the names of sensors with new data; see `SampleCursor.pending`."""
         found = []
         for name in self._scene if names is None else names:
             sensor = self._scene[name]

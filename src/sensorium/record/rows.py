@@ -1,7 +1,7 @@
 """Rows of small readings: samples are copied from the sensor's memory into messages, which a thread completes.
 
-A step of a simulation takes a millisecond or less, and Python is slow per array and message. So each sample costs one
-copy per field. The thread that writes the file fills in everything else, for many samples at once.
+A step of a simulation takes a millisecond or less, and Python is slow per array and message. Each sample therefore
+costs one copy per field. The thread that writes the file fills in everything else, for many samples at once.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from sensorium.scene.publish import LiveSample
 
 MOST_BYTES, MOST_ROWS = 2**20, 256
-"""Greatest size and number of the rows that are collected."""
+"""Maximum size and number of the rows that are collected."""
 KEPT_BYTES = 2**24
-"""Greatest size of the unused pages that are kept."""
+"""Maximum size of the unused pages that are kept."""
 
 Taken = tuple[memoryview, Callable[[], Array]]
 """Collected messages, one after the other, and a function that completes them and returns their index."""
@@ -104,7 +104,7 @@ class Rows:
         self._open_page()
 
     def _open_page(self) -> None:
-        """Continue with an empty page; the one before is used again once nothing refers to its messages."""
+        """Continue with an empty page; the previous page is reused when nothing refers to its messages."""
         page = self._page = self._pages.pop() if self._pages else self._new_page()
         memory = page.rows.reshape(-1)
         finalize(memory, _keep, self._pages, page).atexit = False
@@ -154,7 +154,7 @@ class Rows:
         shared: list[tuple[int, int, int, bool]],
         base: Array,
     ) -> Array:
-        """Fill in what does not depend on the sensor's memory, and return the index; called by any thread."""
+        """Fill in the values that do not depend on the sensor's memory, and return the index; called by any thread."""
         frames, walls, ticks = (np.array(values) for values in zip(*about, strict=True))
         times = np.array([self._time_at(tick) for _, _, tick in about])
         logs = np.maximum(np.rint(times * 1e9), 0).astype(np.int64)

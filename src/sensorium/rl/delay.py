@@ -1,4 +1,4 @@
-"""Delay of actions on their way to the motors, in physics ticks: also by a part of a control step."""
+"""Delay of actions on their way to the motors, in physics ticks, including fractions of a control step."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class ActionDelay:
     """Delay, jitter and loss of the controls that follow from actions.
 
     A control arrives at round((delay + jitter) / dt) ticks after its control step has started. The newest control that
-    has arrived is in effect; before the first one it is that of a zero action. An action may so arrive within a control
-    step.
+    has arrived is in effect; before the first one it is that of a zero action. An action may therefore arrive within a
+    control step.
 
     Args:
         delay: s, or a distribution that is drawn per env and episode.
@@ -58,7 +58,7 @@ class DelayLine:
         size: number of controls.
 
     Attributes:
-        delay: present delay of each environment, without jitter, float32 `[env]`, s.
+        delay: current delay of each environment, without jitter, float32 `[env]`, s.
     """
 
     def __init__(self, cfg: ActionDelay, env: RlEnv, size: int) -> None:
@@ -85,7 +85,7 @@ class DelayLine:
         self._arrivals[:, env_ids] = NEVER
 
     def push(self, control: torch.Tensor) -> torch.Tensor:
-        """Send a control `[env, size]` at the start of a control step, and return that in effect."""
+        """Send a control `[env, size]` at the start of a control step, and return the one in effect."""
         cfg, env = self._cfg, self._env
         late = self.delay
         if cfg.jitter:

@@ -25,7 +25,7 @@ class Transition(NamedTuple):
     reward: torch.Tensor
     """float32 `[env]`."""
     terminated: torch.Tensor
-    """Bool `[env]`: the episode ended in a state without a future."""
+    """Bool `[env]`: the episode ended in a terminal state."""
     truncated: torch.Tensor
     """Bool `[env]`: the episode was cut off by its time limit and did not terminate."""
 
@@ -33,7 +33,7 @@ class Transition(NamedTuple):
 class RlEnv:
     """N environments of one task. Subclass it and define `reward`; the other methods have defaults.
 
-    `step` takes one control step and resets nothing. The wrappers in `sensorium.rl` reset environments whose episodes
+    `step` takes one control step without resets. The wrappers in `sensorium.rl` reset environments whose episodes
     have ended, each by the rules of its library. Before ``super().__init__(...)``, set the attributes that your methods
     and the functions of terms use.
 
@@ -45,8 +45,9 @@ class RlEnv:
         max_episode_steps: control steps until an episode is truncated.
         actions: names of the actions; None takes those of the actuators.
         action_delay: delay, jitter and loss of the controls; None for none.
-        randomise: what is drawn per env at each reset. ``"sensor.knob"`` sets a knob of a sensor that its config gives.
-            ``"model.FIELD"`` multiplies a field of the model by one drawn factor; it requires `MujocoEngine`.
+        randomise: distributions that are drawn per env at each reset. ``"sensor.knob"`` sets a knob of a sensor that
+            its config gives. ``"model.FIELD"`` multiplies a field of the model by one drawn factor; it requires
+            `MujocoEngine`.
         replace_inf: finite value that replaces infinite observations.
         history: as for `Scene.observer`.
         stacked: as for `Scene.observer`.
@@ -54,8 +55,8 @@ class RlEnv:
     Attributes:
         scene: the scene.
         observer: the observer of all groups.
-        action: action of the present control step, float32 `[env, action]`; zero after a reset.
-        last_action: that of the control step before.
+        action: action of the current control step, float32 `[env, action]`; zero after a reset.
+        last_action: action of the previous control step.
         episode_length: control steps since the reset, int64 `[env]`.
         step_dt: duration of a control step, s.
 
@@ -118,7 +119,7 @@ class RlEnv:
         raise NotImplementedError(f"{type(self).__name__} must define reward(self)")
 
     def terminated(self) -> torch.Tensor:
-        """Return whether episodes ended in a state without a future, bool `[env]`; by default never."""
+        """Return whether episodes ended in a terminal state, bool `[env]`; by default never."""
         return torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
 
     def begin_episode(self, env_ids: torch.Tensor) -> Mapping[str, Any]:
@@ -156,7 +157,7 @@ class RlEnv:
         return Transition(self.reward().to(torch.float32), terminated, truncated)
 
     def observe(self) -> dict[str, torch.Tensor]:
-        """Return the present observations by group, new tensors."""
+        """Return the current observations by group, as new tensors."""
         return self.observer()
 
     def reset(self, env_ids: Any = None, *, seed: int | None = None) -> None:
@@ -193,11 +194,11 @@ class RlEnv:
 
     @property
     def action_delay(self) -> torch.Tensor:
-        """Present delay of the actions of each environment, without jitter, float32 `[env]`, s."""
+        """Current delay of the actions of each environment, without jitter, float32 `[env]`, s."""
         return torch.zeros(self.num_envs, device=self.device) if self._delay is None else self._delay.delay
 
     def _field(self, name: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return a field of the model, live for each environment `[env, ...]`, and its present values."""
+        """Return a field of the model, live for each environment `[env, ...]`, and its current values."""
         batch, field = getattr(self.scene.engine, "batch", None), name.removeprefix(MODEL)
         if batch is None:
             raise ArgumentError(
@@ -233,7 +234,7 @@ class RlEnv:
         """Return random numbers `[n, count]`: a function of the scene's seed, the purpose, env and episode.
 
         Args:
-            purpose: what the numbers are used for; the same purpose gives the same numbers within an episode.
+            purpose: use of the numbers; the same purpose gives the same numbers within an episode.
             distribution: `Uniform`, `Normal` or `Choice`.
             count: numbers per environment.
             env_ids: int64 `[n]`; None for all.

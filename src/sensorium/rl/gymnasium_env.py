@@ -57,7 +57,7 @@ class GymnasiumVectorEnv(VectorEnv[Any, Array, Array]):
         env: the task.
         group: group of observations to return; None for a dict of all groups.
         autoreset_mode: a mode of Gymnasium, or its value such as ``"SameStep"``.
-        action_limit: greatest magnitude of an action in the action space; None for none.
+        action_limit: maximum magnitude of an action in the action space; None for none.
 
     Raises:
         UnknownNameError: there is no such group.
@@ -88,7 +88,7 @@ class GymnasiumVectorEnv(VectorEnv[Any, Array, Array]):
             options: may contain ``"reset_mask"``.
 
         Raises:
-            ArgumentError: the mask is no bool array `[env]`, is empty, or is given with a seed.
+            ArgumentError: the mask is not a bool array `[env]`, is empty, or is given with a seed.
         """
         super().reset(seed=seed)
         mask = (options or {}).get("reset_mask")
@@ -143,7 +143,7 @@ class GymnasiumEnv(gymnasium.Env[Any, Array]):
     Args:
         env: the task.
         group: group of observations to return; None for a dict of all groups.
-        action_limit: greatest magnitude of an action in the action space; None for none.
+        action_limit: maximum magnitude of an action in the action space; None for none.
 
     Raises:
         ConfigError: the task has several environments.

@@ -39,7 +39,7 @@ class RslRlEnv(VecEnv):  # type: ignore[misc]  # rsl_rl has no types
         self.env.episode_length.copy_(lengths)
 
     def get_observations(self) -> Any:
-        """Return the present observations as a TensorDict of groups."""
+        """Return the current observations as a TensorDict of groups."""
         return as_tensordict(self.env.observe())
 
     def step(self, actions: torch.Tensor) -> tuple[Any, torch.Tensor, torch.Tensor, dict[str, Any]]:

@@ -21,7 +21,7 @@ class StableBaselinesEnv(VecEnv):  # type: ignore[misc]  # a class without compl
     Args:
         env: the task.
         group: group of observations to return; None for a dict of all groups.
-        action_limit: greatest magnitude of an action in the action space; None for none.
+        action_limit: maximum magnitude of an action in the action space; None for none.
     """
 
     def __init__(self, env: RlEnv, group: str | None = "policy", *, action_limit: float | None = 1.0) -> None:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 DTYPES = {name: number for number, name in enumerate(("float32", "float64", "int32", "int64", "int16", "uint8"))}
 DTYPES["bool"] = DTYPES["uint8"]
 SPAN = 64
-"""Greatest number of elements that one thread copies; a multiple of 4, the numbers of one random block."""
+"""Maximum number of elements that one thread copies; a multiple of 4, the numbers of one random block."""
 NORMAL_CLIP = wp.constant(10.0)
-"""Greatest magnitude of a normalised value."""
+"""Maximum magnitude of a normalised value."""
 DELAY: U32 = wp.constant(wp.uint32(0xFFFFFFFF))
 """Element of the random numbers of the delay, beyond those of the noise."""
 LEAST_VARIANCE = 1e-8
@@ -208,9 +208,9 @@ class Column:
         key: name that identifies the term in the scene: random numbers and saved memory depend on it.
         size: number of elements.
         noise: distribution of additive noise, or None.
-        clip: least and greatest value after the noise.
+        clip: minimum and greatest value after the noise.
         scale: factor of each element, or None.
-        delay: least and greatest delay, in ticks with a call.
+        delay: minimum and greatest delay, in ticks with a call.
         entries: number of values in the result, the newest first.
         normalises: whether running statistics normalise the result.
         column: place of the first element.
@@ -259,7 +259,7 @@ class Gather:
         self._scene, self._columns, self._far, self._total = scene, columns, far, total
         compute = scene.compute
         self.key = " ".join(f"{c.key}*{c.size}*{c.depth}" for c in columns if c.depth)
-        """What a saved state of this memory belongs to; empty without memory."""
+        """Identification of the saved state of this memory; empty without memory."""
         self.learns = True
         self._head, self._tick, self._counts = 0, -1, False
         depths = {number: column.depth for number, column in enumerate(columns) if column.depth}
@@ -294,7 +294,7 @@ class Gather:
     # One observation --------------------------------------------------------------------------------------------------
 
     def run(self) -> torch.Tensor:
-        """Return the observation of the present tick in new memory, float32 `[env * column]`."""
+        """Return the observation of the current tick in new memory, float32 `[env * column]`."""
         if self._copies:  # NumPy copies plain columns of one group several times faster
             joined = np.concatenate(self._arrays, 1, dtype=np.float32, casting="unsafe")
             if self._far < inf:

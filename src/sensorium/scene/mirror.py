@@ -42,7 +42,7 @@ _WORD = re.compile(
 def other_side(name: str) -> str:
     """Return the name of the partner on the other side: left and right, L and R, FL and FR, LF and RF, HL and HR.
 
-    Abbreviations must be whole words, between characters that are no letters or digits, as in ``FL_foot``. A name
+    Abbreviations must be whole words, between characters other than letters and digits, as in ``FL_foot``. A name
     without a side is returned unchanged.
     """
     return _WORD.sub(lambda match: _exchanged(match[0]), name)

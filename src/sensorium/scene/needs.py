@@ -24,7 +24,7 @@ def requirements_of(
 
     Args:
         items: configs, and requirements to reserve.
-        supports: returns the reason why a requirement is unsupported, or None where it is supported.
+        supports: returns the reason why a requirement is unsupported, or None if it is supported.
         model: model whose names the patterns of configs match.
     """
     needed: dict[Requirement, str] = {}

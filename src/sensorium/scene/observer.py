@@ -134,7 +134,7 @@ class Sources:
             column=group.start + place.columns.start, row=group.columns * max(group.stacked, 1), entry=entry,
         )  # fmt: skip
 
-    # Looking ----------------------------------------------------------------------------------------------------------
+    # Observations -----------------------------------------------------------------------------------------------------
 
     @property
     def parts(self) -> Iterator[Part]:

@@ -187,7 +187,7 @@ _NAMES_OF_IDS = {"geom_ids": "geom_names", "semantic_ids": "semantic_names"}
 
 
 MOST_RAYS = 1024
-"""Greatest number of rays that a description lists; misses of more rays are not drawn."""
+"""Maximum number of rays that a description lists; misses of more rays are not drawn."""
 
 
 def _about_drawing(sensor: Sensor[Any, Any]) -> dict[str, Any]:
@@ -297,7 +297,7 @@ class SampleCursor:
         return f"SampleCursor({len(self._taken)} sensor(s) taken before)"
 
     def pending(self, names: Iterable[str] | None = None, *, truth: bool = True) -> list[str]:
-        """Return the names of sensors with something new, without copying or evaluating anything.
+        """Return the names of sensors with new samples, without copying or evaluating anything.
 
         A sample that arrived is new and, with `truth`, a sample that was captured. They differ where a sensor has a
         delay. A capture that was repeated, at a reset or after an edit, is new as well. On CUDA the host does not read
@@ -315,7 +315,7 @@ class SampleCursor:
         self._taken[sensor] = (*_captures(sensor), sensor.clock.tick)
 
     def follow(self, sensor: Sensor[Any, Any], live: LiveSample) -> None:
-        """Record that the samples were taken which a `LiveSample` of the sensor returned."""
+        """Record that the samples which a `LiveSample` of the sensor returned were taken."""
         self._taken[sensor] = live.taken
 
     def skip(self, sensor: Sensor[Any, Any], tick: int) -> None:

@@ -20,7 +20,7 @@ OF_ALL_ENVS = ("tick", "skipped", "control_tick")
 PER_ENV = ("episode", "reset_tick", "skipped_at_reset")
 """Attributes of the clock that are saved."""
 STATE = (*OF_ALL_ENVS, *PER_ENV, "own_control_steps", "lag", "seed", "first_env", "engine", "sensors")
-"""What a saved state must have; states without ``"observers"`` are of earlier versions."""
+"""Required keys of a saved state; states without ``"observers"`` are of earlier versions."""
 
 
 def saved_scene(scene: Scene) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def restore(state: Mapping[str, Any], scene: Scene, sensors: Mapping[str, Sensor
 
 
 def check_state(state: Any, scene: Scene) -> None:
-    """Raise `ConfigError` where `state` is not the state of a scene, or is the state of a different scene."""
+    """Raise `ConfigError` if `state` is not the state of a scene, or is the state of a different scene."""
     expected, fix = "the result of scene.state()", "Save it with torch.save(scene.state(), path)."
     if not isinstance(state, Mapping):
         raise ConfigError.single("Scene.load_state", "state", state, expected, fix)
@@ -107,7 +107,7 @@ def check_state(state: Any, scene: Scene) -> None:
 
 
 def check_saved(sensor: Sensor[Any, Any], saved: Mapping[str, torch.Tensor]) -> None:
-    """Raise `ConfigError` where saved tensors do not fit a sensor's config.
+    """Raise `ConfigError` if saved tensors do not fit a sensor's config.
 
     Knobs and parameters that were set per environment differ in shape from the config and are not compared.
     """

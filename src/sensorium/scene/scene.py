@@ -65,7 +65,7 @@ class Scene:
         engine: simulator.
         sensors: configs of the sensors; names must be unique.
         seed: seed of all random numbers. Draws are a pure function of the seed, the sensor's name, tick, env and
-            episode. They do not depend on other sensors, on the number of envs or on the order of reads.
+            episode. They are independent of other sensors, of the number of envs and of the order of reads.
         first_env: global index of env 0, where this scene is a slice of a larger run: env k draws the random numbers of
             env ``first_env + k``. A run split over processes with ``first_env=rank * num_envs`` draws the same noise as
             an undivided one. None means 0.
@@ -82,7 +82,7 @@ class Scene:
             "human/.*"}``, for sensors that see shapes.
         appearance: colours, materials, textures and lights that are set in each environment at reset, for colour
             images: `ShapeLookCfg` and `LightLookCfg`, whose values may be distributions. Later ones overwrite earlier
-            ones.
+                ones.
 
     A scene is used by one thread at a time; other threads get readings through `publish`. An exception in a hook, or
     Ctrl-C, can end a call halfway. The scene continues if no sample was touched. Otherwise each later call raises a
@@ -389,7 +389,7 @@ class Scene:
             self._advance_to(engine.tick)
         else:
             self._spoil_views()
-            engine.forward()  # first, so that derived state which lagged by a tick is of the present
+            engine.forward()  # first, so that derived state which lagged by a tick becomes current
             clock.set(clock.tick, SAMPLE, engine.lag)
             self._schedule.sample_again()
             self._committed()
@@ -414,7 +414,7 @@ class Scene:
             self._schedule.report()  # the tick of the sample itself
 
     def _spoil_views(self) -> None:
-        """Fill views that were handed out with NaN, in a scene with `debug`."""
+        """Fill all returned views with NaN, in a scene with `debug`."""
         if self._context.debug:
             for sensor in self._table.built.values():
                 self._written += [f"{sensor.name!r}: {field}" for field in sensor.spoil()]
@@ -511,8 +511,8 @@ class Scene:
         """Add a sensor between steps; its first sample is captured at once in all envs.
 
         Raises:
-            UnsupportedError: the sensor needs a part of the model that was not prepared; the message names what to
-                reserve.
+            UnsupportedError: the sensor needs a part of the model that was not prepared; the message names the config
+                to reserve.
         """
         (named,) = self._table.named([cfg])
         self._table.prepare_late(named, self.compute.memory)
@@ -722,8 +722,7 @@ class Scene:
         Args:
             names: names of the sensors. None takes those with a config and discovered ones that were read before;
                 selecting one by name counts as reading it. ``publish(scene)`` takes all.
-            since: cursor of the output: sensors with nothing new to it are omitted, and the others are recorded as
-                taken.
+            since: cursor of the output: sensors without new samples are omitted, and the others are recorded as taken.
             envs: contiguous environments to copy; None for all.
             truth: whether to copy the ground truth; without it `ground_truth` is empty.
             poses: whether to include the poses of the mounts at the time of capture, see `Reading.pose`. The first such
@@ -845,7 +844,7 @@ class Scene:
         return sensorium.Recorder(self, path, sensors=sensors, envs=envs, ros2=ros2)
 
     def view(self, *, host: str = "127.0.0.1", port: int = 8080, token: str = "", speed: float = 0.0) -> LiveView:
-        """Show the scene in the browser: the robot, what its sensors report, plots and controls.
+        """Show the scene in the browser: the robot, the readings of its sensors, plots and controls.
 
         The result has the page's `url`. The page follows `step`, `update` and `reset`; call its `wait` to serve the
         page while the script has nothing to step. Sensors with ``debug_vis=True`` are drawn, others on request.

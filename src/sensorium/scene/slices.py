@@ -12,7 +12,7 @@ import numpy as np
 from sensorium.errors import ConfigError, SensoriumWarning
 
 MOST_ENVS = 2**31
-"""Greatest number of environments of one run: the index is an int32 in kernels."""
+"""Maximum number of environments of one run: the index is an int32 in kernels."""
 
 
 def first_env_of(value: Any, num_envs: int) -> int:

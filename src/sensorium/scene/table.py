@@ -139,7 +139,7 @@ class SensorTable:
         self.built[sensor.name] = sensor
 
     def replace(self, old: Sensor[Any, Any], new: Sensor[Any, Any]) -> None:
-        """Put a sensor in the place of another one, which is retired."""
+        """Replace a sensor with another one, and retire it."""
         for name in (old.name, new.name):
             self.free.pop(name, None)
         built = self.built.items()
@@ -202,7 +202,7 @@ class SensorTable:
         return cfg if found == cfg.label else cfg.replace(name=found)
 
     def _check(self, cfg: SensorCfg[Any], declared: Mapping[str, NativeSensor]) -> None:
-        """Raise `DuplicateNameError` where a config has the name of a different sensor that the model declares."""
+        """Raise `DuplicateNameError` if a config has the name of a different sensor that the model declares."""
         native = declared.get(cfg.label)
         if native is None or (isinstance(cfg, BuiltinSensorCfg) and (cfg.is_declared or not native.type)):
             return
@@ -218,7 +218,7 @@ class SensorTable:
         )
 
     def grant(self, names: Iterable[str]) -> None:
-        """Let the engine compute the free sensors among `names`; this adds no requirement to the model."""
+        """Make the engine compute the free sensors among `names`; this adds no requirement to the model."""
         wanted = {NATIVE_SENSOR(name): name for name in names if name in self.free}
         missing = {need: name for need, name in wanted.items() if need not in self.engine.prepared}
         if missing:

@@ -1,4 +1,4 @@
-"""Terms of an observation: what a name selects in a scene, and what happens to its values."""
+"""Terms of an observation: the selection of values by name, and the processing of these values."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class ObsTerm:
         truth: whether to take the ground truth of the fields.
         noise: additive noise per observation, in the unit of the value: a `Uniform`, a `Normal`, or the standard
             deviation of a normal distribution. It adds to the noise of the sensor.
-        clip: least and greatest value.
+        clip: minimum and greatest value.
         scale: factor, or one factor for each element.
-        delay: number of observations by which the value is late, or the least and the greatest number, which is drawn
+        delay: number of observations by which the value is late, or the minimum and the maximum number, which is drawn
             per env and episode. It adds to the delay of the sensor. The first value is shown until a later one arrives.
         history: number of values in the result, the newest first; 0 for the newest without a history axis.
         normalise: whether to subtract the running mean of all envs and to divide by the running standard deviation of
@@ -101,7 +101,7 @@ class ObsTerm:
 
     @property
     def delays(self) -> tuple[int, int]:
-        """Least and greatest delay, in observations."""
+        """Minimum and maximum delay, in observations."""
         return (self.delay, self.delay) if isinstance(self.delay, int) else self.delay
 
     @property
@@ -112,7 +112,7 @@ class ObsTerm:
 
 
 def _numbers(value: Any) -> np.ndarray[Any, np.dtype[np.float64]] | None:
-    """Return a value as numbers; None where it has others or none."""
+    """Return a value as numbers; None if it is not numeric or absent."""
     try:
         return None if value is None else np.asarray(value, np.float64)
     except (TypeError, ValueError):
@@ -148,12 +148,12 @@ class Part:
         """Bring a computed value up to date.
 
         Raises:
-            ConfigError: a function returned another shape than at first.
+            ConfigError: the shape that a function returned has changed.
         """
         assert self.read is not None
         value = self.read(self.sensor)
         if value.shape != self.buffer.shape:
-            expected = f"a tensor {list(self.buffer.shape)}, as at first"
+            expected = f"a tensor {list(self.buffer.shape)}, as in the first call"
             raise ConfigError.single("Observer", self.name, list(value.shape), expected)
         self.buffer.copy_(value)
 

@@ -102,7 +102,7 @@ class NativeType:
     Args:
         dim: number of values; None if it depends on the model.
         unit: SI unit as text; empty if the values have several units.
-        frame: frame of the values: ``"sensor"`` is that of the element; empty where none applies.
+        frame: frame of the values: ``"sensor"`` is that of the element; empty if none applies.
         obj: kinds of elements that it can be attached to; empty for none.
         ref: kinds of elements that can be its reference; empty for none.
         needs_ref: whether a reference is required.
@@ -433,7 +433,7 @@ def _element(reference: ObjRef, names: Callable[[NameKind], Sequence[str]], conf
 
 
 AXIAL = ("gyro", "torque", "magnetometer", "ballangvel", "frameyaxis", "frameangvel", "frameangacc", "subtreeangmom")
-"""Types of three values that are an axial vector. The y axis of a frame is one: in a mirror across y, the image of a
+"""Types of three values that are an axial vector. The y axis of a frame is axial: in a mirror across y, the image of a
 right-handed frame is left-handed, and its y axis is reversed to make it right-handed again."""
 
 

@@ -347,13 +347,13 @@ def _takes(cfg_class: type[SensorCfg[Any]], least: Mapping[str, Any], selector: 
         cfg_class(**{**least, selector: value})
     except ConfigError as error:
         return not any(fault.field in (selector, "mount") for fault in error.faults)
-    except Exception:  # caused by another invented value: reported when a sensor is built
+    except Exception:  # caused by another placeholder value: reported when a sensor is built
         return True
     return True
 
 
 def _least(cfg_class: type[SensorCfg[Any]]) -> dict[str, Any]:
-    """Return invented values for the required fields, as far as possible."""
+    """Return placeholder values for the required fields, as far as possible."""
     made: dict[str, Any] = {}
     for name, info in cfg_class.model_fields.items():
         if info.is_required():

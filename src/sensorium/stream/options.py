@@ -18,7 +18,7 @@ class ServerOptions(Cfg):
     """
 
     patience: Positive = 5.0
-    """Longest time that a step waits for a slow client, s; after it, the subscription is ended and the client is
+    """Maximum time that a step waits for a slow client, s. After this time, the subscription ends and the client is
     named."""
     on_demand: bool = True
     """Whether cameras and lidars with ``evaluate="auto"`` are computed only while they are listened to, read or

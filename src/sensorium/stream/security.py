@@ -1,7 +1,7 @@
 """Access to a server: addresses, tokens and keys.
 
 Without a token or keys, a server only listens to this machine: loopback addresses, ipc files of this user, inproc. A
-token keeps unknown clients out, but is sent in clear text. Keys (CURVE) encrypt all messages and let clients verify the
+token excludes unknown clients, but is sent in clear text. Keys (CURVE) encrypt all messages and let clients verify the
 server. With `allowed_keys` the server also verifies the clients.
 """
 

@@ -109,7 +109,7 @@ class Stream:
             env: single environment of the message; None for all environments of the sensor.
 
         Raises:
-            StreamError: called from another thread than the simulation's, where the frame would be arbitrary.
+            StreamError: called from a thread other than the simulation's, where the frame would be arbitrary.
             ConfigError: the environment is not one of the sensor's.
             RegistrationError: the sensor has no serializer, or the serializer's result does not consist of bytes.
         """
@@ -172,7 +172,7 @@ class Stream:
         The frame counts as complete only when all of its captures are resolved: sent, or dropped.
 
         Raises:
-            StreamError: called from another thread than the simulation's.
+            StreamError: called from a thread other than the simulation's.
         """
         self._own_thread("capture")
         capture = Capture(self, self._moment())
@@ -187,7 +187,7 @@ class Stream:
         functions are pending, the call only increments `skipped`; the first such call logs a warning.
 
         Raises:
-            StreamError: called from another thread than the simulation's, or the server is closing.
+            StreamError: called from a thread other than the simulation's, or the server is closing.
             ConfigError: the environment is not one of the sensor's.
         """
         self._own_thread("send_async")

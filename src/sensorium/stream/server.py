@@ -265,7 +265,7 @@ class Server:
     def _notify_waiting(self) -> None:
         """Notify clients with waiting requests that the loop's thread is busy; called on the socket's thread.
 
-        The loop is busy with a request or with compiling kernels. Clients of a loop that stands still receive no
+        The loop is busy with a request or with compiling kernels. If the loop has stopped, clients receive no
         notification, and their requests time out.
         """
         current, is_loading = self._commands.current, self.scene.compute.is_loading

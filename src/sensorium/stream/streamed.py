@@ -41,7 +41,7 @@ class StreamedSensor(SpawnedSensor):
     serializer: ClassVar[type[Serializer]]
     """Serializer that converts the arguments of `stream.send` to bytes, and the bytes to data on the other side."""
     events: ClassVar[bool] = False
-    """Whether its messages are events, which are never omitted for newer ones."""
+    """Whether its messages are events, which are never replaced by newer ones."""
 
     is_within_step: bool = False
     """Whether further ticks of the same control step follow this frame; updated before each `tick`."""

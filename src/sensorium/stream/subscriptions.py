@@ -138,7 +138,7 @@ class Subscription:
     """Maximum number of queued messages."""
     credit: int = 0
     samples: int = 0
-    """Number of samples available to it; with `every` it receives the first and each n-th from there."""
+    """Number of samples available to it; with `every` it receives the first and every n-th after it."""
     next_time: float = 0.0
     queue: deque[Payload] = field(default_factory=deque, repr=False)
     queued: int = 0

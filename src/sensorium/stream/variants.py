@@ -1,7 +1,7 @@
-"""Variants of blueprints: a kind of sensor with one purpose, whose attributes have the names that such a sensor has.
+"""Variants of blueprints: a kind of sensor for one purpose, with the attribute names that are usual for it.
 
-A camera with one data type is a variant: ``sensor.camera.depth`` has `image_size_x`, `image_size_y` and `fov` in the
-place of `width`, `height` and `lens`. The other attributes are fields of the config.
+A camera with one data type is a variant: ``sensor.camera.depth`` has `image_size_x`, `image_size_y` and `fov` instead
+of `width`, `height` and `lens`. The other attributes are fields of the config.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ _EXPOSURE = (
 
 
 def _color_fields(values: Mapping[str, Any], title: str, *, fixed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a colour camera; another exposure than the default one is a stage."""
+    """Return the fields of a colour camera; an exposure other than the default becomes a stage."""
     given = dict(values)
     speed, iso = given.pop("shutter_speed", None) or _SPEED, given.pop("iso", None) or _ISO
     fields = _camera_fields(given, title, fixed=fixed)

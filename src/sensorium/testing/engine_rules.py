@@ -190,7 +190,7 @@ class EngineRules(EngineTrial):
     # Requirements -----------------------------------------------------------------------------------------------------
 
     def refuses_by_name(self) -> bool:
-        """For what an engine lacks, `supports` gives a reason, and `prepare` raises and grants nothing."""
+        """For an unsupported requirement, `supports` gives a reason, and `prepare` raises and grants nothing."""
         engine = self._make(ENVS)
         unknown = CONTACT_REPORT(("body", (*engine.names("body")[:1], "no such body")))
         lacking = [each for each in ARRAYS if engine.supports(each) is not None]
@@ -263,7 +263,7 @@ class EngineRules(EngineTrial):
         return True
 
     def _follows(self, rate: str, slope: Tensor, rounding: float, fix: str) -> bool:
-        """Check rates `[tick, env, item, ...]` against slopes of what they change, by their sums over time.
+        """Check rates `[tick, env, item, ...]` against slopes of the changed quantities, by their sums over time.
 
         Slopes are central differences. An integrator may be off by the change of the rate within a tick.
         """
@@ -324,7 +324,7 @@ class EngineRules(EngineTrial):
         return self._is_slope("joint_vel", "joint_pos", "Order the rows as names('scalar_joint').")
 
     def free_bodies_obey_newton(self) -> bool:
-        """The contact force on a free body is its mass times its acceleration less gravity."""
+        """The contact force on a free body is its mass times (its acceleration minus gravity)."""
         engine = self.engine()
         reports = {name: _reports_of(name)[0] for name in self._free}
         if not reports or not {BODY_ACCELERATION, GRAVITY, *reports.values()} <= engine.prepared:
@@ -421,7 +421,7 @@ class EngineRules(EngineTrial):
         return True
 
     def reset_leaves_the_others(self) -> bool:
-        """A reset of one env, by index or by mask, or of none leaves the others as they are, at once and later."""
+        """A reset of one env, by index or by mask, or of none leaves the others unchanged, at once and later."""
         fix = "engines.envs.env_rows(env_ids, num_envs) returns the selected rows."
         masks = [torch.tensor([False, is_reset, False], device="cpu") for is_reset in (True, False)]
         for ids in (torch.tensor([1], device="cpu"), *masks):

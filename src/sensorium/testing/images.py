@@ -49,7 +49,7 @@ def reference_image(
         pos: position of the camera in the world, m.
         quat: its orientation (w, x, y, z).
         lines: directions in the camera's frame, `[pixel, 3]`.
-        near: least multiple of a direction at which a surface is visible.
+        near: minimum multiple of a direction at which a surface is visible.
         starts: starts in the camera's frame, `[pixel, 3]`, m; None for all at the camera.
         poses: poses of the bodies, as for `reference_cast`.
         include: bool `[shape]`, the visible shapes; None for all.

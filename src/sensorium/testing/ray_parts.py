@@ -19,11 +19,11 @@ SEAM = 1e-12
 SIDE = 1e-14
 """Tolerance for a ray on a mesh edge, which counts for both sides, relative to the rounded products."""
 FLAT = 1e-11
-"""Least sine of the angle between a ray and a triangle that it hits."""
+"""Minimum sine of the angle between a ray and a triangle that it hits."""
 MARGIN = 1e-9
 """Tolerance of bounding spheres, relative to their radius and distance."""
 BLOCK = 12
-"""Greatest number of triangles with a common bounding sphere."""
+"""Maximum number of triangles with a common bounding sphere."""
 CHUNK = 200_000
 """Number of pairs of a ray and a block, or a ray and a triangle, that are processed together."""
 

@@ -96,7 +96,7 @@ class Rules(Trial):
             twin.refresh()
             for name in names:
                 same = equal(engine.array(name), twin.array(name))
-                self.need(same, "a sensor leaves the engine as it is", f"{name} differs at tick {tick}")
+                self.need(same, "a sensor does not change the engine", f"{name} differs at tick {tick}")
         return True
 
     def fields_follow_the_config(self) -> bool:
@@ -144,7 +144,7 @@ class Rules(Trial):
         fields = [(what, name) for what, record in zip(names, records, strict=True) for name in record]
         for (what, name), a, b, c in zip(fields, first, second, third, strict=True):
             left = (a == _FILLINGS[a.dtype][0]) & (b == _FILLINGS[b.dtype][1])
-            where = f"{int(left.sum())} of {left.numel()} elements are as before"
+            where = f"{int(left.sum())} of {left.numel()} elements are unchanged"
             self.need(not left.any(), unwritten(hook, what, name, result, where), f"{what}.{name}", "See above.")
             where = f"{what}.{name} differs between two calls on one state"
             self.need(equal(b, c), "a hook is a function of engine and states", where, f"{LASTS} {KEYED}")
@@ -234,7 +234,7 @@ class Rules(Trial):
     def env_count_does_not_matter(self) -> bool:
         """Env 1 of 2 equals env 1 of 6, and both equal that of the reference, of 4."""
         few, many = (self.run(self.scene(self.dirty, num_envs=n))[-1] for n in (2, 6))
-        rule = "an env does not depend on how many there are"
+        rule = "an env does not depend on the number of envs"
         self.same(few, {k: v[:2] for k, v in many.items()}, rule, "2 and 6 envs")
         self.same(few, {k: v[:2] for k, v in self.last.items()}, rule, "2 and 4 envs")
         return True
@@ -323,7 +323,7 @@ class Rules(Trial):
     def no_time_no_change(self) -> bool:
         """`update(ticks=0)` without an edit draws no noise and adds no history; with memory the sample is held."""
         self.same(snapshot(self.paused["subject"]), self.reference.shots[8],
-                  "an update without time leaves no trace", "4 ticks later")  # fmt: skip
+                  "an update without time has no later effect", "4 ticks later")  # fmt: skip
         return True
 
     @cached_property
@@ -354,7 +354,7 @@ class Rules(Trial):
         for k, (a, b) in enumerate(zip(touched, twin, strict=False)):
             rows, expected = ({name: value[others] for name, value in shot.items()} for shot in (a, b))
             where = f"{k} ticks after, a sample {rate}"
-            self.same(rows, expected, "a reset leaves the other envs as they are", where)
+            self.same(rows, expected, "a reset leaves the other envs unchanged", where)
 
     def _slower(self, sensor: Sensor[Any, Any]) -> list[SensorCfg[Any]]:
         """Return the config with a sample every third tick; empty if it has a rate already, or rejects one."""
@@ -382,7 +382,7 @@ class Rules(Trial):
             scene.reset([2])
             shots = [snapshot(scene["subject"])]
             self.need(int(scene["subject"].frame[2]) == 1, "the capture at a reset is number 1", "frame")
-            self.need(float(scene["subject"].age[2]) == 0.0, "a reading right after a reset is of the new state", "age")
+            self.need(float(scene["subject"].age[2]) == 0.0, "a reading right after a reset shows the new state", "age")
             shots += self.run(scene, 6)
             runs.append(shots)
         for k, (a, b) in enumerate(zip(*runs, strict=True)):

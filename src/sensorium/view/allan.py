@@ -1,6 +1,6 @@
 """Allan deviation of a sensor's noise, and its fit by the terms of IEEE Std 952.
 
-The noise is the measured minus the true value of each capture, so that motion does not matter. Each term is a variance
+The noise is the measured minus the true value of each capture, so that motion has no effect. Each term is a variance
 over the averaging time T, scaled by the square of its coefficient:
 
     white noise N           1 / T                                 slope -1/2 of the deviation
@@ -30,13 +30,13 @@ FLOOR = 2.0 * math.log(2.0) / math.pi
 PER_DECADE = 8
 """Number of averaging times per factor of ten."""
 FEWEST_CLUSTERS = 8
-"""Least number of averages that do not overlap, at the longest averaging time."""
+"""Minimum number of averages that do not overlap, at the longest averaging time."""
 SHORTEST = 100
-"""Least number of samples that give an Allan deviation."""
+"""Minimum number of samples that give an Allan deviation."""
 SHARED = PER_DECADE
 """Number of averaging times that count as one, because they share their samples; simulated walks scatter that much."""
 SIGNIFICANT = 3.0
-"""Least squared coefficient that is reported where none is configured, in its own standard deviations."""
+"""Minimum squared coefficient that is reported where none is configured, in its own standard deviations."""
 ROLES = ("specific_force", "angular_velocity", "magnetic")
 """Roles of fields that always have an Allan deviation; other fields need a configured density or walk."""
 
@@ -132,7 +132,7 @@ def has_allan(sensor: SensorRecording, spec: Mapping[str, Any]) -> bool:
 def allan_of(sensor: SensorRecording, spec: Mapping[str, Any], env: int, labels: Sequence[str]) -> Allan | None:
     """Return the Allan deviation of a field of one environment (by column); None with fewer than 100 samples.
 
-    Samples that were lost are left out. Steps, such as new biases after a reset, would appear as noise.
+    Lost samples are omitted. Steps, such as new biases after a reset, would appear as noise.
     """
     time, measured, truth = sensor.paired(spec["name"], env)
     if len(time) < SHORTEST:
@@ -170,7 +170,7 @@ def allan_variance(samples: Array, sizes: Sequence[int] | Array) -> Array:
 
     Args:
         samples: `[time, column]`, evenly spaced; NaN where a sample is missing. An average counts if at least half of
-            its samples are there.
+            its samples exist.
         sizes: the numbers m.
 
     Returns:
@@ -266,8 +266,8 @@ def _drifts(info: Mapping[str, Any], spec: Mapping[str, Any]) -> list[tuple[Term
 def terms_of(info: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[tuple[Term, ...], Array]:
     """Return the terms to fit, and their configured coefficients `[term, column]`.
 
-    These are white noise and the configured kinds of drift, which are hard to tell apart in a short recording. Where
-    none is configured, random walk and bias instability are looked for.
+    These are white noise and the configured kinds of drift, which are hard to tell apart in a short recording. If none
+    is configured, random walk and bias instability are fitted.
     """
     rate = float(info["rate_hz"])
     nothing = np.zeros(columns_of(spec))

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from sensorium.record import Recording, SensorRecording
 
 MOST_LINES = 12
-"""Greatest number of elements that are drawn as lines; more are drawn as a map over time."""
+"""Maximum number of elements that are drawn as lines; more are drawn as a map over time."""
 LINE, FOOT = 1.05, 0.5
 """Height of the lines of each element and of the margin below them, inches."""
 BINS = 1200
-"""Greatest number of bins of a line; of a bin with several values, the least and the greatest are drawn."""
+"""Maximum number of bins of a line; of a bin with several values, the minimum and the maximum are drawn."""
 MOST_EVENTS = 6000
-"""Greatest number of drawn events."""
+"""Maximum number of drawn events."""
 INVALID, GAP, LOST = "#fbe3e4", "#e3e6e9", "#b3261e"
 """Colours of spans without a valid value, of gaps, and of marks of lost captures."""
 
@@ -160,7 +160,7 @@ def _mapped(sensor: SensorRecording, spec: Spec) -> SensorRecording | None:
 
 
 def _with_truth(sensor: SensorRecording, spec: Spec) -> SensorRecording:
-    """Return the recording with an unknown truth of a field, where it has none, as in bags of other programs."""
+    """Return the recording; a field without truth, as in bags of other programs, gets an unknown truth."""
     name = spec["name"]
     if name in sensor.truth:
         return sensor
@@ -285,7 +285,7 @@ def _joined(starts: Array, ends: Array, chosen: Array) -> list[tuple[float, floa
 
 
 def thin(time: Array, values: Array) -> tuple[Array, Array]:
-    """Return a line with at most two points per bin, the least and the greatest value in their order."""
+    """Return a line with at most two points per bin, the minimum and the maximum in their order."""
     if len(time) <= 2 * BINS:
         return time, values
     edges = np.linspace(0, len(time), BINS + 1).astype(int)

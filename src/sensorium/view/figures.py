@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from sensorium.record import SensorRecording
 
 LONGEST_LATENCY = 1.0
-"""Greatest latency that is searched for, s, or 10 periods of the sensor if that is longer."""
+"""Maximum latency of the search, s, or 10 periods of the sensor if that is longer."""
 MOST_POINTS = 2**20
-"""Greatest number of points of a signal that is correlated."""
+"""Maximum number of points of a signal that is correlated."""
 MOST_COLUMNS = 12
 """Most elements of a field that are listed one by one; larger fields have one row for all elements."""
 FEWEST_GAPS = 4
-"""Least number of intervals between different values that show a quantisation step."""
+"""Minimum number of intervals between different values that show a quantisation step."""
 LEVELS = 4096
-"""Greatest number of different values that a quantisation step is searched in."""
+"""Maximum number of different values that are searched for a quantisation step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def period_of(sensor: SensorRecording, dt: float) -> float:
 
 
 def longest_interval(sensor: SensorRecording, dt: float) -> float:
-    """Return the greatest interval between two captures that is no gap, s: the period, rounded up to time steps."""
+    """Return the maximum interval between two captures without a gap, s: the period, rounded up to time steps."""
     return (math.ceil(period_of(sensor, dt) / dt - 1e-6) + 0.5) * dt
 
 
@@ -143,7 +143,7 @@ def latency_of(sensor: SensorRecording, env: int, dt: float) -> tuple[float, flo
     deviation.
 
     Returns:
-        NaN where the true signal changes too little to tell the latency to half a period.
+        NaN where the true signal changes too little to determine the latency to half a period.
     """
     captures, arrivals, period = sensor.captures(env), sensor.arrivals(env), period_of(sensor, dt)
     signals = [spec for spec in sensor.info.get("fields", ()) if _is_signal(sensor, spec)]
@@ -319,13 +319,13 @@ def step_of(values: Array) -> float:
 
 
 _LETTERS = (*VECTOR_AXES, "lla")
-"""Axes whose elements are called by their letters."""
+"""Axes whose elements are named by their letters."""
 
 
 def labels_of(sensor: SensorRecording, spec: Mapping[str, Any]) -> list[str]:
     """Return the names of a field's elements, e.g. ``"left_foot x"``, in their order in memory.
 
-    The items of an axis ``joint`` are called by the constant ``joint_names`` of the description.
+    The constant ``joint_names`` of the description names the items of an axis ``joint``.
     """
     constants, words = sensor.info.get("constants", {}), []
     for axis, size in zip(spec["axes"][1:], spec["shape"], strict=True):

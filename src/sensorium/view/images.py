@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from sensorium.record import SensorRecording
 
 IN_ROW = 3
-"""Images beside each other."""
+"""Number of images beside each other."""
 SHARP = 240
-"""Least number of columns of a picture in a panel, about."""
+"""Minimum number of columns of a picture in a panel, about."""
 EDGE_POINTS = 24
 """Points along each edge of a 3-D box."""
 MOST_KEYS = 6
-"""Greatest number of entries of a key."""
+"""Maximum number of entries of a key."""
 LONGEST = 22
-"""Greatest number of letters of an entry."""
+"""Maximum number of letters of an entry."""
 PLUS, MINUS = (178, 24, 43), (33, 102, 172)
 """Colours of the largest positive and of the largest negative number."""
 IDS = ("semantic_segmentation", "instance_segmentation", "instance_id_segmentation", "segmentation", "geom_ids")
@@ -168,7 +168,7 @@ def _labels(info: Mapping[str, Any], spec: Spec) -> Mapping[str, Any]:
 
 
 def id_shares(info: Mapping[str, Any], spec: Spec, values: Array) -> list[tuple[str, tuple[int, ...], float]]:
-    """Return what an image of ids or of their colours shows, the largest part first: label, colour and share of pixels.
+    """Return the parts of an image of ids or of their colours, the largest first: label, colour and share of pixels.
 
     Args:
         info: description of the sensor.
@@ -251,7 +251,7 @@ def draw_picture(figure: Any, axes: Any, sensor: SensorRecording, spec: Spec, ro
 
 
 def _add_key(axes: Any, entries: Sequence[tuple[str, Sequence[int]]]) -> None:
-    """Add patches of colours with their names below an image; the last entry counts those without room."""
+    """Add patches of colours with their names below an image; the last entry counts those without space."""
     from matplotlib.patches import Patch
 
     shown = list(entries[:MOST_KEYS] if len(entries) <= MOST_KEYS else entries[: MOST_KEYS - 1])

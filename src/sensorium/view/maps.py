@@ -2,8 +2,8 @@
 
 A scan is drawn over time: the measured value ray by ray, and its difference from the truth of the same capture. Images
 and points show the last capture; see `sensorium.view.taxels` for taxels, and `sensorium.view.images` for images that
-equal the truth. Misses are grey, and dark if only the measured value misses. Long recordings and wide scans are thinned
-before drawing.
+equal the truth. Misses are grey, or dark if only the measured value is a miss. Long recordings and wide scans are
+thinned before drawing.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from sensorium.record import SensorRecording
 
 MOST_NUMBERS = 9
-"""Greatest number of values per item that are drawn as lines; more are drawn as a map."""
+"""Maximum number of values per item that are drawn as lines; more are drawn as a map."""
 MAX_MAPS = 3
-"""Greatest number of fields per sensor that are not images."""
+"""Maximum number of fields per sensor that are not images."""
 MAX_COLUMNS, MAX_LINES = 96, 80
-"""Greatest numbers of drawn captures and rays of a scan, three by two pixels each; finer noise makes large files."""
+"""Maximum numbers of drawn captures and rays of a scan, three by two pixels each; finer noise makes large files."""
 MAX_POINTS = 4000
-"""Greatest number of drawn points of a cloud."""
+"""Maximum number of drawn points of a cloud."""
 HEADING, FOOT = 0.6, 0.05
 """Margins above and below the maps, inches."""
 HEIGHTS = {"taxels": 2.9, "range": 2.5, "image": 2.4, "point": 3.8}

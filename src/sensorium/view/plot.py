@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from sensorium.record import Recording, SensorRecording
 
 MAX_SENSORS = 3
-"""Greatest number of sensors in one picture; more would be too narrow."""
+"""Maximum number of sensors in one picture; more would be too narrow."""
 MAX_ROWS = 6
-"""Greatest number of axes per sensor."""
+"""Maximum number of axes per sensor."""
 WIDTH, MAP_WIDTH, FRAME, LINE = 5.6, 7.0, 1.38, 1.27
 """Width of a sensor's lines and maps, height of the margins, and of each axis, inches."""
 ZOOM = 0.2
@@ -270,7 +270,7 @@ def _close_up(
 
 
 def _frame(axes: Any, values: Array, least: float) -> None:
-    """Set the vertical limits to the values, with a least span that flattens rounding errors."""
+    """Set the vertical limits to the values, with a minimum span that flattens rounding errors."""
     values = values[np.isfinite(values)]
     if not len(values):
         return

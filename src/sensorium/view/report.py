@@ -1,4 +1,4 @@
-"""Report of a recording: figures of every sensor as tables, Allan deviations, and a page of HTML with pictures."""
+"""Report of a recording: figures of every sensor as tables, Allan deviations, and an HTML page with pictures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sensorium.record import Recording, SensorRecording
 
 MOST_FIELDS = 8
-"""Greatest number of fields of a sensor with a picture in a report."""
+"""Maximum number of fields of a sensor with a picture in a report."""
 DOTS = 110
 """Resolution of pictures in a page, dots per inch."""
 
@@ -47,7 +47,7 @@ class Report:
         timing: sensor -> when its samples were captured and arrived.
         tables: sensors, errors, and noise.
         allan: Allan deviations, by sensor and field.
-        notes: what was left out, and why.
+        notes: omitted parts, and the reasons.
     """
 
     recording: Recording
@@ -102,7 +102,7 @@ def report_of(recording: Recording, env: int = 0, resets: Sequence[float] = ()) 
 
 
 def _longest_span(sensor: SensorRecording, resets: Sequence[float]) -> SensorRecording:
-    """Return the part of a recording between two resets that is the longest."""
+    """Return the longest part of a recording between two resets."""
     if not resets or not len(sensor.time):
         return sensor
     edges = [float(sensor.time[0]), *sorted(resets), float(sensor.time[-1])]
@@ -272,7 +272,7 @@ div.wide { overflow-x: auto } img { max-width: 100%; display: block; margin: .6e
 
 
 def write_report(report: Report, path: str | os.PathLike[str], title: str) -> Path:
-    """Write a report as one page of HTML without other files, and return its path.
+    """Write a report as one HTML page without other files, and return its path.
 
     Raises:
         MissingDependencyError: Matplotlib is not installed.
@@ -281,7 +281,7 @@ def write_report(report: Report, path: str | os.PathLike[str], title: str) -> Pa
     parts += [table_html(table) for table in report.tables if table.rows]
     parts += [f'<p class="note">{escape(note)}</p>' for note in report.notes]
     if report.allan:
-        text = "Points with one standard deviation, fitted lines, and dashed the configured noise."
+        text = "Points with one standard deviation, fitted lines, and the configured noise (dashed)."
         parts += ["<h2>Allan deviation</h2>", f'<p class="note">{text}</p>', picture_html(allan_figure(report))]
     for name, sensor in report.recording.items():
         names = field_names(sensor)
@@ -316,7 +316,7 @@ def fields_html(
 
 
 def write_page(path: str | os.PathLike[str], title: str, parts: Sequence[str]) -> Path:
-    """Write a page of HTML, and return its path; missing folders are created."""
+    """Write an HTML page, and return its path; missing folders are created."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
@@ -333,7 +333,7 @@ def picture_html(figure: Any, text: str = "") -> str:
 
 
 def table_html(table: Table) -> str:
-    """Return a table as part of a page; repeated names at the start of rows are left out."""
+    """Return a table as part of a page; repeated names at the start of rows are omitted."""
     head = "".join(f"<th>{escape(each)}</th>" for each in table.headings)
     rows = "".join(
         "<tr>" + "".join(f"<td>{escape(each)}</td>" for each in row) + "</tr>" for row in without_repeats(table.rows)

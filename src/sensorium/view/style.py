@@ -20,7 +20,7 @@ MEASURED, ERROR = COLORS[:2]
 
 
 DPI = 110
-"""Pixels per inch: at half their size, pictures are still readable."""
+"""Pixels per inch. At half size, pictures are still readable."""
 
 
 def blank_figure(width: float, height: float) -> Any:

@@ -28,9 +28,9 @@ AXES = (("probe",), ("row", "column"), ("x", "y", "z"))
 ACTIVE = 0.05
 """Fraction of the largest true value above which a taxel is active."""
 MAX_ARROWS = 24
-"""Greatest number of arrows along a row or column of a grid."""
+"""Maximum number of arrows along a row or column of a grid."""
 MAX_COLUMNS = 96
-"""Greatest number of drawn captures for taxels without positions."""
+"""Maximum number of drawn captures for taxels without positions."""
 ABOVE = 0.42
 """Margin for titles of two lines, inches."""
 TINY = 1e-12
@@ -225,7 +225,8 @@ def _known(values: Array, reduce: Callable[..., Any]) -> Array:
 def _moment(spec: Spec, true: _TaxelValues, curve: Curve) -> int:
     """Return the capture to draw: that of the largest load; without a load, the last one.
 
-    For distances it is the least one; for values that are never 0, such as temperatures, that with the largest change.
+    For distances, it is that of the minimum. For values that are never 0, such as temperatures, it is that of the
+    largest change.
     """
     if spec.get("role") == "range":
         strength = -curve(true)
@@ -380,7 +381,7 @@ def _scale(true: Array, measured: Array, spec: Spec, least: float) -> tuple[floa
         true: the true values to be drawn.
         measured: the measured values to be drawn.
         spec: the field.
-        least: least span of the colours.
+        least: minimum span of the colours.
     """
     if np.dtype(spec["dtype"]).kind == "b":
         return 0.0, 1.0, "viridis"

@@ -264,7 +264,7 @@ def _same(a: Any, b: Any) -> bool:
     return a == b and isinstance(a, bool) == isinstance(b, bool)
 
 
-# Readers: each takes the attribute and a plain value, and raises ValueError for an invalid value ----------------------
+# Parsers: each takes the attribute and a plain value, and raises ValueError for an invalid value ----------------------
 
 
 def _bool(attribute: Attribute, value: Any) -> bool:

@@ -63,5 +63,5 @@ def split_bundle(memory: Any, info: StreamInfo, type_id: int) -> Iterator[RawDat
     if at + sum(row[0] for row in rows) != size:
         raise WireError(f"the messages in a bundle of stream {info.name!r} do not add up to its {size} bytes.")
     if any(first < header.first_env or first + count > end for _, first, count in rows):
-        raise WireError(f"a bundle of stream {info.name!r} contains messages of other environments than its header.")
+        raise WireError(f"a bundle of stream {info.name!r} contains messages of environments outside its header.")
     return messages_of(header, head, bytes(body[at:]), rows, info)

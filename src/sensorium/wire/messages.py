@@ -104,7 +104,7 @@ class Frames(ToServer, tag=5):
 
 
 class Ping(ToServer, tag=6):
-    """Sign of life of a client."""
+    """Heartbeat of a client."""
 
     server: bytes
     """Server that the client believes it is connected to."""
@@ -196,7 +196,7 @@ class Welcome(ToClient, tag=32):
 
 
 class Refused(ToClient, tag=33):
-    """Notice that the server does not or no longer accept this client."""
+    """Notice that the server rejects this client, or no longer accepts it."""
 
     reason: str
     final: bool
@@ -204,7 +204,7 @@ class Refused(ToClient, tag=33):
 
 
 class Unknown(ToClient, tag=34):
-    """Notice that the server does not or no longer know this client, which must send HELLO again."""
+    """Notice that the server does not know this client, or no longer does; the client must send HELLO again."""
 
     server: bytes
 
@@ -296,7 +296,7 @@ class Reply(ToClient, tag=44):
 
 
 class Pong(ToClient, tag=45):
-    """Sign of life of the server."""
+    """Heartbeat of the server."""
 
     server: bytes
     frame: int

@@ -40,7 +40,7 @@ class RawData(ReadOnly):
     """One message: its header, and the memory of its poses and body. Every length is checked; the data are not copied.
 
     Args:
-        memory: the message, contiguous: np.uint8 array, memoryview or bytes. it must not be written afterwards.
+        memory: the message, contiguous: np.uint8 array, memoryview or bytes. It must not be written afterwards.
         info: stream of the message.
         body: the message's body, if it is in separate memory; `memory` is then header and poses.
 

@@ -3,8 +3,8 @@
 A segment is a `memfd`: memory without a name in any file system. Another process opens it as ``/proc/<pid>/fd/<n>``.
 The kernel frees it when the last process that uses it ends, even after a crash. No memory leaks, and the size of
 ``/dev/shm`` is not a limit. Only processes of the same user (and root) on the same host, with the same ``/proc``, can
-open a segment. They cannot write to it (from Linux 5.1 on). No process can shrink it, which would crash its readers.
-The layout, little endian: one page with magic, version, page size, token, slot size and count, then the slots.
+open a segment. From Linux 5.1 on, they cannot write to it. No process can shrink it, because that would crash its
+readers. The layout, little endian: one page with magic, version, page size, token, slot size and count, then the slots.
 
 Shared memory requires Linux. Elsewhere `slots_available()` is False and payloads are sent through the socket.
 """
@@ -42,7 +42,7 @@ _TOKEN_BYTES = 16
 _PROC = "/proc"
 _NAME = re.compile(r"(/proc/[1-9][0-9]*/fd/)(0|[1-9][0-9]*)")
 
-# From linux/fcntl.h and linux/memfd.h; Python's fcntl only has the last but one, and only since 3.13.
+# From linux/fcntl.h and linux/memfd.h; Python's fcntl has only the second to last, since 3.13.
 _F_ADD_SEALS, _F_GET_SEALS = 1033, 1034
 _F_SEAL_SEAL, _F_SEAL_SHRINK, _F_SEAL_GROW, _F_SEAL_FUTURE_WRITE = 1, 2, 4, 16
 

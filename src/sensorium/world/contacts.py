@@ -58,9 +58,8 @@ def resolve_match(match: ContactMatch, model: Named, *, config: str, field: str)
         field: its field, for the message.
 
     Raises:
-        SelectionError: a pattern matches nothing, or a name that another one also matches; an exclusion matches
-        nothing, or
-            everything is excluded.
+        SelectionError: a pattern matches nothing, or a name that another pattern also matches; an exclusion matches
+            nothing, or everything is excluded.
     """
     kind: Literal["geom", "body"] = "geom" if match.mode == "geom" else "body"
     known = model.names(kind)
@@ -118,7 +117,7 @@ def resolve_paths(paths: Iterable[str], model: Named, *, config: str, field: str
         field: its field, for the message.
 
     Raises:
-        SelectionError: a path matches nothing, or an element that another one also matches.
+        SelectionError: a path matches nothing, or an element that another path also matches.
     """
     found: list[tuple[str, str]] = []
     for path in paths:

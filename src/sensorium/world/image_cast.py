@@ -76,8 +76,8 @@ class ImageSpec:
         starts: with `directions`: starts of the lines of sight `[1 or env, pixel, 3]`, m; None for all at the camera.
         offsets: poses of the cameras on their mounts, live: `[1 or env, mount, 3]` m, and `[1 or env, mount, 4]`.
         alignment: rotation with the mount: ``"base"`` fully, ``"yaw"`` about the vertical only, ``"world"`` not at all.
-        limits: least and greatest t, m: depth for a pinhole, length of the ray for other lenses.
-        targets: the visible shapes; by default all visual geoms, also those of the mount's own body. A sensor that
+        limits: minimum and maximum t, m: depth for a pinhole, length of the ray for other lenses.
+        targets: the visible shapes; by default all visual geoms, including those of the mount's own body. A sensor that
             selects tendons requires `TENDON_PATHS`.
     """
 
@@ -184,7 +184,7 @@ class ImageCast(MountQuery):
         return f"ImageCast({self._config}: {width} x {height} px at {self._mount!r}, {len(self.view.shapes)} shapes)"
 
     def place(self, drift: torch.Tensor | None = None) -> None:
-        """Place cameras and shapes as they are now (launches).
+        """Place cameras and shapes at their current poses (launches).
 
         Args:
             drift: `[env, mount, 3]`, added to the cameras' positions, m, world.

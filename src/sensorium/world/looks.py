@@ -20,7 +20,7 @@ from sensorium.geometry.images.paint_structs import Backdrop, Light, Looks, Text
 from sensorium.geometry.shapes import Shape
 
 OPAQUE = 0.995
-"""Least opacity of a shape that hides what is behind it, as in MuJoCo."""
+"""Minimum opacity of a shape that hides everything behind it, as in MuJoCo."""
 _SHININESS = 128.0
 """Exponent of highlights for a shininess of 1, as in OpenGL."""
 _FINISH = ("emission", "specular", "shininess", "mirror")
@@ -212,7 +212,7 @@ class SceneLooks:
             self._compute.launch(place_lights, (self._lights,), [self._mounts, *body_pose], [self.lights])
 
     def backdrop(self, *, fog: bool, haze: bool) -> Any:
-        """Return what is behind the shapes, with or without fog and haze."""
+        """Return the background of the shapes, with or without fog and haze."""
         out, sky = Backdrop(), self.lighting.sky
         out.sky, out.ground, out.haze_top = -1, -1, 1.0
         if sky is not None:
@@ -230,7 +230,7 @@ class SceneLooks:
 
 
 class _Corners:
-    """Normals and texture coordinates of all meshes, corner by corner, and where those of each shape start."""
+    """Normals and texture coordinates of all meshes, corner by corner, and the start of those of each shape."""
 
     def __init__(self, shapes: Sequence[Shape]) -> None:
         starts: dict[tuple[int, str], int] = {}

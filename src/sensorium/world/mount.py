@@ -284,7 +284,7 @@ class MountView:
 
     @property
     def ang_acc_w(self) -> torch.Tensor:
-        """float32 [env, mount, 3], angular acceleration, world axes, rad/s^2. Needs as `lin_acc_w`."""
+        """float32 [env, mount, 3], angular acceleration, world axes, rad/s^2. It has the needs of `lin_acc_w`."""
         return self._view("acc", 3)[1]
 
     @property

@@ -44,7 +44,7 @@ SCAN = 256
 Cones = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
 """Cosines, sines and radii `[1, ray]` of the cones around blocks of rays."""
 FARTHEST = 1e30
-"""Greatest length of a ray, m."""
+"""Maximum length of a ray, m."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ class RaySpec(RaySource, RayFrame, RayTimes):
 
     Attributes:
         targets: the shapes that they can hit.
-        limits: least and greatest distance, m; a hit outside is a miss.
+        limits: minimum and maximum distance, m; a hit outside is a miss.
         miss: distance reported for a miss.
         block: rays per thread; None chooses a number.
     """

@@ -42,18 +42,16 @@ class Targets:
 
     Args:
         geometry: ``"visual"`` (what a viewer shows by default), ``"collision"`` (shapes with contacts), ``"all"``
-        (every
-            visible shape) or ``"any"`` (every shape).
+            (every visible shape) or ``"any"`` (every shape).
         groups: geom groups; None for all.
         include: full-match patterns of names of geoms or bodies, or paths of other simulators; None for all.
         labels: patterns of semantic labels; None for all.
         exclude: patterns or paths of excluded shapes.
         exclude_own: whether a mount ignores its own body.
         exclude_robot: whether it also ignores the other bodies of its robot, which are those of the same kinematic tree
-        (of
-            the same entity, if the engine provides no tree), unless `include` or `labels` select some.
+            (of the same entity, if the engine provides no tree), unless `include` or `labels` select some.
         still: entries of `include` whose shapes must be static.
-        elements: elements of the model whose shapes are candidates. Only cameras can use others than geoms.
+        elements: elements of the model whose shapes are candidates. Only cameras can use elements other than geoms.
     """
 
     geometry: Geometry = "visual"
@@ -83,7 +81,7 @@ class _Names:
 
 
 def _hidden(own_of: Sequence[set[int]], bodies: NDArray[np.int32]) -> NDArray[np.uint8]:
-    """Return 1 if a mount ignores an instance, `[mount, instance]`; at least one column."""
+    """Return flags, 1 if a mount ignores an instance, `[mount, instance]`; at least one column."""
     hidden = np.zeros((len(own_of), max(len(bodies), 1)), dtype=np.uint8)
     for mount, own in enumerate(own_of):
         hidden[mount, : len(bodies)] = np.isin(bodies, list(own))

@@ -40,7 +40,7 @@ class Named(Protocol):
         """Return all names of a kind in the order of the model."""
 
     def parent_body(self, body: int) -> int | None:
-        """Return the row of a body's parent, -1 for the world; None where the kinematic tree is unknown."""
+        """Return the row of a body's parent, -1 for the world; None if the kinematic tree is unknown."""
 
 
 def compiled(pattern: str, config: str, field: str) -> re.Pattern[str]:

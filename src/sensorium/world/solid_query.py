@@ -80,7 +80,7 @@ class SolidQuery(MountQuery):
         return tuple(self.scene.shapes[i].name for i in self.view.shapes)
 
     def place(self) -> None:
-        """List the shapes near each mount at the present state, and flag mounts with invalid poses (one launch)."""
+        """List the shapes near each mount in the current state, and flag mounts with invalid poses (one launch)."""
         none, array = [wp.zeros((0, 0), dtype=wp.vec3, device=self._compute.device)] * 2, self._engine.array
 
         def motion(*velocities: torch.Tensor) -> list[Any]:

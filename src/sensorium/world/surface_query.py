@@ -30,7 +30,7 @@ class SurfaceQuery(MountQuery):
         context: context of the query.
         points: `[probe, 3]`, m, in the mount's frame.
         reach: sensing distance of each, m: a number, or `[probe]`.
-        least: least distance, m; nearer surfaces are misses.
+        least: minimum distance, m; nearer surfaces are misses.
         targets: the candidate shapes.
 
     Raises:
@@ -91,7 +91,7 @@ class SurfaceQuery(MountQuery):
         miss: float | None = float("inf"),
         stay: bool = False,
     ) -> None:
-        """Find the nearest surface of all probes at the present state, and flag envs with invalid poses (launches).
+        """Find the nearest surface of all probes in the current state, and flag envs with invalid poses (launches).
 
         Args:
             outputs: the tensors for members of `Nearest`, `[env, mount, probe, ...]` with any split of the probe axis.

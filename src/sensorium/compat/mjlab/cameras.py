@@ -82,7 +82,7 @@ def _placed(title: str, data: dict[str, Any]) -> dict[str, Any]:
         )
     if own.get("camera_name") is not None:
         if others := [name for name in _POSE if own.get(name) is not None]:
-            fix = "A camera of the model has its own place."
+            fix = "A camera of the model has its own pose."
             raise ConfigError.single(title, others[0], own[others[0]], "no value beside camera_name", fix)
         return {**kept, "camera": own["camera_name"]}
     if not kept.keys() & {*SELECTORS}:

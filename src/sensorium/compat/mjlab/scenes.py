@@ -130,7 +130,7 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
 
     @property
     def scene(self) -> Scene:
-        """The sensorium scene. Access starts the episodes that mjlab requested, in the present state of the simulation.
+        """The sensorium scene. Access starts the episodes that mjlab requested, in the current state of the simulation.
 
         Raises:
             ScheduleError: mjlab has not initialized its scene yet.
@@ -236,8 +236,8 @@ def _struct(bridge: Any) -> Any:
 def add_sensors(scene_cfg: Any, sensors: Sequence[SensorCfg[Any]], **options: Any) -> SensoriumCfg:
     """Add sensors to the config of an mjlab scene, before the environment is built.
 
-    The model elements that they need are added after mjlab has looked for sensors in the model, so that its scene does
-    not show them, and after the config's own `spec_fn`, so that sensors can be mounted on its elements.
+    The required model elements are added after mjlab has searched the model for sensors, so that its scene does not
+    show them. They are also added after the config's own `spec_fn`, so that sensors can be mounted on its elements.
 
     Args:
         scene_cfg: mjlab's `SceneCfg`; `sensors` and `spec_fn` are replaced in it.

@@ -118,7 +118,7 @@ class LiveMjxEngine(WrappedModelEngine):
             raise ModelError(f"data: got {shown(data)}, expected mjx.Data.")
         check_concrete(data, "mjx.Data")
         if data.impl != self._mx.impl:
-            raise ModelError(f"data: got data of the implementation {data.impl.value!r}, the model has another.")
+            raise ModelError(f"data: got data of the implementation {data.impl.value!r}, expected that of the model.")
         sizes = {"qpos": (model.nq,), "qvel": (model.nv,), "xpos": (model.nbody, 3), "sensordata": (model.nsensordata,)}
         for name, size in sizes.items():
             shape = tuple(getattr(data, name).shape)
@@ -272,7 +272,7 @@ class LiveMjxEngine(WrappedModelEngine):
     # Support ----------------------------------------------------------------------------------------------------------
 
     def supports(self, requirement: Requirement) -> str | None:
-        """Return None where the engine supports the requirement, otherwise the reason and the fix."""
+        """Return None if the engine supports the requirement, otherwise the reason and the fix."""
         if requirement == JOINT_TORQUE:
             return "MJX does not provide the force of dampers. JOINT_EFFORT, the actuators' force, is available."
         if requirement == TENDON_PATHS:

@@ -163,7 +163,7 @@ class MujocoModelEngine(Engine):
         return self._named
 
     def _report_limits(self, counts: np.ndarray) -> None:
-        """Warn where MuJoCo ran out of memory, once for each of `LIMITS`.
+        """Warn if MuJoCo ran out of memory, once for each of `LIMITS`.
 
         Args:
             counts: number of warnings `[env, limit]`, in the order of `LIMITS`.
@@ -176,9 +176,9 @@ class MujocoModelEngine(Engine):
         """Warn that the memory of some environments was too small, once per kind of loss.
 
         Args:
-            envs: indices of the environments; empty where none is affected.
+            envs: indices of the environments; empty if none is affected.
             when: "at" the current tick, or "by" it.
-            what: purpose of the memory and what was lost.
+            what: purpose of the memory, and the lost data.
             larger: setting to increase.
         """
         if what in self._issued or not len(envs):
@@ -192,7 +192,7 @@ class MujocoModelEngine(Engine):
         )
 
     def _check_time_step(self, step: float, where: str) -> None:
-        """Raise where a time step differs from the one that the engine and its scene use.
+        """Raise an error if a time step differs from the one that the engine and its scene use.
 
         Args:
             step: current time step, s.
@@ -217,7 +217,7 @@ class MujocoModelEngine(Engine):
         if not new.any():
             return
         self._diverged |= new
-        put_back = " and MuJoCo put it back to the model's default state" if self._resets_itself else ""
+        put_back = " and MuJoCo reset it to the model's default state" if self._resets_itself else ""
         warnings.warn(
             f"the state of env {listed(map(str, np.flatnonzero(new)), 8)} became NaN, infinite or huge by tick "
             f"{self.tick}{put_back}: lower the time step, soften contacts or gains, or check the control. Its samples "
@@ -237,13 +237,13 @@ class MujocoModelEngine(Engine):
         return torch.from_numpy(self._diverged.copy())
 
     def replaced(self) -> torch.Tensor | None:
-        """Return the environments that MuJoCo put back to the default state since their last reset, or None."""
+        """Return the environments that MuJoCo reset to the default state since their last reset, or None."""
         if not np.count_nonzero(self._diverged) or not self._resets_itself:
             return None
         return self.diverged.to(self.device)
 
     def _check_unfresh(self, options: Any) -> None:
-        """Raise ModelError where `fresh` is False and a MuJoCo step leaves derived state that belongs to no tick."""
+        """Raise ModelError if `fresh` is False and a MuJoCo step leaves derived state that belongs to no tick."""
         if not self.fresh and int(options.integrator) == int(mujoco.mjtIntegrator.mjINT_RK4):
             raise ModelError(
                 "fresh=False with the RK4 integrator: it leaves bodies at an intermediate state that belongs to no "
@@ -287,7 +287,7 @@ class MujocoModelEngine(Engine):
         return disabled(self._model_options, "GRAVITY")
 
     def _check_time_steps(self) -> None:
-        """Raise ScheduleError where a time step was edited."""
+        """Raise ScheduleError if a time step was edited."""
         raise NotImplementedError
 
     def _compute(self, current: bool, ids: torch.Tensor | None = None) -> None:
@@ -312,7 +312,7 @@ class MujocoModelEngine(Engine):
         return env_rows(env_ids, self.num_envs)
 
     def _check_shapes(self) -> None:
-        """Raise ModelError where described shapes are no longer the same in all environments."""
+        """Raise ModelError if described shapes are no longer the same in all environments."""
 
     def _follow_offsets(self, ids: torch.Tensor | None = None) -> None:
         """Update the mounts of all envs or some from the model's poses on their bodies."""
@@ -399,7 +399,7 @@ class MujocoModelEngine(Engine):
         """Return live poses of mounts on sites, geoms, cameras and joints, relative to their bodies.
 
         They follow edits of the fields `site_pos`, `site_quat`, `geom_pos`, `geom_quat`, `cam_pos`, `cam_quat` and
-        `jnt_pos`. None where all frames are those of bodies. See `Engine.offsets`.
+        `jnt_pos`. None if all frames are those of bodies. See `Engine.offsets`.
         """
         if all(frame.element is None for frame in frames):
             return None
@@ -439,7 +439,7 @@ class MujocoModelEngine(Engine):
     # Support ---------------------------------------------------------------------------------------------------------
 
     def supports(self, requirement: Requirement) -> str | None:
-        """Return None where the engine supports the requirement, otherwise the reason and the fix."""
+        """Return None if the engine supports the requirement, otherwise the reason and the fix."""
         kind, options = requirement.kind, self._model_options
         if requirement == SHAPES:
             return None
@@ -469,7 +469,7 @@ class MujocoModelEngine(Engine):
         return self._cannot_change(missing, f"{fix}call sn.prepare(spec, sensors) on the MjSpec before compiling it")
 
     def supports_on(self, requirement: Requirement, body: int) -> str | None:
-        """Return None where a supported requirement is available for one body, otherwise the reason and the fix."""
+        """Return None if a supported requirement is available for one body, otherwise the reason and the fix."""
         if requirement != JOINT_WRENCH or self._computes_wrenches or body < 0:
             return None
         return static_wrench_fault(self.model, self._elements.body_ids[body])
@@ -570,7 +570,7 @@ class MujocoModelEngine(Engine):
         return self._declared(self.model)
 
     def native_sensor(self, requirement: Requirement) -> NativeSensor | None:
-        """Return a native sensor, declared or added; None where the model does not contain it."""
+        """Return a native sensor, declared or added; None if the model does not contain it."""
         return describe(self.model, requirement)
 
     def _declared_types(self) -> Mapping[str, str]:

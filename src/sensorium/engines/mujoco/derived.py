@@ -142,7 +142,7 @@ class Derived:
             self.arrays[f"{NATIVE_ARRAY}{requirement.args[0]}"] = values
 
     def _fill(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
-        """Return an array that launches fill; a tensor object that was handed out is kept."""
+        """Return an array that launches fill; a tensor object that was already returned is kept."""
         if name in self.views:
             self.views.discard(name)
             nothing = torch.zeros(0, dtype=torch.float32, device=self.device)
@@ -163,7 +163,7 @@ class Derived:
         return array
 
     def _show(self, name: str, view: torch.Tensor) -> None:
-        """Make an array a view; a tensor object that was handed out is kept."""
+        """Make an array a view; a tensor object that was already returned is kept."""
         self.views.add(name)
         self._storage.pop(name, None)
         self._host.pop(name, None)
@@ -198,7 +198,7 @@ class _Fields:
     sources: Mapping[str, torch.Tensor]
 
     def view(self, name: str) -> torch.Tensor | None:
-        """Return an array as a view of its source, or None where that is not possible."""
+        """Return an array as a view of its source, or None if that is not possible."""
         if name not in _VIEWS or not self.derived.shows:
             return None
         source, kind = _VIEWS[name]

@@ -30,7 +30,7 @@ from sensorium.spec import Requirement
 __all__ = ["LiveMujocoEngine", "MujocoEngine", "prepare_spec"]
 
 PERSISTENT_UP_TO = 32
-"""Greatest number of environments with a separate MjData each, which lets a step continue from a forward computation.
+"""Maximum number of environments with a separate MjData each, which lets a step continue from a forward computation.
 
 A step under a new control then repeats only the acceleration stage. Beyond this number they no longer fit in the cache,
 and sharing is faster. CPU time of a fresh tick of a 12-joint quadruped on one core, shared and persistent, in units of
@@ -165,7 +165,7 @@ class MujocoEngine(OwnedModelEngine):
             self._bind_offsets()
             self._offsets.follow()
         for name, view in self._views.items():
-            view.set_(self._view_of(name))  # type: ignore[call-overload]  # tensors handed out earlier show the new state
+            view.set_(self._view_of(name))  # type: ignore[call-overload]  # tensors returned earlier show the new state
 
     def _carry_over(self, old: Any, new: Any) -> None:
         changed = [f for f in STATE_FIELDS if old.bind(f).shape != new.bind(f).shape]

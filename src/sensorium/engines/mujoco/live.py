@@ -63,7 +63,7 @@ class LiveMujocoEngine(WrappedModelEngine):
                 raise ModelError(f"from_mj: got {shown(item)}, expected a mujoco.MjData or a sequence of them.")
             if (item.qpos.size, item.ctrl.size, len(item.xpos)) != (model.nq, model.nu, model.nbody):
                 raise ModelError(
-                    "from_mj: an MjData has other sizes than the model: create it with mujoco.MjData(model)."
+                    "from_mj: the sizes of an MjData differ from the model: create it with mujoco.MjData(model)."
                 )
         if not datas or len({id(item) for item in datas}) != len(datas):
             raise ModelError("from_mj: expected one distinct mujoco.MjData for each environment.")
@@ -130,7 +130,7 @@ class LiveMujocoEngine(WrappedModelEngine):
     def _newly_bad(self) -> np.ndarray | None:
         """Return where MuJoCo found a bad state since the last call; any reset restarts the counts.
 
-        None where none was ever found, which is fastest.
+        None if none was ever found, which is fastest.
         """
         if all(bad.tobytes() == _QUIET for bad in self._bad):
             self._counted[...] = 0

@@ -21,7 +21,7 @@ __all__ = ["LOOKAHEAD_FROM", "LookaheadBatch"]
 
 _CALLBACKS = [getattr(mujoco, name) for name in dir(mujoco) if name.startswith("get_mjcb_")]
 LOOKAHEAD_FROM = 8
-"""Least number of environments that look ahead.
+"""Minimum number of environments that look ahead.
 
 Its fixed cost per tick is that of stepping a quadruped once. With fewer environments, continuing from a forward
 computation in a persistent batch costs as little.

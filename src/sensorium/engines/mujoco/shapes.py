@@ -136,7 +136,7 @@ def model_decorations(
         model: the MjModel.
         body_row: MuJoCo's body id -> row of the body, -1 for the world.
         site_poses: positions and orientations of the sites on their bodies, `[1 or env, site, 3]` and `[..., 4]`.
-        tendon_fault: why the engine has no paths of tendons; None where it has.
+        tendon_fault: why the engine has no paths of tendons; None if it has.
 
     Raises:
         ModelError: a mesh has no triangle with an area.
@@ -231,11 +231,11 @@ def shared_model(batch: Any) -> Any:
 
 
 def check_shared(model: Any, expanded: Callable[[str], np.ndarray | None]) -> None:
-    """Raise where shapes differ between environments.
+    """Raise an error if shapes differ between environments.
 
     Args:
         model: the MjModel.
-        expanded: returns the values `[env, ...]` of a field of the model, or None where all environments share them.
+        expanded: returns the values `[env, ...]` of a field of the model, or None if all environments share them.
 
     Raises:
         ModelError: shapes differ; the message names the element and the field. Colours may differ, but not visibility.

@@ -145,7 +145,7 @@ def compose_spec(entities: Mapping[str, Any], terrain: object = None) -> Any:
 
 
 def _warn_of_options(name: str, own: Any, used: Any, owner: str) -> None:
-    """Warn where an entity sets options that differ from those of its world.
+    """Warn if an entity sets options that differ from those of its world.
 
     Args:
         name: name of the entity.

@@ -33,7 +33,7 @@ _POINTS = {
     int(_WRAP.mjWRAP_SPHERE): 2,
     int(_WRAP.mjWRAP_CYLINDER): 2,
 }
-"""Greatest number of points of a path for each type of its elements; fixed tendons have other types."""
+"""Maximum number of points of a path for each type of its elements; fixed tendons have other types."""
 
 
 @dataclass(frozen=True)

@@ -172,7 +172,7 @@ class WarpModelEngine(MujocoModelEngine):
     # Limits -----------------------------------------------------------------------------------------------------------
 
     def _check_state(self) -> None:
-        """Warn where memory was too small, once for each kind.
+        """Warn if memory was too small, once for each kind.
 
         On CUDA the flags are copied asynchronously and checked in a later step.
         """
@@ -185,7 +185,7 @@ class WarpModelEngine(MujocoModelEngine):
             self._warn_too_small(np.flatnonzero(flags & flag), "by", what, self._larger(size))
 
     def _check_time_steps(self) -> None:
-        """Raise ScheduleError where the time step of mujoco_warp's Model was edited.
+        """Raise ScheduleError if the time step of mujoco_warp's Model was edited.
 
         On CUDA the values are copied asynchronously and checked in a later step.
         """
@@ -200,7 +200,7 @@ class WarpModelEngine(MujocoModelEngine):
                 self._check_time_step(step, "opt.timestep of mujoco_warp's Model")
 
     def _check_shapes(self) -> None:
-        """Raise where shapes described as common to all environments no longer are.
+        """Raise an error if shapes described as common to all environments no longer are.
 
         On CUDA the result is copied asynchronously and checked in a later step or reset.
         """
@@ -241,7 +241,7 @@ class WarpModelEngine(MujocoModelEngine):
     # Support ----------------------------------------------------------------------------------------------------------
 
     def supports(self, requirement: Requirement) -> str | None:
-        """Return None where the engine supports the requirement, otherwise the reason and the fix."""
+        """Return None if the engine supports the requirement, otherwise the reason and the fix."""
         model = self._model
         if requirement.kind == "NATIVE_SENSOR" and model is not None and (i := sensor_id(model, requirement)) >= 0:
             kind = mujoco.mjtSensor(model.sensor_type[i])

@@ -74,7 +74,7 @@ class LiveMujocoWarpEngine(WarpModelEngine, WrappedModelEngine):
         self._derive(frozenset())
 
     def supports(self, requirement: Requirement) -> str | None:
-        """Return None where the engine supports the requirement, otherwise the reason and the fix."""
+        """Return None if the engine supports the requirement, otherwise the reason and the fix."""
         nv, awake = int(self._model.nv), int(getattr(self.d, "nvmax", self._model.nv))
         held = is_held(requirement) or is_contact(requirement) or requirement.kind == "NATIVE_SENSOR"
         if held and awake < nv and sleeps(self.m.opt):

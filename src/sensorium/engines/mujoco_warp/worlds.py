@@ -51,7 +51,7 @@ LOST = {
     "NVMAX": ("nvmax", "degrees of freedom that are awake"),
     "TACTILE": ("nconmax", "contacts of a tactile sensor"),
 }
-"""mujoco_warp's overflow flags with a loss of data: the size to increase, and what was lost."""
+"""mujoco_warp's overflow flags with a loss of data: the size to increase, and the lost data."""
 
 
 @functools.cache
@@ -202,7 +202,7 @@ class Worlds:
     def take_over(self, old: Worlds, pristine: Any, start: dict[str, np.ndarray]) -> None:
         """Replace other worlds, of the same model before sensors added to it, and keep the values written there.
 
-        Tensors that were handed out show these worlds from now on.
+        Tensors that were returned earlier show these worlds from now on.
 
         Args:
             old: the other worlds.
@@ -357,7 +357,7 @@ class Worlds:
         return [value for part in parts for value in vars(part).values()]
 
     def losses(self) -> list[tuple[int, str, str]]:
-        """Return the overflow flags with a loss of data, each with the size to increase and what is lost."""
+        """Return the overflow flags with a loss of data, each with the size to increase and the lost data."""
         kinds = getattr(self._module, "OverflowType", None)
         if kinds is None:  # not exported by 3.11
             kinds = importlib.import_module("mujoco_warp._src.types").OverflowType

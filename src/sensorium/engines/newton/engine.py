@@ -56,7 +56,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def launches(method: Method) -> Method:
-    """Decorate a method of an engine whose Warp work belongs into the order of torch's work."""
+    """Decorate a method of an engine whose Warp work must run in the order of torch's work."""
 
     @graph.launching
     @keeps_current
@@ -177,7 +177,7 @@ class NewtonEngine(Engine):
             state: the `newton.State` that the loop steps in place, or a function that returns the current one, such as
                 ``lambda: state_0`` in a loop that swaps two states.
             dt: time step of the loop, s.
-            control: the `newton.Control` of the loop; None where it has none.
+            control: the `newton.Control` of the loop; None if it has none.
             pipeline: as for `NewtonEngine`.
             observables: the `Observables` of the solver that the loop passes to each step. All state is then one tick
                 old, at no cost. Without them, the engine computes those of the current state.
@@ -244,7 +244,7 @@ class NewtonEngine(Engine):
         return self._layout.frame(kind, name)
 
     def offsets(self, frames: Any, inner: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Return poses of mounts on their bodies where they differ between worlds; None where they do not."""
+        """Return poses of mounts on their bodies where they differ between worlds; None if they do not."""
         found = self._layout.mounts(frames, inner)
         if found is None:
             return None
@@ -286,7 +286,7 @@ class NewtonEngine(Engine):
     # Support ----------------------------------------------------------------------------------------------------------
 
     def supports(self, requirement: Requirement) -> str | None:
-        """Return None where model and solver provide the requirement, otherwise the reason and the fix."""
+        """Return None if model and solver provide the requirement, otherwise the reason and the fix."""
         if requirement == JOINT_STATE or requirement == JOINT_EFFORT:
             if "scalar_joint" in self._layout.faults:
                 return self._layout.faults["scalar_joint"]

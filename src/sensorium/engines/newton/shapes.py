@@ -75,7 +75,7 @@ def _check_same(what: str, values: NDArray[Any], rows: NDArray[np.int64], names:
 
 def _different(name: str, what: str, env: int) -> str:
     return (
-        f"shape {name!r} has another {what} in world {env}. Rays need equal shapes in every environment: build all "
+        f"shape {name!r} has a different {what} in world {env}. Rays need equal shapes in every environment: build all "
         "worlds from one model, without spacing, or put the shape on a body and move it."
     )
 

@@ -1,4 +1,4 @@
-"""What a Newton solver provides, and its internal state: what a step depends on besides `State` and `Control`."""
+"""Quantities of a Newton solver, and its internal state: inputs of a step besides `State` and `Control`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PLAIN = ("SolverXPBD", "SolverSemiImplicit", "SolverFeatherstone")
 
 
 class SolverAccess:
-    """A solver: what it provides, and its internal state.
+    """A solver: the provided quantities, and its internal state.
 
     Args:
         model: a `newton.Model`.
@@ -74,7 +74,7 @@ class SolverAccess:
             self._forward = SimpleNamespace(**{**vars(package), "step": package.forward})
 
     def check_unfresh(self) -> None:
-        """Raise `ModelError` where the observables of a step do not belong to the state before it."""
+        """Raise `ModelError` if the observables of a step do not belong to the state before it."""
         import mujoco  # SolverMuJoCo has imported it
 
         if self.is_mujoco and int(self.solver.mjw_model.opt.integrator) == int(mujoco.mjtIntegrator.mjINT_RK4):

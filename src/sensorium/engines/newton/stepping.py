@@ -18,7 +18,7 @@ class Stepper:
         access: the solver.
         compute: device of the launches.
         dt: time step, s.
-        pipeline: a `newton.CollisionPipeline`; None where the solver finds contacts itself.
+        pipeline: a `newton.CollisionPipeline`; None if the solver finds contacts itself.
         contacts: the `newton.Contacts` that a step uses or exports to; None without contacts.
         observables: the container of all observables that the solver provides; None if it provides none.
 

@@ -44,7 +44,7 @@ from sensorium.spec import SHAPES, Requirement, contact_array
 _COM_NAMES = {name: name.replace("body_", "body_com_") for name in AT_COM}
 """Names under which arrays are written that are given at the centre of mass."""
 _NEEDED_AT_COM = {"pose": (), "velocity": (), "acceleration": ("velocity",), "joint_wrench": ()}
-"""Words of `at_com`, and what else their conversion to the frame origin needs besides the pose."""
+"""Words of `at_com`, and further arrays that their conversion to the frame origin needs besides the pose."""
 _ATTRIBUTES = ("num_envs", "dt", "device", "tick", "lag", "prepared", "provides", "native", "contacts", "motion")
 
 
@@ -358,7 +358,7 @@ class TensorEngine(Engine):
         return self._model.slides
 
     def shapes(self) -> tuple[Shape, ...]:
-        """Return the given geoms in order, with rows of bodies; empty where none were given."""
+        """Return the given geoms in order, with rows of bodies; empty if none were given."""
         return tuple(shape for shape in self._model.shapes or () if shape.element == "geom")
 
     def decorations(self) -> tuple[Shape, ...]:
@@ -375,7 +375,7 @@ class TensorEngine(Engine):
         return self._model.looks
 
     def supports(self, requirement: Requirement) -> str | None:
-        """Return None where `provides` or `native` contains the requirement, otherwise the reason and the fix."""
+        """Return None if `provides` or `native` contains the requirement, otherwise the reason and the fix."""
         if requirement.kind == "NATIVE_SENSOR":
             return self._supports_native(*requirement.args[:2])
         if requirement.kind == "CONTACT_REPORT":

@@ -1,4 +1,4 @@
-"""Bodies of a `TensorEngine` and what is fixed to them: names, frames, the tree, shapes and native sensors."""
+"""Bodies of a `TensorEngine` and their attachments: names, frames, the tree, shapes and native sensors."""
 
 from __future__ import annotations
 

@@ -15,13 +15,13 @@ from sensorium.errors import ArgumentError, ModelError, shown
 from sensorium.geometry.spline import Array, Motion, PoseSpline
 
 FEWEST = 4
-"""Least number of poses; a cubic spline has no fewer."""
+"""Minimum number of poses; a cubic spline has no fewer."""
 LARGEST_TURN = math.radians(120.0)
-"""Greatest turn between two adjacent poses, rad."""
+"""Maximum turn between two adjacent poses, rad."""
 FARTHEST = 1e5
-"""Greatest distance of a coordinate from the world's origin, m; float32 resolves 8 mm there."""
+"""Maximum distance of a coordinate from the world's origin, m; float32 resolves 8 mm there."""
 NORM_ERROR = 0.05
-"""Greatest deviation of a quaternion's norm from 1."""
+"""Maximum deviation of a quaternion's norm from 1."""
 ORDER = "quaternion (w x y z)"
 """Quaternions in messages, which are in this order for all files."""
 
@@ -149,7 +149,7 @@ def _fault(times: Array, pos: Array, quat: Array) -> tuple[int | None, str] | No
             np.diff(times, prepend=-np.inf) <= 0.0,
             "time",
             times,
-            "a time after that of the pose before. Sort the poses by time, and remove repeated ones.",
+            "a time after that of the previous pose. Sort the poses by time, and remove repeated ones.",
         ),
     )
     for wrong, what, values, expected in checks:
@@ -159,8 +159,8 @@ def _fault(times: Array, pos: Array, quat: Array) -> tuple[int | None, str] | No
     if (turn > LARGEST_TURN).any():
         row = int(np.argmax(turn > LARGEST_TURN)) + 1
         return row, (
-            f"quaternion: got a turn of {math.degrees(turn[row - 1]):.0f} degrees since the pose before, expected at "
-            f"most {math.degrees(LARGEST_TURN):.0f}, so that its direction is clear. Add poses in between."
+            f"quaternion: got a turn of {math.degrees(turn[row - 1]):.0f} degrees since the previous pose, expected at "
+            f"most {math.degrees(LARGEST_TURN):.0f}, so that it is unambiguous. Add poses in between."
         )
     return None
 

@@ -136,7 +136,7 @@ def write_boxes(
     boxes_out: wp.array4d[wp.float32],
     count_out: wp.array2d[wp.int32],
 ) -> None:
-    """List the boxes of the objects with pixels: label, least and greatest column and row, occlusion ratio."""
+    """List the boxes of the objects with pixels: label, minimum and maximum column and row, occlusion ratio."""
     env, mount = masked_tid(rows)
     count = int(0)
     for item in range(objects.label.shape[0]):
@@ -161,8 +161,8 @@ class SolidBoxes:
         shape: a shape of each part.
         pos: origin of the part's frame in the frame of that shape, m.
         quat: its orientation.
-        low: least corner of the part in its frame, m.
-        high: greatest corner.
+        low: minimum corner of the part in its frame, m.
+        high: maximum corner.
     """
 
     first: wp.array[wp.int32]
@@ -201,7 +201,7 @@ def write_solid_boxes(
     boxes_out: wp.array4d[wp.float32],
     count_out: wp.array2d[wp.int32],
 ) -> None:
-    """List the 3-D boxes of the objects in view: label, least and greatest corner, matrix, occlusion ratio.
+    """List the 3-D boxes of the objects in view: label, minimum and maximum corner, matrix, occlusion ratio.
 
     The frame is that of the object's first part. The matrix has the axes of the frame in its first three rows and its
     origin in the last row.

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from sensorium.geometry.shapes import HeightField
 
 TRIANGLES = 64
-"""Greatest number of triangles of a cluster."""
+"""Maximum number of triangles of a cluster."""
 VERTICES = 96
-"""Greatest number of vertices of a cluster."""
+"""Maximum number of vertices of a cluster."""
 BLOCKS = 16
-"""Greatest number of blocks of a height field's bottom along each axis."""
+"""Maximum number of blocks of a height field's bottom along each axis."""
 GROUP = 16
 """Number of clusters of a group."""
 

@@ -1,4 +1,4 @@
-"""Light on surfaces, as MuJoCo's renderer computes it, and what is behind them."""
+"""Light on surfaces, as MuJoCo's renderer computes it, and their background."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LightMounts:
 
     Attributes:
         kind: see `HEAD`.
-        shadow: see `Light`; likewise for `fall`, `cone` and the colours.
+        shadow: see `Light`, also for `fall`, `cone` and the colours.
         body: row of the body of each light, -1 for the world.
         tracking: see `FIXED`.
         pos: position on the body, m.
@@ -146,7 +146,7 @@ def power(base: float, exponent: float) -> wp.float32:
 def light_at(
     light: Light, forward: wp.vec3, point: wp.vec3, normal: wp.vec3, back: wp.vec3, exponent: float
 ) -> tuple[wp.float32, wp.float32, wp.float32, wp.float32]:
-    """Return what a light does at a surface.
+    """Return the effect of a light at a surface.
 
     It has no branches and computes with components, since only then does a compiler compute several surfaces at once.
 

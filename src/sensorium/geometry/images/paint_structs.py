@@ -1,4 +1,4 @@
-"""Arguments of the kernels that compute colours: looks of the shapes, textures, lights, and what is behind them."""
+"""Arguments of the kernels that compute colours: looks of the shapes, textures, lights, and the background."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Light:
 
 @wp.struct
 class Backdrop:
-    """What is behind the shapes.
+    """Background of the shapes.
 
     Attributes:
         sky: row of the sky's texture, -1 for none.

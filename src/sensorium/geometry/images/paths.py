@@ -31,7 +31,7 @@ from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
 BEHIND = wp.constant(wp.float32(0.3))
 """Opacity of a plane seen from behind, as in MuJoCo."""
 MOST_SURFACES = wp.constant(16)
-"""Greatest number of surfaces along a path."""
+"""Maximum number of surfaces along a path."""
 
 
 @wp.func
@@ -133,7 +133,7 @@ def trace_paths(
         looks: looks of the shapes.
         textures: their textures.
         lights: the lights.
-        backdrop: what is behind the shapes.
+        backdrop: background of the shapes.
         hidden: 1 if a mount ignores an instance `[mount, instance]`.
         hits: the visible surfaces.
         canvas: the output.

@@ -17,7 +17,7 @@ class Projection:
         k: `[1 or env, 3]` rows of the intrinsic matrix.
         coefficients: of Brown-Conrady k1, k2, p1, p2, k3 to k6; of Kannala-Brandt k1 to k4; of f-theta the angles of
             the powers of the radius, where the focal length is 1; otherwise empty.
-        edge: greatest radius of an f-theta lens, where the focal length is 1.
+        edge: maximum radius of an f-theta lens, where the focal length is 1.
     """
 
     kind: wp.int32

@@ -25,7 +25,7 @@ from sensorium.geometry.primitives import HFIELD, MESH, primitive_normal
 from sensorium.geometry.transforms import quat_rotate
 
 OPAQUE = wp.constant(wp.float32(0.995))
-"""Least opacity of a surface that hides what is behind it, as in MuJoCo."""
+"""Minimum opacity of a surface that hides everything behind it, as in MuJoCo."""
 
 
 @wp.func
@@ -101,7 +101,7 @@ def on_plane(shift: wp.vec3, d: wp.vec3, n: wp.vec3) -> wp.vec3:
 
 @wp.func
 def sky_distance(backdrop: Backdrop, d: wp.vec3) -> wp.float32:
-    """Return t at which the sky hides what is behind it; infinite without a sky."""
+    """Return t at which the sky hides everything behind it; infinite without a sky."""
     if backdrop.sky < 0:
         return wp.inf
     return backdrop.distance / wp.max(wp.sqrt(d[0] * d[0] + d[1] * d[1]), wp.abs(d[2]))
@@ -209,9 +209,9 @@ def shade(
         looks: looks of the shapes.
         textures: their textures.
         lights: the lights.
-        backdrop: what is behind the shapes.
+        backdrop: background of the shapes.
         hits: the visible surfaces.
-        reached: mask of the lights with shadows that reach them; empty where no light casts shadows.
+        reached: mask of the lights with shadows that reach them; empty if no light casts shadows.
         canvas: the output.
     """
     env, mount, piece = masked_tid(rows)

@@ -33,15 +33,15 @@ from sensorium.geometry.primitives import MESH
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
 
 POINTS = 256
-"""Greatest number of pixels of a tile."""
+"""Maximum number of pixels of a tile."""
 BINS = wp.constant(8)
 """Bins along each axis of the projection."""
 CLUSTERS = 16
-"""Greatest number of clusters of a shape that are drawn."""
+"""Maximum number of clusters of a shape that are drawn."""
 DENSE = wp.constant(4)
 """Triangles per point from which rays are faster than drawing them."""
 NEAREST = wp.constant(wp.float32(0.02))
-"""Least distance from the light of what is projected, as a share of the tile's."""
+"""Minimum distance of projected surfaces from the light, as a share of the tile's."""
 Floats = wp.types.vector(length=POINTS, dtype=wp.float32)
 Ints = wp.types.vector(length=POINTS, dtype=wp.int32)
 Heads = wp.types.vector(length=64, dtype=wp.int32)

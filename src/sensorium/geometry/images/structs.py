@@ -25,8 +25,8 @@ class Lens:
         height: pixels in a column.
         tile: pixels along a side of a tile, even, at most 64.
         columns: tiles in a row.
-        near: least t of a hit; surfaces before it are cut away.
-        far: greatest t of a hit.
+        near: minimum t of a hit; surfaces before it are cut away.
+        far: maximum t of a hit.
     """
 
     inverse_k: wp.array2d[wp.vec3]
@@ -101,7 +101,7 @@ class Lists:
         count: number of shapes.
         row: instance row, times 2, plus 1 for a dense mesh, which is drawn by rays.
         rect: range of pixels in the tile, inclusive, 8 bits each: first and last column, first and last row.
-        front: least t at which the shape may be visible.
+        front: minimum t at which the shape may be visible.
     """
 
     count: wp.array3d[wp.int32]

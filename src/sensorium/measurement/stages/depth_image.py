@@ -63,7 +63,7 @@ class View:
 
 @wp.struct
 class Sight:
-    """Limits of valid pixels: parallax of the second view, px m, shadows, cosines and the greatest depth."""
+    """Limits of valid pixels: parallax of the second view, px m, shadows, cosines and the maximum depth."""
 
     parallax: wp.float32
     shadow: wp.int32
@@ -369,7 +369,7 @@ class DepthStage(StageCfg):
     ] = 0.0
     """Value of a pixel without a measurement, m: 0 as reported by depth cameras, or ``inf`` like a miss; not NaN."""
     max_range: MaxRange = math.inf
-    """Greatest measured depth, m; larger depths are holes."""
+    """Maximum measured depth, m; larger depths are holes."""
     grazing: (
         Annotated[
             tuple[Float, Float],

@@ -167,9 +167,9 @@ class KinectDepth(DepthStage):
     shadow: bool = True
     """Whether regions that the projector does not illuminate have no value."""
     min_range: Float = PydanticField(default=0.4, validate_default=True)
-    """Least measured depth, m; smaller depths are holes. The model was fitted from 0.4 m on."""
+    """Minimum measured depth, m; smaller depths are holes. The model was fitted from 0.4 m on."""
     max_range: MaxRange = 10.0
-    """Greatest measured depth, m; larger depths are holes."""
+    """Maximum measured depth, m; larger depths are holes."""
 
     @field_validator("min_range")
     @classmethod

@@ -119,7 +119,7 @@ class StereoDepth(DepthStage):
     """Pixel locking: amplitude of a sine error over the fractional disparity, px (Shimizu and Okutomi, ICCV 2001:
     subpixel interpolation biases disparities towards whole or half pixels)."""
     max_disparity: Above0 = math.inf
-    """Greatest disparity that the matcher searches, px."""
+    """Maximum disparity that the matcher searches, px."""
     edge_fattening: NonNegative = 0.0
     """Standard deviation of the look-up offset along each image axis, px."""
     shadow: bool = True

@@ -172,7 +172,7 @@ class TofDepth(DepthStage):
     reflectance_field: str = ""
     """True field of the sensor with each pixel's reflectance, of the size of the depth image; empty for none."""
     min_signal: NonNegative = 0.0
-    """Least signal with a value, electrons."""
+    """Minimum signal with a value, electrons."""
     wrap: bool = True
     """Whether distances repeat after `unambiguous_range`."""
     unambiguous_range: Positive | None = None

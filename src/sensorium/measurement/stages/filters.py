@@ -181,7 +181,7 @@ def _fir(
 
 
 MOST_TAPS = 100_000
-"""Greatest number of taps of a filter; larger numbers are rejected as typing errors."""
+"""Maximum number of taps of a filter; larger numbers are rejected as typing errors."""
 
 
 class GroupDelay(StageCfg):

@@ -17,9 +17,9 @@ NO_FALLOFF, COS4, POLYNOMIAL = 0, 1, 2
 FEW: float = wp.constant(20.0)
 """Mean number of electrons below which the Poisson distribution is inverted."""
 MOST_FEW: int = wp.constant(80)
-"""Greatest number of electrons that the inversion returns."""
+"""Maximum number of electrons that the inversion returns."""
 METERED: int = wp.constant(64)
-"""Greatest number of metered pixels along each side of the image."""
+"""Maximum number of metered pixels along each side of the image."""
 
 
 @wp.struct
@@ -33,7 +33,7 @@ class Chip:
         shape: coefficients of its polynomial in the squared radius, relative to half the diagonal.
         per_second: signal of radiance 1 per second of exposure, as a fraction of the full well.
         full_well: electrons; 0 for no electrons.
-        levels: greatest digital number; 0 for a continuous output.
+        levels: maximum digital number; 0 for a continuous output.
         black: digital number without light.
         dsnu: standard deviation of the offsets of pixels, electrons.
         prnu: standard deviation of the gains of pixels.
@@ -270,7 +270,7 @@ def demosaic(rows: Rows, chip: Chip, mosaic: wp.array2d[wp.float32], values: wp.
 
 @wp.struct
 class Metering:
-    """Exposure control: target of the luminance, greatest change per sample (stops), bounds, metered share."""
+    """Exposure control: target of the luminance, maximum change per sample (stops), bounds, metered share."""
 
     target: wp.float32
     step: wp.float32

@@ -36,7 +36,7 @@ from sensorium.spec import FieldSpec
 LINEAR = "linear_rgb"
 """Field with linear colours."""
 MOST_BLUR = 32.0
-"""Greatest blur radius, px."""
+"""Maximum blur radius, px."""
 MOST_BLOCKS = 1 << 24
 """Number of random counters of a field per env, see `sensorium.random`."""
 FILTERS = {
@@ -61,11 +61,11 @@ class AutoExposure(Cfg):
     target: Annotated[Share, must(lambda mean: mean > 0.0, "a share above 0")] = 0.18
     """Mean linear luminance of the metered pixels to reach, relative to full scale."""
     rate: Positive = 8.0
-    """Greatest change of the exposure, stops (factors of 2) per second."""
+    """Maximum change of the exposure, stops (factors of 2) per second."""
     exposure_time: Annotated[Span, in_unit("s")] = (1e-4, 1.0 / 30.0)
     """Shortest and longest exposure time, s."""
     gain: Span = (1.0, 16.0)
-    """Least and greatest gain."""
+    """Minimum and maximum gain."""
     region: Annotated[Share, must(lambda side: side > 0.0, "a share above 0")] = 1.0
     """Width and height of the metered, central region, as a share of those of the image."""
 
@@ -171,7 +171,7 @@ class ImageSensor(DrawnStage):
 
     @property
     def longest_exposure(self) -> float:
-        """Greatest exposure time, s."""
+        """Maximum exposure time, s."""
         longest = amount_bounds(self.exposure_time)[1]
         return max(longest, self.auto_exposure.exposure_time[1]) if self.auto_exposure is not None else longest
 

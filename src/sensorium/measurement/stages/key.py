@@ -85,7 +85,7 @@ class StageKey:
         """Return a `Stream` of random numbers for a kernel.
 
         Args:
-            purpose: what the numbers are used for.
+            purpose: use of the numbers.
             field: name of the field; empty for numbers that belong to no field.
         """
         index = self.field_index[field] if field else 0

@@ -102,7 +102,7 @@ class RowScan(StageCfg):
     scan_time: Annotated[Float, must(lambda time: 0.0 <= time < math.inf, "a finite number of seconds >= 0")]
     """Duration of a whole scan, s: from 0, for simultaneous rows, to the period of the sensor."""
     axis: Literal["row", "column"] = "row"
-    """What is sampled sequentially: the rows of the grid (its first axis), or its columns (the second)."""
+    """Sequentially sampled axis: the rows of the grid (its first axis), or its columns (the second)."""
     direction: Literal["rising", "falling"] = "rising"
     """``"rising"``: from row 0 to the last row. ``"falling"``: from the last row to row 0, which is then sampled at the
     capture."""

@@ -51,7 +51,7 @@ class _Camera:
 
 @dataclass(slots=True)
 class _Seen:
-    """What the readings contain."""
+    """Contents of the readings."""
 
     poses: SensorPoses = field(default_factory=SensorPoses)
     cameras: dict[Frame, _Camera] = field(default_factory=dict)
@@ -76,7 +76,7 @@ def write_calibration(
         env: the environment.
 
     Returns:
-        One text for each conversion, and for everything that the formats cannot hold.
+        One message for each conversion, and for everything that the formats cannot hold.
 
     Raises:
         ArgumentError: no reading contains the environment.
@@ -100,7 +100,7 @@ def write_calibration(
 
 
 def _seen(readings: Iterable[Reading], sensors: Mapping[str, MappedSensor], env: int) -> _Seen:
-    """Return what the readings of one environment contain."""
+    """Return the contents of the readings of one environment."""
     seen = _Seen()
     for sample in samples(readings, env):
         name = sample.reading.name
@@ -165,7 +165,7 @@ class _Topics:
 
 
 def imu_noise(sensor: MappedSensor) -> tuple[dict[str, float], list[str]]:
-    """Return the noise of an IMU by its name in Kalibr and EuRoC, and one text for each conversion.
+    """Return the noise of an IMU by its name in Kalibr and EuRoC, and one message for each conversion.
 
     Densities are in unit/sqrt(Hz), random walks in unit*sqrt(Hz), as `gyroscope_noise_density`.
     """

@@ -59,7 +59,7 @@ def write_euroc(
         start_ns: time at tick 0, ns, e.g. `Trajectory.start_ns`.
 
     Returns:
-        One text for everything that the layout cannot hold.
+        One message for everything that the layout cannot hold.
 
     Raises:
         ArgumentError: no reading has a pose, and none is of an IMU or a camera.
@@ -147,7 +147,7 @@ class _Tree:
         elif camera := _camera(sensor, sample):
             lines += camera
         else:
-            self.notes.append(f"{name}: the intrinsics of its lens; sensorium calib writes what other formats hold")
+            self.notes.append(f"{name}: the intrinsics of its lens; sensorium calib may write them in other formats")
         self._calibrations[name] = "".join(f"{line}\n" for line in lines)
 
     def write_calibration(self, body: str | None) -> None:
@@ -186,7 +186,7 @@ class _Tree:
 
 
 def _camera(sensor: MappedSensor, sample: Sample) -> list[str]:
-    """Return the lines of `sensor.yaml` about the image of a camera; none for a lens that EuRoC has no model of."""
+    """Return the lines of `sensor.yaml` about the image of a camera; none for a lens without a model in EuRoC."""
     image, spec = sensor.field(role="image"), sensor.field(unit="px", shape=(3, 3))
     distortion = distortion_of(sensor.cfg)
     if image is None or spec is None or distortion is None or distortion.kalibr not in DISTORTIONS:

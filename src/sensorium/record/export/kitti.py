@@ -35,7 +35,7 @@ SEQUENCE = "00"
 GREY, COLOURED = (0, 1), (2, 3)
 """Numbers of the folders of images."""
 PARALLEL = 1e-3
-"""Greatest turn, rad, of a camera relative to camera 0 of which tools that expect rectified images take no notice."""
+"""Maximum rotation, rad, of a camera relative to camera 0 that tools which expect rectified images ignore."""
 
 
 def write_kitti(
@@ -58,7 +58,7 @@ def write_kitti(
         truth: whether to write the true scans and images, without noise and distortion by motion.
 
     Returns:
-        One text for everything that was not written.
+        One message for everything that was not written.
 
     Raises:
         ArgumentError: there is no such lidar, or it has no poses.
@@ -103,7 +103,7 @@ class _Camera:
     done: int = 0
     """Number of scans with an image."""
     late: int = 0
-    """Greatest difference in time of a scan and its image, ns."""
+    """Maximum difference in time of a scan and its image, ns."""
 
 
 class _Sequence:
@@ -148,7 +148,7 @@ class _Sequence:
         self._assign()
 
     def _assign(self, is_end: bool = False) -> None:
-        """Write the image of each scan that no later image can be nearer to."""
+        """Write the image of each scan for which no later image can be nearer."""
         for camera in self._cameras.values():
             while camera.waiting and camera.done < len(self.scans):
                 ns, images = self.scans[camera.done][0], camera.waiting
@@ -190,7 +190,7 @@ class _Sequence:
         return list(self._notes)
 
     def _projection(self, name: str, camera: _Camera, reference: str) -> Floats | None:
-        """Return the projection from the frame of camera 0 to pixels, `[3, 4]`; None where it is unknown."""
+        """Return the projection from the frame of camera 0 to pixels, `[3, 4]`; None if it is unknown."""
         if camera.matrix is None:
             self._notes[f"{name}: it has no intrinsic matrix, so calib.txt has no P{camera.number}"] = None
             return None

@@ -25,11 +25,11 @@ from sensorium.record.replay import Mark
 from sensorium.spec import FieldSpec
 
 STATE_COLUMNS = 128
-"""Greatest number of elements of a field in `observation.state`."""
+"""Maximum number of elements of a field in `observation.state`."""
 ACTIONS, REWARDS, CONTROL = ("action", "actions"), ("reward", "rewards"), "control"
 """Names of logs that become `action` and `next.reward`; the controls are the action where no action was logged."""
 MOST_AXES = 5
-"""Greatest number of axes of a feature."""
+"""Maximum number of axes of a feature."""
 NO_TASK = "no task"
 """Task of frames before the first mark with a task."""
 
@@ -48,9 +48,9 @@ def write_lerobot(
 ) -> list[str]:
     """Write readings as a data set of LeRobot.
 
-    An action belongs to the frame from which it acts. If the first one was logged at `first_tick`, actions were logged
-    before the step, otherwise after it. A reward belongs to the frame before it; rewards between two frames are
-    added. An episode ends at a mark ``"episode"`` of its environment, and a mark ``"task"`` sets the task.
+    An action belongs to the frame from which it takes effect. If the first one was logged at `first_tick`, actions were
+    logged before the step, otherwise after it. A reward belongs to the frame before it; rewards between two frames are
+    summed. An episode ends at a mark ``"episode"`` of its environment, and a mark ``"task"`` sets the task.
 
     Args:
         readings: readings of any sensors, in the order of time.
@@ -64,7 +64,7 @@ def write_lerobot(
         env: the environment; None for all.
 
     Returns:
-        One text for everything that the layout cannot hold.
+        One message for everything that the layout cannot hold.
 
     Raises:
         ArgumentError: there is no frame, or no reading contains the environment.
@@ -117,7 +117,7 @@ class _Frames:
         self._reward = next((name for name in REWARDS if name in self._logs), "")
         log = self._logs.get(self._action)
         self._leads = log is None or self._action == CONTROL or bool((log.ticks[:1] <= first_tick).any())
-        """Whether the action of a frame was logged at its tick, and not at the end of its step."""
+        """Whether the action of a frame was logged at its tick instead of at the end of its step."""
         self._marks = sorted((mark for mark in marks if mark.name in ("episode", "task")), key=lambda mark: mark.tick)
         self._newest: dict[str, Reading] = {}
         self._specs: dict[str, tuple[FieldSpec, ...]] = {}
@@ -243,7 +243,7 @@ class _Frames:
     # Features ---------------------------------------------------------------------------------------------------------
 
     def _found_sources(self) -> list[_Source]:
-        """Return where each feature comes from."""
+        """Return the source of each feature."""
         state: list[tuple[str, FieldSpec]] = []
         found: list[_Source] = []
         for name, specs in self._specs.items():
@@ -263,7 +263,7 @@ class _Frames:
 
 
 class _Source(Protocol):
-    """Where the values of a feature come from."""
+    """Source of the values of a feature."""
 
     feature: Feature
 

@@ -28,11 +28,11 @@ CHUNK_FILES = 1000
 """Number of files of a folder."""
 QUANTILES = (0.01, 0.1, 0.5, 0.9, 0.99)
 SAMPLED_IMAGES, SAMPLED_PIXELS = 100, 150
-"""Greatest number of images of an episode, and about the pixels per row of an image, that enter its statistics."""
+"""Maximum number of images of an episode, and about the pixels per row of an image, that enter its statistics."""
 MOST_COLUMNS = 1024
 """Most elements of a field whose statistics are computed per element."""
 SAMPLED_ROWS = 20_000
-"""About the greatest number of values from which quantiles are estimated."""
+"""About the maximum number of values from which quantiles are estimated."""
 _PATH = "chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 
 Column = Sequence[Any] | Array

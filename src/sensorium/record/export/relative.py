@@ -9,9 +9,9 @@ import numpy as np
 from sensorium.record.export.samples import Floats, Pose, Sample
 
 POSES_KEPT = 1024
-"""Greatest number of poses of each sensor among which common times of two sensors are sought."""
+"""Maximum number of poses of each sensor among which common times of two sensors are sought."""
 RIGID = 1e-4
-"""Greatest change, m and rad, of the relative pose of two sensors that count as rigidly connected."""
+"""Maximum change, m and rad, of the relative pose of two sensors that count as rigidly connected."""
 OPTICAL = np.array([[0.0, -1.0, 0.0, 0.0], [0.0, 0.0, -1.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
 """Transform from a sensor's axes (forward, left, up) to those of its images (right, down, forward), `[4, 4]`."""
 

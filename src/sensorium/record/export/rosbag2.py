@@ -69,7 +69,7 @@ def write_rosbag2(
         envs: environments to convert.
 
     Returns:
-        One text for everything that no message holds.
+        One message for everything that no ROS 2 message holds.
 
     Raises:
         ModelError: the file could not be written.

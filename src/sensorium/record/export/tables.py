@@ -18,7 +18,7 @@ from sensorium.record.export.table_files import FILES, TableField, TableFile
 from sensorium.spec import FieldSpec
 
 MOST_COLUMNS = 4096
-"""Greatest number of columns of one field in CSV and Parquet files."""
+"""Maximum number of columns of one field in CSV and Parquet files."""
 BLOCK_BYTES = 4_000_000
 """Size of the readings of one sensor that are written at once, bytes."""
 BLOCK_READINGS = 512
@@ -50,10 +50,10 @@ def write_tables(
         file_format: ``"csv"``, ``"npz"`` or ``"parquet"``.
         dt: physics time step, s.
         env: the environment; None for all.
-        keep_all: whether readings of the same capture are all written, as for logged values.
+        keep_all: whether all readings of the same capture are written, as for logged values.
 
     Returns:
-        One text for everything that the format cannot hold.
+        One message for everything that the format cannot hold.
 
     Raises:
         ArgumentError: no reading contains the environment.

@@ -85,7 +85,7 @@ def image(sensor: MappedSensor) -> Iterator[Channel]:
 
 
 def _distortion(lens: Mapping[str, Any]) -> tuple[str, list[float]] | None:
-    """Return the model and coefficients of a lens in CameraInfo; None where ROS has no model for it."""
+    """Return the model and coefficients of a lens in CameraInfo; None if ROS has no model for it."""
     model, names = _MODELS.get(str(lens.get("kind", "pinhole")), ("", ()))
     if model == "plumb_bob" and any(lens.get(name) for name in names[5:]):
         model = "rational_polynomial"

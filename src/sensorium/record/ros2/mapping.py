@@ -1,6 +1,6 @@
-"""The table of message mappers: which ROS 2 messages a sensor's readings become.
+"""The table of message mappers, which convert a sensor's readings to ROS 2 messages.
 
-A mapper reads the description of a sensor, chiefly the role, unit and axes of its fields, and yields the channels that
+A mapper reads the description of a sensor, mainly the role, unit and axes of its fields, and yields the channels that
 it can fill. Installed packages announce modules with further mappers through the entry-point group
 `sensorium.ros2_messages`.
 """

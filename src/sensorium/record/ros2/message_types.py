@@ -34,8 +34,8 @@ class MessageField:
         base: name of the element's type: a primitive type, ``"string"`` or ``"package/msg/Type"``.
         length: number of elements of an array; None for a single element and for a sequence.
         is_sequence: whether the number of elements varies.
-        most: greatest number of elements of a sequence; 0 for no limit.
-        most_characters: greatest length of a string; 0 for no limit.
+        most: maximum number of elements of a sequence; 0 for no limit.
+        most_characters: maximum length of a string; 0 for no limit.
     """
 
     name: str

@@ -113,7 +113,7 @@ class CameraBase(SimpleSensor[CameraCfgT, CameraDataT], Generic[CameraCfgT, Came
         return replace(field, shape=(*self.image_shape, *field.shape[2:]))
 
     def _check_stages_of(self, k: NDArray[np.float64]) -> None:
-        """Raise `ConfigError` if a model of depth errors has another lens than a camera of intrinsic matrix k."""
+        """Raise `ConfigError` if the lens of a model of depth errors differs from a camera of intrinsic matrix k."""
         (fx, _, cx), (_, fy, cy), _ = k.tolist()
         fix = f"Use the camera's values: fx {fx:.6g}, fy {fy:.6g}, centre ({cx:.6g}, {cy:.6g}) px."
         faults = []
@@ -201,8 +201,7 @@ class CameraBase(SimpleSensor[CameraCfgT, CameraDataT], Generic[CameraCfgT, Came
 
         Raises:
             ConfigError: a wrong shape, a number that is not finite, a quaternion that is not of unit length, or an
-            unknown
-                convention.
+                unknown convention.
         """
         if convention not in CONVENTIONS:
             raise ConfigError.single(self.cfg.title, "convention", convention, f"one of {', '.join(CONVENTIONS)}")

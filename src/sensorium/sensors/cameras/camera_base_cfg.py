@@ -116,7 +116,7 @@ class CameraBaseCfg(CameraMountCfg[DataT], TargetsCfg[DataT], Generic[DataT]):
     types: ClassVar[tuple[str, ...]] = ()
     """Fields of images that the sensor can compute, in the order of the data class."""
     needs_size: ClassVar[tuple[str, str]]
-    """Field that defines the size of the image, and what it accepts, for messages."""
+    """Field that defines the size of the image, and its accepted values, for messages."""
 
     # Data types -------------------------------------------------------------------------------------------------------
 
@@ -137,12 +137,12 @@ class CameraBaseCfg(CameraMountCfg[DataT], TargetsCfg[DataT], Generic[DataT]):
 
     @property
     def depth_limits(self) -> tuple[float, float]:
-        """Least and greatest t of a visible surface, m; see `ImageSpec.limits`."""
+        """Minimum and maximum t of a visible surface, m; see `ImageSpec.limits`."""
         raise NotImplementedError
 
     @property
     def clipping(self) -> tuple[float, float]:
-        """Greatest distance that is not clipped, and the value beyond it and for a miss, m."""
+        """Maximum distance that is not clipped, and the value beyond it and for a miss, m."""
         raise NotImplementedError
 
     @property
@@ -163,7 +163,7 @@ class CameraBaseCfg(CameraMountCfg[DataT], TargetsCfg[DataT], Generic[DataT]):
         raise NotImplementedError
 
     def lens_at(self, width: int, height: int) -> PinholeCameraPatternCfg | None:
-        """Return the lens of the config for an image of this size, px; None where the config gives none."""
+        """Return the lens of the config for an image of this size, px; None if the config gives none."""
         raise NotImplementedError
 
     def image_on(self, camera: CameraLens | None, name: str = "") -> tuple[int, int]:

@@ -166,7 +166,7 @@ class CameraCfg(CameraBaseCfg[CameraData]):
         return self.own_lens.model_fields_set if isinstance(self.own_lens, FocalLensCfg) else set()
 
     def lens_at(self, width: int, height: int) -> PinholeCameraPatternCfg | None:
-        """Return the lens of the config for an image of this size, px; None where the config gives none."""
+        """Return the lens of the config for an image of this size, px; None if the config gives none."""
         return self.own_lens.at(width, height) if isinstance(self.own_lens, FocalLensCfg) else None
 
     def matrices_on(self, camera: CameraLens | None, name: str = "") -> NDArray[np.float64]:
@@ -191,12 +191,12 @@ class CameraCfg(CameraBaseCfg[CameraData]):
 
     @property
     def depth_limits(self) -> tuple[float, float]:
-        """Least and greatest t of a visible surface, m; see `ImageSpec.limits`."""
+        """Minimum and maximum t of a visible surface, m; see `ImageSpec.limits`."""
         return self.clipping_range
 
     @property
     def clipping(self) -> tuple[float, float]:
-        """Greatest distance that is not clipped, and the value beyond it and for a miss, m."""
+        """Maximum distance that is not clipped, and the value beyond it and for a miss, m."""
         far = self.clipping_range[1]
         return far, {"none": float("inf"), "max": far, "zero": 0.0}[self.depth_clipping_behavior]
 

@@ -128,7 +128,7 @@ class CameraData:
     bounding_box_2d_loose_count: Annotated[Tensor, Field("1", dtype="int32", kind="id")]
     """Number of loose boxes."""
     bounding_box_3d: Annotated[Tensor, Field("1", (1, 24), ("box", "value"), kind="derived")]
-    """Boxes of the labelled objects in view, hidden ones included: semantic id, least and greatest corner in the frame
+    """Boxes of the labelled objects in view, hidden ones included: semantic id, minimum and maximum corner in the frame
     of the object (m), the frame's 4x4 matrix to the world row by row (origin in the last row), occlusion ratio. The
     frame is that of the shape, or of the body for several shapes."""
     bounding_box_3d_count: Annotated[Tensor, Field("1", dtype="int32", kind="id")]

@@ -127,7 +127,7 @@ class DepthCameraCfg(RayCasterCameraCfg):
 
     @property
     def clipping(self) -> tuple[float, float]:
-        """Greatest distance that is not clipped, and the value beyond it and for a miss, m."""
+        """Maximum distance that is not clipped, and the value beyond it and for a miss, m."""
         farthest = self.max_distance
         return farthest, {"none": self.miss, "max": farthest, "zero": 0.0}[self.depth_clipping_behavior]
 

@@ -47,7 +47,7 @@ from sensorium.sensors.core.parts import declared_fields
 from sensorium.spec import Field
 
 MOST_SIDE = 1 << 15
-"""Least width and height that the coordinates of events cannot hold."""
+"""Minimum width and height that the coordinates of events cannot hold."""
 PER_PIXEL = 8
 """Rows of events per pixel, unless the config gives their number."""
 

@@ -19,7 +19,7 @@ STEPS: int = wp.constant((1 << 24) - 1)
 LONG_AGO: float = wp.constant(1e9)
 """Time since the last event of a pixel without one, s."""
 LEAST: float = wp.constant(0.01)
-"""Least threshold of a pixel."""
+"""Minimum threshold of a pixel."""
 DIM_NOISE: float = wp.constant(0.25)
 """Rate of the shot noise in white, relative to that in black."""
 DARKEST: float = wp.constant(20.0 / 275.0)
@@ -42,7 +42,7 @@ class EventPixels:
         rise: threshold of a brighter pixel.
         fall: threshold of a darker pixel.
         rise_sd: its standard deviation over the pixels, and that of `fall`.
-        refractory: least time between two events of a pixel, s.
+        refractory: minimum time between two events of a pixel, s.
         cutoff: bandwidth in white, Hz; 0 for no limit.
         leak: rate of the leak events, Hz.
         noise: rate of the shot noise in black, Hz.

@@ -15,7 +15,7 @@ from sensorium.sensors.rays.ray_cfg import DriftRange, Range, RayCfg, spans_of
 
 TYPES = ("distance_to_camera", "distance_to_image_plane", "normals", "points_b", "geom_ids", "face_ids")
 NEAREST = 1e-6
-"""Least depth of a visible surface, m."""
+"""Minimum depth of a visible surface, m."""
 UNSUPPORTED = (
     "bounding_box_2d_loose", "bounding_box_2d_loose_fast", "bounding_box_2d_tight", "bounding_box_2d_tight_fast",
     "bounding_box_3d", "bounding_box_3d_fast", "instance_id_segmentation", "instance_id_segmentation_fast",
@@ -115,17 +115,17 @@ class RayCasterCameraCfg(CameraBaseCfg[CameraData], RayCfg[CameraData]):
         return set() if self.pattern is None else self.pattern.model_fields_set
 
     def lens_at(self, width: int, height: int) -> PinholeCameraPatternCfg | None:
-        """Return the lens of the config for an image of this size, px; None where the config gives none."""
+        """Return the lens of the config for an image of this size, px; None if the config gives none."""
         return self.pinhole
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Least and greatest length of a ray, m: hits beyond `max_distance` are found, and clipped later."""
+        """Minimum and maximum length of a ray, m: hits beyond `max_distance` are found, and clipped later."""
         return self.min_distance, max(self.max_distance, 1e6)
 
     @property
     def depth_limits(self) -> tuple[float, float]:
-        """Least and greatest depth of a visible surface, m; `limits` of the rays apply to their hits."""
+        """Minimum and maximum depth of a visible surface, m; `limits` of the rays apply to their hits."""
         return NEAREST, self.limits[1]
 
     @property
@@ -135,7 +135,7 @@ class RayCasterCameraCfg(CameraBaseCfg[CameraData], RayCfg[CameraData]):
 
     @property
     def clipping(self) -> tuple[float, float]:
-        """Greatest distance that is not clipped, and the value beyond it and for a miss, m."""
+        """Maximum distance that is not clipped, and the value beyond it and for a miss, m."""
         if self.depth_clipping_behavior == "none":
             return float("inf"), self.miss
         return self.max_distance, self.max_distance if self.depth_clipping_behavior == "max" else 0.0

@@ -53,7 +53,7 @@ class Term:
     alternatives: tuple[tuple[Atom, ...], ...]
 
     def kept(self, labels: Labels) -> set[tuple[str, str]]:
-        """Return the labels of a surface that fulfil the term; empty where it does not hold."""
+        """Return the labels of a surface that fulfil the term; empty if it does not hold."""
         own = {each for each in labels if self.type in ("*", each[0])}
         names, found = {label for _, label in own}, set[tuple[str, str]]()
         for conjunction in self.alternatives if own else ():
@@ -99,7 +99,7 @@ def typed(label: str) -> tuple[str, str]:
 
 
 def check_filter(terms: Sequence[Term], known: set[tuple[str, str]], config: str) -> None:
-    """Raise `SelectionError` where a filter names a type or a label that no shape has; negated labels are exempt."""
+    """Raise `SelectionError` if a filter names a type or a label that no shape has; negated labels are exempt."""
     for term in terms:
         types = {kind for kind, _ in known} | {DEFAULT_TYPE}
         names = {name for kind, name in known if term.type in ("*", kind)}
@@ -124,7 +124,7 @@ class Semantics:
         rows: row of the body of each shape, -1 for the world.
         firsts: number of each shape; for the segments of a tendon, that of the first segment.
         bodies: name of each body.
-        parent_of: row of the parent of a body, -1 for the world, None where unknown.
+        parent_of: row of the parent of a body, -1 for the world, None if unknown.
         given: the filter.
         config: for messages.
 
@@ -193,7 +193,7 @@ class Semantics:
         return found
 
     def _owner(self, shape: int) -> tuple[Any, ...] | None:
-        """Return what identifies the object of a shape: row of its body and labels; None without labels."""
+        """Return the identity of the object of a shape: row of its body and labels; None without labels."""
         own, row = self.labels[shape], self._rows[shape]
         if not own or row < 0:
             return (-1, self._firsts[shape]) if own else None

@@ -38,7 +38,7 @@ from sensorium.world.select import WORLD, Named, entity_pattern, match_names
 WORLD_ID = -1
 """Id of shapes without a body: the ground and everything else fixed to the world."""
 MOST_ROWS = 64
-"""Greatest number of rows per environment and control step; few pairs have three rows each."""
+"""Maximum number of rows per environment and control step; few pairs have three rows each."""
 
 _NOT_NEGATIVE = must(lambda number: 0.0 <= number < math.inf, "a finite number >= 0")
 

@@ -54,7 +54,7 @@ class CollisionEventsData:
     impulse_w: Annotated[Tensor, Field("N s", (1, 3), ("event", "xyz"), frame="world", kind="derived", parity="polar")]
     """Impulse on the primary: for begin and persist within this control step so far, for end over the whole contact."""
     peak_force: Annotated[Tensor, Field("N", (1,), ("event",), kind="derived")]
-    """Greatest net force of the contact so far."""
+    """Maximum net force of the contact so far."""
     pos_w: Annotated[
         Tensor, Field("m", (1, 3), ("event", "xyz"), frame="world", kind="derived", role="point", parity="polar")
     ]
@@ -365,9 +365,9 @@ class CollisionRows(SimpleSensor[RowsCfgT, RowsDataT], Generic[RowsCfgT, RowsDat
     threshold: float = 0.0
     """Net force above which a pair counts as touching, N."""
     min_impulse: float = 0.0
-    """Least impulse of a row, N s."""
+    """Minimum impulse of a row, N s."""
     min_interval: float = 0.0
-    """Least time between two rows of one pair and phase, s."""
+    """Minimum time between two rows of one pair and phase, s."""
 
     @property
     def sides(self) -> Sequence[Pair]:

@@ -93,14 +93,14 @@ class ContactSensorData:
     last_air_time: Annotated[Tensor, Field("s", (1,), ("primary",), kind="derived", low=0.0)]
     """Duration of the last phase without contact `[env, primary]`, s, including the tick that ended it."""
     current_contact_time: Annotated[Tensor, Field("s", (1,), ("primary",), kind="derived", low=0.0)]
-    """Duration of the present contact `[env, primary]`, s, including the tick that started it; 0 in the air."""
+    """Duration of the current contact `[env, primary]`, s, including the tick that started it; 0 in the air."""
     last_contact_time: Annotated[Tensor, Field("s", (1,), ("primary",), kind="derived", low=0.0)]
     """Duration of the last contact `[env, primary]`, s, including the tick that ended it."""
 
     latched_any: Annotated[Tensor, Field("1", (1,), ("primary",), dtype="bool", kind="flag")]
     """Whether there was a contact at any tick of the control step `[env, primary]`."""
     latched_peak_force: Annotated[Tensor, Field("N", (1,), ("primary",), low=0.0)]
-    """Greatest net force of those ticks `[env, primary]`, N."""
+    """Maximum net force of those ticks `[env, primary]`, N."""
     latched_impulse_w: Annotated[Tensor, Field("N s", (1, 3), ("primary", "xyz"), **_P)]
     """Sum of net force * dt over those ticks `[env, primary, 3]`, N s, on the primary, world."""
     latched_first_time: Annotated[Tensor, Field("s", (1,), ("primary",), low=0.0)]
@@ -133,8 +133,7 @@ class ContactSensorCfg(SimpleSensorCfg[ContactSensorData]):
 
     Raises:
         ConfigError: neither or both of `primary` and `prim_path`, options of the other form, fields that a reduction
-        does
-            not provide, air time without ``found``, no slots, friction or contact points without filters, ...
+            does not provide, air time without ``found``, no slots, friction or contact points without filters, ...
     """
 
     primary: ContactMatch | None = None

@@ -17,12 +17,12 @@ from sensorium.compute import FIRST, Rows, kernel, masked_tid, mode_now, tick_no
 from sensorium.world.mount import Mounts, mount_pose
 
 FLAGS, SINCE, LAST_AIR, LAST_CONTACT, CONTROL, SAMPLE_TICK, ENTRY, LATCH = range(8)
-"""Words of the head: flags, the tick before the present phase, lengths of the last phases in ticks, start of the
+"""Words of the head: flags, the tick before the current phase, lengths of the last phases in ticks, start of the
 latch's control step, tick of the last sample, newest entry of the history, and the first latch."""
 ANY, FIRST_TICK, PEAK, IMPULSE, LATCH_WORDS = 0, 1, 2, 3, 6
-"""Words of a latch: whether there was a contact, its first tick, greatest force, and impulse (3)."""
+"""Words of a latch: whether there was a contact, its first tick, maximum force, and impulse (3)."""
 IN_CONTACT, SINCE_RESET, SAMPLED, ILL = 1, 2, 4, 8
-"""Flags: the present phase is contact; it started with the episode; the last tick was a sample; it was not finite."""
+"""Flags: the current phase is contact; it started with the episode; the last tick was a sample; it was not finite."""
 
 NETFORCE = 3
 """Number of the reduction ``netforce``; ``none``, ``mindist`` and ``maxforce`` are 0, 1 and 2."""
@@ -553,7 +553,7 @@ def bodies(
 
 
 M_WAS, M_SINCE, M_SAMPLE, M_LAST_AIR, M_LAST_CONTACT, MEASURED_WORDS = range(6)
-"""Words of the memory of a measured switch: whether it was closed, the tick before the present phase, the tick of the
+"""Words of the memory of a measured switch: whether it was closed, the tick before the current phase, the tick of the
 last sample, and lengths of the last phases in ticks."""
 
 

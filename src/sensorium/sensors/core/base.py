@@ -59,7 +59,7 @@ class Sensor(Readable[CfgT, DataT]):
     requires: ClassVar[tuple[Requirement, ...]] = ()
     """Requirements on the engine; override `needs` where they depend on the config."""
     lookback: ClassVar[int] = 0
-    """Greatest k for which a hook reads `timeline.at(k)`; determines the size of the timelines."""
+    """Maximum k for which a hook reads `timeline.at(k)`; determines the size of the timelines."""
     single: ClassVar[bool] = False
     """Whether the data class has one field and `.data` is that tensor itself."""
     uses_ring_pipeline: ClassVar[bool] = True
@@ -106,7 +106,7 @@ class Sensor(Readable[CfgT, DataT]):
         Args:
             cfg: config of the sensor.
             names: names of the model, which the config's patterns match.
-            supports: returns the reason why a requirement is unsupported, or None where it is supported.
+            supports: returns the reason why a requirement is unsupported, or None if it is supported.
         """
         return cls.requires
 
@@ -202,14 +202,14 @@ class Sensor(Readable[CfgT, DataT]):
         return torch.cat([pos, quat], dim=-1).float().cpu().numpy()
 
     def _mount_poses(self) -> Array | None:
-        """Return the present poses of the mounts in the world, `[env, mount, 7]`."""
+        """Return the current poses of the mounts in the world, `[env, mount, 7]`."""
         if self.mount is None:
             return None
         poses = self._joined(self.mount.pos_w, self.mount.quat_w)
         return poses if self.pose_offset is None else composed(poses, self._joined(*self.pose_offset))
 
     def about_drawing(self) -> dict[str, Any]:
-        """Return what a drawing needs beyond fields and poses of mounts; the constant ``"drawing"`` of its description.
+        """Return further data for drawings besides fields and poses: constant ``"drawing"`` of its description.
 
         ``"frames"``: for the items that the fields count, a list of body (row, -1 for the world), position (m) and
         quaternion (wxyz) on this body. ``"rays"``: start and direction of each ray in the frame of the mount, float32
@@ -257,7 +257,7 @@ class Sensor(Readable[CfgT, DataT]):
 
         Args:
             truth: tensors that `compute` fills, contiguous `[env, mount, ...]` per field.
-            measured: the same for the measured branch; None where both branches are the same.
+            measured: the same for the measured branch; None if both branches are the same.
 
         Raises:
             RegistrationError: a field is missing or has another shape, dtype or layout.
@@ -328,7 +328,7 @@ class Sensor(Readable[CfgT, DataT]):
     def query_context(self) -> QueryContext:
         """Context for queries from this sensor's mounts at the shapes of the scene."""
         config = self.cfg.title
-        assert self.mount is not None, f"{config} is not mounted anywhere that a query could start from"
+        assert self.mount is not None, f"{config} has no mount from which a query could start"
         from sensorium.world.query import QueryContext  # imported on use: slow to import, and rarely needed
 
         return QueryContext(self.rays, self.engine, self.compute_on, self.clock, self.mount, config)
@@ -425,7 +425,7 @@ class Sensor(Readable[CfgT, DataT]):
             )
 
     def _refuse_knobs(self, cfg: SimpleSensorCfg[Any]) -> None:
-        """Raise `ConfigError` where the config sets a knob of the standard pipeline, which the sensor does not use."""
+        """Raise `ConfigError` if the config sets a knob of the standard pipeline, which the sensor does not use."""
         for knob in PIPELINE_KNOBS:
             if value := getattr(cfg, knob):
                 fix = f"{type(self).__name__} uses its own memory and does not support this knob."

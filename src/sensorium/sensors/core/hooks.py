@@ -16,7 +16,7 @@ CORE = "sensorium.sensors.core."
 """Modules of the classes whose hooks are empty."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 Supports = Callable[[Requirement], str | None]
-"""Function that returns the reason why a requirement is unsupported, or None where it is supported."""
+"""Function that returns the reason why a requirement is unsupported, or None if it is supported."""
 
 SIMPLE_HOOKS = {
     "raw": "update_raw_data",
@@ -95,7 +95,7 @@ def between_samples(hook: Function) -> Function:
 
 
 def hook_of(sensor: Sensor[Any, Any], name: str) -> Callable[..., Any] | None:
-    """Return a hook by name, or None where the sensor's class does not define it or its config does not use it."""
+    """Return a hook by name, or None if the sensor's class does not define it or its config does not use it."""
     bases = [base for base in type(sensor).__mro__ if name in base.__dict__]
     if bases[0].__module__.startswith(CORE):
         return None
@@ -119,7 +119,7 @@ def hooks_of(sensor: Sensor[Any, Any]) -> Hooks:
 
 
 def check_hooks(cls: type[Sensor[Any, Any]]) -> None:
-    """Raise `RegistrationError` where a class defines a hook that is never called, or lacks one that another needs."""
+    """Raise `RegistrationError` if a class defines a hook that is never called, or lacks one that another needs."""
     own = {name for base in cls.__mro__ if not base.__module__.startswith(CORE) for name in base.__dict__}
     for table, whose in ((HOOKS_OF_OTHERS, "another library"), (FORMER_HOOKS, "an earlier version")):
         if found := [f"{name} is never called: write {table[name]}." for name in table if name in own]:

@@ -1,4 +1,4 @@
-"""Interface of every sensor for its readers, independent of what it measures."""
+"""Interface of every sensor for its readers, independent of the measured quantity."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Readable(Generic[CfgT, DataT]):
         self._shown_version = self._ring_read = -1
         """`Clock.version` at the last read of arrived data, and at the last read of the ring."""
         self._lent: dict[bool, tuple[DataT, dict[str, torch.Tensor]]] | None = {} if context.debug else None
-        """In a scene with `debug`: copies handed out since time last advanced, measured (True) and true, with their
+        """In a scene with `debug`: copies returned since time last advanced, measured (True) and true, with their
         contents."""
 
     # Reading ----------------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class Readable(Generic[CfgT, DataT]):
         return lent[is_measured][0]
 
     def spoil(self) -> list[str]:
-        """Overwrite outdated views that were handed out in a scene with `debug`.
+        """Overwrite outdated returned views in a scene with `debug`.
 
         Floats become NaN, integers the least value, bytes 255, and flags are inverted.
 
@@ -411,7 +411,7 @@ class Readable(Generic[CfgT, DataT]):
         self.params.rows(name)[slice(None) if rows is None else rows] = values
 
     def get(self, knob: str, env_ids: Any = None) -> torch.Tensor:
-        """Return the present values of a knob, as drawn at the last reset or set: a copy, float32 `[n, ...]`.
+        """Return the current values of a knob, as drawn at the last reset or set: a copy, float32 `[n, ...]`.
 
         Args:
             knob: name as for `set`. A knob that several fields have needs the field: ``"bias.ang_vel_b"``. The state of
@@ -498,5 +498,5 @@ class Readable(Generic[CfgT, DataT]):
         return self._package({name: self._squeeze(view) for name, view in record.items()})
 
     def retire(self, why: str) -> None:
-        """Make this object raise on any use. Tensors that it handed out keep their values."""
+        """Make this object raise on any use. Tensors that it returned keep their values."""
         self._stale, self._shown_version = why, -1

@@ -111,7 +111,7 @@ class BarometerCfg(MountedSensorCfg[BarometerData]):
         Float,
         must(
             lambda altitude: -1000.0 <= altitude <= 20000.0,
-            "an altitude from -1000 to 20000 m, where the standard atmosphere holds",
+            "an altitude from -1000 to 20000 m, where the standard atmosphere is valid",
         ),
         in_unit("m"),
     ] = 0.0

@@ -190,7 +190,7 @@ class ForceTorque(WrenchSensor[ForceTorqueCfg, ForceTorqueData]):
                 yield BODY_ACCELERATION
 
     def _notes(self) -> dict[str, str]:
-        """Return the side, the reference point and the axes of the wrench, and what the software subtracts."""
+        """Return the side, the reference point and the axes of the wrench, and the subtracted terms."""
         cfg, giver = self.cfg, "parent" if self.cfg.on == "child" else "child"
         subtracted = [f"the tool's {cfg.compensate}"] if cfg.has_tool else []
         subtracted += ["the tare"] if cfg.tare else []

@@ -53,8 +53,7 @@ class JointWrenchCfg(MountedSensorCfg[JointWrenchData]):
     frame: WrenchFrame = "joint"
     """Axes of force and torque. ``joint``: the joint's axes, fixed to the child: the child body's axes rotated by
     ``offset.rot`` (engines such as MuJoCo keep no separate axes per joint). ``child``: the child body's axes.
-    ``parent``: the
-    parent body's axes. ``world``: world axes. The torque is about the anchor in all four."""
+    ``parent``: the parent body's axes. ``world``: world axes. The torque is about the anchor in all four."""
     on: Literal["child", "parent"] = "child"
     """``child``: wrench that the parent exerts on the child (at rest +M g upwards). ``parent``: the opposite wrench,
     which the child exerts on the parent."""

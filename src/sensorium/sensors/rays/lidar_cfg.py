@@ -186,7 +186,7 @@ class LidarCfg(RayCfg[LidarData]):
                         "Give reference_snr, from which the ratios of all targets follow.",
                     )
         if self.detection_threshold is None and "detection_sd" in given:
-            raise bad("detection_sd: detection_threshold as well", "Give detection_threshold, whose softness it is.")
+            raise bad("detection_sd: detection_threshold as well", "Give detection_threshold, which it softens.")
         sds, ratios = (np.size(np.asarray(value)) for value in (self.range_noise, self.range_noise_snr))
         if self.range_noise_snr is not None and (self.range_noise is None or sds != ratios):
             raise bad(f"range_noise_snr: one ratio for each of the {sds} deviations in range_noise, not {ratios}")

@@ -79,7 +79,7 @@ class Tables:
         semantic: semantic id of each shape.
         channel: of each ray of a period; empty for none.
         azimuth: of each ray of a period, rad.
-        elevation: likewise.
+        elevation: of each ray of a period, rad.
     """
 
     reflectance: wp.array[wp.float32]

@@ -27,7 +27,7 @@ class Window:
         count: number of rays in a scan.
         duration: length of the scan, s.
         moves: whether scans start at different rays of the pattern; otherwise each scan is one whole period.
-        oldest: greatest age of a ray at the capture, s.
+        oldest: maximum age of a ray at the capture, s.
     """
 
     count: int

@@ -117,7 +117,7 @@ class RadarCfg(RayCfg[RadarData]):
     """Mean number of false alarms of a scan without hits: each ray without a detection reports one with probability
     1 - exp(-clutter_rate / rays), at a uniform range and velocity."""
     clutter_speed: Annotated[Positive | None, in_unit("m/s")] = None
-    """Greatest speed of a false alarm, m/s; None uses the limit from `chirp_time`."""
+    """Maximum speed of a false alarm, m/s; None uses the limit from `chirp_time`."""
 
     selectable: ClassVar[tuple[str, ...]] = FIELDS
     always: ClassVar[tuple[str, ...]] = ALWAYS
@@ -193,7 +193,7 @@ class RadarCfg(RayCfg[RadarData]):
 
     @property
     def angle_cells(self) -> tuple[float | None, float | None]:
-        """Resolution 2 / N of azimuth and altitude, rad; None where `channels` gives none."""
+        """Resolution 2 / N of azimuth and altitude, rad; None if `channels` gives none."""
         counts = self.channels if isinstance(self.channels, tuple) else (self.channels, None)
         first, second = (None if count is None else 2.0 / count for count in counts)
         return first, second

@@ -35,8 +35,8 @@ class Model:
         range_cell: m, for the noise; 0 for none.
         velocity_cell: m/s, for the noise; 0 for none.
         clutter: probability of a false alarm on a ray.
-        clutter_range: least and greatest range of a false alarm, m.
-        clutter_speed: greatest speed of a false alarm, m/s.
+        clutter_range: minimum and greatest range of a false alarm, m.
+        clutter_speed: maximum speed of a false alarm, m/s.
         fold: maximum unambiguous velocity, m/s; 0 for no aliasing.
         grid: cells for rounding range, velocity, azimuth and altitude; 0 for no rounding.
     """

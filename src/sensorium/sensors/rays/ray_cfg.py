@@ -60,7 +60,7 @@ class RayCfg(DistanceCfg[DataT], Generic[DataT]):
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Least and greatest measured distance, m."""
+        """Minimum and maximum measured distance, m."""
         return self.min_distance, self.max_distance
 
 

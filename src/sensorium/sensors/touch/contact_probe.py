@@ -102,8 +102,7 @@ class ContactProbe(DepthSensor[ContactProbeCfg, ContactProbeData]):
 
         Raises:
             ConfigError: the knob is not given in the config, the value is invalid, or the release threshold would
-            exceed the
-                contact threshold.
+                exceed the contact threshold.
         """
         before = self._on.clone(), self._off.clone()
         super().set(knob, value, env_ids)

@@ -151,8 +151,7 @@ class Convolution:
 
     Args:
         tables: effect of a unit at one place at each offset `[3, 2 rows - 1, 2 columns - 1]`: depths cause the first
-        two,
-            their powers the third.
+            two, their powers the third.
         batch: sizes of env and mount.
         device: torch device.
     """

@@ -38,8 +38,7 @@ class Gel:
         lambda_s: 1/m^2.
         soft2: m^2.
         layer: in-plane displacement for a unit depth, along rows and columns, `[rows between + rows - 1, columns
-        between +
-            columns - 1]`; empty if the two weights apply.
+            between + columns - 1]`; empty if the two weights apply.
     """
 
     points: wp.array[wp.vec3]

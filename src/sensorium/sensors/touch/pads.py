@@ -109,12 +109,10 @@ class Pads:
     Args:
         layout: positions and normals of the taxels.
         pads: taxels of each pad, by name, as a NumPy index of the taxels, `[probe]` or `[row, column]`: a slice, a list
-        of
-            indices, a mask, or for a grid a pair of these, such as ``numpy.s_[:4, :]``. A taxel may belong to several
-            pads, or to none.
+            of indices, a mask, or for a grid a pair of these, such as ``numpy.s_[:4, :]``. A taxel may belong to
+            several pads, or to none.
         about: reference point of torques: the origin of the link, the centroid of each pad's taxels, or one point, m,
-        link
-            frame.
+            link frame.
         loaded_above: load above which a pad counts as loaded, N.
         active_above: normal force above which a taxel counts as active, N.
         device: torch device of the forces.
@@ -125,8 +123,7 @@ class Pads:
 
     Raises:
         ConfigError: no pads, a pad without taxels or with a repeated taxel, indices beyond the layout, negative
-        thresholds,
-            or an invalid `about`.
+            thresholds, or an invalid `about`.
     """
 
     def __init__(
@@ -243,8 +240,7 @@ class Pads:
         Args:
             force: float32 `[..., probe, 3]` or `[..., row, column, 3]`, N, link frame: true, measured, or a history.
             torque: in the same shape, N m, about the origin of the link: the taxels' own torques, which may include a
-            twist. By
-                default, the torque of the forces at their positions.
+                twist. By default, the torque of the forces at their positions.
 
         Raises:
             ConfigError: a tensor of another shape, dtype or device.

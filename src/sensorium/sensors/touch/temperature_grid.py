@@ -336,7 +336,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
-        """Advance to the present sample: contacts, exchange, conduction along each axis, losses."""
+        """Advance to the current sample: contacts, exchange, conduction along each axis, losses."""
         cfg, launch, mount, samples = self.cfg, self.compute_on.launch, self.mount, self._node.shape[2]
         self._query.place()
         poses = [*self._query.mount_pose(), *self._query.body_pose()]

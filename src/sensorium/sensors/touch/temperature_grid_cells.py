@@ -50,7 +50,7 @@ class LinkCells:
 
     Attributes:
         grid: number of cells along each axis.
-        low: least corner of the grid, m.
+        low: minimum corner of the grid, m.
         size: sides of a cell, m.
         volume: volume inside the link's shapes, m^3 `[cell]`; 0 for an empty cell.
         faces: area shared with the next cell along x, y and z, m^2 `[3, cell]`; 0 at the walls.
@@ -136,7 +136,7 @@ def _check_solid(shape: Shape, config: str, link: str) -> None:
 
 
 def _bounds(shape: Shape) -> tuple[Array, Array]:
-    """Return the least and greatest corner of a shape in the link's frame, exactly."""
+    """Return the minimum and maximum corner of a shape in the link's frame, exactly."""
     turn, pos = rotation(shape.quat), np.array(shape.pos)
     if shape.kind in ("mesh", "hfield"):
         points = surface_triangles(shape).reshape(-1, 3) @ turn.T + pos

@@ -4,9 +4,9 @@ Temperatures are stored in float64, as differences from the base temperature of 
 by less than 1e-6 K per step would never warm. A node is a cell, then a link with one temperature, then a node of fixed
 temperature.
 
-Each process has a separate substep that is stable for any time step, and those that only move heat conserve it:
-exchange is exact for each pair of nodes, conduction is implicit along one axis after another, losses are exact for
-their rate.
+Each process has a separate substep that is stable for any time step. Substeps that only move heat conserve it. Exchange
+is exact for each pair of nodes, conduction is implicit along one axis after another, and losses are exact for their
+rate.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Links:
         per_size: cells per metre along each axis.
         grid_y: cells along y.
         grid_z: cells along z.
-        last: greatest index of a cell along each axis.
+        last: maximum index of a cell along each axis.
         nearest: nearest cell that is not empty `[mount, cell]`.
         gap: thermal resistance of the touching surfaces, m^2 K/W.
         reach: contact distance, m.

@@ -13,13 +13,13 @@ from sensorium.readings import DebugShape, Reading
 from sensorium.view.live.frames import Frame
 
 RATE = 20.0
-"""Greatest number of updates per second."""
+"""Maximum number of updates per second."""
 SHARE = 0.02
-"""Greatest part of the time of a loop without pauses that publishing may take; slow sensors are shown less often."""
+"""Maximum part of the time of a loop without pauses that publishing may take; slow sensors are shown less often."""
 SLOWEST = 1.0
 """Longest time between two updates for this reason, s."""
 LOOK_EVERY, IDLE_EVERY = 0.02, 0.1
-"""Seconds between two looks at the page's commands: while a browser shows it, and otherwise."""
+"""Seconds between two checks for commands of the page: while a browser shows it, and otherwise."""
 BEHIND = 0.2
 """Delay that a loop may catch up, s."""
 LOOP = frozenset({"pause", "step", "speed"})
@@ -46,7 +46,7 @@ class SceneFeed:
     """Feed of one page from a scene, or from an object with the same interface, such as a recording.
 
     It acts on the thread of the loop's owner: whenever the scene advances, and in `wait`. While no browser is
-    connected, it only looks for commands. The pace of a served simulation is that of its server.
+    connected, it only checks for commands. The pace of a served simulation is that of its server.
 
     Args:
         scene: the scene.
@@ -66,7 +66,7 @@ class SceneFeed:
         self._steps = 0
         self._is_busy = False
         self._wanted: tuple[int, tuple[str, ...]] | None = None
-        """What the page waits for: an environment, and the sensors to publish with ground truth, even if not in use."""
+        """Request of the page: an environment, and the sensors to publish with ground truth, even if not in use."""
         self._env, self._names = -1, frozenset[str]()
         self._arrangement = -1
         self._notes: list[str] = []
@@ -132,7 +132,7 @@ class SceneFeed:
             self._look(left)
 
     def _look(self, seconds: float) -> None:
-        """Run the commands that arrive within some seconds, and send what the page waits for."""
+        """Run the commands that arrive within some seconds, and send the requested frames."""
         self._look_at = time.monotonic() + (LOOK_EVERY if self.is_watched else IDLE_EVERY)
         try:
             if self._wanted is not None:
@@ -183,7 +183,7 @@ class SceneFeed:
             self._notes.append(str(error))
 
     def _leave(self) -> None:
-        """End what the page cost and held up; no browser shows it."""
+        """End the pause and the computations for the page, because no browser shows it."""
         self._wanted, self.is_watched, self.is_paused = None, False, False
         self._restart_clock()
         if self._is_served:
@@ -203,7 +203,7 @@ class SceneFeed:
     # Frames -----------------------------------------------------------------------------------------------------------
 
     def _send(self, env: int, names: tuple[str, ...]) -> None:
-        """Publish the present state of one environment; without a browser only the description."""
+        """Publish the current state of one environment; without a browser only the description."""
         begin, scene = time.monotonic(), self._scene
         self._wanted = None
         env = min(env, scene.num_envs - 1)
@@ -251,7 +251,7 @@ class SceneFeed:
         return readings, costs
 
     def _shapes(self, env: int, sensors: Mapping[str, Any]) -> dict[str, list[DebugShape]]:
-        """Return what `debug_draw` of the sensors draws, for one environment."""
+        """Return the drawings by `debug_draw` of the sensors, for one environment."""
         found, count = {}, self._scene.num_envs
         for name, sensor in sensors.items():
             if getattr(sensor, "draws_own_shapes", False) and sensor.debug_vis:

@@ -1,4 +1,4 @@
-"""What the loop sends to the page: one frame for each update."""
+"""Messages from the loop to the page: one frame for each update."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Frame:
     Attributes:
         env: the environment.
         time: simulation time, s.
-        readings: name -> reading of this environment, for sensors with something new; without specs, which the
+        readings: name -> reading of this environment, for sensors with new data; without specs, which the
             description has, and without ground truth that the page does not show.
         bodies: poses of all bodies, float32 `[body, 7]`, m and wxyz; None if they are unknown.
         shapes: name -> shapes, for sensors that draw themselves.

@@ -34,7 +34,7 @@ class LiveView(SceneFeed):
     It is also a context manager that closes the page on exit.
 
     Args:
-        scene: the scene, or a recording in its place.
+        scene: the scene, or a recording that replaces it.
         host: address to bind to; by default only this machine can open the page.
         port: first port to try; 0 selects any free port.
         token: token that the page's address must have; empty selects a random one if other machines can open the page.

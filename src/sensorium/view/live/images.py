@@ -9,7 +9,7 @@ from sensorium.readings import Array, Reading
 from sensorium.spec import FieldSpec
 
 MOST_PIXELS = 320
-"""Greatest width or height of a shown image; of larger ones every k-th pixel is shown."""
+"""Maximum width or height of a shown image; of larger ones every k-th pixel is shown."""
 
 
 def image_fields(specs: tuple[FieldSpec, ...]) -> list[str]:

@@ -18,7 +18,7 @@ POINT, LINE, ARROW, AXES = 0.015, 0.003, 0.008, 0.1
 FRUSTUM, CAMERA = 0.1, (0.16, 0.35, 0.63)
 """Default length of the frustum of a camera, m, and its colour."""
 MOST = 20_000
-"""Greatest number of points of one shape; of larger ones every k-th is drawn."""
+"""Maximum number of points of one shape; of larger ones every k-th is drawn."""
 BLOCK = 256
 """Shapes have a multiple of this number of items or, if there are fewer, a power of two."""
 
@@ -36,7 +36,7 @@ class Overlay:
         self._nodes: dict[str, tuple[tuple[Any, ...], Any]] = {}
 
     def show(self, shapes: Sequence[DebugShape], frustum: Frustum | None = None) -> None:
-        """Draw shapes in the place of the former ones."""
+        """Draw shapes and remove the previous ones."""
         shown = set()
         for number, shape in enumerate(shapes):
             items = np.asarray(shape.items, np.float32)
@@ -133,7 +133,7 @@ class Overlays:
         self._sensors: Mapping[str, Mapping[str, Any]] = {}
 
     def describe(self, sensors: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take over new descriptions of the sensors."""
+        """Apply new descriptions of the sensors."""
         self._sensors = {name: prepared(info) for name, info in sensors.items()}
         self.keep(sensors)
 

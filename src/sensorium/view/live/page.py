@@ -64,9 +64,9 @@ class Page:
         """Node of the whole scene. It moves against the followed body, so that no camera has to move."""
         self._overlays = Overlays(self.server.scene)
         self._is_waiting = True
-        """Whether a frame was requested and has not arrived; the loop sends the first one unasked."""
+        """Whether a frame was requested and has not arrived; the loop sends the first one without a request."""
         self._is_watched = False
-        """Whether frames were requested since the last browser came."""
+        """Whether frames were requested since the last browser connected."""
         self._is_built = self._is_showing_time = False
         self.plots: list[Plot] = []
         self.sensors: Mapping[str, Mapping[str, Any]] = {}
@@ -97,7 +97,7 @@ class Page:
             self.server.stop()
 
     def _ask(self) -> None:
-        """Ask for a frame, or tell the loop that the last browser has left."""
+        """Request a frame, or notify the loop that the last browser has left."""
         is_watched = bool(self.server.get_clients())
         if is_watched and not self._is_waiting and self._is_built:
             self._is_waiting = self._is_watched = True
@@ -107,7 +107,7 @@ class Page:
             self.send("leave")  # no readings, and no pause, for a page that no browser shows
 
     def _want(self) -> None:
-        """Ask for a frame of the chosen environment, with the ground truth of the sensors that show it."""
+        """Request a frame of the chosen environment, with the ground truth of the sensors that show it."""
         names = {*(plot.sensor for plot in self.plots), self.panel.chosen, *self.panel.true} - {""}
         self.send("want", int(self.env.value), tuple(names))
 
@@ -166,7 +166,7 @@ class Page:
                     client.add_notification("sensorium", note, color="red", auto_close_seconds=8.0)
 
     def do(self, word: str) -> None:
-        """Do what a button of the loop says: ``play``, ``pause``, ``step``, ``reset`` or ``reset all``."""
+        """Perform the action of a button of the loop: ``play``, ``pause``, ``step``, ``reset`` or ``reset all``."""
         commands = {
             "play": ("pause", False), "pause": ("pause", True), "step": ("step",), "reset all": ("reset", None),
             "reset": ("reset", int(self.env.value)),
@@ -217,7 +217,7 @@ class Page:
         self._is_built = True
 
     def _describe(self, frame: Frame) -> None:
-        """Take over a new description: sensors were added, removed or reconfigured."""
+        """Apply a new description: sensors were added, removed or reconfigured."""
         assert frame.description is not None
         self.sensors = frame.description.sensors
         if not self._is_built:

@@ -17,12 +17,12 @@ from sensorium.view.live.frames import Frame
 from sensorium.view.style import unit_text
 
 KNOBS = ("noise", "bias", "random_walk", "resolution", "density", "delay", "jitter", "loss", "drop_rate")
-"""Ends of the names of knobs."""
+"""Suffixes of the names of knobs."""
 IN_SECONDS, FRACTIONS = ("delay", "jitter"), ("loss", "drop_rate")
 TABLE_EVERY = 0.5
 """Seconds between two updates of the table."""
 AMOUNT = 0.2
-"""Greatest amount of a slider for a knob that is 0, relative to the greatest true value so far."""
+"""Maximum amount of a slider for a knob that is 0, relative to the greatest true value so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Knob:
         name: name of the knob.
         field: field that it acts on; empty for all.
         value: value in the config.
-        low: least value.
-        high: greatest value.
+        low: minimum value.
+        high: maximum value.
         unit: unit.
     """
 
@@ -172,7 +172,7 @@ class SensorPanel:
         self._is_filling = False
 
     def describe(self, frame: Frame) -> None:
-        """Take over a new description."""
+        """Apply a new description."""
         assert frame.description is not None
         before, chosen = self._sensors.get(self.chosen), self.chosen
         self._sensors, self._can, self._drawn = frame.description.sensors, frame.can, frame.drawn

@@ -1,4 +1,4 @@
-"""A served simulation in the place of a scene, for the live view."""
+"""A served simulation with the interface of a scene, for the live view."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ WORLD = "world"
 STEP = 0.01
 """Duration of a step that the page takes in lock-step, s."""
 ASK_EVERY = 1.0
-"""Interval of the questions for the pace of the server, s."""
+"""Interval of the requests for the pace of the server, s."""
 REFUSAL = "The program that serves the simulation takes the steps, so it cannot be paused here."
 
 
 @dataclass(slots=True)
 class RemoteCursor:
-    """Readings that one output has not taken yet, as `SampleCursor`."""
+    """Readings that one output has not taken yet, like `SampleCursor`."""
 
     scene: RemoteScene
     taken: dict[str, int]
@@ -179,7 +179,7 @@ class RemoteScene:
             self.is_paused, self.speed = pace["paused"], pace["speed"]
 
     def _advance(self) -> float:
-        """Take a step if the page plays in lock-step; return the time until the next one, or look at the pace, s."""
+        """Take a step if the page plays in lock-step; return the time until the next step or check of the pace, s."""
         try:
             if self._is_lockstep and (self._steps or not self.is_paused):
                 self._steps = max(0, self._steps - 1)

@@ -1,4 +1,4 @@
-"""The page's web server: viser, open to this machine only, or to those who know the token."""
+"""The page's web server: viser, open to this machine only, or to browsers with the token."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def check_host(host: str) -> None:
     try:
         socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
     except OSError as error:
-        fix = f"The system says: {error.strerror or error}. 0.0.0.0 stands for all addresses of this machine."
+        fix = f"The system reports: {error.strerror or error}. 0.0.0.0 stands for all addresses of this machine."
         raise ConfigError.single("view", "host", host, "an address of this machine", fix) from None
 
 
@@ -61,7 +61,7 @@ def checked_token(host: str, token: str) -> str:
     """Return the token of a page; a page beyond this machine has one, by default a random one.
 
     Raises:
-        ConfigError: the token has characters that a URL cannot hold as they are.
+        ConfigError: the token has characters that a URL must escape.
     """
     if token and not (token.isascii() and token.replace("-", "").replace("_", "").isalnum()):
         raise ConfigError.single("view", "token", "(hidden)", "letters, digits, - and _")
@@ -88,7 +88,7 @@ def serve(host: str, port: int, token: str, title: str) -> Any:
     def guarded(handler: Any, *place: Any, process_request: Callable[[Any, Any], Any], **options: Any) -> Any:
         def check(connection: Any, request: Any) -> Any:
             if not _is_allowed(request, token):
-                return connection.respond(HTTPStatus.FORBIDDEN, "Open the page by the address with the token.\n")
+                return connection.respond(HTTPStatus.FORBIDDEN, "Use the address that contains the token.\n")
             response = process_request(connection, request)
             if token and response is not None:
                 response.headers["Set-Cookie"] = f"{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/"
@@ -102,7 +102,7 @@ def serve(host: str, port: int, token: str, title: str) -> Any:
 
 
 def _is_allowed(request: Any, token: str) -> bool:
-    """Return whether a request has the token, and comes from no page of another origin."""
+    """Return whether a request has the token and does not come from a page of another origin."""
     origin = request.headers.get("Origin")
     if origin is not None and urlsplit(origin).netloc != request.headers.get("Host"):
         return False

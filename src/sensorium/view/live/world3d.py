@@ -19,7 +19,7 @@ UNCOLORED = (0.5, 0.5, 0.5, 1.0)
 PLANE = 20.0
 """Half size of an unbounded plane, m."""
 MOVED = 1e-5
-"""Least change of a pose that is sent, m or 1."""
+"""Minimum change of a pose that is sent, m or 1."""
 
 
 class World3d:
@@ -52,7 +52,7 @@ class World3d:
             own = [shape for shape in shapes if (-1 if shape["is_static"] else shape["body"]) == row]
             self._add_body(row, [shape for shape in own if shape["is_visual"] or shape["body"] not in visual])
         self.size = self._extent(shapes)
-        """Size of the moving bodies, m: a distance from which they are seen."""
+        """Size of the moving bodies, m: a distance from which they are visible."""
 
     def _add_lights(self) -> None:
         self._server.scene.configure_default_lights(enabled=True, cast_shadow=False)

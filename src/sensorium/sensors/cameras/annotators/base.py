@@ -45,10 +45,10 @@ class Annotator:
         """Follow the restoring of saved state; by default nothing."""
 
     def begin(self) -> None:
-        """Do what precedes the frame (launches, outside the visibility pass); by default nothing."""
+        """Run work before the frame (launches, outside the visibility pass); by default nothing."""
 
     def finish(self) -> None:
-        """Do what follows the frame of all environments (launches, outside the visibility pass); by default nothing."""
+        """Run work after the frame of all environments (launches, outside the visibility pass); by default nothing."""
 
     def annotate(self, record: Record, hits: Any, *, is_last: bool) -> None:
         """Compute the images of a frame (launches, inside the camera's visibility pass).

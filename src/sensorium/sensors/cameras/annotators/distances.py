@@ -38,7 +38,7 @@ def _measure(
         rows: the environments.
         given: `HITS`, `DEPTH` or `RANGE`.
         is_last: whether this is the last step.
-        farthest: greatest distance that is not clipped, m.
+        farthest: maximum distance that is not clipped, m.
         beyond: value of misses and of greater distances, m.
         point_beyond: depth of their points, m, by the depth; negative keeps the points.
         lens: the lines of sight.
