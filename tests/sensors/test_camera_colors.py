@@ -299,6 +299,21 @@ def test_colors_have_the_same_bits_on_all_engines(size: tuple[int, int]) -> None
 # Looks of each environment --------------------------------------------------------------------------------------------
 
 BALLS = [sn.Shape("sphere", name, (0.4,), pos=(x, 0.0, 0.0)) for name, x in (("left", -0.7), ("right", 0.7))]
+
+
+@pytest.mark.parametrize("quat", [(1.0, 0.0, 0.0, 0.0), (0.5**0.5, 0.0, 0.0, 0.5**0.5)])
+def test_a_texture_around_a_sphere_has_no_seam(quat: tuple[float, float, float, float]) -> None:
+    """Rings around the axis look the same from all sides, also where the ends of the image meet."""
+    rings = np.arange(64)[:, None, None] // 4 % 2 * np.full((64, 64, 3), 255)
+    material = sn.Material(texture=sn.Texture(rings.astype(np.uint8), "rings"))
+    shape = sn.Shape("sphere", "ball", (0.8,), material=material, pos=(0.0, 0.0, 0.2), quat=quat)
+    image = images([shape], width=41, height=41, lens=sn.PinholeLensCfg(fovy=60.0)).albedo[0].numpy().astype(int)
+    assert image.std() > 40.0
+    image[17:24, 17:24] = 0  # at the pole, the texture is sampled too coarsely
+    for turns in (1, 2, 3):
+        assert np.abs(np.rot90(image, turns) - image).max() <= 10
+
+
 CHECKS = sn.Texture(np.indices((8, 8)).sum(0)[..., None].repeat(3, -1).astype(np.uint8) % 2 * 255, "checks")
 DOTS = sn.Texture(np.full((4, 4, 3), (9, 200, 30), np.uint8), "dots")
 LOOKS = [
