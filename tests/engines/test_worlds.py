@@ -43,6 +43,7 @@ def test_rows_of_worlds_are_those_of_equal_names() -> None:
     [
         (["a/base", "a/foot", "b/base"], [0, 0, 1], r"0 and 1 have different bodies \(2 and 1, foot are only in one"),
         (["a/base", "a/foot", "b/foot", "b/base"], [0, 0, 1, 1], "2 and 2, in another order"),
+        (["a/base", "b/base"], [0, 2], "'b/base' is in world 2, expected -1 to 1"),
     ],
 )  # fmt: skip
 def test_worlds_of_unequal_size_are_refused(labels: list[str], worlds: list[int], message: str) -> None:

@@ -54,12 +54,14 @@ def rows_of_worlds(
         Names, shared elements first, and int64 `[env, name]`.
 
     Raises:
-        ModelError: the worlds have different elements. An adapter's `supports` returns this text as its reason, so that
-            the error names the sensor and its requirement.
+        ModelError: an element is in a world beyond `num_envs`, or the worlds have different elements. An adapter's
+            `supports` returns this text as its reason, so that the error names the sensor and its requirement.
     """
     shared = [row for row, world in enumerate(worlds) if world < 0]
     own: list[list[int]] = [[] for _ in range(num_envs)]
     for row, world in enumerate(worlds):
+        if world >= num_envs:
+            raise ModelError(f"{labels[row]!r} is in world {world}, expected -1 to {num_envs - 1}.")
         if world >= 0:
             own[world].append(row)
     rows = [[*shared, *each] for each in own]
