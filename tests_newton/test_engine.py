@@ -294,6 +294,23 @@ def test_loop_with_observables_is_one_tick_old() -> None:
         sn.NewtonEngine.from_newton(model, solver, state, dt=quadruped.DT, observables="all")
 
 
+def test_the_current_state_belongs_to_the_model() -> None:
+    model = sphere()
+    current = {"state": model.state()}
+    live = sn.NewtonEngine.from_newton(model, newton.solvers.SolverXPBD(model), lambda: current["state"], dt=0.002)
+    for state, why in ((sphere(1).state(), "belongs to another model"), (None, "the function returned None")):
+        current["state"] = state
+        with pytest.raises(ModelError, match=why):
+            live.count_ticks(1)
+
+
+def test_poses_of_bodies_that_the_solver_would_replace_are_rejected() -> None:
+    model = sphere()
+    engine = sn.NewtonEngine(model, newton.solvers.SolverMuJoCo(model), dt=0.002)
+    with pytest.raises(ArgumentError, match="state: got body_q, but SolverMuJoCo computes bodies from joints"):
+        engine.reset([1], {"body_q": (0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)})
+
+
 def test_arguments() -> None:
     model = sphere()
     solver = newton.solvers.SolverXPBD(model)

@@ -501,6 +501,11 @@ class NewtonEngine(Engine):
             return
         targets = self._rows()
         values = row_values(state or {}, targets, self.num_envs if ids is None else len(ids), "state")
+        if self._access.is_reduced and (lost := sorted(values.keys() & {"body_q", "body_qd"})):
+            raise ArgumentError(
+                f"state: got {listed(lost)}, but {self._access.name} computes bodies from joints: give joint_q and "
+                "joint_qd."
+            )
         if "body_q" in values:
             check_quat(values["body_q"][..., 3:], "body_q")
         if "joint_q" in values:
