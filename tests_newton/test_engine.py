@@ -148,6 +148,27 @@ def test_model_without_worlds() -> None:
     assert float(engine.array("body_pos_w")[0, 0, 2]) == 1.0
 
 
+@pytest.mark.parametrize("closes", ["to the world", "to the first body"])
+@pytest.mark.parametrize("is_articulated", [True, False])
+def test_joints_that_close_loops_are_not_in_the_tree(closes: str, is_articulated: bool) -> None:
+    chain, builder = newton.ModelBuilder(), newton.ModelBuilder()
+    bars = [chain.add_link(label=label) for label in ("crank", "rod", "rocker")]
+    for bar in bars:
+        chain.add_shape_box(bar, hx=0.1, hy=0.02, hz=0.02)
+    joints = [
+        chain.add_joint_revolute(above, bar, axis=(0, 1, 0)) for above, bar in zip((-1, *bars), bars, strict=False)
+    ]
+    if is_articulated:
+        chain.add_articulation(joints)
+    ends = (-1, bars[2]) if closes == "to the world" else (bars[2], bars[0])
+    chain.add_joint_revolute(*ends, axis=(0, 1, 0))
+    builder.replicate(chain, 2)
+    model = builder.finalize(device="cpu", skip_validation_joints=not is_articulated)
+    engine = sn.NewtonEngine(model, newton.solvers.SolverXPBD(model), dt=0.002)
+    assert [engine.parent_body(row) for row in range(3)] == [-1, 0, 1]
+    assert engine.subtree("rod") == ("rod", "rocker")
+
+
 def test_later_requirements_keep_arrays_in_place() -> None:
     engine = quadruped.engine_of()
     engine.prepare({BODY_POSE: "first"})
@@ -273,6 +294,23 @@ def test_loop_with_observables_is_one_tick_old() -> None:
         sn.NewtonEngine.from_newton(model, solver, state, dt=quadruped.DT, observables="all")
 
 
+def test_the_current_state_belongs_to_the_model() -> None:
+    model = sphere()
+    current = {"state": model.state()}
+    live = sn.NewtonEngine.from_newton(model, newton.solvers.SolverXPBD(model), lambda: current["state"], dt=0.002)
+    for state, why in ((sphere(1).state(), "belongs to another model"), (None, "the function returned None")):
+        current["state"] = state
+        with pytest.raises(ModelError, match=why):
+            live.count_ticks(1)
+
+
+def test_poses_of_bodies_that_the_solver_would_replace_are_rejected() -> None:
+    model = sphere()
+    engine = sn.NewtonEngine(model, newton.solvers.SolverMuJoCo(model), dt=0.002)
+    with pytest.raises(ArgumentError, match="state: got body_q, but SolverMuJoCo computes bodies from joints"):
+        engine.reset([1], {"body_q": (0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)})
+
+
 def test_arguments() -> None:
     model = sphere()
     solver = newton.solvers.SolverXPBD(model)
@@ -280,6 +318,9 @@ def test_arguments() -> None:
         sn.NewtonEngine("robot.xml", solver, dt=0.002)
     with pytest.raises(ModelError, match="belongs to another model"):
         sn.NewtonEngine(sphere(), solver, dt=0.002)
+    for pipeline in ("sap", newton.CollisionPipeline(sphere())):
+        with pytest.raises(ModelError, match="as pipeline, expected one of this model: newton"):
+            sn.NewtonEngine(model, solver, dt=0.002, pipeline=pipeline)
     with pytest.raises(ArgumentError, match="control: got 'qpos'"):
         sn.NewtonEngine(model, solver, dt=0.002, control="qpos")
     engine = sn.NewtonEngine(model, solver, dt=0.002)
@@ -287,6 +328,9 @@ def test_arguments() -> None:
         engine.step(torch.zeros(3))
     with pytest.raises(UnknownNameError, match="qpos"):
         engine.reset(None, {"qpos": 0.0})
+    for pose in ("joint_q", "body_q"):
+        with pytest.raises(ArgumentError, match=f"{pose}: got a quaternion of zeros"):
+            engine.reset([1], {pose: 0.0})
     assert engine.prepared == frozenset()
     engine.prepare({BODY_POSE: "test"})
     assert BODY_ACCELERATION not in engine.prepared

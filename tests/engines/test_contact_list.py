@@ -173,6 +173,9 @@ def test_a_report_that_the_list_cannot_give_is_rejected() -> None:
     ):
         with pytest.raises(ArgumentError, match=f"ContactList count: got {what} of shape .* contiguous torch.int32"):
             replace(contacts, count=count)
+    for name in ("count", "sides", "point", "normal", "force"):
+        with pytest.raises(ArgumentError, match=f"ContactList {name}: got None, expected real numbers"):
+            replace(contacts, **{name: None})
     with pytest.raises(ArgumentError, match="kind: got 'site', expected 'geom' or 'body'"):
         replace(contacts, kind="site")
     with pytest.raises(ArgumentError, match="count: got 1 counts for 3 places in 2 environments"):

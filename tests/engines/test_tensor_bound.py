@@ -61,6 +61,9 @@ def test_a_bound_array_is_the_owners_memory(owner: Any) -> None:
     scene.update()
     assert scene[imu].data.pos_w[1].tolist() == [1, 2, 3]
     assert scene[imu].data.quat_w[1].tolist() == pytest.approx([0.8, 0.6, 0, 0])
+    for name in ("body_quat", "body_quat_w"):  # in this order, both are names of one array
+        engine = TensorEngine(2, bodies=BODIES, bound={name: owner(turn)})
+        assert engine.array("body_quat_w").data_ptr() == engine.body_quat.data_ptr() == turn.data_ptr()
 
 
 def test_an_array_that_cannot_be_bound_is_rejected() -> None:
@@ -167,7 +170,15 @@ def test_a_conversion_without_its_inputs_is_rejected(name: str, missing: str) ->
 
 
 @pytest.mark.parametrize(
-    "parents", [("world", "base", "arm"), (-1, 0, "arm"), {"arm": "base", "hand": "arm", "base": "world"}]
+    "parents",
+    [
+        ("world", "base", "arm"),
+        (-1, 0, "arm"),
+        {"arm": "base", "hand": "arm", "base": "world"},
+        np.array([-1, 0, 1], np.int32),
+        list(np.array([-1, 0, 1])),
+    ],
+    ids=str,
 )
 def test_a_tree_gives_subtrees(parents: Any) -> None:
     """Parents by name or row, in order or as a mapping, make subtrees selectable."""

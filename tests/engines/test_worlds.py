@@ -43,6 +43,7 @@ def test_rows_of_worlds_are_those_of_equal_names() -> None:
     [
         (["a/base", "a/foot", "b/base"], [0, 0, 1], r"0 and 1 have different bodies \(2 and 1, foot are only in one"),
         (["a/base", "a/foot", "b/foot", "b/base"], [0, 0, 1, 1], "2 and 2, in another order"),
+        (["a/base", "b/base"], [0, 2], "'b/base' is in world 2, expected -1 to 1"),
     ],
 )  # fmt: skip
 def test_worlds_of_unequal_size_are_refused(labels: list[str], worlds: list[int], message: str) -> None:
@@ -63,6 +64,25 @@ def test_shapes_that_all_worlds_have_are_described_once() -> None:
         common_shapes(worlds)
     with pytest.raises(ModelError, match="worlds 0 and 1 have 2 and 1 shapes"):
         common_shapes([worlds[0], worlds[1][:1]])
+
+
+def test_textures_of_worlds_are_compared_by_their_pixels() -> None:
+    """Each world may have its own copy of a texture; other pixels or texture coordinates are a difference."""
+    points, faces = np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0]]), [[0, 1, 2]]
+
+    def world(shade: int = 0, uv: np.ndarray | None = None) -> list[sn.Shape]:
+        pixels = np.full((2, 2, 3), shade, np.uint8)
+        look = sn.Material(texture=sn.Texture(pixels, "wood"))
+        return [sn.Shape("mesh", "crate", mesh=sn.Mesh(points, faces, uv=uv), material=look)]
+
+    uv = np.zeros((1, 3, 2))
+    assert common_shapes([world(), world()])[0].name == "crate"
+    assert common_shapes([world(uv=uv), world(uv=uv)])[0].name == "crate"
+    with pytest.raises(ModelError, match="shape 'crate' has another material in world 1"):
+        common_shapes([world(), world(shade=9)])
+    for first, second in ((uv, uv + 0.5), (None, uv), (uv, None)):
+        with pytest.raises(ModelError, match="shape 'crate' has another mesh in world 1"):
+            common_shapes([world(uv=first), world(uv=second)])
 
 
 def test_a_tensor_engine_takes_the_shapes_of_each_world() -> None:

@@ -312,9 +312,34 @@ class Lists(Toys):
         return super().array(name).tolist() if name == "gravity_w" else super().array(name)
 
 
+class PlainKeys(Toys):
+    """The error for an unknown name is a plain KeyError."""
+
+    def frame(self, kind: Any, name: str) -> Any:
+        try:
+            return super().frame(kind, name)
+        except sn.UnknownNameError as error:
+            raise KeyError(name) from error
+
+
+class Missing(Toys):
+    def array(self, name: str) -> Any:
+        return {"body_pos_w": self._arrays["body_pos_w"]}[name] if name.startswith("body") else super().array(name)
+
+
+class IndicesOnly(Toys):
+    def reset(self, env_ids: Any, state: Any) -> None:
+        if env_ids is not None and env_ids.dtype == torch.bool:
+            raise TypeError("expected indices")
+        super().reset(env_ids, state)
+
+
 @pytest.mark.parametrize(
     ("engine", "rule", "fix"),
     [
+        (PlainKeys, "names_are_unambiguous", r"PlainKeys: .* \(the engine raised KeyError: 'no such name'\)"),
+        (Missing, "arrays_are_as_declared", "the engine raised KeyError: 'body_"),
+        (IndicesOnly, "reset_leaves_the_others", "the engine raised TypeError: expected indices"),
         (Interleaved, "arrays_are_as_declared", "the last axis of .* is not contiguous"),
         (Lists, "arrays_are_as_declared", "gravity_w is of type list"),
         (EmptyIsAll, "reset_leaves_the_others", r"reset\(\[False, False, False\]\).*env_rows"),
@@ -326,6 +351,12 @@ class Lists(Toys):
 def test_the_error_names_rule_and_fix(engine: Any, rule: str, fix: str) -> None:
     with pytest.raises(ContractError, match=rf"{fix}.*\[rule {rule}\]"):
         check_engine(engine, free={"ball": 0.5}, ticks=150)
+
+
+def test_errors_of_the_function_that_creates_the_engine_are_its_own() -> None:
+    """They are not a broken rule."""
+    with pytest.raises(sn.ModelError, match="no such robot"):
+        check_engine(lambda num_envs: sn.MujocoEngine("no such robot.xml", num_envs))
 
 
 def test_built_in_engines_keep_the_rules() -> None:

@@ -124,7 +124,7 @@ class ContactList:
             raise ArgumentError(f"ContactList kind: got {shown(self.kind)}, expected 'geom' or 'body'.")
         size = None
         for name in (each.name for each in fields(self) if each.name != "kind"):
-            if (given := getattr(self, name)) is None:
+            if (given := getattr(self, name)) is None and name not in _REQUIRED:
                 continue
             array, what = shared_tensor(given, f"ContactList {name}")
             dtype = torch.int32 if name in _INTEGERS else torch.float32
@@ -141,6 +141,7 @@ class ContactList:
             object.__setattr__(self, name, array)
 
 
+_REQUIRED = ("count", "sides", "point", "normal", "force")
 _INTEGERS = ("count", "sides", "env", "rows", "envs")
 _TABLES = ("count", "sides", "rows", "envs")
 """Arrays whose length is not that of the list, or defines it."""

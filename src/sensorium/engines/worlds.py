@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sensorium.errors import ModelError, listed
+from sensorium.geometry.appearance import Material, Texture
 from sensorium.geometry.shapes import HeightField, Mesh, Shape
 
 
@@ -54,12 +55,14 @@ def rows_of_worlds(
         Names, shared elements first, and int64 `[env, name]`.
 
     Raises:
-        ModelError: the worlds have different elements. An adapter's `supports` returns this text as its reason, so that
-            the error names the sensor and its requirement.
+        ModelError: an element is in a world beyond `num_envs`, or the worlds have different elements. An adapter's
+            `supports` returns this text as its reason, so that the error names the sensor and its requirement.
     """
     shared = [row for row, world in enumerate(worlds) if world < 0]
     own: list[list[int]] = [[] for _ in range(num_envs)]
     for row, world in enumerate(worlds):
+        if world >= num_envs:
+            raise ModelError(f"{labels[row]!r} is in world {world}, expected -1 to {num_envs - 1}.")
         if world >= 0:
             own[world].append(row)
     rows = [[*shared, *each] for each in own]
@@ -76,7 +79,7 @@ def rows_of_worlds(
 
 
 def common_shapes(worlds: Sequence[Sequence[Shape]]) -> tuple[Shape, ...]:
-    """Return the shapes of one environment from those of each world, with equal meshes shared.
+    """Return the shapes of one environment from those of each world; equal meshes and textures count as the same.
 
     Raises:
         ModelError: the worlds have different shapes; see `rows_of_worlds`.
@@ -96,8 +99,9 @@ _SAME_SHAPES = "Shapes are shared by all environments: make them equal, or put t
 
 
 def _equal(a: Any, b: Any) -> bool:
-    if isinstance(a, Mesh) and isinstance(b, Mesh):
-        return a is b or (np.array_equal(a.vertices, b.vertices) and np.array_equal(a.faces, b.faces))
-    if isinstance(a, HeightField) and isinstance(b, HeightField):
-        return a is b or ((a.size, a.base) == (b.size, b.base) and np.array_equal(a.heights, b.heights))
+    if isinstance(a, Mesh | HeightField | Material | Texture) and type(a) is type(b):  # of equal numbers
+        names = [each.name for each in fields(a) if each.name != "name"]
+        return a is b or all(_equal(getattr(a, name), getattr(b, name)) for name in names)
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return np.array_equal(a, b)
     return bool(a == b)

@@ -30,7 +30,7 @@ def check_engine(
         ticks: ticks of the run in which motion is checked.
 
     Raises:
-        ContractError: a rule is broken.
+        ContractError: a rule is broken, or the engine raises an error while a rule is checked.
         ArgumentError: `engine` is not a function.
     """
     if not callable(engine):

@@ -49,19 +49,28 @@ class EngineTrial:
         self, make: EngineFactory, advance: Callable[[Engine], object], free: Mapping[str, float], ticks: int
     ) -> None:
         self._make, self._advance, self._free, self._ticks = make, advance, dict(free), ticks
+        self._name = type(make(1)).__name__
         self.rule = ""
 
     def holds(self, rule: str) -> bool:
         """Check a rule by its name and return whether it applies."""
         self.rule = rule
-        applies: bool = getattr(self, rule)()
+        try:
+            applies: bool = getattr(self, rule)()
+        except ContractError:
+            raise
+        except Exception as error:  # whatever a method of the engine raises
+            raise self._broken(f"the engine raised {type(error).__name__}: {error}") from error
         return applies
 
     def need(self, holds: bool, where: str, fix: str = "") -> None:
         """Raise `ContractError` with the text of the current rule if it does not hold."""
         if not holds:
-            text = (getattr(self, self.rule).__doc__ or "").removesuffix(".")
-            raise ContractError(f"{type(self._make(1)).__name__}: {text} ({where}). {fix}".rstrip(), self.rule)
+            raise self._broken(where, fix)
+
+    def _broken(self, where: str, fix: str = "") -> ContractError:
+        text = (getattr(self, self.rule).__doc__ or "").removesuffix(".")
+        return ContractError(f"{self._name}: {text} ({where}). {fix}".rstrip(), self.rule)
 
     def engine(self, requirements: Mapping[Requirement, str] | None = None) -> Engine:
         """Return a new engine with these requirements, or with all that it supports."""

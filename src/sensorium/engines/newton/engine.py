@@ -96,8 +96,8 @@ class NewtonEngine(Engine):
         newton_control: the `newton.Control` of the steps.
 
     Raises:
-        ModelError: the solver belongs to another model, the bodies differ between the worlds, or `fresh=False` with
-            the integrator RK4.
+        ModelError: the solver or the pipeline belongs to another model, the bodies differ between the worlds, or
+            `fresh=False` with the integrator RK4.
         MissingDependencyError: newton is not installed.
     """
 
@@ -119,6 +119,11 @@ class NewtonEngine(Engine):
         package = newton()
         if not isinstance(model, package.Model):
             raise ModelError(f"NewtonEngine: got {shown(model)} as model, expected a newton.Model: builder.finalize().")
+        if pipeline is not None and getattr(pipeline, "model", None) is not model:
+            raise ModelError(
+                f"NewtonEngine: got {shown(pipeline)} as pipeline, expected one of this model: "
+                "newton.CollisionPipeline(model)."
+            )
         if control not in CONTROLS:
             raise ArgumentError(f"control: got {shown(control)}, expected one of {listed(CONTROLS)}.")
         self.model, self.solver = model, solver
@@ -496,8 +501,16 @@ class NewtonEngine(Engine):
             return
         targets = self._rows()
         values = row_values(state or {}, targets, self.num_envs if ids is None else len(ids), "state")
+        if self._access.is_reduced and (lost := sorted(values.keys() & {"body_q", "body_qd"})):
+            raise ArgumentError(
+                f"state: got {listed(lost)}, but {self._access.name} computes bodies from joints: give joint_q and "
+                "joint_qd."
+            )
         if "body_q" in values:
             check_quat(values["body_q"][..., 3:], "body_q")
+        if "joint_q" in values:
+            for column in self._layout.quats:
+                check_quat(values["joint_q"][:, column : column + 4], "joint_q")
         if not self.fresh and ids is not None:
             self.refresh()  # the last tick of the other envs, which the reset would otherwise lose
         for name, start in self._start.items():

@@ -61,6 +61,7 @@ class Layout:
         bodies: rows of the bodies, int64 `[env, body]`.
         joint_q: rows of the scalar joints in `joint_q`, int64 `[env, joint]`.
         joint_qd: rows of the scalar joints in `joint_qd`, int64 `[env, joint]`.
+        quats: first coordinate of each quaternion in the `joint_q` of an environment.
         shapes: rows of the geoms, int64 `[env, geom]`.
         faults: for each kind of names, why sensors cannot use them; only kinds with a fault.
 
@@ -91,6 +92,13 @@ class Layout:
         rows = self._rows["scalar_joint"]
         self.joint_q = _starts(model.joint_q_start, rows)
         self.joint_qd = _starts(model.joint_qd_start, rows)
+        quats = {int(kinds.JointType.BALL): 0, int(kinds.JointType.FREE): 3, int(kinds.JointType.DISTANCE): 3}
+        starts = model.joint_q_start.numpy()[: len(types)] if len(types) else types
+        self.quats = [
+            int(start) + quats[int(kind)]
+            for start, kind in zip(starts, types, strict=True)
+            if int(kind) in quats and start < model.joint_coord_count // self.num_envs
+        ]
         slides = types == int(kinds.JointType.PRISMATIC)
         names = self._names["scalar_joint"]
         self.slides = tuple(name for name, row in zip(names, rows[0], strict=True) if slides[row])
@@ -113,11 +121,23 @@ class Layout:
         parent = model.joint_parent.numpy().astype(np.int64) if model.joint_count else np.zeros(0, np.int64)
         self._joint_body = self._local[child]
         self._joint_pos = poses(model.joint_X_c)[:, :3] if model.joint_count else np.zeros((0, 3))
-        self.parents = [-1] * self.bodies.shape[1]
-        first = {int(row): k for k, row in enumerate(self.bodies[0])}
-        for below, above in zip(child, parent, strict=True):
-            if int(below) in first:
-                self.parents[first[int(below)]] = int(self._local[above])
+        self.parents = self._tree(model, child, parent)
+
+    def _tree(self, model: Any, child: NDArray[np.int64], parent: NDArray[np.int64]) -> list[int]:
+        """Return the parent of each body of an environment, -1 for the world, without joints that close loops."""
+        rows = {int(row): k for k, row in enumerate(self.bodies[0])}
+        parents: dict[int, int] = {}
+        loose = model.joint_articulation.numpy() < 0 if len(child) else child  # joints that close loops are loose
+        for joint in np.argsort(loose, kind="stable").tolist():
+            row, above = rows.get(int(child[joint])), int(self._local[parent[joint]])
+            if row is None or row in parents:
+                continue
+            root = above
+            while root != row and root in parents:
+                root = parents[root]
+            if root != row:
+                parents[row] = above
+        return [parents.get(row, -1) for row in range(len(rows))]
 
     def _add(self, kind: str, what: str, labels: Sequence[str], worlds: Any, chosen: NDArray[np.bool_] | None) -> None:
         """Register the names and rows of one kind of elements; `chosen` marks them among the labels."""

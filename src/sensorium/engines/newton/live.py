@@ -68,11 +68,21 @@ class LiveNewtonEngine(NewtonEngine):
 
     @launches
     def _read(self) -> None:
-        """Copy the owner's state."""
+        """Copy the owner's state.
+
+        Raises:
+            ModelError: it is no state of the model.
+        """
         owner = self._current()
+        if not isinstance(owner, newton().State):
+            raise ModelError(f"from_newton: the function returned {shown(owner)}, expected the current newton.State.")
         for name in ("joint_q", "joint_qd", "body_q", "body_qd", "body_f"):
             target, source = getattr(self.newton_state, name), getattr(owner, name)
             if target is not None and target.size:
+                if source is None or source.size != target.size:
+                    raise ModelError(
+                        "from_newton: the current state belongs to another model: give that of this model."
+                    )
                 wp.copy(target, source)
         target, rows = self._ctrl_to
         self.ctrl.copy_(target[rows])

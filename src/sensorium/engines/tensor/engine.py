@@ -84,8 +84,8 @@ class TensorEngine(Engine):
         slides: names of the joints that slide, in m, m/s and N; all others turn, in rad, rad/s and N m.
         native: sensors of the underlying simulator, whose output the user writes to `engine.native["name"]`: name to
             the number of values, or to a `NativeSensor` that describes it.
-        parents: parent of each body, by name or row, in the order of `bodies` or as a mapping; ``"world"`` or -1 is the
-            world. None means that the tree is unknown, so that subtrees cannot be selected.
+        parents: parent of each body, by name or row, in the order of `bodies` (also an array of rows) or as a mapping;
+            ``"world"`` or -1 is the world. None means that the tree is unknown, so that subtrees cannot be selected.
         com: centres of mass in the frames of the bodies, `[body, 3]` or `[env, body, 3]`, m.
         at_com: quantities that are given at the centre of mass: any of pose (positions only), velocity, acceleration,
             joint_wrench (torques). They are written to `body_com_pos_w`, `body_com_lin_vel_w`, `body_com_lin_acc_w` or
@@ -174,7 +174,9 @@ class TensorEngine(Engine):
         sizes |= {f"{NATIVE_ARRAY}{sensor.name}": (self.num_envs, sensor.dim) for sensor in model.native}
         per_env = 4 * sum(math.prod(size[1:]) for size in sizes.values())
         check_envs("TensorEngine", self.num_envs, per_env, self.device)
-        bound = mapping_of(parts, "bound")
+        bound = dict(mapping_of(parts, "bound"))
+        if quat_order == "wxyz" and "body_quat" in bound:
+            bound["body_quat_w"] = bound.pop("body_quat")  # both names are of one array
         words = parts.get("at_com", ())
         com = self._masses(parts.get("com"), words)
         at_com = [name for word in words for name in _COM_NAMES if name in WORDS[word]]

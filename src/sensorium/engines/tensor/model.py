@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, Literal, TypedDict
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sensorium.engines.base import ARRAYS, FrameOnBody, NameKind, NativeSensor
 from sensorium.engines.contacts import ContactList
 from sensorium.engines.envs import as_tensor, positive_int
@@ -38,7 +41,7 @@ class Parts(TypedDict, total=False):
     lighting: Lighting
     looks: Mapping[str, Any] | None
     native: Mapping[str, int | NativeSensor] | None
-    parents: Mapping[str, str | int] | Sequence[str | int] | None
+    parents: Mapping[str, str | int] | Sequence[str | int] | NDArray[np.integer[Any]] | None
     com: Any
     at_com: Sequence[Literal["pose", "velocity", "acceleration", "joint_wrench"]]
     bound: Mapping[str, Any] | None
@@ -113,13 +116,14 @@ class TensorModel:
                 )
 
     def _rows_of_parents(self, given: Any) -> tuple[int, ...]:
+        given = given.tolist() if isinstance(given, np.ndarray) else given
         if not isinstance(given, Mapping | Sequence) or isinstance(given, str) or len(given) != len(self.bodies):
             raise ModelError(f"parents: got {shown(given)}, expected the parent of each of {listed(self.bodies)}.")
         known: dict[str | int, int] = {row: row for row in range(-1, len(self.bodies))}
         known |= {"world": -1, **{name: row for row, name in enumerate(self.bodies)}}
         above: list[Any] = [given.get(name) for name in self.bodies] if isinstance(given, Mapping) else list(given)
         for body, parent in zip(self.bodies, above, strict=True):
-            if not isinstance(parent, str | int) or parent not in known:
+            if not isinstance(parent, str | int | np.integer) or parent not in known:
                 raise ModelError(f"parents[{body!r}]: got {shown(parent)}, expected a body (name or row) or 'world'.")
         rows = tuple(known[parent] for parent in above)
         for row, body in enumerate(self.bodies):
