@@ -224,6 +224,48 @@ def test_types_that_neither_the_bag_nor_ros_defines(tmp_path: Path) -> None:
         assert len(list(replay.readings("imu"))) == 3
 
 
+def padded(k: int) -> Any:
+    """Return a cloud with two fields of the same name."""
+    fields = [make("sensor_msgs/msg/PointField", name=name, offset=4 * place, datatype=7, count=1)
+              for place, name in enumerate(("x", "y", "z", "_", "_"))]  # fmt: skip
+    data = np.arange(5 * k, dtype=np.float32).view(np.uint8)
+    return make("sensor_msgs/msg/PointCloud2", height=1, width=k, fields=fields, point_step=20, row_step=20 * k,
+                data=data)  # fmt: skip
+
+
+ODD: dict[str, Callable[[int], Any]] = {
+    "/scan": lambda k: make("sensor_msgs/msg/LaserScan", ranges=np.ones(2 + k % 2, np.float32)),
+    "/padded": padded,
+    "/battery": lambda k: make("sensor_msgs/msg/BatteryState", voltage=12.0),
+    "/nothing": lambda k: make("sensor_msgs/msg/PointCloud2"),
+    "/no_kind": lambda k: make("sensor_msgs/msg/PointCloud2", height=1, width=1, fields=[
+        make("sensor_msgs/msg/PointField", name="x", count=1)]),
+    "/video": lambda k: make("sensor_msgs/msg/CompressedImage", format="h264", data=np.arange(9, dtype=np.uint8)),
+    "/dark": lambda k: make("sensor_msgs/msg/Image", encoding="rgb8"),
+}  # fmt: skip
+"""Topic -> its message number k: legitimate or inconsistent, and without an equal in `MESSAGES`."""
+
+
+def test_odd_messages_do_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(globals(), "MESSAGES", ODD)
+    path = write(tmp_path / "bag", StoragePlugin.MCAP)
+    with sn.replay(path) as replay:
+        assert replay.counts == {"scan": 3, "padded": 3, "battery": 3}
+        assert [each["distances"].shape for each in replay.readings("scan")] == [(1, 2), (1, 3), (1, 2)]
+        (*_, newest) = replay.readings("padded")
+        assert newest["points_b"].tolist() == [[0, 1, 2], [5, 6, 7]] and newest["_"].tolist() == [3, 8]
+        assert not [name for name in replay.at(1.0)["battery"].measured if name.startswith("POWER")]
+        assert "no numbers" in replay.unread["/nothing"] and "KeyError: 0" in replay.unread["/no_kind"]
+        assert "its format is 'h264'" in replay.unread["/video"] and "no pixels" in replay.unread["/dark"]
+    for command in (["replay", "--out", str(tmp_path / "run")], ["report"], ["plot", "--to", str(tmp_path / "a.png")]):
+        assert main([command[0], str(path), *command[1:]]) == 0
+        assert "scan: 1 of 3 readings are omitted, because their fields differ" in capsys.readouterr().err
+    scans = load(tmp_path / "run/readings.npz")["scan"].measured["distances"]
+    assert scans.shape == (2, 1, 2)
+
+
 def test_commands(bag: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", str(bag), "--out", str(tmp_path / "run")]) == 0
     out = capsys.readouterr().out
