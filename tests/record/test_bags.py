@@ -266,6 +266,14 @@ def test_odd_messages_do_not_stop_the_others(
     assert scans.shape == (2, 1, 2)
 
 
+def test_a_bag_without_messages_is_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Writer(tmp_path / "bag", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        writer.add_connection("/imu", "sensor_msgs/msg/Imu", typestore=STORE)
+    with sn.replay(tmp_path / "bag") as replay:
+        assert not list(replay) and replay.counts == {} and replay.end == 0.0
+    assert main(["replay", str(tmp_path / "bag")]) == 0 and "0 to 0 s" in capsys.readouterr().out
+
+
 def test_commands(bag: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", str(bag), "--out", str(tmp_path / "run")]) == 0
     out = capsys.readouterr().out
