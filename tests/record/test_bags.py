@@ -15,7 +15,7 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 import sensorium as sn
 from sensorium.cli import main
-from sensorium.errors import MissingDependencyError, ModelError, UnknownNameError
+from sensorium.errors import MissingDependencyError, ModelError, SensoriumWarning, UnknownNameError
 from sensorium.record import load
 from sensorium.record.replay_scene import ReplayScene
 
@@ -264,6 +264,12 @@ def test_odd_messages_do_not_stop_the_others(
         assert "scan: 1 of 3 readings are omitted, because their fields differ" in capsys.readouterr().err
     scans = load(tmp_path / "run/readings.npz")["scan"].measured["distances"]
     assert scans.shape == (2, 1, 2)
+    scene, seen = ReplayScene(path), []
+    scene.watch(lambda: seen.append((scene.tick, scene.publish(["scan"])["scan"]["distances"].shape)))
+    with pytest.warns(SensoriumWarning, match="scan: some readings are omitted"):
+        scene.step(substeps=10 * STEP)
+    assert seen == [(STEP, (1, 2)), (2 * STEP, (1, 2))] and scene["scan"].samples == 2
+    scene.replay.close()
 
 
 def test_a_bag_without_messages_is_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
