@@ -296,6 +296,8 @@ class Recorder:
             "bodies": json.dumps(scene.bodies().to_dict()["bodies"]),
             "versions": json.dumps({**versions, "python": platform.python_version()}),
         }
+        if start_ns := getattr(scene.engine, "start_ns", 0):  # of a trajectory
+            values["start_ns"] = json.dumps(start_ns)
         self._writer.add_metadata(ABOUT, {**values, "checksum": checksum(values)})
         self._writer.attach(*WORLD_FILE, scene.world_file())
 
