@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.rosbag2 import Reader, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 import sensorium as sn
@@ -293,6 +293,10 @@ def test_commands(bag: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
         rows = np.loadtxt(tmp_path / f"csv/{name}.measured.csv", delimiter=",", skiprows=1)
         np.testing.assert_allclose(rows[:, 5], [0.0, 1.0, 2.0])
     assert "not exported: /speech" in capsys.readouterr().out
+    assert main(["export", str(bag), "--to", str(tmp_path / "again"), "--format", "rosbag2"]) == 0
+    with Reader(tmp_path / "again") as again:
+        counts = {each.topic: each.msgcount for each in again.connections}
+    assert counts["/imu/data_raw"] == counts["/joint_states/joint_states"] == 3
     for sensors in (["imu"], ["imu", "color", "odom"]):
         chosen = [word for name in sensors for word in ("--sensor", name)]
         assert main(["export", str(bag), "--to", str(tmp_path / "euroc"), "--format", "euroc", *chosen]) == 0
