@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mcap.writer import Writer as McapWriter
 from rosbags.rosbag2 import Reader, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
@@ -322,6 +323,17 @@ def test_damaged_bags_give_one_error(bag: Path, damage: str, tmp_path: Path) -> 
         list(sn.replay(path))
     with pytest.raises(ModelError):
         sn.replay(tmp_path)  # a folder without metadata.yaml
+
+
+def test_a_file_that_is_neither_a_recording_nor_a_bag_names_both_reasons(tmp_path: Path) -> None:
+    with open(tmp_path / "run.mcap", "wb") as file:
+        writer = McapWriter(file)
+        writer.start("")
+        channel = writer.register_channel("/a", "json", writer.register_schema("a", "jsonschema", b"{}"))
+        writer.add_message(channel, 0, b"{}", 0)
+        writer.finish()
+    with pytest.raises(ModelError, match=r"not written by sensorium, and .* bag: Profile is not ros2"):
+        sn.replay(tmp_path / "run.mcap")
 
 
 def test_rosbags_is_named_when_it_is_missing(bag: Path, monkeypatch: pytest.MonkeyPatch) -> None:

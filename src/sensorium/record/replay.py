@@ -505,5 +505,5 @@ def replay(path: str | os.PathLike[str]) -> Replay:
     except NoRecordingError as error:
         try:
             return BagReplay(path)
-        except ModelError:
-            raise error from None
+        except ModelError as reason:
+            raise NoRecordingError(f"{str(error).removesuffix('.')}, and {reason}") from None
