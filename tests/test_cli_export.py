@@ -148,6 +148,7 @@ def test_a_sensor_that_was_replaced_is_reported(tmp_path: Path, capsys: pytest.C
         (("--format", "csv", "--sensor", "imo"), "imu"),
         (("--format", "kitti"), "expected a recorded lidar"),
         (("--format", "tum", "--start", 9), "no sensor has poses in this time span"),
+        (("--format", "euroc", "--start", 9), "readings: got none, expected at least one"),
     ],
 )
 def test_errors(

@@ -111,6 +111,7 @@ def test_wrong_options_give_one_error(rig: Path, tmp_path: Path, capsys: pytest.
         (["run", "demo", "--record", path, "--record-envs", "0,1"], "--record-envs"),
         (["run", "demo", "--record", path, "--record-envs", "a"], "--record-envs"),
         (["run", "demo", "--record", str(tmp_path)], "--record"),
+        (["run", "demo", "--record", str(tmp_path / "run.npz")], "such as run.mcap"),
         (["run", str(model_path())], "--rig"),
         (["replay", path], "does not exist"),
         (["replay", str(rig)], "not an MCAP file"),

@@ -144,6 +144,7 @@ def test_wrong_options_give_one_error(folder: Path, tmp_path: Path, capsys: pyte
         (["plot", file, "--to", png, "--env", 0], "a recorded environment: 1, 3"),
         (["plot", folder / "run.npz", "--to", png, "--env", 2], "a recorded environment: 1, 3"),
         (["plot", file, "--to", png, "--start", 7], "in this time span"),
+        (["plot", file, "air", "--to", png, "--start", 7], "in this time span"),
         (["plot", tmp_path / "none.mcap", "--to", png], "does not exist"),
         (["plot", tmp_path / "none.npz", "--to", png], "none.npz"),
         (["plot", file, "air", "--to", file / "x.png"], "--to"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import sensorium as sn
 from sensorium.cli import main
 from sensorium.demo import hall
 from sensorium.record import load
@@ -51,6 +52,22 @@ def test_a_trajectory_file_and_a_mesh_file_become_a_recording(tmp_path: Path) ->
     np.testing.assert_allclose(imu.truth["lin_acc_b"], np.broadcast_to([0.0, 0.0, 9.81], (21, 2, 3)), atol=1e-4)
     hits = ranges.truth["distances"]
     assert hits.shape == (3, 2, 128) and np.isclose(hits[np.isfinite(hits)].min(), 2.0 * np.sqrt(2.0), atol=1e-3)
+
+
+def test_exports_of_a_recording_have_the_times_of_the_trajectory_file(tmp_path: Path) -> None:
+    """So that evo and other tools find the poses of equal times."""
+    lines = [f"{1305031098 + k}.123456789 {k} 0 2 0 0 0 1" for k in range(4)]
+    (tmp_path / "path.tum").write_text("\n".join(lines), encoding="utf-8")
+    file = str(tmp_path / "run.mcap")
+    options = ("--trajectory", str(tmp_path / "path.tum"), "--world", "hall", "--seconds", "1")
+    assert run(tmp_path, *options, "--record", file) == 0
+    for form, path in (("tum", "imu.tum"), ("euroc", "mav0/imu0/data.csv")):
+        assert main(["export", file, "--to", str(tmp_path / form), "--format", form]) == 0
+        (_, first, *_, last) = (tmp_path / form / path).read_text(encoding="utf-8").splitlines()
+        stamps = [line.replace(",", " ").split()[0].replace(".", "") for line in (first, last)]
+        assert stamps == ["1305031098123456789", "1305031099123456789"]
+    other = sn.Trajectory([0.0, 1.0, 2.0, 3.0], np.zeros((4, 3)), np.tile([1.0, 0.0, 0.0, 0.0], (4, 1)))
+    assert sn.TrajectoryEngine([tmp_path / "path.tum", other]).start_ns == 0
 
 
 @pytest.mark.parametrize("name", ["drone", "car"])

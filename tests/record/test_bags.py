@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rosbags.rosbag2 import StoragePlugin, Writer
+from mcap.writer import Writer as McapWriter
+from rosbags.rosbag2 import Reader, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 import sensorium as sn
 from sensorium.cli import main
-from sensorium.errors import MissingDependencyError, ModelError, UnknownNameError
+from sensorium.errors import MissingDependencyError, ModelError, SensoriumWarning, UnknownNameError
 from sensorium.record import load
 from sensorium.record.replay_scene import ReplayScene
 
@@ -224,6 +225,62 @@ def test_types_that_neither_the_bag_nor_ros_defines(tmp_path: Path) -> None:
         assert len(list(replay.readings("imu"))) == 3
 
 
+def padded(k: int) -> Any:
+    """Return a cloud with two fields of the same name."""
+    fields = [make("sensor_msgs/msg/PointField", name=name, offset=4 * place, datatype=7, count=1)
+              for place, name in enumerate(("x", "y", "z", "_", "_"))]  # fmt: skip
+    data = np.arange(5 * k, dtype=np.float32).view(np.uint8)
+    return make("sensor_msgs/msg/PointCloud2", height=1, width=k, fields=fields, point_step=20, row_step=20 * k,
+                data=data)  # fmt: skip
+
+
+ODD: dict[str, Callable[[int], Any]] = {
+    "/scan": lambda k: make("sensor_msgs/msg/LaserScan", ranges=np.ones(2 + k % 2, np.float32)),
+    "/padded": padded,
+    "/battery": lambda k: make("sensor_msgs/msg/BatteryState", voltage=12.0),
+    "/nothing": lambda k: make("sensor_msgs/msg/PointCloud2"),
+    "/no_kind": lambda k: make("sensor_msgs/msg/PointCloud2", height=1, width=1, fields=[
+        make("sensor_msgs/msg/PointField", name="x", count=1)]),
+    "/video": lambda k: make("sensor_msgs/msg/CompressedImage", format="h264", data=np.arange(9, dtype=np.uint8)),
+    "/dark": lambda k: make("sensor_msgs/msg/Image", encoding="rgb8"),
+}  # fmt: skip
+"""Topic -> its message number k: legitimate or inconsistent, and without an equal in `MESSAGES`."""
+
+
+def test_odd_messages_do_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(globals(), "MESSAGES", ODD)
+    path = write(tmp_path / "bag", StoragePlugin.MCAP)
+    with sn.replay(path) as replay:
+        assert replay.counts == {"scan": 3, "padded": 3, "battery": 3}
+        assert [each["distances"].shape for each in replay.readings("scan")] == [(1, 2), (1, 3), (1, 2)]
+        (*_, newest) = replay.readings("padded")
+        assert newest["points_b"].tolist() == [[0, 1, 2], [5, 6, 7]] and newest["_"].tolist() == [3, 8]
+        assert not [name for name in replay.at(1.0)["battery"].measured if name.startswith("POWER")]
+        assert "no numbers" in replay.unread["/nothing"] and "KeyError: 0" in replay.unread["/no_kind"]
+        assert "its format is 'h264'" in replay.unread["/video"] and "no pixels" in replay.unread["/dark"]
+    for command in (["replay", "--out", str(tmp_path / "run")], ["report"], ["plot", "--to", str(tmp_path / "a.png")]):
+        assert main([command[0], str(path), *command[1:]]) == 0
+        assert "scan: 1 of 3 readings are omitted, because their fields differ" in capsys.readouterr().err
+    scans = load(tmp_path / "run/readings.npz")["scan"].measured["distances"]
+    assert scans.shape == (2, 1, 2)
+    scene, seen = ReplayScene(path), []
+    scene.watch(lambda: seen.append((scene.tick, scene.publish(["scan"])["scan"]["distances"].shape)))
+    with pytest.warns(SensoriumWarning, match="scan: some readings are omitted"):
+        scene.step(substeps=10 * STEP)
+    assert seen == [(STEP, (1, 2)), (2 * STEP, (1, 2))] and scene["scan"].samples == 2
+    scene.replay.close()
+
+
+def test_a_bag_without_messages_is_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Writer(tmp_path / "bag", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        writer.add_connection("/imu", "sensor_msgs/msg/Imu", typestore=STORE)
+    with sn.replay(tmp_path / "bag") as replay:
+        assert not list(replay) and replay.counts == {} and replay.end == 0.0
+    assert main(["replay", str(tmp_path / "bag")]) == 0 and "0 to 0 s" in capsys.readouterr().out
+
+
 def test_commands(bag: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", str(bag), "--out", str(tmp_path / "run")]) == 0
     out = capsys.readouterr().out
@@ -237,6 +294,10 @@ def test_commands(bag: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
         rows = np.loadtxt(tmp_path / f"csv/{name}.measured.csv", delimiter=",", skiprows=1)
         np.testing.assert_allclose(rows[:, 5], [0.0, 1.0, 2.0])
     assert "not exported: /speech" in capsys.readouterr().out
+    assert main(["export", str(bag), "--to", str(tmp_path / "again"), "--format", "rosbag2"]) == 0
+    with Reader(tmp_path / "again") as again:
+        counts = {each.topic: each.msgcount for each in again.connections}
+    assert counts["/imu/data_raw"] == counts["/joint_states/joint_states"] == 3
     for sensors in (["imu"], ["imu", "color", "odom"]):
         chosen = [word for name in sensors for word in ("--sensor", name)]
         assert main(["export", str(bag), "--to", str(tmp_path / "euroc"), "--format", "euroc", *chosen]) == 0
@@ -262,6 +323,17 @@ def test_damaged_bags_give_one_error(bag: Path, damage: str, tmp_path: Path) -> 
         list(sn.replay(path))
     with pytest.raises(ModelError):
         sn.replay(tmp_path)  # a folder without metadata.yaml
+
+
+def test_a_file_that_is_neither_a_recording_nor_a_bag_names_both_reasons(tmp_path: Path) -> None:
+    with open(tmp_path / "run.mcap", "wb") as file:
+        writer = McapWriter(file)
+        writer.start("")
+        channel = writer.register_channel("/a", "json", writer.register_schema("a", "jsonschema", b"{}"))
+        writer.add_message(channel, 0, b"{}", 0)
+        writer.finish()
+    with pytest.raises(ModelError, match=r"not written by sensorium, and .* bag: Profile is not ros2"):
+        sn.replay(tmp_path / "run.mcap")
 
 
 def test_rosbags_is_named_when_it_is_missing(bag: Path, monkeypatch: pytest.MonkeyPatch) -> None:

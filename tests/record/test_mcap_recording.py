@@ -237,11 +237,12 @@ def test_recorded_parts_are_found_by_time_and_name(tmp_path: Path, monkeypatch: 
 
 def test_only_some_sensors_are_recorded(tmp_path: Path) -> None:
     made = scene()
-    with made.record(tmp_path / "run.mcap", sensors=["robot/state"]):
-        for _ in range(20):
-            made.update()
-    with sn.replay(tmp_path / "run.mcap") as replay:
-        assert {each.name for each in replay} == {"robot/state"} == {*replay.description.sensors}
+    for chosen in (["robot/state"], "robot/state"):
+        with made.record(tmp_path / "run.mcap", sensors=chosen):
+            for _ in range(20):
+                made.update()
+        with sn.replay(tmp_path / "run.mcap") as replay:
+            assert {each.name for each in replay} == {"robot/state"} == {*replay.description.sensors}
     with pytest.raises(UnknownNameError, match="imo"):
         made.record(tmp_path / "other.mcap", sensors=["imo"])
     for envs in ([], [5], [-1], ["a"]):
@@ -403,6 +404,7 @@ def test_values_of_the_loop_and_marks_are_recorded(tmp_path: Path, monkeypatch: 
             recorder.log("reward", rewards[number])
             recorder.log("action", np.full((5, 2, 3), number, np.float32))
             recorder.log("imu", torch.arange(5))  # the name of a sensor
+            recorder.log("swapped", np.arange(5.0).astype(">f8"))
             recorder.mark("task", f"number {number} ü", env_ids=range(number % 3))
         recorder.mark("end")
         for wrong in (np.zeros(4), np.zeros(()), np.zeros((5, 1)), np.zeros(5, np.float32)):
@@ -416,8 +418,10 @@ def test_values_of_the_loop_and_marks_are_recorded(tmp_path: Path, monkeypatch: 
                 recorder.mark("odd", env_ids=wrong)  # type: ignore[arg-type]
     recorder.log("reward", rewards[0])
     recorder.mark("after the end")
+    recorder.attach("after the end", "text/plain", b"")
     with sn.replay(tmp_path / "run.mcap") as replay:
-        assert replay.logs == ("reward", "action", "imu")
+        assert replay.logs == ("reward", "action", "imu", "swapped")
+        assert [each["value"].tolist() for each in replay.log("swapped")] == [[1.0, 4.0]] * 10
         assert [each["value"].tolist() for each in replay.log("imu")] == [[1, 4]] * 10
         assert [each.tick for each in replay.log("imu", 0.004, 0.008)] == [2, 3, 4]
         assert np.array_equal([each["value"] for each in replay.log("reward")], rewards[:, [1, 4]])
@@ -495,6 +499,17 @@ def test_a_recording_becomes_the_same_npz_as_a_live_run(tmp_path: Path) -> None:
         for field in first[name].measured:
             assert np.array_equal(first[name].measured[field], second[name].measured[field])
             assert np.array_equal(first[name].truth[field], second[name].truth[field])
+
+
+def test_a_closed_replay_gives_one_error(tmp_path: Path) -> None:
+    """Its file number may be that of another file by then."""
+    with scene().record(tmp_path / "run.mcap") as recorder:
+        recorder.flush()
+        recorder.mark("end")
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        readings = replay.readings()
+    with open(tmp_path / "run.mcap", "rb"), pytest.raises(ModelError, match="it was closed"):
+        next(readings)
 
 
 def test_an_invalid_path_gives_one_error(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +21,11 @@ def value(tick: int, envs: int) -> Array:
     return (100.0 * np.arange(envs)[:, None] + tick + np.array([0.1, 0.2, 0.3])).astype(np.float32)
 
 
-def reading(tick: int, *, delay: int = 0, period: int = 1, envs: int = 2, name: str = "gyro") -> Reading:
-    """Return the reading of a sensor with period and delay in ticks; its measured value is its truth plus 0.5."""
-    newest = tick // period * period
-    arrived = max((tick - delay) // period * period, 0)
+def meta(tick: int, delay: int = 0, period: int = 1, envs: int = 2) -> dict[str, Array]:
+    """Return ticks, times and validity of a reading with period and delay in ticks."""
+    newest, arrived = tick // period * period, max((tick - delay) // period * period, 0)
     ones = np.ones(envs, dtype=np.int64)
-    meta = {
+    return {
         "capture_tick": arrived * ones,
         "truth_tick": newest * ones,
         "stamp": arrived * DT * ones + 0.25,
@@ -34,8 +34,14 @@ def reading(tick: int, *, delay: int = 0, period: int = 1, envs: int = 2, name: 
         "is_new": np.full(envs, False),
         "frame": (newest // period + 1) * ones,
     }
+
+
+def reading(tick: int, *, delay: int = 0, period: int = 1, envs: int = 2, name: str = "gyro") -> Reading:
+    """Return the reading of a sensor with period and delay in ticks; its measured value is its truth plus 0.5."""
+    newest, arrived = tick // period * period, max((tick - delay) // period * period, 0)
     measured, truth = {"rate": value(arrived, envs) + 0.5}, {"rate": value(newest, envs)}
-    return Reading(name, "gyro", (SPEC,), np.arange(envs), tick, tick * DT, measured, truth, meta)
+    about = meta(tick, delay, period, envs)
+    return Reading(name, "gyro", (SPEC,), np.arange(envs), tick, tick * DT, measured, truth, about)
 
 
 def described(delay: float | None, name: str = "gyro") -> dict[str, object]:
@@ -78,12 +84,16 @@ def test_a_sensor_without_delay_has_one_row_per_capture() -> None:
     """Truth and measured value of a row then belong to the same capture."""
     recorder = NpzRecorder()
     for tick in range(9):
-        recorder.add_all([reading(tick, period=4)])
-        recorder.add_all({"gyro": reading(tick, period=4)})
-    sensor = recorder.recording(described(None))["gyro"]
-    assert np.allclose(sensor.time / DT, [0, 4, 8])
-    assert np.array_equal(sensor.truth_time, sensor.capture_time)
-    assert len(recorder) == 3
+        count = 5 if tick % 3 else 4
+        spec, values = replace(SPEC, axes=("ray",), shape=(count,)), np.full((2, count), tick, np.float32)
+        scan = Reading("gyro", "gyro", (spec,), np.arange(2), tick, tick * DT, {"rate": values}, {}, meta(tick))
+        recorder.add(scan if tick % 3 or tick == 3 else reading(tick))
+    assert len(recorder) == 9
+    with pytest.warns(SensoriumWarning, match="gyro: 7 of 9 readings are omitted"):
+        sensor = recorder.recording(described(None))["gyro"]
+    assert np.allclose(sensor.time / DT, [0, 6]) and sensor.truth["rate"].shape == (2, 2, 3)
+    with pytest.warns(SensoriumWarning, match="gyro: 3 of 9 readings"):
+        assert recorder.recording({**described(None), "sensors": {}})["gyro"].measured["rate"].shape == (6, 2, 5)
 
 
 def test_recording_round_trips_through_a_file(tmp_path: Path) -> None:

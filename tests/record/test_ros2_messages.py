@@ -11,6 +11,7 @@ from ros2_cases import DT, NS, Rig, cloud, decoded, spec, stamp, stores, vector,
 
 import sensorium as sn
 from sensorium.errors import ConfigError
+from sensorium.record.ros2 import Ros2Messages
 
 POSES = (vector("pos_w", "m", "point", "world"),
          spec("quat_w", ("wxyz",), (4,), frame="world", kind="rotation", role="pose"))  # fmt: skip
@@ -399,6 +400,21 @@ def test_range(shape: tuple[int, ...], store: Any) -> None:
         assert (message.min_range, message.max_range, message.radiation_type) == (0.0, 4.0, 1)
 
 
+def test_a_miss_of_a_rangefinder_of_mujoco(store: Any) -> None:
+    """Its -1 is no distance, also with noise."""
+    model = (
+        "<mujoco><worldbody><body pos='0 0 2'><geom size='.1'/><site name='up'/><site name='down' euler='180 0 0'/>"
+        "</body><geom type='plane' size='5 5 1'/></worldbody><sensor><rangefinder name='up' site='up'/>"
+        "<rangefinder name='down' site='down'/></sensor></mujoco>"
+    )
+    scene = sn.Scene(sn.MujocoEngine(model), [sn.BuiltinSensorCfg(name=name, noise=0.01) for name in ("up", "down")])
+    messages = Ros2Messages(scene.description())
+    for reading in scene.publish().values():
+        ((_, _, data),) = next(iter(messages.encode([reading])))
+        found = store.deserialize_cdr(bytes(data), "sensor_msgs/msg/Range").range
+        assert found == (np.inf if reading.name == "up" else reading["value"][0])
+
+
 @pytest.mark.parametrize("share", [0.4, 0.0])
 def test_radar_scan(share: float, store: Any) -> None:
     names = {"range": "m", "velocity": "m/s", "azimuth": "rad", "altitude": "rad", "snr": "1"}
@@ -518,11 +534,14 @@ def test_points_have_the_colors_of_their_pixels(store: Any) -> None:
         same(got["z"], np.where(np.isfinite(points).all(-1), points[..., 2], np.nan))
 
 
-def test_depth_image_and_camera_info(store: Any) -> None:
-    rig = depth(cfg={"no_hit_value": 7.0})
+@pytest.mark.parametrize(
+    ("cfg", "miss"), [({"no_hit_value": 7.0}, 7.0), ({"depth_clipping_behavior": "zero", "no_hit_value": None}, 0.0)]
+)
+def test_depth_image_and_camera_info(cfg: dict[str, Any], miss: float, store: Any) -> None:
+    rig = depth(cfg=cfg)
     reading = rig.reading(3)
     plane = reading["distance_to_image_plane"]
-    plane[:, 1, 2] = 7.0
+    plane[:, 1, 2] = miss
     reading["intrinsic_matrices"][:] = rig.rng.normal(size=(5, 3, 3))
     found = decoded(store, rig.messages(), [reading])
     for env in rig.converted:
@@ -530,7 +549,7 @@ def test_depth_image_and_camera_info(store: Any) -> None:
         ((_, info),) = found[f"/env_{env:04d}/front/depth/camera_info"]
         assert image.encoding == "32FC1" and image.header == info.header
         expected = plane[env].copy()
-        expected[~np.isfinite(expected) | (expected == 7.0)] = np.nan
+        expected[~np.isfinite(expected) | (expected == miss)] = np.nan
         same(pixels(image), expected)
         k = reading["intrinsic_matrices"][env]
         same(info.k.reshape(3, 3), k)

@@ -233,8 +233,12 @@ class Run:
         """Return the environments to record; None for all.
 
         Raises:
-            UsageError: an option of a recording was given without --record, or the environments are not numbers.
+            UsageError: an option of a recording was given without --record, the environments are not numbers, or the
+                file has the name of an NPZ file.
         """
+        if self.record is not None and self.record.suffix.lower() == ".npz":  # which no command reads as an MCAP file
+            fix = "Without --record, sensorium run writes OUT/readings.npz."
+            raise UsageError.of("--record", str(self.record), "the name of an MCAP file, such as run.mcap", fix)
         for option, given in (("--ros2", self.ros2), ("--record-envs", self.record_envs)):
             if given and self.record is None:
                 raise UsageError.of(option, str(given), f"{option} only with --record", "Add --record FILE.mcap.")

@@ -65,7 +65,9 @@ class Plot:
         from sensorium.view.report import fields_html, write_page
 
         recording, env, _ = loaded(self.file, self.fields, self.env, self.start, self.end, logs=True)
-        fields = _chosen({name: _fields_of(each.info) for name, each in recording.items()}, self.fields)
+        known = {name: each.info for name, each in recording.items()}
+        described = known | {name: each for name, each in recording.description["sensors"].items() if name not in known}
+        fields = _chosen({name: _fields_of(about) for name, about in described.items()}, self.fields)
         fields = [each for each in fields if each in every_field(recording)]
         is_page = self.to.suffix.lower() == ".html"
         if not is_page and not self.fields and len(fields) > MOST_FIELDS:

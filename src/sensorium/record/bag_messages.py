@@ -51,9 +51,14 @@ def values_of(message: Any) -> list[Value]:
     """Return the fields of a message.
 
     Raises:
-        Unreadable: it has none.
+        Unreadable: it has none, or its contents are inconsistent.
     """
-    found = list(_TYPES.get(message.__msgtype__, _generic)(message))
+    try:
+        found = list(_TYPES.get(message.__msgtype__, _generic)(message))
+    except Unreadable:
+        raise
+    except Exception as error:  # NumPy and Pillow raise many kinds for contents that do not fit together
+        raise Unreadable(f"its contents are invalid ({type(error).__name__}: {error})") from None
     if not found:
         raise Unreadable("it has no numbers")
     return found
@@ -178,13 +183,16 @@ def _scan(message: Any) -> Iterator[Value]:
 def _cloud(message: Any) -> Iterator[Value]:
     kinds = {number: dtype for dtype, number in POINT_TYPES.items()}
     order = ">" if message.is_bigendian else "<"
+    columns: dict[str, Any] = {}
+    for each in message.fields:  # drivers give padding the same name several times
+        columns.setdefault(each.name, each)
     point = np.dtype({
-        "names": [each.name for each in message.fields],
+        "names": [*columns],
         "formats": [
             (order + kinds[each.datatype], each.count) if each.count > 1 else order + kinds[each.datatype]
-            for each in message.fields
+            for each in columns.values()
         ],
-        "offsets": [each.offset for each in message.fields],
+        "offsets": [each.offset for each in columns.values()],
         "itemsize": message.point_step,
     })  # fmt: skip
     rows = np.ndarray(
@@ -192,7 +200,7 @@ def _cloud(message: Any) -> Iterator[Value]:
         (message.row_step, message.point_step),
     )  # fmt: skip
     is_image = message.height > 1
-    points = rows if is_image else rows[0]
+    points = rows if is_image else rows.reshape(-1)
     names = list(point.names or ())
     if {"x", "y", "z"} <= {*names}:
         xyz = np.stack([points[name] for name in "xyz"], axis=-1)
@@ -220,6 +228,8 @@ def _image(message: Any) -> Iterator[Value]:
 
 def _pixels(pixels: Array, encoding: str) -> Value:
     """Return an image; distances are in m, with +inf where there is none."""
+    if not pixels.size:
+        raise Unreadable("it has no pixels")
     if encoding.startswith("bgr"):
         pixels = pixels[..., [2, 1, 0, *range(3, pixels.shape[-1])]]
     if encoding == "16UC1":
@@ -239,7 +249,10 @@ def _compressed(message: Any) -> Iterator[Value]:
             raise Unreadable(f"its format is {message.format!r}")
         data = data[12:]
     pillow: Any = import_module("PIL.Image")
-    pixels = np.asarray(pillow.open(io.BytesIO(data)))
+    try:
+        pixels = np.asarray(pillow.open(io.BytesIO(data)))
+    except OSError:  # such as a frame of a video
+        raise Unreadable(f"its format is {message.format!r}") from None
     wide = pixels[..., None] if pixels.ndim == 2 else pixels
     yield _pixels(wide.astype(np.uint16) if wide.dtype.itemsize > 1 else wide, "16UC1" if encoding == "16UC1" else "")
 
@@ -274,12 +287,17 @@ _TYPES: dict[str, Callable[[Any], Iterator[Value]]] = {
 # Other types ----------------------------------------------------------------------------------------------------------
 
 
+def _fields(message: Any) -> Iterator[str]:
+    """Yield the names of the fields of a message, without its constants."""
+    return (each.name for each in fields(message) if not str(each.type).startswith("ClassVar"))
+
+
 def _generic(message: Any, start: str = "") -> Iterator[Value]:
     """Yield all numbers of a message, and of the messages within, under their paths."""
     if not is_dataclass(message):
         return
-    for each in fields(message):
-        value, name = getattr(message, each.name), start + each.name
+    for each in _fields(message):
+        value, name = getattr(message, each), start + each
         kind = getattr(value, "__msgtype__", "")
         if kind in SKIPPED:
             continue
@@ -299,8 +317,7 @@ def unread_fields(message: Any, values: Sequence[Value]) -> list[str]:
         return []
     names = {value.spec.name.partition(".")[0] for value in values}
     return [
-        each.name
-        for each in fields(message)
-        if each.name not in names and getattr(getattr(message, each.name), "__msgtype__", "") not in SKIPPED
-        and not each.name.startswith("__")
+        each
+        for each in _fields(message)
+        if each not in names and getattr(getattr(message, each), "__msgtype__", "") not in SKIPPED
     ]  # fmt: skip

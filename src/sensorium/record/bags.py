@@ -145,7 +145,7 @@ class BagReplay(Replay):
                 "cfg": {"type": each.msgtype, "frame_id": frame},
             }
             self._connections[name] = each
-        if reader.connections and not sensors:
+        if self.unread and not sensors:
             raise self._error(f"no topic has readable messages: {'; '.join(map(': '.join, self.unread.items()))}")
         self.description = SceneDescription("rosbag2", TICK, 1, 0, sensors)
 

@@ -336,8 +336,10 @@ class McapFile:
         """Return bytes of the file, which must be within its size.
 
         Raises:
-            ModelError: the file has become shorter.
+            ModelError: the file has become shorter, or was closed.
         """
+        if not self._finalizer.alive:
+            raise self.error("it was closed")
         parts = []
         while length:
             part = os.pread(self._file, length, offset)

@@ -40,6 +40,7 @@ import numpy as np
 from sensorium.errors import SensoriumWarning, UnknownNameError
 from sensorium.readings import Array, Reading, SceneDescription
 from sensorium.record.archive import Archive, check_regular, key_of, name_of, open_archive
+from sensorium.spec import FieldSpec
 
 _PARTS = ("env_ids", "time", "capture_time", "truth_time", "valid", "stamp")
 _BRANCHES = ("measured", "truth")
@@ -299,8 +300,10 @@ class _Column:
 
 @dataclass(slots=True)
 class _Track:
-    """Recorded data of one sensor."""
+    """Recorded data of one sensor, of readings with the same fields."""
 
+    specs: tuple[FieldSpec, ...]
+    has_truth: bool
     env_ids: Array
     rows: Array
     columns: dict[str, _Column] = field(default_factory=dict)
@@ -309,13 +312,23 @@ class _Track:
     events: int = 0
     """Number of rows of ragged fields so far."""
 
+    def __len__(self) -> int:
+        return self.columns["tick"].count if self.columns else 0
+
+
+def _described(tracks: list[_Track], info: Mapping[str, Any]) -> _Track:
+    """Return the readings with the described fields; the most numerous ones if there are none."""
+    specs = tuple(FieldSpec.from_dict(each) for each in info.get("fields", ()))
+    return max(tracks, key=lambda track: (track.specs == specs, len(track)))
+
 
 class NpzRecorder:
     """Recorder that collects readings and writes them as one `.npz` file.
 
     Add a reading at every tick with a capture: with ``cursor = scene.sample_cursor()``, call
     ``scene.publish(since=cursor)`` after each tick. To record arrivals of delayed samples, also add readings at the
-    ticks in between. A reading without new samples is skipped.
+    ticks in between. A reading without new samples is skipped. Where the fields of a sensor change, the recording has
+    the readings with the fields in the description.
 
     Args:
         max_envs: number of recorded environments, from the first; None records all.
@@ -328,11 +341,11 @@ class NpzRecorder:
         self.nbytes = 0
         self.is_full = False
         """Whether `max_bytes` was reached and readings were omitted."""
-        self._tracks: dict[str, _Track] = {}
+        self._tracks: dict[str, list[_Track]] = {}
 
     def __len__(self) -> int:
         """Return the number of rows of all sensors together."""
-        return sum(track.columns["tick"].count for track in self._tracks.values() if track.columns)
+        return sum(len(track) for tracks in self._tracks.values() for track in tracks)
 
     def add_all(self, readings: Mapping[str, Reading] | Iterable[Reading]) -> None:
         """Add several readings, e.g. the result of `scene.publish()`."""
@@ -343,12 +356,14 @@ class NpzRecorder:
         """Add a reading if it has new data for a recorded env."""
         if self.is_full:
             return
-        track = self._tracks.get(reading.name)
+        tracks, fields = self._tracks.setdefault(reading.name, []), (reading.specs, bool(reading.truth))
+        track = next((each for each in tracks if (each.specs, each.has_truth) == fields), None)
         if track is None:
             rows = np.arange(len(reading.env_ids))
             if self.max_envs is not None:
                 rows = rows[: self.max_envs]
-            track = self._tracks[reading.name] = _Track(reading.env_ids[rows].copy(), rows)
+            track = _Track(*fields, reading.env_ids[rows].copy(), rows)
+            tracks.append(track)
         rows = track.rows
         state = {name: getattr(reading, name)[rows] for name in ("frame", "capture_tick", "truth_tick", "valid")}
         if track.state and all(np.array_equal(value, track.state[name]) for name, value in state.items()):
@@ -385,7 +400,10 @@ class NpzRecorder:
             track.columns[key].add(value)
 
     def recording(self, description: SceneDescription | Mapping[str, Any]) -> Recording:
-        """Return the recording so far, as `load` would return it after `save`."""
+        """Return the recording so far, as `load` would return it after `save`.
+
+        Where the fields of a sensor changed, a warning states how many readings have other fields and are omitted.
+        """
         described: Mapping[str, Any] = (
             description.to_dict() if isinstance(description, SceneDescription) else dict(description)
         )
@@ -393,11 +411,19 @@ class NpzRecorder:
         missing: dict[str, Any] = {name: {} for name in self._tracks if name not in described["sensors"]}
         described = {**described, "sensors": {**described["sensors"], **missing}}
         sensors = {}
-        for name, track in self._tracks.items():
+        for name, tracks in self._tracks.items():
+            info = described["sensors"][name]
+            track = _described(tracks, info)
             values = {key: column.values for key, column in track.columns.items()}
             if not values:
                 continue
-            info = described["sensors"][name]
+            total = sum(map(len, tracks))
+            if total > len(track):
+                warnings.warn(
+                    f"{name}: {total - len(track)} of {total} readings are omitted, because their fields differ.",
+                    SensoriumWarning,
+                    stacklevel=2,
+                )
             measured, truth = (
                 {key.partition("/")[2]: value for key, value in values.items() if key.startswith(f"{branch}/")}
                 for branch in ("measured", "truth")

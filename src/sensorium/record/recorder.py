@@ -139,7 +139,8 @@ class Recorder:
         ros2: bool = False,
     ) -> None:
         self._scene = scene
-        self._names = None if sensors is None else [scene[each].name for each in sensors]
+        chosen = [sensors] if isinstance(sensors, str) else sensors
+        self._names = None if chosen is None else [scene[each].name for each in chosen]
         self.env_ids = _env_ids(envs, scene.num_envs)
         """The recorded environments, int64 [env]."""
         first, last = int(self.env_ids[0]), int(self.env_ids[-1])
@@ -264,7 +265,8 @@ class Recorder:
 
     def attach(self, name: str, media_type: str, data: bytes) -> None:
         """Attach a file to the recording, e.g. ``attach("rig.toml", "application/toml", text.encode())``."""
-        self._writer.attach(name, media_type, data)
+        if not self.is_closed:
+            self._writer.attach(name, media_type, data)
 
     def flush(self) -> None:
         """Write everything recorded so far to the file, and wait for it."""
@@ -294,6 +296,8 @@ class Recorder:
             "bodies": json.dumps(scene.bodies().to_dict()["bodies"]),
             "versions": json.dumps({**versions, "python": platform.python_version()}),
         }
+        if start_ns := getattr(scene.engine, "start_ns", 0):  # of a trajectory
+            values["start_ns"] = json.dumps(start_ns)
         self._writer.add_metadata(ABOUT, {**values, "checksum": checksum(values)})
         self._writer.attach(*WORLD_FILE, scene.world_file())
 
@@ -548,7 +552,8 @@ def _env_ids(given: Any, num_envs: int, what: str = "Recorder", field: str = "en
 
 
 def _on_host(values: Any) -> Array:
-    """Return a copy of an array or tensor in host memory."""
+    """Return a copy of an array or tensor in host memory, in its byte order."""
     if hasattr(values, "detach"):
         values = values.detach().cpu().numpy()
-    return np.array(values)
+    array = np.array(values)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)

@@ -74,7 +74,8 @@ class Replay:
         versions: name of a program -> its version at the recording.
         is_complete: whether the recorder completed the file. Otherwise it ends at a time up to a second before the end
             of the run.
-        start_ns: time at tick 0, ns; 0 except for bags of other programs.
+        start_ns: time at tick 0, ns; that of the first pose for a `TrajectoryEngine`, otherwise 0 except for bags of
+            other programs.
         unread: topic -> reason why its messages are not in readings; empty except for bags of other programs.
         log_descriptions: name of other recorded values, see `logs` -> description as that of a sensor.
 
@@ -176,6 +177,8 @@ class Replay:
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise self._error(f"its description is damaged ({type(error).__name__}: {error})") from None
         self.versions: dict[str, str] = self._json(about, "versions", dict)
+        if "start_ns" in about:
+            self.start_ns = self._json(about, "start_ns", int)
 
     def _json(self, texts: Mapping[str, str], name: str, kind: type[Any]) -> Any:
         try:
@@ -502,5 +505,5 @@ def replay(path: str | os.PathLike[str]) -> Replay:
     except NoRecordingError as error:
         try:
             return BagReplay(path)
-        except ModelError:
-            raise error from None
+        except ModelError as reason:
+            raise NoRecordingError(f"{str(error).removesuffix('.')}, and {reason}") from None

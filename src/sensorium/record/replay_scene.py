@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -10,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from sensorium.errors import ScheduleError, UnknownNameError, UnsupportedError
+from sensorium.errors import ScheduleError, SensoriumWarning, UnknownNameError, UnsupportedError
 from sensorium.readings import Array, Bodies, Reading, SceneDescription, read_only
 from sensorium.record.batches import of_envs
 from sensorium.record.recorder import WORLD_FILE
 from sensorium.record.replay import replay
+from sensorium.spec import FieldSpec
 
 FIXED = "a recording has only the sensors that it holds"
 
@@ -96,6 +98,9 @@ class ReplayCursor:
 class ReplayScene:
     """A recording with the interface of a scene that `sensorium.serve` uses; `step` advances to the next samples.
 
+    Readings with other fields than described, such as those of a sensor before it was replaced, are omitted with a
+    warning.
+
     Args:
         path: the file.
 
@@ -113,6 +118,12 @@ class ReplayScene:
         about = self.replay.description
         self._description = replace(about, num_envs=len(self.replay.env_ids))
         self._sensors = {name: ReplaySensor(name) for name in about.sensors}
+        self._specs = {
+            name: tuple(FieldSpec.from_dict(each) for each in sensor["fields"])
+            for name, sensor in about.sensors.items()
+        }
+        self._differing: set[str] = set()
+        """Sensors with omitted readings."""
         self._frames = self.replay.frames()
         self._next: dict[str, Reading] | None = next(self._frames, None)
         first = next(iter(self._next.values())).tick if self._next else 0
@@ -201,8 +212,7 @@ class ReplayScene:
         self._next_poses = next(self._poses, None)
         if self._next_poses is not None:
             self._shown_poses = self._next_poses[1]
-        for name, reading in self.replay.at(now * self._description.dt).items():
-            self._sensors[name].take(replace(reading, env_ids=read_only(np.arange(len(reading.env_ids)))))
+        self._take(self.replay.at(now * self._description.dt))
         self.engine.tick = now
         for watch in self._watches[:]:
             watch.callback()
@@ -224,13 +234,22 @@ class ReplayScene:
             if now > tick:
                 break
             self.engine.tick = now
-            for name, reading in frame.items():
-                numbers = read_only(np.arange(len(reading.env_ids)))
-                self._sensors[name].take(replace(reading, env_ids=numbers))
+            self._take(frame)
             self._next = next(self._frames, None)
             for watch in self._watches[:]:
                 watch.callback()
         self.engine.tick = tick
+
+    def _take(self, readings: Mapping[str, Reading]) -> None:
+        """Note new readings; those with other fields than described are omitted."""
+        for name, reading in readings.items():
+            if reading.specs == self._specs[name]:
+                numbers = read_only(np.arange(len(reading.env_ids)))
+                self._sensors[name].take(replace(reading, env_ids=numbers))
+            elif name not in self._differing:
+                self._differing.add(name)
+                text = f"{name}: some readings are omitted, because their fields differ from the described ones."
+                warnings.warn(text, SensoriumWarning, stacklevel=2)
 
     def watch(self, callback: Callable[[], object], *, every_tick: bool = False) -> ReplayWatch:
         """Call a function at each recorded frame; see `Scene.watch`."""

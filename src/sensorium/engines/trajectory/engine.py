@@ -109,6 +109,12 @@ class TrajectoryEngine(TensorEngine):
         return min(each.duration for paths in self.trajectories.values() for each in paths)
 
     @property
+    def start_ns(self) -> int:
+        """Time of the first pose as given, ns; 0 if the trajectories start at different times."""
+        starts = {each.start_ns for paths in self.trajectories.values() for each in paths}
+        return starts.pop() if len(starts) == 1 else 0
+
+    @property
     def ticks_left(self) -> int:
         """Number of ticks until the first environment reaches the end of a trajectory."""
         return int((self._starts + self._spans).min()) - self.tick

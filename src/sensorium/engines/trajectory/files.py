@@ -30,12 +30,14 @@ class Poses:
         pos: float64 `[n, 3]`, m.
         quat: float64 `[n, 4]`, wxyz.
         lines: line number of each pose.
+        times: time of each pose as it is written.
     """
 
     stamps: NDArray[np.int64]
     pos: NDArray[np.float64]
     quat: NDArray[np.float64]
     lines: list[int]
+    times: list[str]
 
 
 def read_poses(path: str | Path) -> Poses:
@@ -48,6 +50,7 @@ def read_poses(path: str | Path) -> Poses:
     label = f"trajectory file {str(path)!r}"
     rows: list[list[float]] = []
     lines: list[int] = []
+    times: list[str] = []
     stamps: list[int] = []
     is_csv = False
     for number, line in enumerate(_text(path, label).splitlines(), 1):
@@ -62,9 +65,10 @@ def read_poses(path: str | Path) -> Poses:
         stamps.append(_number(words[0], _nanoseconds if is_csv else _seconds, label, number, "time"))
         rows.append([_number(word, float, label, number, "number") for word in words[1:COLUMNS]])
         lines.append(number)
+        times.append(words[0])
     values = np.array(rows, dtype=np.float64).reshape(-1, COLUMNS - 1)
     order = [3, 4, 5, 6] if is_csv else [6, 3, 4, 5]
-    return Poses(np.array(stamps, dtype=np.int64), values[:, :3], values[:, order], lines)
+    return Poses(np.array(stamps, dtype=np.int64), values[:, :3], values[:, order], lines, times)
 
 
 def _text(path: Path, label: str) -> str:

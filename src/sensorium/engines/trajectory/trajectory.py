@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +49,13 @@ class Trajectory:
     """
 
     def __init__(self, times: ArrayLike, pos: ArrayLike, quat: ArrayLike) -> None:
-        given = _numbers(times, "times", 0)
+        given = np.atleast_1d(_numbers(times, "times", 0))
         self.times = given - (given[0] if len(given) else 0.0)
         self.pos, self.quat = _numbers(pos, "pos", 3), _numbers(quat, "quat", 4)
         lengths = {name: len(array) for name, array in vars(self).items()}
         if len(set(lengths.values())) > 1:
             raise ArgumentError(f"Trajectory: got arrays of different lengths ({lengths}), expected one row per pose.")
-        if (fault := _fault(self.times, self.pos, self.quat)) is not None:
+        if (fault := _fault(self.times, self.pos, self.quat, given)) is not None:
             row, text = fault
             raise ArgumentError(f"Trajectory, {'' if row is None else f'pose {row}, '}{text}")
         self.start_ns = round(float(given[0]) * 1e9)
@@ -77,7 +77,7 @@ class Trajectory:
         """
         poses = read_poses(path)
         times = (poses.stamps - poses.stamps[0]) * 1e-9 if len(poses.stamps) else np.zeros(0)
-        if (fault := _fault(times, poses.pos, poses.quat)) is not None:
+        if (fault := _fault(times, poses.pos, poses.quat, poses.times)) is not None:
             row, text = fault
             line = "" if row is None else f", line {poses.lines[row]}"
             raise ModelError(f"trajectory file {str(path)!r}{line}, {text}")
@@ -125,8 +125,11 @@ def _numbers(values: Any, name: str, columns: int) -> Array:
     return array
 
 
-def _fault(times: Array, pos: Array, quat: Array) -> tuple[int | None, str] | None:
-    """Return the first fault of a path: the row of the pose, or None for the whole path, and a text."""
+def _fault(times: Array, pos: Array, quat: Array, given: Sequence[Any] | Array) -> tuple[int | None, str] | None:
+    """Return the first fault of a path: the row of the pose, or None for the whole path, and a text.
+
+    `times` count from the first pose, and `given` are the times to show.
+    """
     if len(times) < FEWEST:
         return None, f"poses: got {len(times)}, expected at least {FEWEST}. Add poses before or after."
     norm = np.linalg.norm(quat, axis=1)
@@ -134,7 +137,7 @@ def _fault(times: Array, pos: Array, quat: Array) -> tuple[int | None, str] | No
         unit = quat / norm[:, None]
         turn = 2.0 * np.arccos(np.clip(np.abs((unit[1:] * unit[:-1]).sum(axis=1)), 0.0, 1.0))
     checks = (
-        (~np.isfinite(times), "time", times, "a finite number. Correct or remove the pose."),
+        (~np.isfinite(times), "time", given, "a finite number. Correct or remove the pose."),
         (~np.isfinite(pos).all(axis=1), "position", pos, "finite numbers, m. Correct or remove the pose."),
         (~np.isfinite(quat).all(axis=1), ORDER, quat, "finite numbers. Correct or remove the pose."),
         (norm == 0.0, ORDER, quat, "a unit quaternion. Correct or remove the pose; 1 0 0 0 is level."),
@@ -148,7 +151,7 @@ def _fault(times: Array, pos: Array, quat: Array) -> tuple[int | None, str] | No
         (
             np.diff(times, prepend=-np.inf) <= 0.0,
             "time",
-            times,
+            given,
             "a time after that of the previous pose. Sort the poses by time, and remove repeated ones.",
         ),
     )
@@ -166,8 +169,8 @@ def _fault(times: Array, pos: Array, quat: Array) -> tuple[int | None, str] | No
 
 
 def _text(value: Any) -> str:
-    """Return a number or a vector as text."""
-    return " ".join(f"{number:.12g}" for number in np.atleast_1d(value))
+    """Return a number or a vector as text; a text unchanged."""
+    return value if isinstance(value, str) else " ".join(f"{number:.12g}" for number in np.atleast_1d(value))
 
 
 def trajectory_of(given: Any, what: str) -> Trajectory:

@@ -147,7 +147,7 @@ def samples(readings: Iterable[Reading], env: int, *, mount: int = 0, truth: boo
         truth: whether to take the ground truth; None takes both, as separate samples.
 
     Raises:
-        ArgumentError: no reading contains the environment.
+        ArgumentError: there are no readings, or none contains the environment.
     """
     seen: dict[tuple[str, bool], int] = {}
     known: set[int] = set()
@@ -161,5 +161,7 @@ def samples(readings: Iterable[Reading], env: int, *, mount: int = 0, truth: boo
             if seen.get((reading.name, branch)) != sample.tick:
                 seen[reading.name, branch] = sample.tick
                 yield sample
+    if not known:
+        raise ArgumentError("readings: got none, expected at least one. Record for longer, or choose other times.")
     if env not in known:
         raise ArgumentError(f"env: got {shown(env)}, expected one of the recorded environments {sorted(known)}.")

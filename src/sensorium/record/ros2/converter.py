@@ -135,6 +135,8 @@ class Ros2Messages:
                 raise UnknownNameError("sensor", name, description.sensors)
         self._prefixes = env_prefixes([description.first_env + env for env in self.envs], description.num_envs)
         self._dt, self._truth, self._poses = description.dt, truth, poses
+        self._keeps_all = description.engine == "rosbag2"
+        """Whether each reading is a message, since messages of other programs may have equal time stamps."""
         self._frames = list(frames)
         self.topics: list[Topic] = [Topic("/clock", "rosgraph_msgs/msg/Clock")]
         self._clock = Template("rosgraph_msgs/msg/Clock", [{}])
@@ -309,7 +311,7 @@ class _SensorMessages:
         ticks = stack.about["capture_tick" if is_measured else "truth_tick"][:, rows]
         frames = stack.about["frame"][:, rows]
         valid = stack.about["valid"][:, rows] if is_measured else np.ones(ticks.shape, bool)
-        new = self._arrivals[branch].new(ticks, frames, valid)
+        new = valid if self._owner._keeps_all else self._arrivals[branch].new(ticks, frames, valid)
         if is_measured:
             seconds = stack.about["stamp"][:, rows]
         else:

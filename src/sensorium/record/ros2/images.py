@@ -50,7 +50,7 @@ def _start(spec: FieldSpec) -> str:
 
 def _metres(sensor: MappedSensor, values: Array) -> Array:
     """Return distances with NaN for misses."""
-    miss = sensor.cfg.get("no_hit_value")
+    miss = 0.0 if sensor.cfg.get("depth_clipping_behavior") == "zero" else sensor.cfg.get("no_hit_value")
     is_miss = ~np.isfinite(values) if miss is None else ~np.isfinite(values) | (values == np.float32(miss))
     distances: Array = np.where(is_miss, np.float32(np.nan), values)
     return distances

@@ -273,11 +273,15 @@ def distance(sensor: MappedSensor) -> Iterator[Channel]:
         "min_range": sensor.cfg.get("min_distance", 0.0),
         "max_range": sensor.cfg.get("max_distance", inf),
     }
-    name = spec.name
-    yield Channel(
-        "sensor_msgs/msg/Range", name, (name,), values,
-        lambda samples: {"range": scan.ranges(samples).reshape(len(samples))},
-    )  # fmt: skip
+    name, is_native = spec.name, sensor.kind == "builtin"
+
+    def columns(samples: Samples) -> Columns:
+        ranges = scan.ranges(samples).reshape(len(samples))
+        if is_native:  # a rangefinder of MuJoCo gives -1 for a miss, to which noise is added
+            ranges = np.where(ranges < -0.5, np.float32(inf), ranges)
+        return {"range": ranges}
+
+    yield Channel("sensor_msgs/msg/Range", name, (name,), values, columns)
 
 
 @message_mapper("radar_scan")
