@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -54,8 +55,10 @@ def test_a_trajectory_file_and_a_mesh_file_become_a_recording(tmp_path: Path) ->
     assert hits.shape == (3, 2, 128) and np.isclose(hits[np.isfinite(hits)].min(), 2.0 * np.sqrt(2.0), atol=1e-3)
 
 
-def test_exports_of_a_recording_have_the_times_of_the_trajectory_file(tmp_path: Path) -> None:
-    """So that evo and other tools find the poses of equal times."""
+def test_exports_of_a_recording_have_the_times_of_the_trajectory_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So that evo and other tools find the poses of equal times; other formats report or hold the date."""
     lines = [f"{1305031098 + k}.123456789 {k} 0 2 0 0 0 1" for k in range(4)]
     (tmp_path / "path.tum").write_text("\n".join(lines), encoding="utf-8")
     file = str(tmp_path / "run.mcap")
@@ -66,6 +69,11 @@ def test_exports_of_a_recording_have_the_times_of_the_trajectory_file(tmp_path: 
         (_, first, *_, last) = (tmp_path / form / path).read_text(encoding="utf-8").splitlines()
         stamps = [line.replace(",", " ").split()[0].replace(".", "") for line in (first, last)]
         assert stamps == ["1305031098123456789", "1305031099123456789"]
+    assert main(["export", file, "--to", str(tmp_path / "csv"), "--format", "csv"]) == 0
+    assert json.loads((tmp_path / "csv/description.json").read_text())["start_ns"] == 1305031098123456789
+    assert "1305031098123456789" not in capsys.readouterr().out
+    assert main(["export", file, "--to", str(tmp_path / "bag"), "--format", "rosbag2"]) == 0
+    assert "1305031098123456789" in capsys.readouterr().out
     other = sn.Trajectory([0.0, 1.0, 2.0, 3.0], np.zeros((4, 3)), np.tile([1.0, 0.0, 0.0, 0.0], (4, 1)))
     assert sn.TrajectoryEngine([tmp_path / "path.tum", other]).start_ns == 0
 

@@ -36,7 +36,7 @@ def test_outputs_have_independent_cursors() -> None:
     scene = moving([syn.ScalarCfg(name="slow", update_period=0.03), syn.ScalarCfg(name="fast")])
     one, two, three = (scene.sample_cursor() for _ in range(3))
     assert set(scene.publish(since=one)) == set(scene.publish(since=two)) == {"slow", "fast"}
-    assert not scene.publish(since=one)
+    assert not scene.publish(since=one) and set(scene.publish("fast")) == {"fast"}
     assert set(scene.publish(since=three)) == {"slow", "fast"} and not scene.publish(since=three)
     taken: list[list[str]] = [[], [], []]
     for tick in range(1, 10):

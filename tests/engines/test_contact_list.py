@@ -221,3 +221,18 @@ def test_a_list_without_places_reports_nothing() -> None:
     sides, count = torch.zeros(0, 2, dtype=torch.int32), torch.zeros(2, dtype=torch.int32)
     engine = TensorEngine(2, bodies=("cup",), contact_list=ContactList(count, sides, **arrays, kind="body"))
     assert not engine.contacts[TOUCH].any()
+
+
+@pytest.mark.parametrize("wrong", [-2, 2, 1_000_000])
+def test_contacts_with_unknown_ids_are_ignored(wrong: int) -> None:
+    """A wrong id in a device array cannot be reported without waiting for the device; it reads no memory."""
+    contacts, arrays = touching()
+    ids = torch.arange(2, dtype=torch.int32)
+    for given in (contacts, replace(contacts, env=None, rows=ids, envs=torch.zeros_like(ids))):
+        engine = TensorEngine(2, bodies=("cup", "table"), contact_list=given)
+        report = engine.contacts[TOUCH]
+        count = int(report[..., 0].sum())
+        kept, arrays["sides"][2, 1] = int(arrays["sides"][2, 1]), wrong
+        engine.refresh()
+        assert int(report[..., 0].sum()) < count
+        arrays["sides"][2, 1] = kept

@@ -31,6 +31,8 @@ HOLDS = {
 TABLES = ("csv", "npz", "parquet")
 LOGGED = (*TABLES, "lerobot")
 """Formats that hold logged values and marks."""
+UNDATED = ("kitti", "lerobot", "rosbag2")
+"""Formats whose times count from the start of the recording; tables have it in description.json."""
 
 
 @dataclass
@@ -41,7 +43,7 @@ class Export:
     env, tick, time, then the fields. Columns are named FIELD.AXIS, e.g. lin_acc_b.x; npz holds one array per field.
     Measured rows also have the sensor's own time stamp, the time of arrival, and the pose. Events have one row each, in
     SENSOR.BRANCH.events.FORMAT; controls and logged values are in log.NAME.measured.FORMAT. DIR/description.json has
-    units, frames, configs and marks.
+    units, frames, configs, marks, and the date of time 0 (start_ns) of a trajectory or a bag.
 
     euroc: DIR/mav0 with IMUs and cameras, and the true poses of the first IMU, or of the first sensor that has poses.
     tum: DIR/SENSOR.tum, the true poses of each sensor that has poses.
@@ -109,9 +111,9 @@ class Export:
             return self._export_lerobot(replay, follow)
         is_bag = replay.description.engine == "rosbag2"  # whose messages may have equal time stamps
         notes = export.write_tables(follow(self.sensor), self.to, self.format, dt=dt, env=self.env, keep_all=is_bag)
-        start, end = -inf if self.start is None else self.start, inf if self.end is None else self.end
+        span = -inf if self.start is None else self.start, inf if self.end is None else self.end
         for name in () if self.sensor else replay.logs:
-            values = (replace(each, name=f"log.{name}") for each in replay.log(name, start, end))
+            values = (replace(each, name=f"log.{name}") for each in replay.log(name, *span))
             notes += export.write_tables(values, self.to, self.format, dt=dt, env=self.env, keep_all=True)
         marks = [
             {"time": mark.time, "tick": mark.tick, "env_ids": mark.env_ids.tolist(), "name": mark.name,
@@ -119,7 +121,8 @@ class Export:
             for mark in replay.marks
         ]  # fmt: skip
         scene = _selected(replay, self.sensor).to_dict()
-        text = json.dumps({**scene, "versions": replay.versions, "marks": marks}, indent=1)
+        start = {"start_ns": replay.start_ns}
+        text = json.dumps({**scene, **start, "versions": replay.versions, "marks": marks}, indent=1)
         (self.to / "description.json").write_text(f"{text}\n", encoding="utf-8")
         return notes
 
@@ -173,6 +176,8 @@ class Export:
                 if len(about.get("mounts", ())) > 1 and name in (self.sensor or (name,)):
                     found.append(f"{name}: mounts after the first, {about['mounts'][0]}")
             found.append(f"values other than {HOLDS[self.format]}")
+        if replay.start_ns and self.format in UNDATED:
+            found.append(f"the date: times count from {replay.start_ns} ns since 1970; --format tum and euroc add it")
         if self.format == "lerobot":
             found.append("the ground truth, and the times at which values arrived")
         if self.format not in LOGGED:

@@ -89,7 +89,7 @@ class ContactList:
 
     Args:
         count: number of contacts in the list, int32 `[1]` or `[env]`. Entries beyond it are ignored.
-        sides: ids of the two touching elements, int32 `[contact, 2]`.
+        sides: ids of the two touching elements, int32 `[contact, 2]`. Contacts with unknown ids are ignored.
         point: positions, float32 `[contact, 3]`, m, world.
         normal: unit vectors from the first side to the second, float32 `[contact, 3]`, world.
         force: forces on the second side, float32 `[contact, 3]`, N, world.
@@ -200,8 +200,13 @@ class Report:
 
 @wp.func
 def _element(contacts: Contacts, contact: int, side: int) -> wp.int32:
+    """Return the column of an element in the tables of a report; -1 for an unknown id."""
     element = contacts.sides[contact, side]
+    if element < -1:
+        return -1
     if contacts.rows.shape[0] > 0 and element >= 0:
+        if element >= contacts.rows.shape[0]:
+            return -1
         element = contacts.rows[element]
     return element + 1
 
@@ -212,6 +217,8 @@ def _side(contacts: Contacts, report: Report, contact: int, row: int) -> wp.floa
     first = _element(contacts, contact, 0)
     second = _element(contacts, contact, 1)
     sign = wp.float32(0.0)
+    if wp.min(first, second) < 0 or wp.max(first, second) >= report.secondary.shape[0]:
+        return sign
     if report.primary[row, first] != wp.uint8(0) and report.secondary[second] != wp.uint8(0):
         sign = 1.0
     elif report.primary[row, second] != wp.uint8(0) and report.secondary[first] != wp.uint8(0):
@@ -232,7 +239,7 @@ def link_contacts(contacts: Contacts) -> None:
             env = contacts.env[i]
         else:
             for side in range(2):
-                if contacts.sides[i, side] >= 0:
+                if contacts.sides[i, side] >= 0 and contacts.sides[i, side] < contacts.envs.shape[0]:
                     env = wp.max(env, contacts.envs[contacts.sides[i, side]])
     if env >= 0 and env < contacts.first.shape[0]:
         contacts.next[i] = wp.atomic_exch(contacts.first, env, i)

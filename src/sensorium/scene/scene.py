@@ -720,8 +720,8 @@ class Scene:
         On CUDA the copies are asynchronous: a reading waits for its own copy on first access.
 
         Args:
-            names: names of the sensors. None takes those with a config and discovered ones that were read before;
-                selecting one by name counts as reading it. ``publish(scene)`` takes all.
+            names: names of the sensors, or one name. None takes those with a config and discovered ones that were read
+                before; selecting one by name counts as reading it. ``publish(scene)`` takes all.
             since: cursor of the output: sensors without new samples are omitted, and the others are recorded as taken.
             envs: contiguous environments to copy; None for all.
             truth: whether to copy the ground truth; without it `ground_truth` is empty.
@@ -733,7 +733,7 @@ class Scene:
             ConfigError: `envs` has gaps, or contains environments that do not exist.
         """
         rows = env_range(envs, self.num_envs)
-        wanted = list(self.sensors_in_use) if names is None else list(names)
+        wanted = list(self.sensors_in_use) if names is None else [names] if isinstance(names, str) else list(names)
         self._table.grant(wanted)
         sensors = {name: self[name] for name in (wanted if since is None else since.pending(wanted))}
         if poses and (new := without_poses(sensors.values(), self.engine)):
