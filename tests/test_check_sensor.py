@@ -536,7 +536,7 @@ def test_correct_plugins_pass(cfg_class: type[MountedSensorCfg[HeightData]]) -> 
     [
         (RebindsCfg, "raw_is_written_in_place", ["Rebinds", "raw.height", "raw.height.copy_(...)"]),
         (ReturnsCfg, "raw_is_written_in_place", ["returns a Tensor, which is ignored", "raw.height.copy_(...)"]),
-        (PartialCfg, "raw_is_written_in_place", ["of 4 elements are as before", "raw.height"]),
+        (PartialCfg, "raw_is_written_in_place", ["of 4 elements are unchanged", "raw.height"]),
         (AddsCfg, "raw_is_written_in_place", ["does not read its record", "not with add_"]),
         (CuriousCfg, "reading_changes_nothing", ["two reads in a row", "do work in a hook"]),
         (DrawsCfg, "reading_changes_nothing", ["reading never changes", "debug_draw"]),

@@ -78,10 +78,10 @@ def test_textures_of_worlds_are_compared_by_their_pixels() -> None:
     uv = np.zeros((1, 3, 2))
     assert common_shapes([world(), world()])[0].name == "crate"
     assert common_shapes([world(uv=uv), world(uv=uv)])[0].name == "crate"
-    with pytest.raises(ModelError, match="shape 'crate' has another material in world 1"):
+    with pytest.raises(ModelError, match="shape 'crate' has a different material in world 1"):
         common_shapes([world(), world(shade=9)])
     for first, second in ((uv, uv + 0.5), (None, uv), (uv, None)):
-        with pytest.raises(ModelError, match="shape 'crate' has another mesh in world 1"):
+        with pytest.raises(ModelError, match="shape 'crate' has a different mesh in world 1"):
             common_shapes([world(uv=first), world(uv=second)])
 
 
