@@ -179,7 +179,7 @@ def test_the_first_spawn_of_a_kind_works_with_an_empty_cache(tmp_path: Path, kin
     )
     assert program.wait(20.0 * PATIENCE) == 0, program.err
     found = json.loads(program.out.splitlines()[-1])
-    assert found["received"] or kind == "collision_events"
+    assert found["received"] or kind in ("collision_events", "event_camera")  # at rest, nothing happens
     assert any((tmp_path / "cache").rglob("*.o")) or any((tmp_path / "cache").rglob("*.ptx"))
     if found["took"] > 5.0:
         assert "compiles kernels" in program.err
