@@ -160,6 +160,13 @@ def test_substeps_and_ticks_must_be_integers(value):
     assert scene.tick == 2
 
 
+@pytest.mark.parametrize("value", ["2", 0, -1, 2.5, True, [1]], ids=name_of)
+@pytest.mark.parametrize("name", ["num_envs", "threads"])
+def test_counts_must_be_integers_of_at_least_one(name, value):
+    with pytest.raises(sn.ArgumentError, match=rf"^{name}: got .*, expected an integer of at least 1"):
+        MujocoEngine(BODY.format(0.002), **{name: value})
+
+
 @pytest.mark.parametrize("value", ODD, ids=name_of)
 def test_env_ids_must_be_integers_or_a_mask(value):
     """Any other value is an ArgumentError, also a ValueError, that names it."""

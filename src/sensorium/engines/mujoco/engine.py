@@ -65,6 +65,7 @@ class MujocoEngine(OwnedModelEngine):
     Raises:
         ModelError: the file is missing or invalid, `model` has another type, or `fresh=False` with the RK4 integrator.
         MissingDependencyError: the installed MuJoCo has no `mujoco.batch` (older than 3.17).
+        ArgumentError: `num_envs` or `threads` is not an integer of at least 1.
         UnknownNameError: there is no such keyframe.
     """
 
@@ -82,6 +83,7 @@ class MujocoEngine(OwnedModelEngine):
     ) -> None:
         _batch_module()
         self._batch: Any = None
+        threads = None if threads is None else positive_int(threads, "threads")
         super().__init__(model, positive_int(num_envs, "num_envs"), device, fresh, threads, keyframe)
         self._shared: list[str] = []  # fields that mounts depend on and that are shared by all envs
         self._has_models = self._moves = False
