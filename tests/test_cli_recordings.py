@@ -105,7 +105,11 @@ def test_a_replay_shows_a_part(rig: Path, tmp_path: Path, capsys: pytest.Capture
 
 def test_wrong_options_give_one_error(rig: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tmp_path / "run.mcap")
+    empty = str(tmp_path / "empty.mcap")
+    with sn.Scene(sn.TensorEngine(1, 0.01), []).record(empty):
+        pass
     cases: list[tuple[list[str], str]] = [
+        (["serve", "--replay", empty, "--address", "tcp://127.0.0.1:0"], "a recording with sensors"),
         (["run", "demo", "--ros2"], "--record"),
         (["run", "demo", "--record-envs", "0"], "--record"),
         (["run", "demo", "--record", path, "--record-envs", "0,1"], "--record-envs"),

@@ -25,6 +25,12 @@ def scene() -> sn.Scene:
     return sn.Scene(quadruped.engine_of(), [IMU, SCAN])
 
 
+def test_names_are_not_sensors(scene: sn.Scene) -> None:
+    for read in (sj.read, sj.read_ground_truth):
+        with pytest.raises(ArgumentError, match=r"got 'imu', expected a sensor of the scene, e\.g\. scene\['imu'\]"):
+            read("imu")  # type: ignore[arg-type]
+
+
 def advance(scene: sn.Scene) -> None:
     _, mx = quadruped.models()
     scene.engine.data = quadruped.stepper()(mx, scene.engine.data)

@@ -145,6 +145,7 @@ def test_state_round_trips():
         ({"dt": 0.0}, "dt: got 0.0"),
         ({"dt": float("inf")}, "dt: got inf"),
         ({"bodies": ("a", "a")}, "without repetition"),
+        ({"bodies": ("world", "a")}, "bodies: got 'world', which is the name of the world"),
         ({"quat_order": "zyxw"}, "quat_order: got 'zyxw'"),
         ({"provides": ("pose", "speed")}, "provides: got 'speed', expected any of pose"),
         ({"num_envs": 0}, "num_envs: got 0"),

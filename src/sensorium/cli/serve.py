@@ -299,7 +299,10 @@ class Serve:
         from sensorium.record.replay_scene import ReplayScene
 
         assert self.replay is not None
-        return ReplayScene(self.replay)
+        scene = ReplayScene(self.replay)
+        if not scene.sensors_in_use:
+            raise UsageError.of("--replay", str(self.replay), "a recording with sensors", "It has none to serve.")
+        return scene
 
     def _server(self, scene: Scene, addresses: list[str], keys: Any, token: str) -> Server:
         from sensorium.stream.server import serve

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from sensorium.engines.mjx.arrays import to_jax
 from sensorium.engines.mjx.live import LiveMjxEngine
+from sensorium.errors import ArgumentError, shown
 from sensorium.jax.wrapper import SensorWrapper
 from sensorium.scene.observer import Observer
 from sensorium.sensors.core.base import Sensor
@@ -54,13 +55,22 @@ def read(source: Sensor[Any, Any] | Observer, env_ids: Any = None) -> Any:
     Returns:
         Field -> array `[env, ...]` on the sensor's device; one array where the sensor's data is one tensor, and for an
         observer.
+
+    Raises:
+        ArgumentError: `source` is neither.
     """
-    return to_jax(source()) if isinstance(source, Observer) else _arrays(source.read(env_ids))
+    return to_jax(source()) if isinstance(source, Observer) else _arrays(_sensor(source, "source").read(env_ids))
 
 
 def read_ground_truth(sensor: Sensor[Any, Any], env_ids: Any = None) -> Any:
     """Return the true data of a sensor as JAX arrays that never change; arguments and result as for `read`."""
-    return _arrays(sensor.read_ground_truth(env_ids))
+    return _arrays(_sensor(sensor, "sensor").read_ground_truth(env_ids))
+
+
+def _sensor(given: Any, what: str) -> Sensor[Any, Any]:
+    if not isinstance(given, Sensor):
+        raise ArgumentError(f"{what}: got {shown(given)}, expected a sensor of the scene, e.g. scene['imu'].")
+    return given
 
 
 def _arrays(data: Any) -> Any:

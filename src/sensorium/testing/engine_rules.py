@@ -33,6 +33,7 @@ KINDS: tuple[NameKind, ...] = ("body", "site", "geom", "joint", "scalar_joint", 
 ENVS = 3
 SLOTS = 16
 """Slots of a report that shows every contact of a body."""
+_IN_PLACE = "Write into the array: array.copy_(...) or array[...] = ...."
 
 
 class EngineTrial:
@@ -257,8 +258,17 @@ class EngineRules(EngineTrial):
             act()
             engine.refresh()
             for name, place in places.items():
-                fix = "Write into the array: array.copy_(...) or array[...] = ...."
-                self.need(engine.array(name).data_ptr() == place, f"{name} after {what}", fix)
+                self.need(engine.array(name).data_ptr() == place, f"{name} after {what}", _IN_PLACE)
+        if engine.supports(BODY_POSE) is None:
+            engine = self.engine({BODY_POSE: "check_engine"})
+            places = {name: engine.array(name).data_ptr() for name in ARRAYS[BODY_POSE]}
+            engine.prepare(
+                {each: sensor for each, sensor in self.supported(engine).items() if engine.grants_late(each)}
+            )
+            engine.refresh()
+            for name, place in places.items():
+                fix = f"{_IN_PLACE} Otherwise grants_late must return False."
+                self.need(engine.array(name).data_ptr() == place, f"{name} after a late requirement", fix)
         return True
 
     # Motion -----------------------------------------------------------------------------------------------------------
@@ -413,20 +423,24 @@ class EngineRules(EngineTrial):
         return True
 
     def state_is_of_one_instant(self) -> bool:
-        """With `lag` 0 all arrays are of the current tick, so that `forward()` after a refresh changes none."""
+        """With `lag` 0 all arrays are current, so that `forward()` changes none; with `lag` 1 they are a tick old."""
         engine = self.engine()
+        engine.forward()
+        engine.refresh()
+        current = self.arrays(engine)
         for _ in range(self._ticks):
+            before = current
             self._advance(engine)
             engine.refresh()
-            if engine.lag:
-                return False
-            before = self.arrays(engine)
+            shown, lag = self.arrays(engine), engine.lag
+            self.need(lag in (0, 1), f"lag is {lag}")
             engine.forward()
             engine.refresh()
-            for name, array in self.arrays(engine).items():
-                if array.numel():
-                    error, scale = float((array - before[name]).abs().max()), float(before[name].abs().max())
-                    self.need(error <= 3e-4 * scale, f"{name} changes by {error:.3g}", "Otherwise declare lag = 1.")
+            current = self.arrays(engine)
+            for name, right in (before if lag else current).items():
+                if right.numel():
+                    error, scale = float((shown[name] - right).abs().max()), float(shown[name].abs().max())
+                    self.need(error <= 3e-4 * scale, f"{name} is off by {error:.3g}", f"Or declare lag = {1 - lag}.")
         return True
 
     def reset_leaves_the_others(self) -> bool:
@@ -458,6 +472,18 @@ class EngineRules(EngineTrial):
             engine.refresh()
             self.same(start, self.arrays(engine), f"after reset({'None' if ids is None else [1]})", fix, envs)
         return True
+
+    def reset_writes_the_state(self) -> bool:
+        """A reset with a field that the state does not have raises an error."""
+        engine = self.engine()
+        try:
+            engine.reset(None, {"no such field": torch.zeros(ENVS, device=engine.device)})
+        except Exception:  # whatever an engine raises for it
+            return True
+        self.need(
+            False, "reset(None, {'no such field': ...}) raises nothing", "engines.envs.row_values checks the names."
+        )
+        return False
 
     def resuming_is_exact(self) -> bool:
         """A new engine that loads a saved state, which is a copy, continues with the same bits."""

@@ -122,7 +122,7 @@ class LiveMjxEngine(WrappedModelEngine):
         sizes = {"qpos": (model.nq,), "qvel": (model.nv,), "xpos": (model.nbody, 3), "sensordata": (model.nsensordata,)}
         for name, size in sizes.items():
             shape = tuple(getattr(data, name).shape)
-            if len(shape) < 1 or shape[1:] != size or shape[0] != (num_envs or shape[0]):
+            if len(shape) < 1 or shape[1:] != size or shape[0] != (num_envs or shape[0]) or shape[0] == 0:
                 env = "env" if num_envs is None else num_envs
                 raise ModelError(
                     f"data: {name} has shape {shape}, expected ({env}, {', '.join(map(str, size))}): data has a "

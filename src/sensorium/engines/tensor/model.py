@@ -77,6 +77,10 @@ class TensorModel:
         slides = (slides,) if isinstance(slides, str) else slides
         for what, given in (("bodies", bodies), ("joints", joints), ("slides", slides)):
             check_names(given, what)
+        if "world" in bodies:
+            raise ArgumentError(
+                "bodies: got 'world', which is the name of the world, row -1: omit it or rename the body."
+            )
         sites, geoms, native = (mapping_of(parts, what) for what in ("sites", "geoms", "native"))
         self._num_envs, self._provides = num_envs, provides
         self.bodies = tuple(bodies)
