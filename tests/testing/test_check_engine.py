@@ -298,6 +298,26 @@ class ForgetsTicks(Toys):
         self.tick = 0
 
 
+class Frozen(Toys):
+    """The shape of the ball is static."""
+
+    def shapes(self) -> Any:
+        return (sn.Shape("sphere", "ball", (0.1,), body=1, is_static=True),)
+
+
+class Captured(Toys):
+    """The ball falls differently in a captured graph."""
+
+    is_captured = False
+
+    def capture(self, on: bool) -> None:
+        self.is_captured = on
+
+    def _accelerations(self) -> Any:
+        turn, lift, push = super()._accelerations()
+        return turn, lift + 1e-3 * self.is_captured, push
+
+
 class Late(Toys):
     """The arrays are current, not one tick old."""
 
@@ -371,6 +391,8 @@ class IndicesOnly(Toys):
         (EmptyIsAll, "reset_leaves_the_others", r"reset\(\[False, False, False\]\).*env_rows"),
         (CountsForward, "ticks_are_counted", r"the tick is 5 after 4 ticks and forward\(\).*Count in step\(\) alone"),
         (ForgetsTicks, "ticks_are_counted", "the tick is 0 after 4 ticks and a reset"),
+        (Frozen, "shapes_are_described", "'ball' is static, and its body moves"),
+        (Captured, "reading_changes_nothing", "body_pos_w differs with more requirements or without captured graphs"),
         (Late, "state_is_of_one_instant", "is off by .* Or declare lag = 0"),
         (Stale, "state_is_of_one_instant", r"body_ang_acc_w is off by .* Or declare lag = 1"),
         (Growing, "arrays_stay_in_place", "after a late requirement.*grants_late must return False"),

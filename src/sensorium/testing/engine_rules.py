@@ -185,7 +185,7 @@ class EngineRules(EngineTrial):
         return True
 
     def shapes_are_described(self) -> bool:
-        """Shapes have unique names and rows of bodies, and are the same on each call."""
+        """Shapes have unique names and rows of bodies, are the same on each call, and do not move where static."""
         engine = self.engine()
         if engine.supports(SHAPES) is not None:
             return False
@@ -195,6 +195,9 @@ class EngineRules(EngineTrial):
         for shape in shapes:
             is_row = -1 <= shape.row < len(engine.names("body"))
             self.need(is_row and (shape.row >= 0 or bool(shape.is_static or shape.fault)), f"{shape}")
+            if shape.is_static and shape.row >= 0 and "body_pos_w" in self.run:
+                path = torch.cat([self.run[name][:, :, shape.row] for name in ARRAYS[BODY_POSE]], dim=-1)
+                self.need(float((path - path[0]).abs().max()) < 1e-6, f"{shape.name!r} is static, and its body moves")
         return True
 
     # Requirements -----------------------------------------------------------------------------------------------------
@@ -407,10 +410,12 @@ class EngineRules(EngineTrial):
         return True
 
     def reading_changes_nothing(self) -> bool:
-        """Neither a refresh nor more requirements change the physics; a second refresh changes no array."""
+        """Neither a refresh nor more requirements nor captured graphs change values; nor does a second refresh."""
         engine, other = self.engine(), self.engine({BODY_POSE: "check_engine"})
         if not engine.owns_time:
             return False
+        engine.capture(True)
+        other.capture(False)
         for _ in range(6):
             self._advance(engine)
             self._advance(other)
@@ -419,7 +424,7 @@ class EngineRules(EngineTrial):
             engine.refresh()
             self.same(before, self.arrays(engine), "after a second refresh()")
         other.refresh()
-        self.same(self.arrays(other), before, "with more requirements")
+        self.same(self.arrays(other), before, "with more requirements or without captured graphs")
         return True
 
     def state_is_of_one_instant(self) -> bool:
