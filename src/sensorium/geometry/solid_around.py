@@ -194,9 +194,3 @@ def deepest(shapes: Shapes, around: NearShapes, env: int, mount: int, p: wp.vec3
         out.point = around.pos[env, mount, out.near] + quat_rotate(turn, out.point)
         out.normal = quat_rotate(turn, out.normal)
     return out
-
-
-@wp.func
-def surface_velocity(around: NearShapes, env: int, mount: int, near: int, p: wp.vec3) -> wp.vec3:
-    """Return the velocity of a shape's material at a point of the mount, relative to the mount, m/s, in its axes."""
-    return around.lin[env, mount, near] + wp.cross(around.ang[env, mount, near], p)

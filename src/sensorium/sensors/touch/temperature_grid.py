@@ -322,10 +322,6 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
                 np.add.at(cells[:, k].T, link.nearest, each[:, k].T)
         return torch.from_numpy(cells.reshape(lead, -1)).to(self.device, torch.float32)
 
-    def set_heat_generation(self, value: Any, env_ids: Any = None) -> None:
-        """Alias of ``set("heat_generation", ...)``."""
-        self.set("heat_generation", value, env_ids)
-
     @property
     def nbytes(self) -> int:
         """Bytes of memory of this sensor."""
