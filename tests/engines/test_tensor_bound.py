@@ -76,6 +76,10 @@ def test_an_array_that_cannot_be_bound_is_rejected() -> None:
     for given in (*others, reverse, [[[0.0] * 3] * 3]):
         with pytest.raises(ArgumentError, match=r"bound\['body_pos_w'\]: got .* Copy other .*engine.body_pos_w = val"):
             TensorEngine(1, bodies=BODIES, bound={"body_pos_w": given})
+    with pytest.raises(ArgumentError, match="got reversed float32 of shape"):
+        TensorEngine(1, bodies=BODIES, bound={"body_pos_w": reverse})
+    with pytest.raises(ArgumentError, match=r"got torch\.float32 of shape .* and strides \(18, 6, 2\)"):
+        TensorEngine(1, bodies=BODIES, bound={"body_pos_w": torch.zeros(1, 3, 6)[..., ::2]})
     with pytest.raises(ArgumentError, match="got int32 of shape"):
         TensorEngine(1, bodies=BODIES, bound={"body_pos_w": np.zeros((1, 3, 3), np.int32)})
     with pytest.raises(UnknownNameError, match="body_lin_vel"):

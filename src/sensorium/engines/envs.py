@@ -167,8 +167,10 @@ def shared_tensor(value: Any, name: str) -> tuple[torch.Tensor, str]:
         tensor = as_tensor(value, name)
         return tensor, str(tensor.dtype) if hasattr(value, "__dlpack__") else type(value).__name__
     what = str(value.dtype) if value.flags.writeable else f"read-only {value.dtype}"
+    if min(value.strides, default=0) < 0:
+        what = f"reversed {what}"
     if value.flags.writeable and value.dtype.kind in "biuf":
-        with suppress(TypeError, ValueError):  # negative strides, or a type that torch lacks
+        with suppress(TypeError, ValueError):  # reversed, or of a type that torch lacks
             return torch.from_numpy(value), what
     return as_tensor(value, name), what
 

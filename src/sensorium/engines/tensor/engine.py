@@ -242,9 +242,9 @@ class TensorEngine(Engine):
         is_here = tensor.device == torch.empty(0, device=self.device).device
         if not is_here or tensor.dtype != torch.float32 or tuple(tensor.shape) != size or tensor.stride(-1) != 1:
             raise ArgumentError(
-                f"bound[{name!r}]: got {what} of shape {tuple(tensor.shape)} on {tensor.device}, expected writable "
-                f"float32 of shape {size} on {self.device} with a contiguous last axis. Copy other arrays after each "
-                f"tick: engine.{name} = values."
+                f"bound[{name!r}]: got {what} of shape {tuple(tensor.shape)} and strides {tensor.stride()} on "
+                f"{tensor.device}, expected writable float32 of shape {size} on {self.device} with a contiguous last "
+                f"axis. Copy other arrays after each tick: engine.{name} = values."
             )
         return tensor
 
