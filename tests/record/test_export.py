@@ -16,6 +16,7 @@ from sensorium.errors import ArgumentError
 from sensorium.readings import Reading
 from sensorium.record.export import write_euroc, write_kitti, write_tum
 from sensorium.spec import FieldSpec
+from sensorium.testing import tumbling_engine
 from sensorium.testing.surfaces import nearest_on_triangles
 
 OTHERS = ("exact (imu)", "imu (imu)", "state (body_state)")
@@ -76,6 +77,22 @@ def test_tum(
     agree(path, (stamps - START) * 1e-9, values[:, :3], values[:, [6, 3, 4, 5]])
     again = sn.Trajectory.from_file(file)
     assert again.start_ns == START and np.abs(again.pos - values[:, :3]).max() == 0.0
+
+
+def test_euroc_counts_samples_of_a_sensor_that_was_replaced(tmp_path: Path) -> None:
+    """An IMU without acceleration, replaced by one with it, as in a recording: the later samples are written."""
+    scene = sn.Scene(tumbling_engine(1), [sn.ImuCfg(name="imu", body="body", fields=("ang_vel_b",))])
+    readings: list[Reading] = []
+    for fields in (("ang_vel_b",), ("ang_vel_b", "lin_acc_b")):
+        scene.remove("imu")
+        scene.add(sn.ImuCfg(name="imu", body="body", fields=fields))
+        for _ in range(3):
+            scene.step()
+            readings += scene.publish(poses=True).values()
+    lost = "imu (imu): 3 samples have neither a rate and a specific force nor an image"
+    assert write_euroc(readings, tmp_path) == [lost]
+    lines = (tmp_path / "mav0/imu0/data.csv").read_text(encoding="utf-8").splitlines()
+    assert [int(line.split(",")[0]) for line in lines[1:]] == [8_000_000, 10_000_000, 12_000_000]
 
 
 @pytest.mark.parametrize("body", ["state", "exact"])

@@ -74,6 +74,7 @@ def write_euroc(
                 body = sample.reading.name
                 tree.add_truth(sample, pose)
             tree.add(sample)
+        tree.note_skipped()
         if body is None and tree.is_empty:
             raise ArgumentError(
                 "body: got no sensor with a pose, expected at least one. Record scene.publish(poses=True), or a "
@@ -96,7 +97,8 @@ class _Tree:
         self._files: dict[Path, TextIO] = {}
         self._folders: dict[str, Path] = {}
         self.poses = SensorPoses()
-        self._skipped: dict[str, None] = {}
+        self._skipped: dict[tuple[str, str], int] = {}
+        """Name and kind of a sensor -> number of samples that are neither of an IMU nor an image."""
         self.notes: list[str] = []
 
     @property
@@ -121,9 +123,19 @@ class _Tree:
                 stem = self._start_ns + sample.ns
                 write_png(folder / f"data/{stem}.png", sample[image])
                 self._file(folder, CAMERA).write(f"{stem},{stem}.png\n")
-        elif name not in self._skipped and (not sample.spec("pose") or sample.spec("image")):
-            self._skipped[name] = None
-            self.notes.append(f"{name} ({sample.reading.kind}): EuRoC holds IMUs and images of 8 bits only")
+        elif not sample.spec("pose") or sample.spec("image"):
+            key = name, sample.reading.kind
+            self._skipped[key] = self._skipped.get(key, 0) + (not sample.truth)
+
+    def note_skipped(self) -> None:
+        """Note sensors that the layout cannot hold, and those of which it cannot hold some samples."""
+        for (name, kind), count in self._skipped.items():
+            if name in self._folders:
+                self.notes.append(
+                    f"{name} ({kind}): {count} samples have neither a rate and a specific force nor an image"
+                )
+            else:
+                self.notes.append(f"{name} ({kind}): EuRoC holds IMUs and images of 8 bits only")
 
     def add_truth(self, sample: Sample, pose: Pose) -> None:
         """Write a true pose, and the velocity if the sensor has one."""
