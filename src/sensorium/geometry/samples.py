@@ -144,7 +144,7 @@ def body_samples(
 
 
 def covered(shapes: Sequence[Shape], samples: SurfaceSamples) -> NDArray[np.bool_]:
-    """Return bool `[sample]`: whether it is inside another shape or another part of its own mesh.
+    """Return the mask, bool `[sample]`, of samples inside another shape or another part of their own mesh.
 
     A sample is tested from just outside its own surface: where two solids touch, both sides are covered. Of flush
     surfaces, such as those of a shape and its copy, all but the first are covered.
