@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows, kernel, masked_tid, tick_captured
+from sensorium.compute import Rows, kernel, masked_tid, shared_func, tick_captured
 from sensorium.geometry.columns import columns_ray
 from sensorium.geometry.columns_walk import columns_walk
 from sensorium.geometry.hfield import HFields, hfield_normal, ray_hfield, ray_hfield_vertical
@@ -43,7 +43,7 @@ from sensorium.geometry.ray_structs import (
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse, quat_yaw
 
 
-@wp.func(inline=False)  # large, with several callers: only one copy is compiled
+@shared_func
 def ray_mesh(mesh: wp.uint64, o: wp.vec3, d: wp.vec3, limit: float) -> tuple[wp.float32, wp.int32]:
     """Return t (inf for a miss) and the face of a mesh in its own frame."""
     t = float(wp.inf)
