@@ -38,7 +38,7 @@ STORE = 8
 """Parts of the chain, as flags; a launch runs the sum of some of them."""
 EVERYTHING = NOISE | WALK_AND_BIAS | QUANTISE | STORE
 
-NEVER = 2**31 - 1
+NEVER: wp.int64 = wp.constant(wp.int64(2**62))
 """Arrival tick of a lost sample."""
 
 
@@ -78,6 +78,11 @@ _QUAD = np.dtype(Quad.numpy_dtype())  # type: ignore[attr-defined]
 @wp.func
 def _floats(address: wp.uint64):  # type: ignore[no-untyped-def]  # Warp infers it
     return wp.array(ptr=address, shape=(2147483647,), dtype=wp.float32)
+
+
+@wp.func
+def _stamps(address: wp.uint64):  # type: ignore[no-untyped-def]  # Warp infers it
+    return wp.array(ptr=address, shape=(89478485,), dtype=wp.vec3l)
 
 
 @wp.func
@@ -145,7 +150,7 @@ def _freeze_quad(rows: Rows, env: int, quad: Quad, x: wp.vec4, num_envs: int) ->
         return
     head = words_at(quad.head)[env]
     if quad.stamps != wp.uint64(0):
-        if words_at(quad.stamps)[3 * (head * num_envs + env) + 1] <= tick_now(rows):
+        if _stamps(quad.stamps)[head * num_envs + env][1] <= tick_now(rows):
             _store(
                 quad.ring, (quad.slots - 1) * plane + row, quad.count, _load(quad.ring, head * plane + row, quad.count)
             )

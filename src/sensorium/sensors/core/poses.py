@@ -28,7 +28,7 @@ class PoseTask:
     """Poses of one sensor. `stamps` is empty where no sample can be lost; unused arrays are empty as well."""
 
     head: wp.array[wp.int32]
-    stamps: wp.array2d[wp.vec3i]
+    stamps: wp.array2d[wp.vec3l]
     mount_body: wp.array[wp.int32]
     mount_pos: wp.array2d[wp.vec3]
     mount_quat: wp.array2d[wp.vec4]
@@ -111,7 +111,7 @@ class CapturePoses:
             t.body_quat = wp.from_torch(sensor.engine.array("body_quat_w"), dtype=wp.vec4)
         t.slots = wp.from_torch(self._slots, dtype=Pose)
         if ring is not None and ring.has_loss:
-            t.stamps = wp.from_torch(ring.stamps, dtype=wp.vec3i)
+            t.stamps = wp.from_torch(ring.stamps, dtype=wp.vec3l)
         sensor.compute_on.launch_task(_keep, (self._mount.count,), t)
 
     @staticmethod
