@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import torch
 from test_first_env import configs, engine
 from two_engines import ENVS, FEET, GROUND, sensors
@@ -56,7 +55,7 @@ def remembering() -> list[SensorCfg[Any]]:
 
 
 def readings(cfgs: list[SensorCfg[Any]], start: int) -> dict[str, torch.Tensor]:
-    """Take some ticks from a reset at a tick on, and return everything that readers see, with ticks and times shifted."""
+    """Take some ticks after a reset at a tick, and return all that readers see, with ticks and times relative to it."""
     scene = sn.Scene(engine(ENVS), cfgs, seed=5, discover=False)
     state = scene.state()
     state["tick"] = state["engine"]["tick"] = start

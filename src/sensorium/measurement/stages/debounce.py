@@ -21,9 +21,7 @@ from sensorium.spec import exact_fraction
 
 @wp.func
 def noted(differs: bool, pending: int, by_ticks: int, tick: wp.int64) -> wp.int32:
-    """Return the record of a pending change: 0 for none, else 1 + the low 30 bits of its first tick, or its
-    number of samples.
-    """
+    """Return the record of a pending change: 0 for none, its number of samples, or 1 + 30 bits of its first tick."""
     if not differs:
         return 0
     if by_ticks == 0:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 import warp as wp
 
-from sensorium.compute import FIRST, Rows, kernel, masked_tid, mode_now, tick_now
+from sensorium.compute import FIRST, Rows, kernel, masked_tid, mode_now
 from sensorium.geometry.transforms import quat_multiply, quat_rotate
+from sensorium.measurement.chain import has_arrived
 
 if TYPE_CHECKING:
     from sensorium.sensors.core.base import Sensor
@@ -28,7 +29,7 @@ class PoseTask:
     """Poses of one sensor. `stamps` is empty where no sample can be lost; unused arrays are empty as well."""
 
     head: wp.array[wp.int32]
-    stamps: wp.array2d[wp.vec3l]
+    stamps: wp.array2d[wp.vec3i]
     mount_body: wp.array[wp.int32]
     mount_pos: wp.array2d[wp.vec3]
     mount_quat: wp.array2d[wp.vec4]
@@ -63,7 +64,8 @@ def _keep(rows: Rows, tasks: wp.array[PoseTask]) -> None:
         for slot in range(end + 1):
             t.slots[slot, env, mount] = pose
     elif t.stamps.shape[0] > 0:
-        if t.stamps[head, env][1] <= tick_now(rows):
+        stamp = t.stamps[head, env]
+        if has_arrived(rows, stamp[0], stamp[1]):
             t.slots[end, env, mount] = t.slots[head, env, mount]
     t.slots[head, env, mount] = pose
 
@@ -111,7 +113,7 @@ class CapturePoses:
             t.body_quat = wp.from_torch(sensor.engine.array("body_quat_w"), dtype=wp.vec4)
         t.slots = wp.from_torch(self._slots, dtype=Pose)
         if ring is not None and ring.has_loss:
-            t.stamps = wp.from_torch(ring.stamps, dtype=wp.vec3l)
+            t.stamps = wp.from_torch(ring.stamps, dtype=wp.vec3i)
         sensor.compute_on.launch_task(_keep, (self._mount.count,), t)
 
     @staticmethod

@@ -116,9 +116,9 @@ def turn_encoder(rows: Rows, tasks: wp.array[EncoderTask]) -> None:
 
 
 READING, TICK, SPEED, INPUT, EDGE, AGE = 0, 1, 2, 3, 4, 5
-"""Columns of the counter's state: last reading, the low word of its tick (bits of an int32), last velocity. The period method adds the
-unquantised value of the reading, the position of the last edge, and the time since that edge (s, -1 before the
-first)."""
+"""Columns of the counter's state: last reading, the low word of its tick (bits of an int32), last velocity. The period
+method adds the unquantised value of the reading, the position of the last edge, and the time since that edge (s, -1
+before the first)."""
 
 
 @wp.func

@@ -143,8 +143,8 @@ def take_flags(
 
 
 @wp.func
-def _write_ray(out: Scan, tables: Tables, bundle: Bundle, dt: wp.float64, captured: wp.int64, env: int, mount: int, ray: int,
-               place: int, index: int) -> None:  # fmt: skip
+def _write_ray(out: Scan, tables: Tables, bundle: Bundle, dt: wp.float64, captured: wp.int64, env: int, mount: int,
+               ray: int, place: int, index: int) -> None:  # fmt: skip
     """Write the fields of a ray that do not depend on its returns."""
     if out.time_offset.shape[0] > 0:
         time = wp.float32(0.0)
