@@ -84,7 +84,7 @@ def _floats(address: wp.uint64):  # type: ignore[no-untyped-def]  # Warp infers 
 @wp.func
 def has_arrived(rows: Rows, captured: int, wait: int) -> bool:
     """Return whether a sample has arrived: the low word of its capture tick, and the ticks until its arrival."""
-    return wait <= ticks_after(tick_now(rows), captured)
+    return bool(wait <= ticks_after(tick_now(rows), captured))
 
 
 @wp.func

@@ -38,7 +38,7 @@ def has_lasted(pending: int, by_ticks: int, tick: wp.int64, wait: int) -> bool:
         return False
     if by_ticks == 0:
         return pending >= wait
-    return wp.int32((tick - wp.int64(pending - 1)) & wp.int64(wp.static(MOST_TICKS - 1))) >= wait
+    return bool(wp.int32((tick - wp.int64(pending - 1)) & wp.int64(wp.static(MOST_TICKS - 1))) >= wait)
 
 
 @kernel
