@@ -69,16 +69,18 @@ def write_tables(
             if env is not None and env not in reading.env_ids:
                 continue
             of_name = tables.setdefault(reading.name, [])
-            if not of_name or not of_name[-1].fits(reading):
+            table = next((each for each in of_name if each.fits(reading)), None)
+            if table is None:
                 key, number = key_of(reading.name, slashes=False), 1
                 stem = key
                 while stem in stems:
                     number += 1
                     stem = f"{key}.{number}"
                 stems.add(stem)
-                of_name.append(_SensorTables(reading, Path(folder) / stem, file_format, dt, env, keep_all, stack))
-                notes += of_name[-1].notes
-            of_name[-1].add(reading)
+                table = _SensorTables(reading, Path(folder) / stem, file_format, dt, env, keep_all, stack)
+                of_name.append(table)
+                notes += table.notes
+            table.add(reading)
         for each in (table for of_name in tables.values() for table in of_name):
             each.write()
     if env is not None and env not in known:
