@@ -25,9 +25,7 @@ MOST_TEXT = 2**26
 """Maximum size of a text in bytes. NumPy stores four per character."""
 MOST_DEFLATED = 1040
 """Maximum ratio of decompressed to compressed bytes: deflate reaches 1032."""
-MCAP_MAGIC = b"\x89MCAP0\r\n"
-"""First and last bytes of an MCAP file."""
-WRITE_IT = "Write it with NpzRecorder.save."
+WRITE_IT = "Write it with NpzRecorder.save, or open a recording of another kind with sensorium.open."
 
 _END = struct.Struct("<4s4H2LH")
 """Last bytes of an archive without a comment: mark, disks, entries twice, size and position of the directory."""

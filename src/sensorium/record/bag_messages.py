@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
 from typing import Any
 
@@ -74,18 +74,6 @@ def constants_of(message: Any) -> dict[str, Any]:
         d = np.asarray(message.d).tolist()
         return {"distortion_model": message.distortion_model, "distortion_coefficients": d}
     return {}
-
-
-def joints_of(message: Any) -> list[str]:
-    """Return the names of the joints in a JointState, in its order; none for other messages."""
-    return list(message.name) if message.__msgtype__ == JOINT_STATE else []
-
-
-def in_order(message: Any, joints: Sequence[str]) -> Any:
-    """Return a JointState with its values in another order of the same joints."""
-    order = [message.name.index(each) for each in joints]
-    arrays = {name: getattr(message, name) for name in JOINT_UNITS}
-    return replace(message, name=list(joints), **{name: each[order] for name, each in arrays.items() if len(each)})
 
 
 def flaw_of(message: Any, values: Sequence[Value]) -> str:

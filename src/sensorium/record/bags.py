@@ -18,10 +18,16 @@ import numpy as np
 
 from sensorium.errors import MissingDependencyError, ModelError, UnknownNameError
 from sensorium.readings import Array, Bodies, Reading, SceneDescription, read_only
-from sensorium.record.archive import MCAP_MAGIC
 from sensorium.record.bag_messages import (
-    JOINT_STATE, Unreadable, constants_of, flaw_of, in_order, joints_of, stamp_of, unread_fields, values_of,
-)  # fmt: skip
+    JOINT_STATE,
+    Unreadable,
+    Value,
+    constants_of,
+    flaw_of,
+    stamp_of,
+    unread_fields,
+    values_of,
+)
 from sensorium.record.replay import Mark, Replay
 from sensorium.spec import snake_case
 
@@ -33,6 +39,8 @@ TICK = 1e-9
 """Time step of a bag, s."""
 SAME_CLOCK = 3600 * 10**9
 """Maximum difference of the stamp in a message and the time of its arrival in the bag by the same clock, ns."""
+DATED = 10**18
+"""Time from which a stamp is a date, ns since 1970. Clocks of simulations and devices start at 0."""
 MOST_TRIED = 100
 """Number of unreadable messages at the start of a topic after which the topic is omitted."""
 MOST_NOTED = 300
@@ -71,7 +79,7 @@ class BagReplay(Replay):
         path: a file or folder.
 
     Attributes:
-        start_ns: time at tick 0 by the clock of the time stamps, ns: since 1970, or of the simulation if all stamps are.
+        start_ns: time at tick 0 by the clock of the time stamps, ns; since 1970 unless all stamps are of a simulation.
         unread: topic -> reason why its messages, or some of them or of their fields, are not in valid readings.
 
     Raises:
@@ -112,9 +120,8 @@ class BagReplay(Replay):
         self._stack.close()
 
     def _error(self, reason: str) -> ModelError:
-        files = sorted(self.path.glob("*.mcap")) if self.path.is_dir() else [self.path]
-        cut = next((file for file in files if is_cut(file)), None)
-        hint = "" if cut is None else f" Its writer did not complete it. Run: sensorium repair {os.fspath(cut)}"
+        file = max(self.path.glob("*.mcap"), default=self.path)
+        hint = f" Complete it with: sensorium repair {os.fspath(file)}" if "end magic" in reason else ""
         return ModelError(f"{os.fspath(self.path)!r} is not a readable bag: {reason}.{hint}")
 
     def _guarded(self, read: Callable[[], Any]) -> Any:
@@ -128,10 +135,8 @@ class BagReplay(Replay):
 
     def _note(self, connection: Connection, reason: str) -> None:
         """Add a reason to `unread`."""
-        known = self.unread.get(connection.topic)
-        if known is None:
-            self.unread[connection.topic] = f"{connection.msgtype}: {reason}"
-        elif reason not in known and len(known) < MOST_NOTED:
+        known = self.unread.setdefault(connection.topic, f"{connection.msgtype}: {reason}")
+        if reason not in known and len(known) < MOST_NOTED:
             self.unread[connection.topic] = f"{known}; {reason}"
 
     # Description ------------------------------------------------------------------------------------------------------
@@ -179,7 +184,7 @@ class BagReplay(Replay):
         self._first_ns = int(reader.start_time) if reader.message_count else 0
         self._length = int(reader.end_time) - 1 - self._first_ns if reader.message_count else 0
         topics: dict[str, list[Connection]] = {}
-        for each in reader.connections:
+        for each in sorted(reader.connections, key=lambda each: not each.msgcount):
             try:
                 self._stores[each.id] = self._types(each, stores)
             except Unreadable as error:
@@ -199,7 +204,9 @@ class BagReplay(Replay):
         self._align(newest)
         for name, sensor in self._found.items():
             span = newest[name][1] - sensor.start
-            sensor.about["rate_hz"] = float(f"{(sensor.count - 1) / (span * TICK):.6g}") if span > 0 else 0.0
+            sensor.about["rate_hz"] = (
+                float(f"{(sensor.count - 1) / (span * TICK):.6g}") if span > 0 < sensor.count else 0.0
+            )
         self.description = SceneDescription(
             "rosbag2", TICK, 1, 0, {name: each.about for name, each in self._found.items()}
         )
@@ -211,9 +218,7 @@ class BagReplay(Replay):
         for tried, (connection, tick, data) in enumerate(self._raw(connections)):
             start = tick if start is None else start
             try:
-                message = self._message(connection, data)
-                joints = joints_of(message)
-                key = tuple(sorted(joints))
+                message, key = self._decoded(connection, data)
                 if key in sensors:
                     self._found[sensors[key]].count += 1
                     continue
@@ -237,46 +242,48 @@ class BagReplay(Replay):
                 **({"constants": constants} if constants else {}),
                 "cfg": {"type": connection.msgtype, "frame_id": frame},
             }
-            self._found[name] = _Sensor(connections, joints, about, tick, stamp_of(message))
+            sensor = self._found[name] = _Sensor(
+                connections, list(getattr(message, "name", ())), about, tick, stamp_of(message)
+            )
             if connection.msgtype != JOINT_STATE:
-                self._found[name].start, self._found[name].count = start, sum(each.msgcount for each in connections)
+                sensor.start, sensor.count = start, sum(each.msgcount for each in connections)
                 break
         if reason and not sensors:
             self._note(connections[0], reason)
 
     def _align(self, newest: Mapping[str, Raw]) -> None:
-        """Set the clocks: one for the wall clock, and one for all time stamps by another clock, such as simulations.
+        """Set the clocks: that of the bag, one for dates of another time, and one for times without date.
 
-        The latter is aligned so that no topic starts with a message from the future.
+        The last two are aligned so that no topic starts with a message from the future.
         """
-        simulated, is_dated = [], False
+        clocks: dict[bool, int] = {}
+        others, is_wall = [], False
         for name, sensor in self._found.items():
             tick, stamp = sensor.start, sensor.stamp
             if stamp == 0:  # not set in the first message
                 connection, tick, data = newest[name]
                 with suppress(Unreadable):
-                    stamp = stamp_of(self._message(connection, data))
-            if not stamp:
-                continue
-            if abs(stamp - self._first_ns - tick) < SAME_CLOCK:
-                sensor.clock, is_dated = self._first_ns, True
-            else:
-                simulated.append((stamp - tick, sensor))
-        clock = max((offset for offset, _ in simulated), default=self._first_ns)
-        for _, sensor in simulated:
-            sensor.clock = clock
-        self.start_ns = self._first_ns if is_dated else clock
+                    stamp = stamp_of(self._decoded(connection, data)[0])
+            if stamp and abs(stamp - self._first_ns - tick) < SAME_CLOCK:
+                sensor.clock, is_wall = self._first_ns, True
+            elif stamp:
+                clocks[stamp > DATED] = max(clocks.get(stamp > DATED, 0), stamp - tick)
+                others.append((sensor, stamp > DATED))
+        for sensor, is_dated in others:
+            sensor.clock = clocks[is_dated]
+        self.start_ns = self._first_ns if is_wall or not clocks else max(clocks.values())
 
-    def _message(self, connection: Connection, data: Any) -> Any:
-        """Return a message.
+    def _decoded(self, connection: Connection, data: Any) -> tuple[Any, tuple[str, ...]]:
+        """Return a message, and the sorted names of its joints.
 
         Raises:
             Unreadable: it does not fit its definition.
         """
         try:
-            return self._stores[connection.id].deserialize_cdr(data, connection.msgtype)
+            message: Any = self._stores[connection.id].deserialize_cdr(data, connection.msgtype)
         except Exception as error:  # rosbags and struct raise many kinds
             raise Unreadable(f"it cannot be decoded ({type(error).__name__}: {error})") from None
+        return message, tuple(sorted(message.name)) if connection.msgtype == JOINT_STATE else ()
 
     # Contents ---------------------------------------------------------------------------------------------------------
 
@@ -349,7 +356,7 @@ class BagReplay(Replay):
         return wanted
 
     def _tick(self, when: float) -> int:
-        return round(min(max(when, 0.0), self.end) * 1e9)
+        return round(min(max(when, -1.0), self.end + 1.0) * 1e9)
 
     def _connections_of(self, names: Iterable[str]) -> list[Connection]:
         return list({each.id: each for name in names for each in self._found[name].connections}.values())
@@ -360,7 +367,7 @@ class BagReplay(Replay):
         if connection.msgtype != JOINT_STATE:
             return sensors[()]
         with suppress(Unreadable):
-            return sensors[tuple(sorted(joints_of(self._message(connection, data))))]
+            return sensors.get(self._decoded(connection, data)[1], "")
         return ""
 
     def _raw(self, connections: list[Connection], first: int = 0, last: int | None = None) -> Iterator[Raw]:
@@ -378,8 +385,6 @@ class BagReplay(Replay):
         """Yield (frame, reading); messages of the same time are one frame."""
         counts: dict[str, int] = {}
         frame, before, wanted = 0, -1, self._wanted(names)
-        if end < 0.0 or start > self.end:
-            return
         for raw in self._raw(self._connections_of(wanted), self._tick(start), self._tick(end)):
             reading = self._reading(*raw, counts)
             if reading is not None and reading.name in wanted:
@@ -396,15 +401,17 @@ class BagReplay(Replay):
             counts: sensor -> number of its messages so far.
         """
         try:
-            message = self._message(connection, data)
-            joints = joints_of(message)
-            name = self._topics[connection.topic.strip("/")][tuple(sorted(joints))]
-            sensor = self._found[name]
-            counts[name] = number = counts.get(name, 0) + 1
-            values = values_of(in_order(message, sensor.joints) if joints != sensor.joints else message)
+            message, key = self._decoded(connection, data)
+            values = values_of(message)
         except Unreadable as error:
             self._note(connection, f"some messages: {error}")
             return None
+        name = self._topics[connection.topic.strip("/")][key]
+        sensor = self._found[name]
+        counts[name] = number = counts.get(name, 0) + 1
+        if key and message.name != sensor.joints:
+            order = [message.name.index(joint) for joint in sensor.joints]
+            values = [Value(value.spec, read_only(value.array[order])) for value in values]
         if flaw := flaw_of(message, values):
             self._note(connection, f"some messages are not valid: {flaw}")
         stamp, clock = stamp_of(message), sensor.clock
@@ -426,12 +433,3 @@ class BagReplay(Replay):
             name, sensor.about["kind"], tuple(value.spec for value in values), self.env_ids, tick, tick / 1e9, measured,
             {}, meta, _offsets=offsets, _dt=TICK,
         )  # fmt: skip
-
-
-def is_cut(path: Path) -> bool:
-    """Return whether a file is an MCAP file without an end, whose writer was killed."""
-    with path.open("rb") as file:
-        if file.read(len(MCAP_MAGIC)) != MCAP_MAGIC:
-            return False
-        file.seek(-len(MCAP_MAGIC), os.SEEK_END)
-        return file.read() != MCAP_MAGIC
