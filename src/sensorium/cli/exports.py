@@ -207,6 +207,8 @@ class Export:
             task = progress.add_task("", total=passes * span)
 
             many = self.format == "rosbag2" and replay.description.engine != "rosbag2"
+            repeats = self.format in HOLDS and replay.description.engine == "rosbag2"
+            stamps: dict[str, int] = {}
             read: Callable[..., Iterator[Any]] = replay.stacks if many else replay.readings
 
             def follow(names: tuple[str, ...]) -> Iterator[Any]:
@@ -216,6 +218,10 @@ class Export:
                     if reading.time - shown > span / 200:
                         shown = reading.time
                         progress.update(task, completed=done * span + shown - start)
+                    if repeats:
+                        before, stamps[reading.name] = stamps.get(reading.name), int(reading.capture_tick[0])
+                        if before == stamps[reading.name]:
+                            replay.unread[reading.name] = "messages with the time stamp of the message before"
                     yield reading
                 done += 1
 

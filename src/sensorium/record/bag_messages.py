@@ -342,7 +342,7 @@ def _generic(message: Any, start: str = "") -> Iterator[Value]:
             yield _value(name, value, axes=("element",) if isinstance(value, np.ndarray) else ())
 
 
-def unread_fields(message: Any, values: Sequence[Value]) -> list[str]:
+def left_out(message: Any, values: Sequence[Value]) -> list[str]:
     """Return the names of texts and lists of a message of another type, which readings do not hold."""
     if message.__msgtype__ in _TYPES:
         return []

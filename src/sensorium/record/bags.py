@@ -9,26 +9,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
-from math import inf
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sensorium.errors import MissingDependencyError, ModelError, UnknownNameError
-from sensorium.readings import Array, Bodies, Reading, SceneDescription, read_only
-from sensorium.record.bag_messages import (
-    JOINT_STATE,
-    Unreadable,
-    Value,
-    constants_of,
-    flaw_of,
-    stamp_of,
-    unread_fields,
-    values_of,
-)
-from sensorium.record.replay import Mark, Replay
+from sensorium.readings import Bodies, Reading, SceneDescription, read_only
+from sensorium.record.bag_messages import JOINT_STATE, Unreadable, constants_of, flaw_of, left_out, stamp_of, values_of
+from sensorium.record.replay import Replay
 from sensorium.spec import snake_case
 
 if TYPE_CHECKING:
@@ -97,7 +87,7 @@ class BagReplay(Replay):
             ) from None
         self.path = Path(path)
         self._stack = ExitStack()
-        self.unread, self.log_descriptions = {}, {}
+        self.unread, self.log_descriptions, self._logs, self._marks = {}, {}, {}, set()
         self._stores: dict[int, Typestore] = {}
         """Number of a connection -> its types."""
         self._topics: dict[str, dict[tuple[str, ...], str]] = {}
@@ -228,7 +218,7 @@ class BagReplay(Replay):
                 if tried >= MOST_TRIED and not sensors:
                     break
                 continue
-            if left := unread_fields(message, values):
+            if left := left_out(message, values):
                 self._note(connection, f"readings do not hold {', '.join(left)}")
             name, number = topic, 1
             while name in taken or name in self._found:
@@ -302,24 +292,6 @@ class BagReplay(Replay):
         """Sensor -> number of its messages."""
         return {name: each.count for name, each in self._found.items()}
 
-    @property
-    def logs(self) -> tuple[str, ...]:
-        """Names of other recorded values: none."""
-        return ()
-
-    def log(self, name: str, start: float = -inf, end: float = inf) -> Iterator[Reading]:
-        """Raise `UnknownNameError`: bags have no other values."""
-        raise UnknownNameError("recorded values", name, ())
-
-    @property
-    def marks(self) -> list[Mark]:
-        """Marks: none."""
-        return []
-
-    def body_poses(self, start: float = -inf) -> Iterator[tuple[float, Array]]:
-        """Yield nothing: bags have no poses of bodies."""
-        return iter(())
-
     def attachment(self, name: str) -> bytes | None:
         """Return None: bags have no attached files of a recording."""
         return None
@@ -340,8 +312,7 @@ class BagReplay(Replay):
         found: dict[str, Raw] = {}
         span = 10**9
         while end >= 0 and (left := [name for name in names if name not in found]):
-            raw = self._raw(self._connections_of(left), end - span + 1, end)
-            newest = {self._name_of(connection, data): (connection, tick, data) for connection, tick, data in raw}
+            newest = {self._name_of(raw): raw for raw in self._raw(self._connections_of(left), end - span + 1, end)}
             found |= {name: newest[name] for name in left if name in newest}
             end, span = end - span, 4 * span
         return found
@@ -361,13 +332,12 @@ class BagReplay(Replay):
     def _connections_of(self, names: Iterable[str]) -> list[Connection]:
         return list({each.id: each for name in names for each in self._found[name].connections}.values())
 
-    def _name_of(self, connection: Connection, data: Any) -> str:
+    def _name_of(self, raw: Raw) -> str:
         """Return the sensor of a message; empty for an unreadable one."""
+        connection, _, data = raw
         sensors = self._topics[connection.topic.strip("/")]
-        if connection.msgtype != JOINT_STATE:
-            return sensors[()]
         with suppress(Unreadable):
-            return sensors.get(self._decoded(connection, data)[1], "")
+            return sensors.get(self._decoded(connection, data)[1] if connection.msgtype == JOINT_STATE else (), "")
         return ""
 
     def _raw(self, connections: list[Connection], first: int = 0, last: int | None = None) -> Iterator[Raw]:
@@ -411,7 +381,7 @@ class BagReplay(Replay):
         counts[name] = number = counts.get(name, 0) + 1
         if key and message.name != sensor.joints:
             order = [message.name.index(joint) for joint in sensor.joints]
-            values = [Value(value.spec, read_only(value.array[order])) for value in values]
+            values = [replace(value, array=read_only(value.array[order])) for value in values]
         if flaw := flaw_of(message, values):
             self._note(connection, f"some messages are not valid: {flaw}")
         stamp, clock = stamp_of(message), sensor.clock

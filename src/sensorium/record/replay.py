@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import is_zipfile
 
 import numpy as np
 
 from sensorium.errors import ArgumentError, ModelError, SensoriumWarning, UnknownNameError, listed
 from sensorium.readings import Array, Bodies, Reading, SceneDescription
+from sensorium.record.archive import is_npz
 from sensorium.record.batches import Batch, readings_of, stack_of
 from sensorium.record.npz import NpzRecorder, Recording, load
 from sensorium.record.recorder import ABOUT, BODIES, FORMAT, MARKS, checksum, missing
@@ -335,8 +335,7 @@ class Replay:
         """
         if name not in self._logs:
             raise UnknownNameError("recorded values", name, self._logs)
-        for _, reading in self._of_channels(self._logs[name], start, end):
-            yield reading
+        return (reading for _, reading in self._of_channels(self._logs[name], start, end))
 
     @property
     def control(self) -> Iterator[Reading]:
@@ -347,9 +346,8 @@ class Replay:
     def marks(self) -> list[Mark]:
         """All marks, in the order in which they were recorded."""
         found = []
-        for index, block in enumerate(self._file.blocks):
-            if _holds(block, self._marks):
-                found += [self._mark(each.data) for each in self._messages(index) if each.channel in self._marks]
+        for index in self._blocks_between(self._marks):
+            found += [self._mark(each.data) for each in self._messages(index) if each.channel in self._marks]
         return found
 
     def _mark(self, data: memoryview) -> Mark:
@@ -411,10 +409,10 @@ class Replay:
                 if start <= reading.time <= end:
                     yield sequence, reading
 
-    def _blocks_between(self, channels: set[int], start: float, end: float) -> Iterator[int]:
+    def _blocks_between(self, channels: set[int], start: float = -inf, end: float = inf) -> Iterator[int]:
         """Yield the numbers of the blocks that may hold messages of some channels and times."""
         first, last = start * 1e9 - 1.0, end * 1e9 + 1.0
-        for index, block in enumerate(self._file.blocks):
+        for index, block in enumerate(self._file.blocks if channels else ()):
             if block.end >= first and block.start <= last and _holds(block, channels):
                 yield index
 
@@ -498,8 +496,7 @@ def open(path: str | os.PathLike[str]) -> Replay | Recording:
         MissingDependencyError: MCAP files need the extra `record`, and bags the extra `bags`.
     """
     path = _in_folder(Path(path))
-    is_npz = path.suffix.lower() == ".npz" or (path.is_file() and is_zipfile(path))
-    return load(path) if is_npz else replay(path)
+    return load(path) if path.suffix.lower() == ".npz" or (path.is_file() and is_npz(path)) else replay(path)
 
 
 def _in_folder(path: Path) -> Path:

@@ -50,7 +50,7 @@ def write_tables(
         file_format: ``"csv"``, ``"npz"`` or ``"parquet"``.
         dt: physics time step, s.
         env: the environment; None for all.
-        keep_all: whether all readings of the same capture are written, as for logged values.
+        keep_all: whether all valid readings of the same capture are written, as for logged values.
 
     Returns:
         One message for everything that the format cannot hold.
@@ -170,7 +170,7 @@ class _SensorTables:
 
         ticks = stacked("capture_tick" if is_measured else "truth_tick")
         valid = stacked("valid") if is_measured else np.ones(ticks.shape, bool)
-        new = np.ones(ticks.shape, bool) if self._keep_all else arrivals.new(ticks, stacked("frame"), valid)
+        new = valid if self._keep_all else arrivals.new(ticks, stacked("frame"), valid)
         at, column = np.nonzero(new)
         if not len(at):
             return
