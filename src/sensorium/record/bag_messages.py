@@ -218,13 +218,13 @@ def _cloud(message: Any) -> Iterator[Value]:
         "offsets": [each.offset for each in columns.values()],
         "itemsize": message.point_step,
     })  # fmt: skip
-    width = message.width * message.point_step
+    data, size, width = np.ascontiguousarray(message.data), message.point_step, message.width * message.point_step
     step = message.row_step or width  # old drivers leave it at 0
-    if step < width and message.height > 1:
-        raise Unreadable(f"its row_step is {step}, and {message.width} points have {width} bytes")
-    rows = np.ndarray(
-        (message.height, message.width), point, np.ascontiguousarray(message.data).data, 0, (step, message.point_step)
-    )
+    if message.height > 1 and (step < width or len(data) < (message.height - 1) * step + width):
+        raise Unreadable(
+            f"it has {len(data)} bytes, row_step {step} and {message.height} x {message.width} points of {size} bytes"
+        )
+    rows = np.ndarray((message.height, message.width), point, data.data, 0, (step, size))
     is_image = message.height > 1
     points = rows if is_image else rows.reshape(-1)
     names = list(point.names or ())
