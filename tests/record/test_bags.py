@@ -452,6 +452,9 @@ def test_odd_messages_do_not_stop_the_others(tmp_path: Path, capsys: pytest.Capt
     for command in (["replay", "--out", str(tmp_path / "run")], ["report"], ["plot", "--to", str(tmp_path / "a.png")]):
         assert main([command[0], str(path), *command[1:]]) == 0
         assert "scan: 1 of 3 readings are omitted, because their fields differ" in capsys.readouterr().err
+    assert main(["export", str(path), "--to", str(tmp_path / "csv"), "--format", "csv"]) == 0
+    found = {each.name: len(each.read_text().splitlines()) for each in (tmp_path / "csv").glob("scan*")}
+    assert found == {"scan.measured.csv": 3, "scan.2.measured.csv": 2}  # one file per number of rays, with a head
     scans = load(tmp_path / "run/readings.npz")["scan"].measured["distances"]
     assert scans.shape == (2, 1, 2)
     scene, seen = ReplayScene(path), []
