@@ -280,6 +280,17 @@ def test_times_of_all_topics_and_exports_are_the_stamps_of_the_headers(clock: st
             assert (time, stamp.sec * 10**9 + stamp.nanosec) == (start + arrival, ns)
 
 
+def test_clocks_of_devices_are_apart_from_dates(tmp_path: Path) -> None:
+    """A device counts from its start, a map is a day old, and a topic sets its stamps from its second message on."""
+    messages = [(k * STEP, "/device", gyro(k, 5_000_000_000 + k * STEP)) for k in range(2)]
+    messages += [(STEP, "/map", pose(WXYZ, 0, START - 86_400 * 10**9))]
+    messages += [(k * STEP + 7, "/unset", pose(WXYZ, k, START + STEP if k else 0)) for k in range(3)]
+    with sn.replay(write_all(tmp_path / "bag", StoragePlugin.SQLITE3, messages)) as replay:
+        ticks = {name: [int(each.capture_tick[0]) for each in replay.readings(name)] for name in replay.counts}
+        assert ticks == {"device": [0, STEP], "map": [STEP], "unset": [7, STEP, STEP]}
+        assert replay.start_ns == START and replay.description.sensors["map"]["rate_hz"] == 0.0
+
+
 def test_joints_are_read_by_name(tmp_path: Path) -> None:
     """The order of the names changes, and two publishers have different joints, some of them the same number."""
 
@@ -358,13 +369,16 @@ INCONSISTENT: dict[str, tuple[Any, Any, str]] = {
 """Topic -> a message whose parts fit together, one whose parts do not, and a part of the reason."""
 
 
-def test_impossible_and_inconsistent_messages_are_named_and_cost_no_others(tmp_path: Path) -> None:
+def test_impossible_and_inconsistent_messages_are_named_and_cost_no_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Also where they are the first of their topic."""
     every = [
         (k * STEP, topic, good if k == 1 else bad)
         for topic, (good, bad, _) in (IMPOSSIBLE | INCONSISTENT).items()
         for k in range(3)
     ]
+    every += [(k * STEP, "/still", pose(WXYZ, k)) for k in range(3)]
     path = write_all(tmp_path / "bag", StoragePlugin.MCAP, every)
     with sn.replay(path) as replay:
         for topic, (_, _, reason) in (IMPOSSIBLE | INCONSISTENT).items():
@@ -375,6 +389,10 @@ def test_impossible_and_inconsistent_messages_are_named_and_cost_no_others(tmp_p
         np.testing.assert_allclose(depth["distance_to_image_plane"][0, 0, 0, 0], DEPTH[0, 0] * 1e-3)
     assert main(["export", str(path), "--to", str(tmp_path / "out"), "--format", "tum"]) == 0
     assert len((tmp_path / "out/zero.tum").read_text().splitlines()) == 2  # with the head
+    assert "not exported: still: messages with the time stamp of the message before" in capsys.readouterr().out
+    assert main(["export", str(path), "--to", str(tmp_path / "csv"), "--format", "csv"]) == 0
+    assert len((tmp_path / "csv/zero.measured.csv").read_text().splitlines()) == 2
+    assert len((tmp_path / "csv/still.measured.csv").read_text().splitlines()) == 4
 
 
 def test_steps_of_zero_are_those_without_gaps(tmp_path: Path) -> None:

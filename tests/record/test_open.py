@@ -93,5 +93,7 @@ def test_commands_take_folders_and_bags(files: Path, tmp_path: Path, capsys: pyt
             assert "imu" in capsys.readouterr().out or command[0] == "export"
         assert (tmp_path / "out/imu.measured.csv").exists()
         shutil.rmtree(tmp_path / "out")
+    assert main(["export", str(files / "bag"), "--to", str(tmp_path / "euroc"), "--format", "euroc"]) == 0
+    assert "rate_hz: 0" in (tmp_path / "euroc/mav0/imu0/sensor.yaml").read_text()  # of a single message
     assert main(["report", str(alone(files / "run.npz", tmp_path / "b"))]) == 0
     assert "imu" in capsys.readouterr().out
