@@ -51,8 +51,8 @@ class _Sensor:
     """Its description."""
     start: int
     """Time of its first message, ns since the start of the bag."""
-    stamp: int | None
-    """Time in the header of that message, ns; None without a header."""
+    first: tuple[int, int | None]
+    """Time of the first readable message, likewise, and time in its header, ns; None without a header."""
     count: int = 1
     clock: int | None = None
     """Time of its clock at tick 0, ns; None if its messages have no time stamps."""
@@ -193,10 +193,8 @@ class BagReplay(Replay):
         newest = self._newest(self._found, self._length)
         self._align(newest)
         for name, sensor in self._found.items():
-            span = newest[name][1] - sensor.start
-            sensor.about["rate_hz"] = (
-                float(f"{(sensor.count - 1) / (span * TICK):.6g}") if span > 0 < sensor.count else 0.0
-            )
+            span, periods = newest[name][1] - sensor.start, max(sensor.count - 1, 0)
+            sensor.about["rate_hz"] = float(f"{periods / (span * TICK):.6g}") if span > 0 else 0.0
         self.description = SceneDescription(
             "rosbag2", TICK, 1, 0, {name: each.about for name, each in self._found.items()}
         )
@@ -232,9 +230,8 @@ class BagReplay(Replay):
                 **({"constants": constants} if constants else {}),
                 "cfg": {"type": connection.msgtype, "frame_id": frame},
             }
-            sensor = self._found[name] = _Sensor(
-                connections, list(getattr(message, "name", ())), about, tick, stamp_of(message)
-            )
+            joints, first = list(message.name) if key else [], (tick, stamp_of(message))
+            sensor = self._found[name] = _Sensor(connections, joints, about, tick, first)
             if connection.msgtype != JOINT_STATE:
                 sensor.start, sensor.count = start, sum(each.msgcount for each in connections)
                 break
@@ -249,7 +246,7 @@ class BagReplay(Replay):
         clocks: dict[bool, int] = {}
         others, is_wall = [], False
         for name, sensor in self._found.items():
-            tick, stamp = sensor.start, sensor.stamp
+            tick, stamp = sensor.first
             if stamp == 0:  # not set in the first message
                 connection, tick, data = newest[name]
                 with suppress(Unreadable):
