@@ -405,6 +405,17 @@ def test_steps_of_zero_are_those_without_gaps(tmp_path: Path) -> None:
     np.testing.assert_array_equal(frame["image"]["image"][0], PIXELS)
 
 
+def test_an_orientation_that_is_zero_at_first_is_described(tmp_path: Path) -> None:
+    """As of filters that are not initialised. Its other fields are valid."""
+    turned = make("sensor_msgs/msg/Imu", header=header(START + STEP), orientation=turn(WXYZ))
+    path = write_all(tmp_path / "bag", StoragePlugin.MCAP, [(0, "/imu", gyro(1, START)), (STEP, "/imu", turned)])
+    with sn.replay(path) as replay:
+        first, second = replay.readings("imu")
+        assert [each["name"] for each in replay.description.sensors["imu"]["fields"]] == [*second.measured]
+        assert first.valid[0] and [*first.measured] == ["ang_vel_b", "lin_acc_b"]
+        assert second["quat_w"].tolist() == [WXYZ.tolist()]
+
+
 def test_definitions_of_one_topic_cost_no_other(tmp_path: Path) -> None:
     """One cannot be parsed, one is another version of a known type, and two channels have the same topic."""
     imu, string = "sensor_msgs/msg/Imu", "std_msgs/msg/String"

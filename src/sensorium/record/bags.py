@@ -193,8 +193,12 @@ class BagReplay(Replay):
         newest = self._newest(self._found, self._length)
         self._align(newest)
         for name, sensor in self._found.items():
-            span, periods = newest[name][1] - sensor.start, max(sensor.count - 1, 0)
+            connection, tick, data = newest[name]
+            span, periods = tick - sensor.start, max(sensor.count - 1, 0)
             sensor.about["rate_hz"] = float(f"{periods / (span * TICK):.6g}") if span > 0 else 0.0
+            with suppress(Unreadable):  # the last message, since the first may lack fields that are not yet known
+                values = values_of(self._decoded(connection, data)[0])
+                sensor.about["fields"] = [value.spec.to_dict() for value in values]
         self.description = SceneDescription(
             "rosbag2", TICK, 1, 0, {name: each.about for name, each in self._found.items()}
         )
