@@ -417,15 +417,23 @@ def test_an_orientation_that_is_zero_at_first_is_described(tmp_path: Path) -> No
 
 
 def test_definitions_of_one_topic_cost_no_other(tmp_path: Path) -> None:
-    """One cannot be parsed, one is another version of a known type, and two channels have the same topic."""
+    """One cannot be parsed, one is another version of a known type, one has a header without a time, and two channels
+    have the same topic.
+    """
     imu, string = "sensor_msgs/msg/Imu", "std_msgs/msg/String"
     schemas = {
         "/do": ("my_pkg/srv/Do_Event", "MSG: my_pkg/srv/Do_Event\nint64 a\n---\nint64 b\n"),
         "/sonar": ("sensor_msgs/msg/Range", "float32 range\nfloat64 extra\n"),
         "/unknown": ("my_pkg/msg/Other", ""),
+        "/head": ("my_pkg/msg/Head", f"my_pkg/Kind header\nfloat32 x\n{'=' * 80}\nMSG: my_pkg/Kind\nuint32 kind\n"),
         "/imu": (imu, ""), "/imu ": (imu, STORE.generate_msgdef(imu, ros_version=2)[0]), "/text": (string, ""),
     }  # fmt: skip
-    data = {"/do": bytes(20), "/unknown": bytes(20), "/sonar": b"\0\1\0\0" + np.float32(2.5).tobytes() + bytes(12)}
+    data = {
+        "/do": bytes(20),
+        "/head": b"\0\1\0\0" + bytes([7, 0, 0, 0]) + np.float32(1.5).tobytes(),
+        "/unknown": bytes(20),
+        "/sonar": b"\0\1\0\0" + np.float32(2.5).tobytes() + bytes(12),
+    }
     with open(tmp_path / "bag.mcap", "wb") as file:
         writer = McapWriter(file)
         writer.start("ros2")
@@ -440,7 +448,9 @@ def test_definitions_of_one_topic_cost_no_other(tmp_path: Path) -> None:
         writer.finish()
     with sn.replay(tmp_path / "bag.mcap") as replay:
         rates = [float(each["ang_vel_b"][0, 2]) for each in replay.readings("imu")]
-        assert rates == [0.0, 1.0, 1.0, 2.0, 2.0] and replay.counts == {"imu": 6, "sonar": 3}
+        assert rates == [0.0, 1.0, 1.0, 2.0, 2.0] and replay.counts == {"imu": 6, "sonar": 3, "head": 3}
+        head = next(replay.readings("head"))
+        assert (head["x"][0], head["header.kind"][0], head.capture_tick[0]) == (1.5, 7, 0)
         assert [float(each["range"][0]) for each in replay.readings("sonar")] == [2.5] * 3
         assert "cannot be parsed" in replay.unread["/do"] and "does not define it" in replay.unread["/unknown"]
         assert "cannot be decoded" in replay.unread["/imu"]

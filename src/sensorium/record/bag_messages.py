@@ -93,9 +93,10 @@ def flaw_of(message: Any, values: Sequence[Value]) -> str:
 
 
 def stamp_of(message: Any) -> int | None:
-    """Return the time in the header of a message, ns; None without a header."""
-    header = getattr(message, "header", None)
-    return None if header is None else int(header.stamp.sec) * 10**9 + int(header.stamp.nanosec)
+    """Return the time in the header of a message, ns; None without a header that has one."""
+    stamp = getattr(getattr(message, "header", None), "stamp", None)
+    known = getattr(stamp, "__msgtype__", "") == "builtin_interfaces/msg/Time"
+    return int(stamp.sec) * 10**9 + int(stamp.nanosec) if known else None
 
 
 def _value(

@@ -272,9 +272,9 @@ class BagReplay(Replay):
         """
         try:
             message: Any = self._stores[connection.id].deserialize_cdr(data, connection.msgtype)
+            return message, tuple(sorted(message.name)) if connection.msgtype == JOINT_STATE else ()
         except Exception as error:  # rosbags and struct raise many kinds
             raise Unreadable(f"it cannot be decoded ({type(error).__name__}: {error})") from None
-        return message, tuple(sorted(message.name)) if connection.msgtype == JOINT_STATE else ()
 
     # Contents ---------------------------------------------------------------------------------------------------------
 
