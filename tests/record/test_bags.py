@@ -281,13 +281,20 @@ def test_times_of_all_topics_and_exports_are_the_stamps_of_the_headers(clock: st
 
 
 def test_clocks_of_devices_are_apart_from_dates(tmp_path: Path) -> None:
-    """A device counts from its start, a map is a day old, and a topic sets its stamps from its second message on."""
+    """Devices count from their start, a map is a day old, and a topic sets its stamps from its second message on.
+
+    The first message of a device is inconsistent.
+    """
     messages = [(k * STEP, "/device", gyro(k, 5_000_000_000 + k * STEP)) for k in range(2)]
+    for k, count in enumerate((2, 3)):
+        scan = make("sensor_msgs/msg/LaserScan", header=header(5_000_000_000 + k * STEP),
+                    ranges=np.ones(3, np.float32), intensities=np.ones(count, np.float32))  # fmt: skip
+        messages.append((k * STEP, "/scan", scan))
     messages += [(STEP, "/map", pose(WXYZ, 0, START - 86_400 * 10**9))]
     messages += [(k * STEP + 7, "/unset", pose(WXYZ, k, START + STEP if k else 0)) for k in range(3)]
     with sn.replay(write_all(tmp_path / "bag", StoragePlugin.SQLITE3, messages)) as replay:
         ticks = {name: [int(each.capture_tick[0]) for each in replay.readings(name)] for name in replay.counts}
-        assert ticks == {"device": [0, STEP], "map": [STEP], "unset": [7, STEP, STEP]}
+        assert ticks == {"device": [0, STEP], "scan": [STEP], "map": [STEP], "unset": [7, STEP, STEP]}
         assert replay.start_ns == START and replay.description.sensors["map"]["rate_hz"] == 0.0
 
 

@@ -94,7 +94,7 @@ def flaw_of(message: Any, values: Sequence[Value]) -> str:
 
 def stamp_of(message: Any) -> int | None:
     """Return the time in the header of a message, ns; None without a header that has one."""
-    stamp = getattr(getattr(message, "header", None), "stamp", None)
+    stamp: Any = getattr(getattr(message, "header", None), "stamp", None)
     known = getattr(stamp, "__msgtype__", "") == "builtin_interfaces/msg/Time"
     return int(stamp.sec) * 10**9 + int(stamp.nanosec) if known else None
 
