@@ -570,11 +570,11 @@ def test_a_file_that_is_neither_a_recording_nor_a_bag_names_both_reasons(tmp_pat
         channel = writer.register_channel("/a", "json", writer.register_schema("a", "jsonschema", b"{}"))
         writer.add_message(channel, 0, b"{}", 0)
         writer.finish()
-    with pytest.raises(ModelError, match=r"not written by sensorium, and .* bag: Profile is not ros2"):
+    with pytest.raises(ModelError, match=r"not written by sensorium, and .* readable messages: a: a: .*'json'"):
         sn.replay(tmp_path / "run.mcap")
 
 
 def test_rosbags_is_named_when_it_is_missing(bag: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "rosbags.rosbag2", None)
+    monkeypatch.setitem(__import__("sys").modules, "rosbags.typesys", None)
     with pytest.raises(MissingDependencyError, match=r"sensorium\[bags\]"):
         sn.replay(bag)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -22,8 +22,9 @@ from sensorium.record.replay import Replay
 from sensorium.spec import snake_case
 
 if TYPE_CHECKING:
-    from rosbags.interfaces import Connection
     from rosbags.typesys.store import Typestore
+
+    from sensorium.record.bag_files import Connection, Raw
 
 TICK = 1e-9
 """Time step of a bag, s."""
@@ -35,9 +36,6 @@ MOST_TRIED = 100
 """Number of unreadable messages at the start of a topic after which the topic is omitted."""
 MOST_NOTED = 300
 """Length of the reasons for one topic, in characters, after which no more are added."""
-
-Raw = tuple["Connection", int, Any]
-"""Connection, time (ns since the start of the bag) and bytes of a message."""
 
 
 @dataclass(slots=True)
@@ -79,7 +77,9 @@ class BagReplay(Replay):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         try:
-            from rosbags.rosbag2 import Reader
+            from rosbags.typesys import Stores, get_typestore
+
+            from sensorium.record.bag_files import Bag
         except ImportError as error:
             raise MissingDependencyError(
                 f"ROS 2 bags of other programs need {error.name}, which is not installed: pip install "
@@ -88,14 +88,21 @@ class BagReplay(Replay):
         self.path = Path(path)
         self._stack = ExitStack()
         self.unread, self.log_descriptions, self._logs, self._marks = {}, {}, {}, set()
-        self._stores: dict[int, Typestore] = {}
-        """Number of a connection -> its types."""
+        self._stores: dict[Connection, Typestore] = {}
+        """Connection -> its types."""
         self._topics: dict[str, dict[tuple[str, ...], str]] = {}
         """Topic -> sorted names of the joints in a message, empty for other messages -> sensor."""
+        self._joints: dict[bytes, tuple[str, ...]] = {}
+        """Encoded names of joints -> sorted names."""
+        self._sizes: set[int] = set()
+        """Their sizes, bytes."""
         self._found: dict[str, _Sensor] = {}
+        if not self.path.exists():
+            raise ModelError(f"recording {os.fspath(path)!r} does not exist. Check the path.")
         try:
-            self._reader = self._guarded(lambda: self._stack.enter_context(Reader(self.path)))
-            self._describe()
+            self._bag = self._guarded(lambda: Bag(self.path, self._stack))
+            self._first_ns, self._length = self._bag.start, self._bag.end - self._bag.start
+            self._describe([get_typestore(Stores.ROS2_JAZZY)])
         except BaseException:
             self._stack.close()
             raise
@@ -110,22 +117,20 @@ class BagReplay(Replay):
         self._stack.close()
 
     def _error(self, reason: str) -> ModelError:
-        file = max(self.path.glob("*.mcap"), default=self.path)
-        hint = f" Complete it with: sensorium repair {os.fspath(file)}" if "end magic" in reason else ""
-        return ModelError(f"{os.fspath(self.path)!r} is not a readable bag: {reason}.{hint}")
+        return ModelError(f"{os.fspath(self.path)!r} is not a readable bag: {reason}.")
 
     def _guarded(self, read: Callable[[], Any]) -> Any:
         try:
             return read()
         except ModelError:
             raise
-        except Exception as error:  # rosbags, SQLite, struct and codecs raise many kinds for damaged files
+        except Exception as error:  # SQLite, YAML and codecs raise many kinds for damaged files
             reason = str(error).rstrip(".") or "it is damaged"
             raise self._error(f"{reason} ({type(error).__name__})") from None
 
     def _note(self, connection: Connection, reason: str) -> None:
         """Add a reason to `unread`."""
-        known = self.unread.setdefault(connection.topic, f"{connection.msgtype}: {reason}")
+        known = self.unread.setdefault(connection.topic, f"{connection.type}: {reason}")
         if reason not in known and len(known) < MOST_NOTED:
             self.unread[connection.topic] = f"{known}; {reason}"
 
@@ -139,19 +144,20 @@ class BagReplay(Replay):
             stores: types of the other connections, first those of ROS 2.
 
         Raises:
-            Unreadable: the type is unknown.
+            Unreadable: the type is unknown, or messages are not encoded as those of ROS 2.
         """
-        from rosbags.interfaces import MessageDefinitionFormat
         from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_typestore
 
+        if own.encoding != "cdr":
+            raise Unreadable(f"the encoding of its messages is {own.encoding!r}, expected 'cdr'")
         reason = "the bag does not define it"
         try:
             defined: Any = {}
-            if own.msgdef.format is MessageDefinitionFormat.MSG and own.msgdef.data.strip():
-                defined = get_types_from_msg(own.msgdef.data, own.msgtype)
-            elif own.msgdef.format is MessageDefinitionFormat.IDL:
-                defined = get_types_from_idl(own.msgdef.data)
-            if own.msgtype in defined:
+            if own.language == "ros2msg" and own.definition.strip():
+                defined = get_types_from_msg(own.definition, own.type)
+            elif own.language in ("ros2idl", "omgidl"):
+                defined = get_types_from_idl(own.definition)
+            if own.type in defined:
                 for store in stores:
                     if all(store.fielddefs.get(name, parts)[1] == parts[1] for name, parts in defined.items()):
                         break
@@ -162,26 +168,26 @@ class BagReplay(Replay):
                 return store
         except Exception as error:  # rosbags raises many kinds for definitions that it cannot parse
             reason = f"its definition cannot be parsed ({type(error).__name__})"
-        if own.msgtype not in stores[0].types:
-            raise Unreadable(f"the type {own.msgtype} is unknown, and {reason}")
+        if own.type not in stores[0].types:
+            raise Unreadable(f"the type {own.type} is unknown, and {reason}")
         return stores[0]
 
-    def _describe(self) -> None:
-        """Find the sensors, their clocks and their rates."""
-        from rosbags.typesys import Stores, get_typestore
+    def _describe(self, stores: list[Typestore]) -> None:
+        """Find the sensors, their clocks and their rates.
 
-        reader, stores = self._reader, [get_typestore(Stores.ROS2_JAZZY)]
-        self._first_ns = int(reader.start_time) if reader.message_count else 0
-        self._length = int(reader.end_time) - 1 - self._first_ns if reader.message_count else 0
+        Args:
+            stores: types of ROS 2.
+        """
+        counts = self._bag.counts
         topics: dict[str, list[Connection]] = {}
-        for each in sorted(reader.connections, key=lambda each: not each.msgcount):
+        for each in sorted(counts, key=lambda each: not counts[each]):
             try:
-                self._stores[each.id] = self._types(each, stores)
+                self._stores[each] = self._types(each, stores)
             except Unreadable as error:
                 self._note(each, str(error))
                 continue
             same = topics.setdefault(each.topic.strip("/"), [])
-            if same and same[0].msgtype != each.msgtype:
+            if same and same[0].type != each.type:
                 self._note(each, "the topic has several types, and this one is omitted")
             else:
                 same.append(each)
@@ -197,7 +203,7 @@ class BagReplay(Replay):
             span, periods = tick - sensor.start, max(sensor.count - 1, 0)
             sensor.about["rate_hz"] = float(f"{periods / (span * TICK):.6g}") if span > 0 else 0.0
             with suppress(Unreadable):  # the last message, since the first may lack fields that are not yet known
-                values = values_of(self._decoded(connection, data)[0])
+                values = values_of(self._decoded(connection, data))
                 sensor.about["fields"] = [value.spec.to_dict() for value in values]
         self.description = SceneDescription(
             "rosbag2", TICK, 1, 0, {name: each.about for name, each in self._found.items()}
@@ -210,10 +216,11 @@ class BagReplay(Replay):
         for tried, (connection, tick, data) in enumerate(self._raw(connections)):
             start = tick if start is None else start
             try:
-                message, key = self._decoded(connection, data)
+                key = self._key(connection, data)
                 if key in sensors:
                     self._found[sensors[key]].count += 1
                     continue
+                message = self._decoded(connection, data)
                 values = values_of(message)
             except Unreadable as error:
                 reason = str(error)
@@ -229,15 +236,15 @@ class BagReplay(Replay):
             sensors[key] = name
             frame, constants = getattr(getattr(message, "header", None), "frame_id", ""), constants_of(message)
             about = {
-                "kind": snake_case(connection.msgtype.rpartition("/")[2]),
+                "kind": snake_case(connection.type.rpartition("/")[2]),
                 "fields": [value.spec.to_dict() for value in values],
                 **({"constants": constants} if constants else {}),
-                "cfg": {"type": connection.msgtype, "frame_id": frame},
+                "cfg": {"type": connection.type, "frame_id": frame},
             }
             joints, first = list(message.name) if key else [], (tick, stamp_of(message))
             sensor = self._found[name] = _Sensor(connections, joints, about, tick, first)
-            if connection.msgtype != JOINT_STATE:
-                sensor.start, sensor.count = start, sum(each.msgcount for each in connections)
+            if connection.type != JOINT_STATE:
+                sensor.start, sensor.count = start, sum(self._bag.counts[each] for each in connections)
                 break
         if reason and not sensors:
             self._note(connections[0], reason)
@@ -254,7 +261,7 @@ class BagReplay(Replay):
             if stamp == 0:  # not set in the first message
                 connection, tick, data = newest[name]
                 with suppress(Unreadable):
-                    stamp = stamp_of(self._decoded(connection, data)[0])
+                    stamp = stamp_of(self._decoded(connection, data))
             if stamp and abs(stamp - self._first_ns - tick) < SAME_CLOCK:
                 sensor.clock, is_wall = self._first_ns, True
             elif stamp:
@@ -264,17 +271,39 @@ class BagReplay(Replay):
             sensor.clock = clocks[is_dated]
         self.start_ns = self._first_ns if is_wall or not clocks else max(clocks.values())
 
-    def _decoded(self, connection: Connection, data: Any) -> tuple[Any, tuple[str, ...]]:
-        """Return a message, and the sorted names of its joints.
+    def _decoded(self, connection: Connection, data: Any) -> Any:
+        """Return a message.
 
         Raises:
             Unreadable: it does not fit its definition.
         """
         try:
-            message: Any = self._stores[connection.id].deserialize_cdr(data, connection.msgtype)
-            return message, tuple(sorted(message.name)) if connection.msgtype == JOINT_STATE else ()
+            return self._stores[connection].deserialize_cdr(data, connection.type)
         except Exception as error:  # rosbags and struct raise many kinds
             raise Unreadable(f"it cannot be decoded ({type(error).__name__}: {error})") from None
+
+    def _key(self, connection: Connection, data: Any) -> tuple[str, ...]:
+        """Return the sorted names of the joints in a message, which is decoded if they are new; empty for other types.
+
+        Raises:
+            Unreadable: it does not fit its definition.
+        """
+        if connection.type != JOINT_STATE:
+            return ()
+        order: Literal["little", "big"] = "little" if data[1:2] == b"\1" else "big"
+        start = 16 + int.from_bytes(data[12:16], order)  # after the time stamp and the name of the frame
+        start += -start % 4
+        for size in self._sizes:
+            if (known := self._joints.get(bytes(data[start : start + size]))) is not None:
+                return known
+        names = self._decoded(connection, data).name
+        texts = [each.encode() + b"\0" for each in names]
+        parts = [len(text).to_bytes(4, order) + text + bytes(-len(text) % 4) for text in texts]
+        encoded, key = len(names).to_bytes(4, order) + b"".join(parts), tuple(sorted(names))
+        if data[start : start + len(encoded)] == encoded:
+            self._joints[encoded] = key
+            self._sizes.add(len(encoded))
+        return key
 
     # Contents ---------------------------------------------------------------------------------------------------------
 
@@ -331,26 +360,23 @@ class BagReplay(Replay):
         return round(min(max(when, -1.0), self.end + 1.0) * 1e9)
 
     def _connections_of(self, names: Iterable[str]) -> list[Connection]:
-        return list({each.id: each for name in names for each in self._found[name].connections}.values())
+        return list({each: None for name in names for each in self._found[name].connections})
 
     def _name_of(self, raw: Raw) -> str:
         """Return the sensor of a message; empty for an unreadable one."""
         connection, _, data = raw
         sensors = self._topics[connection.topic.strip("/")]
         with suppress(Unreadable):
-            return sensors.get(self._decoded(connection, data)[1] if connection.msgtype == JOINT_STATE else (), "")
+            return sensors.get(self._key(connection, data), "")
         return ""
 
     def _raw(self, connections: list[Connection], first: int = 0, last: int | None = None) -> Iterator[Raw]:
         """Yield the messages of a span of ticks."""
-        if not connections:
-            return
-        start = self._first_ns + first if first > 0 else None
-        stop = self._first_ns + last + 1 if last is not None and last < self._length else None
-        messages = self._guarded(lambda: self._reader.messages(connections, start, stop))
+        start = self._first_ns
+        messages = self._bag.messages(connections, start + first, start + (self._length if last is None else last))
         while (found := self._guarded(lambda: next(messages, None))) is not None:
             connection, time, data = found
-            yield connection, int(time) - self._first_ns, data
+            yield connection, time - start, data
 
     def _numbered(self, names: str | Iterable[str] | None, start: float, end: float) -> Iterator[tuple[int, Reading]]:
         """Yield (frame, reading); messages of the same time are one frame."""
@@ -372,7 +398,7 @@ class BagReplay(Replay):
             counts: sensor -> number of its messages so far.
         """
         try:
-            message, key = self._decoded(connection, data)
+            message, key = self._decoded(connection, data), self._key(connection, data)
             values = values_of(message)
         except Unreadable as error:
             self._note(connection, f"some messages: {error}")

@@ -168,6 +168,10 @@ class McapFile:
         """Return the error of this file."""
         return ModelError(f"{self.path!r} is not a readable recording: {reason}.")
 
+    def damaged(self, reason: str) -> ModelError:
+        """Return the error of a file that may be repaired."""
+        return self.error(f"{reason}. Run: sensorium repair {self.path}")
+
     # Contents ---------------------------------------------------------------------------------------------------------
 
     def messages(self, block: Block) -> Iterator[Message]:
@@ -218,28 +222,29 @@ class McapFile:
         if not tail.endswith(MAGIC) or (opcode, length) != (Opcode.FOOTER, 20) or not start:
             return False
         if not len(MAGIC) < start <= self.size - _END or not (offsets == 0 or start <= offsets <= self.size - _END):
-            raise self._damaged("its summary is outside the file")
+            raise self.damaged("its summary is outside the file")
         if crc:
             self._check_memory(self.size - start)
             found = crc32(self.read(start, self.size - len(MAGIC) - 4 - start))
             if found != crc:
-                raise self._damaged("the checksum of its summary differs")
-        at, counts = start, None
+                raise self.damaged("the checksum of its summary differs")
+        at, total = start, -1
         while at < self.size - _END:
             opcode, length = RECORD.unpack(self.read(at, RECORD.size))
             place = at + RECORD.size
             if length > self.size - _END - place:
-                raise self._damaged("its summary is damaged")
+                raise self.damaged("its summary is damaged")
             if opcode == Opcode.SCHEMA:
                 self._note_schema(self.record(records.Schema, place, length))
             elif opcode == Opcode.CHANNEL:
                 self._note_channel(self.record(records.Channel, place, length))
             elif opcode == Opcode.STATISTICS:
                 counts = self.record(records.Statistics, place, length)
+                self.counts, total = dict(counts.channel_message_counts), counts.message_count
             elif opcode == Opcode.CHUNK_INDEX:
                 each = self.record(records.ChunkIndex, place, length)
                 if not len(MAGIC) < each.chunk_start_offset <= each.chunk_start_offset + each.chunk_length <= start:
-                    raise self._damaged("its summary names a chunk outside the file")
+                    raise self.damaged("its summary names a chunk outside the file")
                 known = frozenset(each.message_index_offsets) or None
                 times = each.message_start_time, each.message_end_time
                 self.blocks.append(Block(each.chunk_start_offset, each.chunk_length, True, *times, known))
@@ -247,21 +252,17 @@ class McapFile:
                 kind = records.AttachmentIndex if opcode == Opcode.ATTACHMENT_INDEX else records.MetadataIndex
                 index: Any = self.record(kind, place, length)
                 if not len(MAGIC) < index.offset <= index.offset + index.length <= start or index.length < RECORD.size:
-                    raise self._damaged("its summary names a record outside the file")
+                    raise self.damaged("its summary names a record outside the file")
                 named = self._places.attachments if opcode == Opcode.ATTACHMENT_INDEX else self._places.metadata
                 named[index.name] = index.offset + RECORD.size, index.length - RECORD.size
             at = place + length
-        if counts is not None:
-            self.counts = dict(counts.channel_message_counts)
-        expected = counts.message_count if counts is not None else 1
-        if expected and (not self.blocks or not self.channels):  # a file without an index of its chunks
+        schemas = {each.schema_id for each in self.channels.values()} - {0}
+        is_whole = self.counts.keys() <= self.channels.keys() and schemas <= self.schemas.keys()
+        if not is_whole or sum(self.counts.values()) != total or (total and not self.blocks):  # parts are optional
             self.blocks.clear()
             return False
         self.blocks.sort(key=lambda block: block.offset)
         return True
-
-    def _damaged(self, reason: str) -> ModelError:
-        return self.error(f"{reason}. Run: sensorium repair {self.path}")
 
     def _read_all(self) -> None:
         """Read the whole file block by block: its channels, and the times of its blocks."""
