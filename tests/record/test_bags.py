@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import io
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from mcap.writer import IndexType
 from mcap.writer import Writer as McapWriter
-from rosbags.rosbag2 import Reader, StoragePlugin, Writer
+from pyarrow.parquet import read_table
+from rosbags.rosbag2 import CompressionFormat, CompressionMode, Reader, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 import sensorium as sn
@@ -127,14 +131,17 @@ MESSAGES: dict[str, Callable[[int], Any]] = {
 """Topic -> its message number k."""
 
 
-def write_all(path: Path, plugin: StoragePlugin, messages: Iterable[tuple[int, str, Any]]) -> Path:
+def write_all(
+    path: Path, plugin: StoragePlugin, messages: Iterable[tuple[int, str, Any]], order: str = "little"
+) -> Path:
     """Write a bag of (time of arrival in ns since the start, topic, message)."""
     with Writer(path, version=9, storage_plugin=plugin) as writer:
         opened: dict[str, Any] = {}
         for time, topic, message in sorted(messages, key=lambda each: each[0]):
             if topic not in opened:
                 opened[topic] = writer.add_connection(topic, message.__msgtype__, typestore=STORE)
-            writer.write(opened[topic], START + time, STORE.serialize_cdr(message, message.__msgtype__))
+            data = STORE.serialize_cdr(message, message.__msgtype__, little_endian=order == "little")
+            writer.write(opened[topic], START + time, data)
     return path
 
 
@@ -218,11 +225,21 @@ def test_a_server_streams_a_bag(bag: Path) -> None:
 
 
 def test_types_that_neither_the_bag_nor_ros_defines(tmp_path: Path) -> None:
-    """The definitions of a SQLite file are removed, as in bags of ROS 2 Humble."""
+    """The definitions of a SQLite file are removed, as in bags of ROS 2 Humble, one is "unknown", and one topic is not
+    of ROS 2.
+    """
     (path,) = write(tmp_path / "bag", StoragePlugin.SQLITE3).glob("*.db3")
     with sqlite3.connect(path) as file:
-        file.execute("DELETE FROM message_definitions")
+        file.execute("DELETE FROM message_definitions WHERE topic_type != 'sensor_msgs/msg/Imu'")
+        file.execute("UPDATE message_definitions SET encoding = 'unknown'")
+        file.execute("UPDATE topics SET serialization_format = 'cbor' WHERE name = '/scan'")
     file.close()
+    about = (tmp_path / "bag/metadata.yaml").read_text().partition("/scan")
+    other = about[2].replace("serialization_format: cdr", "serialization_format: cbor", 1)
+    (tmp_path / "bag/metadata.yaml").write_text("".join((*about[:2], other)))
+    for each in (path, tmp_path / "bag"):
+        with sn.replay(each) as replay:
+            assert "scan" not in replay.counts and "'cbor', expected 'cdr'" in replay.unread["/scan"]
     with sn.replay(path) as replay:
         assert "wheels" not in replay.counts and "car_msgs/msg/Wheels is unknown" in replay.unread["/wheels"]
         assert len(list(replay.readings("imu"))) == 3
@@ -263,7 +280,7 @@ def test_times_of_all_topics_and_exports_are_the_stamps_of_the_headers(clock: st
             assert [start + int(each.capture_tick[0]) for each in replay.readings(name)] == times
         rates = {name: each["rate_hz"] for name, each in replay.description.sensors.items()}
         assert rates == {"imu": 50.0, "odom": 50.0, "amcl": 50.0, "late": 10.0}
-    for form in ("tum", "csv", "npz", "euroc", "rosbag2"):
+    for form in ("tum", "csv", "npz", "parquet", "euroc", "rosbag2"):
         assert main(["export", str(path), "--to", str(tmp_path / form), "--format", form]) == 0
     for name in ("odom", "amcl", "late"):
         lines = (tmp_path / f"tum/{name}.tum").read_text().splitlines()[1:]
@@ -271,6 +288,8 @@ def test_times_of_all_topics_and_exports_are_the_stamps_of_the_headers(clock: st
     lines = (tmp_path / "csv/amcl.measured.csv").read_text().splitlines()[1:]
     assert [start + round(float(line.split(",")[3]) * 1e9) for line in lines] == expected["amcl"]
     assert (start + np.load(tmp_path / "npz/imu.measured.npz")["tick"]).tolist() == expected["imu"]
+    table = read_table(tmp_path / "parquet/amcl.measured.parquet")
+    assert [start + tick for tick in table["tick"].to_pylist()] == expected["amcl"]
     lines = (tmp_path / "euroc/mav0/imu0/data.csv").read_text().splitlines()[1:]
     assert [int(line.partition(",")[0]) for line in lines] == expected["imu"]
     with Reader(tmp_path / "rosbag2") as again:
@@ -278,6 +297,22 @@ def test_times_of_all_topics_and_exports_are_the_stamps_of_the_headers(clock: st
         for (_, time, data), arrival, ns in zip(again.messages([imu]), arrivals["imu"], expected["imu"], strict=True):
             stamp = STORE.deserialize_cdr(data, imu.msgtype).header.stamp  # type: ignore[attr-defined]
             assert (time, stamp.sec * 10**9 + stamp.nanosec) == (start + arrival, ns)
+
+
+def test_late_messages_are_exported_in_order_of_their_stamps(tmp_path: Path) -> None:
+    """One has the stamp of a message that is not the one before, and one of those is not valid."""
+    places, messages = [3, 1, 2, -5, 3, 8, 1, 7, 7], []
+    for k, place in enumerate(places):
+        ns = START + place * STEP
+        messages += [(k * STEP, "/imu", gyro(k, ns)), (k * STEP, "/odom", pose(WXYZ if k != 7 else [0] * 4, k, ns))]
+    path = write_all(tmp_path / "bag", StoragePlugin.MCAP, messages)
+    for form in ("tum", "euroc"):
+        assert main(["export", str(path), "--to", str(tmp_path / form), "--format", form]) == 0
+    imu = np.loadtxt(tmp_path / "euroc/mav0/imu0/data.csv", delimiter=",")
+    odom = np.loadtxt(tmp_path / "tum/odom.tum")
+    order = [-5, 1, 2, 3, 7, 8]
+    assert [round((ns - START) / STEP) for ns in imu[:, 0]] == order and imu[:, 3].tolist() == [3, 1, 2, 0, 7, 5]
+    assert [round((s - START / 1e9) / 0.02) for s in odom[:, 0]] == order and odom[:, 1].tolist() == [3, 1, 2, 0, 8, 5]
 
 
 def test_clocks_of_devices_are_apart_from_dates(tmp_path: Path) -> None:
@@ -298,17 +333,19 @@ def test_clocks_of_devices_are_apart_from_dates(tmp_path: Path) -> None:
         assert replay.start_ns == START and replay.description.sensors["map"]["rate_hz"] == 0.0
 
 
-def test_joints_are_read_by_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_joints_are_read_by_name(order: str, tmp_path: Path) -> None:
     """The order of the names changes, and two publishers have different joints, some of them the same number."""
 
     def joints(names: str, position: Any, **more: Any) -> Any:
         return make("sensor_msgs/msg/JointState", name=[*names], position=np.array(position, float), **more)
 
-    messages = [joints("abc", [1, 2, 3]), joints("cab", [3, 1, 2]), joints("xyz", [7, 8, 9]), joints("bca", [2, 3, 1]),
+    frame = header(START, "a long name")
+    messages = [joints("abc", [1, 2, 3]), joints("cab", [3, 1, 2], header=frame), joints("xyz", [7, 8, 9]), joints("bca", [2, 3, 1]),
                 joints("xyz", [4, 5, 6]), joints("abc", [0, 0, 0], effort=np.zeros(2)), joints("abb", [0, 0, 0]),
                 joints("zyx", [6, 5, 4])]  # fmt: skip
     path = write_all(
-        tmp_path / "bag", StoragePlugin.MCAP, ((k * STEP, "/arm", each) for k, each in enumerate(messages))
+        tmp_path / "bag", StoragePlugin.MCAP, ((k * STEP, "/arm", each) for k, each in enumerate(messages)), order
     )
     with sn.replay(path) as replay:
         assert replay.counts == {"arm": 4, "arm.2": 3}
@@ -423,9 +460,12 @@ def test_an_orientation_that_is_zero_at_first_is_described(tmp_path: Path) -> No
         assert second["quat_w"].tolist() == [WXYZ.tolist()]
 
 
-def test_definitions_of_one_topic_cost_no_other(tmp_path: Path) -> None:
+POINT_IDL = "module geometry_msgs { module msg { struct Point32 { float x; float y; float z; }; }; };"
+
+
+def test_definitions_and_encodings_of_one_topic_cost_no_other(tmp_path: Path) -> None:
     """One cannot be parsed, one is another version of a known type, one has a header without a time, and two channels
-    have the same topic.
+    have the same topic. Others are not of ROS 2, or have definitions in other languages or none.
     """
     imu, string = "sensor_msgs/msg/Imu", "std_msgs/msg/String"
     schemas = {
@@ -434,33 +474,43 @@ def test_definitions_of_one_topic_cost_no_other(tmp_path: Path) -> None:
         "/unknown": ("my_pkg/msg/Other", ""),
         "/head": ("my_pkg/msg/Head", f"my_pkg/Kind header\nfloat32 x\n{'=' * 80}\nMSG: my_pkg/Kind\nuint32 kind\n"),
         "/imu": (imu, ""), "/imu ": (imu, STORE.generate_msgdef(imu, ros_version=2)[0]), "/text": (string, ""),
+        "/page": ("Page", "{}"), "/proto": ("foxglove.Pose", "\n"), "/idl": ("geometry_msgs/msg/Point32", POINT_IDL),
+        "/cbor": (imu, ""),
     }  # fmt: skip
+    languages = {"/page": ("jsonschema", "json"), "/proto": ("protobuf", "protobuf"), "/idl": ("omgidl", "cdr"),
+                 "/cbor": ("ros2msg", "cbor"), "/imu": ("jsonschema", "cdr")}  # fmt: skip
     data = {
         "/do": bytes(20),
         "/head": b"\0\1\0\0" + bytes([7, 0, 0, 0]) + np.float32(1.5).tobytes(),
         "/unknown": bytes(20),
         "/sonar": b"\0\1\0\0" + np.float32(2.5).tobytes() + bytes(12),
+        "/idl": b"\0\1\0\0" + np.array([1, 2, 3], np.float32).tobytes(),
     }
     with open(tmp_path / "bag.mcap", "wb") as file:
         writer = McapWriter(file)
         writer.start("ros2")
         for topic, (name, text) in schemas.items():
-            schema = writer.register_schema(name, "ros2msg", text.encode())
-            channel = writer.register_channel(topic.strip(), "cdr", schema)
+            language, encoding = languages.get(topic, ("ros2msg", "cdr"))
+            schema = writer.register_schema(name, language, text.encode())
+            channel = writer.register_channel(topic.strip(), encoding, schema)
             for k in range(3):
                 message = bytes(STORE.serialize_cdr(gyro(k, START), imu))
                 if topic == "/imu" and k == 0:
                     message = message[:40]
                 writer.add_message(channel, START + k, data.get(topic, message), START + k)
+        writer.add_message(writer.register_channel("/bare", "json", 0), START, b"{}", START)
         writer.finish()
     with sn.replay(tmp_path / "bag.mcap") as replay:
         rates = [float(each["ang_vel_b"][0, 2]) for each in replay.readings("imu")]
-        assert rates == [0.0, 1.0, 1.0, 2.0, 2.0] and replay.counts == {"imu": 6, "sonar": 3, "head": 3}
+        assert rates == [0.0, 1.0, 1.0, 2.0, 2.0] and replay.counts == {"imu": 6, "sonar": 3, "head": 3, "idl": 3}
         head = next(replay.readings("head"))
         assert (head["x"][0], head["header.kind"][0], head.capture_tick[0]) == (1.5, 7, 0)
         assert [float(each["range"][0]) for each in replay.readings("sonar")] == [2.5] * 3
         assert "cannot be parsed" in replay.unread["/do"] and "does not define it" in replay.unread["/unknown"]
         assert "cannot be decoded" in replay.unread["/imu"]
+        assert [next(replay.readings("idl"))[axis][0] for axis in "xyz"] == [1, 2, 3]
+        found = {topic: why.split("'")[1] for topic, why in replay.unread.items() if "the encoding of" in why}
+        assert found == {"/page": "json", "/proto": "protobuf", "/cbor": "cbor", "/bare": "json"}
 
 
 def padded(k: int) -> Any:
@@ -509,6 +559,66 @@ def test_odd_messages_do_not_stop_the_others(tmp_path: Path, capsys: pytest.Capt
         scene.step(substeps=10 * STEP)
     assert seen == [(STEP, (1, 2)), (2 * STEP, (1, 2))] and scene["scan"].samples == 2
     scene.replay.close()
+
+
+@pytest.mark.parametrize(
+    ("plugin", "mode"),
+    [(StoragePlugin.SQLITE3, "FILE"), (StoragePlugin.MCAP, "MESSAGE"), (StoragePlugin.MCAP, "STORAGE")],
+)
+def test_compressed_bags_of_several_files(plugin: StoragePlugin, mode: str, tmp_path: Path) -> None:
+    """The list of files has the later one first."""
+    folders = [tmp_path / name for name in "ba"]
+    for place, folder in enumerate(folders):
+        writer = Writer(folder, version=9, storage_plugin=plugin)
+        writer.set_compression(CompressionMode[mode], CompressionFormat.ZSTD)
+        with writer:
+            connection = writer.add_connection("/imu", "sensor_msgs/msg/Imu", typestore=STORE)
+            for k in range(3 * place, 3 * place + 3):
+                message = STORE.serialize_cdr(gyro(k, START + k * STEP), "sensor_msgs/msg/Imu")
+                writer.write(connection, START + k * STEP, message)
+    (early,) = (each for each in folders[0].iterdir() if each.suffix != ".yaml")
+    early.rename(folders[1] / early.name)
+    about = folders[1] / "metadata.yaml"
+    (line,) = (each for each in about.read_text().splitlines(keepends=True) if each.startswith("    - a."))
+    about.write_text(about.read_text().replace(line, line + line.replace("a.", "b.", 1)))
+    with sn.replay(folders[1]) as replay:
+        assert [float(each["ang_vel_b"][0, 2]) for each in replay.readings()] == [0, 1, 2, 3, 4, 5]
+        assert replay.counts == {"imu": 6} and replay.description.sensors["imu"]["rate_hz"] == 50.0
+        assert replay.start_ns == START and replay.end == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("index", [IndexType.ALL, IndexType.NONE])
+def test_messages_of_a_file_are_in_order_of_time(index: IndexType, tmp_path: Path) -> None:
+    """Its chunks overlap in time, and parts of its summary are missing. The newest message is cut."""
+    with open(tmp_path / "bag.mcap", "wb") as file:
+        writer = McapWriter(file, chunk_size=900, index_types=index, repeat_schemas=False)
+        writer.start("")
+        schema = writer.register_schema("sensor_msgs/msg/Imu", "ros2msg", b"")
+        channel = writer.register_channel("/imu", "cdr", schema)
+        for k in (5, 0, 3, 9, 1, 4, 2, 8, 7, 6):
+            message = bytes(STORE.serialize_cdr(gyro(k, START + k * STEP), "sensor_msgs/msg/Imu"))
+            writer.add_message(channel, START + k * STEP, message[: 40 if k == 9 else None], START)
+        writer.finish()
+    with sn.replay(tmp_path / "bag.mcap") as replay:
+        assert replay.counts == {"imu": 10}
+        assert [float(each["ang_vel_b"][0, 2]) for each in replay.readings()] == [*range(9)]
+        assert [each.tick // STEP for each in replay.readings(start=0.03, end=0.11)] == [2, 3, 4, 5]
+        assert replay.at(0.09)["imu"].tick == 4 * STEP and replay.at(1.0)["imu"].tick == 8 * STEP
+
+
+def test_messages_in_the_journal_of_a_killed_writer_are_read(tmp_path: Path) -> None:
+    (path,) = write_all(tmp_path / "bag", StoragePlugin.SQLITE3, [(0, "/imu", gyro(0, START))]).glob("*.db3")
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("PRAGMA journal_mode = WAL")
+        file.execute(
+            "INSERT INTO messages (topic_id, timestamp, data) SELECT topic_id, timestamp + 5, data FROM messages"
+        )
+        file.commit()
+        (tmp_path / "killed").mkdir()
+        for each in path.parent.glob("*.db3*"):
+            shutil.copy(each, tmp_path / "killed")
+    with sn.replay(tmp_path / "killed" / path.name) as replay:
+        assert [each.tick for each in replay] == [0, 5]
 
 
 def test_a_bag_without_messages_is_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -208,7 +208,7 @@ class Export:
 
             many = self.format == "rosbag2" and replay.description.engine != "rosbag2"
             repeats = self.format in HOLDS and replay.description.engine == "rosbag2"
-            stamps: dict[str, int] = {}
+            stamps: dict[str, set[int]] = {}
             read: Callable[..., Iterator[Any]] = replay.stacks if many else replay.readings
 
             def follow(names: tuple[str, ...]) -> Iterator[Any]:
@@ -218,10 +218,12 @@ class Export:
                     if reading.time - shown > span / 200:
                         shown = reading.time
                         progress.update(task, completed=done * span + shown - start)
-                    if repeats:
-                        before, stamps[reading.name] = stamps.get(reading.name), int(reading.capture_tick[0])
-                        if before == stamps[reading.name]:
+                    if repeats and reading.valid[0]:
+                        known, stamp = stamps.setdefault(reading.name, set()), int(reading.capture_tick[0])
+                        if stamp in known:
                             replay.unread[reading.name] = "messages with the time stamp of the message before"
+                            continue
+                        known.add(stamp)
                     yield reading
                 done += 1
 

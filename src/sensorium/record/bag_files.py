@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, closing
+from heapq import merge
+from operator import itemgetter
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -58,13 +59,13 @@ class McapBag:
         self.counts: Counter[Connection] = Counter()
         for number, each in file.channels.items():
             schema = file.schemas.get(each.schema_id)
-            about = (schema.encoding, schema.data.decode(errors="replace")) if schema else ()
-            connection = Connection(each.topic, schema.name if schema else "", each.message_encoding, *about)
+            connection = Connection(each.topic, "no schema", each.message_encoding)
+            if schema is not None:
+                text = schema.data.decode(errors="replace")
+                connection = Connection(each.topic, schema.name, each.message_encoding, schema.encoding, text)
             self._connections[number] = connection
             self.counts[connection] += file.counts.get(number, 0)
-        self._blocks = sorted((each for each in file.blocks if each.channels or each.end), key=lambda each: each.start)
-        self.start = min((each.start for each in self._blocks), default=0)
-        self.end = max((each.end for each in self._blocks), default=0)
+        self.start, self.end = file.span
 
     def messages(self, wanted: Collection[Connection], first: int, last: int) -> Iterator[Raw]:
         """Yield the messages of some connections, in order of time.
@@ -75,24 +76,17 @@ class McapBag:
             last: last time, ns.
         """
         numbers = {number for number, each in self._connections.items() if each in wanted}
-        blocks = [
-            each for each in self._blocks
-            if each.start <= last and each.end >= first and not numbers.isdisjoint(each.channels or numbers)
-        ]  # fmt: skip
-        waiting: list[Message] = []  # chunks may overlap in time
-        for place, block in enumerate(blocks, 1):
-            waiting += [
-                each
-                for each in self._file.messages(block)
-                if each.channel in numbers and first <= each.log_time <= last
-            ]
-            waiting.sort(key=lambda each: each.log_time)
-            done = len(waiting)
-            if place < len(blocks):
-                done = bisect_left(waiting, blocks[place].start, key=lambda each: each.log_time)
-            for each in waiting[:done]:
-                yield self._connections[each.channel], each.log_time, each.data
-            del waiting[:done]
+
+        def of_block(number: int) -> Iterator[tuple[int, Message | None]]:
+            block = self._file.blocks[number]
+            yield block.start, None  # so that chunks are not read before their time
+            found = ((each.log_time, each) for each in self._file.messages(block) if each.channel in numbers)
+            yield from sorted(found, key=itemgetter(0))
+
+        blocks = map(of_block, self._file.blocks_of(numbers, first, last))
+        for time, each in merge(*blocks, key=itemgetter(0)):
+            if each is not None and first <= time <= last:
+                yield self._connections[each.channel], time, each.data
 
 
 class SqliteBag:

@@ -333,9 +333,13 @@ class BagReplay(Replay):
             when: time, s.
             names: sensors; None for all.
         """
-        newest = self._newest(self._wanted(names), self._tick(when))
-        found = {name: self._reading(*newest[name], {}) for name in self._found if name in newest}
-        return {name: reading for name, reading in found.items() if reading is not None}
+        newest, found = self._newest(self._wanted(names), self._tick(when)), {}
+        for name in [name for name in self._found if name in newest]:
+            raw: Raw | None = newest[name]
+            while raw and (reading := self._reading(*raw, {})) is None:  # its contents are unreadable
+                raw = self._newest([name], raw[1] - 1).get(name)
+            found |= {name: reading} if raw else {}
+        return found
 
     def _newest(self, names: Collection[str], end: int) -> dict[str, Raw]:
         """Return the last message of each sensor up to a tick. The bag is read backwards, in growing parts."""

@@ -9,7 +9,7 @@ import io
 import os
 import struct
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -184,6 +184,22 @@ class McapFile:
         for opcode, begin, end in self._records(memory, block):
             if opcode == Opcode.MESSAGE:
                 yield Message(*self._head(memory, begin, end, block), memory[begin + _MESSAGE.size : end])
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Times of the first and of the last message, ns; (0, 0) without messages."""
+        used = [each for each in self.blocks if each.channels or each.end]
+        return min((each.start for each in used), default=0), max((each.end for each in used), default=0)
+
+    def blocks_of(self, channels: Set[int], first: float, last: float) -> list[int]:
+        """Return the numbers of the blocks that may hold messages of some channels and times, ns."""
+        return [
+            number
+            for number, each in enumerate(self.blocks)
+            if each.start <= last
+            and each.end >= first
+            and not channels.isdisjoint(channels if each.channels is None else each.channels)
+        ]
 
     def metadata(self, name: str) -> dict[str, str]:
         """Return a record of named texts; empty if there is none."""

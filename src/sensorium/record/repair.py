@@ -108,7 +108,5 @@ def _ending(file: McapFile) -> tuple[int, bytes]:
                     head.size,
                 )
             )
-    used = [block for block in file.blocks if block.channels]
-    summary.start = min((block.start for block in used), default=0)
-    summary.end = max((block.end for block in used), default=0)
+    summary.start, summary.end = file.span
     return end, added + summary.ending(end + len(added))

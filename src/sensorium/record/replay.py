@@ -25,7 +25,7 @@ from sensorium.record.npz import NpzRecorder, Recording, load
 from sensorium.record.recorder import ABOUT, BODIES, FORMAT, MARKS, checksum, missing
 
 if TYPE_CHECKING:
-    from sensorium.record.mcap_file import Block, McapFile, Message
+    from sensorium.record.mcap_file import McapFile, Message
     from sensorium.record.stacks import Stack
 
 SUFFIXES = (".mcap", ".db3", ".npz")
@@ -198,15 +198,12 @@ class Replay:
     @property
     def start(self) -> float:
         """Simulation time of the first sample, s; 0 for an empty recording."""
-        return min((block.start for block in self._used()), default=0) * 1e-9
+        return self._file.span[0] * 1e-9
 
     @property
     def end(self) -> float:
         """Simulation time of the last sample, s; 0 for an empty recording."""
-        return max((block.end for block in self._used()), default=0) * 1e-9
-
-    def _used(self) -> list[Block]:
-        return [block for block in self._file.blocks if block.channels != frozenset()]
+        return self._file.span[1] * 1e-9
 
     @property
     def counts(self) -> dict[str, int]:
@@ -308,12 +305,9 @@ class Replay:
         channels = self._channels(names)
         wanted = {self._sensors[number] for number in channels}
         found: dict[str, Reading] = {}
-        blocks = self._file.blocks
-        for index in reversed(range(len(blocks))):
+        for index in reversed(self._blocks_between(channels, end=when)):
             if len(found) == len(wanted):
                 break
-            if blocks[index].start * 1e-9 > when or not _holds(blocks[index], channels):
-                continue
             newest = {
                 reading.name: reading
                 for _, reading in self._block_readings(index, channels)
@@ -409,12 +403,8 @@ class Replay:
                 if start <= reading.time <= end:
                     yield sequence, reading
 
-    def _blocks_between(self, channels: set[int], start: float = -inf, end: float = inf) -> Iterator[int]:
-        """Yield the numbers of the blocks that may hold messages of some channels and times."""
-        first, last = start * 1e9 - 1.0, end * 1e9 + 1.0
-        for index, block in enumerate(self._file.blocks if channels else ()):
-            if block.end >= first and block.start <= last and _holds(block, channels):
-                yield index
+    def _blocks_between(self, channels: set[int], start: float = -inf, end: float = inf) -> list[int]:
+        return self._file.blocks_of(channels, start * 1e9 - 1.0, end * 1e9 + 1.0) if channels else []
 
     def _block_readings(self, index: int, channels: set[int]) -> Iterator[tuple[int, Reading]]:
         """Yield (frame, reading) of the readings that start in a block; the truth of the last may be in the next."""
@@ -478,11 +468,6 @@ class Replay:
         else:
             self._cache.move_to_end(index)
         return found
-
-
-def _holds(block: Block, channels: set[int]) -> bool:
-    """Return whether a block may hold messages of some channels."""
-    return bool(channels) and (block.channels is None or not block.channels.isdisjoint(channels))
 
 
 def open(path: str | os.PathLike[str]) -> Replay | Recording:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from sensorium.spec import FieldSpec
 
 ABOUT = ("capture_tick", "truth_tick", "stamp", "valid", "frame")
 """Values per environment of a stack."""
+EACH = ("ticks", "times", "pose", "offsets")
+"""Other values per reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +126,11 @@ class Stack:
         def part(values: Mapping[str, Array]) -> dict[str, Array]:
             return {name: array if name in ragged else array[chosen] for name, array in values.items()}
 
-        return Stack(
-            self.name,
-            self.specs,
-            self.env_ids,
-            self.ticks[chosen],
-            self.times[chosen],
-            part(self.measured),
-            part(self.truth),
-            {name: array[chosen] for name, array in self.about.items()},
-            None if self.pose is None else self.pose[chosen],
-            None if self.offsets is None else self.offsets[chosen],
-        )
+        several: dict[str, Any] = {
+            name: None if (array := getattr(self, name)) is None else array[chosen] for name in EACH
+        }
+        about = {name: array[chosen] for name, array in self.about.items()}
+        return replace(self, **several, measured=part(self.measured), truth=part(self.truth), about=about)
 
 
 def one_after_the_other(offsets: Array) -> Array:

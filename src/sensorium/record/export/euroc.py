@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from sensorium.record.calibration import distortion_of
 from sensorium.record.export.calib import DECIMALS, PIXELS, imu_noise, yaml_number, yaml_row
 from sensorium.record.export.images import image_field, write_png
 from sensorium.record.export.relative import OPTICAL, SensorPoses
-from sensorium.record.export.samples import Pose, Sample, samples
+from sensorium.record.export.samples import Pose, Sample, TimedFile, samples
 from sensorium.record.ros2 import MappedSensor
 
 XYZ = ("xyz",)
@@ -94,7 +93,7 @@ class _Tree:
         self._sensors = {} if description is None else description.sensors
         self._calibrations: dict[str, str] = {}
         """Sensor -> lines of `sensor.yaml` after its pose."""
-        self._files: dict[Path, TextIO] = {}
+        self._files: dict[Path, TimedFile] = {}
         self._folders: dict[str, Path] = {}
         self.poses = SensorPoses()
         self._skipped: dict[tuple[str, str], int] = {}
@@ -122,7 +121,7 @@ class _Tree:
                 self._calibrate(sample)
                 stem = self._start_ns + sample.ns
                 write_png(folder / f"data/{stem}.png", sample[image])
-                self._file(folder, CAMERA).write(f"{stem},{stem}.png\n")
+                self._file(folder, CAMERA).write(stem, f"{stem},{stem}.png")
         elif not sample.spec("pose") or sample.spec("image"):
             key = name, sample.reading.kind
             self._skipped[key] = self._skipped.get(key, 0) + (not sample.truth)
@@ -185,16 +184,15 @@ class _Tree:
             (self._folders[name] / ("data" if kind == "cam" else "")).mkdir(parents=True, exist_ok=True)
         return self._folders[name]
 
-    def _file(self, folder: Path, header: str) -> TextIO:
+    def _file(self, folder: Path, header: str) -> TimedFile:
         if folder not in self._files:
             folder.mkdir(parents=True, exist_ok=True)
-            self._files[folder] = self._stack.enter_context((folder / "data.csv").open("w", encoding="utf-8"))
-            self._files[folder].write(f"{header}\n")
+            self._files[folder] = self._stack.enter_context(closing(TimedFile(folder / "data.csv", header)))
         return self._files[folder]
 
     def _row(self, folder: Path, header: str, ns: int, values: Sequence[float]) -> None:
         numbers = ",".join(f"{float(value):.9g}" for value in values)
-        self._file(folder, header).write(f"{self._start_ns + ns},{numbers}\n")
+        self._file(folder, header).write(self._start_ns + ns, f"{self._start_ns + ns},{numbers}")
 
 
 def _camera(sensor: MappedSensor, sample: Sample) -> list[str]:

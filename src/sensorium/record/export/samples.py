@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,6 +139,34 @@ class Sample:
 def seconds(ns: int) -> str:
     """Return a time in ns as s, exactly."""
     return f"{'-' if ns < 0 else ''}{abs(ns) // 10**9}.{abs(ns) % 10**9:09d}"
+
+
+class TimedFile:
+    """Text file with a head and a line per time, in order of time once it is closed.
+
+    Args:
+        path: the file.
+        head: its first line.
+    """
+
+    def __init__(self, path: Path, head: str) -> None:
+        self._path, self._last, self._is_late = path, -(2**63), False
+        self._file = path.open("w", encoding="utf-8")
+        self._file.write(f"{head}\n")
+
+    def write(self, ns: int, line: str) -> None:
+        """Add a line, which starts with the time, ns or s with nine digits after the point."""
+        self._is_late |= ns < self._last
+        self._last = ns
+        self._file.write(f"{line}\n")
+
+    def close(self) -> None:
+        """Complete the file."""
+        self._file.close()
+        if self._is_late:
+            head, *lines = self._path.read_text(encoding="utf-8").splitlines(keepends=True)
+            lines.sort(key=lambda line: int(re.split("[ ,]", line, maxsplit=1)[0].replace(".", "")))
+            self._path.write_text("".join((head, *lines)), encoding="utf-8")
 
 
 def samples(readings: Iterable[Reading], env: int, *, mount: int = 0, truth: bool | None = None) -> Iterator[Sample]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import ExitStack
 from math import prod
 from pathlib import Path
@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from sensorium.errors import ArgumentError, shown
-from sensorium.readings import Array, Reading
+from sensorium.readings import Reading
 from sensorium.record.archive import key_of
 from sensorium.record.arrivals import Arrivals
 from sensorium.record.export.table_files import FILES, TableField, TableFile
+from sensorium.record.stacks import Stack
 from sensorium.spec import FieldSpec
 
 MOST_COLUMNS = 4096
@@ -126,8 +127,7 @@ class _SensorTables:
     def _fields(self, reading: Reading, branch: str, ragged: bool) -> list[TableField]:
         """Return the values of each row."""
         found = [*ENV, *(MEASURED if branch == "measured" else ())]
-        if _has_pose(reading, branch, ragged):
-            assert reading.pose is not None
+        if branch == "measured" and not ragged and reading.pose is not None:
             mounts = reading.pose.shape[1]
             found.append(TableField("pose_pos", "float32", ("mount", "xyz"), (mounts, 3), "m", "world"))
             found.append(TableField("pose_quat", "float32", ("mount", "wxyz"), (mounts, 4), "1", "world"))
@@ -159,40 +159,36 @@ class _SensorTables:
     def write(self) -> None:
         """Write the readings added since the last call."""
         readings, self._pending, self._size = self._pending, [], 0
-        for branch, arrivals in self._arrivals.items() if readings else ():
-            self._write_branch(readings, branch, arrivals)
+        if readings:
+            stack = Stack.of(readings)
+            for branch, arrivals in self._arrivals.items():
+                self._write_branch(stack, branch, arrivals)
 
-    def _write_branch(self, readings: Sequence[Reading], branch: str, arrivals: Arrivals) -> None:
+    def _write_branch(self, stack: Stack, branch: str, arrivals: Arrivals) -> None:
         is_measured = branch == "measured"
-
-        def stacked(what: str) -> Array:
-            return np.stack([getattr(reading, what) for reading in readings])[:, self._envs]
-
-        ticks = stacked("capture_tick" if is_measured else "truth_tick")
-        valid = stacked("valid") if is_measured else np.ones(ticks.shape, bool)
-        new = valid if self._keep_all else arrivals.new(ticks, stacked("frame"), valid)
-        at, column = np.nonzero(new)
+        ticks, frames, valid = (
+            stack.about[name][:, self._envs]
+            for name in ("capture_tick" if is_measured else "truth_tick", "frame", "valid")
+        )
+        valid = valid if is_measured else np.ones(ticks.shape, bool)
+        at, column = np.nonzero(valid if self._keep_all else arrivals.new(ticks, frames, valid))
         if not len(at):
             return
         env = self._envs[column]
-        head = [readings[0].env_ids[env], ticks[at, column], ticks[at, column] * self._dt]
+        head = [stack.env_ids[env], ticks[at, column], ticks[at, column] * self._dt]
         if is_measured:
-            head += [stacked("stamp")[at, column], np.array([reading.time for reading in readings])[at]]
-        rows = at * len(readings[0].env_ids) + env
-        values = [reading.measured if is_measured else reading.truth for reading in readings]
+            head += [stack.about["stamp"][at, env], stack.times[at]]
+        values = stack.measured if is_measured else stack.truth
         for (of_branch, ragged), file in self._files.items():
             if of_branch != branch:
                 continue
-            lead, chosen = head, rows
+            arrays, chosen = list(head), (at, env)
             if ragged:
-                counts, chosen = _event_rows(readings, at, env)
-                lead = [np.repeat(each, counts) for each in head]
-            arrays = list(lead)
-            if _has_pose(readings[0], branch, ragged):
-                poses = np.concatenate([np.asarray(reading.pose) for reading in readings])[chosen]
-                arrays += [poses[..., :3], poses[..., 3:]]
-            names = [spec.name for spec in self._specs if spec.is_ragged == ragged]
-            arrays += [np.concatenate([each[name] for each in values])[chosen] for name in names]
+                rows, counts = stack.rows(at, env)
+                arrays, chosen = [np.repeat(each, counts) for each in head], (rows,)
+            elif is_measured and stack.pose is not None:
+                arrays += np.split(stack.pose[chosen], [3], axis=-1)
+            arrays += [values[spec.name][chosen] for spec in self._specs if spec.is_ragged == ragged]
             file.write(arrays)
 
 
@@ -200,17 +196,3 @@ def _layout(reading: Reading) -> tuple[object, ...]:
     """Return all that determines the columns and rows of a reading."""
     mounts = None if reading.pose is None else reading.pose.shape[1]
     return reading.specs, tuple(reading.env_ids.tolist()), mounts, bool(reading.truth)
-
-
-def _has_pose(reading: Reading, branch: str, ragged: bool) -> bool:
-    return branch == "measured" and not ragged and reading.pose is not None
-
-
-def _event_rows(readings: Sequence[Reading], at: Array, env: Array) -> tuple[Array, Array]:
-    """Return the number of events of each chosen reading and env, and their rows in the events of all readings."""
-    offsets = np.stack([np.asarray(reading.offsets) for reading in readings])
-    first = np.concatenate(([0], np.cumsum(offsets[:-1, -1])))
-    counts = offsets[at, env + 1] - offsets[at, env]
-    starts = first[at] + offsets[at, env]
-    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    return counts, np.repeat(starts, counts) + within

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
 from sensorium.errors import ArgumentError
 from sensorium.readings import Reading
-from sensorium.record.export.samples import samples, seconds
+from sensorium.record.export.samples import TimedFile, samples, seconds
 
 
 def write_tum(
@@ -35,16 +36,13 @@ def write_tum(
         ArgumentError: no reading has a pose.
     """
     count = 0
-    with Path(path).open("w", encoding="utf-8") as file:
-        file.write("# timestamp tx ty tz qx qy qz qw\n")
+    with closing(TimedFile(Path(path), "# timestamp tx ty tz qx qy qz qw")) as file:
         for sample in samples(readings, env, mount=mount):
             if sensor not in (None, sample.reading.name) or not sample.is_of_pose or (pose := sample.pose) is None:
                 continue
             sensor = sample.reading.name
-            w, *xyz = pose.quat
-            file.write(
-                f"{seconds(start_ns + sample.tick_ns)} {' '.join(f'{each:.9g}' for each in (*pose.pos, *xyz, w))}\n"
-            )
+            (w, *xyz), ns = pose.quat, start_ns + sample.tick_ns
+            file.write(ns, f"{seconds(ns)} {' '.join(f'{each:.9g}' for each in (*pose.pos, *xyz, w))}")
             count += 1
     if not count:
         raise ArgumentError(
