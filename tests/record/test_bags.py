@@ -341,9 +341,9 @@ def test_joints_are_read_by_name(order: str, tmp_path: Path) -> None:
         return make("sensor_msgs/msg/JointState", name=[*names], position=np.array(position, float), **more)
 
     frame = header(START, "a long name")
-    messages = [joints("abc", [1, 2, 3]), joints("cab", [3, 1, 2], header=frame), joints("xyz", [7, 8, 9]), joints("bca", [2, 3, 1]),
-                joints("xyz", [4, 5, 6]), joints("abc", [0, 0, 0], effort=np.zeros(2)), joints("abb", [0, 0, 0]),
-                joints("zyx", [6, 5, 4])]  # fmt: skip
+    messages = [joints("abc", [1, 2, 3]), joints("cab", [3, 1, 2], header=frame), joints("xyz", [7, 8, 9]),
+                joints("bca", [2, 3, 1]), joints("xyz", [4, 5, 6]), joints("abc", [0, 0, 0], effort=np.zeros(2)),
+                joints("abb", [0, 0, 0]), joints("zyx", [6, 5, 4])]  # fmt: skip
     path = write_all(
         tmp_path / "bag", StoragePlugin.MCAP, ((k * STEP, "/arm", each) for k, each in enumerate(messages)), order
     )
@@ -579,7 +579,7 @@ def test_compressed_bags_of_several_files(plugin: StoragePlugin, mode: str, tmp_
     (early,) = (each for each in folders[0].iterdir() if each.suffix != ".yaml")
     early.rename(folders[1] / early.name)
     about = folders[1] / "metadata.yaml"
-    (line,) = (each for each in about.read_text().splitlines(keepends=True) if each.startswith("    - a."))
+    (line,) = (each for each in about.read_text().splitlines(keepends=True) if each.startswith("  - a."))
     about.write_text(about.read_text().replace(line, line + line.replace("a.", "b.", 1)))
     with sn.replay(folders[1]) as replay:
         assert [float(each["ang_vel_b"][0, 2]) for each in replay.readings()] == [0, 1, 2, 3, 4, 5]
@@ -680,7 +680,7 @@ def test_a_file_that_is_neither_a_recording_nor_a_bag_names_both_reasons(tmp_pat
         channel = writer.register_channel("/a", "json", writer.register_schema("a", "jsonschema", b"{}"))
         writer.add_message(channel, 0, b"{}", 0)
         writer.finish()
-    with pytest.raises(ModelError, match=r"not written by sensorium, and .* readable messages: a: a: .*'json'"):
+    with pytest.raises(ModelError, match=r"not written by sensorium, and .* readable messages: /a: a: .*'json'"):
         sn.replay(tmp_path / "run.mcap")
 
 

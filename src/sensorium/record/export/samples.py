@@ -132,7 +132,7 @@ class Sample:
             pos, quat = np.split(reading.pose[self.row, self.mount].astype(np.float64), [3])
         else:
             return None
-        known = bool(np.isfinite(pos).all() and np.isfinite(quat).all())
+        known = bool(np.isfinite(pos).all() and np.isfinite(quat).all() and quat.any())
         return Pose(pos, quat / np.linalg.norm(quat)) if known else None
 
 
