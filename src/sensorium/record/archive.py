@@ -205,8 +205,6 @@ def open_archive(path: str | os.PathLike[str]) -> Iterator[Archive]:
         if not is_npz(Path(text)):
             raise ModelError(f"{text!r} is not a recording in an npz file. {WRITE_IT}")
         file = zipfile.ZipFile(text)
-    except FileNotFoundError:
-        raise ModelError(f"recording {text!r} does not exist. Check the path.") from None
     except ModelError:
         raise
     except Exception as error:  # for a damaged file, too
@@ -225,10 +223,12 @@ def check_regular(path: Path) -> None:
     """Raise an error if a path does not name a regular file, or a link to one.
 
     Raises:
-        ModelError: the path names another kind of file, given in the message.
-        OSError: the path does not exist.
+        ModelError: the path does not exist, or names another kind of file, given in the message.
     """
-    mode = path.stat().st_mode
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        raise ModelError(f"recording {str(path)!r} does not exist. Check the path.") from None
     if stat.S_ISREG(mode):
         return
     kinds = {

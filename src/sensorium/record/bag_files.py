@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Set
 from contextlib import ExitStack, closing
 from heapq import merge
 from operator import itemgetter
@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import zstandard
+from mcap.records import Schema
 from ruamel.yaml import YAML
 
 from sensorium.record.archive import check_regular
@@ -26,9 +27,9 @@ class Connection(NamedTuple):
     type: str
     encoding: str
     """Encoding of the messages: ``"cdr"`` of ROS 2."""
-    language: str = ""
+    language: str
     """Language of the definition of the type; empty without one."""
-    definition: str = ""
+    definition: str
 
 
 Raw = tuple[Connection, int, Any]
@@ -43,9 +44,9 @@ class McapBag:
         stack: closes the file.
 
     Attributes:
-        counts: connection -> number of its messages.
-        start: time of the first message, ns.
-        end: time of the last message, ns.
+        connections: number -> connection.
+        counts: number of a connection -> number of its messages.
+        span: times of the first and of the last message, ns.
 
     Raises:
         ModelError: the file is missing, damaged or not completed.
@@ -55,27 +56,22 @@ class McapBag:
         self._file = file = stack.enter_context(McapFile(path))
         if not file.is_complete:
             raise file.damaged("it was not completed")
-        self._connections: dict[int, Connection] = {}
-        self.counts: Counter[Connection] = Counter()
+        none = Schema(0, data=b"", encoding="", name="no schema")
+        self.connections: dict[int, Connection] = {}
         for number, each in file.channels.items():
-            schema = file.schemas.get(each.schema_id)
-            connection = Connection(each.topic, "no schema", each.message_encoding)
-            if schema is not None:
-                text = schema.data.decode(errors="replace")
-                connection = Connection(each.topic, schema.name, each.message_encoding, schema.encoding, text)
-            self._connections[number] = connection
-            self.counts[connection] += file.counts.get(number, 0)
-        self.start, self.end = file.span
+            schema = file.schemas.get(each.schema_id, none)
+            about = schema.encoding, schema.data.decode(errors="replace")
+            self.connections[number] = Connection(each.topic, schema.name, each.message_encoding, *about)
+        self.counts, self.span = file.counts, file.span
 
-    def messages(self, wanted: Collection[Connection], first: int, last: int) -> Iterator[Raw]:
-        """Yield the messages of some connections, in order of time.
+    def messages(self, numbers: Set[int], first: int, last: int) -> Iterator[tuple[int, int, Any]]:
+        """Yield number of the connection, time and bytes of messages, in order of time.
 
         Args:
-            wanted: the connections.
+            numbers: numbers of connections.
             first: first time, ns.
             last: last time, ns.
         """
-        numbers = {number for number, each in self._connections.items() if each in wanted}
 
         def of_block(number: int) -> Iterator[tuple[int, Message | None]]:
             block = self._file.blocks[number]
@@ -86,7 +82,7 @@ class McapBag:
         blocks = map(of_block, self._file.blocks_of(numbers, first, last))
         for time, each in merge(*blocks, key=itemgetter(0)):
             if each is not None and first <= time <= last:
-                yield self._connections[each.channel], time, each.data
+                yield each.channel, time, each.data
 
 
 class SqliteBag:
@@ -98,39 +94,38 @@ class SqliteBag:
         mode = "ro" if path.with_name(f"{path.name}-wal").exists() else "ro&immutable=1"
         uri = f"{path.resolve().as_uri()}?mode={mode}"
         self._file = stack.enter_context(closing(sqlite3.connect(uri, uri=True, check_same_thread=False)))
-        select = self._file.execute
-        definitions: dict[str, list[str]] = {}
+        select, known = self._file.execute, {}
         if select("SELECT 1 FROM sqlite_master WHERE name = 'message_definitions'").fetchone():  # since ROS 2 Iron
             found = select("SELECT topic_type, encoding, encoded_message_definition FROM message_definitions")
-            definitions = {name: about for name, *about in found}
-        self._connections = {
-            number: Connection(name, kind, encoding, *definitions.get(kind, ()))
-            for number, name, kind, encoding in select("SELECT id, name, type, serialization_format FROM topics")
+            known = {kind: about for kind, *about in found}
+        self.connections = {
+            number: Connection(topic, kind, encoding, *known.get(kind, ("", "")))
+            for number, topic, kind, encoding in select("SELECT id, name, type, serialization_format FROM topics")
         }
-        self.counts: Counter[Connection] = Counter({each: 0 for each in self._connections.values()})
-        for number, count in select("SELECT topic_id, COUNT(*) FROM messages GROUP BY topic_id"):
-            self.counts[self._connections[number]] += count
-        self.start, self.end = select(
-            "SELECT IFNULL(MIN(timestamp), 0), IFNULL(MAX(timestamp), 0) FROM messages"
-        ).fetchone()
+        self.counts = dict(select("SELECT topic_id, COUNT(*) FROM messages GROUP BY topic_id"))
+        self.span: tuple[int, int] = select("SELECT MIN(timestamp), MAX(timestamp) FROM messages").fetchone()
 
-    def messages(self, wanted: Collection[Connection], first: int, last: int) -> Iterator[Raw]:
-        """Yield the messages of some connections, in order of time; see `McapBag.messages`."""
-        numbers = [number for number, each in self._connections.items() if each in wanted]
-        found = self._file.execute(
+    def messages(self, numbers: Set[int], first: int, last: int) -> Iterator[tuple[int, int, Any]]:
+        """Yield number of the connection, time and bytes of messages, in order of time; see `McapBag.messages`."""
+        found: Iterator[tuple[int, int, Any]] = self._file.execute(
             f"SELECT topic_id, timestamp, data FROM messages WHERE topic_id IN ({','.join('?' * len(numbers))}) "
             "AND timestamp BETWEEN ? AND ? ORDER BY timestamp, id",
             (*numbers, first, last),
         )
-        return ((self._connections[number], int(time), data) for number, time, data in found)
+        return found
 
 
 class Bag:
-    """Open bag; see `McapBag`.
+    """Open bag.
 
     Args:
         path: a file, or a folder with `metadata.yaml`.
         stack: closes the files.
+
+    Attributes:
+        counts: connection -> number of its messages.
+        start: time of the first message, ns; 0 without messages.
+        end: time of the last message, ns; 0 without messages.
     """
 
     def __init__(self, path: Path, stack: ExitStack) -> None:
@@ -141,29 +136,34 @@ class Bag:
             mode, packing = ((about.get(f"compression_{each}") or "").lower() for each in ("mode", "format"))
             if mode not in ("", "none") and packing != "zstd":
                 raise ValueError(f"its compression is {packing!r}, expected 'zstd'")
+        decompressor = zstandard.ZstdDecompressor()
+        self._unpack = decompressor.decompress if mode == "message" else bytes
         if mode == "file":
             folder = Path(stack.enter_context(TemporaryDirectory()))
-            files = [_unpacked(each, folder / each.stem) for each in files]
-        self._unpack = zstandard.ZstdDecompressor().decompress if mode == "message" else bytes
-        opened = [(SqliteBag if each.suffix.lower() == ".db3" else McapBag)(each, stack) for each in files]
-        self._files = sorted(opened, key=lambda each: each.start)
+            for packed in files:
+                check_regular(packed)
+                with packed.open("rb") as source, (folder / packed.stem).open("wb") as target:
+                    decompressor.copy_stream(source, target)
+            files = [folder / each.stem for each in files]
+        self._files = [(SqliteBag if each.suffix.lower() == ".db3" else McapBag)(each, stack) for each in files]
+        used = [each for each in self._files if each.counts]
+        self._files.sort(key=lambda each: each.span[0] if each in used else 0)
+        self.start = min((each.span[0] for each in used), default=0)
+        self.end = max((each.span[1] for each in used), default=0)
         self.counts: Counter[Connection] = Counter()
-        for each in opened:
-            self.counts.update(each.counts)
-        used = [each for each in opened if each.counts.total()]
-        self.start = min((each.start for each in used), default=0)
-        self.end = max((each.end for each in used), default=0)
+        for file in self._files:
+            for number, connection in file.connections.items():
+                self.counts[connection] += file.counts.get(number, 0)
 
     def messages(self, wanted: Collection[Connection], first: int, last: int) -> Iterator[Raw]:
-        """Yield the messages of some connections, in order of time; see `McapBag.messages`."""
+        """Yield the messages of some connections, in order of time within each file.
+
+        Args:
+            wanted: the connections.
+            first: first time, ns.
+            last: last time, ns.
+        """
         for file in self._files:
-            for connection, time, data in file.messages(wanted, first, last):
-                yield connection, time, self._unpack(data)
-
-
-def _unpacked(packed: Path, path: Path) -> Path:
-    """Decompress a file, and return its new path."""
-    check_regular(packed)
-    with packed.open("rb") as source, path.open("wb") as target:
-        zstandard.ZstdDecompressor().copy_stream(source, target)
-    return path
+            numbers = {number for number, each in file.connections.items() if each in wanted}
+            for number, time, data in file.messages(numbers, first, last):
+                yield file.connections[number], time, self._unpack(data)

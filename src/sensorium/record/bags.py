@@ -92,16 +92,13 @@ class BagReplay(Replay):
         """Connection -> its types."""
         self._topics: dict[str, dict[tuple[str, ...], str]] = {}
         """Topic -> sorted names of the joints in a message, empty for other messages -> sensor."""
-        self._joints: dict[bytes, tuple[str, ...]] = {}
-        """Encoded names of joints -> sorted names."""
-        self._sizes: set[int] = set()
-        """Their sizes, bytes."""
+        self._joints: dict[int, dict[bytes, tuple[str, ...]]] = {}
+        """Size of encoded names of joints, bytes -> encoded names -> sorted names."""
         self._found: dict[str, _Sensor] = {}
-        if not self.path.exists():
-            raise ModelError(f"recording {os.fspath(path)!r} does not exist. Check the path.")
         try:
             self._bag = self._guarded(lambda: Bag(self.path, self._stack))
-            self._first_ns, self._length = self._bag.start, self._bag.end - self._bag.start
+            self._first_ns: int = self._bag.start
+            self._length: int = self._bag.end - self._first_ns
             self._describe([get_typestore(Stores.ROS2_JAZZY)])
         except BaseException:
             self._stack.close()
@@ -293,17 +290,14 @@ class BagReplay(Replay):
         order: Literal["little", "big"] = "little" if data[1:2] == b"\1" else "big"
         start = 16 + int.from_bytes(data[12:16], order)  # after the time stamp and the name of the frame
         start += -start % 4
-        for size in self._sizes:
-            if (known := self._joints.get(bytes(data[start : start + size]))) is not None:
-                return known
+        for size, known in self._joints.items():
+            if (key := known.get(bytes(data[start : start + size]))) is not None:
+                return key
         names = self._decoded(connection, data).name
-        texts = [each.encode() + b"\0" for each in names]
-        parts = [len(text).to_bytes(4, order) + text + bytes(-len(text) % 4) for text in texts]
-        encoded, key = len(names).to_bytes(4, order) + b"".join(parts), tuple(sorted(names))
-        if data[start : start + len(encoded)] == encoded:
-            self._joints[encoded] = key
-            self._sizes.add(len(encoded))
-        return key
+        encoded = len(names).to_bytes(4, order)
+        for text in (f"{name}\0".encode() for name in names):
+            encoded += len(text).to_bytes(4, order) + text + bytes(-len(text) % 4)
+        return self._joints.setdefault(len(encoded), {}).setdefault(encoded, tuple(sorted(names)))
 
     # Contents ---------------------------------------------------------------------------------------------------------
 
@@ -333,12 +327,14 @@ class BagReplay(Replay):
             when: time, s.
             names: sensors; None for all.
         """
-        newest, found = self._newest(self._wanted(names), self._tick(when)), {}
+        newest = self._newest(self._wanted(names), self._tick(when))
+        found: dict[str, Reading] = {}
         for name in [name for name in self._found if name in newest]:
             raw: Raw | None = newest[name]
             while raw and (reading := self._reading(*raw, {})) is None:  # its contents are unreadable
                 raw = self._newest([name], raw[1] - 1).get(name)
-            found |= {name: reading} if raw else {}
+            if raw and reading is not None:
+                found[name] = reading
         return found
 
     def _newest(self, names: Collection[str], end: int) -> dict[str, Raw]:

@@ -127,8 +127,6 @@ class McapFile:
         try:
             check_regular(Path(self.path))
             self._file = os.open(self.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-        except FileNotFoundError:
-            raise ModelError(f"recording {self.path!r} does not exist. Check the path.") from None
         except OSError as error:
             raise ModelError(f"recording {self.path!r} cannot be read: {error.strerror or error}.") from None
         self._finalizer = weakref.finalize(self, os.close, self._file)

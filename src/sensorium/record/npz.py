@@ -23,7 +23,6 @@ With a delay, measured and true value of one row belong to different captures; `
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
@@ -170,7 +169,7 @@ class Recording(Mapping[str, SensorRecording]):
             ModelError: the path names a folder, a device or anything else than a regular file.
         """
         given = Path(path)
-        with contextlib.suppress(FileNotFoundError):
+        if given.exists():
             check_regular(given)
         path = given.resolve()
         path.parent.mkdir(parents=True, exist_ok=True)

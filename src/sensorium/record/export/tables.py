@@ -179,6 +179,7 @@ class _SensorTables:
         if is_measured:
             head += [stack.about["stamp"][at, env], stack.times[at]]
         values = stack.measured if is_measured else stack.truth
+        chosen: tuple[Array, ...]
         for (of_branch, ragged), file in self._files.items():
             if of_branch != branch:
                 continue
