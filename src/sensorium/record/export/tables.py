@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from sensorium.errors import ArgumentError, shown
-from sensorium.readings import Reading
+from sensorium.readings import Array, Reading
 from sensorium.record.archive import key_of
 from sensorium.record.arrivals import Arrivals
 from sensorium.record.export.table_files import FILES, TableField, TableFile
