@@ -22,6 +22,7 @@ import sensorium as sn
 from sensorium.cli import main
 from sensorium.errors import MissingDependencyError, ModelError, SensoriumWarning, UnknownNameError
 from sensorium.record import load
+from sensorium.record.bags import BagReplay
 from sensorium.record.replay_scene import ReplayScene
 
 START = 1_700_000_000_123_456_789
@@ -334,8 +335,10 @@ def test_clocks_of_devices_are_apart_from_dates(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("order", ["little", "big"])
-def test_joints_are_read_by_name(order: str, tmp_path: Path) -> None:
-    """The order of the names changes, and two publishers have different joints, some of them the same number."""
+def test_joints_are_read_by_name(order: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order of the names changes, and two publishers have different joints, some of them the same number. Messages
+    with known names are not decoded when the bag opens.
+    """
 
     def joints(names: str, position: Any, **more: Any) -> Any:
         return make("sensor_msgs/msg/JointState", name=[*names], position=np.array(position, float), **more)
@@ -364,6 +367,11 @@ def test_joints_are_read_by_name(order: str, tmp_path: Path) -> None:
     tables = {each.name: np.loadtxt(each, delimiter=",", skiprows=1)[:, 5:].tolist()
               for each in (tmp_path / "csv").glob("*.csv")}  # fmt: skip
     assert tables == {"arm.measured.csv": [[1, 2, 3]] * 3, "arm.2.measured.csv": [[7, 8, 9], [4, 5, 6], [4, 5, 6]]}
+    same = [(k * STEP, "/arm", joints("abc", [k, k, k])) for k in range(50)]
+    path, decoded, whole = write_all(tmp_path / "same", StoragePlugin.MCAP, same, order), [], BagReplay._decoded
+    monkeypatch.setattr(BagReplay, "_decoded", lambda *args: decoded.append(args) or whole(*args))
+    with sn.replay(path) as replay:
+        assert replay.counts == {"arm": 50} and len(decoded) < 5
 
 
 def jpeg(pixels: np.ndarray) -> np.ndarray:
@@ -460,7 +468,7 @@ def test_an_orientation_that_is_zero_at_first_is_described(tmp_path: Path) -> No
         assert second["quat_w"].tolist() == [WXYZ.tolist()]
 
 
-POINT_IDL = "module geometry_msgs { module msg { struct Point32 { float x; float y; float z; }; }; };"
+POINT_IDL = "module car_msgs { module msg { struct Dot { float x; float y; float z; }; }; };"
 
 
 def test_definitions_and_encodings_of_one_topic_cost_no_other(tmp_path: Path) -> None:
@@ -474,7 +482,7 @@ def test_definitions_and_encodings_of_one_topic_cost_no_other(tmp_path: Path) ->
         "/unknown": ("my_pkg/msg/Other", ""),
         "/head": ("my_pkg/msg/Head", f"my_pkg/Kind header\nfloat32 x\n{'=' * 80}\nMSG: my_pkg/Kind\nuint32 kind\n"),
         "/imu": (imu, ""), "/imu ": (imu, STORE.generate_msgdef(imu, ros_version=2)[0]), "/text": (string, ""),
-        "/page": ("Page", "{}"), "/proto": ("foxglove.Pose", "\n"), "/idl": ("geometry_msgs/msg/Point32", POINT_IDL),
+        "/page": ("Page", "{}"), "/proto": ("foxglove.Pose", "\n"), "/idl": ("car_msgs/msg/Dot", POINT_IDL),
         "/cbor": (imu, ""),
     }  # fmt: skip
     languages = {"/page": ("jsonschema", "json"), "/proto": ("protobuf", "protobuf"), "/idl": ("omgidl", "cdr"),
