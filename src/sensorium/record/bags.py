@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from sensorium.errors import MissingDependencyError, ModelError, UnknownNameError
+from sensorium.errors import MissingDependencyError, ModelError
 from sensorium.readings import Bodies, Reading, SceneDescription, read_only
 from sensorium.record.bag_messages import JOINT_STATE, Unreadable, constants_of, flaw_of, left_out, stamp_of, values_of
 from sensorium.record.replay import Replay
@@ -329,8 +329,8 @@ class BagReplay(Replay):
         """
         newest = self._newest(self._wanted(names), self._tick(when))
         found: dict[str, Reading] = {}
-        for name in [name for name in self._found if name in newest]:
-            raw: Raw | None = newest[name]
+        for name in self._found:
+            raw = newest.get(name)
             while raw and (reading := self._reading(*raw, {})) is None:  # its contents are unreadable
                 raw = self._newest([name], raw[1] - 1).get(name)
             if raw and reading is not None:
@@ -348,13 +348,6 @@ class BagReplay(Replay):
         return found
 
     # Reading ----------------------------------------------------------------------------------------------------------
-
-    def _wanted(self, names: str | Iterable[str] | None) -> list[str]:
-        wanted = [*self._found] if names is None else [names] if isinstance(names, str) else [*names]
-        for name in wanted:
-            if name not in self._found:
-                raise UnknownNameError("recorded sensor", name, self._found)
-        return wanted
 
     def _tick(self, when: float) -> int:
         return round(min(max(when, -1.0), self.end + 1.0) * 1e9)

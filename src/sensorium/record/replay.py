@@ -382,14 +382,18 @@ class Replay:
 
     # Reading ----------------------------------------------------------------------------------------------------------
 
+    def _wanted(self, names: str | Iterable[str] | None) -> list[str]:
+        """Return the names of some sensors; of all for None."""
+        known = self.description.sensors
+        wanted = [*known] if names is None else [names] if isinstance(names, str) else [*names]
+        for name in wanted:
+            if name not in known:
+                raise UnknownNameError("recorded sensor", name, known)
+        return wanted
+
     def _channels(self, names: str | Iterable[str] | None) -> set[int]:
         """Return the channels of the measured values of some sensors."""
-        if names is None:
-            return set(self._sensors)
-        wanted = [names] if isinstance(names, str) else list(names)
-        for name in wanted:
-            if name not in self.description.sensors:
-                raise UnknownNameError("recorded sensor", name, self.description.sensors)
+        wanted = self._wanted(names)
         return {number for number, name in self._sensors.items() if name in wanted}
 
     def _numbered(self, names: str | Iterable[str] | None, start: float, end: float) -> Iterator[tuple[int, Reading]]:
