@@ -595,11 +595,17 @@ def test_compressed_bags_of_several_files(plugin: StoragePlugin, mode: str, tmp_
         assert replay.start_ns == START and replay.end == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize("index", [IndexType.ALL, IndexType.NONE])
-def test_messages_of_a_file_are_in_order_of_time(index: IndexType, tmp_path: Path) -> None:
-    """Its chunks overlap in time, and parts of its summary are missing. The newest message is cut."""
+PARTS: dict[str, dict[str, Any]] = {
+    "all": {}, "no index": {"index_types": IndexType.NONE, "repeat_schemas": False},
+    "chunks": {"index_types": IndexType.CHUNK}, "no counts": {"use_statistics": False},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("parts", PARTS)
+def test_messages_of_a_file_are_in_order_of_time(parts: str, tmp_path: Path) -> None:
+    """Its chunks overlap in time, and its summary has only some parts. The newest message is cut."""
     with open(tmp_path / "bag.mcap", "wb") as file:
-        writer = McapWriter(file, chunk_size=900, index_types=index, repeat_schemas=False)
+        writer = McapWriter(file, chunk_size=900, **PARTS[parts])
         writer.start("")
         schema = writer.register_schema("sensor_msgs/msg/Imu", "ros2msg", b"")
         channel = writer.register_channel("/imu", "cdr", schema)
