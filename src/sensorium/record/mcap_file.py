@@ -192,12 +192,9 @@ class McapFile:
     def blocks_of(self, channels: Set[int], first: float, last: float) -> list[int]:
         """Return the numbers of the blocks that may hold messages of some channels and times, ns."""
         return [
-            number
-            for number, each in enumerate(self.blocks)
-            if each.start <= last
-            and each.end >= first
+            number for number, each in enumerate(self.blocks) if each.start <= last and each.end >= first
             and not channels.isdisjoint(channels if each.channels is None else each.channels)
-        ]
+        ]  # fmt: skip
 
     def metadata(self, name: str) -> dict[str, str]:
         """Return a record of named texts; empty if there is none."""

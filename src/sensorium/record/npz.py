@@ -255,23 +255,26 @@ def _places(archive: Archive, name: str) -> dict[str, str]:
 
 def _recorded(archive: Archive, name: str, info: Mapping[str, Any], keys: Mapping[str, str]) -> SensorRecording:
     """Return the recording of one sensor."""
-    arrays = {part: archive.read(key) for part, key in keys.items()}
-    measured, truth = (
-        {part.partition("/")[2]: values for part, values in arrays.items() if part.startswith(f"{branch}/")}
-        for branch in _BRANCHES
-    )
-    recording = SensorRecording(
-        name, info, arrays["env_ids"], arrays["time"], arrays["capture_time"], arrays["truth_time"], arrays["valid"],
-        measured, truth, arrays["stamp"], arrays.get("offsets"),
-    )  # fmt: skip
+    recording = _of_parts(name, info, {part: archive.read(key) for part, key in keys.items()})
     offsets = recording.offsets
     if offsets is not None:
-        fields = (*measured.values(), *truth.values())
+        fields = (*recording.measured.values(), *recording.truth.values())
         events = min((len(each) for each in fields if each.shape[:2] != recording.valid.shape), default=None)
         ends = [0, *offsets.reshape(-1).tolist(), *([] if events is None else [events])]
         if any(first > second for first, second in pairwise(ends)):
             raise archive.error(keys["offsets"], "its numbers do not increase from 0 to the number of events")
     return recording
+
+
+def _of_parts(name: str, info: Mapping[str, Any], parts: Mapping[str, Array]) -> SensorRecording:
+    """Return the recording of one sensor from its arrays; those of fields are named ``"measured/FIELD"``."""
+    measured, truth = (
+        {part.partition("/")[2]: values for part, values in parts.items() if part.startswith(f"{branch}/")}
+        for branch in _BRANCHES
+    )
+    env_ids, time, captures, truths, valid, stamp = (parts[part] for part in _PARTS)
+    offsets = parts.get("offsets")
+    return SensorRecording(name, info, env_ids, time, captures, truths, valid, measured, truth, stamp, offsets)
 
 
 class _Column:
@@ -423,14 +426,8 @@ class NpzRecorder:
                     SensoriumWarning,
                     stacklevel=2,
                 )
-            measured, truth = (
-                {key.partition("/")[2]: value for key, value in values.items() if key.startswith(f"{branch}/")}
-                for branch in ("measured", "truth")
-            )
-            sensors[name] = SensorRecording(
-                name, info, track.env_ids, values["tick"] * dt, values["capture_tick"] * dt, values["truth_tick"] * dt,
-                values["valid"], measured, truth, values["stamp"], values.get("offsets"),
-            )  # fmt: skip
+            times = {f"{part}time": values[f"{part}tick"] * dt for part in ("", "capture_", "truth_")}
+            sensors[name] = _of_parts(name, info, {**values, **times, "env_ids": track.env_ids})
         return Recording(described, sensors)
 
     def save(self, path: str | os.PathLike[str], description: SceneDescription | Mapping[str, Any]) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -165,7 +164,7 @@ class TimedFile:
         self._file.close()
         if self._is_late:
             head, *lines = self._path.read_text(encoding="utf-8").splitlines(keepends=True)
-            lines.sort(key=lambda line: int(re.split("[ ,]", line, maxsplit=1)[0].replace(".", "")))
+            lines.sort(key=lambda line: int(line.replace(",", " ").split()[0].replace(".", "")))
             self._path.write_text("".join((head, *lines)), encoding="utf-8")
 
 
