@@ -685,6 +685,9 @@ def test_damaged_bags_give_one_error(bag: Path, damage: str, tmp_path: Path) -> 
         list(sn.replay(path))
     with pytest.raises(ModelError):
         sn.replay(tmp_path)  # a folder without metadata.yaml
+    (tmp_path / "metadata.yaml").write_text("rosbag2_bagfile_information:\n  relative_file_paths:\n")
+    with pytest.raises(ModelError, match="no list of files"):
+        sn.replay(tmp_path)
 
 
 def test_a_file_that_is_neither_a_recording_nor_a_bag_names_both_reasons(tmp_path: Path) -> None:

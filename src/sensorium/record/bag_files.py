@@ -131,8 +131,11 @@ class Bag:
     def __init__(self, path: Path, stack: ExitStack) -> None:
         files, mode = [path], ""
         if path.is_dir():
-            about = YAML(typ="safe").load(path / "metadata.yaml")["rosbag2_bagfile_information"]
-            files = [path / PurePath(each).name for each in about["relative_file_paths"]]
+            try:
+                about = YAML(typ="safe").load(path / "metadata.yaml")["rosbag2_bagfile_information"]
+                files = [path / PurePath(each).name for each in about["relative_file_paths"]]
+            except (KeyError, TypeError):
+                raise ValueError("its metadata.yaml has no list of files") from None
             mode, packing = ((about.get(f"compression_{each}") or "").lower() for each in ("mode", "format"))
             if mode not in ("", "none") and packing != "zstd":
                 raise ValueError(f"its compression is {packing!r}, expected 'zstd'")
