@@ -1,12 +1,18 @@
-"""Model files: check that a file exists before a simulator is imported."""
+"""Model files, before a simulator reads them: whether a file exists, and the meshes of a URDF file."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote
+from xml.etree import ElementTree
 
 from sensorium.errors import ModelError, listed, nearest
 
 SUFFIXES = (".xml", ".urdf", ".mjcf", ".mjb")
+PACKAGE_PATHS = ("ROS_PACKAGE_PATH", "AMENT_PREFIX_PATH", "GZ_SIM_RESOURCE_PATH", "GAZEBO_MODEL_PATH")
+"""Environment variables with the folders in which ROS and Gazebo look for packages and models."""
 
 
 def model_file(source: str | Path) -> Path:
@@ -38,3 +44,81 @@ def _files_in(folder: Path) -> str:
 
 def _names(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir() if entry.suffix.lower() in SUFFIXES)
+
+
+def urdf_of(source: str | Path) -> str | None:
+    """Return a URDF model as XML text, with the absolute paths of its meshes; None for another format.
+
+    A path is relative to the folder of the file, and ``package://`` or ``model://`` starts at a package. This is a
+    folder above the file, or in one of these, or in a folder of `PACKAGE_PATHS`. Its name is that of the folder, or in
+    its ``package.xml``. Where there is no such file, the path is that which MuJoCo would read.
+
+    Args:
+        source: the path of a file, or XML text.
+
+    Raises:
+        ModelError: a mesh of a package does not exist; the message names it and the fix.
+    """
+    text = source if isinstance(source, str) else source.read_bytes().decode("utf-8", errors="replace")
+    folder = Path.cwd() if isinstance(source, str) else source.absolute().parent
+    try:
+        parser = ElementTree.XMLParser(target=ElementTree.TreeBuilder(insert_comments=True))
+        root = ElementTree.fromstring(text, parser) if "<robot" in text else None
+    except ElementTree.ParseError:  # the simulator reports it
+        return None
+    if root is None or root.tag != "robot":
+        return None
+    own = root.find("mujoco")
+    own = ElementTree.SubElement(root, "mujoco") if own is None else own
+    options = own.find("compiler")
+    options = ElementTree.SubElement(own, "compiler") if options is None else options
+    read = ("collision",) if options.get("discardvisual", "true") == "true" else ("collision", "visual")
+    for part in ("collision", "visual"):
+        for mesh in root.iterfind(f"link/{part}/geometry/mesh[@filename]"):
+            name = mesh.attrib["filename"]
+            paths = [*_paths(name, folder), _mujoco_path(name, folder, options)]
+            found = next((path for path in (paths[::-1] if options.get("meshdir") else paths) if path.is_file()), None)
+            if found is not None:
+                mesh.set("filename", str(found))
+            elif "://" in name and part in read:
+                where = "the XML text" if isinstance(source, str) else f"model file {str(source)!r}"
+                package = name.partition("://")[2].partition("/")[0]
+                raise ModelError(
+                    f"{where}: mesh {name!r} does not exist: package:// starts at the folder of a ROS package, and no "
+                    f"package {package!r} with this file was found above {str(folder)!r} or in "
+                    f"{listed(PACKAGE_PATHS)}. Set ROS_PACKAGE_PATH to the folder that contains the package, or write "
+                    "a path relative to the URDF file."
+                )
+    options.set("strippath", "false")
+    start = text[: text.index("<robot")].count("\n")  # so that messages name the same lines
+    return "\n" * start + ElementTree.tostring(root, encoding="unicode")
+
+
+def _mujoco_path(name: str, folder: Path, options: ElementTree.Element) -> Path:
+    is_stripped = options.get("strippath", "true") == "true"
+    return folder / options.get("meshdir", "") / (Path(name).name if is_stripped else name)
+
+
+def _paths(name: str, folder: Path) -> Iterator[Path]:
+    """Yield the possible paths of a mesh; the first one that exists is meant."""
+    scheme, _, rest = name.partition("://")
+    if not rest or scheme == "file":
+        yield folder / (unquote(rest) or name)
+        return
+    package, _, inner = unquote(rest).partition("/")
+    given = [Path(each) for key in PACKAGE_PATHS for each in os.environ.get(key, "").split(os.pathsep) if each]
+    for root in (folder, *folder.parents, *given):
+        yield root / package / inner
+        yield root / "share" / package / inner
+        if root.name == package or _package_name(root) == package:
+            yield root / inner
+    for root in given:  # packages in the folders of a workspace
+        yield from (each / inner for each in sorted(root.glob(f"*/{package}")))
+
+
+def _package_name(folder: Path) -> str:
+    """Return the name in the ``package.xml`` of a folder; empty without."""
+    try:
+        return (ElementTree.parse(folder / "package.xml").findtext("name") or "").strip()
+    except (OSError, ElementTree.ParseError):
+        return ""

@@ -15,7 +15,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from sensorium.engines.model_file import model_file
+from sensorium.engines.model_file import model_file, urdf_of
 from sensorium.engines.mujoco.contacts import add_contacts
 from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX, hidden
 from sensorium.engines.mujoco.native import add_native, sensor_in_message
@@ -74,8 +74,11 @@ def load_spec(source: object) -> Any:
         )
     is_text = isinstance(source, str) and source.lstrip().startswith("<")
     path = None if is_text else model_file(source)
+    urdf = urdf_of(str(source) if path is None else path)
     try:
-        return mujoco.MjSpec.from_string(source) if path is None else mujoco.MjSpec.from_file(str(path))
+        if path is not None and urdf is None:
+            return mujoco.MjSpec.from_file(str(path))
+        return mujoco.MjSpec.from_string(source if urdf is None else urdf)
     except ValueError as error:
         raise ModelError(f"{label} cannot be read: {reason_of(error)}") from error
 
@@ -87,13 +90,22 @@ def reason_of(error: BaseException) -> str:
 
 
 def compile_spec(spec: Any, label: str) -> Any:
-    """Compile an MjSpec.
+    """Compile an MjSpec, with all of its bodies.
+
+    MuJoCo can merge bodies without joints into their parents (`fusestatic`, the default for URDF). Sensors may be
+    mounted on such links, so that they remain bodies here. The dynamics are those of the merged model.
 
     Raises:
         ModelError: compilation failed; the message names the model, or the added native sensor, and MuJoCo's reason.
     """
     try:
-        return spec.compile()
+        fused = spec.copy().compile() if spec.compiler.fusestatic else None
+        spec.compiler.fusestatic = False
+        model = spec.compile()
+        if fused is not None:  # constraints are as soft as with the merged bodies
+            mine, theirs = (np.unique(each.body_weldid) for each in (model, fused))
+            model.body_invweight0[:] = fused.body_invweight0[theirs[np.searchsorted(mine, model.body_weldid)]]
+        return model
     except ValueError as error:
         if (name := sensor_in_message(str(error))) is not None:
             why = str(error).strip().splitlines()[0].removeprefix("Error: ")
