@@ -40,7 +40,7 @@ from sensorium.engines.mujoco.needs import (
 )
 from sensorium.engines.mujoco.shapes import model_decorations, model_shapes, visible_geoms
 from sensorium.engines.mujoco.sleep import disabled, is_held, lacks_held, sleeps, static_wrench_fault
-from sensorium.engines.mujoco.spec import computes_acceleration, has_elements
+from sensorium.engines.mujoco.spec import computes_acceleration, has_elements, lost_visuals
 from sensorium.engines.mujoco.tendons import paths_of
 from sensorium.engines.mujoco.torque import torque_fault
 from sensorium.engines.offsets import LiveOffsets
@@ -608,6 +608,8 @@ class MujocoModelEngine(Engine):
         """
         model = self.model
         if self._decorations is None or self._decorations[0] is not model:
+            if self._decorations is None and (message := lost_visuals(model)):
+                warnings.warn(message, SensoriumWarning, stacklevel=2)
             poses = self._model_values("site_pos"), self._model_values("site_quat")
             shapes = model_decorations(self._shape_model(), self._elements.body_row, poses, self.supports(TENDON_PATHS))
             self._decorations = model, shapes

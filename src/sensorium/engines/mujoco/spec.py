@@ -26,6 +26,7 @@ from sensorium.spec import Requirement
 
 _ACCELEROMETER = f"{HIDDEN_PREFIX}acceleration"
 _ELEMENTS = f"{HIDDEN_PREFIX}elements/"
+_NO_VISUALS = f"{HIDDEN_PREFIX}no visuals"
 _NAMED_LISTS = (
     "bodies", "joints", "geoms", "sites", "cameras", "lights", "actuators", "sensors", "tendons", "equalities", "pairs",
     "excludes", "flexes", "skins", "meshes", "hfields", "materials", "textures", "numerics", "texts", "tuples", "keys",
@@ -78,9 +79,27 @@ def load_spec(source: object) -> Any:
     try:
         if path is not None and urdf is None:
             return mujoco.MjSpec.from_file(str(path))
-        return mujoco.MjSpec.from_string(source if urdf is None else urdf)
+        spec = mujoco.MjSpec.from_string(source if urdf is None else urdf)
     except ValueError as error:
         raise ModelError(f"{label} cannot be read: {reason_of(error)}") from error
+    if urdf is not None and "<visual" in urdf and spec.compiler.discardvisual:
+        spec.add_text(name=_NO_VISUALS, data=label)
+    return spec
+
+
+def lost_visuals(model: Any) -> str:
+    """Return a message if the visual shapes of URDF files were dropped from a compiled model, or an empty text."""
+    labels = []
+    for i in range(model.ntext):
+        if str(mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_TEXT, i)).endswith(_NO_VISUALS):
+            start, size = int(model.text_adr[i]), int(model.text_size[i])
+            labels.append(bytes(model.text_data[start : start + size - 1]).decode())
+    if not labels:
+        return ""
+    return (
+        f"{', '.join(labels)}: MuJoCo drops the visual shapes of URDF files, so that cameras see only the collision "
+        'shapes. To keep them, add <mujoco><compiler discardvisual="false"/></mujoco> to the <robot> element.'
+    )
 
 
 def reason_of(error: BaseException) -> str:
@@ -99,18 +118,32 @@ def compile_spec(spec: Any, label: str) -> Any:
         ModelError: compilation failed; the message names the model, or the added native sensor, and MuJoCo's reason.
     """
     try:
-        fused = spec.copy().compile() if spec.compiler.fusestatic else None
-        spec.compiler.fusestatic = False
-        model = spec.compile()
-        if fused is not None:  # constraints are as soft as with the merged bodies
-            mine, theirs = (np.unique(each.body_weldid) for each in (model, fused))
-            model.body_invweight0[:] = fused.body_invweight0[theirs[np.searchsorted(mine, model.body_weldid)]]
-        return model
+        return _unfused(spec, label) if spec.compiler.fusestatic else spec.compile()
     except ValueError as error:
         if (name := sensor_in_message(str(error))) is not None:
             why = str(error).strip().splitlines()[0].removeprefix("Error: ")
             raise ModelError(f"native sensor {name!r} cannot be added to {label}: {why}.") from error
         raise ModelError(f"{label} cannot be compiled: {reason_of(error)}") from error
+
+
+def _unfused(spec: Any, label: str) -> Any:
+    """Return a model with all bodies of an MjSpec that merges bodies, and with the dynamics of the merged model."""
+    fused = spec.copy().compile()
+    spec.compiler.fusestatic = False
+    try:
+        model = spec.compile()
+    except ValueError as error:
+        warnings.warn(
+            f"{label}: links on fixed joints are merged into their parents, so that sensors cannot be mounted on them: "
+            f"{reason_of(error)}. If the root link has no mass, rename it to 'world'.",
+            SensoriumWarning,
+            stacklevel=2,
+        )
+        return fused
+    mine, theirs = (np.unique(each.body_weldid) for each in (model, fused))  # in the same order
+    # Contacts are as soft as those of the merged bodies.
+    model.body_invweight0[:] = fused.body_invweight0[theirs[np.searchsorted(mine, model.body_weldid)]]
+    return model
 
 
 def compose_spec(entities: Mapping[str, Any], terrain: object = None) -> Any:
