@@ -97,7 +97,7 @@ def lost_visuals(model: Any) -> str:
     if not labels:
         return ""
     return (
-        f"{', '.join(labels)}: MuJoCo drops the visual shapes of URDF files, so that cameras see only the collision "
+        f"{', '.join(dict.fromkeys(labels))}: MuJoCo drops the visual shapes of URDF files, so that cameras see only the collision "
         'shapes. To keep them, add <mujoco><compiler discardvisual="false"/></mujoco> to the <robot> element.'
     )
 

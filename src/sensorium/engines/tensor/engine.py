@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
@@ -36,7 +37,7 @@ from sensorium.engines.tensor.model import (
     mapping_of,
     providing,
 )
-from sensorium.errors import ArgumentError, UnknownNameError, listed, shown
+from sensorium.errors import ArgumentError, SensoriumWarning, UnknownNameError, listed, shown
 from sensorium.geometry.appearance import Lighting, Varied
 from sensorium.geometry.shapes import Shape
 from sensorium.spec import SHAPES, Requirement, contact_array
@@ -75,7 +76,10 @@ class TensorEngine(Engine):
             of shapes for each environment. If these differ, sensors that need shapes are rejected. A shape's `body` is
             a row or a name of `bodies`; -1 and `"world"` are the world. Only cameras see those of another `element`
             than a geom. An empty sequence means an empty world; None means that the shapes are unknown.
-        lighting: lights, sky and fog for images, and textures to choose from; by default a headlight.
+        world: path of a file with further shapes, which do not move, and with lights and a sky: a mesh (OBJ, STL, PLY,
+            GLB, glTF), or an MJCF or URDF file without joints. The `looks` of its shapes precede those of `shapes`.
+        lighting: lights, sky and fog for images, and textures to choose from; by default those of `world`, or a
+            headlight.
         looks: values of quantities of shapes and lights that differ between environments or change, by name:
             ``"rgba"``, ``"emission"``, ``"specular"``, ``"shininess"``, ``"mirror"``, ``"texture"`` (a row of the
             lighting's textures, -1 for none), ``"light_pos"``, ``"light_direction"``, ``"light_ambient"``,
@@ -108,7 +112,8 @@ class TensorEngine(Engine):
     Raises:
         ArgumentError: an argument is invalid.
         ModelError: a site, joint, geom or shape is on an unknown body, two shapes have the same name, or a shape moves
-            with a body whose pose is not provided.
+            with a body whose pose is not provided. The file of the world is missing or invalid.
+        MissingDependencyError: `world` is a mesh file, and trimesh or Pillow is not installed.
     """
 
     name = "tensor"
@@ -365,7 +370,9 @@ class TensorEngine(Engine):
 
     def decorations(self) -> tuple[Shape, ...]:
         """Return the other given shapes: tendons, sites, skins."""
-        given = self._model.shapes or ()
+        given, world = self._model.shapes or (), self._model.world
+        if world.notice:
+            warnings.warn(world.notice, SensoriumWarning, stacklevel=2)
         return tuple(shape for element in ("tendon", "site", "skin") for shape in given if shape.element == element)
 
     def lighting(self) -> Lighting:
