@@ -24,6 +24,10 @@ MESHES = (".obj", ".stl", ".ply", ".glb", ".gltf")
 """Endings of mesh files."""
 _UPRIGHT = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, -1.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
 """Transform from y up, as in glTF, to z up."""
+_NO_LIGHTS = (
+    "its lights are not used, because their units (lux and candela) have no counterpart here: the scene has a "
+    "headlight. Give lighting=sensorium.Lighting(...) for other lights."
+)
 _BLOCK = 4
 """Number of texels along the sides of a triangle with colours at its corners."""
 _LOST = ("unable to", "failed to load", "not loaded")
@@ -74,28 +78,32 @@ def read_world(path: str | Path) -> World:
             f"{label}: got the ending {path.suffix!r}, expected one of {listed((*MESHES, *SUFFIXES))}. Convert the "
             "file, or give shapes: sensorium.Shape('mesh', 'hall', mesh=sensorium.Mesh(vertices, faces))."
         )
-    meshes = {name: each for name, each in _loaded(path, label).items() if len(getattr(each[0], "faces", ()))}
+    scene = _loaded(path, label)
+    objects = _objects(scene, path.suffix)
+    meshes = {name: each for name, each in objects.items() if len(getattr(each[0], "faces", ()))}
     if not meshes:
         raise ModelError(f"{label}: got no triangles, expected a mesh. Export surfaces, not points or lines.")
     textures: dict[tuple[int, str], Texture] = {}
     try:
-        return World(tuple(_shape(name, *each, textures) for name, each in meshes.items()))
+        shapes = tuple(_shape(name, *each, textures) for name, each in meshes.items())
     except ModelError as error:
         raise ModelError(f"{label}: {error}") from None
+    has_lights = "KHR_lights_punctual" in scene.metadata.get("gltf_extensions", {})
+    return World(shapes, notice=f"{label}: {_NO_LIGHTS}" if has_lights else "")
 
 
-def _loaded(path: Path, label: str) -> dict[str, tuple[Any, Array]]:
-    """Return the objects of a mesh file by name, with vertices as in the file, and their transforms to the world."""
+def _loaded(path: Path, label: str) -> Any:
+    """Return trimesh's scene of a mesh file, with vertices as in the file."""
     try:
         import PIL.Image  # noqa: F401  (trimesh omits images without it)
         import trimesh
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
-            f"{label} needs {error.name}, which is not installed: pip install 'sensorium[mesh]'."
+            f"{label} needs trimesh and Pillow, and {error.name} is not installed: pip install 'sensorium[mesh]'."
         ) from None
-    log, lost = logging.getLogger("trimesh"), _Lost()
-    level = log.level
-    log.addHandler(lost)
+    log = trimesh.constants.log
+    level, lost = log.level, _Lost(log.getEffectiveLevel())
+    log.addFilter(lost)
     log.setLevel(logging.DEBUG)
     try:
         scene: Any = trimesh.load_scene(path, process=False, split_objects=True)
@@ -104,33 +112,44 @@ def _loaded(path: Path, label: str) -> dict[str, tuple[Any, Array]]:
     except Exception as error:  # trimesh raises many kinds for damaged files
         raise ModelError(f"{label} cannot be read: {type(error).__name__}: {error}. Export it again.") from error
     finally:
-        log.removeHandler(lost)
+        log.removeFilter(lost)
         log.setLevel(level)
     for message in dict.fromkeys(lost.messages):
-        warnings.warn(f"{label}: trimesh: {message}: shapes have no such colours.", SensoriumWarning, stacklevel=2)
-    is_gltf = path.suffix.lower() in (".glb", ".gltf")
+        warnings.warn(
+            f"{label}: trimesh: {message}. Shapes lack these colours: correct the path in the file.",
+            SensoriumWarning,
+            stacklevel=2,
+        )
+    return scene
+
+
+def _objects(scene: Any, suffix: str) -> dict[str, tuple[Any, Array]]:
+    """Return the objects of a mesh file by name, and their transforms to the world."""
+    is_gltf = suffix.lower() in (".glb", ".gltf")
     found = {}
     for node in scene.graph.nodes_geometry:
         transform, name = scene.graph[node]
         place = _UPRIGHT @ transform if is_gltf else np.asarray(transform)
-        found[node if is_gltf else name.removesuffix(path.suffix)] = scene.geometry[name], place
+        found[node if is_gltf else name.removesuffix(suffix)] = scene.geometry[name], place
     # trimesh appends the name of the material to that of each object of an OBJ file.
     plain = {name: name.removesuffix(f"_{_material_name(each)}") for name, (each, _) in found.items()}
-    counts = Counter(plain.values())
+    counts = Counter([*plain.values(), *found])
     return {plain[name] if counts[plain[name]] == 1 else name: each for name, each in found.items()}
 
 
-class _Lost(logging.Handler):
-    """Messages of trimesh about materials and images that cannot be read."""
+class _Lost(logging.Filter):
+    """Collect trimesh's messages about materials and images that it cannot read, which it logs at the lowest level."""
 
-    def __init__(self) -> None:
+    def __init__(self, level: int) -> None:
         super().__init__()
+        self._level = level
         self.messages: list[str] = []
 
-    def emit(self, record: logging.LogRecord) -> None:
+    def filter(self, record: logging.LogRecord) -> bool:
         message = record.getMessage()
         if any(part in message for part in _LOST):
-            self.messages.append(message if record.exc_info is None else f"{message} ({record.exc_info[1]})")
+            self.messages.append(f"{message}: {record.exc_info[1]}" if record.exc_info else message)
+        return record.levelno >= self._level
 
 
 def _material_name(mesh: Any) -> str:

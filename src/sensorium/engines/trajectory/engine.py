@@ -15,6 +15,7 @@ from sensorium.engines.tensor import TensorEngine
 from sensorium.engines.tensor.model import Site
 from sensorium.engines.trajectory.trajectory import Trajectory, trajectory_of
 from sensorium.errors import ArgumentError, ScheduleError
+from sensorium.geometry.appearance import Lighting
 from sensorium.geometry.shapes import Shape
 
 Source = Trajectory | str | Path | tuple[ArrayLike, ArrayLike, ArrayLike]
@@ -41,6 +42,7 @@ class TrajectoryEngine(TensorEngine):
         num_envs: number of environments; None takes the length of the lists, or 1.
         world: shapes that rays can hit, or the path of a file with shapes, lights and a sky: a mesh (OBJ, STL, PLY, GLB,
             glTF), or an MJCF or URDF file without joints. A shape may name one of the bodies and then moves with it.
+        lighting: lights, sky and fog for images; by default those of the file of the world, or a headlight.
         body: name of the body, where `trajectory` is not a mapping.
         sites: names of further frames on the bodies, see `TensorEngine`.
         gravity: gravity, m/s^2.
@@ -63,6 +65,7 @@ class TrajectoryEngine(TensorEngine):
         *,
         num_envs: int | None = None,
         world: str | Path | Iterable[Shape] = (),
+        lighting: Lighting | None = None,
         body: str = "body",
         sites: Mapping[str, Site] | None = None,
         gravity: ArrayLike = (0.0, 0.0, -9.81),
@@ -90,6 +93,7 @@ class TrajectoryEngine(TensorEngine):
             sites=sites,
             shapes=given,
             world=world if is_file else None,  # type: ignore[arg-type]
+            **({} if lighting is None else {"lighting": lighting}),
             provides=("pose", "velocity", "acceleration", "gravity"),
             gravity=gravity,
             magnetic=magnetic,
@@ -195,4 +199,3 @@ def _users(trajectories: Mapping[str, Sequence[Trajectory]]) -> list[tuple[int, 
         for row, paths in enumerate(trajectories.values())
         for path in dict.fromkeys(paths)
     ]
-
