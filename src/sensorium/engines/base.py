@@ -307,6 +307,10 @@ class Engine(abc.ABC):
         """
         return {}
 
+    def camera_notice(self) -> str:
+        """Return a warning about a part of the model that cameras would see and that is lost, or an empty text."""
+        return ""
+
     @abc.abstractmethod
     def supports(self, requirement: Requirement) -> str | None:
         """Return None if the engine supports the requirement, otherwise the reason and the fix."""

@@ -608,8 +608,6 @@ class MujocoModelEngine(Engine):
         """
         model = self.model
         if self._decorations is None or self._decorations[0] is not model:
-            if self._decorations is None and (message := lost_visuals(model)):
-                warnings.warn(message, SensoriumWarning, stacklevel=2)
             poses = self._model_values("site_pos"), self._model_values("site_quat")
             shapes = model_decorations(self._shape_model(), self._elements.body_row, poses, self.supports(TENDON_PATHS))
             self._decorations = model, shapes
@@ -619,6 +617,10 @@ class MujocoModelEngine(Engine):
         """Return the lights, the sky, the fog and the textures of the model."""
         own = [shape.material.texture for shape in self.shapes() if shape.material.texture is not None]
         return model_lighting(self.model, self._elements.body_row, model_textures(self.model, own))
+
+    def camera_notice(self) -> str:
+        """Return a warning if MuJoCo dropped the visual shapes of a URDF file, or an empty text."""
+        return lost_visuals(self.model)
 
     def looks(self) -> Varied:
         """Return the current colours, materials and lights of the model, per environment where they differ."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
@@ -37,7 +36,7 @@ from sensorium.engines.tensor.model import (
     mapping_of,
     providing,
 )
-from sensorium.errors import ArgumentError, SensoriumWarning, UnknownNameError, listed, shown
+from sensorium.errors import ArgumentError, UnknownNameError, listed, shown
 from sensorium.geometry.appearance import Lighting, Varied
 from sensorium.geometry.shapes import Shape
 from sensorium.spec import SHAPES, Requirement, contact_array
@@ -370,14 +369,16 @@ class TensorEngine(Engine):
 
     def decorations(self) -> tuple[Shape, ...]:
         """Return the other given shapes: tendons, sites, skins."""
-        given, world = self._model.shapes or (), self._model.world
-        if world.notice:
-            warnings.warn(world.notice, SensoriumWarning, stacklevel=2)
+        given = self._model.shapes or ()
         return tuple(shape for element in ("tendon", "site", "skin") for shape in given if shape.element == element)
 
     def lighting(self) -> Lighting:
         """Return the given lights, sky, fog and textures."""
         return self._model.lighting
+
+    def camera_notice(self) -> str:
+        """Return a warning about lights or visual shapes of the file of the world that are lost, or an empty text."""
+        return self._model.world.notice
 
     def looks(self) -> Varied:
         """Return the given values of quantities of shapes and lights."""
