@@ -85,8 +85,11 @@ def test_links_on_fixed_joints_are_mounts_and_change_no_dynamics() -> None:
 def test_links_below_a_root_that_mujoco_cannot_keep_are_reported() -> None:
     """MuJoCo allows a free joint only on the world, so that the root link stays merged into the world."""
     text = robot(link("root", mass=0.0), link("base"), joint("base", "root", "floating"))
+    imu = sn.ImuCfg(name="imu", body="base", fields=("lin_acc_b",))
     with pytest.warns(SensoriumWarning, match="merged into their parents.*rename it to 'world'"):
-        assert sn.MujocoEngine(text).names("body") == ("base",)
+        scene = sn.Scene(sn.MujocoEngine(text), [imu])
+    assert scene.engine.names("body") == ("base",)
+    np.testing.assert_allclose(scene["imu"].data.lin_acc_b, 0.0, atol=1e-6)  # type: ignore[attr-defined]
 
 
 def mesh(name: str, part: str = "collision") -> str:

@@ -128,18 +128,23 @@ def compile_spec(spec: Any, label: str) -> Any:
 
 def _unfused(spec: Any, label: str) -> Any:
     """Return a model with all bodies of an MjSpec that merges bodies, and with the dynamics of the merged model."""
-    fused = spec.copy().compile()
+    merging = spec.copy()
+    for sensor in [each for each in merging.sensors if hidden(each.name)]:  # MuJoCo keeps bodies that have sensors
+        merging.delete(sensor)
+    fused = merging.compile()
     spec.compiler.fusestatic = False
     try:
         model = spec.compile()
     except ValueError as error:
+        spec.compiler.fusestatic = True
+        model = spec.compile()
         warnings.warn(
             f"{label}: links on fixed joints are merged into their parents, so that sensors cannot be mounted on them: "
             f"{reason_of(error)}. If the root link has no mass, rename it to 'world'.",
             SensoriumWarning,
             stacklevel=2,
         )
-        return fused
+        return model
     mine, theirs = (np.unique(each.body_weldid) for each in (model, fused))  # in the same order
     # Contacts are as soft as those of the merged bodies.
     model.body_invweight0[:] = fused.body_invweight0[theirs[np.searchsorted(mine, model.body_weldid)]]
