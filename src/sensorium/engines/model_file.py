@@ -11,8 +11,14 @@ from xml.etree import ElementTree
 from sensorium.errors import ModelError, listed, nearest
 
 SUFFIXES = (".xml", ".urdf", ".mjcf", ".mjb")
-PACKAGE_PATHS = ("ROS_PACKAGE_PATH", "AMENT_PREFIX_PATH", "GZ_SIM_RESOURCE_PATH", "GAZEBO_MODEL_PATH")
+PACKAGE_PATHS = ("ROS_PACKAGE_PATH", "AMENT_PREFIX_PATH", "GZ_SIM_RESOURCE_PATH")
 """Environment variables with the folders in which ROS and Gazebo look for packages and models."""
+PACKAGE_HINT = (
+    f" package:// starts at the folder of a ROS package, which is looked for above the URDF file and in "
+    f"{listed(PACKAGE_PATHS)}. Set ROS_PACKAGE_PATH to the folder that contains the package, or write a path relative "
+    "to the file."
+)
+"""How to correct a mesh of a package that does not exist."""
 
 
 def model_file(source: str | Path) -> Path:
@@ -51,52 +57,33 @@ def urdf_of(source: str | Path) -> str | None:
 
     A path is relative to the folder of the file, and ``package://`` or ``model://`` starts at a package. This is a
     folder above the file, or in one of these, or in a folder of `PACKAGE_PATHS`. Its name is that of the folder, or in
-    its ``package.xml``. Where there is no such file, the path is that which MuJoCo would read.
+    its ``package.xml``. Where there is no such file, the path is that which MuJoCo would read. A mesh that does not
+    exist keeps its path, since simulators omit some shapes.
 
     Args:
         source: the path of a file, or XML text.
-
-    Raises:
-        ModelError: a mesh of a package does not exist; the message names it and the fix.
     """
     text = source if isinstance(source, str) else source.read_bytes().decode("utf-8", errors="replace")
     folder = Path.cwd() if isinstance(source, str) else source.absolute().parent
+    parser = ElementTree.XMLParser(target=ElementTree.TreeBuilder(insert_comments=True))
     try:
-        parser = ElementTree.XMLParser(target=ElementTree.TreeBuilder(insert_comments=True))
         root = ElementTree.fromstring(text, parser) if "<robot" in text else None
     except ElementTree.ParseError:  # the simulator reports it
         return None
     if root is None or root.tag != "robot":
         return None
-    own = root.find("mujoco")
-    own = ElementTree.SubElement(root, "mujoco") if own is None else own
-    options = own.find("compiler")
-    options = ElementTree.SubElement(own, "compiler") if options is None else options
-    read = ("collision",) if options.get("discardvisual", "true") == "true" else ("collision", "visual")
-    for part in ("collision", "visual"):
-        for mesh in root.iterfind(f"link/{part}/geometry/mesh[@filename]"):
-            name = mesh.attrib["filename"]
-            paths = [*_paths(name, folder), _mujoco_path(name, folder, options)]
-            found = next((path for path in (paths[::-1] if options.get("meshdir") else paths) if path.is_file()), None)
-            if found is not None:
-                mesh.set("filename", str(found))
-            elif "://" in name and part in read:
-                where = "the XML text" if isinstance(source, str) else f"model file {str(source)!r}"
-                package = name.partition("://")[2].partition("/")[0]
-                raise ModelError(
-                    f"{where}: mesh {name!r} does not exist: package:// starts at the folder of a ROS package, and no "
-                    f"package {package!r} with this file was found above {str(folder)!r} or in "
-                    f"{listed(PACKAGE_PATHS)}. Set ROS_PACKAGE_PATH to the folder that contains the package, or write "
-                    "a path relative to the URDF file."
-                )
+    options = root.find("mujoco/compiler")
+    if options is None:
+        options = ElementTree.SubElement(ElementTree.SubElement(root, "mujoco"), "compiler")
+    folder_of_all, is_stripped = options.get("meshdir", ""), options.get("strippath", "true") == "true"
+    for mesh in root.iterfind("link/*/geometry/mesh[@filename]"):
+        name = mesh.attrib["filename"]
+        paths = [*_paths(name, folder), folder / folder_of_all / (Path(name).name if is_stripped else name)]
+        found = filter(Path.is_file, reversed(paths) if folder_of_all else paths)
+        mesh.set("filename", str(next(found, name)))
     options.set("strippath", "false")
-    start = text[: text.index("<robot")].count("\n")  # so that messages name the same lines
-    return "\n" * start + ElementTree.tostring(root, encoding="unicode")
-
-
-def _mujoco_path(name: str, folder: Path, options: ElementTree.Element) -> Path:
-    is_stripped = options.get("strippath", "true") == "true"
-    return folder / options.get("meshdir", "") / (Path(name).name if is_stripped else name)
+    start = "\n" * text[: text.index("<robot")].count("\n")  # so that messages name the same lines
+    return start + ElementTree.tostring(root, encoding="unicode")
 
 
 def _paths(name: str, folder: Path) -> Iterator[Path]:
@@ -116,9 +103,9 @@ def _paths(name: str, folder: Path) -> Iterator[Path]:
         yield from (each / inner for each in sorted(root.glob(f"*/{package}")))
 
 
-def _package_name(folder: Path) -> str:
-    """Return the name in the ``package.xml`` of a folder; empty without."""
+def _package_name(folder: Path) -> str | None:
+    """Return the name in the ``package.xml`` of a folder."""
     try:
-        return (ElementTree.parse(folder / "package.xml").findtext("name") or "").strip()
+        return ElementTree.parse(folder / "package.xml").findtext("name")
     except (OSError, ElementTree.ParseError):
-        return ""
+        return None

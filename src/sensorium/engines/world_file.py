@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import warnings
 from collections import Counter
@@ -30,8 +29,6 @@ _NO_LIGHTS = (
 )
 _BLOCK = 4
 """Number of texels along the sides of a triangle with colours at its corners."""
-_LOST = ("unable to", "failed to load", "not loaded")
-"""Parts of trimesh's log messages about colours and images that it cannot read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,25 +98,25 @@ def _loaded(path: Path, label: str) -> Any:
         raise MissingDependencyError(
             f"{label} needs trimesh and Pillow, and {error.name} is not installed: pip install 'sensorium[mesh]'."
         ) from None
-    log = trimesh.constants.log
-    level, lost = log.level, _Lost(log.getEffectiveLevel())
-    log.addFilter(lost)
-    log.setLevel(logging.DEBUG)
+    lost = []
+
+    class Files(trimesh.resolvers.FilePathResolver):
+        """Files next to a mesh; trimesh omits those that are missing without a warning."""
+
+        def get(self, name: str) -> bytes:
+            if not (path.parent / name.strip()).is_file():
+                lost.append(name.strip())
+            return super().get(name)
+
     try:
-        scene: Any = trimesh.load_scene(path, process=False, split_objects=True)
+        scene: Any = trimesh.load_scene(path, resolver=Files(path), process=False, split_objects=True)
     except MemoryError:
         raise
     except Exception as error:  # trimesh raises many kinds for damaged files
         raise ModelError(f"{label} cannot be read: {type(error).__name__}: {error}. Export it again.") from error
-    finally:
-        log.removeFilter(lost)
-        log.setLevel(level)
-    for message in dict.fromkeys(lost.messages):
-        warnings.warn(
-            f"{label}: trimesh: {message}. Shapes lack these colours: correct the path in the file.",
-            SensoriumWarning,
-            stacklevel=2,
-        )
+    if lost:
+        fix = "Shapes lack these colours: correct the paths in the file."
+        warnings.warn(f"{label}: the files {listed(lost)} do not exist. {fix}", SensoriumWarning, stacklevel=4)
     return scene
 
 
@@ -135,21 +132,6 @@ def _objects(scene: Any, suffix: str) -> dict[str, tuple[Any, Array]]:
     plain = {name: name.removesuffix(f"_{_material_name(each)}") for name, (each, _) in found.items()}
     counts = Counter([*plain.values(), *found])
     return {plain[name] if counts[plain[name]] == 1 else name: each for name, each in found.items()}
-
-
-class _Lost(logging.Filter):
-    """Collect trimesh's messages about materials and images that it cannot read, which it logs at the lowest level."""
-
-    def __init__(self, level: int) -> None:
-        super().__init__()
-        self._level = level
-        self.messages: list[str] = []
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        message = record.getMessage()
-        if any(part in message for part in _LOST):
-            self.messages.append(f"{message}: {record.exc_info[1]}" if record.exc_info else message)
-        return record.levelno >= self._level
 
 
 def _material_name(mesh: Any) -> str:

@@ -40,7 +40,7 @@ from sensorium.engines.mujoco.needs import (
 )
 from sensorium.engines.mujoco.shapes import model_decorations, model_shapes, visible_geoms
 from sensorium.engines.mujoco.sleep import disabled, is_held, lacks_held, sleeps, static_wrench_fault
-from sensorium.engines.mujoco.spec import computes_acceleration, has_elements, lost_visuals
+from sensorium.engines.mujoco.spec import computes_acceleration, has_elements
 from sensorium.engines.mujoco.tendons import paths_of
 from sensorium.engines.mujoco.torque import torque_fault
 from sensorium.engines.offsets import LiveOffsets
@@ -617,10 +617,6 @@ class MujocoModelEngine(Engine):
         """Return the lights, the sky, the fog and the textures of the model."""
         own = [shape.material.texture for shape in self.shapes() if shape.material.texture is not None]
         return model_lighting(self.model, self._elements.body_row, model_textures(self.model, own))
-
-    def camera_notice(self) -> str:
-        """Return a warning if MuJoCo dropped the visual shapes of a URDF file, or an empty text."""
-        return lost_visuals(self.model)
 
     def looks(self) -> Varied:
         """Return the current colours, materials and lights of the model, per environment where they differ."""

@@ -15,7 +15,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from sensorium.engines.model_file import model_file, urdf_of
+from sensorium.engines.model_file import PACKAGE_HINT, model_file, urdf_of
 from sensorium.engines.mujoco.contacts import add_contacts
 from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX, hidden
 from sensorium.engines.mujoco.native import add_native, sensor_in_message
@@ -27,6 +27,10 @@ from sensorium.spec import Requirement
 _ACCELEROMETER = f"{HIDDEN_PREFIX}acceleration"
 _ELEMENTS = f"{HIDDEN_PREFIX}elements/"
 _NO_VISUALS = f"{HIDDEN_PREFIX}no visuals"
+_NO_VISUALS_NOTICE = (
+    "MuJoCo drops the visual shapes of URDF files, so that cameras see only the collision shapes. To keep them, add "
+    '<mujoco><compiler discardvisual="false"/></mujoco> to the <robot> element.'
+)
 _NAMED_LISTS = (
     "bodies", "joints", "geoms", "sites", "cameras", "lights", "actuators", "sensors", "tendons", "equalities", "pairs",
     "excludes", "flexes", "skins", "meshes", "hfields", "materials", "textures", "numerics", "texts", "tuples", "keys",
@@ -83,23 +87,13 @@ def load_spec(source: object) -> Any:
     except ValueError as error:
         raise ModelError(f"{label} cannot be read: {reason_of(error)}") from error
     if urdf is not None and "<visual" in urdf and spec.compiler.discardvisual:
-        spec.add_text(name=_NO_VISUALS, data=label)
+        spec.add_text(name=_NO_VISUALS, data=f"{label}: {_NO_VISUALS_NOTICE}")
     return spec
 
 
-def lost_visuals(model: Any) -> str:
-    """Return a message if the visual shapes of URDF files were dropped from a compiled model, or an empty text."""
-    labels = []
-    for i in range(model.ntext):
-        if str(mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_TEXT, i)).endswith(_NO_VISUALS):
-            start, size = int(model.text_adr[i]), int(model.text_size[i])
-            labels.append(bytes(model.text_data[start : start + size - 1]).decode())
-    if not labels:
-        return ""
-    return (
-        f"{', '.join(dict.fromkeys(labels))}: MuJoCo drops the visual shapes of URDF files, so that cameras see only the collision "
-        'shapes. To keep them, add <mujoco><compiler discardvisual="false"/></mujoco> to the <robot> element.'
-    )
+def lost_visuals(spec: Any) -> str:
+    """Return a message if the visual shapes of URDF files were dropped from an MjSpec, or an empty text."""
+    return " ".join(text.data for text in spec.texts if text.name.endswith(_NO_VISUALS))
 
 
 def reason_of(error: BaseException) -> str:
@@ -123,7 +117,8 @@ def compile_spec(spec: Any, label: str) -> Any:
         if (name := sensor_in_message(str(error))) is not None:
             why = str(error).strip().splitlines()[0].removeprefix("Error: ")
             raise ModelError(f"native sensor {name!r} cannot be added to {label}: {why}.") from error
-        raise ModelError(f"{label} cannot be compiled: {reason_of(error)}") from error
+        hint = f".{PACKAGE_HINT}" if "package:/" in str(error) else ""
+        raise ModelError(f"{label} cannot be compiled: {reason_of(error)}{hint}") from error
 
 
 def _unfused(spec: Any, label: str) -> Any:

@@ -22,7 +22,8 @@ def model_world(path: Path) -> World:
         ModelError: the file is missing or invalid, or has joints.
     """
     label = f"world file {str(path)!r}"
-    model = compile_spec(load_spec(path), label)
+    spec = load_spec(path)
+    model = compile_spec(spec, label)
     if model.njnt or model.nmocap:
         moving = [model.joint(i).name or f"joint {i}" for i in range(model.njnt)] or ["a mocap body"]
         raise ModelError(f"{label}: got moving parts ({listed(moving, 5)}), expected none. Remove them.")
@@ -38,4 +39,4 @@ def model_world(path: Path) -> World:
     }
     lights = [replace(each, tracking="fixed", points=(), **fixed.get(each.name, {})) for each in lighting.lights]
     drawn = (*shapes, *(each for each in sites if each.element != "tendon"))
-    return World(drawn, replace(lighting, lights=tuple(lights)), lost_visuals(model))
+    return World(drawn, replace(lighting, lights=tuple(lights)), lost_visuals(spec))
