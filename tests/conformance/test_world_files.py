@@ -23,7 +23,7 @@ WORLD = """
   <asset>
     <texture name="sky" type="skybox" builtin="gradient" rgb1=".3 .5 .7" rgb2="0 0 0" width="16" height="96"/>
     <texture name="grid" type="2d" builtin="checker" rgb1=".1 .2 .3" rgb2=".8 .7 .6" width="32" height="32"/>
-    <texture name="cross" type="cube" builtin="flat" mark="cross" rgb1=".8 .3 .1" rgb2=".2 .2 .9" width="16" height="96"/>
+    <texture name="cross" type="cube" builtin="flat" mark="cross" rgb1=".8 .3 .1" width="16" height="96"/>
     <material name="grid" texture="grid" texrepeat="4 4" texuniform="true" reflectance=".3"/>
     <material name="cross" texture="cross" specular=".9" shininess=".8"/>
     <material name="glow" rgba=".9 .2 .2 1" emission=".5"/>
@@ -146,7 +146,8 @@ def test_meshes_look_as_in_a_model_with_the_same_meshes_and_textures(tmp_path: P
     scene.export(tmp_path / "hall.glb")
     files = "".join(f"<mesh name='{name}' file='{name}.obj' inertia='shell'/>" for name in meshes)
     (tmp_path / "hall.xml").write_text(
-        f"""<mujoco><asset><texture name="paint" type="2d" file="paint.png"/><material name="paint" texture="paint"/>{files}
+        f"""<mujoco><asset><texture name="paint" type="2d" file="paint.png"/>{files}
+        <material name="paint" texture="paint"/>
         </asset><worldbody><geom type="mesh" mesh="box" material="paint"/><geom type="mesh" mesh="ball" rgba="{kd} 1"/>
         <geom type="mesh" mesh="drum" material="paint"/></worldbody></mujoco>""",
         encoding="utf-8",
@@ -160,7 +161,7 @@ def test_meshes_look_as_in_a_model_with_the_same_meshes_and_textures(tmp_path: P
 
 
 def test_colours_of_vertices_fade_over_their_triangle(tmp_path: Path) -> None:
-    """One triangle in front of the camera, whose colour at a pixel is the mean of its corners' by barycentric weight."""
+    """One triangle in front of the camera, whose colour at a pixel is the weighted mean of its corners'."""
     corners = np.array([[2.0, 2.0, -2.0], [2.0, -2.0, -2.0], [2.0, 0.0, 2.0]]) + POS
     colors = np.array([[0.2, 0.3, 0.4], [0.9, 0.3, 0.1], [0.1, 0.4, 0.9]])
     lines = ["v " + " ".join(map(str, (*corner, *color))) for corner, color in zip(corners, colors, strict=True)]

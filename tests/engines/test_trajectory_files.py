@@ -193,7 +193,8 @@ def test_a_gap_in_time_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:
 def test_a_large_turn_between_poses_has_an_even_rate() -> None:
     times = np.arange(7.0)
     half = np.radians(85.0) * times
-    path = sn.Trajectory(times, np.zeros((7, 3)), np.stack([np.cos(half), 0.0 * half, 0.0 * half, np.sin(half)], axis=1))
+    quat = np.stack([np.cos(half), 0.0 * half, 0.0 * half, np.sin(half)], axis=1)
+    path = sn.Trajectory(times, np.zeros((7, 3)), quat)
     rates = path.at(np.linspace(1.0, 5.0, 101)).ang_vel
     np.testing.assert_allclose(rates[:, 2], np.radians(170.0), rtol=0.1)
     np.testing.assert_allclose(rates[:, :2], 0.0, atol=1e-9)

@@ -74,6 +74,9 @@ def test_links_on_fixed_joints_are_mounts_and_change_no_dynamics() -> None:
     mujoco.mj_fullM(model, here, full[0])
     mujoco.mj_fullM(merged, data, full[1])
     np.testing.assert_allclose(full[0], full[1], atol=1e-10)
+    imu = sn.ImuCfg(name="imu", body="ankle")
+    with pytest.raises(sn.SelectionError, match=r"fixed joints of URDF files.*compiler\.fusestatic = False"):
+        sn.Scene(sn.MujocoEngine(merged), [imu])
     place = Rotation.from_euler("xyz", [0.3, 0.2, 0.1])  # roll, pitch, yaw about fixed axes
     pos, turn = data.body("leg").xpos, Rotation.from_matrix(data.body("leg").xmat.reshape(3, 3))
     for name in ("ankle", "foot"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ class World:
     """
 
     shapes: tuple[Shape, ...]
-    lighting: Lighting = Lighting()
+    lighting: Lighting = field(default_factory=Lighting)
     notice: str = ""
 
 
@@ -98,12 +98,12 @@ def _loaded(path: Path, label: str) -> Any:
         raise MissingDependencyError(
             f"{label} needs trimesh and Pillow, and {error.name} is not installed: pip install 'sensorium[mesh]'."
         ) from None
-    lost = []
+    lost: list[str] = []
 
-    class Files(trimesh.resolvers.FilePathResolver):
+    class Files(trimesh.resolvers.FilePathResolver):  # type: ignore[misc]
         """Files next to a mesh; trimesh omits those that are missing without a warning."""
 
-        def get(self, name: str) -> bytes:
+        def get(self, name: str) -> Any:
             if not (path.parent / name.strip()).is_file():
                 lost.append(name.strip())
             return super().get(name)
@@ -186,7 +186,7 @@ def _appearance(look: Any, faces: Array) -> tuple[Rgba, Any, str, Array | None]:
         is_clear = material.alphaMode in ("BLEND", "MASK")
         return (red, green, blue, alpha if is_clear else 1.0), image, "RGBA" if is_clear else "RGB", colors
     image, alpha = material.image, float(material.kwargs.get("d", [1.0])[0])
-    red, green, blue = (1.0,) * 3 if image is not None else (float(each) / 255.0 for each in material.diffuse[:3])
+    red, green, blue = np.broadcast_to(1.0 if image is not None else material.kwargs.get("kd", 0.5), 3).tolist()
     return (red, green, blue, alpha), image, "RGB", colors
 
 
@@ -199,20 +199,17 @@ def _painted(colors: Array) -> tuple[Array, Array]:
     Returns:
         The pixels, uint8 `[row, column, 3]`, and the coordinates of the corners `[face, 3, 2]`.
     """
-    scale = 255.0 if colors.dtype.kind == "f" else 255.0 / np.iinfo(colors.dtype).max
-    corner, count = colors[..., :3] * scale, len(colors)
-    columns = 1 << (math.isqrt(count - 1).bit_length() if count > 1 else 0)
-    rows = -(-count // columns)
-    step = np.arange(_BLOCK)[:, None] / (_BLOCK - 1)
-    blocks = np.zeros((rows * columns, _BLOCK, _BLOCK, 3))
-    across, down = (corner[:, k, None, None] - corner[:, 0, None, None] for k in (1, 2))
-    blocks[:count] = corner[:, 0, None, None] + step * across + step[:, None] * down
-    pixels = np.rint(blocks.clip(0.0, 255.0)).astype(np.uint8)
-    pixels = pixels.reshape(rows, columns, _BLOCK, _BLOCK, 3).swapaxes(1, 2)
-    row, column = np.divmod(np.arange(count), columns)
-    first = np.stack([column, row], axis=-1)[:, None] + 0.5 / _BLOCK
-    place = first + (1.0 - 1.0 / _BLOCK) * np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    return pixels.reshape(rows * _BLOCK, columns * _BLOCK, 3), place / (columns, rows)
+    most = 1.0 if colors.dtype.kind == "f" else np.iinfo(colors.dtype).max
+    count, place = len(colors), np.arange(_BLOCK) / (_BLOCK - 1)
+    size = math.isqrt(count - 1) + 1  # blocks along each side of the image
+    across, down = np.meshgrid(place, place)
+    blocks = np.zeros((size * size, _BLOCK, _BLOCK, 3))
+    weights = np.stack([1.0 - across - down, across, down], axis=-1)
+    blocks[:count] = weights @ (255.0 / most * colors[:, None, :, :3])
+    pixels = np.rint(blocks.clip(0.0, 255.0)).astype(np.uint8).reshape(size, size, _BLOCK, _BLOCK, 3)
+    first = np.stack(np.divmod(np.arange(count), size)[::-1], axis=-1)[:, None]
+    inside = np.array([[0.5, 0.5], [_BLOCK - 0.5, 0.5], [0.5, _BLOCK - 0.5]]) / _BLOCK
+    return pixels.swapaxes(1, 2).reshape(size * _BLOCK, size * _BLOCK, 3), (first + inside) / size
 
 
 def _smooth(vertices: Array, faces: Array) -> Array:
@@ -233,4 +230,5 @@ def _smooth(vertices: Array, faces: Array) -> Array:
 
 
 def _unit(vectors: Array) -> Array:
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-30)
+    lengths: Array = np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-30)
+    return vectors / lengths

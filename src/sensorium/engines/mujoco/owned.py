@@ -63,7 +63,7 @@ class OwnedModelEngine(MujocoModelEngine):
             options = model.opt
             keys = [mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_KEY, i) or f"key_{i}" for i in range(model.nkey)]
         else:
-            self._sealed, self._spec = None, load_spec(model)
+            self._sealed, self._spec, self.merged_hint = None, load_spec(model), ""
             options = self._spec.option
             keys = [key.name or f"key_{i}" for i, key in enumerate(self._spec.keys)]
         self._check_unfresh(options)

@@ -42,7 +42,7 @@ class Parts(TypedDict, total=False):
     geoms: Mapping[str, Site] | None
     shapes: Sequence[Shape] | Mapping[str, Shape] | Sequence[Sequence[Shape]] | None
     world: str | Path | None
-    lighting: Lighting
+    lighting: Lighting | None
     looks: Mapping[str, Any] | None
     native: Mapping[str, int | NativeSensor] | None
     parents: Mapping[str, str | int] | Sequence[str | int] | NDArray[np.integer[Any]] | None
@@ -101,7 +101,8 @@ class TensorModel:
         self.world = World(()) if file is None else read_world(file)
         shapes = () if shapes is None and file is not None else shapes
         self.shapes = None if shapes is None else self._shapes_of_worlds(shapes)
-        self.lighting = parts.get("lighting", self.world.lighting)
+        lighting = parts.get("lighting")
+        self.lighting = self.world.lighting if lighting is None else lighting
         if not isinstance(self.lighting, Lighting):
             raise ArgumentError(f"lighting: got {shown(self.lighting)}, expected a Lighting.")
         self.looks = dict(mapping_of(parts, "looks"))

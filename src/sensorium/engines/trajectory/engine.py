@@ -40,8 +40,9 @@ class TrajectoryEngine(TensorEngine):
             these gives several bodies.
         dt: time step, s.
         num_envs: number of environments; None takes the length of the lists, or 1.
-        world: shapes that rays can hit, or the path of a file with shapes, lights and a sky: a mesh (OBJ, STL, PLY, GLB,
-            glTF), or an MJCF or URDF file without joints. A shape may name one of the bodies and then moves with it.
+        world: shapes that rays can hit, or the path of a file with shapes, lights and a sky: a mesh (OBJ, STL, PLY,
+            GLB, glTF), or an MJCF or URDF file without joints. A shape may name one of the bodies and then moves with
+            it.
         lighting: lights, sky and fog for images; by default those of the file of the world, or a headlight.
         body: name of the body, where `trajectory` is not a mapping.
         sites: names of further frames on the bodies, see `TensorEngine`.
@@ -93,7 +94,7 @@ class TrajectoryEngine(TensorEngine):
             sites=sites,
             shapes=given,
             world=world if is_file else None,  # type: ignore[arg-type]
-            **({} if lighting is None else {"lighting": lighting}),
+            lighting=lighting,
             provides=("pose", "velocity", "acceleration", "gravity"),
             gravity=gravity,
             magnetic=magnetic,

@@ -39,7 +39,7 @@ class Trajectory:
         times: times of the poses `[n]`, s, increasing, at least 4. Time 0 of the path is the first pose.
         pos: positions of the body's frame in the world `[n, 3]`, m.
         quat: orientations wxyz `[n, 4]`. Signs are ignored, norms are set to 1.
-        max_gap: longest time between two adjacent poses, s. A longer gap raises, because the path within it is invented.
+        max_gap: longest time between two adjacent poses, s. A longer gap raises, because the path within it is unknown.
             None is 10 times the median of these times.
 
     Attributes:
@@ -173,19 +173,19 @@ def _fault(
             return row, f"{what}: got {_text(values[row])}, expected {expected}"
     gaps = np.diff(times)
     longest = GAP_FACTOR * float(np.median(gaps)) if max_gap is None else max_gap
-    if (gaps > longest * (1.0 + 1e-9)).any():
-        row = int(np.argmax(gaps > longest * (1.0 + 1e-9))) + 1
+    if (is_long := gaps > longest * (1.0 + 1e-9)).any():
+        row = int(np.argmax(is_long)) + 1
         usual = f" ({GAP_FACTOR:g} times the median)" if max_gap is None else ""
         return row, (
-            f"time: got {_text(given[row])}, {gaps[row - 1]:.6g} s after the previous pose, expected at most {longest:.6g} "
-            f"s{usual}: the path within a gap is unknown. Use the poses before or after it, or allow it: --max-gap "
-            f"{math.ceil(100.0 * gaps.max()) / 100.0:g}, in Python max_gap=."
+            f"time: got {_text(given[row])}, {gaps[row - 1]:.6g} s after the previous pose, expected at most "
+            f"{longest:.6g} s{usual}: the path within a gap is unknown. Use the poses before or after it, or allow it: "
+            f"--max-gap {math.ceil(100.0 * gaps.max()) / 100.0:g}, in Python max_gap=."
         )
     if (turn > LARGEST_TURN).any():
         row = int(np.argmax(turn > LARGEST_TURN)) + 1
         return row, (
-            f"quaternion: got a turn of {math.degrees(turn[row - 1]):.0f} degrees since the previous pose, expected less "
-            "than 180, so that its direction is unambiguous. Add poses in between."
+            f"quaternion: got a turn of {math.degrees(turn[row - 1]):.0f} degrees since the previous pose, expected "
+            "less than 180, so that its direction is unambiguous. Add poses in between."
         )
     return None
 
