@@ -141,7 +141,9 @@ def test_meshes_of_packages_and_paths(
 ) -> None:
     """Packages above the file and beside them, and in a folder of ROS; meshes of one name in several folders."""
     monkeypatch.setenv("AMENT_PREFIX_PATH", str(tmp_path))
-    path = written(package, mesh("package://my_robot/meshes/part.stl"), mesh(name.format(root=tmp_path)))
+    options = "<mujoco><compiler strippath='true'/></mujoco>"
+    names = ("package://my_robot/meshes/part.stl", name.format(root=tmp_path))
+    path = written(package, *map(mesh, names), options=options)
     model = sn.MujocoEngine(path).model
     used = [int(model.mesh_vertnum[i]) for i in model.geom_dataid]
     assert used == [8, vertices]

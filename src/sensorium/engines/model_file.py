@@ -96,10 +96,9 @@ def _paths(name: str, folder: Path) -> Iterator[Path]:
     given = [Path(each) for key in PACKAGE_PATHS for each in os.environ.get(key, "").split(os.pathsep) if each]
     for root in (folder, *folder.parents, *given):
         yield root / package / inner
-        yield root / "share" / package / inner
         if root.name == package or _package_name(root) == package:
             yield root / inner
-    for root in given:  # packages in the folders of a workspace
+    for root in given:  # packages in the folders of a workspace, or in share/
         yield from (each / inner for each in sorted(root.glob(f"*/{package}")))
 
 

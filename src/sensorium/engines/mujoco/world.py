@@ -31,12 +31,13 @@ def model_world(path: Path) -> World:
     mujoco.mj_forward(model, data)
     on_world = dict.fromkeys(range(model.nbody), -1)
     shapes = model_shapes(model, on_world)
-    sites = model_decorations(model, on_world, (model.site_pos[None], model.site_quat[None]), None)
+    others = model_decorations(model, on_world, (model.site_pos[None], model.site_quat[None]), None)
     own = [shape.material.texture for shape in shapes if shape.material.texture is not None]
     lighting = model_lighting(model, on_world, model_textures(model, own))
     fixed: dict[str, Any] = {
         light_name(model, i): {"pos": data.light_xpos[i], "direction": data.light_xdir[i]} for i in range(model.nlight)
     }
     lights = [replace(each, tracking="fixed", points=(), **fixed.get(each.name, {})) for each in lighting.lights]
-    drawn = (*shapes, *(each for each in sites if each.element != "tendon"))
-    return World(drawn, replace(lighting, lights=tuple(lights)), lost_visuals(spec))
+    drawn = [*shapes, *(each for each in others if each.element != "tendon")]
+    cables = f"{label}: its tendons are not drawn. Use capsules." if len(drawn) < len(shapes) + len(others) else ""
+    return World(tuple(drawn), replace(lighting, lights=tuple(lights)), lost_visuals(spec) or cables)
