@@ -161,6 +161,35 @@ def test_meshes_look_as_in_a_model_with_the_same_meshes_and_textures(tmp_path: P
         assert (image(engine) - expected).abs().mean() < 0.05, file
 
 
+def test_each_material_of_an_object_is_a_shape_with_a_name(tmp_path: Path) -> None:
+    """In glTF, objects that share a mesh of several materials; in OBJ, one object."""
+
+    def split(tree: dict[str, Any]) -> None:
+        part = tree["meshes"][0]["primitives"][0]
+        tree["meshes"][0]["primitives"] = [{**part, "material": i} for i in (0, 1, 1)]
+        tree["materials"] = [{"name": name} for name in ("red", "blue")]
+        tree["nodes"] = [{"name": "crate", "mesh": 0}, {"name": "wall", "mesh": 0}]
+        tree["scenes"] = [{"nodes": [0, 1]}]
+
+    data = trimesh.exchange.gltf.export_glb(trimesh.Scene(parts()["box"]), tree_postprocessor=split)
+    (tmp_path / "hall.glb").write_bytes(data)
+    names = [shape.name for shape in along_trajectory(tmp_path / "hall.glb").shapes()]
+    materials = ("red", "blue", "blue_")
+    assert sorted(names) == sorted(f"{name}_{each}" for name in ("crate", "wall") for each in materials)
+    lines = obj_of("drum", parts()["drum"])
+    text = "\n".join(
+        ["mtllib hall.mtl", "o crate", "usemtl red", *lines, "usemtl blue", "f 1 2 3", "o wall", "f 4 5 6"]
+    )
+    (tmp_path / "hall.obj").write_text(text, encoding="utf-8")
+    (tmp_path / "hall.mtl").write_text("newmtl red\nKd 1 0 0\nnewmtl blue\nKd 0 0 1\n", encoding="utf-8")
+    shapes = along_trajectory(tmp_path / "hall.obj").shapes()
+    assert {shape.name: shape.rgba[:3] for shape in shapes} == {
+        "crate_red": (1.0, 0.0, 0.0),
+        "crate_blue": (0.0, 0.0, 1.0),
+        "wall": (0.0, 0.0, 1.0),
+    }
+
+
 def test_colours_of_vertices_fade_over_their_triangle(tmp_path: Path) -> None:
     """One triangle in front of the camera, whose colour at a pixel is the weighted mean of its corners'."""
     corners = np.array([[2.0, 2.0, -2.0], [2.0, -2.0, -2.0], [2.0, 0.0, 2.0]]) + POS
@@ -200,7 +229,10 @@ def test_colours_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
         <tendon><spatial><site site="a"/><site site="b"/></spatial></tendon></mujoco>""",
         encoding="utf-8",
     )
-    for file, lost in (("lit.glb", "its lights are not used"), ("cable.xml", "its tendons are not drawn")):
+    for file, lost in (
+        ("lit.glb", "its lights, in lux and candela, are not used"),
+        ("cable.xml", "its tendons are not drawn"),
+    ):
         engine = along_trajectory(tmp_path / file)
         with pytest.warns(sn.SensoriumWarning, match=lost):
             image(engine)

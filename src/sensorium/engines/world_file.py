@@ -23,10 +23,6 @@ MESHES = (".obj", ".stl", ".ply", ".glb", ".gltf")
 """Endings of mesh files."""
 _UPRIGHT = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, -1.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
 """Transform from y up, as in glTF, to z up."""
-_NO_LIGHTS = (
-    "its lights are not used, because their units (lux and candela) have no counterpart here: the scene has a "
-    "headlight. Give lighting=sensorium.Lighting(...) for other lights."
-)
 _BLOCK = 4
 """Number of texels along the sides of a triangle with colours at its corners."""
 
@@ -86,7 +82,8 @@ def read_world(path: str | Path) -> World:
     except ModelError as error:
         raise ModelError(f"{label}: {error}") from None
     has_lights = "KHR_lights_punctual" in scene.metadata.get("gltf_extensions", {})
-    return World(shapes, notice=f"{label}: {_NO_LIGHTS}" if has_lights else "")
+    notice = f"{label}: its lights, in lux and candela, are not used: give lighting=sensorium.Lighting(...)."
+    return World(shapes, notice=notice if has_lights else "")
 
 
 def _loaded(path: Path, label: str) -> Any:
@@ -122,13 +119,16 @@ def _loaded(path: Path, label: str) -> Any:
 
 def _objects(scene: Any, suffix: str) -> dict[str, tuple[Any, Array]]:
     """Return the objects of a mesh file by name, and their transforms to the world."""
-    is_gltf = suffix.lower() in (".glb", ".gltf")
-    found = {}
+    is_gltf, found = suffix.lower() in (".glb", ".gltf"), {}
     for node in scene.graph.nodes_geometry:
-        transform, name = scene.graph[node]
-        place = _UPRIGHT @ transform if is_gltf else np.asarray(transform)
-        found[node if is_gltf else name.removesuffix(suffix)] = scene.geometry[name], place
-    # trimesh appends the name of the material to that of each object of an OBJ file.
+        transform, key = scene.graph[node]
+        mesh, name = scene.geometry[key], node if is_gltf else key.removesuffix(suffix)
+        if mesh.metadata.get("from_gltf_primitive"):  # one of several materials, with a random name
+            name = f"{scene.graph.transforms.parents[node]}_{_material_name(mesh)}"
+        while name in found:
+            name += "_"
+        found[name] = mesh, _UPRIGHT @ transform if is_gltf else np.asarray(transform)
+    # The name of each object of an OBJ file ends with that of its material.
     plain = {name: name.removesuffix(f"_{_material_name(each)}") for name, (each, _) in found.items()}
     counts = Counter([*plain.values(), *found])
     return {plain[name] if counts[plain[name]] == 1 else name: each for name, each in found.items()}
