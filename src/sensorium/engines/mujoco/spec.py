@@ -93,7 +93,7 @@ def load_spec(source: object) -> Any:
 
 def lost_visuals(spec: Any) -> str:
     """Return a message if the visual shapes of URDF files were dropped from an MjSpec, or an empty text."""
-    return " ".join(text.data for text in spec.texts if text.name.endswith(_NO_VISUALS))
+    return " ".join(dict.fromkeys(text.data for text in spec.texts if text.name.endswith(_NO_VISUALS)))
 
 
 def reason_of(error: BaseException) -> str:
