@@ -141,6 +141,11 @@ class CameraBaseCfg(CameraMountCfg[DataT], TargetsCfg[DataT], Generic[DataT]):
         raise NotImplementedError
 
     @property
+    def shortest(self) -> float:
+        """Minimum length of a ray to its hit, m, in addition to `depth_limits`."""
+        return 0.0
+
+    @property
     def clipping(self) -> tuple[float, float]:
         """Maximum distance that is not clipped, and the value beyond it and for a miss, m."""
         raise NotImplementedError

@@ -129,6 +129,11 @@ class RayCasterCameraCfg(CameraBaseCfg[CameraData], RayCfg[CameraData]):
         return NEAREST, self.limits[1]
 
     @property
+    def shortest(self) -> float:
+        """Minimum length of a ray to its hit, m."""
+        return self.min_distance
+
+    @property
     def point_beyond(self) -> float:
         """Depth of the points of clipped pixels, m."""
         return float("inf") if self.depth_clipping_behavior == "none" else self.clipping[1]

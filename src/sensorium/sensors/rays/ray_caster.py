@@ -171,10 +171,28 @@ def _draw(
 
 
 @kernel
-def _show_miss(rows: Rows, miss: float, distances: wp.array3d[wp.float32]) -> None:
+def _show_misses(
+    rows: Rows,
+    miss: float,
+    distances: wp.array3d[wp.float32],
+    normals: wp.array3d[wp.vec3],
+    shapes: wp.array3d[wp.int32],
+    bodies: wp.array3d[wp.int32],
+    faces: wp.array3d[wp.int32],
+) -> None:
     env, mount, ray = masked_tid(rows)
+    if wp.isfinite(distances[env, mount, ray]):
+        return
     if wp.isinf(distances[env, mount, ray]):
         distances[env, mount, ray] = miss
+    if normals.shape[0] > 0:
+        normals[env, mount, ray] = wp.vec3()
+    if shapes.shape[0] > 0:
+        shapes[env, mount, ray] = -1
+    if bodies.shape[0] > 0:
+        bodies[env, mount, ray] = -2
+    if faces.shape[0] > 0:
+        faces[env, mount, ray] = -1
 
 
 class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
@@ -341,15 +359,21 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
     @recorded
     @used_if(lambda self: not self.cfg.is_clean)
     def derive_measured(self, slot: Record) -> None:
-        """Move the measured hits to the measured distances, and set misses to `no_hit_value`."""
+        """Move the measured hits to the measured distances, and show misses as such in all fields."""
         drift, cast_drift = self._drifts
         hits = "ray_hits_w" if "ray_hits_w" in slot else "points_b"
         if hits in slot:
             self._cast.points(slot.distances, slot[hits], drift=drift, cast_drift=cast_drift)
             self._follow(slot, self._drifts)
-        if self.cfg.no_hit_value is not None and "distances" in slot:
-            size = (self.mount.count, len(self.pattern))
-            self.compute_on.launch(_show_miss, size, [self.cfg.no_hit_value], [slot.warp.distances])
+        others = ("normals_w", "geom_ids", "body_ids", "face_ids")
+        if "distances" in slot and (self.cfg.no_hit_value is not None or any(name in slot for name in others)):
+            count, kinds = len(self.pattern), (wp.vec3, wp.int32, wp.int32, wp.int32)
+            outputs = [
+                self._twin(slot[name] if name in slot else None, count, kind)
+                for name, kind in zip(others, kinds, strict=True)
+            ]
+            inputs = [self.cfg.miss, slot.warp.distances]
+            self.compute_on.launch(_show_misses, (self.mount.count, count), inputs, outputs)
 
     def about_drawing(self) -> dict[str, Any]:
         """Return the rays in the frame of the mount, as start and direction, and how they turn with it."""

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from sensorium.cfg import Float, bad, in_unit, must
 from sensorium.compute import Rows, kernel, masked_tid, recorded, sample_normals
+from sensorium.measurement.limits import limit_range
 from sensorium.measurement.record import Record, Timeline
 from sensorium.random import normal_table
 from sensorium.sensors.core.base import SimpleSensor
@@ -244,6 +245,13 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
         ]
         outputs = [wp.from_torch(record.value.view(shape), dtype=wp.float32)]
         self.compute_on.launch(_respond, shape[1:], inputs, outputs)
+
+    @recorded
+    @used_if(lambda self: not self.cfg.is_clean)
+    def limit_measured(self, slot: Record) -> None:
+        """Clip the measured distances to the range of each probe (one launch)."""
+        limits = self.cfg.min_distance, self.cfg.radii
+        limit_range(self.compute_on, slot, "distance", *limits, saturates=True)
 
     @recorded
     @used_if(lambda self: not self._is_clean)

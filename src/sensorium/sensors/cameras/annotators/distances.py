@@ -100,12 +100,52 @@ def _measure(
             points[env, mount, pixel] = point
 
 
+@kernel(group="images")
+def _limit(
+    rows: Rows,
+    given: int,
+    low: float,
+    high: float,
+    shortest: float,
+    hole: float,
+    lens: Lens,
+    values: wp.array3d[wp.float32],
+) -> None:
+    """Turn given distances into misses that are outside the limits of t, or on shorter rays; holes stay."""
+    env, mount, piece = masked_tid(rows)
+    row = rows.first + piece
+    for column in range(lens.width):
+        pixel = row * lens.width + column
+        value = values[env, mount, pixel]
+        if wp.isfinite(value) and value != hole:
+            _start, direction = line_at(lens, env, row, column)
+            length = wp.length(direction)
+            t = value / wp.where(given == wp.static(DEPTH), direction[0], length)
+            if t < low or t > high or t * length < shortest:
+                values[env, mount, pixel] = wp.inf
+
+
 class Distances(Annotator):
     """`distance_to_camera`, `distance_to_image_plane` and `points_b`."""
 
     def annotate(self, record: Record, hits: Any, *, is_last: bool) -> None:
         """Compute the distances and points of a frame (one launch)."""
         self._measure(record, HITS, hits, is_last=is_last)
+
+    def limit(self, record: Record, altered: Collection[str], hole: float) -> None:
+        """Turn measured distances outside the camera's range into misses (one launch).
+
+        Args:
+            record: the measured frame.
+            altered: fields that noise alters.
+            hole: distance reported by pixels without a measurement, which is kept, m; NaN for none.
+        """
+        name = DISTANCES[0] if DISTANCES[0] in record else DISTANCES[1]
+        if name in altered:
+            camera, values = self.camera, self.image(record, name)
+            inputs = [1 + DISTANCES.index(name), *camera.cfg.depth_limits, camera.cfg.shortest, hole, camera.cast.lens]
+            size = (camera.mount.count, camera.image_shape[0])
+            camera.compute_on.launch(_limit, size, inputs, [values], split=True)
 
     def derive(self, record: Record, altered: Collection[str]) -> None:
         """Compute the other distance and the points from the measured distance, and clip (one launch)."""
