@@ -14,7 +14,7 @@ from sensorium.cli.arguments import EngineName, number, unset
 from sensorium.cli.checks import check_envs, check_files
 from sensorium.cli.messages import busy
 from sensorium.cli.rig import EXAMPLE
-from sensorium.cli.trajectory import Drive, Start, drive_of
+from sensorium.cli.trajectory import Drive, Start, drive_given
 from sensorium.errors import UsageError
 
 if TYPE_CHECKING:
@@ -271,19 +271,9 @@ class Run:
         Raises:
             UsageError: neither or both of model and trajectory were given, or an option of the other one.
         """
-        if self.trajectory is None:
-            if self.world is not None:
-                raise UsageError.of("--world", self.world, "a world only with --trajectory", "Add --trajectory FILE.")
-            if self.model is None:
-                expected, fix = "a model, or a trajectory", "Use for example: sensorium run robot.xml --rig rig.toml"
-                raise UsageError.of("MODEL, --trajectory", None, expected, fix)
-            return None
-        others = {"MODEL": self.model, "--control": self.control != "hold" and self.control}
+        others = {"--control": self.control != "hold" and self.control}
         others["--engine"] = self.engine != "mujoco" and self.engine
-        for option, given in others.items():
-            if given:
-                raise UsageError.of(option, str(given), "no value with --trajectory", "Remove it, or --trajectory.")
-        return drive_of(self.trajectory, self.world)
+        return drive_given("run", self.model, self.trajectory, self.world, others)
 
 
 Run.__doc__ = f"{(Run.__doc__ or '').rstrip()}\n\n    a rig file:\n" + "".join(

@@ -30,9 +30,10 @@ ON_CAMERAS = ("camera", "cameras", "prim_path")
 class CameraOffsetCfg(OffsetCfg):
     """Pose of a camera relative to the frame it is mounted on."""
 
-    convention: Convention = "ros"
-    """Camera axes that `rot` rotates: ``"ros"`` (z forward, y down), ``"opengl"`` (-z forward, y up) or ``"world"`` (x
-    forward, z up). For a camera of the model (`camera=`) the default is ``"opengl"``, its native convention."""
+    convention: Convention = "world"
+    """Camera axes that `rot` rotates: ``"world"`` (x forward, z up, as for all other sensors), ``"ros"`` (z forward, y
+    down) or ``"opengl"`` (-z forward, y up). For a camera of the model (`camera=`) the default is ``"opengl"``, its
+    native convention."""
 
     @classmethod
     def from_view(cls, pos: Vec3, lookat: Vec3, up: Vec3 = (0.0, 0.0, 1.0)) -> Self:
@@ -86,8 +87,8 @@ class CameraMountCfg(MountedSensorCfg[DataT], Generic[DataT]):
 
     def __init__(self, /, **data: Any) -> None:
         offset = data.get("offset")
-        if isinstance(offset, OffsetCfg) and not isinstance(offset, CameraOffsetCfg):
-            data = {**data, "offset": CameraOffsetCfg(pos=offset.pos, rot=offset.rot)}
+        if isinstance(offset, OffsetCfg) and not isinstance(offset, self.OffsetCfg):
+            data = {**data, "offset": offset.model_dump(exclude_unset=True)}
         super().__init__(**data)
 
     @property
