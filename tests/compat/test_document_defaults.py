@@ -9,8 +9,8 @@ import pytest
 
 from sensorium.cfg import OffsetCfg
 from sensorium.compat import MOVED
-from sensorium.compat.isaaclab import CameraOffsetCfg
 from sensorium.errors import ConfigError
+from sensorium.sensors.cameras.camera_base_cfg import CameraOffsetCfg
 from sensorium.sensors.frames.safe_distance import SafeDistanceCfg
 
 REQUIRED = "required"

@@ -2,9 +2,9 @@
 
 MuJoCo's rays through pixels come from the frustum of its renderers (`mjv_updateScene`), which needs no GL. For a camera
 by `fovy`, they also come from its camera rangefinder. In images of another aspect than `resolution`, left and right of
-the frustum match the aspect, as the header of `mjvGLCamera` states. With intrinsics the rangefinder measures the principal point from
-the upper left corner, which contradicts MuJoCo's documentation and renderers. `camprojection` ignores the principal
-point.
+the frustum match the aspect, as the header of `mjvGLCamera` states. With intrinsics the rangefinder measures the
+principal point from the upper left corner, which contradicts MuJoCo's documentation and renderers. `camprojection`
+ignores the principal point.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from sensorium.cli.arguments import EngineName, number, unset
 from sensorium.cli.checks import check_envs, check_files
 from sensorium.cli.messages import busy
 from sensorium.cli.rig import EXAMPLE
-from sensorium.cli.trajectory import Drive, Start, drive_given
+from sensorium.cli.trajectory import Drive, Start, drive_of
 from sensorium.errors import UsageError
 
 if TYPE_CHECKING:
@@ -271,9 +271,19 @@ class Run:
         Raises:
             UsageError: neither or both of model and trajectory were given, or an option of the other one.
         """
-        others = {"--control": self.control != "hold" and self.control}
+        if self.trajectory is None:
+            if self.world is not None:
+                raise UsageError.of("--world", self.world, "a world only with --trajectory", "Add --trajectory FILE.")
+            if self.model is None:
+                fix = "Give for example robot.xml, or --trajectory path.tum."
+                raise UsageError.of("MODEL, --trajectory", None, "a model, or a trajectory", fix)
+            return None
+        others = {"MODEL": self.model, "--control": self.control != "hold" and self.control}
         others["--engine"] = self.engine != "mujoco" and self.engine
-        return drive_given("run", self.model, self.trajectory, self.world, others)
+        for option, given in others.items():
+            if given:
+                raise UsageError.of(option, str(given), "no value with --trajectory", "Remove it, or --trajectory.")
+        return drive_of(self.trajectory, self.world)
 
 
 Run.__doc__ = f"{(Run.__doc__ or '').rstrip()}\n\n    a rig file:\n" + "".join(

@@ -16,8 +16,8 @@ from rich.table import Table
 from tyro.conf import Positional, arg
 
 from sensorium.cli.arguments import EngineName, unset
+from sensorium.cli.commands import Run
 from sensorium.cli.messages import busy, stderr, stdout
-from sensorium.cli.trajectory import drive_given
 
 if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
@@ -73,9 +73,7 @@ class Explain:
         from sensorium.cli.checks import check_device_name, check_envs, check_files
         from sensorium.cli.rig import load_rig, load_semantics, naming_tables
 
-        drive = drive_given(
-            "explain", self.model, self.trajectory, self.world, {"--engine": self.engine != "mujoco" and self.engine}
-        )
+        drive = Run(self.model, trajectory=self.trajectory, world=self.world, engine=self.engine).drive()
         check_envs(self.envs)
         check_device_name(self.device)
         check_files(self.model, self.rig)

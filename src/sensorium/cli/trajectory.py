@@ -1,9 +1,9 @@
-"""The engine of `sensorium run` and `explain` with --trajectory: a trajectory and a world, from files or from the bundled hall."""
+"""The engine of --trajectory: a trajectory and a world, from files or from the bundled hall."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,34 +57,6 @@ class Drive:
         world = hall.shapes() if _is_name(self.world, (HALL,)) else self.world
         engine = TrajectoryEngine(self.trajectory, TIME_STEP, num_envs=envs, world=world or (), device=device)
         return engine, lambda: ((lambda scene, time: None), engine.ticks_left)
-
-
-def drive_given(
-    command: str, model: Path | None, trajectory: str | None, world: str | None, others: Mapping[str, object]
-) -> Drive | None:
-    """Return the trajectory and its world that a command was given; None if it was given a model.
-
-    Args:
-        command: name of the command.
-        model: the model file.
-        trajectory: value of --trajectory.
-        world: value of --world.
-        others: option -> its value, for options that only models have; those that were not given are falsy.
-
-    Raises:
-        UsageError: neither or both of model and trajectory were given, or an option of the other one.
-    """
-    if trajectory is None:
-        if world is not None:
-            raise UsageError.of("--world", world, "a world only with --trajectory", "Add --trajectory FILE.")
-        if model is None:
-            fix = f"Use for example: sensorium {command} robot.xml --rig rig.toml"
-            raise UsageError.of("MODEL, --trajectory", None, "a model, or a trajectory", fix)
-        return None
-    for option, given in {"MODEL": model, **others}.items():
-        if given:
-            raise UsageError.of(option, str(given), "no value with --trajectory", "Remove it, or --trajectory.")
-    return drive_of(trajectory, world)
 
 
 def drive_of(trajectory: str, world: str | None) -> Drive:

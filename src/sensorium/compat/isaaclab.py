@@ -19,8 +19,8 @@ from sensorium.patterns import BpearlPatternCfg, GridPatternCfg, PatternBaseCfg,
 from sensorium.patterns import LidarPatternCfg as _LidarPatternCfg
 from sensorium.patterns.pinhole import Pixels
 from sensorium.sensors.cameras import camera as _camera
-from sensorium.sensors.cameras import camera_cfg as _camera_cfg
 from sensorium.sensors.cameras import camera_base_cfg as _camera_base_cfg
+from sensorium.sensors.cameras import camera_cfg as _camera_cfg
 from sensorium.sensors.cameras import camera_data as _camera_data
 from sensorium.sensors.cameras import ray_caster_camera as _ray_camera
 from sensorium.sensors.cameras import ray_caster_camera_cfg as _ray_camera_cfg
@@ -217,8 +217,6 @@ class RayCasterCameraCfg(AliasedCfg, _ray_camera_cfg.RayCasterCameraCfg):
     """Paths of the shapes that rays can hit."""
     pattern: PatternField = Field(alias="pattern_cfg")
     """Image and lens, a `PinholeCameraPatternCfg`."""
-    offset: CameraOffsetCfg = CameraOffsetCfg()
-    """Pose of the camera relative to the prim."""
     ray_alignment: Annotated[Literal["base", "yaw", "world"], _YAW_ONLY] = Field(
         default="base", alias="attach_yaw_only"
     )
@@ -364,8 +362,6 @@ class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
 
     prim_path: str
     """Path of the camera. With `spawn`, the camera is created at its end, on the frame that the rest leads to."""
-    offset: CameraOffsetCfg = CameraOffsetCfg()
-    """Pose of the camera relative to the prim that carries it."""
     lens: FisheyeCameraCfg | PinholeCameraCfg | None = Field(alias="spawn")
     """Lens of a camera to create; None uses a camera of the model."""
     width: Pixels

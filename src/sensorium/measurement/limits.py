@@ -21,16 +21,14 @@ def in_range(value: float, low: float, high: float) -> F32:
 
 
 @kernel
-def _limit(
-    rows: Rows, low: float, high_in: wp.array[wp.float32], saturates: int, values: wp.array2d[wp.float32]
-) -> None:
+def _limit(rows: Rows, low: float, high: wp.array[wp.float32], saturates: int, values: wp.array2d[wp.float32]) -> None:
     env, column = masked_tid(rows)
     value = values[env, column]
-    high = high_in[column % high_in.shape[0]]
     if wp.isfinite(value):
+        most = high[column % high.shape[0]]
         if saturates != 0:
-            value = wp.clamp(value, low, high)
-        values[env, column] = in_range(value, low, high)
+            value = wp.clamp(value, low, most)
+        values[env, column] = in_range(value, low, most)
 
 
 def limit_range(

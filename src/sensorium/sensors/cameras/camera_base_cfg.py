@@ -87,8 +87,8 @@ class CameraMountCfg(MountedSensorCfg[DataT], Generic[DataT]):
 
     def __init__(self, /, **data: Any) -> None:
         offset = data.get("offset")
-        if isinstance(offset, OffsetCfg) and not isinstance(offset, self.OffsetCfg):
-            data = {**data, "offset": offset.model_dump(exclude_unset=True)}
+        if isinstance(offset, OffsetCfg) and not isinstance(offset, CameraOffsetCfg):
+            data = {**data, "offset": CameraOffsetCfg(pos=offset.pos, rot=offset.rot)}
         super().__init__(**data)
 
     @property
@@ -142,9 +142,9 @@ class CameraBaseCfg(CameraMountCfg[DataT], TargetsCfg[DataT], Generic[DataT]):
         raise NotImplementedError
 
     @property
-    def shortest(self) -> float:
-        """Minimum length of a ray to its hit, m, in addition to `depth_limits`."""
-        return 0.0
+    def range(self) -> tuple[float, float, float]:
+        """Range of measured distances: `depth_limits`, and the minimum length of a ray, m."""
+        return (*self.depth_limits, 0.0)
 
     @property
     def clipping(self) -> tuple[float, float]:

@@ -129,9 +129,9 @@ class RayCasterCameraCfg(CameraBaseCfg[CameraData], RayCfg[CameraData]):
         return NEAREST, self.limits[1]
 
     @property
-    def shortest(self) -> float:
-        """Minimum length of a ray to its hit, m."""
-        return self.min_distance
+    def range(self) -> tuple[float, float, float]:
+        """Range of measured distances: `depth_limits`, and the minimum length of a ray, m."""
+        return (*self.depth_limits, self.min_distance)
 
     @property
     def point_beyond(self) -> float:

@@ -205,7 +205,7 @@ class LidarCfg(RayCfg[LidarData]):
 
     @property
     def selected(self) -> tuple[str, ...]:
-        """The computed fields, in the order of the data class: with a knob or stage also `distances`, which it alters."""
+        """The computed fields, in the order of the data class: also `distances` if a knob or stage alters them."""
         own = super().selected
         return own if self.is_clean or "distances" in own else ("distances", *own)
 

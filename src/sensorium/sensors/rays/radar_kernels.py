@@ -208,9 +208,7 @@ def measured_scan(
             seen = -(1.0 + seen) * wp.log(_open_uniform(words[0]))
             is_noticed = seen > model.threshold
         share = 1.0 / wp.sqrt(wp.max(2.0 * seen, 1.0))
-        t = in_range(
-            t + model.range_cell * share * word_to_normal(words[1], normals), model.limits[0], model.limits[1]
-        )
+        t = in_range(t + model.range_cell * share * word_to_normal(words[1], normals), model.limits[0], model.limits[1])
         is_noticed = is_noticed and wp.isfinite(t)
         velocity = velocity + model.velocity_cell * share * word_to_normal(words[2], normals)
     is_false = wp.bool(False)

@@ -170,31 +170,6 @@ def _draw(
     drift_out[env, mount] = low + wp.cw_mul(wp.vec3(u[0], u[1], u[2]), high - low)
 
 
-@kernel
-def _show_misses(
-    rows: Rows,
-    miss: float,
-    distances: wp.array3d[wp.float32],
-    normals: wp.array3d[wp.vec3],
-    shapes: wp.array3d[wp.int32],
-    bodies: wp.array3d[wp.int32],
-    faces: wp.array3d[wp.int32],
-) -> None:
-    env, mount, ray = masked_tid(rows)
-    if wp.isfinite(distances[env, mount, ray]):
-        return
-    if wp.isinf(distances[env, mount, ray]):
-        distances[env, mount, ray] = miss
-    if normals.shape[0] > 0:
-        normals[env, mount, ray] = wp.vec3()
-    if shapes.shape[0] > 0:
-        shapes[env, mount, ray] = -1
-    if bodies.shape[0] > 0:
-        bodies[env, mount, ray] = -2
-    if faces.shape[0] > 0:
-        faces[env, mount, ray] = -1
-
-
 class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
     """Ray caster at one or several mounts."""
 
@@ -323,16 +298,7 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
         self, record: Record, drifts: Iterable[Tensor | None], *, look: bool = True, miss: float | None = None
     ) -> None:
         drift, cast_drift = drifts
-        outputs = {
-            "distance": "distances",
-            "point": "ray_hits_w" if "ray_hits_w" in record else "points_b",
-            "normal": "normals_w",
-            "shape": "geom_ids",
-            "body": "body_ids",
-            "face": "face_ids",
-        }
-        wanted = {name: record[field] for name, field in outputs.items() if field in record}
-        self._cast.cast(wanted, drift=drift, cast_drift=cast_drift, look=look, miss=miss)
+        self._cast.cast(self._outputs(record), drift=drift, cast_drift=cast_drift, look=look, miss=miss)
         none = {kind: wp.zeros((0, 0), dtype=kind, device=self.device) for kind in (wp.vec3, wp.vec4)}
         outs = [getattr(record.warp, name, none[kind]) for name, kind in (("pos_w", wp.vec3), ("quat_w", wp.vec4))]
         if "pos_w" in record or "quat_w" in record:
@@ -340,6 +306,18 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
                 _note_pose, (self.mount.count,), [*self._cast.mount_pose(), self._moved(drift)], outs
             )
         self._follow(record, drifts)
+
+    def _outputs(self, record: Record) -> dict[str, Tensor]:
+        """Return the fields of a record that the cast fills, by their names there."""
+        fields = {
+            "distance": "distances",
+            "point": "ray_hits_w" if "ray_hits_w" in record else "points_b",
+            "normal": "normals_w",
+            "shape": "geom_ids",
+            "body": "body_ids",
+            "face": "face_ids",
+        }
+        return {name: record[field] for name, field in fields.items() if field in record}
 
     def _moved(self, drift: Tensor | None) -> Any:
         """Return a drift `[env, mount]` for kernels; an empty array for None."""
@@ -360,20 +338,10 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
     @used_if(lambda self: not self.cfg.is_clean)
     def derive_measured(self, slot: Record) -> None:
         """Move the measured hits to the measured distances, and show misses as such in all fields."""
-        drift, cast_drift = self._drifts
-        hits = "ray_hits_w" if "ray_hits_w" in slot else "points_b"
-        if hits in slot:
-            self._cast.points(slot.distances, slot[hits], drift=drift, cast_drift=cast_drift)
+        outputs, (drift, cast_drift) = self._outputs(slot), self._drifts
+        if "distance" in outputs:
+            self._cast.follow(outputs, drift=drift, cast_drift=cast_drift, miss=self.cfg.miss)
             self._follow(slot, self._drifts)
-        others = ("normals_w", "geom_ids", "body_ids", "face_ids")
-        if "distances" in slot and (self.cfg.no_hit_value is not None or any(name in slot for name in others)):
-            count, kinds = len(self.pattern), (wp.vec3, wp.int32, wp.int32, wp.int32)
-            outputs = [
-                self._twin(slot[name] if name in slot else None, count, kind)
-                for name, kind in zip(others, kinds, strict=True)
-            ]
-            inputs = [self.cfg.miss, slot.warp.distances]
-            self.compute_on.launch(_show_misses, (self.mount.count, count), inputs, outputs)
 
     def about_drawing(self) -> dict[str, Any]:
         """Return the rays in the frame of the mount, as start and direction, and how they turn with it."""

@@ -12,8 +12,8 @@ import warp as wp
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sensorium.errors import Fault, SelectionError, listed, nearest
 from sensorium.compute import recorded
+from sensorium.errors import Fault, SelectionError, listed, nearest
 from sensorium.measurement.limits import limit_range
 from sensorium.measurement.record import Record
 from sensorium.sensors.core.base import SimpleSensor

@@ -101,27 +101,17 @@ def _measure(
 
 
 @kernel(group="images")
-def _limit(
-    rows: Rows,
-    given: int,
-    low: float,
-    high: float,
-    shortest: float,
-    hole: float,
-    lens: Lens,
-    values: wp.array3d[wp.float32],
-) -> None:
-    """Turn given distances into misses that are outside the limits of t, or on shorter rays; holes stay."""
+def _limit(rows: Rows, given: int, limits: wp.vec3, hole: float, lens: Lens, values: wp.array3d[wp.float32]) -> None:
+    """Turn given distances into misses that are outside the camera's range; see `CameraBaseCfg.range`. Holes stay."""
     env, mount, piece = masked_tid(rows)
-    row = rows.first + piece
     for column in range(lens.width):
-        pixel = row * lens.width + column
+        pixel = (rows.first + piece) * lens.width + column
         value = values[env, mount, pixel]
         if wp.isfinite(value) and value != hole:
-            _start, direction = line_at(lens, env, row, column)
+            _start, direction = line_at(lens, env, rows.first + piece, column)
             length = wp.length(direction)
             t = value / wp.where(given == wp.static(DEPTH), direction[0], length)
-            if t < low or t > high or t * length < shortest:
+            if t < limits[0] or t > limits[1] or t * length < limits[2]:
                 values[env, mount, pixel] = wp.inf
 
 
@@ -140,12 +130,11 @@ class Distances(Annotator):
             altered: fields that noise alters.
             hole: distance reported by pixels without a measurement, which is kept, m; NaN for none.
         """
-        name = DISTANCES[0] if DISTANCES[0] in record else DISTANCES[1]
-        if name in altered:
-            camera, values = self.camera, self.image(record, name)
-            inputs = [1 + DISTANCES.index(name), *camera.cfg.depth_limits, camera.cfg.shortest, hole, camera.cast.lens]
-            size = (camera.mount.count, camera.image_shape[0])
-            camera.compute_on.launch(_limit, size, inputs, [values], split=True)
+        given = DEPTH if DISTANCES[0] in record else RANGE
+        if (name := DISTANCES[given - DEPTH]) in altered:
+            camera, outputs = self.camera, [self.image(record, name)]
+            inputs = [given, wp.vec3(*camera.cfg.range), hole, camera.cast.lens]
+            camera.compute_on.launch(_limit, (camera.mount.count, camera.image_shape[0]), inputs, outputs, split=True)
 
     def derive(self, record: Record, altered: Collection[str]) -> None:
         """Compute the other distance and the points from the measured distance, and clip (one launch)."""
