@@ -144,22 +144,23 @@ def test_rounding_ends_in_the_range() -> None:
         assert torch.allclose(found, torch.arange(2, 7) * step), (name, found)
 
 
-def test_faults_of_the_device_stay_in_the_range_and_those_after_it_show_their_value() -> None:
-    """A spike is a miss; a lost value or a hole shows the configured number, which is not a measurement."""
+def test_faults_and_depth_errors_end_in_the_range() -> None:
+    """A spike or a lost value is a miss; a camera shows lost values and holes as 0, which is not a measurement."""
     plain = {**BODY, "pattern": RAYS}
     spike = sn.SpikeFault(probability=1.0, amount=-3.0)
     hole = sn.StereoDepth(baseline=0.05, fov_deg=40.0, max_disparity=2.0, shadow=False)
     configs = {
         "spike": sn.LidarCfg(**plain, stages=(spike,)),
         "zero": sn.RayCasterCfg(**plain, stages=(sn.Dropout(probability=1.0, mode="zero"),)),
+        "no depth": sn.DepthCameraCfg(**BODY, **IMAGE, stages=(sn.Dropout(probability=1.0, mode="zero"),)),
         "lost": sn.RayCasterCfg(**plain, fields="all", stages=(sn.Dropout(probability=1.0, mode="miss"),)),
         "hole": sn.DepthCameraCfg(**BODY, **IMAGE, stages=(hole,)),
         "stereo": sn.DepthCameraCfg(**BODY, **IMAGE, stages=(hole.replace(max_disparity=math.inf, noise_px=2.0),)),
     }
     scene = scene_at(NEAR, configs, num_envs=1)
-    assert values_of(scene, "spike").isinf().all() and (values_of(scene, "zero") == 0.0).all()
-    assert values_of(scene, "lost").isinf().all() and (scene["lost"].data.geom_ids == -1).all()
-    assert (values_of(scene, "hole") == 0.0).all()
+    assert all(values_of(scene, name).isinf().all() for name in ("spike", "zero", "lost"))
+    assert (scene["lost"].data.geom_ids == -1).all() and (scene["lost"].data.normals_w == 0.0).all()
+    assert (values_of(scene, "hole") == 0.0).all() and (values_of(scene, "no depth") == 0.0).all()
     depth = values_of(scene, "stereo")
     assert depth.isinf().any() and depth[depth.isfinite() & (depth != 0.0)].min() > 0.46
 

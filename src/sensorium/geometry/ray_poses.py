@@ -11,6 +11,7 @@ import warp as wp
 from sensorium.compute import Rows, kernel, masked_tid, tick_captured, tick_now
 from sensorium.geometry.ray_structs import WORLD, YAW, YAW_STARTS, Bundle, Hits, Instances, Pose
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_slerp, quat_yaw
+from sensorium.random import F32
 
 
 @wp.func
@@ -207,9 +208,17 @@ def bridge_gap(
 
 
 @wp.func
+def in_range(t: float, limits: wp.vec2) -> F32:
+    """Return a measured distance, or +inf, a miss, for one outside the limits."""
+    if t < limits[0] or t > limits[1]:
+        return wp.inf
+    return t
+
+
+@wp.func
 def write_miss(out: Hits, env: int, mount: int, r: int) -> None:
     """Show a ray as a miss in the outputs; a distance that is NaN stays."""
-    if wp.isinf(out.distance[env, mount, r]):
+    if not wp.isnan(out.distance[env, mount, r]):
         out.distance[env, mount, r] = out.miss
     if out.point.shape[0] > 0:
         out.point[env, mount, r] = wp.vec3(wp.inf, wp.inf, wp.inf)
@@ -224,8 +233,8 @@ def write_miss(out: Hits, env: int, mount: int, r: int) -> None:
 
 
 @kernel
-def follow_rays(rows: Rows, per_block: int, pose: Pose, bundle: Bundle, out: Hits) -> None:
-    """Write the end point of each ray of the length `out.distance`, and show a length that is not finite as a miss."""
+def follow_rays(rows: Rows, limits: wp.vec2, per_block: int, pose: Pose, bundle: Bundle, out: Hits) -> None:
+    """Write the end point of each ray of the length `out.distance`, and show a length outside the limits as a miss."""
     env, mount, piece = masked_tid(rows)
     first = (rows.first + piece) * per_block
     captured = tick_captured(rows)
@@ -241,7 +250,7 @@ def follow_rays(rows: Rows, per_block: int, pose: Pose, bundle: Bundle, out: Hit
     if pose.cast_drift.shape[0] > 0:
         lift = wp.vec3(0.0, 0.0, pose.cast_drift[env, mount][2])
     for r in range(first, wp.min(first + per_block, bundle.count)):
-        t = out.distance[env, mount, r]
+        t = in_range(out.distance[env, mount, r], limits)
         if not wp.isfinite(t):
             write_miss(out, env, mount, r)
         elif out.point.shape[0] > 0:

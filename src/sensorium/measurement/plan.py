@@ -36,7 +36,6 @@ class Hooks:
     physics: Callable[[Record, Timeline], object] | None = None
     transform: Callable[..., object] | None = None
     hardware: Callable[[Record], object] | None = None
-    limit: Callable[[Record], object] | None = None
     derive: Callable[[Record], object] | None = None
     post: Callable[..., Any] | None = None
     reset: Callable[[torch.Tensor], object] | None = None
@@ -103,7 +102,7 @@ class SensorPlan:
     def has_own_chain(self) -> bool:
         """Whether the chain runs in separate launches of this sensor instead of its group's launch."""
         hooks, stages = self.hooks, any(stage.place != "physics" for stage in self.cfg.stages)
-        return bool(hooks.hardware or hooks.limit or hooks.derive or stages or (hooks.post and self.knobs))
+        return bool(hooks.hardware or hooks.derive or stages or (hooks.post and self.knobs))
 
     @property
     def has_hardware(self) -> bool:

@@ -25,8 +25,8 @@ from sensorium.measurement.record import Record, copy_word, words_of
 from sensorium.spec import FieldSpec
 
 ALWAYS, ON_SAMPLE, ON_FIRST = 0, 1, 2
-OF_DEVICE = ("noise", "bias", "saturation")
-"""Places of stages of the device that follow the noise, in order; those after it are `dropout` and `post`."""
+AFTER_NOISE = ("noise", "bias", "saturation", "dropout", "post")
+"""Places of stages after the noise, in order."""
 WORDS = wp.constant(32)
 """Number of words that one thread copies."""
 
@@ -232,19 +232,16 @@ class SensorWork:
         self._stages(buffers.work, "scale")
         if hook:
             self._hook(hook, buffers.work)
-            self._stages(buffers.work, *OF_DEVICE)
-        else:
-            pending = 0
-            for parts, places in ((NOISE, OF_DEVICE[:1]), (WALK_AND_BIAS, OF_DEVICE[1:]), (QUANTISE, ())):
-                pending |= parts
-                if parts == QUANTISE or buffers.stages_at(*places):
-                    if buffers.knobs.tables:
-                        self._add(partial(table.launch, pending))
-                    pending = 0
-                self._stages(buffers.work, *places)
-        if self._plan.hooks.limit:
-            self._hook(self._plan.hooks.limit, buffers.work)
-        self._stages(buffers.work, "dropout", "post")
+            self._stages(buffers.work, *AFTER_NOISE)
+            return
+        pending = 0
+        for parts, places in ((NOISE, AFTER_NOISE[:1]), (WALK_AND_BIAS, AFTER_NOISE[1:3]), (QUANTISE, AFTER_NOISE[3:])):
+            pending |= parts
+            if parts == QUANTISE or buffers.stages_at(*places):
+                if buffers.knobs.tables:
+                    self._add(partial(table.launch, pending))
+                pending = 0
+            self._stages(buffers.work, *places)
 
     def _post(self, post: Callable[..., Any]) -> None:
         buffers = self._buffers

@@ -343,12 +343,12 @@ class RayCast(MountQuery):
         """Follow other distances in the outputs of the last cast: points at these distances, and misses (one launch).
 
         Args:
-            outputs: see `cast`, with `distance`; a distance that is not finite becomes a miss in all of them.
+            outputs: see `cast`, with `distance`; a distance outside the limits becomes a miss in all of them.
             drift: see `cast`.
             cast_drift: see `cast`.
             miss: see `cast`.
         """
-        inputs = [self._block, self._drifting(drift, cast_drift), self._bundle]
+        inputs = [wp.vec2(*self._limits), self._block, self._drifting(drift, cast_drift), self._bundle]
         blocks = self._mount.count, -(-self.count // self._block)
         self._compute.launch(follow_rays, blocks, inputs, [self._hits(outputs, miss)], split=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from sensorium.engines.base import CameraLens
 from sensorium.errors import ConfigError, Fault, nearest
 from sensorium.geometry.cameras import Convention, convert_orientation_convention, look_at
 from sensorium.geometry.transforms import quat_from_matrix
+from sensorium.measurement.stages.depth_image import DepthStage
 from sensorium.patterns import PinholeCameraPatternCfg
 from sensorium.sensors.cameras.camera_data import ALIASES, ALWAYS, COUNT
 from sensorium.sensors.frames.targets_cfg import TargetsCfg
@@ -145,6 +147,12 @@ class CameraBaseCfg(CameraMountCfg[DataT], TargetsCfg[DataT], Generic[DataT]):
     def range(self) -> tuple[float, float, float]:
         """Range of measured distances: `depth_limits`, and the minimum length of a ray, m."""
         return (*self.depth_limits, 0.0)
+
+    @property
+    def hole(self) -> float:
+        """Distance that stands for no measurement, m, whatever the range: of a stage's model, or 0; NaN without any."""
+        stages = [stage.hole_value for stage in self.stages if isinstance(stage, DepthStage)]
+        return next(iter(stages), 0.0 if self.stages else math.nan)
 
     @property
     def clipping(self) -> tuple[float, float]:

@@ -5,7 +5,6 @@ One pass finds the nearest surface of each pixel, in all environments at once; `
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Generic
@@ -16,7 +15,6 @@ from torch import Tensor
 from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.measurement import work
 from sensorium.measurement.record import Record, Timeline
-from sensorium.measurement.stages.depth_image import DepthStage
 from sensorium.sensors.cameras.annotators import ANNOTATORS, Distances
 from sensorium.sensors.cameras.camera_base import CameraBase, CameraCfgT
 from sensorium.sensors.cameras.camera_data import ALWAYS, CameraData
@@ -143,24 +141,11 @@ class ImageCamera(CameraBase[CameraCfgT, CameraData], Generic[CameraCfgT]):
         pose = [record.warp.pos_w, record.warp.quat_w_world, record.warp.intrinsic_matrices]
         self.compute_on.launch(_report_pose, (self.mount.count,), inputs, pose)
 
-    @property
-    def _altered(self) -> set[str]:
-        """Fields that knobs and stages alter."""
-        knobs = {field for _, field in self.buffers.plan.knobs}
-        return knobs | {field for run in self.buffers.stages for field in run.key.columns}
-
-    @recorded
-    @used_if(lambda self: not self.cfg.is_clean)
-    def limit_measured(self, slot: Record) -> None:
-        """Turn measured distances outside the range into misses, but for the holes of a model of depth errors."""
-        holes = [stage.hole_value for stage in self.cfg.stages if isinstance(stage, DepthStage)]
-        for annotator in self._annotators:
-            if isinstance(annotator, Distances):
-                annotator.limit(slot, self._altered, next(iter(holes), math.nan))
-
     @recorded
     @used_if(lambda self: not self.cfg.is_clean)
     def derive_measured(self, slot: Record) -> None:
         """Derive fields from other measured ones, and clip distances (a launch per annotator)."""
+        knobs = {field for _, field in self.buffers.plan.knobs}
+        altered = knobs | {field for run in self.buffers.stages for field in run.key.columns}
         for annotator in self._annotators:
-            annotator.derive(slot, self._altered)
+            annotator.derive(slot, altered)

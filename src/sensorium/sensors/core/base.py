@@ -505,13 +505,6 @@ class SimpleSensor(Sensor[CfgT, DataT]):
         """Alter the measured value at the sensor's output; by default run the standard chain and the stages."""
         self.standard_chain(slot)
 
-    def limit_measured(self, slot: Record) -> None:
-        """Limit the measured values to the range of the sensor; by default nothing.
-
-        Noise, quantisation and the stages of the device have been applied; those at ``"dropout"`` and ``"post"``
-        follow, which model errors after the device.
-        """
-
     def derive_measured(self, slot: Record) -> None:
         """Fill the measured fields of kind `derived` from the other measured fields, once those are final.
 

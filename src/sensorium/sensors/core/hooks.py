@@ -24,7 +24,6 @@ SIMPLE_HOOKS = {
     "physics": "apply_physics_imperfections",
     "transform": "apply_transform",
     "hardware": "apply_hardware_imperfections",
-    "limit": "limit_measured",
     "derive": "derive_measured",
 }
 """Hooks that only `SimpleSensor` calls, by their names in `Hooks`."""

@@ -268,7 +268,7 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
         """Move the measured points to the measured distances, and set misses to `no_hit_value`."""
         columns = self.num_rays * self.returns
         out = self._out(slot, moves=self.distorts, miss=self.cfg.miss)
-        inputs = [self._tables, self._cast.bundle, self._cast.pose]
+        inputs = [self._model.limits, self._tables, self._cast.bundle, self._cast.pose]
         distances = self._twin(slot["distances"], columns, wp.float32)
         self.compute_on.launch(finish, (self.mount.count, columns), [*inputs, distances], [out])
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 import warp as wp
 
 from sensorium.compute import Rows, captured_words, kernel, masked_tid
-from sensorium.geometry.ray_poses import ray_of
+from sensorium.geometry.ray_poses import in_range, ray_of
 from sensorium.geometry.ray_structs import Bundle
 from sensorium.geometry.transforms import quat_rotate
-from sensorium.measurement.limits import in_range
 from sensorium.random import F32, word_to_normal, word_to_uniform
 from sensorium.world.mount import is_finite3
 
@@ -208,7 +207,7 @@ def measured_scan(
             seen = -(1.0 + seen) * wp.log(_open_uniform(words[0]))
             is_noticed = seen > model.threshold
         share = 1.0 / wp.sqrt(wp.max(2.0 * seen, 1.0))
-        t = in_range(t + model.range_cell * share * word_to_normal(words[1], normals), model.limits[0], model.limits[1])
+        t = in_range(t + model.range_cell * share * word_to_normal(words[1], normals), model.limits)
         is_noticed = is_noticed and wp.isfinite(t)
         velocity = velocity + model.velocity_cell * share * word_to_normal(words[2], normals)
     is_false = wp.bool(False)
@@ -255,9 +254,7 @@ def finish(rows: Rows, bundle: Bundle, model: Model, miss: float, ideal: Scan, o
     t = out.range[env, mount, ray]
     if model.detects == 0 and ideal.geom_ids[env, mount, ray] < 0:
         t = wp.inf
-    cell = _rounded(t, model.grid[0])
-    if cell != t:
-        t = in_range(cell, model.limits[0], model.limits[1])
+    t = in_range(_rounded(t, model.grid[0]), model.limits)
     if wp.isfinite(t):
         velocity = _folded(out.velocity[env, mount, ray], model.fold)
         out.velocity[env, mount, ray] = _folded(_rounded(velocity, model.grid[1]), model.fold)

@@ -12,12 +12,8 @@ import warp as wp
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sensorium.compute import recorded
 from sensorium.errors import Fault, SelectionError, listed, nearest
-from sensorium.measurement.limits import limit_range
-from sensorium.measurement.record import Record
 from sensorium.sensors.core.base import SimpleSensor
-from sensorium.sensors.core.hooks import used_if
 from sensorium.sensors.rays.ray_cfg import RayCfg
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
 from sensorium.world.ray_cast import RayCast
@@ -44,13 +40,6 @@ class RaySensor(SimpleSensor[RayCfgT, RayDataT], Generic[RayCfgT, RayDataT]):
         isfinite = torch.isfinite if isinstance(distances, Tensor) else np.isfinite
         none = self.cfg.no_hit_value
         return isfinite(distances) if none is None else isfinite(distances) & (distances != np.float32(none))
-
-    @recorded
-    @used_if(lambda self: not self.cfg.is_clean)
-    def limit_measured(self, slot: Record) -> None:
-        """Turn measured distances outside the limits into misses (one launch)."""
-        name = next(spec.name for spec in self.mount_specs if spec.role == "range" and spec.kind == "vector")
-        limit_range(self.compute_on, slot, name, *self.cfg.limits)
 
     def _rows_of(self, env: int, mount: int, *, measured: bool) -> dict[str, NDArray[Any]]:
         """Return each selected field of one env and mount on the host, `[ray, ...]`."""

@@ -21,7 +21,6 @@ from torch import Tensor
 
 from sensorium.cfg import Float, bad, in_unit, must
 from sensorium.compute import Rows, kernel, masked_tid, recorded, sample_normals
-from sensorium.measurement.limits import limit_range
 from sensorium.measurement.record import Record, Timeline
 from sensorium.random import normal_table
 from sensorium.sensors.core.base import SimpleSensor
@@ -247,19 +246,12 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
         self.compute_on.launch(_respond, shape[1:], inputs, outputs)
 
     @recorded
-    @used_if(lambda self: not self.cfg.is_clean)
-    def limit_measured(self, slot: Record) -> None:
-        """Clip the measured distances to the range of each probe (one launch)."""
-        limits = self.cfg.min_distance, self.cfg.radii
-        limit_range(self.compute_on, slot, "distance", *limits, saturates=True)
-
-    @recorded
     @used_if(lambda self: not self._is_clean)
     def derive_measured(self, slot: Record) -> None:
-        """Derive points and values from the measured distances, and set misses to the configured value."""
+        """Derive points and values from the clipped measured distances, and set misses to the configured value."""
+        if "distance" in slot:
+            self._query.follow(self._outputs(slot))
         if "value" in slot:
             self._respond(slot, is_noisy=True)
-        if "nearest_points_w" in slot and "distance" in slot:
-            self._query.follow(slot.distance, slot.nearest_points_w)
         if self.cfg.replaces_misses:
             self._query.show_misses(self._outputs(slot), self._outputs(slot), *self._shown)
