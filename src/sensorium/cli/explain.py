@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -237,7 +236,7 @@ def _costs(
         for cfg in sensors:
             scenes[cfg.label] = Scene(engine(), [cfg], discover=False, semantics=semantics)
         ticks = max(20, _whole_samples(list(scenes.values())))
-        ticks = min(ticks, getattr(scenes[""].engine, "ticks_left", math.inf) - 1)  # after a reset and a first step
+        ticks = min(ticks, getattr(scenes[""].engine, "ticks_left", ticks + 1) - 1)  # after a reset and a first step
         best = dict.fromkeys(scenes, float("inf"))
         for _ in range(ROUNDS):
             for name, scene in scenes.items():

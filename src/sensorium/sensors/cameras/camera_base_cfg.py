@@ -144,7 +144,7 @@ class CameraBaseCfg(CameraMountCfg[DataT], TargetsCfg[DataT], Generic[DataT]):
         raise NotImplementedError
 
     @property
-    def range(self) -> tuple[float, float, float]:
+    def measured_range(self) -> tuple[float, float, float]:
         """Range of measured distances: `depth_limits`, and the minimum length of a ray, m."""
         return (*self.depth_limits, 0.0)
 

@@ -129,7 +129,7 @@ class RayCasterCameraCfg(CameraBaseCfg[CameraData], RayCfg[CameraData]):
         return NEAREST, self.limits[1]
 
     @property
-    def range(self) -> tuple[float, float, float]:
+    def measured_range(self) -> tuple[float, float, float]:
         """Range of measured distances: `depth_limits`, and the minimum length of a ray, m."""
         return (*self.depth_limits, self.min_distance)
 

@@ -122,7 +122,7 @@ class Distances(Annotator):
         camera, cfg = self.camera, self.camera.cfg
         depths, ranges = (self.image(record, name) for name in DISTANCES)
         source = {HITS: self.image(Record((), 0, camera.device), ""), DEPTH: depths, RANGE: ranges}[given]
-        clipping = [*cfg.clipping, cfg.point_beyond, wp.vec3(*cfg.range), cfg.hole]
+        clipping = [*cfg.clipping, cfg.point_beyond, wp.vec3(*cfg.measured_range), cfg.hole]
         inputs = [given, int(is_last), *clipping, camera.cast.lens, hits, source]
         outputs = [ranges, depths, self.image(record, "points_b", wp.vec3)]
         camera.compute_on.launch(_measure, (camera.mount.count, camera.image_shape[0]), inputs, outputs, split=True)
