@@ -1,0 +1,350 @@
+"""Values of one group of terms as columns: options and memory in torch, random numbers in one launch.
+
+Each call concatenates the terms to one row per environment. Options apply to rows in this order: infinity, noise, clip,
+scale. Terms with a delay or a history keep their last values in rings `[slot, env, element]`. Rings advance once per
+tick, so a second call at the same tick returns the same values. An environment that was reset fills all its slots with
+the first value of the new episode.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import astuple
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import warp as wp
+
+from sensorium.compute import Compute, Rows, kernel, masked_tid
+from sensorium.errors import ConfigError
+from sensorium.random import U32, Distribution, Uniform, add_to_8_envs, draw, normal_table, philox, stream_key
+from sensorium.scene.terms import NORMAL_CLIP, Part
+
+if TYPE_CHECKING:
+    from sensorium.scene.scene import Scene
+
+DELAY = 0xFFFFFFFF
+"""Random block of the delay, beyond those of the noise."""
+LEAST_VARIANCE = 1e-8
+"""Variance that is added where a value is normalised."""
+
+
+@wp.struct
+class Block:
+    """Up to four columns of one term, which share a random block."""
+
+    key0: wp.uint32
+    key1: wp.uint32
+    block: wp.uint32
+    column: wp.int32
+    count: wp.int32
+    kind: wp.int32
+    a: wp.float32
+    b: wp.float32
+
+
+@kernel
+def _add(rows: Rows, tick: U32, out: wp.uint64, width: int, blocks: wp.array[Block], table: wp.array[wp.vec3]) -> None:
+    env, k = masked_tid(rows)
+    b = blocks[k]
+    words = philox(tick, wp.uint32(rows.first_env + env), wp.uint32(rows.episode[env]), b.block, b.key0, b.key1)
+    values = wp.array(ptr=out, shape=(2147483647,), dtype=wp.float32)
+    for j in range(b.count):
+        values[env * width + b.column + j] += draw(b.kind, b.a, b.b, values, words[j], table)
+
+
+@kernel
+def _add_by_8(
+    rows: Rows, tick: U32, out: wp.uint64, width: int, blocks: wp.array[Block], table: wp.array[wp.vec3]
+) -> None:
+    eighth, k = wp.tid()
+    env = 8 * eighth
+    b = blocks[k]
+    add_to_8_envs(
+        tick, rows.first_env, rows.episode, env, b.block, b.key0, b.key1, b.kind, b.a, b.b, table, out, width, b.column,
+        b.count,
+    )  # fmt: skip
+
+
+class Draws:
+    """Random numbers that one launch adds to columns of a tensor.
+
+    Args:
+        compute: device and environments.
+        drawn: key, first column, number of columns, first random block and distribution of each term.
+        width: number of columns of the tensor.
+    """
+
+    def __init__(
+        self, compute: Compute, drawn: Sequence[tuple[tuple[int, int], int, int, int, Distribution]], width: int
+    ) -> None:
+        blocks = [
+            (*key, block + q // 4, column + q, min(4, size - q), distribution.kind, *astuple(distribution))
+            for key, column, size, block, distribution in drawn
+            for q in range(0, size, 4)
+        ]
+        table: Any = np.array(blocks, dtype=Block.numpy_dtype())  # type: ignore[attr-defined]
+        self._memory = torch.from_numpy(table.view(np.uint8)).to(compute.device)  # in the order of torch's stream
+        array: Any = wp.array(ptr=self._memory.data_ptr(), shape=table.shape, dtype=Block, device=compute.wp_device)
+        arguments = [compute.rows(compute.all_envs), 0, wp.uint64(0), width, array, normal_table(compute.wp_device)]
+        envs = -(-compute.num_envs // 8) if compute.is_cpu else compute.num_envs
+        self._command = compute.command(_add_by_8 if compute.is_cpu else _add, (envs, len(table)), arguments)
+        self._stream = compute.stream
+
+    def add(self, out: torch.Tensor, tick: int) -> None:
+        """Add the numbers of a tick to a contiguous float32 tensor `[env, column]`."""
+        self._command.set_param_at_index(1, tick % 2**32)
+        self._command.set_param_at_index(2, out.data_ptr())
+        self._command.launch(self._stream)
+
+
+class Run:
+    """Ring of one term, or of all terms of a group whose rows move as a whole.
+
+    Args:
+        parts: the terms.
+        compute: device and environments.
+    """
+
+    def __init__(self, parts: Sequence[Part], compute: Compute) -> None:
+        (self.least, most), self.entries = parts[0].term.delays, max(parts[0].term.history, 1)
+        self.delays = most - self.least + 1
+        self.name, self.size = parts[0].name, sum(math.prod(part.shape) for part in parts)
+        depth = 1 << (most + self.entries - 1).bit_length()  # a power of two: all rings repeat with the deepest
+        envs, device = compute.num_envs, compute.device
+        compute.memory.check(4 * depth * envs * self.size, "history", most + self.entries, "Observer")
+        self.ring = torch.zeros(depth, envs, self.size, device=device)
+        if self.delays > 1:
+            self._shown = torch.zeros(self.entries, envs, self.size, device=device)
+            self._envs, self._ages = (torch.arange(count, device=device) for count in (envs, self.entries))
+            self._places = torch.zeros(self.entries, envs, dtype=torch.int64, device=device)
+            self._index = torch.zeros_like(self._places)
+
+    def entry(self, head: int, age: int) -> torch.Tensor:
+        """Return the memory of an entry of the history `[env, element]` where the newest value is in slot `head`."""
+        return self._shown[age] if self.delays > 1 else self.ring[(head - self.least - age) % len(self.ring)]
+
+    def set_delays(self, drawn: torch.Tensor) -> None:
+        """Set the delay of each environment from a number between 0 and `delays`, float32 [env]."""
+        late = drawn.long().clamp_(max=self.delays - 1).add_(self.least)
+        torch.sub(-self._ages[:, None], late, out=self._places)
+
+    def show(self, head: int) -> None:
+        """Copy the values that each environment shows where delays are drawn."""
+        index = torch.add(self._places, head, out=self._index).bitwise_and_(len(self.ring) - 1)
+        index.mul_(len(self._envs)).add_(self._envs)
+        torch.index_select(self.ring.flatten(0, 1), 0, index.flatten(), out=self._shown.flatten(0, 1))
+
+
+class Columns:
+    """Terms of one group of an observer, with their options and memory.
+
+    Args:
+        scene: scene of the sensors.
+        group: name of the group: random numbers and saved memory depend on it.
+        parts: the terms.
+        far: finite value that replaces infinity, or infinity.
+        stacked: number of values in the history if that is an axis before the columns, otherwise 0.
+
+    Attributes:
+        key: identification of the saved state; empty without memory.
+        learns: whether running statistics follow new values.
+
+    Raises:
+        ConfigError: the noise or the scale of a term does not fit its field.
+    """
+
+    def __init__(self, scene: Scene, group: str, parts: Sequence[Part], far: float, stacked: int) -> None:
+        compute, terms = scene.compute, [part.term for part in parts]
+        self._clock, self._compute, self._far, self._stacked = scene.clock, compute, far, stacked
+        self.key, self.learns = "", True
+        self._counts, self._head, self._tick, self._episodes = False, 0, -1, -1
+        self._sizes = sizes = [math.prod(part.shape) for part in parts]
+        keys = {part.name: stream_key(scene.seed, f"{group}/{part.name}", "observation") for part in parts}
+        starts = np.cumsum([0, *sizes]).tolist()
+        drawn = zip(keys.values(), starts, sizes, map(_noise, parts), strict=False)
+        noisy = [(key, start, size, 0, noise) for key, start, size, noise in drawn if noise and size]
+        self._noise = Draws(compute, noisy, starts[-1]) if noisy else None
+        clips = np.array([term.clip or (-math.inf, math.inf) for term in terms], np.float32)
+        self._clip = self._numbers(clips.repeat(sizes, axis=0)) if np.isfinite(clips).any() else None
+        scales = np.concatenate([_scale(part) for part in parts])
+        self._scale = self._numbers(scales[:, None])[0] if (scales != 1.0).any() else None
+
+        remembers = any(term.delays[1] or term.history > 1 for term in terms)
+        moves_as_whole = len({delay for term in terms for delay in term.delays}) == 1 and (
+            stacked or all(term.history < 2 for term in terms)
+        )
+        shared = [parts] if moves_as_whole else [[part] for part in parts]
+        self._runs = [Run(each, compute) for each in shared if remembers]
+        self._plans = [self._plan(head) for head in range(max((len(run.ring) for run in self._runs), default=0))]
+        self._seen = torch.full_like(self._clock.episode, -2)
+        self._drawn = [run for run in self._runs if run.delays > 1]
+        late = [(keys[run.name], k, 1, DELAY, Uniform(0.0, run.delays)) for k, run in enumerate(self._drawn)]
+        self._delay = Draws(compute, late, len(late)) if late else None
+
+        normalises = np.repeat([term.normalise for term in terms], sizes)
+        self._sums: torch.Tensor | None = None
+        if normalises.any():
+            spans = np.split(np.arange(starts[-1]), starts[1:-1])
+            tiles = [np.tile(span, max(term.history, 1)) for span, term in zip(spans, terms, strict=True)]
+            element = np.tile(np.arange(starts[-1]), stacked) if stacked else np.concatenate(tiles)
+            limits = np.where(normalises[element], NORMAL_CLIP, math.inf).astype(np.float32)
+            self._limits = self._numbers(np.stack([-limits, limits], 1))
+            self._element, self._normalises = (torch.from_numpy(e).to(compute.device) for e in (element, normalises))
+            self._sums = torch.zeros(3, starts[-1], dtype=torch.float64, device=compute.device)
+            """Number of values, mean and sum of squared deviations of each element."""
+            self._normal = self._normalisation(self._sums)
+        if self._runs or self._sums is not None:
+            named = zip(keys, sizes, terms, strict=True)
+            self.key = " ".join(f"{group}/{name}*{size}{term.delays}{term.history}" for name, size, term in named)
+        options = self._noise, self._clip, self._scale, self._sums
+        self._by_rows = len(self._runs) < 2 or math.isfinite(far) or any(each is not None for each in options)
+        self._row = torch.empty(compute.num_envs, starts[-1], device=compute.device) if self._runs else None
+
+    def _numbers(self, table: np.ndarray[Any, np.dtype[np.float32]]) -> list[Any]:
+        """Return each number that is the same for all columns as a float, or all of them as tensors [column]."""
+        is_same = bool((table == table[0]).all())
+        return table[0].tolist() if is_same else list(torch.from_numpy(table.T.copy()).to(self._compute.device))
+
+    def _plan(self, head: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """Return the slots that are written at a head of the rings, and the memory of the columns shown then."""
+        ages = range(self._stacked)
+        by_age = [run.entry(head, age) for age in ages for run in self._runs]
+        by_term = [run.entry(head, age) for run in self._runs for age in range(run.entries)]
+        return [run.ring[head % len(run.ring)] for run in self._runs], by_age or by_term
+
+    def bind(self, values: Sequence[torch.Tensor]) -> None:
+        """Use new memory of the terms, tensors `[env, ...]` whose addresses do not change."""
+        flat = [value.detach().view(len(value), size) for value, size in zip(values, self._sizes, strict=True)]
+        self._sources = [each if each.dtype == torch.float32 else torch.empty_like(each).float() for each in flat]
+        pairs = [pair for pair in zip(self._sources, flat, strict=True) if pair[0] is not pair[1]]
+        self._converted, self._others = ([pair[k] for pair in pairs] for k in (0, 1))
+        self._values = self._sources
+        if self._by_rows and self._row is not None:
+            self._values = list(self._row.split([run.size for run in self._runs], 1))
+
+    # One observation --------------------------------------------------------------------------------------------------
+
+    def run(self) -> torch.Tensor:
+        """Return the values of the current tick in new memory, float32 `[env, column]` or `[env, history, column]`."""
+        if self._converted:
+            torch._foreach_copy_(self._converted, self._others)
+        if self._by_rows:
+            out = row = torch.cat(self._sources, 1, out=self._row)
+            if self._far < math.inf:
+                row.nan_to_num_(math.nan, self._far, -self._far)
+            if self._noise is not None:
+                self._noise.add(row, self._clock.tick)
+            if self._clip is not None:
+                row.clamp_(*self._clip)
+            if self._scale is not None:
+                row.mul_(self._scale)
+        if is_new := self._clock.tick != self._tick:
+            self._tick = self._clock.tick
+            self._head += 1
+        if self._runs:
+            out = self._remembered()
+        if self._sums is not None:
+            mean, factor = self._normal
+            if is_new and self.learns:
+                self._learn(row, self._sums)
+                if not self._counts:  # the first values are normalised with their own statistics
+                    self._counts, (mean, factor) = True, self._normal
+            out.sub_(mean).mul_(factor).clamp_(*self._limits)
+        return out.view(len(out), self._stacked, -1) if self._stacked else out
+
+    def _remembered(self) -> torch.Tensor:
+        """Store the current values, and return those that are shown."""
+        slots, shown = self._plans[self._head % len(self._plans)]
+        torch._foreach_copy_(slots, self._values)
+        if self._episodes != self._clock.episodes:
+            self._episodes = self._clock.episodes
+            self._start_again(slots)
+        for run in self._drawn:
+            run.show(self._head)
+        return torch.cat(shown, 1)
+
+    def _start_again(self, slots: list[torch.Tensor]) -> None:
+        """Fill the rings of new episodes with their first values, and draw their delays."""
+        first = self._seen != self._clock.episode
+        chosen = first.nonzero()[:, 0] if self._compute.is_cpu else None
+        for run, newest in zip(self._runs, slots, strict=True):
+            if chosen is not None:
+                run.ring[:, chosen] = newest[chosen]
+            else:  # without a count of the chosen ones, for which the host would wait
+                torch.where(first[:, None], newest, run.ring, out=run.ring)
+        self._seen.copy_(self._clock.episode)
+        if self._delay is not None:
+            drawn = torch.zeros(len(first), len(self._drawn), device=first.device)
+            self._delay.add(drawn, 0)
+            for run, delays in zip(self._drawn, drawn.T, strict=True):
+                run.set_delays(delays)
+
+    def _learn(self, row: torch.Tensor, sums: torch.Tensor) -> None:
+        """Include the finite values of all environments in the statistics."""
+        finite = row.abs() < math.inf
+        values = torch.where(finite, row, 0.0).double()
+        before, mean, squares = sums
+        count = finite.sum(0)
+        batch = values.sum(0).div_(count.clamp(min=1))
+        squares += values.sub_(batch).mul_(finite).square_().sum(0)
+        away = batch.sub_(mean)
+        share = away * count / (before + count).clamp_(min=1)
+        squares += away * share * before
+        mean += share
+        before += count
+        self._normal = self._normalisation(sums)
+
+    def _normalisation(self, sums: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the mean and the factor of each column; 0 and 1 for those without statistics."""
+        count, mean, squares = sums
+        known = self._normalises & (count > 0)
+        factor = (squares / count.clamp(min=1) + LEAST_VARIANCE).rsqrt_()
+        both = torch.stack([mean * known, torch.where(known, factor, 1.0)]).float()[:, self._element]
+        return both[0], both[1]
+
+    # State ------------------------------------------------------------------------------------------------------------
+
+    def forget(self) -> None:
+        """Start all histories again at the next call; the statistics are kept."""
+        self._seen.fill_(-2)
+        self._tick = self._episodes = -1
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return all tensors that must be saved to resume."""
+        rings = {f"ring/{k}": run.ring for k, run in enumerate(self._runs)}
+        return rings | {"seen": self._seen} | ({} if self._sums is None else {"sums": self._sums})
+
+    def counters(self) -> dict[str, int]:
+        """Return the host's counters, which must be saved to resume."""
+        return {"head": self._head, "tick": self._tick, "counts": int(self._counts)}
+
+    def load(self, tensors: dict[str, torch.Tensor], counters: dict[str, int]) -> None:
+        """Restore the results of `tensors` and `counters`."""
+        for name, tensor in self.tensors().items():
+            tensor.copy_(tensors[name])
+        self._head, self._tick, self._counts = counters["head"], counters["tick"], bool(counters["counts"])
+        self._episodes = -1
+        if self._sums is not None:
+            self._normal = self._normalisation(self._sums)
+
+
+def _noise(part: Part) -> Distribution | None:
+    """Return the noise of a term."""
+    noise = part.term.distribution
+    if noise is not None and part.spec.kind in ("rotation", "id", "flag"):
+        title, fix = f"ObsTerm({part.name!r})", "Give the noise of a rotation in the config of its sensor."
+        raise ConfigError.single(title, "noise", part.term.noise, f"no noise for a {part.spec.kind}", fix)
+    return noise
+
+
+def _scale(part: Part) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Return the factor of each element of a term."""
+    scale = 1.0 if part.term.scale is None else part.term.scale
+    try:
+        return np.broadcast_to(np.asarray(scale, np.float32), part.shape).flatten()
+    except ValueError:
+        expected = f"a number, or factors that fit {list(part.shape)}"
+        raise ConfigError.single(f"ObsTerm({part.name!r})", "scale", scale, expected) from None
