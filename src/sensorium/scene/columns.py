@@ -9,7 +9,7 @@ the first value of the new episode.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.compute import Compute, Rows, kernel, masked_tid
+from sensorium.compute import Compute, Rows, keeps_current, kernel, masked_tid
 from sensorium.errors import ConfigError
 from sensorium.random import U32, Distribution, Uniform, add_to_8_envs, draw, normal_table, philox, stream_key
 from sensorium.scene.terms import NORMAL_CLIP, Part
@@ -93,6 +93,7 @@ class Draws:
         self._command = compute.command(_add_by_8 if compute.is_cpu else _add, (envs, len(table)), arguments)
         self._stream = compute.stream
 
+    @keeps_current
     def add(self, out: torch.Tensor, tick: int) -> None:
         """Add the numbers of a tick to a contiguous float32 tensor `[env, column]`."""
         self._command.set_param_at_index(1, tick % 2**32)
@@ -158,62 +159,66 @@ class Columns:
 
     def __init__(self, scene: Scene, group: str, parts: Sequence[Part], far: float, stacked: int) -> None:
         compute, terms = scene.compute, [part.term for part in parts]
-        self._clock, self._compute, self._far, self._stacked = scene.clock, compute, far, stacked
+        self._clock, self._stacked, self._sizes = scene.clock, stacked, [math.prod(part.shape) for part in parts]
         self.key, self.learns = "", True
         self._counts, self._head, self._tick, self._episodes = False, 0, -1, -1
-        self._sizes = sizes = [math.prod(part.shape) for part in parts]
+        sizes, starts, device = self._sizes, np.cumsum([0, *self._sizes]).tolist(), compute.device
         keys = {part.name: stream_key(scene.seed, f"{group}/{part.name}", "observation") for part in parts}
-        starts = np.cumsum([0, *sizes]).tolist()
+        self._steps: list[Callable[[torch.Tensor], object]] = []
+        if math.isfinite(far):
+            self._steps.append(lambda row: row.nan_to_num_(math.nan, far, -far))
         drawn = zip(keys.values(), starts, sizes, map(_noise, parts), strict=False)
-        noisy = [(key, start, size, 0, noise) for key, start, size, noise in drawn if noise and size]
-        self._noise = Draws(compute, noisy, starts[-1]) if noisy else None
+        if noisy := [(key, start, size, 0, noise) for key, start, size, noise in drawn if noise and size]:
+            noise = Draws(compute, noisy, starts[-1])
+            self._steps.append(lambda row: noise.add(row, scene.clock.tick))
         clips = np.array([term.clip or (-math.inf, math.inf) for term in terms], np.float32)
-        self._clip = self._numbers(clips.repeat(sizes, axis=0)) if np.isfinite(clips).any() else None
-        scales = np.concatenate([_scale(part) for part in parts])
-        self._scale = self._numbers(scales[:, None])[0] if (scales != 1.0).any() else None
+        if np.isfinite(clips).any():
+            low, high = _numbers(clips.repeat(sizes, axis=0), device)
+            self._steps.append(lambda row: row.clamp_(low, high))
+        scales = np.concatenate([_scale(part) for part in parts])[:, None]
+        if (scales != 1.0).any():
+            (scale,) = _numbers(scales, device)
+            self._steps.append(lambda row: row.mul_(scale))
 
         remembers = any(term.delays[1] or term.history > 1 for term in terms)
-        moves_as_whole = len({delay for term in terms for delay in term.delays}) == 1 and (
+        is_whole = len({delay for term in terms for delay in term.delays}) == 1 and (
             stacked or all(term.history < 2 for term in terms)
         )
-        shared = [parts] if moves_as_whole else [[part] for part in parts]
-        self._runs = [Run(each, compute) for each in shared if remembers]
-        self._plans = [self._plan(head) for head in range(max((len(run.ring) for run in self._runs), default=0))]
-        self._seen = torch.full_like(self._clock.episode, -2)
+        self._runs = [Run(each, compute) for each in ([parts] if is_whole else zip(parts)) if remembers]
         self._drawn = [run for run in self._runs if run.delays > 1]
+        self._seen = torch.full_like(scene.clock.episode, -2)
         late = [(keys[run.name], k, 1, DELAY, Uniform(0.0, run.delays)) for k, run in enumerate(self._drawn)]
         self._delay = Draws(compute, late, len(late)) if late else None
 
         normalises = np.repeat([term.normalise for term in terms], sizes)
         self._sums: torch.Tensor | None = None
+        """float64 [4, element]: number of values, sum of squared deviations, mean and factor."""
         if normalises.any():
             spans = np.split(np.arange(starts[-1]), starts[1:-1])
             tiles = [np.tile(span, max(term.history, 1)) for span, term in zip(spans, terms, strict=True)]
             element = np.tile(np.arange(starts[-1]), stacked) if stacked else np.concatenate(tiles)
-            limits = np.where(normalises[element], NORMAL_CLIP, math.inf).astype(np.float32)
-            self._limits = self._numbers(np.stack([-limits, limits], 1))
-            self._element, self._normalises = (torch.from_numpy(e).to(compute.device) for e in (element, normalises))
-            self._sums = torch.zeros(3, starts[-1], dtype=torch.float64, device=compute.device)
-            """Number of values, mean and sum of squared deviations of each element."""
-            self._normal = self._normalisation(self._sums)
+            limits = np.where(normalises, NORMAL_CLIP, math.inf).astype(np.float32)[element]
+            self._limits = _numbers(np.stack([-limits, limits], 1), device)
+            self._element = torch.from_numpy(element).to(device)
+            self._sums = torch.zeros(4, starts[-1], dtype=torch.float64, device=device)
+            self._sums[3] = 1.0
+            self._finite = torch.from_numpy(np.where(normalises, math.inf, 0.0).astype(np.float32)).to(device)
+            self._variance = torch.from_numpy(np.where(normalises, LEAST_VARIANCE, 1.0)).to(device)
+
         if self._runs or self._sums is not None:
             named = zip(keys, sizes, terms, strict=True)
             self.key = " ".join(f"{group}/{name}*{size}{term.delays}{term.history}" for name, size, term in named)
-        options = self._noise, self._clip, self._scale, self._sums
-        self._by_rows = len(self._runs) < 2 or math.isfinite(far) or any(each is not None for each in options)
-        self._row = torch.empty(compute.num_envs, starts[-1], device=compute.device) if self._runs else None
+        self._by_rows = len(self._runs) < 2 or bool(self._steps) or self._sums is not None
+        self._row = torch.empty(compute.num_envs, starts[-1], device=device) if self._by_rows and self._runs else None
+        periods = max((len(run.ring) for run in self._runs), default=1)
+        self._plans = [self._plan(head, is_whole=is_whole) for head in range(periods)]
 
-    def _numbers(self, table: np.ndarray[Any, np.dtype[np.float32]]) -> list[Any]:
-        """Return each number that is the same for all columns as a float, or all of them as tensors [column]."""
-        is_same = bool((table == table[0]).all())
-        return table[0].tolist() if is_same else list(torch.from_numpy(table.T.copy()).to(self._compute.device))
-
-    def _plan(self, head: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        """Return the slots that are written at a head of the rings, and the memory of the columns shown then."""
-        ages = range(self._stacked)
-        by_age = [run.entry(head, age) for age in ages for run in self._runs]
+    def _plan(self, head: int, *, is_whole: bool) -> tuple[torch.Tensor | None, list[torch.Tensor], list[torch.Tensor]]:
+        """Return the memory of the row, that of the values, and that of the columns shown, for a head of the rings."""
+        slots = [run.ring[head % len(run.ring)] for run in self._runs]
+        by_age = [run.entry(head, age) for age in range(self._stacked) for run in self._runs]
         by_term = [run.entry(head, age) for run in self._runs for age in range(run.entries)]
-        return [run.ring[head % len(run.ring)] for run in self._runs], by_age or by_term
+        return (slots[0], [], by_age or by_term) if slots and is_whole else (self._row, slots, by_age or by_term)
 
     def bind(self, values: Sequence[torch.Tensor]) -> None:
         """Use new memory of the terms, tensors `[env, ...]` whose addresses do not change."""
@@ -229,51 +234,43 @@ class Columns:
 
     def run(self) -> torch.Tensor:
         """Return the values of the current tick in new memory, float32 `[env, column]` or `[env, history, column]`."""
-        if self._converted:
-            torch._foreach_copy_(self._converted, self._others)
-        if self._by_rows:
-            out = row = torch.cat(self._sources, 1, out=self._row)
-            if self._far < math.inf:
-                row.nan_to_num_(math.nan, self._far, -self._far)
-            if self._noise is not None:
-                self._noise.add(row, self._clock.tick)
-            if self._clip is not None:
-                row.clamp_(*self._clip)
-            if self._scale is not None:
-                row.mul_(self._scale)
         if is_new := self._clock.tick != self._tick:
             self._tick = self._clock.tick
             self._head += 1
-        if self._runs:
-            out = self._remembered()
+        memory, slots, shown = self._plans[self._head % len(self._plans)]
+        if self._converted:
+            torch._foreach_copy_(self._converted, self._others)
+        if self._by_rows:
+            out = row = torch.cat(self._sources, 1, out=memory)
+            for step in self._steps:
+                step(row)
+        if slots:
+            torch._foreach_copy_(slots, self._values)
+        if shown:
+            if self._episodes != self._clock.episodes:
+                self._start_again()
+            for run in self._drawn:
+                run.show(self._head)
+            out = torch.cat(shown, 1)
         if self._sums is not None:
-            mean, factor = self._normal
-            if is_new and self.learns:
+            if is_new and self.learns and not self._counts:  # the first values are normalised with their own statistics
                 self._learn(row, self._sums)
-                if not self._counts:  # the first values are normalised with their own statistics
-                    self._counts, (mean, factor) = True, self._normal
+            mean, factor = self._sums[2:].float()[:, self._element]
+            if is_new and self.learns and self._counts:
+                self._learn(row, self._sums)
+            self._counts |= is_new and self.learns
             out.sub_(mean).mul_(factor).clamp_(*self._limits)
         return out.view(len(out), self._stacked, -1) if self._stacked else out
 
-    def _remembered(self) -> torch.Tensor:
-        """Store the current values, and return those that are shown."""
-        slots, shown = self._plans[self._head % len(self._plans)]
-        torch._foreach_copy_(slots, self._values)
-        if self._episodes != self._clock.episodes:
-            self._episodes = self._clock.episodes
-            self._start_again(slots)
-        for run in self._drawn:
-            run.show(self._head)
-        return torch.cat(shown, 1)
-
-    def _start_again(self, slots: list[torch.Tensor]) -> None:
+    def _start_again(self) -> None:
         """Fill the rings of new episodes with their first values, and draw their delays."""
-        first = self._seen != self._clock.episode
-        chosen = first.nonzero()[:, 0] if self._compute.is_cpu else None
-        for run, newest in zip(self._runs, slots, strict=True):
+        first, self._episodes = self._seen != self._clock.episode, self._clock.episodes
+        chosen = first.nonzero()[:, 0] if first.is_cpu else None
+        for run in self._runs:
+            newest = run.ring[self._head % len(run.ring)]
             if chosen is not None:
                 run.ring[:, chosen] = newest[chosen]
-            else:  # without a count of the chosen ones, for which the host would wait
+            else:  # the host would wait for the number of chosen environments
                 torch.where(first[:, None], newest, run.ring, out=run.ring)
         self._seen.copy_(self._clock.episode)
         if self._delay is not None:
@@ -284,26 +281,19 @@ class Columns:
 
     def _learn(self, row: torch.Tensor, sums: torch.Tensor) -> None:
         """Include the finite values of all environments in the statistics."""
-        finite = row.abs() < math.inf
-        values = torch.where(finite, row, 0.0).double()
-        before, mean, squares = sums
-        count = finite.sum(0)
-        batch = values.sum(0).div_(count.clamp(min=1))
-        squares += values.sub_(batch).mul_(finite).square_().sum(0)
-        away = batch.sub_(mean)
-        share = away * count / (before + count).clamp_(min=1)
-        squares += away * share * before
+        count, squares, mean, factor = sums
+        finite = row.abs() < self._finite
+        new = finite.sum(0)
+        if not self._counts:  # deviations are taken from the mean so far
+            mean.copy_(torch.where(finite, row, 0.0).double().sum(0).div_(new.clamp(min=1)))
+        away = torch.where(finite, row.double().sub_(mean), 0.0)
+        total = away.sum(0)
+        count += new
+        divisor = count.clamp(min=1)
+        share = total / divisor
         mean += share
-        before += count
-        self._normal = self._normalisation(sums)
-
-    def _normalisation(self, sums: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the mean and the factor of each column; 0 and 1 for those without statistics."""
-        count, mean, squares = sums
-        known = self._normalises & (count > 0)
-        factor = (squares / count.clamp(min=1) + LEAST_VARIANCE).rsqrt_()
-        both = torch.stack([mean * known, torch.where(known, factor, 1.0)]).float()[:, self._element]
-        return both[0], both[1]
+        squares += away.square_().sum(0).sub_(share.mul_(total)).clamp_(min=0)
+        torch.rsqrt(squares / divisor + self._variance, out=factor)
 
     # State ------------------------------------------------------------------------------------------------------------
 
@@ -327,8 +317,12 @@ class Columns:
             tensor.copy_(tensors[name])
         self._head, self._tick, self._counts = counters["head"], counters["tick"], bool(counters["counts"])
         self._episodes = -1
-        if self._sums is not None:
-            self._normal = self._normalisation(self._sums)
+
+
+def _numbers(table: np.ndarray[Any, np.dtype[np.float32]], device: str) -> list[Any]:
+    """Return each column of a table as a number if all its rows are equal, otherwise as a tensor."""
+    is_same = bool((table == table[0]).all())
+    return table[0].tolist() if is_same else list(torch.from_numpy(table.T.copy()).to(device))
 
 
 def _noise(part: Part) -> Distribution | None:

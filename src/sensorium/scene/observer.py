@@ -117,13 +117,17 @@ class Sources:
         """All parts, group by group."""
         return (place.part for group in self.groups.values() for place in group.places.values())
 
-    @keeps_current  # observations made in inference mode can be used in a later backward pass
     def collect(self) -> dict[str, torch.Tensor]:
         """Return group -> current values in new memory, float32 `[env, column]` or `[env, history, column]`."""
+        if torch.is_inference_mode_enabled():
+            with torch.inference_mode(False):  # tensors made in inference mode cannot be used in a backward pass
+                return self.collect()
         if self._arrangement != self.scene.arrangement:
             self._bind()
-        for sensor, is_measured in self._readers:
-            sensor.ensure_current(is_measured=is_measured)
+        if self._version != self.scene.clock.version:
+            for sensor, is_measured in self._readers:
+                sensor.ensure_current(is_measured=is_measured)
+            self._version = self.scene.clock.version
         for part in self._computed:
             part.compute()
         return {name: group.values.run() for name, group in self.groups.items()}
@@ -139,7 +143,7 @@ class Sources:
         fields = sorted((part for part in parts if part.read is None), key=lambda part: part.is_measured)
         readers = {part.sensor: part.is_measured for part in fields if part.sensor is not None}
         self._readers = list(readers.items())  # a sensor read for measured fields is not read again for its truth
-        self._arrangement = self.scene.arrangement
+        self._arrangement, self._version = self.scene.arrangement, -1
 
     @property
     def learns(self) -> bool:
