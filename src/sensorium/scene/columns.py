@@ -161,7 +161,7 @@ class Columns:
         compute, terms = scene.compute, [part.term for part in parts]
         self._clock, self._stacked, self._sizes = scene.clock, stacked, [math.prod(part.shape) for part in parts]
         self.key, self.learns = "", True
-        self._counts, self._head, self._tick, self._episodes = False, 0, -1, -1
+        self._counts, self._head, self._tick, self._episodes, self._is_cpu = False, 0, -1, -1, compute.is_cpu
         sizes, starts, device = self._sizes, np.cumsum([0, *self._sizes]).tolist(), compute.device
         keys = {part.name: stream_key(scene.seed, f"{group}/{part.name}", "observation") for part in parts}
         self._steps: list[Callable[[torch.Tensor], object]] = []
@@ -202,8 +202,13 @@ class Columns:
             self._element = torch.from_numpy(element).to(device)
             self._sums = torch.zeros(4, starts[-1], dtype=torch.float64, device=device)
             self._sums[3] = 1.0
-            self._finite = torch.from_numpy(np.where(normalises, math.inf, 0.0).astype(np.float32)).to(device)
-            self._variance = torch.from_numpy(np.where(normalises, LEAST_VARIANCE, 1.0)).to(device)
+            self._moments = self._sums.unbind()
+            self._bound, self._least, self._zero = (
+                torch.from_numpy(np.asarray(each)).to(device)
+                for each in (np.where(normalises, math.inf, 0.0), np.where(normalises, LEAST_VARIANCE, 1.0), 0.0)
+            )
+            self._away = torch.zeros(compute.num_envs, starts[-1], dtype=torch.float64, device=device)
+            self._size, self._finite = torch.zeros_like(self._away), self._away > 0.0
 
         if self._runs or self._sums is not None:
             named = zip(keys, sizes, terms, strict=True)
@@ -226,6 +231,7 @@ class Columns:
         self._sources = [each if each.dtype == torch.float32 else torch.empty_like(each).float() for each in flat]
         pairs = [pair for pair in zip(self._sources, flat, strict=True) if pair[0] is not pair[1]]
         self._converted, self._others = ([pair[k] for pair in pairs] for k in (0, 1))
+        self._is_plain = not (pairs or self._steps or self._runs or self._sums is not None)
         self._values = self._sources
         if self._by_rows and self._row is not None:
             self._values = list(self._row.split([run.size for run in self._runs], 1))
@@ -234,6 +240,8 @@ class Columns:
 
     def run(self) -> torch.Tensor:
         """Return the values of the current tick in new memory, float32 `[env, column]` or `[env, history, column]`."""
+        if self._is_plain:
+            return torch.cat(self._sources, 1)
         if is_new := self._clock.tick != self._tick:
             self._tick = self._clock.tick
             self._head += 1
@@ -254,10 +262,10 @@ class Columns:
             out = torch.cat(shown, 1)
         if self._sums is not None:
             if is_new and self.learns and not self._counts:  # the first values are normalised with their own statistics
-                self._learn(row, self._sums)
-            mean, factor = self._sums[2:].float()[:, self._element]
+                self._learn(row)
+            mean, factor = self._sums[2:].float().index_select(1, self._element)
             if is_new and self.learns and self._counts:
-                self._learn(row, self._sums)
+                self._learn(row)
             self._counts |= is_new and self.learns
             out.sub_(mean).mul_(factor).clamp_(*self._limits)
         return out.view(len(out), self._stacked, -1) if self._stacked else out
@@ -265,7 +273,7 @@ class Columns:
     def _start_again(self) -> None:
         """Fill the rings of new episodes with their first values, and draw their delays."""
         first, self._episodes = self._seen != self._clock.episode, self._clock.episodes
-        chosen = first.nonzero()[:, 0] if first.is_cpu else None
+        chosen = first.nonzero()[:, 0] if self._is_cpu else None
         for run in self._runs:
             newest = run.ring[self._head % len(run.ring)]
             if chosen is not None:
@@ -279,21 +287,21 @@ class Columns:
             for run, delays in zip(self._drawn, drawn.T, strict=True):
                 run.set_delays(delays)
 
-    def _learn(self, row: torch.Tensor, sums: torch.Tensor) -> None:
+    def _learn(self, row: torch.Tensor) -> None:
         """Include the finite values of all environments in the statistics."""
-        count, squares, mean, factor = sums
-        finite = row.abs() < self._finite
+        count, squares, mean, factor = self._moments
+        away = self._away.copy_(row)
+        finite = torch.lt(torch.abs(away, out=self._size), self._bound, out=self._finite)
         new = finite.sum(0)
-        if not self._counts:  # deviations are taken from the mean so far
-            mean.copy_(torch.where(finite, row, 0.0).double().sum(0).div_(new.clamp(min=1)))
-        away = torch.where(finite, row.double().sub_(mean), 0.0)
-        total = away.sum(0)
+        if not self._counts:  # otherwise deviations are from the mean so far
+            mean.copy_(torch.where(finite, away, self._zero).sum(0).div_(new.clamp(min=1)))
+        total = torch.where(finite, away.sub_(mean), self._zero, out=away).sum(0)
         count += new
         divisor = count.clamp(min=1)
         share = total / divisor
         mean += share
         squares += away.square_().sum(0).sub_(share.mul_(total)).clamp_(min=0)
-        torch.rsqrt(squares / divisor + self._variance, out=factor)
+        torch.rsqrt(divisor.reciprocal_().mul_(squares).add_(self._least), out=factor)
 
     # State ------------------------------------------------------------------------------------------------------------
 

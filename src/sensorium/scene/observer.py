@@ -130,7 +130,10 @@ class Sources:
             self._version = self.scene.clock.version
         for part in self._computed:
             part.compute()
-        return {name: group.values.run() for name, group in self.groups.items()}
+        found = {}
+        for name, group in self.groups.items():
+            found[name] = group.values.run()
+        return found
 
     def _bind(self) -> None:
         """Look up the memory of every field again, after the scene's sensors may have changed."""
