@@ -86,19 +86,19 @@ class Draws:
             for q in range(0, size, 4)
         ]
         table: Any = np.array(blocks, dtype=Block.numpy_dtype())  # type: ignore[attr-defined]
+        self._compute = compute
         self._memory = torch.from_numpy(table.view(np.uint8)).to(compute.device)  # in the order of torch's stream
         array: Any = wp.array(ptr=self._memory.data_ptr(), shape=table.shape, dtype=Block, device=compute.wp_device)
         arguments = [compute.rows(compute.all_envs), 0, wp.uint64(0), width, array, normal_table(compute.wp_device)]
         envs = -(-compute.num_envs // 8) if compute.is_cpu else compute.num_envs
         self._command = compute.command(_add_by_8 if compute.is_cpu else _add, (envs, len(table)), arguments)
-        self._stream = compute.stream
 
     @keeps_current
     def add(self, out: torch.Tensor, tick: int) -> None:
         """Add the numbers of a tick to a contiguous float32 tensor `[env, column]`."""
         self._command.set_param_at_index(1, tick % 2**32)
         self._command.set_param_at_index(2, out.data_ptr())
-        self._command.launch(self._stream)
+        self._command.launch(self._compute.stream)
 
 
 class Run:
@@ -279,7 +279,7 @@ class Columns:
             if chosen is not None:
                 run.ring[:, chosen] = newest[chosen]
             else:  # the host would wait for the number of chosen environments
-                torch.where(first[:, None], newest, run.ring, out=run.ring)
+                torch.where(first[:, None], newest.clone(), run.ring, out=run.ring)
         self._seen.copy_(self._clock.episode)
         if self._delay is not None:
             drawn = torch.zeros(len(first), len(self._drawn), device=first.device)
