@@ -20,7 +20,7 @@ import warp as wp
 from sensorium.compute import Compute, Rows, keeps_current, kernel, masked_tid
 from sensorium.errors import ConfigError
 from sensorium.random import U32, Distribution, Uniform, add_to_8_envs, draw, normal_table, philox, stream_key
-from sensorium.scene.terms import NORMAL_CLIP, Part
+from sensorium.scene.terms import NORMAL_CLIP, ObsTerm, Part
 
 if TYPE_CHECKING:
     from sensorium.scene.scene import Scene
@@ -113,10 +113,8 @@ class Run:
         (self.least, most), self.entries = parts[0].term.delays, max(parts[0].term.history, 1)
         self.delays = most - self.least + 1
         self.name, self.size = parts[0].name, sum(math.prod(part.shape) for part in parts)
-        depth = 1 << (most + self.entries - 1).bit_length()  # a power of two: all rings repeat with the deepest
         envs, device = compute.num_envs, compute.device
-        compute.memory.check(4 * depth * envs * self.size, "history", most + self.entries, "Observer")
-        self.ring = torch.zeros(depth, envs, self.size, device=device)
+        self.ring = torch.zeros(_depth(parts[0].term), envs, self.size, device=device)
         if self.delays > 1:
             self._shown = torch.zeros(self.entries, envs, self.size, device=device)
             self._envs, self._ages = (torch.arange(count, device=device) for count in (envs, self.entries))
@@ -180,7 +178,10 @@ class Columns:
             (scale,) = _numbers(scales, device)
             self._steps.append(lambda row: row.mul_(scale))
 
-        remembers = any(term.delays[1] or term.history > 1 for term in terms)
+        depths = [_depth(term) for term in terms]
+        remembers = max(depths) > 1
+        nbytes = 4 * compute.num_envs * int(np.dot(sizes, depths)) if remembers else 0
+        compute.memory.check(nbytes, "history", max(depths), "Observer")
         is_whole = len({delay for term in terms for delay in term.delays}) == 1 and (
             stacked or all(term.history < 2 for term in terms)
         )
@@ -215,8 +216,7 @@ class Columns:
             self.key = " ".join(f"{group}/{name}*{size}{term.delays}{term.history}" for name, size, term in named)
         self._by_rows = len(self._runs) < 2 or bool(self._steps) or self._sums is not None
         self._row = torch.empty(compute.num_envs, starts[-1], device=device) if self._by_rows and self._runs else None
-        periods = max((len(run.ring) for run in self._runs), default=1)
-        self._plans = [self._plan(head, is_whole=is_whole) for head in range(periods)]
+        self._plans = [self._plan(head, is_whole=is_whole) for head in range(max(depths))]
 
     def _plan(self, head: int, *, is_whole: bool) -> tuple[torch.Tensor | None, list[torch.Tensor], list[torch.Tensor]]:
         """Return the memory of the row, that of the values, and that of the columns shown, for a head of the rings."""
@@ -325,6 +325,11 @@ class Columns:
             tensor.copy_(tensors[name])
         self._head, self._tick, self._counts = counters["head"], counters["tick"], bool(counters["counts"])
         self._episodes = -1
+
+
+def _depth(term: ObsTerm) -> int:
+    """Return the number of values that a term keeps: a power of two, so that all rings repeat with the deepest."""
+    return 1 << (term.delays[1] + max(term.history, 1) - 1).bit_length()
 
 
 def _numbers(table: np.ndarray[Any, np.dtype[np.float32]], device: str) -> list[Any]:
