@@ -112,7 +112,10 @@ def options(num_envs: int, rounds: int = 60) -> list[Row]:
     for option, (of_term, of_observer) in OPTIONS.items():
         look = scene.observer(*(ObsTerm(f"{name}.{field}", **of_term) for name, field in names), **of_observer)
         assert look().shape == getattr(plain, option)().shape
-        calls = {"ours": partial(_repeat, scene, look, repeats), "torch": partial(_repeat, scene, getattr(plain, option), repeats)}
+        calls = {
+            "ours": partial(_repeat, scene, look, repeats),
+            "torch": partial(_repeat, scene, getattr(plain, option), repeats),
+        }
         seconds = wall_and_cpu(calls, rounds)
         wall, cpu = np.median(seconds["ours"] / seconds["torch"], axis=0)
         ours, theirs = (1e6 / repeats * np.median(seconds[name][:, 0]) for name in ("ours", "torch"))
