@@ -183,7 +183,7 @@ class Columns:
         nbytes = 4 * compute.num_envs * int(np.dot(sizes, depths)) if remembers else 0
         compute.memory.check(nbytes, "history", max(depths), "Observer")
         is_whole = len({delay for term in terms for delay in term.delays}) == 1 and (
-            stacked or all(term.history < 2 for term in terms)
+            stacked > 0 or all(term.history < 2 for term in terms)
         )
         self._runs = [Run(each, compute) for each in ([parts] if is_whole else zip(parts)) if remembers]
         self._drawn = [run for run in self._runs if run.delays > 1]
@@ -234,7 +234,7 @@ class Columns:
         self._is_plain = not (pairs or self._steps or self._runs or self._sums is not None)
         self._values = self._sources
         if self._by_rows and self._row is not None:
-            self._values = list(self._row.split([run.size for run in self._runs], 1))
+            self._values = list(torch.split(self._row, [run.size for run in self._runs], 1))
 
     # One observation --------------------------------------------------------------------------------------------------
 
