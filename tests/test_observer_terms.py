@@ -242,7 +242,7 @@ def test_knobs_can_be_read_and_observed() -> None:
         imu.get("jitter")
 
 
-def test_groups_share_one_launch_and_have_their_own_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_have_their_own_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tensordict", None)
     scene = syn.world([syn.ProbeCfg(name="p", fields=("vec", "speed"), noise={"vec": 1.0, "speed": 1.0})])
     look = scene.observer(

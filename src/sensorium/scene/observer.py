@@ -58,6 +58,9 @@ class Sources:
         see `Observer`.
     """
 
+    _arrangement: int
+    _version: int
+
     @keeps_current
     def __init__(
         self,
@@ -146,8 +149,8 @@ class Sources:
         fields = sorted((part for part in parts if part.read is None), key=lambda part: part.is_measured)
         readers = {part.sensor: part.is_measured for part in fields if part.sensor is not None}
         self._readers = list(readers.items())  # a sensor read for measured fields is not read again for its truth
-        self._arrangement: int = self.scene.arrangement
-        self._version: int = -1  # of the clock, when the sensors were last brought up to date
+        self._arrangement = self.scene.arrangement
+        self._version = -1  # of the clock when the sensors were last brought up to date
 
     @property
     def learns(self) -> bool:
