@@ -70,10 +70,11 @@ def test_clip_scale_delay_and_history_follow_one_another(is_cpu: bool, monkeypat
     assert look.low[:3].tolist() == [-80.0, -20.0, -70.0] or look.low[:3].min() == -80.0
 
 
-def test_history_can_be_an_axis() -> None:
+@pytest.mark.parametrize("delay", [0, (0, 2)])
+def test_history_can_be_an_axis(delay: int | tuple[int, int]) -> None:
     """Stacked, the columns are those of one value; a second call at the same tick changes nothing."""
     scene = syn.world([syn.ProbeCfg(name="p", fields=("vec", "speed"))])
-    flat, stacked = scene.observer("p", history=3), scene.observer("p", history=3, stacked=True)
+    flat, stacked = (scene.observer(ObsTerm("p", delay=delay), history=3, stacked=each) for each in (False, True))
     for _ in range(5):
         syn.advance(scene)
         first, again, parts = stacked(), stacked(), flat.split(flat())
@@ -82,6 +83,7 @@ def test_history_can_be_an_axis() -> None:
     torch.testing.assert_close(first[..., 3], parts["p.speed"], rtol=0, atol=0)
     assert stacked.columns == ["p.vec[x]", "p.vec[y]", "p.vec[z]", "p.speed"] and stacked.low.shape == (3, 4)
     assert torch.equal(stacked.split(first)["p.vec"], first[..., :3])
+    assert scene.observer("p", history=1, stacked=True)().shape == (4, 1, 4)
     with pytest.raises(sn.ConfigError, match=r"history: got .0, 2., expected one history >= 1"):
         scene.observer(ObsTerm("p.vec", history=2), "p.speed", stacked=True)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import astuple
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -110,31 +111,37 @@ class Run:
     """
 
     def __init__(self, parts: Sequence[Part], compute: Compute) -> None:
-        (self.least, most), self.entries = parts[0].term.delays, max(parts[0].term.history, 1)
-        self.delays = most - self.least + 1
+        (self._least, most), entries = parts[0].term.delays, max(parts[0].term.history, 1)
+        self.delays, self._entries, self._depth = most - self._least + 1, entries, _depth(parts[0].term)
         self.name, self.size = parts[0].name, sum(math.prod(part.shape) for part in parts)
         envs, device = compute.num_envs, compute.device
-        self.ring = torch.zeros(_depth(parts[0].term), envs, self.size, device=device)
+        self.ring = torch.zeros(self._depth, envs, self.size, device=device)
+        self._slots = list(self.ring.unbind())
+        self._backwards = 2 * self._slots[::-1]
         if self.delays > 1:
-            self._shown = torch.zeros(self.entries, envs, self.size, device=device)
-            self._envs, self._ages = (torch.arange(count, device=device) for count in (envs, self.entries))
-            self._places = torch.zeros(self.entries, envs, dtype=torch.int64, device=device)
+            self._copies = torch.zeros(entries, envs, self.size, device=device)
+            self._envs, self._ages = (torch.arange(count, device=device) for count in (envs, entries))
+            self._places = torch.zeros(entries, envs, dtype=torch.int64, device=device)
             self._index = torch.zeros_like(self._places)
 
-    def entry(self, head: int, age: int) -> torch.Tensor:
-        """Return the memory of an entry of the history `[env, element]` where the newest value is in slot `head`."""
-        return self._shown[age] if self.delays > 1 else self.ring[(head - self.least - age) % len(self.ring)]
+    def slot(self, head: int) -> torch.Tensor:
+        """Return the memory of the newest value `[env, element]`."""
+        return self._slots[head % self._depth]
 
     def set_delays(self, drawn: torch.Tensor) -> None:
         """Set the delay of each environment from a number between 0 and `delays`, float32 [env]."""
-        late = drawn.long().clamp_(max=self.delays - 1).add_(self.least)
+        late = drawn.long().clamp_(max=self.delays - 1).add_(self._least)
         torch.sub(-self._ages[:, None], late, out=self._places)
 
-    def show(self, head: int) -> None:
-        """Copy the values that each environment shows where delays are drawn."""
-        index = torch.add(self._places, head, out=self._index).bitwise_and_(len(self.ring) - 1)
+    def shown(self, head: int) -> Sequence[torch.Tensor]:
+        """Return the values shown `[env, element]`, the newest first."""
+        if self.delays == 1:
+            first = self._depth - 1 - (head - self._least) % self._depth
+            return self._backwards[first : first + self._entries]
+        index = torch.add(self._places, head, out=self._index).remainder_(self._depth)
         index.mul_(len(self._envs)).add_(self._envs)
-        torch.index_select(self.ring.flatten(0, 1), 0, index.flatten(), out=self._shown.flatten(0, 1))
+        torch.index_select(self.ring.flatten(0, 1), 0, index.flatten(), out=self._copies.flatten(0, 1))
+        return self._copies.unbind()
 
 
 class Columns:
@@ -215,15 +222,8 @@ class Columns:
             named = zip(keys, sizes, terms, strict=True)
             self.key = " ".join(f"{group}/{name}*{size}{term.delays}{term.history}" for name, size, term in named)
         self._by_rows = len(self._runs) < 2 or bool(self._steps) or self._sums is not None
-        self._row = torch.empty(compute.num_envs, starts[-1], device=device) if self._by_rows and self._runs else None
-        self._plans = [self._plan(head, is_whole=is_whole) for head in range(max(depths))]
-
-    def _plan(self, head: int, *, is_whole: bool) -> tuple[torch.Tensor | None, list[torch.Tensor], list[torch.Tensor]]:
-        """Return the memory of the row, that of the values, and that of the columns shown, for a head of the rings."""
-        slots = [run.ring[head % len(run.ring)] for run in self._runs]
-        by_age = [run.entry(head, age) for age in range(self._stacked) for run in self._runs]
-        by_term = [run.entry(head, age) for run in self._runs for age in range(run.entries)]
-        return (slots[0], [], by_age or by_term) if slots and is_whole else (self._row, slots, by_age or by_term)
+        has_row = self._by_rows and len(self._runs) > 1  # otherwise rows are written into the ring or the result
+        self._row = torch.empty(compute.num_envs, starts[-1], device=device) if has_row else None
 
     def bind(self, values: Sequence[torch.Tensor]) -> None:
         """Use new memory of the terms, tensors `[env, ...]` whose addresses do not change."""
@@ -231,9 +231,9 @@ class Columns:
         self._sources = [each if each.dtype == torch.float32 else torch.empty_like(each).float() for each in flat]
         pairs = [pair for pair in zip(self._sources, flat, strict=True) if pair[0] is not pair[1]]
         self._converted, self._others = ([pair[k] for pair in pairs] for k in (0, 1))
-        self._is_plain = not (pairs or self._steps or self._runs or self._sums is not None)
+        self._is_plain = not (pairs or self._steps or self._runs or self._stacked or self._sums is not None)
         self._values = self._sources
-        if self._by_rows and self._row is not None:
+        if self._row is not None:
             self._values = list(torch.split(self._row, [run.size for run in self._runs], 1))
 
     # One observation --------------------------------------------------------------------------------------------------
@@ -245,21 +245,20 @@ class Columns:
         if is_new := self._clock.tick != self._tick:
             self._tick = self._clock.tick
             self._head += 1
-        memory, slots, shown = self._plans[self._head % len(self._plans)]
+        slots = [run.slot(self._head) for run in self._runs]
         if self._converted:
             torch._foreach_copy_(self._converted, self._others)
         if self._by_rows:
-            out = row = torch.cat(self._sources, 1, out=memory)
+            out = row = torch.cat(self._sources, 1, out=slots[0] if len(slots) == 1 else self._row)
             for step in self._steps:
                 step(row)
-        if slots:
+        if len(slots) > 1:
             torch._foreach_copy_(slots, self._values)
-        if shown:
+        if slots:
             if self._episodes != self._clock.episodes:
-                self._start_again()
-            for run in self._drawn:
-                run.show(self._head)
-            out = torch.cat(shown, 1)
+                self._start_again(slots)
+            shown = [run.shown(self._head) for run in self._runs]
+            out = torch.cat(list(chain.from_iterable(zip(*shown, strict=True) if self._stacked else shown)), 1)
         if self._sums is not None:
             if is_new and self.learns and not self._counts:  # the first values are normalised with their own statistics
                 self._learn(row)
@@ -270,12 +269,11 @@ class Columns:
             out.sub_(mean).mul_(factor).clamp_(*self._limits)
         return out.view(len(out), self._stacked, -1) if self._stacked else out
 
-    def _start_again(self) -> None:
+    def _start_again(self, slots: list[torch.Tensor]) -> None:
         """Fill the rings of new episodes with their first values, and draw their delays."""
         first, self._episodes = self._seen != self._clock.episode, self._clock.episodes
         chosen = first.nonzero()[:, 0] if self._is_cpu else None
-        for run in self._runs:
-            newest = run.ring[self._head % len(run.ring)]
+        for run, newest in zip(self._runs, slots, strict=True):
             if chosen is not None:
                 run.ring[:, chosen] = newest[chosen]
             else:  # the host would wait for the number of chosen environments
@@ -328,8 +326,8 @@ class Columns:
 
 
 def _depth(term: ObsTerm) -> int:
-    """Return the number of values that a term keeps: a power of two, so that all rings repeat with the deepest."""
-    return 1 << (term.delays[1] + max(term.history, 1) - 1).bit_length()
+    """Return the number of values that a term keeps."""
+    return term.delays[1] + max(term.history, 1)
 
 
 def _numbers(table: np.ndarray[Any, np.dtype[np.float32]], device: str) -> list[Any]:
