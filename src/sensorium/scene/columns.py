@@ -119,10 +119,12 @@ class Run:
         self._slots = list(self.ring.unbind())
         self._backwards = 2 * self._slots[::-1]
         if self.delays > 1:
-            self._copies = torch.zeros(entries, envs, self.size, device=device)
+            copies = torch.zeros(entries, envs, self.size, device=device)
             self._envs, self._ages = (torch.arange(count, device=device) for count in (envs, entries))
             self._places = torch.zeros(entries, envs, dtype=torch.int64, device=device)
             self._index = torch.zeros_like(self._places)
+            self._copied = self.ring.flatten(0, 1), self._index.flatten(), copies.flatten(0, 1)
+            self._copies = list(copies.unbind())
 
     def slot(self, head: int) -> torch.Tensor:
         """Return the memory of the newest value `[env, element]`."""
@@ -133,15 +135,15 @@ class Run:
         late = drawn.long().clamp_(max=self.delays - 1).add_(self._least)
         torch.sub(-self._ages[:, None], late, out=self._places)
 
-    def shown(self, head: int) -> Sequence[torch.Tensor]:
+    def shown(self, head: int) -> list[torch.Tensor]:
         """Return the values shown `[env, element]`, the newest first."""
         if self.delays == 1:
             first = self._depth - 1 - (head - self._least) % self._depth
             return self._backwards[first : first + self._entries]
-        index = torch.add(self._places, head, out=self._index).remainder_(self._depth)
-        index.mul_(len(self._envs)).add_(self._envs)
-        torch.index_select(self.ring.flatten(0, 1), 0, index.flatten(), out=self._copies.flatten(0, 1))
-        return self._copies.unbind()
+        torch.add(self._places, head, out=self._index).remainder_(self._depth).mul_(len(self._envs)).add_(self._envs)
+        source, index, copies = self._copied
+        torch.index_select(source, 0, index, out=copies)
+        return self._copies
 
 
 class Columns:
