@@ -74,14 +74,14 @@ def test_clip_scale_delay_and_history_follow_one_another(is_cpu: bool, monkeypat
 def test_history_can_be_an_axis(delay: int | tuple[int, int]) -> None:
     """Stacked, the columns are those of one value; a second call at the same tick changes nothing."""
     scene = syn.world([syn.ProbeCfg(name="p", fields=("vec", "speed"))])
-    flat, stacked = (scene.observer(ObsTerm("p", delay=delay), history=3, stacked=each) for each in (False, True))
-    for _ in range(5):
+    flat, stacked = (scene.observer(ObsTerm("p", delay=delay), history=9, stacked=each) for each in (False, True))
+    for _ in range(12):
         syn.advance(scene)
         first, again, parts = stacked(), stacked(), flat.split(flat())
-    assert stacked.shape == (4, 3, 4) and torch.equal(first, again)
+    assert stacked.shape == (4, 9, 4) and torch.equal(first, again)
     torch.testing.assert_close(first[..., :3], parts["p.vec"], rtol=0, atol=0)
     torch.testing.assert_close(first[..., 3], parts["p.speed"], rtol=0, atol=0)
-    assert stacked.columns == ["p.vec[x]", "p.vec[y]", "p.vec[z]", "p.speed"] and stacked.low.shape == (3, 4)
+    assert stacked.columns == ["p.vec[x]", "p.vec[y]", "p.vec[z]", "p.speed"] and stacked.low.shape == (9, 4)
     assert torch.equal(stacked.split(first)["p.vec"], first[..., :3])
     assert scene.observer("p", history=1, stacked=True)().shape == (4, 1, 4)
     with pytest.raises(sn.ConfigError, match=r"history: got .0, 2., expected one history >= 1"):

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 DELAY = 0xFFFFFFFF
 """Random block of the delay, beyond those of the noise."""
+PIECES = 16
+"""Number of tensors that are concatenated at a time; a processor prefetches from few more."""
 LEAST_VARIANCE = 1e-8
 """Variance that is added where a value is normalised."""
 
@@ -114,6 +116,7 @@ class Run:
         (self._least, most), entries = parts[0].term.delays, max(parts[0].term.history, 1)
         self.delays, self._entries, self._depth = most - self._least + 1, entries, _depth(parts[0].term)
         self.name, self.size = parts[0].name, sum(math.prod(part.shape) for part in parts)
+        self.width = entries * self.size
         envs, device = compute.num_envs, compute.device
         self.ring = torch.zeros(self._depth, envs, self.size, device=device)
         self._slots = list(self.ring.unbind())
@@ -224,6 +227,16 @@ class Columns:
             named = zip(keys, sizes, terms, strict=True)
             self.key = " ".join(f"{group}/{name}*{size}{term.delays}{term.history}" for name, size, term in named)
         self._by_rows = len(self._runs) < 2 or bool(self._steps) or self._sums is not None
+        step = max(PIECES // max(max(term.history, 1) for term in terms), 1)
+        parted = [self._runs[k : k + step] for k in range(0, len(self._runs), step)]
+        self._joined = [
+            (
+                slice(k * step, (k + 1) * step),
+                torch.empty(compute.num_envs, sum(run.width for run in runs), device=device),
+            )
+            for k, runs in enumerate(parted)
+            if len(parted) > 1 and not stacked
+        ]
         has_row = self._by_rows and len(self._runs) > 1  # otherwise rows are written into the ring or the result
         self._row = torch.empty(compute.num_envs, starts[-1], device=device) if has_row else None
 
@@ -260,7 +273,10 @@ class Columns:
             if self._episodes != self._clock.episodes:
                 self._start_again(slots)
             shown = [run.shown(self._head) for run in self._runs]
-            out = torch.cat(list(chain.from_iterable(zip(*shown, strict=True) if self._stacked else shown)), 1)
+            for runs, joined in self._joined:
+                torch.cat(list(chain.from_iterable(shown[runs])), 1, out=joined)
+            pieces = chain.from_iterable(zip(*shown, strict=True) if self._stacked else shown)
+            out = torch.cat([joined for _, joined in self._joined] or list(pieces), 1)
         if self._sums is not None:
             if is_new and self.learns and not self._counts:  # the first values are normalised with their own statistics
                 self._learn(row)
