@@ -773,7 +773,8 @@ def test_measured_ranges_stay_within_the_cutoff_and_misses_have_no_noise() -> No
     xml = """<mujoco><worldbody><geom name="floor" type="plane" size="9 9 1"/>
       <body mocap="true"><site name="low" pos="0 0 .03" euler="180 0 0"/>
       <site name="high" pos="0 0 .499" euler="180 0 0"/>
-      <site name="up" pos="0 0 1"/></body><geom name="a" pos="2 0 2" size=".1"/><geom name="b" pos="2.69 0 2" size=".1"/>
+      <site name="up" pos="0 0 1"/></body>
+      <geom name="a" pos="2 0 2" size=".1"/><geom name="b" pos="2.69 0 2" size=".1"/>
     </worldbody></mujoco>"""
     rays = [
         sn.BuiltinSensorCfg(name=site, sensor_type="rangefinder", obj=ref("site", site), cutoff=0.5, noise=0.05)
