@@ -23,6 +23,7 @@ from sensorium.readings import Array, Reading, SceneDescription
 from sensorium.record.calibration import Distortion, distortion_of, noise_of
 from sensorium.record.export.relative import OPTICAL, SensorPoses
 from sensorium.record.export.samples import Floats, Sample, samples
+from sensorium.record.export.staging import staged
 from sensorium.record.ros2 import MappedSensor, Ros2Messages
 from sensorium.record.ros2.names import OPTICAL as OPTICAL_NAME
 from sensorium.record.ros2.names import ros_name
@@ -81,22 +82,21 @@ def write_calibration(
     Raises:
         ArgumentError: no reading contains the environment.
     """
-    root = Path(folder)
-    root.mkdir(parents=True, exist_ok=True)
-    sensors = {name: MappedSensor.from_description(name, about) for name, about in description.sensors.items()}
-    seen = _seen(readings, sensors, env)
-    topics = _Topics(description, env)
-    notes: list[str] = []
-    imus = [
-        (name, mount)
-        for name, sensor in sensors.items()
-        if all(sensor.field(role=role, frame="sensor") for role, _ in _KALIBR_NOISE.values())
-        for mount in range(len(sensor.mounts) or 1)
-    ]
-    for number, frame in enumerate(imus):
-        notes += _write_imu(root / f"imu{number}.yaml", sensors[frame[0]], topics.of(frame, "Imu"))
-    notes += _write_cameras(root, seen, sensors, topics, imus[0] if imus else None)
-    return notes + _write_extrinsics(root / "extrinsics.yaml", seen.poses, sensors, imus)
+    with staged(folder) as root:
+        sensors = {name: MappedSensor.from_description(name, about) for name, about in description.sensors.items()}
+        seen = _seen(readings, sensors, env)
+        topics = _Topics(description, env)
+        notes: list[str] = []
+        imus = [
+            (name, mount)
+            for name, sensor in sensors.items()
+            if all(sensor.field(role=role, frame="sensor") for role, _ in _KALIBR_NOISE.values())
+            for mount in range(len(sensor.mounts) or 1)
+        ]
+        for number, frame in enumerate(imus):
+            notes += _write_imu(root / f"imu{number}.yaml", sensors[frame[0]], topics.of(frame, "Imu"))
+        notes += _write_cameras(root, seen, sensors, topics, imus[0] if imus else None)
+        return notes + _write_extrinsics(root / "extrinsics.yaml", seen.poses, sensors, imus)
 
 
 def _seen(readings: Iterable[Reading], sensors: Mapping[str, MappedSensor], env: int) -> _Seen:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sensorium.errors import ModelError
 from sensorium.readings import Reading, SceneDescription
+from sensorium.record.export.staging import staged
 from sensorium.record.recorder import open_writer
 from sensorium.record.stacks import Stack
 from sensorium.spec import FieldSpec
@@ -75,8 +76,15 @@ def write_rosbag2(
         ModelError: the file could not be written.
         MissingDependencyError: the extra `record` is not installed.
     """
-    root = Path(folder)
-    path = root / f"{root.resolve().name or 'bag'}_0.mcap"
+    with staged(folder) as root:
+        return _write(readings, root, description, envs)
+
+
+def _write(
+    readings: Iterable[Reading | Stack], root: Path, description: SceneDescription, envs: Sequence[int]
+) -> list[str]:
+    """Write a bag to an empty folder, and return notes."""
+    path = root / f"{root.name or 'bag'}_0.mcap"
     writer = open_writer(path)
     try:
         from sensorium.record.ros2_track import Ros2Track
@@ -117,7 +125,7 @@ def write_rosbag2(
     finally:
         writer.close()
     if writer.error is not None:
-        raise ModelError(f"bag {str(path)!r}: it could not be written ({writer.error}). Free some space on the disk.")
+        raise ModelError(f"bag {root.name!r}: it could not be written ({writer.error}). Free some space on the disk.")
     summary = writer.summary
     about = {"start": summary.start, "duration": summary.end - summary.start, "file": json.dumps(path.name)}
     text = _HEAD.format(**about, count=sum(summary.counts.values()))

@@ -14,6 +14,7 @@ from sensorium.errors import ArgumentError, shown
 from sensorium.readings import Array, Reading
 from sensorium.record.archive import key_of
 from sensorium.record.arrivals import Arrivals
+from sensorium.record.export.staging import staged
 from sensorium.record.export.table_files import FILES, TableField, TableFile
 from sensorium.spec import FieldSpec
 
@@ -46,7 +47,7 @@ def write_tables(
 
     Args:
         readings: readings of any sensors, each sensor's in the order of time.
-        folder: an existing folder.
+        folder: the folder; created if missing, existing files are replaced.
         file_format: ``"csv"``, ``"npz"`` or ``"parquet"``.
         dt: physics time step, s.
         env: the environment; None for all.
@@ -63,7 +64,7 @@ def write_tables(
     tables: dict[str, list[_SensorTables]] = {}
     stems: set[str] = set()
     known: set[int] = set()
-    with ExitStack() as stack:
+    with staged(folder) as root, ExitStack() as stack:
         for reading in readings:
             known.update(reading.env_ids.tolist())
             if env is not None and env not in reading.env_ids:
@@ -76,13 +77,13 @@ def write_tables(
                     number += 1
                     stem = f"{key}.{number}"
                 stems.add(stem)
-                of_name.append(_SensorTables(reading, Path(folder) / stem, file_format, dt, env, keep_all, stack))
+                of_name.append(_SensorTables(reading, root / stem, file_format, dt, env, keep_all, stack))
                 notes += of_name[-1].notes
             of_name[-1].add(reading)
         for each in (table for of_name in tables.values() for table in of_name):
             each.write()
-    if env is not None and env not in known:
-        raise ArgumentError(f"env: got {shown(env)}, expected one of the recorded environments {sorted(known)}.")
+        if env is not None and env not in known:
+            raise ArgumentError(f"env: got {shown(env)}, expected one of the recorded environments {sorted(known)}.")
     return notes
 
 
