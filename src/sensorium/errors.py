@@ -203,6 +203,15 @@ class NonFiniteStateWarning(SensoriumWarning):
     """The engine's state holds NaN or infinity; the affected samples are marked invalid."""
 
 
+_CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)))
+"""Control characters of ASCII and of Latin-1, except the tabulator and the end of a line."""
+
+
+def printable(text: str) -> str:
+    """Return a text for a terminal: without control characters, with which a name could send it commands."""
+    return text.translate(_CONTROLS)
+
+
 def shown(value: object, limit: int = 120) -> str:
     """Return `repr(value)`, shortened to `limit` characters."""
     text = repr(value)
