@@ -213,6 +213,9 @@ PLUGINS: dict[str, tuple[str, str]] = {
     "mute": ("b_mute", "class Mute(Exception):\n    def __str__(self): raise ValueError\nraise Mute\n"),
     "needy": ("b_needy", "import no_such_dependency\n"),
     "absent": ("b_no_such_module.sensor", ""),
+    "empty": ("json", ""),
+    "builtin": ("builtins:print", ""),
+    "heir": ("b_heir", "import sensorium as sn\nclass ImuCfg(sn.ImuCfg):\n    pass\n"),
     "nameless": ("b_nameless:Nothing", SENSOR.format(name="Nameless", work=GOOD)),
     "twice": ("b_twice", "import sensorium as sn\nclass Twice(sn.SimpleSensor[sn.ImuCfg, sn.ImuData]):\n    pass\n"),
     "clashing": ("b_clashing", SENSOR.format(name="Imu", work=GOOD)),
@@ -232,6 +235,7 @@ BROKEN = {
     "mute": ["Mute (", "b_mute.py:3", "pip uninstall p-mute"],
     "needy": ["it needs no_such_dependency, which is not installed", "Install no_such_dependency"],
     "absent": ["there is no module b_no_such_module", "Correct absent = 'b_no_such_module.sensor'"],
+    **dict.fromkeys(("empty", "builtin", "heir"), ["it defines nothing that belongs to the group sensorium.sensors", "Mend"]),
     "nameless": ["its module b_nameless has no Nothing", "Correct nameless = 'b_nameless:Nothing'"],
     "twice": ["config ImuCfg is already paired with sensorium.sensors.inertial.imu.Imu", "class MyImuCfg(ImuCfg): ..."],
     "clashing": [

@@ -214,7 +214,10 @@ def printable(text: str) -> str:
 
 def shown(value: object, limit: int = 120) -> str:
     """Return `repr(value)`, shortened to `limit` characters."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        text = f"a {type(value).__name__} with too many levels"
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 

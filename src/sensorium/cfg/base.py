@@ -292,6 +292,8 @@ class Cfg(BaseModel, metaclass=CfgType):
             if not nones:
                 raise
             return build({**value, **nones})
+        except RecursionError:
+            raise bad("values with fewer levels") from None
 
     @model_serializer(mode="wrap")
     def _without_absent(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -299,6 +301,9 @@ class Cfg(BaseModel, metaclass=CfgType):
         fields = type(self).model_fields
         found = dump(self).items()
         return {name: value for name, value in found if value is not None or fields[name].default is not None}
+
+    def __hash__(self) -> int:
+        return hash((type(self), _hashable(self.__dict__)))
 
     def __repr_args__(self) -> Any:
         return [(name, value) for name, value in super().__repr_args__() if name in self.model_fields_set]
@@ -309,7 +314,7 @@ class Cfg(BaseModel, metaclass=CfgType):
         return type(self)(**{**given, **changes})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the given fields, JSON-serialisable, with unions tagged by ``kind``; None only where it is no default."""
+        """Return the given fields, JSON-serialisable, with unions tagged by ``kind``; None where it is not the default."""
         return self.model_dump(mode="json", exclude_unset=True)
 
     @classmethod
@@ -327,8 +332,8 @@ class Cfg(BaseModel, metaclass=CfgType):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Build the config from JSON text."""
-        return cls.from_dict(json.loads(text))
+        """Build the config from JSON text. Raises as `from_dict` does."""
+        return cls.from_dict(_read(cls, json.loads, text))
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
@@ -350,13 +355,31 @@ class Cfg(BaseModel, metaclass=CfgType):
 
     @classmethod
     def from_toml(cls, text: str) -> Self:
-        """Build the config from TOML text."""
+        """Build the config from TOML text. Raises as `from_dict` does."""
         with toml_words():
-            return cls.from_dict(tomllib.loads(text))
+            return cls.from_dict(_read(cls, tomllib.loads, text))
 
 
 NONE = "none"
 """None in TOML, which has no such value, for fields that take no text."""
+
+
+def _hashable(value: Any) -> Any:
+    """Return a value of a config with sets of items for mappings."""
+    if isinstance(value, Mapping):
+        return frozenset((name, _hashable(each)) for name, each in value.items())
+    return tuple(map(_hashable, value)) if isinstance(value, tuple | list) else value
+
+
+def _read(cls: type[Cfg], parse: Callable[[str], Any], text: str) -> dict[str, Any]:
+    """Return the fields that a text contains."""
+    try:
+        data = parse(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError.single(cls.__name__, "(config)", text, "text in this format", f"{error}.") from None
+    if not isinstance(data, dict):
+        raise ConfigError.single(cls.__name__, "(config)", data, "fields by name")
+    return data
 
 
 def _with_none(value: Any) -> Any:
