@@ -199,7 +199,9 @@ def test_loaded_config_gives_equal_readings() -> None:
         syn.same(*(syn.snapshot(scene[name]) for scene in scenes))
 
 
-@pytest.mark.parametrize("text", ["x", "[1]", "[" * 5000, '{"noise": ' + "[" * 700 + "]" * 700 + "}", "a." * 5000 + "a=1"])
+@pytest.mark.parametrize(
+    "text", ["x", "[1]", "[" * 5000, '{"noise": ' + "[" * 700 + "]" * 700 + "}", "a." * 5000 + "a=1"]
+)
 def test_text_that_holds_no_config_is_refused(text: str) -> None:
     for read in (sn.ImuCfg.from_json, sn.ImuCfg.from_toml):
         with pytest.raises(sn.ConfigError, match="ImuCfg"):

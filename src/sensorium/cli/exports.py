@@ -132,13 +132,13 @@ class Export:
         Raises:
             ArgumentError: no sensor has poses.
         """
-        from sensorium.record.archive import key_of
+        from sensorium.record.archive import stem_of
         from sensorium.record.export import write_tum
 
         failures: dict[str, ArgumentError] = {}
         names = self.sensor or tuple(replay.description.sensors)
         for name in names:
-            path = root / f"{key_of(name, slashes=False)}.tum"
+            path = root / f"{stem_of(name)}.tum"
             try:
                 write_tum(follow((name,)), path, sensor=name, env=env, start_ns=replay.start_ns)
             except ArgumentError as error:

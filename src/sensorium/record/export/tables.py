@@ -12,7 +12,7 @@ import numpy as np
 
 from sensorium.errors import ArgumentError, shown
 from sensorium.readings import Array, Reading
-from sensorium.record.archive import key_of
+from sensorium.record.archive import stem_of
 from sensorium.record.arrivals import Arrivals
 from sensorium.record.export.staging import staged
 from sensorium.record.export.table_files import FILES, TableField, TableFile
@@ -62,16 +62,16 @@ def write_tables(
     """
     notes: list[str] = []
     tables: dict[str, list[_SensorTables]] = {}
-    stems: set[str] = set()
     known: set[int] = set()
     with staged(folder) as root, ExitStack() as stack:
+        stems = {each.name.partition(".measured")[0] for each in root.iterdir()}  # of an outer block
         for reading in readings:
             known.update(reading.env_ids.tolist())
             if env is not None and env not in reading.env_ids:
                 continue
             of_name = tables.setdefault(reading.name, [])
             if not of_name or not of_name[-1].fits(reading):
-                key, number = key_of(reading.name, slashes=False), 1
+                key, number = stem_of(reading.name), 1
                 stem = key
                 while stem in stems:
                     number += 1

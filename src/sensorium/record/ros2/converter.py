@@ -14,7 +14,7 @@ from sensorium.record.arrivals import Arrivals
 from sensorium.record.ros2.cdr import MessageBlock, Template, serialize
 from sensorium.record.ros2.mapping import Channel, MappedSensor, Samples, channels_of
 from sensorium.record.ros2.message_types import message_type, schema_text, type_hash
-from sensorium.record.ros2.names import OPTICAL, WORLD, env_prefixes, ros_name
+from sensorium.record.ros2.names import OPTICAL, WORLD, env_prefixes, numbered, ros_name
 from sensorium.record.stacks import Stack
 
 NS = 1_000_000_000
@@ -138,6 +138,8 @@ class Ros2Messages:
         self._keeps_all = description.engine == "rosbag2"
         """Whether each reading is a message, since messages of other programs may have equal time stamps."""
         self._frames = list(frames)
+        self._taken: set[str] = set()
+        """Names of frames."""
         self.topics: list[Topic] = [Topic("/clock", "rosgraph_msgs/msg/Clock")]
         self._clock = Template("rosgraph_msgs/msg/Clock", [{}])
         self._tf = self._tf_static = 0
@@ -155,6 +157,26 @@ class Ros2Messages:
             self._sensors[name] = _SensorMessages(self, sensor, channels)
         if self._frames:
             self._tf_static = self._add(Topic("/tf_static", "tf2_msgs/msg/TFMessage", is_latched=True))
+
+    def _frames_of(self, sensor: MappedSensor) -> list[str]:
+        """Return the frame of each mount. Of sensors and mounts with equal names in ROS, later ones get a number."""
+        mounts: dict[str, None] = {}
+        for mount in map(ros_name, sensor.mounts):
+            mounts[next(name for name in numbered(mount) if name not in mounts)] = None
+        for base in numbered(ros_name(sensor.name)):
+            frames = [f"{base}/{mount}" for mount in mounts] or [base]
+            names = {each + end for each in frames for end in ("", OPTICAL)}
+            if names.isdisjoint(self._taken):
+                break
+        self._taken |= names
+        return frames
+
+    def topics_of(self, sensor: str, mount: int) -> list[Topic]:
+        """Return the topics of the measured values of one mount, in the first converted environment."""
+        channels = self._sensors[sensor]._channels
+        return [
+            self.topics[first] for branch, own, *_, first in channels if branch == "measured" and own in (None, mount)
+        ]
 
     def _add(self, topic: Topic) -> int:
         if any(each.name == topic.name for each in self.topics):
@@ -251,8 +273,7 @@ class _SensorMessages:
         self._ids: bytes = b""
         self._rows = self._envs
         self._arrivals = {branch: Arrivals(len(self._envs)) for branch in ("measured", "truth")}
-        base = ros_name(sensor.name)
-        self._frames = [f"{base}/{ros_name(mount)}" for mount in sensor.mounts] or [base]
+        self._frames = owner._frames_of(sensor)
         self._channels: list[tuple[str, int | None, Channel, Template, int]] = []
         branches = {"measured": "", "truth": "truth/"} if owner._truth else {"measured": ""}
         for channel in channels:
