@@ -16,7 +16,7 @@ import sensorium as sn
 from sensorium.errors import ArgumentError
 from sensorium.readings import Reading
 from sensorium.record.export import table_files, tables, write_tables
-from sensorium.record.export.staging import staged
+from sensorium.record.staging import staged
 from sensorium.spec import FieldSpec
 
 DT = 0.002

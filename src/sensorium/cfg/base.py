@@ -284,14 +284,12 @@ class Cfg(BaseModel, metaclass=CfgType):
         try:
             return build(value)
         except ValidationError as error:
-            wrong = {each["loc"][0] for each in error.errors() if each["loc"]}
             given = value if isinstance(value, Mapping) else {}
-            nones = {
-                name: None for name in wrong & given.keys() if isinstance(given[name], str) and given[name] == NONE
-            }
+            texts = {name for name, each in given.items() if isinstance(each, str) and each == NONE}
+            nones = dict.fromkeys(texts & {each["loc"][0] for each in error.errors() if each["loc"]})
             if not nones:
                 raise
-            return build({**value, **nones})
+            return build({**given, **nones})
         except RecursionError:
             raise bad("values with fewer levels") from None
 
@@ -303,7 +301,7 @@ class Cfg(BaseModel, metaclass=CfgType):
         return {name: value for name, value in found if value is not None or fields[name].default is not None}
 
     def __hash__(self) -> int:
-        return hash((type(self), _hashable(self.__dict__)))
+        return hash((type(self), *(each for each in self.__dict__.values() if not isinstance(each, Mapping))))
 
     def __repr_args__(self) -> Any:
         return [(name, value) for name, value in super().__repr_args__() if name in self.model_fields_set]
@@ -314,7 +312,7 @@ class Cfg(BaseModel, metaclass=CfgType):
         return type(self)(**{**given, **changes})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the given fields, JSON-serialisable, with unions tagged by ``kind``; None where it is not the default."""
+        """Return the given fields, JSON-serialisable, with unions tagged by ``kind``; None unless it is the default."""
         return self.model_dump(mode="json", exclude_unset=True)
 
     @classmethod
@@ -364,22 +362,12 @@ NONE = "none"
 """None in TOML, which has no such value, for fields that take no text."""
 
 
-def _hashable(value: Any) -> Any:
-    """Return a value of a config with sets of items for mappings."""
-    if isinstance(value, Mapping):
-        return frozenset((name, _hashable(each)) for name, each in value.items())
-    return tuple(map(_hashable, value)) if isinstance(value, tuple | list) else value
-
-
 def _read(cls: type[Cfg], parse: Callable[[str], Any], text: str) -> dict[str, Any]:
     """Return the fields that a text contains."""
     try:
-        data = parse(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError.single(cls.__name__, "(config)", text, "text in this format", f"{error}.") from None
-    if not isinstance(data, dict):
-        raise ConfigError.single(cls.__name__, "(config)", data, "fields by name")
-    return data
+        return dict(parse(text))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError.single(cls.__name__, "(config)", text, "fields by name", f"{error}.") from None
 
 
 def _with_none(value: Any) -> Any:

@@ -77,7 +77,7 @@ class Export:
 
     def run(self) -> int:
         """Run the command and return the exit code."""
-        with _opened(self.file, self.to, self.env, self.sensor) as replay:
+        with _opened(self.file, self.env, self.sensor) as replay:
             with _writing(self.to, self.file) as root, self._following(replay) as follow:
                 notes = self._export(replay, root, follow)
             _report(self.to, self.format, (*notes, *self._left_out(replay)))
@@ -244,7 +244,7 @@ class Calib:
         """Run the command and return the exit code."""
         from sensorium.record.export import write_calibration
 
-        with _opened(self.file, self.to, self.env) as replay:
+        with _opened(self.file, self.env) as replay:
             env = int(replay.env_ids[0]) if self.env is None else self.env
             with _writing(self.to, self.file) as root:
                 notes = write_calibration(replay.readings(), root, replay.description, env=env)
@@ -253,16 +253,14 @@ class Calib:
 
 
 @contextlib.contextmanager
-def _opened(file: Path, to: Path, env: int | None, sensors: tuple[str, ...] = ()) -> Iterator[Replay]:
+def _opened(file: Path, env: int | None, sensors: tuple[str, ...] = ()) -> Iterator[Replay]:
     """Yield a recording after a check of the options.
 
     Raises:
-        UsageError: the target is a file, or the environment was not recorded.
+        UsageError: the environment was not recorded.
         UnknownNameError: a sensor was not recorded.
     """
     check_recording(file)
-    if to.exists() and not to.is_dir():
-        raise UsageError.of("--to", str(to), "a folder", "Give another path, since this one is a file.")
     import sensorium
 
     with sensorium.replay(file) as replay:
@@ -277,8 +275,8 @@ def _opened(file: Path, to: Path, env: int | None, sensors: tuple[str, ...] = ()
 
 @contextlib.contextmanager
 def _writing(to: Path, source: Path) -> Iterator[Path]:
-    """Yield a folder whose files are moved to a folder at the end, and raise `UsageError` where it cannot be written."""
-    from sensorium.record.export.staging import staged
+    """Yield a folder whose files are moved to `to` at the end. Raise `UsageError` where it cannot be written."""
+    from sensorium.record.staging import staged
 
     try:
         with staged(to, source=source) as root:

@@ -66,14 +66,13 @@ def open_writer(path: str | os.PathLike[str]) -> McapWriter:
     except ImportError as error:
         raise missing(error) from None
     if os.path.exists(path) and not os.path.isfile(path):
-        raise ConfigError.single("Recorder", "path", os.fspath(path), "a regular file", "Give another path.")
+        raise ConfigError.single("Recorder", "path", path, "a regular file", "Give another path.")
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         return McapWriter(path, "ros2", f"sensorium {_version('sensorium')}")
-    except OSError as error:
-        raise ConfigError.single(
-            "Recorder", "path", os.fspath(path), "a file that can be written", f"{error.strerror or error}."
-        ) from error
+    except (OSError, TypeError, ValueError) as error:  # bytes, zero bytes
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError.single("Recorder", "path", path, "a file that can be written", f"{reason}.") from error
 
 
 def checksum(values: Mapping[str, str]) -> str:

@@ -24,10 +24,10 @@ from sensorium.record.archive import LONGEST
 from sensorium.record.calibration import Distortion, distortion_of, noise_of
 from sensorium.record.export.relative import OPTICAL, SensorPoses
 from sensorium.record.export.samples import Floats, Sample, samples
-from sensorium.record.export.staging import staged
 from sensorium.record.ros2 import MappedSensor, Ros2Messages
 from sensorium.record.ros2.names import OPTICAL as OPTICAL_NAME
 from sensorium.record.ros2.names import numbered, ros_name
+from sensorium.record.staging import staged
 
 Frame = tuple[str, int]
 """A sensor's name and one of its mounts."""

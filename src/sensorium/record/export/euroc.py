@@ -18,8 +18,8 @@ from sensorium.record.export.calib import DECIMALS, PIXELS, imu_noise, yaml_numb
 from sensorium.record.export.images import image_field, write_png
 from sensorium.record.export.relative import OPTICAL, SensorPoses
 from sensorium.record.export.samples import Pose, Sample, samples
-from sensorium.record.export.staging import staged
 from sensorium.record.ros2 import MappedSensor
+from sensorium.record.staging import staged
 
 XYZ = ("xyz",)
 IMU = "#timestamp [ns]" + "".join(f",w_RS_S_{axis} [rad s^-1]" for axis in "xyz")

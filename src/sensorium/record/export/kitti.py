@@ -30,7 +30,7 @@ from sensorium.readings import Array, Reading
 from sensorium.record.export.images import image_field, write_png
 from sensorium.record.export.relative import OPTICAL, SensorPoses
 from sensorium.record.export.samples import Floats, Sample, samples, seconds
-from sensorium.record.export.staging import staged
+from sensorium.record.staging import staged
 
 SEQUENCE = "00"
 OUTDATED = f"sequences/{SEQUENCE}/velodyne/*.bin", f"sequences/{SEQUENCE}/image_?/*.png"
@@ -83,8 +83,8 @@ def write_kitti(
                 lidar, pose = name, sample.pose
                 if pose is None:
                     raise ArgumentError(
-                        f"lidar: {name!r} has no pose at {seconds(sample.ns)} s. Record scene.publish(poses=True) from the "
-                        "start, and lidars without delay for true scans."
+                        f"lidar: {name!r} has no pose at {seconds(sample.ns)} s. Record scene.publish(poses=True) from "
+                        "the start, and lidars without delay for true scans."
                     )
                 sequence.add_scan(_cloud(sample, points), pose.matrix, sample.ns)
         if lidar is None or not sequence.scans:

@@ -19,9 +19,9 @@ from sensorium.errors import ArgumentError, shown
 from sensorium.readings import Array, Reading
 from sensorium.record.export.images import is_image, write_png
 from sensorium.record.export.lerobot_files import OUTDATED, Column, DatasetFiles, Feature
-from sensorium.record.export.staging import staged
 from sensorium.record.export.table_files import TableField
 from sensorium.record.replay import Mark
+from sensorium.record.staging import staged
 from sensorium.spec import FieldSpec
 
 STATE_COLUMNS = 128

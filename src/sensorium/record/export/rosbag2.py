@@ -10,9 +10,9 @@ from pathlib import Path
 
 from sensorium.errors import ModelError
 from sensorium.readings import Reading, SceneDescription
-from sensorium.record.export.staging import staged
 from sensorium.record.recorder import open_writer
 from sensorium.record.stacks import Stack
+from sensorium.record.staging import staged
 from sensorium.spec import FieldSpec
 
 BLOCK_BYTES = 500_000

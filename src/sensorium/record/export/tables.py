@@ -14,8 +14,8 @@ from sensorium.errors import ArgumentError, shown
 from sensorium.readings import Array, Reading
 from sensorium.record.archive import stem_of
 from sensorium.record.arrivals import Arrivals
-from sensorium.record.export.staging import staged
 from sensorium.record.export.table_files import FILES, TableField, TableFile
+from sensorium.record.staging import staged
 from sensorium.spec import FieldSpec
 
 MOST_COLUMNS = 4096

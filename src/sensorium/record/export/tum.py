@@ -9,7 +9,7 @@ from pathlib import Path
 from sensorium.errors import ArgumentError
 from sensorium.readings import Reading
 from sensorium.record.export.samples import samples, seconds
-from sensorium.record.export.staging import staged
+from sensorium.record.staging import staged
 
 
 def write_tum(

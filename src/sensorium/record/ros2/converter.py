@@ -158,18 +158,11 @@ class Ros2Messages:
         if self._frames:
             self._tf_static = self._add(Topic("/tf_static", "tf2_msgs/msg/TFMessage", is_latched=True))
 
-    def _frames_of(self, sensor: MappedSensor) -> list[str]:
-        """Return the frame of each mount. Of sensors and mounts with equal names in ROS, later ones get a number."""
-        mounts: dict[str, None] = {}
-        for mount in map(ros_name, sensor.mounts):
-            mounts[next(name for name in numbered(mount) if name not in mounts)] = None
-        for base in numbered(ros_name(sensor.name)):
-            frames = [f"{base}/{mount}" for mount in mounts] or [base]
-            names = {each + end for each in frames for end in ("", OPTICAL)}
-            if names.isdisjoint(self._taken):
-                break
-        self._taken |= names
-        return frames
+    def _new_frame(self, name: str) -> str:
+        """Return a name of a frame; with a number if another frame has it."""
+        frame = next(each for each in numbered(name) if self._taken.isdisjoint((each, each + OPTICAL)))
+        self._taken |= {frame, frame + OPTICAL}
+        return frame
 
     def topics_of(self, sensor: str, mount: int) -> list[Topic]:
         """Return the topics of the measured values of one mount, in the first converted environment."""
@@ -273,7 +266,9 @@ class _SensorMessages:
         self._ids: bytes = b""
         self._rows = self._envs
         self._arrivals = {branch: Arrivals(len(self._envs)) for branch in ("measured", "truth")}
-        self._frames = owner._frames_of(sensor)
+        base = ros_name(sensor.name)
+        frames = [f"{base}/{ros_name(mount)}" for mount in sensor.mounts] or [base]
+        self._frames = [owner._new_frame(each) for each in frames]
         self._channels: list[tuple[str, int | None, Channel, Template, int]] = []
         branches = {"measured": "", "truth": "truth/"} if owner._truth else {"measured": ""}
         for channel in channels:

@@ -143,14 +143,9 @@ class BarometerCfg(MountedSensorCfg[BarometerData]):
         return (cp, cp, cp) if isinstance(cp, float) else cp
 
     @property
-    def warm(self) -> float:
-        """Pressure offset due to the temperature, Pa."""
-        return self.temperature_coefficient * (self.temperature - REFERENCE_TEMPERATURE)
-
-    @property
     def responds(self) -> bool:
         """Whether position error, temperature or lag change the measured pressure."""
-        return bool(self.lag or any(self.coefficients) or self.warm)
+        return bool(self.lag or any(self.coefficients) or self.temperature_coefficient)
 
     @property
     def has_errors(self) -> bool:
@@ -261,7 +256,8 @@ class Barometer(SimpleSensor[BarometerCfg, BarometerData]):
         """Return the task struct of this barometer; kernels read and write `record`."""
         cfg, t = self.cfg, BarometerTask()
         t.dt, t.lag, t.altitude_offset = self.clock.dt, cfg.lag, cfg.altitude_offset
-        t.warm, t.coefficients, t.wind = cfg.warm, wp.vec3(*cfg.coefficients), wp.vec3(*cfg.wind)
+        t.warm = cfg.temperature_coefficient * (cfg.temperature - REFERENCE_TEMPERATURE)
+        t.coefficients, t.wind = wp.vec3(*cfg.coefficients), wp.vec3(*cfg.wind)
         t.mounts = self.mount.warp_state(velocities=any(cfg.coefficients))
         if cfg.lag:
             t.last_z, t.last_excess, t.behind = map(wp.from_torch, self._lagging)

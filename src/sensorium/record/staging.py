@@ -37,33 +37,26 @@ def staged(
         yield target
         return
     kept = set() if source is None else _files_of(Path(source).resolve())
-    if not kept.isdisjoint((target, *target.parents)):
-        raise _error(target)
-    existing = next(each for each in (target, *target.parents) if each.exists())  # files are renamed on one file system
-    with TemporaryDirectory(dir=existing, prefix=".sensorium-") as temporary:
-        root = Path(temporary).resolve() / target.name
+    _check({target, *target.parents}, kept)
+    place = next(each for each in (target, *target.parents) if each.exists())  # on the file system of the target
+    with TemporaryDirectory(dir=place, prefix=".sensorium-") as temporary:
+        root = Path(temporary, target.name)
         root.mkdir(exist_ok=True)
         patterns = _outdated[root] = [*outdated]
         try:
             yield root
         finally:
             del _outdated[root]
-        old = [each for pattern in patterns for each in target.glob(pattern)]
-        moves = {each: target / each.relative_to(root) for each in root.rglob("*") if each.is_file()}
-        for each in (*old, *moves.values()):
-            if each.resolve() in kept:
-                raise _error(each)
-            if each.is_dir():
-                raise IsADirectoryError(None, f"{each} is a folder")
+        old = {each for pattern in patterns for each in target.glob(pattern)}
+        new = {target / each.relative_to(root): each for each in root.rglob("*") if each.is_file()}
+        _check({each.resolve() for each in old | new.keys()}, kept)
+        if folders := [each for each in new if each.is_dir()]:
+            raise IsADirectoryError(None, f"{folders[0]} is a folder")
         for each in old:
             each.unlink()
-        for new, each in moves.items():
+        for each, path in new.items():
             each.parent.mkdir(parents=True, exist_ok=True)
-            new.replace(each)
-
-
-def _error(path: Path) -> ArgumentError:
-    return ArgumentError(f"folder: {str(path)!r} belongs to the recording that is converted. Give another folder.")
+            path.replace(each)
 
 
 def _files_of(source: Path) -> set[Path]:
@@ -71,3 +64,8 @@ def _files_of(source: Path) -> set[Path]:
     about = source.with_name("metadata.yaml")
     is_in_bag = about.is_file() and source.name in about.read_text(encoding="utf-8", errors="replace")
     return {source, about.resolve()} if is_in_bag else {source}
+
+
+def _check(paths: set[Path], kept: set[Path]) -> None:
+    if both := paths & kept:
+        raise ArgumentError(f"folder: {str(both.pop())!r} is part of the recording itself. Give another folder.")
