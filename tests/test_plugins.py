@@ -235,9 +235,9 @@ BROKEN = {
     "mute": ["Mute (", "b_mute.py:3", "pip uninstall p-mute"],
     "needy": ["it needs no_such_dependency, which is not installed", "Install no_such_dependency"],
     "absent": ["there is no module b_no_such_module", "Correct absent = 'b_no_such_module.sensor'"],
-    **dict.fromkeys(
-        ("empty", "builtin", "heir"), ["it defines nothing that belongs to the group sensorium.sensors", "Mend"]
-    ),
+    "empty": ["it defines nothing that belongs to the group sensorium.sensors", "pip uninstall p-empty"],
+    "builtin": ["it defines nothing that belongs to the group sensorium.sensors", "pip uninstall p-builtin"],
+    "heir": ["it defines nothing that belongs to the group sensorium.sensors", "pip uninstall p-heir"],
     "nameless": ["its module b_nameless has no Nothing", "Correct nameless = 'b_nameless:Nothing'"],
     "twice": ["config ImuCfg is already paired with sensorium.sensors.inertial.imu.Imu", "class MyImuCfg(ImuCfg): ..."],
     "clashing": [

@@ -166,6 +166,16 @@ class UsageError(SensoriumError):
             faults = [replace(fault, field=options.get(fault.field, fault.field)) for fault in error.faults]
             raise cls("\n".join(map(str, faults))) from None
 
+    @classmethod
+    @contextlib.contextmanager
+    def writing(cls, option: str, path: object, kind: str = "folder") -> Iterator[None]:
+        """Make errors of the file system name the command-line option with the file or folder that is written."""
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise cls.of(option, str(path), f"a {kind} that can be written", f"{reason}.") from error
+
 
 class MissingDependencyError(SensoriumError, ImportError):
     """A required package is not installed; the message names the package to install."""

@@ -278,12 +278,8 @@ def _writing(to: Path, source: Path) -> Iterator[Path]:
     """Yield a folder whose files are moved to `to` at the end. Raise `UsageError` where it cannot be written."""
     from sensorium.record.staging import staged
 
-    try:
-        with staged(to, source=source) as root:
-            yield root
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UsageError.of("--to", str(to), "a writable folder", f"{reason}.") from error
+    with UsageError.writing("--to", to), staged(to, source=source) as root:
+        yield root
 
 
 def _report(to: Path, what: str, notes: Iterable[str], word: str = "not exported") -> None:

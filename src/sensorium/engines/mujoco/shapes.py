@@ -367,7 +367,7 @@ def _mesh(model: Any, i: int) -> Mesh:
     if start >= 0:
         uv = model.mesh_texcoord[start + model.mesh_facetexcoord[face : face + count]]
     else:  # the renderer draws sharp edges where a normal is far from that of its face
-        corners = vertices[faces].astype(np.float64)
+        corners = vertices[faces.clip(0, len(vertices) - 1)].astype(np.float64)  # `Mesh` rejects wrong indices
         flat = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
         flat /= np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), 1e-30)
         is_sharp = np.einsum("fci,fi->fc", normals, flat) < _SHARP
