@@ -77,9 +77,12 @@ class Export:
 
     def run(self) -> int:
         """Run the command and return the exit code."""
+        from sensorium.record.staging import staged
+
         with _opened(self.file, self.env, self.sensor) as replay:
-            with _writing(self.to, self.file) as root, self._following(replay) as follow:
-                notes = self._export(replay, root, follow)
+            with UsageError.writing("--to", self.to), staged(self.to, source=self.file) as root:
+                with self._following(replay) as follow:
+                    notes = self._export(replay, root, follow)
             _report(self.to, self.format, (*notes, *self._left_out(replay)))
         return 0
 
@@ -243,10 +246,11 @@ class Calib:
     def run(self) -> int:
         """Run the command and return the exit code."""
         from sensorium.record.export import write_calibration
+        from sensorium.record.staging import staged
 
         with _opened(self.file, self.env) as replay:
             env = int(replay.env_ids[0]) if self.env is None else self.env
-            with _writing(self.to, self.file) as root:
+            with UsageError.writing("--to", self.to), staged(self.to, source=self.file) as root:
                 notes = write_calibration(replay.readings(), root, replay.description, env=env)
             _report(self.to, "calibration", notes, "note")
         return 0
@@ -271,15 +275,6 @@ def _opened(file: Path, env: int | None, sensors: tuple[str, ...] = ()) -> Itera
             if name not in replay.description.sensors:
                 raise UnknownNameError("recorded sensor", name, replay.description.sensors)
         yield replay
-
-
-@contextlib.contextmanager
-def _writing(to: Path, source: Path) -> Iterator[Path]:
-    """Yield a folder whose files are moved to `to` at the end. Raise `UsageError` where it cannot be written."""
-    from sensorium.record.staging import staged
-
-    with UsageError.writing("--to", to), staged(to, source=source) as root:
-        yield root
 
 
 def _report(to: Path, what: str, notes: Iterable[str], word: str = "not exported") -> None:
