@@ -167,8 +167,10 @@ def test_the_source_is_never_replaced(recording: Path, tmp_path: Path) -> None:
     for file_format in get_args(Format):
         assert export(bag, "--to", tmp_path / "again", "--format", file_format) == 2
     assert export(bag, "--to", bag / "below", "--format", "csv") == 2
-    assert export(bag / "bag_0.mcap", "--to", bag, "--format", "rosbag2") == 2
-    assert contents(bag) == before and export(source, "--to", bag, "--format", "rosbag2", "--env", 1) == 0
+    assert contents(bag) == before and export(source, "--to", bag, "--format", "rosbag2", "--env", 0) == 0
+    bag.rename(tmp_path / "moved")  # whose index names another file than an export would write
+    assert export(tmp_path / "moved/bag_0.mcap", "--to", tmp_path / "moved", "--format", "rosbag2") == 2
+    assert contents(tmp_path / "moved").keys() == before.keys()
 
 
 @pytest.mark.parametrize("file_format", get_args(Format))
