@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 
 import sensorium as sn
-from benchmarks.timing import once, wall_and_cpu
+from benchmarks.timing import once, repeats_of, wall_and_cpu
 from sensorium.cli import main
 from sensorium.demo import model_path
 from sensorium.readings import Reading
@@ -87,12 +87,13 @@ def _loop(folder: Path) -> list[Row]:
 
             calls = {"plain": steps("plain", plain), "recorded": steps("recorded", recorded)}
             times = wall_and_cpu(calls, rounds=ROUNDS)
+            count = (repeats_of(ROUNDS) + 1) * TICKS
         (plain_s, _), (wall, cpu) = np.median((times["plain"], times["recorded"] - times["plain"]), axis=1) / TICKS
         size, ratio = os.path.getsize(path) / recorded.tick, np.median((times["recorded"] / times["plain"])[:, 0])
         rows.append((
             f"recording of an IMU and 12 joints at every tick, {envs} envs, {what}",
             f"{wall * 1e6:.0f} us per tick, {cpu * 1e6:.0f} us of CPU of all threads, "
-            f"{(own['recorded'] - own['plain']) / (ROUNDS + 1) / TICKS * 1e6:.0f} us of the loop, {size / 1e3:.1f} kB",
+            f"{(own['recorded'] - own['plain']) / count * 1e6:.0f} us of the loop, {size / 1e3:.1f} kB",
             f"{ratio - 1.0:.1%} of a step of {plain_s * 1e6:.0f} us, "
             f"{wall / recorded.engine.dt:.1%} of a tick in real time",
         ))  # fmt: skip
@@ -131,7 +132,7 @@ def _images(folder: Path) -> list[Row]:
             writer.close()
 
         times = dict.fromkeys(("plain", "mcap"), float("inf"))
-        for _ in range(8):
+        for _ in range(repeats_of(8)):
             for name, call in (("plain", plain), ("mcap", mcap)):
                 for path in folder.iterdir():
                     path.unlink()
@@ -171,7 +172,7 @@ def _exports(folder: Path) -> list[Row]:
         for name in formats:
             arguments = ["export", str(path), "--to", str(folder / name), "--format", name]
             best = float("inf")
-            for _ in range(1 if name == "csv" else 3):
+            for _ in range(1 if name == "csv" else repeats_of(3)):
                 start = time.process_time()
                 with contextlib.redirect_stdout(io.StringIO()):
                     main(arguments)

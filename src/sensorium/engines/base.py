@@ -187,6 +187,8 @@ class Engine(abc.ABC):
     owns_time: bool
     lag: int
     prepared: frozenset[Requirement]
+    merged_hint = ""
+    """What to do about a body of the model's file that is missing from `names`; empty if none can be."""
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Raise `TypeError`: an engine holds a simulation and cannot be copied or pickled."""
@@ -306,6 +308,10 @@ class Engine(abc.ABC):
             reset.
         """
         return {}
+
+    def camera_notice(self) -> str:
+        """Return a warning about a part of the model that cameras would see and that is lost, or an empty text."""
+        return ""
 
     @abc.abstractmethod
     def supports(self, requirement: Requirement) -> str | None:

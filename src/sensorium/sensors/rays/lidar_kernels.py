@@ -143,8 +143,8 @@ def take_flags(
 
 
 @wp.func
-def _write_ray(out: Scan, tables: Tables, bundle: Bundle, dt: wp.float64, captured: int, env: int, mount: int, ray: int,
-               place: int, index: int) -> None:  # fmt: skip
+def _write_ray(out: Scan, tables: Tables, bundle: Bundle, dt: wp.float64, captured: wp.int64, env: int, mount: int,
+               ray: int, place: int, index: int) -> None:  # fmt: skip
     """Write the fields of a ray that do not depend on its returns."""
     if out.time_offset.shape[0] > 0:
         time = wp.float32(0.0)
@@ -160,7 +160,7 @@ def _write_ray(out: Scan, tables: Tables, bundle: Bundle, dt: wp.float64, captur
 
 
 @wp.func
-def _write_points(out: Scan, bundle: Bundle, pose: Pose, captured: int, earliest: int, env: int, mount: int,
+def _write_points(out: Scan, bundle: Bundle, pose: Pose, captured: wp.int64, earliest: int, env: int, mount: int,
                   column: int, place: int, index: int, t: float) -> None:  # fmt: skip
     """Write the end point of a ray of a given length, in the sensor's frame and in the world."""
     if out.points_b.shape[0] == 0 and out.points_w.shape[0] == 0:
@@ -175,7 +175,7 @@ def _write_points(out: Scan, bundle: Bundle, pose: Pose, captured: int, earliest
             p = pose.pos[env, now, mount]
             q = pose.quat[env, now, mount]
             if out.moves != 0:
-                p, q = pose_at(pose, env, mount, captured, earliest, ray_time(bundle, place, captured, pose.dt))
+                p, q = pose_at(pose, env, mount, now, earliest, ray_time(bundle, place, captured, pose.dt))
             s, d = place_ray(pose, env, mount, p, q, s0, d0)
             outside = s + t * d
     if out.points_b.shape[0] > 0:
@@ -312,7 +312,7 @@ def true_scan(
             intensity = model.scale * wp.exp(-model.attenuation * t)
         else:
             intensity = _strength(model, _power(model, tables.reflectance[shape], cosine, t), t)
-    earliest = first_tick(rows.reset_tick[env], captured)
+    earliest = first_tick(rows.reset_tick[env], captured, pose.slots)
     for e in range(out.returns):
         if e > 0:
             t = wp.inf
@@ -335,7 +335,7 @@ def measured_scan(
     """Compute the returns that the receiver detects, from the hits of rays or bundles of rays."""
     env, mount, ray = masked_tid(rows)
     captured = tick_captured(rows)
-    earliest = first_tick(rows.reset_tick[env], captured)
+    earliest = first_tick(rows.reset_tick[env], captured, pose.slots)
     place = scan_begin(bundle, captured) + ray
     index = (place % bundle.total + bundle.total) % bundle.total
     _write_ray(out, tables, bundle, pose.dt, captured, env, mount, ray, place, index)
@@ -460,7 +460,7 @@ def finish(
     place = scan_begin(bundle, captured) + column / out.returns
     index = (place % bundle.total + bundle.total) % bundle.total
     t = distance_in[env, mount, column]
-    earliest = first_tick(rows.reset_tick[env], captured)
+    earliest = first_tick(rows.reset_tick[env], captured, pose.slots)
     _write_points(out, bundle, pose, captured, earliest, env, mount, column, place, index, t)
     if not wp.isfinite(t):
         _write_return(out, tables, env, mount, column, t, 0.0, 0.0, -1, wp.vec3())
