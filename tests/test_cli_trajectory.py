@@ -1,4 +1,4 @@
-"""`sensorium run --trajectory`: data sets without a simulator, and errors that name the options."""
+"""`sensorium run` and `explain` with --trajectory: data sets without a simulator, and errors that name the options."""
 
 from __future__ import annotations
 
@@ -87,6 +87,24 @@ def test_bundled_names(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(recorded["imu"].truth["ang_vel_b"][0, 0], start.ang_vel[0], atol=1e-3)
     hits = recorded["ranges"].truth["distances"][0, 0]
     assert np.isfinite(hits).mean() > 0.8 and hits.min() > 0.25
+
+
+def test_explain_describes_a_rig_on_a_trajectory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The world's meshes are among the shapes that rays hit; a short trajectory is also long enough for --time."""
+    lines = [f"{0.02 * k} {k} 0 2 0 0 0 1" for k in range(4)]
+    (tmp_path / "path.tum").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "rig.toml").write_text(RIG, encoding="utf-8")
+    options = ("--trajectory", str(tmp_path / "path.tum"), "--world", "hall", "--rig", str(tmp_path / "rig.toml"))
+    assert main(["explain", *options, "--envs", "2", "--time", "--json"]) == 0
+    described = json.loads(capsys.readouterr().out)
+    assert (described["engine"], described["dt"], described["num_envs"]) == ("trajectory", 0.001, 2)
+    assert described["model"] == str(tmp_path / "path.tum")
+    hit = {shape["name"]: shape["moves"] for shape in described["sensors"]["ranges"]["rays"]["shapes"]}
+    assert hit == {shape.name: False for shape in hall.shapes()}
+    assert described["sensors"]["imu"]["mounts"] == [{"name": "body", "body": "body"}]
+    assert described["cost"]["ticks"] == 59 and list(described["cost"]["sensors_s"]) == ["imu", "ranges"]
+    assert main(["explain", str(tmp_path / "robot.xml"), *options]) == 2
+    assert "expected no value with --trajectory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

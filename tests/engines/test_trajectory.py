@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from reference.surfaces import nearest_on_triangles
 from scipy.spatial.transform import Rotation
 
 import sensorium as sn
 from sensorium.demo import hall
 from sensorium.errors import ArgumentError, MissingDependencyError, ModelError, ScheduleError
 from sensorium.testing import check_engine
-from sensorium.testing.surfaces import nearest_on_triangles
 
 PERIOD = 12.0
 

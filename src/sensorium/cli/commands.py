@@ -279,8 +279,8 @@ class Run:
             if self.max_gap is not None:
                 raise UsageError.of("--max-gap", self.max_gap, "a gap only with --trajectory", "Add --trajectory FILE.")
             if self.model is None:
-                expected, fix = "a model, or a trajectory", "Use for example: sensorium run robot.xml --rig rig.toml"
-                raise UsageError.of("MODEL, --trajectory", None, expected, fix)
+                fix = "Give for example robot.xml, or --trajectory path.tum."
+                raise UsageError.of("MODEL, --trajectory", None, "a model, or a trajectory", fix)
             return None
         others = {"MODEL": self.model, "--control": self.control != "hold" and self.control}
         others["--engine"] = self.engine != "mujoco" and self.engine

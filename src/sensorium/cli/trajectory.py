@@ -1,4 +1,4 @@
-"""The engine of `sensorium run --trajectory`: a trajectory and a world, from files or from the bundled hall."""
+"""The engine of --trajectory: a trajectory and a world, from files or from the bundled hall."""
 
 from __future__ import annotations
 

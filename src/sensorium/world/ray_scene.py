@@ -127,7 +127,7 @@ class View:
     @property
     def met(self) -> list[int]:
         """Numbers of all shapes that rays can hit, static ones included."""
-        return sorted({*self.shapes, *self._parts.rows})
+        return sorted({*self.shapes, *self._parts.rows, *self._parts.meshes})
 
     @property
     def is_upright(self) -> bool:
