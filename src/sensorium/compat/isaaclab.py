@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from pydantic import BeforeValidator, Field, field_serializer
 from torch import Tensor
 
-from sensorium.cfg import Cfg, Float, MountedSensorCfg, OffsetCfg, Vec3, bad
+from sensorium.cfg import NONE, Cfg, Float, MountedSensorCfg, OffsetCfg, Vec3, bad
 from sensorium.compat.aliases import AliasedCfg
 from sensorium.errors import ConfigError
 from sensorium.geometry.cameras import Convention, tile_images
@@ -383,7 +383,7 @@ class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
             is_fisheye = any(name.startswith("fisheye") for name in lens)
             lens = FisheyeCameraCfg(**lens) if is_fisheye else PinholeCameraCfg(**lens)
             data = {name: value for name, value in data.items() if name not in ("spawn", "lens")} | {"spawn": lens}
-        if lens is not None:
+        if lens not in (None, NONE):
             data = _stating_convention(data)
         if isinstance(lens, PinholeCameraCfg) and "clipping_range" not in data:
             data = {**data, "clipping_range": lens.clipping_range}
