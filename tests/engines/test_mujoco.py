@@ -846,7 +846,10 @@ def test_reading_does_not_change_the_owners_data(fresh, count):
 
 
 def test_a_live_engine_reads_the_state_after_the_last_step():
-    """Derived state of wrapped data equals MuJoCo's for the current state; with fresh=False, for one tick before."""
+    """Derived state of wrapped data equals MuJoCo's for the current state; with fresh=False, for one tick before.
+
+    The owner may call mj_forward before the first read.
+    """
     model, datas, engine = live(2)
     _, others, stale = live(2, fresh=False)
     for _ in range(80):
@@ -856,7 +859,9 @@ def test_a_live_engine_reads_the_state_after_the_last_step():
             mujoco.mj_step(model, other)
         for each in (engine, stale):
             each.count_ticks(1)
-            each.refresh()
+    mujoco.mj_forward(model, others[1])
+    for each in (engine, stale):
+        each.refresh()
     for env, data in enumerate(datas):
         assert_equals(engine, env, reference(model, snapshot(model, data)[0]))
     assert_equals(stale, 1, reference(model, previous))

@@ -126,20 +126,25 @@ def test_a_file_that_is_no_trajectory(tmp_path: Path) -> None:
         sn.Trajectory.from_file(written(tmp_path, "# nothing\n"))
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_damaged_files_give_one_error_or_a_finite_path(seed: int, tmp_path: Path) -> None:
-    rng = np.random.default_rng(seed)
-    data = bytearray((TUM if seed % 2 else EUROC).encode())
-    for _ in range(int(rng.integers(1, 6))):
-        data[int(rng.integers(len(data)))] = int(rng.integers(256))
-    path = tmp_path / "path.csv"
-    path.write_bytes(bytes(data[: int(rng.integers(1, len(data) + 1))]))
-    try:
-        found = sn.Trajectory.from_file(path)
-    except ModelError as error:
-        assert str(path) in str(error)
-    else:
-        assert all(np.isfinite(values).all() for values in found.at(found.times))
+def test_damaged_files_give_one_error_or_a_finite_path(tmp_path: Path) -> None:
+    """Any bytes are damaged and the file ends anywhere, or only digits are changed, which some files survive."""
+    path, read = tmp_path / "path.csv", 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        data = bytearray((TUM if seed % 2 else EUROC).encode())
+        is_torn = seed % 4 < 2
+        places = [k for k, byte in enumerate(data) if is_torn or chr(byte).isdigit()]
+        for _ in range(int(rng.integers(1, 6))):
+            data[int(rng.choice(places))] = int(rng.integers(256) if is_torn else rng.integers(48, 58))
+        path.write_bytes(bytes(data[: int(rng.integers(1, len(data) + 1))] if is_torn else data))
+        try:
+            found = sn.Trajectory.from_file(path)
+        except ModelError as error:
+            assert str(path) in str(error)
+        else:
+            read += 1
+            assert all(np.isfinite(values).all() for values in found.at(found.times))
+    assert 5 <= read <= 20
 
 
 # Arrays ---------------------------------------------------------------------------------------------------------------
