@@ -196,6 +196,11 @@ class Engine(abc.ABC):
         )
 
     @property
+    def diverged(self) -> Tensor | None:
+        """Bool `[env]`: environments whose simulated state became NaN, infinite or huge; None if unknown (default)."""
+        return None
+
+    @property
     def dt_exact(self) -> Fraction:
         """Time step as an exact rational number, s."""
         return exact_fraction(self.dt)
