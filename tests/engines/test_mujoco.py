@@ -418,14 +418,14 @@ def test_diverged_env_is_reported_once_and_others_continue(tmp_path, monkeypatch
 # Names and frames
 
 
-def test_names_are_in_model_order_and_unnamed_bodies_are_addressable():
-    """Names list the elements that can be mounted on; a nameless body is listed by its id."""
+def test_names_are_in_model_order_and_unnamed_elements_have_one():
+    """Names list the elements that can be mounted on; one without a name is listed by its kind and number."""
     engine = MujocoEngine(TUMBLER)
     assert engine.names("body") == (
         "trunk", "thigh", "shank", "toe", "body_5", "post", "cap", "arm", "hand", "lamp",
     )  # fmt: skip
     assert engine.names("joint") == ("root", "hip", "knee", "tail", "swing", "dangle")
-    assert engine.names("geom") == ("ground", "trunk")
+    assert engine.names("geom") == ("ground", "trunk", *(f"geom_{i}" for i in range(2, 11)))
     assert engine.names("site") == ("imu",)
     assert engine.names("camera") == ("front", "chase")
     assert engine.names("actuator") == ("hip", "knee")

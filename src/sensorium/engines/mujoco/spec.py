@@ -5,6 +5,7 @@ Added elements carry the prefix `sensorium/` and are hidden from name selection.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import warnings
 import zlib
@@ -17,7 +18,7 @@ import numpy as np
 
 from sensorium.engines.model_file import model_file
 from sensorium.engines.mujoco.contacts import add_contacts
-from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX, hidden
+from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX, full_names, hidden
 from sensorium.engines.mujoco.native import add_native, sensor_in_message
 from sensorium.engines.mujoco.needs import needs_wrenches
 from sensorium.engines.mujoco.sleep import add_held
@@ -30,6 +31,10 @@ _NAMED_LISTS = (
     "bodies", "joints", "geoms", "sites", "cameras", "lights", "actuators", "sensors", "tendons", "equalities", "pairs",
     "excludes", "flexes", "skins", "meshes", "hfields", "materials", "textures", "numerics", "texts", "tuples", "keys",
 )  # fmt: skip
+_LISTS = {
+    "bodies": "body", "sites": "site", "geoms": "geom", "joints": "joint", "cameras": "camera", "actuators": "actuator",
+}  # fmt: skip
+"""Lists of an MjSpec whose elements sensors can name, each with their kind."""
 _SENSOR = mujoco.mjtSensor
 _TRIGGERS = tuple(
     int(getattr(_SENSOR, f"mjSENS_{word}"))
@@ -57,7 +62,7 @@ def label_of(source: object) -> str:
 
 
 def load_spec(source: object) -> Any:
-    """Return a new, editable MjSpec of a model; an MjSpec of the caller is copied and not changed.
+    """Return a new, editable MjSpec of a model with names; an MjSpec of the caller is copied and not changed.
 
     Args:
         source: path to an MJCF or URDF file, XML text (starts with ``<``), or an MjSpec.
@@ -66,7 +71,9 @@ def load_spec(source: object) -> Any:
         ModelError: the file is missing or invalid, or `source` has another type.
     """
     if isinstance(source, mujoco.MjSpec):
-        return source.copy()
+        spec = source.copy()
+        name_elements(spec)
+        return spec
     label = label_of(source)
     if not isinstance(source, str | Path):
         raise ModelError(
@@ -75,9 +82,29 @@ def load_spec(source: object) -> Any:
     is_text = isinstance(source, str) and source.lstrip().startswith("<")
     path = None if is_text else model_file(source)
     try:
-        return mujoco.MjSpec.from_string(source) if path is None else mujoco.MjSpec.from_file(str(path))
+        spec = mujoco.MjSpec.from_string(source) if path is None else mujoco.MjSpec.from_file(str(path))
     except ValueError as error:
         raise ModelError(f"{label} cannot be read: {reason_of(error)}") from error
+    name_elements(spec)
+    return spec
+
+
+def name_elements(spec: Any) -> None:
+    """Name the unnamed elements of an MjSpec as `Elements` names those of the compiled model."""
+    compiled = spec
+    if spec.compiler.fusestatic or spec.compiler.discardvisual:  # the compiler changes the order
+        compiled = spec.copy()
+        for words in _LISTS:
+            for i, element in enumerate(getattr(compiled, words)):
+                element.info = str(i)
+        with contextlib.suppress(ValueError):  # reported when the model itself is compiled
+            compiled.compile()
+    for words, kind in _LISTS.items():
+        own = getattr(spec, words)
+        ordered = own if compiled is spec else [own[int(element.info)] for element in getattr(compiled, words)]
+        for element, name in zip(ordered, full_names([each.name for each in ordered], kind), strict=True):
+            if not element.name:
+                element.name = name
 
 
 def reason_of(error: BaseException) -> str:
@@ -193,11 +220,13 @@ def _placed(name: str, given: Any) -> tuple[Any, list[float], list[float]]:
 def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, ...]:
     """Add the elements that requirements need to an MjSpec before it is compiled; existing ones are not added again.
 
+    Unnamed elements of the model get names, so that the added ones can refer to them.
+
     Body accelerations and joint wrenches need a sensor that makes MuJoCo compute them: one hidden site with an
     accelerometer is added where the model has none. Where bodies may sleep, each body gets separate sensors, see
     `mujoco.sleep`. A NATIVE_SENSOR with a type becomes a hidden sensor, and a CONTACT_REPORT one for each primary. The
     functions of MODEL_ELEMENTS are called once each, in the order of their names, and leave a hidden text element as a
-    mark.
+    mark; the unnamed elements that they add are hidden.
 
     Args:
         spec: mujoco.MjSpec; edited in place.
@@ -209,6 +238,7 @@ def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, .
     Raises:
         ModelError: a function of MODEL_ELEMENTS failed, or a native or contact sensor cannot be added.
     """
+    name_elements(spec)
     before = _all_names(spec)
     requirements = set(requirements)
     for key, add in sorted(element_functions(requirements).items()):
@@ -220,6 +250,10 @@ def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, .
             raise ModelError(
                 f"{key.removeprefix(_ELEMENTS)} (MODEL_ELEMENTS) failed on the MjSpec: {type(error).__name__}: {error}"
             ) from error
+        for words, kind in _LISTS.items():
+            for i, element in enumerate(getattr(spec, words)):
+                if not element.name:
+                    element.name = f"{key}/{kind}_{i}"
         spec.add_text(name=key, data="added for a sensor")
     add_native(spec, requirements)
     add_contacts(spec, requirements)

@@ -19,6 +19,6 @@ def model_world(path: Path) -> tuple[Shape, ...]:
     label = f"world file {str(path)!r}"
     model = compile_spec(load_spec(path), label)
     if model.njnt or model.nmocap:
-        moving = [model.joint(i).name or f"joint {i}" for i in range(model.njnt)] or ["a mocap body"]
+        moving = [model.joint(i).name for i in range(model.njnt)] or ["a mocap body"]
         raise ModelError(f"{label}: got moving parts ({listed(moving, 5)}), expected none. Remove them.")
     return model_shapes(model, dict.fromkeys(range(model.nbody), -1))
