@@ -209,6 +209,11 @@ class Engine(abc.ABC):
     def names(self, kind: NameKind) -> tuple[str, ...]:
         """Return all names of a kind in model order. Bodies exclude the world, whose index is -1."""
 
+    @property
+    def control_names(self) -> tuple[str, ...]:
+        """Names of the controls of `step`, in order; by default those of the actuators."""
+        return self.names("actuator")
+
     @abc.abstractmethod
     def frame(self, kind: NameKind, name: str) -> FrameOnBody:
         """Return the body of a named body, site, geom, joint or camera, with the frame's pose on that body."""

@@ -46,7 +46,7 @@ class RlEnv:
             and, for privileged training, ``"critic"``.
         substeps: physics ticks per control step.
         max_episode_steps: control steps until an episode is truncated.
-        actions: names of the actions; None takes those of the actuators.
+        actions: names of the actions; None takes those of the controls, one for each.
         action_delay: delay, jitter and loss of the controls; None for none.
         randomise: distributions that are drawn per env at each reset. ``"sensor.knob"`` sets a knob of a sensor that
             its config gives. ``"model.FIELD"`` multiplies a field of the model by one drawn factor; it requires
@@ -90,7 +90,7 @@ class RlEnv:
         self.scene, self.substeps, self.max_episode_steps = scene, substeps, max_episode_steps
         self.num_envs, self.device = scene.num_envs, torch.device(scene.compute.device)
         self.step_dt = substeps * scene.clock.dt
-        self.action_names = tuple(scene.engine.names("actuator") if actions is None else actions)
+        self.action_names = tuple(scene.engine.control_names if actions is None else actions)
         self.action = torch.zeros((self.num_envs, len(self.action_names)), device=self.device)
         self.last_action = torch.zeros_like(self.action)
         self.episode_length = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)

@@ -380,6 +380,13 @@ class MujocoModelEngine(Engine):
         """
         return self._elements.names(kind)
 
+    @property
+    def control_names(self) -> tuple[str, ...]:
+        """Names of the controls, in the order of `ctrl`: those of the actuators, `name[0]`, ... of one with several."""
+        counts = getattr(self.model, "actuator_ctrlnum", np.ones(self.nu, dtype=int)).tolist()
+        named = zip(self._elements.ids["actuator"], counts, strict=True)
+        return tuple(name if n == 1 else f"{name}[{k}]" for name, n in named for k in range(n))
+
     def frame(self, kind: NameKind, name: str) -> FrameOnBody:
         """Return the body of an element and the element's frame on it.
 
