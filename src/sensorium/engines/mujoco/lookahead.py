@@ -26,9 +26,7 @@ LOOKAHEAD_FROM = 8
 Its fixed cost per tick is that of stepping a quadruped once. With fewer environments, continuing from a forward
 computation in a persistent batch costs as little.
 """
-_INPUTS, _OUTPUTS = (
-    frozenset(getattr(mujoco.MjModel, f"_setconst_{what}", ())) for what in ("inputs", "outputs")
-)
+_INPUTS, _OUTPUTS = (frozenset(getattr(mujoco.MjModel, f"_setconst_{what}", ())) for what in ("inputs", "outputs"))
 """Fields of the model that mj_setConst reads and writes; empty if this version of MuJoCo does not list them."""
 _UNSAVED = int(mujoco.mjtEnableBit.mjENBL_SLEEP) | int(getattr(mujoco.mjtEnableBit, "mjENBL_IPC", 0))
 
