@@ -146,7 +146,8 @@ def _rows(obs: Any, mask: Array) -> Array:
 class GymnasiumEnv(gymnasium.Env[Any, Array]):
     """An `RlEnv` with one environment as a single environment of Gymnasium.
 
-    ``info["diverged"]`` of `step` says whether the episode ended because the environment diverged, see `RlEnv.diverged`.
+    ``info["diverged"]`` of `step` tells whether the episode ended because the environment diverged, see
+    `RlEnv.diverged`.
 
     Args:
         env: the task.

@@ -15,8 +15,8 @@ class RslRlEnv(VecEnv):  # type: ignore[misc]  # rsl_rl has no types
     """An `RlEnv` as the vector environment of rsl_rl.
 
     `step` resets finished environments at once. ``extras["time_outs"]`` marks the truncated ones, for which PPO adds
-    the value of the next state, and ``extras["diverged"]`` those that diverged, see `RlEnv.diverged`. The runner's ``obs_groups`` map its inputs to groups of observations:
-    ``{"actor": ["policy"], "critic": ["critic"]}``.
+    the value of the next state, and ``extras["diverged"]`` those that diverged, see `RlEnv.diverged`. The runner's
+    ``obs_groups`` map its inputs to groups of observations: ``{"actor": ["policy"], "critic": ["critic"]}``.
 
     Args:
         env: the task.

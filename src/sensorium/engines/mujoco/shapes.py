@@ -127,8 +127,8 @@ def model_decorations(
 ) -> tuple[Shape, ...]:
     """Return the tendons, sites and skins of a compiled model, in this order.
 
-    Elements that were added for sensors are omitted. Each segment of a spatial tendon is a shape; their order is that of `paths_of`. Skins have a `fault`. So do sites
-    whose poses on their bodies differ between environments.
+    Elements that were added for sensors are omitted. Each segment of a spatial tendon is a shape; their order is that
+    of `paths_of`. Skins have a `fault`. So do sites whose poses on their bodies differ between environments.
 
     Args:
         model: the MjModel.

@@ -141,8 +141,8 @@ def static_wrench_fault(model: Any, body: int) -> str | None:
     if not sleeps(model.opt) or int(model.body_treeid[body]) >= 0 or not may_sleep(model).any():
         return None
     return (
-        f'the body {Elements(model).name("body", body)!r} is static, and MuJoCo omits its contacts with sleeping bodies: set sleep="never" on '
-        'the root bodies of all trees, or remove <flag sleep="enable"/>.'
+        f"the body {Elements(model).name('body', body)!r} is static, and MuJoCo omits its contacts with sleeping "
+        'bodies: set sleep="never" on the root bodies of all trees, or remove <flag sleep="enable"/>.'
     )
 
 
