@@ -274,7 +274,8 @@ def test_scaled_mass_is_that_of_a_model_with_this_mass() -> None:
     """Force and torque accelerate a body by F / m and tau / I, and derived constants are those of a compiled model."""
     xml = """<mujoco><option gravity="0 0 0"/><worldbody><body name="box"><freejoint/>
       <geom type="box" size=".1 .2 .3" mass="2"/>
-      <body name="arm" pos=".5 0 0"><joint name="arm"/><geom size=".1"/></body></body></worldbody><actuator><motor joint="arm"/></actuator></mujoco>"""
+      <body name="arm" pos=".5 0 0"><joint name="arm"/><geom size=".1"/></body></body></worldbody>
+      <actuator><motor joint="arm"/></actuator></mujoco>"""
     engine = sn.MujocoEngine(xml, 3)
     joints = sn.JointSensorCfg(name="arm", joint="arm")
     task = RlEnv(sn.Scene(engine, [joints]), {"policy": ["arm"]}, randomise={"model.body_mass": sn.Uniform(0.5, 2.0)})
