@@ -117,8 +117,7 @@ def checked_seed(seed: Any, least: float = -math.inf) -> int:
     except TypeError:
         value = None
     if value is None or value < least:
-        expected = "an integer" if least == -math.inf else f"an integer of at least {least:g}"
-        raise ArgumentError(f"seed: got {shown(seed)}, expected {expected}.")
+        raise ArgumentError(f"seed: got {shown(seed)}, expected an integer{' of at least 0' * (least == 0)}.")
     return value
 
 

@@ -124,8 +124,7 @@ class GymnasiumVectorEnv(VectorEnv[Any, Array, Array]):
             self._done = done
         elif bool(done.any()):
             mask = done.cpu().numpy()
-            final = {"final_obs": _rows(obs, mask), "final_info": dict(info), "_final_obs": mask, "_final_info": mask}
-            info |= final
+            info |= {"final_obs": _rows(obs, mask), "final_info": dict(info), "_final_obs": mask, "_final_info": mask}
             self.env.reset(done)
             obs = self._observed()
         rewards = reward.cpu().numpy().astype(np.float64)

@@ -70,10 +70,12 @@ def load_spec(source: object) -> Any:
     Raises:
         ModelError: the file is missing or invalid, or `source` has another type.
     """
-    if isinstance(source, mujoco.MjSpec):
-        spec = source.copy()
-        name_elements(spec)
-        return spec
+    spec = source.copy() if isinstance(source, mujoco.MjSpec) else _read_spec(source)
+    name_elements(spec)
+    return spec
+
+
+def _read_spec(source: object) -> Any:
     label = label_of(source)
     if not isinstance(source, str | Path):
         raise ModelError(
@@ -82,11 +84,9 @@ def load_spec(source: object) -> Any:
     is_text = isinstance(source, str) and source.lstrip().startswith("<")
     path = None if is_text else model_file(source)
     try:
-        spec = mujoco.MjSpec.from_string(source) if path is None else mujoco.MjSpec.from_file(str(path))
+        return mujoco.MjSpec.from_string(source) if path is None else mujoco.MjSpec.from_file(str(path))
     except ValueError as error:
         raise ModelError(f"{label} cannot be read: {reason_of(error)}") from error
-    name_elements(spec)
-    return spec
 
 
 def name_elements(spec: Any) -> None:
