@@ -17,24 +17,19 @@ def hidden(name: str) -> bool:
 
 
 def full_names(own: Sequence[str], word: str, taken: Sequence[str] = ()) -> list[str]:
-    """Return a unique name for each element of one kind: its own, or `{word}_{n}` if it has none.
-
-    n counts the elements in order. Elements added for sensors do not count, so that sensors do not change the names.
+    """Return a unique name for each element of one kind: its own, or `{word}_{id}` if it has none.
 
     Args:
-        own: names in the model, empty for unnamed elements.
+        own: names in the model in the order of ids, empty for unnamed elements.
         word: kind of the elements.
         taken: further names that are in use.
     """
-    used, names, n = {*taken}, [], 0
-    own_names = {*own}
-    for each in own:
-        name = each
-        if not each or each in used:
-            name = f"{word}_{n}"
-            while name in used or name in own_names:
+    names, used, given = [], {*taken}, {*own}
+    for i, name in enumerate(own):
+        if not name or name in used:
+            name = f"{word}_{i}"
+            while name in used or name in given:
                 name += "_"
         used.add(name)
         names.append(name)
-        n += not hidden(each)
     return names

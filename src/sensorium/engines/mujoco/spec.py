@@ -101,7 +101,8 @@ def name_elements(spec: Any) -> None:
             compiled.compile()
     for words, kind in _LISTS.items():
         own = getattr(spec, words)
-        ordered = own if compiled is spec else [own[int(element.info)] for element in getattr(compiled, words)]
+        first = [] if compiled is spec else [int(element.info) for element in getattr(compiled, words)]
+        ordered = [own[i] for i in dict.fromkeys([*first, *range(len(own))])]  # those that it removes are last
         for element, name in zip(ordered, full_names([each.name for each in ordered], kind), strict=True):
             if not element.name:
                 element.name = name
