@@ -57,6 +57,7 @@ def test_episode_is_counted_and_ends(cart: Cart) -> None:
         *((lambda env, seed=seed: env.reset(seed=seed), "seed: got .* an integer") for seed in (1.5, "x", [1])),
         *((lambda env, seed=seed: GymnasiumVectorEnv(env).reset(seed=seed), "at least 0") for seed in (1.5, "x", -1)),
         (lambda env: env.reset([0], seed=1), "omit env_ids"),
+        (lambda env: env.draw("start", sn.Uniform(0.0, 1.0), env_ids=[3]), "env_ids: got"),
         *(
             (lambda env, a=a: env.step(a), r"action: got (.|\n)* real numbers")
             for a in ("x", None, np.full((3, 1), 1j))
@@ -220,6 +221,8 @@ def test_seed_repeats_the_run_and_others_differ(cart: Cart) -> None:
         return torch.stack([torch.cat([obs["policy"], obs["critic"]], dim=1) for obs in seen])
 
     first, other = run(7), run(8)
+    drawn = cart.draw("start", sn.Uniform(0.0, 1.0))
+    assert torch.equal(cart.draw("start", sn.Uniform(0.0, 1.0), env_ids=torch.tensor([False, True, True])), drawn[1:])
     assert torch.equal(run(7), first)
     assert (first[0] != other[0])[:, [0, 1, 3, 5]].all() and (first[0, 1] != first[6, 1])[[0, 3, 5]].all()
 

@@ -212,9 +212,7 @@ class RlEnv:
             first = stream_key(seed, "rl", "episode")[0] & MOST_EPISODES
             self.scene.load_state(self._initial)
             self.scene.clock.episode.fill_(first)
-        ids = env_rows(env_ids, self.num_envs, str(self.device))
-        if ids is None:
-            ids = torch.arange(self.num_envs, device=self.device)
+        ids = self._ids(env_ids).to(self.device)
         if not len(ids):
             return
         # The random numbers of an episode belong to its number, which counts up in the scene's reset below.
@@ -236,6 +234,10 @@ class RlEnv:
     def action_delay(self) -> torch.Tensor:
         """Current delay of the actions of each environment, without jitter, float32 `[env]`, s."""
         return torch.zeros(self.num_envs, device=self.device) if self._delay is None else self._delay.delay.clone()
+
+    def _ids(self, env_ids: Any) -> torch.Tensor:
+        ids = env_rows(env_ids, self.num_envs)
+        return torch.arange(self.num_envs, device="cpu") if ids is None else ids
 
     def _live(self, field: str) -> torch.Tensor:
         """Return the values of a field of the model, live for each environment `[env, ...]`."""
@@ -280,7 +282,7 @@ class RlEnv:
         purpose: str,
         distribution: Distribution,
         count: int = 1,
-        env_ids: torch.Tensor | None = None,
+        env_ids: Any = None,
         *,
         each_tick: bool = False,
     ) -> torch.Tensor:
@@ -290,10 +292,13 @@ class RlEnv:
             purpose: use of the numbers; the same purpose gives the same numbers within an episode.
             distribution: `Uniform`, `Normal` or `Choice`.
             count: numbers per environment.
-            env_ids: int64 `[n]`; None for all.
+            env_ids: int ids, a bool mask, or None for all.
             each_tick: whether they differ from tick to tick.
+
+        Raises:
+            ArgumentError: `env_ids` are not those of environments.
         """
-        clock, ids = self.scene.clock, torch.arange(self.num_envs, device="cpu") if env_ids is None else env_ids.cpu()
+        clock, ids = self.scene.clock, self._ids(env_ids)
         key, tick = stream_key(self.scene.seed, "rl", purpose), clock.tick if each_tick else 0
         envs, episodes = self.scene.first_env + ids.numpy(), clock.episode.cpu()[ids].numpy()
         return torch.from_numpy(distribution.sample(key, tick, envs, episodes, 0, count)).to(self.device)
