@@ -27,14 +27,11 @@ from sensorium.spec import Requirement
 
 _ACCELEROMETER = f"{HIDDEN_PREFIX}acceleration"
 _ELEMENTS = f"{HIDDEN_PREFIX}elements/"
+_ON_BODIES = ("site", "geom", "joint", "camera")
 _NAMED_LISTS = (
-    "bodies", "joints", "geoms", "sites", "cameras", "lights", "actuators", "sensors", "tendons", "equalities", "pairs",
-    "excludes", "flexes", "skins", "meshes", "hfields", "materials", "textures", "numerics", "texts", "tuples", "keys",
+    "lights", "sensors", "tendons", "equalities", "pairs", "excludes", "flexes", "skins", "meshes", "hfields",
+    "materials", "textures", "numerics", "texts", "tuples", "keys",
 )  # fmt: skip
-_LISTS = {
-    "bodies": "body", "sites": "site", "geoms": "geom", "joints": "joint", "cameras": "camera", "actuators": "actuator",
-}  # fmt: skip
-"""Lists of an MjSpec whose elements sensors can name, each with their kind."""
 _SENSOR = mujoco.mjtSensor
 _TRIGGERS = tuple(
     int(getattr(_SENSOR, f"mjSENS_{word}"))
@@ -94,18 +91,34 @@ def name_elements(spec: Any) -> None:
     compiled = spec
     if spec.compiler.fusestatic or spec.compiler.discardvisual:  # the compiler changes the order
         compiled = spec.copy()
-        for words in _LISTS:
-            for i, element in enumerate(getattr(compiled, words)):
+        for elements in _elements(compiled).values():
+            for i, element in enumerate(elements):
                 element.info = str(i)
         with contextlib.suppress(ValueError):  # reported when the model itself is compiled
             compiled.compile()
-    for words, kind in _LISTS.items():
-        own = getattr(spec, words)
-        first = [] if compiled is spec else [int(element.info) for element in getattr(compiled, words)]
-        ordered = [own[i] for i in dict.fromkeys([*first, *range(len(own))])]  # those that it removes are last
+    kept = {} if compiled is spec else _elements(compiled)
+    for kind, own in _elements(spec).items():
+        order = [int(element.info) for element in kept.get(kind, ())]
+        ordered = [own[i] for i in dict.fromkeys([*order, *range(len(own))])]  # those that it removes are last
         for element, name in zip(ordered, full_names([each.name for each in ordered], kind), strict=True):
             if not element.name:
                 element.name = name
+
+
+def _elements(spec: Any) -> dict[str, list[Any]]:
+    """Return the elements of an MjSpec that sensors can name, by kind, in the order of their ids.
+
+    The lists of a spec itself, such as `spec.geoms`, take a time that grows with the square of their lengths.
+    """
+    found: dict[str, list[Any]] = {kind: [] for kind in ("body", *_ON_BODIES)} | {"actuator": spec.actuators}
+    below = [spec.worldbody]
+    while below:
+        body = below.pop()
+        found["body"].append(body)
+        for kind in _ON_BODIES:
+            found[kind] += getattr(body, f"{kind}s")
+        below += reversed(body.bodies)
+    return found
 
 
 def reason_of(error: BaseException) -> str:
@@ -251,8 +264,8 @@ def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, .
             raise ModelError(
                 f"{key.removeprefix(_ELEMENTS)} (MODEL_ELEMENTS) failed on the MjSpec: {type(error).__name__}: {error}"
             ) from error
-        for words, kind in _LISTS.items():
-            for i, element in enumerate(getattr(spec, words)):
+        for kind, elements in _elements(spec).items():
+            for i, element in enumerate(elements):
                 if not element.name:
                     element.name = f"{key}/{kind}_{i}"
         spec.add_text(name=key, data="added for a sensor")
@@ -299,7 +312,8 @@ def _triggers(kind: int, stage: int, interval: Sequence[float]) -> bool:
 
 
 def _all_names(spec: Any) -> set[str]:
-    return {element.name for kind in _NAMED_LISTS for element in getattr(spec, kind, ()) if element.name}
+    lists = [*_elements(spec).values(), *(getattr(spec, kind, ()) for kind in _NAMED_LISTS)]
+    return {element.name for elements in lists for element in elements if element.name}
 
 
 def _function_key(add: Callable[..., Any]) -> str:
