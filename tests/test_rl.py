@@ -176,9 +176,21 @@ def test_diverged_environment_ends_its_episode(
     else:
         assert np.isfinite(obs).all()
         obs, reward, terminated, _, info = envs.step(push)
-        assert not info["diverged"].any() and not terminated.any()
+        assert info == {} and not terminated.any()
     assert obs[1] == 0.0 and task.episode_length[1] == 0 and task.scene["joints"].valid.all()
-    assert not envs.step(push)[4]["diverged"].any()
+    assert envs.step(push)[4] == {}
+
+
+def test_single_environment_reports_divergence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    env = GymnasiumEnv(Cart(1))
+    env.reset(seed=1)
+    assert env.step(np.zeros(1))[4] == {}
+    with pytest.warns(sn.SensoriumWarning, match="controls of env 0 were NaN"):
+        obs, reward, terminated, truncated, info = env.step(np.full(1, np.nan))
+    assert (reward, terminated, truncated, info) == (0.0, True, False, {"diverged": True}) and np.isfinite(obs).all()
+    with pytest.raises(sn.ArgumentError, match="action: got"):
+        env.step(np.full(1, 1j))
 
 
 GYMNASIUM = Path(gymnasium.__file__).parent / "envs/mujoco/assets"

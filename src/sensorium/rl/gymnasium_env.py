@@ -53,8 +53,8 @@ class GymnasiumVectorEnv(VectorEnv[Any, Array, Array]):
     With ``NEXT_STEP`` (the default of Gymnasium), a finished environment is reset by the next call of `step`, which
     ignores its action and returns a reward of 0. With ``SAME_STEP``, `step` resets it at once; ``info["final_obs"]``
     and ``info["_final_obs"]`` then hold the observations from before the reset and the mask of these environments. With
-    ``DISABLED``, the caller resets it: ``reset(options={"reset_mask": mask})``. ``info["diverged"]`` marks the
-    environments whose episodes `step` ended because they diverged, see `RlEnv.diverged`, bool `[env]`.
+    ``DISABLED``, the caller resets it: ``reset(options={"reset_mask": mask})``. If environments diverged, see
+    `RlEnv.diverged`, ``info["diverged"]`` of that step marks them, bool `[env]`.
 
     Args:
         env: the task.
@@ -118,7 +118,7 @@ class GymnasiumVectorEnv(VectorEnv[Any, Array, Array]):
             self.env.reset(waiting)
             reward, terminated, truncated = (each.masked_fill(waiting, 0) for each in (reward, terminated, truncated))
         done, diverged = terminated | truncated, self.env.diverged.cpu().numpy().copy()
-        info: dict[str, Any] = {"diverged": diverged, "_diverged": diverged}
+        info: dict[str, Any] = {"diverged": diverged, "_diverged": diverged} if diverged.any() else {}
         obs = self._observed()
         if self.autoreset_mode != AutoresetMode.SAME_STEP:
             self._done = done
@@ -145,8 +145,8 @@ def _rows(obs: Any, mask: Array) -> Array:
 class GymnasiumEnv(gymnasium.Env[Any, Array]):
     """An `RlEnv` with one environment as a single environment of Gymnasium.
 
-    ``info["diverged"]`` of `step` tells whether the episode ended because the environment diverged, see
-    `RlEnv.diverged`.
+    ``info["diverged"]`` of `step` is True if the episode ended because the environment diverged, see `RlEnv.diverged`.
+    Otherwise it is absent.
 
     Args:
         env: the task.
@@ -174,7 +174,7 @@ class GymnasiumEnv(gymnasium.Env[Any, Array]):
     def step(self, action: Array) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take one control step."""
         reward, terminated, truncated = self.env.step(as_tensor(action, "GymnasiumEnv.step: action")[None])
-        info = {"diverged": bool(self.env.diverged)}
+        info = {"diverged": True} if self.env.diverged else {}
         return self._observed(), float(reward), bool(terminated), bool(truncated), info
 
     def _observed(self) -> Any:
