@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 import numbers
 import operator
 import statistics
@@ -44,7 +45,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import ArrayLike, NDArray
 
-from sensorium.errors import ConfigError
+from sensorium.errors import ArgumentError, ConfigError, shown
 
 if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
     U32: TypeAlias = Any
@@ -109,6 +110,17 @@ _SEGMENT_SCALE: float = _constant(2.0**-_LOW_BITS)
 # Keys -----------------------------------------------------------------------------------------------------------------
 
 
+def checked_seed(seed: Any, least: float = -math.inf) -> int:
+    """Return a seed, or raise ArgumentError unless it is an integer of at least `least`."""
+    try:
+        value = operator.index(seed)
+    except TypeError:
+        value = None
+    if value is None or value < least:
+        raise ArgumentError(f"seed: got {shown(seed)}, expected an integer{' of at least 0' * (least == 0)}.")
+    return value
+
+
 def stream_key(seed: int, name: str, purpose: str) -> tuple[int, int]:
     """Return the key of one stream: two words below 2^32.
 
@@ -118,9 +130,12 @@ def stream_key(seed: int, name: str, purpose: str) -> tuple[int, int]:
         seed: the scene's seed, any integer.
         name: the sensor's name.
         purpose: use of the numbers, e.g. ``"noise"`` or ``"jitter"``.
+
+    Raises:
+        ArgumentError: the seed is not an integer.
     """
     digest = hashlib.blake2b(digest_size=8)
-    for part in (str(operator.index(seed)), name, purpose):
+    for part in (str(checked_seed(seed)), name, purpose):
         data = part.encode()
         digest.update(len(data).to_bytes(8, "little"))  # the length first: ("ab", "c") is not ("a", "bc")
         digest.update(data)

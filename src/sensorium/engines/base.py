@@ -198,6 +198,11 @@ class Engine(abc.ABC):
         )
 
     @property
+    def diverged(self) -> Tensor | None:
+        """Bool `[env]`: environments whose simulated state became NaN, infinite or huge; None if unknown (default)."""
+        return None
+
+    @property
     def dt_exact(self) -> Fraction:
         """Time step as an exact rational number, s."""
         return exact_fraction(self.dt)
@@ -205,6 +210,11 @@ class Engine(abc.ABC):
     @abc.abstractmethod
     def names(self, kind: NameKind) -> tuple[str, ...]:
         """Return all names of a kind in model order. Bodies exclude the world, whose index is -1."""
+
+    @property
+    def control_names(self) -> tuple[str, ...]:
+        """Names of the controls of `step`, in order; by default those of the actuators."""
+        return self.names("actuator")
 
     @abc.abstractmethod
     def frame(self, kind: NameKind, name: str) -> FrameOnBody:

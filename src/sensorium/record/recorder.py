@@ -513,7 +513,7 @@ class Recorder:
         batch = Batch(name, "log", (spec,), self.env_ids, "measured", 0, self._scene.engine.dt)
         about = {**batch.to_dict(), "group": "log"}
         if actuators:
-            about["names"] = json.dumps(list(self._scene.engine.names("actuator")))
+            about["names"] = json.dumps(list(self._scene.engine.control_names))
         return LogRows(batch, self._add_batch(batch, about), self._scene.clock.time_at)
 
     def _episodes(self) -> Array:

@@ -25,6 +25,7 @@ from sensorium.errors import ArgumentError, ConfigError, ScheduleError, Sensoriu
 from sensorium.measurement.schedule import Schedule
 from sensorium.plugins import is_ours
 from sensorium.presets import Presets, presets
+from sensorium.random import checked_seed
 from sensorium.readings import Array, Bodies, Reading, SceneDescription
 from sensorium.scene.columns import Columns
 from sensorium.scene.needs import requirements_of
@@ -92,6 +93,7 @@ class Scene:
 
     Raises:
         ConfigError, SelectionError, DuplicateNameError, UnsupportedError: see the messages.
+        ArgumentError: the seed is not an integer.
     """
 
     @keeps_current
@@ -115,7 +117,7 @@ class Scene:
             raise ConfigError.single("Scene", "sensors", sensors, "a list of configs", "Write sensors=[cfg].")
         self.engine = engine
         self._guard = SceneGuard()
-        self.seed = int(seed)
+        self.seed = checked_seed(seed)
         self.first_env = first_env_of(first_env, engine.num_envs)
         """Global index of env 0; random numbers depend on it."""
         self.allow_gaps = allow_gaps

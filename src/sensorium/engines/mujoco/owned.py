@@ -276,6 +276,6 @@ class OwnedModelEngine(MujocoModelEngine):
         if tuple(values.shape) not in ((self.num_envs, nu), (nu,)):
             raise ArgumentError(
                 f"ctrl: got shape {tuple(values.shape)}, expected ({self.num_envs}, {nu}) or ({nu},): {self.num_envs} "
-                f"environments, {nu} controls of {len(self.names('actuator'))} named actuators."
+                f"environments, {nu} controls of {len(self.names('actuator'))} actuators."
             )
         target.copy_(values)

@@ -13,13 +13,13 @@ Tendons, sites and skins are decorations that only cameras can see, since MuJoCo
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import mujoco
 import numpy as np
 
-from sensorium.engines.mujoco.hidden import hidden
+from sensorium.engines.mujoco.hidden import full_names, hidden
 from sensorium.engines.mujoco.looks import drawn_rgba, material_of, model_textures
 from sensorium.engines.mujoco.tendons import paths_of
 from sensorium.errors import ModelError
@@ -44,9 +44,9 @@ _ELEMENTS = {"geom": _OBJ.mjOBJ_GEOM, "body": _OBJ.mjOBJ_BODY, "mat": _OBJ.mjOBJ
 def model_shapes(model: Any, body_row: Mapping[int, int]) -> tuple[Shape, ...]:
     """Return the shapes of a compiled model: its geoms, then its flexes, each in model order.
 
-    Geoms that were added for sensors, and geoms on such bodies, are omitted. An unnamed geom is named `geom_{id}` (a
-    flex `flex_{id}`), where hidden geoms do not count, so that sensors do not change the names. Geoms of one mesh share
-    one `Mesh`, those of one height field one `HeightField`. Flexes and signed distance fields have a `fault`.
+    Geoms that were added for sensors, and geoms on such bodies, are omitted. For names see `full_names`; that of a flex
+    differs from those of geoms. Geoms of one mesh share one `Mesh`, those of one height field one `HeightField`. Flexes
+    and signed distance fields have a `fault`.
 
     Args:
         model: the MjModel.
@@ -61,12 +61,11 @@ def model_shapes(model: Any, body_row: Mapping[int, int]) -> tuple[Shape, ...]:
     textures = model_textures(model)
     paired = {int(i) for i in (*model.pair_geom1, *model.pair_geom2)}
     geoms = visible_geoms(model)
-    names = _unique_names(
-        [(_name(model, _OBJ.mjOBJ_GEOM, geom), f"geom_{i}") for i, geom in enumerate(geoms)]
-        + [(_name(model, _OBJ.mjOBJ_FLEX, i), f"flex_{i}") for i in range(model.nflex)]
-    )
+    names = _names_of(model, _OBJ.mjOBJ_GEOM, "geom", model.ngeom)
+    flexes = _names_of(model, _OBJ.mjOBJ_FLEX, "flex", model.nflex, names)
     shapes, always = [], np.ones(model.ngeom, dtype=bool)
-    for geom, name in zip(geoms, names, strict=False):
+    for geom in geoms:
+        name = names[geom]
         body, data, code = (int(ids[geom]) for ids in (model.geom_bodyid, model.geom_dataid, model.geom_type))
         pos, quat = model.geom_pos[geom], model.geom_quat[geom]
         if body in static:
@@ -95,7 +94,7 @@ def model_shapes(model: Any, body_row: Mapping[int, int]) -> tuple[Shape, ...]:
                 **_appearance(model, int(model.geom_group[geom]), int(model.geom_matid[geom]), model.geom_rgba[geom]),
             )
         )
-    for flex, name in enumerate(names[len(geoms) :]):
+    for flex, name in enumerate(flexes):
         shapes.append(
             Shape(
                 "mesh",
@@ -124,9 +123,8 @@ def model_decorations(
 ) -> tuple[Shape, ...]:
     """Return the tendons, sites and skins of a compiled model, in this order.
 
-    Elements that were added for sensors are omitted. Unnamed elements are named by type and id, e.g. `tendon_3`.
-    Each segment of a spatial tendon is a shape; their order is that of `paths_of`. Skins have a `fault`. So do sites
-    whose poses on their bodies differ between environments.
+    Elements that were added for sensors are omitted. Each segment of a spatial tendon is a shape; their order is that
+    of `paths_of`. Skins have a `fault`. So do sites whose poses on their bodies differ between environments.
 
     Args:
         model: the MjModel.
@@ -140,8 +138,8 @@ def model_decorations(
     return (*_tendons(model, tendon_fault), *_sites(model, body_row, *site_poses), *_skins(model))
 
 
-def _names_of(model: Any, kind: Any, word: str, count: int) -> list[str]:
-    return _unique_names([(_name(model, kind, i), f"{word}_{i}") for i in range(count)])
+def _names_of(model: Any, kind: Any, word: str, count: int, taken: Sequence[str] = ()) -> list[str]:
+    return full_names([_name(model, kind, i) for i in range(count)], word, taken)
 
 
 def _tendons(model: Any, fault: str | None) -> list[Shape]:
@@ -329,21 +327,6 @@ def _hidden_bodies(model: Any) -> set[int]:
 
 def _name(model: Any, kind: Any, i: int) -> str:
     return mujoco.mj_id2name(model, kind, i) or ""
-
-
-def _unique_names(pairs: list[tuple[str, str]]) -> list[str]:
-    """Return a unique name for each (name, replacement where the name is empty or taken)."""
-    taken = {name for name, _ in pairs if name}
-    names: dict[str, None] = {}
-    for own, other in pairs:
-        name = own
-        if not own or own in names:
-            name = other
-            while name in taken:
-                name += "_"
-        names[name] = None
-        taken.add(name)
-    return list(names)
 
 
 def _fault(code: int) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 
 from sensorium.engines.model_file import PACKAGE_HINT, model_file, urdf_of
 from sensorium.engines.mujoco.contacts import add_contacts
-from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX, hidden
+from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX, full_names, hidden
 from sensorium.engines.mujoco.native import add_native, sensor_in_message
 from sensorium.engines.mujoco.needs import needs_wrenches
 from sensorium.engines.mujoco.sleep import add_held
@@ -26,14 +26,15 @@ from sensorium.spec import Requirement
 
 _ACCELEROMETER = f"{HIDDEN_PREFIX}acceleration"
 _ELEMENTS = f"{HIDDEN_PREFIX}elements/"
+_ON_BODIES = ("site", "geom", "joint", "camera")
 _NO_VISUALS = f"{HIDDEN_PREFIX}no visuals"
 _NO_VISUALS_NOTICE = (
     "MuJoCo drops the visual shapes of URDF files, so that cameras see only the collision shapes. To keep them, add "
     '<mujoco><compiler discardvisual="false"/></mujoco> to the <robot> element.'
 )
 _NAMED_LISTS = (
-    "bodies", "joints", "geoms", "sites", "cameras", "lights", "actuators", "sensors", "tendons", "equalities", "pairs",
-    "excludes", "flexes", "skins", "meshes", "hfields", "materials", "textures", "numerics", "texts", "tuples", "keys",
+    "lights", "sensors", "tendons", "equalities", "pairs", "excludes", "flexes", "skins", "meshes", "hfields",
+    "materials", "textures", "numerics", "texts", "tuples", "keys",
 )  # fmt: skip
 _SENSOR = mujoco.mjtSensor
 _TRIGGERS = tuple(
@@ -62,7 +63,7 @@ def label_of(source: object) -> str:
 
 
 def load_spec(source: object) -> Any:
-    """Return a new, editable MjSpec of a model; an MjSpec of the caller is copied and not changed.
+    """Return a new, editable MjSpec of a model with names; an MjSpec of the caller is copied and not changed.
 
     Args:
         source: path to an MJCF or URDF file, XML text (starts with ``<``), or an MjSpec.
@@ -70,8 +71,12 @@ def load_spec(source: object) -> Any:
     Raises:
         ModelError: the file is missing or invalid, or `source` has another type.
     """
-    if isinstance(source, mujoco.MjSpec):
-        return source.copy()
+    spec = source.copy() if isinstance(source, mujoco.MjSpec) else _read_spec(source)
+    name_elements(spec)
+    return spec
+
+
+def _read_spec(source: object) -> Any:
     label = label_of(source)
     if not isinstance(source, str | Path):
         raise ModelError(
@@ -94,6 +99,33 @@ def load_spec(source: object) -> Any:
 def lost_visuals(spec: Any) -> str:
     """Return a message if the visual shapes of URDF files were dropped from an MjSpec, or an empty text."""
     return " ".join(dict.fromkeys(text.data for text in spec.texts if text.name.endswith(_NO_VISUALS)))
+
+
+def name_elements(spec: Any) -> None:
+    """Name the unnamed elements of an MjSpec as `Elements` names those of a model compiled from it.
+
+    The numbers are those of the file where the compiler merges bodies or drops visual geoms.
+    """
+    for kind, elements in _elements(spec).items():
+        for element, name in zip(elements, full_names([each.name for each in elements], kind), strict=True):
+            if not element.name:
+                element.name = name
+
+
+def _elements(spec: Any) -> dict[str, list[Any]]:
+    """Return the elements of an MjSpec that sensors can name, by kind, in the order of their ids.
+
+    The lists of a spec itself, such as `spec.geoms`, take a time that grows with the square of their lengths.
+    """
+    found: dict[str, list[Any]] = {kind: [] for kind in ("body", *_ON_BODIES)} | {"actuator": spec.actuators}
+    below = [spec.worldbody]
+    while below:
+        body = below.pop()
+        found["body"].append(body)
+        for kind in _ON_BODIES:
+            found[kind] += getattr(body, f"{kind}s")
+        below += reversed(body.bodies)
+    return found
 
 
 def reason_of(error: BaseException) -> str:
@@ -238,11 +270,13 @@ def _placed(name: str, given: Any) -> tuple[Any, list[float], list[float]]:
 def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, ...]:
     """Add the elements that requirements need to an MjSpec before it is compiled; existing ones are not added again.
 
+    Unnamed elements of the model get names, so that the added ones can refer to them.
+
     Body accelerations and joint wrenches need a sensor that makes MuJoCo compute them: one hidden site with an
     accelerometer is added where the model has none. Where bodies may sleep, each body gets separate sensors, see
     `mujoco.sleep`. A NATIVE_SENSOR with a type becomes a hidden sensor, and a CONTACT_REPORT one for each primary. The
     functions of MODEL_ELEMENTS are called once each, in the order of their names, and leave a hidden text element as a
-    mark.
+    mark; the unnamed elements that they add are hidden.
 
     Args:
         spec: mujoco.MjSpec; edited in place.
@@ -254,6 +288,7 @@ def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, .
     Raises:
         ModelError: a function of MODEL_ELEMENTS failed, or a native or contact sensor cannot be added.
     """
+    name_elements(spec)
     before = _all_names(spec)
     requirements = set(requirements)
     for key, add in sorted(element_functions(requirements).items()):
@@ -265,6 +300,10 @@ def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, .
             raise ModelError(
                 f"{key.removeprefix(_ELEMENTS)} (MODEL_ELEMENTS) failed on the MjSpec: {type(error).__name__}: {error}"
             ) from error
+        for kind, elements in _elements(spec).items():
+            for i, element in enumerate(elements):
+                if not element.name:
+                    element.name = f"{key}/{kind}_{i}"
         spec.add_text(name=key, data="added for a sensor")
     add_native(spec, requirements)
     add_contacts(spec, requirements)
@@ -309,7 +348,8 @@ def _triggers(kind: int, stage: int, interval: Sequence[float]) -> bool:
 
 
 def _all_names(spec: Any) -> set[str]:
-    return {element.name for kind in _NAMED_LISTS for element in getattr(spec, kind, ()) if element.name}
+    lists = [*_elements(spec).values(), *(getattr(spec, kind, ()) for kind in _NAMED_LISTS)]
+    return {element.name for elements in lists for element in elements if element.name}
 
 
 def _function_key(add: Callable[..., Any]) -> str:

@@ -25,7 +25,7 @@ def model_world(path: Path) -> World:
     spec = load_spec(path)
     model = compile_spec(spec, label)
     if model.njnt or model.nmocap:
-        moving = [model.joint(i).name or f"joint {i}" for i in range(model.njnt)] or ["a mocap body"]
+        moving = [model.joint(i).name for i in range(model.njnt)] or ["a mocap body"]
         raise ModelError(f"{label}: got moving parts ({listed(moving, 5)}), expected none. Remove them.")
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
