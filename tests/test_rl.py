@@ -276,6 +276,8 @@ def test_knobs_and_models_are_randomised() -> None:
         Cart(1, randomise={"joints.resolution.position": sn.Uniform(0.0, 1.0)})
     with pytest.raises(sn.ConfigError, match="The sensor draws it at each reset"):
         Cart(1, randomise={"joints.bias.position": sn.Uniform(0.0, 1.0)})
+    with pytest.raises(sn.ConfigError, match=r"randomise\.joints\.noise: got 1\.2, expected a distribution"):
+        Cart(1, randomise={"joints.noise": 1.2})  # type: ignore[dict-item]
     for field, match in (
         ("nothing", "cannot vary 'nothing'"),
         ("dof_invweight0", "MuJoCo derives dof_invweight0"),

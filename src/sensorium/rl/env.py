@@ -96,6 +96,10 @@ class RlEnv:
         self.episode_length = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
         self.diverged = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
         self._randomise = dict(randomise or {})
+        for name, distribution in self._randomise.items():
+            if not isinstance(distribution, Distribution):
+                title = f"{type(self).__name__}.randomise"
+                raise ConfigError.single(title, name, distribution, "a distribution, such as sn.Uniform(0.9, 1.1)")
         scaled = [name for name in self._randomise if name.startswith(MODEL)]
         for name in scaled:
             self._check_field(name)
