@@ -291,7 +291,6 @@ class RayCast(MountQuery):
         *,
         drift: torch.Tensor | None = None,
         cast_drift: torch.Tensor | None = None,
-        instant: bool = False,
         look: bool = True,
         miss: float | None = None,
     ) -> None:
@@ -301,7 +300,6 @@ class RayCast(MountQuery):
             outputs: the tensors for members of `Hits`, `[env, mount, ray, ...]` with any split of the ray axis.
             drift: `[env, mount, 3]`, added to the mount's position, m, world.
             cast_drift: `[env, mount, 3]`: x and y move the starts in the alignment's axes, z the hits, m.
-            instant: cast all rays from the pose at the capture, even if they fire at different times.
             look: call `look` first; False if that was done for this sample.
             miss: distance reported for a miss; by default that of the spec.
         """
@@ -319,10 +317,6 @@ class RayCast(MountQuery):
             setattr(out, name, wp.from_torch(tensor.view(envs, mounts, self.count, *width), dtype=dtype))
         out.miss = self._miss if miss is None else miss
         pose = self._drifting(drift, cast_drift)
-        bundle = self._bundle
-        if instant and self._slots > 1:
-            bundle = _copy(self._bundle)
-            bundle.times = wp.zeros(0, dtype=wp.float32, device=device)
         surroundings = self._surroundings
         inputs = [
             wp.vec2(*self._limits),
@@ -333,7 +327,7 @@ class RayCast(MountQuery):
             self._moving,
             self._unseen(),
             pose,
-            bundle,
+            self._bundle,
         ]
         blocks = -(-self.count // self._block)
         if self.vertical and self.view.is_upright and self._slots == 1 and self._spec.offsets is None:
@@ -371,7 +365,10 @@ class RayCast(MountQuery):
         compute.launch(ray_points, (self._mount.count, blocks), inputs, outputs, split=True)
 
     def _drifting(self, drift: torch.Tensor | None, cast_drift: torch.Tensor | None) -> Any:
-        pose = _copy(self._pose)
+        kind: Any = Pose
+        pose = kind()
+        for name in kind.vars:
+            setattr(pose, name, getattr(self._pose, name))
         none = wp.zeros((0, 0), dtype=wp.vec3, device=self._compute.device)
         pose.drift = none if drift is None else wp.from_torch(drift, dtype=wp.vec3)
         pose.cast_drift = none if cast_drift is None else wp.from_torch(cast_drift, dtype=wp.vec3)
@@ -382,15 +379,6 @@ class RayCast(MountQuery):
         """Bytes of its own memory."""
         own = [self._memory, self._hidden, *self.cones, *self._kept]
         return sum(tensor.numel() * tensor.element_size() for tensor in own)
-
-
-def _copy(struct: Any) -> Any:
-    """Return a copy of a struct."""
-    kind: Any = Bundle if hasattr(struct, "directions") else Pose
-    other = kind()
-    for name in kind.vars:
-        setattr(other, name, getattr(struct, name))
-    return other
 
 
 def _wide_cones(angle: float, count: int) -> Cones:
