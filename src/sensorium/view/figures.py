@@ -97,7 +97,7 @@ def timing_of(sensor: SensorRecording, env: int, dt: float) -> Timing:
     """
     captured = sensor.truth_time[sensor.captures(env), env]
     intervals = np.diff(captured)
-    is_gap = intervals > longest_interval(sensor, dt)
+    is_gap = intervals > longest_interval(sensor, intervals, dt)
     regular = intervals[~is_gap]
     arrivals = sensor.arrivals(env)
     ages = sensor.age[arrivals, env]
@@ -120,9 +120,16 @@ def period_of(sensor: SensorRecording, dt: float) -> float:
     return max(1.0 / (sensor.info.get("rate_hz") or np.inf), dt)
 
 
-def longest_interval(sensor: SensorRecording, dt: float) -> float:
-    """Return the maximum interval between two captures without a gap, s: the period, rounded up to time steps."""
-    return (math.ceil(period_of(sensor, dt) / dt - 1e-6) + 0.5) * dt
+def longest_interval(sensor: SensorRecording, intervals: Array, dt: float) -> float:
+    """Return the maximum interval between two captures without a gap, s.
+
+    It is 1.5 periods, or the period rounded up to time steps. The period is the mean of the intervals that are not much
+    longer than most, or the configured one if that is shorter.
+    """
+    period = period_of(sensor, dt)
+    if len(intervals):
+        period = min(period, float(intervals[intervals <= 2.5 * np.median(intervals)].mean()))
+    return max(1.5 * period, (math.ceil(period / dt - 1e-6) + 0.5) * dt)
 
 
 def _lost(sensor: SensorRecording, env: int, captured: Array, ages: Array) -> float:
