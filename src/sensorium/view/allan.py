@@ -105,7 +105,8 @@ class Allan:
         times: averaging times `[time]`, s.
         deviation: Allan deviation `[time, column]`.
         relative_sd: relative standard deviation of `deviation`, `[time]`.
-        terms: terms that were fitted.
+        terms: terms that were fitted; the first is white noise.
+        bases: `[time, term]`, Allan variance of each term with coefficient 1, in a series with its missing samples.
         configured: `[term, column]`, coefficients in the config, 0 where it has none.
         fitted: `[term, column]`, fitted coefficients, 0 where the data show none.
         fitted_sd: `[term, column]`, their standard deviations.
@@ -118,6 +119,7 @@ class Allan:
     deviation: Array
     relative_sd: Array
     terms: tuple[Term, ...]
+    bases: Array
     configured: Array
     fitted: Array
     fitted_sd: Array
@@ -126,8 +128,7 @@ class Allan:
 
     def model(self, coefficients: Array, column: int) -> Array:
         """Return the deviation `[time]` of coefficients `[term, column]`."""
-        variances = np.stack([term.variance(self.times, self.period) for term in self.terms])
-        deviation: Array = np.sqrt(np.square(coefficients[:, column]) @ variances)
+        deviation: Array = np.sqrt(self.bases @ np.square(coefficients[:, column]))
         return deviation
 
 
@@ -217,17 +218,24 @@ def allan_of(series: Series, info: Mapping[str, Any], spec: Mapping[str, Any], l
     keep = np.isfinite(variance).all(axis=1)
     times, variance, degrees = sizes[keep] * period, variance[keep], degrees[keep]
     terms, configured = terms_of(info, spec)
+    if series.step.any():
+        added = tuple(term for term in (ROUNDING, INCREMENTS) if term not in terms)
+        terms, configured = (*terms, *added), np.concatenate((configured, np.zeros((len(added), configured.shape[1]))))
     bases = np.stack([term.variance(times, period) for term in terms], axis=1)
+    missing = missing_factor(np.isfinite(series.noise).all(axis=1), sizes[keep])
+    bases[:, [term in (WHITE, ROUNDING) for term in terms]] *= missing[:, None]
     fitted, deviations = np.zeros((2, *configured.shape))
-    rounding, increments = terms.index(ROUNDING), terms.index(INCREMENTS)
     for column, step in enumerate(series.step):
-        free = np.array([k != rounding and (step > 0.0 or k != increments) for k in range(len(terms))])
+        free = np.array([term != ROUNDING and (step > 0.0 or term != INCREMENTS) for term in terms])
         found = fit(bases[:, free], variance[:, column], degrees, configured[free, column] > 0.0)
         fitted[free, column], deviations[free, column] = found
-        if step:
-            split_rounding(terms, fitted[:, column], deviations[:, column], step, series.means(column), period)
+        if step and not fitted[terms.index(INCREMENTS), column]:  # its white error is part of the first term, N
+            white = fitted[0, column] + np.array([-1.0, 0.0, 1.0]) * deviations[0, column]
+            low, middle, high = sd_before_rounding(np.square(white) / period, step, series.means(column))
+            fitted[0, column], deviations[0, column] = np.sqrt(period) * np.array([middle, 0.5 * (high - low)])
+            fitted[terms.index(ROUNDING), column] = step / math.sqrt(12.0)
     return Allan(
-        period, times, np.sqrt(variance), np.sqrt(0.5 / degrees), terms, configured, fitted, deviations,
+        period, times, np.sqrt(variance), np.sqrt(0.5 / degrees), terms, bases, configured, fitted, deviations,
         tuple(labels), str(spec["unit"]),
     )  # fmt: skip
 
@@ -274,6 +282,18 @@ def allan_variance(samples: Array, sizes: Sequence[int] | Array, *, hadamard: bo
     return out
 
 
+def missing_factor(there: Array, sizes: Array) -> Array:
+    """Return the factor `[size]` on the Allan variance of white noise by missing samples: the mean of m / number.
+
+    Args:
+        there: bool `[time]`, whether a sample exists.
+        sizes: the numbers m; of an average at least half of the samples exist, as in `allan_variance`.
+    """
+    counts = np.concatenate(([0], np.cumsum(there)))
+    numbers = [counts[m:] - counts[:-m] for m in sizes.tolist()]
+    return np.array([np.mean(m / n[2 * n >= m]) for m, n in zip(sizes.tolist(), numbers, strict=True)])
+
+
 def degrees_of_freedom(count: int, sizes: Array) -> Array:
     """Return the degrees of freedom of the overlapping Allan variance of white noise (Riley, NIST SP 1065, table 5)."""
     m = np.asarray(sizes, np.float64)
@@ -311,30 +331,6 @@ def fit(bases: Array, variance: Array, degrees: Array, wanted: Array) -> tuple[A
         return coefficients, spreads
     coefficients = np.sqrt(squares)
     return coefficients, np.where(coefficients > 0.0, 0.5 * deviations / np.maximum(coefficients, 1e-300), 0.0)
-
-
-def split_rounding(
-    terms: Sequence[Term], coefficients: Array, spreads: Array, step: float, means: Array, period: float
-) -> None:
-    """Split the fitted white noise of samples with a quantisation step into N and the error of rounding, in place.
-
-    Nothing is changed where increments were rounded, whose error is not white.
-
-    Args:
-        terms: the fitted terms.
-        coefficients: their coefficients `[term]`, without `ROUNDING`.
-        spreads: standard deviations of them `[term]`.
-        step: the step.
-        means: means of the values at several times `[n]`.
-        period: time between two samples, s.
-    """
-    white, rounding = terms.index(WHITE), terms.index(ROUNDING)
-    if coefficients[terms.index(INCREMENTS)] > 0.0:
-        return
-    variance = (coefficients[white] + np.array([-1.0, 0.0, 1.0]) * spreads[white]) ** 2 / period
-    low, found, high = np.sqrt(period) * sd_before_rounding(variance, step, means)
-    coefficients[white], spreads[white] = found, 0.5 * (high - low)
-    coefficients[rounding] = step / math.sqrt(12.0)
 
 
 def sd_before_rounding(variance: Array, step: float, means: Array) -> Array:
@@ -402,7 +398,7 @@ def terms_of(info: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[tuple[Te
     """
     rate = float(info["rate_hz"])
     nothing = np.zeros(columns_of(spec))
-    found: dict[Term, Array] = {WHITE: nothing, ROUNDING: nothing, INCREMENTS: nothing}
+    found: dict[Term, Array] = {WHITE: nothing}
 
     def add(term: Term, amount: Array | None, factor: float = 1.0) -> None:
         if amount is not None:

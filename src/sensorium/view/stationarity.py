@@ -5,12 +5,10 @@ Each test compares variances, and fails only where they differ by a large factor
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
 from sensorium.readings import Array
-from sensorium.view.allan import ROUNDING, WHITE, Allan, Series, allan_variance, fit
+from sensorium.view.allan import ROUNDING, Allan, Series, allan_variance, fit
 
 WINDOWS, SHORTEST_WINDOW = 64, 20
 """Number of windows, and the minimum number of samples of one."""
@@ -35,59 +33,53 @@ def refusal_of(allan: Allan, series: Series) -> str:
         allan: Allan deviation of the values, with its fit.
         series: the values.
     """
-    if reason := _unsteady(series):
-        return reason
-    clusters = series.period * len(series.noise) / allan.times
-    sure = MISFIT * np.exp(DOUBTS * np.sqrt(2.0 / np.maximum(clusters, 1.0)))[:, None]
+    if span := _steady_span(series):
+        return "its noise changes, as that of a sensor that moves. It is steady from {:.4g} to {:.4g} s".format(*span)
+    times, variance, grain = allan.times[:, None], np.square(allan.deviation), np.square(series.step)
+    sure = MISFIT * np.exp(DOUBTS * np.sqrt(2.0 * times / (series.period * len(series.noise))))
     sizes = np.rint(allan.times / series.period).astype(np.int64)
-    variance, least = np.square(allan.deviation), 1e-12 * np.square(allan.deviation)
-    white, is_short = np.square(allan.fitted[allan.terms.index(WHITE)]), allan.times <= SLOW
-    drift = DRIFT * sure * (white / allan.times[:, None] + _grain(series))
     if series.true is not None:
-        rest = allan_variance(_without(series.noise, series.true), sizes)
-        if (variance > sure * np.maximum(rest, least)).any():
+        if (variance > sure * allan_variance(_without(series.noise, series.true), sizes) + _least(variance)).any():
             return "its error follows the true values, as that of a wrong scale or orientation"
-    elif (variance[is_short] > RISE * (variance[0] + _grain(series))).any() or (variance > drift)[is_short].any():
-        return "its values change faster than the drift of a sensor at rest, as those of one that moves, or of a filter"
+    else:
+        drift = DRIFT * sure * (np.square(allan.fitted[0]) / times + grain)
+        if (variance > np.minimum(RISE * (variance[0] + grain), drift))[allan.times <= SLOW].any():
+            return "its values change faster than those of a sensor at rest: it moves, or a filter smooths its noise"
     smooth = 2.0 * allan_variance(series.noise, sizes, hadamard=True)
-    if (variance > sure * np.maximum(smooth, least)).any():
+    if (variance > sure * smooth + _least(variance)).any():
         return "its values change more smoothly than a random walk, as those of a sensor that moves"
-    bases = np.stack([term.variance(allan.times, allan.period) for term in allan.terms if term != ROUNDING], axis=1)
-    wanted = np.ones(bases.shape[1], bool)
-    best = [fit(bases, each, 0.5 / np.square(allan.relative_sd), wanted)[0] for each in variance.T]
-    model = bases @ np.square(best).T
-    if (variance > sure * np.maximum(model, least)).any() or (model > sure * variance)[:, variance.all(axis=0)].any():
+    bases = allan.bases[:, [term != ROUNDING for term in allan.terms]]
+    degrees, wanted = 0.5 / np.square(allan.relative_sd), np.ones(bases.shape[1], bool)
+    model = bases @ np.square([fit(bases, each, degrees, wanted)[0] for each in variance.T]).T
+    if ((variance > sure * model + _least(variance)) | (model > sure * variance + _least(model))).any():
         return "its Allan deviation is not that of white noise and drift, but of motion or of a filter"
     return ""
 
 
-def _grain(series: Series) -> Array:
-    """Return the square of the smallest change `[column]`, the variance that the quantisation explains."""
-    steps = np.square(np.diff(series.noise if series.true is None else series.noise + series.true, axis=0))
-    return np.nanmin(np.where(steps > 0.0, steps, np.inf), axis=0)
+def _least(variance: Array) -> Array:
+    """Return the part of a variance that is rounding."""
+    return 1e-9 * variance.max(axis=0)
 
 
-def _unsteady(series: Series) -> str:
-    """Return the reason if the noise of consecutive samples is larger at some times than at others; empty otherwise.
+def _steady_span(series: Series) -> tuple[float, float] | None:
+    """Return the longest span in which the noise of consecutive samples is small, s; None if that is the whole time.
 
     Differences of consecutive samples show motion best, since they suppress the drift of a bias.
     """
-    grain = _grain(series)
     for mean in sorted({1, max(round(PACE / series.period), 1)}):
         count = len(series.noise) // mean
-        with warnings.catch_warnings(action="ignore"):  # of means without a sample
-            values = np.nanmean(series.noise[: count * mean].reshape(count, mean, -1), axis=1)
-        steps = np.square(np.diff(values, axis=0))
+        steps = np.square(np.diff(series.noise[: count * mean].reshape(count, mean, -1).mean(axis=1), axis=0))
         place = np.flatnonzero(np.isfinite(steps).all(axis=1))
         size = max(SHORTEST_WINDOW, len(place) // WINDOWS)
         place = place[: len(place) // size * size].reshape(-1, size)
         levels = steps[place].mean(axis=1)
-        if len(place) and not (is_calm := (levels <= CALM * (np.quantile(levels, 0.1, axis=0) + grain)).all(axis=1)).all():
-            edges = np.flatnonzero(np.diff(np.concatenate(([0], is_calm.astype(np.int8), [0])))).reshape(-1, 2)
-            first, last = edges[np.argmax(np.ptp(edges, axis=1))] if len(edges) else (0, 1)
-            span = series.start + series.period * mean * (place[[first, last - 1], [0, -1]] + [0, 1])
-            return f"its noise changes, as that of a sensor that moves. It is steady from {span[0]:.4g} to {span[1]:.4g} s"
-    return ""
+        if not len(place) or (levels <= (most := CALM * (np.quantile(levels, 0.1, axis=0) + series.step**2))).all():
+            continue
+        edges = np.flatnonzero(np.diff(np.concatenate(([0], (levels <= most).all(axis=1), [0])))).reshape(-1, 2)
+        first, last = edges[np.argmax(np.ptp(edges, axis=1))] if len(edges) else (0, 1)
+        start, end = place[first, 0] * mean, (place[last - 1, -1] + 1) * mean
+        return series.start + series.period * start, series.start + series.period * end
+    return None
 
 
 def _without(noise: Array, true: Array) -> Array:
