@@ -43,6 +43,8 @@ MOST_GAPS = 20
 """Maximum ratio of the periods in a recording to its samples."""
 SHARED = PER_DECADE
 """Number of averaging times that count as one, because they share their samples; simulated walks scatter that much."""
+DOUBTFUL = 1.0
+"""Minimum squared coefficient that is fitted where none is configured, in its own standard deviations."""
 SIGNIFICANT = 3.0
 """Minimum squared coefficient that is reported where none is configured, in its own standard deviations."""
 ROLES = ("specific_force", "angular_velocity", "magnetic")
@@ -321,14 +323,14 @@ def fit(bases: Array, variance: Array, degrees: Array, wanted: Array) -> tuple[A
         weights = np.sqrt(0.5 * degrees) / expected
         squares, deviations = _non_negative(bases * weights[:, None], variance * weights)
         expected = np.maximum(bases @ squares, 1e-3 * variance)
-    doubt = np.where(wanted, 0.0, SIGNIFICANT * deviations - squares)
-    doubt[~wanted & (squares == 0.0)] = np.inf
-    if doubt.max() > 0.0:  # the least significant term takes variance from the others
-        shown = np.arange(len(squares)) != np.argmax(doubt / np.maximum(deviations, 1e-300))
-        coefficients, spreads = np.zeros((2, len(squares)))
-        if shown.any():
-            coefficients[shown], spreads[shown] = fit(bases[:, shown], variance, degrees, wanted[shown])
+    ratio = np.where(wanted, np.inf, squares / np.maximum(deviations, 1e-300))
+    if ratio.min() < DOUBTFUL:  # noise that is fitted as a term is missing from the others
+        used = np.arange(len(ratio)) != np.argmin(ratio)
+        coefficients, spreads = np.zeros((2, len(ratio)))
+        if used.any():
+            coefficients[used], spreads[used] = fit(bases[:, used], variance, degrees, wanted[used])
         return coefficients, spreads
+    squares[ratio < SIGNIFICANT] = 0.0
     coefficients = np.sqrt(squares)
     return coefficients, np.where(coefficients > 0.0, 0.5 * deviations / np.maximum(coefficients, 1e-300), 0.0)
 
