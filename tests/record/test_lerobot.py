@@ -138,7 +138,7 @@ def test_a_rate_that_does_not_divide_the_ticks(acts: bool, tmp_path: Path) -> No
     scene = sn.Scene(engine, [sn.BodyStateCfg(name="s", body="b", rate_hz=30.0, fields=("pos_w",))])
     seen: list[float] = []
     with scene.record(tmp_path / "run.mcap") as recorder:
-        for step in range(61):
+        for step in range(121):
             if step == 20:
                 scene.reset([0])
             seen.append(float(scene["s"].read().pos_w[0, 0]))
@@ -148,11 +148,11 @@ def test_a_rate_that_does_not_divide_the_ticks(acts: bool, tmp_path: Path) -> No
                 scene.update()
     assert main(["export", str(tmp_path / "run.mcap"), "--to", str(tmp_path / "set"), "--format", "lerobot"]) == 0
     frames, episodes, info = read(tmp_path / "set")
-    assert info["fps"] == 30 and isinstance(info["fps"], int) and [each["length"] for each in episodes] == [20, 41]
+    assert info["fps"] == 30 and isinstance(info["fps"], int) and [each["length"] for each in episodes] == [20, 101]
     np.testing.assert_allclose(frames["observation.state"][:, 0], seen, atol=1e-6)
-    assert not acts or frames["action"].reshape(-1).tolist() == list(range(61))
+    assert not acts or frames["action"].reshape(-1).tolist() == list(range(121))
     times = frames["timestamp"][20:]
-    np.testing.assert_allclose(times, np.arange(41) / 30.0, atol=1e-6)
+    np.testing.assert_allclose(times, np.arange(101) / 30.0, atol=1e-6)
 
 
 def test_the_period_of_a_loop() -> None:

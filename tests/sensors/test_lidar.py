@@ -339,7 +339,10 @@ def test_shapes_culled_from_ray_blocks_are_never_hit(monkeypatch: pytest.MonkeyP
 
 def test_the_truth_is_the_distorted_scan_without_errors() -> None:
     """With errors, the truth is bit for bit the scan of a lidar without errors, also while it turns and moves."""
-    pattern, engine = {"pattern": SLOW, "rate_hz": 10.0, "fields": "all"}, engine_of(motion=driving((3.0, 1.0, 0.0), 2.0))
+    pattern, engine = (
+        {"pattern": SLOW, "rate_hz": 10.0, "fields": "all"},
+        engine_of(motion=driving((3.0, 1.0, 0.0), 2.0)),
+    )
     errors: dict[str, Any] = {"range_noise": 0.03, "drop_rate": 0.1, "beam_divergence": 1e-3, "no_hit_value": -1.0}
     cfgs = [sn.LidarCfg(name="clean", body="body", no_hit_value=-1.0, **pattern)]
     scene = sn.Scene(engine, [*cfgs, sn.LidarCfg(name="noisy", body="body", **pattern, **errors)], seed=1)

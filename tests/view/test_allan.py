@@ -125,7 +125,7 @@ def rounded_fit(noise: np.ndarray, step: float, true: np.ndarray | None = None) 
 
 @pytest.mark.parametrize("kind", STEPS)
 def test_quantisation_is_not_white_noise(kind: str) -> None:
-    """In 24 runs with a step larger than the noise, the mean of N is right within three standard errors, and Q is step / sqrt(12)."""
+    """With steps above the noise, the mean N of 24 runs is within three standard errors, and Q is step / sqrt(12)."""
     mean, ratio, moves = STEPS[kind]
     step, time = ratio * N * math.sqrt(RATE), np.arange(6000)[:, None] / RATE
     true, found, sd = moves * np.sin(time * [5.0, 3.0, 0.7]), [], []
@@ -182,7 +182,10 @@ def test_a_gauss_markov_process() -> None:
         ({"gyro_noise": 0.1}, {"N": 0.01}),
         ({"acc_noise": 0.1}, {}),
         ({"noise_density": {"gyro": 0.02, "lin_acc_b": 3.0}}, {"N": 0.02}),
-        ({"noise": {"ang_vel_b": {"uniform": [0.0, 0.2]}}, "resolution": {"ang_vel_b": 0.12}}, {"N": 0.01, "Q": 0.12 / math.sqrt(12.0)}),
+        (
+            {"noise": {"ang_vel_b": {"uniform": [0.0, 0.2]}}, "resolution": {"ang_vel_b": 0.12}},
+            {"N": 0.01, "Q": 0.12 / math.sqrt(12.0)},
+        ),
         ({"gyro_random_walk": 1e-3, "gyro_noise_density": 0.1}, {"N": 0.1, "K": 0.01}),
         ({"random_walk_density": {"ang_vel_b": [0.1, 0.2, 0.3]}}, {"K": [0.1, 0.2, 0.3]}),
         ({"stages": [{"kind": "gauss_markov", "fields": ["ang_vel_b"], "density": 0.3, "tau": 9.0}]}, {"q": 0.3}),

@@ -118,14 +118,14 @@ def test_a_part_of_the_time_and_gaps(recording: Recording) -> None:
 
 def captured(ticks: np.ndarray, dt: float, rate: float) -> SensorRecording:
     """Return a recording without fields, of captures at some ticks."""
-    times = (ticks * dt)[:, None]
-    return SensorRecording("s", {"kind": "x", "rate_hz": rate, "fields": [], "cfg": {}}, np.array([0]), times[:, 0], times,
-                           times, np.ones((len(ticks), 1), bool), {}, {}, times)  # fmt: skip
+    times, info = (ticks * dt)[:, None], {"kind": "x", "rate_hz": rate, "fields": [], "cfg": {}}
+    valid = np.ones((len(ticks), 1), bool)
+    return SensorRecording("s", info, np.array([0]), times[:, 0], times, times, valid, {}, {}, times)
 
 
 @pytest.mark.parametrize("dt", [0.002, 1e-9])
 def test_a_rate_that_does_not_divide_the_ticks_has_no_gaps(dt: float) -> None:
-    """200 Hz on a grid of 2 ms, from a scene or a bag: captures 4 and 6 ms apart; one lost capture and a pause do show."""
+    """200 Hz on a grid of 2 ms, of a scene or a bag: captures 4 and 6 ms apart; a lost capture and a pause are gaps."""
     ticks = np.ceil(np.arange(2000) * 2.5).astype(np.int64) * round(0.002 / dt)
     timing = timing_of(captured(ticks, dt, 200.0), 0, dt)
     assert timing.rate_hz == pytest.approx(200.0, rel=1e-3) and timing.gaps == 0
@@ -223,7 +223,9 @@ def test_a_lidar_on_a_moving_drone_shows_its_range_noise() -> None:
         return {"body_pos_w": place, "body_quat_w": (math.cos(turn), 0.0, 0.0, math.sin(turn))}
 
     pattern = SpinningPatternCfg(elevations=(-5.0, 0.0, 5.0), cycle_interval=1e-3, firing_interval=1e-4, rate_hz=10.0)
-    cfg = sn.LidarCfg(name="lidar", body="drone", pattern=pattern, rate_hz=10.0, range_noise=0.03, fields=("distances",))
+    cfg = sn.LidarCfg(
+        name="lidar", body="drone", pattern=pattern, rate_hz=10.0, range_noise=0.03, fields=("distances",)
+    )
     scene = sn.Scene(sn.TensorEngine(1, 0.005, bodies=("drone",), shapes=room, motion=flight), [cfg], seed=0)
     recorder = NpzRecorder()
     for _ in range(1000):

@@ -154,10 +154,10 @@ class Series:
 
     def means(self, column: int) -> Array:
         """Return means of the measured values over a few samples, at times throughout the series, `[n]`."""
-        places = np.linspace(0, len(self.noise) - 1, min(len(self.noise), MEANS)).astype(int)
+        there = np.flatnonzero(np.isfinite(self.noise[:, column]))
+        places = there[np.linspace(0, len(there) - 1, min(len(there), MEANS)).astype(int)]
         means = np.array([np.nanmean(self.noise[max(k - AROUND, 0) : k + AROUND, column]) for k in places])
-        means = means if self.true is None else means + self.true[places, column]
-        return means[np.isfinite(means)]
+        return means if self.true is None else means + self.true[places, column]
 
 
 def has_allan(sensor: SensorRecording, spec: Mapping[str, Any]) -> bool:
@@ -293,7 +293,8 @@ def missing_factor(there: Array, sizes: Array) -> Array:
     """
     counts = np.concatenate(([0], np.cumsum(there)))
     numbers = [counts[m:] - counts[:-m] for m in sizes.tolist()]
-    return np.array([np.mean(m / n[2 * n >= m]) for m, n in zip(sizes.tolist(), numbers, strict=True)])
+    factors: Array = np.array([np.mean(m / n[2 * n >= m]) for m, n in zip(sizes.tolist(), numbers, strict=True)])
+    return factors
 
 
 def degrees_of_freedom(count: int, sizes: Array) -> Array:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from sensorium.readings import Array
 from sensorium.view.allan import ROUNDING, Allan, Series, allan_variance, fit
 
 WINDOWS, SHORTEST_WINDOW = 64, 20
@@ -33,35 +32,30 @@ def refusal_of(allan: Allan, series: Series) -> str:
         allan: Allan deviation of the values, with its fit.
         series: the values.
     """
-    if span := _steady_span(series):
-        return "its noise changes, as that of a sensor that moves. It is steady from {:.4g} to {:.4g} s".format(*span)
+    if span := _calm_span(series):
+        return "its noise changes, as that of a sensor that moves. Its calmest part is from {:.4g} to {:.4g} s".format(
+            *span
+        )
     times, variance, grain = allan.times[:, None], np.square(allan.deviation), np.square(series.step)
     sure = MISFIT * np.exp(DOUBTS * np.sqrt(2.0 * times / (series.period * len(series.noise))))
+    least = 1e-9 * variance.max(axis=0)
     sizes = np.rint(allan.times / series.period).astype(np.int64)
-    if series.true is not None:
-        if (variance > sure * allan_variance(_without(series.noise, series.true), sizes) + _least(variance)).any():
-            return "its error follows the true values, as that of a wrong scale or orientation"
-    else:
+    if series.true is None:
         drift = DRIFT * sure * (np.square(allan.fitted[0]) / times + grain)
         if (variance > np.minimum(RISE * (variance[0] + grain), drift))[allan.times <= SLOW].any():
             return "its values change faster than those of a sensor at rest: it moves, or a filter smooths its noise"
     smooth = 2.0 * allan_variance(series.noise, sizes, hadamard=True)
-    if (variance > sure * smooth + _least(variance)).any():
+    if (variance > sure * smooth + least).any():
         return "its values change more smoothly than a random walk, as those of a sensor that moves"
     bases = allan.bases[:, [term != ROUNDING for term in allan.terms]]
     degrees, wanted = 0.5 / np.square(allan.relative_sd), np.ones(bases.shape[1], bool)
     model = bases @ np.square([fit(bases, each, degrees, wanted)[0] for each in variance.T]).T
-    if ((variance > sure * model + _least(variance)) | (model > sure * variance + _least(model))).any():
+    if ((variance > sure * model + least) | (model > sure * variance + least)).any():
         return "its Allan deviation is not that of white noise and drift, but of motion or of a filter"
     return ""
 
 
-def _least(variance: Array) -> Array:
-    """Return the part of a variance that is rounding."""
-    return 1e-9 * variance.max(axis=0)
-
-
-def _steady_span(series: Series) -> tuple[float, float] | None:
+def _calm_span(series: Series) -> tuple[float, float] | None:
     """Return the longest span in which the noise of consecutive samples is small, s; None if that is the whole time.
 
     Differences of consecutive samples show motion best, since they suppress the drift of a bias.
@@ -80,13 +74,3 @@ def _steady_span(series: Series) -> tuple[float, float] | None:
         start, end = place[first, 0] * mean, (place[last - 1, -1] + 1) * mean
         return series.start + series.period * start, series.start + series.period * end
     return None
-
-
-def _without(noise: Array, true: Array) -> Array:
-    """Return noise `[time, column]` without its part that is linear in the true values."""
-    known = np.isfinite(noise).all(axis=1) & np.isfinite(true).all(axis=1)
-    matrix = np.concatenate((true[known] - true[known].mean(axis=0), np.ones((int(known.sum()), 1))), axis=1)
-    found, *_ = np.linalg.lstsq(matrix, noise[known], rcond=None)
-    rest = np.full_like(noise, np.nan)
-    rest[known] = noise[known] - matrix @ found
-    return rest
