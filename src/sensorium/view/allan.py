@@ -156,8 +156,9 @@ class Series:
         """Return means of the measured values over a few samples, at times throughout the series, `[n]`."""
         there = np.flatnonzero(np.isfinite(self.noise[:, column]))
         places = there[np.linspace(0, len(there) - 1, min(len(there), MEANS)).astype(int)]
-        means = np.array([np.nanmean(self.noise[max(k - AROUND, 0) : k + AROUND, column]) for k in places])
-        return means if self.true is None else means + self.true[places, column]
+        means: Array = np.array([np.nanmean(self.noise[max(k - AROUND, 0) : k + AROUND, column]) for k in places])
+        true: Array | float = 0.0 if self.true is None else self.true[places, column]
+        return means + true
 
 
 def has_allan(sensor: SensorRecording, spec: Mapping[str, Any]) -> bool:
@@ -224,7 +225,7 @@ def allan_of(series: Series, info: Mapping[str, Any], spec: Mapping[str, Any], l
         added = tuple(term for term in (ROUNDING, INCREMENTS) if term not in terms)
         terms, configured = (*terms, *added), np.concatenate((configured, np.zeros((len(added), configured.shape[1]))))
     bases = np.stack([term.variance(times, period) for term in terms], axis=1)
-    missing = missing_factor(np.isfinite(series.noise).all(axis=1), sizes[keep])
+    missing = missing_factor(series.noise, sizes[keep])
     bases[:, [term in (WHITE, ROUNDING) for term in terms]] *= missing[:, None]
     fitted, deviations = np.zeros((2, *configured.shape))
     for column, step in enumerate(series.step):
@@ -284,14 +285,14 @@ def allan_variance(samples: Array, sizes: Sequence[int] | Array, *, hadamard: bo
     return out
 
 
-def missing_factor(there: Array, sizes: Array) -> Array:
+def missing_factor(samples: Array, sizes: Array) -> Array:
     """Return the factor `[size]` on the Allan variance of white noise by missing samples: the mean of m / number.
 
     Args:
-        there: bool `[time]`, whether a sample exists.
+        samples: `[time, column]`; NaN where a sample is missing.
         sizes: the numbers m; of an average at least half of the samples exist, as in `allan_variance`.
     """
-    counts = np.concatenate(([0], np.cumsum(there)))
+    counts = np.concatenate(([0], np.cumsum(np.isfinite(samples).all(axis=1))))
     numbers = [counts[m:] - counts[:-m] for m in sizes.tolist()]
     factors: Array = np.array([np.mean(m / n[2 * n >= m]) for m, n in zip(sizes.tolist(), numbers, strict=True)])
     return factors

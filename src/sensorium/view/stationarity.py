@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sensorium.readings import Array
 from sensorium.view.allan import ROUNDING, Allan, Series, allan_variance, fit
 
 WINDOWS, SHORTEST_WINDOW = 64, 20
@@ -63,7 +64,7 @@ def _calm_span(series: Series) -> tuple[float, float] | None:
     for mean in sorted({1, max(round(PACE / series.period), 1)}):
         count = len(series.noise) // mean
         steps = np.square(np.diff(series.noise[: count * mean].reshape(count, mean, -1).mean(axis=1), axis=0))
-        place = np.flatnonzero(np.isfinite(steps).all(axis=1))
+        place: Array = np.flatnonzero(np.isfinite(steps).all(axis=1))
         size = max(SHORTEST_WINDOW, len(place) // WINDOWS)
         place = place[: len(place) // size * size].reshape(-1, size)
         levels = steps[place].mean(axis=1)
