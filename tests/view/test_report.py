@@ -267,7 +267,8 @@ def test_an_unknown_latency() -> None:
 @pytest.mark.parametrize("offset", [0.0, 0.3])
 def test_steps_are_found(step: float, offset: float) -> None:
     values = step * np.rint(np.random.default_rng(0).normal(0.0, 3.0, 2000) / step) + offset
-    assert step_of(values.astype(np.float32)) == pytest.approx(step, rel=1e-4)
+    for dtype in (np.float32, np.float64):  # the latter as in messages
+        assert step_of(values.astype(np.float32).astype(dtype)) == pytest.approx(step, rel=1e-4)
     assert step_of(np.float32(7.0) * values[values == values[0]].astype(np.float32)) == 0.0
 
 

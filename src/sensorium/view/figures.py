@@ -358,11 +358,16 @@ def rotation_between(first: Array, second: Array) -> Array:
 def step_of(values: Array) -> float:
     """Return the quantisation step of values: their greatest common step; 0 where they have none.
 
-    Float values always are multiples of the step of their format, so only much larger steps count.
+    Float values always are multiples of the step of their format, so only much larger steps count. Values that float32
+    represents exactly count as float32.
     """
     levels = np.unique(values)
     if len(levels) <= FEWEST_GAPS:
         return 0.0
+    with np.errstate(over="ignore"):
+        single = levels.astype(np.float32)
+    if (single == levels).all():  # as in messages that hold float32 values as float64
+        levels = single
     rounding = float(np.spacing(np.abs(levels).max()))
     if len(levels) > LEVELS:
         middle = len(levels) // 2 - LEVELS // 2
