@@ -37,7 +37,7 @@ FEWEST_CLUSTERS = 8
 """Minimum number of averages that do not overlap, at the longest averaging time."""
 SHORTEST = 100
 """Minimum number of samples that give an Allan deviation."""
-MEANS, AROUND = 300, 32
+MEANS, AROUND = 200, 32
 """Number of local means, and number of samples on each side that they contain."""
 MOST_GAPS = 20
 """Maximum ratio of the periods in a recording to its samples."""
@@ -348,7 +348,7 @@ def sd_before_rounding(variance: Array, step: float, means: Array) -> Array:
         step: quantisation step.
         means: means of the values `[n]`, over which the variance is averaged.
     """
-    sd = np.geomspace(0.15 * step, max(20.0 * step, 2.0 * float(np.sqrt(variance.max()))), 1000)
+    sd = np.geomspace(0.15 * step, max(20.0 * step, 2.0 * float(np.sqrt(variance.max()))), 400)
     rounded, shift, angle = sd**2 + step**2 / 12.0, np.zeros((len(means), len(sd))), 2.0 * np.pi / step * means
     for k in (1, 2, 3):
         decay = (-1) ** k * np.exp(-2.0 * np.square(np.pi * k * sd / step))
