@@ -35,7 +35,7 @@ SPELLED := *.md CITATION.cff .github Makefile pyproject.toml benchmarks changelo
 .NOTPARALLEL:
 .PHONY: help demo test test-full test-lowest test-mjlab test-newton test-jax test-formats test-rl soak coverage wheel-check \
   changelog bench bench-gpu lint type format clean env-plot env-test env-mjlab env-newton env-jax env-formats env-rl \
-  env-lowest
+  env-lowest env-warp
 
 help:  ## show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -65,8 +65,9 @@ wheel-check: env-test  ## build the wheel, install it in a clean environment and
 	cd out/wheel && env -u PYTHONPATH venv/bin/sensorium list
 	cd out/wheel && env -u PYTHONPATH venv/bin/python $(CURDIR)/examples/01_first_reading.py
 
-test-lowest: env-lowest  ## test with the lowest declared versions of all dependencies except torch
+test-lowest: env-lowest env-warp  ## test with the lowest declared versions except torch; all sensors with the lowest Warp
 	OMP_WAIT_POLICY=passive $(PY) -m pytest $(LOWEST_TESTS) $(PYTEST_ARGS)
+	OMP_WAIT_POLICY=passive .venv-warp/bin/python -m pytest --processes=auto tests/sensors $(PYTEST_ARGS)
 
 changelog: env-test  ## show the changes since the last release, from the fragments in changelog/
 	$(PY) -m towncrier build --draft --version next
@@ -109,7 +110,7 @@ format: env-test  ## format the code and fix what ruff can fix
 	$(PY) -m ruff format .
 
 clean:  ## remove .venv and all other generated files
-	rm -rf $(VENV) .venv-mjlab .venv-newton .venv-jax .venv-formats .venv-rl .venv-lowest out build dist
+	rm -rf $(VENV) .venv-mjlab .venv-newton .venv-jax .venv-formats .venv-rl .venv-lowest .venv-warp out build dist
 	rm -rf .pytest_cache .mypy_cache .ruff_cache MUJOCO_LOG.TXT
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -142,11 +143,19 @@ LOWEST_TESTS := tests/test_scene.py tests/test_cfg.py tests/test_registry.py tes
 test-lowest env-lowest: VENV := .venv-lowest
 env-lowest: PINS := requirements-lowest.txt
 env-lowest: WANTED = -e '.[stream]' pytest scipy
+# .venv-warp has the packages of `make test` but for the lowest Warp, because the tests of sensors need a recent MuJoCo.
+env-warp: VENV := .venv-warp
+env-warp: PINS := out/constraints-warp.txt
+env-warp: WANTED = -e '.[test]'
+env-warp: out/constraints-warp.txt
+out/constraints-warp.txt: constraints.txt requirements-lowest.txt
+	@mkdir -p $(@D)
+	@sed "s/^warp-lang==.*/$$(grep '^warp-lang==' requirements-lowest.txt)/" constraints.txt > $@
 # `stream`, `record` and `parquet` are included because `make bench` measures them, and because users try them after
 # the demo.
 env-plot: WANTED = -e '.[plot,stream,record,parquet]'
 
-env-plot env-test env-mjlab env-newton env-jax env-formats env-rl env-lowest: env-%:
+env-plot env-test env-mjlab env-newton env-jax env-formats env-rl env-lowest env-warp: env-%:
 	@set -eu; \
 	state="$$(cat Makefile pyproject.toml $(sort constraints.txt $(PINS)) | cksum) $(CURDIR)"; \
 	sound() { \

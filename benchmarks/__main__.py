@@ -1,5 +1,6 @@
 """Run all benchmarks, or those with one of the given words in their name: `python -m benchmarks chain idle`."""
 
+import argparse
 import os
 import platform
 import sys
@@ -12,6 +13,8 @@ import torch
 import warp
 from rich.console import Console
 from rich.table import Table
+
+from benchmarks.timing import ONCE
 
 Rows = list[tuple[str, str, str]]
 
@@ -47,8 +50,8 @@ BENCHMARKS: list[tuple[str, Callable[[], Rows]]] = [
     ("contact_physics/1024", partial(_run, "sensors.contact_physics", 1024)),
     ("kinds/1", partial(_run, "sensors.kinds", 1)),
     ("kinds/4096", partial(_run, "sensors.kinds", 4096)),
-    ("observer/1", partial(_run, "observer.gather", 1)),
-    ("observer/4096", partial(_run, "observer.gather", 4096)),
+    ("observer/64", partial(_run, "observer.options", 64)),
+    ("observer/4096", partial(_run, "observer.options", 4096)),
     ("rays/mesh/1", partial(_run, "rays.scan", "mesh", 1)),
     ("rays/mesh/1024", partial(_run, "rays.scan", "mesh", 1024)),
     ("rays/hfield/1024", partial(_run, "rays.scan", "hfield", 1024)),
@@ -88,8 +91,15 @@ BENCHMARKS: list[tuple[str, Callable[[], Rows]]] = [
 ]
 
 
-def main(words: list[str]) -> None:
-    """Print one table with the rows of the chosen benchmarks."""
+def main(arguments: list[str]) -> None:
+    """Print a table of each chosen benchmark as soon as it is ready."""
+    parser = argparse.ArgumentParser("python -m benchmarks", description="Measure speed and memory.")
+    parser.add_argument("words", nargs="*", help="run only benchmarks with one of these words in their name")
+    parser.add_argument("--once", action="store_true", help="repeat nothing: see whether the benchmarks work")
+    options = parser.parse_args(arguments)
+    words = options.words
+    if options.once:
+        os.environ[ONCE] = "1"
     console = Console()
     chosen = [item for item in BENCHMARKS if not words or any(word in item[0] for word in words)]
     if not chosen:
@@ -99,14 +109,13 @@ def main(words: list[str]) -> None:
         f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__} with {torch.get_num_threads()} "
         f"threads, warp {warp.__version__}. Fastest of several interleaved rounds."
     )
-    table = Table("what", "time or size", "against")
     for name, benchmark in chosen:
         with console.status(name):
             rows = benchmark()
+        table = Table("what", "time or size", "against", title=name, title_justify="left")
         for row in rows:
             table.add_row(*row)
-        table.add_section()
-    console.print(table)
+        console.print(table)
 
 
 if __name__ == "__main__":

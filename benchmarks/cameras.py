@@ -17,7 +17,7 @@ import warp as wp
 
 from benchmarks.camera_scenes import SCENES, poses_of
 from benchmarks.rays import on_tensors
-from benchmarks.timing import interleaved, wall_and_cpu
+from benchmarks.timing import interleaved, repeats_of, wall_and_cpu
 from sensorium import CameraCfg, EventCameraCfg, MujocoWarpEngine, PinholeLensCfg, Scene
 from sensorium.geometry.images.analytic import draw_analytic
 from sensorium.geometry.images.cast import cast_pixels
@@ -131,7 +131,7 @@ def depth(scene: str, envs: int, image: tuple[int, int] = (64, 64), goal: float 
     worlds = Worlds(scene, envs, image)
     one, two = worlds.ours(1), worlds.ours(2)
     call, theirs = worlds.theirs()
-    for _ in range(40):
+    for _ in range(repeats_of(40)):
         one.update()
         two.update()
     call()
@@ -158,7 +158,7 @@ def annotators(scene: str, envs: int, image: tuple[int, int] = (64, 64)) -> list
     worlds = Worlds(scene, envs, image)
     scenes = {"depth": worlds.ours(1), "with ids and normals": worlds.ours(1, ("depth", "geom_ids", "normals"))}
     for each in scenes.values():
-        for _ in range(40):
+        for _ in range(repeats_of(40)):
             each.update()
     taken = wall_and_cpu({name: each.update for name, each in scenes.items()}, rounds=15)
     cpu = {name: float(rounds[:, 1].min()) for name, rounds in taken.items()}
@@ -180,7 +180,7 @@ def colors(scene: str, envs: int) -> list[Row]:
     for shadows, name in ((False, "mujoco_warp"), (True, "mujoco_warp, shadows")):
         calls[name] = worlds.their_colors(shadows=shadows)
     for name in scenes:
-        for _ in range(40):
+        for _ in range(repeats_of(40)):
             calls[name]()
     taken = wall_and_cpu(calls, rounds=9)
     cpu = {name: float(np.median(times[:, 1])) / (envs * 64 * 64) * 1e9 for name, times in taken.items()}
@@ -215,7 +215,7 @@ def events(scene: str, envs: int) -> list[Row]:
 
     calls = {name: sway(each) for name, each in scenes.items()}
     for call in calls.values():
-        for _ in range(40):
+        for _ in range(repeats_of(40)):
             call()
     count = scenes["events"]["eye"].data.count.float().mean()
     cpu = {name: float(np.median(rounds[:, 1])) for name, rounds in wall_and_cpu(calls, rounds=15).items()}
@@ -234,7 +234,7 @@ def colors_large() -> list[Row]:
     for shadows, goal in ((False, 1.0), (True, 1.1)):
         scene = worlds.ours(1, ("rgb",), shadows=shadows)
         renderer.scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = shadows
-        for _ in range(40):
+        for _ in range(repeats_of(40)):
             scene.update()
         taken = wall_and_cpu({"ours": scene.update, "OpenGL": renderer.render}, rounds=9)
         cpu = {name: float(np.median(times[:, 1])) for name, times in taken.items()}
@@ -269,7 +269,8 @@ def cold() -> list[Row]:
     """CPU time of compiling the kernels of the pass, each in an empty cache."""
     rows, total = [], 0.0
     with tempfile.TemporaryDirectory() as folder:
-        for made in (*PASS, *COLORS, cast_pixels):
+        kernels = (*PASS, *COLORS, cast_pixels)
+        for made in kernels[: repeats_of(len(kernels))]:
             began = time.process_time()
             wp.compile_aot_module(made.module, device="cpu", module_dir=folder)
             taken = time.process_time() - began

@@ -88,7 +88,6 @@ def ours(num_envs: int, capture: bool) -> Callable[[], object]:
     def step() -> object:
         tick[0] += 1
         scene.clock.set(tick[0], 0, 0)
-        ring.advance()
         program.run()
         ring.read()
         return ring.shown

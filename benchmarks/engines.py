@@ -12,7 +12,7 @@ from mujoco.batch import Batch
 from numpy.typing import NDArray
 
 from benchmarks.gpu_cases import CONTACT, ENCODERS, IMU, height_scan
-from benchmarks.timing import wall_and_cpu
+from benchmarks.timing import repeats_of, wall_and_cpu
 from sensorium import MujocoEngine, Scene
 from sensorium.demo import model_path
 from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY, GRAVITY
@@ -71,7 +71,7 @@ def _rows(what: str, calls: Calls, rounds: int) -> list[Row]:
     times = wall_and_cpu(calls, rounds)
     rows = []
     for name, taken in times.items():
-        wall, cpu = np.median(taken, axis=0) / STEPS * 1e3
+        wall, cpu = np.median(taken, axis=0) / repeats_of(STEPS) * 1e3
         ratios = np.median(taken / times[f"{name.partition(':')[0]}: bare"], axis=0)
         ratio = "baseline" if name.endswith("bare") else f"{ratios[0]:.2f} x bare, CPU {ratios[1]:.2f} x"
         rows.append((f"{what}, {name}", f"{wall:.2f} ms, CPU {cpu:.2f} ms", ratio))
@@ -92,7 +92,7 @@ def _sensed(scene: Scene) -> None:
 
 def _steps(ctrl: Values, home: Values, step: Callable[[], None], every: int, numbers: Iterator[int]) -> None:
     """Take `STEPS` steps; the control alternates between two values."""
-    for _ in range(STEPS):
+    for _ in range(repeats_of(STEPS)):
         number = next(numbers)
         if every and number % every == 0:
             ctrl[...] = home + 0.01 * (number // every % 2)

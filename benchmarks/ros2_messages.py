@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 
 import sensorium as sn
+from benchmarks.timing import repeats_of
 from sensorium.demo import model_path
 from sensorium.readings import Reading
 from sensorium.record.ros2 import Ros2Messages
@@ -52,7 +53,7 @@ def run() -> list[Row]:
 def _encode(messages: Ros2Messages, readings: Sequence[Reading]) -> tuple[float, int, int]:
     """Return CPU seconds of one encoding, the least of several, and the number and size (bytes) of the messages."""
     best, count, size = float("inf"), 0, 0
-    for _ in range(20):
+    for _ in range(repeats_of(20)):
         start = time.process_time()
         blocks = list(messages.encode(readings))
         best = min(best, time.process_time() - start)

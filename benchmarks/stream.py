@@ -23,6 +23,8 @@ from typing import Any, Self
 import numpy as np
 import zmq
 
+from benchmarks.timing import repeats_of
+
 Row = tuple[str, str, str]
 Role = Iterator[dict[str, Any]]
 """Yield the `address` for the other side first, then the figures of each round."""
@@ -33,7 +35,7 @@ SMALL = 64
 ROUNDS = 7
 COLD = 48
 """Buffers of FRAME bytes used in turn: 300 MB, so that none of them is still in a cache."""
-FRAMES, SMALLS, PACED = 300, 300_000, 60
+FRAMES, SMALLS, PACED = 10 * repeats_of(30), 100 * repeats_of(3000), 6 * repeats_of(10)
 PER_TICK = 30
 """Frames that the sensor sends per tick, so that transport dominates and not the simulation."""
 SLOTS = 4
@@ -383,7 +385,7 @@ def measure(pairs: dict[str, tuple[str, str | None]], rounds: int = ROUNDS) -> d
     try:
         for name, (receiver, sender) in pairs.items():
             running[name] = Pair(receiver, sender)
-        for k in range(rounds + 1):
+        for k in range(repeats_of(rounds) + 1):
             for name, pair in running.items():
                 figure = pair.round()
                 if k:

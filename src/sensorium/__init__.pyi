@@ -142,6 +142,7 @@ from sensorium.readings import SceneDescription as SceneDescription
 from sensorium.record import Mark as Mark
 from sensorium.record import Recorder as Recorder
 from sensorium.record import Replay as Replay
+from sensorium.record import open as open
 from sensorium.record import replay as replay
 from sensorium.scene import Observer as Observer
 from sensorium.scene import ObserverGroups as ObserverGroups

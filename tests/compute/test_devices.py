@@ -207,7 +207,8 @@ def strays(src: Path) -> Iterator[tuple[str, str]]:
         while todo:
             node = todo.pop()
             if isinstance(node, ast.FunctionDef) and any(
-                ast.unparse(each).startswith(("wp.kernel", "wp.func", "kernel")) for each in node.decorator_list
+                ast.unparse(each).startswith(("wp.kernel", "wp.func", "kernel", "shared_func"))
+                for each in node.decorator_list
             ):
                 continue  # Warp's language: it allocates nothing
             todo.extend(ast.iter_child_nodes(node))

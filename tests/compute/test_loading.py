@@ -30,7 +30,7 @@ from sensorium.compute import Compute
 from sensorium.compute.clock import _store
 from sensorium.compute.loading import watch_loading
 
-words = wp.zeros(4, dtype=wp.int32, device="cpu")
+words = wp.zeros(4, dtype=wp.int64, device="cpu")
 for _ in ("empty cache", "filled cache"):
     with watch_loading(lambda *call: print("CALL", *call)):
         command = Compute("cpu", 2).command(_store, (1,), [2, 0, 0, 0, words])

@@ -803,15 +803,6 @@ def test_old_mujoco_is_detected(monkeypatch):
         MujocoEngine(TUMBLER)
 
 
-def test_urdf_models_load():
-    """A URDF file is also accepted as a model."""
-    urdf = """<robot name="cart"><link name="base"/><link name="bob"><inertial><mass value="1"/>
-      <inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>
-      <joint name="hinge" type="continuous"><parent link="base"/><child link="bob"/><axis xyz="0 1 0"/></joint>
-      </robot>"""
-    assert MujocoEngine(urdf).names("joint") == ("hinge",)
-
-
 # Live MjModel and MjData
 
 

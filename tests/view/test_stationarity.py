@@ -30,7 +30,9 @@ def reported(values: np.ndarray, true: np.ndarray | None = None, keep: np.ndarra
     info = {"kind": "imu", "rate_hz": RATE, "fields": [GYRO], "cfg": {}}
     sensor = SensorRecording("imu", info, np.zeros(1, int), time, time[:, None], time[:, None],
                              np.ones((len(rows), 1), bool), measured, truth, time[:, None])  # fmt: skip
-    return report_of(Recording({"dt": 1.0 / RATE, "engine": "rosbag2", "seed": 0, "sensors": {"imu": info}}, {"imu": sensor}))
+    return report_of(
+        Recording({"dt": 1.0 / RATE, "engine": "rosbag2", "seed": 0, "sensors": {"imu": info}}, {"imu": sensor})
+    )
 
 
 def white(random: Random, density: float = 0.01) -> np.ndarray:

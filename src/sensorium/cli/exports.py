@@ -30,7 +30,7 @@ HOLDS = {
 TABLES = ("csv", "npz", "parquet")
 LOGGED = (*TABLES, "lerobot")
 """Formats that hold logged values and marks."""
-UNDATED = ("kitti", "lerobot", "rosbag2")
+UNDATED = ("kitti", "lerobot")
 """Formats whose times count from the start of the recording; tables have it in description.json."""
 
 
@@ -104,7 +104,7 @@ class Export:
         if self.format == "rosbag2":
             about = _selected(replay, self.sensor)
             envs = replay.env_ids.tolist() if self.env is None else [self.env]
-            return export.write_rosbag2(follow(self.sensor), self.to, about, envs)
+            return export.write_rosbag2(follow(self.sensor), self.to, about, envs, start_ns=replay.start_ns)
         dt = replay.description.dt
         if self.format == "lerobot":
             return self._export_lerobot(replay, follow)
@@ -154,7 +154,8 @@ class Export:
 
         about = replay.description
         names = [name for name in self.sensor or about.sensors if replay.counts[name]]
-        period = max((1.0 / (about.sensors[name]["rate_hz"] * about.dt) for name in names), default=1.0)
+        rates = [about.sensors[name]["rate_hz"] for name in names]
+        period = max((1.0 / (rate * about.dt) for rate in rates if rate), default=1.0)
         for action in (name for name in ACTIONS if name in replay.logs):
             period = period_of([reading.tick for reading in replay.log(action)], about.dt) or period
         return write_lerobot(
@@ -175,7 +176,7 @@ class Export:
                     found.append(f"{name}: mounts after the first, {about['mounts'][0]}")
             found.append(f"values other than {HOLDS[self.format]}")
         if replay.start_ns and self.format in UNDATED:
-            found.append(f"the date: times count from {replay.start_ns} ns since 1970; --format tum and euroc add it")
+            found.append(f"the date: times count from {replay.start_ns} ns; --format tum, euroc and rosbag2 add it")
         if self.format == "lerobot":
             found.append("the ground truth, and the times at which values arrived")
         if self.format not in LOGGED:
@@ -204,6 +205,8 @@ class Export:
             task = progress.add_task("", total=passes * span)
 
             many = self.format == "rosbag2" and replay.description.engine != "rosbag2"
+            repeats = self.format in HOLDS and replay.description.engine == "rosbag2"
+            stamps: dict[str, int] = {}
             read: Callable[..., Iterator[Any]] = replay.stacks if many else replay.readings
 
             def follow(names: tuple[str, ...]) -> Iterator[Any]:
@@ -213,6 +216,10 @@ class Export:
                     if reading.time - shown > span / 200:
                         shown = reading.time
                         progress.update(task, completed=done * span + shown - start)
+                    if repeats:
+                        before, stamps[reading.name] = stamps.get(reading.name), int(reading.capture_tick[0])
+                        if before == stamps[reading.name]:
+                            replay.unread[reading.name] = "messages with the time stamp of the message before"
                     yield reading
                 done += 1
 

@@ -43,7 +43,7 @@ class Plot:
     """
 
     file: Annotated[Positional[Path], arg(metavar="FILE")]
-    """Recording: an MCAP file, or an npz file of sensorium run."""
+    """Recording: an MCAP file, an npz file of sensorium run, or a ROS 2 bag."""
     fields: Annotated[Positional[tuple[str, ...]], unset("[SENSOR[.FIELD]|control|LOG ...]", "all")] = ()
     """Fields to draw; for an unknown name, the error lists all names."""
     to: Annotated[Path, arg(metavar="FILE.png|.svg|.html")] = Path("plot.png")
@@ -101,7 +101,7 @@ class Report:
     """
 
     file: Annotated[Positional[Path], arg(metavar="FILE")]
-    """Recording: an MCAP file, or an npz file of sensorium run."""
+    """Recording: an MCAP file, an npz file of sensorium run, or a ROS 2 bag."""
     to: Annotated[Path | None, unset("FILE.html", "none")] = None
     """Page to write; an existing file is replaced."""
     sensor: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME")] = ()
@@ -161,7 +161,7 @@ def loaded(
     """Return part of a recording in memory, its environment, and the times at which that was reset, s.
 
     Args:
-        file: an MCAP or npz file.
+        file: a recording of any kind.
         wanted: sensors, or fields as SENSOR.FIELD; none for all.
         env: the environment; None for the first recorded one.
         start: first time, s; None for the first sample.
@@ -176,17 +176,16 @@ def loaded(
     from math import inf
 
     import sensorium
+    from sensorium.record import Recording
 
     first, last = -inf if start is None else start, inf if end is None else end
-    if file.suffix.lower() == ".npz":
-        from sensorium.record import Recording, load
-
-        recording = load(file)
+    recording = sensorium.open(file)
+    if isinstance(recording, Recording):
         names = _sensors({name: _fields_of(each.info) for name, each in recording.items()}, wanted)
         sensors = {name: recording[name].between(first, last) for name in names}
         envs = sorted({int(each) for sensor in sensors.values() for each in sensor.env_ids})
         return Recording(recording.description, sensors), _checked(env, envs), []
-    with sensorium.replay(file) as replay:
+    with recording as replay:
         known = {**replay.description.sensors, **(_logs(replay) if logs else {})}
         names = _sensors({name: _fields_of(about) for name, about in known.items()}, wanted)
         env = _checked(env, replay.env_ids.tolist())

@@ -12,6 +12,7 @@ from tyro.conf import Positional, arg
 
 from sensorium.cli.arguments import EngineName, unset
 from sensorium.cli.commands import INTERRUPTED, Run
+from sensorium.cli.demo import ROBOTS
 from sensorium.cli.messages import busy, note
 from sensorium.errors import UsageError
 
@@ -30,8 +31,8 @@ class View:
     measured values, and images. Its controls are play, pause, step, speed, reset, environment, and the knobs of each
     sensor. The first line on stdout is its address. Ctrl-C ends it.
 
-    SOURCE is an MJCF or URDF file with --rig, the name of a bundled robot (demo or arm), or a recording (.mcap). It may
-    also be the address of a simulation that is served by sensorium serve or sensorium.serve.
+    SOURCE is an MJCF or URDF file with --rig, the name of a bundled robot (demo or arm), or a recording: an MCAP file
+    or a ROS 2 bag. It may also be the address of a simulation that is served by sensorium serve or sensorium.serve.
 
     For example:
       sensorium view demo
@@ -41,7 +42,7 @@ class View:
       sensorium view tcp://127.0.0.1:7447
     """
 
-    source: Annotated[Positional[str], arg(metavar="MODEL|FILE.mcap|ADDRESS")]
+    source: Annotated[Positional[str], arg(metavar="MODEL|RECORDING|ADDRESS")]
     """Source to show; see above."""
     rig: Annotated[Path | None, unset("RIG.toml", "the sensors of a bundled robot")] = None
     """Rig file: the sensors of a model, as TOML. All sensors are drawn, unless some have debug_vis = true."""
@@ -73,11 +74,13 @@ class View:
         """Run the command and return the exit code."""
         if not 0.0 <= self.speed < float("inf"):
             raise UsageError.of("--speed", self.speed, "a number >= 0", "Give 1 for real time, 0 for no limit.")
+        from sensorium.record.replay import SUFFIXES
+
         self._end = time.monotonic() + self.seconds if self.seconds else float("inf")
         try:
             if re.match(r"(tcp|ipc)://", self.source):
                 self._show_served()
-            elif self.source.endswith(".mcap"):
+            elif self.source.endswith(SUFFIXES) or (self.source not in ROBOTS and Path(self.source).is_dir()):
                 self._show_recording()
             else:
                 self._show_model()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from numpy.typing import ArrayLike
 from pydantic import BeforeValidator, Field, field_serializer
@@ -14,11 +14,12 @@ from torch import Tensor
 from sensorium.cfg import Cfg, Float, MountedSensorCfg, OffsetCfg, Vec3, bad
 from sensorium.compat.aliases import AliasedCfg
 from sensorium.errors import ConfigError
-from sensorium.geometry.cameras import tile_images
+from sensorium.geometry.cameras import Convention, tile_images
 from sensorium.patterns import BpearlPatternCfg, GridPatternCfg, PatternBaseCfg, PatternField, PinholeCameraPatternCfg
 from sensorium.patterns import LidarPatternCfg as _LidarPatternCfg
 from sensorium.patterns.pinhole import Pixels
 from sensorium.sensors.cameras import camera as _camera
+from sensorium.sensors.cameras import camera_base_cfg as _camera_base_cfg
 from sensorium.sensors.cameras import camera_cfg as _camera_cfg
 from sensorium.sensors.cameras import camera_data as _camera_data
 from sensorium.sensors.cameras import ray_caster_camera as _ray_camera
@@ -190,9 +191,24 @@ class MultiMeshRayCasterCfg(RayCasterCfg):
         return replace(super().seen, include=self._paths(self.targets), still=tuple(each.prim_expr for each in still))
 
 
+class CameraOffsetCfg(_camera_base_cfg.CameraOffsetCfg):
+    """Pose of a camera relative to the prim."""
+
+    convention: Convention = "ros"
+    """Camera axes that `rot` rotates. For a camera of the model without `spawn`, the default is ``"opengl"``."""
+
+
+def _stating_convention(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a camera with the convention of its offset as a given field, so that files include it."""
+    offset = data.get("offset", {})
+    given = offset.model_dump(exclude_unset=True) if isinstance(offset, OffsetCfg) else offset
+    return {**data, "offset": {"convention": "ros", **given}} if isinstance(given, Mapping) else data
+
+
 class RayCasterCameraCfg(AliasedCfg, _ray_camera_cfg.RayCasterCameraCfg):
     """Configuration of a camera that casts rays."""
 
+    OffsetCfg: ClassVar[type[OffsetCfg]] = CameraOffsetCfg
     data_class: ClassVar[type[Any] | None] = CameraData
 
     prim_path: str
@@ -207,6 +223,11 @@ class RayCasterCameraCfg(AliasedCfg, _ray_camera_cfg.RayCasterCameraCfg):
     """Rotation of the camera with the prim."""
     data_types: Annotated[_camera_data.RayDataTypes, BeforeValidator(_data_types)] = ("distance_to_image_plane",)
     """Computed data types; also accepts ``depth`` and ``image_mesh_ids``."""
+
+    if not TYPE_CHECKING:  # type checkers derive the arguments from the fields
+
+        def __init__(self, /, **data: Any) -> None:
+            super().__init__(**_stating_convention(data))
 
 
 class PinholeCameraCfg(PinholeLensCfg):
@@ -336,6 +357,7 @@ PoseOption = Annotated[Literal["frame", "start"], BeforeValidator(_start_or_fram
 class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
     """Configuration of a camera, one at the end of a path or one to create there."""
 
+    OffsetCfg: ClassVar[type[OffsetCfg]] = CameraOffsetCfg
     data_class: ClassVar[type[Any] | None] = CameraData
 
     prim_path: str
@@ -357,6 +379,8 @@ class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
             is_fisheye = any(name.startswith("fisheye") for name in lens)
             lens = FisheyeCameraCfg(**lens) if is_fisheye else PinholeCameraCfg(**lens)
             data = {name: value for name, value in data.items() if name not in ("spawn", "lens")} | {"spawn": lens}
+        if lens is not None:
+            data = _stating_convention(data)
         if isinstance(lens, PinholeCameraCfg) and "clipping_range" not in data:
             data = {**data, "clipping_range": lens.clipping_range}
         super().__init__(**data)

@@ -2,7 +2,7 @@
 
 from sensorium.compute.clock import FIRST, MOST_TICKS, SAMPLE, Clock, Rate
 from sensorium.compute.devices import DeviceInventory, cuda_devices, keeps_current, pinned, resolve_device
-from sensorium.compute.loading import kernel
+from sensorium.compute.loading import kernel, shared_func
 from sensorium.compute.memory import Memory, check_envs
 from sensorium.compute.program import Compute, Program, Segment, recorded
 from sensorium.compute.rows import (
@@ -12,6 +12,7 @@ from sensorium.compute.rows import (
     is_first,
     masked_tid,
     mode_now,
+    note_tick,
     place_of,
     sample_normals,
     sample_uniforms,
@@ -19,11 +20,43 @@ from sensorium.compute.rows import (
     tick_captured,
     tick_now,
     tick_of_control,
+    ticks_after,
+    ticks_since,
 )
 
 __all__ = [
-    "FIRST", "MOST_TICKS", "SAMPLE", "Clock", "Compute", "DeviceInventory", "Memory", "Program", "Rate", "Rows",
-    "Segment", "captured_words", "check_envs", "cuda_devices", "episode_words", "is_first", "keeps_current", "kernel",
-    "masked_tid", "mode_now", "pinned", "place_of", "recorded", "resolve_device", "sample_normals",
-    "sample_uniforms", "sample_words", "tick_captured", "tick_now", "tick_of_control",
+    "FIRST",
+    "MOST_TICKS",
+    "SAMPLE",
+    "Clock",
+    "Compute",
+    "DeviceInventory",
+    "Memory",
+    "Program",
+    "Rate",
+    "Rows",
+    "Segment",
+    "captured_words",
+    "check_envs",
+    "cuda_devices",
+    "episode_words",
+    "is_first",
+    "keeps_current",
+    "kernel",
+    "masked_tid",
+    "mode_now",
+    "note_tick",
+    "pinned",
+    "place_of",
+    "recorded",
+    "resolve_device",
+    "sample_normals",
+    "sample_uniforms",
+    "sample_words",
+    "shared_func",
+    "tick_captured",
+    "tick_now",
+    "tick_of_control",
+    "ticks_after",
+    "ticks_since",
 ]  # fmt: skip

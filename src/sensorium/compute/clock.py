@@ -28,11 +28,11 @@ FIRST: int = wp.constant(1)
 """Mode of the off-grid capture at a reset, for the envs just reset: states are reinitialised."""
 
 MOST_TICKS = 2**30
-"""Longest period or delay, in ticks: kernels add it to the tick in int32."""
+"""Longest period or delay, in ticks: kernels store such differences as int32."""
 
 
 @kernel
-def _store(tick: int, mode: int, lag: int, control: int, words: wp.array[wp.int32]) -> None:
+def _store(tick: wp.int64, mode: wp.int64, lag: wp.int64, control: wp.int64, words: wp.array[wp.int64]) -> None:
     words[0] = tick
     words[1] = mode
     words[2] = lag
@@ -100,6 +100,8 @@ class Clock:
         self.tick = 0
         self.version = 0
         """Number of calls of `set`: results computed under an earlier version are outdated."""
+        self.episodes = 0
+        """Number of calls of `begin_episode`."""
         self.control_tick = -1
         """Tick at which the current control step started; -1 before the first. Kernels see it after `write`."""
         self.skipped = 0
@@ -162,6 +164,7 @@ class Clock:
 
     def begin_episode(self, mask: torch.Tensor) -> None:
         """Record a reset of the envs in a uint8 mask at the current tick."""
+        self.episodes += 1
         self.episode.add_(mask)
         self.reset_tick.masked_fill_(mask > 0, self.tick)
         self.skipped_at_reset.masked_fill_(mask > 0, self.skipped)

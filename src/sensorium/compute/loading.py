@@ -53,6 +53,9 @@ _log = logging.getLogger("sensorium.compute")
 _watchers: list[Watcher] = []
 
 
+shared_func = partial(wp.func, inline=False) if "inline" in inspect.signature(wp.func).parameters else wp.func
+"""Declare a large Warp function with several callers: only one copy is compiled. Warp 1.17 decides this itself."""
+
 DECLARED: list[Any] = []
 """All kernels declared with `kernel`."""
 

@@ -237,10 +237,10 @@ class Compute:
         """uint8 [env], all 1: the mask of ordinary launches."""
         self.reset_envs = torch.zeros(num_envs, dtype=torch.uint8, device=device)
         """uint8 [env], 1 for envs being reset: the mask of the reset programs."""
-        self.time = torch.zeros(4, dtype=torch.int32, device=device)
-        """int32 [4]: tick, mode, lag in ticks, tick at which the control step started; written by `Clock`."""
-        self.reset_tick = torch.zeros(num_envs, dtype=torch.int32, device=device)
-        """int32 [env], tick of the last reset."""
+        self.time = torch.zeros(4, dtype=torch.int64, device=device)
+        """int64 [4]: tick, mode, lag in ticks, tick at which the control step started; written by `Clock`."""
+        self.reset_tick = torch.zeros(num_envs, dtype=torch.int64, device=device)
+        """int64 [env], tick of the last reset."""
         self.episode = torch.zeros(num_envs, dtype=torch.int32, device=device)
         """int32 [env], number of resets so far, minus one."""
         with graph.launching:

@@ -22,8 +22,8 @@ class Rows:
         place: place of the first thread's env in memory for some envs at a time; see `Compute.by_parts`.
         mask: uint8 [env]; rows of envs with 0 are left untouched.
         first_env: global index of env 0: random numbers are drawn for `first_env + env`.
-        time: int32 [4], words of the clock; `tick_now` and the other functions of this module read them.
-        reset_tick: int32 [env], tick of the last reset.
+        time: int64 [4], words of the clock; `tick_now` and the other functions of this module read them.
+        reset_tick: int64 [env], tick of the last reset.
         episode: int32 [env], number of resets so far, minus one.
     """
 
@@ -32,8 +32,8 @@ class Rows:
     place: wp.int32
     mask: wp.array[wp.uint8]
     first_env: wp.int32
-    time: wp.array[wp.int32]
-    reset_tick: wp.array[wp.int32]
+    time: wp.array[wp.int64]
+    reset_tick: wp.array[wp.int64]
     episode: wp.array[wp.int32]
 
 
@@ -56,27 +56,49 @@ def place_of(rows: Rows, env: int) -> wp.int32:
 
 
 @wp.func
-def tick_now(rows: Rows) -> wp.int32:
+def tick_now(rows: Rows) -> wp.int64:
     """Return the tick."""
     return rows.time[0]
 
 
 @wp.func
-def tick_captured(rows: Rows) -> wp.int32:
+def tick_captured(rows: Rows) -> wp.int64:
     """Return the tick of the engine's state: now, less the engine's lag."""
     return rows.time[0] - rows.time[2]
 
 
 @wp.func
-def tick_of_control(rows: Rows) -> wp.int32:
+def tick_of_control(rows: Rows) -> wp.int64:
     """Return the start tick of the control step; -1 before the first."""
     return rows.time[3]
 
 
 @wp.func
+def ticks_after(tick: wp.int64, before: wp.int32) -> wp.int32:
+    """Return the ticks from the tick with the low word `before` to `tick`, in [-2^31, 2^31).
+
+    Sensors store the low word of a tick, ``wp.int32(tick)``, where the time since then is all that they need.
+    """
+    return wp.int32(wp.uint32(tick) - wp.uint32(before))
+
+
+@wp.func
+def note_tick(tick: wp.int64, words: wp.array2d[wp.float32], env: int) -> None:
+    """Store a tick below 2^40 exactly in two float32 words of an env: high and low part."""
+    words[env, 0] = float(tick / wp.int64(65536))
+    words[env, 1] = float(tick % wp.int64(65536))
+
+
+@wp.func
+def ticks_since(tick: wp.int64, words: wp.array2d[wp.float32], env: int) -> wp.int64:
+    """Return the number of ticks since the one that `note_tick` stored."""
+    return tick - (wp.int64(words[env, 0]) * wp.int64(65536) + wp.int64(words[env, 1]))
+
+
+@wp.func
 def mode_now(rows: Rows) -> wp.int32:
     """Return the kind of the computed sample: `SAMPLE` or `FIRST` of `sensorium.compute`."""
-    return rows.time[1]
+    return wp.int32(rows.time[1])
 
 
 @wp.func
@@ -86,7 +108,7 @@ def is_first(rows: Rows, env: int) -> wp.bool:
 
 
 @wp.func
-def words_at_tick(rows: Rows, env: int, tick: int, element: U32, key0: U32, key1: U32) -> Words:
+def words_at_tick(rows: Rows, env: int, tick: wp.int64, element: U32, key0: U32, key1: U32) -> Words:
     """Return the four random words of an env at a tick."""
     era = wp.uint32(rows.episode[env])
     return philox(wp.uint32(tick), wp.uint32(rows.first_env + env), era, element, key0, key1)
@@ -121,4 +143,4 @@ def captured_words(rows: Rows, env: int, element: U32, key0: U32, key1: U32) -> 
 @wp.func
 def episode_words(rows: Rows, env: int, element: U32, key0: U32, key1: U32) -> Words:
     """Return four random words that stay the same throughout an env's episode."""
-    return words_at_tick(rows, env, 0, element, key0, key1)
+    return words_at_tick(rows, env, wp.int64(0), element, key0, key1)

@@ -15,7 +15,7 @@ import torch
 import warp as wp
 from numpy.typing import NDArray
 
-from sensorium.compute import Compute, Rows, Segment, kernel, masked_tid
+from sensorium.compute import Compute, Rows, Segment, kernel, masked_tid, shared_func
 from sensorium.engines.base import FrameOnBody, NameKind, PoseOnBody
 from sensorium.engines.envs import mark
 from sensorium.geometry.transforms import compose
@@ -63,7 +63,7 @@ class OffsetTable:
     quat_to: wp.array[wp.uint64]
 
 
-@wp.func(inline=False)
+@shared_func
 def _number(address: wp.uint64, at: int, is_double: int) -> wp.float64:
     if is_double != 0:
         return wp.array(ptr=address, shape=(2147483647,), dtype=wp.float64)[at]

@@ -11,6 +11,8 @@ of the final rounding to float32, even for a ray that comes from far away or is 
 
 import warp as wp
 
+from sensorium.compute import shared_func
+
 PLANE = wp.constant(0)
 """Kernel number of this kind: its index in `sensorium.geometry.shapes.KINDS`; the same applies below."""
 SPHERE = wp.constant(1)
@@ -151,7 +153,7 @@ def ray_box(size: wp.vec3, o: wp.vec3, d: wp.vec3) -> wp.float32:
     return end
 
 
-@wp.func(inline=False)  # large, with several callers: only one copy is compiled
+@shared_func
 def ray_primitive(kind: int, size: wp.vec3, o: wp.vec3, d: wp.vec3) -> wp.float32:
     """Return t at which the ray hits an analytic shape; `inf` on a miss, and for a mesh or a height field.
 

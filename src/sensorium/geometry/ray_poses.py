@@ -8,33 +8,40 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows, kernel, masked_tid, tick_captured, tick_now
-from sensorium.geometry.ray_structs import WORLD, YAW, YAW_STARTS, Bundle, Instances, Pose
+from sensorium.compute import Rows, kernel, masked_tid, tick_captured, tick_now, ticks_after
+from sensorium.geometry.ray_structs import WORLD, YAW, YAW_STARTS, Bundle, Hits, Instances, Pose
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_slerp, quat_yaw
+from sensorium.random import F32
 
 
 @wp.func
-def slot_of(tick: int, slots: int) -> wp.int32:
+def slot_of(tick: wp.int64, slots: int) -> wp.int32:
     """Return the slot of a tick."""
-    return ((tick % slots) + slots) % slots
+    return slot_near(wp.int32(tick % wp.int64(slots)), 0, slots)
 
 
 @wp.func
-def first_tick(reset_tick: int, captured: int) -> wp.int32:
-    """Return the first tick of the episode with stored poses: that of the reset, whatever the engine's lag."""
-    return wp.min(reset_tick, captured)
+def slot_near(slot: int, ticks: int, slots: int) -> wp.int32:
+    """Return the slot of a tick that is some ticks after that of a slot."""
+    return ((slot + ticks) % slots + slots) % slots
 
 
 @wp.func
-def pose_at(pose: Pose, env: int, mount: int, captured: int, earliest: int, time: float) -> tuple[wp.vec3, wp.vec4]:
-    """Return the pose of a mount at a time relative to its capture, interpolated between stored ticks."""
+def first_tick(reset_tick: wp.int64, captured: wp.int64, slots: int) -> wp.int32:
+    """Return the first stored tick of the episode relative to the capture, <= 0; whatever the engine's lag."""
+    return wp.int32(wp.clamp(reset_tick - captured, wp.int64(1 - slots), wp.int64(0)))
+
+
+@wp.func
+def pose_at(pose: Pose, env: int, mount: int, now: int, earliest: int, time: float) -> tuple[wp.vec3, wp.vec4]:
+    """Return the pose of a mount at a time relative to its capture in slot `now`, interpolated between stored ticks."""
     x = float(wp.float64(time) / pose.dt)
     whole = int(wp.floor(x))
     share = x - float(whole)
-    before = wp.max(wp.max(captured + whole, earliest), captured - pose.slots + 1)
-    after = wp.min(wp.max(captured + whole + 1, before), captured)
-    i = slot_of(before, pose.slots)
-    j = slot_of(after, pose.slots)
+    before = wp.max(whole, earliest)
+    after = wp.min(wp.max(whole + 1, before), 0)
+    i = slot_near(now, before, pose.slots)
+    j = slot_near(now, after, pose.slots)
     p = pose.pos[env, i, mount]
     q = pose.quat[env, i, mount]
     if j != i:
@@ -44,10 +51,9 @@ def pose_at(pose: Pose, env: int, mount: int, captured: int, earliest: int, time
 
 
 @wp.func
-def nearest_tick(pose: Pose, captured: int, earliest: int, time: float) -> wp.int32:
-    """Return the stored tick that is nearest to a time relative to the capture, s."""
-    tick = captured + int(wp.round(float(wp.float64(time) / pose.dt)))
-    return wp.max(wp.max(tick, earliest), captured - pose.slots + 1)
+def nearest_tick(pose: Pose, earliest: int, time: float) -> wp.int32:
+    """Return the stored tick that is nearest to a time, s, both relative to the capture."""
+    return wp.max(int(wp.round(float(wp.float64(time) / pose.dt))), earliest)
 
 
 @wp.func
@@ -59,7 +65,7 @@ def quat_near(q: wp.vec4, to: wp.vec4) -> wp.vec4:
 
 
 @wp.func
-def scan_end(bundle: Bundle, captured: int) -> tuple[wp.float64, wp.int32]:
+def scan_end(bundle: Bundle, captured: wp.int64) -> tuple[wp.float64, wp.int32]:
     """Return the end of a moving scan window: whole periods since tick 0, and rays of the current period."""
     fired = wp.floor(wp.float64(captured) * bundle.per_tick + wp.float64(0.5)) * wp.float64(bundle.group)
     turns = wp.floor(fired / wp.float64(bundle.total))
@@ -67,7 +73,7 @@ def scan_end(bundle: Bundle, captured: int) -> tuple[wp.float64, wp.int32]:
 
 
 @wp.func
-def scan_begin(bundle: Bundle, captured: int) -> wp.int32:
+def scan_begin(bundle: Bundle, captured: wp.int64) -> wp.int32:
     """Return the index of a scan's first ray, counted from the start of the period in which it ends."""
     begin = wp.int32(0)
     if bundle.per_tick > wp.float64(0.0):
@@ -77,7 +83,7 @@ def scan_begin(bundle: Bundle, captured: int) -> wp.int32:
 
 
 @wp.func
-def ray_time(bundle: Bundle, place: int, captured: int, dt: wp.float64) -> wp.float32:
+def ray_time(bundle: Bundle, place: int, captured: wp.int64, dt: wp.float64) -> wp.float32:
     """Return the firing time of a ray of a scan, s relative to the capture at its end."""
     wraps = wp.floor(wp.float64(place) / wp.float64(bundle.total))
     index = place - int(wraps) * bundle.total
@@ -189,33 +195,51 @@ def bridge_gap(
     """Fill the ticks of a jump with poses interpolated between those before and after it."""
     env, k = masked_tid(rows)
     captured = tick_captured(rows)
-    before = last[env, k]
-    last[env, k] = captured
-    if before < rows.reset_tick[env] + captured - tick_now(rows) or captured - before < 2:
+    jump = ticks_after(captured, last[env, k])
+    last[env, k] = wp.int32(captured)
+    if wp.int64(jump) > tick_now(rows) - rows.reset_tick[env] or jump < 2:
         return
     now = slot_of(captured, slots)
-    then = slot_of(before, slots)
-    for tick in range(wp.max(before + 1, captured - slots + 1), captured):
-        share = float(tick - before) / float(captured - before)
-        if captured - before >= slots:  # earlier poses are overwritten
-            then = now
-        slot = slot_of(tick, slots)
+    then = now
+    if jump < slots:  # earlier poses are overwritten
+        then = slot_near(now, -jump, slots)
+    for ago in range(1, wp.min(jump, slots)):
+        share = float(jump - ago) / float(jump)
+        slot = slot_near(now, -ago, slots)
         pos[env, slot, k] = pos[env, then, k] + share * (pos[env, now, k] - pos[env, then, k])
         quat[env, slot, k] = quat_slerp(quat[env, then, k], quat[env, now, k], share)
         if centre.shape[2] > 0:
             centre[env, slot, k] = centre[env, then, k] + share * (centre[env, now, k] - centre[env, then, k])
 
 
+@wp.func
+def in_range(t: float, limits: wp.vec2) -> F32:
+    """Return a measured distance, or +inf, a miss, for one outside the limits."""
+    if t < limits[0] or t > limits[1]:
+        return wp.inf
+    return t
+
+
+@wp.func
+def write_miss(out: Hits, env: int, mount: int, r: int) -> None:
+    """Show a ray as a miss in the outputs; a distance that is NaN stays."""
+    if not wp.isnan(out.distance[env, mount, r]):
+        out.distance[env, mount, r] = out.miss
+    if out.point.shape[0] > 0:
+        out.point[env, mount, r] = wp.vec3(wp.inf, wp.inf, wp.inf)
+    if out.normal.shape[0] > 0:
+        out.normal[env, mount, r] = wp.vec3()
+    if out.shape.shape[0] > 0:
+        out.shape[env, mount, r] = -1
+    if out.body.shape[0] > 0:
+        out.body[env, mount, r] = -2
+    if out.face.shape[0] > 0:
+        out.face[env, mount, r] = -1
+
+
 @kernel
-def ray_points(
-    rows: Rows,
-    per_block: int,
-    pose: Pose,
-    bundle: Bundle,
-    distance_in: wp.array3d[wp.float32],
-    point_out: wp.array3d[wp.vec3],
-) -> None:
-    """Write the end point of each ray of a given length; +inf if the length is not finite."""
+def follow_rays(rows: Rows, limits: wp.vec2, per_block: int, pose: Pose, bundle: Bundle, out: Hits) -> None:
+    """Write the end point of each ray of the length `out.distance`, and show a length outside the limits as a miss."""
     env, mount, piece = masked_tid(rows)
     first = (rows.first + piece) * per_block
     captured = tick_captured(rows)
@@ -231,9 +255,10 @@ def ray_points(
     if pose.cast_drift.shape[0] > 0:
         lift = wp.vec3(0.0, 0.0, pose.cast_drift[env, mount][2])
     for r in range(first, wp.min(first + per_block, bundle.count)):
-        t = distance_in[env, mount, r]
-        point = wp.vec3(wp.inf, wp.inf, wp.inf)
-        if wp.isfinite(t):
+        t = in_range(out.distance[env, mount, r], limits)
+        if not wp.isfinite(t):
+            write_miss(out, env, mount, r)
+        elif out.point.shape[0] > 0:
             index = r
             if bundle.per_tick > wp.float64(0.0):
                 index = ((begin + r) % bundle.total + bundle.total) % bundle.total
@@ -241,10 +266,9 @@ def ray_points(
             q = quat
             if takes_time:
                 time = ray_time(bundle, begin + r, captured, pose.dt)
-                p, q = pose_at(pose, env, mount, captured, first_tick(rows.reset_tick[env], captured), time)
+                p, q = pose_at(pose, env, mount, now, first_tick(rows.reset_tick[env], captured, pose.slots), time)
                 if turns:
                     q = quat_yaw(q)
             s0, d0 = ray_of(bundle, env, index)
             s, d = place_ray(pose, env, mount, p, q, s0, d0)
-            point = s + t * d + lift
-        point_out[env, mount, r] = point
+            out.point[env, mount, r] = s + t * d + lift

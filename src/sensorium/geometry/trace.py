@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows, kernel, masked_tid, tick_captured
+from sensorium.compute import Rows, kernel, masked_tid, shared_func, tick_captured
 from sensorium.geometry.columns import columns_ray
 from sensorium.geometry.columns_walk import columns_walk
 from sensorium.geometry.hfield import HFields, hfield_normal, ray_hfield, ray_hfield_vertical
@@ -26,6 +26,7 @@ from sensorium.geometry.ray_poses import (
     ray_of,
     ray_time,
     scan_begin,
+    slot_near,
     slot_of,
 )
 from sensorium.geometry.ray_structs import (
@@ -43,7 +44,7 @@ from sensorium.geometry.ray_structs import (
 from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse, quat_yaw
 
 
-@wp.func(inline=False)  # large, with several callers: only one copy is compiled
+@shared_func
 def ray_mesh(mesh: wp.uint64, o: wp.vec3, d: wp.vec3, limit: float) -> tuple[wp.float32, wp.int32]:
     """Return t (inf for a miss) and the face of a mesh in its own frame."""
     t = float(wp.inf)
@@ -240,7 +241,7 @@ def cast_rays(
     env, mount, piece = masked_tid(rows)
     block = rows.first + piece
     captured = tick_captured(rows)
-    earliest = first_tick(rows.reset_tick[env], captured)
+    earliest = first_tick(rows.reset_tick[env], captured, pose.slots)
     begin = scan_begin(bundle, captured)
     first = block * per_block
     last = wp.min(first + per_block, bundle.count)
@@ -270,7 +271,7 @@ def cast_rays(
         mp = pos
         mq = quat
         if takes_time:
-            mp, mq = pose_at(pose, env, mount, captured, earliest, ray_time(bundle, begin + mid, captured, pose.dt))
+            mp, mq = pose_at(pose, env, mount, now, earliest, ray_time(bundle, begin + mid, captured, pose.dt))
             if turns:
                 mq = quat_yaw(mq)
         s, d = place_ray(pose, env, mount, mp, mq, s0, d0)
@@ -278,9 +279,9 @@ def cast_rays(
             # rays of the block start at different poses: widen by the motion of the mount between them
             begins = ray_time(bundle, begin + first, captured, pose.dt)
             ends = ray_time(bundle, begin + last - 1, captured, pose.dt)
-            tick = nearest_tick(pose, captured, earliest, begins)
-            slot = slot_of(tick, pose.slots)
-            if nearest_tick(pose, captured, earliest, ends) != tick:
+            tick = nearest_tick(pose, earliest, begins)
+            slot = slot_near(now, tick, pose.slots)
+            if nearest_tick(pose, earliest, ends) != tick:
                 count = NEAR + 1  # moving shapes change their poses meanwhile: each ray tests all
             turn = float(0.0)
             shift = float(0.0)
@@ -289,7 +290,7 @@ def cast_rays(
                 ap = pose.pos[env, slot, mount]
                 aq = pose.quat[env, slot, mount]
                 if corner < 2:
-                    ap, aq = pose_at(pose, env, mount, captured, earliest, wp.where(corner == 0, begins, ends))
+                    ap, aq = pose_at(pose, env, mount, now, earliest, wp.where(corner == 0, begins, ends))
                 if turns:
                     aq = quat_yaw(aq)
                 turn = wp.max(turn, 2.2 * wp.length(wp.sub(quat_near(aq, mq), mq)))
@@ -330,10 +331,10 @@ def cast_rays(
         if bundle.times.shape[0] > 0:
             time = ray_time(bundle, begin + r, captured, pose.dt)
             if takes_time:
-                p, q = pose_at(pose, env, mount, captured, earliest, time)
+                p, q = pose_at(pose, env, mount, now, earliest, time)
                 if turns:
                     q = quat_yaw(q)
-                slot = slot_of(nearest_tick(pose, captured, earliest, time), pose.slots)
+                slot = slot_near(now, nearest_tick(pose, earliest, time), pose.slots)
         s, d = place_ray(pose, env, mount, p, q, s0, d0)
         t = limits[1]
         best = int(-1)  # instance row; -1 none, -2 a triangle of the tree, -3 one of the index

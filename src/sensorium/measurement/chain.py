@@ -26,6 +26,7 @@ from sensorium.compute import (
     mode_now,
     sample_words,
     tick_now,
+    ticks_after,
 )
 from sensorium.measurement.knobs import KnobTable
 from sensorium.measurement.record import words_at
@@ -39,7 +40,7 @@ STORE = 8
 EVERYTHING = NOISE | WALK_AND_BIAS | QUANTISE | STORE
 
 NEVER = 2**31 - 1
-"""Arrival tick of a lost sample."""
+"""Ticks from the capture of a lost sample to its arrival."""
 
 
 @wp.struct
@@ -78,6 +79,12 @@ _QUAD = np.dtype(Quad.numpy_dtype())  # type: ignore[attr-defined]
 @wp.func
 def _floats(address: wp.uint64):  # type: ignore[no-untyped-def]  # Warp infers it
     return wp.array(ptr=address, shape=(2147483647,), dtype=wp.float32)
+
+
+@wp.func
+def has_arrived(rows: Rows, captured: int, wait: int) -> bool:
+    """Return whether a sample has arrived: the low word of its capture tick, and the ticks until its arrival."""
+    return bool(wait <= ticks_after(tick_now(rows), captured))
 
 
 @wp.func
@@ -145,7 +152,8 @@ def _freeze_quad(rows: Rows, env: int, quad: Quad, x: wp.vec4, num_envs: int) ->
         return
     head = words_at(quad.head)[env]
     if quad.stamps != wp.uint64(0):
-        if words_at(quad.stamps)[3 * (head * num_envs + env) + 1] <= tick_now(rows):
+        stamp = words_at(quad.stamps)
+        if has_arrived(rows, stamp[3 * (head * num_envs + env)], stamp[3 * (head * num_envs + env) + 1]):
             _store(
                 quad.ring, (quad.slots - 1) * plane + row, quad.count, _load(quad.ring, head * plane + row, quad.count)
             )

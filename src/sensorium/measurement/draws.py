@@ -42,13 +42,13 @@ class ColumnDistribution:
 
 
 @wp.func
-def stream_words(rows: Rows, env: int, tick: int, block: int, stream: Stream) -> wp.vec4ui:
+def stream_words(rows: Rows, env: int, tick: wp.int64, block: int, stream: Stream) -> wp.vec4ui:
     """Return four random words of a stream: one word each for columns `4 * block` to `4 * block + 3`."""
     return words_at_tick(rows, env, tick, (stream.field << wp.uint32(24)) | wp.uint32(block), stream.key0, stream.key1)
 
 
 @wp.func
-def normals_of(rows: Rows, env: int, tick: int, block: int, stream: Stream, table: wp.array[wp.vec3]) -> wp.vec4:
+def normals_of(rows: Rows, env: int, tick: wp.int64, block: int, stream: Stream, table: wp.array[wp.vec3]) -> wp.vec4:
     """Return four standard normals of a stream."""
     element = (stream.field << wp.uint32(24)) | wp.uint32(block)
     era = wp.uint32(rows.episode[env])
@@ -76,7 +76,7 @@ def draw_columns(
     drawn = column
     if dist.joint != 0:
         drawn = 0  # a choice among vectors picks one vector, not one value per column
-    words = stream_words(rows, env, 0, drawn / 4, stream)
+    words = stream_words(rows, env, wp.int64(0), drawn / 4, stream)
     value = draw_value(dist, column, words[drawn % 4], table)
     if non_negative != 0:
         value = wp.max(value, 0.0)

@@ -20,10 +20,21 @@ import torch
 import warp as wp
 
 from sensorium.cfg import GilbertElliott, amount_bounds, numbers_in
-from sensorium.compute import FIRST, Compute, Rows, kernel, masked_tid, mode_now, sample_words, tick_captured, tick_now
+from sensorium.compute import (
+    FIRST,
+    Compute,
+    Rows,
+    kernel,
+    masked_tid,
+    mode_now,
+    sample_words,
+    tick_captured,
+    tick_now,
+    ticks_after,
+)
 from sensorium.compute.clock import MOST_TICKS, Clock
 from sensorium.errors import ConfigError
-from sensorium.measurement.chain import NEVER
+from sensorium.measurement.chain import NEVER, has_arrived
 from sensorium.measurement.counter import SampleCounter
 from sensorium.measurement.draws import ColumnDistribution, column_distribution, converted, draw_value, is_drawn
 from sensorium.measurement.knobs import KnobTable
@@ -61,9 +72,9 @@ class Transport:
     key0: wp.uint32
     key1: wp.uint32
     table: wp.array[wp.vec3]
-    stamps: wp.array2d[wp.vec3i]  # of each slot and env: tick of capture, tick of arrival, whether it is valid
+    stamps: wp.array2d[wp.vec3i]  # of each slot and env: see `Ring.stamps`
     burst: wp.array[wp.uint8]  # over envs
-    shown: wp.array[wp.vec4i]  # over envs: the shown slot, and its stamp; arrival is -1 before it arrives
+    shown: wp.array[wp.vec4l]  # over envs: the shown slot, and its stamp; arrival is -1 before it arrives
     fields: wp.array[Row]
 
 
@@ -78,14 +89,14 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
     for mount in range(t.bad.shape[1]):
         if t.bad[env, mount] != wp.uint8(0):
             good = wp.int32(0)
-    captured = tick_captured(rows)
+    captured = wp.int32(tick_captured(rows))
     words = wp.vec4ui()
     if t.has_jitter != 0 or t.has_loss != 0:
         words = sample_words(rows, env, wp.uint32(0), t.key0, t.key1)
     late = t.delay[env, 0]
     if t.has_jitter != 0:
         late = late + wp.clamp(draw_value(t.jitter, env, words[0], t.table), -late, late)
-    arrives = captured + int(wp.floor(late + 0.5))
+    wait = wp.int32(wp.floor(late + 0.5))
     if t.has_loss != 0:
         state = t.burst[env]
         if mode == FIRST or t.in_bursts == 0:
@@ -99,17 +110,18 @@ def _dispatch(rows: Rows, tasks: wp.array[Transport]) -> None:
                 state = wp.uint8(0)
         t.burst[env] = state
         if state == wp.uint8(1):
-            arrives = wp.static(NEVER)
+            wait = wp.static(NEVER)
     if mode == FIRST:
         for slot in range(slots):
-            t.stamps[slot, env] = wp.vec3i(captured, arrives, good)
+            t.stamps[slot, env] = wp.vec3i(captured, wait, good)
         if t.has_loss != 0:
             t.stamps[slots - 1, env] = wp.vec3i(captured, wp.static(NEVER), 0)
         return
     if t.has_loss != 0:
-        if t.stamps[head, env][1] <= tick_now(rows):
-            t.stamps[slots - 1, env] = t.stamps[head, env]
-    t.stamps[head, env] = wp.vec3i(captured, arrives, good)
+        stamp = t.stamps[head, env]
+        if has_arrived(rows, stamp[0], stamp[1]):
+            t.stamps[slots - 1, env] = stamp
+    t.stamps[head, env] = wp.vec3i(captured, wait, good)
     t.head[env] = (head + 1) % (slots - t.has_loss)
 
 
@@ -125,7 +137,8 @@ def _freeze(rows: Rows, t: Transport, count: int, wide: int, source: wp.uint64, 
             copy_word(wide, source, here, ring, slot * plane + here)
         return
     if t.has_loss != 0:
-        if t.stamps[head, env][1] <= tick_now(rows):
+        stamp = t.stamps[head, env]
+        if has_arrived(rows, stamp[0], stamp[1]):
             copy_word(wide, ring, head * plane + here, ring, (slots - 1) * plane + here)
     copy_word(wide, source, here, ring, head * plane + here)
 
@@ -161,13 +174,18 @@ def _select(rows: Rows, t: Transport) -> None:
         slot = head - 1 - k
         if slot < 0:
             slot += depth
-        if t.stamps[slot, env][1] <= now:
+        stamp = t.stamps[slot, env]
+        if has_arrived(rows, stamp[0], stamp[1]):
             shown = slot
             break
     stamp = t.stamps[shown, env]
-    if stamp[1] > now:
-        stamp = wp.vec3i(stamp[0], -1, 0)
-    t.shown[env] = wp.vec4i(shown, stamp[0], stamp[1], stamp[2])
+    captured = now - wp.int64(ticks_after(now, stamp[0]))
+    arrived = wp.int64(-1)
+    valid = wp.int32(0)
+    if has_arrived(rows, stamp[0], stamp[1]):
+        arrived = captured + wp.int64(stamp[1])
+        valid = stamp[2]
+    t.shown[env] = wp.vec4l(wp.int64(shown), captured, arrived, wp.int64(valid))
     for f in range(t.fields.shape[0]):
         field = t.fields[f]
         first = env * field.words
@@ -179,11 +197,11 @@ def _gather(rows: Rows, t: Transport, count: int, wide: int, ring: wp.uint64, sh
     i, w = wp.tid()
     env = rows.start + i
     here = env * count + w
-    copy_word(wide, ring, t.shown[env][0] * t.stamps.shape[1] * count + here, shown, here)
+    copy_word(wide, ring, wp.int32(t.shown[env][0]) * t.stamps.shape[1] * count + here, shown, here)
 
 
 STAMP_BYTES = 12
-"""Bytes per sample besides its fields: tick of capture, tick of arrival, and validity."""
+"""Bytes per sample besides its fields; see `Ring.stamps`."""
 
 
 class Ring:
@@ -227,9 +245,9 @@ class Ring:
         self.head = zeros(num_envs)
         """int32 [env], slot of the next sample; advanced on the device when a sample is stamped."""
         self.stamps = zeros(self.slots, num_envs, 3)
-        """int32 [slot, env, 3], tick of capture, tick of arrival, and whether the sample is valid."""
+        """int32 [slot, env, 3], low word of the capture tick, ticks until arrival, and whether it is valid."""
         self._burst = zeros(num_envs, dtype=torch.uint8)
-        self._shown = zeros(num_envs, 4)
+        self._shown = zeros(num_envs, 4, dtype=torch.int64)
         self.shown_slot, self.shown_stamp, self.shown_arrival, self.shown_valid = self._shown.unbind(1)
         self.jitter_is_live = cfg.jitter is not None and not is_drawn(cfg.jitter)
         loss = cfg.loss.p if isinstance(cfg.loss, GilbertElliott) else cfg.loss
@@ -274,7 +292,7 @@ class Ring:
         t = Transport()
         t.head, t.bad, t.burst = (wp.from_torch(each) for each in (self.head, bad, self._burst))
         t.delay, t.loss = (wp.from_torch(self._knobs[name].values) for name in ("delay", "loss"))
-        t.stamps, t.shown = wp.from_torch(self.stamps, dtype=wp.vec3i), wp.from_torch(self._shown, dtype=wp.vec4i)
+        t.stamps, t.shown = wp.from_torch(self.stamps, dtype=wp.vec3i), wp.from_torch(self._shown, dtype=wp.vec4l)
         if cfg.jitter is not None:
             jitter = Uniform(0.0, 0.0) if self.jitter_is_live else converted(cfg.jitter, self._clock.ticks)
             distribution = column_distribution(jitter, num_envs, lambda value: np.full(num_envs, value), device)

@@ -25,7 +25,7 @@ MOST_TEXT = 2**26
 """Maximum size of a text in bytes. NumPy stores four per character."""
 MOST_DEFLATED = 1040
 """Maximum ratio of decompressed to compressed bytes: deflate reaches 1032."""
-WRITE_IT = "Write it with NpzRecorder.save."
+WRITE_IT = "Write it with NpzRecorder.save, or open a recording of another kind with sensorium.open."
 
 _END = struct.Struct("<4s4H2LH")
 """Last bytes of an archive without a comment: mark, disks, entries twice, size and position of the directory."""
@@ -202,6 +202,8 @@ def open_archive(path: str | os.PathLike[str]) -> Iterator[Archive]:
     text = name if isinstance(name, str) else os.fsdecode(name)
     try:
         check_regular(Path(text))
+        if not is_npz(Path(text)):
+            raise ModelError(f"{text!r} is not a recording in an npz file. {WRITE_IT}")
         file = zipfile.ZipFile(text)
     except FileNotFoundError:
         raise ModelError(f"recording {text!r} does not exist. Check the path.") from None
@@ -211,6 +213,12 @@ def open_archive(path: str | os.PathLike[str]) -> Iterator[Archive]:
         raise ModelError(f"{text!r} is not a recording: {type(error).__name__}: {error}. {WRITE_IT}") from error
     with file:
         yield Archive(text, file)
+
+
+def is_npz(path: Path) -> bool:
+    """Return whether a file starts as an `.npz` file."""
+    with path.open("rb") as file:
+        return file.read(2) == b"PK"
 
 
 def check_regular(path: Path) -> None:
@@ -228,4 +236,5 @@ def check_regular(path: Path) -> None:
         stat.S_IFSOCK: "socket",
     }  # fmt: skip
     kind = kinds.get(stat.S_IFMT(mode), "special file")
-    raise ModelError(f"recording {str(path)!r} is a {kind}, expected a regular file. Give another path.")
+    fix = "Give another path; sensorium.open also opens folders." if kind == "folder" else "Give another path."
+    raise ModelError(f"recording {str(path)!r} is a {kind}, expected a regular file. {fix}")

@@ -17,8 +17,10 @@ from sensorium.readings import Array, read_only
 from sensorium.record.ros2.rays import POINT_TYPES
 from sensorium.spec import DEFAULT_AXES, FieldSpec, Kind, Role
 
+JOINT_STATE = "sensor_msgs/msg/JointState"
 VECTORS = ("geometry_msgs/msg/Vector3", "geometry_msgs/msg/Point", "geometry_msgs/msg/Point32")
 SKIPPED = ("std_msgs/msg/Header", "builtin_interfaces/msg/Time", "builtin_interfaces/msg/Duration")
+JOINT_UNITS = {"position": "rad", "velocity": "rad/s", "effort": "N m"}
 PIXELS = {
     "mono8": ("u1", 1), "8UC1": ("u1", 1), "rgb8": ("u1", 3), "bgr8": ("u1", 3), "8UC3": ("u1", 3),
     "rgba8": ("u1", 4), "bgra8": ("u1", 4), "8UC4": ("u1", 4), "mono16": ("u2", 1), "16UC1": ("u2", 1),
@@ -66,7 +68,7 @@ def values_of(message: Any) -> list[Value]:
 
 def constants_of(message: Any) -> dict[str, Any]:
     """Return the constant values in the messages of a topic: names of joints, distortion of a lens."""
-    if message.__msgtype__ == "sensor_msgs/msg/JointState":
+    if message.__msgtype__ == JOINT_STATE:
         return {"joint_names": list(message.name)}
     if message.__msgtype__ == "sensor_msgs/msg/CameraInfo":
         d = np.asarray(message.d).tolist()
@@ -74,10 +76,27 @@ def constants_of(message: Any) -> dict[str, Any]:
     return {}
 
 
+def flaw_of(message: Any, values: Sequence[Value]) -> str:
+    """Return the reason why the contents of a message are not valid; empty for valid contents."""
+    if message.__msgtype__ == "sensor_msgs/msg/NavSatFix" and not (
+        message.status.status >= 0 and np.isfinite([message.latitude, message.longitude]).all()
+    ):
+        return "there is no position fix"
+    if message.__msgtype__ == "sensor_msgs/msg/CameraInfo" and not message.k[0]:
+        return "the camera is not calibrated"
+    for value in values:
+        if value.spec.frame == "world" and not np.isfinite(value.array).all():
+            return f"{value.spec.name} is not finite"
+        if value.spec.kind == "rotation" and not value.array.any():
+            return f"{value.spec.name} is zero, which is not a rotation"
+    return ""
+
+
 def stamp_of(message: Any) -> int | None:
-    """Return the time in the header of a message, ns; None without a header."""
-    header = getattr(message, "header", None)
-    return None if header is None else int(header.stamp.sec) * 10**9 + int(header.stamp.nanosec)
+    """Return the time in the header of a message, ns; None without a header that has one."""
+    stamp: Any = getattr(getattr(message, "header", None), "stamp", None)
+    known = getattr(stamp, "__msgtype__", "") == "builtin_interfaces/msg/Time"
+    return int(stamp.sec) * 10**9 + int(stamp.nanosec) if known else None
 
 
 def _value(
@@ -125,9 +144,12 @@ def _magnetic(message: Any) -> Iterator[Value]:
 
 
 def _joints(message: Any) -> Iterator[Value]:
-    units = (("position", "rad"), ("velocity", "rad/s"), ("effort", "N m"))
-    for name, unit in units:
-        if len(getattr(message, name)):
+    if len({*message.name}) < len(message.name):
+        raise Unreadable("a joint occurs twice in it")
+    for name, unit in JOINT_UNITS.items():
+        if size := len(getattr(message, name)):
+            if message.name and size != len(message.name):
+                raise Unreadable(f"it has {len(message.name)} joints, and {name} has {size} values")
             yield _value(name, getattr(message, name), unit, axes=("joint",))
 
 
@@ -176,7 +198,9 @@ def _scan(message: Any) -> Iterator[Value]:
     yield _value("distances", message.ranges, "m", "range", axes=("ray",))
     azimuth = message.angle_min + message.angle_increment * np.arange(rays)
     yield _value("azimuth", azimuth.astype(np.float32), "rad", axes=("ray",))
-    if len(message.intensities) == rays:
+    if count := len(message.intensities):
+        if count != rays:
+            raise Unreadable(f"it has {rays} ranges and {count} intensities")
         yield _value("intensity", message.intensities, "1", axes=("ray",))
 
 
@@ -195,10 +219,13 @@ def _cloud(message: Any) -> Iterator[Value]:
         "offsets": [each.offset for each in columns.values()],
         "itemsize": message.point_step,
     })  # fmt: skip
-    rows = np.ndarray(
-        (message.height, message.width), point, np.ascontiguousarray(message.data).data, 0,
-        (message.row_step, message.point_step),
-    )  # fmt: skip
+    data, size, width = np.ascontiguousarray(message.data), message.point_step, message.width * message.point_step
+    step = message.row_step or width  # old drivers leave it at 0
+    if message.height > 1 and (step < width or len(data) < (message.height - 1) * step + width):
+        raise Unreadable(
+            f"it has {len(data)} bytes, row_step {step} and {message.height} x {message.width} points of {size} bytes"
+        )
+    rows = np.ndarray((message.height, message.width), point, data.data, 0, (step, size))
     is_image = message.height > 1
     points = rows if is_image else rows.reshape(-1)
     names = list(point.names or ())
@@ -220,9 +247,11 @@ def _image(message: Any) -> Iterator[Value]:
     size = np.dtype(dtype).itemsize
     data = np.ascontiguousarray(message.data)
     shape = (message.height, message.width, channels)
-    if len(data) < message.height * message.step or message.step < message.width * channels * size:
-        raise Unreadable(f"it has {len(data)} bytes for {message.height} rows of {message.step} bytes")
-    pixels = np.ndarray(shape, dtype, data.data, 0, (message.step, channels * size, size))
+    width = message.width * channels * size
+    step = message.step or width
+    if len(data) < message.height * step or step < width:
+        raise Unreadable(f"it has {len(data)} bytes for {message.height} rows of {step} bytes, {width} of them pixels")
+    pixels = np.ndarray(shape, dtype, data.data, 0, (step, channels * size, size))
     yield _pixels(pixels, message.encoding)
 
 
@@ -250,9 +279,12 @@ def _compressed(message: Any) -> Iterator[Value]:
         data = data[12:]
     pillow: Any = import_module("PIL.Image")
     try:
-        pixels = np.asarray(pillow.open(io.BytesIO(data)))
+        image = pillow.open(io.BytesIO(data))
+        pixels = np.asarray(image.convert("RGB") if image.mode in ("P", "CMYK", "YCbCr") else image)
     except OSError:  # such as a frame of a video
         raise Unreadable(f"its format is {message.format!r}") from None
+    if PIXELS.get(encoding, ("u1", 1))[0] != "u1" and pixels.dtype.itemsize == 1:  # JPEG, or colours of 16 bits
+        raise Unreadable(f"its format is {message.format!r}, and its pixels have 8 bits")
     wide = pixels[..., None] if pixels.ndim == 2 else pixels
     yield _pixels(wide.astype(np.uint16) if wide.dtype.itemsize > 1 else wide, "16UC1" if encoding == "16UC1" else "")
 
@@ -311,7 +343,7 @@ def _generic(message: Any, start: str = "") -> Iterator[Value]:
             yield _value(name, value, axes=("element",) if isinstance(value, np.ndarray) else ())
 
 
-def unread_fields(message: Any, values: Sequence[Value]) -> list[str]:
+def left_out(message: Any, values: Sequence[Value]) -> list[str]:
     """Return the names of texts and lists of a message of another type, which readings do not hold."""
     if message.__msgtype__ in _TYPES:
         return []

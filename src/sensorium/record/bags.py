@@ -1,46 +1,76 @@
 """Replay of ROS 2 bags of other programs: MCAP files, SQLite files, and folders with `metadata.yaml`.
 
-Each topic becomes a sensor with one environment, and each message a reading. Ticks are ns since the start of the bag.
+Each topic becomes a sensor with one environment, and each message a reading. A topic of joint states becomes a sensor
+per set of joints. Ticks are ns since the first message of the bag.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
-from math import inf
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sensorium.errors import MissingDependencyError, ModelError, UnknownNameError
-from sensorium.readings import Array, Bodies, Reading, SceneDescription, read_only
-from sensorium.record.bag_messages import Unreadable, Value, constants_of, stamp_of, unread_fields, values_of
-from sensorium.record.replay import Mark, Replay
+from sensorium.readings import Bodies, Reading, SceneDescription, read_only
+from sensorium.record.bag_messages import JOINT_STATE, Unreadable, constants_of, flaw_of, left_out, stamp_of, values_of
+from sensorium.record.replay import Replay
 from sensorium.spec import snake_case
 
 if TYPE_CHECKING:
     from rosbags.interfaces import Connection
+    from rosbags.typesys.store import Typestore
 
 TICK = 1e-9
 """Time step of a bag, s."""
 SAME_CLOCK = 3600 * 10**9
 """Maximum difference of the stamp in a message and the time of its arrival in the bag by the same clock, ns."""
+DATED = 10**18
+"""Time from which a stamp is a date, ns since 1970. Clocks of simulations and devices start at 0."""
+MOST_TRIED = 100
+"""Number of unreadable messages at the start of a topic after which the topic is omitted."""
+MOST_NOTED = 300
+"""Length of the reasons for one topic, in characters, after which no more are added."""
+
+Raw = tuple["Connection", int, Any]
+"""Connection, time (ns since the start of the bag) and bytes of a message."""
+
+
+@dataclass(slots=True)
+class _Sensor:
+    """Messages of one topic; of joint states those with the same joints."""
+
+    connections: list[Connection]
+    joints: list[str]
+    """Joints in the order of the readings."""
+    about: dict[str, Any]
+    """Its description."""
+    start: int
+    """Time of its first message, ns since the start of the bag."""
+    first: tuple[int, int | None]
+    """Time of the first readable message, likewise, and time in its header, ns; None without a header."""
+    count: int = 1
+    clock: int | None = None
+    """Time of its clock at tick 0, ns; None if its messages have no time stamps."""
 
 
 class BagReplay(Replay):
     """Open ROS 2 bag of another program; see `Replay`.
 
-    `description.sensors` has one sensor per topic, named after the topic without its leading slash. Readings have no
-    ground truth. Times start at 0.
+    `description.sensors` has one sensor per topic, named after the topic without its leading slash. Messages of a topic
+    with other joints than the first are the sensors ``TOPIC.2`` and so on. Readings have no ground truth. Times start
+    at 0. Readings with impossible contents, such as a rotation of zeros, are not valid, and `unread` names the reason.
 
     Args:
         path: a file or folder.
 
     Attributes:
-        start_ns: time of the first message, ns since 1970.
-        unread: topic -> reason why its messages, or some of their fields, are not in readings.
+        start_ns: time at tick 0 by the clock of the time stamps, ns; since 1970 unless all stamps are of a simulation.
+        unread: topic -> reason why its messages, or some of them or of their fields, are not in valid readings.
 
     Raises:
         ModelError: it is not a bag, it has no messages of ROS 2, or it is damaged.
@@ -57,13 +87,14 @@ class BagReplay(Replay):
             ) from None
         self.path = Path(path)
         self._stack = ExitStack()
-        self.unread, self.log_descriptions = {}, {}
-        self._connections: dict[str, Connection] = {}
-        self._clocks: dict[str, int | None] = {}
-        """Sensor -> time of its clock at tick 0, ns; None for messages without time stamps."""
+        self.unread, self.log_descriptions, self._logs, self._marks = {}, {}, {}, set()
+        self._stores: dict[int, Typestore] = {}
+        """Number of a connection -> its types."""
+        self._topics: dict[str, dict[tuple[str, ...], str]] = {}
+        """Topic -> sorted names of the joints in a message, empty for other messages -> sensor."""
+        self._found: dict[str, _Sensor] = {}
         try:
             self._reader = self._guarded(lambda: self._stack.enter_context(Reader(self.path)))
-            self._store = self._guarded(self._types)
             self._describe()
         except BaseException:
             self._stack.close()
@@ -72,91 +103,178 @@ class BagReplay(Replay):
         self.bodies, self.versions, self.is_complete = Bodies([]), {}, True
 
     def __repr__(self) -> str:
-        return f"<BagReplay {os.fspath(self.path)!r}: {len(self._connections)} topics, {self.end:g} s>"
+        return f"<BagReplay {os.fspath(self.path)!r}: {len(self._found)} sensors, {self.end:g} s>"
 
     def close(self) -> None:
         """Close the files. Closing twice has no effect."""
         self._stack.close()
 
     def _error(self, reason: str) -> ModelError:
-        return ModelError(f"{os.fspath(self.path)!r} is not a readable bag: {reason}.")
+        file = max(self.path.glob("*.mcap"), default=self.path)
+        hint = f" Complete it with: sensorium repair {os.fspath(file)}" if "end magic" in reason else ""
+        return ModelError(f"{os.fspath(self.path)!r} is not a readable bag: {reason}.{hint}")
 
     def _guarded(self, read: Callable[[], Any]) -> Any:
         try:
             return read()
-        except (ModelError, Unreadable):
+        except ModelError:
             raise
         except Exception as error:  # rosbags, SQLite, struct and codecs raise many kinds for damaged files
             reason = str(error).rstrip(".") or "it is damaged"
             raise self._error(f"{reason} ({type(error).__name__})") from None
 
+    def _note(self, connection: Connection, reason: str) -> None:
+        """Add a reason to `unread`."""
+        known = self.unread.setdefault(connection.topic, f"{connection.msgtype}: {reason}")
+        if reason not in known and len(known) < MOST_NOTED:
+            self.unread[connection.topic] = f"{known}; {reason}"
+
     # Description ------------------------------------------------------------------------------------------------------
 
-    def _types(self) -> Any:
-        """Return the types that the bag defines, and the standard types of ROS 2 Jazzy."""
+    def _types(self, own: Connection, stores: list[Typestore]) -> Typestore:
+        """Return types with those of a connection: as the bag defines them, otherwise of ROS 2 Jazzy.
+
+        Args:
+            own: the connection.
+            stores: types of the other connections, first those of ROS 2.
+
+        Raises:
+            Unreadable: the type is unknown.
+        """
         from rosbags.interfaces import MessageDefinitionFormat
         from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_typestore
 
-        parsers = {MessageDefinitionFormat.MSG: get_types_from_msg}
-        store, own = get_typestore(Stores.ROS2_JAZZY), {}
-        for each in self._reader.connections:
-            if each.msgdef.format in parsers:
-                own.update(parsers[each.msgdef.format](each.msgdef.data, each.msgtype))
-            elif each.msgdef.format is MessageDefinitionFormat.IDL:
-                own.update(get_types_from_idl(each.msgdef.data))
-        store.register({name: parts for name, parts in own.items() if name not in store.types})
-        return store
+        reason = "the bag does not define it"
+        try:
+            defined: Any = {}
+            if own.msgdef.format is MessageDefinitionFormat.MSG and own.msgdef.data.strip():
+                defined = get_types_from_msg(own.msgdef.data, own.msgtype)
+            elif own.msgdef.format is MessageDefinitionFormat.IDL:
+                defined = get_types_from_idl(own.msgdef.data)
+            if own.msgtype in defined:
+                for store in stores:
+                    if all(store.fielddefs.get(name, parts)[1] == parts[1] for name, parts in defined.items()):
+                        break
+                else:  # another version of a known type
+                    store = get_typestore(Stores.EMPTY)
+                    stores.append(store)
+                store.register({name: parts for name, parts in defined.items() if name not in store.types})
+                return store
+        except Exception as error:  # rosbags raises many kinds for definitions that it cannot parse
+            reason = f"its definition cannot be parsed ({type(error).__name__})"
+        if own.msgtype not in stores[0].types:
+            raise Unreadable(f"the type {own.msgtype} is unknown, and {reason}")
+        return stores[0]
 
     def _describe(self) -> None:
-        """Read the first message of each topic."""
-        sensors: dict[str, dict[str, Any]] = {}
-        reader = self._reader
-        self.start_ns = int(reader.start_time) if reader.message_count else 0
-        self._length = int(reader.end_time) - 1 - self.start_ns if reader.message_count else 0
-        for each in reader.connections:
-            name = each.topic.strip("/")
-            if each.msgtype not in self._store.types:
-                self.unread[each.topic] = f"the type {each.msgtype} is unknown, and the bag does not define it"
-                continue
-            if name in self._connections:
-                self.unread[each.topic] = f"it has several types; {each.msgtype} is omitted"
-                continue
-            first = next(self._raw([each]), None)
-            if first is None:
-                continue
+        """Find the sensors, their clocks and their rates."""
+        from rosbags.typesys import Stores, get_typestore
+
+        reader, stores = self._reader, [get_typestore(Stores.ROS2_JAZZY)]
+        self._first_ns = int(reader.start_time) if reader.message_count else 0
+        self._length = int(reader.end_time) - 1 - self._first_ns if reader.message_count else 0
+        topics: dict[str, list[Connection]] = {}
+        for each in sorted(reader.connections, key=lambda each: not each.msgcount):
             try:
-                message, values = self._decoded(each, first[2])
+                self._stores[each.id] = self._types(each, stores)
             except Unreadable as error:
-                self.unread[each.topic] = f"{each.msgtype}: {error}"
+                self._note(each, str(error))
                 continue
-            if left := unread_fields(message, values):
-                self.unread[each.topic] = f"{each.msgtype}: readings do not hold {', '.join(left)}"
-            stamp = stamp_of(message)
-            is_same_clock = stamp is None or abs(stamp - self.start_ns - first[1]) < SAME_CLOCK
-            self._clocks[name] = self.start_ns if is_same_clock else (stamp - first[1] if stamp else None)
-            rate = float(f"{max(each.msgcount - 1, 1) / max(self._length / 1e9, TICK):.6g}")
-            frame = getattr(getattr(message, "header", None), "frame_id", "")
-            constants = constants_of(message)
-            sensors[name] = {
-                "kind": snake_case(each.msgtype.rpartition("/")[2]),
-                "rate_hz": rate,
+            same = topics.setdefault(each.topic.strip("/"), [])
+            if same and same[0].msgtype != each.msgtype:
+                self._note(each, "the topic has several types, and this one is omitted")
+            else:
+                same.append(each)
+        self._topics = {name: {} for name in topics}
+        for name, connections in topics.items():
+            self._find_sensors(name, connections)
+        if self.unread and not self._found:
+            raise self._error(f"no topic has readable messages: {'; '.join(map(': '.join, self.unread.items()))}")
+        newest = self._newest(self._found, self._length)
+        self._align(newest)
+        for name, sensor in self._found.items():
+            connection, tick, data = newest[name]
+            span, periods = tick - sensor.start, max(sensor.count - 1, 0)
+            sensor.about["rate_hz"] = float(f"{periods / (span * TICK):.6g}") if span > 0 else 0.0
+            with suppress(Unreadable):  # the last message, since the first may lack fields that are not yet known
+                values = values_of(self._decoded(connection, data)[0])
+                sensor.about["fields"] = [value.spec.to_dict() for value in values]
+        self.description = SceneDescription(
+            "rosbag2", TICK, 1, 0, {name: each.about for name, each in self._found.items()}
+        )
+
+    def _find_sensors(self, topic: str, connections: list[Connection]) -> None:
+        """Read the first message of a topic, and all joint states, as each may have other joints."""
+        sensors, start, reason = self._topics[topic], None, ""
+        taken = self._topics.keys() - {topic}
+        for tried, (connection, tick, data) in enumerate(self._raw(connections)):
+            start = tick if start is None else start
+            try:
+                message, key = self._decoded(connection, data)
+                if key in sensors:
+                    self._found[sensors[key]].count += 1
+                    continue
+                values = values_of(message)
+            except Unreadable as error:
+                reason = str(error)
+                if tried >= MOST_TRIED and not sensors:
+                    break
+                continue
+            if left := left_out(message, values):
+                self._note(connection, f"readings do not hold {', '.join(left)}")
+            name, number = topic, 1
+            while name in taken or name in self._found:
+                number += 1
+                name = f"{topic}.{number}"
+            sensors[key] = name
+            frame, constants = getattr(getattr(message, "header", None), "frame_id", ""), constants_of(message)
+            about = {
+                "kind": snake_case(connection.msgtype.rpartition("/")[2]),
                 "fields": [value.spec.to_dict() for value in values],
                 **({"constants": constants} if constants else {}),
-                "cfg": {"type": each.msgtype, "frame_id": frame},
+                "cfg": {"type": connection.msgtype, "frame_id": frame},
             }
-            self._connections[name] = each
-        if self.unread and not sensors:
-            raise self._error(f"no topic has readable messages: {'; '.join(map(': '.join, self.unread.items()))}")
-        self.description = SceneDescription("rosbag2", TICK, 1, 0, sensors)
+            joints, first = list(message.name) if key else [], (tick, stamp_of(message))
+            sensor = self._found[name] = _Sensor(connections, joints, about, tick, first)
+            if connection.msgtype != JOINT_STATE:
+                sensor.start, sensor.count = start, sum(each.msgcount for each in connections)
+                break
+        if reason and not sensors:
+            self._note(connections[0], reason)
 
-    def _decoded(self, connection: Connection, data: Any) -> tuple[Any, list[Value]]:
-        """Return a message and its fields.
+    def _align(self, newest: Mapping[str, Raw]) -> None:
+        """Set the clocks: that of the bag, one for dates of another time, and one for times without date.
+
+        The last two are aligned so that no topic starts with a message from the future.
+        """
+        clocks: dict[bool, int] = {}
+        others, is_wall = [], False
+        for name, sensor in self._found.items():
+            tick, stamp = sensor.first
+            if stamp == 0:  # not set in the first message
+                connection, tick, data = newest[name]
+                with suppress(Unreadable):
+                    stamp = stamp_of(self._decoded(connection, data)[0])
+            if stamp and abs(stamp - self._first_ns - tick) < SAME_CLOCK:
+                sensor.clock, is_wall = self._first_ns, True
+            elif stamp:
+                clocks[stamp > DATED] = max(clocks.get(stamp > DATED, 0), stamp - tick)
+                others.append((sensor, stamp > DATED))
+        for sensor, is_dated in others:
+            sensor.clock = clocks[is_dated]
+        self.start_ns = self._first_ns if is_wall or not clocks else max(clocks.values())
+
+    def _decoded(self, connection: Connection, data: Any) -> tuple[Any, tuple[str, ...]]:
+        """Return a message, and the sorted names of its joints.
 
         Raises:
-            Unreadable: it has none.
+            Unreadable: it does not fit its definition.
         """
-        message = self._guarded(lambda: self._store.deserialize_cdr(data, connection.msgtype))
-        return message, self._guarded(lambda: values_of(message))
+        try:
+            message: Any = self._stores[connection.id].deserialize_cdr(data, connection.msgtype)
+            return message, tuple(sorted(message.name)) if connection.msgtype == JOINT_STATE else ()
+        except Exception as error:  # rosbags and struct raise many kinds
+            raise Unreadable(f"it cannot be decoded ({type(error).__name__}: {error})") from None
 
     # Contents ---------------------------------------------------------------------------------------------------------
 
@@ -173,25 +291,7 @@ class BagReplay(Replay):
     @property
     def counts(self) -> dict[str, int]:
         """Sensor -> number of its messages."""
-        return {name: each.msgcount for name, each in self._connections.items()}
-
-    @property
-    def logs(self) -> tuple[str, ...]:
-        """Names of other recorded values: none."""
-        return ()
-
-    def log(self, name: str, start: float = -inf, end: float = inf) -> Iterator[Reading]:
-        """Raise `UnknownNameError`: bags have no other values."""
-        raise UnknownNameError("recorded values", name, ())
-
-    @property
-    def marks(self) -> list[Mark]:
-        """Marks: none."""
-        return []
-
-    def body_poses(self, start: float = -inf) -> Iterator[tuple[float, Array]]:
-        """Yield nothing: bags have no poses of bodies."""
-        return iter(())
+        return {name: each.count for name, each in self._found.items()}
 
     def attachment(self, name: str) -> bytes | None:
         """Return None: bags have no attached files of a recording."""
@@ -204,68 +304,103 @@ class BagReplay(Replay):
             when: time, s.
             names: sensors; None for all.
         """
-        wanted = self._wanted(names)
-        newest = {each.topic.strip("/"): (each, time, data) for each, time, data in self._raw(wanted, -inf, when)}
-        found = {name: self._reading(*newest[name], 0) for name in self._connections if name in newest}
+        newest = self._newest(self._wanted(names), self._tick(when))
+        found = {name: self._reading(*newest[name], {}) for name in self._found if name in newest}
         return {name: reading for name, reading in found.items() if reading is not None}
+
+    def _newest(self, names: Collection[str], end: int) -> dict[str, Raw]:
+        """Return the last message of each sensor up to a tick. The bag is read backwards, in growing parts."""
+        found: dict[str, Raw] = {}
+        span = 10**9
+        while end >= 0 and (left := [name for name in names if name not in found]):
+            newest = {self._name_of(raw): raw for raw in self._raw(self._connections_of(left), end - span + 1, end)}
+            found |= {name: newest[name] for name in left if name in newest}
+            end, span = end - span, 4 * span
+        return found
 
     # Reading ----------------------------------------------------------------------------------------------------------
 
-    def _wanted(self, names: str | Iterable[str] | None) -> list[Connection]:
-        wanted = self._connections if names is None else [names] if isinstance(names, str) else names
+    def _wanted(self, names: str | Iterable[str] | None) -> list[str]:
+        wanted = [*self._found] if names is None else [names] if isinstance(names, str) else [*names]
         for name in wanted:
-            if name not in self._connections:
-                raise UnknownNameError("recorded sensor", name, self._connections)
-        return [self._connections[name] for name in wanted]
+            if name not in self._found:
+                raise UnknownNameError("recorded sensor", name, self._found)
+        return wanted
 
-    def _raw(
-        self, connections: list[Connection], start: float = -inf, end: float = inf
-    ) -> Iterator[tuple[Connection, int, Any]]:
-        """Yield connection, time (ns since the start of the bag) and bytes of each message of a time span."""
+    def _tick(self, when: float) -> int:
+        return round(min(max(when, -1.0), self.end + 1.0) * 1e9)
+
+    def _connections_of(self, names: Iterable[str]) -> list[Connection]:
+        return list({each.id: each for name in names for each in self._found[name].connections}.values())
+
+    def _name_of(self, raw: Raw) -> str:
+        """Return the sensor of a message; empty for an unreadable one."""
+        connection, _, data = raw
+        sensors = self._topics[connection.topic.strip("/")]
+        with suppress(Unreadable):
+            return sensors.get(self._decoded(connection, data)[1] if connection.msgtype == JOINT_STATE else (), "")
+        return ""
+
+    def _raw(self, connections: list[Connection], first: int = 0, last: int | None = None) -> Iterator[Raw]:
+        """Yield the messages of a span of ticks."""
         if not connections:
             return
-        first = self.start_ns + round(start * 1e9) if start > 0.0 else None
-        last = self.start_ns + round(end * 1e9) + 1 if end < inf else None
-        messages = self._guarded(lambda: self._reader.messages(connections, first, last))
+        start = self._first_ns + first if first > 0 else None
+        stop = self._first_ns + last + 1 if last is not None and last < self._length else None
+        messages = self._guarded(lambda: self._reader.messages(connections, start, stop))
         while (found := self._guarded(lambda: next(messages, None))) is not None:
             connection, time, data = found
-            yield connection, int(time) - self.start_ns, data
+            yield connection, int(time) - self._first_ns, data
 
     def _numbered(self, names: str | Iterable[str] | None, start: float, end: float) -> Iterator[tuple[int, Reading]]:
         """Yield (frame, reading); messages of the same time are one frame."""
         counts: dict[str, int] = {}
-        frame, last = 0, -1
-        for connection, tick, data in self._raw(self._wanted(names), start, end):
-            number = counts[connection.topic] = counts.get(connection.topic, 0) + 1
-            reading = self._reading(connection, tick, data, number - 1)
-            if reading is not None:
-                frame, last = frame + (tick != last), tick
+        frame, before, wanted = 0, -1, self._wanted(names)
+        for raw in self._raw(self._connections_of(wanted), self._tick(start), self._tick(end)):
+            reading = self._reading(*raw, counts)
+            if reading is not None and reading.name in wanted:
+                frame, before = frame + (reading.tick != before), reading.tick
                 yield frame, reading
 
-    def _reading(self, connection: Connection, tick: int, data: Any, number: int) -> Reading | None:
-        """Return the reading of a message; None if its contents are unreadable, which is noted."""
+    def _reading(self, connection: Connection, tick: int, data: Any, counts: dict[str, int]) -> Reading | None:
+        """Return the reading of a message; None if its contents are unreadable, which is noted.
+
+        Args:
+            connection: its connection.
+            tick: its tick.
+            data: its bytes.
+            counts: sensor -> number of its messages so far.
+        """
         try:
-            message, values = self._decoded(connection, data)
+            message, key = self._decoded(connection, data)
+            values = values_of(message)
         except Unreadable as error:
-            self.unread[connection.topic] = f"{connection.msgtype}: some messages: {error}"
+            self._note(connection, f"some messages: {error}")
             return None
-        name, stamp = connection.topic.strip("/"), stamp_of(message)
-        clock = self._clocks[name]
-        capture = tick if stamp is None or clock is None else stamp - clock
+        name = self._topics[connection.topic.strip("/")][key]
+        sensor = self._found[name]
+        counts[name] = number = counts.get(name, 0) + 1
+        if key and message.name != sensor.joints:
+            order = [message.name.index(joint) for joint in sensor.joints]
+            values = [replace(value, array=read_only(value.array[order])) for value in values]
+        if flaw := flaw_of(message, values):
+            self._note(connection, f"some messages are not valid: {flaw}")
+        stamp, clock = stamp_of(message), sensor.clock
+        is_unset = clock == self._first_ns and stamp is not None and abs(stamp - clock - tick) >= SAME_CLOCK
+        capture = tick if stamp is None or clock is None or is_unset else stamp - clock
         measured, offsets = {}, None
         for value in values:
             measured[value.spec.name] = value.array if value.spec.is_ragged else read_only(value.array[None])
             if value.spec.is_ragged:
                 offsets = read_only(np.array([0, len(value.array)], np.int64))
-        yes = read_only(np.ones(1, bool))
         meta = {
             "capture_tick": read_only(np.array([capture], np.int64)),
             "stamp": read_only(np.array([capture / 1e9])),
-            "frame": read_only(np.array([number], np.int64)),
-            "valid": yes,
-            "is_new": yes,
+            "frame": read_only(np.array([number - 1], np.int64)),
+            "valid": read_only(np.array([not flaw])),
+            "is_new": read_only(np.ones(1, bool)),
         }
         return Reading(
-            name, self.description.sensors[name]["kind"], tuple(value.spec for value in values), self.env_ids, tick,
-            tick / 1e9, measured, {}, meta, _offsets=offsets, _dt=TICK,
+            name, sensor.about["kind"], tuple(value.spec for value in values), self.env_ids, tick, tick / 1e9, measured,
+            {}, meta, _offsets=offsets, _dt=TICK,
         )  # fmt: skip

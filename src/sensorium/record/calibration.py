@@ -78,7 +78,7 @@ def noise_of(cfg: Mapping[str, Any], field: FieldSpec, prefix: str, rate_hz: flo
     """
     notes: list[str] = []
     found = {"noise": 0.0, "random_walk": 0.0}
-    for knob, factor in (("noise", rate_hz**-0.5), ("random_walk", sqrt(rate_hz))):
+    for knob, factor in (("noise", rate_hz and rate_hz**-0.5), ("random_walk", sqrt(rate_hz))):
         for name, scale in ((knob, factor), (f"{knob}_density", 1.0)):
             amount = cfg.get(f"{prefix}_{name}", cfg.get(name))
             if isinstance(amount, Mapping) and not _is_drawn(amount):

@@ -140,7 +140,9 @@ class McapFile:
             self.counts: dict[int, int] = {}
             self._places = _Places()
             if self.size < len(MAGIC) or self.read(0, len(MAGIC)) != MAGIC:
-                raise self.error("it is not an MCAP file")
+                raise self.error(
+                    "it is not an MCAP file. Open an npz file with sensorium.record.load or sensorium.open"
+                )
             first = next(self.scan(), None)
             if first is None or first[0] != Opcode.HEADER:
                 raise self.error("it has no header")

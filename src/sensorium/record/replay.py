@@ -12,20 +12,24 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sensorium.errors import ArgumentError, ModelError, SensoriumWarning, UnknownNameError
+from sensorium.errors import ArgumentError, ModelError, SensoriumWarning, UnknownNameError, listed
 from sensorium.readings import Array, Bodies, Reading, SceneDescription
+from sensorium.record.archive import is_npz
 from sensorium.record.batches import Batch, readings_of, stack_of
-from sensorium.record.npz import NpzRecorder, Recording
+from sensorium.record.npz import NpzRecorder, Recording, load
 from sensorium.record.recorder import ABOUT, BODIES, FORMAT, MARKS, checksum, missing
 
 if TYPE_CHECKING:
     from sensorium.record.mcap_file import Block, McapFile, Message
     from sensorium.record.stacks import Stack
 
+SUFFIXES = (".mcap", ".db3", ".npz")
+"""Suffixes of recordings."""
 CACHED = 2
 """Number of decompressed chunks kept."""
 
@@ -331,8 +335,7 @@ class Replay:
         """
         if name not in self._logs:
             raise UnknownNameError("recorded values", name, self._logs)
-        for _, reading in self._of_channels(self._logs[name], start, end):
-            yield reading
+        return (reading for _, reading in self._of_channels(self._logs[name], start, end))
 
     @property
     def control(self) -> Iterator[Reading]:
@@ -343,9 +346,8 @@ class Replay:
     def marks(self) -> list[Mark]:
         """All marks, in the order in which they were recorded."""
         found = []
-        for index, block in enumerate(self._file.blocks):
-            if _holds(block, self._marks):
-                found += [self._mark(each.data) for each in self._messages(index) if each.channel in self._marks]
+        for index in self._blocks_between(self._marks):
+            found += [self._mark(each.data) for each in self._messages(index) if each.channel in self._marks]
         return found
 
     def _mark(self, data: memoryview) -> Mark:
@@ -407,10 +409,10 @@ class Replay:
                 if start <= reading.time <= end:
                     yield sequence, reading
 
-    def _blocks_between(self, channels: set[int], start: float, end: float) -> Iterator[int]:
+    def _blocks_between(self, channels: set[int], start: float = -inf, end: float = inf) -> Iterator[int]:
         """Yield the numbers of the blocks that may hold messages of some channels and times."""
         first, last = start * 1e9 - 1.0, end * 1e9 + 1.0
-        for index, block in enumerate(self._file.blocks):
+        for index, block in enumerate(self._file.blocks if channels else ()):
             if block.end >= first and block.start <= last and _holds(block, channels):
                 yield index
 
@@ -483,6 +485,37 @@ def _holds(block: Block, channels: set[int]) -> bool:
     return bool(channels) and (block.channels is None or not block.channels.isdisjoint(channels))
 
 
+def open(path: str | os.PathLike[str]) -> Replay | Recording:
+    """Open a recording of any kind: an npz file as by `load`, anything else as by `replay`.
+
+    Args:
+        path: an npz file, an MCAP file, a bag, or a folder with one of them.
+
+    Raises:
+        ModelError: the file is missing, is not a recording, or is damaged.
+        MissingDependencyError: MCAP files need the extra `record`, and bags the extra `bags`.
+    """
+    path = _in_folder(Path(path))
+    return load(path) if path.suffix.lower() == ".npz" or (path.is_file() and is_npz(path)) else replay(path)
+
+
+def _in_folder(path: Path) -> Path:
+    """Return the only recording in a folder. Files, and bags with `metadata.yaml`, are returned as they are.
+
+    Raises:
+        ModelError: the folder has no recording or several.
+    """
+    if not path.is_dir() or (path / "metadata.yaml").exists():
+        return path
+    found = sorted(each for each in path.iterdir() if each.suffix.lower() in SUFFIXES)
+    if len(found) == 1:
+        return found[0]
+    raise ModelError(
+        f"recording {os.fspath(path)!r} is a folder without metadata.yaml, expected one file in it that ends in "
+        f"{', '.join(SUFFIXES)}, got {listed(each.name for each in found)}. Give the path of a file."
+    )
+
+
 def replay(path: str | os.PathLike[str]) -> Replay:
     """Open a recording.
 
@@ -490,7 +523,7 @@ def replay(path: str | os.PathLike[str]) -> Replay:
     contents. ROS 2 bags of other programs open too: MCAP and SQLite files, and folders.
 
     Args:
-        path: a file that `Scene.record` wrote, or a bag.
+        path: a file that `Scene.record` wrote, a bag, or a folder with one of them.
 
     Raises:
         ModelError: the file is missing, is neither a recording nor a bag, or is damaged.
@@ -498,7 +531,8 @@ def replay(path: str | os.PathLike[str]) -> Replay:
     """
     from sensorium.record.bags import BagReplay
 
-    if os.path.exists(os.path.join(path, "metadata.yaml")) or os.fspath(path).endswith(".db3"):
+    path = _in_folder(Path(path))
+    if path.is_dir() or path.suffix.lower() == ".db3":
         return BagReplay(path)
     try:
         return Replay(path)

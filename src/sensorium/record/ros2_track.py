@@ -26,6 +26,7 @@ class Ros2Track:
         envs: the recorded environments.
         before: messages of the same recording before its sensors changed; its channels are used further.
         time: time of the message with the constant transforms, s.
+        start_ns: time of the messages at tick 0, ns.
     """
 
     def __init__(
@@ -36,9 +37,10 @@ class Ros2Track:
         before: Ros2Track | None = None,
         *,
         time: float = 0.0,
+        start_ns: int = 0,
     ) -> None:
         self._writer = writer
-        self._messages = Ros2Messages(description, envs, truth=True, poses=True)
+        self._messages = Ros2Messages(description, envs, truth=True, poses=True, start_ns=start_ns)
         self._opened: dict[str, int] = {} if before is None else before._opened
         """Topic -> its channel."""
         self._channels = np.zeros(len(self._messages.topics), np.int64)

@@ -102,6 +102,10 @@ class MujocoModelEngine(Engine):
     """
 
     name = "mujoco"
+    merged_hint = (
+        "MuJoCo merges links on fixed joints of URDF files into their parents: give MujocoEngine the file, or set "
+        "spec.compiler.fusestatic = False before you compile."
+    )
     _model: Any
     _computes_when_fresh = True
     """Whether `fresh=True` computes accelerations and wrenches of bodies independently of the model's sensors."""

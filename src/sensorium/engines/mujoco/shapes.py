@@ -23,7 +23,7 @@ from sensorium.engines.mujoco.hidden import hidden
 from sensorium.engines.mujoco.looks import drawn_rgba, material_of, model_textures
 from sensorium.engines.mujoco.tendons import paths_of
 from sensorium.errors import ModelError
-from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape, ShapeKind
+from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape, ShapeKind, reflectance_of, with_edges
 
 _GEOM, _OBJ = mujoco.mjtGeom, mujoco.mjtObj
 _KINDS: dict[int, ShapeKind] = {int(getattr(_GEOM, f"mjGEOM_{kind.upper()}")): kind for kind in KINDS}
@@ -31,10 +31,6 @@ _KINDS: dict[int, ShapeKind] = {int(getattr(_GEOM, f"mjGEOM_{kind.upper()}")): k
 _SIZES = {"plane": 2, "sphere": 1, "capsule": 2, "ellipsoid": 3, "cylinder": 2, "box": 3, "mesh": 0, "hfield": 0}
 """Number of sizes of a geom of each kind."""
 _SDF = int(_GEOM.mjGEOM_SDF)
-_LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
-"""Share of red, green and blue in luminance, ITU-R BT.709."""
-_SHARP = 0.8
-"""Cosine of the angle between a normal and that of its face below which MuJoCo's renderer draws an edge."""
 _LAST_SHOWN = 2
 """Last group that MuJoCo's viewers show by default (mjv_defaultOption)."""
 _SHARED = ("geom_type", "geom_dataid", "geom_size", "geom_pos", "geom_quat", "geom_group", "geom_matid")
@@ -366,12 +362,8 @@ def _mesh(model: Any, i: int) -> Mesh:
     start, uv = int(model.mesh_texcoordadr[i]), None
     if start >= 0:
         uv = model.mesh_texcoord[start + model.mesh_facetexcoord[face : face + count]]
-    else:  # the renderer draws sharp edges where a normal is far from that of its face
-        corners = vertices[faces].astype(np.float64)
-        flat = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-        flat /= np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), 1e-30)
-        is_sharp = np.einsum("fci,fi->fc", normals, flat) < _SHARP
-        normals = np.where(is_sharp[..., None], flat[:, None], normals)
+    else:
+        normals = with_edges(normals, vertices[faces])
     name = _name(model, _OBJ.mjOBJ_MESH, i) or f"mesh_{i}"
     return Mesh(vertices, faces, name, drop_degenerate=True, normals=normals, uv=uv)
 
@@ -394,5 +386,5 @@ def _appearance(model: Any, group: int, material: int, own: np.ndarray) -> dict[
         "is_visible": visible,
         "is_visual": visible and group <= _LAST_SHOWN,
         "rgba": tuple(drawn),
-        "reflectance": float(np.clip(_LUMINANCE @ np.asarray(drawn[:3], dtype=np.float64), 0.0, 1.0)),
+        "reflectance": reflectance_of(drawn),
     }

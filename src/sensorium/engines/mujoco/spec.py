@@ -15,7 +15,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from sensorium.engines.model_file import model_file
+from sensorium.engines.model_file import PACKAGE_HINT, model_file, urdf_of
 from sensorium.engines.mujoco.contacts import add_contacts
 from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX, hidden
 from sensorium.engines.mujoco.native import add_native, sensor_in_message
@@ -26,6 +26,11 @@ from sensorium.spec import Requirement
 
 _ACCELEROMETER = f"{HIDDEN_PREFIX}acceleration"
 _ELEMENTS = f"{HIDDEN_PREFIX}elements/"
+_NO_VISUALS = f"{HIDDEN_PREFIX}no visuals"
+_NO_VISUALS_NOTICE = (
+    "MuJoCo drops the visual shapes of URDF files, so that cameras see only the collision shapes. To keep them, add "
+    '<mujoco><compiler discardvisual="false"/></mujoco> to the <robot> element.'
+)
 _NAMED_LISTS = (
     "bodies", "joints", "geoms", "sites", "cameras", "lights", "actuators", "sensors", "tendons", "equalities", "pairs",
     "excludes", "flexes", "skins", "meshes", "hfields", "materials", "textures", "numerics", "texts", "tuples", "keys",
@@ -74,10 +79,21 @@ def load_spec(source: object) -> Any:
         )
     is_text = isinstance(source, str) and source.lstrip().startswith("<")
     path = None if is_text else model_file(source)
+    urdf = urdf_of(str(source) if path is None else path)
     try:
-        return mujoco.MjSpec.from_string(source) if path is None else mujoco.MjSpec.from_file(str(path))
+        if path is not None and urdf is None:
+            return mujoco.MjSpec.from_file(str(path))
+        spec = mujoco.MjSpec.from_string(source if urdf is None else urdf)
     except ValueError as error:
         raise ModelError(f"{label} cannot be read: {reason_of(error)}") from error
+    if urdf is not None and "<visual" in urdf and spec.compiler.discardvisual:
+        spec.add_text(name=_NO_VISUALS, data=f"{label}: {_NO_VISUALS_NOTICE}")
+    return spec
+
+
+def lost_visuals(spec: Any) -> str:
+    """Return a message if the visual shapes of URDF files were dropped from an MjSpec, or an empty text."""
+    return " ".join(dict.fromkeys(text.data for text in spec.texts if text.name.endswith(_NO_VISUALS)))
 
 
 def reason_of(error: BaseException) -> str:
@@ -87,18 +103,47 @@ def reason_of(error: BaseException) -> str:
 
 
 def compile_spec(spec: Any, label: str) -> Any:
-    """Compile an MjSpec.
+    """Compile an MjSpec, with all of its bodies.
+
+    MuJoCo can merge bodies without joints into their parents (`fusestatic`, the default for URDF). Sensors may be
+    mounted on such links, so that they remain bodies here. The dynamics are those of the merged model.
 
     Raises:
         ModelError: compilation failed; the message names the model, or the added native sensor, and MuJoCo's reason.
     """
     try:
-        return spec.compile()
+        return _unfused(spec, label) if spec.compiler.fusestatic else spec.compile()
     except ValueError as error:
         if (name := sensor_in_message(str(error))) is not None:
             why = str(error).strip().splitlines()[0].removeprefix("Error: ")
             raise ModelError(f"native sensor {name!r} cannot be added to {label}: {why}.") from error
-        raise ModelError(f"{label} cannot be compiled: {reason_of(error)}") from error
+        hint = f".{PACKAGE_HINT}" if "package:/" in str(error) else ""
+        raise ModelError(f"{label} cannot be compiled: {reason_of(error)}{hint}") from error
+
+
+def _unfused(spec: Any, label: str) -> Any:
+    """Return a model with all bodies of an MjSpec that merges bodies, and with the dynamics of the merged model."""
+    merging = spec.copy()
+    for sensor in [each for each in merging.sensors if hidden(each.name)]:  # MuJoCo keeps bodies that have sensors
+        merging.delete(sensor)
+    fused = merging.compile()
+    spec.compiler.fusestatic = False
+    try:
+        model = spec.compile()
+    except ValueError as error:
+        spec.compiler.fusestatic = True
+        model = spec.compile()
+        warnings.warn(
+            f"{label}: links on fixed joints are merged into their parents, so that sensors cannot be mounted on them: "
+            f"{reason_of(error)}. If the root link has no mass, rename it to 'world'.",
+            SensoriumWarning,
+            stacklevel=2,
+        )
+        return model
+    mine, theirs = (np.unique(each.body_weldid) for each in (model, fused))  # in the same order
+    # Contacts are as soft as those of the merged bodies.
+    model.body_invweight0[:] = fused.body_invweight0[theirs[np.searchsorted(mine, model.body_weldid)]]
+    return model
 
 
 def compose_spec(entities: Mapping[str, Any], terrain: object = None) -> Any:

@@ -145,7 +145,8 @@ def list_shapes(
             front = wp.max(wp.max(nearest, ahead - radius) - slack, lens.near)
         entry = 2 * row
         if instances.mesh[row] != wp.uint64(0):
-            triangles = surfaces[placed.surface[row]].triangles
+            surface = placed.surface[row]  # Warp 1.17 fails to compile it as an index of a field
+            triangles = surfaces[surface].triangles
             if triangles > FEW and float(triangles) > DENSE * area:
                 entry += 1
         lists.row[place, mount, tile, count] = entry

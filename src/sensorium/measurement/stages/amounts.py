@@ -12,7 +12,7 @@ import warp as wp
 from pydantic import AfterValidator, ValidationInfo
 
 from sensorium.cfg import Float, StageCfg, amount_bounds, bad, is_within, must
-from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
+from sensorium.compute import Rows, is_first, kernel, masked_tid, note_tick, tick_now
 from sensorium.measurement.draws import column_distribution, draw_columns, is_drawn
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Choice, Normal, Uniform, normal_table
@@ -185,7 +185,7 @@ def in_ticks(value: Any, key: StageKey) -> Any:
 
 
 BEGAN = 2
-"""Float32 words that hold the tick of the sensor's first sample in the env's episode, exactly: high and low half."""
+"""Float32 words that hold the tick of the sensor's first sample in the env's episode, exactly; see `note_tick`."""
 
 
 @kernel
@@ -194,14 +194,7 @@ def note_start(rows: Rows, began: wp.array2d[wp.float32]) -> None:
     env, _one = masked_tid(rows)
     if not is_first(rows, env):
         return
-    began[env, 0] = float(tick_now(rows) / 65536)
-    began[env, 1] = float(tick_now(rows) % 65536)
-
-
-@wp.func
-def ticks_since(tick: int, began: wp.array2d[wp.float32], env: int) -> int:
-    """Return the number of ticks since the first sample."""
-    return tick - (int(began[env, 0]) * 65536 + int(began[env, 1]))
+    note_tick(tick_now(rows), began, env)
 
 
 def launch_start(key: StageKey, began: torch.Tensor) -> None:

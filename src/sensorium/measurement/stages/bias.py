@@ -13,7 +13,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Float, Place, StageCfg, bad, must
-from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
+from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now, ticks_since
 from sensorium.measurement.draws import Stream, is_drawn, normals_of
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
@@ -32,7 +32,6 @@ from sensorium.measurement.stages.amounts import (
     not_drawn,
     row,
     state_views,
-    ticks_since,
     within,
 )
 from sensorium.measurement.stages.key import StageKey
@@ -249,7 +248,7 @@ class Flicker(DrawnStage):
 
 # Temperature ----------------------------------------------------------------------------------------------------------
 
-_BITS = 31
+_BITS = 40
 """Number of bits of a tick count."""
 
 
@@ -270,7 +269,7 @@ def _temperature(
     since = ticks_since(tick_now(rows), began, env)
     missing = cold  # times exp(-t / tau), as a product of powers for the same bits on every device
     for bit in range(powers.shape[0]):
-        if ((since >> bit) & 1) != 0:
+        if ((since >> wp.int64(bit)) & wp.int64(1)) != wp.int64(0):
             missing = missing * powers[bit]
     excess = ambient[env, 0] + heating[env, 0] * (1.0 - missing) - reference
     x = values[env, column]

@@ -9,7 +9,7 @@ import torch
 import warp as wp
 
 from sensorium.cfg import Amount, Place, StageCfg
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, ticks_since
 from sensorium.measurement.draws import Stream, is_drawn, normals_of
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
@@ -19,7 +19,6 @@ from sensorium.measurement.stages.amounts import (
     amount_table,
     draw_amount,
     launch_start,
-    ticks_since,
 )
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import normal_table
@@ -42,10 +41,10 @@ def _stamp(
     i, _one = wp.tid()
     env = rows.start + i
     tick = ticks[env]
-    since = wp.float64(ticks_since(wp.int32(tick), began, env)) * dt
+    since = wp.float64(ticks_since(tick, began, env)) * dt
     stamp = wp.float64(tick) * dt + wp.float64(offset[env, 0]) + wp.float64(1.0e-6) * wp.float64(skew[env, 0]) * since
     if jitter > 0.0:
-        draws = normals_of(rows, env, wp.int32(tick), 0, stream, table)
+        draws = normals_of(rows, env, tick, 0, stream, table)
         stamp = stamp + wp.float64(jitter * draws[0])
     if resolution > wp.float64(0.0):
         stamp = wp.floor(stamp / resolution) * resolution

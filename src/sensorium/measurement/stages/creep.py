@@ -13,7 +13,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Float, Place, StageCfg, bad
-from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
+from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now, ticks_since
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
     BEGAN,
@@ -25,7 +25,6 @@ from sensorium.measurement.stages.amounts import (
     column_values,
     launch_start,
     state_views,
-    ticks_since,
 )
 from sensorium.measurement.stages.key import StageKey
 

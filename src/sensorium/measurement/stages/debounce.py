@@ -12,7 +12,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Place, StageCfg, bad, must
-from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
+from sensorium.compute import MOST_TICKS, Rows, is_first, kernel, masked_tid, tick_now
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import Time, amount_row, check_fit, column_values, not_drawn, row, state_views
 from sensorium.measurement.stages.key import StageKey
@@ -20,25 +20,25 @@ from sensorium.spec import exact_fraction
 
 
 @wp.func
-def noted(differs: bool, pending: int, by_ticks: int, tick: int) -> int:
-    """Return the record of a pending change: 0 for none, else 1 + its first tick, or its number of samples."""
+def noted(differs: bool, pending: int, by_ticks: int, tick: wp.int64) -> wp.int32:
+    """Return the record of a pending change: 0 for none, its number of samples, or 1 + 30 bits of its first tick."""
     if not differs:
         return 0
     if by_ticks == 0:
         return pending + 1
     if pending == 0:
-        return tick + 1
+        return wp.int32(tick & wp.int64(wp.static(MOST_TICKS - 1))) + 1
     return pending
 
 
 @wp.func
-def has_lasted(pending: int, by_ticks: int, tick: int, wait: int) -> bool:
+def has_lasted(pending: int, by_ticks: int, tick: wp.int64, wait: int) -> bool:
     """Return whether a pending change has lasted long enough to be reported."""
     if pending == 0:
         return False
     if by_ticks == 0:
         return pending >= wait
-    return tick + 1 - pending >= wait
+    return bool(wp.int32((tick - wp.int64(pending - 1)) & wp.int64(wp.static(MOST_TICKS - 1))) >= wait)
 
 
 @kernel

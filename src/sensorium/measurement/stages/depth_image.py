@@ -202,7 +202,7 @@ def returns(cosine: float, cos_none: float, cos_all: float, chance: float) -> bo
 def window_normals(
     rows: Rows,
     env: int,
-    time: int,
+    time: wp.int64,
     mount: int,
     v: int,
     quad: int,
@@ -244,10 +244,11 @@ def noise_of(
     tick = tick_now(rows)
     total = window_normals(rows, env, tick, mount, v, quad, image, draws.radius, draws.noise, table)
     if draws.slow_ticks > 0:
-        knot = tick / draws.slow_ticks
-        x = float(tick % draws.slow_ticks) / float(draws.slow_ticks)
+        slow = wp.int64(draws.slow_ticks)
+        knot = tick / slow
+        x = float(tick % slow) / float(draws.slow_ticks)
         past = window_normals(rows, env, knot, mount, v, quad, image, draws.radius, draws.slow, table)
-        coming = window_normals(rows, env, knot + 1, mount, v, quad, image, draws.radius, draws.slow, table)
+        coming = window_normals(rows, env, knot + wp.int64(1), mount, v, quad, image, draws.radius, draws.slow, table)
         blend = ((1.0 - x) * past + x * coming) / wp.sqrt((1.0 - x) * (1.0 - x) + x * x)
         total = draws.fast_share * total + draws.slow_share * blend
     return total

@@ -24,7 +24,7 @@ from sensorium.cfg import (
     must,
     parse_amount,
 )
-from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
+from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now, ticks_since
 from sensorium.measurement.draws import ColumnDistribution, Stream, converted, draw_value, is_drawn, stream_words
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
@@ -42,7 +42,6 @@ from sensorium.measurement.stages.amounts import (
     not_drawn,
     row,
     state_views,
-    ticks_since,
     within,
 )
 from sensorium.measurement.stages.key import StageKey

@@ -223,7 +223,7 @@ def expose(
                 words = stream_words(rows, env, tick_now(rows), 3 * pixel + c, noise)
             pattern = wp.vec2()
             if chip.prnu > 0.0 or chip.dsnu > 0.0:
-                lasting = stream_words(rows, env, 0, 3 * pixel + c, fixed)
+                lasting = stream_words(rows, env, wp.int64(0), 3 * pixel + c, fixed)
                 pattern = wp.vec2(word_to_normal(lasting[0], table), word_to_normal(lasting[1], table))
             response = chip.response[c]
             arriving = light[env, 3 * pixel + c] * falloff * response

@@ -34,7 +34,7 @@ def _keep(
         begun[env, column] = 1.0
         for k in range(depth):
             past[env, k, column] = x
-    past[env, tick_now(rows) % depth, column] = x
+    past[env, wp.int32(tick_now(rows) % wp.int64(depth)), column] = x
 
 
 @wp.func
@@ -59,7 +59,7 @@ def _scan(
 ) -> None:
     env, column = masked_tid(rows)
     depth = past.shape[1]
-    at = tick_now(rows) - int(whole[column]) + depth
+    at = wp.int32(tick_now(rows) % wp.int64(depth)) - int(whole[column]) + depth
     newer = past[env, at % depth, column]
     values[env, column] = newer
     f = share[column]

@@ -18,7 +18,7 @@ import warp as wp
 from pydantic import field_validator, model_validator
 
 from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad, must, numbers_in
-from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
+from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now, ticks_since
 from sensorium.measurement.draws import converted, is_drawn
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import (
@@ -34,7 +34,6 @@ from sensorium.measurement.stages.amounts import (
     parts,
     row,
     state_views,
-    ticks_since,
     within,
 )
 from sensorium.measurement.stages.key import StageKey

@@ -59,6 +59,8 @@ def write_rosbag2(
     folder: str | os.PathLike[str],
     description: SceneDescription,
     envs: Sequence[int],
+    *,
+    start_ns: int = 0,
 ) -> list[str]:
     """Write readings as standard ROS 2 messages, one per environment and sample.
 
@@ -67,6 +69,7 @@ def write_rosbag2(
         folder: the bag; created if missing.
         description: description of the scene, with the sensors of the readings.
         envs: environments to convert.
+        start_ns: time at tick 0, ns, e.g. `Trajectory.start_ns`.
 
     Returns:
         One message for everything that no ROS 2 message holds.
@@ -83,7 +86,7 @@ def write_rosbag2(
 
         every = iter(readings)
         first = [*islice(every, 1)]
-        track = Ros2Track(writer, description, envs, time=first[0].time if first else 0.0)
+        track = Ros2Track(writer, description, envs, time=first[0].time if first else 0.0, start_ns=start_ns)
         known = {
             name: tuple(FieldSpec.from_dict(each) for each in about["fields"])
             for name, about in description.sensors.items()

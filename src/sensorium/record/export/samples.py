@@ -65,8 +65,10 @@ class Sample:
     @property
     def tick_ns(self) -> int:
         """Time of that tick, ns."""
-        reading = self.reading
-        return round(reading.time * self.tick / reading.tick * 1e9) if reading.tick else 0
+        reading, dt = self.reading, self.reading._dt
+        if np.isnan(dt):
+            dt = reading.time / reading.tick if reading.tick else 0.0
+        return round(self.tick * dt * 1e9)
 
     @property
     def ns(self) -> int:

@@ -50,7 +50,7 @@ def write_tables(
         file_format: ``"csv"``, ``"npz"`` or ``"parquet"``.
         dt: physics time step, s.
         env: the environment; None for all.
-        keep_all: whether all readings of the same capture are written, as for logged values.
+        keep_all: whether all valid readings of the same capture are written, as for logged values.
 
     Returns:
         One message for everything that the format cannot hold.
@@ -69,16 +69,18 @@ def write_tables(
             if env is not None and env not in reading.env_ids:
                 continue
             of_name = tables.setdefault(reading.name, [])
-            if not of_name or not of_name[-1].fits(reading):
+            table = next((each for each in of_name if each.fits(reading)), None)
+            if table is None:
                 key, number = key_of(reading.name, slashes=False), 1
                 stem = key
                 while stem in stems:
                     number += 1
                     stem = f"{key}.{number}"
                 stems.add(stem)
-                of_name.append(_SensorTables(reading, Path(folder) / stem, file_format, dt, env, keep_all, stack))
-                notes += of_name[-1].notes
-            of_name[-1].add(reading)
+                table = _SensorTables(reading, Path(folder) / stem, file_format, dt, env, keep_all, stack)
+                of_name.append(table)
+                notes += table.notes
+            table.add(reading)
         for each in (table for of_name in tables.values() for table in of_name):
             each.write()
     if env is not None and env not in known:
@@ -168,7 +170,7 @@ class _SensorTables:
 
         ticks = stacked("capture_tick" if is_measured else "truth_tick")
         valid = stacked("valid") if is_measured else np.ones(ticks.shape, bool)
-        new = np.ones(ticks.shape, bool) if self._keep_all else arrivals.new(ticks, stacked("frame"), valid)
+        new = valid if self._keep_all else arrivals.new(ticks, stacked("frame"), valid)
         at, column = np.nonzero(new)
         if not len(at):
             return

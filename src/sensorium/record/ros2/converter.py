@@ -100,6 +100,7 @@ class Ros2Messages:
         truth: whether to convert the ground truth too, to topics under ``<sensor>/truth``.
         poses: whether readings carry poses; they become transforms ``world`` -> sensor on ``/tf``.
         frames: further constant frames, for ``/tf_static``.
+        start_ns: time of the messages at tick 0, ns.
 
     Raises:
         UnknownNameError: an unknown sensor or mapper.
@@ -122,6 +123,7 @@ class Ros2Messages:
         truth: bool = False,
         poses: bool = False,
         frames: Sequence[StaticFrame] = (),
+        start_ns: int = 0,
     ) -> None:
         self.envs = tuple(range(description.num_envs) if envs is None else envs)
         wrong = [env for env in self.envs if not 0 <= env < description.num_envs]
@@ -134,7 +136,7 @@ class Ros2Messages:
             if name not in description.sensors:
                 raise UnknownNameError("sensor", name, description.sensors)
         self._prefixes = env_prefixes([description.first_env + env for env in self.envs], description.num_envs)
-        self._dt, self._truth, self._poses = description.dt, truth, poses
+        self._dt, self._truth, self._poses, self._start_ns = description.dt, truth, poses, start_ns
         self._keeps_all = description.engine == "rosbag2"
         """Whether each reading is a message, since messages of other programs may have equal time stamps."""
         self._frames = list(frames)
@@ -183,7 +185,7 @@ class Ros2Messages:
         Args:
             times: simulation times `[message]`, s.
         """
-        stamps = nanoseconds(np.atleast_1d(times))
+        stamps = self._start_ns + nanoseconds(np.atleast_1d(times))
         zeros = np.zeros(len(stamps), np.int64)
         return MessageBlock.of_rows(zeros, stamps, self._clock.fill(zeros, _stamp_columns("clock", stamps)))
 
@@ -193,7 +195,7 @@ class Ros2Messages:
         Args:
             time: simulation time of the message, s.
         """
-        stamp = int(nanoseconds(time))
+        stamp = self._start_ns + int(nanoseconds(time))
         transforms = [
             _transform(prefix + frame.parent, prefix + frame.name, stamp, frame.pose)
             for prefix in self._prefixes
@@ -316,10 +318,11 @@ class _SensorMessages:
             seconds = stack.about["stamp"][:, rows]
         else:
             seconds = stack.times[:, None] - (stack.ticks[:, None] - ticks) * self._owner._dt
-        stamps = np.maximum(nanoseconds(seconds[new]), 0)  # ROS accepts no negative times
+        start = self._owner._start_ns
+        stamps = np.maximum(start + nanoseconds(seconds[new]), 0)  # ROS accepts no negative times
         at, envs = np.nonzero(new)
         is_all = len(at) == new.size and np.array_equal(rows, np.arange(len(stack.env_ids)))
-        return _New(at, envs, rows[envs], stamps, frames[new], nanoseconds(stack.times)[at], is_all)
+        return _New(at, envs, rows[envs], stamps, frames[new], start + nanoseconds(stack.times)[at], is_all)
 
     def _transforms(self, poses: Array, new: _New) -> Iterator[MessageBlock]:
         """Yield the transforms from the world to the mounts."""

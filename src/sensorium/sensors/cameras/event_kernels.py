@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_captured
+from sensorium.compute import Rows, is_first, kernel, masked_tid, note_tick, tick_captured, ticks_since
 from sensorium.compute.rows import captured_words, episode_words
 from sensorium.measurement.draws import Stream
 from sensorium.measurement.stages.image_pixels import luminance
@@ -104,8 +104,7 @@ class EventQueue:
 @wp.func
 def elapsed(rows: Rows, env: int, pixels: EventPixels) -> float:
     """Return the time since the last sample, s."""
-    before = int(pixels.ticks[env, 0]) * 65536 + int(pixels.ticks[env, 1])
-    return float(float(tick_captured(rows) - before) * pixels.dt)
+    return float(float(ticks_since(tick_captured(rows), pixels.ticks, env)) * pixels.dt)
 
 
 @wp.func
@@ -328,9 +327,7 @@ def sort_events(
         polarity_out[env, k] = wp.int16((word >> 24) - 1)
         time_out[env, k] = (float(word & STEPS) / float(STEPS) - 1.0) * interval
     count_out[env] = count
-    tick = tick_captured(rows)
-    pixels.ticks[env, 0] = float(tick / 65536)
-    pixels.ticks[env, 1] = float(tick % 65536)
+    note_tick(tick_captured(rows), pixels.ticks, env)
 
 
 @kernel(group="events")

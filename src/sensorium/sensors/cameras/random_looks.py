@@ -48,7 +48,7 @@ def _draw_looks(
         drawn = column - column % size
     value = dist.first[column]
     if dist.kind != FIXED:
-        words = stream_words(rows, env, 0, drawn / 4, stream)
+        words = stream_words(rows, env, wp.int64(0), drawn / 4, stream)
         value = draw_value(dist, column, words[drawn % 4], table)
     values_out[env, column] = value
 

@@ -16,6 +16,7 @@ import warp as wp
 
 from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
 from sensorium.geometry.images.structs import Cameras, Placed
+from sensorium.geometry.ray_poses import slot_of
 from sensorium.geometry.transforms import quat_rotate
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.image_sensor import LINEAR, ImageSensor
@@ -81,11 +82,11 @@ def keep_past(rows: Rows, cameras: Cameras, placed: Placed, past: Past) -> None:
     else:
         pos = placed.pos[env, k - past.mounts]
         quat = placed.quat[env, k - past.mounts]
-    start = tick_now(rows)
+    slots = 1
     if is_first(rows, env):
-        start = tick_now(rows) - depth + 1
-    for tick in range(start, tick_now(rows) + 1):
-        slot = ((tick % depth) + depth) % depth
+        slots = depth
+    for ago in range(slots):
+        slot = slot_of(tick_now(rows) - wp.int64(ago), depth)
         past.pos[env, slot, k] = pos
         past.quat[env, slot, k] = quat
 
@@ -98,8 +99,8 @@ def place_past(rows: Rows, part: int, shutter: Shutter, past: Past, cameras: Cam
     depth = past.pos.shape[1]
     whole = wp.min(int(ago), depth - 2)
     share = wp.min(ago - float(whole), 1.0)
-    newer = (tick_now(rows) - whole + depth) % depth
-    older = (tick_now(rows) - whole - 1 + depth) % depth
+    newer = slot_of(tick_now(rows) - wp.int64(whole), depth)
+    older = slot_of(tick_now(rows) - wp.int64(whole + 1), depth)
     pos = wp.lerp(past.pos[env, newer, k], past.pos[env, older, k], share)
     a = past.quat[env, newer, k]
     b = past.quat[env, older, k]

@@ -22,7 +22,17 @@ from pydantic import field_validator
 from torch import Tensor
 
 from sensorium.cfg import MountedSensorCfg, SensorCfg, bad, in_unit, must
-from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, tick_captured, tick_of_control
+from sensorium.compute import (
+    Rows,
+    is_first,
+    kernel,
+    masked_tid,
+    note_tick,
+    recorded,
+    tick_captured,
+    tick_of_control,
+    ticks_since,
+)
 from sensorium.errors import listed
 from sensorium.measurement.record import Record
 from sensorium.sensors.core.base import SimpleSensor
@@ -47,7 +57,7 @@ class CollisionEventsData:
     """Index into `pairs`; -1 for an empty row."""
     phase: Annotated[Tensor, Field("1", (1,), ("event",), dtype="int32", kind="id")]
     """1 begin, 2 persist (the pair touched before this control step), 3 end."""
-    tick: Annotated[Tensor, Field("1", (1,), ("event",), dtype="int32", kind="id")]
+    tick: Annotated[Tensor, Field("1", (1,), ("event",), dtype="int64", kind="id")]
     """Physics tick of the event; for persist, the first tick of the control step."""
     duration: Annotated[Tensor, Field("s", (1,), ("event",), kind="derived")]
     """Duration of the contact so far; at the end its total duration, s."""
@@ -153,7 +163,7 @@ class Events:
     lost: wp.array[wp.int32]
     pair: wp.array2d[wp.int32]
     phase: wp.array2d[wp.int32]
-    tick: wp.array2d[wp.int32]
+    tick: wp.array2d[wp.int64]
     duration: wp.array2d[wp.float32]
     impulse: wp.array2d[wp.vec3]
     peak: wp.array2d[wp.float32]
@@ -187,7 +197,7 @@ def _show(pairs: Pairs, events: Events, env: int, row: int, shown: int) -> None:
     pair = int(kept[wp.static(PAIR)])
     events.pair[env, shown] = pair
     events.phase[env, shown] = int(kept[wp.static(PHASE)])
-    events.tick[env, shown] = int(kept[wp.static(TICK)]) * 65536 + int(kept[wp.static(TICK) + 1])
+    events.tick[env, shown] = wp.int64(kept[wp.static(TICK)]) * wp.int64(65536) + wp.int64(kept[wp.static(TICK) + 1])
     events.duration[env, shown] = kept[wp.static(DURATION)]
     events.impulse[env, shown] = _kept(pairs, env, row, wp.static(IMPULSE))
     events.peak[env, shown] = kept[wp.static(PEAK)]
@@ -202,7 +212,7 @@ def _empty(events: Events, env: int, row: int) -> None:
     """Clear a row of the record."""
     events.pair[env, row] = -1
     events.phase[env, row] = 0
-    events.tick[env, row] = 0
+    events.tick[env, row] = wp.int64(0)
     events.duration[env, row] = 0.0
     events.impulse[env, row] = wp.vec3()
     events.peak[env, row] = 0.0
@@ -230,17 +240,17 @@ def _place_of(pairs: Pairs, env: int, row: int) -> int:
 def _begin_tick(rows: Rows, pairs: Pairs, env: int) -> None:
     """Clear the rows of an env at the start of a control step or an episode."""
     step = tick_of_control(rows)
-    before = int(pairs.step[env, 0]) * 65536 + int(pairs.step[env, 1])
-    if before == step and not is_first(rows, env):
+    since = ticks_since(step, pairs.step, env)
+    if since == wp.int64(0) and not is_first(rows, env):
         return
     if pairs.min_ticks > 0 and not is_first(rows, env):
         for row in range(int(pairs.count[env])):
             if pairs.rows[env, row, wp.static(SHOWN)] > 0.0:
                 at = _place_of(pairs, env, row)
-                pairs.last[env, at] = float((before + 1) / 65536)
-                pairs.last[env, at + 1] = float((before + 1) % 65536)
-    pairs.step[env, 0] = float(step / 65536)
-    pairs.step[env, 1] = float(step % 65536)
+                after = step - since + wp.int64(1)
+                pairs.last[env, at] = float(after / wp.int64(65536))
+                pairs.last[env, at + 1] = float(after % wp.int64(65536))
+    note_tick(step, pairs.step, env)
     pairs.count[env] = 0.0
     pairs.lost[env] = 0.0
     for pair in range(pairs.row.shape[1]):
@@ -249,7 +259,7 @@ def _begin_tick(rows: Rows, pairs: Pairs, env: int) -> None:
 
 
 @wp.func
-def _is_shown(pairs: Pairs, env: int, row: int, step: int) -> bool:
+def _is_shown(pairs: Pairs, env: int, row: int, step: wp.int64) -> bool:
     """Return whether a stored row is strong enough, and long enough after the last one of its pair and phase."""
     passes = bool(wp.length(_kept(pairs, env, row, wp.static(IMPULSE))) >= pairs.min_impulse)
     if passes and pairs.min_ticks > 0:
@@ -257,8 +267,8 @@ def _is_shown(pairs: Pairs, env: int, row: int, step: int) -> bool:
         for earlier in range(row):
             if pairs.rows[env, earlier, wp.static(SHOWN)] > 0.0 and _place_of(pairs, env, earlier) == at:
                 passes = False
-        last = int(pairs.last[env, at]) * 65536 + int(pairs.last[env, at + 1])
-        if last > 0 and step + 1 - last < pairs.min_ticks:
+        last = wp.int64(pairs.last[env, at]) * wp.int64(65536) + wp.int64(pairs.last[env, at + 1])
+        if last > wp.int64(0) and step + wp.int64(1) - last < wp.int64(pairs.min_ticks):
             passes = False
     return passes
 
@@ -323,8 +333,8 @@ def _look(rows: Rows, tasks: wp.array[CollisionTask]) -> None:
                         impulse = pairs.impulse[env, pair]
                     pairs.rows[env, row, wp.static(PAIR)] = float(pair)
                     pairs.rows[env, row, wp.static(PHASE)] = float(phase)
-                    pairs.rows[env, row, wp.static(TICK)] = float(tick / 65536)
-                    pairs.rows[env, row, wp.static(TICK) + 1] = float(tick % 65536)
+                    pairs.rows[env, row, wp.static(TICK)] = float(tick / wp.int64(65536))
+                    pairs.rows[env, row, wp.static(TICK) + 1] = float(tick % wp.int64(65536))
                     _keep(pairs, env, row, wp.static(POS), pairs.pos[env, pair])
                     _measure(pairs, env, row, duration, impulse, pairs.peak[env, pair])
                     pairs.count[env] = float(row + 1)

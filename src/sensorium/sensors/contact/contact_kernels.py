@@ -181,10 +181,10 @@ def _close(
     base = (env * memory.primaries + primary) * memory.width
     ints = _ints(memory.address)
     floats = _floats(memory.address)
-    tick = tick_now(rows)
+    tick = wp.int32(tick_now(rows))  # of ticks, only differences are used
     mode = mode_now(rows)
     flags = ints[base]
-    control = tick_of_control(rows)
+    control = wp.int32(tick_of_control(rows))
     before = ints[base + wp.static(SAMPLE_TICK)]
     first_lane = base + wp.static(LATCH)
     second_lane = first_lane + wp.static(LATCH_WORDS)
@@ -251,7 +251,7 @@ def _close(
     if shown.any.shape[0] > 0:
         lane = first_lane
         start = control
-        if memory.lanes == 2 and before < control:  # a control step passed between two samples
+        if memory.lanes == 2 and before - control < 0:  # a control step passed between two samples
             lane = second_lane
             start = before
         shown.any[env, primary] = ints[lane] != 0
@@ -573,7 +573,7 @@ def measured_times(
     """Advance the timers of the switch of the measured force: the greatest force of a primary above the threshold."""
     env, primary = masked_tid(rows)
     values = _floats(force_in)
-    tick = tick_now(rows)
+    tick = wp.int32(tick_now(rows))
     size = wp.float32(0.0)
     for slot in range(slots):
         at = 3 * ((env * memory.shape[1] + primary) * slots + slot)

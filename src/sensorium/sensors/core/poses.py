@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 import warp as wp
 
-from sensorium.compute import FIRST, Rows, kernel, masked_tid, mode_now, tick_now
+from sensorium.compute import FIRST, Rows, kernel, masked_tid, mode_now
 from sensorium.geometry.transforms import quat_multiply, quat_rotate
+from sensorium.measurement.chain import has_arrived
 
 if TYPE_CHECKING:
     from sensorium.sensors.core.base import Sensor
@@ -63,7 +64,8 @@ def _keep(rows: Rows, tasks: wp.array[PoseTask]) -> None:
         for slot in range(end + 1):
             t.slots[slot, env, mount] = pose
     elif t.stamps.shape[0] > 0:
-        if t.stamps[head, env][1] <= tick_now(rows):
+        stamp = t.stamps[head, env]
+        if has_arrived(rows, stamp[0], stamp[1]):
             t.slots[end, env, mount] = t.slots[head, env, mount]
     t.slots[head, env, mount] = pose
 

@@ -267,7 +267,7 @@ class Readable(Generic[CfgT, DataT]):
     def capture_tick(self) -> torch.Tensor:
         """int64 [env], tick at which the value in `data` was captured."""
         ring = self._late_ring()
-        return self.buffers.counter.newest_tick if ring is None else ring.shown_stamp.to(torch.int64)
+        return self.buffers.counter.newest_tick if ring is None else ring.shown_stamp.clone()
 
     @property
     def truth_tick(self) -> torch.Tensor:

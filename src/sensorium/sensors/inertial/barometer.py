@@ -23,7 +23,7 @@ import warp as wp
 from torch import Tensor
 
 from sensorium.cfg import Finite, Float, MountedSensorCfg, Vec3, in_unit, is_finite, must
-from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, tick_captured
+from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, tick_captured, ticks_after
 from sensorium.geometry.transforms import quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
 from sensorium.random import F64
@@ -200,7 +200,7 @@ def _response(rows: Rows, tasks: wp.array[BarometerTask]) -> None:
     late = _ZERO
     if t.last_tick.shape[0] > 0:
         captured = tick_captured(rows)
-        elapsed = captured - t.last_tick[env, mount]
+        elapsed = ticks_after(captured, t.last_tick[env, mount])
         if not is_first(rows, env) and elapsed > 0:
             # a linear change over the time T leaves the response (1 - exp(-T / lag)) lag / T of the change behind
             part = F64(elapsed) * t.dt / t.lag
@@ -211,7 +211,7 @@ def _response(rows: Rows, tasks: wp.array[BarometerTask]) -> None:
         t.last_z[env, mount] = p[2]
         t.last_excess[env, mount] = excess
         t.behind[env, mount] = wp.float32(late)
-        t.last_tick[env, mount] = captured
+        t.last_tick[env, mount] = wp.int32(captured)
     t.pressure[env, mount] = wp.float32(pressure + F64(excess) + t.warm - late)
 
 

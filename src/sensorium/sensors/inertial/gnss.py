@@ -24,7 +24,17 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import Cfg, Float, MountedSensorCfg, NonNegative, Positive, Vec3, bad, in_unit, must
-from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, sample_normals, tick_captured
+from sensorium.compute import (
+    MOST_TICKS,
+    Rows,
+    is_first,
+    kernel,
+    masked_tid,
+    recorded,
+    sample_normals,
+    tick_captured,
+    ticks_after,
+)
 from sensorium.geometry.geodesy import enu_axes, enu_to_geodetic_wp, geodetic_to_ecef
 from sensorium.measurement.record import Record, Timeline
 from sensorium.random import F64, normal_table
@@ -214,7 +224,7 @@ def _truth(rows: Rows, tasks: wp.array[GnssTask]) -> None:
         ):  # fmt: skip
             fix = wp.min(fix, t.zone_fix[zone])
             dop = wp.max(dop, t.zone_dop[zone])
-    since_reset = tick_captured(rows) - rows.reset_tick[env]
+    since_reset = wp.int32(wp.min(tick_captured(rows) - rows.reset_tick[env], wp.int64(wp.static(MOST_TICKS))))
     if t.again_ticks > 0:
         if fix == 0:
             t.outage[env, mount] = since_reset + 1
@@ -248,11 +258,11 @@ def _wander(rows: Rows, tasks: wp.array[GnssTask]) -> None:
     e = w  # the first sample is drawn from the stationary distribution
     if not is_first(rows, env):
         # in float64: for short intervals 1 - kept^2 would be lost to the rounding of float32
-        kept = wp.exp(-F64(captured - t.error_tick[env, mount]) * t.decay)
+        kept = wp.exp(-F64(ticks_after(captured, t.error_tick[env, mount])) * t.decay)
         fresh = wp.sqrt(F64(1.0) - kept * kept)
         e = wp.vec3(kept * wp.vec3d(t.error[env, mount]) + fresh * wp.vec3d(w))
     t.error[env, mount] = e
-    t.error_tick[env, mount] = captured
+    t.error_tick[env, mount] = wp.int32(captured)
     if t.fix[env, mount] != 0:
         h = t.hdop[env, mount]
         error = wp.vec3(h * t.sd[0] * e[0], h * t.sd[1] * e[1], t.vdop[env, mount] * t.sd[2] * e[2])

@@ -18,7 +18,7 @@ import warp as wp
 from torch import Tensor
 
 from sensorium.cfg import COLUMN_KNOBS, MountedSensorCfg, Vec3
-from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, tick_captured
+from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, tick_captured, ticks_after
 from sensorium.geometry.transforms import quat_rotate_inverse
 from sensorium.measurement.record import Record
 from sensorium.sensors.core.base import SimpleSensor
@@ -132,8 +132,7 @@ def _imu(rows: Rows, tasks: wp.array[ImuTask]) -> None:
         a = tasks[k].body_lin_acc[env, body] + wp.cross(alpha, d) + wp.cross(w, wp.cross(w, d))
     flag = wp.uint8(0)
     if tasks[k].difference != 0:
-        captured = tick_captured(rows)
-        elapsed = captured - tasks[k].last_tick[env]
+        elapsed = ticks_after(tick_captured(rows), tasks[k].last_tick[env])
         if is_first(rows, env) or elapsed <= 0:
             flag = wp.static(wp.uint8(NO_SAMPLE_BEFORE))
         else:
@@ -175,7 +174,7 @@ def _imu(rows: Rows, tasks: wp.array[ImuTask]) -> None:
 def _imu_tick(rows: Rows, tasks: wp.array[ImuTask]) -> None:
     k, env = masked_tid(rows)
     t = tasks[k]
-    t.last_tick[env] = tick_captured(rows)
+    t.last_tick[env] = wp.int32(tick_captured(rows))
 
 
 class Imu(SimpleSensor[ImuCfg, ImuData]):

@@ -6,7 +6,7 @@ import math
 
 import warp as wp
 
-from sensorium.compute import Rows, episode_words, is_first, kernel, masked_tid, tick_captured
+from sensorium.compute import Rows, episode_words, is_first, kernel, masked_tid, tick_captured, ticks_after
 from sensorium.measurement.stages.hysteresis import play
 from sensorium.random import word_to_uniform
 from sensorium.sensors.inertial.imu import NO_SAMPLE_BEFORE
@@ -116,9 +116,9 @@ def turn_encoder(rows: Rows, tasks: wp.array[EncoderTask]) -> None:
 
 
 READING, TICK, SPEED, INPUT, EDGE, AGE = 0, 1, 2, 3, 4, 5
-"""Columns of the counter's state: last reading, its tick (bits of an int32), last velocity. The period method adds the
-unquantised value of the reading, the position of the last edge, and the time since that edge (s, -1 before the
-first)."""
+"""Columns of the counter's state: last reading, the low word of its tick (bits of an int32), last velocity. The period
+method adds the unquantised value of the reading, the position of the last edge, and the time since that edge (s, -1
+before the first)."""
 
 
 @wp.func
@@ -195,7 +195,7 @@ def derive_velocity(rows: Rows, tasks: wp.array[VelocityTask]) -> None:
     if t.walk.shape[0] > 0:
         counted = counted + t.walk[env, joint]
     tick = tick_captured(rows)
-    elapsed = tick - wp.cast(memory[wp.static(TICK)], wp.int32)
+    elapsed = ticks_after(tick, wp.cast(memory[wp.static(TICK)], wp.int32))
     velocity = memory[wp.static(SPEED)]
     if is_first(rows, env):
         velocity = wp.float32(0.0)
@@ -221,6 +221,6 @@ def derive_velocity(rows: Rows, tasks: wp.array[VelocityTask]) -> None:
     memory[wp.static(READING)] = reading
     if t.by_period != 0:
         memory[wp.static(INPUT)] = counted
-    memory[wp.static(TICK)] = wp.cast(tick, wp.float32)
+    memory[wp.static(TICK)] = wp.cast(wp.int32(tick), wp.float32)
     memory[wp.static(SPEED)] = velocity
     t.velocity[env, joint] = velocity

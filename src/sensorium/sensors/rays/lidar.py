@@ -166,7 +166,7 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
         model.threshold_sd = cfg.detection_sd
         model.drop = cfg.dropoff_general_rate if model.dropoff else cfg.drop_rate
         model.limit, model.zero, model.sd = cfg.dropoff_intensity_limit, cfg.dropoff_zero_intensity, cfg.noise_stddev
-        model.depth = 0.5 * LIGHT_SPEED * cfg.pulse_duration
+        model.depth, model.limits = 0.5 * LIGHT_SPEED * cfg.pulse_duration, wp.vec2(*cfg.limits)
         x = np.log(np.atleast_1d([] if cfg.range_noise_snr is None else cfg.range_noise_snr).astype(np.float64))
         y = np.log(np.atleast_1d([] if cfg.range_noise is None else cfg.range_noise).astype(np.float64))
         if len(x):
@@ -270,10 +270,8 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
     def derive_measured(self, slot: Record) -> None:
         """Move the measured points to the measured distances, and set misses to `no_hit_value`."""
         columns = self.num_rays * self.returns
-        if "distances" not in slot:
-            return
         out = self._out(slot, miss=self.cfg.miss)
-        inputs = [self._tables, self._cast.bundle, self._cast.pose]
+        inputs = [self._model.limits, self._tables, self._cast.bundle, self._cast.pose]
         distances = self._twin(slot["distances"], columns, wp.float32)
         self.compute_on.launch(finish, (self.mount.count, columns), [*inputs, distances], [out])
 

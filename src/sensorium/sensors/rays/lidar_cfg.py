@@ -203,6 +203,12 @@ class LidarCfg(RayCfg[LidarData]):
         return self
 
     @property
+    def selected(self) -> tuple[str, ...]:
+        """The computed fields, in the order of the data class: also `distances` if a knob or stage alters them."""
+        own = super().selected
+        return own if self.is_clean or "distances" in own else ("distances", *own)
+
+    @property
     def divergence(self) -> tuple[float, float]:
         """Full angles of the beam across azimuth and across elevation, rad."""
         value = self.beam_divergence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import warp as wp
 
 from sensorium.compute import Rows, captured_words, episode_words, kernel, masked_tid, tick_captured
-from sensorium.geometry.ray_poses import first_tick, place_ray, pose_at, ray_of, ray_time, scan_begin, slot_of
+from sensorium.geometry.ray_poses import first_tick, in_range, place_ray, pose_at, ray_of, ray_time, scan_begin, slot_of
 from sensorium.geometry.ray_structs import Bundle, Pose
 from sensorium.measurement.draws import FIXED, ColumnDistribution, draw_value
 from sensorium.random import F32, word_to_normal, word_to_uniform
@@ -40,6 +40,7 @@ class Model:
         snr: signal-to-noise ratio of the reference target; 0 if not given.
         threshold: dB; -inf detects all returns.
         depth: c t_p / 2, m.
+        limits: smallest and largest measured distance, m.
         weights: weights of the sub-rays, with sum 1.
         bias: distribution of channel biases, with a length of 0 for no bias.
     """
@@ -60,6 +61,7 @@ class Model:
     zero: wp.float32
     sd: wp.float32
     depth: wp.float32
+    limits: wp.vec2
     range_x: wp.array[wp.float32]
     range_y: wp.array[wp.float32]
     weights: wp.array[wp.float32]
@@ -143,8 +145,8 @@ def take_flags(
 
 
 @wp.func
-def _write_ray(out: Scan, tables: Tables, bundle: Bundle, dt: wp.float64, captured: int, env: int, mount: int, ray: int,
-               place: int, index: int) -> None:  # fmt: skip
+def _write_ray(out: Scan, tables: Tables, bundle: Bundle, dt: wp.float64, captured: wp.int64, env: int, mount: int,
+               ray: int, place: int, index: int) -> None:  # fmt: skip
     """Write the fields of a ray that do not depend on its returns."""
     if out.time_offset.shape[0] > 0:
         time = wp.float32(0.0)
@@ -160,7 +162,7 @@ def _write_ray(out: Scan, tables: Tables, bundle: Bundle, dt: wp.float64, captur
 
 
 @wp.func
-def _write_points(out: Scan, bundle: Bundle, pose: Pose, captured: int, earliest: int, env: int, mount: int,
+def _write_points(out: Scan, bundle: Bundle, pose: Pose, captured: wp.int64, earliest: int, env: int, mount: int,
                   column: int, place: int, index: int, t: float) -> None:  # fmt: skip
     """Write the end point of a ray of a given length, in the sensor's frame and in the world."""
     if out.points_b.shape[0] == 0 and out.points_w.shape[0] == 0:
@@ -175,7 +177,7 @@ def _write_points(out: Scan, bundle: Bundle, pose: Pose, captured: int, earliest
             p = pose.pos[env, now, mount]
             q = pose.quat[env, now, mount]
             if out.moves != 0:
-                p, q = pose_at(pose, env, mount, captured, earliest, ray_time(bundle, place, captured, pose.dt))
+                p, q = pose_at(pose, env, mount, now, earliest, ray_time(bundle, place, captured, pose.dt))
             s, d = place_ray(pose, env, mount, p, q, s0, d0)
             outside = s + t * d
     if out.points_b.shape[0] > 0:
@@ -312,7 +314,7 @@ def true_scan(
             intensity = model.scale * wp.exp(-model.attenuation * t)
         else:
             intensity = _strength(model, _power(model, tables.reflectance[shape], cosine, t), t)
-    earliest = first_tick(rows.reset_tick[env], captured)
+    earliest = first_tick(rows.reset_tick[env], captured, pose.slots)
     for e in range(out.returns):
         if e > 0:
             t = wp.inf
@@ -335,7 +337,7 @@ def measured_scan(
     """Compute the returns that the receiver detects, from the hits of rays or bundles of rays."""
     env, mount, ray = masked_tid(rows)
     captured = tick_captured(rows)
-    earliest = first_tick(rows.reset_tick[env], captured)
+    earliest = first_tick(rows.reset_tick[env], captured, pose.slots)
     place = scan_begin(bundle, captured) + ray
     index = (place % bundle.total + bundle.total) % bundle.total
     _write_ray(out, tables, bundle, pose.dt, captured, env, mount, ray, place, index)
@@ -415,7 +417,7 @@ def measured_scan(
                 if lost:
                     t = wp.inf
                 else:
-                    t = wp.max(t + model.sd * word_to_normal(words[0], normals), 0.0)
+                    t = in_range(t + model.sd * word_to_normal(words[0], normals), model.limits)
         else:
             need = model.threshold - model.threshold_sd * word_to_normal(words[1], normals)
             chosen = _chosen(model, powers, echoes, strongest, e, need)
@@ -433,7 +435,7 @@ def measured_scan(
                         if tables.channel.shape[0] > 0:
                             channel = tables.channel[index]
                         shift += _channel_bias(rows, env, model, channel, mount, normals)
-                    t = wp.max(t + shift, 0.0)
+                    t = in_range(t + shift, model.limits)
         at = first + k
         normal = wp.vec3()
         if found.normal.shape[0] > 0:
@@ -448,19 +450,20 @@ def measured_scan(
 @kernel
 def finish(
     rows: Rows,
+    limits: wp.vec2,
     tables: Tables,
     bundle: Bundle,
     pose: Pose,
     distance_in: wp.array3d[wp.float32],
     out: Scan,
 ) -> None:
-    """Move points to the measured distances, and remove returns whose distances are lost."""
+    """Move points to the measured distances, and remove returns whose distances are lost or out of range."""
     env, mount, column = masked_tid(rows)
     captured = tick_captured(rows)
     place = scan_begin(bundle, captured) + column / out.returns
     index = (place % bundle.total + bundle.total) % bundle.total
-    t = distance_in[env, mount, column]
-    earliest = first_tick(rows.reset_tick[env], captured)
+    t = in_range(distance_in[env, mount, column], limits)
+    earliest = first_tick(rows.reset_tick[env], captured, pose.slots)
     _write_points(out, bundle, pose, captured, earliest, env, mount, column, place, index, t)
     if not wp.isfinite(t):
         _write_return(out, tables, env, mount, column, t, 0.0, 0.0, -1, wp.vec3())

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_captured
+from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_captured, ticks_after
 from sensorium.geometry.primitives import MESH, PLANE
 from sensorium.geometry.solid_around import NearShapes, Shapes
 from sensorium.geometry.solids import signed_analytic, signed_distance
@@ -212,17 +212,17 @@ def exchange(
         conductance_in: W/K.
         base: base temperature of each node, degC.
         per_capacity: 1 / heat capacity of each node, K/J; 0 for a fixed temperature.
-        last_tick: tick of the last sample of each environment.
+        last_tick: low word of the tick of the last sample of each environment.
         span: time since then, s; 0 at the first sample.
         covered: surface of each node in contact, m^2.
         theta: temperature of each node above its base, K.
     """
     env = masked_tid(rows)
     captured = tick_captured(rows)
-    time = wp.max(F64(captured - last_tick[env]) * dt, _ZERO)
+    time = wp.max(F64(ticks_after(captured, last_tick[env])) * dt, _ZERO)
     if is_first(rows, env):
         time = _ZERO
-    last_tick[env] = captured
+    last_tick[env] = wp.int32(captured)
     span[env] = time
     nodes = theta.shape[1]
     for k in range(nodes):
