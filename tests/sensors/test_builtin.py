@@ -771,8 +771,10 @@ def test_non_finite_state_is_flagged() -> None:
 def test_measured_ranges_stay_within_the_cutoff_and_misses_have_no_noise() -> None:
     """A ray down to a plane 0.03 m below, one at the cutoff of 0.5 m, one to the sky; two spheres at the cutoff."""
     xml = """<mujoco><worldbody><geom name="floor" type="plane" size="9 9 1"/>
-      <site name="low" pos="0 0 .03" euler="180 0 0"/><site name="high" pos="0 0 .499" euler="180 0 0"/>
-      <site name="up" pos="0 0 1"/><geom name="a" pos="2 0 2" size=".1"/><geom name="b" pos="2.69 0 2" size=".1"/>
+      <body mocap="true"><site name="low" pos="0 0 .03" euler="180 0 0"/>
+      <site name="high" pos="0 0 .499" euler="180 0 0"/>
+      <site name="up" pos="0 0 1"/></body>
+      <geom name="a" pos="2 0 2" size=".1"/><geom name="b" pos="2.69 0 2" size=".1"/>
     </worldbody></mujoco>"""
     rays = [
         sn.BuiltinSensorCfg(name=site, sensor_type="rangefinder", obj=ref("site", site), cutoff=0.5, noise=0.05)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from pydantic import BeforeValidator, Field, field_serializer
 from torch import Tensor
 
-from sensorium.cfg import Cfg, Float, MountedSensorCfg, OffsetCfg, Vec3, bad
+from sensorium.cfg import NONE, Cfg, Float, MountedSensorCfg, OffsetCfg, Vec3, bad
 from sensorium.compat.aliases import AliasedCfg
 from sensorium.errors import ConfigError
 from sensorium.geometry.cameras import Convention, tile_images
@@ -24,7 +24,7 @@ from sensorium.sensors.cameras import camera_cfg as _camera_cfg
 from sensorium.sensors.cameras import camera_data as _camera_data
 from sensorium.sensors.cameras import ray_caster_camera as _ray_camera
 from sensorium.sensors.cameras import ray_caster_camera_cfg as _ray_camera_cfg
-from sensorium.sensors.cameras.lenses import FThetaLensCfg, LensCfg, PinholeLensCfg
+from sensorium.sensors.cameras.lenses import FThetaLensCfg, LensCfg, LensField, PinholeLensCfg
 from sensorium.sensors.contact import contact_sensor as _contact
 from sensorium.sensors.contact.contact_sensor import ContactSensor, ContactSensorData
 from sensorium.sensors.core.base import Sensor
@@ -126,6 +126,8 @@ class FrameTransformerCfg(AliasedCfg, _frames.FrameTransformerCfg):
 
     prim_path: str
     """Path of the source frame."""
+    target_frames: tuple[FrameCfg | _frames.FrameTransformerCfg.FrameCfg, ...]
+    """Target frames, in this order."""
     offset: OffsetCfg = Field(default=OffsetCfg(), alias="source_frame_offset")
     """Pose of the source frame relative to the prim."""
 
@@ -362,7 +364,7 @@ class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
 
     prim_path: str
     """Path of the camera. With `spawn`, the camera is created at its end, on the frame that the rest leads to."""
-    lens: FisheyeCameraCfg | PinholeCameraCfg | None = Field(alias="spawn")
+    lens: FisheyeCameraCfg | PinholeCameraCfg | LensField | None = Field(alias="spawn")
     """Lens of a camera to create; None uses a camera of the model."""
     width: Pixels
     """Number of columns, px."""
@@ -375,11 +377,13 @@ class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
 
     def __init__(self, /, **data: Any) -> None:
         lens = data.get("spawn", data.get("lens"))
-        if isinstance(lens, Mapping):
+        if isinstance(lens, Mapping) and "kind" in lens:  # of a file, whose path is that of the mount
+            data = {**data, "prim_path": f"{data.get('prim_path')}/camera"}
+        elif isinstance(lens, Mapping):
             is_fisheye = any(name.startswith("fisheye") for name in lens)
             lens = FisheyeCameraCfg(**lens) if is_fisheye else PinholeCameraCfg(**lens)
             data = {name: value for name, value in data.items() if name not in ("spawn", "lens")} | {"spawn": lens}
-        if lens is not None:
+        if lens not in (None, NONE):
             data = _stating_convention(data)
         if isinstance(lens, PinholeCameraCfg) and "clipping_range" not in data:
             data = {**data, "clipping_range": lens.clipping_range}
@@ -406,11 +410,11 @@ class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
     @property
     def own_lens(self) -> LensCfg | None:
         """The lens without the fields that have no effect; None uses the lens of a camera of the model."""
-        return None if self.lens is None else self.lens.plain
+        return self.lens.plain if isinstance(self.lens, PinholeCameraCfg) else self.lens
 
     @field_serializer("lens")
-    def _plain_lens(self, value: PinholeCameraCfg | None) -> dict[str, Any] | None:
-        return None if value is None else value.plain.to_dict()
+    def _plain_lens(self, _: LensCfg | None) -> dict[str, Any] | None:
+        return None if self.own_lens is None else self.own_lens.to_dict()
 
     @property
     def selector(self) -> tuple[str, Any]:
@@ -454,39 +458,11 @@ class ImuCfg(AliasedCfg, _imu.ImuCfg):
 
 
 __all__ = [
-    "UNSUPPORTED_TYPES",
-    "BpearlPatternCfg",
-    "Camera",
-    "CameraCfg",
-    "CameraData",
-    "ContactSensor",
-    "ContactSensorCfg",
-    "ContactSensorData",
-    "FisheyeCameraCfg",
-    "FrameTransformer",
-    "FrameTransformerCfg",
-    "FrameTransformerData",
-    "GridPatternCfg",
-    "Imu",
-    "ImuCfg",
-    "ImuData",
-    "LidarPatternCfg",
-    "MultiMeshRayCaster",
-    "MultiMeshRayCasterCfg",
-    "MultiMeshRayCasterData",
-    "OffsetCfg",
-    "PatternBaseCfg",
-    "PinholeCameraCfg",
-    "PinholeCameraPatternCfg",
-    "RayCaster",
-    "RayCasterCamera",
-    "RayCasterCameraCfg",
-    "RayCasterCfg",
-    "RayCasterData",
-    "RaycastTargetCfg",
-    "SensorBase",
-    "SensorBaseCfg",
-    "TiledCamera",
-    "TiledCameraCfg",
+    "UNSUPPORTED_TYPES", "BpearlPatternCfg", "Camera", "CameraCfg", "CameraData", "ContactSensor",
+    "ContactSensorCfg", "ContactSensorData", "FisheyeCameraCfg", "FrameTransformer", "FrameTransformerCfg",
+    "FrameTransformerData", "GridPatternCfg", "Imu", "ImuCfg", "ImuData", "LidarPatternCfg", "MultiMeshRayCaster",
+    "MultiMeshRayCasterCfg", "MultiMeshRayCasterData", "OffsetCfg", "PatternBaseCfg", "PinholeCameraCfg",
+    "PinholeCameraPatternCfg", "RayCaster", "RayCasterCamera", "RayCasterCameraCfg", "RayCasterCfg",
+    "RayCasterData", "RaycastTargetCfg", "SensorBase", "SensorBaseCfg", "TiledCamera", "TiledCameraCfg",
     "TiledCameraData",
-]
+]  # fmt: skip

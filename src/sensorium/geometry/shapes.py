@@ -308,7 +308,9 @@ class Shape:
 
 def _array(values: ArrayLike, what: str) -> NDArray[Any]:
     try:
-        return np.array(values)
+        if (array := np.array(values)).dtype.kind not in "biuf":
+            raise TypeError("not only real numbers")
+        return array
     except (TypeError, ValueError) as error:
         raise ModelError(f"{what}: got {shown(values)}, expected an array: {error}.") from None
 

@@ -836,7 +836,8 @@ class Scene:
             ros2: whether to write standard ROS 2 messages too.
 
         Raises:
-            ConfigError: the file cannot be created, or an environment does not exist.
+            ConfigError: the file cannot be created, is not a regular file, or is still written by another recording; or
+                an environment does not exist.
             MissingDependencyError: the extra `record` is not installed.
         """
         import sensorium  # public name, imported on use: the scene does not depend on packages built upon it

@@ -362,8 +362,8 @@ def _mesh(model: Any, i: int) -> Mesh:
     start, uv = int(model.mesh_texcoordadr[i]), None
     if start >= 0:
         uv = model.mesh_texcoord[start + model.mesh_facetexcoord[face : face + count]]
-    else:
-        normals = with_edges(normals, vertices[faces])
+    else:  # `Mesh` rejects wrong indices
+        normals = with_edges(normals, vertices[faces.clip(0, len(vertices) - 1)])
     name = _name(model, _OBJ.mjOBJ_MESH, i) or f"mesh_{i}"
     return Mesh(vertices, faces, name, drop_degenerate=True, normals=normals, uv=uv)
 

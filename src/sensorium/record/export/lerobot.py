@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,9 +19,10 @@ import numpy as np
 from sensorium.errors import ArgumentError, shown
 from sensorium.readings import Array, Reading
 from sensorium.record.export.images import is_image, write_png
-from sensorium.record.export.lerobot_files import Column, DatasetFiles, Feature
+from sensorium.record.export.lerobot_files import OUTDATED, Column, DatasetFiles, Feature
 from sensorium.record.export.table_files import TableField
 from sensorium.record.replay import Mark
+from sensorium.record.staging import staged
 from sensorium.spec import FieldSpec
 
 STATE_COLUMNS = 128
@@ -72,13 +72,14 @@ def write_lerobot(
         MissingDependencyError: pyarrow is not installed, or Pillow, which images need.
     """
     rate = 1.0 / (period * dt)
-    files = DatasetFiles(Path(folder), round(rate) if abs(rate - round(rate)) < 1e-6 * rate else rate)
-    frames = _Frames(files, period, set(sensors), logs or {}, list(marks), first_tick, env)
-    for reading in readings:
-        frames.advance(reading.tick)
-        frames.take(reading)
-    frames.finish()
-    return frames.notes
+    with staged(folder, *OUTDATED) as root:
+        files = DatasetFiles(root, round(rate) if abs(rate - round(rate)) < 1e-6 * rate else rate)
+        frames = _Frames(files, period, set(sensors), logs or {}, list(marks), first_tick, env)
+        for reading in readings:
+            frames.advance(reading.tick)
+            frames.take(reading)
+        frames.finish()
+        return frames.notes
 
 
 def period_of(ticks: Sequence[int], dt: float) -> float:

@@ -9,6 +9,7 @@ from pathlib import Path
 from sensorium.errors import ArgumentError
 from sensorium.readings import Reading
 from sensorium.record.export.samples import samples, seconds
+from sensorium.record.staging import staged
 
 
 def write_tum(
@@ -34,20 +35,21 @@ def write_tum(
     Raises:
         ArgumentError: no reading has a pose.
     """
-    count = 0
-    with Path(path).open("w", encoding="utf-8") as file:
-        file.write("# timestamp tx ty tz qx qy qz qw\n")
-        for sample in samples(readings, env, mount=mount):
-            if sensor not in (None, sample.reading.name) or not sample.is_of_pose or (pose := sample.pose) is None:
-                continue
-            sensor = sample.reading.name
-            w, *xyz = pose.quat
-            file.write(
-                f"{seconds(start_ns + sample.tick_ns)} {' '.join(f'{each:.9g}' for each in (*pose.pos, *xyz, w))}\n"
+    path, count = Path(path), 0
+    with staged(path.parent) as root:
+        with (root / path.name).open("w", encoding="utf-8") as file:
+            file.write("# timestamp tx ty tz qx qy qz qw\n")
+            for sample in samples(readings, env, mount=mount):
+                if sensor not in (None, sample.reading.name) or not sample.is_of_pose or (pose := sample.pose) is None:
+                    continue
+                sensor = sample.reading.name
+                w, *xyz = pose.quat
+                values = " ".join(f"{each:.9g}" for each in (*pose.pos, *xyz, w))
+                file.write(f"{seconds(start_ns + sample.tick_ns)} {values}\n")
+                count += 1
+        if not count:
+            raise ArgumentError(
+                f"sensor: got {sensor!r}, expected a sensor with poses. Record scene.publish(poses=True), or a "
+                "BodyState."
             )
-            count += 1
-    if not count:
-        raise ArgumentError(
-            f"sensor: got {sensor!r}, expected a sensor with poses. Record scene.publish(poses=True), or a BodyState."
-        )
-    return Path(path)
+    return path
