@@ -6,7 +6,6 @@ import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -154,17 +153,16 @@ class Export:
     def _export_lerobot(self, replay: Replay, root: Path, follow: Callable[..., Iterator[Any]]) -> list[str]:
         """Write a frame per logged action, without actions per sample of the slowest sensor."""
         from sensorium.record.export import write_lerobot
-        from sensorium.record.export.lerobot import ACTIONS
+        from sensorium.record.export.lerobot import ACTIONS, period_of
 
         about = replay.description
         names = [name for name in self.sensor or about.sensors if replay.counts[name]]
         rates = [about.sensors[name]["rate_hz"] for name in names]
-        period = max((round(1.0 / (rate * about.dt)) for rate in rates if rate), default=1)
+        period = max((1.0 / (rate * about.dt) for rate in rates if rate), default=1.0)
         for action in (name for name in ACTIONS if name in replay.logs):
-            ticks = sorted({reading.tick for reading in islice(replay.log(action), 100)})
-            period = min((after - tick for tick, after in pairwise(ticks)), default=period)
+            period = period_of([reading.tick for reading in replay.log(action)], about.dt) or period
         return write_lerobot(
-            follow(self.sensor), root, dt=about.dt, period=max(period, 1), sensors=names,
+            follow(self.sensor), root, dt=about.dt, period=max(period, 1.0), sensors=names,
             logs={name: replay.log(name) for name in replay.logs}, marks=replay.marks,
             first_tick=round(replay.start / about.dt), env=self.env,
         )  # fmt: skip

@@ -89,9 +89,9 @@ class Report:
     """Report the properties of each recorded sensor: rate, gaps, loss, latency, error, noise and quantisation step.
 
     The figures are computed from the data and shown beside those of the config. Latency is that of the measured signal
-    behind the true one, by cross-correlation. White noise, random walk and bias instability are fitted to the Allan
-    deviation of measured minus true. With --to, an HTML page contains the same tables, Allan deviations, and pictures
-    of the fields.
+    behind the true one, by cross-correlation. White noise, quantisation, random walk and bias instability are fitted to
+    the Allan deviation of measured minus true, or of a sensor at rest; motion is refused. With --to, an HTML page
+    contains the same tables, Allan deviations, and pictures of the fields.
 
     For example:
       sensorium report run.mcap

@@ -291,7 +291,6 @@ class RayCast(MountQuery):
         *,
         drift: torch.Tensor | None = None,
         cast_drift: torch.Tensor | None = None,
-        instant: bool = False,
         look: bool = True,
         miss: float | None = None,
     ) -> None:
@@ -301,18 +300,13 @@ class RayCast(MountQuery):
             outputs: the tensors for members of `Hits`, `[env, mount, ray, ...]` with any split of the ray axis.
             drift: `[env, mount, 3]`, added to the mount's position, m, world.
             cast_drift: `[env, mount, 3]`: x and y move the starts in the alignment's axes, z the hits, m.
-            instant: cast all rays from the pose at the capture, even if they fire at different times.
             look: call `look` first; False if that was done for this sample.
             miss: distance reported for a miss; by default that of the spec.
         """
         if look:
             self.look()
-        compute, device, out = self._compute, self._compute.device, self._hits(outputs, miss)
+        compute, out = self._compute, self._hits(outputs, miss)
         pose = self._drifting(drift, cast_drift)
-        bundle = self._bundle
-        if instant and self._slots > 1:
-            bundle = _copy(self._bundle)
-            bundle.times = wp.zeros(0, dtype=wp.float32, device=device)
         surroundings = self._surroundings
         inputs = [
             wp.vec2(*self._limits),
@@ -323,7 +317,7 @@ class RayCast(MountQuery):
             self._moving,
             self._unseen(),
             pose,
-            bundle,
+            self._bundle,
         ]
         blocks = self._mount.count, -(-self.count // self._block)
         if self.vertical and self.view.is_upright and self._slots == 1 and self._spec.offsets is None:
@@ -366,7 +360,10 @@ class RayCast(MountQuery):
         return out
 
     def _drifting(self, drift: torch.Tensor | None, cast_drift: torch.Tensor | None) -> Any:
-        pose = _copy(self._pose)
+        kind: Any = Pose
+        pose = kind()
+        for name in kind.vars:
+            setattr(pose, name, getattr(self._pose, name))
         none = wp.zeros((0, 0), dtype=wp.vec3, device=self._compute.device)
         pose.drift = none if drift is None else wp.from_torch(drift, dtype=wp.vec3)
         pose.cast_drift = none if cast_drift is None else wp.from_torch(cast_drift, dtype=wp.vec3)
@@ -377,15 +374,6 @@ class RayCast(MountQuery):
         """Bytes of its own memory."""
         own = [self._memory, self._hidden, *self.cones, *self._kept]
         return sum(tensor.numel() * tensor.element_size() for tensor in own)
-
-
-def _copy(struct: Any) -> Any:
-    """Return a copy of a struct."""
-    kind: Any = Bundle if hasattr(struct, "directions") else Pose
-    other = kind()
-    for name in kind.vars:
-        setattr(other, name, getattr(struct, name))
-    return other
 
 
 def _wide_cones(angle: float, count: int) -> Cones:

@@ -58,7 +58,7 @@ def write_kitti(
         lidar: the lidar; None takes the first sensor with points in its own frame.
         env: the environment.
         mount: mount of sensors that have several.
-        truth: whether to write the true scans and images, without noise and distortion by motion.
+        truth: whether to write the true scans and images, without noise.
 
     Returns:
         One message for everything that was not written.
