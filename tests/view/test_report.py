@@ -213,9 +213,10 @@ def test_the_latency_of_a_scan_is_the_mean_of_its_rays(noise: float) -> None:
 
 
 def test_a_lidar_on_a_moving_drone_shows_its_range_noise() -> None:
-    """Both scans are swept, so that 3 cm of range noise remain, and no latency."""
+    """Both scans are swept, so that 3 cm of range noise remain, and no latency. A crate has edges."""
     room = [sn.Shape("box", f"wall {k}", (0.1, 15.0, 15.0), pos=(x, y, 0.0), quat=(1.0, 0.0, 0.0, float(y != 0.0)))
             for k, (x, y) in enumerate(((9.0, 0.0), (-11.0, 0.0), (0.0, 8.0), (0.0, -12.0)))]  # fmt: skip
+    room.append(sn.Shape("box", "crate", (0.5, 0.5, 0.5), pos=(-5.0, 4.0, 0.0)))
 
     def flight(time: float) -> dict[str, Any]:
         turn = 0.6 * math.sin(0.9 * time)
@@ -224,7 +225,14 @@ def test_a_lidar_on_a_moving_drone_shows_its_range_noise() -> None:
 
     pattern = SpinningPatternCfg(elevations=(-5.0, 0.0, 5.0), cycle_interval=1e-3, firing_interval=1e-4, rate_hz=10.0)
     cfg = sn.LidarCfg(
-        name="lidar", body="drone", pattern=pattern, rate_hz=10.0, range_noise=0.03, fields=("distances",)
+        name="lidar",
+        body="drone",
+        pattern=pattern,
+        rate_hz=10.0,
+        range_noise=0.03,
+        beam_divergence=3e-3,
+        sub_rays=7,
+        fields=("distances",),
     )
     scene = sn.Scene(sn.TensorEngine(1, 0.005, bodies=("drone",), shapes=room, motion=flight), [cfg], seed=0)
     recorder = NpzRecorder()

@@ -30,6 +30,8 @@ PRECISION = 1e-3
 """Error of the interpolation of a signal, relative to its standard deviation."""
 MOST_COLUMNS = 12
 """Most elements of a field that are listed one by one; larger fields have one row for all elements."""
+EDGE = 5.0
+"""Error of a range, in robust standard deviations (1.4826 median absolute deviations), from which on it is left out."""
 FEWEST_GAPS = 4
 """Minimum number of intervals between different values that show a quantisation step."""
 LEVELS = 4096
@@ -332,9 +334,11 @@ def errors_of(sensor: SensorRecording, spec: Mapping[str, Any], env: int) -> lis
     out = []
     for k, label in enumerate(labels):
         error = errors[np.isfinite(errors[:, k]), k]
-        mean, sd, largest = (
-            (float(error.mean()), float(error.std()), float(np.abs(error).max())) if len(error) else (np.nan,) * 3
-        )
+        largest = float(np.abs(error).max()) if len(error) else np.nan
+        if spec.get("role") == "range" and len(error):  # at edges, a ray measures another surface than the true one
+            away = np.abs(error - np.median(error))
+            error = error[away <= EDGE * (1.4826 * np.median(away) or np.inf)]
+        mean, sd = (float(error.mean()), float(error.std())) if len(error) else (np.nan, np.nan)
         missed = float(lost[:, k].sum() / max(int(known[:, k].sum()), 1))
         configured = 0.0 if steps is None else float(steps[min(k, len(steps) - 1)])
         out.append(ErrorFigures(name, label, unit, mean, sd, largest, missed, float(found[k]), configured))
