@@ -24,9 +24,7 @@ Row = tuple[str, str, str]
 
 TICKS, ROUNDS = 50, 120
 """Ticks per round, and rounds."""
-IMAGES, HEIGHT, WIDTH = 40, 720, 1280
-EXPORTED = 2000
-"""Ticks of the exported recordings."""
+HEIGHT, WIDTH = 720, 1280
 LIMITS = {
     "rosbag2": "checksum and LZ4 of the messages, up to seven times the values",
     "parquet": "encoding of the columns",
@@ -109,7 +107,7 @@ def _images(folder: Path) -> list[Row]:
     batch = Batch("camera", "camera", (spec,), [0], "measured", 0, 0.01)
     generator = np.random.default_rng(0)
     smooth = np.add.outer(np.arange(HEIGHT), np.arange(WIDTH))[..., None] * np.array([1, 2, 3])
-    rows = []
+    rows, count = [], 4 * repeats_of(10)
     for what, amount in (("a smooth image", 1), ("noise in all bits", 256)):
         images = [(smooth // 8 + generator.integers(0, amount, smooth.shape)).astype(np.uint8) for _ in range(4)]
         one, yes = np.ones(1, np.int64), np.ones(1, bool)
@@ -121,13 +119,13 @@ def _images(folder: Path) -> list[Row]:
 
         def plain(images: list[np.ndarray] = images) -> None:
             with open(folder / "plain", "wb", buffering=0) as file:
-                for number in range(IMAGES):
+                for number in range(count):
                     file.write(images[number % 4].data)
 
         def mcap(readings: list[Reading] = readings) -> None:
             writer = McapWriter(folder / "images.mcap", "ros2", "benchmark")
             channel = writer.add_channel("/camera", batch.type_name, batch.definition, batch.to_dict())
-            for number in range(IMAGES):
+            for number in range(count):
                 writer.add((channel, number, time.time_ns(), number, batch.encode(readings[number % 4])))
             writer.close()
 
@@ -138,7 +136,7 @@ def _images(folder: Path) -> list[Row]:
                     path.unlink()
                 os.sync()
                 times[name] = min(times[name], once(call))
-        rate = {name: IMAGES * images[0].nbytes / 1e6 / taken for name, taken in times.items()}
+        rate = {name: count * images[0].nbytes / 1e6 / taken for name, taken in times.items()}
         rows.append((
             f"images in a recording with LZ4, {what}",
             f"{rate['mcap']:.0f} MB/s",
@@ -164,7 +162,7 @@ def _exports(folder: Path) -> list[Row]:
     ):
         path = folder / "exported.mcap"
         with scene.record(path):
-            scene.step(substeps=EXPORTED)
+            scene.step(substeps=100 * repeats_of(20))
         with sn.replay(path) as replay:
             size = sum(
                 array.nbytes for each in replay for part in (each.measured, each.truth) for array in part.values()

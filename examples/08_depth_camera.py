@@ -18,7 +18,6 @@ device = sn.preset(
     body="head",
     res=(212, 120),
     data_types=("distance_to_image_plane", "points_b", "geom_ids"),
-    offset={"convention": "world"},  # looks along x of the head
     evaluate="always",
 )
 

@@ -25,7 +25,7 @@ walls = [
              quat=(math.cos(a / 2), 0.0, 0.0, math.sin(a / 2)), reflectance=0.2 + 0.2 * k)
     for k, a in enumerate(np.arange(4) * math.pi / 2)
 ]  # fmt: skip
-fields = ("points_b", "intensity", "geom_ids", "time_offset")
+fields = ("points_b", "points_w", "intensity", "geom_ids", "time_offset")
 lidar = sn.LidarCfg(body="body", rate_hz=10.0, range_noise=0.01, fields=fields)
 imu = sn.ImuCfg(body="body", fields=("ang_vel_b",))
 engine = sn.TensorEngine(1, DT, shapes=walls, motion=bend)
@@ -48,7 +48,7 @@ c, s = np.cos(angle), np.sin(angle)
 x, y = points[:, 0], points[:, 1]
 straight = np.stack([c * x - s * y + radius * s, s * x + c * y + radius * (1.0 - c)], axis=1)
 true = scene[lidar].point_cloud(measured=False)
-skewed, corrected, exact = off(points, shapes), off(straight, shapes), off(true["points_b"], true["geom_ids"])
+skewed, corrected, exact = off(points, shapes), off(straight, shapes), off(true["points_w"], true["geom_ids"])
 print(f"distance from the walls: {skewed:.3f} m as scanned, {corrected:.4f} m corrected, {exact:.1e} m in truth")
 assert skewed > 0.3 and corrected < 0.012 and exact < 1e-4
 

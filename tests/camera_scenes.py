@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from reference import ReferenceHits, reference_cast
 from scipy.spatial.transform import Rotation
 
 import sensorium as sn
-from sensorium.testing import ReferenceHits, reference_cast
 
 Array = NDArray[np.float64]
 

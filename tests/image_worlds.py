@@ -10,11 +10,11 @@ import torch
 import warp as wp
 from numpy.typing import NDArray
 from ray_worlds import World
+from reference import CastComparison, compare_casts
+from reference.images import lengths_of, pinhole_lines, reference_image
 
 from sensorium.compute import Rows, kernel, masked_tid, place_of
 from sensorium.geometry.images.structs import HitRecord
-from sensorium.testing import CastComparison, compare_casts
-from sensorium.testing.images import lengths_of, pinhole_lines, reference_image
 from sensorium.world.image_cast import ImageCast, ImageSpec
 from sensorium.world.query import QueryContext
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from reference import CastComparison, compare_casts, reference_cast
 
 import sensorium as sn
 from sensorium.cfg import OffsetCfg
@@ -16,7 +17,6 @@ from sensorium.engines.base import Engine, FrameOnBody
 from sensorium.geometry.shapes import Shape
 from sensorium.geometry.transforms import rotation
 from sensorium.spec import BODY_POSE, SHAPES
-from sensorium.testing import CastComparison, compare_casts, reference_cast
 from sensorium.world.mount import MountView
 from sensorium.world.query import QueryContext
 from sensorium.world.ray_cast import RayCast, RaySpec

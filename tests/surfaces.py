@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from reference.ray_scenes import at_world
 
 from sensorium.geometry.shapes import HeightField, Shape
 from sensorium.geometry.transforms import rotation
-from sensorium.testing.ray_scenes import at_world
 
 Array = NDArray[np.float64]
 Patch = Callable[[Array, Array], Array]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from typing import Annotated, Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import synthetic as syn
 from pydantic import Field
+from pydantic_core import PydanticSerializationError
 
 import sensorium as sn
 from sensorium.cfg import Cfg, Float, GilbertElliott, OffsetCfg, amount_bounds, meanings, must
@@ -149,6 +151,10 @@ CONFIGS: list[Any] = [
     ),
     sn.ImuCfg(bodies=("a", sn.ObjRef(type="body", name="b.*", entity="robot")), fields="all"),
     syn.ProbeCfg(noise=sn.Uniform((0.0, 0.1, 0.2), 1.0), delay=sn.Uniform(0.1, 0.2), jitter=sn.Normal(0.0, 0.01)),
+    sn.ImuCfg(name="faulty", site="imu", stages=(sn.SpikeFault(amount=1.0, rate=0.1, duration=None),)),
+    sn.CameraCfg(name="none", width=2, height=2, camera="none", stages=(sn.ImageSensor(bit_depth=None),)),
+    sn.LidarCfg(name="lidar", body="base", noise={"ranges": sn.Uniform(0.0, 0.1)}, reflectance={"wall": 0.5}),
+    sn.TerrainHeightCfg(name="text", body="none", reduction="none"),
 ]
 
 
@@ -159,7 +165,18 @@ def test_configs_round_trip_through_json_and_toml(cfg: Any) -> None:
     assert data["kind"] == cfg.kind()
     for again in (cfg.from_dict(data), cfg.from_json(cfg.to_json()), cfg.from_toml(cfg.to_toml())):
         assert again == cfg and again.to_dict() == data
-        assert again.model_fields_set == cfg.model_fields_set
+        assert again.model_fields_set == cfg.model_fields_set and hash(again) == hash(cfg)
+
+
+def test_none_is_written_where_it_is_not_the_default() -> None:
+    """In every config class; a file without it would be read as the default."""
+    classes = [Cfg]
+    for cls in classes:
+        classes += cls.__subclasses__()
+        for name, info in cls.model_fields.items() if cls.__module__.startswith("sensorium.") else ():
+            with contextlib.suppress(sn.ConfigError, PydanticSerializationError):  # None is not accepted
+                data = Cfg.to_dict(cls.model_construct(_fields_set={name}, **{name: None}))
+                assert (name in data) == (info.default is not None), (cls, name)
 
 
 def test_files_are_readable() -> None:
@@ -180,6 +197,15 @@ def test_loaded_config_gives_equal_readings() -> None:
         syn.advance(scene, 3)
     for name in scenes[0]:
         syn.same(*(syn.snapshot(scene[name]) for scene in scenes))
+
+
+@pytest.mark.parametrize(
+    "text", ["x", "[1]", "[" * 5000, '{"noise": ' + "[" * 700 + "]" * 700 + "}", "a." * 5000 + "a=1"]
+)
+def test_text_that_holds_no_config_is_refused(text: str) -> None:
+    for read in (sn.ImuCfg.from_json, sn.ImuCfg.from_toml):
+        with pytest.raises(sn.ConfigError, match="ImuCfg"):
+            read(text)
 
 
 def test_unknown_names_in_files_are_refused() -> None:

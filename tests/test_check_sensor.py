@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar
 import pytest
 import torch
 import warp as wp
+from pydantic import field_validator
 from selection import gate
 from torch import Tensor
 
@@ -19,6 +20,7 @@ from sensorium.cfg import MountedSensorCfg, Place
 from sensorium.compute import Rows
 from sensorium.spec import BODY_POSE, Field
 from sensorium.testing import ContractError, check_sensor, tumbling_engine
+from sensorium.testing.rules import Rules
 
 OURS = [sensor for sensor in registry.registered().values() if sensor.__module__.startswith("sensorium.")]
 EVERY_LAW = {
@@ -279,6 +281,151 @@ class Draws(_Height, sn.SimpleSensor[DrawsCfg, HeightData]):
     def debug_draw(self) -> Iterable[sn.DebugShape]:
         self.drawn.add_(1.0)
         return ()
+
+
+class StartsOnReadCfg(MountedSensorCfg[HeightData]):
+    """An episode after a reset starts with the first read."""
+
+
+class StartsOnRead(_Height, sn.SimpleSensor[StartsOnReadCfg, HeightData]):
+    def setup(self) -> None:
+        self.started = self.new_state("started")
+
+    def reset_state(self, env_mask: Tensor) -> None:
+        self.started[env_mask > 0] = (self.clock.episode == 0).float()[env_mask > 0]
+
+    def update_raw_data(self, raw: sn.Record) -> None:
+        raw.height.copy_(self.mount.pos_w[..., 2] + self.started[:, None])
+
+    def read(self, env_ids: Any = None) -> Any:
+        self.started.fill_(1.0)
+        return super().read(env_ids)
+
+
+class IgnoresIdsCfg(MountedSensorCfg[HeightData]):
+    """Returns all environments whatever is selected."""
+
+
+class IgnoresIds(_Height, sn.SimpleSensor[IgnoresIdsCfg, HeightData]):
+    def read(self, env_ids: Any = None) -> Any:
+        return super().read()
+
+
+class SharesCfg(MountedSensorCfg[HeightData]):
+    """Divides by the number of environments."""
+
+
+class Shares(sn.SimpleSensor[SharesCfg, HeightData]):
+    requires = (BODY_POSE,)
+
+    def update_raw_data(self, raw: sn.Record) -> None:
+        raw.height.copy_(self.mount.pos_w[..., 2] / self.num_envs)
+
+
+class CrowdedCfg(MountedSensorCfg[HeightData]):
+    """Depends on the number of such sensors on an engine."""
+
+
+class Crowded(sn.SimpleSensor[CrowdedCfg, HeightData]):
+    requires = (BODY_POSE,)
+
+    def setup(self) -> None:
+        shared = vars(self.engine)
+        shared["crowd"] = shared.get("crowd", 0) + 1
+
+    def update_raw_data(self, raw: sn.Record) -> None:
+        raw.height.copy_(self.mount.pos_w[..., 2] * vars(self.engine)["crowd"])
+
+
+class EagerCfg(MountedSensorCfg[HeightData]):
+    """Computes something else at each due tick than on read."""
+
+
+class Eager(sn.SimpleSensor[EagerCfg, HeightData]):
+    requires = (BODY_POSE,)
+
+    def update_raw_data(self, raw: sn.Record) -> None:
+        raw.height.copy_(self.mount.pos_w[..., 2] * (1.0 if self.cfg.evaluate == "auto" else 2.0))
+
+
+class CountsCallsCfg(MountedSensorCfg[HeightData]):
+    """Counts calls of the scene, not ticks."""
+
+
+class CountsCalls(sn.SimpleSensor[CountsCallsCfg, HeightData]):
+    requires = (BODY_POSE,)
+
+    def update_raw_data(self, raw: sn.Record) -> None:
+        raw.height.copy_(self.mount.pos_w[..., 2] + self.clock.version)
+
+
+class HidesCfg(MountedSensorCfg[HeightData]):
+    """Counts the ticks that it has seen, outside of its states."""
+
+
+class Hides(sn.SimpleSensor[HidesCfg, HeightData]):
+    requires = (BODY_POSE,)
+
+    def setup(self) -> None:
+        self.seen: set[int] = set()
+
+    def update_raw_data(self, raw: sn.Record) -> None:
+        self.seen.add(self.clock.tick)
+        raw.height.copy_(self.mount.pos_w[..., 2] + len(self.seen))
+
+
+class SetsAllCfg(MountedSensorCfg[HeightData]):
+    """Sets a knob in all environments whatever is selected."""
+
+
+class SetsAll(_Height, sn.SimpleSensor[SetsAllCfg, HeightData]):
+    def set(self, knob: str, value: Any, env_ids: Any = None) -> None:
+        super().set(knob, value)
+
+
+class SetsNothingCfg(MountedSensorCfg[HeightData]):
+    """Accepts a knob without an effect."""
+
+
+class SetsNothing(_Height, sn.SimpleSensor[SetsNothingCfg, HeightData]):
+    def set(self, knob: str, value: Any, env_ids: Any = None) -> None:
+        pass
+
+
+class AlwaysValidCfg(MountedSensorCfg[HeightData]):
+    """Calls a sample valid before it has arrived."""
+
+
+class AlwaysValid(_Height, sn.SimpleSensor[AlwaysValidCfg, HeightData]):
+    @property
+    def valid(self) -> Tensor:
+        return torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
+
+
+class DoublesCfg(MountedSensorCfg[HeightData]):
+    """Its validation changes a valid value."""
+
+    gain: float = 1.0
+
+    @field_validator("gain")
+    @classmethod
+    def _double(cls, value: float) -> float:
+        return 2.0 * value
+
+
+class Doubles(_Height, sn.SimpleSensor[DoublesCfg, HeightData]):
+    pass
+
+
+class TolerantCfg(MountedSensorCfg[HeightData]):
+    """Ignores unknown fields."""
+
+    def replace(self, **changes: Any) -> Any:
+        return super().replace(**{name: value for name, value in changes.items() if name in type(self).model_fields})
+
+
+class Tolerant(_Height, sn.SimpleSensor[TolerantCfg, HeightData]):
+    pass
 
 
 class LoopsCfg(MountedSensorCfg[HeightData]):
@@ -575,6 +722,34 @@ def test_broken_plugins_are_detected(
 
 
 @pytest.mark.parametrize(
+    ("cfg", "rule", "parts"),
+    [
+        (StartsOnReadCfg(body="body"), "reading_changes_nothing", ["random reads against none", "debug_draw"]),
+        (IgnoresIdsCfg(body="body"), "shapes_and_dtypes", ["the shape is (1,), got (4,)", "read([0]).height"]),
+        (SharesCfg(body="body"), "env_count_does_not_matter", ["2 and 6 envs", "independently of the others"]),
+        (CrowdedCfg(body="body"), "other_sensors_do_not_matter", ["with and without a twin", "class attributes"]),
+        (EagerCfg(body="body"), "lazy_equals_eager", ['evaluate="auto" against "always"', "declared states"]),
+        (CountsCallsCfg(body="body"), "no_time_no_change", ["4 ticks later", "new_state"]),
+        (HidesCfg(body="body"), "resuming_is_exact", ["load_state", "new_state"]),
+        (SetsAllCfg(body="body"), "setters_reach_only_their_envs", ["reaches no other env"]),
+        (SetsNothingCfg(body="body"), "setters_reach_only_their_envs", ["changes env 1"]),
+        (AlwaysValidCfg(body="body"), "delay_invents_nothing", ["valid is False until the first arrival"]),
+        (DoublesCfg(body="body", gain=1.0), "config_round_trip", ["a config survives JSON"]),
+        (TolerantCfg(body="body"), "errors_name_the_field", ["an unknown field is refused"]),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, sn.SensorCfg) else None,
+)  # fmt: skip
+def test_each_other_rule_finds_a_sensor_that_breaks_it(cfg: sn.SensorCfg[Any], rule: str, parts: list[str]) -> None:
+    """The rules that find no sensor above, each alone."""
+    rules = Rules(cfg, tumbling_engine, 12, own_engine=False)
+    rules.rule = rule
+    with pytest.raises(ContractError) as caught:
+        getattr(rules, rule)()
+    for part in [type(cfg).__name__.removesuffix("Cfg"), *parts]:
+        assert part in str(caught.value), str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("stage", "rule", "part"),
     [
         (PokesTruth(), "truth_is_never_altered", "a stage: its `slot`"),
@@ -587,6 +762,16 @@ def test_broken_stages_are_detected(stage: sn.StageCfg, rule: str, part: str) ->
     with pytest.raises(ContractError) as caught:
         check_sensor(GoodCfg(body="body", stages=(stage,)))
     assert caught.value.rule == rule and part in str(caught.value), str(caught.value)
+
+
+def test_every_rule_has_a_sensor_that_breaks_it() -> None:
+    tests: tuple[Any, ...] = (
+        test_broken_plugins_are_detected,
+        test_each_other_rule_finds_a_sensor_that_breaks_it,
+        test_broken_stages_are_detected,
+    )
+    rules = {case[1] for test in tests for case in test.pytestmark[0].args[1]}
+    assert rules == EVERY_LAW | {"post_process_only_projects"}
 
 
 def test_post_process_without_intermediate_fields_is_refused_at_class_definition() -> None:

@@ -533,6 +533,7 @@ def test_all_faults_of_a_rig_are_reported_together(tmp_path: Path, capsys: pytes
         (["--seconds", "-1"], ["--seconds", "-1", "> 0"]),
         (["--seconds", "nan"], ["--seconds", "nan"]),
         (["--envs", "0"], ["--envs", "0", ">= 1"]),
+        (["--envs", "99999999999"], ["--envs: got 99999999999", "2147483647"]),
         (["--first-env", "-1"], ["--first-env", "-1", "0 to 2147483647"]),
         (["--first-env", "2147483647", "--envs", "2"], ["--first-env", "2147483647", "0 to 2147483646"]),
         (["--device", "gpu7"], ["--device", "gpu7", "cpu"]),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import shutil
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -15,6 +18,8 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 import sensorium as sn
 from sensorium.cli import main
+from sensorium.cli.exports import Format
+from sensorium.record import Replay
 from sensorium.record.mcap_file import McapFile
 
 DT = 0.002
@@ -141,6 +146,56 @@ def test_a_sensor_that_was_replaced_is_reported(tmp_path: Path, capsys: pytest.C
     assert "/imu/arm/data_raw" in topics and "/imu/data_raw" not in topics
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+
+def test_the_source_is_never_replaced(recording: Path, tmp_path: Path) -> None:
+    """A file and a bag are exported to their own folders, also through links and in all formats."""
+    own = tmp_path / "own"
+    own.mkdir()
+    source = shutil.copy(recording, own / "own_0.mcap")
+    (tmp_path / "folder").symlink_to(own)
+    (tmp_path / "latest").symlink_to(source)
+    for file, to in ((source, own), (source, tmp_path / "folder"), (tmp_path / "latest", own / "../own")):
+        assert export(file, "--to", to, "--format", "rosbag2") == 2
+        assert contents(own) == {"own_0.mcap": recording.read_bytes()}
+    bag = tmp_path / "bag"
+    assert export(source, "--to", bag, "--format", "rosbag2", "--env", 0) == 0
+    before = contents(bag)
+    (tmp_path / "again").symlink_to(bag)
+    for file_format in get_args(Format):
+        assert export(bag, "--to", tmp_path / "again", "--format", file_format) == 2
+    assert export(bag, "--to", bag / "below", "--format", "csv") == 2
+    assert contents(bag) == before and export(source, "--to", bag, "--format", "rosbag2", "--env", 0) == 0
+    bag.rename(tmp_path / "moved")  # whose index names another file than an export would write
+    assert export(tmp_path / "moved/bag_0.mcap", "--to", tmp_path / "moved", "--format", "rosbag2") == 2
+    assert contents(tmp_path / "moved").keys() == before.keys()
+
+
+@pytest.mark.parametrize("file_format", get_args(Format))
+def test_a_failed_export_changes_nothing(
+    file_format: str, recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full after some readings; the files of an earlier export and of other programs stay as they are."""
+    out = tmp_path / "out"
+    export(recording, "--to", out, "--format", file_format)
+    (out / "sequences").mkdir(parents=True, exist_ok=True)
+    (out / "sequences/other").write_text("of another program")
+    before, readings, stacks = contents(out), Replay.readings, Replay.stacks
+
+    def fail(found: Iterator[Any]) -> Iterator[Any]:
+        yield from islice(found, 3)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Replay, "readings", lambda *args: fail(readings(*args)))
+    monkeypatch.setattr(Replay, "stacks", lambda *args: fail(stacks(*args)))
+    for to in (out, tmp_path / "new"):
+        assert export(recording, "--to", to, "--format", file_format) == 2
+    assert contents(tmp_path) == {f"out/{name}": data for name, data in before.items()}
+    assert [each.name for each in tmp_path.iterdir()] == ["out"]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -156,6 +211,7 @@ def test_errors(
 ) -> None:
     assert export(recording, "--to", tmp_path / "out", *options) == 2
     assert message in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_npz_recording_is_rejected_with_the_fix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -136,6 +137,48 @@ def test_wrong_options_give_one_error(rig: Path, tmp_path: Path, capsys: pytest.
     assert "a whole number. To record some of them: --record-envs 0,3" in re.sub(
         r"[\s│]+", " ", capsys.readouterr().err
     )
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+@pytest.mark.parametrize("on_terminal", [False, True])
+def test_names_send_no_commands_to_the_terminal(
+    on_terminal: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of sensors, bodies, logs, marks and kinds from files of others, in results, notes, warnings and errors."""
+    evil = "a\x1b]0;title\x07\x1b[2J\x9b31m\x85\rb"
+    if on_terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    file, rig = tmp_path / "run.mcap", tmp_path / "rig.toml"
+    engine = sn.TensorEngine(num_envs=1, dt=0.01, bodies=[evil])
+    imu = sn.ImuCfg(name=evil, body=evil, gyro_noise=0.01)
+    scene = sn.Scene(engine, [imu])
+    with scene.record(file) as recorder:
+        for _ in range(20):
+            scene.update()
+        recorder.log(evil, np.zeros(1))
+        recorder.mark(evil, evil)
+    quoted = json.dumps(evil)
+    rig.write_text(f"[[sensor]]\nkind = 'imu'\nname = {quoted}\nsite = 'imu'\nrate_hz = 1e9\n")
+    wrong, kind = tmp_path / "wrong.toml", tmp_path / "kind.toml"
+    wrong.write_text(f"[[sensor]]\nkind = 'imu'\nname = {quoted}\nsite = {quoted}\n{quoted} = 1\n")
+    kind.write_text(f"[[sensor]]\nkind = {quoted}\n")
+    file.with_name("cut.mcap").write_bytes(file.read_bytes()[:-100])
+    for code, *words in (
+        (0, "replay", file), (0, "replay", file, "--speed", 1000), (0, "replay", tmp_path / "cut.mcap"),
+        (2, "replay", file, "--sensor", "b"), (0, "report", file), (2, "plot", file, "b", "--to", tmp_path / "x.png"),
+        (0, "export", file, "--to", tmp_path / "csv", "--format", "csv"),
+        (0, "export", file, "--to", tmp_path / "tum", "--format", "tum"),
+        (0, "calib", file, "--to", tmp_path / "calib"),
+        (0, "run", model_path(), "--rig", rig, "--seconds", 0.1, "--out", tmp_path / "out"),
+        *((code, what, model_path(), "--rig", each) for what in ("run", "explain")
+          for code, each in ((0, rig), (2, wrong), (2, kind)) if what == "explain" or code),
+        (2, "list", evil),
+    ):  # fmt: skip
+        assert main([*map(str, words)]) == code, words
+        both = "".join(capsys.readouterr())
+        assert "title" in both or words[0] in ("export", "plot"), words
+        rest = re.sub(r"\x1b\[[0-9;]*[mAK]|\x1b\[\?25[lh]|\r" if on_terminal else "$^", "", both)
+        assert not re.search(r"[^\n\t\x20-\x7e\xa0-\U0010ffff]", rest), words
 
 
 def test_repair_completes_a_cut_file(rig: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

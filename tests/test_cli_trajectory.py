@@ -1,4 +1,4 @@
-"""`sensorium run --trajectory`: data sets without a simulator, and errors that name the options."""
+"""`sensorium run` and `explain` with --trajectory: data sets without a simulator, and errors that name the options."""
 
 from __future__ import annotations
 
@@ -39,14 +39,13 @@ def run(folder: Path, *options: str) -> int:
 
 
 def test_a_trajectory_file_and_a_mesh_file_become_a_recording(tmp_path: Path) -> None:
-    """A straight flight of 0.2055 s at 2 m/s, 2 m above a floor; the last, incomplete time step is omitted."""
-    times = np.linspace(1305031098.0, 1305031098.2055, 5)
-    lines = [f"{t:.9f} {2.0 * (t - times[0]):.9f} 0 2 0 0 0 1" for t in times]
+    """A straight flight of 0.2055 s at 2 m/s, 2 m above a floor, with a gap; the last, incomplete step is omitted."""
+    lines = [f"1305031098.{t:06d} {2e-6 * t:.9f} 0 2 0 0 0 1" for t in (0, 5000, 10000, 15000, 205500)]
     (tmp_path / "path.tum").write_text("\n".join(lines), encoding="utf-8")
     floor = "v -50 -50 0\nv 50 -50 0\nv 50 50 0\nv -50 50 0\nf 1 2 3 4\n"
     (tmp_path / "floor.obj").write_text(floor, encoding="utf-8")
     options = ("--trajectory", str(tmp_path / "path.tum"), "--world", str(tmp_path / "floor.obj"), "--envs", "2")
-    assert run(tmp_path, *options) == 0
+    assert run(tmp_path, *options) == 2 and run(tmp_path, *options, "--max-gap", "0.2") == 0
     recorded = load(tmp_path / "out/readings.npz")
     assert recorded.description["engine"] == "trajectory" and recorded.description["num_envs"] == 2
     imu, ranges = recorded["imu"], recorded["ranges"]
@@ -90,11 +89,30 @@ def test_bundled_names(name: str, tmp_path: Path) -> None:
     assert np.isfinite(hits).mean() > 0.8 and hits.min() > 0.25
 
 
+def test_explain_describes_a_rig_on_a_trajectory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The world's meshes are among the shapes that rays hit; a short trajectory is also long enough for --time."""
+    lines = [f"{0.02 * k} {k} 0 2 0 0 0 1" for k in range(4)]
+    (tmp_path / "path.tum").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "rig.toml").write_text(RIG, encoding="utf-8")
+    options = ("--trajectory", str(tmp_path / "path.tum"), "--world", "hall", "--rig", str(tmp_path / "rig.toml"))
+    assert main(["explain", *options, "--envs", "2", "--time", "--json"]) == 0
+    described = json.loads(capsys.readouterr().out)
+    assert (described["engine"], described["dt"], described["num_envs"]) == ("trajectory", 0.001, 2)
+    assert described["model"] == str(tmp_path / "path.tum")
+    hit = {shape["name"]: shape["moves"] for shape in described["sensors"]["ranges"]["rays"]["shapes"]}
+    assert hit == {shape.name: False for shape in hall.shapes()}
+    assert described["sensors"]["imu"]["mounts"] == [{"name": "body", "body": "body"}]
+    assert described["cost"]["ticks"] == 59 and list(described["cost"]["sensors_s"]) == ["imu", "ranges"]
+    assert main(["explain", str(tmp_path / "robot.xml"), *options]) == 2
+    assert "expected no value with --trajectory" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
         ((), ["MODEL, --trajectory: got None"]),
         (("--world", "hall"), ["--world: got 'hall'", "Add --trajectory"]),
+        (("--max-gap", "1"), ["--max-gap: got 1.0", "Add --trajectory"]),
         (("robot.xml", "--trajectory", "car"), ["MODEL: got 'robot.xml', expected no value with --trajectory"]),
         (("--trajectory", "car", "--control", "random"), ["--control: got 'random'"]),
         (("--trajectory", "car", "--engine", "newton"), ["--engine: got 'newton'"]),

@@ -306,13 +306,24 @@ def test_gradients_flow_through_kept_observations(counting: tuple[sn.Scene, sn.O
 
 
 def test_observer_works_in_inference_mode(counting: tuple[sn.Scene, sn.Observer]) -> None:
-    """Observations made in inference mode can be used in a later backward pass."""
+    """Observations made in inference mode, by observers made there or not, can be used in a later backward pass."""
     scene, look = counting
     with torch.inference_mode():
-        kept = [next_obs(scene, look) for _ in range(6)]
+        late = scene.observer(sn.ObsTerm("s", history=2, normalise=True, noise=0.0, delay=(0, 1)))
+        kept = [next_obs(scene, look) for _ in range(6) if late() is not None]
     weight = torch.ones(1, requires_grad=True)
     sum((weight * obs[0]).sum() for obs in [*kept, next_obs(scene, look)]).backward()  # type: ignore[union-attr]
     assert weight.grad is not None and weight.grad.item() == sum(range(1, 8))
+    assert not late().is_inference()
+
+
+def test_observation_has_no_gradient(counting: tuple[sn.Scene, sn.Observer]) -> None:
+    """A function may return a tensor of a graph: the observation, its memory and later ones are detached."""
+    scene, _ = counting
+    weight = torch.ones(2, requires_grad=True)
+    look = scene.observer(sn.ObsTerm(lambda: weight * scene.tick, name="w", history=2))
+    kept = [next_obs(scene, look) for _ in range(3)]
+    assert not any(obs.requires_grad for obs in kept) and kept[-1].tolist() == [[3.0, 2.0]] * 2
 
 
 # Changing sensors -----------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 
 import sensorium as sn
 from sensorium import ObsTerm
-from sensorium.random import normal_numpy, stream_key
+from sensorium.random import normals_numpy, stream_key, uniforms_numpy
 from sensorium.scene.mirror import Mirror, other_side
 
 
@@ -43,13 +44,19 @@ def filled(values: np.ndarray, late: np.ndarray, entries: int, starts: np.ndarra
 # Options --------------------------------------------------------------------------------------------------------------
 
 
-def test_clip_scale_delay_and_history_follow_one_another() -> None:
+ON_DEVICES = pytest.mark.parametrize("is_cpu", [True, False], ids=["CPU", "other devices"])
+"""The work of an observer on the CPU, and that on other devices, which runs on the CPU too."""
+
+
+@ON_DEVICES
+def test_clip_scale_delay_and_history_follow_one_another(is_cpu: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A term clips, then scales, then delays and stacks; a reset fills the history with the first new value."""
     scene = syn.world([syn.ProbeCfg(name="p", fields=("vec", "speed"))])
     twin = syn.world([syn.ProbeCfg(name="p", fields=("vec", "speed"))])
-    look = scene.observer(
-        ObsTerm("p.vec", clip=(-40.0, 70.0), scale=(2.0, 0.5, -1.0), delay=2, history=3), ObsTerm("p.speed", history=2)
-    )
+    vec = ObsTerm("p.vec", clip=(-40.0, 70.0), scale=(2.0, 0.5, -1.0), delay=2, history=3)
+    with monkeypatch.context() as patch:
+        patch.setattr(scene.compute, "is_cpu", is_cpu)
+        look = scene.observer(vec, ObsTerm("p.speed", history=2))
     resets = {5: [1, 3]}
     got, raw = numbers(scene, 9, look, resets), numbers(twin, 9, twin.observer("p.vec", "p.speed"), resets)
     starts = np.zeros((9, 4), int)
@@ -63,18 +70,20 @@ def test_clip_scale_delay_and_history_follow_one_another() -> None:
     assert look.low[:3].tolist() == [-80.0, -20.0, -70.0] or look.low[:3].min() == -80.0
 
 
-def test_history_can_be_an_axis() -> None:
+@pytest.mark.parametrize("delay", [0, (0, 2)])
+def test_history_can_be_an_axis(delay: int | tuple[int, int]) -> None:
     """Stacked, the columns are those of one value; a second call at the same tick changes nothing."""
     scene = syn.world([syn.ProbeCfg(name="p", fields=("vec", "speed"))])
-    flat, stacked = scene.observer("p", history=3), scene.observer("p", history=3, stacked=True)
-    for _ in range(5):
+    flat, stacked = (scene.observer(ObsTerm("p", delay=delay), history=9, stacked=each) for each in (False, True))
+    for _ in range(12):
         syn.advance(scene)
         first, again, parts = stacked(), stacked(), flat.split(flat())
-    assert stacked.shape == (4, 3, 4) and torch.equal(first, again)
+    assert stacked.shape == (4, 9, 4) and torch.equal(first, again)
     torch.testing.assert_close(first[..., :3], parts["p.vec"], rtol=0, atol=0)
     torch.testing.assert_close(first[..., 3], parts["p.speed"], rtol=0, atol=0)
-    assert stacked.columns == ["p.vec[x]", "p.vec[y]", "p.vec[z]", "p.speed"] and stacked.low.shape == (3, 4)
+    assert stacked.columns == ["p.vec[x]", "p.vec[y]", "p.vec[z]", "p.speed"] and stacked.low.shape == (9, 4)
     assert torch.equal(stacked.split(first)["p.vec"], first[..., :3])
+    assert scene.observer("p", history=1, stacked=True)().shape == (4, 1, 4)
     with pytest.raises(sn.ConfigError, match=r"history: got .0, 2., expected one history >= 1"):
         scene.observer(ObsTerm("p.vec", history=2), "p.speed", stacked=True)
 
@@ -99,40 +108,53 @@ def test_delay_is_drawn_per_episode() -> None:
     assert (late[4] != late[9]).any()
 
 
-def test_noise_of_a_term_is_a_pure_function() -> None:
+@ON_DEVICES
+def test_noise_of_a_term_is_a_pure_function(is_cpu: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is that of the NumPy twin for seed, group, term, tick and episode, on top of the value, before the clip."""
-    scene = syn.world([syn.ProbeCfg(name="p")], num_envs=3, seed=5, first_env=7)
-    look = scene.observer(ObsTerm("p.vec", noise=0.5, clip=(-20.0, 20.0)))
+    sensors = [syn.ProbeCfg(name="p", fields=("vec", "speed")), syn.WideCfg(name="w", columns=6)]
+    scene = syn.world(sensors, num_envs=11, seed=5, first_env=7)
+    terms = ObsTerm("p.vec", noise=0.5, clip=(-20.0, 20.0)), "p.speed", ObsTerm("w.x", noise=sn.Uniform(-1.0, 2.0))
+    plain = scene.observer("p.vec", "p.speed", "w.x")
+    with monkeypatch.context() as patch:
+        patch.setattr(scene.compute, "is_cpu", is_cpu)
+        look = scene.observer(*terms, history=2)
     syn.advance(scene, 4)
-    key = stream_key(5, "/p.vec", "observation")
-    from sensorium.random import _words
-
-    z = normal_numpy(_words(key, 4, 7 + np.arange(3), 0, 0, 3))
-    expected = np.clip(syn.signal(4, 3).numpy() + np.float32(0.5) * z, -20.0, 20.0)
-    np.testing.assert_allclose(look().numpy(), expected, atol=1e-6)
-    assert torch.equal(look(), look())
-    assert scene.observer(ObsTerm("p.vec", noise=sn.Uniform(-1.0, 1.0)))().sub(syn.signal(4, 3)).abs().max() <= 1.0
+    syn.reset(scene, [1, 9], tick=scene.tick)
+    envs, episodes = 7 + np.arange(11), scene.clock.episode.numpy()
+    normals = normals_numpy(stream_key(5, "/p.vec", "observation"), 4, envs, episodes, 0, 3)
+    uniforms = uniforms_numpy(stream_key(5, "/w.x", "observation"), 4, envs, episodes, 0, 6)
+    expected = plain().numpy()
+    expected[:, :3] = np.clip(expected[:, :3] + np.float32(0.5) * normals, -20.0, 20.0)
+    expected[:, 4:] += np.float32(-1.0) + np.float32(3.0) * uniforms
+    got = look()
+    np.testing.assert_array_equal(np.concatenate([got[:, :3], got[:, 6:7], got[:, 8:14]], axis=1), expected)
+    assert torch.equal(look(), got)
 
 
 def test_statistics_follow_all_values_and_stop() -> None:
     """Mean and deviation are those of all values so far; the newest batch counts from the next observation on."""
     scene = syn.world([syn.ProbeCfg(name="p"), syn.WideCfg(name="w", columns=70)], num_envs=7)
-    plain = scene.observer("p.vec", "w.x")
-    look = scene.observer(ObsTerm("p.vec", normalise=True), ObsTerm("w.x", normalise=True, history=2))
+    envs = torch.arange(7.0)
+    odd = 1000.0 + torch.stack([torch.log(envs), torch.where(envs > 0, 3.0, torch.nan)], 1)  # invalid in environment 0
+    terms = [ObsTerm("p.vec"), ObsTerm(lambda: odd + scene.tick % 3, name="odd"), ObsTerm("w.x", history=2)]
+    plain = scene.observer(*terms)
+    look = scene.observer(*(replace(term, normalise=True) for term in terms), ObsTerm("p", name="raw"))
     values: list[np.ndarray] = []
     for _ in range(6):
         syn.advance(scene)
-        now, got = plain().numpy().astype(np.float64), look().numpy()
+        now, got = plain().numpy().astype(np.float64)[:, :75], look().numpy()
         past = np.concatenate(values or [now])
-        expected = (now - past.mean(axis=0)) / np.sqrt(past.var(axis=0) + 1e-8)
-        np.testing.assert_allclose(got[:, :73], expected.clip(-10.0, 10.0), atol=2e-4)
+        past[~np.isfinite(past)] = np.nan
+        expected = (now - np.nanmean(past, axis=0)) / np.sqrt(np.nanvar(past, axis=0) + 1e-8)
+        np.testing.assert_allclose(got[:, :75], expected.clip(-10.0, 10.0), atol=2e-4)
+        np.testing.assert_array_equal(got[:, 145:], syn.signal(scene.tick, 7))
         values.append(now)
     look.learns = False
     kept = look().clone()
     syn.advance(scene, 3)
     look(), syn.reset(scene, tick=scene.tick - 3)
     np.testing.assert_allclose(look()[:, :3], kept[:, :3], atol=1e-5)
-    assert look.low.tolist() == [-10.0] * len(look) and set(look.units) == {"1"}
+    assert look.low[:145].tolist() == [-10.0] * 145 and set(look.units[:145]) == {"1"}
 
 
 def test_memory_is_part_of_the_state() -> None:
@@ -140,18 +162,21 @@ def test_memory_is_part_of_the_state() -> None:
 
     def build() -> tuple[sn.Scene, Any]:
         scene = syn.world([syn.ProbeCfg(name="p")])
-        return scene, scene.observer(ObsTerm("p.vec", history=3, delay=1), ObsTerm("p", normalise=True, name="n"))
+        late = ObsTerm("p", delay=(0, 3), noise=1.0, name="d")
+        terms = ObsTerm("p.vec", history=3, delay=1), ObsTerm("p", normalise=True, name="n"), late
+        return scene, scene.observer(*terms)
 
     scene, look = build()
     numbers(scene, 5, look)
     saved = scene.state()
-    after = numbers(scene, 4, look)
+    after = numbers(scene, 4, look, {2: [1, 3]})
     twin, other = build()
     with pytest.raises(sn.ConfigError, match=r"observers: got .*Create them before scene.load_state"):
         syn.world([syn.ProbeCfg(name="p")]).load_state(saved)
-    twin.load_state(saved)
-    syn.write(twin, twin.tick)
-    np.testing.assert_array_equal(numbers(twin, 4, other), after)
+    for loaded, observer in ((twin, other), (scene, look)):
+        loaded.load_state(saved)
+        syn.write(loaded, loaded.tick)
+        np.testing.assert_array_equal(numbers(loaded, 4, observer, {2: [1, 3]}), after)
 
 
 # Sources --------------------------------------------------------------------------------------------------------------
@@ -219,7 +244,7 @@ def test_knobs_can_be_read_and_observed() -> None:
         imu.get("jitter")
 
 
-def test_groups_share_one_launch_and_have_their_own_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_have_their_own_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tensordict", None)
     scene = syn.world([syn.ProbeCfg(name="p", fields=("vec", "speed"), noise={"vec": 1.0, "speed": 1.0})])
     look = scene.observer(

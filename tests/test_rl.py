@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import warnings
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import gymnasium
+import mujoco
 import numpy as np
 import pytest
 import torch
@@ -43,10 +48,175 @@ def test_episode_is_counted_and_ends(cart: Cart) -> None:
     cart.reset(terminated)
     assert cart.episode_length.tolist() == [40, 0, 0] and cart.action[:, 0].tolist() == [0.0, 0.0, 0.0]
     assert (cart.place[1:].abs() < 1.0).all()
-    with pytest.raises(sn.ArgumentError, match=r"an action of shape \[3\]; \[env, action\], \[3, 1\]"):
-        cart.step(np.zeros(3))
-    with pytest.raises(sn.ArgumentError, match="omit env_ids"):
-        cart.reset([0], seed=1)
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        *((lambda env, ids=ids: env.reset(ids), "env_ids: got") for ids in ([3], [-1], [0.5], [0, 0], "x", [None])),
+        *((lambda env, seed=seed: env.reset(seed=seed), "seed: got .* an integer") for seed in (1.5, "x", [1])),
+        *((lambda env, seed=seed: GymnasiumVectorEnv(env).reset(seed=seed), "at least 0") for seed in (1.5, "x", -1)),
+        (lambda env: env.reset([0], seed=1), "omit env_ids"),
+        (lambda env: env.draw("start", sn.Uniform(0.0, 1.0), env_ids=[3]), "env_ids: got"),
+        *(
+            (lambda env, a=a: env.step(a), r"action: got (.|\n)* real numbers")
+            for a in ("x", None, np.full((3, 1), 1j))
+        ),
+        (lambda env: env.step(np.zeros(3)), r"an action of shape \[3\]; \[env, action\], \[3, 1\]"),
+        (lambda env: sn.Scene(env.scene.engine, seed=1.5), "seed: got 1.5, expected an integer"),
+    ],
+)
+def test_invalid_arguments_are_named(cart: Cart, call: Callable[[Cart], object], match: str) -> None:
+    with pytest.raises(sn.ArgumentError, match=match):
+        call(cart)
+
+
+def test_reset_of_no_environment_changes_nothing(cart: Cart) -> None:
+    cart.reset(seed=0)
+    cart.step(np.ones((3, 1)))
+    state, before = cart.scene.engine.state()["rows"]["state"].clone(), cart.observe()
+    for none in ([], torch.zeros(3, dtype=torch.bool), np.zeros(0, np.int64)):
+        cart.reset(none)
+        cart.scene.reset(none)
+    assert torch.equal(cart.scene.engine.state()["rows"]["state"], state) and cart.episode_length.tolist() == [1] * 3
+    assert all(torch.equal(values, before[name]) for name, values in cart.observe().items())
+
+
+@pytest.mark.parametrize("name", ["reward", "terminated"])
+def test_result_of_another_shape_is_refused(name: str) -> None:
+    """A column `[env, 1]` would be broadcast to `[env, env]`."""
+    env = Cart(3)
+    setattr(env, name, lambda: torch.zeros(3, 1))
+    with pytest.raises(sn.ArgumentError, match=rf"Cart.{name}: returned a tensor \[3, 1\], expected \[env\], \[3\]"):
+        env.step(np.zeros((3, 1)))
+
+
+FALL = """<mujoco><option timestep=".01"><flag autoreset="{autoreset}"/></option><worldbody>
+  <geom type="plane" size="9 9 1"/><body name="ball" pos="0 0 .12"><joint type="slide" axis="0 0 1"/>
+  <geom size=".1" mass="1"/></body></worldbody><actuator><motor joint="joint_0"/></actuator></mujoco>"""
+
+
+class Fall(RlEnv):
+    """Returns views of sensors, and no state of new episodes; an episode ends when the ball touches the ground."""
+
+    def __init__(self, autoreset: str = "enable") -> None:
+        joints = sn.JointSensorCfg(name="joints", joints=".*", fields=("velocity",))
+        sensors = [joints, sn.ContactCfg(name="hit", body="ball")]
+        xml = (
+            FALL.format(autoreset=autoreset)
+            .replace('joint="joint_0"', 'joint="s"')
+            .replace("<joint ", '<joint name="s" ')
+        )
+        super().__init__(sn.Scene(sn.MujocoEngine(xml, 2), sensors), {"policy": ["joints"]}, max_episode_steps=50)
+
+    def reward(self) -> torch.Tensor:
+        return self.scene["joints"].ground_truth.velocity[:, 0]
+
+    def terminated(self) -> torch.Tensor:
+        hit: torch.Tensor = self.scene["hit"].ground_truth
+        return hit
+
+    def begin_episode(self, env_ids: torch.Tensor) -> None:
+        return None
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_views_of_sensors_keep_the_values_of_their_step(mode: AutoresetMode) -> None:
+    """An episode ends at the first contact with the velocity of that step, and no kept result changes later."""
+    envs = GymnasiumVectorEnv(Fall(), autoreset_mode=mode)
+    envs.reset(seed=1)
+    kept, copies, ends = [], [], 0
+    for _ in range(20):
+        result = envs.step(np.zeros((2, 1), np.float32))
+        kept.append(result)
+        copies.append(copy.deepcopy(result))
+        obs, reward, terminated, _, info = result
+        last = np.stack(list(info["final_obs"])) if "final_obs" in info else obs
+        if terminated.any():
+            ends += 1
+            assert terminated.all() and (reward < -0.4).all()
+            np.testing.assert_array_equal(reward, last[:, 0])
+            if mode == AutoresetMode.DISABLED:
+                envs.reset(options={"reset_mask": terminated})
+    assert ends >= 2
+    np.testing.assert_equal(kept, copies)
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+@pytest.mark.parametrize("cause", ["state", "kept state", "action"])
+def test_diverged_environment_ends_its_episode(
+    mode: AutoresetMode, cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The episode of the environment with NaN terminates with the reason, a reward of 0 and finite observations, and a
+    new one begins by the rules of the mode. The other environment is unaffected.
+    """
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log to the working directory
+    task, twin = (Fall("disable" if cause == "kept state" else "enable") for _ in range(2))
+    envs, calm = (GymnasiumVectorEnv(each, autoreset_mode=mode) for each in (task, twin))
+    envs.reset(seed=1)
+    calm.reset(seed=1)
+    push = np.zeros((2, 1), np.float32)
+    envs.step(push)
+    calm.step(push)
+    broken = push.copy()
+    if cause == "action":
+        broken[1] = np.nan
+    else:
+        task.scene.engine.qvel[1] = np.nan  # type: ignore[attr-defined]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sn.SensoriumWarning)
+        obs, reward, terminated, truncated, info = envs.step(broken)
+    expected = calm.step(push)
+    assert terminated.tolist() == info["diverged"].tolist() == [False, True] and not truncated.any()
+    assert reward[1] == 0.0 and reward[0] == expected[1][0] and obs[0] == expected[0][0]
+    if mode == AutoresetMode.SAME_STEP:
+        assert info["final_info"]["diverged"].tolist() == [False, True] and np.isfinite(info["final_obs"][1]).all()
+    elif mode == AutoresetMode.DISABLED:
+        obs, _ = envs.reset(options={"reset_mask": terminated})
+    else:
+        assert np.isfinite(obs).all()
+        obs, reward, terminated, _, info = envs.step(push)
+        assert info == {} and not terminated.any()
+    assert obs[1] == 0.0 and task.episode_length[1] == 0 and task.scene["joints"].valid.all()
+    assert envs.step(push)[4] == {}
+
+
+def test_single_environment_reports_divergence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    env = GymnasiumEnv(Cart(1))
+    env.reset(seed=1)
+    assert env.step(np.zeros(1))[4] == {}
+    with pytest.warns(sn.SensoriumWarning, match="controls of env 0 were NaN"):
+        obs, reward, terminated, truncated, info = env.step(np.full(1, np.nan))
+    assert (reward, terminated, truncated, info) == (0.0, True, False, {"diverged": True}) and np.isfinite(obs).all()
+    with pytest.raises(sn.ArgumentError, match="action: got"):
+        env.step(np.full(1, 1j))
+
+
+GYMNASIUM = Path(gymnasium.__file__).parent / "envs/mujoco/assets"
+
+
+@pytest.mark.filterwarnings("ignore:compiler attribute 'settotalmass'")
+@pytest.mark.parametrize("path", sorted(GYMNASIUM.glob("*.xml")), ids=lambda path: path.stem)
+def test_each_control_of_gymnasiums_models_is_an_action(path: Path) -> None:
+    """Most of these models have actuators without names."""
+    engine = sn.MujocoEngine(str(path))
+    task = RlEnv(sn.Scene(engine, [sn.JointSensorCfg(name="j", joints=".*")]), {"policy": ["j"]})
+    model = mujoco.MjModel.from_xml_path(str(path))
+    scalar = model.jnt_type >= int(mujoco.mjtJoint.mjJNT_SLIDE)
+    assert GymnasiumEnv(task).action_space.shape == (model.nu,) and model.nu > 0
+    assert task.scene["j"].data.position.shape == (1, scalar.sum())
+    sealed = sn.MujocoEngine(model)
+    for kind in ("body", "joint", "geom", "site", "camera", "actuator"):
+        assert engine.names(kind) == sealed.names(kind), kind  # type: ignore[arg-type]
+
+
+def test_control_of_several_numbers_is_as_many_actions() -> None:
+    xml = MODEL.replace("<motor name", '<orientation name="turn" joint="ball" kp="1"/><motor name').replace(
+        "</worldbody>", '<body><joint name="ball" type="ball"/><geom size=".1"/></body></worldbody>'
+    )
+    task = RlEnv(sn.Scene(sn.MujocoEngine(xml), [sn.JointSensorCfg(name="j", joints=".*")]), {"policy": ["j"]})
+    assert task.action_names == ("turn[0]", "turn[1]", "turn[2]", "push")
 
 
 def test_seed_repeats_the_run_and_others_differ(cart: Cart) -> None:
@@ -63,6 +233,8 @@ def test_seed_repeats_the_run_and_others_differ(cart: Cart) -> None:
         return torch.stack([torch.cat([obs["policy"], obs["critic"]], dim=1) for obs in seen])
 
     first, other = run(7), run(8)
+    drawn = cart.draw("start", sn.Uniform(0.0, 1.0))
+    assert torch.equal(cart.draw("start", sn.Uniform(0.0, 1.0), env_ids=torch.tensor([False, True, True])), drawn[1:])
     assert torch.equal(run(7), first)
     assert (first[0] != other[0])[:, [0, 1, 3, 5]].all() and (first[0, 1] != first[6, 1])[[0, 3, 5]].all()
 
@@ -104,8 +276,53 @@ def test_knobs_and_models_are_randomised() -> None:
         Cart(1, randomise={"joints.resolution.position": sn.Uniform(0.0, 1.0)})
     with pytest.raises(sn.ConfigError, match="The sensor draws it at each reset"):
         Cart(1, randomise={"joints.bias.position": sn.Uniform(0.0, 1.0)})
-    with pytest.raises(sn.ArgumentError, match="cannot vary 'nothing'"):
-        Cart(1, randomise={"model.nothing": sn.Uniform(0.0, 1.0)})
+    with pytest.raises(sn.ConfigError, match=r"randomise\.joints\.noise: got 1\.2, expected a distribution"):
+        Cart(1, randomise={"joints.noise": 1.2})  # type: ignore[dict-item]
+    for field, match in (
+        ("nothing", "cannot vary 'nothing'"),
+        ("dof_invweight0", "MuJoCo derives dof_invweight0"),
+        ("geom_condim", "a factor would be rounded"),
+    ):
+        with pytest.raises(sn.ArgumentError, match=match):
+            Cart(1, randomise={f"model.{field}": sn.Uniform(0.0, 1.0)})
+
+
+def test_scaled_mass_is_that_of_a_model_with_this_mass() -> None:
+    """Force and torque accelerate a body by F / m and tau / I, and derived constants are those of a compiled model."""
+    xml = """<mujoco><option gravity="0 0 0"/><worldbody><body name="box"><freejoint/>
+      <geom type="box" size=".1 .2 .3" mass="2"/>
+      <body name="arm" pos=".5 0 0"><joint name="arm"/><geom size=".1"/></body></body></worldbody>
+      <actuator><motor joint="arm"/></actuator></mujoco>"""
+    engine = sn.MujocoEngine(xml, 3)
+    joints = sn.JointSensorCfg(name="arm", joint="arm")
+    task = RlEnv(sn.Scene(engine, [joints]), {"policy": ["arm"]}, randomise={"model.body_mass": sn.Uniform(0.5, 2.0)})
+    task.reset([0, 2])
+    task.reset(seed=1)
+    wrench = np.array([3.0, -2.0, 1.0, 0.3, 0.2, -0.1])
+    engine.batch.bind("xfrc_applied")[:, 1] = wrench
+    acceleration = engine.batch.bind("qacc")
+    engine.batch.forward()
+    for env in range(3):
+        spec = mujoco.MjSpec.from_string(xml)
+        scaled = engine.batch.get_model(env)
+        factor = scaled.body_mass[1] / 2.0
+        assert abs(factor - 1.0) > 0.01
+        for geom in spec.geoms:
+            geom.mass, geom.density = geom.mass * factor, geom.density * factor
+        model = spec.compile()
+        for field in (
+            "body_inertia",
+            "body_subtreemass",
+            "body_invweight0",
+            "dof_invweight0",
+            "dof_M0",
+            "actuator_acc0",
+        ):
+            np.testing.assert_allclose(getattr(scaled, field), getattr(model, field), rtol=1e-9, err_msg=field)
+        data = mujoco.MjData(model)
+        data.xfrc_applied[1] = wrench
+        mujoco.mj_forward(model, data)
+        np.testing.assert_allclose(acceleration[env], data.qacc, rtol=1e-9)
 
 
 def test_action_arrives_after_its_delay() -> None:

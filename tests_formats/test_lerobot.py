@@ -59,6 +59,22 @@ def test_a_recording(tmp_path: Path) -> None:
     assert len(part) == 50 and part[3]["next.reward"] == -3.0
 
 
+def test_a_rate_that_does_not_divide_the_ticks(tmp_path: Path) -> None:
+    """30 Hz on a grid of 2 ms: windows of neighbouring frames hold neighbouring samples."""
+    engine = sn.TensorEngine(1, 0.002, bodies=["b"], motion=lambda t: {"body_pos_w": (t, 0.0, 0.0)})
+    scene = sn.Scene(engine, [sn.BodyStateCfg(name="s", body="b", rate_hz=30.0, fields=("pos_w",))])
+    with scene.record(tmp_path / "run.mcap"):
+        for _ in range(1000):
+            scene.update()
+    root = tmp_path / "set"
+    assert main(["export", str(tmp_path / "run.mcap"), "--to", str(root), "--format", "lerobot"]) == 0
+    data = LeRobotDataset("sensorium/run", root=root, delta_timestamps={"observation.state": [-1 / 30, 0.0, 1 / 30]})
+    assert (data.fps, data.num_frames) == (30, 60)
+    samples = 0.002 * np.ceil(np.arange(60) * 50.0 / 3.0 - 1e-9)
+    for k in range(1, 59):
+        np.testing.assert_allclose(data[k]["observation.state"][:, 0], samples[k - 1 : k + 2], atol=1e-6)
+
+
 def test_images_and_arrays(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     specs = (

@@ -16,7 +16,7 @@ from mjlab.scene import Scene as MjlabScene
 from mjlab.scene import SceneCfg
 from mjlab.terrains import TerrainEntityCfg
 from mjlab.viewer.debug_visualizer import NullDebugVisualizer
-from world import DECIMATION, DT, ENVS, FIELDS, ROBOT, SENSORS, ours, tick
+from world import DECIMATION, DT, ENVS, FIELDS, ROBOT, SENSORS, ours, run_with_terms, tick
 
 import sensorium as sn
 from sensorium.compat.mjlab import SensoriumCfg, add_sensors, reading, scene_of
@@ -165,7 +165,20 @@ def test_episode_starts_in_the_state_written_by_reset_events(env: ManagerBasedRl
     assert torch.equal(history, history[:1].expand_as(history))  # nothing of the previous episode
 
 
-def test_unread_episode_starts_with_the_next_tick(env: ManagerBasedRlEnv) -> None:
+@pytest.mark.parametrize("envs", [None, slice(None), torch.arange(ENVS)], ids=["None", "slice", "ids"])
+def test_all_mjlab_forms_of_env_ids_reset(env: ManagerBasedRlEnv, envs: Any) -> None:
+    """In a loop without the environment, the episode starts once the scene has written the state."""
+    tick(env, 5)
+    env.scene.reset(envs)
+    assert (ours(env).scene["late"].frame > 1).all()
+    env.scene.write_data_to_sim()
+    assert (ours(env).scene["late"].frame == 1).all()
+    env.scene["beside"].scene.reset()
+    assert_same(env)
+
+
+def test_unwritten_episode_starts_with_the_next_update(env: ManagerBasedRlEnv) -> None:
+    """A loop that writes the state itself and never calls `write_data_to_sim`, whether it reads or not."""
     reset(env)
     tick(env, 3)
     env.scene.reset(torch.tensor([2]))
@@ -177,13 +190,17 @@ def test_unread_episode_starts_with_the_next_tick(env: ManagerBasedRlEnv) -> Non
     assert_same(env)
 
 
-@pytest.mark.parametrize("envs", [None, slice(None), torch.arange(ENVS)], ids=["None", "slice", "ids"])
-def test_all_mjlab_forms_of_env_ids_reset(env: ManagerBasedRlEnv, envs: Any) -> None:
-    tick(env, 5)
-    env.scene.reset(envs)
-    assert (ours(env).scene["late"].frame == 1).all()
-    env.scene["beside"].scene.reset()
-    assert_same(env)
+@pytest.mark.parametrize("fresh", [False, True])
+def test_no_pattern_of_terms_changes_a_measurement(fresh: bool) -> None:
+    """Terms that read at random in all managers, also within resets and after pushes, change no bit of any sensor.
+
+    The reference has the same terms, and none of them reads.
+    """
+    seen: set[str] = set()
+    for watched, unwatched in zip(run_with_terms(fresh, seen), run_with_terms(fresh, None), strict=True):
+        for name, value in watched.items():
+            assert torch.equal(value, unwatched[name]), name
+    assert seen == {"reset", "push", "substep", "command", "termination", "reward", "observation"}
 
 
 # Observations ---------------------------------------------------------------------------------------------------------

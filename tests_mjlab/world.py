@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import mujoco
@@ -11,8 +12,11 @@ from mjlab.entity import EntityArticulationInfoCfg, EntityCfg
 from mjlab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg, mdp
 from mjlab.envs.mdp import dr
 from mjlab.envs.mdp.actions import JointEffortActionCfg
+from mjlab.managers.command_manager import CommandTerm, CommandTermCfg
 from mjlab.managers.event_manager import EventTermCfg
+from mjlab.managers.metrics_manager import MetricsTermCfg
 from mjlab.managers.observation_manager import ObservationGroupCfg, ObservationTermCfg
+from mjlab.managers.reward_manager import RewardTermCfg
 from mjlab.managers.scene_entity_config import SceneEntityCfg
 from mjlab.managers.termination_manager import TerminationTermCfg
 from mjlab.scene import SceneCfg
@@ -185,6 +189,92 @@ def make(fresh: bool = False) -> ManagerBasedRlEnv:
     if not fresh:
         env.scene["beside"].scene.reset()
     return env
+
+
+class Glance:
+    """A term for any manager: it reads some fields at random, and returns 0 for each environment."""
+
+    def __init__(self, place: str) -> None:
+        self.place, self.draw = place, torch.Generator().manual_seed(len(place))
+        self.__name__ = place
+
+    def __call__(self, env: ManagerBasedRlEnv, env_ids: Any = None, **_: Any) -> torch.Tensor:
+        seen = getattr(env, "seen", None)  # of the environment, because mjlab copies terms
+        if seen is not None:
+            for name, fields in FIELDS.items():
+                for field in fields:
+                    if torch.rand(1, generator=self.draw) < 0.2:
+                        reading(env, name, field, truth=bool(torch.rand(1, generator=self.draw) < 0.5))
+                        seen.add(self.place)
+        return torch.zeros(env.num_envs, dtype=torch.bool if self.place == "termination" else torch.float32)
+
+
+@dataclass(kw_only=True)
+class GlancingCommandCfg(CommandTermCfg):
+    glance: Glance
+
+    def build(self, env: ManagerBasedRlEnv) -> GlancingCommand:
+        return GlancingCommand(self, env)
+
+
+class GlancingCommand(CommandTerm):
+    """A command that reads when it is drawn, which mjlab does within a reset, and after each step."""
+
+    @property
+    def command(self) -> torch.Tensor:
+        return torch.zeros(self.num_envs, 1)
+
+    def _update_metrics(self) -> None:
+        self.cfg.glance(self._env)
+
+    def _resample_command(self, env_ids: torch.Tensor) -> None:
+        self.cfg.glance(self._env)
+
+    def _update_command(self, env_ids: torch.Tensor | None) -> None:
+        self.cfg.glance(self._env)
+
+
+def push(env: ManagerBasedRlEnv, env_ids: None) -> None:
+    env.sim.data.qvel[:] *= 0.95
+
+
+def run_with_terms(fresh: bool, seen: set[str] | None) -> list[dict[str, torch.Tensor]]:
+    """Run episodes with a push after each step, and return everything that the sensors show after 12, 13 and 30 steps.
+
+    Args:
+        fresh: as for `add_sensors`.
+        seen: places where terms read, which this call adds; None for terms that do not read.
+    """
+    cfg = robot_env_cfg()
+    add_sensors(cfg.scene, SENSORS, seed=SEED, decimation=DECIMATION, fresh=fresh)
+    cfg.events = {
+        "before": EventTermCfg(func=Glance("reset"), mode="reset"), **cfg.events,
+        "after": EventTermCfg(func=Glance("reset"), mode="reset"),
+        "push": EventTermCfg(func=push, mode="step"),
+        "pushed": EventTermCfg(func=Glance("push"), mode="step"),
+    }  # fmt: skip
+    cfg.metrics = {"glance": MetricsTermCfg(func=Glance("substep"), per_substep=True)}
+    cfg.commands = {"glance": GlancingCommandCfg(resampling_time_range=(1.0, 1.0), glance=Glance("command"))}
+    cfg.terminations["glance"] = TerminationTermCfg(func=Glance("termination"))
+    cfg.rewards = {"glance": RewardTermCfg(func=Glance("reward"), weight=1.0)}
+    cfg.observations["actor"].terms["glance"] = ObservationTermCfg(func=Glance("observation"))
+    env = ManagerBasedRlEnv(cfg, device="cpu")
+    env.seen = seen
+    env.reset(seed=4)
+    draw, shots = torch.Generator().manual_seed(5), []
+    for step in range(1, 31):
+        env.ending = torch.rand(ENVS, generator=draw) < 0.15
+        env.step(torch.rand(ENVS, 2, generator=draw) - 0.5)
+        if step in (12, 13, 30):
+            scene = ours(env).scene
+            shot = {
+                f"{name}.{part}.{field}": getattr(getattr(scene[name], part), field).clone()
+                for name, fields in FIELDS.items() for part in ("data", "ground_truth") for field in fields
+            }  # fmt: skip
+            for what in ("capture_tick", "age", "valid", "is_new", "frame"):
+                shot |= {f"{name}.{what}": getattr(scene[name], what).clone() for name in FIELDS}
+            shots.append(shot | {"history": scene["late"].history.ang_vel_b, "qvel": env.sim.data.qvel.clone()})
+    return shots
 
 
 def ours(env: ManagerBasedRlEnv, name: str = "sensorium") -> SensoriumSensor:

@@ -10,6 +10,7 @@ import warp as wp
 
 import sensorium as sn
 from sensorium.errors import ArgumentError, ModelError, ScheduleError, UnknownNameError, UnsupportedError
+from sensorium.rl import RlEnv
 from sensorium.spec import (
     BODY_ACCELERATION,
     BODY_POSE,
@@ -334,3 +335,25 @@ def test_arguments() -> None:
     assert engine.prepared == frozenset()
     engine.prepare({BODY_POSE: "test"})
     assert BODY_ACCELERATION not in engine.prepared
+
+
+class Walk(RlEnv):
+    """Pays nothing, and ends no episode."""
+
+    def reward(self) -> torch.Tensor:
+        return torch.ones(self.num_envs)
+
+
+def test_task_has_an_action_for_each_control_and_ends_diverged_episodes() -> None:
+    """The controls of position targets are named as the scalar joints. A world with NaN terminates with reward 0."""
+    engine = quadruped.engine_of(2)
+    task = Walk(sn.Scene(engine, [sn.JointSensorCfg(name="legs", joints=".*")]), {"policy": ["legs"]})
+    assert task.action_names == engine.names("scalar_joint") and task.action.shape == engine.ctrl.shape == (2, 8)
+    task.reset()
+    engine.joint_qd[1, 0] = float("nan")
+    reward, terminated, _ = task.step(torch.zeros(2, 8))
+    assert terminated.tolist() == [False, True] and reward.tolist() == [1.0, 0.0]
+    with pytest.warns(sn.NonFiniteStateWarning):
+        assert all(values.isfinite().all() for values in task.observe().values())
+    task.reset(terminated)
+    assert not task.step(torch.zeros(2, 8)).terminated.any()

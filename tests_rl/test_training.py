@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import torch
 from cart import Cart
 
+import sensorium as sn
 from sensorium.rl import GymnasiumVectorEnv, RlEnv, RslRlEnv, StableBaselinesEnv
 
 ENVS = 16
@@ -138,6 +140,47 @@ def test_stable_baselines_gets_terminal_observations_and_seeds() -> None:
     assert env.get_attr("max_episode_steps", [0, 2]) == [40, 40] and env.env_is_wrapped(object) == [False] * 4
     groups = StableBaselinesEnv(task(2), None).reset()
     assert {name: each.shape for name, each in groups.items()} == {"policy": (2, 3), "critic": (2, 3)}
+
+
+class Views(Cart):
+    """A cart whose reward is a view of a sensor."""
+
+    def reward(self) -> torch.Tensor:
+        return self.place
+
+
+@pytest.mark.parametrize("wrapper", [RslRlEnv, StableBaselinesEnv])
+def test_results_are_kept_and_divergence_is_reported(
+    wrapper: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No result changes in later steps and resets. A diverged environment is done, with the reason and a reward of 0,
+    and starts again.
+    """
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log to the working directory
+    env = wrapper(Views(4))
+    env.reset() if wrapper is StableBaselinesEnv else env.get_observations()
+    kept, copies = [], []
+    for _ in range(45):
+        result = env.step(torch.full((4, 1), 0.3))
+        kept.append(result)
+        copies.append(copy.deepcopy(result))
+    for now, before in zip(kept, copies, strict=True):
+        for a, b in zip(now, before, strict=True):
+            if isinstance(a, list):
+                np.testing.assert_equal(a, b)
+            else:
+                fields = a.keys() if hasattr(a, "keys") else [slice(None)]
+                assert all(bool((a[field] == b[field]).all()) for field in fields)
+    env.env.scene.engine.qvel[1] = np.nan
+    with pytest.warns(sn.NonFiniteStateWarning):
+        _, reward, done, info = env.step(torch.zeros(4, 1))
+    assert done.tolist() == [False, True, False, False] and reward[1] == 0.0 and (reward[[0, 2, 3]] != 0.0).all()
+    diverged = info["diverged"].tolist() if isinstance(info, dict) else [each.get("diverged", False) for each in info]
+    assert diverged == done.tolist() and (env.env.episode_length == 0).tolist() == diverged
+    late = info["time_outs"].any() if isinstance(info, dict) else info[1]["TimeLimit.truncated"]
+    assert not late
+    with pytest.raises(sn.ArgumentError, match="seed: got"):
+        env.seed(1.5) if wrapper is StableBaselinesEnv else env.env.reset(seed=1.5)
 
 
 # skrl and TorchRL take the vector environment of Gymnasium ------------------------------------------------------------

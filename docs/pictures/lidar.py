@@ -50,12 +50,14 @@ def _motion(t: float) -> Mapping[str, Any]:
 
 
 def simulate() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return the measured and the true points of a scan of 0.1 s, with their fields."""
-    lidar = sn.preset("vlp16", body="car", fields=("distances", "points_b", "intensity", "channel"))
+    """Return the points of a scan of 0.1 s, and the true ones if all rays fired at the capture, with their fields."""
+    fields = ("distances", "points_b", "intensity", "channel")
+    lidar = sn.preset("vlp16", body="car", fields=fields)
+    instant = sn.preset("vlp16", name="instant", body="car", fields=fields, motion_distortion=False)
     engine = sn.TensorEngine(1, DT, bodies=("car", "van"), shapes=WORLD, motion=_motion)
-    scene = sn.Scene(engine, [lidar], seed=2)
+    scene = sn.Scene(engine, [lidar, instant], seed=2)
     scene.step(substeps=round(0.5 / DT))
-    return scene[lidar].point_cloud(), scene[lidar].point_cloud(measured=False)
+    return scene[lidar].point_cloud(), scene[instant].point_cloud(measured=False)
 
 
 def draw(path: Path) -> None:

@@ -166,6 +166,16 @@ class UsageError(SensoriumError):
             faults = [replace(fault, field=options.get(fault.field, fault.field)) for fault in error.faults]
             raise cls("\n".join(map(str, faults))) from None
 
+    @classmethod
+    @contextlib.contextmanager
+    def writing(cls, option: str, path: object, kind: str = "folder") -> Iterator[None]:
+        """Make errors of the file system name the command-line option with the file or folder that is written."""
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise cls.of(option, str(path), f"a {kind} that can be written", f"{reason}.") from error
+
 
 class MissingDependencyError(SensoriumError, ImportError):
     """A required package is not installed; the message names the package to install."""
@@ -203,9 +213,21 @@ class NonFiniteStateWarning(SensoriumWarning):
     """The engine's state holds NaN or infinity; the affected samples are marked invalid."""
 
 
+_CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)))
+"""Control characters of ASCII and of Latin-1, except the tabulator and the end of a line."""
+
+
+def printable(text: str) -> str:
+    """Return a text for a terminal: without control characters, with which a name could send it commands."""
+    return text.translate(_CONTROLS)
+
+
 def shown(value: object, limit: int = 120) -> str:
     """Return `repr(value)`, shortened to `limit` characters."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        text = f"a {type(value).__name__} with too many levels"
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 

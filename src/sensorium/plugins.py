@@ -132,8 +132,12 @@ class Plugins:
 
         def work() -> None:
             _import(point)
+            package = module_of(point).partition(".")[0]
+            entries = [(key not in before, cls) for table, before in tables for key, cls in table.items()]
+            if not any(is_new or cls.__module__.partition(".")[0] == package for is_new, cls in entries):
+                raise RegistrationError(f"it defines nothing that belongs to the group {self.group}")
             for table, before in tables:
-                found.extend(table.check(before, module_of(point).partition(".")[0]))
+                found.extend(table.check(before, package))
 
         self.is_loading = True
         error = attempt(work)

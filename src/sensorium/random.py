@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 import numbers
 import operator
 import statistics
@@ -44,7 +45,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import ArrayLike, NDArray
 
-from sensorium.errors import ConfigError
+from sensorium.errors import ArgumentError, ConfigError, shown
 
 if TYPE_CHECKING:  # Warp's scalars have no operators visible to a type checker
     U32: TypeAlias = Any
@@ -109,6 +110,17 @@ _SEGMENT_SCALE: float = _constant(2.0**-_LOW_BITS)
 # Keys -----------------------------------------------------------------------------------------------------------------
 
 
+def checked_seed(seed: Any, least: float = -math.inf) -> int:
+    """Return a seed, or raise ArgumentError unless it is an integer of at least `least`."""
+    try:
+        value = operator.index(seed)
+    except TypeError:
+        value = None
+    if value is None or value < least:
+        raise ArgumentError(f"seed: got {shown(seed)}, expected an integer{' of at least 0' * (least == 0)}.")
+    return value
+
+
 def stream_key(seed: int, name: str, purpose: str) -> tuple[int, int]:
     """Return the key of one stream: two words below 2^32.
 
@@ -118,9 +130,12 @@ def stream_key(seed: int, name: str, purpose: str) -> tuple[int, int]:
         seed: the scene's seed, any integer.
         name: the sensor's name.
         purpose: use of the numbers, e.g. ``"noise"`` or ``"jitter"``.
+
+    Raises:
+        ArgumentError: the seed is not an integer.
     """
     digest = hashlib.blake2b(digest_size=8)
-    for part in (str(operator.index(seed)), name, purpose):
+    for part in (str(checked_seed(seed)), name, purpose):
         data = part.encode()
         digest.update(len(data).to_bytes(8, "little"))  # the length first: ("ab", "c") is not ("a", "bc")
         digest.update(data)
@@ -254,6 +269,68 @@ def draw(kind: wp.int32, a: float, b: float, values: wp.array[wp.float32], w: U3
         n = values.shape[0]
         return values[wp.min(wp.int32(u * wp.float32(n)), n - 1)]
     return a + (b - a) * u
+
+
+@wp.func_native("""
+#ifndef __CUDA_ARCH__  // this path is for the vector units of a CPU
+typedef unsigned u8 __attribute__((vector_size(32)));
+typedef int i8 __attribute__((vector_size(32)));
+typedef float f8 __attribute__((vector_size(32)));
+typedef unsigned long long l8 __attribute__((vector_size(64)));
+const int lanes = episodes.shape[0] < env + 8 ? episodes.shape[0] - env : 8;
+u8 x[4] = {u8{} + tick, u8{0, 1, 2, 3, 4, 5, 6, 7} + (unsigned)(first_env + env), u8{}, u8{} + block};
+for (int i = 0; i < lanes; ++i) x[2][i] = episodes.data[env + i];
+for (int round = 0; round < 7; ++round) {
+    l8 p0 = __builtin_convertvector(x[0], l8) * 0xD2511F53ULL, p1 = __builtin_convertvector(x[2], l8) * 0xCD9E8D57ULL;
+    x[0] = __builtin_convertvector(p1 >> 32, u8) ^ x[1] ^ key0;
+    x[1] = __builtin_convertvector(p1, u8);
+    x[2] = __builtin_convertvector(p0 >> 32, u8) ^ x[3] ^ key1;
+    x[3] = __builtin_convertvector(p0, u8);
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
+}
+for (int j = 0; j < count; ++j) {
+    f8 value;
+    if (kind == 1) {
+        u8 bits = (u8)(__builtin_convertvector((i8)(x[j] >> 1), f8) + 0.5f), at = (bits >> 18) - 4032u;
+        f8 t = __builtin_convertvector((i8)(bits & 0x3ffffu), f8) * 0x1p-18f, c0, c1, c2;
+        for (int i = 0; i < 8; ++i) {
+            c0[i] = table.data[at[i]][0];
+            c1[i] = table.data[at[i]][1];
+            c2[i] = table.data[at[i]][2];
+        }
+        value = a + b * (f8)((u8)(c0 + t * (c1 + t * c2)) ^ (x[j] << 31));
+    } else {
+        value = a + (b - a) * (__builtin_convertvector((i8)(x[j] >> 8), f8) * 0x1p-24f);
+    }
+    float* target = (float*)out + (size_t)env * width + column + j;
+    for (int i = 0; i < lanes; ++i) target[(size_t)i * width] += value[i];
+}
+#endif
+""")
+def add_to_8_envs(
+    tick: U32, first_env: int, episodes: wp.array[wp.int32], env: int, block: U32, key0: U32, key1: U32, kind: int,
+    a: float, b: float, table: wp.array[wp.vec3], out: U64, width: int, column: int, count: int,
+) -> None:  # fmt: skip
+    """Add up to four draws of one block to columns of up to eight environments; on the CPU only, there 5 x faster.
+
+    Args:
+        tick: tick of the draw.
+        first_env: global index of environment 0.
+        episodes: episode of each environment.
+        env: first of the environments.
+        block: word c3 of the counter.
+        key0: first word of the key.
+        key1: second word of the key.
+        kind: `UNIFORM` or `NORMAL`.
+        a: low, or the mean.
+        b: high, or the standard deviation.
+        table: the result of `normal_table` for the device.
+        out: address of float32 `[env, width]`.
+        width: number of columns from one environment to the next.
+        column: first column that is added to.
+        count: number of columns, at most 4.
+    """
 
 
 # NumPy ----------------------------------------------------------------------------------------------------------------

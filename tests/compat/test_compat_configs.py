@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Iterator
@@ -65,6 +66,14 @@ def configs() -> Iterator[Any]:
     yield carla.EventCameraCfg(body="base", width=4, height=3)
 
 
+def with_none(cfg: Any) -> Iterator[Any]:
+    """Yield a config with each of its optional fields None, where it has another default."""
+    for name, info in type(cfg).model_fields.items():
+        if info.default is not None:
+            with contextlib.suppress(sn.ConfigError):
+                yield cfg.replace(**{name: None})
+
+
 @pytest.mark.parametrize("cfg", list(configs()), ids=lambda cfg: f"{type(cfg).__module__}.{type(cfg).__name__}")
 def test_file_has_native_kind_and_names_and_loads_equal(cfg: Any) -> None:
     """The file gives back the library's own config, whose fields equal those of the other system's config."""
@@ -79,7 +88,27 @@ def test_file_has_native_kind_and_names_and_loads_equal(cfg: Any) -> None:
             assert again.lens == cfg.own_lens
         elif name not in ("targets", "target_frames"):  # entries may be of the other system's classes
             assert getattr(again, name) == getattr(cfg, name), name
-    assert again.to_dict() == cfg.to_dict()
+    assert again.to_dict() == {name: value for name, value in cfg.to_dict().items() if value is not None}
+    for given in (cfg, *with_none(cfg)):
+        for back in (type(cfg).from_json(given.to_json()), type(cfg).from_toml(given.to_toml())):
+            assert back.to_dict() == given.to_dict()
+            if isinstance(cfg, isaaclab.MultiMeshRayCasterCfg) or getattr(cfg, "lens", None) is not None:
+                continue  # the file is without options that have no effect
+            assert back == given
+
+
+def test_options_that_are_none_stay_none() -> None:
+    """A config that reads None as its default would measure something else."""
+    for cfg, name in ((mjlab.RayCastSensorCfg(body="base"), "no_hit_value"),
+                      (mjlab.RayCastSensorCfg(body="base"), "include_geom_groups"),
+                      (isaaclab.ImuCfg(prim_path="/World/base"), "gravity_bias")):  # fmt: skip
+        none = cfg.replace(**{name: None})
+        assert getattr(cfg, name) is not None and name in {
+            each for each in none.to_dict() if none.to_dict()[each] is None
+        }
+        for ours in (type(cfg), registry.cfg_for_kind(cfg.kind())):  # a file is read by either
+            for back in (ours.from_json(none.to_json()), ours.from_toml(none.to_toml())):
+                assert getattr(back, name) is None
 
 
 def test_all_config_classes_are_covered() -> None:

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from ray_worlds import Array, World
+from reference import ReferenceHits, reference_cast
 from solid_meshes import bumpy, hull, icosphere, single
 
 import sensorium as sn
 from sensorium.geometry.shapes import Mesh
 from sensorium.geometry.transforms import rotation
-from sensorium.testing import ReferenceHits, reference_cast
 from sensorium.world.ray_scene import Targets
 
 SIGNS = tuple(product((1.0, -1.0), repeat=3))

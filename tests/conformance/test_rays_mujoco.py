@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 import torch
 from ray_worlds import Array, World
+from reference import compare_casts, reference_cast
 from selection import gate
 
 import sensorium as sn
 from sensorium.errors import ConfigError
-from sensorium.testing import compare_casts, reference_cast
 from sensorium.world.ray_scene import Targets
 
 pytest.importorskip("mujoco.batch")

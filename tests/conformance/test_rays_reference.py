@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from ray_worlds import OUTPUTS, Array, World, same_bits, tensor_engine
+from reference import CastComparison, random_poses, random_rays, random_shapes
 from selection import gate
 
 import sensorium as sn
@@ -22,7 +23,6 @@ from sensorium.geometry.ray_structs import NEAR
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape
 from sensorium.geometry.transforms import rotation
 from sensorium.patterns import PatternBaseCfg
-from sensorium.testing import CastComparison, random_poses, random_rays, random_shapes
 from sensorium.world.ray_cast import RayCast
 from sensorium.world.ray_scene import Targets
 

@@ -141,8 +141,8 @@ def test_color_cameras_image_the_scene(name: str) -> None:
 
 
 def test_the_offset_of_a_rendered_sensor_has_the_axes_of_its_convention() -> None:
-    """The default axes are right, down, forward; those of the transform are right, up, backward."""
-    scene, cam = built()
+    """The given axes are right, down, forward; those of the transform are right, up, backward."""
+    scene, cam = built(offset={"convention": "ros"})
     scene.step(substeps=11)
     cam.data  # noqa: B018  (renders)
     np.testing.assert_allclose(cam.seen[-1][:, 0].numpy(), links(scene) * [1, -1, -1, 1], atol=2e-6)

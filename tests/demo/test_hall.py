@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from reference.surfaces import nearest_on_triangles
 from scipy.spatial.transform import Rotation
 from selection import gate
 
 import sensorium as sn
 from sensorium.demo import hall
-from sensorium.testing.surfaces import nearest_on_triangles
 
 
 def corners(world: tuple[sn.Shape, ...]) -> np.ndarray:

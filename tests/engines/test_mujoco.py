@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import sensorium as sn
 from sensorium.engines.base import FrameOnBody
 from sensorium.engines.mujoco.engine import PERSISTENT_UP_TO, MujocoEngine
 from sensorium.engines.mujoco.spec import hidden, prepare_spec
@@ -418,19 +419,41 @@ def test_diverged_env_is_reported_once_and_others_continue(tmp_path, monkeypatch
 # Names and frames
 
 
-def test_names_are_in_model_order_and_unnamed_bodies_are_addressable():
-    """Names list the elements that can be mounted on; a nameless body is listed by its id."""
+def test_names_are_in_model_order_and_unnamed_elements_have_one():
+    """Names list the elements that can be mounted on; one without a name is listed by its kind and number."""
     engine = MujocoEngine(TUMBLER)
     assert engine.names("body") == (
         "trunk", "thigh", "shank", "toe", "body_5", "post", "cap", "arm", "hand", "lamp",
     )  # fmt: skip
     assert engine.names("joint") == ("root", "hip", "knee", "tail", "swing", "dangle")
-    assert engine.names("geom") == ("ground", "trunk")
+    assert engine.names("geom") == ("ground", "trunk", *(f"geom_{i}" for i in range(2, 11)))
     assert engine.names("site") == ("imu",)
     assert engine.names("camera") == ("front", "chase")
     assert engine.names("actuator") == ("hip", "knee")
     assert engine.entities == () and engine.keyframes == ("high",) and engine.nu == 2
     assert engine.ctrl_range.tolist() == [[-1.0, 1.0], [-float("inf"), float("inf")]]
+
+
+def test_unnamed_geoms_have_the_same_names_on_every_way_to_an_engine():
+    """A contact belongs to the geom of this name in the compiled model."""
+    xml = """<mujoco><option gravity="0 0 0"/><worldbody>
+      <body name="base"><freejoint/><geom size=".1"/><body pos="1 0 0"><joint/><geom size=".1"/></body>
+      <body pos="0 1 0"><geom size=".1"/></body></body><body pos="1.15 0 0"><geom size=".1"/></body>
+      </worldbody></mujoco>"""
+    touch = sn.ContactSensorCfg(name="c", primary=sn.ContactMatch(mode="geom", pattern="geom_.*"), fields=("found",))
+    spec = mujoco.MjSpec.from_string(xml)
+    model = sn.prepare(spec, [touch]).compile()
+    for engine in (MujocoEngine(xml), MujocoEngine.from_mj(model, mujoco.MjData(model))):
+        scene = sn.Scene(engine, [touch])
+        assert scene["c"].primary_names == ["geom_0", "geom_1", "geom_2", "geom_3"]
+        assert scene["c"].data.found.tolist() == [[0.0, 1.0, 0.0, 1.0]]
+    sealed = MujocoEngine(mujoco.MjModel.from_xml_string(xml))
+    for kind in ("body", "joint", "geom"):
+        assert sealed.names(kind) == engine.names(kind)
+    pair = MujocoEngine.compose({"left": xml, "right": xml})
+    for kind, count in (("body", 4), ("joint", 2), ("geom", 4)):
+        sides = [name.partition("/")[0] for name in pair.names(kind)]
+        assert [sides.count(side) for side in ("left", "right")] == [count, count]
 
 
 def test_frames_have_the_models_poses():
@@ -496,7 +519,7 @@ def test_terrain_becomes_the_world_and_sets_options(tmp_path, monkeypatch):
     )
     with pytest.warns(SensoriumWarning, match=r"'robot' has options that are not used: integrator.*the terrain"):
         engine = MujocoEngine.compose({"robot": str(TUMBLER)}, terrain)
-    assert engine.dt == 0.004 and engine.names("geom") == ("hill", "robot/ground", "robot/trunk")
+    assert engine.dt == 0.004 and engine.names("geom")[:4] == ("hill", "robot/ground", "robot/trunk", "robot/geom_2")
     assert engine.gravity.tolist() == [[0, 0, -1]]
     assert not list(tmp_path.iterdir()), "MuJoCo writes its log where it runs"
 
@@ -803,15 +826,6 @@ def test_old_mujoco_is_detected(monkeypatch):
         MujocoEngine(TUMBLER)
 
 
-def test_urdf_models_load():
-    """A URDF file is also accepted as a model."""
-    urdf = """<robot name="cart"><link name="base"/><link name="bob"><inertial><mass value="1"/>
-      <inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>
-      <joint name="hinge" type="continuous"><parent link="base"/><child link="bob"/><axis xyz="0 1 0"/></joint>
-      </robot>"""
-    assert MujocoEngine(urdf).names("joint") == ("hinge",)
-
-
 # Live MjModel and MjData
 
 
@@ -855,7 +869,10 @@ def test_reading_does_not_change_the_owners_data(fresh, count):
 
 
 def test_a_live_engine_reads_the_state_after_the_last_step():
-    """Derived state of wrapped data equals MuJoCo's for the current state; with fresh=False, for one tick before."""
+    """Derived state of wrapped data equals MuJoCo's for the current state; with fresh=False, for one tick before.
+
+    The owner may call mj_forward before the first read.
+    """
     model, datas, engine = live(2)
     _, others, stale = live(2, fresh=False)
     for _ in range(80):
@@ -865,7 +882,9 @@ def test_a_live_engine_reads_the_state_after_the_last_step():
             mujoco.mj_step(model, other)
         for each in (engine, stale):
             each.count_ticks(1)
-            each.refresh()
+    mujoco.mj_forward(model, others[1])
+    for each in (engine, stale):
+        each.refresh()
     for env, data in enumerate(datas):
         assert_equals(engine, env, reference(model, snapshot(model, data)[0]))
     assert_equals(stale, 1, reference(model, previous))

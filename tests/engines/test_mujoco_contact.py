@@ -678,11 +678,6 @@ def test_impossible_report_is_refused_by_name(report, message):
             "primary: the body 'frame' has no geoms, so nothing can touch it.*'subtree'",
         ),
         (
-            SCENE.replace("<body name=", '<body><joint/><geom size=".1"/></body><body name=', 1),
-            CONTACT_REPORT(("body", ("body_1",))),
-            "primary: the body 'body_1' has no name in the model: give it one",
-        ),
-        (
             CLOTH,
             CONTACT_REPORT(("geom", ("table",)), ("body", "cloth_5")),
             "secondary: the body 'cloth_5' is a vertex of the flex 'cloth'.*'subtree'",

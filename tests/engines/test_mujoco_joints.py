@@ -64,7 +64,7 @@ ROBOT = """
   </actuator>
 </mujoco>
 """
-JOINTS = ("hip", "knee", "press", "twist")
+JOINTS = ("hip", "knee", "press", "twist", "joint_6")
 JOINT = (JOINT_STATE, JOINT_EFFORT, JOINT_TORQUE, JOINT_WRENCH)
 JOINT_ARRAYS = ("joint_pos", "joint_vel", "joint_effort", "joint_torque", "body_parent_force_w", "body_parent_torque_w")
 INTEGRATION = mujoco.mjtState.mjSTATE_INTEGRATION
@@ -107,7 +107,7 @@ def forwarded(engine, env):
 
 
 def dofs(model):
-    return np.array([model.joint(name).dofadr[0] for name in JOINTS])
+    return model.jnt_dofadr[model.jnt_type >= int(mujoco.mjtJoint.mjJNT_SLIDE)]
 
 
 def rows(model, data, kind):
@@ -143,19 +143,24 @@ def assert_close(got, expected, rtol=1e-5):
 # Names
 
 
-def test_scalar_joints_are_the_named_hinges_and_slides_in_model_order():
-    """Free, ball, nameless and hidden joints have no row; a scalar joint's frame is that of its joint."""
+def test_scalar_joints_are_the_hinges_and_slides_in_model_order():
+    """Free, ball and hidden joints have no row, and hidden ones do not change the name of an unnamed one. A scalar
+    joint's frame is that of its joint.
+    """
 
     def add(made):
         body = made.body("trunk").add_body(name="sensorium/rig")
         body.add_joint(name="sensorium/spring")
+        body.add_site()
         body.add_geom(size=[0.01, 0, 0])
 
     engine = MujocoEngine(ROBOT)
     engine.prepare({MODEL_ELEMENTS(add): "rig", JOINT_STATE: "encoder"})
     engine.forward()
-    assert engine.names("scalar_joint") == JOINTS and engine.array("joint_pos").shape == (1, 4)
-    assert engine.names("joint") == ("root", "hip", "knee", "press", "twist", "wag")
+    assert engine.names("scalar_joint") == JOINTS and engine.array("joint_pos").shape == (1, 5)
+    assert engine.names("joint") == ("root", "hip", "knee", "press", "twist", "wag", "joint_6")
+    assert len(engine.shapes()) == engine.model.ngeom - 1 == len(engine.names("geom"))
+    assert engine.names("site") == ("belly", "ankle")
     assert engine.frame("scalar_joint", "knee") == engine.frame("joint", "knee") == FrameOnBody(2)
     with pytest.raises(UnknownNameError, match="'wag'"):
         engine.frame("scalar_joint", "wag")
@@ -191,7 +196,7 @@ def test_effort_includes_actuators_gears_tendons_and_actuated_gravity_compensati
     """Effort is gear times force, summed over actuators and tendons, plus gravity compensation by the actuators."""
     engine = robot(1, (JOINT_EFFORT,))
     engine.reset(None, {"ctrl": [0.5, 0.25, 0.1, 0.8]})
-    hip, knee, press, twist = engine.array("joint_effort")[0].tolist()
+    hip, knee, press, twist, _ = engine.array("joint_effort")[0].tolist()
     assert hip == pytest.approx(3 * 2 * 0.5) and press == pytest.approx(1.0) and twist == pytest.approx(-0.5 * 0.8)
     data = forwarded(engine, 0)
     held = data.qfrc_gravcomp[engine.model.joint("knee").dofadr[0]]
@@ -429,7 +434,7 @@ def test_unfresh_joints_lag_exactly_one_tick_with_everything_else(num_envs):
     kept = {name: stale.array(name).clone() for name in JOINT_ARRAYS}
     stale.reset([1], {"qvel": 0.5})
     stale.refresh()
-    assert stale.array("joint_vel")[1].tolist() == [0.5] * 4
+    assert stale.array("joint_vel")[1].tolist() == [0.5] * 5
     for name, values in kept.items():
         assert torch.equal(stale.array(name)[0], values[0]), name
 
@@ -502,7 +507,7 @@ def test_joint_arrays_are_reset_saved_and_restored_in_place(fresh):
     engine.reset([1], {"qvel": 1.0})
     for name, values in before.items():
         assert torch.equal(engine.array(name)[[0, 2]], values[[0, 2]]), name
-    assert engine.array("joint_vel")[1].tolist() == [1.0] * 4
+    assert engine.array("joint_vel")[1].tolist() == [1.0] * 5
     other.load_state(engine.state())
     for name in JOINT_ARRAYS:
         assert torch.equal(other.array(name), engine.array(name)), name

@@ -191,11 +191,11 @@ def test_separated_elements_are_copied():
         expected = {name: values for name, values in reference(engine, env).items() if name.startswith("joint")}
         assert_close(engine, env, expected)
     nameless = MujocoWarpEngine(CHAIN.replace("name='one' ", ""), device="cpu")
-    assert nameless.names("scalar_joint") == ("two",)
+    assert nameless.names("scalar_joint") == ("joint_0", "two")
     nameless.prepare(wanted(JOINT_STATE))
     nameless.qpos[:] = torch.tensor([[0.25, 0.5]])
     nameless.forward()
-    assert nameless.array("joint_pos").tolist() == [[0.5]]
+    assert nameless.array("joint_pos").tolist() == [[0.25, 0.5]]
 
 
 def test_views_become_copies_when_hidden_bodies_separate_them():

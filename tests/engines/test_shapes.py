@@ -189,6 +189,11 @@ def test_triangles_without_area_are_omitted() -> None:
       <worldbody><geom name="g" type="mesh" mesh="m"/></worldbody></mujoco>"""
     mesh = by_name(batch(xml))["g"].mesh
     assert mesh is not None and mesh.face_ids.tolist() == [0, 1, 2, 3]
+    model = mujoco.MjModel.from_xml_string(xml)
+    for wrong, message in ((9, "indices 0 to 9, expected 0 to 3"), (-1, "indices -1 to 3")):
+        model.mesh_face[0, 0] = wrong
+        with pytest.raises(ModelError, match=f"mesh 'm': faces: {message}"):
+            by_name(sn.MujocoEngine.from_mj(model, mujoco.MjData(model)))
 
 
 # Height fields --------------------------------------------------------------------------------------------------------

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from reference.surfaces import nearest_on_triangles
 from scipy.spatial.transform import Rotation
 
 import sensorium as sn
 from sensorium.demo import hall
 from sensorium.errors import ArgumentError, MissingDependencyError, ModelError, ScheduleError
 from sensorium.testing import check_engine
-from sensorium.testing.surfaces import nearest_on_triangles
 
 PERIOD = 12.0
 
@@ -288,9 +288,9 @@ def test_files_that_are_no_world(tmp_path: Path) -> None:
     path = figure_eight(1.0)
     with pytest.raises(ModelError, match="does not exist"):
         sn.TrajectoryEngine(path, world=tmp_path / "hall.obj")
-    (tmp_path / "hall.glb").write_bytes(b"glTF")
-    with pytest.raises(ModelError, match=r"hall\.glb.*ending '\.glb'.*\.obj"):
-        sn.TrajectoryEngine(path, world=tmp_path / "hall.glb")
+    (tmp_path / "hall.dae").write_bytes(b"")
+    with pytest.raises(ModelError, match=r"hall\.dae.*ending '\.dae'.*\.obj"):
+        sn.TrajectoryEngine(path, world=tmp_path / "hall.dae")
     triangle = "v 0 0 0\nv 1 0 0\nv 0 1 0\n"
     for number, (text, part) in enumerate(
         [

@@ -11,12 +11,12 @@ import pytest
 import warp as wp
 from numpy.typing import NDArray
 from ray_worlds import World
+from reference import compare_casts, reference_cast
 
 from sensorium import TensorEngine
 from sensorium.geometry.columns import ColumnsIndex, build_columns
 from sensorium.geometry.columns_walk import WalkIndex, build_walk, columns_walk, is_terrain, may_be_terrain
 from sensorium.geometry.shapes import Mesh, Shape
-from sensorium.testing import compare_casts, reference_cast
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 

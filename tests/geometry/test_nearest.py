@@ -7,11 +7,11 @@ import pytest
 import surfaces
 import warp as wp
 from numpy.typing import NDArray
+from reference import random_shapes
 
 from sensorium.geometry.hfield import HFields, build_hfields
 from sensorium.geometry.nearest import nearest_hfield, nearest_mesh, nearest_primitive, signed_primitive
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh
-from sensorium.testing import random_shapes
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import surfaces
 from numpy.typing import NDArray
+from reference import random_shapes
 from scipy.spatial.distance import pdist
 from scipy.special import ellipeinc, ellipkinc
 
@@ -24,7 +25,6 @@ from sensorium.geometry.samples import (
     surface_triangles,
 )
 from sensorium.geometry.shapes import HeightField, Mesh, Shape
-from sensorium.testing import random_shapes
 
 Array = NDArray[np.float64]
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import warp as wp
 from numpy.typing import NDArray
+from reference import reference_distance
+from reference.surfaces import nearest_on_triangles
 from surfaces import triangles_of
 
 from sensorium.geometry.hfield import HFields, build_hfields
@@ -14,8 +16,6 @@ from sensorium.geometry.shapes import KINDS, HeightField, Shape
 from sensorium.geometry.solid_grid import build_solids
 from sensorium.geometry.solid_walk import Solids
 from sensorium.geometry.solids import signed_distance
-from sensorium.testing import reference_distance
-from sensorium.testing.surfaces import nearest_on_triangles
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import warp as wp
 from numpy.typing import NDArray
+from reference import reference_distance
 from selection import gate
 from solid_meshes import blade, bumpy, closed_meshes, fins, hull, icosphere, joined, moved, places_around, single, torus
 from solid_meshes import turned as wound_inwards
@@ -21,7 +22,6 @@ from sensorium.geometry.solid_grid import PreparedMeshes, build_solids, prepare_
 from sensorium.geometry.solid_mesh import open_edges, require_closed
 from sensorium.geometry.solid_walk import Solids
 from sensorium.geometry.solids import signed_distance
-from sensorium.testing import reference_distance
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
 

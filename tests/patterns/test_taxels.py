@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import surfaces
 from numpy.typing import NDArray
+from reference import random_shapes
 from scipy.spatial.distance import cdist, pdist
 
 import sensorium as sn
 from sensorium.errors import ConfigError, ModelError, SelectionError
 from sensorium.patterns.taxels import TaxelLayout
-from sensorium.testing import random_shapes
 
 Array = NDArray[np.float64]
 

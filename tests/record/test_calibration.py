@@ -224,3 +224,15 @@ def test_two_mounts_of_two_environments(tmp_path: Path) -> None:
     ]
     assert sorted(each.name for each in (tmp_path / "camera_info").iterdir()) == ["eyes_arm.yaml", "eyes_base.yaml"]
     assert not (tmp_path / "imu0.yaml").exists() and isinstance(notes, list)
+
+
+def test_cameras_with_equal_and_long_names_have_files_and_topics(tmp_path: Path) -> None:
+    names = ["an eye", "an_eye", "left/an_eye", "left_an_eye", "x" * 300]
+    engine = sn.TensorEngine(num_envs=1, dt=0.01, bodies=["base"], shapes=[sn.Shape("plane", "floor", (9, 9, 1))])
+    scene = sn.Scene(engine, [sn.DepthCameraCfg(name=name, body="base", res=(4, 3)) for name in names])
+    write_calibration(scene.publish(poses=True).values(), tmp_path, scene.description())
+    chain = YAML(typ="safe", pure=True).load(tmp_path / "camchain.yaml")
+    bag = ["an_eye", "an_eye_2", "left/an_eye", "left_an_eye", "x" * 300]
+    assert [camera["rostopic"] for camera in chain.values()] == [f"/{name}/depth/image_raw" for name in bag]
+    files = ["an_eye", "an_eye_2", "left_an_eye", "left_an_eye_2", "x" * 200]
+    assert sorted(each.stem for each in (tmp_path / "camera_info").iterdir()) == files

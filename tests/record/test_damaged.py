@@ -88,7 +88,7 @@ def test_a_damaged_file_is_refused_or_reads_the_same(tmp_path: Path) -> None:
         except ModelError as error:
             assert "run.npz" in str(error)
             refused += 1
-    assert refused > 167
+    assert 167 < refused < 490
 
 
 def member(array: Array | bytes, *, shape: str | None = None) -> bytes:

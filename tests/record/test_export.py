@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kitti_drive import INTRINSICS, LANDMARKS, drive
+from reference.surfaces import nearest_on_triangles
 from scipy.spatial.transform import Rotation
 
 import sensorium as sn
@@ -17,7 +18,6 @@ from sensorium.readings import Reading
 from sensorium.record.export import write_euroc, write_kitti, write_tum
 from sensorium.spec import FieldSpec
 from sensorium.testing import tumbling_engine
-from sensorium.testing.surfaces import nearest_on_triangles
 
 OTHERS = ("exact (imu)", "imu (imu)", "state (body_state)")
 START = 1403636580838555648

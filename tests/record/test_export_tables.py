@@ -16,6 +16,7 @@ import sensorium as sn
 from sensorium.errors import ArgumentError
 from sensorium.readings import Reading
 from sensorium.record.export import table_files, tables, write_tables
+from sensorium.record.staging import staged
 from sensorium.spec import FieldSpec
 
 DT = 0.002
@@ -175,15 +176,19 @@ def test_fields_that_do_not_fit_are_reported(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_sensor_that_changes_starts_new_files(recorded: list[Reading], tmp_path: Path) -> None:
-    """Also if another sensor has the name of such a file."""
+    """Also if another sensor has the name of such a file; and long names are shortened to different ones."""
     rng = np.random.default_rng(0)
-    order = (("a.2", 1), ("a", 1), ("a", 2), ("a", 2), ("../a", 1))
+    order = (("a.2", 1), ("a", 1), ("a", 2), ("a", 2), ("../a", 1), ("é" * 150 + "x", 1), ("é" * 150 + "y", 1))
     readings = [event_reading(tick, [1] * envs, rng, name)
                 for tick, (name, envs) in enumerate(order)]  # fmt: skip
-    write_tables(readings, tmp_path / ".", "csv", dt=DT)
+    with staged(tmp_path) as root:  # as the logs of a recording, which are written after its sensors
+        write_tables(readings[:2], root, "csv", dt=DT)
+        write_tables(readings[2:], root, "csv", dt=DT)
     lines = {
         path.name: len(path.read_text().splitlines()) - 1 for path in tmp_path.iterdir() if "events" not in path.name
     }
+    long = sorted(name for name in lines if name.startswith("é"))
+    assert [lines.pop(name) for name in long] == [1, 1] and max(len(name.encode()) for name in long) < 255
     assert lines == {"a.2.measured.csv": 1, "a.measured.csv": 1, "a.3.measured.csv": 4, "..%2Fa.measured.csv": 1}
     assert not (tmp_path.parent / "a.measured.csv").exists()
 

@@ -16,6 +16,7 @@ from sensorium.errors import ArgumentError
 from sensorium.readings import Reading
 from sensorium.record import Mark
 from sensorium.record.export import write_lerobot
+from sensorium.record.export.lerobot import period_of
 from sensorium.spec import FieldSpec
 
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -128,6 +129,40 @@ def test_one_environment_from_a_later_time(tmp_path: Path) -> None:
     assert not stale.exists() and info["total_episodes"] == len(episodes) == 1
     assert len(frames["index"]) == STEPS - 5
     np.testing.assert_allclose(frames["action"], [each[2] for each in kept["action"][5:]])
+
+
+@pytest.mark.parametrize("acts", [True, False])
+def test_a_rate_that_does_not_divide_the_ticks(acts: bool, tmp_path: Path) -> None:
+    """30 Hz on a grid of 2 ms: 30 frames per second, one for each sample or action, also after a reset between."""
+    engine = sn.TensorEngine(1, 0.002, bodies=["b"], motion=lambda t: {"body_pos_w": (t, 0.0, 0.0)})
+    scene = sn.Scene(engine, [sn.BodyStateCfg(name="s", body="b", rate_hz=30.0, fields=("pos_w",))])
+    seen: list[float] = []
+    with scene.record(tmp_path / "run.mcap") as recorder:
+        for step in range(121):
+            if step == 20:
+                scene.reset([0])
+            seen.append(float(scene["s"].read().pos_w[0, 0]))
+            if acts:
+                recorder.log("action", np.array([step], np.float32))
+            for _ in range((17, 17, 16)[step % 3]):
+                scene.update()
+    assert main(["export", str(tmp_path / "run.mcap"), "--to", str(tmp_path / "set"), "--format", "lerobot"]) == 0
+    frames, episodes, info = read(tmp_path / "set")
+    assert info["fps"] == 30 and isinstance(info["fps"], int) and [each["length"] for each in episodes] == [20, 101]
+    np.testing.assert_allclose(frames["observation.state"][:, 0], seen, atol=1e-6)
+    assert not acts or frames["action"].reshape(-1).tolist() == list(range(121))
+    times = frames["timestamp"][20:]
+    np.testing.assert_allclose(times, np.arange(101) / 30.0, atol=1e-6)
+
+
+def test_the_period_of_a_loop() -> None:
+    """Ticks of a whole rate alternate; pauses do not count; ticks at a constant distance keep it."""
+    thirty = np.ceil(np.arange(100) * 50.0 / 3.0 - 1e-9).astype(int)
+    assert period_of(thirty.tolist(), 0.002) == pytest.approx(50.0 / 3.0, abs=1e-12)
+    assert period_of([*thirty[:40], *(thirty[40:] + 3000)], 0.002) == pytest.approx(50.0 / 3.0, abs=1e-12)
+    assert period_of([0, 16, 32, 48], 0.002) == 16.0 and period_of([7], 0.002) == 0.0
+    uneven = np.floor(np.arange(4000) * 16.4).astype(int).tolist()
+    assert period_of(uneven, 0.002) == pytest.approx(16.4, abs=1e-3)
 
 
 def readings(specs: tuple[FieldSpec, ...], ticks: range, **values: np.ndarray) -> list[Reading]:

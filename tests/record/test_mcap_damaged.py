@@ -193,6 +193,9 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "bodies that are numbers": lambda: start(about(bodies="[1]")),
     "a chunk that states 2**60 bytes": lambda: start() + chunk(b"", size=2**60) + chunk(b""),
     "a zstd chunk that states 2**60 bytes": lambda: start() + chunk(b"", "zstd", size=2**60) + chunk(b""),
+    "a zstd chunk that states 2**29 bytes": lambda: (
+        start() + chunk(b"", "zstd", body=bytes(20_000), packed=20_000, size=2**29) + chunk(b"")
+    ),
     "a chunk that grows": lambda: start() + chunk(bytes(10**8), size=1000) + chunk(b""),
     "a zstd chunk that grows": lambda: start() + chunk(bytes(10**8), "zstd", size=1000) + chunk(b""),
     "a chunk that shrinks": lambda: start() + chunk(bytes(1000), size=100_000) + chunk(b""),

@@ -58,10 +58,17 @@ LAST = 1.0
 
 
 def killed(nursery: Nursery, path: Path, seconds: float, ros2: bool) -> tuple[int, int]:
-    """Kill a recording process after a time; return wall clock (ns) and tick of its last frame."""
+    """Kill a recording process after a time; return wall clock (ns) and tick of its last frame.
+
+    Until then, no other process records to the file or repairs it.
+    """
     child = nursery.program(RECORDER, str(HERE), str(path), "ros2" if ros2 else "")
     until(lambda: child.out.startswith("ready\n"))
     time.sleep(seconds)
+    with pytest.raises(sn.ConfigError, match=r"Recorder\.path.*another recording writes this file"):
+        scene().record(path)
+    with pytest.raises(ModelError, match=r"run\.mcap.*another recording writes this file"):
+        repair(path)
     child.kill()
     assert child.wait() == -signal.SIGKILL
     lines = child.out.splitlines()
@@ -201,6 +208,21 @@ def test_a_full_disk_ends_the_recording_only(
     repair(path)
     with sn.replay(path) as replay:
         assert_all_same(readings, replay)
+
+
+def test_a_disk_that_is_full_at_the_end_is_reported(disk: type[_Disk], tmp_path: Path) -> None:
+    """All messages fit, the summary does not: a warning, and the file is read and completed as after a crash."""
+    path = tmp_path / "run.mcap"
+    with following(made := scene()) as live:
+        recorder = made.record(path)
+        made.update()
+        recorder.flush()
+        disk.space = os.path.getsize(path) + 10
+        with pytest.warns(SensoriumWarning, match=r"run\.mcap.*No space left"):
+            recorder.close()
+    assert recorder.failed and not repair(path).was_complete
+    with sn.replay(path) as replay:
+        assert_all_same(live, replay)
 
 
 def test_a_disk_that_is_full_at_once_gives_one_error(disk: type[_Disk], tmp_path: Path) -> None:

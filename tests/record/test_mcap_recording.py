@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -523,6 +524,10 @@ def test_an_invalid_path_gives_one_error(tmp_path: Path) -> None:
     made = scene()
     with made.record(tmp_path / "run.mcap"), pytest.raises(ConfigError, match=r"Recorder\.path.*another recording"):
         made.record(tmp_path / "folder/../run.mcap")
+    os.mkfifo(tmp_path / "pipe.mcap")
+    for other in (tmp_path / "pipe.mcap", tmp_path):
+        with pytest.raises(ConfigError, match=r"Recorder\.path.*expected a regular file"):
+            made.record(other)
     made.record(tmp_path / "run.mcap").close()
 
 

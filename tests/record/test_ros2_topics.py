@@ -138,11 +138,19 @@ def test_numbers_are_those_of_the_larger_run() -> None:
     assert names == [f"/env_{env:05d}/front/data_raw" for env in range(9998, 10002)]
 
 
-def test_two_sensors_with_the_same_topics_raise() -> None:
+def test_names_that_are_equal_in_ros_get_numbers() -> None:
+    """Sensors, mounts, and a sensor that is named as the mount of another one."""
     about = {"kind": "imu", "fields": [GYRO.to_dict()]}
-    description = SceneDescription("test", DT, 1, 0, {"a b": about, "a_b": about})
-    with pytest.raises(ConfigError, match="/a_b/data_raw"):
-        Ros2Messages(description)
+    mounted = {
+        **about,
+        "fields": [{**GYRO.to_dict(), "axes": ["env", "mount", "xyz"], "shape": [3, 3]}],
+        "mounts": ["c", "d-", "d_"],
+    }
+    sensors = {"a b": about, "a_b": about, "a-b": about, "m": mounted, "m/c": about}
+    messages = Ros2Messages(SceneDescription("test", DT, 1, 0, sensors))
+    names = ["a_b", "a_b_2", "a_b_3", "m/c", "m/d_", "m/d_2", "m/c_2"]
+    assert [each.name for each in messages.topics[1:]] == [f"/{name}/data_raw" for name in names]
+    assert [each.name for each in messages.topics_of("m", 2)] == ["/m/d_2/data_raw"]
 
 
 def test_wrong_arguments_raise() -> None:

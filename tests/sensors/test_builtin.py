@@ -766,3 +766,26 @@ def test_non_finite_state_is_flagged() -> None:
     with pytest.warns(sn.NonFiniteStateWarning, match="sensor 'probe'.* env 1"):
         _ = scene["probe"].data
     assert scene["probe"].valid.tolist() == [True, False]
+
+
+def test_measured_ranges_stay_within_the_cutoff_and_misses_have_no_noise() -> None:
+    """A ray down to a plane 0.03 m below, one at the cutoff of 0.5 m, one to the sky; two spheres at the cutoff."""
+    xml = """<mujoco><worldbody><geom name="floor" type="plane" size="9 9 1"/>
+      <body mocap="true"><site name="low" pos="0 0 .03" euler="180 0 0"/>
+      <site name="high" pos="0 0 .499" euler="180 0 0"/>
+      <site name="up" pos="0 0 1"/></body>
+      <geom name="a" pos="2 0 2" size=".1"/><geom name="b" pos="2.69 0 2" size=".1"/>
+    </worldbody></mujoco>"""
+    rays = [
+        sn.BuiltinSensorCfg(name=site, sensor_type="rangefinder", obj=ref("site", site), cutoff=0.5, noise=0.05)
+        for site in ("low", "high", "up")
+    ]
+    gap = sn.BuiltinSensorCfg(
+        name="gap", sensor_type="distance", obj=ref("geom", "a"), ref=ref("geom", "b"), cutoff=0.5, noise=0.05
+    )
+    scene = sn.Scene(sn.MujocoEngine(xml, 500), [*rays, gap])
+    low, high, up, between = (scene[name].data for name in ("low", "high", "up", "gap"))
+    assert (up == -0.5).all()  # MuJoCo limits the -1 of a miss, too
+    assert (low >= 0.0).all() and (low == 0.0).float().mean() == pytest.approx(0.274, abs=0.08)
+    for values, end in ((high, 0.492), (between, 0.421)):
+        assert (values <= 0.5).all() and (values == 0.5).float().mean() == pytest.approx(end, abs=0.09)

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 from camera_scenes import GROUND, POSITION, SAME_CAMERA, THINGS, numpy, rays_of, render
+from reference import random_shapes, reference_cast
 from scipy.spatial.transform import Rotation
 
 import sensorium as sn
-from sensorium.testing import check_sensor, random_shapes, reference_cast
+from sensorium.testing import check_sensor
 
 HITS = ("distance_to_image_plane", "distance_to_camera", "normals", "points_b", "geom_ids", "face_ids")
 SEGMENTATIONS = ("semantic_segmentation", "instance_segmentation", "instance_id_segmentation")

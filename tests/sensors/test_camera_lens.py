@@ -1,9 +1,10 @@
 """Image and lens of sensors on cameras of the model: MuJoCo's values, unless the config sets them.
 
 MuJoCo's rays through pixels come from the frustum of its renderers (`mjv_updateScene`), which needs no GL. For a camera
-by `fovy`, they also come from its camera rangefinder. With intrinsics the rangefinder measures the principal point from
-the upper left corner, which contradicts MuJoCo's documentation and renderers. `camprojection` ignores the principal
-point.
+by `fovy`, they also come from its camera rangefinder. In images of another aspect than `resolution`, left and right of
+the frustum match the aspect, as the header of `mjvGLCamera` states. With intrinsics the rangefinder measures the
+principal point from the upper left corner, which contradicts MuJoCo's documentation and renderers. `camprojection`
+ignores the principal point.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ MODEL = """
             xyaxes="0 -1 0 0 0 1"/>
     <camera name="metres" resolution="24 16" sensorsize=".012 .01" focal=".01 .009" principal=".001 .0005"
             xyaxes="0 -1 0 0 0 1"/>
+    <camera name="mount" resolution="1280 720" sensorsize="3896e-6 2140e-6" focal="1.93e-3 1.93e-3"
+            principal="2e-4 -1e-4" xyaxes="0 -1 0 0 0 1"/>
     <camera name="twin" pos="0 .1 0" fovy="70" resolution="20 14" xyaxes="0 -1 0 0 0 1"/>
     <camera name="sizeless" fovy="50" xyaxes="0 -1 0 0 0 1"/>
     <camera name="parallel" fovy="2" projection="orthographic" resolution="8 8" xyaxes="0 -1 0 0 0 1"/>
@@ -72,7 +75,9 @@ def mujocos(name: str, width: int, height: int) -> tuple[Array, Array]:
     every = mujoco.mjtCatBit.mjCAT_ALL
     mujoco.mjv_updateScene(model, data, mujoco.MjvOption(), None, view, every, scene)
     eye = scene.camera[0]
-    half = eye.frustum_width or 0.5 * width / height * (eye.frustum_top - eye.frustum_bottom)
+    half = 0.5 * width / height * (eye.frustum_top - eye.frustum_bottom)
+    if eye.frustum_width and (width, height) == tuple(model.cam_resolution[view.fixedcamid]):
+        half = eye.frustum_width
     u, v = np.meshgrid((np.arange(width) + 0.5) / width, (np.arange(height) + 0.5) / height)
     x = eye.frustum_center + half * (2.0 * u - 1.0)
     y = eye.frustum_top + (eye.frustum_bottom - eye.frustum_top) * v
@@ -111,6 +116,16 @@ def test_image_and_lens_match_the_models_camera(engine: str) -> None:
     np.testing.assert_array_equal(numpy(by_path), numpy(scene["lens"].data.distance_to_camera))
 
 
+@pytest.mark.parametrize(("width", "height"), [(32, 32), (64, 16)])
+@pytest.mark.parametrize("name", ["fovy", "lens", "metres", "mount"])
+def test_an_image_of_another_aspect_has_the_rays_of_the_frustum(name: str, width: int, height: int) -> None:
+    """All 1024 depths are within 1 mm; in "mount", sensor and resolution also differ in aspect."""
+    size = sn.PinholeCameraPatternCfg(width=width, height=height)
+    scene = sn.Scene(sn.MujocoEngine(MODEL), [sn.RayCasterCameraCfg(name="eye", camera=name, pattern=size)])
+    depth = numpy(scene["eye"].data.distance_to_image_plane)[0, ..., 0]
+    assert (abs(depth - mujocos(name, width, height)[1]) < 1e-3).all()
+
+
 def test_a_camera_by_fovy_has_the_rays_of_mujocos_camera_rangefinder() -> None:
     engine = sn.MujocoEngine(MODEL)
     scene = sn.Scene(engine, [sn.RayCasterCameraCfg(name="eye", camera="fovy", data_types=("distance_to_camera",))])
@@ -136,8 +151,11 @@ def test_config_overrides_the_model_field_by_field() -> None:
         ({"pattern": pinhole(width=24, height=16)}, lens),
         # half the size: half of all pixels
         ({"pattern": pinhole(width=12, height=8)}, [[8.5, 0.0, 4.5], [0.0, 7.5, 5.0], [0.0, 0.0, 1.0]]),
-        # square of 16 px: 4 columns fewer on either side
-        ({"pattern": pinhole(width=16, height=16)}, [[17.0, 0.0, 5.0], [0.0, 15.0, 10.0], [0.0, 0.0, 1.0]]),
+        # another aspect: the vertical field of view, and square pixels
+        (
+            {"pattern": pinhole(width=16, height=16)},
+            [[15.0, 0.0, 8.0 - 15.0 * 3.0 / 17.0], [0.0, 15.0, 10.0], [0.0, 0.0, 1.0]],
+        ),
         (
             {"pattern": pinhole(width=24, height=16, focal_length=20.0, horizontal_aperture=24.0)},
             [[20.0, 0.0, 9.0], [0.0, 20.0, 10.0], [0.0, 0.0, 1.0]],

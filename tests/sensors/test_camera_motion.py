@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from reference import reference_cast
 from scipy.spatial.transform import Rotation
 
 import sensorium as sn
 from sensorium.sensors.cameras.lenses import LensCfg, lens_rays
-from sensorium.testing import reference_cast
 
 WIDTH, HEIGHT = 64, 48
 SHAPES = (

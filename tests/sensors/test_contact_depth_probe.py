@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from reference.surfaces import reference_distance
 
 import sensorium as sn
 from sensorium.testing import check_sensor, tumbling_engine
-from sensorium.testing.surfaces import reference_distance
 
 Array = NDArray[np.float64]
 

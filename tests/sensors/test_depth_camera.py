@@ -248,7 +248,7 @@ def test_miss_value_is_no_surface_for_depth_errors(stage: Any, shown: Any) -> No
         cfg = sn.DepthCameraCfg(
             name="camera", body="body", res=(48, 36), fov_horizontal=60.0, stages=(stage,), **options
         )
-        box = sn.Shape("box", "box", (0.3, 0.3, 0.3), pos=(0.0, 0.0, 2.0))
+        box = sn.Shape("box", "box", (0.3, 0.3, 0.3), pos=(2.0, 0.0, 0.0))
         return sn.Scene(sn.TensorEngine(shapes=(box,)), [cfg], seed=1)["camera"].data.distance_to_image_plane
 
     plain = measured()

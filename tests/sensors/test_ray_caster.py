@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from reference.rays import reference_cast
 from scipy.spatial.transform import Rotation
 
 import sensorium as sn
 from sensorium.compat.mjlab import RayCastSensorCfg
 from sensorium.testing import check_sensor, tumbling_engine
-from sensorium.testing.rays import reference_cast
 
 Array = NDArray[np.float64]
 INF = float("inf")

@@ -258,10 +258,10 @@ def test_an_offset_in_any_convention_is_the_same_camera(convention: str) -> None
         )
 
 
-def test_the_default_convention_is_ros_and_on_a_camera_of_the_model_opengl() -> None:
-    """An offset without a convention looks along z; on a MuJoCo camera it looks along that camera's -z."""
+def test_the_default_convention_is_world_and_on_a_camera_of_the_model_opengl() -> None:
+    """An offset without a convention looks along x; on a MuJoCo camera it looks along that camera's -z."""
     plain = sn.RayCasterCameraCfg(name="plain", body="body", pattern=SMALL, offset=sn.OffsetCfg(pos=(0, 0, 0.1)))
-    assert plain.offset == CameraOffsetCfg(pos=(0, 0, 0.1)) and plain.convention == "ros"
+    assert plain.offset == CameraOffsetCfg(pos=(0, 0, 0.1)) and plain.convention == "world"
     engine = sn.MujocoEngine(
         "<mujoco><worldbody><geom type='plane' size='9 9 1'/><body name='b' pos='0 0 2'><freejoint/><geom size='.1'/>"
         "<camera name='down'/></body></worldbody></mujoco>"

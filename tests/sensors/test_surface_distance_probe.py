@@ -12,13 +12,14 @@ import pytest
 import surfaces
 import torch
 from numpy.typing import NDArray
+from reference import random_poses, random_shapes
 
 import sensorium as sn
 from sensorium.sensors.touch.surface_distance_probe import (
     SurfaceDistanceProbe,
     SurfaceDistanceProbeCfg,
 )
-from sensorium.testing import check_sensor, random_poses, random_shapes, tumbling_engine
+from sensorium.testing import check_sensor, tumbling_engine
 
 Array = NDArray[np.float64]
 

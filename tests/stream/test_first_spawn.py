@@ -132,10 +132,11 @@ MODEL = """
 </mujoco>
 """
 CHILD = """
-import json, sys, threading, time, warnings
+import json, sys, threading, warnings
 warnings.simplefilter("ignore")
 import sensorium as sn, sensorium.sensors
 from sensorium.stream.blueprints import build_cfg
+QUIET = ("collision_events", "event_camera")  # at rest, nothing happens
 kind, values, attach = json.loads(sys.argv[1])
 reserve = build_cfg(kind, values, attach_to=attach)
 scene = sn.Scene(sn.MujocoEngine(sys.argv[2]), reserve=[reserve])
@@ -148,16 +149,15 @@ def loop():
 thread = threading.Thread(target=loop)
 thread.start()
 try:
-    with sn.connect(server.address) as client:
+    with sn.connect(server.address, timeout=float(sys.argv[3])) as client:
+        client.timeout = 5.0
         blueprint = next(each for each in client.blueprints if each.definition.kind == kind)
         for name, value in values.items():
             blueprint.set_attribute(name, value)
-        start, received = time.monotonic(), threading.Event()
+        received = threading.Event()
         sensor = client.spawn(blueprint, attach_to=attach)
-        took = time.monotonic() - start
         sensor.listen(lambda data: received.set())
-        received.wait(60.0)
-        print(json.dumps({"took": took, "received": received.is_set()}))
+        print("received", kind in QUIET or received.wait())
 finally:
     over.set()
     thread.join()
@@ -169,17 +169,14 @@ finally:
     "kind", ["imu", *(pytest.param(each, marks=pytest.mark.soak) for each in OURS if each != "imu")]
 )
 def test_the_first_spawn_of_a_kind_works_with_an_empty_cache(tmp_path: Path, kind: str, nursery: Nursery) -> None:
-    """All options have their defaults, including time-outs, and every kernel has to be compiled."""
+    """All options have their defaults, also the time-out of the spawn, and every kernel has to be compiled."""
     (tmp_path / "model.xml").write_text(MODEL)
     attach = None if kind in ("builtin", "touch") else "robot/base"
     values = {**LEAST.get(kind, {}), **({"site": "robot/pad"} if kind == "touch" else {})}
     asked = json.dumps([kind, values, attach])
     program = nursery.program(
-        CHILD, asked, str(tmp_path / "model.xml"), bare=True, WARP_CACHE_PATH=str(tmp_path / "cache")
+        CHILD, asked, str(tmp_path / "model.xml"), str(PATIENCE), bare=True, WARP_CACHE_PATH=str(tmp_path / "cache")
     )
     assert program.wait(20.0 * PATIENCE) == 0, program.err
-    found = json.loads(program.out.splitlines()[-1])
-    assert found["received"] or kind in ("collision_events", "event_camera")  # at rest, nothing happens
+    assert program.out.splitlines()[-1] == "received True"
     assert any((tmp_path / "cache").rglob("*.o")) or any((tmp_path / "cache").rglob("*.ptx"))
-    if found["took"] > 5.0:
-        assert "compiles kernels" in program.err

@@ -8,12 +8,12 @@ import mujoco
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from reference import compare_casts, random_poses, random_rays, random_shapes, reference_cast
+from reference.ray_scenes import at_world
 from selection import gate
 
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape
 from sensorium.geometry.transforms import rotation
-from sensorium.testing import compare_casts, random_poses, random_rays, random_shapes, reference_cast
-from sensorium.testing.ray_scenes import at_world
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

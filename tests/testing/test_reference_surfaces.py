@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import surfaces
 from numpy.typing import NDArray
+from reference import random_poses, reference_distance
+from reference.surfaces import nearest_on_triangles, winding_number
 from scipy.spatial.transform import Rotation
 from solid_meshes import bumpy, hollow, icosphere, torus, turned
 
 from sensorium.geometry.bounds import box_mesh
 from sensorium.geometry.shapes import HeightField, Mesh, Shape
-from sensorium.testing import random_poses, reference_distance
-from sensorium.testing.surfaces import nearest_on_triangles, winding_number
 
 Floats = NDArray[np.float64]
 X, Y, Z = np.eye(3)

@@ -9,10 +9,15 @@ import numpy as np
 import pytest
 
 from sensorium.view.allan import (
+    INCREMENTS,
     INSTABILITY,
+    ROUNDING,
     WALK,
     WHITE,
+    Allan,
+    Series,
     Term,
+    allan_of,
     allan_variance,
     degrees_of_freedom,
     fit,
@@ -22,6 +27,10 @@ from sensorium.view.allan import (
 
 RATE, COUNT = 100.0, 40_000
 N, K = 0.02, 0.005
+GYRO: dict[str, Any] = {
+    "name": "ang_vel_b", "axes": ["env", "xyz"], "shape": [3], "dtype": "float32", "unit": "rad/s", "kind": "vector",
+    "role": "angular_velocity",
+}  # fmt: skip
 
 
 def reference(samples: np.ndarray, m: int) -> float:
@@ -41,6 +50,15 @@ def test_the_variance_is_that_of_the_definition() -> None:
     for row, m in enumerate(sizes.tolist()):
         assert found[row] == pytest.approx([reference(samples[:, k], m) for k in range(2)], rel=1e-9)
     assert np.isnan(allan_variance(samples[:9], [5])).all()
+
+
+def test_the_hadamard_variance_is_that_of_second_differences() -> None:
+    """A ramp has none; by the definition, means of 7 samples."""
+    samples = np.random.default_rng(3).normal(size=(200, 1)).cumsum(axis=0)
+    means = np.convolve(samples[:, 0], np.ones(7) / 7, "valid")
+    expected = np.mean((means[14:] - 2.0 * means[7:-7] + means[:-14]) ** 2) / 6.0
+    ramped = samples + 0.3 * np.arange(200.0)[:, None]
+    assert allan_variance(ramped, [7], hadamard=True)[0, 0] == pytest.approx(expected, rel=1e-9)
 
 
 def test_missing_samples_are_left_out_of_averages() -> None:
@@ -96,6 +114,47 @@ def test_terms_together() -> None:
     assert np.mean(means, axis=0) == pytest.approx([N, K], rel=0.1)
 
 
+STEPS = {"at a level": (0.0, 2.0, 0.0), "between two": (0.5, 1.5, 0.0), "moving": (0.0, 2.5, 1.0)}
+"""Mean in steps, step in standard deviations of the noise, and amplitude of the motion."""
+
+
+def rounded_fit(noise: np.ndarray, step: float, true: np.ndarray | None = None) -> Allan:
+    info = {"rate_hz": RATE, "cfg": {}}
+    return allan_of(Series(0.0, 1.0 / RATE, noise, true, np.full(3, step)), info, GYRO, ["x", "y", "z"])
+
+
+@pytest.mark.parametrize("kind", STEPS)
+def test_quantisation_is_not_white_noise(kind: str) -> None:
+    """With steps above the noise, the mean N of 24 runs is within three standard errors, and Q is step / sqrt(12)."""
+    mean, ratio, moves = STEPS[kind]
+    step, time = ratio * N * math.sqrt(RATE), np.arange(6000)[:, None] / RATE
+    true, found, sd = moves * np.sin(time * [5.0, 3.0, 0.7]), [], []
+    for seed in range(8):
+        values = true + mean * step + N * math.sqrt(RATE) * np.random.default_rng(seed).normal(size=(6000, 3))
+        allan = rounded_fit(step * np.rint(values / step) - true, step, true)
+        assert allan.terms[:2] == (WHITE, WALK) and allan.fitted[allan.terms.index(ROUNDING)] == pytest.approx(
+            step / math.sqrt(12.0)
+        )
+        found.append(allan.fitted[0])
+        sd.append(allan.fitted_sd[0])
+    error = np.mean(found) - N
+    assert abs(error) < 3.0 * np.std(found) / math.sqrt(24) < 0.02 * N
+    assert np.abs((np.array(found) - N) / sd).max() < 4.0
+
+
+def test_quantisation_of_increments() -> None:
+    """A gyroscope that counts angles: 3 Q^2 / T^2 with Q = angle / sqrt(12), and N beside it (IEEE Std 952)."""
+    found = []
+    for seed in range(8):
+        rates = N * math.sqrt(RATE) * np.random.default_rng(seed).normal(size=(6000, 3)) + [0.0, 0.1, 0.33]
+        angle = 1.5 * N / math.sqrt(RATE)
+        counted = np.diff(angle * np.rint(np.cumsum(rates / RATE, axis=0) / angle), axis=0) * RATE
+        allan = rounded_fit(counted, angle * RATE)
+        found.append(allan.fitted[[0, allan.terms.index(INCREMENTS)]])
+    white, increments = np.mean(found, axis=(0, 2))
+    assert white == pytest.approx(N, rel=0.01) and increments == pytest.approx(angle / math.sqrt(12.0), rel=0.05)
+
+
 def test_a_gauss_markov_process() -> None:
     """The exact variance of the process, for which the driving noise is found; far below tau it is a walk."""
     q, tau, random = 0.02, 2.0, np.random.default_rng(3)
@@ -117,19 +176,16 @@ def test_a_gauss_markov_process() -> None:
     assert times[peak.argmax()] == pytest.approx(1.89 * tau, rel=0.02)
 
 
-GYRO: dict[str, Any] = {
-    "name": "ang_vel_b", "axes": ["env", "xyz"], "shape": [3], "dtype": "float32", "unit": "rad/s", "kind": "vector",
-    "role": "angular_velocity",
-}  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("cfg", "expected"),
     [
         ({"gyro_noise": 0.1}, {"N": 0.01}),
         ({"acc_noise": 0.1}, {}),
         ({"noise_density": {"gyro": 0.02, "lin_acc_b": 3.0}}, {"N": 0.02}),
-        ({"noise": {"ang_vel_b": {"uniform": [0.0, 0.2]}}, "resolution": {"ang_vel_b": 0.12}}, {"N": 0.010583}),
+        (
+            {"noise": {"ang_vel_b": {"uniform": [0.0, 0.2]}}, "resolution": {"ang_vel_b": 0.12}},
+            {"N": 0.01, "Q": 0.12 / math.sqrt(12.0)},
+        ),
         ({"gyro_random_walk": 1e-3, "gyro_noise_density": 0.1}, {"N": 0.1, "K": 0.01}),
         ({"random_walk_density": {"ang_vel_b": [0.1, 0.2, 0.3]}}, {"K": [0.1, 0.2, 0.3]}),
         ({"stages": [{"kind": "gauss_markov", "fields": ["ang_vel_b"], "density": 0.3, "tau": 9.0}]}, {"q": 0.3}),
@@ -142,6 +198,6 @@ def test_configured_coefficients(cfg: dict[str, Any], expected: dict[str, Any]) 
     info = {"rate_hz": RATE, "cfg": cfg, "prefixes": {"gyro": "ang_vel_b", "acc": "lin_acc_b"}}
     terms, configured = terms_of(info, GYRO)
     found = {term.symbol: row for term, row in zip(terms, configured, strict=True)}
-    assert found.keys() == {"N"} | (expected.keys() if expected.keys() - {"N"} else {"K", "B"})
+    assert found.keys() == {"N"} | expected.keys() | (set() if expected.keys() & {"K", "B", "q"} else {"K", "B"})
     for symbol, row in found.items():
         assert row == pytest.approx(np.broadcast_to(expected.get(symbol, 0.0), 3), rel=1e-4)

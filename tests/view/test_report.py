@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 from scipy.spatial.transform import Rotation
 
 import sensorium as sn
+from sensorium.patterns import SpinningPatternCfg
 from sensorium.record import NpzRecorder, Recording, SensorRecording
 from sensorium.view.figures import errors_of, labels_of, latency_of, rotation_between, step_of, timing_of
 from sensorium.view.report import report_of, write_report
@@ -114,6 +116,26 @@ def test_a_part_of_the_time_and_gaps(recording: Recording) -> None:
     assert timing.rate_hz == pytest.approx(80.0, rel=1e-3)
 
 
+def captured(ticks: np.ndarray, dt: float, rate: float) -> SensorRecording:
+    """Return a recording without fields, of captures at some ticks."""
+    times, info = (ticks * dt)[:, None], {"kind": "x", "rate_hz": rate, "fields": [], "cfg": {}}
+    valid = np.ones((len(ticks), 1), bool)
+    return SensorRecording("s", info, np.array([0]), times[:, 0], times, times, valid, {}, {}, times)
+
+
+@pytest.mark.parametrize("dt", [0.002, 1e-9])
+def test_a_rate_that_does_not_divide_the_ticks_has_no_gaps(dt: float) -> None:
+    """200 Hz on a grid of 2 ms, of a scene or a bag: captures 4 and 6 ms apart; a lost capture and a pause are gaps."""
+    ticks = np.ceil(np.arange(2000) * 2.5).astype(np.int64) * round(0.002 / dt)
+    timing = timing_of(captured(ticks, dt, 200.0), 0, dt)
+    assert timing.rate_hz == pytest.approx(200.0, rel=1e-3) and timing.gaps == 0
+    shifted = np.where(np.arange(2000) < 1200, ticks, ticks + round(1.0 / dt))
+    cut = np.delete(shifted, 500)
+    timing = timing_of(captured(cut, dt, len(cut) / (cut[-1] * dt)), 0, dt)  # a bag knows the mean rate alone
+    assert timing.rate_hz == pytest.approx(200.0, rel=1e-3)
+    assert timing.gaps == 2 and timing.longest_gap == pytest.approx(1.005, abs=0.002)
+
+
 def test_resets_split_the_noise(recording: Recording) -> None:
     """Noise is that of the longest span between resets, and the report says so."""
     whole, split = report_of(recording), report_of(recording, resets=[2.0, 15.0])
@@ -150,6 +172,25 @@ def test_a_lag_between_samples_is_found(lag: float) -> None:
     assert noisy == pytest.approx(lag, abs=5 * sd + 2e-4)
 
 
+def drifts(random: np.random.Generator, count: int, tau: float) -> np.ndarray:
+    """Return white noise with a Gauss-Markov bias of 0.04 and a correlation time, s; a random walk for 0."""
+    drive, phi = random.normal(size=(count, 1, 3)), math.exp(-0.01 / tau) if tau else 1.0
+    bias = lfilter([1.0], [1.0, -phi], drive * (0.04 * math.sqrt(1.0 - phi**2) if tau else 0.005), axis=0)
+    return 0.02 * random.normal(size=(count, 1, 3)) + bias
+
+
+@pytest.mark.parametrize("tau", [1.0, 0.0])
+def test_intervals_of_the_latency_hold_under_coloured_errors(tau: float) -> None:
+    """Intervals of 95 % contain the latency in 90 to 99 of 100 runs."""
+    clean, covered = delayed(0.0137, 0.0, count=1000), 0
+    for seed in range(100):
+        measured = clean.measured["value"] + drifts(np.random.default_rng(seed), 1000, tau)
+        latency, sd = latency_of(replace(clean, measured={"value": measured}), 0, 0.01)
+        assert 0.0 < sd < 0.005
+        covered += abs(latency - 0.0137) < 1.96 * sd
+    assert 90 <= covered <= 99
+
+
 @pytest.mark.parametrize("noise", [0.0, 0.01])
 def test_the_latency_of_a_scan_is_the_mean_of_its_rays(noise: float) -> None:
     """Ray k of 40 is measured k / 39 of a period before the scan arrives; 12 of the rays are compared."""
@@ -169,6 +210,40 @@ def test_the_latency_of_a_scan_is_the_mean_of_its_rays(noise: float) -> None:
     latency, sd = latency_of(scan, 0, 0.002)
     compared = lags[np.unique(np.linspace(0, rays - 1, 12).astype(int))]
     assert latency == pytest.approx(compared.mean(), abs=0.002) and sd == pytest.approx(compared.std(), abs=0.002)
+
+
+def test_a_lidar_on_a_moving_drone_shows_its_range_noise() -> None:
+    """Both scans are swept, so that 3 cm of range noise remain, and no latency. A crate has edges."""
+    room = [sn.Shape("box", f"wall {k}", (0.1, 15.0, 15.0), pos=(x, y, 0.0), quat=(1.0, 0.0, 0.0, float(y != 0.0)))
+            for k, (x, y) in enumerate(((9.0, 0.0), (-11.0, 0.0), (0.0, 8.0), (0.0, -12.0)))]  # fmt: skip
+    room.append(sn.Shape("box", "crate", (0.5, 0.5, 0.5), pos=(-5.0, 4.0, 0.0)))
+
+    def flight(time: float) -> dict[str, Any]:
+        turn = 0.6 * math.sin(0.9 * time)
+        place = (3.0 * math.sin(0.8 * time), 2.0 * math.cos(0.5 * time), 0.5 * math.sin(1.3 * time))
+        return {"body_pos_w": place, "body_quat_w": (math.cos(turn), 0.0, 0.0, math.sin(turn))}
+
+    pattern = SpinningPatternCfg(elevations=(-5.0, 0.0, 5.0), cycle_interval=1e-3, firing_interval=1e-4, rate_hz=10.0)
+    cfg = sn.LidarCfg(
+        name="lidar",
+        body="drone",
+        pattern=pattern,
+        rate_hz=10.0,
+        range_noise=0.03,
+        beam_divergence=3e-3,
+        sub_rays=7,
+        fields=("distances",),
+    )
+    scene = sn.Scene(sn.TensorEngine(1, 0.005, bodies=("drone",), shapes=room, motion=flight), [cfg], seed=0)
+    recorder = NpzRecorder()
+    for _ in range(1000):
+        scene.update()
+        recorder.add_all(scene.publish())
+    recording = recorder.recording(scene.description())
+    (figures,) = errors_of(recording["lidar"], recording["lidar"].info["fields"][0], 0)
+    assert figures.sd == pytest.approx(0.03, rel=0.02) and abs(figures.mean) < 1e-3
+    latency, sd = latency_of(recording["lidar"], 0, 0.005)
+    assert abs(latency) < max(3.0 * sd, 1e-4) and sd < 1e-3
 
 
 def test_a_field_without_errors_has_one_row() -> None:
@@ -200,7 +275,8 @@ def test_an_unknown_latency() -> None:
 @pytest.mark.parametrize("offset", [0.0, 0.3])
 def test_steps_are_found(step: float, offset: float) -> None:
     values = step * np.rint(np.random.default_rng(0).normal(0.0, 3.0, 2000) / step) + offset
-    assert step_of(values.astype(np.float32)) == pytest.approx(step, rel=1e-4)
+    for dtype in (np.float32, np.float64):  # the latter as in messages
+        assert step_of(values.astype(np.float32).astype(dtype)) == pytest.approx(step, rel=1e-4)
     assert step_of(np.float32(7.0) * values[values == values[0]].astype(np.float32)) == 0.0
 
 

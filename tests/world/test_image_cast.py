@@ -10,10 +10,10 @@ import pytest
 import torch
 from image_worlds import ImageWorld, inverse_pinhole
 from ray_worlds import tensor_engine
+from reference import random_poses, random_shapes
 from selection import gate
 
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape, ShapeKind
-from sensorium.testing import random_poses, random_shapes
 from sensorium.world import image_cast
 from sensorium.world.ray_scene import Targets
 

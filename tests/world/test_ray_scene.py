@@ -243,6 +243,7 @@ def test_rays_require_directions() -> None:
         ([[0, 0, np.nan], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]], "vertices: 1 of 3 are not finite, first row 0"),
         ([[0, 0, 0], [1, 0, 0], [2, 0, 0], [0, 1, 0]], [[0, 1, 3], [0, 1, 2]], "1 of 2 triangles are degenerate"),
         ([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 3]], "indices 0 to 3, expected 0 to 2"),
+        ([["a", 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]], "vertices: got .*not only real numbers"),
     ],
 )
 def test_broken_mesh_error_names_it(vertices: Any, faces: Any, message: str) -> None:

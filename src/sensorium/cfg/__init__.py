@@ -9,6 +9,7 @@ from sensorium.cfg.appearance import AppearanceCfg, LightLookCfg, ShapeLookCfg
 from sensorium.cfg.base import (
     ABSENT,
     LARGEST,
+    NONE,
     Cfg,
     Finite,
     Float,
@@ -44,7 +45,7 @@ from sensorium.cfg.sensor import (
 from sensorium.cfg.stage import PLACES, SENSOR_PLUGINS, STAGE_KINDS, Place, StageCfg, find_kind
 
 __all__ = [
-    "ABSENT", "COLUMN_KNOBS", "LARGEST", "PLACES", "SELECTORS", "SENSOR_PLUGINS", "STAGE_KINDS", "Amount",
+    "ABSENT", "COLUMN_KNOBS", "LARGEST", "NONE", "PLACES", "SELECTORS", "SENSOR_PLUGINS", "STAGE_KINDS", "Amount",
     "AppearanceCfg", "Cfg", "Finite", "Float", "GilbertElliott", "Knob", "LightLookCfg", "MountedSensorCfg",
     "NonNegative", "ObjRef", "ObjType", "OffsetCfg", "Parsed", "Place", "Positive", "Selector", "Selectors",
     "SensorCfg", "ShapeLookCfg", "Share", "SimpleSensorCfg", "StageCfg", "Vec3", "VisualizerCfg", "amount_bounds",

@@ -25,10 +25,12 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
     Strict,
     ValidationError,
     ValidatorFunctionWrapHandler,
     field_validator,
+    model_serializer,
     model_validator,
 )
 from pydantic.fields import FieldInfo
@@ -279,7 +281,27 @@ class Cfg(BaseModel, metaclass=CfgType):
     def _check_field_names(cls, value: Any, build: ValidatorFunctionWrapHandler) -> Any:
         if isinstance(value, Mapping) and (odd := [name for name in value if not isinstance(name, str)]):
             raise bad(f"a {cls.__name__} or its fields by name", f"{shown(odd[0])} is not a field name.")
-        return build(value)
+        try:
+            return build(value)
+        except ValidationError as error:
+            given = value if isinstance(value, Mapping) else {}
+            texts = {name for name, each in given.items() if isinstance(each, str) and each == NONE}
+            nones = dict.fromkeys(texts & {each["loc"][0] for each in error.errors() if each["loc"]})
+            if not nones:
+                raise
+            return build({**given, **nones})
+        except RecursionError:
+            raise bad("values with fewer levels") from None
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omit None where it is the default."""
+        fields = type(self).model_fields
+        found = dump(self).items()
+        return {name: value for name, value in found if value is not None or fields[name].default is not None}
+
+    def __hash__(self) -> int:
+        return hash((type(self), *(each for each in self.__dict__.values() if not isinstance(each, Mapping))))
 
     def __repr_args__(self) -> Any:
         return [(name, value) for name, value in super().__repr_args__() if name in self.model_fields_set]
@@ -290,8 +312,8 @@ class Cfg(BaseModel, metaclass=CfgType):
         return type(self)(**{**given, **changes})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the given fields, JSON-serialisable, with unions tagged by ``kind``."""
-        return self.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+        """Return the given fields, JSON-serialisable, with unions tagged by ``kind``; None unless it is the default."""
+        return self.model_dump(mode="json", exclude_unset=True)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -308,8 +330,8 @@ class Cfg(BaseModel, metaclass=CfgType):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Build the config from JSON text."""
-        return cls.from_dict(json.loads(text))
+        """Build the config from JSON text. Raises as `from_dict` does."""
+        return cls.from_dict(_read(cls, json.loads, text))
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
@@ -324,16 +346,35 @@ class Cfg(BaseModel, metaclass=CfgType):
         return schema
 
     def to_toml(self) -> str:
-        """Return the config as TOML text."""
+        """Return the config as TOML text, in which ``"none"`` stands for None."""
         import tomli_w
 
-        return tomli_w.dumps(self.to_dict())
+        return tomli_w.dumps(_with_none(self.to_dict()))
 
     @classmethod
     def from_toml(cls, text: str) -> Self:
-        """Build the config from TOML text."""
+        """Build the config from TOML text. Raises as `from_dict` does."""
         with toml_words():
-            return cls.from_dict(tomllib.loads(text))
+            return cls.from_dict(_read(cls, tomllib.loads, text))
+
+
+NONE = "none"
+"""None in TOML, which has no such value, for fields that take no text."""
+
+
+def _read(cls: type[Cfg], parse: Callable[[str], Any], text: str) -> dict[str, Any]:
+    """Return the fields that a text contains."""
+    try:
+        return dict(parse(text))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError.single(cls.__name__, "(config)", text, "fields by name", f"{error}.") from None
+
+
+def _with_none(value: Any) -> Any:
+    """Return plain values with `NONE` for None."""
+    if isinstance(value, dict):
+        return {name: _with_none(each) for name, each in value.items()}
+    return [_with_none(each) for each in value] if isinstance(value, list) else NONE if value is None else value
 
 
 WORDS_OF_OTHERS = {

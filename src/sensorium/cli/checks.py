@@ -23,8 +23,9 @@ LONGEST_PATH = 107
 
 def check_envs(envs: int, first_env: int = 0) -> None:
     """Raise `UsageError` for a number of environments, or a global index of the first one, that is out of range."""
-    if envs < 1:
-        raise UsageError.of("--envs", envs, "a whole number >= 1", "Use --envs 1 for a single environment.")
+    if not 1 <= envs < 2**31:
+        expected = f"a whole number >= 1 and at most {2**31 - 1}"
+        raise UsageError.of("--envs", envs, expected, "Use --envs 1 for a single environment.")
     if not 0 <= first_env <= 2**31 - envs:
         fix = "Use for example --first-env 64 for the second slice of 64 environments."
         raise UsageError.of("--first-env", first_env, f"a whole number from 0 to {2**31 - envs}", fix)

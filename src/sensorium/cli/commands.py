@@ -119,9 +119,11 @@ class Run:
     trajectory: Annotated[str | None, unset("FILE|drone|car", "")] = None
     """Path of the body instead of physics: a TUM file, a CSV file of EuRoC, or a bundled path through the hall. In the
     rig, the body's name is "body"."""
+    max_gap: Annotated[float | None, unset("S", "10 times the median")] = None
+    """Longest time between two poses of a trajectory, s; a file with a longer gap is refused."""
     world: Annotated[str | None, unset("FILE|hall", "an empty world")] = None
-    """World around a trajectory: a mesh (OBJ, STL, PLY; pip install 'sensorium[mesh]'), an MJCF or URDF file without
-    joints, or the bundled hall."""
+    """World around a trajectory: a mesh (OBJ, STL, PLY, GLB, glTF; pip install 'sensorium[mesh]'), an MJCF or URDF file
+    without joints, or the bundled hall."""
     out: Annotated[Path, arg(metavar="DIR")] = Path("out/run")
     """Folder for the results; created if missing, existing files are replaced. Not used with --record."""
     record: Annotated[Path | None, unset("FILE.mcap", "none")] = None
@@ -274,16 +276,18 @@ class Run:
         if self.trajectory is None:
             if self.world is not None:
                 raise UsageError.of("--world", self.world, "a world only with --trajectory", "Add --trajectory FILE.")
+            if self.max_gap is not None:
+                raise UsageError.of("--max-gap", self.max_gap, "a gap only with --trajectory", "Add --trajectory FILE.")
             if self.model is None:
-                expected, fix = "a model, or a trajectory", "Use for example: sensorium run robot.xml --rig rig.toml"
-                raise UsageError.of("MODEL, --trajectory", None, expected, fix)
+                fix = "Give for example robot.xml, or --trajectory path.tum."
+                raise UsageError.of("MODEL, --trajectory", None, "a model, or a trajectory", fix)
             return None
         others = {"MODEL": self.model, "--control": self.control != "hold" and self.control}
         others["--engine"] = self.engine != "mujoco" and self.engine
         for option, given in others.items():
             if given:
                 raise UsageError.of(option, str(given), "no value with --trajectory", "Remove it, or --trajectory.")
-        return drive_of(self.trajectory, self.world)
+        return drive_of(self.trajectory, self.world, self.max_gap)
 
 
 Run.__doc__ = f"{(Run.__doc__ or '').rstrip()}\n\n    a rig file:\n" + "".join(

@@ -14,12 +14,13 @@ from rich.markup import escape
 from rich.table import Table
 from tyro.conf import Positional, arg
 
-from sensorium.cli.arguments import EngineName
+from sensorium.cli.arguments import EngineName, unset
+from sensorium.cli.commands import Run
 from sensorium.cli.messages import busy, stderr, stdout
 
 if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
-    from sensorium.cli.simulation import OwnEngine
+    from sensorium.engines.base import Engine
     from sensorium.scene import Scene
     from sensorium.sensors.core.base import Sensor
     from sensorium.world.image_cast import ImageCast
@@ -34,7 +35,7 @@ ROUNDS = 5
 
 @dataclass
 class Explain:
-    """Explain a rig file on a model, without simulating.
+    """Explain a rig file on a model or a trajectory, without simulating.
 
     For each sensor: the elements its selector resolved to; shape, unit and frame of every field; its memory; its
     requirements on the engine; whether it is computed lazily and why; and its automatic choices. Use it to find out why
@@ -44,12 +45,17 @@ class Explain:
       sensorium explain robot.xml --rig rig.toml
       sensorium explain robot.xml --rig rig.toml --envs 4096 --time
       sensorium explain robot.xml --rig rig.toml --json > rig.json
+      sensorium explain --trajectory drone --world hall --rig rig.toml
     """
 
-    model: Annotated[Positional[Path], arg(metavar="MODEL")]
-    """MJCF or URDF file."""
     rig: Annotated[Path, arg(metavar="RIG.toml")]
     """Rig file: the sensors, as TOML; see `sensorium run --help`."""
+    model: Annotated[Positional[Path | None], unset("[MODEL]", "")] = None
+    """MJCF or URDF file; omit it with --trajectory."""
+    trajectory: Annotated[str | None, unset("FILE|drone|car", "")] = None
+    """Path of the body instead of physics; see `sensorium run --help`."""
+    world: Annotated[str | None, unset("FILE|hall", "an empty world")] = None
+    """World around a trajectory; see `sensorium run --help`."""
     envs: Annotated[int, arg(metavar="N")] = 1
     """Number of environments; memory and cost depend on it."""
     device: Annotated[str, arg(metavar="D")] = "cpu"
@@ -66,6 +72,7 @@ class Explain:
         from sensorium.cli.checks import check_device_name, check_envs, check_files
         from sensorium.cli.rig import load_rig, load_semantics, naming_tables
 
+        drive = Run(self.model, trajectory=self.trajectory, world=self.world, engine=self.engine).drive()
         check_envs(self.envs)
         check_device_name(self.device)
         check_files(self.model, self.rig)
@@ -77,13 +84,16 @@ class Explain:
             sensors, presets = load_rig(self.rig)
             check_device(self.device)
 
-            def engine() -> OwnEngine:
+            def engine() -> Engine:
+                if drive is not None:
+                    return drive.start(self.envs, self.device)[0]  # type: ignore[no-any-return]
+                assert self.model is not None
                 return load_model(self.model, self.envs, self.device, self.engine)
 
             with naming_tables(self.rig, sensors):
                 scene = Scene(engine(), sensors, discover=False, semantics=load_semantics(self.rig))  # as `run` does
         described = explanation(scene, [cfg.label for cfg in sensors], presets)
-        described["model"] = str(self.model)
+        described["model"] = str(self.model or self.trajectory)
         if self.time:
             described["cost"] = _costs(engine, sensors, scene.engine.dt, load_semantics(self.rig))
         if self.json:
@@ -212,7 +222,7 @@ def _plain(selected: Any) -> Any:
 
 
 def _costs(
-    engine: Callable[[], OwnEngine], sensors: list[SensorCfg[Any]], dt: float, semantics: Mapping[str, Any]
+    engine: Callable[[], Engine], sensors: list[SensorCfg[Any]], dt: float, semantics: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Measure seconds per physics step: the physics alone, and the extra cost of each sensor when read at every step.
 
@@ -226,6 +236,7 @@ def _costs(
         for cfg in sensors:
             scenes[cfg.label] = Scene(engine(), [cfg], discover=False, semantics=semantics)
         ticks = max(20, _whole_samples(list(scenes.values())))
+        ticks = min(ticks, getattr(scenes[""].engine, "ticks_left", ticks + 1) - 1)  # after a reset and a first step
         best = dict.fromkeys(scenes, float("inf"))
         for _ in range(ROUNDS):
             for name, scene in scenes.items():
@@ -247,6 +258,7 @@ def _whole_samples(scenes: list[Scene]) -> int:
 
 def _seconds_per_tick(scene: Scene, ticks: int) -> float:
     sensors = list(scene.sensors.values())
+    scene.reset()
     scene.step()  # loads kernels and records work
     for sensor in sensors:
         _ = sensor.data

@@ -6,7 +6,6 @@ import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -77,13 +76,16 @@ class Export:
 
     def run(self) -> int:
         """Run the command and return the exit code."""
-        with _opened(self.file, self.to, self.env, self.sensor) as replay:
-            with _writing(self.to), self._following(replay) as follow:
-                notes = self._export(replay, follow)
+        from sensorium.record.staging import staged
+
+        with _opened(self.file, self.env, self.sensor) as replay:
+            with UsageError.writing("--to", self.to), staged(self.to, source=self.file) as root:
+                with self._following(replay) as follow:
+                    notes = self._export(replay, root, follow)
             _report(self.to, self.format, (*notes, *self._left_out(replay)))
         return 0
 
-    def _export(self, replay: Replay, follow: Callable[..., Iterator[Any]]) -> list[str]:
+    def _export(self, replay: Replay, root: Path, follow: Callable[..., Iterator[Any]]) -> list[str]:
         """Write the files, and return messages about everything that the format cannot hold."""
         from sensorium.record import export
 
@@ -92,29 +94,29 @@ class Export:
             body = _first_imu(replay, self.sensor)
             return export.write_euroc(
                 follow(self.sensor),
-                self.to,
+                root,
                 description=replay.description,
                 body=body,
                 env=env,
                 start_ns=replay.start_ns,
             )
         if self.format == "kitti":
-            return export.write_kitti(follow(self.sensor), self.to, env=env)
+            return export.write_kitti(follow(self.sensor), root, env=env)
         if self.format == "tum":
-            return self._export_tum(replay, follow, env)
+            return self._export_tum(replay, root, follow, env)
         if self.format == "rosbag2":
             about = _selected(replay, self.sensor)
             envs = replay.env_ids.tolist() if self.env is None else [self.env]
-            return export.write_rosbag2(follow(self.sensor), self.to, about, envs, start_ns=replay.start_ns)
+            return export.write_rosbag2(follow(self.sensor), root, about, envs, start_ns=replay.start_ns)
         dt = replay.description.dt
         if self.format == "lerobot":
-            return self._export_lerobot(replay, follow)
+            return self._export_lerobot(replay, root, follow)
         is_bag = replay.description.engine == "rosbag2"  # whose messages may have equal time stamps
-        notes = export.write_tables(follow(self.sensor), self.to, self.format, dt=dt, env=self.env, keep_all=is_bag)
+        notes = export.write_tables(follow(self.sensor), root, self.format, dt=dt, env=self.env, keep_all=is_bag)
         span = -inf if self.start is None else self.start, inf if self.end is None else self.end
         for name in () if self.sensor else replay.logs:
             values = (replace(each, name=f"log.{name}") for each in replay.log(name, *span))
-            notes += export.write_tables(values, self.to, self.format, dt=dt, env=self.env, keep_all=True)
+            notes += export.write_tables(values, root, self.format, dt=dt, env=self.env, keep_all=True)
         marks = [
             {"time": mark.time, "tick": mark.tick, "env_ids": mark.env_ids.tolist(), "name": mark.name,
              "value": mark.value}
@@ -123,22 +125,22 @@ class Export:
         scene = _selected(replay, self.sensor).to_dict()
         start = {"start_ns": replay.start_ns}
         text = json.dumps({**scene, **start, "versions": replay.versions, "marks": marks}, indent=1)
-        (self.to / "description.json").write_text(f"{text}\n", encoding="utf-8")
+        (root / "description.json").write_text(f"{text}\n", encoding="utf-8")
         return notes
 
-    def _export_tum(self, replay: Replay, follow: Callable[..., Iterator[Any]], env: int) -> list[str]:
+    def _export_tum(self, replay: Replay, root: Path, follow: Callable[..., Iterator[Any]], env: int) -> list[str]:
         """Write one file per sensor that has poses.
 
         Raises:
             ArgumentError: no sensor has poses.
         """
-        from sensorium.record.archive import key_of
+        from sensorium.record.archive import stem_of
         from sensorium.record.export import write_tum
 
         failures: dict[str, ArgumentError] = {}
         names = self.sensor or tuple(replay.description.sensors)
         for name in names:
-            path = self.to / f"{key_of(name, slashes=False)}.tum"
+            path = root / f"{stem_of(name)}.tum"
             try:
                 write_tum(follow((name,)), path, sensor=name, env=env, start_ns=replay.start_ns)
             except ArgumentError as error:
@@ -148,20 +150,19 @@ class Export:
             raise ArgumentError(f"{self.file}: no sensor has poses in this time span, expected at least one.")
         return [f"{name}: it has no poses" for name in failures]
 
-    def _export_lerobot(self, replay: Replay, follow: Callable[..., Iterator[Any]]) -> list[str]:
+    def _export_lerobot(self, replay: Replay, root: Path, follow: Callable[..., Iterator[Any]]) -> list[str]:
         """Write a frame per logged action, without actions per sample of the slowest sensor."""
         from sensorium.record.export import write_lerobot
-        from sensorium.record.export.lerobot import ACTIONS
+        from sensorium.record.export.lerobot import ACTIONS, period_of
 
         about = replay.description
         names = [name for name in self.sensor or about.sensors if replay.counts[name]]
         rates = [about.sensors[name]["rate_hz"] for name in names]
-        period = max((round(1.0 / (rate * about.dt)) for rate in rates if rate), default=1)
+        period = max((1.0 / (rate * about.dt) for rate in rates if rate), default=1.0)
         for action in (name for name in ACTIONS if name in replay.logs):
-            ticks = sorted({reading.tick for reading in islice(replay.log(action), 100)})
-            period = min((after - tick for tick, after in pairwise(ticks)), default=period)
+            period = period_of([reading.tick for reading in replay.log(action)], about.dt) or period
         return write_lerobot(
-            follow(self.sensor), self.to, dt=about.dt, period=max(period, 1), sensors=names,
+            follow(self.sensor), root, dt=about.dt, period=max(period, 1.0), sensors=names,
             logs={name: replay.log(name) for name in replay.logs}, marks=replay.marks,
             first_tick=round(replay.start / about.dt), env=self.env,
         )  # fmt: skip
@@ -252,26 +253,25 @@ class Calib:
     def run(self) -> int:
         """Run the command and return the exit code."""
         from sensorium.record.export import write_calibration
+        from sensorium.record.staging import staged
 
-        with _opened(self.file, self.to, self.env) as replay:
+        with _opened(self.file, self.env) as replay:
             env = int(replay.env_ids[0]) if self.env is None else self.env
-            with _writing(self.to):
-                notes = write_calibration(replay.readings(), self.to, replay.description, env=env)
+            with UsageError.writing("--to", self.to), staged(self.to, source=self.file) as root:
+                notes = write_calibration(replay.readings(), root, replay.description, env=env)
             _report(self.to, "calibration", notes, "note")
         return 0
 
 
 @contextlib.contextmanager
-def _opened(file: Path, to: Path, env: int | None, sensors: tuple[str, ...] = ()) -> Iterator[Replay]:
+def _opened(file: Path, env: int | None, sensors: tuple[str, ...] = ()) -> Iterator[Replay]:
     """Yield a recording after a check of the options.
 
     Raises:
-        UsageError: the target is a file, or the environment was not recorded.
+        UsageError: the environment was not recorded.
         UnknownNameError: a sensor was not recorded.
     """
     check_recording(file)
-    if to.exists() and not to.is_dir():
-        raise UsageError.of("--to", str(to), "a folder", "Give another path, since this one is a file.")
     import sensorium
 
     with sensorium.replay(file) as replay:
@@ -282,17 +282,6 @@ def _opened(file: Path, to: Path, env: int | None, sensors: tuple[str, ...] = ()
             if name not in replay.description.sensors:
                 raise UnknownNameError("recorded sensor", name, replay.description.sensors)
         yield replay
-
-
-@contextlib.contextmanager
-def _writing(to: Path) -> Iterator[None]:
-    """Create a folder, and raise `UsageError` where it cannot be written."""
-    try:
-        to.mkdir(parents=True, exist_ok=True)
-        yield
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UsageError.of("--to", str(to), "a writable folder", f"{reason}.") from error
 
 
 def _report(to: Path, what: str, notes: Iterable[str], word: str = "not exported") -> None:

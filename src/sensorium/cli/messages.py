@@ -6,19 +6,28 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
+from rich.segment import Segment
 
-from sensorium.errors import SensoriumWarning
+from sensorium.errors import SensoriumWarning, printable
+
+
+class _Console(Console):
+    """Console that removes control characters from texts: names come from files and servers of others."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
 
 
 def stdout() -> Console:
     """Return the console for results; without a terminal it is wide enough for tables."""
-    console = Console(highlight=False, emoji=False)
-    return console if console.is_terminal else Console(highlight=False, emoji=False, width=120)
+    console = _Console(highlight=False, emoji=False)
+    return console if console.is_terminal else _Console(highlight=False, emoji=False, width=120)
 
 
 _live: list[Console] = []
@@ -27,7 +36,7 @@ _live: list[Console] = []
 
 def stderr() -> Console:
     """Return the console for progress, notes, warnings and errors."""
-    console = Console(stderr=True, highlight=False, emoji=False)
+    console = _Console(stderr=True, highlight=False, emoji=False)
     return _live[-1] if _live and console.is_terminal else console
 
 
@@ -83,7 +92,7 @@ def plain_warnings() -> Iterator[None]:
 
         def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
             if not issubclass(category, SensoriumWarning):
-                before(message, category, *where, **more)
+                before(printable(str(message)), category, *where, **more)
             elif str(message) not in said:
                 said.add(str(message))
                 warn(str(message))

@@ -168,12 +168,9 @@ def write(names: Names, folder: Path, *, full_control: bool = False) -> list[Pat
         for name, place in places.items()
     }
     texts[f"{source}/py.typed"] = ""
-    try:
+    with UsageError.writing("--out", folder):
         for place, text in texts.items():
             path = folder / place
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"{text.rstrip()}\n" if text else "", encoding="utf-8")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UsageError.of("--out", str(folder), "a writable folder", f"{reason}.") from error
     return [folder / place for place in texts]

@@ -132,11 +132,9 @@ def _written(replay: OpenReplay, readings: Iterator[Reading], folder: Path) -> l
     for reading in readings:
         recorder.add(reading)
     recording = recorder.recording(replay.description)
-    try:
+    with UsageError.writing("--out", folder):
+        folder.mkdir(parents=True, exist_ok=True)
         return [recording.save(folder / "readings.npz"), *pictures(recording, folder)]
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UsageError.of("--out", str(folder), "a writable folder", f"{reason}.") from error
 
 
 @dataclass

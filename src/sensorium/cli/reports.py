@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -76,7 +75,7 @@ class Plot:
             fields = fields[:MOST_FIELDS]
         if not fields:
             raise UsageError.of("FILE", str(self.file), "a recording with samples of these fields in this time span")
-        with _writing(self.to):
+        with UsageError.writing("--to", self.to, "file"):
             if is_page:
                 write_page(self.to, f"{self.file}, env {env}", fields_html(recording, fields, env, self.at))
             else:
@@ -90,9 +89,9 @@ class Report:
     """Report the properties of each recorded sensor: rate, gaps, loss, latency, error, noise and quantisation step.
 
     The figures are computed from the data and shown beside those of the config. Latency is that of the measured signal
-    behind the true one, by cross-correlation. White noise, random walk and bias instability are fitted to the Allan
-    deviation of measured minus true. With --to, an HTML page contains the same tables, Allan deviations, and pictures
-    of the fields.
+    behind the true one, by cross-correlation. White noise, quantisation, random walk and bias instability are fitted to
+    the Allan deviation of measured minus true, or of a sensor at rest; motion is refused. With --to, an HTML page
+    contains the same tables, Allan deviations, and pictures of the fields.
 
     For example:
       sensorium report run.mcap
@@ -130,7 +129,7 @@ class Report:
         for text in report.notes:
             note(text)
         if self.to is not None:
-            with _writing(self.to):
+            with UsageError.writing("--to", self.to, "file"):
                 write_report(report, self.to, f"Report of {self.file}")
             console.print(f"wrote {self.to}", markup=False, soft_wrap=True)
         return 0
@@ -299,13 +298,3 @@ def _checked(env: int | None, envs: Sequence[int]) -> int:
         listed = ", ".join(map(str, envs[:8])) + (f" and {len(envs) - 8} more" if len(envs) > 8 else "")
         raise UsageError.of("--env", env, f"a recorded environment: {listed}")
     return env
-
-
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Raise `UsageError` if a file cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UsageError.of("--to", str(path), "a file that can be written", f"{reason}.") from error

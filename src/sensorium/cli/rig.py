@@ -137,7 +137,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise ModelError(f"{label} cannot be read: {error}") from error
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         if text.lstrip().startswith("<"):
             raise ModelError(f"{label} is XML, like a model file; expected TOML. {FIX}") from None
         raise ModelError(f"{label} is not valid TOML: {error}. Correct that line.") from error

@@ -72,8 +72,6 @@ class Settings:
             raise UsageError.of(
                 "--seconds", self.seconds, "a finite time > 0, in seconds", "Use for example --seconds 4."
             )
-        if self.out.exists() and not self.out.is_dir():
-            raise UsageError.of("--out", str(self.out), "a folder", "Give another path, since this one is a file.")
 
     def start(self, *, writes: bool = True) -> None:
         """Create the folder for the results and initialise the device, before any other work.
@@ -84,15 +82,12 @@ class Settings:
         Raises:
             UsageError: the folder is not writable, or the device does not exist.
         """
-        try:
+        with UsageError.writing("--out", self.out):
             if writes:
                 self.out.mkdir(parents=True, exist_ok=True)
                 probe = self.out / ".write-test"
                 probe.touch()
                 probe.unlink()
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise UsageError.of("--out", str(self.out), "a writable folder", f"{reason}.") from error
         check_device(self.device)
 
     def ticks(self, dt: float) -> int:
@@ -373,11 +368,8 @@ def finish(
         console.print(f"wrote {escape(str(recorder.path))}", soft_wrap=True)
         return
     collected = recorder.recording(description)
-    try:
+    with UsageError.writing("--out", settings.out):
         written = [collected.save(settings.out / "readings.npz"), *pictures(collected, settings.out)]
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UsageError.of("--out", str(settings.out), "a writable folder", f"{reason}.") from error
     if recorder.max_envs is not None and scene.num_envs > recorder.max_envs:
         note(f"the recording holds the first {recorder.max_envs} of {scene.num_envs} envs")
     for path in written:

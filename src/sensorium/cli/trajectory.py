@@ -1,4 +1,4 @@
-"""The engine of `sensorium run --trajectory`: a trajectory and a world, from files or from the bundled hall."""
+"""The engine of --trajectory: a trajectory and a world, from files or from the bundled hall."""
 
 from __future__ import annotations
 
@@ -59,8 +59,13 @@ class Drive:
         return engine, lambda: ((lambda scene, time: None), engine.ticks_left)
 
 
-def drive_of(trajectory: str, world: str | None) -> Drive:
+def drive_of(trajectory: str, world: str | None, max_gap: float | None) -> Drive:
     """Return a trajectory and a world by name or by file; the world is loaded later.
+
+    Args:
+        trajectory: file of the trajectory, or one of `PATHS`.
+        world: file of the world, or `HALL`; None for an empty world.
+        max_gap: longest time between two poses of a file, s; None for the default of `Trajectory`.
 
     Raises:
         ModelError: the file of the trajectory is missing or invalid.
@@ -70,7 +75,7 @@ def drive_of(trajectory: str, world: str | None) -> Drive:
 
     if _is_name(trajectory, PATHS):
         return Drive(trajectory, {"drone": hall.drone, "car": hall.car}[trajectory](), world)
-    return Drive(trajectory, Trajectory.from_file(trajectory), world)
+    return Drive(trajectory, Trajectory.from_file(trajectory, max_gap=max_gap), world)
 
 
 def _is_name(given: str | None, names: tuple[str, ...]) -> bool:

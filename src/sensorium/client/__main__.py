@@ -44,7 +44,7 @@ def _run(argv: Sequence[str] | None) -> int:
             options = Options(**{**args, "sensors": tuple(args["sensors"])})
             listen(options, sys.stdout, to_stderr, "python -m sensorium.client", newest_json)
     except SensoriumError as error:
-        print(f"error: {error}", file=sys.stderr)
+        to_stderr(f"error: {error}")
         return 2
     except ModuleNotFoundError as error:
         missing = MissingDependencyError.of_core("python -m sensorium.client", error)

@@ -21,7 +21,7 @@ from sensorium.client.callbacks import LOGGER
 from sensorium.client.checks import Policy
 from sensorium.client.client import Client
 from sensorium.client.subscription import Stats
-from sensorium.errors import SensoriumWarning, StreamError, UsageError
+from sensorium.errors import SensoriumWarning, StreamError, UsageError, printable
 from sensorium.wire.data import SensorData
 from sensorium.wire.keyfiles import TOKEN_VARIABLE, find_keys, find_token
 
@@ -299,7 +299,7 @@ def listen(
     """
 
     def write(text: str) -> None:
-        out.write(f"{text}\n")
+        out.write(f"{printable(text)}\n")
         out.flush()
 
     if not options.sensors:
@@ -364,4 +364,4 @@ class _PlainMessages(logging.Handler):
 
 def to_stderr(text: str) -> None:
     """Print a message to stderr, separate from the results."""
-    print(text, file=sys.stderr, flush=True)
+    print(printable(text), file=sys.stderr, flush=True)

@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from numpy.typing import ArrayLike
 from pydantic import BeforeValidator, Field, field_serializer
 from torch import Tensor
 
-from sensorium.cfg import Cfg, Float, MountedSensorCfg, OffsetCfg, Vec3, bad
+from sensorium.cfg import NONE, Cfg, Float, MountedSensorCfg, OffsetCfg, Vec3, bad
 from sensorium.compat.aliases import AliasedCfg
 from sensorium.errors import ConfigError
-from sensorium.geometry.cameras import tile_images
+from sensorium.geometry.cameras import Convention, tile_images
 from sensorium.patterns import BpearlPatternCfg, GridPatternCfg, PatternBaseCfg, PatternField, PinholeCameraPatternCfg
 from sensorium.patterns import LidarPatternCfg as _LidarPatternCfg
 from sensorium.patterns.pinhole import Pixels
 from sensorium.sensors.cameras import camera as _camera
+from sensorium.sensors.cameras import camera_base_cfg as _camera_base_cfg
 from sensorium.sensors.cameras import camera_cfg as _camera_cfg
 from sensorium.sensors.cameras import camera_data as _camera_data
 from sensorium.sensors.cameras import ray_caster_camera as _ray_camera
 from sensorium.sensors.cameras import ray_caster_camera_cfg as _ray_camera_cfg
-from sensorium.sensors.cameras.lenses import FThetaLensCfg, LensCfg, PinholeLensCfg
+from sensorium.sensors.cameras.lenses import FThetaLensCfg, LensCfg, LensField, PinholeLensCfg
 from sensorium.sensors.contact import contact_sensor as _contact
 from sensorium.sensors.contact.contact_sensor import ContactSensor, ContactSensorData
 from sensorium.sensors.core.base import Sensor
@@ -125,6 +126,8 @@ class FrameTransformerCfg(AliasedCfg, _frames.FrameTransformerCfg):
 
     prim_path: str
     """Path of the source frame."""
+    target_frames: tuple[FrameCfg | _frames.FrameTransformerCfg.FrameCfg, ...]
+    """Target frames, in this order."""
     offset: OffsetCfg = Field(default=OffsetCfg(), alias="source_frame_offset")
     """Pose of the source frame relative to the prim."""
 
@@ -190,9 +193,24 @@ class MultiMeshRayCasterCfg(RayCasterCfg):
         return replace(super().seen, include=self._paths(self.targets), still=tuple(each.prim_expr for each in still))
 
 
+class CameraOffsetCfg(_camera_base_cfg.CameraOffsetCfg):
+    """Pose of a camera relative to the prim."""
+
+    convention: Convention = "ros"
+    """Camera axes that `rot` rotates. For a camera of the model without `spawn`, the default is ``"opengl"``."""
+
+
+def _stating_convention(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a camera with the convention of its offset as a given field, so that files include it."""
+    offset = data.get("offset", {})
+    given = offset.model_dump(exclude_unset=True) if isinstance(offset, OffsetCfg) else offset
+    return {**data, "offset": {"convention": "ros", **given}} if isinstance(given, Mapping) else data
+
+
 class RayCasterCameraCfg(AliasedCfg, _ray_camera_cfg.RayCasterCameraCfg):
     """Configuration of a camera that casts rays."""
 
+    OffsetCfg: ClassVar[type[OffsetCfg]] = CameraOffsetCfg
     data_class: ClassVar[type[Any] | None] = CameraData
 
     prim_path: str
@@ -207,6 +225,11 @@ class RayCasterCameraCfg(AliasedCfg, _ray_camera_cfg.RayCasterCameraCfg):
     """Rotation of the camera with the prim."""
     data_types: Annotated[_camera_data.RayDataTypes, BeforeValidator(_data_types)] = ("distance_to_image_plane",)
     """Computed data types; also accepts ``depth`` and ``image_mesh_ids``."""
+
+    if not TYPE_CHECKING:  # type checkers derive the arguments from the fields
+
+        def __init__(self, /, **data: Any) -> None:
+            super().__init__(**_stating_convention(data))
 
 
 class PinholeCameraCfg(PinholeLensCfg):
@@ -336,11 +359,12 @@ PoseOption = Annotated[Literal["frame", "start"], BeforeValidator(_start_or_fram
 class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
     """Configuration of a camera, one at the end of a path or one to create there."""
 
+    OffsetCfg: ClassVar[type[OffsetCfg]] = CameraOffsetCfg
     data_class: ClassVar[type[Any] | None] = CameraData
 
     prim_path: str
     """Path of the camera. With `spawn`, the camera is created at its end, on the frame that the rest leads to."""
-    lens: FisheyeCameraCfg | PinholeCameraCfg | None = Field(alias="spawn")
+    lens: FisheyeCameraCfg | PinholeCameraCfg | LensField | None = Field(alias="spawn")
     """Lens of a camera to create; None uses a camera of the model."""
     width: Pixels
     """Number of columns, px."""
@@ -353,10 +377,14 @@ class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
 
     def __init__(self, /, **data: Any) -> None:
         lens = data.get("spawn", data.get("lens"))
-        if isinstance(lens, Mapping):
+        if isinstance(lens, Mapping) and "kind" in lens:  # of a file, whose path is that of the mount
+            data = {**data, "prim_path": f"{data.get('prim_path')}/camera"}
+        elif isinstance(lens, Mapping):
             is_fisheye = any(name.startswith("fisheye") for name in lens)
             lens = FisheyeCameraCfg(**lens) if is_fisheye else PinholeCameraCfg(**lens)
             data = {name: value for name, value in data.items() if name not in ("spawn", "lens")} | {"spawn": lens}
+        if lens not in (None, NONE):
+            data = _stating_convention(data)
         if isinstance(lens, PinholeCameraCfg) and "clipping_range" not in data:
             data = {**data, "clipping_range": lens.clipping_range}
         super().__init__(**data)
@@ -382,11 +410,11 @@ class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
     @property
     def own_lens(self) -> LensCfg | None:
         """The lens without the fields that have no effect; None uses the lens of a camera of the model."""
-        return None if self.lens is None else self.lens.plain
+        return self.lens.plain if isinstance(self.lens, PinholeCameraCfg) else self.lens
 
     @field_serializer("lens")
-    def _plain_lens(self, value: PinholeCameraCfg | None) -> dict[str, Any] | None:
-        return None if value is None else value.plain.to_dict()
+    def _plain_lens(self, _: LensCfg | None) -> dict[str, Any] | None:
+        return None if self.own_lens is None else self.own_lens.to_dict()
 
     @property
     def selector(self) -> tuple[str, Any]:
@@ -430,39 +458,11 @@ class ImuCfg(AliasedCfg, _imu.ImuCfg):
 
 
 __all__ = [
-    "UNSUPPORTED_TYPES",
-    "BpearlPatternCfg",
-    "Camera",
-    "CameraCfg",
-    "CameraData",
-    "ContactSensor",
-    "ContactSensorCfg",
-    "ContactSensorData",
-    "FisheyeCameraCfg",
-    "FrameTransformer",
-    "FrameTransformerCfg",
-    "FrameTransformerData",
-    "GridPatternCfg",
-    "Imu",
-    "ImuCfg",
-    "ImuData",
-    "LidarPatternCfg",
-    "MultiMeshRayCaster",
-    "MultiMeshRayCasterCfg",
-    "MultiMeshRayCasterData",
-    "OffsetCfg",
-    "PatternBaseCfg",
-    "PinholeCameraCfg",
-    "PinholeCameraPatternCfg",
-    "RayCaster",
-    "RayCasterCamera",
-    "RayCasterCameraCfg",
-    "RayCasterCfg",
-    "RayCasterData",
-    "RaycastTargetCfg",
-    "SensorBase",
-    "SensorBaseCfg",
-    "TiledCamera",
-    "TiledCameraCfg",
+    "UNSUPPORTED_TYPES", "BpearlPatternCfg", "Camera", "CameraCfg", "CameraData", "ContactSensor",
+    "ContactSensorCfg", "ContactSensorData", "FisheyeCameraCfg", "FrameTransformer", "FrameTransformerCfg",
+    "FrameTransformerData", "GridPatternCfg", "Imu", "ImuCfg", "ImuData", "LidarPatternCfg", "MultiMeshRayCaster",
+    "MultiMeshRayCasterCfg", "MultiMeshRayCasterData", "OffsetCfg", "PatternBaseCfg", "PinholeCameraCfg",
+    "PinholeCameraPatternCfg", "RayCaster", "RayCasterCamera", "RayCasterCameraCfg", "RayCasterCfg",
+    "RayCasterData", "RaycastTargetCfg", "SensorBase", "SensorBaseCfg", "TiledCamera", "TiledCameraCfg",
     "TiledCameraData",
-]
+]  # fmt: skip

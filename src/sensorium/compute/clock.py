@@ -100,6 +100,8 @@ class Clock:
         self.tick = 0
         self.version = 0
         """Number of calls of `set`: results computed under an earlier version are outdated."""
+        self.episodes = 0
+        """Number of calls of `begin_episode`."""
         self.control_tick = -1
         """Tick at which the current control step started; -1 before the first. Kernels see it after `write`."""
         self.skipped = 0
@@ -162,6 +164,7 @@ class Clock:
 
     def begin_episode(self, mask: torch.Tensor) -> None:
         """Record a reset of the envs in a uint8 mask at the current tick."""
+        self.episodes += 1
         self.episode.add_(mask)
         self.reset_tick.masked_fill_(mask > 0, self.tick)
         self.skipped_at_reset.masked_fill_(mask > 0, self.skipped)

@@ -148,20 +148,20 @@ class CameraLens:
     def matrices(self, width: int, height: int) -> NDArray[np.float64]:
         """Return the intrinsic matrices for an image size in px, float64 `[1 or env, 3, 3]`.
 
-        A lens defined by `fovy` keeps its vertical field of view, with square pixels. An image sensor keeps the aspect
-        of its pixels at `resolution` (square without a resolution); an image of another aspect is cropped about the
-        centre.
+        The vertical field of view stays, with square pixels, as `mjvGLCamera` of MuJoCo's header defines it. An image
+        sensor has the shape of its pixels at `resolution` in images of that aspect, up to the rounding of their size.
         """
         k = np.zeros((max(len(self.fovy), len(self.intrinsic)), 3, 3))
         k[:, :, 2] = 0.5 * width, 0.5 * height, 1.0
         if self.sensor_size is None:
             k[:, 0, 0] = k[:, 1, 1] = 0.5 * height / np.tan(np.radians(0.5 * self.fovy))
             return k
-        columns, rows = self.resolution or self.sensor_size
-        zoom = max(width / columns, height / rows)
-        per_metre = zoom * np.array([columns, rows]) / self.sensor_size
-        k[:, [0, 1], [0, 1]] = self.intrinsic[:, :2] * per_metre
-        k[:, :2, 2] -= self.intrinsic[:, 2:] * per_metre
+        columns, rows = self.resolution or (0, 1)
+        focal, centre = self.intrinsic[:, :2], self.intrinsic[:, 2:]
+        k[:, 0, 0] = k[:, 1, 1] = focal[:, 1] * height / self.sensor_size[1]
+        if abs(width * rows - height * columns) <= 0.5 * max(columns, rows):
+            k[:, 0, 0] = focal[:, 0] * width / self.sensor_size[0]
+        k[:, :2, 2] -= k[:, [0, 1], [0, 1]] * centre / focal
         return k
 
 
@@ -187,6 +187,8 @@ class Engine(abc.ABC):
     owns_time: bool
     lag: int
     prepared: frozenset[Requirement]
+    merged_hint = ""
+    """What to do about a body of the model's file that is missing from `names`; empty if none can be."""
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Raise `TypeError`: an engine holds a simulation and cannot be copied or pickled."""
@@ -196,6 +198,11 @@ class Engine(abc.ABC):
         )
 
     @property
+    def diverged(self) -> Tensor | None:
+        """Bool `[env]`: environments whose simulated state became NaN, infinite or huge; None if unknown (default)."""
+        return None
+
+    @property
     def dt_exact(self) -> Fraction:
         """Time step as an exact rational number, s."""
         return exact_fraction(self.dt)
@@ -203,6 +210,11 @@ class Engine(abc.ABC):
     @abc.abstractmethod
     def names(self, kind: NameKind) -> tuple[str, ...]:
         """Return all names of a kind in model order. Bodies exclude the world, whose index is -1."""
+
+    @property
+    def control_names(self) -> tuple[str, ...]:
+        """Names of the controls of `step`, in order; by default those of the actuators."""
+        return self.names("actuator")
 
     @abc.abstractmethod
     def frame(self, kind: NameKind, name: str) -> FrameOnBody:
@@ -306,6 +318,10 @@ class Engine(abc.ABC):
             reset.
         """
         return {}
+
+    def camera_notice(self) -> str:
+        """Return a warning about a part of the model that cameras would see and that is lost, or an empty text."""
+        return ""
 
     @abc.abstractmethod
     def supports(self, requirement: Requirement) -> str | None:

@@ -182,28 +182,39 @@ def probe_surfaces(
 def follow_distance(
     rows: Rows,
     probe_in: wp.array[wp.vec3],
+    reach_in: wp.array[wp.float32],
+    least: float,
     pos_in: wp.array2d[wp.vec3],
     quat_in: wp.array2d[wp.vec4],
-    distance_in: wp.array3d[wp.float32],
+    distances: wp.array3d[wp.float32],
     point: wp.array3d[wp.vec3],
 ) -> None:
-    """Move nearest points along their true directions to other distances; +inf if either distance is not finite.
+    """Clip other distances to the range of their probe, and move the nearest points along their true directions there.
+
+    A point is +inf if either distance is not finite.
 
     A probe that touches a surface has no direction, and its point is unchanged.
 
     Args:
         rows: the environments.
         probe_in: positions of the probes on the mount, m.
+        reach_in: largest distances, m.
+        least: smallest distance, m.
         pos_in: positions of the mounts.
         quat_in: orientations of the mounts.
-        distance_in: the other distances `[env, mount, probe]`, m.
-        point: the nearest points, m, world; overwritten.
+        distances: the other distances `[env, mount, probe]`, m; overwritten.
+        point: the nearest points, m, world; overwritten if there are any.
     """
     env, mount, probe = masked_tid(rows)
+    distance = distances[env, mount, probe]
+    if wp.isfinite(distance):
+        distance = wp.clamp(distance, least, reach_in[probe])
+        distances[env, mount, probe] = distance
+    if point.shape[0] == 0:
+        return
     p = pos_in[env, mount] + quat_rotate(quat_in[env, mount], probe_in[probe])
     arm = point[env, mount, probe] - p
     length = wp.length(arm)
-    distance = distance_in[env, mount, probe]
     if not (wp.isfinite(length) and wp.isfinite(distance)):
         point[env, mount, probe] = wp.vec3(wp.inf, wp.inf, wp.inf)
     elif length > 0.0:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import warp as wp
 
 from sensorium.compute import Rows, kernel, masked_tid, tick_captured, tick_now, ticks_after
-from sensorium.geometry.ray_structs import WORLD, YAW, YAW_STARTS, Bundle, Instances, Pose
+from sensorium.geometry.ray_structs import WORLD, YAW, YAW_STARTS, Bundle, Hits, Instances, Pose
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_slerp, quat_yaw
+from sensorium.random import F32
 
 
 @wp.func
@@ -211,16 +212,34 @@ def bridge_gap(
             centre[env, slot, k] = centre[env, then, k] + share * (centre[env, now, k] - centre[env, then, k])
 
 
+@wp.func
+def in_range(t: float, limits: wp.vec2) -> F32:
+    """Return a measured distance, or +inf, a miss, for one outside the limits."""
+    if t < limits[0] or t > limits[1]:
+        return wp.inf
+    return t
+
+
+@wp.func
+def write_miss(out: Hits, env: int, mount: int, r: int) -> None:
+    """Show a ray as a miss in the outputs; a distance that is NaN stays."""
+    if not wp.isnan(out.distance[env, mount, r]):
+        out.distance[env, mount, r] = out.miss
+    if out.point.shape[0] > 0:
+        out.point[env, mount, r] = wp.vec3(wp.inf, wp.inf, wp.inf)
+    if out.normal.shape[0] > 0:
+        out.normal[env, mount, r] = wp.vec3()
+    if out.shape.shape[0] > 0:
+        out.shape[env, mount, r] = -1
+    if out.body.shape[0] > 0:
+        out.body[env, mount, r] = -2
+    if out.face.shape[0] > 0:
+        out.face[env, mount, r] = -1
+
+
 @kernel
-def ray_points(
-    rows: Rows,
-    per_block: int,
-    pose: Pose,
-    bundle: Bundle,
-    distance_in: wp.array3d[wp.float32],
-    point_out: wp.array3d[wp.vec3],
-) -> None:
-    """Write the end point of each ray of a given length; +inf if the length is not finite."""
+def follow_rays(rows: Rows, limits: wp.vec2, per_block: int, pose: Pose, bundle: Bundle, out: Hits) -> None:
+    """Write the end point of each ray of the length `out.distance`, and show a length outside the limits as a miss."""
     env, mount, piece = masked_tid(rows)
     first = (rows.first + piece) * per_block
     captured = tick_captured(rows)
@@ -236,9 +255,10 @@ def ray_points(
     if pose.cast_drift.shape[0] > 0:
         lift = wp.vec3(0.0, 0.0, pose.cast_drift[env, mount][2])
     for r in range(first, wp.min(first + per_block, bundle.count)):
-        t = distance_in[env, mount, r]
-        point = wp.vec3(wp.inf, wp.inf, wp.inf)
-        if wp.isfinite(t):
+        t = in_range(out.distance[env, mount, r], limits)
+        if not wp.isfinite(t):
+            write_miss(out, env, mount, r)
+        elif out.point.shape[0] > 0:
             index = r
             if bundle.per_tick > wp.float64(0.0):
                 index = ((begin + r) % bundle.total + bundle.total) % bundle.total
@@ -251,5 +271,4 @@ def ray_points(
                     q = quat_yaw(q)
             s0, d0 = ray_of(bundle, env, index)
             s, d = place_ray(pose, env, mount, p, q, s0, d0)
-            point = s + t * d + lift
-        point_out[env, mount, r] = point
+            out.point[env, mount, r] = s + t * d + lift

@@ -26,6 +26,24 @@ _SIZES: dict[str, int] = {"plane": 0, "sphere": 1, "capsule": 2, "ellipsoid": 3,
 SMALLEST_AREA = 1e-12
 """Minimum area of a triangle relative to the square of its mesh's extent; smaller ones are degenerate, without a
 normal."""
+EDGE = 0.8
+"""Cosine of the angle between a normal and that of its face below which an edge is drawn, as in MuJoCo's renderer."""
+_LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
+"""Share of red, green and blue in luminance, ITU-R BT.709."""
+
+
+def reflectance_of(rgba: ArrayLike) -> float:
+    """Return the reflectance of a colour, which is its luminance, 0 to 1."""
+    return float(np.clip(_LUMINANCE @ np.asarray(rgba, dtype=np.float64)[:3], 0.0, 1.0))
+
+
+def with_edges(normals: NDArray[Any], corners: NDArray[Any]) -> NDArray[Any]:
+    """Return normals at the corners of faces `[face, 3, 3]`, with that of the face where it is far from them."""
+    corners = corners.astype(np.float64)
+    flat = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    flat /= np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), 1e-30)
+    is_far = np.einsum("fci,fi->fc", normals, flat) < EDGE
+    return np.where(is_far[..., None], flat[:, None], normals)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -290,7 +308,9 @@ class Shape:
 
 def _array(values: ArrayLike, what: str) -> NDArray[Any]:
     try:
-        return np.array(values)
+        if (array := np.array(values)).dtype.kind not in "biuf":
+            raise TypeError("not only real numbers")
+        return array
     except (TypeError, ValueError) as error:
         raise ModelError(f"{what}: got {shown(values)}, expected an array: {error}.") from None
 

@@ -109,15 +109,21 @@ class PoseSpline:
     Args:
         times: times of the poses `[n]`, s, increasing, at least 4.
         pos: positions `[n, 3]`, m.
-        quat: unit quaternions wxyz `[n, 4]`; their signs are ignored. The turn between two adjacent poses must be well
-            below 180 degrees.
+        quat: unit quaternions wxyz `[n, 4]`; their signs are ignored. The turn between two adjacent poses must be below
+            180 degrees. In the middle of a turn of more than 120 degrees, the orientation is half way.
     """
 
     def __init__(self, times: Array, pos: Array, quat: Array) -> None:
         flips = np.where((quat[1:] * quat[:-1]).sum(axis=1) < 0.0, -1.0, 1.0)
         signs = np.concatenate([[1.0], np.cumprod(flips)])
+        quat = signs[:, None] * quat
         self._pos = CubicSpline(times, pos)
-        self._quat = CubicSpline(times, signs[:, None] * quat)
+        # The norm of the spline is small within a large turn, and the rates are high.
+        large = np.flatnonzero((quat[1:] * quat[:-1]).sum(axis=1) < 0.5)
+        half = quat[large] + quat[large + 1]
+        half /= np.linalg.norm(half, axis=1, keepdims=True)
+        knots = np.insert(times, large + 1, 0.5 * (times[large] + times[large + 1]))
+        self._quat = CubicSpline(knots, np.insert(quat, large + 1, half, axis=0))
 
     def at(self, times: Array) -> Motion:
         """Return the motion at times `[time]`, s."""

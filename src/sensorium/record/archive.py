@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +26,8 @@ MOST_TEXT = 2**26
 """Maximum size of a text in bytes. NumPy stores four per character."""
 MOST_DEFLATED = 1040
 """Maximum ratio of decompressed to compressed bytes: deflate reaches 1032."""
+LONGEST = 200
+"""Maximum size of the name of a file without its end, bytes; file systems accept 255."""
 WRITE_IT = "Write it with NpzRecorder.save, or open a recording of another kind with sensorium.open."
 
 _END = struct.Struct("<4s4H2LH")
@@ -180,6 +183,15 @@ def key_of(name: str, *, slashes: bool = True) -> str:
     kept = re.sub(r"(?<![^/])/|/(?![^/])", "%2F", kept)
     parts = kept.split("/")
     return "/".join(_escaped(part[0]) + part[1:] if part in _WORDS else part for part in parts)
+
+
+def stem_of(name: str) -> str:
+    """Return a name as that of a file without its end, of at most 200 bytes; different names differ."""
+    key = key_of(name, slashes=False)
+    data = key.encode()
+    if len(data) <= LONGEST:
+        return key
+    return f"{data[: LONGEST - 17].decode(errors='ignore')}~{sha256(data).hexdigest()[:16]}"
 
 
 def name_of(key: str) -> str:

@@ -32,6 +32,8 @@ MOST_RECORD = 2**24
 """Maximum size of a record other than chunks, messages and attachments, bytes."""
 MOST_RATIO = {"lz4": 256, "zstd": 2**15, "": 1}
 """Compression -> greatest ratio of decompressed to compressed bytes."""
+LARGE = 2**28
+"""Size of a decompressed chunk above which no ratio above that of LZ4 is accepted, bytes."""
 RUN_BYTES = 4_000_000
 """Size of the runs into which messages outside chunks are grouped, bytes."""
 
@@ -402,7 +404,8 @@ class McapFile:
             return data
         head = self.chunk_head(block)
         body = data[head.body :]
-        if head.packed != len(body) or head.size > MOST_RATIO[head.compression] * (head.packed + 64):
+        ratio = MOST_RATIO["lz4" if head.size > LARGE and head.compression else head.compression]
+        if head.packed != len(body) or head.size > ratio * (head.packed + 64):
             raise self.error(f"the chunk at byte {block.offset} has {head.packed} bytes that decompress to {head.size}")
         self._check_memory(head.size)
         plain = self._guard(

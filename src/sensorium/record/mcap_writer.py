@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
+import io
 import os
 import struct
 import threading
@@ -19,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import IO, Any
 from weakref import WeakSet
 
 import lz4.block
@@ -171,6 +172,22 @@ class Summary:
         return data_end + summary + packed(records.Footer(start, offset_start, crc)) + MAGIC
 
 
+def lock(file: IO[bytes] | io.FileIO, *, is_open: bool = True) -> None:
+    """Lock a file against other writers, or unlock it.
+
+    Raises:
+        OSError: another writer has locked it.
+    """
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB if is_open else fcntl.LOCK_UN)
+    except BlockingIOError:
+        raise OSError(errno.EBUSY, "another recording writes this file") from None
+    except (ImportError, OSError):  # the system, or a network file system, has no such locks
+        pass
+
+
 def packed(record: records.McapRecord) -> bytes:
     """Return a record as bytes."""
     out = RecordBuilder()
@@ -219,7 +236,7 @@ class McapWriter:
         summary: contents of the file; complete after `close`.
 
     Raises:
-        OSError: the file cannot be created.
+        OSError: the file cannot be created, or another writer has it open.
     """
 
     def __init__(self, path: str | os.PathLike[str], profile: str, library: str) -> None:
@@ -227,9 +244,7 @@ class McapWriter:
         self.collect: Callable[[], None] = lambda: None
         """Function that adds the collected data of its owner; called by the thread, which holds `lock`."""
         self.error: Exception | None = None
-        if any(os.path.realpath(each.path) == os.path.realpath(self.path) for each in _open):
-            raise OSError(errno.EBUSY, "another recording writes this file")
-        self._file = open(self.path, "wb", buffering=0)
+        self._file = open(self.path, "ab", buffering=0)  # truncated once it is locked
         self._end = 0
         """Size of the file up to its last complete record, bytes."""
         self.summary = Summary()
@@ -241,6 +256,8 @@ class McapWriter:
         self._queued = 0
         self._is_closing = False
         try:
+            lock(self._file)
+            self._file.truncate(0)
             self._append([MAGIC, packed(records.Header(profile, library))])
         except BaseException:
             self._file.close()
@@ -395,8 +412,11 @@ class McapWriter:
         for thread in self._threads:
             thread.join()
         _open.discard(self)
-        with contextlib.suppress(OSError):  # without space for the summary, the file ends after its last chunk
+        try:
             self._append([self.summary.ending(self._end)])
+        except OSError as error:  # without space for the summary, the file ends after its last chunk
+            self.error = self.error or error
+        lock(self._file, is_open=False)  # a forked process may have the file open
         self._file.close()
 
     def _close_chunk(self) -> None:

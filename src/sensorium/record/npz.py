@@ -26,7 +26,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -36,9 +35,10 @@ from typing import Any
 
 import numpy as np
 
-from sensorium.errors import SensoriumWarning, UnknownNameError
+from sensorium.errors import ModelError, SensoriumWarning, UnknownNameError
 from sensorium.readings import Array, Reading, SceneDescription
 from sensorium.record.archive import Archive, check_regular, key_of, name_of, open_archive
+from sensorium.record.staging import staged
 from sensorium.spec import FieldSpec
 
 _PARTS = ("env_ids", "time", "capture_time", "truth_time", "valid", "stamp")
@@ -166,13 +166,8 @@ class Recording(Mapping[str, SensorRecording]):
         A link to a file is kept, and its target is written.
 
         Raises:
-            ModelError: the path names a folder, a device or anything else than a regular file.
+            ModelError: the file cannot be written, or is not a regular file.
         """
-        given = Path(path)
-        if given.exists():
-            check_regular(given)
-        path = given.resolve()
-        path.parent.mkdir(parents=True, exist_ok=True)
         arrays: dict[str, Array] = {"description": np.array(json.dumps(self.description))}
         for name, sensor in self.sensors.items():
             key = key_of(name)
@@ -182,16 +177,18 @@ class Recording(Mapping[str, SensorRecording]):
             for branch in _BRANCHES:
                 values: Mapping[str, Array] = getattr(sensor, branch)
                 arrays |= {f"{key}/{branch}/{key_of(each, slashes=False)}": value for each, value in values.items()}
-        handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
         try:
-            with os.fdopen(handle, "wb") as file:
+            if Path(path).exists():
+                check_regular(Path(path))
+            whole = Path(path).resolve()
+            with staged(whole.parent) as root, open(root / whole.name, "wb") as file:
                 np.savez(file, **arrays)  # type: ignore[arg-type]
-            os.chmod(partial, 0o644)
-            os.replace(partial, path)
-        except BaseException:
-            Path(partial).unlink(missing_ok=True)
+        except ModelError:
             raise
-        return given
+        except (OSError, RuntimeError, TypeError, ValueError) as error:  # links in a circle, bytes, zero bytes
+            reason = getattr(error, "strerror", None) or error
+            raise ModelError(f"recording {path!r} cannot be written: {reason}. Give another path.") from error
+        return Path(path)
 
 
 def load(path: str | os.PathLike[str]) -> Recording:

@@ -59,19 +59,20 @@ def open_writer(path: str | os.PathLike[str]) -> McapWriter:
 
     Raises:
         MissingDependencyError: the extra `record` is not installed.
-        ConfigError: the file cannot be created.
+        ConfigError: the file cannot be created, is not a regular file, or is still written by another recording.
     """
     try:
         from sensorium.record.mcap_writer import McapWriter
     except ImportError as error:
         raise missing(error) from None
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ConfigError.single("Recorder", "path", path, "a regular file", "Give another path.")
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         return McapWriter(path, "ros2", f"sensorium {_version('sensorium')}")
-    except OSError as error:
-        raise ConfigError.single(
-            "Recorder", "path", os.fspath(path), "a file that can be written", f"{error.strerror or error}."
-        ) from error
+    except (OSError, TypeError, ValueError) as error:  # bytes, zero bytes
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError.single("Recorder", "path", path, "a file that can be written", f"{reason}.") from error
 
 
 def checksum(values: Mapping[str, str]) -> str:
@@ -124,7 +125,8 @@ class Recorder:
         ros2: whether to write standard ROS 2 messages too, one per environment and sample.
 
     Raises:
-        ConfigError: the file cannot be created, or an environment does not exist.
+        ConfigError: the file cannot be created, is not a regular file, or is still written by another recording; or an
+            environment does not exist.
         UnknownNameError: no sensor has that name.
         MissingDependencyError: the extra `record` is not installed.
     """
@@ -511,7 +513,7 @@ class Recorder:
         batch = Batch(name, "log", (spec,), self.env_ids, "measured", 0, self._scene.engine.dt)
         about = {**batch.to_dict(), "group": "log"}
         if actuators:
-            about["names"] = json.dumps(list(self._scene.engine.names("actuator")))
+            about["names"] = json.dumps(list(self._scene.engine.control_names))
         return LogRows(batch, self._add_batch(batch, about), self._scene.clock.time_at)
 
     def _episodes(self) -> Array:

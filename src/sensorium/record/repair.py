@@ -33,11 +33,12 @@ def repair(path: str | os.PathLike[str]) -> Repaired:
     """Complete an MCAP file in place, so that every reader opens it. A complete file is left unchanged.
 
     Raises:
-        ModelError: the file is missing, is not an MCAP file, is damaged within, or cannot be written.
+        ModelError: the file is missing, is not an MCAP file, is damaged within, is still written, or cannot be written.
         MissingDependencyError: the extra `record` is not installed.
     """
     try:
         from sensorium.record.mcap_file import McapFile
+        from sensorium.record.mcap_writer import lock
     except ImportError as error:
         raise missing(error) from None
     try:
@@ -51,6 +52,7 @@ def repair(path: str | os.PathLike[str]) -> Repaired:
         size = os.path.getsize(file.path)
         try:
             with open(file.path, "r+b") as out:
+                lock(out)
                 out.truncate(end)
                 out.seek(end)
                 out.write(ending)

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from sensorium.errors import ArgumentError, ConfigError
+from sensorium.engines.envs import as_tensor, env_rows
+from sensorium.errors import ArgumentError, ConfigError, shown
 from sensorium.random import Distribution, stream_key
 from sensorium.rl.delay import ActionDelay, DelayLine
 from sensorium.scene import ObserverGroups, ObsTerm, Scene
@@ -15,6 +16,8 @@ from sensorium.scene.terms import sensor_in
 
 MODEL = "model."
 """Prefix of fields of the physics model in `randomise`."""
+ALSO_SCALED = {"body_mass": ("body_inertia",)}
+"""Fields of the model that share the factor of another one: a body of twice the mass has twice the inertia."""
 MOST_EPISODES = 0x3FFFFFFF
 """Mask of the episode that a seed starts with; later episodes count on from it."""
 
@@ -25,7 +28,7 @@ class Transition(NamedTuple):
     reward: torch.Tensor
     """float32 `[env]`."""
     terminated: torch.Tensor
-    """Bool `[env]`: the episode ended in a terminal state."""
+    """Bool `[env]`: the episode ended in a terminal state, or the environment diverged (see `RlEnv.diverged`)."""
     truncated: torch.Tensor
     """Bool `[env]`: the episode was cut off by its time limit and did not terminate."""
 
@@ -43,11 +46,12 @@ class RlEnv:
             and, for privileged training, ``"critic"``.
         substeps: physics ticks per control step.
         max_episode_steps: control steps until an episode is truncated.
-        actions: names of the actions; None takes those of the actuators.
+        actions: names of the actions; None takes those of the controls, one for each.
         action_delay: delay, jitter and loss of the controls; None for none.
         randomise: distributions that are drawn per env at each reset. ``"sensor.knob"`` sets a knob of a sensor that
             its config gives. ``"model.FIELD"`` multiplies a field of the model by one drawn factor; it requires
-            `MujocoEngine`.
+            `MujocoEngine`. The factor of ``body_mass`` also applies to ``body_inertia``, and the constants that MuJoCo
+            derives from a field follow it.
         replace_inf: finite value that replaces infinite observations.
         history: as for `Scene.observer`.
         stacked: as for `Scene.observer`.
@@ -58,6 +62,8 @@ class RlEnv:
         action: action of the current control step, float32 `[env, action]`; zero after a reset.
         last_action: action of the previous control step.
         episode_length: control steps since the reset, int64 `[env]`.
+        diverged: environments whose simulation became NaN, infinite or huge in the current episode, or whose action
+            was not finite, bool `[env]`.
         step_dt: duration of a control step, s.
 
     Raises:
@@ -84,13 +90,21 @@ class RlEnv:
         self.scene, self.substeps, self.max_episode_steps = scene, substeps, max_episode_steps
         self.num_envs, self.device = scene.num_envs, torch.device(scene.compute.device)
         self.step_dt = substeps * scene.clock.dt
-        self.action_names = tuple(scene.engine.names("actuator") if actions is None else actions)
+        self.action_names = tuple(scene.engine.control_names if actions is None else actions)
         self.action = torch.zeros((self.num_envs, len(self.action_names)), device=self.device)
         self.last_action = torch.zeros_like(self.action)
         self.episode_length = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
+        self.diverged = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
         self._randomise = dict(randomise or {})
-        self._fields = {name: self._field(name) for name in self._randomise if name.startswith(MODEL)}
-        for name in self._randomise.keys() - self._fields.keys():
+        for name, distribution in self._randomise.items():
+            if not isinstance(distribution, Distribution):
+                title = f"{type(self).__name__}.randomise"
+                raise ConfigError.single(title, name, distribution, "a distribution, such as sn.Uniform(0.9, 1.1)")
+        scaled = [name for name in self._randomise if name.startswith(MODEL)]
+        for name in scaled:
+            self._check_field(name)
+        self._fields = {field: self._live(field).clone() for name in scaled for field in _scaled(name)}
+        for name in self._randomise.keys() - scaled:
             sensor, knob = sensor_in(scene, name)
             sensor.get(knob)
             amount = getattr(sensor.cfg, knob.partition(".")[0], None)
@@ -122,7 +136,7 @@ class RlEnv:
         """Return whether episodes ended in a terminal state, bool `[env]`; by default never."""
         return torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
 
-    def begin_episode(self, env_ids: torch.Tensor) -> Mapping[str, Any]:
+    def begin_episode(self, env_ids: torch.Tensor) -> Mapping[str, Any] | None:
         """Return the state that new episodes start with, as for `Scene.reset`; by default the engine's own.
 
         Draw commands and other parameters of the episode here, with `draw`.
@@ -131,19 +145,25 @@ class RlEnv:
             env_ids: int64 `[n]`, environments that start an episode.
 
         Returns:
-            E.g. ``{"qpos": [n, nq], "qvel": [n, nv]}``.
+            E.g. ``{"qpos": [n, nq], "qvel": [n, nv]}``; None or an empty mapping for the engine's own state.
         """
-        return {}
+        return None
 
     # Use --------------------------------------------------------------------------------------------------------------
 
     def step(self, action: Any) -> Transition:
         """Take one control step with an action `[env, action]`; environments whose episodes end are not reset.
 
+        The episode of a diverged environment has terminated, and its reward is 0.
+
+        Returns:
+            New tensors, which later steps and resets do not change.
+
         Raises:
-            ArgumentError: the action has another shape.
+            ArgumentError: the action has another shape or is not of real numbers, or `reward` or `terminated` returned
+                anything but a tensor `[env]`.
         """
-        values = torch.as_tensor(action, dtype=torch.float32, device=self.device)
+        values = as_tensor(action, f"{type(self).__name__}.step: action").to(self.device, torch.float32)
         if values.shape != self.action.shape:
             expected = f"[env, action], {list(self.action.shape)}"
             raise ArgumentError(f"{type(self).__name__}.step: got an action of shape {list(values.shape)}; {expected}")
@@ -152,13 +172,32 @@ class RlEnv:
         control = self.control(self.action)
         self.scene.step(control if self._delay is None else self._delay.push(control), self.substeps)
         self.episode_length += 1
-        terminated = self.terminated()
+        self.diverged |= ~values.isfinite().all(dim=1)
+        if (diverged := self.scene.engine.diverged) is not None:
+            self.diverged |= diverged.to(self.device)
+        terminated = self._own("terminated", self.terminated(), torch.bool) | self.diverged
         truncated = (self.episode_length >= self.max_episode_steps) & ~terminated
-        return Transition(self.reward().to(torch.float32), terminated, truncated)
+        reward = self._own("reward", self.reward(), torch.float32).masked_fill_(self.diverged, 0.0)
+        return Transition(reward, terminated, truncated)
+
+    def _own(self, name: str, value: Any, dtype: torch.dtype) -> torch.Tensor:
+        """Return a copy of the result of a method, which may be a view of a sensor that the next reset overwrites."""
+        if not isinstance(value, torch.Tensor) or value.shape != (self.num_envs,):
+            got = f"a tensor {list(value.shape)}" if isinstance(value, torch.Tensor) else shown(value)
+            raise ArgumentError(f"{type(self).__name__}.{name}: returned {got}, expected [env], [{self.num_envs}].")
+        return value.to(self.device, dtype, copy=True)
 
     def observe(self) -> dict[str, torch.Tensor]:
-        """Return the current observations by group, as new tensors."""
-        return self.observer()
+        """Return the current observations by group, as new tensors.
+
+        Values of diverged environments that are not finite are 0.
+        """
+        groups = self.observer()
+        if self.device.type != "cpu" or bool(self.diverged.any()):  # without waiting for a GPU
+            for values in groups.values():
+                rows = self.diverged.reshape(-1, *[1] * (values.dim() - 1))
+                values.masked_fill_(rows & ~values.isfinite(), 0.0)
+        return groups
 
     def reset(self, env_ids: Any = None, *, seed: int | None = None) -> None:
         """Start new episodes in some environments.
@@ -169,24 +208,27 @@ class RlEnv:
                 All environments are reset. Running statistics of observations are kept.
 
         Raises:
-            ArgumentError: `env_ids` and `seed` are both given.
+            ArgumentError: `env_ids` are not those of environments, `seed` is not an integer, or both are given.
         """
         if seed is not None:
             if env_ids is not None:
                 raise ArgumentError(f"{type(self).__name__}.reset: seed restarts all environments; omit env_ids.")
+            first = stream_key(seed, "rl", "episode")[0] & MOST_EPISODES
             self.scene.load_state(self._initial)
-            self.scene.clock.episode.fill_(stream_key(seed, "rl", "episode")[0] & MOST_EPISODES)
-        everything = torch.arange(self.num_envs, device=self.device)
-        ids = everything if env_ids is None else everything[torch.as_tensor(env_ids, device=self.device)]
+            self.scene.clock.episode.fill_(first)
+        ids = self._ids(env_ids).to(self.device)
+        if not len(ids):
+            return
         # The random numbers of an episode belong to its number, which counts up in the scene's reset below.
         self.scene.clock.episode[ids] += 1
         try:
             self._randomise_envs(ids)
-            state = self.begin_episode(ids)
+            state = self.begin_episode(ids) or {}
         finally:
             self.scene.clock.episode[ids] -= 1
         self.scene.reset(None if env_ids is None else ids, **state)
         self.episode_length[ids] = 0
+        self.diverged[ids] = False
         self.action[ids] = 0.0
         self.last_action[ids] = 0.0
         if self._delay is not None:
@@ -195,39 +237,56 @@ class RlEnv:
     @property
     def action_delay(self) -> torch.Tensor:
         """Current delay of the actions of each environment, without jitter, float32 `[env]`, s."""
-        return torch.zeros(self.num_envs, device=self.device) if self._delay is None else self._delay.delay
+        return torch.zeros(self.num_envs, device=self.device) if self._delay is None else self._delay.delay.clone()
 
-    def _field(self, name: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return a field of the model, live for each environment `[env, ...]`, and its current values."""
-        batch, field = getattr(self.scene.engine, "batch", None), name.removeprefix(MODEL)
+    def _ids(self, env_ids: Any) -> torch.Tensor:
+        ids = env_rows(env_ids, self.num_envs)
+        return torch.arange(self.num_envs, device="cpu") if ids is None else ids
+
+    def _live(self, field: str) -> torch.Tensor:
+        """Return the values of a field of the model, live for each environment `[env, ...]`."""
+        return torch.from_numpy(self.scene.engine.batch.expand(field))  # type: ignore[attr-defined]
+
+    def _check_field(self, name: str) -> None:
+        """Raise ArgumentError unless `randomise` can vary a field of the model."""
+        engine, field = self.scene.engine, name.removeprefix(MODEL)
+        batch = getattr(engine, "batch", None)
         if batch is None:
+            raise ArgumentError(f"randomise[{name!r}]: {engine.name} has no fields of models per environment.")
+        if batch.is_derived(field):
             raise ArgumentError(
-                f"randomise[{name!r}]: {self.scene.engine.name} has no fields of models per environment."
+                f"randomise[{name!r}]: MuJoCo derives {field} from other fields, such as body_mass: randomise those."
             )
         try:
-            live = torch.from_numpy(batch.expand(field))
+            is_real = self._live(field).is_floating_point()
         except (ValueError, AttributeError, KeyError, TypeError) as error:
             raise ArgumentError(f"randomise[{name!r}]: MuJoCo cannot vary {field!r} per environment: {error}") from None
-        return live, live.clone()
+        if not is_real:
+            raise ArgumentError(f"randomise[{name!r}]: a factor would be rounded: choose a field of real numbers.")
 
     def _randomise_envs(self, ids: torch.Tensor) -> None:
         """Draw everything in `randomise` for new episodes."""
+        rows = ids.cpu()
+        for field, original in self._fields.items():
+            self._live(field)[rows] = original[rows]
         for name, distribution in self._randomise.items():
             values = self.draw(f"randomise/{name}", distribution, env_ids=ids)[:, 0]
-            if name in self._fields:
-                live, original = self._fields[name]
-                rows = ids.cpu()
-                live[rows] = original[rows] * values.cpu().reshape(-1, *(1,) * (live.dim() - 1)).to(live.dtype)
+            if name.startswith(MODEL):
+                for field in _scaled(name):
+                    live = self._live(field)
+                    live[rows] *= values.cpu().reshape(-1, *(1,) * (live.dim() - 1)).to(live.dtype)
             else:
                 sensor, knob = sensor_in(self.scene, name)
                 sensor.set(knob, values, ids)
+        if self._fields:
+            self.scene.engine.batch.update_constants(self._fields, rows.sort().values.numpy())  # type: ignore[attr-defined]
 
     def draw(
         self,
         purpose: str,
         distribution: Distribution,
         count: int = 1,
-        env_ids: torch.Tensor | None = None,
+        env_ids: Any = None,
         *,
         each_tick: bool = False,
     ) -> torch.Tensor:
@@ -237,10 +296,19 @@ class RlEnv:
             purpose: use of the numbers; the same purpose gives the same numbers within an episode.
             distribution: `Uniform`, `Normal` or `Choice`.
             count: numbers per environment.
-            env_ids: int64 `[n]`; None for all.
+            env_ids: int ids, a bool mask, or None for all.
             each_tick: whether they differ from tick to tick.
+
+        Raises:
+            ArgumentError: `env_ids` are not those of environments.
         """
-        clock, ids = self.scene.clock, torch.arange(self.num_envs, device="cpu") if env_ids is None else env_ids.cpu()
+        clock, ids = self.scene.clock, self._ids(env_ids)
         key, tick = stream_key(self.scene.seed, "rl", purpose), clock.tick if each_tick else 0
         envs, episodes = self.scene.first_env + ids.numpy(), clock.episode.cpu()[ids].numpy()
         return torch.from_numpy(distribution.sample(key, tick, envs, episodes, 0, count)).to(self.device)
+
+
+def _scaled(name: str) -> tuple[str, ...]:
+    """Return the fields that a factor of `randomise` multiplies."""
+    field = name.removeprefix(MODEL)
+    return field, *ALSO_SCALED.get(field, ())

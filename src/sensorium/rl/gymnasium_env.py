@@ -12,7 +12,9 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from sensorium.engines.envs import as_tensor
 from sensorium.errors import ArgumentError, ConfigError, ScheduleError
+from sensorium.random import checked_seed
 from sensorium.rl.env import RlEnv
 from sensorium.scene import Observer
 
@@ -51,7 +53,8 @@ class GymnasiumVectorEnv(VectorEnv[Any, Array, Array]):
     With ``NEXT_STEP`` (the default of Gymnasium), a finished environment is reset by the next call of `step`, which
     ignores its action and returns a reward of 0. With ``SAME_STEP``, `step` resets it at once; ``info["final_obs"]``
     and ``info["_final_obs"]`` then hold the observations from before the reset and the mask of these environments. With
-    ``DISABLED``, the caller resets it: ``reset(options={"reset_mask": mask})``.
+    ``DISABLED``, the caller resets it: ``reset(options={"reset_mask": mask})``. If environments diverged, see
+    `RlEnv.diverged`, ``info["diverged"]`` of that step marks them, bool `[env]`.
 
     Args:
         env: the task.
@@ -88,9 +91,10 @@ class GymnasiumVectorEnv(VectorEnv[Any, Array, Array]):
             options: may contain ``"reset_mask"``.
 
         Raises:
-            ArgumentError: the mask is not a bool array `[env]`, is empty, or is given with a seed.
+            ArgumentError: the seed is not an integer of at least 0, or the mask is not a bool array `[env]`, is empty,
+                or is given with a seed.
         """
-        super().reset(seed=seed)
+        super().reset(seed=None if seed is None else checked_seed(seed, 0))
         mask = (options or {}).get("reset_mask")
         if mask is not None:
             mask = np.asarray(mask)
@@ -104,7 +108,7 @@ class GymnasiumVectorEnv(VectorEnv[Any, Array, Array]):
 
     def step(self, actions: Array) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         """Take one control step; see the class for resets."""
-        waiting, info = self._done, dict[str, Any]()
+        waiting = self._done
         is_waiting = bool(waiting.any())
         if is_waiting and self.autoreset_mode == AutoresetMode.DISABLED:
             ids = waiting.nonzero()[:, 0].tolist()
@@ -113,13 +117,14 @@ class GymnasiumVectorEnv(VectorEnv[Any, Array, Array]):
         if is_waiting:  # only with NEXT_STEP
             self.env.reset(waiting)
             reward, terminated, truncated = (each.masked_fill(waiting, 0) for each in (reward, terminated, truncated))
-        done = terminated | truncated
+        done, diverged = terminated | truncated, self.env.diverged.cpu().numpy().copy()
+        info: dict[str, Any] = {"diverged": diverged, "_diverged": diverged} if diverged.any() else {}
         obs = self._observed()
         if self.autoreset_mode != AutoresetMode.SAME_STEP:
             self._done = done
         elif bool(done.any()):
             mask = done.cpu().numpy()
-            info = {"final_obs": _rows(obs, mask), "_final_obs": mask, "final_info": {}, "_final_info": mask}
+            info |= {"final_obs": _rows(obs, mask), "final_info": dict(info), "_final_obs": mask, "_final_info": mask}
             self.env.reset(done)
             obs = self._observed()
         rewards = reward.cpu().numpy().astype(np.float64)
@@ -140,6 +145,9 @@ def _rows(obs: Any, mask: Array) -> Array:
 class GymnasiumEnv(gymnasium.Env[Any, Array]):
     """An `RlEnv` with one environment as a single environment of Gymnasium.
 
+    ``info["diverged"]`` of `step` is True if the episode ended because the environment diverged, see `RlEnv.diverged`.
+    Otherwise it is absent.
+
     Args:
         env: the task.
         group: group of observations to return; None for a dict of all groups.
@@ -158,15 +166,16 @@ class GymnasiumEnv(gymnasium.Env[Any, Array]):
         self.observation_space, self.action_space = spaces_of(env, group, action_limit)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start a new episode; `seed` is that of `RlEnv.reset`, and `options` are not used."""
-        super().reset(seed=seed)
+        """Start a new episode; `seed` is that of `RlEnv.reset`, at least 0, and `options` are not used."""
+        super().reset(seed=None if seed is None else checked_seed(seed, 0))
         self.env.reset(seed=seed)
         return self._observed(), {}
 
     def step(self, action: Array) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take one control step."""
-        reward, terminated, truncated = self.env.step(np.asarray(action, np.float32)[None])
-        return self._observed(), float(reward), bool(terminated), bool(truncated), {}
+        reward, terminated, truncated = self.env.step(as_tensor(action, "GymnasiumEnv.step: action")[None])
+        info = {"diverged": True} if self.env.diverged else {}
+        return self._observed(), float(reward), bool(terminated), bool(truncated), info
 
     def _observed(self) -> Any:
         obs = to_numpy(self.env.observe(), self._group)

@@ -15,8 +15,8 @@ class RslRlEnv(VecEnv):  # type: ignore[misc]  # rsl_rl has no types
     """An `RlEnv` as the vector environment of rsl_rl.
 
     `step` resets finished environments at once. ``extras["time_outs"]`` marks the truncated ones, for which PPO adds
-    the value of the next state. The runner's ``obs_groups`` map its inputs to groups of observations:
-    ``{"actor": ["policy"], "critic": ["critic"]}``.
+    the value of the next state, and ``extras["diverged"]`` those that diverged, see `RlEnv.diverged`. The runner's
+    ``obs_groups`` map its inputs to groups of observations: ``{"actor": ["policy"], "critic": ["critic"]}``.
 
     Args:
         env: the task.
@@ -45,7 +45,7 @@ class RslRlEnv(VecEnv):  # type: ignore[misc]  # rsl_rl has no types
     def step(self, actions: torch.Tensor) -> tuple[Any, torch.Tensor, torch.Tensor, dict[str, Any]]:
         """Take one control step; return observations (after resets), rewards, dones and extras."""
         reward, terminated, truncated = self.env.step(actions)
-        done = terminated | truncated
+        done, diverged = terminated | truncated, self.env.diverged.clone()
         if bool(done.any()):
             self.env.reset(done)
-        return self.get_observations(), reward, done, {"time_outs": truncated}
+        return self.get_observations(), reward, done, {"time_outs": truncated, "diverged": diverged}

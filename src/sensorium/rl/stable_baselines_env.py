@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from stable_baselines3.common.vec_env import VecEnv
 
+from sensorium.random import checked_seed
 from sensorium.rl.env import RlEnv
 from sensorium.rl.gymnasium_env import Array, spaces_of, to_numpy
 
@@ -15,8 +16,8 @@ from sensorium.rl.gymnasium_env import Array, spaces_of, to_numpy
 class StableBaselinesEnv(VecEnv):  # type: ignore[misc]  # a class without complete types
     """An `RlEnv` as the vector environment of Stable-Baselines3.
 
-    The info of a finished environment holds ``"terminal_observation"``, which is from before the reset, and
-    ``"TimeLimit.truncated"``.
+    The info of a finished environment holds ``"terminal_observation"``, which is from before the reset,
+    ``"TimeLimit.truncated"``, and ``"diverged"``: whether the environment diverged, see `RlEnv.diverged`.
 
     Args:
         env: the task.
@@ -28,6 +29,11 @@ class StableBaselinesEnv(VecEnv):  # type: ignore[misc]  # a class without compl
         self.env, self._group, self.render_mode = env, group, None
         self._actions: Array = np.zeros((env.num_envs, len(env.action_names)), np.float32)
         super().__init__(env.num_envs, *spaces_of(env, group, action_limit))
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        """Set the seed of the next `reset`, an integer of at least 0, and return those of the environments."""
+        seeds: Sequence[int | None] = super().seed(None if seed is None else checked_seed(seed, 0))
+        return seeds
 
     def reset(self) -> Any:
         """Reset all environments, with the seed of a preceding `seed` if there is one."""
@@ -47,10 +53,11 @@ class StableBaselinesEnv(VecEnv):  # type: ignore[misc]  # a class without compl
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         obs = to_numpy(self.env.observe(), self._group)
         if done.any():
-            late = truncated.cpu().numpy()
+            late, diverged = truncated.cpu().numpy(), self.env.diverged.cpu().numpy()
             for k in np.flatnonzero(done):
                 final = {name: each[k] for name, each in obs.items()} if isinstance(obs, dict) else obs[k]
                 infos[k] = {"terminal_observation": final, "TimeLimit.truncated": bool(late[k])}
+                infos[k]["diverged"] = bool(diverged[k])
             self.env.reset(terminated | truncated)
             obs = to_numpy(self.env.observe(), self._group)
         return obs, reward.cpu().numpy(), done, infos

@@ -11,7 +11,7 @@ from sensorium.cfg import SensorCfg
 from sensorium.engines.base import NameKind
 from sensorium.sensors.builtin import BuiltinSensorCfg, with_full_names
 from sensorium.spec import Requirement
-from sensorium.world.select import WORLD, Named, plural
+from sensorium.world.select import Named, plural
 
 if TYPE_CHECKING:
     import mujoco
@@ -40,13 +40,17 @@ def requirements_of(
 def prepare(spec: mujoco.MjSpec, sensors: Iterable[SensorCfg[Any] | Requirement]) -> mujoco.MjSpec:
     """Add the elements that sensors need to an mjSpec before it is compiled by the caller; return the same spec.
 
-    Sensors cannot be mounted on the added elements: their names are hidden.
+    Sensors cannot be mounted on the added elements: their names are hidden. Unnamed bodies, geoms and other elements of
+    the model get names such as `geom_3`.
     """
-    from sensorium.engines.mujoco.spec import prepare_spec
+    from sensorium.engines.mujoco.hidden import hidden
+    from sensorium.engines.mujoco.spec import name_elements, prepare_spec
+
+    name_elements(spec)
 
     def names(kind: NameKind) -> list[str]:
-        hidden = ("", WORLD) if kind == "body" else ("",)
-        return [element.name for element in getattr(spec, plural(kind)) if element.name not in hidden]
+        found = [element.name for element in getattr(spec, plural(kind)) if not hidden(element.name)]
+        return found[1:] if kind == "body" else found  # without the world
 
     def parent_body(body: int) -> int:
         known = names("body")

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from sensorium.compute import keeps_current
 from sensorium.errors import ConfigError, DuplicateNameError, MissingDependencyError, UnknownNameError
-from sensorium.scene.gather import Column, Gather
+from sensorium.scene.columns import Columns
 from sensorium.scene.terms import TRUE, ObsTerm, Part, parts_of
 
 if TYPE_CHECKING:
@@ -35,17 +36,17 @@ class Place:
 
 @dataclass(slots=True)
 class _Group:
-    """Terms of one group, and its place in the common result."""
+    """Terms of one group."""
 
     places: dict[str, Place]
     stacked: int
     """Entries of the axis before the columns; 0 for none."""
-    columns: int = 0
-    start: int = 0
+    columns: int
+    values: Columns
 
 
 class Sources:
-    """All terms of one or several groups, gathered in one launch.
+    """All terms of one or several groups.
 
     Args:
         scene: scene of the sensors.
@@ -57,6 +58,10 @@ class Sources:
         see `Observer`.
     """
 
+    _arrangement: int
+    _version: int
+
+    @keeps_current
     def __init__(
         self,
         scene: Scene,
@@ -73,16 +78,10 @@ class Sources:
         self.groups = {
             name: self._laid_out(name, list(terms), history, name in stacked) for name, terms in groups.items()
         }
-        start, columns = 0, []
-        for name, group in self.groups.items():
-            group.start = start
-            columns += [self._column(name, group, place) for place in group.places.values()]
-            start += scene.num_envs * group.columns * max(group.stacked, 1)
-        total = start // scene.num_envs
-        self._gather = Gather(scene, columns, self.far, total)
+        for group in self.groups.values():
+            if group.values.key:
+                scene.keep_memory(group.values)
         self._bind()
-        if self._gather.key:
-            scene.keep_memory(self._gather)
 
     def _laid_out(self, group: str, terms: list[str | ObsTerm], history: int, stacked: bool) -> _Group:
         found: dict[str, Part] = {}
@@ -111,28 +110,8 @@ class Sources:
             start += math.prod(shape)
         if not start:
             raise ConfigError.single("Observer", "fields", list(found), "fields with at least one element")
-        return _Group(places, max(lengths) if stacked else 0, start)
-
-    def _column(self, name: str, group: _Group, place: Place) -> Column:
-        part, term, size = place.part, place.part.term, math.prod(place.part.shape)
-        if term.distribution is not None and part.spec.kind in ("rotation", "id", "flag"):
-            fix = "Give the noise of a rotation in the config of its sensor."
-            raise ConfigError.single(
-                f"ObsTerm({part.name!r})", "noise", term.noise, f"no noise for a {part.spec.kind}", fix
-            )
-        scale = None
-        if term.scale is not None:
-            try:
-                scale = np.broadcast_to(np.asarray(term.scale, np.float32), part.shape).flatten()
-            except ValueError:
-                expected = f"a number, or factors that fit {list(part.shape)}"
-                raise ConfigError.single(f"ObsTerm({part.name!r})", "scale", term.scale, expected) from None
-        entry = group.columns if group.stacked else size
-        return Column(
-            key=f"{name}/{part.name}", size=size, noise=term.distribution, clip=term.clip or (-math.inf, math.inf),
-            scale=scale, delay=term.delays, entries=max(term.history, 1), normalises=term.normalise,
-            column=group.start + place.columns.start, row=group.columns * max(group.stacked, 1), entry=entry,
-        )  # fmt: skip
+        entries = max(lengths) if stacked else 0
+        return _Group(places, entries, start, Columns(self.scene, group, list(found.values()), self.far, entries))
 
     # Observations -----------------------------------------------------------------------------------------------------
 
@@ -143,46 +122,45 @@ class Sources:
 
     def collect(self) -> dict[str, torch.Tensor]:
         """Return group -> current values in new memory, float32 `[env, column]` or `[env, history, column]`."""
-        if self._arrangement != self.scene.arrangement:
-            self._bind()
-        for sensor, is_measured in self._readers:
-            sensor.ensure_current(is_measured=is_measured)
-        for part in self._computed:
-            part.compute()
         if torch.is_inference_mode_enabled():
             with torch.inference_mode(False):  # tensors made in inference mode cannot be used in a backward pass
-                return self._split(self._gather.run())
-        return self._split(self._gather.run())
-
-    def _split(self, flat: torch.Tensor) -> dict[str, torch.Tensor]:
-        envs = self.scene.num_envs
-        return {
-            name: flat[group.start : group.start + math.prod(shape)].view(shape)
-            for name, group in self.groups.items()
-            if (shape := (envs, *([group.stacked] if group.stacked else []), group.columns))
-        }
+                return self.collect()
+        if self._arrangement != self.scene.arrangement:
+            self._bind()
+        if self._version != self.scene.clock.version:
+            for sensor, is_measured in self._readers:
+                sensor.ensure_current(is_measured=is_measured)
+            self._version = self.scene.clock.version
+        for part in self._computed:
+            part.compute()
+        found = {}
+        for name, group in self.groups.items():
+            found[name] = group.values.run()
+        return found
 
     def _bind(self) -> None:
         """Look up the memory of every field again, after the scene's sensors may have changed."""
         for group in self.groups.values():
             for name, place in group.places.items():
                 group.places[name] = replace(place, part=place.part.current(self.scene))
+            group.values.bind([place.part.value() for place in group.places.values()])
         parts = list(self.parts)
         self._computed = [part for part in parts if part.read is not None]
         fields = sorted((part for part in parts if part.read is None), key=lambda part: part.is_measured)
         readers = {part.sensor: part.is_measured for part in fields if part.sensor is not None}
         self._readers = list(readers.items())  # a sensor read for measured fields is not read again for its truth
-        self._gather.bind([part.value() for part in parts])
         self._arrangement = self.scene.arrangement
+        self._version = -1  # of the clock when the sensors were last brought up to date
 
     @property
     def learns(self) -> bool:
         """Whether running statistics follow new values."""
-        return self._gather.learns
+        return next(iter(self.groups.values())).values.learns
 
     @learns.setter
     def learns(self, on: bool) -> None:
-        self._gather.learns = bool(on)
+        for group in self.groups.values():
+            group.values.learns = bool(on)
 
 
 class Observer:

@@ -25,8 +25,9 @@ from sensorium.errors import ArgumentError, ConfigError, ScheduleError, Sensoriu
 from sensorium.measurement.schedule import Schedule
 from sensorium.plugins import is_ours
 from sensorium.presets import Presets, presets
+from sensorium.random import checked_seed
 from sensorium.readings import Array, Bodies, Reading, SceneDescription
-from sensorium.scene.gather import Gather
+from sensorium.scene.columns import Columns
 from sensorium.scene.needs import requirements_of
 from sensorium.scene.observer import ALONE, Observer, ObserverGroups, Sources, measured_and_true
 from sensorium.scene.publish import (
@@ -92,6 +93,7 @@ class Scene:
 
     Raises:
         ConfigError, SelectionError, DuplicateNameError, UnsupportedError: see the messages.
+        ArgumentError: the seed is not an integer.
     """
 
     @keeps_current
@@ -115,7 +117,7 @@ class Scene:
             raise ConfigError.single("Scene", "sensors", sensors, "a list of configs", "Write sensors=[cfg].")
         self.engine = engine
         self._guard = SceneGuard()
-        self.seed = int(seed)
+        self.seed = checked_seed(seed)
         self.first_env = first_env_of(first_env, engine.num_envs)
         """Global index of env 0; random numbers depend on it."""
         self.allow_gaps = allow_gaps
@@ -150,7 +152,7 @@ class Scene:
         self.arrangement = 0
         """A number that changes with the sensors: they were added, removed or reconfigured."""
         self._watches: list[Watch] = []
-        self._memories: list[weakref.ref[Gather]] = []
+        self._memories: list[weakref.ref[Columns]] = []
         self._end_of_step = 0
         engine.refresh()
         self.clock.set(engine.tick, FIRST, 0)
@@ -669,14 +671,14 @@ class Scene:
         sources = Sources(self, plan, replace_inf=replace_inf, history=history, stacked=axes)
         return Observer(sources) if groups is None else ObserverGroups(sources)
 
-    def keep_memory(self, memory: Gather) -> None:
+    def keep_memory(self, memory: Columns) -> None:
         """Include the memory of an observer in `state` for as long as the observer exists."""
         self._memories.append(weakref.ref(memory))
 
-    def memories(self) -> dict[str, Gather]:
+    def memories(self) -> dict[str, Columns]:
         """Return the memory of all observers that have any, by key; those of equal observers are numbered."""
         self._memories = [each for each in self._memories if each() is not None]
-        found: dict[str, Gather] = {}
+        found: dict[str, Columns] = {}
         for memory in filter(None, (each() for each in self._memories)):
             found[f"{memory.key} #{sum(other.key == memory.key for other in found.values())}"] = memory
         return found
@@ -836,7 +838,8 @@ class Scene:
             ros2: whether to write standard ROS 2 messages too.
 
         Raises:
-            ConfigError: the file cannot be created, or an environment does not exist.
+            ConfigError: the file cannot be created, is not a regular file, or is still written by another recording; or
+                an environment does not exist.
             MissingDependencyError: the extra `record` is not installed.
         """
         import sensorium  # public name, imported on use: the scene does not depend on packages built upon it

@@ -15,7 +15,6 @@ import torch
 from sensorium.cfg import COLUMN_KNOBS
 from sensorium.errors import ConfigError, StaleError, UnknownNameError
 from sensorium.random import Distribution, Normal, Uniform
-from sensorium.scene.gather import NORMAL_CLIP
 from sensorium.sensors.core.base import Sensor
 from sensorium.sensors.core.parts import declared_fields
 from sensorium.spec import VECTOR_AXES, FieldSpec
@@ -30,6 +29,8 @@ NAMED_AXES = {
 """Axes whose items have names, and the attribute of the sensor that holds them."""
 TRUE = "truth:"
 """Prefix of the names of ground truth columns."""
+NORMAL_CLIP = 10.0
+"""Maximum magnitude of a normalised value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ class Part:
         if value.shape != self.buffer.shape:
             expected = f"a tensor {list(self.buffer.shape)}, as in the first call"
             raise ConfigError.single("Observer", self.name, list(value.shape), expected)
-        self.buffer.copy_(value)
+        self.buffer.copy_(value.detach())
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -81,7 +81,7 @@ from sensorium.engines.base import NameKind, NativeSensor
 from sensorium.errors import Fault, SelectionError, listed, nearest, shown
 from sensorium.measurement.record import Record
 from sensorium.sensors.core.base import SimpleSensor
-from sensorium.sensors.core.hooks import Supports
+from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.sensors.core.parts import frames_of
 from sensorium.spec import NATIVE_SENSOR, Field, Requirement, Role
 from sensorium.world.select import WORLD, Named, match_names
@@ -323,6 +323,15 @@ def _take(rows: Rows, tasks: wp.array[TakeTask]) -> None:
         t.target[env, column] = t.source[env, column]
 
 
+@kernel
+def _limit(rows: Rows, low: float, high: float, source: wp.array2d[wp.float32], target: wp.array2d[wp.float32]) -> None:
+    env, column = masked_tid(rows)
+    x = source[env, column]
+    if x >= low:  # otherwise a miss
+        x = wp.clamp(target[env, column], low, high)
+    target[env, column] = x
+
+
 class BuiltinSensor(SimpleSensor[BuiltinSensorCfg, BuiltinSensorData]):
     """Native sensor of the engine, with the standard imperfections added."""
 
@@ -377,6 +386,25 @@ class BuiltinSensor(SimpleSensor[BuiltinSensorCfg, BuiltinSensorData]):
         t.source = wp.from_torch(self.engine.array(f"native:{self.name}"), dtype=wp.float32)
         t.target = wp.from_torch(target, dtype=wp.float32)
         self.compute_on.launch_task(_take, (target.shape[1],), t)
+
+    @property
+    def is_range(self) -> bool:
+        """Whether the values are distances: of rangefinders or between geoms."""
+        native, data = self.native, (self.cfg.parameters or {}).get("data", "")
+        return native.type == "distance" or (
+            native.type == "rangefinder" and native.unit == "m" and (native.dim == 1 or data in ("dist", "depth"))
+        )
+
+    @recorded
+    @used_if(lambda self: self.is_range)
+    def derive_measured(self, slot: Record) -> None:
+        """Limit measured distances: to the cutoff, and for rangefinders to 0; a miss stays as it is."""
+        low = 0.0 if self.native.type == "rangefinder" else -math.inf
+        source = wp.from_torch(self.engine.array(f"native:{self.name}"), dtype=wp.float32)
+        values = slot.value.view(self.num_envs, -1)
+        self.compute_on.launch(
+            _limit, (values.shape[1],), [low, self.native.cutoff or math.inf, source], [wp.from_torch(values)]
+        )
 
 
 def _unit(cfg: BuiltinSensorCfg) -> str:

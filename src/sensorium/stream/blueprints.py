@@ -152,7 +152,7 @@ def build_cfg(
             fault = Fault(_TICK, shown(fields[_TICK]), "no value, since update_period is set", "Keep one of the two.")
             raise ConfigError(title, [fault])
         fields["update_period"] = fields.pop(_TICK)
-    place, pose = blueprint.attached(fields, attach_to, title), blueprint.posed(fields, transform, title)
+    place, pose = blueprint.attached(fields, attach_to, title), blueprint.posed(transform, title)
     asked = {**dict.fromkeys(place, "attach_to"), "offset": "transform"}
     if (variant := VARIANTS.get(definition.id)) is not None:
         fields = variant.fields(fields, title)
@@ -267,7 +267,7 @@ class _Blueprint:
             fix = f"Set attach_to or {words}." if ways else "Set attach_to."
         return ConfigError.single(title, "attach_to", body, expected, fix)
 
-    def posed(self, fields: Mapping[str, Any], transform: Pose | None, title: str) -> dict[str, Any]:
+    def posed(self, transform: Pose | None, title: str) -> dict[str, Any]:
         """Return the field with the pose of the sensor."""
         offset = self.cfg_class.model_fields.get("offset")
         pose: dict[str, Any] = {}
@@ -280,9 +280,6 @@ class _Blueprint:
                 fix = f"A {self.definition.kind} has no pose. Omit transform."
                 raise ConfigError.single(title, "transform", transform, "the identity", fix)
             return {}
-        on_camera = any(fields.get(name) is not None for name in ("camera", "cameras"))
-        if "convention" in getattr(offset.annotation, "model_fields", {}) and not on_camera:
-            pose["convention"] = "world"  # x forward, like every other sensor
         return {"offset": pose} if pose else {}
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from types import FrameType
 from typing import Any, cast
 
@@ -228,6 +228,15 @@ def read_all(sensor: Sensor[Any, Any]) -> None:
         sensor.read([0])
         list(sensor.debug_draw())
         repr((sensor, sensor.info, type(sensor.data), type(sensor.ground_truth)))
+
+
+def ways_to_read(scene: Scene) -> list[Callable[[], object]]:
+    """Return calls that read the subject, each in another way."""
+    sensor = scene["subject"]
+    fields = [f"subject.{spec.name}" for spec in sensor.specs if spec.columns and not spec.is_ragged]
+    observers = [scene.observer(*fields, history=entries) for entries in (0, 2)] if fields else []
+    shown = [partial(getattr, sensor, name) for name in ("data", "ground_truth", "is_new")]
+    return [*shown, partial(read_all, sensor), partial(scene.publish, ["subject"]), *observers]
 
 
 def own_values(sensor: Sensor[Any, Any]) -> dict[str, Any]:

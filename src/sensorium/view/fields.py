@@ -265,7 +265,7 @@ def _mark_spans(axes: Any, sensor: SensorRecording, env: int, dt: float) -> None
     if sensor.info.get("kind") == "log":  # of no rate
         return
     captured = sensor.truth_time[sensor.captures(env), env]
-    is_gap = np.diff(captured) > longest_interval(sensor, dt)
+    is_gap = np.diff(captured) > longest_interval(sensor, np.diff(captured), dt)
     for start, end in zip(captured[:-1][is_gap], captured[1:][is_gap], strict=True):
         axes.axvspan(start, end, color=GAP, lw=0, label="gap")
     arrivals = sensor.arrivals(env)

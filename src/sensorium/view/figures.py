@@ -22,8 +22,16 @@ LONGEST_LATENCY = 1.0
 """Maximum latency of the search, s, or 10 periods of the sensor if that is longer."""
 MOST_POINTS = 2**20
 """Maximum number of points of a signal that is correlated."""
+ORDER, FEWEST = 10, 32
+"""Order of the autoregressive model of the errors of a signal, and the minimum number of samples of its fit."""
+ANGLE = 0.2
+"""Time over which samples are averaged for that fit, as an angle of the mean frequency of the signal, rad."""
+PRECISION = 1e-3
+"""Error of the interpolation of a signal, relative to its standard deviation."""
 MOST_COLUMNS = 12
 """Most elements of a field that are listed one by one; larger fields have one row for all elements."""
+EDGE = 5.0
+"""Error of a range, in robust standard deviations (1.4826 median absolute deviations), from which on it is left out."""
 FEWEST_GAPS = 4
 """Minimum number of intervals between different values that show a quantisation step."""
 LEVELS = 4096
@@ -97,7 +105,7 @@ def timing_of(sensor: SensorRecording, env: int, dt: float) -> Timing:
     """
     captured = sensor.truth_time[sensor.captures(env), env]
     intervals = np.diff(captured)
-    is_gap = intervals > longest_interval(sensor, dt)
+    is_gap = intervals > longest_interval(sensor, intervals, dt)
     regular = intervals[~is_gap]
     arrivals = sensor.arrivals(env)
     ages = sensor.age[arrivals, env]
@@ -120,9 +128,16 @@ def period_of(sensor: SensorRecording, dt: float) -> float:
     return max(1.0 / (sensor.info.get("rate_hz") or np.inf), dt)
 
 
-def longest_interval(sensor: SensorRecording, dt: float) -> float:
-    """Return the maximum interval between two captures without a gap, s: the period, rounded up to time steps."""
-    return (math.ceil(period_of(sensor, dt) / dt - 1e-6) + 0.5) * dt
+def longest_interval(sensor: SensorRecording, intervals: Array, dt: float) -> float:
+    """Return the maximum interval between two captures without a gap, s.
+
+    It is 1.5 periods, or the period rounded up to time steps. The period is the mean of the intervals that are not much
+    longer than most, or the configured one if that is shorter.
+    """
+    period = period_of(sensor, dt)
+    if len(intervals):
+        period = min(period, float(intervals[intervals <= 2.5 * np.median(intervals)].mean()))
+    return max(1.5 * period, (math.ceil(period / dt - 1e-6) + 0.5) * dt)
 
 
 def _lost(sensor: SensorRecording, env: int, captured: Array, ages: Array) -> float:
@@ -136,9 +151,8 @@ def latency_of(sensor: SensorRecording, env: int, dt: float) -> tuple[float, flo
     """Return the latency of a sensor by cross-correlation, and its standard deviation, s.
 
     The measured signal, as a reader gets it, is compared with the true one at earlier times, on a grid of time steps.
-    The latency is the shift with the largest correlation, interpolated between grid points by a parabola. It contains
-    delays and the lag of filters. Of a field with many elements, 12 are compared. The standard deviation is the
-    Cramer-Rao bound for white noise, from the curvature of that parabola, with that of a delay that varies. Where the
+    The latency is the shift with the largest correlation, interpolated between grid points by a parabola, and refined
+    by `_refined`. It contains delays and the lag of filters. Of a field with many elements, 12 are compared. Where the
     elements of a scan or an image were measured at different times, it is the mean over elements, with their standard
     deviation.
 
@@ -160,7 +174,7 @@ def latency_of(sensor: SensorRecording, env: int, dt: float) -> tuple[float, flo
     seen_grid = start + step * np.arange(int((last - 2 * step - start) / step) + 1)
     true_grid = start + step * np.arange(-most, len(seen_grid) + 2)
     independent = max(float(np.sum((seen_time >= start) & (seen_time <= last))), 1.0)
-    residuals, is_part = [], []
+    residuals, is_part, pairs = [], [], []
     for spec in signals:
         count = columns_of(spec)
         chosen = np.unique(np.linspace(0, count - 1, min(count, MOST_COLUMNS)).astype(int))
@@ -175,6 +189,7 @@ def latency_of(sensor: SensorRecording, env: int, dt: float) -> tuple[float, flo
             if x.std() > 1e-6 * np.abs(x).max() and y.std() > 0.0:
                 residuals.append(_residuals(x, y, most)[::-1])
                 is_part.append(count > MOST_COLUMNS)
+                pairs.append((true, seen))
     if not residuals:
         return unknown
     each = np.stack(residuals)  # share of the measured variance that the shifted truth does not explain, [signal, lag]
@@ -182,13 +197,66 @@ def latency_of(sensor: SensorRecording, env: int, dt: float) -> tuple[float, flo
     weighted = each / least[:, None]
     found, variance = _lowest(np.concatenate((weighted, weighted.sum(axis=0, keepdims=True))))
     latency = step * (found - 2.0)  # the first point is a shift by -2 steps
-    deviation = np.sqrt((step * step * variance + np.var(sensor.age[arrivals, env])) / independent)
+    deviation = step * np.sqrt(variance / independent)  # of white noise: the Cramer-Rao bound
     parts = latency[:-1][np.array(is_part) & (deviation[:-1] < 0.25 * period)]
     if len(parts) and np.ptp(parts) > 0.5 * period:
         return float(parts.mean()), float(parts.std())
     if not deviation[-1] <= 0.5 * period:
         return unknown
-    return float(latency[-1]), float(deviation[-1])
+    refined, sd = _refined(pairs, true_time, seen_time, float(latency[-1]), step)
+    return (refined, sd) if sd <= 0.5 * period else unknown
+
+
+def _refined(
+    pairs: list[tuple[Array, Array]], true_time: Array, seen_time: Array, latency: float, step: float
+) -> tuple[float, float]:
+    """Return a latency by generalised least squares, and its standard deviation, s, which holds for coloured errors.
+
+    The measured signal is a multiple of the true one at an earlier time, plus a constant and an autoregressive error.
+    Means over a small part of the time in which the signals change are compared, so that a low order suffices. The
+    standard deviation is that of the residuals weighted by the slope of the signal (H. White, 1980), summed over
+    signals, and so contains the jitter that they share.
+
+    Args:
+        pairs: true and measured values of each signal.
+        true_time: times of the true values.
+        seen_time: times of the measured values.
+        latency: first estimate, s.
+        step: time over which slopes are computed, s.
+    """
+    change, scores, information = 0.0, np.zeros(1), np.zeros(1)
+    for _ in range(3):
+        times = seen_time - latency
+        times, inside = times[known := (times > true_time[0] + step) & (times < true_time[-1] - step)], known
+        if len(times) < FEWEST:
+            return np.nan, np.nan
+        near = [[np.interp(times + shift, true_time, true) for shift in (-step, 0.0, step)] for true, _ in pairs]
+        pace = max((after - before).std() / (2.0 * step * at.std()) for before, at, after in near)  # rad/s
+        mean = int(np.clip(ANGLE * len(times) / (pace * (times[-1] - times[0])), 1, len(times) // FEWEST))
+        count = len(times) // mean
+        order = min(ORDER, count // 8)
+        scores, information = np.zeros((2, count - order))
+        for (_, seen), (before, at, after) in zip(pairs, near, strict=True):
+            columns = np.stack((seen[inside], at - at.mean(), np.ones_like(at), (after - before) / (2.0 * step)))
+            columns = columns[:, : count * mean].reshape(4, count, mean).mean(axis=2).T
+            rest = columns[:, 0] - columns[:, 1:] @ np.linalg.lstsq(columns[:, 1:], columns[:, 0], rcond=None)[0]
+            lags = np.lib.stride_tricks.sliding_window_view(rest, order + 1)[:, ::-1]
+            least = np.square(PRECISION * seen.std())  # of the interpolation, whose error is no noise
+            power = lags[:, 1:].T @ lags[:, 1:] + len(lags) * least * np.eye(order)
+            kernel = np.concatenate(([1.0], -np.linalg.solve(power, lags[:, 1:].T @ lags[:, 0])))
+            white = np.stack([np.convolve(column, kernel, "valid") for column in columns.T], axis=1)
+            other, both = white[:, 1:3], white[:, ::3]
+            error, slope = (both - other @ np.linalg.lstsq(other, both, rcond=None)[0]).T
+            if slope @ slope < 1e-6 * (white[:, 3] @ white[:, 3]):  # a ramp, whose delay is an offset
+                continue
+            weight = 1.0 / (np.mean(np.square(error - slope * (slope @ error) / (slope @ slope))) + least)
+            scores, information = scores + weight * slope * error, information + weight * slope * slope
+        if not information.any():
+            return np.nan, np.nan
+        change = scores.sum() / information.sum()
+        latency -= change
+    sd = np.sqrt(np.sum(np.square(scores - information * change))) / information.sum()
+    return latency, float(sd)
 
 
 def _lowest(curves: Array) -> tuple[Array, Array]:
@@ -266,9 +334,11 @@ def errors_of(sensor: SensorRecording, spec: Mapping[str, Any], env: int) -> lis
     out = []
     for k, label in enumerate(labels):
         error = errors[np.isfinite(errors[:, k]), k]
-        mean, sd, largest = (
-            (float(error.mean()), float(error.std()), float(np.abs(error).max())) if len(error) else (np.nan,) * 3
-        )
+        largest = float(np.abs(error).max()) if len(error) else np.nan
+        if spec.get("role") == "range" and len(error):  # at edges, a ray measures another surface than the true one
+            away = np.abs(error - np.median(error))
+            error = error[away <= EDGE * (1.4826 * np.median(away) or np.inf)]
+        mean, sd = (float(error.mean()), float(error.std())) if len(error) else (np.nan, np.nan)
         missed = float(lost[:, k].sum() / max(int(known[:, k].sum()), 1))
         configured = 0.0 if steps is None else float(steps[min(k, len(steps) - 1)])
         out.append(ErrorFigures(name, label, unit, mean, sd, largest, missed, float(found[k]), configured))
@@ -292,11 +362,16 @@ def rotation_between(first: Array, second: Array) -> Array:
 def step_of(values: Array) -> float:
     """Return the quantisation step of values: their greatest common step; 0 where they have none.
 
-    Float values always are multiples of the step of their format, so only much larger steps count.
+    Float values always are multiples of the step of their format, so only much larger steps count. Values that float32
+    represents exactly count as float32.
     """
     levels = np.unique(values)
     if len(levels) <= FEWEST_GAPS:
         return 0.0
+    with np.errstate(over="ignore"):
+        single = levels.astype(np.float32)
+    if (single == levels).all():  # as in messages that hold float32 values as float64
+        levels = single
     rounding = float(np.spacing(np.abs(levels).max()))
     if len(levels) > LEVELS:
         middle = len(levels) // 2 - LEVELS // 2

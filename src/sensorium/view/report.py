@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sensorium.view.allan import Allan, allan_of, has_allan
+from sensorium.view.allan import Allan, allan_of, has_allan, series_of
 from sensorium.view.fields import draw_field, field_inches, field_names, spec_of
 from sensorium.view.figures import Timing, errors_of, labels_of, timing_of
+from sensorium.view.stationarity import refusal_of
 from sensorium.view.style import COLORS, FAINT, INK, PAPER, TRUTH, blank_figure, column_of, milliseconds, unit_text
 
 if TYPE_CHECKING:
@@ -81,20 +82,22 @@ def report_of(recording: Recording, env: int = 0, resets: Sequence[float] = ()) 
         sensors.rows.append(_sensor_row(sensor, timing))
         steady = _longest_span(sensor, resets)
         for spec in (spec_of(sensor, each) for each in field_names(sensor)):
-            if spec["axes"][1:2] == ["event"] or spec["name"] not in sensor.truth:
-                continue
-            for figures in errors_of(sensor, spec, column):
-                errors.rows.append(_error_row(name, figures))
+            if spec["axes"][1:2] != ["event"] and spec["name"] in sensor.truth:
+                errors.rows.extend(_error_row(name, figures) for figures in errors_of(sensor, spec, column))
             if not has_allan(sensor, spec):
                 continue
-            allan = allan_of(steady, spec, column, labels_of(sensor, spec))
-            if allan is None:
-                report.notes.append(f"{name}.{spec['name']}: too few samples for an Allan deviation")
-            elif not allan.deviation.any():
-                report.notes.append(f"{name}.{spec['name']}: no noise")
+            series, place = series_of(steady, spec, column, timing.rate_hz), (name, str(spec["name"]))
+            if series is None:
+                report.notes.append(f"{'.'.join(place)}: too few samples for an Allan deviation")
+                continue
+            allan = allan_of(series, sensor.info, spec, labels_of(sensor, spec))
+            if not allan.deviation.any():
+                report.notes.append(f"{'.'.join(place)}: no noise")
+            elif reason := refusal_of(allan, series):
+                report.notes.append(f"{'.'.join(place)}: no noise is fitted, because {reason}")
             else:
-                report.allan[name, spec["name"]] = allan
-                noise.rows.extend(_noise_rows(name, spec["name"], allan))
+                report.allan[place] = allan
+                noise.rows.extend(_noise_rows(*place, allan))
     if resets:
         times = "once" if len(resets) == 1 else f"{len(resets)} times"
         report.notes.append(f"env {env} was reset {times}; noise is that of the longest span without a reset")

@@ -16,7 +16,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from sensorium.errors import ConfigError
-from sensorium.geometry.ray_poses import bridge_gap, keep_pose, place_shapes, ray_points
+from sensorium.geometry.ray_poses import bridge_gap, follow_rays, keep_pose, place_shapes
 from sensorium.geometry.ray_structs import BASE, BLOCK, WORLD, YAW, YAW_STARTS, Bundle, Hits, Moving, Pose
 from sensorium.geometry.trace import cast_rays
 from sensorium.geometry.trace_vertical import cast_vertical
@@ -291,7 +291,6 @@ class RayCast(MountQuery):
         *,
         drift: torch.Tensor | None = None,
         cast_drift: torch.Tensor | None = None,
-        instant: bool = False,
         look: bool = True,
         miss: float | None = None,
     ) -> None:
@@ -301,28 +300,13 @@ class RayCast(MountQuery):
             outputs: the tensors for members of `Hits`, `[env, mount, ray, ...]` with any split of the ray axis.
             drift: `[env, mount, 3]`, added to the mount's position, m, world.
             cast_drift: `[env, mount, 3]`: x and y move the starts in the alignment's axes, z the hits, m.
-            instant: cast all rays from the pose at the capture, even if they fire at different times.
             look: call `look` first; False if that was done for this sample.
             miss: distance reported for a miss; by default that of the spec.
         """
         if look:
             self.look()
-        compute, device = self._compute, self._compute.device
-        envs, mounts = compute.num_envs, self._mount.count
-        out = Hits()
-        for name, dtype in _HITS.items():
-            tensor = outputs.get(name)
-            if tensor is None:
-                setattr(out, name, wp.zeros((0, 0, 0), dtype=dtype, device=device))
-                continue
-            width = () if dtype in (wp.float32, wp.int32) else (3,)
-            setattr(out, name, wp.from_torch(tensor.view(envs, mounts, self.count, *width), dtype=dtype))
-        out.miss = self._miss if miss is None else miss
+        compute, out = self._compute, self._hits(outputs, miss)
         pose = self._drifting(drift, cast_drift)
-        bundle = self._bundle
-        if instant and self._slots > 1:
-            bundle = _copy(self._bundle)
-            bundle.times = wp.zeros(0, dtype=wp.float32, device=device)
         surroundings = self._surroundings
         inputs = [
             wp.vec2(*self._limits),
@@ -333,45 +317,53 @@ class RayCast(MountQuery):
             self._moving,
             self._unseen(),
             pose,
-            bundle,
+            self._bundle,
         ]
-        blocks = -(-self.count // self._block)
+        blocks = self._mount.count, -(-self.count // self._block)
         if self.vertical and self.view.is_upright and self._slots == 1 and self._spec.offsets is None:
             is_more = int(not set(outputs) <= {"distance", "point"})
-            compute.launch(cast_vertical, (mounts, blocks), [*inputs, is_more], [out], split=True)
+            compute.launch(cast_vertical, blocks, [*inputs, is_more], [out], split=True)
         else:
-            compute.launch(cast_rays, (mounts, blocks), inputs, [out], split=True)
+            compute.launch(cast_rays, blocks, inputs, [out], split=True)
 
-    def points(
+    def follow(
         self,
-        distance: torch.Tensor,
-        point: torch.Tensor,
+        outputs: Mapping[str, torch.Tensor],
         *,
         drift: torch.Tensor | None = None,
         cast_drift: torch.Tensor | None = None,
+        miss: float | None = None,
     ) -> None:
-        """Write the end points of rays of given lengths, for the state of the last cast; +inf if not finite.
+        """Follow other distances in the outputs of the last cast: points at these distances, and misses (one launch).
 
         Args:
-            distance: `[env, mount, ray]`, m.
-            point: `[env, mount, ray, 3]`, m, world: the output.
+            outputs: see `cast`, with `distance`; a distance outside the limits becomes a miss in all of them.
             drift: see `cast`.
             cast_drift: see `cast`.
+            miss: see `cast`.
         """
-        compute = self._compute
-        shape = (compute.num_envs, self._mount.count, self.count)
-        inputs = [
-            self._block,
-            self._drifting(drift, cast_drift),
-            self._bundle,
-            wp.from_torch(distance.view(shape), dtype=wp.float32),
-        ]
-        outputs = [wp.from_torch(point.view(*shape, 3), dtype=wp.vec3)]
-        blocks = -(-self.count // self._block)
-        compute.launch(ray_points, (self._mount.count, blocks), inputs, outputs, split=True)
+        inputs = [wp.vec2(*self._limits), self._block, self._drifting(drift, cast_drift), self._bundle]
+        blocks = self._mount.count, -(-self.count // self._block)
+        self._compute.launch(follow_rays, blocks, inputs, [self._hits(outputs, miss)], split=True)
+
+    def _hits(self, outputs: Mapping[str, torch.Tensor], miss: float | None) -> Any:
+        """Return the struct through which kernels write outputs."""
+        out, shape = Hits(), (self._compute.num_envs, self._mount.count, self.count)
+        for name, dtype in _HITS.items():
+            tensor = outputs.get(name)
+            if tensor is None:
+                setattr(out, name, wp.zeros((0, 0, 0), dtype=dtype, device=self._compute.device))
+                continue
+            width = () if dtype in (wp.float32, wp.int32) else (3,)
+            setattr(out, name, wp.from_torch(tensor.view(*shape, *width), dtype=dtype))
+        out.miss = self._miss if miss is None else miss
+        return out
 
     def _drifting(self, drift: torch.Tensor | None, cast_drift: torch.Tensor | None) -> Any:
-        pose = _copy(self._pose)
+        kind: Any = Pose
+        pose = kind()
+        for name in kind.vars:
+            setattr(pose, name, getattr(self._pose, name))
         none = wp.zeros((0, 0), dtype=wp.vec3, device=self._compute.device)
         pose.drift = none if drift is None else wp.from_torch(drift, dtype=wp.vec3)
         pose.cast_drift = none if cast_drift is None else wp.from_torch(cast_drift, dtype=wp.vec3)
@@ -382,15 +374,6 @@ class RayCast(MountQuery):
         """Bytes of its own memory."""
         own = [self._memory, self._hidden, *self.cones, *self._kept]
         return sum(tensor.numel() * tensor.element_size() for tensor in own)
-
-
-def _copy(struct: Any) -> Any:
-    """Return a copy of a struct."""
-    kind: Any = Bundle if hasattr(struct, "directions") else Pose
-    other = kind()
-    for name in kind.vars:
-        setattr(other, name, getattr(struct, name))
-    return other
 
 
 def _wide_cones(angle: float, count: int) -> Cones:

@@ -7,6 +7,7 @@ sensors share meshes and height fields.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from sensorium.compute import Compute
 from sensorium.engines.base import Engine, NameKind
-from sensorium.errors import ConfigError, Fault, ModelError, SelectionError, listed, nearest
+from sensorium.errors import ConfigError, Fault, ModelError, SelectionError, SensoriumWarning, listed, nearest
 from sensorium.geometry.bounds import bounding_sphere, is_upright, ray_tree_of
 from sensorium.geometry.hfield import HFields, build_hfields
 from sensorium.geometry.images.clusters import build_clusters, triangles_of
@@ -126,7 +127,7 @@ class View:
     @property
     def met(self) -> list[int]:
         """Numbers of all shapes that rays can hit, static ones included."""
-        return sorted({*self.shapes, *self._parts.rows})
+        return sorted({*self.shapes, *self._parts.rows, *self._parts.meshes})
 
     @property
     def is_upright(self) -> bool:
@@ -431,7 +432,12 @@ class RayScene:
         Raises:
             SelectionError: nothing matches, or all selected shapes are the sensor's own.
             ConfigError: a selected shape cannot be hit.
+
+        Warns:
+            SensoriumWarning: once per scene, if the engine lacks a part of its model that cameras would see.
         """
+        if not self._images and (notice := self._engine.camera_notice()):
+            warnings.warn(notice, SensoriumWarning, stacklevel=2)
         chosen, own_of = self._seen(targets, own_bodies, config)
         rows = sorted(chosen, key=lambda i: (not self.drawable[i].is_static, self.drawable[i].element == "tendon"))
         key = tuple(rows)

@@ -190,9 +190,11 @@ def _frame(engine: Engine, kind: NameKind, name: str) -> FrameOnBody:
 
 
 def _of_another_kind(name: str, kind: NameKind, engine: Engine) -> str:
-    """Return a hint if elements of another kind have exactly this name."""
+    """Return a hint if elements of another kind have exactly this name, or if the engine's model may lack bodies."""
     others = [other for other in _FRAMED if other != kind and name in engine.names(other)]
-    return f"Write {others[0]}={name!r} for the {others[0]} of that name." if others else ""
+    if others:
+        return f"Write {others[0]}={name!r} for the {others[0]} of that name."
+    return engine.merged_hint if kind == "body" else ""
 
 
 def below_namespace(path: str) -> str:

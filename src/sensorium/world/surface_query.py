@@ -116,17 +116,15 @@ class SurfaceQuery(MountQuery):
         ]
         compute.launch(probe_surfaces, self._items, inputs, [self._nearest(outputs, miss, stay)])
 
-    def follow(self, distance: torch.Tensor, point: torch.Tensor) -> None:
-        """Move the true nearest points to other distances along the same directions (one launch).
+    def follow(self, outputs: Mapping[str, torch.Tensor]) -> None:
+        """Clip other distances to the range, and move the true nearest points to them (one launch).
 
         Args:
-            distance: `[env, mount, probe]`, m, +inf for a miss.
-            point: `[env, mount, probe, 3]`, m, world: the true points, which are overwritten.
+            outputs: see `find`, with `distance`, m, +inf for a miss; overwritten.
         """
-        shape = (self._compute.num_envs, *self._items)
-        inputs = [self._probes[0], *self.mount_pose(), wp.from_torch(distance.view(shape), dtype=wp.float32)]
-        outputs = [wp.from_torch(point.view(*shape, 3), dtype=wp.vec3)]
-        self._compute.launch(follow_distance, self._items, inputs, outputs)
+        out = self._nearest(outputs)
+        inputs = [*self._probes, self._least, *self.mount_pose()]
+        self._compute.launch(follow_distance, self._items, inputs, [out.distance, out.point])
 
     def show_misses(
         self, found: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor], miss: float | None, stay: bool

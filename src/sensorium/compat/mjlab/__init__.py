@@ -132,26 +132,8 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "BuiltinSensor",
-    "BuiltinSensorCfg",
-    "CameraSensor",
-    "CameraSensorCfg",
-    "CameraSensorData",
-    "ContactData",
-    "ContactMatch",
-    "ContactSensor",
-    "ContactSensorCfg",
-    "ObjRef",
-    "RayCastData",
-    "RayCastSensor",
-    "RayCastSensorCfg",
-    "Sensor",
-    "SensorCfg",
-    "SensoriumCfg",
-    "SensoriumSensor",
-    "TerrainHeightSensor",
-    "TerrainHeightSensorCfg",
-    "add_sensors",
-    "reading",
-    "scene_of",
-]
+    "BuiltinSensor", "BuiltinSensorCfg", "CameraSensor", "CameraSensorCfg", "CameraSensorData", "ContactData",
+    "ContactMatch", "ContactSensor", "ContactSensorCfg", "ObjRef", "RayCastData", "RayCastSensor",
+    "RayCastSensorCfg", "Sensor", "SensorCfg", "SensoriumCfg", "SensoriumSensor", "TerrainHeightSensor",
+    "TerrainHeightSensorCfg", "add_sensors", "reading", "scene_of",
+]  # fmt: skip

@@ -4,7 +4,7 @@
     terms["gyro"] = ObservationTermCfg(func=reading, params={"sensor_name": "imu", "field": "ang_vel_b"})
 
 mjlab calls a sensor's `update` after each physics step, and `reset` before its reset events write the initial state of
-an episode. So an episode of these sensors starts on the first read, or with the next tick.
+an episode. The sensors start the episode in the `write_data_to_sim()` that follows, when that state is complete.
 
 Importing this module requires mjlab.
 """
@@ -104,14 +104,13 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
         super().__init__()
         self.cfg = cfg
         self._scene: Scene | None = None
-        self._ticks = 0
-        self._waits = False
-        self._waiting = torch.zeros(0, dtype=torch.bool, device="cpu")
 
     def edit_spec(self, scene_spec: mujoco.MjSpec, entities: Mapping[str, Any]) -> None:
         """Add the model elements that the sensors need to the scene's MjSpec."""
         if self.cfg.prepares:
             prepare(scene_spec, self.cfg.sensors)
+        if entities:
+            self._follow(list(entities.values())[-1])
 
     def initialize(self, mj_model: mujoco.MjModel, model: Any, data: Any, device: str) -> None:
         """Build the sensorium scene on the compiled model and the simulation's live state.
@@ -130,16 +129,11 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
 
     @property
     def scene(self) -> Scene:
-        """The sensorium scene. Access starts the episodes that mjlab requested, in the current state of the simulation.
+        """The sensorium scene.
 
         Raises:
             ScheduleError: mjlab has not initialized its scene yet.
         """
-        self._begin_episodes()
-        return self._built
-
-    @property
-    def _built(self) -> Scene:
         if self._scene is None:
             raise ScheduleError(
                 f"sensor {self.cfg.name!r} has no simulation yet: call scene.initialize(mj_model, model, data) first, "
@@ -154,7 +148,7 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
             ScheduleError: `dt` is not the model's time step.
         """
         super().update(dt)
-        scene = self._built
+        scene = self.scene
         if abs(dt - scene.engine.dt) > 1e-6 * scene.engine.dt:
             raise ScheduleError(
                 f"scene.update(dt={dt:g}) of mjlab, but the model's time step is {scene.engine.dt:g} s: call it after "
@@ -164,12 +158,12 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
             scene.begin_control_step()
         self._ticks += 1
         scene.update()
-        if not self.cfg.fresh:
-            scene.engine.refresh()  # otherwise a first read after mjlab's forward() would see another instant
+        if self._ticks % self.cfg.decimation == 0:
+            self._settle()
         self._begin_episodes()
 
     def reset(self, env_ids: torch.Tensor | slice | None = None) -> None:
-        """Mark the end of episodes; the next ones start after their state is written, see the module."""
+        """Mark the end of episodes. The next ones start once their state is written, see the module."""
         super().reset(env_ids)
         self._waiting[slice(None) if env_ids is None else env_ids] = True
         self._waits = True
@@ -182,11 +176,31 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
                 for env in visualizer.get_env_indices(scene.num_envs):
                     _draw(visualizer, shape.only(env, scene.num_envs))
 
+    def _follow(self, entity: Any) -> None:
+        """Start the requested episodes whenever mjlab has written the last entity: a fixed call after reset events.
+
+        mjlab calls none of a sensor's own methods between these events and the next step.
+        """
+        write = entity.write_data_to_sim
+
+        def write_and_begin() -> None:
+            write()
+            self._begin_episodes()
+
+        entity.write_data_to_sim = write_and_begin
+
     def _begin_episodes(self) -> None:
         if self._waits:
             self._waits = False
-            self._built.reset(self._waiting)
+            self.scene.reset(self._waiting)
             self._waiting.zero_()
+            self._settle()
+
+    def _settle(self) -> None:
+        """With `fresh`, compute on-read samples now, because mjlab's terms may write the state before they are read."""
+        for sensor in self.scene.sensors_in_use.values() if self.cfg.fresh else ():
+            if sensor.is_lazy:
+                sensor.ensure_current()
 
     def _compute_data(self) -> Mapping[str, Any]:
         return LiveData(self)
@@ -277,9 +291,6 @@ class _Preparation:
 
 def scene_of(env: Any, name: str | None = None) -> Scene:
     """Return the sensorium scene in an mjlab environment, with its sensors, `set`, `publish` and other methods.
-
-    Call this whenever the scene is needed, and store sensors instead of the scene: the call starts the episodes that
-    mjlab requested.
 
     Args:
         env: the environment, a wrapper of it, or a scene of mjlab.

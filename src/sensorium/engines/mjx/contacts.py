@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import mujoco
 import torch
 
 from sensorium.compute import Compute
@@ -53,13 +52,12 @@ class ContactExport:
 
     Args:
         engine: engine of the reports.
-        model: the MjModel.
-        elements: its named elements.
+        elements: elements of its MjModel.
         places: number of places for contacts in one environment.
         compute: device of the launches.
     """
 
-    def __init__(self, engine: Engine, model: Any, elements: Elements, places: int, compute: Compute) -> None:
+    def __init__(self, engine: Engine, elements: Elements, places: int, compute: Compute) -> None:
         envs, device = compute.num_envs, compute.device
         self._arrays = {
             name: torch.zeros(
@@ -72,7 +70,7 @@ class ContactExport:
         flat: dict[str, Any] = {name: array.flatten(0, 1) for name, array in self._arrays.items()}
         count = torch.full((1,), envs * places, dtype=torch.int32, device=device)
         contacts = ContactList(count=count, env=self._env.flatten(), **flat)
-        every = cast(Engine, _EveryGeom(engine, model, elements))
+        every = cast(Engine, _EveryGeom(engine, elements))
         self._reducer = ContactReducer(every, contacts, compute)
 
     def add(self, report: Requirement) -> torch.Tensor:
@@ -89,13 +87,13 @@ class ContactExport:
 
 
 class _EveryGeom:
-    """Names of an engine for `ContactReducer`, with all geoms by their ids, because unnamed geoms touch as well."""
+    """Names of an engine for `ContactReducer`, with the hidden geoms, because they touch as well."""
 
-    def __init__(self, engine: Engine, model: Any, elements: Elements) -> None:
+    def __init__(self, engine: Engine, elements: Elements) -> None:
         self.name, self.subtree = engine.name, engine.subtree
         self._engine = engine
-        named = (mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_GEOM, i) or f"geom {i}" for i in range(model.ngeom))
-        self._geoms = {name: elements.body_row[int(model.geom_bodyid[i])] for i, name in enumerate(named)}
+        bodies = elements.model.geom_bodyid
+        self._geoms = {name: elements.body_row[int(bodies[i])] for name, i in elements.ids["geom"].items()}
 
     def names(self, kind: NameKind) -> tuple[str, ...]:
         return tuple(self._geoms) if kind == "geom" else self._engine.names(kind)

@@ -175,7 +175,7 @@ class LiveMjxEngine(WrappedModelEngine):
         super()._derive(prepared - frozenset(reports))
         if reports and self._export is None:
             places, compute = int(self._now._impl.ncon), self._derived.compute
-            self._export = ContactExport(self, self._model, self._elements, places, compute)
+            self._export = ContactExport(self, self._elements, places, compute)
         for report in reports:
             assert self._export is not None
             self.stage = _ACC
@@ -280,7 +280,7 @@ class LiveMjxEngine(WrappedModelEngine):
         if is_contact(requirement):
             if not self._now._impl.ncon:
                 return "MJX checks no pair of geoms of this model for contacts: enable collisions of two of them."
-            return contact_reason(self, requirement, self._model)
+            return contact_reason(self, requirement, self._elements)
         why = None
         if requirement.kind == "NATIVE_SENSOR" and (i := sensor_id(self._model, requirement)) >= 0:
             why = _sensor_fault(self._model, i)

@@ -98,10 +98,14 @@ class MujocoModelEngine(Engine):
     the simulator's type: float64 of MuJoCo, float32 of mujoco_warp.
 
     Rows of bodies follow `names("body")`: the bodies of the model without the world. Rows of joints follow
-    `names("scalar_joint")`: named hinges and slides.
+    `names("scalar_joint")`: hinges and slides.
     """
 
     name = "mujoco"
+    merged_hint = (
+        "MuJoCo merges links on fixed joints of URDF files into their parents: give MujocoEngine the file, or set "
+        "spec.compiler.fusestatic = False before you compile."
+    )
     _model: Any
     _computes_when_fresh = True
     """Whether `fresh=True` computes accelerations and wrenches of bodies independently of the model's sensors."""
@@ -376,9 +380,16 @@ class MujocoModelEngine(Engine):
     def names(self, kind: NameKind) -> tuple[str, ...]:
         """Return all names of a kind in model order, without the world and hidden elements.
 
-        Unnamed elements are omitted, except bodies, which are named `body_{id}`.
+        Unnamed elements are named by kind and number, e.g. `actuator_0`; see `full_names`.
         """
         return self._elements.names(kind)
+
+    @property
+    def control_names(self) -> tuple[str, ...]:
+        """Names of the controls, in the order of `ctrl`: those of the actuators, `name[0]`, ... of one with several."""
+        counts = getattr(self.model, "actuator_ctrlnum", np.ones(self.nu, dtype=int)).tolist()
+        named = zip(self._elements.ids["actuator"], counts, strict=True)
+        return tuple(name if n == 1 else f"{name}[{k}]" for name, n in named for k in range(n))
 
     def frame(self, kind: NameKind, name: str) -> FrameOnBody:
         """Return the body of an element and the element's frame on it.
@@ -453,7 +464,7 @@ class MujocoModelEngine(Engine):
         if kind == "NATIVE_SENSOR":
             why = reason(requirement, self.prepared, self._declared_types(), self._model, options)
         elif kind == "CONTACT_REPORT":
-            why = contact_reason(self, requirement, self.model)
+            why = contact_reason(self, requirement, self._elements)
         elif requirement == JOINT_TORQUE:
             held = needs_sensor and sleeps(options)
             why = torque_fault(self.model, friction_known=self._reads_friction, held=held)
@@ -586,9 +597,9 @@ class MujocoModelEngine(Engine):
     def shapes(self) -> tuple[Shape, ...]:
         """Return all geoms and flexes as shapes in model order, without those added for sensors.
 
-        An unnamed geom is named `geom_{id}`, a flex `flex_{id}`. Shapes on the world and on bodies welded to it are
-        static; mocap bodies and their descendants are not. Flexes and signed distance fields have a `fault`. Shapes are
-        described once per model: later edits have no effect on them.
+        Unnamed geoms are named as in `names`, flexes likewise, e.g. `flex_0`. Shapes on the world and on bodies welded
+        to it are static; mocap bodies and their descendants are not. Flexes and signed distance fields have a `fault`.
+        Shapes are described once per model: later edits have no effect on them.
 
         Raises:
             ModelError: a mesh has no triangle with an area, or shapes differ between environments.

@@ -19,6 +19,7 @@ import mujoco
 import numpy as np
 
 from sensorium.engines.contacts import is_contact, named, names_fault, report_fault
+from sensorium.engines.mujoco.elements import Elements
 from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX
 from sensorium.engines.mujoco.sleep import disabled, sleeps
 from sensorium.errors import ModelError, listed, nearest
@@ -77,21 +78,22 @@ def add_contacts(spec: Any, requirements: Iterable[Requirement]) -> None:
 def _absent(spec: Any, report: Requirement) -> str | None:
     for what, word, name in named(report):
         elements = spec.geoms if word == "geom" else spec.bodies
-        known = [element.name for element in elements if element.name]
+        known = [element.name for element in elements]
         if name not in known:
             there = "geom" if word == "geom" else "body"
             return f"{what}: the model has no {there} {name!r}.{nearest(name, known)} It has: {listed(known)}."
     return None
 
 
-def contact_reason(engine: Engine, report: Requirement, model: Any) -> str | None:
+def contact_reason(engine: Engine, report: Requirement, named_by: Elements) -> str | None:
     """Return why a model can never provide a CONTACT_REPORT, or None; a sensor missing from the model does not count.
 
     Args:
         engine: engine, for the names.
         report: requirement to check.
-        model: compiled model.
+        named_by: elements of the compiled model.
     """
+    model = named_by.model
     for word in ("sensor", "contact", "constraint"):
         if disabled(model.opt, word.upper()):
             return f'the model has <flag {word}="disable"/>, which disables contact forces: remove it.'
@@ -100,9 +102,7 @@ def contact_reason(engine: Engine, report: Requirement, model: Any) -> str | Non
     able = touchable(model)
     soft = _soft_bodies(model)
     for what, word, name in named(report):
-        i = int(mujoco.mj_name2id(model, _OBJ.mjOBJ_GEOM if word == "geom" else _OBJ.mjOBJ_BODY, name))
-        if i < 0:
-            return f"{what}: the body {name!r} has no name in the model: give it one."
+        i = named_by.row("geom" if word == "geom" else "body", name)
         if word == "body" and i in soft:
             return (
                 f"{what}: the body {name!r} is a vertex of the flex {soft[i]!r}. MuJoCo assigns a contact of the flex "

@@ -9,12 +9,12 @@ from typing import Any
 import mujoco
 
 from sensorium.engines.base import FrameOnBody, NameKind
-from sensorium.engines.mujoco.hidden import hidden
+from sensorium.engines.mujoco.hidden import full_names, hidden
 from sensorium.engines.offsets import FIELDS
 from sensorium.errors import ModelError, UnknownNameError
 
 _OBJ, _TRN = mujoco.mjtObj, mujoco.mjtTrn
-_OBJECTS = {
+OBJECTS = {
     "body": (_OBJ.mjOBJ_BODY, "nbody"),
     "site": (_OBJ.mjOBJ_SITE, "nsite"),
     "geom": (_OBJ.mjOBJ_GEOM, "ngeom"),
@@ -23,7 +23,7 @@ _OBJECTS = {
     "actuator": (_OBJ.mjOBJ_ACTUATOR, "nactuator" if hasattr(mujoco.MjModel, "nactuator") else "nu"),
 }
 """Kinds of elements, each with the model field that has their number."""
-_KINDS = (*_OBJECTS, "scalar_joint")
+_KINDS = (*OBJECTS, "scalar_joint")
 _SLIDE = int(mujoco.mjtJoint.mjJNT_SLIDE)
 SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), _SLIDE)
 """Types of joints with one coordinate."""
@@ -42,26 +42,20 @@ class Elements:
 
     Attributes:
         model: the MjModel.
-        ids: MuJoCo's id of each element by kind and name, in model order. Unnamed bodies are named `body_{id}`; other
-            unnamed elements are omitted.
+        ids: MuJoCo's id of each element by kind and name, in model order; see `full_names`.
         body_row: row of each body by MuJoCo's id, -1 for the world. Hidden bodies come last.
     """
 
     def __init__(self, model: Any) -> None:
         self.model = model
         self.ids: dict[str, dict[str, int]] = {}
-        for kind, (obj, count) in _OBJECTS.items():
-            named = ((i, mujoco.mj_id2name(model, obj, i) or "") for i in range(getattr(model, count)))
-            self.ids[kind] = {name: i for i, name in named if name}
+        for kind, (obj, count) in OBJECTS.items():
+            own = [mujoco.mj_id2name(model, obj, i) or "" for i in range(getattr(model, count))]
+            self.ids[kind] = {name: i for i, name in enumerate(full_names(own, kind))}
         bodies = self.ids["body"]
-        taken = set(bodies.values())
-        for i in range(model.nbody):
-            if i not in taken and f"body_{i}" not in bodies:
-                bodies[f"body_{i}"] = i
-        named_by = {i: name for name, i in bodies.items()}
-        ids = sorted(range(1, model.nbody), key=lambda i: (hidden(named_by.get(i, "")), i))
-        self.body_row = {0: -1, **{body: row for row, body in enumerate(ids)}}
-        self.ids["body"] = dict(sorted(bodies.items(), key=lambda item: self.body_row[item[1]]))
+        ordered = sorted(bodies.items(), key=lambda item: (hidden(item[0]), item[1]))
+        self.body_row = {body: row - 1 for row, (_, body) in enumerate(ordered)}
+        self.ids["body"] = dict(ordered)
         self.ids["scalar_joint"] = {
             name: i for name, i in self.ids["joint"].items() if int(model.jnt_type[i]) in SCALAR and not hidden(name)
         }
@@ -85,6 +79,10 @@ class Elements:
         if kind not in _KINDS:
             raise UnknownNameError("kind of name", kind, _KINDS)
         return tuple(name for name, i in self.ids[kind].items() if not hidden(name) and (kind != "body" or i > 0))
+
+    def name(self, kind: str, i: int) -> str:
+        """Return the name of the element with a MuJoCo id."""
+        return next(name for name, each in self.ids[kind].items() if each == i)
 
     def row(self, kind: NameKind, name: str) -> int:
         """Return MuJoCo's id of an element.

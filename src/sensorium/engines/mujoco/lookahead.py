@@ -8,7 +8,7 @@ e.g. its control, its state or a field of its model, the kept result is discarde
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import mujoco
@@ -26,6 +26,8 @@ LOOKAHEAD_FROM = 8
 Its fixed cost per tick is that of stepping a quadruped once. With fewer environments, continuing from a forward
 computation in a persistent batch costs as little.
 """
+_INPUTS, _OUTPUTS = (frozenset(getattr(mujoco.MjModel, f"_setconst_{what}", ())) for what in ("inputs", "outputs"))
+"""Fields of the model that mj_setConst reads and writes; empty if this version of MuJoCo does not list them."""
 _UNSAVED = int(mujoco.mjtEnableBit.mjENBL_SLEEP) | int(getattr(mujoco.mjtEnableBit, "mjENBL_IPC", 0))
 
 
@@ -159,6 +161,15 @@ class LookaheadBatch(Batch):  # type: ignore[misc]  # MuJoCo has no types
         self._count = 0
         self._has_constants = True
         super().set_const(ids)
+
+    def is_derived(self, field: str) -> bool:
+        """Whether MuJoCo computes a field of the model from other fields alone."""
+        return field in _OUTPUTS and field not in _INPUTS
+
+    def update_constants(self, fields: Iterable[str], ids: Any = None) -> None:
+        """Compute the constants that MuJoCo derives from fields of the model, after these were written."""
+        if any(field.startswith("opt.") or field in _INPUTS or not _INPUTS for field in fields):
+            self.set_const(ids)
 
     def set_models(self, models: Any) -> None:
         """Set the models of the environments, as `Batch.set_models`."""

@@ -102,11 +102,12 @@ def model_lighting(model: Any, body_row: Mapping[int, int], textures: Mapping[in
     red, green, blue = (float(part) for part in vis.rgba.fog[:3])
     fog = Fog(float(vis.map.fogstart) * extent, float(vis.map.fogend) * extent, (red, green, blue))
     images = [i for i in range(model.nlight) if int(model.light_type[i]) not in _LIGHTS]
-    fault = f"light {_light_name(model, images[0])!r} has an image, which is not supported" if images else ""
+    fault = f"light {light_name(model, images[0])!r} has an image, which is not supported" if images else ""
     return Lighting(tuple(lights), sky, fog, tuple(textures.values()), fault)
 
 
-def _light_name(model: Any, i: int) -> str:
+def light_name(model: Any, i: int) -> str:
+    """Return the name of a light."""
     return mujoco.mj_id2name(model, _OBJ.mjOBJ_LIGHT, i) or f"light_{i}"
 
 
@@ -124,7 +125,7 @@ def _light(model: Any, i: int, body_row: Mapping[int, int]) -> Light:
         parts = {"tracking": "target", "points": _points(model, target, body_row, is_com)}
     return Light(
         kind,
-        _light_name(model, i),
+        light_name(model, i),
         body_row[body],
         tuple(pos),
         tuple(direction),

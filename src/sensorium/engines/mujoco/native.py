@@ -9,6 +9,7 @@ import mujoco
 import numpy as np
 
 from sensorium.engines.base import DataType, NativeSensor
+from sensorium.engines.mujoco.elements import OBJECTS, Elements
 from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX, hidden
 from sensorium.engines.mujoco.sleep import disabled
 from sensorium.errors import ModelError, listed, nearest, shown
@@ -112,7 +113,9 @@ def _attached(model: Any, i: int) -> dict[str, str]:
         if kind != int(_OBJ.mjOBJ_UNKNOWN) and element >= 0:
             found[f"{which}type"] = str(mujoco.mju_type2Str(kind))
             as_body = kind == int(_OBJ.mjOBJ_XBODY)
-            found[f"{which}name"] = mujoco.mj_id2name(model, _OBJ.mjOBJ_BODY if as_body else kind, element) or ""
+            name = mujoco.mj_id2name(model, _OBJ.mjOBJ_BODY if as_body else kind, element) or ""
+            word = "body" if as_body else found[f"{which}type"]
+            found[f"{which}name"] = name or (Elements(model).name(word, element) if word in OBJECTS else "")
     return found
 
 

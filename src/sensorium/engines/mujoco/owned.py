@@ -12,7 +12,7 @@ from sensorium.engines.envs import as_tensor, copies, env_rows, positive_int, re
 from sensorium.engines.mujoco.base import MujocoModelEngine, keyframe_id, model_time_step
 from sensorium.engines.mujoco.native import declared_types
 from sensorium.engines.mujoco.sleep import is_held
-from sensorium.engines.mujoco.spec import compile_spec, compose_spec, label_of, load_spec, prepare_spec
+from sensorium.engines.mujoco.spec import compile_spec, compose_spec, label_of, load_spec, lost_visuals, prepare_spec
 from sensorium.errors import ArgumentError, ModelError
 from sensorium.spec import Requirement
 
@@ -63,7 +63,7 @@ class OwnedModelEngine(MujocoModelEngine):
             options = model.opt
             keys = [mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_KEY, i) or f"key_{i}" for i in range(model.nkey)]
         else:
-            self._sealed, self._spec = None, load_spec(model)
+            self._sealed, self._spec, self.merged_hint = None, load_spec(model), ""
             options = self._spec.option
             keys = [key.name or f"key_{i}" for i, key in enumerate(self._spec.keys)]
         self._check_unfresh(options)
@@ -121,6 +121,10 @@ class OwnedModelEngine(MujocoModelEngine):
             wanted = frozenset(requirement for requirement in wanted if not is_held(requirement))
         prepare_spec(spec, wanted)
         return compile_spec(spec, self._label)
+
+    def camera_notice(self) -> str:
+        """Return a warning if MuJoCo dropped the visual shapes of a URDF file, or an empty text."""
+        return "" if self._spec is None else lost_visuals(self._spec)
 
     @property
     def _model_options(self) -> Any:
@@ -272,6 +276,6 @@ class OwnedModelEngine(MujocoModelEngine):
         if tuple(values.shape) not in ((self.num_envs, nu), (nu,)):
             raise ArgumentError(
                 f"ctrl: got shape {tuple(values.shape)}, expected ({self.num_envs}, {nu}) or ({nu},): {self.num_envs} "
-                f"environments, {nu} controls of {len(self.names('actuator'))} named actuators."
+                f"environments, {nu} controls of {len(self.names('actuator'))} actuators."
             )
         target.copy_(values)

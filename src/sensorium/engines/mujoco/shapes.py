@@ -13,17 +13,17 @@ Tendons, sites and skins are decorations that only cameras can see, since MuJoCo
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import mujoco
 import numpy as np
 
-from sensorium.engines.mujoco.hidden import hidden
+from sensorium.engines.mujoco.hidden import full_names, hidden
 from sensorium.engines.mujoco.looks import drawn_rgba, material_of, model_textures
 from sensorium.engines.mujoco.tendons import paths_of
 from sensorium.errors import ModelError
-from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape, ShapeKind
+from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape, ShapeKind, reflectance_of, with_edges
 
 _GEOM, _OBJ = mujoco.mjtGeom, mujoco.mjtObj
 _KINDS: dict[int, ShapeKind] = {int(getattr(_GEOM, f"mjGEOM_{kind.upper()}")): kind for kind in KINDS}
@@ -31,10 +31,6 @@ _KINDS: dict[int, ShapeKind] = {int(getattr(_GEOM, f"mjGEOM_{kind.upper()}")): k
 _SIZES = {"plane": 2, "sphere": 1, "capsule": 2, "ellipsoid": 3, "cylinder": 2, "box": 3, "mesh": 0, "hfield": 0}
 """Number of sizes of a geom of each kind."""
 _SDF = int(_GEOM.mjGEOM_SDF)
-_LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
-"""Share of red, green and blue in luminance, ITU-R BT.709."""
-_SHARP = 0.8
-"""Cosine of the angle between a normal and that of its face below which MuJoCo's renderer draws an edge."""
 _LAST_SHOWN = 2
 """Last group that MuJoCo's viewers show by default (mjv_defaultOption)."""
 _SHARED = ("geom_type", "geom_dataid", "geom_size", "geom_pos", "geom_quat", "geom_group", "geom_matid")
@@ -48,9 +44,9 @@ _ELEMENTS = {"geom": _OBJ.mjOBJ_GEOM, "body": _OBJ.mjOBJ_BODY, "mat": _OBJ.mjOBJ
 def model_shapes(model: Any, body_row: Mapping[int, int]) -> tuple[Shape, ...]:
     """Return the shapes of a compiled model: its geoms, then its flexes, each in model order.
 
-    Geoms that were added for sensors, and geoms on such bodies, are omitted. An unnamed geom is named `geom_{id}` (a
-    flex `flex_{id}`), where hidden geoms do not count, so that sensors do not change the names. Geoms of one mesh share
-    one `Mesh`, those of one height field one `HeightField`. Flexes and signed distance fields have a `fault`.
+    Geoms that were added for sensors, and geoms on such bodies, are omitted. For names see `full_names`; that of a flex
+    differs from those of geoms. Geoms of one mesh share one `Mesh`, those of one height field one `HeightField`. Flexes
+    and signed distance fields have a `fault`.
 
     Args:
         model: the MjModel.
@@ -65,12 +61,11 @@ def model_shapes(model: Any, body_row: Mapping[int, int]) -> tuple[Shape, ...]:
     textures = model_textures(model)
     paired = {int(i) for i in (*model.pair_geom1, *model.pair_geom2)}
     geoms = visible_geoms(model)
-    names = _unique_names(
-        [(_name(model, _OBJ.mjOBJ_GEOM, geom), f"geom_{i}") for i, geom in enumerate(geoms)]
-        + [(_name(model, _OBJ.mjOBJ_FLEX, i), f"flex_{i}") for i in range(model.nflex)]
-    )
+    names = _names_of(model, _OBJ.mjOBJ_GEOM, "geom", model.ngeom)
+    flexes = _names_of(model, _OBJ.mjOBJ_FLEX, "flex", model.nflex, names)
     shapes, always = [], np.ones(model.ngeom, dtype=bool)
-    for geom, name in zip(geoms, names, strict=False):
+    for geom in geoms:
+        name = names[geom]
         body, data, code = (int(ids[geom]) for ids in (model.geom_bodyid, model.geom_dataid, model.geom_type))
         pos, quat = model.geom_pos[geom], model.geom_quat[geom]
         if body in static:
@@ -99,7 +94,7 @@ def model_shapes(model: Any, body_row: Mapping[int, int]) -> tuple[Shape, ...]:
                 **_appearance(model, int(model.geom_group[geom]), int(model.geom_matid[geom]), model.geom_rgba[geom]),
             )
         )
-    for flex, name in enumerate(names[len(geoms) :]):
+    for flex, name in enumerate(flexes):
         shapes.append(
             Shape(
                 "mesh",
@@ -128,9 +123,8 @@ def model_decorations(
 ) -> tuple[Shape, ...]:
     """Return the tendons, sites and skins of a compiled model, in this order.
 
-    Elements that were added for sensors are omitted. Unnamed elements are named by type and id, e.g. `tendon_3`.
-    Each segment of a spatial tendon is a shape; their order is that of `paths_of`. Skins have a `fault`. So do sites
-    whose poses on their bodies differ between environments.
+    Elements that were added for sensors are omitted. Each segment of a spatial tendon is a shape; their order is that
+    of `paths_of`. Skins have a `fault`. So do sites whose poses on their bodies differ between environments.
 
     Args:
         model: the MjModel.
@@ -144,8 +138,8 @@ def model_decorations(
     return (*_tendons(model, tendon_fault), *_sites(model, body_row, *site_poses), *_skins(model))
 
 
-def _names_of(model: Any, kind: Any, word: str, count: int) -> list[str]:
-    return _unique_names([(_name(model, kind, i), f"{word}_{i}") for i in range(count)])
+def _names_of(model: Any, kind: Any, word: str, count: int, taken: Sequence[str] = ()) -> list[str]:
+    return full_names([_name(model, kind, i) for i in range(count)], word, taken)
 
 
 def _tendons(model: Any, fault: str | None) -> list[Shape]:
@@ -335,21 +329,6 @@ def _name(model: Any, kind: Any, i: int) -> str:
     return mujoco.mj_id2name(model, kind, i) or ""
 
 
-def _unique_names(pairs: list[tuple[str, str]]) -> list[str]:
-    """Return a unique name for each (name, replacement where the name is empty or taken)."""
-    taken = {name for name, _ in pairs if name}
-    names: dict[str, None] = {}
-    for own, other in pairs:
-        name = own
-        if not own or own in names:
-            name = other
-            while name in taken:
-                name += "_"
-        names[name] = None
-        taken.add(name)
-    return list(names)
-
-
 def _fault(code: int) -> str:
     if code in _KINDS:
         return ""
@@ -366,12 +345,8 @@ def _mesh(model: Any, i: int) -> Mesh:
     start, uv = int(model.mesh_texcoordadr[i]), None
     if start >= 0:
         uv = model.mesh_texcoord[start + model.mesh_facetexcoord[face : face + count]]
-    else:  # the renderer draws sharp edges where a normal is far from that of its face
-        corners = vertices[faces].astype(np.float64)
-        flat = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-        flat /= np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), 1e-30)
-        is_sharp = np.einsum("fci,fi->fc", normals, flat) < _SHARP
-        normals = np.where(is_sharp[..., None], flat[:, None], normals)
+    else:  # `Mesh` rejects wrong indices
+        normals = with_edges(normals, vertices[faces.clip(0, len(vertices) - 1)])
     name = _name(model, _OBJ.mjOBJ_MESH, i) or f"mesh_{i}"
     return Mesh(vertices, faces, name, drop_degenerate=True, normals=normals, uv=uv)
 
@@ -394,5 +369,5 @@ def _appearance(model: Any, group: int, material: int, own: np.ndarray) -> dict[
         "is_visible": visible,
         "is_visual": visible and group <= _LAST_SHOWN,
         "rgba": tuple(drawn),
-        "reflectance": float(np.clip(_LUMINANCE @ np.asarray(drawn[:3], dtype=np.float64), 0.0, 1.0)),
+        "reflectance": reflectance_of(drawn),
     }

@@ -81,7 +81,7 @@ def add_held(spec: Any, requirements: Iterable[Requirement]) -> None:
                 add(mujoco.mjtObj.mjOBJ_SITE, site, kind, site)
         if wanted.intersection(_ON_JOINT):
             for joint in body.joints:
-                if int(joint.type) in SCALAR and joint.name:
+                if int(joint.type) in SCALAR:
                     add(mujoco.mjtObj.mjOBJ_JOINT, joint.name, _SENSOR.mjSENS_JOINTACTFRC, f"{_HELD}{joint.name}")
         for child in body.bodies:
             visit(child, moves)
@@ -140,10 +140,9 @@ def static_wrench_fault(model: Any, body: int) -> str | None:
     """
     if not sleeps(model.opt) or int(model.body_treeid[body]) >= 0 or not may_sleep(model).any():
         return None
-    name = mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_BODY, body) or f"body_{body}"
     return (
-        f'the body {name!r} is static, and MuJoCo omits its contacts with sleeping bodies: set sleep="never" on '
-        'the root bodies of all trees, or remove <flag sleep="enable"/>.'
+        f"the body {Elements(model).name('body', body)!r} is static, and MuJoCo omits its contacts with sleeping "
+        'bodies: set sleep="never" on the root bodies of all trees, or remove <flag sleep="enable"/>.'
     )
 
 

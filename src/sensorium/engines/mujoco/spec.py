@@ -15,9 +15,9 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from sensorium.engines.model_file import model_file
+from sensorium.engines.model_file import PACKAGE_HINT, model_file, urdf_of
 from sensorium.engines.mujoco.contacts import add_contacts
-from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX, hidden
+from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX, full_names, hidden
 from sensorium.engines.mujoco.native import add_native, sensor_in_message
 from sensorium.engines.mujoco.needs import needs_wrenches
 from sensorium.engines.mujoco.sleep import add_held
@@ -26,9 +26,15 @@ from sensorium.spec import Requirement
 
 _ACCELEROMETER = f"{HIDDEN_PREFIX}acceleration"
 _ELEMENTS = f"{HIDDEN_PREFIX}elements/"
+_ON_BODIES = ("site", "geom", "joint", "camera")
+_NO_VISUALS = f"{HIDDEN_PREFIX}no visuals"
+_NO_VISUALS_NOTICE = (
+    "MuJoCo drops the visual shapes of URDF files, so that cameras see only the collision shapes. To keep them, add "
+    '<mujoco><compiler discardvisual="false"/></mujoco> to the <robot> element.'
+)
 _NAMED_LISTS = (
-    "bodies", "joints", "geoms", "sites", "cameras", "lights", "actuators", "sensors", "tendons", "equalities", "pairs",
-    "excludes", "flexes", "skins", "meshes", "hfields", "materials", "textures", "numerics", "texts", "tuples", "keys",
+    "lights", "sensors", "tendons", "equalities", "pairs", "excludes", "flexes", "skins", "meshes", "hfields",
+    "materials", "textures", "numerics", "texts", "tuples", "keys",
 )  # fmt: skip
 _SENSOR = mujoco.mjtSensor
 _TRIGGERS = tuple(
@@ -57,7 +63,7 @@ def label_of(source: object) -> str:
 
 
 def load_spec(source: object) -> Any:
-    """Return a new, editable MjSpec of a model; an MjSpec of the caller is copied and not changed.
+    """Return a new, editable MjSpec of a model with names; an MjSpec of the caller is copied and not changed.
 
     Args:
         source: path to an MJCF or URDF file, XML text (starts with ``<``), or an MjSpec.
@@ -65,8 +71,12 @@ def load_spec(source: object) -> Any:
     Raises:
         ModelError: the file is missing or invalid, or `source` has another type.
     """
-    if isinstance(source, mujoco.MjSpec):
-        return source.copy()
+    spec = source.copy() if isinstance(source, mujoco.MjSpec) else _read_spec(source)
+    name_elements(spec)
+    return spec
+
+
+def _read_spec(source: object) -> Any:
     label = label_of(source)
     if not isinstance(source, str | Path):
         raise ModelError(
@@ -74,10 +84,48 @@ def load_spec(source: object) -> Any:
         )
     is_text = isinstance(source, str) and source.lstrip().startswith("<")
     path = None if is_text else model_file(source)
+    urdf = urdf_of(str(source) if path is None else path)
     try:
-        return mujoco.MjSpec.from_string(source) if path is None else mujoco.MjSpec.from_file(str(path))
+        if path is not None and urdf is None:
+            return mujoco.MjSpec.from_file(str(path))
+        spec = mujoco.MjSpec.from_string(source if urdf is None else urdf)
     except ValueError as error:
         raise ModelError(f"{label} cannot be read: {reason_of(error)}") from error
+    if urdf is not None and "<visual" in urdf and spec.compiler.discardvisual:
+        spec.add_text(name=_NO_VISUALS, data=f"{label}: {_NO_VISUALS_NOTICE}")
+    return spec
+
+
+def lost_visuals(spec: Any) -> str:
+    """Return a message if the visual shapes of URDF files were dropped from an MjSpec, or an empty text."""
+    return " ".join(dict.fromkeys(text.data for text in spec.texts if text.name.endswith(_NO_VISUALS)))
+
+
+def name_elements(spec: Any) -> None:
+    """Name the unnamed elements of an MjSpec as `Elements` names those of a model compiled from it.
+
+    The numbers are those of the file where the compiler merges bodies or drops visual geoms.
+    """
+    for kind, elements in _elements(spec).items():
+        for element, name in zip(elements, full_names([each.name for each in elements], kind), strict=True):
+            if not element.name:
+                element.name = name
+
+
+def _elements(spec: Any) -> dict[str, list[Any]]:
+    """Return the elements of an MjSpec that sensors can name, by kind, in the order of their ids.
+
+    The lists of a spec itself, such as `spec.geoms`, take a time that grows with the square of their lengths.
+    """
+    found: dict[str, list[Any]] = {kind: [] for kind in ("body", *_ON_BODIES)} | {"actuator": spec.actuators}
+    below = [spec.worldbody]
+    while below:
+        body = below.pop()
+        found["body"].append(body)
+        for kind in _ON_BODIES:
+            found[kind] += getattr(body, f"{kind}s")
+        below += reversed(body.bodies)
+    return found
 
 
 def reason_of(error: BaseException) -> str:
@@ -87,18 +135,47 @@ def reason_of(error: BaseException) -> str:
 
 
 def compile_spec(spec: Any, label: str) -> Any:
-    """Compile an MjSpec.
+    """Compile an MjSpec, with all of its bodies.
+
+    MuJoCo can merge bodies without joints into their parents (`fusestatic`, the default for URDF). Sensors may be
+    mounted on such links, so that they remain bodies here. The dynamics are those of the merged model.
 
     Raises:
         ModelError: compilation failed; the message names the model, or the added native sensor, and MuJoCo's reason.
     """
     try:
-        return spec.compile()
+        return _unfused(spec, label) if spec.compiler.fusestatic else spec.compile()
     except ValueError as error:
         if (name := sensor_in_message(str(error))) is not None:
             why = str(error).strip().splitlines()[0].removeprefix("Error: ")
             raise ModelError(f"native sensor {name!r} cannot be added to {label}: {why}.") from error
-        raise ModelError(f"{label} cannot be compiled: {reason_of(error)}") from error
+        hint = f".{PACKAGE_HINT}" if "package:/" in str(error) else ""
+        raise ModelError(f"{label} cannot be compiled: {reason_of(error)}{hint}") from error
+
+
+def _unfused(spec: Any, label: str) -> Any:
+    """Return a model with all bodies of an MjSpec that merges bodies, and with the dynamics of the merged model."""
+    merging = spec.copy()
+    for sensor in [each for each in merging.sensors if hidden(each.name)]:  # MuJoCo keeps bodies that have sensors
+        merging.delete(sensor)
+    fused = merging.compile()
+    spec.compiler.fusestatic = False
+    try:
+        model = spec.compile()
+    except ValueError as error:
+        spec.compiler.fusestatic = True
+        model = spec.compile()
+        warnings.warn(
+            f"{label}: links on fixed joints are merged into their parents, so that sensors cannot be mounted on them: "
+            f"{reason_of(error)}. If the root link has no mass, rename it to 'world'.",
+            SensoriumWarning,
+            stacklevel=2,
+        )
+        return model
+    mine, theirs = (np.unique(each.body_weldid) for each in (model, fused))  # in the same order
+    # Contacts are as soft as those of the merged bodies.
+    model.body_invweight0[:] = fused.body_invweight0[theirs[np.searchsorted(mine, model.body_weldid)]]
+    return model
 
 
 def compose_spec(entities: Mapping[str, Any], terrain: object = None) -> Any:
@@ -193,11 +270,13 @@ def _placed(name: str, given: Any) -> tuple[Any, list[float], list[float]]:
 def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, ...]:
     """Add the elements that requirements need to an MjSpec before it is compiled; existing ones are not added again.
 
+    Unnamed elements of the model get names, so that the added ones can refer to them.
+
     Body accelerations and joint wrenches need a sensor that makes MuJoCo compute them: one hidden site with an
     accelerometer is added where the model has none. Where bodies may sleep, each body gets separate sensors, see
     `mujoco.sleep`. A NATIVE_SENSOR with a type becomes a hidden sensor, and a CONTACT_REPORT one for each primary. The
     functions of MODEL_ELEMENTS are called once each, in the order of their names, and leave a hidden text element as a
-    mark.
+    mark; the unnamed elements that they add are hidden.
 
     Args:
         spec: mujoco.MjSpec; edited in place.
@@ -209,6 +288,7 @@ def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, .
     Raises:
         ModelError: a function of MODEL_ELEMENTS failed, or a native or contact sensor cannot be added.
     """
+    name_elements(spec)
     before = _all_names(spec)
     requirements = set(requirements)
     for key, add in sorted(element_functions(requirements).items()):
@@ -220,6 +300,10 @@ def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, .
             raise ModelError(
                 f"{key.removeprefix(_ELEMENTS)} (MODEL_ELEMENTS) failed on the MjSpec: {type(error).__name__}: {error}"
             ) from error
+        for kind, elements in _elements(spec).items():
+            for i, element in enumerate(elements):
+                if not element.name:
+                    element.name = f"{key}/{kind}_{i}"
         spec.add_text(name=key, data="added for a sensor")
     add_native(spec, requirements)
     add_contacts(spec, requirements)
@@ -264,7 +348,8 @@ def _triggers(kind: int, stage: int, interval: Sequence[float]) -> bool:
 
 
 def _all_names(spec: Any) -> set[str]:
-    return {element.name for kind in _NAMED_LISTS for element in getattr(spec, kind, ()) if element.name}
+    lists = [*_elements(spec).values(), *(getattr(spec, kind, ()) for kind in _NAMED_LISTS)]
+    return {element.name for elements in lists for element in elements if element.name}
 
 
 def _function_key(add: Callable[..., Any]) -> str:

@@ -65,9 +65,8 @@ def _sleep_fault(model: Any) -> str | None:
     """Return the fault of a sleeping joint, whose acceleration MuJoCo does not keep and no native sensor measures."""
     inert = model.dof_armature + model.dof_frictionloss + rotor_inertia(model)
     may = may_sleep(model)
-    for joint in Elements(model).joint_ids:
+    for name, joint in Elements(model).ids["scalar_joint"].items():
         if inert[model.jnt_dofadr[joint]] > 0.0 and may[model.body_treeid[model.jnt_bodyid[joint]]]:
-            name = mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_JOINT, joint)
             return (
                 f"joint {name!r} has armature or dry friction and may sleep, and MuJoCo does not keep the acceleration "
                 'of a sleeping joint: set sleep="never" on the root body of its tree. JOINT_EFFORT, the actuators\' '
@@ -83,9 +82,9 @@ def _tendon_fault(model: Any) -> str | None:
         name = mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_TENDON, int(tendon)) or f"tendon_{tendon}"
         start, count = int(model.tendon_adr[tendon]), int(model.tendon_num[tendon])
         if model.wrap_type[start] == int(mujoco.mjtWrap.mjWRAP_JOINT):
+            elements = Elements(model)
             over = "joint " + ", ".join(
-                repr(mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_JOINT, int(joint)) or f"joint_{joint}")
-                for joint in model.wrap_objid[start : start + count]
+                repr(elements.name("joint", joint)) for joint in model.wrap_objid[start : start + count]
             )
         else:
             over = "the joints along it"
@@ -110,7 +109,7 @@ def _friction_fault(model: Any) -> str | None:
     if not len(rubbing) or not softness.any():
         return None
     joint = int(rubbing[0])
-    name = mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_JOINT, joint) or f"joint_{joint}"
+    name = Elements(model).name("joint", joint)
     solver, integrator = mujoco.mjtSolver(model.opt.solver), mujoco.mjtIntegrator(model.opt.integrator)
     why = ""
     if solver == mujoco.mjtSolver.mjSOL_PGS:

@@ -44,7 +44,7 @@ class WrappedModelEngine(MujocoModelEngine):
         )
 
     def count_ticks(self, ticks: int) -> None:
-        """Register `ticks` steps of the owner; derived state is read again at the next `refresh`.
+        """Register `ticks` steps of the owner. With `fresh`, derived state is computed at the next `refresh`.
 
         Raises:
             ScheduleError: several ticks were given with `fresh=False` and a requirement that reads joint positions, or
@@ -63,6 +63,8 @@ class WrappedModelEngine(MujocoModelEngine):
                 self._previous[name].copy_(newest)
             self._note_state(self._newest)
             self._note_ticks()
+            if not self.fresh:
+                self.refresh()  # before the owner's next forward computation overwrites it with another instant
 
     def _keep_state(self, ids: torch.Tensor | None = None) -> None:
         super()._keep_state(ids)

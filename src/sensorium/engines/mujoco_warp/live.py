@@ -92,6 +92,4 @@ class LiveMujocoWarpEngine(WarpModelEngine, WrappedModelEngine):
         """Register `ticks` steps of the owner; see `WrappedModelEngine.count_ticks`."""
         super().count_ticks(ticks)
         if ticks:
-            if not self.fresh:
-                self.refresh()  # before the owner's next forward() overwrites it with another instant
             self._check_state()

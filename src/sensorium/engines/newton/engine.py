@@ -240,6 +240,19 @@ class NewtonEngine(Engine):
         """Return the names of a kind in model order: the shortest unique ends of Newton's labels."""
         return self._layout.names(kind)
 
+    @property
+    def control_names(self) -> tuple[str, ...]:
+        """Names of the controls, in the order of `ctrl`: those of the scalar joints, or `actuator_0`, ... of MuJoCo."""
+        if self._control != "mujoco.ctrl":
+            return self.names("scalar_joint")
+        return tuple(f"actuator_{i}" for i in range(self.ctrl.shape[1]))
+
+    @property
+    def diverged(self) -> torch.Tensor:
+        """Bool `[env]`: environments whose bodies currently have poses or velocities that are not finite."""
+        rows = (self._layout.of_bodies(getattr(self.newton_state, name)) for name in ("body_q", "body_qd"))
+        return ~torch.cat([each.flatten(1) for each in rows], dim=1).isfinite().all(dim=1)
+
     def frame(self, kind: NameKind, name: str) -> FrameOnBody:
         """Return the body of a named body, site, geom or joint, with the frame's pose on it; body `"world"` is -1.
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import mujoco
 import numpy as np
 
+from sensorium.engines.model_file import urdf_of
+from sensorium.engines.mujoco.spec import load_spec
 from sensorium.engines.newton.engine import Control, NewtonEngine
 from sensorium.engines.newton.layout import newton
 from sensorium.errors import MissingDependencyError, ModelError
@@ -31,12 +32,11 @@ def engine_of_file(path: Path, num_envs: int, device: str) -> NewtonEngine:
     package = newton()
     robot = package.ModelBuilder()
     package.solvers.SolverMuJoCo.register_custom_attributes(robot)
-    if not path.is_file():
-        raise ModelError(f"model file {str(path)!r} does not exist. Check the path.")
+    dt = float(load_spec(path).option.timestep)
+    urdf = urdf_of(path)
     try:
-        dt = float(mujoco.MjSpec.from_file(str(path)).option.timestep)
-        if path.suffix.lower() == ".urdf":
-            robot.add_urdf(str(path), floating=False, force_show_colliders=True)
+        if urdf is not None:
+            robot.add_urdf(urdf, floating=False, force_show_colliders=True)
         else:
             robot.add_mjcf(str(path), force_show_colliders=True)
         builder: Any = package.ModelBuilder()

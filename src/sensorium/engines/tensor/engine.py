@@ -75,7 +75,10 @@ class TensorEngine(Engine):
             of shapes for each environment. If these differ, sensors that need shapes are rejected. A shape's `body` is
             a row or a name of `bodies`; -1 and `"world"` are the world. Only cameras see those of another `element`
             than a geom. An empty sequence means an empty world; None means that the shapes are unknown.
-        lighting: lights, sky and fog for images, and textures to choose from; by default a headlight.
+        world: path of a file with further shapes, which do not move, and with lights and a sky: a mesh (OBJ, STL, PLY,
+            GLB, glTF), or an MJCF or URDF file without joints. The `looks` of its shapes precede those of `shapes`.
+        lighting: lights, sky and fog for images, and textures to choose from; by default those of `world`, or a
+            headlight.
         looks: values of quantities of shapes and lights that differ between environments or change, by name:
             ``"rgba"``, ``"emission"``, ``"specular"``, ``"shininess"``, ``"mirror"``, ``"texture"`` (a row of the
             lighting's textures, -1 for none), ``"light_pos"``, ``"light_direction"``, ``"light_ambient"``,
@@ -108,7 +111,8 @@ class TensorEngine(Engine):
     Raises:
         ArgumentError: an argument is invalid.
         ModelError: a site, joint, geom or shape is on an unknown body, two shapes have the same name, or a shape moves
-            with a body whose pose is not provided.
+            with a body whose pose is not provided. The file of the world is missing or invalid.
+        MissingDependencyError: `world` is a mesh file, and trimesh or Pillow is not installed.
     """
 
     name = "tensor"
@@ -371,6 +375,10 @@ class TensorEngine(Engine):
     def lighting(self) -> Lighting:
         """Return the given lights, sky, fog and textures."""
         return self._model.lighting
+
+    def camera_notice(self) -> str:
+        """Return a warning about lights or visual shapes of the file of the world that are lost, or an empty text."""
+        return self._model.world.notice
 
     def looks(self) -> Varied:
         """Return the given values of quantities of shapes and lights."""

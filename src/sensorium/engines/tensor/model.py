@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 import numpy as np
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 from sensorium.engines.base import ARRAYS, FrameOnBody, NameKind, NativeSensor
 from sensorium.engines.contacts import ContactList
 from sensorium.engines.envs import as_tensor, positive_int
+from sensorium.engines.world_file import World, read_world
 from sensorium.engines.worlds import common_shapes
 from sensorium.errors import ArgumentError, ModelError, UnknownNameError, listed, nearest, shown
 from sensorium.geometry.appearance import VARIED, Lighting
@@ -38,7 +41,8 @@ class Parts(TypedDict, total=False):
     slides: Sequence[str]
     geoms: Mapping[str, Site] | None
     shapes: Sequence[Shape] | Mapping[str, Shape] | Sequence[Sequence[Shape]] | None
-    lighting: Lighting
+    world: str | Path | None
+    lighting: Lighting | None
     looks: Mapping[str, Any] | None
     native: Mapping[str, int | NativeSensor] | None
     parents: Mapping[str, str | int] | Sequence[str | int] | NDArray[np.integer[Any]] | None
@@ -63,6 +67,7 @@ class TensorModel:
         slides: names of the joints that slide.
         native: native sensors, in order.
         shapes: shapes of one environment; None if they are unknown.
+        world: the world of the file; empty without one.
         lighting: lights, sky and fog.
         looks: values of quantities of shapes and lights, see `Engine.looks`.
         shape_fault: why sensors that need shapes are rejected, or an empty text.
@@ -92,8 +97,12 @@ class TensorModel:
             joint: None if given is None else self._place("joint", joint, given) for joint, given in places.items()
         }
         self.shape_fault = ""
+        file = parts.get("world")
+        self.world = World(()) if file is None else read_world(file)
+        shapes = () if shapes is None and file is not None else shapes
         self.shapes = None if shapes is None else self._shapes_of_worlds(shapes)
-        self.lighting = parts.get("lighting", Lighting())
+        lighting = parts.get("lighting")
+        self.lighting = self.world.lighting if lighting is None else lighting
         if not isinstance(self.lighting, Lighting):
             raise ArgumentError(f"lighting: got {shown(self.lighting)}, expected a Lighting.")
         self.looks = dict(mapping_of(parts, "looks"))
@@ -188,10 +197,11 @@ class TensorModel:
                 raise ModelError(f"shapes: got {shown(shape)}, expected a Shape, e.g. Shape('plane', 'ground').")
         if isinstance(given, Mapping):
             shapes = [replace(shape, name=name) for name, shape in given.items()]
-        names = [shape.name for shape in shapes if shape.element != "tendon"]
-        for name in names:
-            if names.count(name) > 1:
-                raise ModelError(f"shape {name!r}: {names.count(name)} shapes have this name, give each a unique name.")
+        shapes = [*self.world.shapes, *shapes]
+        names = Counter((shape.element, shape.name) for shape in shapes if shape.element != "tendon")
+        for (_, name), count in names.items():
+            if count > 1:
+                raise ModelError(f"shape {name!r}: {count} shapes have this name, give each a unique name.")
         return tuple(map(self._placed_shape, shapes))
 
     def _placed_shape(self, shape: Shape) -> Shape:

@@ -14,8 +14,8 @@ from sensorium.engines.envs import env_rows, positive_int
 from sensorium.engines.tensor import TensorEngine
 from sensorium.engines.tensor.model import Site
 from sensorium.engines.trajectory.trajectory import Trajectory, trajectory_of
-from sensorium.engines.trajectory.world import world_shapes
 from sensorium.errors import ArgumentError, ScheduleError
+from sensorium.geometry.appearance import Lighting
 from sensorium.geometry.shapes import Shape
 
 Source = Trajectory | str | Path | tuple[ArrayLike, ArrayLike, ArrayLike]
@@ -40,8 +40,10 @@ class TrajectoryEngine(TensorEngine):
             these gives several bodies.
         dt: time step, s.
         num_envs: number of environments; None takes the length of the lists, or 1.
-        world: shapes that rays can hit, or the path of a mesh (OBJ, STL, PLY), or of an MJCF or URDF file without
-            joints. A shape may name one of the bodies and then moves with it.
+        world: shapes that rays can hit, or the path of a file with shapes, lights and a sky: a mesh (OBJ, STL, PLY,
+            GLB, glTF), or an MJCF or URDF file without joints. A shape may name one of the bodies and then moves with
+            it.
+        lighting: lights, sky and fog for images; by default those of the file of the world, or a headlight.
         body: name of the body, where `trajectory` is not a mapping.
         sites: names of further frames on the bodies, see `TensorEngine`.
         gravity: gravity, m/s^2.
@@ -51,7 +53,7 @@ class TrajectoryEngine(TensorEngine):
     Raises:
         ArgumentError: an argument is invalid.
         ModelError: a file is missing or invalid; the message names file, line and value.
-        MissingDependencyError: `world` is a mesh file, and trimesh is not installed.
+        MissingDependencyError: `world` is a mesh file, and trimesh or Pillow is not installed.
     """
 
     name = "trajectory"
@@ -64,6 +66,7 @@ class TrajectoryEngine(TensorEngine):
         *,
         num_envs: int | None = None,
         world: str | Path | Iterable[Shape] = (),
+        lighting: Lighting | None = None,
         body: str = "body",
         sites: Mapping[str, Site] | None = None,
         gravity: ArrayLike = (0.0, 0.0, -9.81),
@@ -82,12 +85,16 @@ class TrajectoryEngine(TensorEngine):
         self.trajectories = {name: each * count if len(each) == 1 else each for name, each in paths.items()}
         self._users = _users(self.trajectories)
         self._starts = np.zeros(count, dtype=np.int64)
+        is_file = isinstance(world, str | Path)
+        given: Any = () if is_file else tuple(world) if isinstance(world, Iterable) else world
         super().__init__(
             count,
             dt,
             bodies=tuple(paths),
             sites=sites,
-            shapes=_world(world),
+            shapes=given,
+            world=world if is_file else None,  # type: ignore[arg-type]
+            lighting=lighting,
             provides=("pose", "velocity", "acceleration", "gravity"),
             gravity=gravity,
             magnetic=magnetic,
@@ -193,10 +200,3 @@ def _users(trajectories: Mapping[str, Sequence[Trajectory]]) -> list[tuple[int, 
         for row, paths in enumerate(trajectories.values())
         for path in dict.fromkeys(paths)
     ]
-
-
-def _world(given: str | Path | Iterable[Shape]) -> Sequence[Shape]:
-    """Return the shapes of a world, from a file or as given."""
-    if isinstance(given, str | Path):
-        return world_shapes(given)
-    return tuple(given) if isinstance(given, Iterable) else given

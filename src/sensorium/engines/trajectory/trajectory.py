@@ -16,8 +16,10 @@ from sensorium.geometry.spline import Array, Motion, PoseSpline
 
 FEWEST = 4
 """Minimum number of poses; a cubic spline has no fewer."""
-LARGEST_TURN = math.radians(120.0)
-"""Maximum turn between two adjacent poses, rad."""
+GAP_FACTOR = 10.0
+"""Default of the longest gap between two adjacent poses, in medians of the intervals between poses."""
+LARGEST_TURN = math.radians(179.0)
+"""Maximum turn between two adjacent poses, rad; beyond it, noise decides the direction."""
 FARTHEST = 1e5
 """Maximum distance of a coordinate from the world's origin, m; float32 resolves 8 mm there."""
 NORM_ERROR = 0.05
@@ -37,6 +39,8 @@ class Trajectory:
         times: times of the poses `[n]`, s, increasing, at least 4. Time 0 of the path is the first pose.
         pos: positions of the body's frame in the world `[n, 3]`, m.
         quat: orientations wxyz `[n, 4]`. Signs are ignored, norms are set to 1.
+        max_gap: longest time between two adjacent poses, s. A longer gap raises, because the path within it is unknown.
+            None is 10 times the median of these times.
 
     Attributes:
         times: float64 `[n]`, s since the first pose.
@@ -48,14 +52,14 @@ class Trajectory:
         ArgumentError: the arrays do not describe a path; the message names the first faulty pose.
     """
 
-    def __init__(self, times: ArrayLike, pos: ArrayLike, quat: ArrayLike) -> None:
+    def __init__(self, times: ArrayLike, pos: ArrayLike, quat: ArrayLike, *, max_gap: float | None = None) -> None:
         given = np.atleast_1d(_numbers(times, "times", 0))
         self.times = given - (given[0] if len(given) else 0.0)
         self.pos, self.quat = _numbers(pos, "pos", 3), _numbers(quat, "quat", 4)
         lengths = {name: len(array) for name, array in vars(self).items()}
         if len(set(lengths.values())) > 1:
             raise ArgumentError(f"Trajectory: got arrays of different lengths ({lengths}), expected one row per pose.")
-        if (fault := _fault(self.times, self.pos, self.quat, given)) is not None:
+        if (fault := _fault(self.times, self.pos, self.quat, given, max_gap)) is not None:
             row, text = fault
             raise ArgumentError(f"Trajectory, {'' if row is None else f'pose {row}, '}{text}")
         self.start_ns = round(float(given[0]) * 1e9)
@@ -65,23 +69,27 @@ class Trajectory:
         self._spline = PoseSpline(self.times, self.pos, self.quat)
 
     @classmethod
-    def from_file(cls, path: str | Path) -> Trajectory:
+    def from_file(cls, path: str | Path, *, max_gap: float | None = None) -> Trajectory:
         """Return the trajectory in a TUM file or in an EuRoC CSV file; the content decides.
 
         A line of a TUM file is ``t x y z qx qy qz qw``, separated by spaces. A line of a CSV file of EuRoC starts with
         ``t, x, y, z, qw, qx, qy, qz``, t in ns, and further columns are ignored. Lines that start with ``#`` are
         comments.
 
+        Args:
+            path: the file.
+            max_gap: longest time between two adjacent poses, s; None is 10 times the median of these times.
+
         Raises:
             ModelError: the file is missing or invalid; the message names the line, the value and the fix.
         """
         poses = read_poses(path)
         times = (poses.stamps - poses.stamps[0]) * 1e-9 if len(poses.stamps) else np.zeros(0)
-        if (fault := _fault(times, poses.pos, poses.quat, poses.times)) is not None:
+        if (fault := _fault(times, poses.pos, poses.quat, poses.times, max_gap)) is not None:
             row, text = fault
             line = "" if row is None else f", line {poses.lines[row]}"
             raise ModelError(f"trajectory file {str(path)!r}{line}, {text}")
-        found = cls(times, poses.pos, poses.quat)
+        found = cls(times, poses.pos, poses.quat, max_gap=max_gap)
         found.start_ns = int(poses.stamps[0])
         return found
 
@@ -125,11 +133,15 @@ def _numbers(values: Any, name: str, columns: int) -> Array:
     return array
 
 
-def _fault(times: Array, pos: Array, quat: Array, given: Sequence[Any] | Array) -> tuple[int | None, str] | None:
+def _fault(
+    times: Array, pos: Array, quat: Array, given: Sequence[Any] | Array, max_gap: float | None
+) -> tuple[int | None, str] | None:
     """Return the first fault of a path: the row of the pose, or None for the whole path, and a text.
 
     `times` count from the first pose, and `given` are the times to show.
     """
+    if max_gap is not None and not (isinstance(max_gap, int | float) and 0.0 < max_gap < math.inf):
+        return None, f"max_gap: got {shown(max_gap)}, expected a positive number, s, or None."
     if len(times) < FEWEST:
         return None, f"poses: got {len(times)}, expected at least {FEWEST}. Add poses before or after."
     norm = np.linalg.norm(quat, axis=1)
@@ -159,11 +171,21 @@ def _fault(times: Array, pos: Array, quat: Array, given: Sequence[Any] | Array) 
         if wrong.any():
             row = int(np.argmax(wrong))
             return row, f"{what}: got {_text(values[row])}, expected {expected}"
+    gaps = np.diff(times)
+    longest = GAP_FACTOR * float(np.median(gaps)) if max_gap is None else max_gap
+    if (is_long := gaps > longest * (1.0 + 1e-9)).any():
+        row = int(np.argmax(is_long)) + 1
+        usual = f" ({GAP_FACTOR:g} times the median)" if max_gap is None else ""
+        return row, (
+            f"time: got {_text(given[row])}, {gaps[row - 1]:.6g} s after the previous pose, expected at most "
+            f"{longest:.6g} s{usual}: the path within a gap is unknown. Use the poses before or after it, or allow it: "
+            f"--max-gap {math.ceil(100.0 * gaps.max()) / 100.0:g}, in Python max_gap=."
+        )
     if (turn > LARGEST_TURN).any():
         row = int(np.argmax(turn > LARGEST_TURN)) + 1
         return row, (
-            f"quaternion: got a turn of {math.degrees(turn[row - 1]):.0f} degrees since the previous pose, expected at "
-            f"most {math.degrees(LARGEST_TURN):.0f}, so that it is unambiguous. Add poses in between."
+            f"quaternion: got a turn of {math.degrees(turn[row - 1]):.0f} degrees since the previous pose, expected "
+            "less than 180, so that its direction is unambiguous. Add poses in between."
         )
     return None
 

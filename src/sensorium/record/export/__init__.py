@@ -9,11 +9,6 @@ from sensorium.record.export.tables import write_tables
 from sensorium.record.export.tum import write_tum
 
 __all__ = [
-    "write_calibration",
-    "write_euroc",
-    "write_kitti",
-    "write_lerobot",
-    "write_rosbag2",
-    "write_tables",
+    "write_calibration", "write_euroc", "write_kitti", "write_lerobot", "write_rosbag2", "write_tables",
     "write_tum",
-]
+]  # fmt: skip

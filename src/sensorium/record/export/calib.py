@@ -20,12 +20,14 @@ from typing import Any
 import numpy as np
 
 from sensorium.readings import Array, Reading, SceneDescription
+from sensorium.record.archive import LONGEST
 from sensorium.record.calibration import Distortion, distortion_of, noise_of
 from sensorium.record.export.relative import OPTICAL, SensorPoses
 from sensorium.record.export.samples import Floats, Sample, samples
 from sensorium.record.ros2 import MappedSensor, Ros2Messages
 from sensorium.record.ros2.names import OPTICAL as OPTICAL_NAME
-from sensorium.record.ros2.names import ros_name
+from sensorium.record.ros2.names import numbered, ros_name
+from sensorium.record.staging import staged
 
 Frame = tuple[str, int]
 """A sensor's name and one of its mounts."""
@@ -81,22 +83,21 @@ def write_calibration(
     Raises:
         ArgumentError: no reading contains the environment.
     """
-    root = Path(folder)
-    root.mkdir(parents=True, exist_ok=True)
-    sensors = {name: MappedSensor.from_description(name, about) for name, about in description.sensors.items()}
-    seen = _seen(readings, sensors, env)
-    topics = _Topics(description, env)
-    notes: list[str] = []
-    imus = [
-        (name, mount)
-        for name, sensor in sensors.items()
-        if all(sensor.field(role=role, frame="sensor") for role, _ in _KALIBR_NOISE.values())
-        for mount in range(len(sensor.mounts) or 1)
-    ]
-    for number, frame in enumerate(imus):
-        notes += _write_imu(root / f"imu{number}.yaml", sensors[frame[0]], topics.of(frame, "Imu"))
-    notes += _write_cameras(root, seen, sensors, topics, imus[0] if imus else None)
-    return notes + _write_extrinsics(root / "extrinsics.yaml", seen.poses, sensors, imus)
+    with staged(folder) as root:
+        sensors = {name: MappedSensor.from_description(name, about) for name, about in description.sensors.items()}
+        seen = _seen(readings, sensors, env)
+        bag = Ros2Messages(description, [env])
+        notes: list[str] = []
+        imus = [
+            (name, mount)
+            for name, sensor in sensors.items()
+            if all(sensor.field(role=role, frame="sensor") for role, _ in _KALIBR_NOISE.values())
+            for mount in range(len(sensor.mounts) or 1)
+        ]
+        for number, frame in enumerate(imus):
+            notes += _write_imu(root / f"imu{number}.yaml", sensors[frame[0]], _topic(bag, frame, "Imu"))
+        notes += _write_cameras(root, seen, sensors, bag, imus[0] if imus else None)
+        return notes + _write_extrinsics(root / "extrinsics.yaml", seen.poses, sensors, imus)
 
 
 def _seen(readings: Iterable[Reading], sensors: Mapping[str, MappedSensor], env: int) -> _Seen:
@@ -136,29 +137,10 @@ def _take_camera(seen: _Seen, sensor: MappedSensor, frame: Frame, sample: Sample
         known.changed = True
 
 
-class _Topics:
-    """Topics of an exported bag.
-
-    Args:
-        description: description of the scene.
-        env: the environment.
-    """
-
-    def __init__(self, description: SceneDescription, env: int) -> None:
-        self._topics = Ros2Messages(description, [env]).topics
-        self._sensors = description.sensors
-
-    def of(self, frame: Frame, message: str) -> str:
-        """Return the topic of a message of one sensor and mount, colour images first; empty without one."""
-        name, mount = frame
-        mounts = self._sensors[name].get("mounts", ())
-        start = "/".join(ros_name(each) for each in (name, *mounts[mount : mount + 1]))
-        found = [
-            each.name
-            for each in self._topics
-            if each.type == f"sensor_msgs/msg/{message}" and f"/{start}/" in each.name
-        ]
-        return min(found, key=lambda topic: "/color/" not in topic, default="")
+def _topic(bag: Ros2Messages, frame: Frame, message: str) -> str:
+    """Return the topic of a message of one sensor and mount in a bag, colour images first; empty without one."""
+    found = [each.name for each in bag.topics_of(*frame) if each.type == f"sensor_msgs/msg/{message}"]
+    return min(found, key=lambda topic: "/color/" not in topic, default="")
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
@@ -199,7 +181,7 @@ def _write_imu(path: Path, sensor: MappedSensor, topic: str) -> list[str]:
 
 
 def _write_cameras(
-    root: Path, seen: _Seen, sensors: Mapping[str, MappedSensor], topics: _Topics, imu: Frame | None
+    root: Path, seen: _Seen, sensors: Mapping[str, MappedSensor], bag: Ros2Messages, imu: Frame | None
 ) -> list[str]:
     """Write the camera chain and the intrinsics of each camera, and return notes."""
     notes: list[str] = []
@@ -214,8 +196,9 @@ def _write_cameras(
             notes.append(f"{name}: neither Kalibr nor ROS has a model of the lens {lens}")
             continue
         (root / "camera_info").mkdir(exist_ok=True)
-        file = root / "camera_info" / f"{ros_name(name).replace('/', '_')}.yaml"
-        file.write_text(_camera_info(name, camera, camera.distortion), encoding="utf-8")
+        paths = (root / "camera_info" / f"{each}.yaml" for each in numbered(ros_name(name).replace("/", "_")[:LONGEST]))
+        file = next(path for path in paths if not path.exists())
+        file.write_text(_camera_info(file.stem, camera, camera.distortion), encoding="utf-8")
         if not camera.distortion.kalibr:
             notes.append(f"{name}: Kalibr has no model with its coefficients of distortion; camera_info has them")
             continue
@@ -227,7 +210,7 @@ def _write_cameras(
             f"  distortion_model: {camera.distortion.kalibr}",
             f"  distortion_coeffs: {yaml_row(camera.distortion.coefficients[:4])}",
             f"  resolution: [{camera.size[0]}, {camera.size[1]}]",
-            f"  rostopic: {topics.of(frame, 'Image')}",
+            f"  rostopic: {_topic(bag, frame, 'Image')}",
         ]
         for other, word in ((imu, "T_cam_imu"), (before, "T_cn_cnm1")):
             if other is None:
@@ -251,7 +234,7 @@ def _camera_info(name: str, camera: _Camera, distortion: Distortion) -> str:
     k = camera.matrix
     p = np.concatenate([k, np.zeros((3, 1))], axis=1)
     text = f"# {PIXELS}\nimage_width: {camera.size[0]}\nimage_height: {camera.size[1]}\n"
-    text += f"camera_name: {ros_name(name).replace('/', '_')}\n{_matrix('camera_matrix', k)}"
+    text += f"camera_name: {name}\n{_matrix('camera_matrix', k)}"
     text += f"distortion_model: {distortion.model}\n"
     text += _matrix("distortion_coefficients", np.array([distortion.coefficients]))
     return text + _matrix("rectification_matrix", np.eye(3)) + _matrix("projection_matrix", p)

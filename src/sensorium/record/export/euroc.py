@@ -18,6 +18,7 @@ from sensorium.record.export.images import image_field, write_png
 from sensorium.record.export.relative import OPTICAL, SensorPoses
 from sensorium.record.export.samples import Pose, Sample, TimedFile, samples
 from sensorium.record.ros2 import MappedSensor
+from sensorium.record.staging import staged
 
 XYZ = ("xyz",)
 IMU = "#timestamp [ns]" + "".join(f",w_RS_S_{axis} [rad s^-1]" for axis in "xyz")
@@ -64,8 +65,8 @@ def write_euroc(
         ArgumentError: no reading has a pose, and none is of an IMU or a camera.
         MissingDependencyError: there are images, and Pillow is not installed.
     """
-    with ExitStack() as stack:
-        tree = _Tree(Path(folder) / "mav0", start_ns, description, stack)
+    with staged(folder) as root, ExitStack() as stack:
+        tree = _Tree(root / "mav0", start_ns, description, stack)
         for sample in samples(readings, env, mount=mount):
             pose = sample.pose
             tree.poses.add(sample.reading.name, sample)

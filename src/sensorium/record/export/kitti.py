@@ -30,8 +30,11 @@ from sensorium.readings import Array, Reading
 from sensorium.record.export.images import image_field, write_png
 from sensorium.record.export.relative import OPTICAL, SensorPoses
 from sensorium.record.export.samples import Floats, Sample, samples, seconds
+from sensorium.record.staging import staged
 
 SEQUENCE = "00"
+OUTDATED = f"sequences/{SEQUENCE}/velodyne/*.bin", f"sequences/{SEQUENCE}/image_?/*.png"
+"""Files of an earlier sequence."""
 GREY, COLOURED = (0, 1), (2, 3)
 """Numbers of the folders of images."""
 PARALLEL = 1e-3
@@ -55,7 +58,7 @@ def write_kitti(
         lidar: the lidar; None takes the first sensor with points in its own frame.
         env: the environment.
         mount: mount of sensors that have several.
-        truth: whether to write the true scans and images, without noise and distortion by motion.
+        truth: whether to write the true scans and images, without noise.
 
     Returns:
         One message for everything that was not written.
@@ -64,31 +67,31 @@ def write_kitti(
         ArgumentError: there is no such lidar, or it has no poses.
         MissingDependencyError: there are images, and Pillow is not installed.
     """
-    root = Path(folder)
-    sequence = _Sequence(root / "sequences" / SEQUENCE)
-    skipped: dict[str, str] = {}
-    for sample in samples(readings, env, mount=mount):
-        name, points = sample.reading.name, _points(sample)
-        if sample.is_of_pose:
-            sequence.poses.add(name, sample)
-        is_lidar = bool(points) and lidar in (None, name)
-        if not is_lidar and not image_field(sample):
-            skipped[name] = sample.reading.kind
-        elif sample.truth == truth and not is_lidar:
-            sequence.add_image(sample)
-        elif sample.truth == truth:
-            lidar, pose = name, sample.pose
-            if pose is None:
-                raise ArgumentError(
-                    f"lidar: {name!r} has no pose at {seconds(sample.ns)} s. Record scene.publish(poses=True) from the "
-                    "start, and lidars without delay for true scans."
-                )
-            sequence.add_scan(_cloud(sample, points), pose.matrix, sample.ns)
-    if lidar is None or not sequence.scans:
-        raise ArgumentError(f"lidar: got {lidar!r}, expected a recorded lidar with the field points_b.")
-    notes = sequence.finish(lidar, root / "poses" / f"{SEQUENCE}.txt")
-    written = f"the scans of {lidar}{' and images' if sequence.has_images else ''}"
-    return notes + [f"{name} ({kind}): only {written} are written" for name, kind in skipped.items()]
+    with staged(folder, *OUTDATED) as root:
+        sequence = _Sequence(root / "sequences" / SEQUENCE)
+        skipped: dict[str, str] = {}
+        for sample in samples(readings, env, mount=mount):
+            name, points = sample.reading.name, _points(sample)
+            if sample.is_of_pose:
+                sequence.poses.add(name, sample)
+            is_lidar = bool(points) and lidar in (None, name)
+            if not is_lidar and not image_field(sample):
+                skipped[name] = sample.reading.kind
+            elif sample.truth == truth and not is_lidar:
+                sequence.add_image(sample)
+            elif sample.truth == truth:
+                lidar, pose = name, sample.pose
+                if pose is None:
+                    raise ArgumentError(
+                        f"lidar: {name!r} has no pose at {seconds(sample.ns)} s. Record scene.publish(poses=True) from "
+                        "the start, and lidars without delay for true scans."
+                    )
+                sequence.add_scan(_cloud(sample, points), pose.matrix, sample.ns)
+        if lidar is None or not sequence.scans:
+            raise ArgumentError(f"lidar: got {lidar!r}, expected a recorded lidar with the field points_b.")
+        notes = sequence.finish(lidar, root / "poses" / f"{SEQUENCE}.txt")
+        written = f"the scans of {lidar}{' and images' if sequence.has_images else ''}"
+        return notes + [f"{name} ({kind}): only {written} are written" for name, kind in skipped.items()]
 
 
 @dataclass(slots=True)
@@ -107,12 +110,10 @@ class _Camera:
 
 
 class _Sequence:
-    """Files of a sequence; files of an earlier one are removed."""
+    """Files of a sequence."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        for old in (*folder.glob("velodyne/*.bin"), *folder.glob("image_?/*.png")):
-            old.unlink()
         (folder / "velodyne").mkdir(parents=True, exist_ok=True)
         self.poses = SensorPoses()
         self.scans: list[tuple[int, Floats]] = []

@@ -11,7 +11,7 @@ import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from math import ceil
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,9 +19,10 @@ import numpy as np
 from sensorium.errors import ArgumentError, shown
 from sensorium.readings import Array, Reading
 from sensorium.record.export.images import is_image, write_png
-from sensorium.record.export.lerobot_files import Column, DatasetFiles, Feature
+from sensorium.record.export.lerobot_files import OUTDATED, Column, DatasetFiles, Feature
 from sensorium.record.export.table_files import TableField
 from sensorium.record.replay import Mark
+from sensorium.record.staging import staged
 from sensorium.spec import FieldSpec
 
 STATE_COLUMNS = 128
@@ -39,7 +40,7 @@ def write_lerobot(
     folder: str | os.PathLike[str],
     *,
     dt: float,
-    period: int,
+    period: float,
     sensors: Iterable[str],
     logs: Mapping[str, Iterable[Reading]] | None = None,
     marks: Iterable[Mark] = (),
@@ -56,7 +57,7 @@ def write_lerobot(
         readings: readings of any sensors, in the order of time.
         folder: folder of the data set; created if missing.
         dt: physics time step, s.
-        period: time between two frames, ticks.
+        period: time between two frames, ticks; a frame between two ticks is made at the later one.
         sensors: names of the sensors; the first frame is at the first time at which all of them have a reading.
         logs: name -> logged values; see `ACTIONS`, `REWARDS` and `CONTROL`.
         marks: marks of the recording.
@@ -71,13 +72,32 @@ def write_lerobot(
         MissingDependencyError: pyarrow is not installed, or Pillow, which images need.
     """
     rate = 1.0 / (period * dt)
-    files = DatasetFiles(Path(folder), round(rate) if abs(rate - round(rate)) < 1e-6 * rate else rate)
-    frames = _Frames(files, period, set(sensors), logs or {}, list(marks), first_tick, env)
-    for reading in readings:
-        frames.advance(reading.tick)
-        frames.take(reading)
-    frames.finish()
-    return frames.notes
+    with staged(folder, *OUTDATED) as root:
+        files = DatasetFiles(root, round(rate) if abs(rate - round(rate)) < 1e-6 * rate else rate)
+        frames = _Frames(files, period, set(sensors), logs or {}, list(marks), first_tick, env)
+        for reading in readings:
+            frames.advance(reading.tick)
+            frames.take(reading)
+        frames.finish()
+        return frames.notes
+
+
+def period_of(ticks: Sequence[int], dt: float) -> float:
+    """Return the period of values that were logged at some ticks, ticks; 0 with less than two.
+
+    The period of a loop whose rate does not divide that of the ticks alternates between two numbers of ticks. It is
+    their mean, or the period of a whole number of values per second that is equal to within a tick over all values.
+
+    Args:
+        ticks: the ticks, rising.
+        dt: physics time step, s.
+    """
+    steps = np.diff(np.unique(ticks))
+    steps = steps[np.abs(steps - np.median(steps)) <= 1.0] if len(steps) else steps  # without pauses
+    if not len(steps) or not np.ptp(steps):
+        return float(steps.max(initial=0))
+    whole = 1.0 / (max(round(1.0 / (steps.mean() * dt)), 1) * dt)
+    return float(whole if abs(whole - steps.mean()) * len(steps) <= 1.0 else steps.mean())
 
 
 @dataclass(slots=True)
@@ -104,7 +124,7 @@ class _Frames:
     def __init__(
         self,
         files: DatasetFiles,
-        period: int,
+        period: float,
         sensors: set[str],
         logs: Mapping[str, Iterable[Reading]],
         marks: Sequence[Mark],
@@ -124,6 +144,8 @@ class _Frames:
         self._sources: list[_Source] = []
         self._envs: Array = np.zeros(0, np.int64)
         self._rows: Array = np.zeros(0, np.int64)
+        self._first: Array = np.zeros(0, np.int64)
+        """Tick of the first frame of the open episode of each environment."""
         self._next: Array = np.zeros(0, np.int64)
         """Tick of the next frame of each environment."""
         self._tasks: list[str] = []
@@ -152,7 +174,8 @@ class _Frames:
             known = reading.env_ids.tolist()
             raise ArgumentError(f"env: got {shown(self._env)}, expected one of the recorded environments {known}.")
         self._rows = np.flatnonzero(np.isin(reading.env_ids, self._envs))
-        self._next = np.full(len(self._envs), reading.tick, np.int64)
+        self._first = np.full(len(self._envs), reading.tick, np.int64)
+        self._next = self._first.copy()
         self._tasks = [NO_TASK] * len(self._envs)
         self._open = [_Episode() for _ in self._envs]
         self._marks = [mark for mark in self._marks if mark.name == "task" or mark.tick > reading.tick]
@@ -162,7 +185,7 @@ class _Frames:
     def advance(self, tick: int) -> None:
         """Make the frames before a tick."""
         if len(self._next) and not self._sensors <= self._newest.keys():
-            self._next[:] = tick
+            self._first[:] = self._next[:] = tick
         while len(self._next):
             due = int(self._next.min())
             if self._marks and self._marks[0].tick <= min(due, tick):
@@ -178,7 +201,7 @@ class _Frames:
                 self._tasks[number] = mark.value or NO_TASK
             else:
                 self._close(number, mark.tick)
-                self._next[number] = mark.tick
+                self._first[number] = self._next[number] = mark.tick
 
     def finish(self) -> None:
         """Make the frames before the last tick, and complete the files."""
@@ -195,7 +218,9 @@ class _Frames:
 
     def _make(self, tick: int, numbers: Array) -> None:
         """Make the frame of some environments at a tick."""
-        self._next[numbers] += self._period
+        for number in numbers.tolist():
+            made_before = len(self._open[number].tasks)
+            self._next[number] = self._first[number] + ceil((made_before + 1) * self._period - 1e-6)
         if not self._sources:
             self._sources = self._found_sources()
         rows = self._rows[numbers]

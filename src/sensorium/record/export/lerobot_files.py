@@ -33,6 +33,8 @@ MOST_COLUMNS = 1024
 """Most elements of a field whose statistics are computed per element."""
 SAMPLED_ROWS = 20_000
 """About the maximum number of values from which quantiles are estimated."""
+OUTDATED = "data/chunk-*/file-*.parquet", "meta/episodes/chunk-*/file-*.parquet"
+"""Files of an earlier data set; readers take all files of these folders."""
 _PATH = "chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 
 Column = Sequence[Any] | Array
@@ -73,7 +75,7 @@ class DatasetFiles:
     """Open data set.
 
     Args:
-        root: its folder; created if missing, existing files are replaced.
+        root: an empty folder.
         fps: frames per second.
 
     Raises:
@@ -88,8 +90,6 @@ class DatasetFiles:
             raise MissingDependencyError(
                 "data sets of LeRobot need pyarrow, which is not installed: pip install 'sensorium[parquet]'."
             ) from None
-        for old in (*root.glob("data/chunk-*/file-*.parquet"), *root.glob("meta/episodes/chunk-*/file-*.parquet")):
-            old.unlink()  # readers take all files of these folders
         self._root, self._fps = root, fps
         self.frames = 0
         """Number of frames so far."""

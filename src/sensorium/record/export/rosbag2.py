@@ -12,6 +12,7 @@ from sensorium.errors import ModelError
 from sensorium.readings import Reading, SceneDescription
 from sensorium.record.recorder import open_writer
 from sensorium.record.stacks import Stack
+from sensorium.record.staging import staged
 from sensorium.spec import FieldSpec
 
 BLOCK_BYTES = 500_000
@@ -78,8 +79,15 @@ def write_rosbag2(
         ModelError: the file could not be written.
         MissingDependencyError: the extra `record` is not installed.
     """
-    root = Path(folder)
-    path = root / f"{root.resolve().name or 'bag'}_0.mcap"
+    with staged(folder) as root:
+        return _write(readings, root, description, envs, start_ns)
+
+
+def _write(
+    readings: Iterable[Reading | Stack], root: Path, description: SceneDescription, envs: Sequence[int], start_ns: int
+) -> list[str]:
+    """Write a bag to an empty folder, and return notes."""
+    path = root / f"{root.name or 'bag'}_0.mcap"
     writer = open_writer(path)
     try:
         from sensorium.record.ros2_track import Ros2Track
@@ -120,7 +128,7 @@ def write_rosbag2(
     finally:
         writer.close()
     if writer.error is not None:
-        raise ModelError(f"bag {str(path)!r}: it could not be written ({writer.error}). Free some space on the disk.")
+        raise ModelError(f"bag {root.name!r}: it could not be written ({writer.error}). Free some space on the disk.")
     summary = writer.summary
     about = {"start": summary.start, "duration": summary.end - summary.start, "file": json.dumps(path.name)}
     text = _HEAD.format(**about, count=sum(summary.counts.values()))

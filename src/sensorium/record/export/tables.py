@@ -12,10 +12,11 @@ import numpy as np
 
 from sensorium.errors import ArgumentError, shown
 from sensorium.readings import Array, Reading
-from sensorium.record.archive import key_of
+from sensorium.record.archive import stem_of
 from sensorium.record.arrivals import Arrivals
 from sensorium.record.export.table_files import FILES, TableField, TableFile
 from sensorium.record.stacks import Stack
+from sensorium.record.staging import staged
 from sensorium.spec import FieldSpec
 
 MOST_COLUMNS = 4096
@@ -47,7 +48,7 @@ def write_tables(
 
     Args:
         readings: readings of any sensors, each sensor's in the order of time.
-        folder: an existing folder.
+        folder: the folder; created if missing, existing files are replaced.
         file_format: ``"csv"``, ``"npz"`` or ``"parquet"``.
         dt: physics time step, s.
         env: the environment; None for all.
@@ -62,9 +63,9 @@ def write_tables(
     """
     notes: list[str] = []
     tables: dict[str, list[_SensorTables]] = {}
-    stems: set[str] = set()
     known: set[int] = set()
-    with ExitStack() as stack:
+    with staged(folder) as root, ExitStack() as stack:
+        stems = {each.name.partition(".measured")[0] for each in root.iterdir()}  # of an outer block
         for reading in readings:
             known.update(reading.env_ids.tolist())
             if env is not None and env not in reading.env_ids:
@@ -72,20 +73,20 @@ def write_tables(
             of_name = tables.setdefault(reading.name, [])
             table = next((each for each in of_name if each.fits(reading)), None)
             if table is None:
-                key, number = key_of(reading.name, slashes=False), 1
+                key, number = stem_of(reading.name), 1
                 stem = key
                 while stem in stems:
                     number += 1
                     stem = f"{key}.{number}"
                 stems.add(stem)
-                table = _SensorTables(reading, Path(folder) / stem, file_format, dt, env, keep_all, stack)
+                table = _SensorTables(reading, root / stem, file_format, dt, env, keep_all, stack)
                 of_name.append(table)
                 notes += table.notes
             table.add(reading)
         for each in (table for of_name in tables.values() for table in of_name):
             each.write()
-    if env is not None and env not in known:
-        raise ArgumentError(f"env: got {shown(env)}, expected one of the recorded environments {sorted(known)}.")
+        if env is not None and env not in known:
+            raise ArgumentError(f"env: got {shown(env)}, expected one of the recorded environments {sorted(known)}.")
     return notes
 
 

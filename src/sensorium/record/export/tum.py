@@ -10,6 +10,7 @@ from pathlib import Path
 from sensorium.errors import ArgumentError
 from sensorium.readings import Reading
 from sensorium.record.export.samples import TimedFile, samples, seconds
+from sensorium.record.staging import staged
 
 
 def write_tum(
@@ -35,17 +36,19 @@ def write_tum(
     Raises:
         ArgumentError: no reading has a pose.
     """
-    count = 0
-    with closing(TimedFile(Path(path), "# timestamp tx ty tz qx qy qz qw")) as file:
-        for sample in samples(readings, env, mount=mount):
-            if sensor not in (None, sample.reading.name) or not sample.is_of_pose or (pose := sample.pose) is None:
-                continue
-            sensor = sample.reading.name
-            (w, *xyz), ns = pose.quat, start_ns + sample.tick_ns
-            file.write(ns, f"{seconds(ns)} {' '.join(f'{each:.9g}' for each in (*pose.pos, *xyz, w))}")
-            count += 1
-    if not count:
-        raise ArgumentError(
-            f"sensor: got {sensor!r}, expected a sensor with poses. Record scene.publish(poses=True), or a BodyState."
-        )
-    return Path(path)
+    path, count = Path(path), 0
+    with staged(path.parent) as root:
+        with closing(TimedFile(root / path.name, "# timestamp tx ty tz qx qy qz qw")) as file:
+            for sample in samples(readings, env, mount=mount):
+                if sensor not in (None, sample.reading.name) or not sample.is_of_pose or (pose := sample.pose) is None:
+                    continue
+                sensor = sample.reading.name
+                (w, *xyz), ns = pose.quat, start_ns + sample.tick_ns
+                file.write(ns, f"{seconds(ns)} {' '.join(f'{each:.9g}' for each in (*pose.pos, *xyz, w))}")
+                count += 1
+        if not count:
+            raise ArgumentError(
+                f"sensor: got {sensor!r}, expected a sensor with poses. Record scene.publish(poses=True), or a "
+                "BodyState."
+            )
+    return path

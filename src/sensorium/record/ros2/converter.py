@@ -14,7 +14,7 @@ from sensorium.record.arrivals import Arrivals
 from sensorium.record.ros2.cdr import MessageBlock, Template, serialize
 from sensorium.record.ros2.mapping import Channel, MappedSensor, Samples, channels_of
 from sensorium.record.ros2.message_types import message_type, schema_text, type_hash
-from sensorium.record.ros2.names import OPTICAL, WORLD, env_prefixes, ros_name
+from sensorium.record.ros2.names import OPTICAL, WORLD, env_prefixes, numbered, ros_name
 from sensorium.record.stacks import Stack
 
 NS = 1_000_000_000
@@ -140,6 +140,8 @@ class Ros2Messages:
         self._keeps_all = description.engine == "rosbag2"
         """Whether each reading is a message, since messages of other programs may have equal time stamps."""
         self._frames = list(frames)
+        self._taken: set[str] = set()
+        """Names of frames."""
         self.topics: list[Topic] = [Topic("/clock", "rosgraph_msgs/msg/Clock")]
         self._clock = Template("rosgraph_msgs/msg/Clock", [{}])
         self._tf = self._tf_static = 0
@@ -157,6 +159,19 @@ class Ros2Messages:
             self._sensors[name] = _SensorMessages(self, sensor, channels)
         if self._frames:
             self._tf_static = self._add(Topic("/tf_static", "tf2_msgs/msg/TFMessage", is_latched=True))
+
+    def _new_frame(self, name: str) -> str:
+        """Return a name of a frame; with a number if another frame has it."""
+        frame = next(each for each in numbered(name) if self._taken.isdisjoint((each, each + OPTICAL)))
+        self._taken |= {frame, frame + OPTICAL}
+        return frame
+
+    def topics_of(self, sensor: str, mount: int) -> list[Topic]:
+        """Return the topics of the measured values of one mount, in the first converted environment."""
+        channels = self._sensors[sensor]._channels
+        return [
+            self.topics[first] for branch, own, *_, first in channels if branch == "measured" and own in (None, mount)
+        ]
 
     def _add(self, topic: Topic) -> int:
         if any(each.name == topic.name for each in self.topics):
@@ -254,7 +269,8 @@ class _SensorMessages:
         self._rows = self._envs
         self._arrivals = {branch: Arrivals(len(self._envs)) for branch in ("measured", "truth")}
         base = ros_name(sensor.name)
-        self._frames = [f"{base}/{ros_name(mount)}" for mount in sensor.mounts] or [base]
+        frames = [f"{base}/{ros_name(mount)}" for mount in sensor.mounts] or [base]
+        self._frames = [owner._new_frame(each) for each in frames]
         self._channels: list[tuple[str, int | None, Channel, Template, int]] = []
         branches = {"measured": "", "truth": "truth/"} if owner._truth else {"measured": ""}
         for channel in channels:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
 
 OPTICAL = "_optical"
 """End of the frame of a camera's images, with axes right, down, forward (REP 103)."""
@@ -14,6 +15,12 @@ def ros_name(text: str) -> str:
     """Return a text as a valid relative name: letters, digits, single underscores; slashes separate its parts."""
     parts = [re.sub(r"_+", "_", re.sub(r"[^A-Za-z0-9_]", "_", part)) for part in text.split("/") if part]
     return "/".join(f"_{part}" if part[0].isdigit() else part for part in parts) or "_"
+
+
+def numbered(name: str) -> Iterator[str]:
+    """Yield a name, and then the name with the numbers from 2 on, for the first one that is not taken."""
+    yield name
+    yield from (f"{name.rstrip('_')}_{number}" for number in count(2))
 
 
 def env_prefixes(envs: Sequence[int], num_envs: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from sensorium.engines.base import CameraLens
 from sensorium.errors import ConfigError, Fault, nearest
 from sensorium.geometry.cameras import Convention, convert_orientation_convention, look_at
 from sensorium.geometry.transforms import quat_from_matrix
+from sensorium.measurement.stages.depth_image import DepthStage
 from sensorium.patterns import PinholeCameraPatternCfg
 from sensorium.sensors.cameras.camera_data import ALIASES, ALWAYS, COUNT
 from sensorium.sensors.frames.targets_cfg import TargetsCfg
@@ -30,9 +32,10 @@ ON_CAMERAS = ("camera", "cameras", "prim_path")
 class CameraOffsetCfg(OffsetCfg):
     """Pose of a camera relative to the frame it is mounted on."""
 
-    convention: Convention = "ros"
-    """Camera axes that `rot` rotates: ``"ros"`` (z forward, y down), ``"opengl"`` (-z forward, y up) or ``"world"`` (x
-    forward, z up). For a camera of the model (`camera=`) the default is ``"opengl"``, its native convention."""
+    convention: Convention = "world"
+    """Camera axes that `rot` rotates: ``"world"`` (x forward, z up, as for all other sensors), ``"ros"`` (z forward, y
+    down) or ``"opengl"`` (-z forward, y up). For a camera of the model (`camera=`) the default is ``"opengl"``, its
+    native convention."""
 
     @classmethod
     def from_view(cls, pos: Vec3, lookat: Vec3, up: Vec3 = (0.0, 0.0, 1.0)) -> Self:
@@ -139,6 +142,17 @@ class CameraBaseCfg(CameraMountCfg[DataT], TargetsCfg[DataT], Generic[DataT]):
     def depth_limits(self) -> tuple[float, float]:
         """Minimum and maximum t of a visible surface, m; see `ImageSpec.limits`."""
         raise NotImplementedError
+
+    @property
+    def measured_range(self) -> tuple[float, float, float]:
+        """Range of measured distances: `depth_limits`, and the minimum length of a ray, m."""
+        return (*self.depth_limits, 0.0)
+
+    @property
+    def hole(self) -> float:
+        """Distance that stands for no measurement, m, whatever the range: of a stage's model, or 0; NaN without any."""
+        stages = [stage.hole_value for stage in self.stages if isinstance(stage, DepthStage)]
+        return next(iter(stages), 0.0 if self.stages else math.nan)
 
     @property
     def clipping(self) -> tuple[float, float]:

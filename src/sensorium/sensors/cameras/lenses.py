@@ -43,7 +43,7 @@ class LensCfg(Cfg):
     @classmethod
     def kind(cls) -> str:
         """Return the kind of this lens in files."""
-        return next(kind for kind, known in LENSES.items() if known is cls)
+        return next(kind for kind, known in LENSES.items() if issubclass(cls, known))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the given fields, with the lens's ``kind``."""

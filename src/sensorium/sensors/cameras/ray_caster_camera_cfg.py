@@ -129,6 +129,11 @@ class RayCasterCameraCfg(CameraBaseCfg[CameraData], RayCfg[CameraData]):
         return NEAREST, self.limits[1]
 
     @property
+    def measured_range(self) -> tuple[float, float, float]:
+        """Range of measured distances: `depth_limits`, and the minimum length of a ray, m."""
+        return (*self.depth_limits, self.min_distance)
+
+    @property
     def point_beyond(self) -> float:
         """Depth of the points of clipped pixels, m."""
         return float("inf") if self.depth_clipping_behavior == "none" else self.clipping[1]

@@ -170,8 +170,9 @@ class Sensor(Readable[CfgT, DataT]):
     def observe(self) -> None:
         """Do the work of every physics tick, also between samples; by default nothing.
 
-        At the tick of a sample it is called before `update_raw_data` or `compute`. Store results in states of the
-        sensor (`new_state`). A sensor that defines this hook is never evaluated on read.
+        At the tick of a sample it is called before `update_raw_data` or `compute`. After n ticks it has run n times,
+        and once more for the first sample. Store results in states of the sensor (`new_state`). A sensor that defines
+        this hook is never evaluated on read.
         """
 
     def debug_draw(self) -> Iterable[DebugShape]:

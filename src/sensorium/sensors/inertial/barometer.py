@@ -22,13 +22,13 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from sensorium.cfg import Finite, Float, MountedSensorCfg, Vec3, in_unit, is_finite, must
+from sensorium.cfg import COLUMN_KNOBS, Finite, Float, MountedSensorCfg, Vec3, in_unit, is_finite, must
 from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, tick_captured, ticks_after
 from sensorium.geometry.transforms import quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
 from sensorium.random import F64
 from sensorium.sensors.core.base import SimpleSensor
-from sensorium.sensors.core.hooks import Supports
+from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, Field, Requirement
 from sensorium.world.mount import Mounts, flag_state, is_finite3, mount_motion, mount_pose
 from sensorium.world.select import Named
@@ -100,8 +100,8 @@ class BarometerData:
     pressure: Annotated[Tensor, Field("Pa")]
     """Static air pressure, Pa."""
     altitude: Annotated[Tensor, Field("m", kind="derived")]
-    """Measured: altitude above sea level at which the standard atmosphere has the measured pressure, m. True: the
-    height of the mount, z + `altitude_offset`."""
+    """Measured: altitude above sea level at which the standard atmosphere has the measured pressure, m. True, and
+    measured without any error of the pressure: the height of the mount, z + `altitude_offset`."""
 
 
 class BarometerCfg(MountedSensorCfg[BarometerData]):
@@ -141,6 +141,16 @@ class BarometerCfg(MountedSensorCfg[BarometerData]):
         """`position_error` along each axis of the sensor."""
         cp = self.position_error
         return (cp, cp, cp) if isinstance(cp, float) else cp
+
+    @property
+    def responds(self) -> bool:
+        """Whether position error, temperature or lag change the measured pressure."""
+        return bool(self.lag or any(self.coefficients) or self.temperature_coefficient)
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether the measured pressure can differ from the true one."""
+        return bool(self.responds or self.stages or any(getattr(self, knob) is not None for knob in COLUMN_KNOBS))
 
 
 @wp.struct
@@ -262,13 +272,13 @@ class Barometer(SimpleSensor[BarometerCfg, BarometerData]):
         self.compute_on.launch_task(_air, (self.mount.count,), self._task(raw))
 
     @recorded
+    @used_if(lambda self: self.cfg.responds)
     def apply_physics_imperfections(self, slot: Record, timeline: Timeline) -> None:
-        """Add position error, temperature offset and lag to the measured pressure (at most one launch)."""
-        t = self._task(slot)
-        if self.cfg.lag or any(self.cfg.coefficients) or t.warm:
-            self.compute_on.launch_task(_response, (self.mount.count,), t)
+        """Add position error, temperature offset and lag to the measured pressure (one launch)."""
+        self.compute_on.launch_task(_response, (self.mount.count,), self._task(slot))
 
     @recorded
+    @used_if(lambda self: self.cfg.has_errors)
     def derive_measured(self, slot: Record) -> None:
         """Compute the altitude of the measured pressure in the standard atmosphere."""
         self.compute_on.launch_task(_altitude, (self.mount.count,), self._task(slot))

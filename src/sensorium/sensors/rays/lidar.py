@@ -4,9 +4,9 @@ Axes: ``[env, mount, ray]`` (no mount axis for a singular selector); with two re
 return]``. Rays are in the order in which they fire; the last one fires at the capture. A scan is a window of the
 pattern's time table that ends at the capture and always has the same number of rays.
 
-The truth is the scan as if all rays fired at the capture, without noise. The measured scan is distorted by motion: each
-ray starts at the pose of the mount when it fires and is cast at the shapes as they are then. Its point is expressed in
-the sensor's frame as if the sensor had not moved.
+Both scans are distorted by motion: each ray starts at the pose of the mount when it fires and is cast at the shapes as
+they are then. Its point is expressed in the sensor's frame as if the sensor had not moved. The truth is the same scan
+of thin rays without noise and losses, so that measured minus true is the error of the receiver alone.
 
 The power returned by an extended target of reflectance rho at distance R under the angle of incidence theta is P = rho
 |cos theta| exp(-2 alpha R) / R^2 up to a factor. The factor is such that `reference_reflectance` at `reference_range`,
@@ -76,7 +76,7 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
 
     @cached_property
     def distorts(self) -> bool:
-        """Whether each ray of the measured scan is cast at the time when it fires."""
+        """Whether each ray is cast at the time when it fires."""
         return self.cfg.motion_distortion and self.window.duration > 0.0
 
     @property
@@ -104,7 +104,7 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
         shows_misses = (
             self._has_chain and self.cfg.no_hit_value is not None
         )  # truth: set when cast; measured: set at the end
-        return self.distorts or self.cfg.alters_returns or shows_misses
+        return self.cfg.alters_returns or shows_misses
 
     # Set-up -----------------------------------------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
         model.threshold_sd = cfg.detection_sd
         model.drop = cfg.dropoff_general_rate if model.dropoff else cfg.drop_rate
         model.limit, model.zero, model.sd = cfg.dropoff_intensity_limit, cfg.dropoff_zero_intensity, cfg.noise_stddev
-        model.depth = 0.5 * LIGHT_SPEED * cfg.pulse_duration
+        model.depth, model.limits = 0.5 * LIGHT_SPEED * cfg.pulse_duration, wp.vec2(*cfg.limits)
         x = np.log(np.atleast_1d([] if cfg.range_noise_snr is None else cfg.range_noise_snr).astype(np.float64))
         y = np.log(np.atleast_1d([] if cfg.range_noise is None else cfg.range_noise).astype(np.float64))
         if len(x):
@@ -197,25 +197,28 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
     @used_if(lambda self: not self._differs)
     def update_raw_data(self, raw: Record) -> None:
         """Cast the true scan and compute its fields (two launches)."""
-        found = self._find(self._cast, raw, instant=True, look=True)
-        self._describe_truth(raw, found)
+        self._describe_truth(raw, self._find_true(raw))
 
     @recorded
     @used_if(lambda self: self._differs)
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Timeline) -> None:
         """Cast the true scan, and the measured one if it differs; compute the fields of both."""
-        true = self._find(self._cast, raw, instant=True, look=True)
-        if self.distorts:
-            self._pass_flags(take_flags)
-        if not self.distorts and self._beams is self._cast:
+        true = self._find_true(raw)
+        if self._beams is self._cast:
             self._describe_measured(slot, true)  # before misses get `no_hit_value`
             self._describe_truth(raw, true)
         else:
             self._describe_truth(raw, true)
-            measured = self._find(self._beams, slot, instant=False, look=False)
-            self._describe_measured(slot, measured)
+            self._describe_measured(slot, self._find(self._beams, slot, look=False))
 
-    def _find(self, cast: RayCast, record: Record, *, instant: bool, look: bool) -> Any:
+    def _find_true(self, raw: Record) -> Any:
+        """Cast the true scan and return its hits; the sample is flagged if a tick in its scan was."""
+        found = self._find(self._cast, raw, look=True)
+        if self.distorts:
+            self._pass_flags(take_flags)
+        return found
+
+    def _find(self, cast: RayCast, record: Record, *, look: bool) -> Any:
         """Cast rays and return their hits, stored in the record itself where it has the fields."""
         direct = cast is self._cast and self.returns == 1
         names = {"distance": "distances", "cosine": "cos_incidence", "shape": "geom_ids", "normal": "normals_w"}
@@ -225,7 +228,7 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
             what: record[field] if direct and field in record else self._spare(what, cast.count)
             for what, field in names.items()
         }
-        cast.cast(outputs, instant=instant, look=look)
+        cast.cast(outputs, look=look)
         found = RayHits()
         for what in ("distance", "cosine", "shape", "normal"):
             dtype = {"shape": wp.int32, "normal": wp.vec3}.get(what, wp.float32)
@@ -240,24 +243,24 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
             self._scratch[what, count] = torch.zeros(shape, dtype=dtype, device=self.device)
         return self._scratch[what, count]
 
-    def _out(self, record: Record, *, moves: bool, miss: float) -> Any:
+    def _out(self, record: Record, *, miss: float) -> Any:
         """Return the struct through which kernels write a record."""
         out = Scan()
         for name in FIELDS:
             dtype = VECTORS_AND_IDS.get(name, wp.float32)
             count = self.num_rays * (1 if name in PER_RAY else self.returns)
             setattr(out, name, self._twin(record[name] if name in record else None, count, dtype))
-        out.returns, out.miss, out.moves = self.returns, miss, int(moves)
+        out.returns, out.miss, out.moves = self.returns, miss, int(self.distorts)
         return out
 
     def _describe_truth(self, raw: Record, found: Any) -> None:
-        out = self._out(raw, moves=False, miss=self.cfg.miss)
+        out = self._out(raw, miss=self.cfg.miss)
         inputs = [self._model, self._tables, self._cast.bundle, self._cast.pose, found]
         self.compute_on.launch(true_scan, (self.mount.count, self.num_rays), inputs, [out])
 
     def _describe_measured(self, slot: Record, found: Any) -> None:
         miss = math.inf if self._has_chain else self.cfg.miss
-        out = self._out(slot, moves=self.distorts, miss=miss)
+        out = self._out(slot, miss=miss)
         table = normal_table(self.compute_on.wp_device)
         inputs = [table, self._model, self._tables, self._cast.bundle, self._cast.pose, found]
         self.compute_on.launch(measured_scan, (self.mount.count, self.num_rays), inputs, [out])
@@ -267,10 +270,8 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
     def derive_measured(self, slot: Record) -> None:
         """Move the measured points to the measured distances, and set misses to `no_hit_value`."""
         columns = self.num_rays * self.returns
-        if "distances" not in slot:
-            return
-        out = self._out(slot, moves=self.distorts, miss=self.cfg.miss)
-        inputs = [self._tables, self._cast.bundle, self._cast.pose]
+        out = self._out(slot, miss=self.cfg.miss)
+        inputs = [self._model.limits, self._tables, self._cast.bundle, self._cast.pose]
         distances = self._twin(slot["distances"], columns, wp.float32)
         self.compute_on.launch(finish, (self.mount.count, columns), [*inputs, distances], [out])
 

@@ -87,8 +87,7 @@ class LidarCfg(RayCfg[LidarData]):
     """Length of the scan that ends at the capture, s; None uses the time between samples. Not for patterns without
     times, whose scan is always the whole pattern."""
     motion_distortion: bool = True
-    """Whether each ray of the measured scan is cast at the time when it fires, instead of at the capture. Requires a
-    pattern with times."""
+    """Whether each ray is cast at the time when it fires, instead of at the capture. Requires a pattern with times."""
     fields: tuple[str, ...] | Literal["all"] = ("distances", "points_b", "intensity")
     """Computed fields; ``"all"`` selects every field that the pattern provides."""
     max_distance: Annotated[Float, in_unit("m")] = 200.0
@@ -204,6 +203,12 @@ class LidarCfg(RayCfg[LidarData]):
         return self
 
     @property
+    def selected(self) -> tuple[str, ...]:
+        """The computed fields, in the order of the data class: also `distances` if a knob or stage alters them."""
+        own = super().selected
+        return own if self.is_clean or "distances" in own else ("distances", *own)
+
+    @property
     def divergence(self) -> tuple[float, float]:
         """Full angles of the beam across azimuth and across elevation, rad."""
         value = self.beam_divergence
@@ -216,7 +221,7 @@ class LidarCfg(RayCfg[LidarData]):
 
     @property
     def alters_returns(self) -> bool:
-        """Whether measured returns differ from true ones, apart from distortion and the standard chain."""
+        """Whether measured returns differ from true ones, apart from the standard chain."""
         if self.model == "dropoff":
             return self.dropoff_general_rate > 0.0 or self.dropoff_zero_intensity > 0.0 or self.noise_stddev > 0.0
         return (

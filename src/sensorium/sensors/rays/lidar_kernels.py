@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import warp as wp
 
 from sensorium.compute import Rows, captured_words, episode_words, kernel, masked_tid, tick_captured
-from sensorium.geometry.ray_poses import first_tick, place_ray, pose_at, ray_of, ray_time, scan_begin, slot_of
+from sensorium.geometry.ray_poses import first_tick, in_range, place_ray, pose_at, ray_of, ray_time, scan_begin, slot_of
 from sensorium.geometry.ray_structs import Bundle, Pose
 from sensorium.measurement.draws import FIXED, ColumnDistribution, draw_value
 from sensorium.random import F32, word_to_normal, word_to_uniform
@@ -40,6 +40,7 @@ class Model:
         snr: signal-to-noise ratio of the reference target; 0 if not given.
         threshold: dB; -inf detects all returns.
         depth: c t_p / 2, m.
+        limits: smallest and largest measured distance, m.
         weights: weights of the sub-rays, with sum 1.
         bias: distribution of channel biases, with a length of 0 for no bias.
     """
@@ -60,6 +61,7 @@ class Model:
     zero: wp.float32
     sd: wp.float32
     depth: wp.float32
+    limits: wp.vec2
     range_x: wp.array[wp.float32]
     range_y: wp.array[wp.float32]
     weights: wp.array[wp.float32]
@@ -415,7 +417,7 @@ def measured_scan(
                 if lost:
                     t = wp.inf
                 else:
-                    t = wp.max(t + model.sd * word_to_normal(words[0], normals), 0.0)
+                    t = in_range(t + model.sd * word_to_normal(words[0], normals), model.limits)
         else:
             need = model.threshold - model.threshold_sd * word_to_normal(words[1], normals)
             chosen = _chosen(model, powers, echoes, strongest, e, need)
@@ -433,7 +435,7 @@ def measured_scan(
                         if tables.channel.shape[0] > 0:
                             channel = tables.channel[index]
                         shift += _channel_bias(rows, env, model, channel, mount, normals)
-                    t = wp.max(t + shift, 0.0)
+                    t = in_range(t + shift, model.limits)
         at = first + k
         normal = wp.vec3()
         if found.normal.shape[0] > 0:
@@ -448,18 +450,19 @@ def measured_scan(
 @kernel
 def finish(
     rows: Rows,
+    limits: wp.vec2,
     tables: Tables,
     bundle: Bundle,
     pose: Pose,
     distance_in: wp.array3d[wp.float32],
     out: Scan,
 ) -> None:
-    """Move points to the measured distances, and remove returns whose distances are lost."""
+    """Move points to the measured distances, and remove returns whose distances are lost or out of range."""
     env, mount, column = masked_tid(rows)
     captured = tick_captured(rows)
     place = scan_begin(bundle, captured) + column / out.returns
     index = (place % bundle.total + bundle.total) % bundle.total
-    t = distance_in[env, mount, column]
+    t = in_range(distance_in[env, mount, column], limits)
     earliest = first_tick(rows.reset_tick[env], captured, pose.slots)
     _write_points(out, bundle, pose, captured, earliest, env, mount, column, place, index, t)
     if not wp.isfinite(t):

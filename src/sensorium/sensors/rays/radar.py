@@ -153,7 +153,7 @@ class Radar(RaySensor[RadarCfg, RadarData]):
         if cfg.estimation_noise:
             model.range_cell, model.velocity_cell = cfg.range_cell or 0.0, cfg.velocity_cell or 0.0
         model.clutter = -math.expm1(-cfg.clutter_rate / self.num_rays)
-        model.clutter_range = wp.vec2(cfg.min_distance, min(cfg.max_distance, cfg.range_limit))
+        model.limits = wp.vec2(cfg.min_distance, min(cfg.max_distance, cfg.range_limit))
         model.clutter_speed = cfg.clutter_speed or (cfg.velocity_limit if cfg.chirp_time is not None else 0.0)
         model.fold = 0.0 if cfg.chirp_time is None else cfg.velocity_limit
         model.grid = wp.vec4(*(cell or 0.0 if cfg.grid else 0.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import warp as wp
 
 from sensorium.compute import Rows, captured_words, kernel, masked_tid
-from sensorium.geometry.ray_poses import ray_of
+from sensorium.geometry.ray_poses import in_range, ray_of
 from sensorium.geometry.ray_structs import Bundle
 from sensorium.geometry.transforms import quat_rotate
 from sensorium.random import F32, word_to_normal, word_to_uniform
@@ -35,7 +35,7 @@ class Model:
         range_cell: m, for the noise; 0 for none.
         velocity_cell: m/s, for the noise; 0 for none.
         clutter: probability of a false alarm on a ray.
-        clutter_range: minimum and greatest range of a false alarm, m.
+        limits: smallest and largest measured range, m.
         clutter_speed: maximum speed of a false alarm, m/s.
         fold: maximum unambiguous velocity, m/s; 0 for no aliasing.
         grid: cells for rounding range, velocity, azimuth and altitude; 0 for no rounding.
@@ -51,7 +51,7 @@ class Model:
     range_cell: wp.float32
     velocity_cell: wp.float32
     clutter: wp.float32
-    clutter_range: wp.vec2
+    limits: wp.vec2
     clutter_speed: wp.float32
     fold: wp.float32
     grid: wp.vec4
@@ -207,7 +207,8 @@ def measured_scan(
             seen = -(1.0 + seen) * wp.log(_open_uniform(words[0]))
             is_noticed = seen > model.threshold
         share = 1.0 / wp.sqrt(wp.max(2.0 * seen, 1.0))
-        t = wp.max(t + model.range_cell * share * word_to_normal(words[1], normals), 0.0)
+        t = in_range(t + model.range_cell * share * word_to_normal(words[1], normals), model.limits)
+        is_noticed = is_noticed and wp.isfinite(t)
         velocity = velocity + model.velocity_cell * share * word_to_normal(words[2], normals)
     is_false = wp.bool(False)
     if not is_noticed:
@@ -217,8 +218,7 @@ def measured_scan(
         is_false = word_to_uniform(words[3]) < model.clutter
         if is_false:
             other = captured_words(rows, env, element + wp.uint32(1), model.key0, model.key1)
-            span = model.clutter_range
-            t = span[0] + (span[1] - span[0]) * word_to_uniform(other[0])
+            t = model.limits[0] + (model.limits[1] - model.limits[0]) * word_to_uniform(other[0])
             velocity = model.clutter_speed * (2.0 * word_to_uniform(other[1]) - 1.0)
             if model.snr > 0.0:
                 seen = model.threshold - wp.log(_open_uniform(other[2]))
@@ -252,8 +252,10 @@ def finish(rows: Rows, bundle: Bundle, model: Model, miss: float, ideal: Scan, o
     """Alias and round measured values, keep misses unchanged, and move points to the measured ranges."""
     env, mount, ray = masked_tid(rows)
     t = out.range[env, mount, ray]
-    if wp.isfinite(t) and (model.detects != 0 or ideal.geom_ids[env, mount, ray] >= 0):
-        t = _rounded(t, model.grid[0])
+    if model.detects == 0 and ideal.geom_ids[env, mount, ray] < 0:
+        t = wp.inf
+    t = in_range(_rounded(t, model.grid[0]), model.limits)
+    if wp.isfinite(t):
         velocity = _folded(out.velocity[env, mount, ray], model.fold)
         out.velocity[env, mount, ray] = _folded(_rounded(velocity, model.grid[1]), model.fold)
         out.azimuth[env, mount, ray] = _rounded(out.azimuth[env, mount, ray], model.grid[2])
@@ -262,6 +264,10 @@ def finish(rows: Rows, bundle: Bundle, model: Model, miss: float, ideal: Scan, o
         _put_point(bundle, out, env, mount, ray, t)
     else:
         out.velocity[env, mount, ray] = 0.0
+        if out.snr.shape[0] > 0:
+            out.snr[env, mount, ray] = 0.0
+        if out.geom_ids.shape[0] > 0:
+            out.geom_ids[env, mount, ray] = -1
         out.azimuth[env, mount, ray] = ideal.azimuth[env, mount, ray]
         out.altitude[env, mount, ray] = ideal.altitude[env, mount, ray]
         out.range[env, mount, ray] = miss

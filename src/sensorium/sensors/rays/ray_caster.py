@@ -170,13 +170,6 @@ def _draw(
     drift_out[env, mount] = low + wp.cw_mul(wp.vec3(u[0], u[1], u[2]), high - low)
 
 
-@kernel
-def _show_miss(rows: Rows, miss: float, distances: wp.array3d[wp.float32]) -> None:
-    env, mount, ray = masked_tid(rows)
-    if wp.isinf(distances[env, mount, ray]):
-        distances[env, mount, ray] = miss
-
-
 class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
     """Ray caster at one or several mounts."""
 
@@ -305,16 +298,7 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
         self, record: Record, drifts: Iterable[Tensor | None], *, look: bool = True, miss: float | None = None
     ) -> None:
         drift, cast_drift = drifts
-        outputs = {
-            "distance": "distances",
-            "point": "ray_hits_w" if "ray_hits_w" in record else "points_b",
-            "normal": "normals_w",
-            "shape": "geom_ids",
-            "body": "body_ids",
-            "face": "face_ids",
-        }
-        wanted = {name: record[field] for name, field in outputs.items() if field in record}
-        self._cast.cast(wanted, drift=drift, cast_drift=cast_drift, look=look, miss=miss)
+        self._cast.cast(self._outputs(record), drift=drift, cast_drift=cast_drift, look=look, miss=miss)
         none = {kind: wp.zeros((0, 0), dtype=kind, device=self.device) for kind in (wp.vec3, wp.vec4)}
         outs = [getattr(record.warp, name, none[kind]) for name, kind in (("pos_w", wp.vec3), ("quat_w", wp.vec4))]
         if "pos_w" in record or "quat_w" in record:
@@ -322,6 +306,18 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
                 _note_pose, (self.mount.count,), [*self._cast.mount_pose(), self._moved(drift)], outs
             )
         self._follow(record, drifts)
+
+    def _outputs(self, record: Record) -> dict[str, Tensor]:
+        """Return the fields of a record that the cast fills, by their names there."""
+        fields = {
+            "distance": "distances",
+            "point": "ray_hits_w" if "ray_hits_w" in record else "points_b",
+            "normal": "normals_w",
+            "shape": "geom_ids",
+            "body": "body_ids",
+            "face": "face_ids",
+        }
+        return {name: record[field] for name, field in fields.items() if field in record}
 
     def _moved(self, drift: Tensor | None) -> Any:
         """Return a drift `[env, mount]` for kernels; an empty array for None."""
@@ -341,15 +337,11 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
     @recorded
     @used_if(lambda self: not self.cfg.is_clean)
     def derive_measured(self, slot: Record) -> None:
-        """Move the measured hits to the measured distances, and set misses to `no_hit_value`."""
-        drift, cast_drift = self._drifts
-        hits = "ray_hits_w" if "ray_hits_w" in slot else "points_b"
-        if hits in slot:
-            self._cast.points(slot.distances, slot[hits], drift=drift, cast_drift=cast_drift)
+        """Move the measured hits to the measured distances, and show misses as such in all fields."""
+        outputs, (drift, cast_drift) = self._outputs(slot), self._drifts
+        if "distance" in outputs:
+            self._cast.follow(outputs, drift=drift, cast_drift=cast_drift, miss=self.cfg.miss)
             self._follow(slot, self._drifts)
-        if self.cfg.no_hit_value is not None and "distances" in slot:
-            size = (self.mount.count, len(self.pattern))
-            self.compute_on.launch(_show_miss, size, [self.cfg.no_hit_value], [slot.warp.distances])
 
     def about_drawing(self) -> dict[str, Any]:
         """Return the rays in the frame of the mount, as start and direction, and how they turn with it."""

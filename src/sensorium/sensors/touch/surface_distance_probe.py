@@ -248,10 +248,10 @@ class SurfaceDistanceProbe(SimpleSensor[SurfaceDistanceProbeCfg, SurfaceDistance
     @recorded
     @used_if(lambda self: not self._is_clean)
     def derive_measured(self, slot: Record) -> None:
-        """Derive points and values from the measured distances, and set misses to the configured value."""
+        """Derive points and values from the clipped measured distances, and set misses to the configured value."""
+        if "distance" in slot:
+            self._query.follow(self._outputs(slot))
         if "value" in slot:
             self._respond(slot, is_noisy=True)
-        if "nearest_points_w" in slot and "distance" in slot:
-            self._query.follow(slot.distance, slot.nearest_points_w)
         if self.cfg.replaces_misses:
             self._query.show_misses(self._outputs(slot), self._outputs(slot), *self._shown)

@@ -25,6 +25,8 @@ def _measure(
     farthest: float,
     beyond: float,
     point_beyond: float,
+    limits: wp.vec3,
+    hole: float,
     lens: Lens,
     hits: HitRecord,
     given_in: wp.array3d[wp.float32],
@@ -41,6 +43,8 @@ def _measure(
         farthest: maximum distance that is not clipped, m.
         beyond: value of misses and of greater distances, m.
         point_beyond: depth of their points, m, by the depth; negative keeps the points.
+        limits: range of a given distance: least and greatest t, and least length of the ray, m.
+        hole: given distance of a pixel without a measurement, which the range does not change, m.
         lens: the lines of sight.
         hits: the hit record.
         given_in: the given distance, unless it is that of the hits.
@@ -74,6 +78,8 @@ def _measure(
         elif wp.length_sq(direction) > 0.0:
             t = given_in[env, mount, pixel] / wp.length(direction)
         misses = wp.isinf(t)
+        if given != wp.static(HITS) and given_in[env, mount, pixel] != hole:
+            misses = misses or t < limits[0] or t > limits[1] or t * wp.length(direction) < limits[2]
         z = float(wp.inf)
         r = float(wp.inf)
         point = wp.vec3(wp.inf, wp.inf, wp.inf)
@@ -113,9 +119,10 @@ class Distances(Annotator):
         self._measure(record, given, self.camera.cast.record, is_last=True)
 
     def _measure(self, record: Record, given: int, hits: Any, *, is_last: bool) -> None:
-        camera = self.camera
+        camera, cfg = self.camera, self.camera.cfg
         depths, ranges = (self.image(record, name) for name in DISTANCES)
         source = {HITS: self.image(Record((), 0, camera.device), ""), DEPTH: depths, RANGE: ranges}[given]
-        inputs = [given, int(is_last), *camera.cfg.clipping, camera.cfg.point_beyond, camera.cast.lens, hits, source]
+        clipping = [*cfg.clipping, cfg.point_beyond, wp.vec3(*cfg.measured_range), cfg.hole]
+        inputs = [given, int(is_last), *clipping, camera.cast.lens, hits, source]
         outputs = [ranges, depths, self.image(record, "points_b", wp.vec3)]
         camera.compute_on.launch(_measure, (camera.mount.count, camera.image_shape[0]), inputs, outputs, split=True)

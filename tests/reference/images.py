@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from reference.ray_parts import Floats
+from reference.rays import Poses, ReferenceHits, reference_cast
 from sensorium.geometry.shapes import Shape
 from sensorium.geometry.transforms import rotation
-from sensorium.testing.ray_parts import Floats
-from sensorium.testing.rays import Poses, ReferenceHits, reference_cast
 
 
 def pinhole_lines(inverse_k: ArrayLike, image: tuple[int, int]) -> Floats:

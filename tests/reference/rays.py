@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from reference.ray_parts import Floats, Ints, Part
+from reference.ray_scenes import at_world
 from sensorium.geometry.shapes import Shape
-from sensorium.testing.ray_parts import Floats, Ints, Part
-from sensorium.testing.ray_scenes import at_world
 
 Poses = tuple[ArrayLike, ArrayLike]
 """Poses of all bodies in the world: positions `[body, 3]`, m, and unit quaternions (w, x, y, z) `[body, 4]`."""

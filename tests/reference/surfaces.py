@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from reference.ray_parts import Floats, solid_of
+from reference.ray_scenes import at_world
 from sensorium.geometry.shapes import HeightField, Shape
 from sensorium.geometry.transforms import rotation
-from sensorium.testing.ray_parts import Floats, solid_of
-from sensorium.testing.ray_scenes import at_world
 
 TOUCHING = 1e-9
 """Relative distance to the surface within which a point is on it; the gradient is then a surface normal."""
