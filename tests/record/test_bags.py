@@ -597,7 +597,7 @@ def test_compressed_bags_of_several_files(plugin: StoragePlugin, mode: str, tmp_
 
 PARTS: dict[str, dict[str, Any]] = {
     "all": {}, "no index": {"index_types": IndexType.NONE, "repeat_schemas": False},
-    "chunks": {"index_types": IndexType.CHUNK}, "no counts": {"use_statistics": False},
+    "chunks": {"index_types": IndexType.CHUNK, "repeat_schemas": False}, "no counts": {"use_statistics": False},
 }  # fmt: skip
 
 
