@@ -21,7 +21,7 @@ from sensorium.cli.rig import load_rig
 from sensorium.demo import model_path
 from sensorium.plugins import is_ours
 from sensorium.record import load
-from sensorium.sensors.core.hooks import FORMER_HOOKS, HOOKS_OF_OTHERS
+from sensorium.sensors.core.hooks import HOOKS_OF_OTHERS
 from sensorium.testing import tumbling_engine
 
 ROOT = Path(__file__).parents[1]
@@ -414,10 +414,12 @@ def test_manual_maps_every_foreign_hook_name(framework: str, names: str) -> None
 def test_manual_has_a_row_for_every_refused_hook() -> None:
     text = (ROOT / "docs/extending.md").read_text(encoding="utf-8").split("## From other frameworks")[1]
     left = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
-    assert [name for name in (*HOOKS_OF_OTHERS, *FORMER_HOOKS) if not any(name in cell for cell in left)] == []
+    assert [name for name in HOOKS_OF_OTHERS if not any(name in cell for cell in left)] == []
 
 
-@pytest.mark.parametrize("name", FORMER_HOOKS)
-def test_hook_of_an_earlier_version_is_refused_with_its_replacement(name: str) -> None:
-    with pytest.raises(sn.RegistrationError, match=re.escape(f"{name} is never called: write {FORMER_HOOKS[name]}.")):
+@pytest.mark.parametrize("name", HOOKS_OF_OTHERS)
+def test_hook_of_another_library_is_refused_with_its_replacement(name: str) -> None:
+    with pytest.raises(
+        sn.RegistrationError, match=re.escape(f"{name} is never called: write {HOOKS_OF_OTHERS[name]}.")
+    ):
         type("Old", (sn.SimpleSensor,), {name: lambda self: {}, "update_raw_data": lambda self, raw: None})

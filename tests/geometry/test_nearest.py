@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from reference import random_shapes
 
 from sensorium.geometry.hfield import HFields, build_hfields
-from sensorium.geometry.nearest import nearest_hfield, nearest_mesh, nearest_primitive, signed_primitive
+from sensorium.geometry.nearest import nearest_hfield, nearest_mesh, nearest_primitive
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh
 
 wp.set_module_options({"fuse_fp": False, "enable_backward": False})
@@ -38,13 +38,11 @@ def _primitive(
     p: wp.array[wp.vec3],
     foot: wp.array[wp.vec3],
     distance: wp.array[float],
-    again: wp.array[float],
 ) -> None:
     i = wp.tid()
     spot, far = nearest_primitive(kind, size, p[i])
     foot[i] = spot
     distance[i] = far
-    again[i] = signed_primitive(kind, size, p[i])
 
 
 @wp.kernel
@@ -85,11 +83,9 @@ def outputs(count: int) -> tuple[wp.array, wp.array]:
 def nearest(kind: str, size: tuple[float, ...], p: Array) -> tuple[Array, Array]:
     """Return the nearest points and the signed distances, as kernels give them."""
     foot, distance = outputs(len(p))
-    signed = wp.zeros(len(p), dtype=float, device="cpu")
     places = wp.array(p, dtype=wp.vec3, device="cpu")
-    args = [KINDS.index(kind), wp.vec3(*size), places, foot, distance, signed]  # type: ignore[arg-type]
+    args = [KINDS.index(kind), wp.vec3(*size), places, foot, distance]  # type: ignore[arg-type]
     wp.launch(_primitive, len(p), args, device="cpu")
-    assert (signed.numpy() == distance.numpy()).all()
     return foot.numpy().astype(np.float64), distance.numpy().astype(np.float64)
 
 

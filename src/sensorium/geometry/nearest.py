@@ -182,13 +182,6 @@ def nearest_primitive(kind: int, size: wp.vec3, p: wp.vec3) -> tuple[wp.vec3, wp
     return foot, distance
 
 
-@wp.func
-def signed_primitive(kind: int, size: wp.vec3, p: wp.vec3) -> wp.float32:
-    """Return the signed distance from a point to an analytic shape, m; see `nearest_primitive`."""
-    _spot, distance = nearest_primitive(kind, size, p)
-    return distance
-
-
 # Triangles ------------------------------------------------------------------------------------------------------------
 
 

@@ -54,21 +54,9 @@ HOOKS_OF_OTHERS = {
     "postprocess_rays": "update_raw_data(self, raw), with a cast of self.ray_cast(...)",
     "debug_vis": "debug_draw(self)",
     "requires_sensor_context": "requires = (...)",
+    "reset": "reset_state(self, env_mask); readers call reset with env_ids",
 }
 """Hooks of other libraries, which sensorium never calls, and their replacements."""
-
-FORMER_HOOKS = {
-    "requirements": "needs(cls, cfg, names, supports), a classmethod",
-    "requirements_of_names": "needs(cls, cfg, names, supports), a classmethod",
-    "reset": "reset_state(self, env_mask); readers call reset with env_ids",
-    "constants": "attributes with the names of these fields: properties, or made in setup",
-    "notes": "self.notes[...] = ... in setup",
-    "hooks_in_use": "@used_if(...) at the hook",
-    "knob_prefixes": "prefixed_knobs in its config",
-    "outputs": "self.set_outputs(truth, measured) in setup, with memory that compute fills",
-    "body_at_fault": "self.buffers.body_at_fault = function in setup",
-}
-"""Hooks of earlier versions, and their replacements."""
 
 
 def used_if(test: Callable[[Any], object], otherwise: str = "") -> Callable[[Function], Function]:
@@ -121,9 +109,8 @@ def hooks_of(sensor: Sensor[Any, Any]) -> Hooks:
 def check_hooks(cls: type[Sensor[Any, Any]]) -> None:
     """Raise `RegistrationError` if a class defines a hook that is never called, or lacks one that another needs."""
     own = {name for base in cls.__mro__ if not base.__module__.startswith(CORE) for name in base.__dict__}
-    for table, whose in ((HOOKS_OF_OTHERS, "another library"), (FORMER_HOOKS, "an earlier version")):
-        if found := [f"{name} is never called: write {table[name]}." for name in table if name in own]:
-            raise RegistrationError(f"{cls.__qualname__} defines a hook of {whose}. {' '.join(found)}")
+    if found := [f"{name} is never called: write {HOOKS_OF_OTHERS[name]}." for name in HOOKS_OF_OTHERS if name in own]:
+        raise RegistrationError(f"{cls.__qualname__} defines a hook of another library. {' '.join(found)}")
     unused = [name for name in (("compute",) if cls.is_simple else SIMPLE_HOOKS.values()) if name in own]
     if unused:
         base = "sn.Sensor" if cls.is_simple else "sn.SimpleSensor"
