@@ -562,7 +562,7 @@ class ColumnsCfg(SimpleSensorCfg[ColumnsData]):
 
 
 @wp.kernel
-def _fill(rows: Rows, clock: wp.array[wp.int32], value: wp.array2d[wp.float32]) -> None:
+def _fill(rows: Rows, clock: wp.array[wp.int64], value: wp.array2d[wp.float32]) -> None:
     i, column = wp.tid()
     env = rows.start + i
     if rows.mask[env] != wp.uint8(0):

@@ -14,6 +14,7 @@ from benchmarks.timing import ONCE
 NAMES = [name for name, _ in BENCHMARKS]
 
 
+@pytest.mark.filterwarnings("ignore:compile_aot_module")  # for this machine only, as a first reading compiles
 @pytest.mark.parametrize("name", NAMES)
 def test_a_benchmark_runs_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ONCE, "1")

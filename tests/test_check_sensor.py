@@ -155,10 +155,10 @@ class MaskBlindCfg(MountedSensorCfg[HeightData]):
 
 
 @wp.kernel
-def _blind(rows: Rows, clock: wp.array[wp.int32], out: wp.array2d[float]):
+def _blind(rows: Rows, clock: wp.array[wp.int64], out: wp.array2d[float]):
     i, mount = wp.tid()
     value = float(clock[0])
-    if clock[1] == 1:  # a capture during a reset
+    if clock[1] == wp.int64(1):  # a capture during a reset
         value += 100.0
     out[rows.start + i, mount] = value
 

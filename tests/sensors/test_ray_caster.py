@@ -777,7 +777,8 @@ SMALL = sn.GridPatternCfg(size=(0.4, 0.2))
 )  # fmt: skip
 def test_contract_holds(cfg: sn.SensorCfg[Any]) -> None:
     rules = check_sensor(cfg, tumbling)
-    assert {"truth_is_never_altered", "resuming_is_exact", "env_count_does_not_matter", "lazy_equals_eager"} <= {*rules}
+    assert {"truth_is_never_altered", "resuming_is_exact", "env_count_does_not_matter"} <= {*rules}
+    assert ("lazy_equals_eager" in rules) == (cfg.delay is None and not any(cfg.drift_range))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import chain
@@ -284,12 +285,15 @@ class Cfg(BaseModel, metaclass=CfgType):
         try:
             return build(value)
         except ValidationError as error:
-            given = value if isinstance(value, Mapping) else {}
+            given = value if isinstance(value, Mapping) and _reads_toml.get() else {}
             texts = {name for name, each in given.items() if isinstance(each, str) and each == NONE}
             nones = dict.fromkeys(texts & {each["loc"][0] for each in error.errors() if each["loc"]})
             if not nones:
                 raise
-            return build({**given, **nones})
+            try:
+                return build({**given, **nones})
+            except ValidationError:
+                raise error from None
         except RecursionError:
             raise bad("values with fewer levels") from None
 
@@ -358,6 +362,7 @@ class Cfg(BaseModel, metaclass=CfgType):
             return cls.from_dict(_read(cls, tomllib.loads, text))
 
 
+_reads_toml: ContextVar[bool] = ContextVar("reads_toml", default=False)
 NONE = "none"
 """None in TOML, which has no such value, for fields that take no text."""
 
@@ -474,12 +479,15 @@ _TOML_WORDS = (
 
 @contextlib.contextmanager
 def toml_words() -> Iterator[None]:
-    """Make config errors show fixes in TOML syntax."""
+    """Read configs from TOML: ``"none"`` stands for None, and errors show fixes in TOML syntax."""
+    token = _reads_toml.set(True)
     try:
         yield
     except ConfigError as error:
         faults = [replace(each, expected=_as_toml(each.expected), fix=_as_toml(each.fix)) for each in error.faults]
         raise type(error)(error.config, faults) from None
+    finally:
+        _reads_toml.reset(token)
 
 
 def _as_toml(text: str) -> str:

@@ -279,7 +279,7 @@ class Run:
             if self.max_gap is not None:
                 raise UsageError.of("--max-gap", self.max_gap, "a gap only with --trajectory", "Add --trajectory FILE.")
             if self.model is None:
-                fix = "Give for example robot.xml, or --trajectory path.tum."
+                fix = "Give for example robot.xml, or --trajectory path.tum. See sensorium run --help."
                 raise UsageError.of("MODEL, --trajectory", None, "a model, or a trajectory", fix)
             return None
         others = {"MODEL": self.model, "--control": self.control != "hold" and self.control}
