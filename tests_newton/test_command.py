@@ -122,7 +122,7 @@ def test_missing_and_invalid_files(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         load_model(tmp_path / "robot.xml", 1, "cpu", "newton")
     path = tmp_path / "robot.xml"
     path.write_text("<mujoco><worldbody>")
-    with pytest.raises(ModelError, match="Newton cannot read"):
+    with pytest.raises(ModelError, match=r"robot\.xml. cannot be read: XML parse error"):
         load_model(path, 1, "cpu", "newton")
     path.write_text(MESH)
     assert load_model(path, 1, "cpu", "newton").names("body") == ("stone",)
