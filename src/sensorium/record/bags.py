@@ -50,7 +50,7 @@ class _Sensor:
     start: int
     """Time of its first message, ns since the start of the bag."""
     first: tuple[int, int | None]
-    """Time of the first readable message, likewise, and time in its header, ns; None without a header."""
+    """Time of the first readable message, ns since the start, and time in its header, ns; None without a header."""
     count: int = 1
     clock: int | None = None
     """Time of its clock at tick 0, ns; None if its messages have no time stamps."""

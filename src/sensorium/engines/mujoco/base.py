@@ -597,7 +597,7 @@ class MujocoModelEngine(Engine):
     def shapes(self) -> tuple[Shape, ...]:
         """Return all geoms and flexes as shapes in model order, without those added for sensors.
 
-        Unnamed geoms are named as in `names`, flexes likewise, e.g. `flex_0`. Shapes on the world and on bodies welded
+        Unnamed geoms and flexes are named as in `names`, e.g. `flex_0`. Shapes on the world and on bodies welded
         to it are static; mocap bodies and their descendants are not. Flexes and signed distance fields have a `fault`.
         Shapes are described once per model: later edits have no effect on them.
 
