@@ -132,7 +132,7 @@ def keep_flags(
     bad[env, mount] = wp.uint8(shown[env, mount])
 
 
-@kernel(group="scan")
+@kernel
 def take_flags(
     rows: Rows, bad: wp.array2d[wp.uint8], seen: wp.array2d[wp.float32], shown: wp.array2d[wp.float32]
 ) -> None:
@@ -286,7 +286,7 @@ def _chosen(model: Model, powers: Depths, echoes: int, strongest: int, number: i
     return int(chosen)
 
 
-@kernel(group="scan")
+@kernel
 def true_scan(
     rows: Rows,
     model: Model,
@@ -323,7 +323,7 @@ def true_scan(
         _write_points(out, bundle, pose, captured, earliest, env, mount, column, place, index, t)
 
 
-@kernel(group="scan")
+@kernel
 def measured_scan(
     rows: Rows,
     normals: wp.array[wp.vec3],
