@@ -300,8 +300,8 @@ class Cfg(BaseModel, metaclass=CfgType):
     @model_serializer(mode="wrap")
     def _without_absent(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Omit None where it is the default."""
+        found = dump(self).items()  # first: pydantic 2.7 tries it with values of other types
         fields = type(self).model_fields
-        found = dump(self).items()
         return {name: value for name, value in found if value is not None or fields[name].default is not None}
 
     def __hash__(self) -> int:
