@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
@@ -314,6 +315,27 @@ def test_late_messages_are_exported_in_order_of_their_stamps(tmp_path: Path) -> 
     order = [-5, 1, 2, 3, 7, 8]
     assert [round((ns - START) / STEP) for ns in imu[:, 0]] == order and imu[:, 3].tolist() == [3, 1, 2, 0, 7, 5]
     assert [round((s - START / 1e9) / 0.02) for s in odom[:, 0]] == order and odom[:, 1].tolist() == [3, 1, 2, 0, 8, 5]
+
+
+def test_frames_of_lerobot_are_the_messages_of_the_slowest_topic(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Messages that come 5 ms early or late make one frame each; a stamp of 0 is captured on arrival."""
+    times = [10**8 + k * 10**9 // 30 + (-1) ** k * 5_000_000 for k in range(61)]
+    slow = [(time, "/slow", gyro(float(k), START + time if k != 5 else 0)) for k, time in enumerate(times)]
+    fast = [(time, "/fast", pose((1.0, 0.0, 0.0, 0.0), 0.0, START + time)) for time in range(0, 22 * 10**8, 5_000_000)]
+    path, out = write_all(tmp_path / "bag", StoragePlugin.MCAP, [*slow, *fast]), str(tmp_path / "set")
+    assert main(["export", str(path), "--to", out, "--format", "lerobot"]) == 0
+    info = json.loads((tmp_path / "set/meta/info.json").read_text())
+    assert (info["fps"], info["total_frames"]) == (30, 61)
+    with sn.replay(path) as replay:
+        late = [float(reading.time - reading.stamp[0]) for reading in replay.readings("slow")]
+        with pytest.raises(sn.ArgumentError, match="got nan"):
+            replay.at(float("nan"))
+    assert late == pytest.approx([0.0] * 61, abs=1e-6)
+    capsys.readouterr()
+    assert main(["export", str(path), "--to", str(tmp_path / "late"), "--format", "csv", "--start", "9"]) != 0
+    assert "no reading is in this time span" in capsys.readouterr().err and not (tmp_path / "late").exists()
 
 
 def test_clocks_of_devices_are_apart_from_dates(tmp_path: Path) -> None:

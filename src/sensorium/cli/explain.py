@@ -56,6 +56,8 @@ class Explain:
     """Path of the body instead of physics; see `sensorium run --help`."""
     world: Annotated[str | None, unset("FILE|hall", "an empty world")] = None
     """World around a trajectory; see `sensorium run --help`."""
+    max_gap: Annotated[float | None, unset("S", "10 times the median")] = None
+    """Longest time between two poses of a trajectory, s; see `sensorium run --help`."""
     envs: Annotated[int, arg(metavar="N")] = 1
     """Number of environments; memory and cost depend on it."""
     device: Annotated[str, arg(metavar="D")] = "cpu"
@@ -72,7 +74,9 @@ class Explain:
         from sensorium.cli.checks import check_device_name, check_envs, check_files
         from sensorium.cli.rig import load_rig, load_semantics, naming_tables
 
-        drive = Run(self.model, trajectory=self.trajectory, world=self.world, engine=self.engine).drive()
+        drive = Run(
+            self.model, trajectory=self.trajectory, world=self.world, max_gap=self.max_gap, engine=self.engine
+        ).drive()
         check_envs(self.envs)
         check_device_name(self.device)
         check_files(self.model, self.rig)

@@ -157,14 +157,16 @@ class Export:
 
         about = replay.description
         names = [name for name in self.sensor or about.sensors if replay.counts[name]]
-        rates = [about.sensors[name]["rate_hz"] for name in names]
-        period = max((1.0 / (rate * about.dt) for rate in rates if rate), default=1.0)
+        rates = {name: rate for name in names if (rate := about.sensors[name]["rate_hz"])}
+        slowest = min(rates, key=lambda name: rates[name], default="")
+        period = 1.0 / (rates[slowest] * about.dt) if slowest else 1.0
         for action in (name for name in ACTIONS if name in replay.logs):
             period = period_of([reading.tick for reading in replay.log(action)], about.dt) or period
         return write_lerobot(
             follow(self.sensor), root, dt=about.dt, period=max(period, 1.0), sensors=names,
             logs={name: replay.log(name) for name in replay.logs}, marks=replay.marks,
             first_tick=round(replay.start / about.dt), env=self.env,
+            clock=slowest if about.engine == "rosbag2" else "",  # messages of devices have no fixed period
         )  # fmt: skip
 
     def _left_out(self, replay: Replay) -> list[str]:
@@ -202,7 +204,7 @@ class Export:
         start = replay.start if self.start is None else self.start
         end = replay.end if self.end is None else self.end
         passes = len(self.sensor or replay.description.sensors) if self.format == "tum" else 1
-        console, span, done = stderr(), max(end - start, 0.0), 0
+        console, span, done, is_empty = stderr(), max(end - start, 0.0), 0, True
         columns = (TextColumn("exporting"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
             task = progress.add_task("", total=passes * span)
@@ -213,9 +215,10 @@ class Export:
             read: Callable[..., Iterator[Any]] = replay.stacks if many else replay.readings
 
             def follow(names: tuple[str, ...]) -> Iterator[Any]:
-                nonlocal done
+                nonlocal done, is_empty
                 shown = start
                 for reading in read(names or None, start, end):
+                    is_empty = False
                     if reading.time - shown > span / 200:
                         shown = reading.time
                         progress.update(task, completed=done * span + shown - start)
@@ -229,6 +232,8 @@ class Export:
                 done += 1
 
             yield follow
+            if is_empty and (self.start, self.end) != (None, None):
+                raise ArgumentError(f"{self.file}: no reading is in this time span, expected at least one.")
 
 
 @dataclass

@@ -241,6 +241,8 @@ def check_regular(path: Path) -> None:
         mode = path.stat().st_mode
     except FileNotFoundError:
         raise ModelError(f"recording {str(path)!r} does not exist. Check the path.") from None
+    except (OSError, ValueError) as error:  # a name that is too long or has a null character
+        raise ModelError(f"recording {str(path)!r} cannot be opened: {error}.") from None
     if stat.S_ISREG(mode):
         return
     kinds = {

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from sensorium.errors import MissingDependencyError, ModelError
+from sensorium.errors import ArgumentError, MissingDependencyError, ModelError
 from sensorium.readings import Bodies, Reading, SceneDescription, read_only
 from sensorium.record.bag_messages import JOINT_STATE, Unreadable, constants_of, flaw_of, left_out, stamp_of, values_of
 from sensorium.record.replay import Replay
@@ -221,7 +221,7 @@ class BagReplay(Replay):
                 values = values_of(message)
             except Unreadable as error:
                 reason = str(error)
-                if tried >= MOST_TRIED and not sensors:
+                if tried >= MOST_TRIED and connection.msgtype != JOINT_STATE:
                     break
                 continue
             if left := left_out(message, values):
@@ -350,6 +350,8 @@ class BagReplay(Replay):
     # Reading ----------------------------------------------------------------------------------------------------------
 
     def _tick(self, when: float) -> int:
+        if when != when:
+            raise ArgumentError("time: got nan, expected a number, s.")
         return round(min(max(when, -1.0), self.end + 1.0) * 1e9)
 
     def _connections_of(self, names: Iterable[str]) -> list[Connection]:
@@ -405,7 +407,8 @@ class BagReplay(Replay):
         if flaw := flaw_of(message, values):
             self._note(connection, f"some messages are not valid: {flaw}")
         stamp, clock = stamp_of(message), sensor.clock
-        is_unset = clock == self._first_ns and stamp is not None and abs(stamp - clock - tick) >= SAME_CLOCK
+        is_far = stamp is not None and clock is not None and abs(stamp - clock - tick) >= SAME_CLOCK
+        is_unset = is_far and (stamp == 0 or clock == self._first_ns)
         capture = tick if stamp is None or clock is None or is_unset else stamp - clock
         measured, offsets = {}, None
         for value in values:

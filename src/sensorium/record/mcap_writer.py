@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import errno
-import io
 import os
 import struct
 import threading
@@ -20,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import IO, Any
+from typing import Any
 from weakref import WeakSet
 
 import lz4.block
@@ -32,6 +30,7 @@ from mcap.opcode import Opcode
 
 from sensorium.readings import Array
 from sensorium.record.crc import crc32
+from sensorium.record.staging import lock
 
 CHUNK_BYTES = 4_000_000
 """Size at which a chunk is closed, bytes before compression."""
@@ -170,22 +169,6 @@ class Summary:
         summary = _bytes_of(out)
         crc = crc32(struct.pack("<BQQQ", Opcode.FOOTER, 20, start, offset_start), crc32(summary))
         return data_end + summary + packed(records.Footer(start, offset_start, crc)) + MAGIC
-
-
-def lock(file: IO[bytes] | io.FileIO, *, is_open: bool = True) -> None:
-    """Lock a file against other writers, or unlock it.
-
-    Raises:
-        OSError: another writer has locked it.
-    """
-    try:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB if is_open else fcntl.LOCK_UN)
-    except BlockingIOError:
-        raise OSError(errno.EBUSY, "another recording writes this file") from None
-    except (ImportError, OSError):  # the system, or a network file system, has no such locks
-        pass
 
 
 def packed(record: records.McapRecord) -> bytes:

@@ -38,7 +38,7 @@ def repair(path: str | os.PathLike[str]) -> Repaired:
     """
     try:
         from sensorium.record.mcap_file import McapFile
-        from sensorium.record.mcap_writer import lock
+        from sensorium.record.staging import lock
     except ImportError as error:
         raise missing(error) from None
     try:

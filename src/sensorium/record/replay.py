@@ -485,7 +485,7 @@ def open(path: str | os.PathLike[str]) -> Replay | Recording:
         MissingDependencyError: MCAP files need the extra `record`, and bags the extra `bags`.
     """
     path = _in_folder(Path(path))
-    return load(path) if path.suffix.lower() == ".npz" or (path.is_file() and is_npz(path)) else replay(path)
+    return load(path) if os.path.isfile(path) and is_npz(path) else replay(path)
 
 
 def _in_folder(path: Path) -> Path:
@@ -494,7 +494,7 @@ def _in_folder(path: Path) -> Path:
     Raises:
         ModelError: the folder has no recording or several.
     """
-    if not path.is_dir() or (path / "metadata.yaml").exists():
+    if not os.path.isdir(path) or (path / "metadata.yaml").exists():
         return path
     found = sorted(each for each in path.iterdir() if each.suffix.lower() in SUFFIXES)
     if len(found) == 1:
@@ -521,7 +521,7 @@ def replay(path: str | os.PathLike[str]) -> Replay:
     from sensorium.record.bags import BagReplay
 
     path = _in_folder(Path(path))
-    if path.is_dir() or path.suffix.lower() == ".db3":
+    if os.path.isdir(path) or path.suffix.lower() == ".db3":
         return BagReplay(path)
     try:
         return Replay(path)

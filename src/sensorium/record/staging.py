@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import IO
 
 from sensorium.errors import ArgumentError
 
@@ -29,7 +32,7 @@ def staged(
 
     Raises:
         ArgumentError: a file of the source would be replaced, or the folder is within the folder of the source.
-        OSError: the folder cannot be written.
+        OSError: the folder cannot be written, or a file in it is being recorded.
     """
     target = Path(folder).resolve()
     if target in _outdated:
@@ -52,6 +55,9 @@ def staged(
         _check({each.resolve() for each in old | new.keys()}, kept)
         if folders := [each for each in new if each.is_dir()]:
             raise IsADirectoryError(None, f"{folders[0]} is a folder")
+        for each in (*old, *(each for each in new if each.is_file())):
+            with each.open("rb") as file:
+                lock(file)
         for each in old:
             each.unlink()
         for each, path in new.items():
@@ -69,3 +75,19 @@ def _files_of(source: Path) -> set[Path]:
 def _check(paths: set[Path], kept: set[Path]) -> None:
     if both := paths & kept:
         raise ArgumentError(f"folder: {str(both.pop())!r} is part of the recording itself. Give another folder.")
+
+
+def lock(file: IO[bytes] | io.FileIO, *, is_open: bool = True) -> None:
+    """Lock a file against other writers, or unlock it.
+
+    Raises:
+        OSError: another writer has locked it.
+    """
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB if is_open else fcntl.LOCK_UN)
+    except BlockingIOError:
+        raise OSError(errno.EBUSY, "another recording writes this file") from None
+    except (ImportError, OSError):  # the system, or a network file system, has no such locks
+        pass

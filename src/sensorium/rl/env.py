@@ -63,7 +63,7 @@ class RlEnv:
         last_action: action of the previous control step.
         episode_length: control steps since the reset, int64 `[env]`.
         diverged: environments whose simulation became NaN, infinite or huge in the current episode, or whose action
-            was not finite, bool `[env]`.
+            or reward was not finite, bool `[env]`.
         step_dt: duration of a control step, s.
 
     Raises:
@@ -175,9 +175,12 @@ class RlEnv:
         self.diverged |= ~values.isfinite().all(dim=1)
         if (diverged := self.scene.engine.diverged) is not None:
             self.diverged |= diverged.to(self.device)
-        terminated = self._own("terminated", self.terminated(), torch.bool) | self.diverged
+        terminated = self._own("terminated", self.terminated(), torch.bool)
+        reward = self._own("reward", self.reward(), torch.float32)
+        self.diverged |= ~reward.isfinite()  # engines that step user code do not report it
+        terminated |= self.diverged
         truncated = (self.episode_length >= self.max_episode_steps) & ~terminated
-        reward = self._own("reward", self.reward(), torch.float32).masked_fill_(self.diverged, 0.0)
+        reward.masked_fill_(self.diverged, 0.0)
         return Transition(reward, terminated, truncated)
 
     def _own(self, name: str, value: Any, dtype: torch.dtype) -> torch.Tensor:

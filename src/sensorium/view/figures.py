@@ -30,6 +30,8 @@ PRECISION = 1e-3
 """Error of the interpolation of a signal, relative to its standard deviation."""
 MOST_COLUMNS = 12
 """Most elements of a field that are listed one by one; larger fields have one row for all elements."""
+SPREAD = 8.0
+"""Minimum effective number of samples that carry the information on a latency; with fewer, it has no interval."""
 EDGE = 5.0
 """Error of a range, in robust standard deviations (1.4826 median absolute deviations), from which on it is left out."""
 FEWEST_GAPS = 4
@@ -224,7 +226,7 @@ def _refined(
         latency: first estimate, s.
         step: time over which slopes are computed, s.
     """
-    change, scores, information = 0.0, np.zeros(1), np.zeros(1)
+    change, order, scores, information = 0.0, 0, np.zeros(1), np.zeros(1)
     for _ in range(3):
         times = seen_time - latency
         times, inside = times[known := (times > true_time[0] + step) & (times < true_time[-1] - step)], known
@@ -255,7 +257,12 @@ def _refined(
             return np.nan, np.nan
         change = scores.sum() / information.sum()
         latency -= change
-    sd = np.sqrt(np.sum(np.square(scores - information * change))) / information.sum()
+    share = information / information.sum()
+    if 1.0 / (share @ share) < SPREAD:
+        return latency, np.nan
+    # With leverage (HC3, MacKinnon and White 1985), since few samples may carry much of the information.
+    rest = (scores - information * change) / (1.0 - share)
+    sd = np.sqrt(np.sum(np.square(rest)) * len(rest) / max(len(rest) - order - 4, 1)) / information.sum()
     return latency, float(sd)
 
 

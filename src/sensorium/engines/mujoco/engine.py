@@ -121,7 +121,8 @@ class MujocoEngine(OwnedModelEngine):
         return self._batch
 
     def _shape_model(self) -> Any:
-        return shared_model(self.batch)
+        self._built = shared_model(self.batch)
+        return self._built
 
     def _model_values(self, field: str) -> np.ndarray:
         values, models = self.batch.expanded(field), self.batch.models
@@ -280,7 +281,7 @@ class MujocoEngine(OwnedModelEngine):
 
     def _check_shapes(self) -> None:
         if self._shapes is not None:
-            check_shared(self._model, self._batch.expanded)
+            check_shared(self._built, self._batch.expanded, is_built=True)
 
     def _put_back(self, ids: torch.Tensor | None) -> None:
         rows = _sorted(ids)

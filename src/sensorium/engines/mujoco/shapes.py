@@ -224,12 +224,13 @@ def shared_model(batch: Any) -> Any:
     return model
 
 
-def check_shared(model: Any, expanded: Callable[[str], np.ndarray | None]) -> None:
+def check_shared(model: Any, expanded: Callable[[str], np.ndarray | None], *, is_built: bool = False) -> None:
     """Raise an error if shapes differ between environments.
 
     Args:
         model: the MjModel.
         expanded: returns the values `[env, ...]` of a field of the model, or None if all environments share them.
+        is_built: whether shapes were made from the model, so that its own values count, too.
 
     Raises:
         ModelError: shapes differ; the message names the element and the field. Colours may differ, but not visibility.
@@ -241,13 +242,15 @@ def check_shared(model: Any, expanded: Callable[[str], np.ndarray | None]) -> No
             continue
         static = static or static_bodies(model)
         values = compared_part(field, values, static)
-        differs = (values != values[:1]).reshape(*values.shape[:2], -1).any(axis=2)
+        built = compared_part(field, np.asarray(getattr(model, field))[None], static) if is_built else values[:1]
+        differs = (values != built).reshape(*values.shape[:2], -1).any(axis=2)
         if differs.any():
             env, row = (int(index) for index in np.argwhere(differs)[0])
             kind, obj = next((word, obj) for word, obj in _ELEMENTS.items() if field.startswith(word))
             i = static[row] if field in _PLACED else row
             what = f"{obj.name.removeprefix('mjOBJ_').lower()} {_name(model, obj, i) or f'{kind}_{i}'!r}"
-            raise ModelError(f"{what} has a different {field} in env {env} than in env 0. {_SAME_SHAPES}")
+            than = "in env 0" if env else "when the sensors were built"
+            raise ModelError(f"{what} has a different {field} in env {env} than {than}. {_SAME_SHAPES}")
 
 
 def compared_part(field: str, values: Any, static: Any) -> Any:

@@ -46,6 +46,7 @@ def write_lerobot(
     marks: Iterable[Mark] = (),
     first_tick: int = 0,
     env: int | None = None,
+    clock: str = "",
 ) -> list[str]:
     """Write readings as a data set of LeRobot.
 
@@ -63,6 +64,7 @@ def write_lerobot(
         marks: marks of the recording.
         first_tick: tick at which the recording starts.
         env: the environment; None for all.
+        clock: sensor whose readings make one frame each, whose times may vary, instead of a fixed period.
 
     Returns:
         One message for everything that the layout cannot hold.
@@ -73,8 +75,9 @@ def write_lerobot(
     """
     rate = 1.0 / (period * dt)
     with staged(folder, *OUTDATED) as root:
-        files = DatasetFiles(root, round(rate) if abs(rate - round(rate)) < 1e-6 * rate else rate)
-        frames = _Frames(files, period, set(sensors), logs or {}, list(marks), first_tick, env)
+        tolerance = 1e-3 if clock else 1e-6
+        files = DatasetFiles(root, round(rate) if abs(rate - round(rate)) < tolerance * rate else rate)
+        frames = _Frames(files, period, set(sensors), logs or {}, list(marks), first_tick, env, clock)
         for reading in readings:
             frames.advance(reading.tick)
             frames.take(reading)
@@ -130,8 +133,9 @@ class _Frames:
         marks: Sequence[Mark],
         first_tick: int,
         env: int | None,
+        clock: str,
     ) -> None:
-        self._files, self._period, self._sensors, self._env = files, period, sensors, env
+        self._files, self._period, self._sensors, self._env, self._clock = files, period, sensors, env, clock
         self._logs = {name: _Log(values) for name, values in logs.items()}
         self._action = next((name for name in (*ACTIONS, CONTROL) if name in self._logs), "")
         self._reward = next((name for name in REWARDS if name in self._logs), "")
@@ -167,6 +171,8 @@ class _Frames:
             self.notes += [text] if text not in self.notes else []
             return
         self._newest[reading.name], self._last = reading, reading.tick
+        if reading.name == self._clock and self._sensors <= self._newest.keys():
+            self._make(reading.tick, np.arange(len(self._envs)))
 
     def _start(self, reading: Reading) -> None:
         self._envs = reading.env_ids if self._env is None else reading.env_ids[reading.env_ids == self._env]
@@ -183,7 +189,9 @@ class _Frames:
     # Time -------------------------------------------------------------------------------------------------------------
 
     def advance(self, tick: int) -> None:
-        """Make the frames before a tick."""
+        """Make the frames before a tick, unless readings make them."""
+        if self._clock:
+            return
         if len(self._next) and not self._sensors <= self._newest.keys():
             self._first[:] = self._next[:] = tick
         while len(self._next):
