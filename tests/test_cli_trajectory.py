@@ -103,6 +103,9 @@ def test_explain_describes_a_rig_on_a_trajectory(tmp_path: Path, capsys: pytest.
     assert hit == {shape.name: False for shape in hall.shapes()}
     assert described["sensors"]["imu"]["mounts"] == [{"name": "body", "body": "body"}]
     assert described["cost"]["ticks"] == 59 and list(described["cost"]["sensors_s"]) == ["imu", "ranges"]
+    (tmp_path / "path.tum").write_text("\n".join([*lines, "3.0 4 0 2 0 0 0 1"]), encoding="utf-8")
+    assert main(["explain", *options]) == 2 and "--max-gap" in capsys.readouterr().err
+    assert main(["explain", *options, "--max-gap", "3"]) == 0
     assert main(["explain", str(tmp_path / "robot.xml"), *options]) == 2
     assert "expected no value with --trajectory" in capsys.readouterr().err
 

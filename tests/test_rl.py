@@ -181,6 +181,26 @@ def test_diverged_environment_ends_its_episode(
     assert envs.step(push)[4] == {}
 
 
+def test_a_reward_that_is_not_finite_ends_the_episode() -> None:
+    """`TensorEngine` does not report divergence: its state is that of a simulator of the user."""
+
+    class Broken(RlEnv):
+        def control(self, action: torch.Tensor) -> Any:
+            self.scene.engine.body_pos_w[1, 0, 0] = float("nan")  # type: ignore[attr-defined]
+
+        def reward(self) -> torch.Tensor:
+            return self.scene["state"].ground_truth.pos_w[:, 0]
+
+    scene = sn.Scene(sn.TensorEngine(2, bodies=("b",)), [sn.BodyStateCfg(name="state", body="b")])
+    envs = GymnasiumVectorEnv(Broken(scene, {"policy": ["state.pos_w"]}, actions=("x",)), autoreset_mode="SameStep")
+    envs.reset(seed=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sn.SensoriumWarning)
+        _, reward, terminated, _, info = envs.step(np.zeros((2, 1), np.float32))
+    assert terminated.tolist() == info["diverged"].tolist() == [False, True] and reward.tolist() == [0.0, 0.0]
+    assert np.isfinite(info["final_obs"][1]).all()
+
+
 def test_single_environment_reports_divergence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     env = GymnasiumEnv(Cart(1))

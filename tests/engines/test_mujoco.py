@@ -1005,3 +1005,19 @@ def test_a_live_engine_restores_its_readings():
     engine.refresh()
     assert engine.tick == 1
     assert torch.equal(engine.array("body_lin_acc_w"), saved["arrays"]["body_lin_acc_w"])
+
+
+@pytest.mark.parametrize("envs", [1, 2])
+@pytest.mark.parametrize("field", ["geom_size", "geom_pos"])
+def test_shapes_that_change_alike_in_all_environments_are_refused(field: str, envs: int) -> None:
+    """Rays hit the shapes as they were when the sensors were built."""
+    drone = "<body pos='0 0 3'><joint/><geom size='.1'/></body>"
+    xml = f"<mujoco><worldbody><geom name='rock' size='.4'/>{drone}</worldbody></mujoco>"
+    engine = sn.MujocoEngine(xml, envs)
+    engine.batch.expand(field)[:] += 0.1  # before the sensors are built
+    pattern = sn.GridPatternCfg(size=(0.0, 0.0))
+    scene = sn.Scene(engine, [sn.RayCasterCfg(name="scan", body="body_1", pattern=pattern, ray_alignment="world")])
+    scene.reset()
+    engine.batch.expand(field)[:] += 0.1
+    with pytest.raises(ModelError, match=f"'rock' has a different {field} in env 0 than when the sensors were built"):
+        scene.reset()

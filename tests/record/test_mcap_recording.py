@@ -524,6 +524,11 @@ def test_an_invalid_path_gives_one_error(tmp_path: Path) -> None:
     made = scene()
     with made.record(tmp_path / "run.mcap"), pytest.raises(ConfigError, match=r"Recorder\.path.*another recording"):
         made.record(tmp_path / "folder/../run.mcap")
+    with made.record(tmp_path / "run.mcap"):
+        with pytest.raises(ModelError, match="another recording writes this file"):
+            NpzRecorder().save(tmp_path / "run.mcap", made.description())
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        assert replay.is_complete
     os.mkfifo(tmp_path / "pipe.mcap")
     for other in (tmp_path / "pipe.mcap", tmp_path):
         with pytest.raises(ConfigError, match=r"Recorder\.path.*expected a regular file"):

@@ -221,7 +221,7 @@ class BagReplay(Replay):
                 values = values_of(message)
             except Unreadable as error:
                 reason = str(error)
-                if tried >= MOST_TRIED and connection.msgtype != JOINT_STATE:
+                if tried >= MOST_TRIED and connection.type != JOINT_STATE:
                     break
                 continue
             if left := left_out(message, values):

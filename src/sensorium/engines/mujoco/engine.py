@@ -21,7 +21,7 @@ from sensorium.engines.envs import positive_int
 from sensorium.engines.mujoco.base import BAD_STATE, LIMITS, engine_fault, model_time_step
 from sensorium.engines.mujoco.live import LiveMujocoEngine
 from sensorium.engines.mujoco.owned import STATE_FIELDS, OwnedModelEngine, state_size
-from sensorium.engines.mujoco.shapes import check_shared, shared_model
+from sensorium.engines.mujoco.shapes import SHAPE_FIELDS, check_shared, shared_model
 from sensorium.engines.mujoco.sleep import sleeps
 from sensorium.engines.mujoco.spec import prepare_spec
 from sensorium.errors import MissingDependencyError, ModelError, SensoriumWarning, listed
@@ -121,8 +121,9 @@ class MujocoEngine(OwnedModelEngine):
         return self._batch
 
     def _shape_model(self) -> Any:
-        self._built = shared_model(self.batch)
-        return self._built
+        model = shared_model(self.batch)
+        self._built = {field: np.array(getattr(model, field)) for field in SHAPE_FIELDS}
+        return model
 
     def _model_values(self, field: str) -> np.ndarray:
         values, models = self.batch.expanded(field), self.batch.models
@@ -281,7 +282,7 @@ class MujocoEngine(OwnedModelEngine):
 
     def _check_shapes(self) -> None:
         if self._shapes is not None:
-            check_shared(self._built, self._batch.expanded, is_built=True)
+            check_shared(self._model, self._batch.expanded, self._built)
 
     def _put_back(self, ids: torch.Tensor | None) -> None:
         rows = _sorted(ids)

@@ -224,13 +224,15 @@ def shared_model(batch: Any) -> Any:
     return model
 
 
-def check_shared(model: Any, expanded: Callable[[str], np.ndarray | None], *, is_built: bool = False) -> None:
+def check_shared(
+    model: Any, expanded: Callable[[str], np.ndarray | None], built: Mapping[str, np.ndarray] | None = None
+) -> None:
     """Raise an error if shapes differ between environments.
 
     Args:
         model: the MjModel.
         expanded: returns the values `[env, ...]` of a field of the model, or None if all environments share them.
-        is_built: whether shapes were made from the model, so that its own values count, too.
+        built: values `[...]` of all fields that the shapes were made from; None if they were made from none.
 
     Raises:
         ModelError: shapes differ; the message names the element and the field. Colours may differ, but not visibility.
@@ -242,8 +244,8 @@ def check_shared(model: Any, expanded: Callable[[str], np.ndarray | None], *, is
             continue
         static = static or static_bodies(model)
         values = compared_part(field, values, static)
-        built = compared_part(field, np.asarray(getattr(model, field))[None], static) if is_built else values[:1]
-        differs = (values != built).reshape(*values.shape[:2], -1).any(axis=2)
+        same = values[:1] if built is None else compared_part(field, built[field][None], static)
+        differs = (values != same).reshape(*values.shape[:2], -1).any(axis=2)
         if differs.any():
             env, row = (int(index) for index in np.argwhere(differs)[0])
             kind, obj = next((word, obj) for word, obj in _ELEMENTS.items() if field.startswith(word))
