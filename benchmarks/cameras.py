@@ -128,6 +128,7 @@ class Worlds:
 
 def depth(scene: str, envs: int, image: tuple[int, int] = (64, 64), goal: float = 3.5) -> list[Row]:
     """Depth against mujoco_warp's renderer, per core-second, and on two cores against one."""
+    envs = repeats_of(envs)  # one with --once
     worlds = Worlds(scene, envs, image)
     one, two = worlds.ours(1), worlds.ours(2)
     call, theirs = worlds.theirs()
@@ -155,6 +156,7 @@ def depth(scene: str, envs: int, image: tuple[int, int] = (64, 64), goal: float 
 
 def annotators(scene: str, envs: int, image: tuple[int, int] = (64, 64)) -> list[Row]:
     """CPU time of depth with ids and normals against depth alone, with the camera of the package, on one core."""
+    envs = repeats_of(envs)  # one with --once
     worlds = Worlds(scene, envs, image)
     scenes = {"depth": worlds.ours(1), "with ids and normals": worlds.ours(1, ("depth", "geom_ids", "normals"))}
     for each in scenes.values():
@@ -169,6 +171,7 @@ def annotators(scene: str, envs: int, image: tuple[int, int] = (64, 64)) -> list
 
 def colors(scene: str, envs: int) -> list[Row]:
     """Color, depth and ids of 64 x 64 pixels, with and without shadows, against mujoco_warp's renderer."""
+    envs = repeats_of(envs)  # one with --once
     worlds = Worlds(scene, envs, (64, 64))
     types = ("rgb", "depth", "geom_ids")
     scenes = {
@@ -200,6 +203,7 @@ def colors(scene: str, envs: int) -> list[Row]:
 
 def events(scene: str, envs: int) -> list[Row]:
     """CPU time of the events of a swaying camera of 64 x 64 pixels against that of its images, on one core."""
+    envs = repeats_of(envs)  # one with --once
     worlds = Worlds(scene, envs, (64, 64))
     scenes = {
         "images": worlds.ours(1, ("linear_rgb",)),
