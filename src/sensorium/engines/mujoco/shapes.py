@@ -244,15 +244,19 @@ def check_shared(
             continue
         static = static or static_bodies(model)
         values = compared_part(field, values, static)
-        same = values[:1] if built is None else compared_part(field, built[field][None], static)
-        differs = (values != same).reshape(*values.shape[:2], -1).any(axis=2)
-        if differs.any():
+        compared = [(values[:1], "in env 0", _SAME_SHAPES)]
+        if built is not None:
+            fix = "Change shapes before the scene is built, or put the element on a body and move it."
+            compared.append((compared_part(field, built[field][None], static), "when the sensors were built", fix))
+        for same, than, fix in compared:
+            differs = (values != same).reshape(*values.shape[:2], -1).any(axis=2)
+            if not differs.any():
+                continue
             env, row = (int(index) for index in np.argwhere(differs)[0])
             kind, obj = next((word, obj) for word, obj in _ELEMENTS.items() if field.startswith(word))
             i = static[row] if field in _PLACED else row
             what = f"{obj.name.removeprefix('mjOBJ_').lower()} {_name(model, obj, i) or f'{kind}_{i}'!r}"
-            than = "in env 0" if env else "when the sensors were built"
-            raise ModelError(f"{what} has a different {field} in env {env} than {than}. {_SAME_SHAPES}")
+            raise ModelError(f"{what} has a different {field} in env {env} than {than}. {fix}")
 
 
 def compared_part(field: str, values: Any, static: Any) -> Any:
