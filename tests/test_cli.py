@@ -17,9 +17,9 @@ from selection import gate
 from test_pictures import IMAGES, check_picture, pixels
 
 from sensorium.cli import main, simulation
-from sensorium.cli.rig import load_semantics
 from sensorium.demo import model_path
 from sensorium.errors import ModelError
+from sensorium.generate.rig import load_semantics
 from sensorium.record import load
 from sensorium.sensors.inertial.imu import ImuCfg
 
@@ -542,8 +542,8 @@ def test_all_faults_of_a_rig_are_reported_together(tmp_path: Path, capsys: pytes
         (["--control", "nowhere.npz"], ["--control", "nowhere.npz", "does not exist"]),
         (["--control", "no_such_module:control"], ["--control", "no_such_module"]),
         (["--control", "math:sinn"], ["--control", "math", "sinn", "Did you mean 'sin'"]),
-        (["--control", "math:sqrt"], ["--control math:sqrt", "t = 0 s", "TypeError"]),
-        (["--control", "operator:lt"], ["--control operator:lt", "TypeError"]),
+        (["--control", "math:sqrt"], ["--control: got 'math:sqrt'", "failed at t = 0 s: TypeError"]),
+        (["--control", "operator:lt"], ["--control: got 'operator:lt'", "TypeError"]),
     ],
 )
 def test_a_wrong_option_is_explained(

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from sensorium.cli.arguments import EngineName, unset
+from sensorium.cli.arguments import unset
 from sensorium.cli.commands import INTERRUPTED, Run
-from sensorium.cli.demo import ROBOTS
 from sensorium.cli.messages import busy, note
+from sensorium.demo.robots import ROBOTS
 from sensorium.errors import UsageError
+from sensorium.generate.models import EngineName
 
 if TYPE_CHECKING:
     from sensorium.view.live.handle import LiveView

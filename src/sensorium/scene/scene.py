@@ -132,6 +132,8 @@ class Scene:
             self._table.discover(configs)
         self.compute = Compute(engine.device, engine.num_envs, capture=capture, first_env=self.first_env, memory=memory)
         engine.capture(capture)
+        self.global_env_ids = torch.arange(self.num_envs, device=self.compute.device) + self.first_env
+        """Global index of each environment, int64 `[env]`: ``first_env + env``."""
         self.clock = Clock(self.compute, engine.dt_exact)
         self._context = SensorContext(
             engine,

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sensorium.demo import SEMANTICS as SEMANTICS
 
 if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
-    from sensorium.cli.control import Control
     from sensorium.engines.mujoco.engine import MujocoEngine
+    from sensorium.scene import Scene
+
+    Control = Callable[[Scene, float], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class Robot:
         presets: sensor name -> name of the modelled device.
         sensors: returns the configs of its sensors.
         engine: returns its engine for a number of environments, a seed and a device.
-        control: returns its motion, for the engine.
+        control: returns its motion, for its scene.
         semantics: labels of its world, as `Scene(semantics=...)` takes them.
     """
 
@@ -32,7 +34,7 @@ class Robot:
     presets: Mapping[str, str]
     sensors: Callable[[], list[SensorCfg[Any]]]
     engine: Callable[[int, int, str], MujocoEngine]
-    control: Callable[[MujocoEngine], Control]
+    control: Callable[[Scene], Control]
     semantics: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -98,11 +100,11 @@ def sensors() -> list[SensorCfg[Any]]:
     ]
 
 
-def trot(engine: MujocoEngine) -> Control:
+def trot(scene: Scene) -> Control:
     """Return the control of a trot that turns, so that the robot stays on its ground."""
     from sensorium.demo.gait import Trot, steer
 
-    gait = Trot()
+    gait, engine = Trot(), cast("MujocoEngine", scene.engine)
     return lambda _, time: gait.targets(time, steer(engine.qpos[:, :7]))
 
 
@@ -160,13 +162,13 @@ def arm(envs: int, seed: int, device: str) -> MujocoEngine:
     return MujocoEngine(model_path("arm"), envs, device=device, keyframe="home")
 
 
-def stroke(engine: MujocoEngine) -> Control:
+def stroke(scene: Scene) -> Control:
     """Return the control of the arm: it presses on the object and strokes it, at a separate pace per environment."""
     import numpy as np
 
     from sensorium.demo.arm import Stroke
 
-    motions = [Stroke(period=3.0 * 1.1**env) for env in range(engine.num_envs)]
+    motions = [Stroke(period=3.0 * 1.1**env) for env in range(scene.num_envs)]
     return lambda _, time: np.stack([motion.targets(time) for motion in motions])
 
 
