@@ -29,12 +29,12 @@ class Drive:
 
     Args:
         name: file of the trajectory, or one of `PATHS`.
-        trajectory: the trajectory.
+        trajectory: the trajectory, or one for each environment.
         world: file of the world, or `HALL`; None for an empty world.
     """
 
     name: str
-    trajectory: Trajectory
+    trajectory: Trajectory | list[Trajectory]
     world: str | None
 
     def seconds(self, given: float | None) -> float:

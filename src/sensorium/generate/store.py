@@ -96,9 +96,9 @@ class Store:
             ArgumentError: it holds the data of another job, or cannot be written.
         """
         found = self.read_json(self.path(JOB))
-        if found is not None and (changes := _changes(found, job.origin)):
+        if found is not None and (different := changes(found, job.origin)):
             raise ArgumentError(
-                f"out: {self.url!r} holds the data of another job; different are {listed(changes)}. Give another "
+                f"out: {self.url!r} holds the data of another job; different are {listed(different)}. Give another "
                 "folder, or the same job, files and versions."
             )
         if found is None and (index := next(self.receipts(), None)) is not None:
@@ -168,10 +168,10 @@ def unwritable(store: Store, error: OSError) -> ArgumentError:
     return ArgumentError(f"out: {store.url!r} cannot be written: {reason}. Free space, or give another folder or URL.")
 
 
-def _changes(found: Any, origin: Any) -> list[str]:
+def changes(found: Any, origin: Any) -> list[str]:
     """Return the names of all values that differ, such as ``"job.seed"``."""
     if not isinstance(found, dict) or not isinstance(origin, dict):
         return [] if found == origin else [""]
     names = {*found, *origin}
-    changed = [(name, each) for name in sorted(names) for each in _changes(found.get(name), origin.get(name))]
+    changed = [(name, each) for name in sorted(names) for each in changes(found.get(name), origin.get(name))]
     return [f"{name}.{each}".rstrip(".") for name, each in changed]
