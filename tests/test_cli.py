@@ -19,7 +19,7 @@ from test_pictures import IMAGES, check_picture, pixels
 from sensorium.cli import main, simulation
 from sensorium.demo import model_path
 from sensorium.errors import ModelError
-from sensorium.generate.rig import load_semantics
+from sensorium.jobs.rig import load_semantics
 from sensorium.record import load
 from sensorium.sensors.inertial.imu import ImuCfg
 

@@ -26,7 +26,7 @@ import sensorium as sn
 from sensorium.cli import main
 from sensorium.cli.checks import check_addresses
 from sensorium.cli.serve import _logged
-from sensorium.generate.control import control_for
+from sensorium.jobs.control import control_for
 from sensorium.stream.security import KeyPair
 
 pytest.importorskip("mujoco.batch")

@@ -15,8 +15,8 @@ import quadruped
 import sensorium as sn
 from sensorium.cli import main
 from sensorium.errors import MissingDependencyError, ModelError
-from sensorium.generate.control import control_for
-from sensorium.generate.models import load_model
+from sensorium.jobs.control import control_for
+from sensorium.jobs.models import load_model
 from sensorium.record import load
 
 RIG = """

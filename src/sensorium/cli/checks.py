@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sensorium.engines.model_file import SUFFIXES, model_file
 from sensorium.errors import UsageError
-from sensorium.generate.rig import check_rig
+from sensorium.jobs.rig import check_rig
 
 DEVICES = re.compile(r"(?:cpu|cuda)(?::(0|[1-9]\d*))?")
 EVERY_INTERFACE = "*"

@@ -14,12 +14,12 @@ from sensorium.cli.checks import check_envs, check_files
 from sensorium.cli.messages import busy
 from sensorium.demo import robots
 from sensorium.errors import UsageError
-from sensorium.generate.drives import Drive, Start, drive_of
-from sensorium.generate.models import EngineName
-from sensorium.generate.rig import EXAMPLE
+from sensorium.jobs.drives import Drive, Start, drive_of
+from sensorium.jobs.models import EngineName
+from sensorium.jobs.rig import EXAMPLE
 
 if TYPE_CHECKING:
-    from sensorium.generate.control import Control
+    from sensorium.jobs.control import Control
     from sensorium.scene import Scene
 
 NAMED = UsageError.naming(control="--control", seconds="--seconds")
@@ -198,8 +198,8 @@ class Run:
         Raises:
             UsageError: an option is invalid, or a file is missing.
         """
-        from sensorium.generate.control import check_control
-        from sensorium.generate.rig import load_rig, load_semantics, naming_tables
+        from sensorium.jobs.control import check_control
+        from sensorium.jobs.rig import load_rig, load_semantics, naming_tables
 
         robot = self._robot
         if self.rig is None and robot is None:
@@ -259,8 +259,8 @@ class Run:
 
     def _start(self) -> Start:
         """Return the engine of the model, and a function that returns the control, for when the scene exists."""
-        from sensorium.generate.control import CONTROL_PERIOD, control_for
-        from sensorium.generate.models import load_model
+        from sensorium.jobs.control import CONTROL_PERIOD, control_for
+        from sensorium.jobs.models import load_model
 
         assert self.model is not None
         if (robot := self._robot) is not None:

@@ -24,12 +24,12 @@ from sensorium.cli.messages import busy, live, note, stderr, stdout, warn
 from sensorium.cli.signals import ending
 from sensorium.demo import robots
 from sensorium.errors import ConfigError, UsageError, nearest
-from sensorium.generate.models import EngineName
+from sensorium.jobs.models import EngineName
 
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from sensorium.generate.models import OwnEngine
+    from sensorium.jobs.models import OwnEngine
     from sensorium.scene import Scene
     from sensorium.stream.server import Server
 
@@ -136,12 +136,12 @@ class Serve:
         check_addresses(addresses)
         with busy("loading"):
             if self.control not in ("", *CONTROLS):
-                from sensorium.generate.control import check_control
+                from sensorium.jobs.control import check_control
 
                 NAMED(check_control)(self.control, CONTROLS)
             import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
             from sensorium.cli.simulation import check_device
-            from sensorium.generate.rig import load_rig
+            from sensorium.jobs.rig import load_rig
 
             rig = load_rig(self.rig)[0] if self.rig is not None else None
             reserved = [cfg for word in self.reserve if word.endswith(".toml") for cfg in load_rig(Path(word))[0]]
@@ -181,7 +181,7 @@ class Serve:
 
     def _check(self) -> None:
         """Reject options that are invalid in themselves."""
-        from sensorium.generate.rig import check_rig
+        from sensorium.jobs.rig import check_rig
 
         check_envs(self.envs, self.first_env or 0)
         check_device_name(self.device)
@@ -264,8 +264,8 @@ class Serve:
     # The simulation ---------------------------------------------------------------------------------------------------
 
     def _scene(self, rig: list[Any] | None, reserved: list[Any]) -> tuple[Scene, str]:
-        from sensorium.generate.models import load_model
-        from sensorium.generate.rig import load_semantics, naming_tables
+        from sensorium.jobs.models import load_model
+        from sensorium.jobs.rig import load_semantics, naming_tables
         from sensorium.scene import Scene
 
         engine: OwnEngine
@@ -315,7 +315,7 @@ class Serve:
 
     def _control(self, scene: Scene) -> tuple[Callable[[], Any] | None, int]:
         """Return the source of the controls of a step (None: clients), and the ticks of a step."""
-        from sensorium.generate.control import CONTROL_PERIOD, control_for
+        from sensorium.jobs.control import CONTROL_PERIOD, control_for
 
         slow = max(1, round(CONTROL_PERIOD / scene.engine.dt))
         if self.lockstep or self.control == "client":

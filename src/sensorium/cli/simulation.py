@@ -27,7 +27,7 @@ from sensorium.spec import FieldSpec
 from sensorium.view.images import id_shares, picture_kind
 
 if TYPE_CHECKING:
-    from sensorium.generate.control import Control
+    from sensorium.jobs.control import Control
     from sensorium.scene import Scene
 
 SHOWN_NUMBERS = 6
@@ -127,7 +127,7 @@ def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: N
 
     Args:
         scene: the scene.
-        control: see `sensorium.generate.control`.
+        control: see `sensorium.jobs.control`.
         every: ticks between its calls.
         ticks: physics steps to take.
         recorder: records the readings; None if the scene itself is recorded.

@@ -15,7 +15,7 @@ from sensorium.cli.commands import INTERRUPTED, Run
 from sensorium.cli.messages import busy, note
 from sensorium.demo.robots import ROBOTS
 from sensorium.errors import UsageError
-from sensorium.generate.models import EngineName
+from sensorium.jobs.models import EngineName
 
 if TYPE_CHECKING:
     from sensorium.view.live.handle import LiveView

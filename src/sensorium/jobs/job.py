@@ -118,7 +118,7 @@ class Job(Cfg):
             return str(rig) if isinstance(rig, Path) else rig
         if not rig:
             raise bad("at least one sensor")
-        from sensorium.generate.rig import sensor_cfg
+        from sensorium.jobs.rig import sensor_cfg
 
         tables = []
         for each in rig:

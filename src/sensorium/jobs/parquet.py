@@ -8,7 +8,7 @@ from typing import IO, Any
 import numpy as np
 
 from sensorium.errors import MissingDependencyError
-from sensorium.generate.rows import HEAD, Block, Column, width_of
+from sensorium.jobs.rows import HEAD, Block, Column, width_of
 from sensorium.readings import Array
 from sensorium.record.export.table_files import TableField
 

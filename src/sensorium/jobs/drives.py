@@ -12,7 +12,7 @@ from sensorium.errors import ConfigError
 
 if TYPE_CHECKING:
     from sensorium.engines.trajectory.trajectory import Trajectory
-    from sensorium.generate.control import Control
+    from sensorium.jobs.control import Control
     from sensorium.scene import Scene
 
 Start = tuple[Any, Callable[["Scene"], "tuple[Control, int]"]]

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from sensorium.errors import ConfigError, listed, nearest
-from sensorium.generate.entry_points import function_of, reason
+from sensorium.jobs.entry_points import function_of, reason
 from sensorium.readings import Array
 
 if TYPE_CHECKING:
     from sensorium.engines.mujoco.engine import MujocoEngine
     from sensorium.engines.mujoco_warp.engine import MujocoWarpEngine
-    from sensorium.generate.models import OwnEngine
+    from sensorium.jobs.models import OwnEngine
     from sensorium.scene import Scene
 
 Control = Callable[["Scene", float], Any]

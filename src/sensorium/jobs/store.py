@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from sensorium.errors import ArgumentError, MissingDependencyError, listed
-from sensorium.generate.job import Job
+from sensorium.jobs.job import Job
 
 JOB, RECEIPT, MANIFEST = "job.json", "receipt.json", "manifest.parquet"
 PART = ".part"

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 
 from sensorium.errors import ConfigError, listed, shown
-from sensorium.generate.control import CONTROL_PERIOD, Control, control_for
-from sensorium.generate.entry_points import function_of, reason
-from sensorium.generate.job import TIME_STEP, Job, Shard, is_entry
-from sensorium.generate.parquet import ParquetRows
-from sensorium.generate.rows import Checksum, SensorRows
-from sensorium.generate.store import JOB, Store, changes, unwritable
+from sensorium.jobs.control import CONTROL_PERIOD, Control, control_for
+from sensorium.jobs.entry_points import function_of, reason
+from sensorium.jobs.job import TIME_STEP, Job, Shard, is_entry
+from sensorium.jobs.parquet import ParquetRows
+from sensorium.jobs.rows import Checksum, SensorRows
+from sensorium.jobs.store import JOB, Store, changes, unwritable
 from sensorium.record.archive import stem_of
 from sensorium.scene import Scene
 
@@ -62,7 +62,7 @@ class Simulation:
         Raises:
             ConfigError: a path is shorter.
         """
-        from sensorium.generate.drives import drive_of
+        from sensorium.jobs.drives import drive_of
 
         paths = {name: drive_of(name, None, None).trajectory for name in dict.fromkeys(self.job.paths)}
         for name, path in paths.items():
@@ -87,7 +87,7 @@ class Simulation:
     def _rig(self) -> tuple[list[SensorCfg[Any]], dict[str, Any]]:
         """Return the configs of the sensors, and the labels of shapes."""
         import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
-        from sensorium.generate.rig import load_rig, load_semantics, sensor_cfg
+        from sensorium.jobs.rig import load_rig, load_semantics, sensor_cfg
 
         rig, semantics = self.job.rig, {} if self._robot is None else dict(self._robot.semantics)
         if rig is None:
@@ -130,13 +130,13 @@ class Simulation:
         if self._factory is not None:
             return self._factory(shard.num_envs, shard.first_env)
         if job.engine == "trajectory":
-            from sensorium.generate.drives import Drive
+            from sensorium.jobs.drives import Drive
 
             paths = [self._paths[env % len(self._paths)] for env in range(shard.first_env, shard.first_env + shard.num_envs)]
             return Drive("", paths, job.model).start(shard.num_envs, job.device)[0]
         if self._robot is not None:
             return self._robot.engine(shard.num_envs, job.seed, job.device)
-        from sensorium.generate.models import load_model
+        from sensorium.jobs.models import load_model
 
         return load_model(Path(str(job.model)), shard.num_envs, job.device, job.engine)
 
