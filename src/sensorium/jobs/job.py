@@ -168,7 +168,7 @@ class Job(Cfg):
         if self.factory is None and self.model is None and not is_path:
             raise bad("model, factory: a model or a factory", 'Give for example model="robot.xml".')
         if isinstance(self.control, tuple) and not is_path:
-            raise bad('control: one text', 'Several paths need engine="trajectory".')
+            raise bad("control: one text", 'Several paths need engine="trajectory".')
         if self.rig is None and self.model not in BUNDLED:
             raise bad("rig: the sensors", 'Give a rig file, such as rig="rig.toml", or a list of configs.')
         return self

@@ -20,7 +20,11 @@ def write_manifest(job: Job, store: Store) -> bool:
     ``checksum``. The metadata ``"job"`` has the job as JSON.
     """
     pa = arrow()
-    kinds = {"simulated_s": pa.float64(), "wall_s": pa.float64(), **dict.fromkeys(("started", "host", "key"), pa.string())}
+    kinds = {
+        "simulated_s": pa.float64(),
+        "wall_s": pa.float64(),
+        **dict.fromkeys(("started", "host", "key"), pa.string()),
+    }
     texts = [("sensor", pa.string()), ("file", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64()),
              ("checksum", pa.string())]  # fmt: skip
     fields = [(name, kinds.get(name, pa.int64())) for name in COLUMNS] + texts

@@ -28,7 +28,9 @@ def shown(run: Run) -> Iterator[Callable[[Run], None]]:
         def show(run: Run) -> None:
             rate = run.simulated_s / max(time.monotonic() - began, 1e-9)
             about = f"{run.done} of {run.total}, {rate:.3g} s of simulation per s"
-            progress.update(whole, completed=run.done, about=about + (f", {len(run.failed)} failed" if run.failed else ""))
+            progress.update(
+                whole, completed=run.done, about=about + (f", {len(run.failed)} failed" if run.failed else "")
+            )
             for worker in run.working.keys() - rows.keys():
                 rows[worker] = progress.add_task(f"worker {worker}", total=None, about="")
             for worker, task in rows.items():

@@ -172,9 +172,7 @@ class SensorRows:
 
 def _field(spec: FieldSpec, prefix: str) -> TableField:
     skipped = 1 if spec.is_ragged else 0
-    return TableField(
-        prefix + spec.name, spec.dtype, spec.axes[skipped:], spec.shape[skipped:], spec.unit, spec.frame
-    )
+    return TableField(prefix + spec.name, spec.dtype, spec.axes[skipped:], spec.shape[skipped:], spec.unit, spec.frame)
 
 
 class Checksum:
@@ -195,7 +193,9 @@ class Checksum:
         for name, column in columns.items():
             if column.counts is not None:
                 self._digests[name].update(column.counts.astype("<i8").data)
-            self._digests[name].update(np.ascontiguousarray(column.values).data.cast("B") if column.values.size else b"")
+            self._digests[name].update(
+                np.ascontiguousarray(column.values).data.cast("B") if column.values.size else b""
+            )
 
     def hexdigest(self) -> str:
         """Return the hash, 32 hexadecimal digits."""

@@ -132,7 +132,9 @@ class Simulation:
         if job.engine == "trajectory":
             from sensorium.jobs.drives import Drive
 
-            paths = [self._paths[env % len(self._paths)] for env in range(shard.first_env, shard.first_env + shard.num_envs)]
+            paths = [
+                self._paths[env % len(self._paths)] for env in range(shard.first_env, shard.first_env + shard.num_envs)
+            ]
             return Drive("", paths, job.model).start(shard.num_envs, job.device)[0]
         if self._robot is not None:
             return self._robot.engine(shard.num_envs, job.seed, job.device)
@@ -325,7 +327,7 @@ class ShardWorker:
             raise ConfigError.single("Job", "working directory", folder, "a folder of this machine", fix) from error
         self._job, self._store = Job.from_dict(job), Store(out)
         if self._job.key != key:
-            started = (self._store.read_json(self._store.path(JOB)) or {})
+            started = self._store.read_json(self._store.path(JOB)) or {}
             differ = listed(changes(started, self._job.origin)) or "files"
             fix = "Install the same versions and sources, and share the same files, on all machines."
             raise ConfigError.single("Job", "worker", f"{platform.node()}: another {differ}", "equal workers", fix)
