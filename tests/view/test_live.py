@@ -34,7 +34,7 @@ class Session:
 
     def __init__(self, robot: str, browser: Browser) -> None:
         kind = robots.ROBOTS[robot]
-        self.engine = kind.engine(3, 0, "cpu")
+        self.engine = kind.engine(3, "cpu")
         self.scene = sn.Scene(self.engine, [cfg.replace(debug_vis=True) for cfg in kind.sensors()], discover=False)
         self._control = kind.control(self.scene)
         self._numbers = itertools.count()

@@ -75,16 +75,17 @@ class Demo:
         settings = Settings(self.envs, self.seconds, self.out, self.seed, self.device)
         with busy("loading"):
             settings.start()
-            from sensorium.demo.robots import PRESETS, SEMANTICS, TITLE, quadruped, sensors, trot
             from sensorium.record import NpzRecorder
             from sensorium.scene import Scene
 
-            engine = quadruped(self.envs, self.seed, self.device)
-            scene = Scene(engine, sensors(), seed=self.seed, semantics=SEMANTICS)
+            robot = robots.ROBOTS["demo"]
+            engine = robot.engine(self.envs, self.device)
+            scene = Scene(engine, robot.sensors(), seed=self.seed, semantics=robot.semantics)
+            robot.start(scene)
         recorder = NpzRecorder()
         every = max(1, round(0.01 / engine.dt))
-        completed = simulate(scene, trot(scene), every, settings.ticks(engine.dt), recorder)
-        finish(scene, recorder, settings, PRESETS, TITLE)
+        completed = simulate(scene, robot.control(scene), every, settings.ticks(engine.dt), recorder)
+        finish(scene, recorder, settings, robot.presets, robot.title)
         return 0 if completed else INTERRUPTED
 
 
@@ -232,6 +233,8 @@ class Run:
                 discover=False,
                 semantics=semantics,
             )
+        if robot is not None:
+            robot.start(scene)
         control, every = NAMED(control_of)(scene)
         return scene, presets, NAMED(control), every
 
@@ -264,7 +267,7 @@ class Run:
 
         assert self.model is not None
         if (robot := self._robot) is not None:
-            model = robot.engine(self.envs, self.seed, self.device)
+            model = robot.engine(self.envs, self.device)
             if self.control == "hold":
                 return model, lambda scene: (robot.control(scene), max(1, round(CONTROL_PERIOD / model.dt)))
             return model, lambda scene: control_for(self.control, scene)

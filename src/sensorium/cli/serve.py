@@ -272,7 +272,7 @@ class Serve:
         semantics = load_semantics(self.rig) if self.rig else {}
         if (robot := robots.ROBOTS.get(self.model)) is not None:
             semantics = {**robot.semantics, **semantics}
-            engine, title = robot.engine(self.envs, self.seed, self.device), robot.title
+            engine, title = robot.engine(self.envs, self.device), robot.title
             configs = robot.sensors() if rig is None else rig
         else:
             engine, title = load_model(Path(self.model), self.envs, self.device, self.engine), self.model
@@ -292,6 +292,8 @@ class Serve:
                 discover=rig is None,
                 semantics=semantics,
             )
+        if robot is not None:
+            robot.start(scene)
         return scene, title
 
     def _recorded(self) -> Any:

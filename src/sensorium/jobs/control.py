@@ -156,27 +156,38 @@ def _lengths(engine: MujocoEngine | MujocoWarpEngine, start: Array) -> Array | N
 
 
 def random(scene: Scene) -> Control:
-    """Return uniform random controls within ctrlrange (by default [-1, 1]), held for 0.1 s each."""
+    """Return uniform random controls within ctrlrange (by default [-1, 1]), held for 0.1 s each.
+
+    They are a function of the seed, the global index and the episode of an environment, and the time.
+    """
+    from sensorium.random import Uniform
+
     engine = cast("OwnEngine", scene.engine)
     span = engine.ctrl_range.numpy()
     low, high = np.where(np.isfinite(span[:, 0]), span[:, 0], -1.0), np.where(np.isfinite(span[:, 1]), span[:, 1], 1.0)
 
     def control(scene: Scene, time: float) -> Array:
-        number = int(time / RANDOM_PERIOD + 1e-6)
-        return np.random.default_rng([abs(scene.seed), number]).uniform(low, high, (engine.num_envs, engine.nu))
+        share = scene.draw(f"control/{int(time / RANDOM_PERIOD + 1e-6)}", Uniform(0.0, 1.0), max(1, engine.nu))
+        return low + (high - low) * share.cpu().double().numpy()[:, : engine.nu]
 
     return control
 
 
 def from_file(path: Path, scene: Scene) -> Control:
-    """Play the array `ctrl` [time, nu] or [time, env, nu] of an `.npz` file, one row every `dt` s; hold the last."""
+    """Play the array `ctrl` [time, nu] or [time, env, nu] of an `.npz` file, one row every `dt` s; hold the last.
+
+    Its environments are those of the whole run: the scene takes its own, from `first_env` on.
+    """
     engine, arrays, name = cast("OwnEngine", scene.engine), _arrays(path), str(path)
-    shapes = f"ctrl of shape [time, {engine.nu}] or [time, {engine.num_envs}, {engine.nu}] (env, controls)"
+    end = scene.first_env + scene.num_envs
+    shapes = f"ctrl of shape [time, {engine.nu}] or [time, env, {engine.nu}] with the controls of {end} envs or more"
     try:
         ctrl = arrays["ctrl"].astype(np.float64)
         dt = float(arrays.get("dt", np.array(engine.dt)))
     except (TypeError, ValueError) as error:
         raise _fault(name, "numbers in ctrl and dt", f"It holds others: {error}.") from error
+    if ctrl.ndim == 3 and ctrl.shape[1] >= end:
+        ctrl = ctrl[:, scene.first_env : end]
     if not len(ctrl) or ctrl.shape[1:] not in ((engine.nu,), (engine.num_envs, engine.nu)):
         raise _fault(name, shapes, f"Its ctrl has shape {ctrl.shape}.")
     if not np.isfinite(ctrl).all():
