@@ -19,7 +19,7 @@ import sensorium
 from sensorium.cfg import Cfg, Positive, SensorCfg, bad, must
 from sensorium.cfg.knobs import parse_amount
 from sensorium.engines.model_file import files_of
-from sensorium.errors import ConfigError, ModelError, SensoriumError, nearest, shown
+from sensorium.errors import ConfigError, ModelError, SensoriumError, nearest
 from sensorium.random import Distribution
 
 Count = Annotated[int, must(lambda count: count >= 1, "a whole number >= 1")]

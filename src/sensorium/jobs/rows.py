@@ -20,8 +20,8 @@ HEAD = (
     TableField("time", "float64", unit="s"), TableField("stamp", "float64", unit="s"),
     TableField("arrival", "float64", unit="s"),
 )  # fmt: skip
-"""First values of each row: global environment, episode, and, since its start, tick and time of the capture, time by the
-sensor's own clock, and time at which the value was first read."""
+"""First values of each row: global environment and episode, and, since the start of the episode, tick and time of the
+capture, time by the sensor's own clock, and time at which the value was first read."""
 TRUTH = "truth."
 """Start of the names of true values."""
 BLOCK_BYTES, BLOCK_READINGS = 8_000_000, 512

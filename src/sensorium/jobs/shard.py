@@ -23,7 +23,9 @@ from sensorium.jobs.parquet import ParquetRows
 from sensorium.jobs.rows import Checksum, SensorRows
 from sensorium.jobs.store import JOB, Store, changes, unwritable
 from sensorium.record.archive import stem_of
+from sensorium.rl.randomise import Randomisation
 from sensorium.scene import Scene
+from sensorium.scene.draws import start_episodes
 
 if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
@@ -53,6 +55,9 @@ class Simulation:
             None if entry is None else function_of(field, entry)
             for field, entry in (("factory", job.factory), ("begin_episode", job.begin_episode), ("keep", job.keep))
         )
+        if self._robot is not None and job.begin_episode is None:
+            self._begin = self._robot.begin_episode
+        self._randomisation: Randomisation | None = None
         self._sensors, self._semantics = self._rig()
         self._paths = self._trajectories() if job.engine == "trajectory" else []
 
@@ -106,6 +111,8 @@ class Simulation:
         if is_new:
             self._engine = self._built(shard)
         else:
+            assert self._randomisation is not None
+            self._randomisation.restore()
             self._engine.load_state(self._initial)
         if self._engine.num_envs != count:
             expected = f"an engine with {count} environments, the num_envs it is called with"
@@ -116,6 +123,7 @@ class Simulation:
         )  # fmt: skip
         if is_new:  # the first scene completes the model
             self._initial = self._engine.state()
+        self._randomisation = Randomisation(scene, job.randomise, title="Job")
         if job.engine == "trajectory":
             return scene, lambda scene, time: None, self.ticks(scene)
         if self._robot is not None and job.control == "hold":
@@ -137,7 +145,7 @@ class Simulation:
             ]
             return Drive("", paths, job.model).start(shard.num_envs, job.device)[0]
         if self._robot is not None:
-            return self._robot.engine(shard.num_envs, job.seed, job.device)
+            return self._robot.engine(shard.num_envs, job.device)
         from sensorium.jobs.models import load_model
 
         return load_model(Path(str(job.model)), shard.num_envs, job.device, job.engine)
@@ -148,11 +156,13 @@ class Simulation:
 
     def begin(self, scene: Scene, episode: int) -> None:
         """Start an episode in all environments."""
-        scene.clock.episode.fill_(episode)  # whose random numbers the start state is drawn with
-        ids = torch.arange(scene.num_envs, device=scene.compute.device)
-        state = self._begin(scene, ids) if self._begin is not None else None
-        scene.clock.episode.fill_(episode - 1)  # the reset counts it
-        scene.reset(None, **(state or {}))
+
+        def start(env_ids: torch.Tensor) -> Mapping[str, Any] | None:
+            assert self._randomisation is not None
+            self._randomisation.apply(env_ids)
+            return None if self._begin is None else self._begin(scene, env_ids)
+
+        start_episodes(scene, start, number=episode)
 
     def kept(self, scene: Scene) -> Array:
         """Return which environments have a successful episode, bool `[env]`.

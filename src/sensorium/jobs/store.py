@@ -1,4 +1,4 @@
-"""Output of a job: a folder or a URL with a subfolder per shard. The receipt of a shard, written last, marks it done."""
+"""Output of a job: a folder or URL with a folder per shard. The receipt of a shard, written last, marks it as done."""
 
 from __future__ import annotations
 
