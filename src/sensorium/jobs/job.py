@@ -20,6 +20,7 @@ from sensorium.cfg import Cfg, Positive, SensorCfg, bad, must
 from sensorium.cfg.knobs import parse_amount
 from sensorium.engines.model_file import files_of
 from sensorium.errors import ConfigError, ModelError, SensoriumError, nearest
+from sensorium.jobs.control import LOGS
 from sensorium.random import Distribution
 
 Count = Annotated[int, must(lambda count: count >= 1, "a whole number >= 1")]
@@ -76,9 +77,10 @@ class Job(Cfg):
     """Sensors: a rig file, an entry point, or a list of configs or of tables as in a rig file. None takes those of a
     bundled robot."""
     control: str | tuple[str, ...] = "hold"
-    """``"hold"``, ``"zero"``, ``"random"``, a log ``FILE.npz`` with ``ctrl`` `[time, nu]` or `[time, env, nu]` of all
-    environments of the job, or an entry point. With the engine ``"trajectory"``: the paths, as files, patterns such as
-    ``"logs/*.tum"``, ``"drone"`` or ``"car"``; environment k follows path k modulo their number."""
+    """``"hold"``, ``"zero"``, ``"random"``, an entry point, or a log: ``FILE.npz`` with ``ctrl`` `[time, nu]` or
+    `[time, env, nu]` of all environments of the job, or a recording ``FILE.mcap``. With the engine ``"trajectory"`` the
+    paths: files, patterns such as ``"logs/*.tum"``, ``"drone"`` or ``"car"``; environment k follows path k modulo their
+    number."""
     begin_episode: Entry | None = None
     """Entry point that returns the start state of episodes."""
     randomise: Mapping[str, Any] = {}
@@ -217,7 +219,7 @@ class Job(Cfg):
             yield self.rig, [existing(self.rig, "rig")]
         if self.engine == "trajectory":
             yield "control", [Path(each) for each in self.paths if each not in BUNDLED]
-        elif str(self.control).endswith(".npz"):
+        elif str(self.control).endswith(LOGS):
             yield str(self.control), [existing(str(self.control), "control")]
 
     @property
