@@ -12,7 +12,7 @@ from websockets.sync.client import connect
 
 from benchmarks.timing import repeats_of
 from sensorium import LiveView, Scene
-from sensorium.cli import demo
+from sensorium.demo import robots
 
 Row = tuple[str, str, str]
 
@@ -65,9 +65,9 @@ def cpu_of(process: int) -> float:
 
 def run() -> list[Row]:
     """Compare the loop's thread without a view, with a page that no browser shows, and with a browser, in pairs."""
-    engine = demo.quadruped(ENVS, 0, "cpu")
-    scene = Scene(engine, [cfg.replace(debug_vis=True) for cfg in demo.sensors()])
-    control = demo.trot(engine)
+    engine = robots.quadruped(ENVS, "cpu")
+    scene = Scene(engine, [cfg.replace(debug_vis=True) for cfg in robots.sensors()])
+    control = robots.trot(scene)
 
     def loop() -> float:
         """Return the CPU time of the loop's thread per control step, s."""

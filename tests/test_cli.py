@@ -17,9 +17,9 @@ from selection import gate
 from test_pictures import IMAGES, check_picture, pixels
 
 from sensorium.cli import main, simulation
-from sensorium.cli.rig import load_semantics
 from sensorium.demo import model_path
 from sensorium.errors import ModelError
+from sensorium.jobs.rig import load_semantics
 from sensorium.record import load
 from sensorium.sensors.inertial.imu import ImuCfg
 
@@ -389,7 +389,7 @@ def test_run_on_a_urdf(tmp_path: Path) -> None:
 def test_control_from_a_file_and_from_a_function(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Equal controls from a file and a function give equal readings; random controls give different readings."""
+    """Equal controls from files and a function give equal readings; random controls give different readings."""
     start = np.array([0.0, 0.8, -1.5] * 4)
     rows = start + 0.1 * np.sin(np.arange(5)[:, None])
     np.savez(tmp_path / "play.npz", ctrl=rows, dt=0.01)
@@ -400,10 +400,12 @@ def test_control_from_a_file_and_from_a_function(
     )
     monkeypatch.chdir(tmp_path)
     found = {}
-    for control in ("play.npz", "my_gait_for_test:control", "random"):
+    assert run(tmp_path, "--seconds", "0.06", "--envs", "2", "--control", "play.npz", "--record", "played.mcap") == 0
+    for control in ("play.npz", "played.mcap", "my_gait_for_test:control", "random"):
         assert run(tmp_path, "--seconds", "0.06", "--envs", "2", "--control", control) == 0, capsys.readouterr()
         found[control] = load(tmp_path / "out/readings.npz")["trunk"].truth["lin_acc_b"]
     assert np.array_equal(found["play.npz"], found["my_gait_for_test:control"])
+    assert np.array_equal(found["play.npz"], found["played.mcap"])
     assert not np.array_equal(found["play.npz"], found["random"])
 
 
@@ -542,8 +544,8 @@ def test_all_faults_of_a_rig_are_reported_together(tmp_path: Path, capsys: pytes
         (["--control", "nowhere.npz"], ["--control", "nowhere.npz", "does not exist"]),
         (["--control", "no_such_module:control"], ["--control", "no_such_module"]),
         (["--control", "math:sinn"], ["--control", "math", "sinn", "Did you mean 'sin'"]),
-        (["--control", "math:sqrt"], ["--control math:sqrt", "t = 0 s", "TypeError"]),
-        (["--control", "operator:lt"], ["--control operator:lt", "TypeError"]),
+        (["--control", "math:sqrt"], ["--control: got 'math:sqrt'", "failed at t = 0 s: TypeError"]),
+        (["--control", "operator:lt"], ["--control: got 'operator:lt'", "TypeError"]),
     ],
 )
 def test_a_wrong_option_is_explained(

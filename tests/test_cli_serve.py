@@ -25,8 +25,8 @@ from nursery import COMMAND, PATIENCE, Nursery, Program, until
 import sensorium as sn
 from sensorium.cli import main
 from sensorium.cli.checks import check_addresses
-from sensorium.cli.control import control_for
 from sensorium.cli.serve import _logged
+from sensorium.jobs.control import control_for
 from sensorium.stream.security import KeyPair
 
 pytest.importorskip("mujoco.batch")
@@ -279,7 +279,7 @@ def test_hold_control_keeps_the_pose_in_long_steps(model: str, substeps: int) ->
     """A motor holds an arm in place for two seconds, with controls every tick or every ten ticks."""
     engine = sn.MujocoEngine(model, 1)
     scene = sn.Scene(engine, [], discover=False)
-    control, every = control_for("hold", engine, 0, substeps)
+    control, every = control_for("hold", scene, substeps)
     assert every == substeps
     for _ in range(1000 // substeps):
         scene.step(control(scene, scene.time), substeps)
@@ -313,9 +313,12 @@ def test_hold_control_keeps_the_pose_in_long_steps(model: str, substeps: int) ->
         (["--address", f"tcp://127.0.0.1:{'9' * 5000}"], ["a port of 0 to 65535"]),
         (["--address", "inproc://x"], ["--address: got 'inproc://x'"]),
         (["--token-file", "/nowhere/token"], ["token", "The folder '/nowhere' does not exist"]),
-        (["--control", "trott"], ["expected hold, zero, random, client, FILE.npz or module:function"]),
+        (["--control", "trott"], ["expected hold, zero, random, client, FILE.npz, FILE.mcap or module:function"]),
         (["--control", "nowhere.npz"], ["--control", "nowhere.npz", "does not exist"]),
-        (["--control", "no_such_module:x:y"], ["--control no_such_module:x:y: there is no module"]),
+        (
+            ["--control", "no_such_module:x:y"],
+            ["--control: got 'no_such_module:x:y'", "There is no module 'no_such_module'"],
+        ),
         (["--allow-key", "abc", "--keys", "KEYS"], ["--allow-key: got 'abc'", "40 characters"]),
         (["--address", "ipc:///nowhere/socket"], ["--address", "'ipc:///nowhere/socket'", "no folder '/nowhere'"]),
         (["--address", f"ipc:///tmp/{'x' * 120}"], ["--address", "longer than 107 bytes"]),

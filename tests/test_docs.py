@@ -19,8 +19,8 @@ from selection import gate
 
 from sensorium import registry
 from sensorium.cfg import SENSOR_PLUGINS, STAGE_KINDS
-from sensorium.cli.rig import load_rig
 from sensorium.client.client_sensor import ClientSensor
+from sensorium.jobs.rig import load_rig
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire import serializers
 

@@ -20,7 +20,8 @@ SRC = Path(__file__).parents[1] / "src"
 LAYERS = (
     "errors", "plugins", "memory", "spec", "readings", "pictures", "drawing", "random", "cfg", "compute", "geometry",
     "engines", "world", "measurement", "registry", "patterns", "sensors", "presets", "scene", "wire", "compat", "jax",
-    "rl", "testing", "record", "stream", "view", "client", "local", "demo", "cli", "__main__",
+    "rl", "testing", "record", "stream", "view", "client", "local", "demo", "jobs", "cli",
+    "__main__",
 )  # fmt: skip
 """The modules and packages in `sensorium`, from lowest to highest layer."""
 

@@ -17,8 +17,8 @@ from sensorium import registry
 from sensorium.cfg import SENSOR_PLUGINS, STAGE_KINDS
 from sensorium.cli import main
 from sensorium.cli.new_sensor import LONGEST, Names, write
-from sensorium.cli.rig import load_rig
 from sensorium.demo import model_path
+from sensorium.jobs.rig import load_rig
 from sensorium.plugins import is_ours
 from sensorium.record import load
 from sensorium.sensors.core.hooks import HOOKS_OF_OTHERS

@@ -14,9 +14,9 @@ import quadruped
 
 import sensorium as sn
 from sensorium.cli import main
-from sensorium.cli.control import control_for
-from sensorium.cli.simulation import load_model
 from sensorium.errors import MissingDependencyError, ModelError
+from sensorium.jobs.control import control_for
+from sensorium.jobs.models import load_model
 from sensorium.record import load
 
 RIG = """
@@ -56,9 +56,10 @@ def rig(tmp_path: Path) -> Path:
 def test_file_on_newton(robot: Path) -> None:
     engine = load_model(robot, 4, "cpu", "newton")
     assert (engine.name, engine.num_envs, engine.dt, engine.nu) == ("newton", 4, 0.004, 8)
-    control, every = control_for("random", engine, 0)
-    assert control(None, 0.0).shape == (4, 8) and every == 2  # type: ignore[arg-type]
-    assert control_for("hold", engine, 0)[0](None, 0.0) is None  # type: ignore[arg-type]
+    scene = sn.Scene(engine)
+    control, every = control_for("random", scene)
+    assert control(scene, 0.0).shape == (4, 8) and every == 2
+    assert control_for("hold", scene)[0](scene, 0.0) is None
 
 
 def test_run_records_what_the_scene_reads(robot: Path, rig: Path, tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ from sensorium.errors import ArgumentError as ArgumentError
 from sensorium.errors import ConfigError as ConfigError
 from sensorium.errors import DeviceError as DeviceError
 from sensorium.errors import DuplicateNameError as DuplicateNameError
+from sensorium.errors import GenerateError as GenerateError
 from sensorium.errors import MissingDependencyError as MissingDependencyError
 from sensorium.errors import ModelError as ModelError
 from sensorium.errors import NonFiniteStateWarning as NonFiniteStateWarning
@@ -69,6 +70,9 @@ from sensorium.geometry.samples import surface_samples as surface_samples
 from sensorium.geometry.shapes import HeightField as HeightField
 from sensorium.geometry.shapes import Mesh as Mesh
 from sensorium.geometry.shapes import Shape as Shape
+from sensorium.jobs.driver import generate as generate
+from sensorium.jobs.job import Job as Job
+from sensorium.jobs.shard import run_shard as run_shard
 from sensorium.local import local_client as local_client
 from sensorium.measurement.record import Record as Record
 from sensorium.measurement.record import Timeline as Timeline

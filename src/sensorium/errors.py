@@ -15,6 +15,7 @@ SensoriumError
 |- NotTrackedError      (RuntimeError)          a quantity was requested that the sensor does not keep
 |- StreamError          (ConnectionError)       a server or client is unreachable or refused a request
 |  `- WireError         (ValueError)            bytes that are not a valid message
+|- GenerateError        (RuntimeError)          shards of a data set failed, or its workers cannot be used
 |- UsageError                                    invalid command-line argument, named as it is typed
 `- MissingDependencyError (ImportError)         a required package is not installed
 
@@ -142,6 +143,18 @@ class StreamError(SensoriumError, ConnectionError):
 
 class WireError(StreamError, ValueError):
     """Bytes that are not a valid message, or a message of another version."""
+
+
+class GenerateError(SensoriumError, RuntimeError):
+    """Shards of a data set failed, or its workers cannot be used.
+
+    Attributes:
+        run: what was done.
+    """
+
+    def __init__(self, text: str, run: object = None) -> None:
+        super().__init__(text)
+        self.run = run
 
 
 class UsageError(SensoriumError):

@@ -7,7 +7,8 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from sensorium.cli import demo
+import sensorium as sn
+from sensorium.demo import robots
 from sensorium.demo.gait import Trot, steer
 
 Array = npt.NDArray[np.float64]
@@ -18,8 +19,11 @@ PERIOD = 0.01
 
 def walk(envs: int, seconds: float) -> Array:
     """Return the poses of the trunks [time, env, 7] at every second of the demo's walk."""
-    engine = demo.quadruped(envs, 0, "cpu")
-    control, ticks = demo.trot(engine), round(PERIOD / engine.dt)
+    robot = robots.ROBOTS["demo"]
+    engine = robot.engine(envs, "cpu")
+    scene = sn.Scene(engine, discover=False)
+    robot.start(scene)
+    control, ticks = robot.control(scene), round(PERIOD / engine.dt)
     poses = [engine.qpos[:, :7].clone()]
     for step in range(round(seconds / PERIOD)):
         engine.step(control(None, step * PERIOD), ticks)  # type: ignore[arg-type]

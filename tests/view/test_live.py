@@ -21,7 +21,7 @@ from browser import LARGE, SMALL, Browser, wait_until
 from scipy.ndimage import binary_erosion
 
 import sensorium as sn
-from sensorium.cli import demo
+from sensorium.demo import robots
 from sensorium.view.live.feed import SceneFeed
 from sensorium.view.live.page import Page
 
@@ -33,10 +33,10 @@ class Session:
     """A page of a bundled robot, its loop, and a browser that shows it."""
 
     def __init__(self, robot: str, browser: Browser) -> None:
-        kind = demo.ROBOTS[robot]
-        self.engine = kind.engine(3, 0, "cpu")
+        kind = robots.ROBOTS[robot]
+        self.engine = kind.engine(3, "cpu")
         self.scene = sn.Scene(self.engine, [cfg.replace(debug_vis=True) for cfg in kind.sensors()], discover=False)
-        self._control = kind.control(self.engine)
+        self._control = kind.control(self.scene)
         self._numbers = itertools.count()
         channel, theirs = Pipe()
         self.page = Page(theirs)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from types import NoneType
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from tyro.conf import arg
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-EngineName = Literal["mujoco", "mujoco_warp", "newton"]
-"""Names of the physics engines that simulate a model file."""
 REGISTRY = ConstructorRegistry()
 """Settings with which `tyro.cli` parses arguments."""
 _WORDS: dict[Any, str] = {int: "a whole number", float: "a number"}

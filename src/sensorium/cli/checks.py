@@ -11,9 +11,9 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from sensorium.cli.rig import check_rig
 from sensorium.engines.model_file import SUFFIXES, model_file
 from sensorium.errors import UsageError
+from sensorium.jobs.rig import check_rig
 
 DEVICES = re.compile(r"(?:cpu|cuda)(?::(0|[1-9]\d*))?")
 EVERY_INTERFACE = "*"

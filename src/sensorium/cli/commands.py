@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from sensorium.cli import demo
-from sensorium.cli.arguments import EngineName, number, unset
+from sensorium.cli.arguments import number, unset
 from sensorium.cli.checks import check_envs, check_files
 from sensorium.cli.messages import busy
-from sensorium.cli.rig import EXAMPLE
-from sensorium.cli.trajectory import Drive, Start, drive_of
+from sensorium.demo import robots
 from sensorium.errors import UsageError
+from sensorium.jobs.drives import Drive, Start, drive_of
+from sensorium.jobs.models import EngineName
+from sensorium.jobs.rig import EXAMPLE
 
 if TYPE_CHECKING:
-    from sensorium.cli.control import Control
+    from sensorium.jobs.control import Control
     from sensorium.scene import Scene
 
+NAMED = UsageError.naming(control="--control", seconds="--seconds")
+"""Decorator of functions whose errors then name options instead of fields."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 
@@ -72,16 +75,17 @@ class Demo:
         settings = Settings(self.envs, self.seconds, self.out, self.seed, self.device)
         with busy("loading"):
             settings.start()
-            from sensorium.cli.demo import PRESETS, SEMANTICS, TITLE, quadruped, sensors, trot
             from sensorium.record import NpzRecorder
             from sensorium.scene import Scene
 
-            engine = quadruped(self.envs, self.seed, self.device)
-            scene = Scene(engine, sensors(), seed=self.seed, semantics=SEMANTICS)
+            robot = robots.ROBOTS["demo"]
+            engine = robot.engine(self.envs, self.device)
+            scene = Scene(engine, robot.sensors(), seed=self.seed, semantics=robot.semantics)
+            robot.start(scene)
         recorder = NpzRecorder()
         every = max(1, round(0.01 / engine.dt))
-        completed = simulate(scene, trot(engine), every, settings.ticks(engine.dt), recorder)
-        finish(scene, recorder, settings, PRESETS, TITLE)
+        completed = simulate(scene, robot.control(scene), every, settings.ticks(engine.dt), recorder)
+        finish(scene, recorder, settings, robot.presets, robot.title)
         return 0 if completed else INTERRUPTED
 
 
@@ -142,12 +146,11 @@ class Run:
     engine: EngineName = "mujoco"
     """Physics engine: MuJoCo on the CPU, MuJoCo Warp (pip install 'sensorium[warp]') for many environments on a GPU,
     or Newton (pip install 'sensorium[newton]') with its solver SolverMuJoCo."""
-    control: Annotated[str, arg(metavar="hold|zero|random|FILE.npz|module:function")] = "hold"
+    control: Annotated[str, arg(metavar="hold|zero|random|FILE.npz|FILE.mcap|module:function")] = "hold"
     """hold: keep the joints in the pose of the first keyframe or of the start (without balancing). zero: all controls
-    0.
-    random: within the actuators' ranges. FILE.npz: play its array ctrl, [time, nu] or [time, env, nu], one row every dt
-    s (an optional number in the file; by default every physics step), and hold the last row. module:function: called as
-    function(scene, time) every 10 ms, returns the ctrl."""
+    0. random: within the actuators' ranges. FILE.npz: play its array ctrl, [time, nu] or [time, env, nu], one row every
+    dt s (an optional number in the file; by default every physics step), and hold the last row. FILE.mcap: play the
+    controls of a recording. module:function: called as function(scene, time) every 10 ms, returns the ctrl."""
 
     def run(self) -> int:
         """Run the command and return the exit code."""
@@ -156,7 +159,7 @@ class Run:
 
         drive = self.drive()
         envs = self._recorded_envs()
-        seconds = drive.seconds(self.seconds) if drive else 2.0 if self.seconds is None else self.seconds
+        seconds = NAMED(drive.seconds)(self.seconds) if drive else 2.0 if self.seconds is None else self.seconds
         settings = Settings(self.envs, seconds, self.out, self.seed, self.device)
         with busy("loading"):
             scene, presets, control, every = self.built(drive, lambda: settings.start(writes=self.record is None))
@@ -173,9 +176,9 @@ class Run:
         return 0 if completed else INTERRUPTED
 
     @property
-    def _robot(self) -> demo.Robot | None:
+    def _robot(self) -> robots.Robot | None:
         """The bundled robot that the model names."""
-        return demo.ROBOTS.get(str(self.model))
+        return robots.ROBOTS.get(str(self.model))
 
     @property
     def title(self) -> str:
@@ -195,8 +198,8 @@ class Run:
         Raises:
             UsageError: an option is invalid, or a file is missing.
         """
-        from sensorium.cli.control import check_control
-        from sensorium.cli.rig import load_rig, load_semantics, naming_tables
+        from sensorium.jobs.control import check_control
+        from sensorium.jobs.rig import load_rig, load_semantics, naming_tables
 
         robot = self._robot
         if self.rig is None and robot is None:
@@ -205,7 +208,7 @@ class Run:
             raise UsageError.of("--engine", self.engine, "mujoco for the demo", "Omit --engine, or run a model file.")
         check_envs(self.envs, self.first_env or 0)
         check_files(None if robot is not None else self.model, self.rig)
-        check_control(self.control)
+        NAMED(check_control)(self.control)
         import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
 
         sensors, presets = ([], {}) if self.rig is None else load_rig(self.rig)
@@ -229,7 +232,10 @@ class Run:
                 discover=False,
                 semantics=semantics,
             )
-        return scene, presets, *control_of()
+        if robot is not None:
+            robot.start(scene)
+        control, every = NAMED(control_of)(scene)
+        return scene, presets, NAMED(control), every
 
     def _recorded_envs(self) -> list[int] | None:
         """Return the environments to record; None for all.
@@ -255,17 +261,17 @@ class Run:
 
     def _start(self) -> Start:
         """Return the engine of the model, and a function that returns the control, for when the scene exists."""
-        from sensorium.cli.control import CONTROL_PERIOD, control_for
-        from sensorium.cli.simulation import load_model
+        from sensorium.jobs.control import CONTROL_PERIOD, control_for
+        from sensorium.jobs.models import load_model
 
         assert self.model is not None
         if (robot := self._robot) is not None:
-            model = robot.engine(self.envs, self.seed, self.device)
+            model = robot.engine(self.envs, self.device)
             if self.control == "hold":
-                return model, lambda: (robot.control(model), max(1, round(CONTROL_PERIOD / model.dt)))
-            return model, lambda: control_for(self.control, model, self.seed)
+                return model, lambda scene: (robot.control(scene), max(1, round(CONTROL_PERIOD / model.dt)))
+            return model, lambda scene: control_for(self.control, scene)
         engine = load_model(self.model, self.envs, self.device, self.engine)
-        return engine, lambda: control_for(self.control, engine, self.seed)
+        return engine, lambda scene: control_for(self.control, scene)
 
     def drive(self) -> Drive | None:
         """Return the trajectory and its world; None if a model is simulated.

@@ -14,9 +14,10 @@ from rich.markup import escape
 from rich.table import Table
 from tyro.conf import Positional, arg
 
-from sensorium.cli.arguments import EngineName, unset
+from sensorium.cli.arguments import unset
 from sensorium.cli.commands import Run
 from sensorium.cli.messages import busy, stderr, stdout
+from sensorium.jobs.models import EngineName
 
 if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
@@ -72,7 +73,7 @@ class Explain:
     def run(self) -> int:
         """Run the command and return the exit code."""
         from sensorium.cli.checks import check_device_name, check_envs, check_files
-        from sensorium.cli.rig import load_rig, load_semantics, naming_tables
+        from sensorium.jobs.rig import load_rig, load_semantics, naming_tables
 
         drive = Run(
             self.model, trajectory=self.trajectory, world=self.world, max_gap=self.max_gap, engine=self.engine
@@ -82,7 +83,8 @@ class Explain:
         check_files(self.model, self.rig)
         with busy("loading"):
             import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
-            from sensorium.cli.simulation import check_device, load_model
+            from sensorium.cli.simulation import check_device
+            from sensorium.jobs.models import load_model
             from sensorium.scene import Scene
 
             sensors, presets = load_rig(self.rig)

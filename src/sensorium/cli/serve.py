@@ -12,24 +12,24 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.markup import escape
 from tyro.conf import Positional, UseAppendAction, arg
 
-from sensorium.cli import demo
-from sensorium.cli.arguments import EngineName, unset
+from sensorium.cli.arguments import unset
 from sensorium.cli.checks import check_addresses, check_device_name, check_envs, check_files
-from sensorium.cli.commands import INTERRUPTED
+from sensorium.cli.commands import INTERRUPTED, NAMED
 from sensorium.cli.messages import busy, live, note, stderr, stdout, warn
 from sensorium.cli.signals import ending
+from sensorium.demo import robots
 from sensorium.errors import ConfigError, UsageError, nearest
+from sensorium.jobs.models import EngineName
 
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from sensorium.cli.simulation import OwnEngine
-    from sensorium.engines.mujoco.engine import MujocoEngine
+    from sensorium.jobs.models import OwnEngine
     from sensorium.scene import Scene
     from sensorium.stream.server import Server
 
@@ -90,7 +90,7 @@ class Serve:
     address: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="ADDRESS")] = ()
     """Address of the server: tcp://HOST:PORT (port 0 selects a free one) or ipc:///path; may be repeated. Default:
     tcp://127.0.0.1:7447."""
-    control: Annotated[str, unset("hold|zero|random|client|FILE.npz|module:function", "hold")] = ""
+    control: Annotated[str, unset("hold|zero|random|client|FILE.npz|FILE.mcap|module:function", "hold")] = ""
     """As for `sensorium run`, at most once per step; client: the controls that clients set with client.control(ctrl).
     By default a bundled robot moves by itself. In lock-step it is always client."""
     lockstep: bool = False
@@ -136,12 +136,12 @@ class Serve:
         check_addresses(addresses)
         with busy("loading"):
             if self.control not in ("", *CONTROLS):
-                from sensorium.cli.control import check_control
+                from sensorium.jobs.control import check_control
 
-                check_control(self.control, CONTROLS)
+                NAMED(check_control)(self.control, CONTROLS)
             import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
-            from sensorium.cli.rig import load_rig
             from sensorium.cli.simulation import check_device
+            from sensorium.jobs.rig import load_rig
 
             rig = load_rig(self.rig)[0] if self.rig is not None else None
             reserved = [cfg for word in self.reserve if word.endswith(".toml") for cfg in load_rig(Path(word))[0]]
@@ -149,8 +149,8 @@ class Serve:
             scene: Any
             if self.replay is None:
                 check_device(self.device)
-                engine, scene, title = self._scene(rig, reserved)
-                control, substeps = self._control(scene, engine)
+                scene, title = self._scene(rig, reserved)
+                control, substeps = self._control(scene)
             else:
                 scene, title, control = self._recorded(), f"replay of {self.replay}", None
                 substeps = self.substeps or max(1, round(REPLAY_STEP / scene.engine.dt))
@@ -181,7 +181,7 @@ class Serve:
 
     def _check(self) -> None:
         """Reject options that are invalid in themselves."""
-        from sensorium.cli.rig import check_rig
+        from sensorium.jobs.rig import check_rig
 
         check_envs(self.envs, self.first_env or 0)
         check_device_name(self.device)
@@ -213,7 +213,7 @@ class Serve:
                 if value := getattr(self, option):
                     name = f"--{option.replace('_', '-')}"
                     raise UsageError.of(name, str(value), f"no {name} with --replay", "Omit it.")
-        if self.model in demo.ROBOTS and self.engine != "mujoco":
+        if self.model in robots.ROBOTS and self.engine != "mujoco":
             raise UsageError.of("--engine", self.engine, "mujoco for the demo", "Omit --engine, or serve a model file.")
         for word in self.reserve:
             if word.partition("=")[0] not in RESERVED and not word.endswith(".toml"):
@@ -225,7 +225,7 @@ class Serve:
                     expected,
                     hint or "Omit it for other sensors, which can be spawned without preparation.",
                 )
-        check_files(self.model if self.model not in ("", *demo.ROBOTS) else None, self.rig)
+        check_files(self.model if self.model not in ("", *robots.ROBOTS) else None, self.rig)
         for word in self.reserve:
             if word.endswith(".toml"):
                 check_rig(Path(word))
@@ -263,16 +263,16 @@ class Serve:
 
     # The simulation ---------------------------------------------------------------------------------------------------
 
-    def _scene(self, rig: list[Any] | None, reserved: list[Any]) -> tuple[OwnEngine, Scene, str]:
-        from sensorium.cli.rig import load_semantics, naming_tables
-        from sensorium.cli.simulation import load_model
+    def _scene(self, rig: list[Any] | None, reserved: list[Any]) -> tuple[Scene, str]:
+        from sensorium.jobs.models import load_model
+        from sensorium.jobs.rig import load_semantics, naming_tables
         from sensorium.scene import Scene
 
         engine: OwnEngine
         semantics = load_semantics(self.rig) if self.rig else {}
-        if (robot := demo.ROBOTS.get(self.model)) is not None:
+        if (robot := robots.ROBOTS.get(self.model)) is not None:
             semantics = {**robot.semantics, **semantics}
-            engine, title = robot.engine(self.envs, self.seed, self.device), robot.title
+            engine, title = robot.engine(self.envs, self.device), robot.title
             configs = robot.sensors() if rig is None else rig
         else:
             engine, title = load_model(Path(self.model), self.envs, self.device, self.engine), self.model
@@ -292,7 +292,9 @@ class Serve:
                 discover=rig is None,
                 semantics=semantics,
             )
-        return engine, scene, title
+        if robot is not None:
+            robot.start(scene)
+        return scene, title
 
     def _recorded(self) -> Any:
         """Return the recording, which replaces a scene."""
@@ -313,17 +315,18 @@ class Serve:
                 scene, addresses, token=token, keys=keys, allowed_keys=self.allow_key, lockstep=self.lockstep, **bounds
             )
 
-    def _control(self, scene: Scene, engine: OwnEngine) -> tuple[Callable[[], Any] | None, int]:
+    def _control(self, scene: Scene) -> tuple[Callable[[], Any] | None, int]:
         """Return the source of the controls of a step (None: clients), and the ticks of a step."""
-        from sensorium.cli.control import CONTROL_PERIOD, control_for
+        from sensorium.jobs.control import CONTROL_PERIOD, control_for
 
-        slow = max(1, round(CONTROL_PERIOD / engine.dt))
+        slow = max(1, round(CONTROL_PERIOD / scene.engine.dt))
         if self.lockstep or self.control == "client":
             return None, self.substeps or slow
-        if (robot := demo.ROBOTS.get(self.model)) is not None and not self.control:
-            control, every = robot.control(cast("MujocoEngine", engine)), slow
+        if (robot := robots.ROBOTS.get(self.model)) is not None and not self.control:
+            control, every = robot.control(scene), slow
         else:
-            control, every = control_for(self.control or "hold", engine, self.seed, max(1, self.substeps))
+            control, every = NAMED(control_for)(self.control or "hold", scene, max(1, self.substeps))
+            control = NAMED(control)
         substeps = self.substeps or every
         start, due = scene.tick, scene.tick
 
@@ -332,7 +335,7 @@ class Serve:
             if scene.tick < due:
                 return None
             due = scene.tick + every
-            return control(scene, (scene.tick - start) * engine.dt)
+            return control(scene, (scene.tick - start) * scene.engine.dt)
 
         return controls, substeps
 

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import math
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,6 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sensorium.cli.arguments import EngineName
 from sensorium.cli.checks import check_device_name, check_envs
 from sensorium.cli.messages import native_silence, note, stderr, stdout
 from sensorium.cli.signals import ending
@@ -28,13 +27,8 @@ from sensorium.spec import FieldSpec
 from sensorium.view.images import id_shares, picture_kind
 
 if TYPE_CHECKING:
-    from sensorium.cli.control import Control
-    from sensorium.engines.mujoco.engine import MujocoEngine
-    from sensorium.engines.mujoco_warp.engine import MujocoWarpEngine
-    from sensorium.engines.newton.engine import NewtonEngine
+    from sensorium.jobs.control import Control
     from sensorium.scene import Scene
-
-    OwnEngine = MujocoEngine | MujocoWarpEngine | NewtonEngine
 
 SHOWN_NUMBERS = 6
 """Maximum number of values of one field in the table."""
@@ -110,25 +104,6 @@ def check_device(device: str) -> str:
     return resolve_device(device, argument="--device")
 
 
-def load_model(model: Path, envs: int, device: str, engine: EngineName = "mujoco") -> OwnEngine:
-    """Return the engine of a model; engines of MuJoCo start in its first keyframe if it has one."""
-    from sensorium.errors import UnknownNameError
-
-    if engine == "newton":
-        from sensorium.engines.newton.files import engine_of_file
-
-        return engine_of_file(model, envs, device)
-    kind: Callable[..., MujocoEngine | MujocoWarpEngine]
-    if engine == "mujoco":
-        from sensorium.engines.mujoco.engine import MujocoEngine as kind
-    else:
-        from sensorium.engines.mujoco_warp.engine import MujocoWarpEngine as kind
-    try:
-        return kind(model, envs, device=device, keyframe=0)
-    except UnknownNameError:
-        return kind(model, envs, device=device)
-
-
 @contextlib.contextmanager
 def recording(scene: Scene, path: Path, envs: Sequence[int] | None, ros2: bool, rig: Path | None) -> Iterator[Recorder]:
     """Record a scene in an MCAP file, with its rig file attached.
@@ -152,7 +127,7 @@ def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: N
 
     Args:
         scene: the scene.
-        control: see `sensorium.cli.control`.
+        control: see `sensorium.jobs.control`.
         every: ticks between its calls.
         ticks: physics steps to take.
         recorder: records the readings; None if the scene itself is recorded.

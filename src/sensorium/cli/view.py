@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from sensorium.cli.arguments import EngineName, unset
+from sensorium.cli.arguments import unset
 from sensorium.cli.commands import INTERRUPTED, Run
-from sensorium.cli.demo import ROBOTS
 from sensorium.cli.messages import busy, note
+from sensorium.demo.robots import ROBOTS
 from sensorium.errors import UsageError
+from sensorium.jobs.models import EngineName
 
 if TYPE_CHECKING:
     from sensorium.view.live.handle import LiveView
@@ -48,7 +49,7 @@ class View:
     """Rig file: the sensors of a model, as TOML. All sensors are drawn, unless some have debug_vis = true."""
     envs: Annotated[int, arg(metavar="N")] = 4
     """Number of environments of a model."""
-    control: Annotated[str, arg(metavar="hold|zero|random|FILE.npz|module:function")] = "hold"
+    control: Annotated[str, arg(metavar="hold|zero|random|FILE.npz|FILE.mcap|module:function")] = "hold"
     """Control of a model, as for `sensorium run`; with hold, bundled robots move by themselves."""
     speed: Annotated[float, arg(metavar="X")] = 1.0
     """Simulated seconds per second of wall-clock time at the start; 0: as fast as possible. A free-running served

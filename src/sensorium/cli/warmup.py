@@ -19,10 +19,11 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from tyro.conf import arg
 
-from sensorium.cli.arguments import EngineName, unset
+from sensorium.cli.arguments import unset
 from sensorium.cli.explain import bytes_text
 from sensorium.cli.messages import native_silence, note, stderr, stdout
 from sensorium.errors import listed
+from sensorium.jobs.models import EngineName
 
 WORKERS = 4
 """Maximum number of parallel compilers: each takes a core and several hundred megabytes."""
@@ -190,7 +191,7 @@ def _compile(modules: list[Any], device: str) -> int:
 
 def _simulate(model: Path, envs: int, device: str, engine: EngineName) -> int:
     """Run a model for one step on an engine and return how many modules were compiled for it."""
-    from sensorium.cli.simulation import load_model
+    from sensorium.jobs.models import load_model
     from sensorium.scene import Scene
 
     before = _binaries()

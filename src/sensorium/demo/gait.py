@@ -26,6 +26,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from sensorium.geometry.transforms import angle_of
+
 LEGS: Final = ("FL", "FR", "RL", "RR")
 """The legs, in the order of the model's joints and actuators."""
 
@@ -79,12 +81,12 @@ class Geometry:
         x, y, z = feet.unbind(-1)
         d = self._sides(feet) * self.offset
         h = (y * y + z * z - d * d).clamp_min(0.0).sqrt()
-        q1 = torch.atan2(y * h + z * d, y * d - z * h)
+        q1 = angle_of(y * h + z * d, y * d - z * h)
         cosine = (x * x + h * h - self.thigh**2 - self.shank**2) / (2.0 * self.thigh * self.shank)
         q3 = -torch.acos(cosine.clamp(-1.0, 1.0))
         a = self.thigh + self.shank * torch.cos(q3)
         b = self.shank * torch.sin(q3)
-        q2 = torch.atan2(-x * a - h * b, h * a - x * b)
+        q2 = angle_of(-x * a - h * b, h * a - x * b)
         return torch.stack((q1, q2, q3), dim=-1).flatten(-2)
 
     def _sides(self, like: Tensor) -> Tensor:
@@ -203,6 +205,6 @@ def steer(trunk: Tensor) -> Tensor:
     away_x, away_y = x - MIDDLE[0], y - MIDDLE[1]
     outside = torch.maximum(away_x.abs() - STRAIGHT[0], away_y.abs() - STRAIGHT[1])
     u = (outside / BLEND).clamp(0.0, 1.0)
-    heading = torch.atan2(2.0 * (qw * qz + qx * qy), 1.0 - 2.0 * (qy * qy + qz * qz))
-    error = torch.remainder(torch.atan2(-away_y, -away_x) - heading + pi, 2.0 * pi) - pi
+    heading = angle_of(2.0 * (qw * qz + qx * qy), 1.0 - 2.0 * (qy * qy + qz * qz))
+    error = torch.remainder(angle_of(-away_y, -away_x) - heading + pi, 2.0 * pi) - pi
     return u * u * (3.0 - 2.0 * u) * (TURN_GAIN * error).clamp(-MAX_TURN_RATE, MAX_TURN_RATE)

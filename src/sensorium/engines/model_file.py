@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
@@ -108,3 +109,25 @@ def _package_name(folder: Path) -> str | None:
         return ElementTree.parse(folder / "package.xml").findtext("name")
     except (OSError, ElementTree.ParseError):
         return None
+
+
+REFERENCES = re.compile(r'\b(?:file\w*|meshdir|texturedir|assetdir)\s*=\s*["\']([^"\']+)["\']')
+"""Attributes of MJCF and URDF that name files and folders."""
+
+
+def files_of(source: str | Path) -> list[Path]:
+    """Return a model or world file and all files that it refers to, in the order of their first mention.
+
+    Raises:
+        ModelError: the file does not exist.
+    """
+    found = [model_file(source)]
+    folders = {found[0].parent: None}
+    for path in found:
+        if path.suffix.lower() not in (".xml", ".urdf", ".mjcf"):
+            continue
+        names = REFERENCES.findall(urdf_of(path) or path.read_text(encoding="utf-8", errors="replace"))
+        folders |= dict.fromkeys(folder / name for folder in list(folders) for name in names)
+        candidates = dict.fromkeys(folder / name for name in names for folder in (path.parent, *folders))
+        found += [each for each in candidates if each not in found and each.is_file()]
+    return found

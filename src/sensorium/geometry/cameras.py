@@ -207,7 +207,8 @@ def pixel_rays(intrinsics: Tensor, height: int, width: int) -> Tensor:
     v = torch.arange(height, dtype=inverse.dtype, device=inverse.device) + 0.5
     rows, columns = torch.meshgrid(v, u, indexing="ij")
     pixels = torch.stack([columns, rows, torch.ones_like(rows)], dim=-1)
-    return torch.einsum("...ij,hwj->...hwi", inverse, pixels)
+    rays = pixels.flatten(0, 1) @ inverse.mT  # one product per matrix: einsum's bits depend on their number
+    return rays.unflatten(-2, (height, width))
 
 
 def orthogonalize_perspective_depth(depth: Tensor, intrinsics: Tensor) -> Tensor:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 import warp as wp
@@ -136,13 +138,23 @@ def matrix_from_quat(quat: Tensor) -> Tensor:
     return torch.stack([quat_apply(quat, eye[k].expand(*quat.shape[:-1], 3)) for k in range(3)], dim=-1)
 
 
+def angle_of(y: Tensor, x: Tensor) -> Tensor:
+    """Return the angles of vectors (x, y) from the x axis, rad, each a function of its vector alone.
+
+    On the CPU, `torch.atan2` computes the elements that do not fill a SIMD register by another function, so their last
+    bit depends on the number of environments.
+    """
+    wide = torch.where(x == 0.0, torch.finfo(x.dtype).tiny, x)
+    return torch.atan(y / wide) + math.pi * (x < 0.0).to(x.dtype).copysign(y)
+
+
 def quat_level(quat: Tensor) -> Tensor:
     """Return the rotations about the vertical of unit quaternions `[..., 4]`, as `quat_yaw` does."""
     w, x, y, z = quat.unbind(-1)
     c, s = 1.0 - 2.0 * (y * y + z * z), 2.0 * (w * z + x * y)
     is_steep = c * c + s * s < 0.01
     c, s = (torch.where(is_steep, *pair) for pair in ((1.0 - 2.0 * (x * x + z * z), c), (-2.0 * (x * y - w * z), s)))
-    half = 0.5 * torch.atan2(s, c)
+    half = 0.5 * angle_of(s, c)
     return torch.stack([half.cos(), 0.0 * half, 0.0 * half, half.sin()], dim=-1)
 
 

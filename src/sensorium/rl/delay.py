@@ -80,7 +80,7 @@ class DelayLine:
         """Draw new delays in some environments, and put `control` `[env, size]` into effect there."""
         cfg, env = self._cfg, self._env
         fixed = Uniform(float(cfg.delay), float(cfg.delay)) if isinstance(cfg.delay, int | float) else cfg.delay
-        self.delay[env_ids] = env.draw("action_delay", fixed, env_ids=env_ids)[:, 0].clamp(min=0.0)
+        self.delay[env_ids] = env.scene.draw("action_delay", fixed, env_ids=env_ids)[:, 0].clamp(min=0.0)
         self._held[env_ids] = control[env_ids]
         self._arrivals[:, env_ids] = NEVER
 
@@ -89,13 +89,13 @@ class DelayLine:
         cfg, env = self._cfg, self._env
         late = self.delay
         if cfg.jitter:
-            late = late + env.draw("action_jitter", Uniform(0.0, cfg.jitter), each_tick=True)[:, 0]
+            late = late + env.scene.draw("action_jitter", Uniform(0.0, cfg.jitter), each_tick=True)[:, 0]
         slot, now = self._count % len(self._order), env.scene.clock.tick
         self._count += 1
         self._controls[slot] = control
         self._arrivals[slot] = now + torch.floor(late / env.scene.clock.dt + 0.5).to(torch.int64)
         if cfg.loss:
-            lost = env.draw("action_loss", Uniform(0.0, 1.0), each_tick=True)[:, 0] < cfg.loss
+            lost = env.scene.draw("action_loss", Uniform(0.0, 1.0), each_tick=True)[:, 0] < cfg.loss
             self._arrivals[slot].masked_fill_(lost, NEVER)
         return self._in_effect()
 

@@ -7,17 +7,14 @@ from typing import Any, NamedTuple
 
 import torch
 
-from sensorium.engines.envs import as_tensor, env_rows
+from sensorium.engines.envs import as_tensor
 from sensorium.errors import ArgumentError, ConfigError, shown
 from sensorium.random import Distribution, stream_key
 from sensorium.rl.delay import ActionDelay, DelayLine
+from sensorium.rl.randomise import Randomisation
 from sensorium.scene import ObserverGroups, ObsTerm, Scene
-from sensorium.scene.terms import sensor_in
+from sensorium.scene.draws import env_indices, start_episodes
 
-MODEL = "model."
-"""Prefix of fields of the physics model in `randomise`."""
-ALSO_SCALED = {"body_mass": ("body_inertia",)}
-"""Fields of the model that share the factor of another one: a body of twice the mass has twice the inertia."""
 MOST_EPISODES = 0x3FFFFFFF
 """Mask of the episode that a seed starts with; later episodes count on from it."""
 
@@ -95,23 +92,7 @@ class RlEnv:
         self.last_action = torch.zeros_like(self.action)
         self.episode_length = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
         self.diverged = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
-        self._randomise = dict(randomise or {})
-        for name, distribution in self._randomise.items():
-            if not isinstance(distribution, Distribution):
-                title = f"{type(self).__name__}.randomise"
-                raise ConfigError.single(title, name, distribution, "a distribution, such as sn.Uniform(0.9, 1.1)")
-        scaled = [name for name in self._randomise if name.startswith(MODEL)]
-        for name in scaled:
-            self._check_field(name)
-        self._fields = {field: self._live(field).clone() for name in scaled for field in _scaled(name)}
-        for name in self._randomise.keys() - scaled:
-            sensor, knob = sensor_in(scene, name)
-            sensor.get(knob)
-            amount = getattr(sensor.cfg, knob.partition(".")[0], None)
-            amounts = amount.values() if isinstance(amount, Mapping) else [amount]
-            if any(isinstance(each, Distribution) for each in amounts):
-                fix = "The sensor draws it at each reset: omit it in one of the two places."
-                raise ConfigError.single(type(self).__name__, "randomise", name, "a knob that is a number", fix)
+        self._randomisation = Randomisation(scene, randomise or {}, title=type(self).__name__)
         self.observer: ObserverGroups = scene.observer(
             groups=observations, replace_inf=replace_inf, history=history, stacked=stacked
         )
@@ -219,17 +200,10 @@ class RlEnv:
             first = stream_key(seed, "rl", "episode")[0] & MOST_EPISODES
             self.scene.load_state(self._initial)
             self.scene.clock.episode.fill_(first)
-        ids = self._ids(env_ids).to(self.device)
+        ids = env_indices(self.scene, env_ids).to(self.device)
         if not len(ids):
             return
-        # The random numbers of an episode belong to its number, which counts up in the scene's reset below.
-        self.scene.clock.episode[ids] += 1
-        try:
-            self._randomise_envs(ids)
-            state = self.begin_episode(ids) or {}
-        finally:
-            self.scene.clock.episode[ids] -= 1
-        self.scene.reset(None if env_ids is None else ids, **state)
+        start_episodes(self.scene, self._begin, None if env_ids is None else ids)
         self.episode_length[ids] = 0
         self.diverged[ids] = False
         self.action[ids] = 0.0
@@ -237,52 +211,14 @@ class RlEnv:
         if self._delay is not None:
             self._delay.reset(ids, self.control(self.action))
 
+    def _begin(self, env_ids: torch.Tensor) -> Mapping[str, Any] | None:
+        self._randomisation.apply(env_ids)
+        return self.begin_episode(env_ids)
+
     @property
     def action_delay(self) -> torch.Tensor:
         """Current delay of the actions of each environment, without jitter, float32 `[env]`, s."""
         return torch.zeros(self.num_envs, device=self.device) if self._delay is None else self._delay.delay.clone()
-
-    def _ids(self, env_ids: Any) -> torch.Tensor:
-        ids = env_rows(env_ids, self.num_envs)
-        return torch.arange(self.num_envs, device="cpu") if ids is None else ids
-
-    def _live(self, field: str) -> torch.Tensor:
-        """Return the values of a field of the model, live for each environment `[env, ...]`."""
-        return torch.from_numpy(self.scene.engine.batch.expand(field))  # type: ignore[attr-defined]
-
-    def _check_field(self, name: str) -> None:
-        """Raise ArgumentError unless `randomise` can vary a field of the model."""
-        engine, field = self.scene.engine, name.removeprefix(MODEL)
-        batch = getattr(engine, "batch", None)
-        if batch is None:
-            raise ArgumentError(f"randomise[{name!r}]: {engine.name} has no fields of models per environment.")
-        if batch.is_derived(field):
-            raise ArgumentError(
-                f"randomise[{name!r}]: MuJoCo derives {field} from other fields, such as body_mass: randomise those."
-            )
-        try:
-            is_real = self._live(field).is_floating_point()
-        except (ValueError, AttributeError, KeyError, TypeError) as error:
-            raise ArgumentError(f"randomise[{name!r}]: MuJoCo cannot vary {field!r} per environment: {error}") from None
-        if not is_real:
-            raise ArgumentError(f"randomise[{name!r}]: a factor would be rounded: choose a field of real numbers.")
-
-    def _randomise_envs(self, ids: torch.Tensor) -> None:
-        """Draw everything in `randomise` for new episodes."""
-        rows = ids.cpu()
-        for field, original in self._fields.items():
-            self._live(field)[rows] = original[rows]
-        for name, distribution in self._randomise.items():
-            values = self.draw(f"randomise/{name}", distribution, env_ids=ids)[:, 0]
-            if name.startswith(MODEL):
-                for field in _scaled(name):
-                    live = self._live(field)
-                    live[rows] *= values.cpu().reshape(-1, *(1,) * (live.dim() - 1)).to(live.dtype)
-            else:
-                sensor, knob = sensor_in(self.scene, name)
-                sensor.set(knob, values, ids)
-        if self._fields:
-            self.scene.engine.batch.update_constants(self._fields, rows.sort().values.numpy())  # type: ignore[attr-defined]
 
     def draw(
         self,
@@ -293,25 +229,5 @@ class RlEnv:
         *,
         each_tick: bool = False,
     ) -> torch.Tensor:
-        """Return random numbers `[n, count]`: a function of the scene's seed, the purpose, env and episode.
-
-        Args:
-            purpose: use of the numbers; the same purpose gives the same numbers within an episode.
-            distribution: `Uniform`, `Normal` or `Choice`.
-            count: numbers per environment.
-            env_ids: int ids, a bool mask, or None for all.
-            each_tick: whether they differ from tick to tick.
-
-        Raises:
-            ArgumentError: `env_ids` are not those of environments.
-        """
-        clock, ids = self.scene.clock, self._ids(env_ids)
-        key, tick = stream_key(self.scene.seed, "rl", purpose), clock.tick if each_tick else 0
-        envs, episodes = self.scene.first_env + ids.numpy(), clock.episode.cpu()[ids].numpy()
-        return torch.from_numpy(distribution.sample(key, tick, envs, episodes, 0, count)).to(self.device)
-
-
-def _scaled(name: str) -> tuple[str, ...]:
-    """Return the fields that a factor of `randomise` multiplies."""
-    field = name.removeprefix(MODEL)
-    return field, *ALSO_SCALED.get(field, ())
+        """Return the result of `Scene.draw`."""
+        return self.scene.draw(purpose, distribution, count, env_ids, each_tick=each_tick)

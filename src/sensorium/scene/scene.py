@@ -25,9 +25,10 @@ from sensorium.errors import ArgumentError, ConfigError, ScheduleError, Sensoriu
 from sensorium.measurement.schedule import Schedule
 from sensorium.plugins import is_ours
 from sensorium.presets import Presets, presets
-from sensorium.random import checked_seed
+from sensorium.random import Distribution, checked_seed
 from sensorium.readings import Array, Bodies, Reading, SceneDescription
 from sensorium.scene.columns import Columns
+from sensorium.scene.draws import draw
 from sensorium.scene.needs import requirements_of
 from sensorium.scene.observer import ALONE, Observer, ObserverGroups, Sources, measured_and_true
 from sensorium.scene.publish import (
@@ -132,6 +133,8 @@ class Scene:
             self._table.discover(configs)
         self.compute = Compute(engine.device, engine.num_envs, capture=capture, first_env=self.first_env, memory=memory)
         engine.capture(capture)
+        self.global_env_ids = torch.arange(self.num_envs, device=self.compute.device) + self.first_env
+        """Global index of each environment, int64 `[env]`: ``first_env + env``."""
         self.clock = Clock(self.compute, engine.dt_exact)
         self._context = SensorContext(
             engine,
@@ -615,6 +618,32 @@ class Scene:
         call_watches(self._watches)
 
     # Outputs ----------------------------------------------------------------------------------------------------------
+
+    def draw(
+        self,
+        purpose: str,
+        distribution: Distribution,
+        count: int = 1,
+        env_ids: Any = None,
+        *,
+        each_tick: bool = False,
+    ) -> torch.Tensor:
+        """Return random numbers for starts, controls and the like, float32 `[n, count]`.
+
+        They are a function of the scene's seed, the purpose, the global index and the episode of each environment. They
+        are independent of the number of environments, of their place in this scene and of the order of calls.
+
+        Args:
+            purpose: use of the numbers, any text; the same purpose gives the same numbers within an episode.
+            distribution: `Uniform`, `Normal` or `Choice`.
+            count: numbers per environment.
+            env_ids: int ids, a bool mask, or None for all.
+            each_tick: whether they differ from tick to tick.
+
+        Raises:
+            ArgumentError: an argument is invalid, e.g. `env_ids` are not those of environments.
+        """
+        return draw(self, purpose, distribution, count, env_ids, each_tick)
 
     @overload
     def observer(

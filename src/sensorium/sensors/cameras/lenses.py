@@ -21,6 +21,7 @@ from sensorium.cfg import Cfg, Finite, Float, Parsed, Positive, bad, in_unit, mu
 from sensorium.errors import ConfigError, nearest, shown
 from sensorium.geometry.cameras import inverse_intrinsics
 from sensorium.geometry.images import project
+from sensorium.geometry.transforms import angle_of
 from sensorium.patterns import PinholeCameraPatternCfg
 from sensorium.sensors.cameras.camera_base_cfg import FOCAL
 
@@ -316,7 +317,7 @@ class _FisheyeLensCfg(LensCfg):
     def project(self, points: Tensor) -> Tensor:
         """Return points of the plane, float64 `[..., 2]`; NaN beyond the field of view."""
         sideways = points[..., :2].norm(dim=-1, keepdim=True)
-        radii = self._radii(torch.atan2(sideways, points[..., 2:]))
+        radii = self._radii(angle_of(sideways, points[..., 2:]))
         scale = torch.where(sideways > 0.0, radii / sideways.clamp(min=1e-300), radii)
         plane: Tensor = points[..., :2] * scale
         return plane
@@ -462,7 +463,7 @@ class EquirectangularLensCfg(LensCfg):
     def project(self, points: Tensor) -> Tensor:
         """Return azimuth to the right and angle down, rad, float64 `[..., 2]`."""
         x, y, z = points.unbind(-1)
-        return torch.stack([torch.atan2(x, z), torch.atan2(y, torch.hypot(x, z))], dim=-1)
+        return torch.stack([angle_of(x, z), angle_of(y, torch.hypot(x, z))], dim=-1)
 
 
 LENSES: dict[str, type[LensCfg]] = {

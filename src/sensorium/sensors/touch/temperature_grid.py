@@ -269,7 +269,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
             start = self.mount.count * self._cells + self._whole.index(self.engine.names("body").index(link))
             stop = start + 1
         share = self._capacity[start:stop] / self._capacity[start:stop].sum()
-        return self._materials[link].base_temperature + self._theta[:, start:stop] @ share
+        return self._materials[link].base_temperature + (self._theta[:, start:stop] * share).sum(dim=1)
 
     def set(self, knob: str, value: Any, env_ids: Any = None) -> None:
         """Set a knob as `Sensor.set` does, or ``"heat_generation"``, W.

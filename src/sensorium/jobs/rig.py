@@ -130,7 +130,7 @@ def _read(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         near = nearest(path.name, [each.name for each in path.absolute().parent.glob("*.toml")])
-        raise ModelError(f"{label} does not exist.{near} Check the path given to --rig.") from None
+        raise ModelError(f"{label} does not exist.{near} Check the path.") from None
     except IsADirectoryError:
         raise ModelError(f"{label} is a folder. Give the TOML file in it.") from None
     except (OSError, UnicodeDecodeError) as error:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from sensorium.demo import SEMANTICS as SEMANTICS
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from sensorium.cfg import SensorCfg
-    from sensorium.cli.control import Control
     from sensorium.engines.mujoco.engine import MujocoEngine
+    from sensorium.scene import Scene
+
+    Control = Callable[[Scene, float], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +27,26 @@ class Robot:
         title: heading of its results.
         presets: sensor name -> name of the modelled device.
         sensors: returns the configs of its sensors.
-        engine: returns its engine for a number of environments, a seed and a device.
-        control: returns its motion, for the engine.
+        engine: returns its engine for a number of environments and a device.
+        control: returns its motion, for its scene.
         semantics: labels of its world, as `Scene(semantics=...)` takes them.
+        begin_episode: returns the state that new episodes of some environments start with, as for `Scene.reset`; by
+            default the engine's own.
     """
 
     title: str
     presets: Mapping[str, str]
     sensors: Callable[[], list[SensorCfg[Any]]]
-    engine: Callable[[int, int, str], MujocoEngine]
-    control: Callable[[MujocoEngine], Control]
+    engine: Callable[[int, str], MujocoEngine]
+    control: Callable[[Scene], Control]
     semantics: Mapping[str, Any] = field(default_factory=dict)
+    begin_episode: Callable[[Scene, Tensor], Mapping[str, Tensor] | None] = lambda scene, env_ids: None
+
+    def start(self, scene: Scene) -> None:
+        """Start the first episode of a new scene."""
+        from sensorium.scene.draws import start_episodes
+
+        start_episodes(scene, partial(self.begin_episode, scene), number=0)
 
 
 TITLE = "demo quadruped, trotting"
@@ -98,33 +111,41 @@ def sensors() -> list[SensorCfg[Any]]:
     ]
 
 
-def trot(engine: MujocoEngine) -> Control:
+def trot(scene: Scene) -> Control:
     """Return the control of a trot that turns, so that the robot stays on its ground."""
     from sensorium.demo.gait import Trot, steer
 
-    gait = Trot()
+    gait, engine = Trot(), cast("MujocoEngine", scene.engine)
     return lambda _, time: gait.targets(time, steer(engine.qpos[:, :7]))
 
 
-def quadruped(envs: int, seed: int, device: str) -> MujocoEngine:
-    """Return the engine of the robot.
-
-    Every environment except the first has a different place (up to 0.2 m away) and heading (up to 0.2 rad).
-    """
-    import numpy as np
-
+def quadruped(envs: int, device: str) -> MujocoEngine:
+    """Return the engine of the robot."""
     from sensorium.demo import model_path
     from sensorium.engines.mujoco.engine import MujocoEngine
 
-    engine = MujocoEngine(model_path(), envs, device=device, keyframe="home")
-    qpos = engine.qpos.numpy()
-    for env in range(1, envs):
-        x, y, yaw = np.random.default_rng([abs(seed), env]).uniform(-0.2, 0.2, 3)
-        c, s = math.cos(yaw / 2.0), math.sin(yaw / 2.0)
-        qw, qx, qy, qz = qpos[env, 3:7]
-        qpos[env, :2] += (x, y)
-        qpos[env, 3:7] = (c * qw - s * qz, c * qx - s * qy, c * qy + s * qx, c * qz + s * qw)
-    return engine
+    return MujocoEngine(model_path(), envs, device=device, keyframe="home")
+
+
+def scatter(scene: Scene, env_ids: Tensor) -> Mapping[str, Tensor]:
+    """Return the start of the robot: a random place (up to 0.2 m away) and heading (up to 0.2 rad).
+
+    The first environment of the whole run starts at the centre.
+    """
+    import torch
+
+    from sensorium.random import Uniform
+
+    home = torch.from_numpy(cast("MujocoEngine", scene.engine).model.key("home").qpos)
+    moved = scene.draw("demo/start", Uniform(-0.2, 0.2), 3, env_ids).double()
+    moved[scene.global_env_ids[env_ids] == 0] = 0.0
+    x, y, yaw = moved.cpu().T.contiguous()
+    qpos = home.repeat(len(yaw), 1)
+    c, s = (0.5 * yaw).cos(), (0.5 * yaw).sin()
+    qw, qx, qy, qz = home[3:7]
+    qpos[:, :2] += torch.stack([x, y], dim=1)
+    qpos[:, 3:7] = torch.stack([c * qw - s * qz, c * qx - s * qy, c * qy + s * qx, c * qz + s * qw], dim=1)
+    return {"qpos": qpos}
 
 
 def arm_sensors() -> list[SensorCfg[Any]]:
@@ -152,7 +173,7 @@ def arm_sensors() -> list[SensorCfg[Any]]:
     ]  # fmt: skip
 
 
-def arm(envs: int, seed: int, device: str) -> MujocoEngine:
+def arm(envs: int, device: str) -> MujocoEngine:
     """Return the engine of the arm."""
     from sensorium.demo import model_path
     from sensorium.engines.mujoco.engine import MujocoEngine
@@ -160,18 +181,24 @@ def arm(envs: int, seed: int, device: str) -> MujocoEngine:
     return MujocoEngine(model_path("arm"), envs, device=device, keyframe="home")
 
 
-def stroke(engine: MujocoEngine) -> Control:
-    """Return the control of the arm: it presses on the object and strokes it, at a separate pace per environment."""
-    import numpy as np
+def stroke(scene: Scene) -> Control:
+    """Return the control of the arm: it presses on the object and strokes it.
 
+    A figure takes 3 s in the first environment of the whole run, and in others a random time from 2.5 to 5 s.
+    """
     from sensorium.demo.arm import Stroke
+    from sensorium.random import Uniform
 
-    motions = [Stroke(period=3.0 * 1.1**env) for env in range(engine.num_envs)]
-    return lambda _, time: np.stack([motion.targets(time) for motion in motions])
+    def control(scene: Scene, time: float) -> Any:
+        period = scene.draw("arm/period", Uniform(2.5, 5.0))[:, 0].double()
+        period[scene.global_env_ids == 0] = 3.0
+        return Stroke(period=period.cpu().numpy()).targets(time)
+
+    return control
 
 
 ROBOTS = {
-    "demo": Robot(TITLE, PRESETS, sensors, quadruped, trot, SEMANTICS),
+    "demo": Robot(TITLE, PRESETS, sensors, quadruped, trot, SEMANTICS, scatter),
     "arm": Robot("demo arm, stroking an object", {}, arm_sensors, arm, stroke),
 }
 """Name of a model -> the bundled robot."""

@@ -1,4 +1,4 @@
-"""The engine of --trajectory: a trajectory and a world, from files or from the bundled hall."""
+"""A trajectory through a world, from files or from the bundled hall, and its engine."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sensorium.errors import UsageError
+from sensorium.errors import ConfigError
 
 if TYPE_CHECKING:
-    from sensorium.cli.control import Control
     from sensorium.engines.trajectory.trajectory import Trajectory
+    from sensorium.jobs.control import Control
+    from sensorium.scene import Scene
 
-Start = tuple[Any, Callable[[], "tuple[Control, int]"]]
-"""An engine, and a function that returns a control and the number of ticks between its calls, once a scene exists."""
+Start = tuple[Any, Callable[["Scene"], "tuple[Control, int]"]]
+"""An engine, and a function of its scene that returns a control and the number of ticks between its calls."""
 TIME_STEP = 0.001
 """Time step, s."""
 PATHS, HALL = ("drone", "car"), "hall"
@@ -28,24 +29,24 @@ class Drive:
 
     Args:
         name: file of the trajectory, or one of `PATHS`.
-        trajectory: the trajectory.
+        trajectory: the trajectory, or one for each environment.
         world: file of the world, or `HALL`; None for an empty world.
     """
 
     name: str
-    trajectory: Trajectory
+    trajectory: Trajectory | list[Trajectory]
     world: str | None
 
     def seconds(self, given: float | None) -> float:
         """Return the simulated time, s: the given one, or that of all whole time steps of the trajectory.
 
         Raises:
-            UsageError: the trajectory is shorter.
+            ConfigError: the trajectory is shorter.
         """
         duration = self.trajectory.duration
         if given is not None and given > duration:
             expected = f"at most {duration:g} s, the duration of the trajectory"
-            raise UsageError.of("--seconds", given, expected, "Omit it for the whole trajectory.")
+            raise ConfigError.single("Job", "seconds", given, expected, "Omit it for the whole trajectory.")
         whole = math.floor(duration / TIME_STEP + 1e-6) * TIME_STEP
         return whole if given is None else min(given, whole)
 
@@ -56,7 +57,7 @@ class Drive:
 
         world = hall.shapes() if _is_name(self.world, (HALL,)) else self.world
         engine = TrajectoryEngine(self.trajectory, TIME_STEP, num_envs=envs, world=world or (), device=device)
-        return engine, lambda: ((lambda scene, time: None), engine.ticks_left)
+        return engine, lambda scene: ((lambda scene, time: None), engine.ticks_left)
 
 
 def drive_of(trajectory: str, world: str | None, max_gap: float | None) -> Drive:

@@ -1,23 +1,21 @@
-"""Controls of the robot in `sensorium run`: a held pose, zero, random controls, a file, or a Python function."""
+"""Controls of a robot by name: a held pose, zero, random controls, a file, or a Python function."""
 
 from __future__ import annotations
 
-import importlib
-import sys
-import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from sensorium.errors import UsageError, listed, nearest
+from sensorium.errors import ConfigError, listed, nearest
+from sensorium.jobs.entry_points import function_of, reason
 from sensorium.readings import Array
 
 if TYPE_CHECKING:
-    from sensorium.cli.simulation import OwnEngine
     from sensorium.engines.mujoco.engine import MujocoEngine
     from sensorium.engines.mujoco_warp.engine import MujocoWarpEngine
+    from sensorium.jobs.models import OwnEngine
     from sensorium.scene import Scene
 
 Control = Callable[["Scene", float], Any]
@@ -26,6 +24,8 @@ None to keep the last control."""
 
 WORDS = ("hold", "zero", "random")
 """Controls that need neither a file nor a function."""
+LOGS = (".npz", ".mcap")
+"""Ends of the names of files with recorded controls."""
 CONTROL_PERIOD = 0.01
 """Seconds between calls of `random` and of a function: 100 Hz, or every tick if that is slower."""
 RANDOM_PERIOD = 0.1
@@ -41,35 +41,37 @@ def check_control(name: str, words: Sequence[str] = WORDS) -> None:
     """Reject an invalid control before the engine is created.
 
     Args:
-        name: ``FILE.npz``, ``module:function`` or one of `words`.
+        name: ``FILE.npz``, ``FILE.mcap``, ``module:function`` or one of `words`.
         words: names of the other controls.
 
     Raises:
-        UsageError: no such control, file or function.
+        ConfigError: no such control, file or function.
     """
     if name in words:
         return
     if name.endswith(".npz"):
         _arrays(Path(name))
+    elif name.endswith(".mcap"):
+        _recorded(Path(name))
     elif ":" in name:
-        _function(name)
+        function_of("control", name)
     else:
-        hint = nearest(name, words).strip() or "Give a file as NAME.npz or a function as module:function."
-        raise UsageError.of("--control", name, f"{', '.join(words)}, FILE.npz or module:function", hint)
+        hint = nearest(name, words).strip() or "Give a file as NAME.npz or NAME.mcap, or a function as module:function."
+        raise _fault(name, f"{', '.join(words)}, FILE.npz, FILE.mcap or module:function", hint)
 
 
-def control_for(name: str, engine: OwnEngine, seed: int, substeps: int = 1) -> tuple[Control, int]:
+def control_for(name: str, scene: Scene, substeps: int = 1) -> tuple[Control, int]:
     """Return a control and the number of ticks between its calls.
 
     Args:
-        name: ``hold``, ``zero``, ``random``, ``FILE.npz`` or ``module:function``.
-        engine: the engine, in its start state.
-        seed: seed of ``random``.
+        name: ``hold``, ``zero``, ``random``, ``FILE.npz``, ``FILE.mcap`` or ``module:function``.
+        scene: the scene, in its start state, on an engine of a model.
         substeps: minimum number of ticks between its calls.
 
     Raises:
-        UsageError: the control, file or function does not exist or does not fit the model.
+        ConfigError: the control, file or function does not exist or does not fit the model.
     """
+    engine = cast("OwnEngine", scene.engine)
     slow = max(1, round(CONTROL_PERIOD / engine.dt))
     if name == "hold":
         from sensorium.engines.newton.engine import NewtonEngine
@@ -80,9 +82,9 @@ def control_for(name: str, engine: OwnEngine, seed: int, substeps: int = 1) -> t
     if name == "zero":
         return (lambda scene, time: np.zeros(engine.nu)), slow
     if name == "random":
-        return random(engine, seed), slow
-    if name.endswith(".npz"):
-        return from_file(Path(name), engine), 1
+        return random(scene), slow
+    if name.endswith(LOGS):
+        return from_file(Path(name), scene), 1
     check_control(name)
     return from_function(name, engine), slow
 
@@ -157,66 +159,96 @@ def _lengths(engine: MujocoEngine | MujocoWarpEngine, start: Array) -> Array | N
     return lengths
 
 
-def random(engine: OwnEngine, seed: int) -> Control:
-    """Return uniform random controls within ctrlrange (by default [-1, 1]), held for 0.1 s each."""
+def random(scene: Scene) -> Control:
+    """Return uniform random controls within ctrlrange (by default [-1, 1]), held for 0.1 s each.
+
+    They are a function of the seed, the global index and the episode of an environment, and the time.
+    """
+    from sensorium.random import Uniform
+
+    engine = cast("OwnEngine", scene.engine)
     span = engine.ctrl_range.numpy()
     low, high = np.where(np.isfinite(span[:, 0]), span[:, 0], -1.0), np.where(np.isfinite(span[:, 1]), span[:, 1], 1.0)
 
     def control(scene: Scene, time: float) -> Array:
-        number = int(time / RANDOM_PERIOD + 1e-6)
-        return np.random.default_rng([abs(seed), number]).uniform(low, high, (engine.num_envs, engine.nu))
+        share = scene.draw(f"control/{int(time / RANDOM_PERIOD + 1e-6)}", Uniform(0.0, 1.0), max(1, engine.nu))
+        return low + (high - low) * share.cpu().double().numpy()[:, : engine.nu]
 
     return control
 
 
-def from_file(path: Path, engine: OwnEngine) -> Control:
-    """Play the array `ctrl` [time, nu] or [time, env, nu] of an `.npz` file, one row every `dt` s; hold the last."""
-    option, arrays = "--control", _arrays(path)
-    shapes = f"[time, {engine.nu}] or [time, {engine.num_envs}, {engine.nu}] (env, controls)"
+def from_file(path: Path, scene: Scene) -> Control:
+    """Play recorded controls, and hold the last ones.
+
+    They are the array `ctrl` [time, nu] or [time, env, nu] of an `.npz` file, one row every `dt` s, or those of an MCAP
+    recording. Environments are those of the whole run: the scene takes its own, from `first_env` on.
+    """
+    engine, name = cast("OwnEngine", scene.engine), str(path)
+    ctrl, times = _recorded(path) if path.suffix == ".mcap" else _rows(path, engine.dt)
+    end = scene.first_env + scene.num_envs
+    shapes = f"ctrl of shape [time, {engine.nu}] or [time, env, {engine.nu}] with the controls of {end} envs or more"
+    if ctrl.ndim == 3 and ctrl.shape[1] >= end:
+        ctrl = ctrl[:, scene.first_env : end]
+    if not len(ctrl) or ctrl.shape[1:] not in ((engine.nu,), (engine.num_envs, engine.nu)):
+        raise _fault(name, shapes, f"Its ctrl has shape {ctrl.shape}.")
+    if not np.isfinite(ctrl).all():
+        raise _fault(name, "finite numbers in ctrl", "It holds NaN or infinity.")
+    return lambda scene, time: ctrl[max(0, int(np.searchsorted(times, time + 1e-9, "right")) - 1)]
+
+
+def _rows(path: Path, dt: float) -> tuple[Array, Array]:
+    """Return the controls of an `.npz` file, and their times, s."""
+    arrays = _arrays(path)
     try:
         ctrl = arrays["ctrl"].astype(np.float64)
-        dt = float(arrays.get("dt", np.array(engine.dt)))
+        dt = float(arrays.get("dt", np.array(dt)))
     except (TypeError, ValueError) as error:
-        raise UsageError(f"{option}: file {str(path)!r}: {error}. Store numbers in ctrl and dt.") from error
-    if not len(ctrl) or ctrl.shape[1:] not in ((engine.nu,), (engine.num_envs, engine.nu)):
-        raise UsageError(f"{option}: file {str(path)!r}: ctrl has shape {ctrl.shape}, expected {shapes}.")
-    if not np.isfinite(ctrl).all():
-        raise UsageError(f"{option}: file {str(path)!r}: ctrl holds NaN or infinity, expected finite numbers.")
+        raise _fault(str(path), "numbers in ctrl and dt", f"It holds others: {error}.") from error
     if not 0.0 < dt < float("inf"):
-        raise UsageError(f"{option}: file {str(path)!r}: dt is {dt:g}, expected seconds > 0 between rows.")
-    return lambda scene, time: ctrl[min(int(time / dt + 1e-6), len(ctrl) - 1)]
+        raise _fault(str(path), "dt > 0, seconds between rows", f"Its dt is {dt:g}.")
+    return ctrl, np.arange(len(ctrl)) * dt
+
+
+def _recorded(path: Path) -> tuple[Array, Array]:
+    """Return the controls of a recording and their times, s; those of one environment are for all."""
+    from sensorium.record import replay
+
+    with replay(path) as recording:
+        readings = list(recording.control)
+        if not readings:
+            raise _fault(str(path), "a recording with controls", f"It has the values {listed(recording.logs)}.")
+        ctrl = np.stack([reading["value"] for reading in readings]).astype(np.float64)
+        times = np.array([reading.time for reading in readings]) - recording.start
+    return ctrl[:, 0] if ctrl.shape[1] == 1 else ctrl, times
 
 
 def _arrays(path: Path) -> dict[str, Array]:
     """Return the arrays of an `.npz` file, one of which is `ctrl`."""
-    option = "--control"
+    expected, fix = "a file with an array 'ctrl'", "Write np.savez(path, ctrl=..., dt=...)"
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except FileNotFoundError:
-        raise UsageError(f"{option}: file {str(path)!r} does not exist. Check the path.") from None
+        raise _fault(str(path), expected, "It does not exist. Check the path.") from None
     except Exception as error:  # NumPy raises many kinds for broken files
-        raise UsageError(
-            f"{option}: file {str(path)!r} cannot be read as .npz: {error}. Write it with np.savez."
-        ) from error
+        raise _fault(str(path), expected, f"It cannot be read as .npz: {error}. {fix}.") from error
     if "ctrl" not in arrays:
-        raise UsageError(
-            f"{option}: file {str(path)!r} has no array 'ctrl' (it has: {listed(arrays)}). "
-            "Write np.savez(path, ctrl=..., dt=...) with ctrl [time, nu] or [time, env, nu]."
-        )
+        fix = f"{fix} with ctrl [time, nu] or [time, env, nu]."
+        raise _fault(str(path), expected, f"It has: {listed(arrays)}. {fix}")
     return arrays
 
 
 def from_function(name: str, engine: OwnEngine) -> Control:
     """Call `module:function`, also from the working directory, and check each returned value."""
-    option, function = f"--control {name}", _function(name)
+    function = function_of("control", name)
     shapes = ((engine.nu,), (engine.num_envs, engine.nu))
 
     def control(scene: Scene, time: float) -> Any:
+        expected = f"numbers of shape {shapes[0]} or {shapes[1]} (env, controls), or None to keep the last control"
         try:
             ctrl = function(scene, time)
         except Exception as error:
-            raise UsageError(f"{option}: failed at t = {time:g} s: {_reason(error)}") from error
+            raise _fault(name, expected, f"It failed at t = {time:g} s: {reason(error)}") from error
         if ctrl is None:
             return None
         try:
@@ -225,47 +257,11 @@ def from_function(name: str, engine: OwnEngine) -> Control:
             shape = None
         if shape not in shapes:
             what = f"{type(ctrl).__name__}" + (f" of shape {shape}" if shape is not None else "")
-            raise UsageError(
-                f"{option}: returned a {what} at t = {time:g} s, expected numbers of shape {shapes[0]} or {shapes[1]} "
-                "(env, controls), or None to keep the last control."
-            )
+            raise _fault(name, expected, f"It returned a {what} at t = {time:g} s.")
         return ctrl
 
     return control
 
 
-def _function(name: str) -> Callable[..., Any]:
-    """Import `module:function`, also from the working directory."""
-    module_name, _, function_name = name.partition(":")
-    option = f"--control {name}"
-    if not module_name or not function_name:
-        raise UsageError.of("--control", name, "module:function, e.g. my_gait:control")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name != module_name.split(".")[0] and error.name != module_name:
-            raise UsageError(
-                f"{option}: module {module_name!r} imports {error.name!r}, which is not installed."
-            ) from error
-        raise UsageError(
-            f"{option}: there is no module {module_name!r} in the working directory or among the installed packages."
-        ) from error
-    except Exception as error:
-        raise UsageError(f"{option}: importing {module_name!r} failed: {_reason(error)}") from error
-    function: Any = getattr(module, function_name, None)
-    if not callable(function):
-        names = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
-        raise UsageError(
-            f"{option}: module {module_name!r} has no function {function_name!r}.{nearest(function_name, names)} "
-            f"It has: {listed(names)}."
-        )
-    made: Callable[..., Any] = function
-    return made
-
-
-def _reason(error: Exception) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{where}"
+def _fault(name: str, expected: str, fix: str) -> ConfigError:
+    return ConfigError.single("Job", "control", name, expected, fix)

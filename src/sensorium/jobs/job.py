@@ -1,0 +1,322 @@
+"""Job: everything that determines the bytes of a data set, and its shards."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+from pydantic import field_serializer, field_validator, model_validator
+
+import sensorium
+from sensorium.cfg import Cfg, Positive, SensorCfg, bad, must
+from sensorium.cfg.knobs import parse_amount
+from sensorium.engines.model_file import files_of
+from sensorium.errors import ConfigError, ModelError, SensoriumError, nearest
+from sensorium.jobs.control import LOGS
+from sensorium.random import Distribution
+
+Count = Annotated[int, must(lambda count: count >= 1, "a whole number >= 1")]
+Entry = Annotated[str, must(lambda text: is_entry(text), 'an entry point "package.module:function"')]
+"""Name of a function that workers import, ``"package.module:function"``."""
+TIME_STEP = 0.001
+"""Time step of trajectories, s."""
+VERSIONS = ("numpy", "torch", "warp-lang", "mujoco", "mujoco-warp", "newton")
+"""Packages whose versions can change the bytes of a data set."""
+
+
+class Shard(NamedTuple):
+    """A range of the environments of a job, generated as one unit."""
+
+    index: int
+    """Number of the shard."""
+    first_env: int
+    """Global index of its first environment."""
+    num_envs: int
+    """Number of environments."""
+    key: str
+    """Hash of everything that determines its bytes."""
+
+
+class Job(Cfg):
+    """Data set of many simulated episodes: everything that changes its bytes, and nothing about the machines.
+
+    Environment k of the job gives the same rows in every run, whatever the number of workers and their order. Exactly
+    one of `model`, `factory` and, for the engine ``"trajectory"``, a `control` with paths says what is simulated.
+
+    Entry points are texts ``"package.module:function"``. Workers import them, also from the working directory:
+
+    - `factory`: ``factory(num_envs, first_env)`` returns an engine.
+    - `rig`: ``rig()`` returns configs of sensors.
+    - `control`: ``control(scene, time)`` returns the controls `[env, nu]` or `[nu]`, or None to keep the last ones;
+      ``scene.global_env_ids`` has the global indices.
+    - `begin_episode`: ``begin_episode(scene, env_ids)`` returns the start state of environments, as for `Scene.reset`,
+      drawn with ``scene.draw``.
+    - `keep`: ``keep(scene)`` returns which environments have a successful episode at its end, bool `[env]`.
+
+    Example::
+
+        job = Job(model="robot.xml", rig="rig.toml", control="random", envs=64, envs_per_shard=8, episode_seconds=10.0)
+    """
+
+    model: str | None = None
+    """MJCF or URDF file, or ``"demo"`` or ``"arm"``, the bundled robots. With the engine ``"trajectory"`` the world: a
+    mesh, an MJCF or URDF file without joints, ``"hall"``, or None for an empty world."""
+    factory: Entry | None = None
+    """Entry point that returns the engine, instead of `model`."""
+    engine: Literal["mujoco", "mujoco_warp", "newton", "trajectory"] = "mujoco"
+    """Engine of `model`."""
+    rig: str | tuple[Mapping[str, Any], ...] | None = None
+    """Sensors: a rig file, an entry point, or a list of configs or of tables as in a rig file. None takes those of a
+    bundled robot."""
+    control: str | tuple[str, ...] = "hold"
+    """``"hold"``, ``"zero"``, ``"random"``, an entry point, or a log: ``FILE.npz`` with ``ctrl`` `[time, nu]` or
+    `[time, env, nu]` of all environments of the job, or a recording ``FILE.mcap``. With the engine ``"trajectory"`` the
+    paths: files, patterns such as ``"logs/*.tum"``, ``"drone"`` or ``"car"``; environment k follows path k modulo their
+    number."""
+    begin_episode: Entry | None = None
+    """Entry point that returns the start state of episodes."""
+    randomise: Mapping[str, Any] = {}
+    """Distributions drawn per environment and episode, as for `RlEnv`: ``{"imu.noise": Uniform(0.0, 0.02)}`` or
+    ``{"model.body_mass": Uniform(0.8, 1.2)}``, a factor."""
+    seed: int = 0
+    """Seed of all random numbers."""
+    envs: Count
+    """Environments of the whole job."""
+    envs_per_shard: Count
+    """Environments of one shard; divides `envs`."""
+    episodes: Count = 1
+    """Episodes of each environment."""
+    episode_seconds: Positive
+    """Simulated time of an episode, s."""
+    substeps: Count | None = None
+    """Physics ticks per call of the control; None: as ``sensorium run``, every 10 ms or every row of a log."""
+    threads: Count = 1
+    """Threads of a worker."""
+    device: str = "cpu"
+    """Device of the sensors, and of the physics of engines that run on it."""
+    sensors: tuple[str, ...] | None = None
+    """Names of the sensors that are written; None for all of the rig."""
+    truth: bool = True
+    """Whether to write the ground truth and the poses of the sensors."""
+    keep: Entry | None = None
+    """Entry point that selects the episodes to write; the others are dropped and counted."""
+    format: Literal["parquet", "mcap"] = "parquet"
+    """Format of the files."""
+
+    @field_validator("rig", mode="before")
+    @classmethod
+    def _tables(cls, rig: Any) -> Any:
+        if isinstance(rig, SensorCfg):
+            raise bad("a list of configs", "Write rig=[cfg].")
+        if isinstance(rig, str | Path) or rig is None or not isinstance(rig, Sequence):
+            return str(rig) if isinstance(rig, Path) else rig
+        if not rig:
+            raise bad("at least one sensor")
+        from sensorium.jobs.rig import sensor_cfg
+
+        tables = []
+        for each in rig:
+            try:
+                cfg = each if isinstance(each, SensorCfg) else sensor_cfg(each)
+            except SensoriumError as error:
+                raise bad(f"configs of sensors: {error}") from None
+            tables.append({"kind": cfg.kind(), **cfg.to_dict()} if each is cfg else dict(each))
+        return tuple(tables)
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _as_text(cls, path: Any) -> Any:
+        return str(path) if isinstance(path, Path) else path
+
+    @field_validator("control", mode="before")
+    @classmethod
+    def _as_texts(cls, control: Any) -> Any:
+        if isinstance(control, list | tuple):
+            return tuple(str(each) if isinstance(each, Path) else each for each in control)
+        return str(control) if isinstance(control, Path) else control
+
+    @field_validator("randomise")
+    @classmethod
+    def _distributions(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        parsed = {name: parse_amount(value) for name, value in given.items()}
+        for name, value in parsed.items():
+            if not isinstance(value, Distribution):
+                raise bad("distributions by knob or field", f"{name}: write for example Uniform(0.9, 1.1).")
+        return parsed
+
+    @field_serializer("randomise")
+    def _plain(self, randomise: Mapping[str, Distribution]) -> dict[str, Any]:
+        return {name: value.to_dict() for name, value in randomise.items()}
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.envs % self.envs_per_shard:
+            divisors = [n for n in range(1, self.envs + 1) if self.envs % n == 0]
+            near = min(divisors, key=lambda n: abs(n - self.envs_per_shard))
+            raise bad("envs, envs_per_shard: a multiple of envs_per_shard", f"Give for example envs_per_shard={near}.")
+        is_path = self.engine == "trajectory"
+        if is_path and self.factory is None and self.control in ("hold", "zero", "random"):
+            raise bad('control: the paths of the engine "trajectory"', 'Give for example control="logs/*.tum".')
+        if self.factory is not None and self.model is not None:
+            raise bad("model, factory: one of the two", "Omit model or factory.")
+        if self.factory is None and self.model is None and not is_path:
+            raise bad("model, factory: a model or a factory", 'Give for example model="robot.xml".')
+        if isinstance(self.control, tuple) and not is_path:
+            raise bad("control: one text", 'Several paths need engine="trajectory".')
+        if self.rig is None and self.model not in BUNDLED:
+            raise bad("rig: the sensors", 'Give a rig file, such as rig="rig.toml", or a list of configs.')
+        return self
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Return the job in a TOML file.
+
+        Raises:
+            ModelError: the file is missing or not a job; the message names the file.
+        """
+        file = Path(path)
+        try:
+            return cls.from_toml(file.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            near = nearest(file.name, [each.name for each in file.absolute().parent.glob("*.toml")])
+            raise ModelError(f"job file {str(path)!r} cannot be read: {error}.{near} Check the path.") from None
+        except ConfigError as error:
+            raise ModelError("\n".join(f"job file {str(path)!r}: {fault}" for fault in error.faults)) from None
+
+    # Keys -------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def origin(self) -> dict[str, Any]:
+        """Everything that determines the bytes: the job, the content of its files, sources, and versions.
+
+        Raises:
+            ModelError: a file is missing.
+            ConfigError: an entry point does not exist.
+        """
+        entries = [self.factory, self.begin_episode, self.keep, self.rig, self.control]
+        packages = {str(each).partition(":")[0].partition(".")[0] for each in entries if is_entry(each)}
+        found = {name: each for name in VERSIONS if (each := version(name))}
+        return {
+            "job": json.loads(self.to_json()),
+            "files": {name: _digest(files) for name, files in self._files()},
+            "sources": {name: _source(name) for name in sorted({*packages, "sensorium"})},
+            "versions": {**found, "machine": platform.machine()},
+        }
+
+    def _files(self) -> Iterator[tuple[str, list[Path]]]:
+        """Yield the files that the job names, with all files that they refer to."""
+        if self.model is not None and self.model not in BUNDLED:
+            yield self.model, files_of(self.model)
+        if isinstance(self.rig, str) and not is_entry(self.rig):
+            yield self.rig, [existing(self.rig, "rig")]
+        if self.engine == "trajectory":
+            yield "control", [Path(each) for each in self.paths if each not in BUNDLED]
+        elif str(self.control).endswith(LOGS):
+            yield str(self.control), [existing(str(self.control), "control")]
+
+    @property
+    def paths(self) -> list[str]:
+        """Files and names of the paths of the engine ``"trajectory"``, in the order of the environments.
+
+        Raises:
+            ModelError: a file does not exist, or a pattern has no match.
+        """
+        from glob import glob
+
+        found = []
+        for given in [self.control] if isinstance(self.control, str) else self.control:
+            matches = sorted(glob(given, recursive=True))
+            if not matches and given not in BUNDLED:
+                raise ModelError(f"Job: control: got {given!r}, which matches no file. Check the path.")
+            found += matches or [given]
+        return found
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of `origin`, 32 hexadecimal digits. Raises as `origin` does."""
+        return hashlib.blake2b(json.dumps(self.origin, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+    @property
+    def num_shards(self) -> int:
+        """Number of shards."""
+        return self.envs // self.envs_per_shard
+
+    def shard(self, index: int) -> Shard:
+        """Return one shard.
+
+        Raises:
+            ConfigError: the job has no shard of this number.
+        """
+        if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < self.num_shards:
+            raise ConfigError.single("Job", "shard", index, f"a whole number from 0 to {self.num_shards - 1}")
+        key = hashlib.blake2b(f"{self.key}/{index}".encode(), digest_size=16).hexdigest()
+        return Shard(index, index * self.envs_per_shard, self.envs_per_shard, key)
+
+    def shards(self) -> list[Shard]:
+        """Return all shards: consecutive ranges of `envs_per_shard` environments. Raises as `origin` does."""
+        return [self.shard(index) for index in range(self.num_shards)]
+
+
+BUNDLED = ("demo", "arm", "drone", "car", "hall")
+"""Names of bundled robots, paths and worlds."""
+
+
+def version(package: str) -> str:
+    """Return the version of an installed package; empty if it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def is_entry(value: object) -> bool:
+    """Return whether a field names an entry point."""
+    return isinstance(value, str) and re.fullmatch(r"[\w.]+:\w+", value) is not None
+
+
+def existing(path: str, field: str) -> Path:
+    """Return the path of a file.
+
+    Raises:
+        ModelError: it does not exist.
+    """
+    file = Path(path).expanduser()
+    if not file.is_file():
+        near = nearest(file.name, [each.name for each in file.absolute().parent.glob("*")])
+        raise ModelError(f"Job: {field}: got {path!r}, which is no file.{near} Check the path.")
+    return file
+
+
+def _source(package: str) -> str:
+    """Return the hash of the source files of a package or a module, which is not imported."""
+    if package == "sensorium":
+        root: Path | None = Path(str(sensorium.__file__)).parent
+    else:
+        found = find_spec(package)
+        if found is None:
+            fix = "Install the package, or start in the folder that contains the module."
+            raise ConfigError.single("Job", "entry point", package, "a package or module that can be imported", fix)
+        root = Path(found.origin).parent if found.submodule_search_locations and found.origin else None
+        if root is None:
+            return _digest([Path(each) for each in [found.origin or ""] if Path(each).is_file()])
+    files = sorted(each for each in root.rglob("*") if each.is_file() and each.suffix not in (".pyc", ".so"))
+    return _digest(files, root)
+
+
+def _digest(files: Sequence[Path], root: Path | None = None) -> str:
+    """Return the hash of the names and the contents of files."""
+    digest = hashlib.blake2b(digest_size=16)
+    for file in files:
+        data = file.read_bytes()
+        name = file.name if root is None else file.relative_to(root).as_posix()
+        digest.update(f"{name}\0{len(data)}\0".encode())
+        digest.update(data)
+    return digest.hexdigest()

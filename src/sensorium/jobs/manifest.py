@@ -1,0 +1,44 @@
+"""Manifest of a data set: a Parquet file with a row per shard and sensor."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sensorium.jobs.job import Job
+from sensorium.jobs.parquet import arrow
+from sensorium.jobs.store import MANIFEST, Store
+
+COLUMNS = ("shard", "first_env", "num_envs", "episodes", "dropped", "simulated_s", "wall_s", "started", "host", "key")
+"""Values of a receipt in each row."""
+
+
+def write_manifest(job: Job, store: Store) -> bool:
+    """Write the manifest if all shards are done; return whether they are.
+
+    A row has the values of a receipt in `COLUMNS`, and of one file: ``sensor``, ``file``, ``rows``, ``bytes``, and
+    ``checksum``. The metadata ``"job"`` has the job as JSON.
+    """
+    pa = arrow()
+    kinds = {
+        "simulated_s": pa.float64(),
+        "wall_s": pa.float64(),
+        **dict.fromkeys(("started", "host", "key"), pa.string()),
+    }
+    texts = [("sensor", pa.string()), ("file", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64()),
+             ("checksum", pa.string())]  # fmt: skip
+    fields = [(name, kinds.get(name, pa.int64())) for name in COLUMNS] + texts
+    schema = pa.schema(fields, metadata={"job": json.dumps(job.to_dict())})
+    if len(store.names()[0]) < job.num_shards:
+        return False
+    count, rows = 0, list[dict[str, Any]]()
+    for index, receipt in store.receipts():
+        count += 1
+        head = {name: receipt[name] for name in COLUMNS}
+        for file, about in receipt["files"].items():
+            rows.append({**head, **about, "file": f"shard-{index:06d}/{file}"})
+    if count < job.num_shards:
+        return False
+    with store.create(store.path(MANIFEST)) as opened:
+        pa.parquet.write_table(pa.Table.from_pylist(rows, schema), opened, compression="zstd")
+    return True

@@ -1,0 +1,364 @@
+"""One shard of a job: its episodes are simulated, and the rows of each sensor are written to one file."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from sensorium.errors import ConfigError, listed, shown
+from sensorium.jobs.control import CONTROL_PERIOD, Control, control_for
+from sensorium.jobs.entry_points import function_of, reason
+from sensorium.jobs.job import TIME_STEP, Job, Shard, is_entry
+from sensorium.jobs.parquet import ParquetRows
+from sensorium.jobs.rows import Checksum, SensorRows
+from sensorium.jobs.store import JOB, Store, changes, unwritable
+from sensorium.record.archive import stem_of
+from sensorium.rl.randomise import Randomisation
+from sensorium.scene import Scene
+from sensorium.scene.draws import start_episodes
+
+if TYPE_CHECKING:
+    from sensorium.cfg import SensorCfg
+    from sensorium.engines.trajectory.trajectory import Trajectory
+    from sensorium.readings import Array, Reading
+    from sensorium.sensors.core.base import Sensor
+
+
+class Simulation:
+    """Scenes of the shards of one job; the engine of a model is kept between them.
+
+    Args:
+        job: the job.
+
+    Raises:
+        SensoriumError: a part of the job is missing or invalid.
+    """
+
+    def __init__(self, job: Job) -> None:
+        from sensorium.demo.robots import ROBOTS
+
+        self.job = job
+        self._robot = ROBOTS.get(job.model or "") if job.engine == "mujoco" else None
+        self._engine: Any = None
+        self._initial: Mapping[str, Any] = {}
+        self._factory, self._begin, self._keep = (
+            None if entry is None else function_of(field, entry)
+            for field, entry in (("factory", job.factory), ("begin_episode", job.begin_episode), ("keep", job.keep))
+        )
+        if self._robot is not None and job.begin_episode is None:
+            self._begin = self._robot.begin_episode
+        self._randomisation: Randomisation | None = None
+        self._sensors, self._semantics = self._rig()
+        self._paths = self._trajectories() if job.engine == "trajectory" else []
+
+    def _trajectories(self) -> list[Trajectory]:
+        """Return the paths of the environments, of at least the duration of an episode.
+
+        Raises:
+            ConfigError: a path is shorter.
+        """
+        from sensorium.jobs.drives import drive_of
+
+        paths = {name: drive_of(name, None, None).trajectory for name in dict.fromkeys(self.job.paths)}
+        for name, path in paths.items():
+            if path.duration < self.job.episode_seconds - TIME_STEP / 2.0:
+                expected = f"at most {path.duration:g}, the duration of the path {name!r} in s"
+                raise ConfigError.single("Job", "episode_seconds", self.job.episode_seconds, expected)
+        return [paths[name] for name in self.job.paths]
+
+    def check(self) -> None:
+        """Call every part of the job once, without a step.
+
+        Raises:
+            SensoriumError: a part is invalid.
+        """
+        scene, control, _ = self.scene(self.job.shard(0))
+        for name in self.job.sensors or ():
+            scene[name]
+        self.begin(scene, 0)
+        control(scene, 0.0)
+        self.kept(scene)
+
+    def _rig(self) -> tuple[list[SensorCfg[Any]], dict[str, Any]]:
+        """Return the configs of the sensors, and the labels of shapes."""
+        import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
+        from sensorium.jobs.rig import load_rig, load_semantics, sensor_cfg
+
+        rig, semantics = self.job.rig, {} if self._robot is None else dict(self._robot.semantics)
+        if rig is None:
+            assert self._robot is not None
+            return self._robot.sensors(), semantics
+        if not isinstance(rig, str):
+            return [sensor_cfg(table) for table in rig], semantics
+        if is_entry(rig):
+            return list(function_of("rig", rig)()), semantics
+        return load_rig(Path(rig))[0], semantics | load_semantics(Path(rig))
+
+    def scene(self, shard: Shard) -> tuple[Scene, Control, int]:
+        """Return the scene of a shard at tick 0, its control, and the ticks between calls of the control."""
+        job, count = self.job, shard.num_envs
+        is_new = self._engine is None or self._factory is not None or job.engine == "trajectory"
+        if is_new:
+            self._engine = self._built(shard)
+        else:
+            assert self._randomisation is not None
+            self._randomisation.restore()
+            self._engine.load_state(self._initial)
+        if self._engine.num_envs != count:
+            expected = f"an engine with {count} environments, the num_envs it is called with"
+            raise ConfigError.single("Job", "factory", f"an engine with {self._engine.num_envs}", expected)
+        scene = Scene(
+            self._engine, self._sensors, seed=job.seed, first_env=shard.first_env, discover=False,
+            semantics=self._semantics,
+        )  # fmt: skip
+        if is_new:  # the first scene completes the model
+            self._initial = self._engine.state()
+        self._randomisation = Randomisation(scene, job.randomise, title="Job")
+        if job.engine == "trajectory":
+            return scene, lambda scene, time: None, self.ticks(scene)
+        if self._robot is not None and job.control == "hold":
+            control, every = self._robot.control(scene), max(1, round(CONTROL_PERIOD / scene.engine.dt))
+        else:
+            assert isinstance(job.control, str)
+            control, every = control_for(job.control, scene, job.substeps or 1)
+        return scene, control, job.substeps or every
+
+    def _built(self, shard: Shard) -> Any:
+        job = self.job
+        if self._factory is not None:
+            return self._factory(shard.num_envs, shard.first_env)
+        if job.engine == "trajectory":
+            from sensorium.jobs.drives import Drive
+
+            paths = [
+                self._paths[env % len(self._paths)] for env in range(shard.first_env, shard.first_env + shard.num_envs)
+            ]
+            return Drive("", paths, job.model).start(shard.num_envs, job.device)[0]
+        if self._robot is not None:
+            return self._robot.engine(shard.num_envs, job.device)
+        from sensorium.jobs.models import load_model
+
+        return load_model(Path(str(job.model)), shard.num_envs, job.device, job.engine)
+
+    def ticks(self, scene: Scene) -> int:
+        """Return the number of ticks of an episode."""
+        return max(1, round(self.job.episode_seconds / scene.engine.dt))
+
+    def begin(self, scene: Scene, episode: int) -> None:
+        """Start an episode in all environments."""
+
+        def start(env_ids: torch.Tensor) -> Mapping[str, Any] | None:
+            assert self._randomisation is not None
+            self._randomisation.apply(env_ids)
+            return None if self._begin is None else self._begin(scene, env_ids)
+
+        start_episodes(scene, start, number=episode)
+
+    def kept(self, scene: Scene) -> Array:
+        """Return which environments have a successful episode, bool `[env]`.
+
+        Raises:
+            ConfigError: `keep` returned anything else.
+        """
+        if self._keep is None:
+            return np.ones(scene.num_envs, bool)
+        found = self._keep(scene)
+        values: Array = np.asarray(found.cpu() if isinstance(found, torch.Tensor) else found)
+        if values.shape != (scene.num_envs,) or values.dtype != bool:
+            got = f"{values.dtype} {list(values.shape)}" if values.dtype != object else shown(found)
+            raise ConfigError.single("Job", "keep", got, f"bool [env], [{scene.num_envs}]")
+        return values
+
+
+def visits(scene: Scene, control: Control, every: int, ticks: int) -> Iterator[None]:
+    """Advance a scene, and yield at each tick at which a sample may be captured or arrive.
+
+    Args:
+        scene: the scene.
+        control: called every `every` ticks with the scene and the time since the first call, s.
+        every: ticks between its calls.
+        ticks: physics steps to take.
+    """
+    late = any(getattr(sensor.cfg, "delay", None) is not None for sensor in scene.sensors.values())
+    rates = [sensor.rate for sensor in scene.sensors.values()]
+    start = scene.tick
+    while (passed := scene.tick - start) < ticks:
+        ctrl = control(scene, passed * scene.engine.dt) if passed % every == 0 else None
+        due = min(rate.next_after(scene.tick) for rate in rates)
+        stop = min(start + ticks, start + (passed // every + 1) * every, due)
+        scene.step(ctrl, 1 if late else stop - scene.tick)
+        yield
+
+
+class ShardFile:
+    """File of one sensor of a shard."""
+
+    def __init__(self, sensor: Sensor[Any, Any], reading: Reading, file: IO[bytes], job: Job, shard: Shard) -> None:
+        mounts = 0 if reading.pose is None or not job.truth else reading.pose.shape[1]
+        self.rows = SensorRows(sensor.specs, mounts, job.truth, shard.first_env, shard.num_envs)
+        self.checksum = Checksum(self.rows.fields)
+        self._writer = ParquetRows(file, self.rows.fields, self.rows.ragged)
+        self._held: list[Any] = []
+        self._holds = job.keep is not None
+        self._file = file
+
+    def begin(self, episode: int, tick: int) -> None:
+        """Start an episode at a tick."""
+        self.rows.begin(episode, tick)
+
+    def add(self, reading: Reading) -> None:
+        """Add a reading."""
+        self._put(self.rows.add(reading))
+
+    def end(self, kept: Array) -> None:
+        """End an episode: its rows are written, or dropped in some environments."""
+        self._put(self.rows.take())
+        held, self._held = self._held, []
+        for block in held:
+            self._write(block.of_envs(kept))
+
+    def _put(self, block: Any) -> None:
+        if block is not None and len(block):
+            self._held.append(block) if self._holds else self._write(block)
+
+    def _write(self, block: Any) -> None:
+        self.checksum.add(block.columns)
+        self._writer.write(block)
+
+    def close(self) -> dict[str, Any]:
+        """Complete the file, and return what the receipt says about it."""
+        self._writer.close()
+        return {"rows": self.checksum.rows, "checksum": self.checksum.hexdigest(), "bytes": self._file.tell()}
+
+
+def write_shard(simulation: Simulation, shard: Shard, store: Store) -> dict[str, Any]:
+    """Simulate and write a shard, and return its receipt, which is not written."""
+    job, began = simulation.job, time.perf_counter()
+    started = datetime.now(UTC).isoformat(timespec="milliseconds")
+    scene, control, every = simulation.scene(shard)
+    names = list(scene.sensors) if job.sensors is None else [scene[name].name for name in job.sensors]
+    for name in names:
+        scene[name].buffers.listeners += 1
+    kept, ticks, cursor = 0, simulation.ticks(scene), scene.sample_cursor()
+    with ExitStack() as stack:
+        files = {}
+        for name, reading in scene.publish(names, truth=job.truth, poses=job.truth).items():
+            path = store.shard_path(shard.index, f"{stem_of(name)}.{job.format}")
+            files[name] = ShardFile(scene[name], reading, stack.enter_context(store.create(path)), job, shard)
+        for episode in range(job.episodes):
+            simulation.begin(scene, episode)
+            for each in files.values():
+                each.begin(episode, scene.tick)
+            for _ in chain([None], visits(scene, control, every, ticks)):
+                for name, reading in scene.publish(names, since=cursor, truth=job.truth, poses=job.truth).items():
+                    files[name].add(reading)
+            mask = simulation.kept(scene)
+            kept += int(mask.sum())
+            for each in files.values():
+                each.end(mask)
+        about = {f"{stem_of(name)}.{job.format}": {"sensor": name, **each.close()} for name, each in files.items()}
+    episodes = job.episodes * shard.num_envs
+    return {
+        "key": shard.key, "shard": shard.index, "first_env": shard.first_env, "num_envs": shard.num_envs,
+        "episodes": kept, "dropped": episodes - kept, "files": about, "versions": job.origin["versions"],
+        "simulated_s": ticks * scene.engine.dt * episodes, "started": started,
+        "wall_s": round(time.perf_counter() - began, 4), "host": platform.node(),
+    }  # fmt: skip
+
+
+_kept: list[Simulation] = []
+"""The simulation of the last job, which the next shard of the same job uses."""
+
+
+def run_shard(job: Job, index: int, out: str | Path) -> dict[str, Any]:
+    """Generate one shard of a job, and return its receipt.
+
+    The rows are a pure function of the job and the number of the shard.
+
+    Args:
+        job: the job.
+        index: number of the shard.
+        out: folder or URL of the output.
+
+    Raises:
+        ConfigError: the job has no such shard, or a part of the job is invalid.
+        ArgumentError: the output cannot be written, or holds the data of another job.
+    """
+    store = Store(out)
+    store.claim(job)
+    return _run(job, index, store)
+
+
+def _run(job: Job, index: int, store: Store) -> dict[str, Any]:
+    shard, threads = job.shard(index), torch.get_num_threads()
+    simulation = _kept.pop() if _kept and _kept[0].job.key == job.key else Simulation(job)
+    _kept.clear()
+    torch.set_num_threads(job.threads)
+    try:
+        receipt = write_shard(simulation, shard, store)
+        store.finish(index, receipt)
+    except OSError as error:
+        raise unwritable(store, error) from error
+    finally:
+        torch.set_num_threads(threads)
+    _kept.append(simulation)  # not after an error, which may have left it in any state
+    return receipt
+
+
+class ShardWorker:
+    """The part of a worker that generates shards, for any executor.
+
+    Args:
+        job: the result of `Job.to_dict`.
+        key: key of the job where it was started.
+        out: folder or URL of the output.
+        folder: working directory, which relative paths and modules of the user start from.
+
+    Raises:
+        ConfigError: the folder does not exist here, or this worker would generate other bytes.
+        SensoriumError: a part of the job is missing or invalid.
+    """
+
+    def __init__(self, job: Mapping[str, Any], key: str, out: str, folder: str) -> None:
+        try:
+            os.chdir(folder)
+        except OSError as error:
+            fix = "Share the folder between all machines."
+            raise ConfigError.single("Job", "working directory", folder, "a folder of this machine", fix) from error
+        self._job, self._store = Job.from_dict(job), Store(out)
+        if self._job.key != key:
+            started = self._store.read_json(self._store.path(JOB)) or {}
+            differ = listed(changes(started, self._job.origin)) or "files"
+            fix = "Install the same versions and sources, and share the same files, on all machines."
+            raise ConfigError.single("Job", "worker", f"{platform.node()}: another {differ}", "equal workers", fix)
+        torch.set_num_threads(self._job.threads)
+        simulation = Simulation(self._job)
+        simulation.check()
+        _kept[:] = [simulation]
+
+    def about(self) -> dict[str, Any]:
+        """Return host and process."""
+        return {"host": platform.node(), "pid": os.getpid()}
+
+    def run(self, index: int) -> dict[str, Any]:
+        """Generate a shard; return its receipt, or ``{"error": text, "fatal": bool}``.
+
+        An error is fatal if it concerns all shards, such as a full disk.
+        """
+        try:
+            return _run(self._job, index, self._store)
+        except Exception as error:
+            done = self._store.receipt(index)  # another driver may have written the same shard
+            if done is not None and done["key"] == self._job.shard(index).key:
+                return done
+            return {"error": reason(error), "fatal": isinstance(error.__cause__, OSError)}

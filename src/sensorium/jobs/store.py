@@ -1,0 +1,177 @@
+"""Output of a job: a folder or URL with a folder per shard. The receipt of a shard, written last, marks it as done."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from sensorium.errors import ArgumentError, MissingDependencyError, listed
+from sensorium.jobs.job import Job
+
+JOB, RECEIPT, MANIFEST = "job.json", "receipt.json", "manifest.parquet"
+PART = ".part"
+"""End of the names of files that are being written."""
+SHARD = re.compile(r"shard-(\d{6,})")
+BATCH = 500
+"""Number of receipts that are read at once."""
+
+
+class Store:
+    """Output of one job.
+
+    Args:
+        out: a folder, or a URL of fsspec such as ``"s3://bucket/data"`` or ``"memory://data"``.
+
+    Raises:
+        ArgumentError: it is not a folder or URL.
+        MissingDependencyError: the URL needs a package that is not installed.
+    """
+
+    def __init__(self, out: str | os.PathLike[str]) -> None:
+        try:
+            from fsspec.core import url_to_fs
+
+            fs, self.root = url_to_fs(os.fspath(out))
+        except ImportError as error:
+            raise MissingDependencyError(f"{out}: {error}") from None
+        except (ValueError, TypeError) as error:
+            raise ArgumentError(f"out: got {out!r}, expected a folder or a URL of fsspec: {error}.") from None
+        self.fs: Any = fs
+        self.is_local = "file" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
+        self.is_in_memory = "memory" in fs.protocol
+        self.url = str(self.root if self.is_local else fs.unstrip_protocol(self.root))
+
+    def __repr__(self) -> str:
+        return f"Store({self.url!r})"
+
+    def path(self, *parts: str) -> str:
+        """Return the path of a file in the output."""
+        return "/".join((self.root.rstrip("/"), *parts))
+
+    def shard_path(self, index: int, *parts: str) -> str:
+        """Return the path of the folder of a shard, or of a file in it."""
+        return self.path(f"shard-{index:06d}", *parts)
+
+    @contextlib.contextmanager
+    def create(self, path: str) -> Iterator[IO[bytes]]:
+        """Open a file that appears under its name when it is complete; after an exception it does not appear.
+
+        Object stores show a file when it is closed. A folder gets it by a rename, since two drivers may write the same
+        shard, and the second one must not truncate a file of the first one.
+        """
+        part = f"{path}.{os.getpid()}{PART}" if self.is_local else path
+        if self.is_local:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        try:
+            with self.fs.open(part, "wb") as file:
+                yield file
+            if self.is_local:
+                os.replace(part, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self.fs.rm_file(part)
+            raise
+
+    def write_json(self, path: str, value: Any) -> None:
+        """Write a value as JSON."""
+        with self.create(path) as file:
+            file.write(json.dumps(value, indent=1).encode())
+
+    def read_json(self, path: str) -> Any:
+        """Return the value in a JSON file; None if the file does not exist."""
+        try:
+            return json.loads(self.fs.cat_file(path))
+        except FileNotFoundError:
+            return None
+
+    def claim(self, job: Job) -> None:
+        """Make this the output of a job.
+
+        Raises:
+            ArgumentError: it holds the data of another job, or cannot be written.
+        """
+        found = self.read_json(self.path(JOB))
+        if found is not None and (different := changes(found, job.origin)):
+            raise ArgumentError(
+                f"out: {self.url!r} holds the data of another job; different are {listed(different)}. Give another "
+                "folder, or the same job, files and versions."
+            )
+        if found is None and (index := next(self.receipts(), None)) is not None:
+            raise ArgumentError(f"out: {self.url!r} holds shard {index[0]}, but no {JOB}. Give another folder.")
+        if found is None:
+            try:
+                self.fs.makedirs(self.root, exist_ok=True)
+                self.write_json(self.path(JOB), job.origin)
+            except OSError as error:
+                raise unwritable(self, error) from error
+
+    def job(self) -> Job:
+        """Return the job whose data the output holds.
+
+        Raises:
+            ArgumentError: it holds no data of a job.
+        """
+        found = self.read_json(self.path(JOB))
+        if found is None:
+            raise ArgumentError(f"out: {self.url!r} has no {JOB}: give the output of `sensorium generate`.")
+        return Job.from_dict(found["job"])
+
+    def names(self) -> tuple[list[int], list[str]]:
+        """Return the numbers of the shards that have a folder, and the names of foreign files and folders."""
+        try:
+            names = [str(each).rstrip("/").rpartition("/")[2] for each in self.fs.ls(self.root, detail=False)]
+        except FileNotFoundError:
+            names = []
+        shards = sorted(int(match[1]) for name in names if (match := SHARD.fullmatch(name)))
+        ours = {JOB, MANIFEST}
+        return shards, sorted(each for each in names if each not in ours and not SHARD.fullmatch(each))
+
+    def receipts(self, indices: Iterator[int] | list[int] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the number and the receipt of each shard that is done, in order.
+
+        Args:
+            indices: shards to look at; None for all.
+        """
+        known = self.names()[0]
+        wanted = known if indices is None else sorted(set(known) & set(indices))
+        for start in range(0, len(wanted), BATCH):
+            part = wanted[start : start + BATCH]
+            paths = {self.shard_path(index, RECEIPT): index for index in part}
+            found = self.fs.cat(list(paths), on_error="omit")
+            texts = {str(path).rstrip("/"): text for path, text in found.items()}
+            for path, index in paths.items():
+                text = texts.get(path, texts.get(self.fs._strip_protocol(path)))
+                if text is not None:
+                    yield index, json.loads(text)
+
+    def receipt(self, index: int) -> dict[str, Any] | None:
+        """Return the receipt of a shard; None if it is not done."""
+        found: dict[str, Any] | None = self.read_json(self.shard_path(index, RECEIPT))
+        return found
+
+    def finish(self, index: int, receipt: dict[str, Any]) -> None:
+        """Mark a shard as done, and remove what interrupted attempts left in its folder."""
+        if self.is_local:
+            for left in Path(self.shard_path(index)).glob(f"*{PART}"):
+                left.unlink(missing_ok=True)
+        self.write_json(self.shard_path(index, RECEIPT), receipt)
+
+
+def unwritable(store: Store, error: OSError) -> ArgumentError:
+    """Return the error for an output that cannot be written."""
+    reason = error.strerror or str(error) or type(error).__name__
+    return ArgumentError(f"out: {store.url!r} cannot be written: {reason}. Free space, or give another folder or URL.")
+
+
+def changes(found: Any, origin: Any) -> list[str]:
+    """Return the names of all values that differ, such as ``"job.seed"``."""
+    if not isinstance(found, dict) or not isinstance(origin, dict):
+        return [] if found == origin else [""]
+    names = {*found, *origin}
+    changed = [(name, each) for name in sorted(names) for each in changes(found.get(name), origin.get(name))]
+    return [f"{name}.{each}".rstrip(".") for name, each in changed]
