@@ -79,7 +79,9 @@ class RayWorkers:
             return Event(worker, *self._ray.get(call))
         except self._ray.exceptions.RayError as error:
             self._ray.kill(self._actors.pop(worker))  # it may only be unreachable
-            return Event(worker, "lost", _why(error))
+            cause = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()[:300]
+            raised = isinstance(error, self._ray.exceptions.RayTaskError) or getattr(error, "actor_init_failed", False)
+            return Event(worker, "failed" if raised else "lost", cause)
 
     def stop(self) -> None:
         """Kill all actors: receipts are written last, so nothing incomplete counts as done."""
@@ -143,9 +145,3 @@ def _probe(address: str) -> None:
     if port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), 10.0).close()
 
-
-def _why(error: Exception) -> str:
-    """Return the line of an error of Ray that has the cause."""
-    lines = str(error).splitlines() or [""]
-    cause = next((line for line in lines if line.startswith("The actor is dead")), lines[0])
-    return f"{type(error).__name__}: {cause[:200]}"
