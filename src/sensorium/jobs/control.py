@@ -219,7 +219,8 @@ def _recorded(path: Path) -> tuple[Array, Array]:
             raise _fault(str(path), "a recording with controls", f"It has the values {listed(recording.logs)}.")
         ctrl = np.stack([reading["value"] for reading in readings]).astype(np.float64)
         times = np.array([reading.time for reading in readings]) - recording.start
-    return ctrl[:, 0] if ctrl.shape[1] == 1 else ctrl, times
+    of_all: Array = ctrl[:, 0] if ctrl.shape[1] == 1 else ctrl
+    return of_all, times
 
 
 def _arrays(path: Path) -> dict[str, Array]:

@@ -7,15 +7,15 @@ import json
 import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import field_serializer, field_validator, model_validator
 
-import sensorium
 from sensorium.cfg import Cfg, Positive, SensorCfg, bad, must
 from sensorium.cfg.knobs import parse_amount
 from sensorium.engines.model_file import files_of
@@ -32,7 +32,8 @@ VERSIONS = ("numpy", "torch", "warp-lang", "mujoco", "mujoco-warp", "newton")
 """Packages whose versions can change the bytes of a data set."""
 
 
-class Shard(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Shard:
     """A range of the environments of a job, generated as one unit."""
 
     index: int
@@ -297,16 +298,13 @@ def existing(path: str, field: str) -> Path:
 
 def _source(package: str) -> str:
     """Return the hash of the source files of a package or a module, which is not imported."""
-    if package == "sensorium":
-        root: Path | None = Path(str(sensorium.__file__)).parent
-    else:
-        found = find_spec(package)
-        if found is None:
-            fix = "Install the package, or start in the folder that contains the module."
-            raise ConfigError.single("Job", "entry point", package, "a package or module that can be imported", fix)
-        root = Path(found.origin).parent if found.submodule_search_locations and found.origin else None
-        if root is None:
-            return _digest([Path(each) for each in [found.origin or ""] if Path(each).is_file()])
+    found = find_spec(package)
+    if found is None:
+        fix = "Install the package, or start in the folder that contains the module."
+        raise ConfigError.single("Job", "entry point", package, "a package or module that can be imported", fix)
+    if not found.submodule_search_locations:
+        return _digest([Path(str(found.origin))])
+    root = Path(found.submodule_search_locations[0])
     files = sorted(each for each in root.rglob("*") if each.is_file() and each.suffix not in (".pyc", ".so"))
     return _digest(files, root)
 
