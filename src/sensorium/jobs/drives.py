@@ -57,7 +57,7 @@ class Drive:
         return engine, lambda scene: ((lambda scene, time: None), engine.ticks_left)
 
 
-def engine_of(trajectory: Trajectory | list[Trajectory], world: str | None, envs: int, device: str) -> TrajectoryEngine:
+def engine_of(trajectory: Trajectory | list[Any], world: str | None, envs: int, device: str) -> TrajectoryEngine:
     """Return the engine of one trajectory, or of one for each environment; the body is named ``body``."""
     from sensorium.demo import hall
     from sensorium.engines.trajectory.engine import TrajectoryEngine
