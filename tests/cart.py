@@ -19,12 +19,14 @@ MODEL = """
 class Cart(RlEnv):
     """Reward is the nearness of the cart to the middle; an episode ends beyond 1.5 m."""
 
-    def __init__(self, num_envs: int = 4, *, seed: int = 0, delay: float = 0.01, **options: Any) -> None:
+    def __init__(
+        self, num_envs: int = 4, *, seed: int = 0, first_env: int = 0, delay: float = 0.01, **options: Any
+    ) -> None:
         joints = sn.JointSensorCfg(
             name="joints", joints="rail", fields=("position", "velocity"), delay=delay,
             noise={"position": 0.02, "velocity": 0.05}, bias={"position": sn.Uniform(-0.02, 0.02)},
         )  # fmt: skip
-        scene = sn.Scene(sn.MujocoEngine(MODEL, num_envs=num_envs), [joints], seed=seed)
+        scene = sn.Scene(sn.MujocoEngine(MODEL, num_envs=num_envs), [joints], seed=seed, first_env=first_env)
         options = {"substeps": 2, "max_episode_steps": 40} | options
         groups = {
             "policy": [sn.ObsTerm("joints", clip=(-5.0, 5.0)), sn.ObsTerm(lambda: self.action, name="action")],
