@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from cart import Cart
+from cart import Pushed
 from slices import ENVS, Values, check_slices, seen
 
 import sensorium as sn
@@ -21,7 +21,7 @@ from sensorium.demo.gait import Trot, steer
 from sensorium.geometry.cameras import pixel_rays
 from sensorium.geometry.transforms import angle_of, quat_level
 from sensorium.record import load
-from sensorium.rl import ActionDelay, GymnasiumVectorEnv
+from sensorium.rl import GymnasiumVectorEnv
 
 MODEL = """
 <mujoco><option timestep="0.005"/><worldbody>
@@ -118,19 +118,6 @@ def test_slices_of_a_served_robot(model: Path, name: str) -> None:
     check_slices(run, ("control", "engine"))
 
 
-class Pushed(Cart):
-    """A task with everything that is drawn: starts, delays, jitter and losses of actions, knobs, and the model."""
-
-    def __init__(self, envs: int, first: int) -> None:
-        super().__init__(
-            envs,
-            first_env=first,
-            max_episode_steps=7,
-            action_delay=ActionDelay(sn.Uniform(0.01, 0.03), jitter=0.01, loss=0.2),
-            randomise={"joints.noise.velocity": sn.Uniform(0.0, 1.0), "model.body_mass": sn.Uniform(0.5, 2.0)},
-        )
-
-
 @pytest.mark.usefixtures("thresholds")
 def test_slices_of_a_task_in_gymnasium() -> None:
     actions = np.random.default_rng(0).uniform(-1.0, 1.0, (16, ENVS, 1)).astype(np.float32)
@@ -139,6 +126,7 @@ def test_slices_of_a_task_in_gymnasium() -> None:
         task = Pushed(envs, first)
         vector = GymnasiumVectorEnv(task)
         found = {"obs:0": torch.from_numpy(vector.reset(seed=3)[0])}
+        task.episode_length.copy_(task.scene.global_env_ids)  # episodes end at different steps
         for step, action in enumerate(actions[:, first : first + envs]):
             obs, reward, terminated, truncated, _ = vector.step(action)
             told = {"obs": obs, "reward": reward, "terminated": terminated, "truncated": truncated}
@@ -161,7 +149,9 @@ def test_slices_of_tensors() -> None:
                 engine.body_ang_vel_w[:, 0] = scene.draw("turn", sn.Normal(0.0, 1.0), 3, each_tick=True)
                 scene.step()
                 found |= seen(scene)
-            scene.reset(scene.global_env_ids % 2 == episode)
+            some = scene.global_env_ids % 2 == episode
+            scene.reset(some)
+            engine.body_lin_vel_w[some, 0] = scene.draw("push", sn.Uniform(-1.0, 1.0), 3, some)
         return found
 
     check_slices(run, ("imu",))
@@ -202,7 +192,7 @@ def test_values_do_not_depend_on_the_number_of_environments() -> None:
         quats = torch.nn.functional.normalize(numbers[:, 3:], dim=1)
         intrinsics = torch.eye(3, dtype=dtype).repeat(19, 1, 1)
         intrinsics[:, :2, 2] = numbers[:, :2]
-        intrinsics[:, 0, 0] = numbers[:, 0].abs()
+        intrinsics[:, 0, 0], intrinsics[:, 0, 1] = numbers[:, 0].abs(), numbers[:, 1]
         functions: tuple[tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...]], ...] = (
             (angle_of, (numbers[:, 0], numbers[:, 1])),
             (steer, (torch.cat([numbers[:, :3], quats], dim=1),)),

@@ -92,7 +92,7 @@ class RlEnv:
         self.last_action = torch.zeros_like(self.action)
         self.episode_length = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
         self.diverged = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
-        self._randomisation = Randomisation(scene, randomise or {}, title=type(self).__name__)
+        self.randomisation = Randomisation(scene, randomise or {}, title=type(self).__name__)
         self.observer: ObserverGroups = scene.observer(
             groups=observations, replace_inf=replace_inf, history=history, stacked=stacked
         )
@@ -212,7 +212,7 @@ class RlEnv:
             self._delay.reset(ids, self.control(self.action))
 
     def _begin(self, env_ids: torch.Tensor) -> Mapping[str, Any] | None:
-        self._randomisation.apply(env_ids)
+        self.randomisation.apply(env_ids)
         return self.begin_episode(env_ids)
 
     @property
