@@ -56,6 +56,7 @@ class RlEnv:
     Attributes:
         scene: the scene.
         observer: the observer of all groups.
+        randomisation: the distributions of `randomise`; its `restore` puts the model back, for another scene.
         action: action of the current control step, float32 `[env, action]`; zero after a reset.
         last_action: action of the previous control step.
         episode_length: control steps since the reset, int64 `[env]`.
