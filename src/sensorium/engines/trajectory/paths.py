@@ -86,6 +86,7 @@ class Paths:
         users = np.array([[rows[path] for path in each] for each in trajectories.values()]).swapaxes(0, 1)
         self._inputs: list[Any] = [dt, torch.from_numpy(users.copy()).to(device), *tables]
         self._arrays = list(arrays)
+        self._tick = self.compute.time[:1]
         self._segment = self.compute.record(self._launch)
 
     def _launch(self) -> None:
@@ -93,5 +94,5 @@ class Paths:
 
     def run(self, tick: int) -> None:
         """Write the state of all bodies at a tick into the arrays."""
-        self.compute.time[0] = tick
+        self._tick.fill_(tick)
         self._segment.run()
