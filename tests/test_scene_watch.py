@@ -65,13 +65,15 @@ def test_a_watch_of_sensors_is_called_at_each_of_their_changes(fresh: bool) -> N
     calls: list[list[int]] = [[], []]
     for every_tick in (True, False):
         scene = sn.Scene(sn.MujocoEngine(text, 3, fresh=fresh), cfgs, seed=3)
-        cursor = scene.sample_cursor()
+        shown: dict[str, list[Any]] = {}
 
-        def take(scene: sn.Scene = scene, cursor: Any = cursor, row: int = int(every_tick)) -> None:
+        def take(scene: sn.Scene = scene, shown: dict[str, list[Any]] = shown, row: int = int(every_tick)) -> None:
             calls[row].append(scene.tick)
-            for name, reading in scene.publish(since=cursor).items():
-                about = (reading.capture_tick, reading.valid, reading.is_new, reading.frame)
-                seen[row].append((scene.tick, name, *(each.tolist() for each in (*about, reading["pos_w"]))))
+            for name, reading in scene.publish().items():
+                about = (reading.capture_tick, reading.valid, reading.frame, reading["pos_w"], reading.truth["pos_w"])
+                if (now := [each.tolist() for each in about]) != shown.get(name):
+                    shown[name] = now
+                    seen[row].append((scene.tick, name, now))
 
         watch = scene.watch(take, every_tick=every_tick)
         watch.sensors = () if every_tick else list(scene.sensors.values())

@@ -147,9 +147,10 @@ def test_state_has_the_bits_of_the_path_at_the_tick(capture: bool) -> None:
             np.testing.assert_array_equal(np.array(found)[:, each, env, body], expected)
 
 
-def test_the_last_tick_may_exceed_the_end_by_rounding() -> None:
-    """0.3 / 0.1 is less than 3, and 3 * 0.1 is more than 0.3: the third tick is the last pose."""
-    path = sn.Trajectory([0.0, 0.1, 0.2, 0.3], np.arange(12.0).reshape(4, 3) ** 2, np.tile([1.0, 0.0, 0.0, 0.0], (4, 1)))
+def test_a_last_tick_that_exceeds_the_end_by_rounding_has_the_last_pose() -> None:
+    """The third tick is 0.09 us after the last pose, where the body stops from 1000 m/s^2."""
+    times = np.array([0.0, 0.1, 0.2, 0.3 - 9e-8])
+    path = sn.Trajectory(times, 500.0 * (times[:, None] - [0.3, 0.4, 0.5]) ** 2, np.tile([1.0, 0.0, 0.0, 0.0], (4, 1)))
     engine = sn.TrajectoryEngine(path, 0.1, sites={"tip": ("body", (0.5, 0.0, 0.0))})
     engine.step(None, 3)
     for name, value in zip(ARRAYS, path.at(path.duration), strict=True):
