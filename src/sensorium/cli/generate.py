@@ -80,16 +80,17 @@ class Generate:
         if self.gpus and self.ray is None:
             raise UsageError.of("--gpus", self.gpus, "a share of a GPU only with --ray", "Add --ray ADDRESS.")
         job = self.given()
-        chosen = shards_of(self.shards, job.num_shards) if self.shards else None
+        chosen = shards_of(self.shards, job.num_shards) if self.shards else list(range(job.num_shards))
         from sensorium.jobs.driver import generate
         from sensorium.jobs.report import status
+        from sensorium.jobs.store import Store
 
         began = time.monotonic()
         try:
             run = generate(job, self.out, workers=self.workers, ray=self.ray, gpus=self.gpus, shards=chosen)
         except KeyboardInterrupt:
-            found = status(self.out)
-            note(f"{found.done} of {found.total} shards are done; run the same command to continue")
+            done = sum(1 for _ in Store(self.out).receipts(chosen))
+            note(f"{done} of {len(chosen)} shards are done; run the same command to continue")
             return INTERRUPTED
         except GenerateError as failure:
             if not getattr(failure.run, "failed", None):
@@ -164,7 +165,9 @@ def show(status: Status) -> None:
     job = status.job
     envs = f"{job.envs} env{'s' if job.envs > 1 else ''}"
     episodes = f"{job.episodes} episode{'s' if job.episodes > 1 else ''}"
-    title = f"{job.model or job.factory or job.engine}: {envs}, {episodes} of {job.episode_seconds:g} s, seed {job.seed}"
+    title = (
+        f"{job.model or job.factory or job.engine}: {envs}, {episodes} of {job.episode_seconds:g} s, seed {job.seed}"
+    )
     console.print(title, style="bold", markup=False, soft_wrap=True)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("sensor")
@@ -180,11 +183,13 @@ def show(status: Status) -> None:
     dropped = f", {status.dropped} dropped" if status.dropped else ""
     missing = f"; missing: {status.missing}" if status.missing else ""
     console.print(f"{status.done} of {status.total} shards are done{missing}", markup=False, soft_wrap=True)
-    console.print(
-        f"{status.episodes} episodes{dropped}, {status.simulated_s / 3600.0:.3g} h simulated in "
-        f"{status.wall_s / 3600.0:.3g} h of workers",
-        markup=False, soft_wrap=True,
-    )  # fmt: skip
+    times = f"{_time(status.simulated_s)} simulated in {_time(status.wall_s)} of workers"
+    console.print(f"{status.episodes} episodes{dropped}, {times}", markup=False, soft_wrap=True)
+
+
+def _time(seconds: float) -> str:
+    """Return a duration as text."""
+    return f"{seconds:.3g} s" if seconds < 360.0 else f"{seconds / 3600.0:.3g} h"
 
 
 @dataclass
