@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from sensorium.cli.checks import check_device_name, check_envs
-from sensorium.cli.messages import native_silence, note, stderr, stdout
+from sensorium.cli.messages import note, stderr, stdout
 from sensorium.cli.signals import ending
 from sensorium.errors import MissingDependencyError, UsageError
 from sensorium.readings import Array, Reading
@@ -95,12 +95,9 @@ def check_device(device: str) -> str:
     Raises:
         DeviceError: the device does not exist.
     """
-    import warp as wp
+    from sensorium.compute import resolve_device, start_warp
 
-    from sensorium.compute import resolve_device  # it suppresses Warp's banner
-
-    with native_silence():  # it reports a missing CUDA driver, which is irrelevant here
-        wp.init()
+    start_warp()
     return resolve_device(device, argument="--device")
 
 

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from sensorium.compute import start_warp
 from sensorium.errors import ConfigError, listed, shown
 from sensorium.jobs.control import CONTROL_PERIOD, Control, control_for
 from sensorium.jobs.entry_points import function_of, reason
@@ -342,6 +343,7 @@ class ShardWorker:
             fix = "Install the same versions and sources, and share the same files, on all machines."
             raise ConfigError.single("Job", "worker", f"{platform.node()}: another {differ}", "equal workers", fix)
         torch.set_num_threads(self._job.threads)
+        start_warp()
         simulation = Simulation(self._job)
         simulation.check()
         _kept[:] = [simulation]
