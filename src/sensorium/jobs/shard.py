@@ -5,23 +5,23 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from sensorium.errors import ConfigError, listed, shown
-from sensorium.jobs.control import CONTROL_PERIOD, Control, control_for
-from sensorium.jobs.entry_points import function_of, reason
+from sensorium.compute import start_warp
+from sensorium.errors import ArgumentError, ConfigError, listed, shown
+from sensorium.jobs.control import CONTROL_PERIOD, Control, control_for, steps
+from sensorium.jobs.entry_points import called, message
 from sensorium.jobs.job import TIME_STEP, Job, Shard, is_entry
 from sensorium.jobs.parquet import ParquetRows
 from sensorium.jobs.rows import Checksum, SensorRows
-from sensorium.jobs.store import JOB, Store, changes, unwritable
+from sensorium.jobs.store import Store
 from sensorium.record.archive import stem_of
 from sensorium.rl.randomise import Randomisation
 from sensorium.scene import Scene
@@ -52,7 +52,7 @@ class Simulation:
         self._engine: Any = None
         self._initial: Mapping[str, Any] = {}
         self._factory, self._begin, self._keep = (
-            None if entry is None else function_of(field, entry)
+            None if entry is None else called(field, entry)
             for field, entry in (("factory", job.factory), ("begin_episode", job.begin_episode), ("keep", job.keep))
         )
         if self._robot is not None and job.begin_episode is None:
@@ -101,7 +101,7 @@ class Simulation:
         if not isinstance(rig, str):
             return [sensor_cfg(table) for table in rig], semantics
         if is_entry(rig):
-            return list(function_of("rig", rig)()), semantics
+            return list(called("rig", rig)()), semantics
         return load_rig(Path(rig))[0], semantics | load_semantics(Path(rig))
 
     def scene(self, shard: Shard) -> tuple[Scene, Control, int]:
@@ -138,12 +138,12 @@ class Simulation:
         if self._factory is not None:
             return self._factory(shard.num_envs, shard.first_env)
         if job.engine == "trajectory":
-            from sensorium.jobs.drives import Drive
+            from sensorium.jobs.drives import engine_of
 
             paths = [
                 self._paths[env % len(self._paths)] for env in range(shard.first_env, shard.first_env + shard.num_envs)
             ]
-            return Drive("", paths, job.model).start(shard.num_envs, job.device)[0]
+            return engine_of(paths, job.model, shard.num_envs, job.device)
         if self._robot is not None:
             return self._robot.engine(shard.num_envs, job.device)
         from sensorium.jobs.models import load_model
@@ -178,26 +178,6 @@ class Simulation:
             got = f"{values.dtype} {list(values.shape)}" if values.dtype != object else shown(found)
             raise ConfigError.single("Job", "keep", got, f"bool [env], [{scene.num_envs}]")
         return values
-
-
-def visits(scene: Scene, control: Control, every: int, ticks: int) -> Iterator[None]:
-    """Advance a scene, and yield at each tick at which a sample may be captured or arrive.
-
-    Args:
-        scene: the scene.
-        control: called every `every` ticks with the scene and the time since the first call, s.
-        every: ticks between its calls.
-        ticks: physics steps to take.
-    """
-    late = any(getattr(sensor.cfg, "delay", None) is not None for sensor in scene.sensors.values())
-    rates = [sensor.rate for sensor in scene.sensors.values()]
-    start = scene.tick
-    while (passed := scene.tick - start) < ticks:
-        ctrl = control(scene, passed * scene.engine.dt) if passed % every == 0 else None
-        due = min(rate.next_after(scene.tick) for rate in rates)
-        stop = min(start + ticks, start + (passed // every + 1) * every, due)
-        scene.step(ctrl, 1 if late else stop - scene.tick)
-        yield
 
 
 class ShardFile:
@@ -247,8 +227,6 @@ def write_shard(simulation: Simulation, shard: Shard, store: Store) -> dict[str,
     started = datetime.now(UTC).isoformat(timespec="milliseconds")
     scene, control, every = simulation.scene(shard)
     names = list(scene.sensors) if job.sensors is None else [scene[name].name for name in job.sensors]
-    for name in names:
-        scene[name].buffers.listeners += 1
     kept, ticks, cursor = 0, simulation.ticks(scene), scene.sample_cursor()
     with ExitStack() as stack:
         files = {}
@@ -259,7 +237,7 @@ def write_shard(simulation: Simulation, shard: Shard, store: Store) -> dict[str,
             simulation.begin(scene, episode)
             for each in files.values():
                 each.begin(episode, scene.tick)
-            for _ in chain([None], visits(scene, control, every, ticks)):
+            for _ in steps(scene, control, every, ticks, [scene[name] for name in names]):
                 for name, reading in scene.publish(names, since=cursor, truth=job.truth, poses=job.truth).items():
                     files[name].add(reading)
             mask = simulation.kept(scene)
@@ -300,19 +278,24 @@ def run_shard(job: Job, index: int, out: str | Path) -> dict[str, Any]:
 
 
 def _run(job: Job, index: int, store: Store) -> dict[str, Any]:
-    shard, threads = job.shard(index), torch.get_num_threads()
-    simulation = _kept.pop() if _kept and _kept[0].job.key == job.key else Simulation(job)
-    _kept.clear()
-    torch.set_num_threads(job.threads)
-    try:
-        receipt = write_shard(simulation, shard, store)
+    with _threads(job):
+        simulation = _kept.pop() if _kept and _kept[0].job.key == job.key else Simulation(job)
+        _kept.clear()
+        receipt = write_shard(simulation, job.shard(index), store)
         store.finish(index, receipt)
-    except OSError as error:
-        raise unwritable(store, error) from error
-    finally:
-        torch.set_num_threads(threads)
     _kept.append(simulation)  # not after an error, which may have left it in any state
     return receipt
+
+
+@contextmanager
+def _threads(job: Job) -> Iterator[None]:
+    """Use the number of threads of a job."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(job.threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 class ShardWorker:
@@ -337,13 +320,13 @@ class ShardWorker:
             raise ConfigError.single("Job", "working directory", folder, "a folder of this machine", fix) from error
         self._job, self._store = Job.from_dict(job), Store(out)
         if self._job.key != key:
-            started = self._store.read_json(self._store.path(JOB)) or {}
-            differ = listed(changes(started, self._job.origin)) or "files"
+            differ = listed(self._store.changes(self._job)) or "files"
             fix = "Install the same versions and sources, and share the same files, on all machines."
             raise ConfigError.single("Job", "worker", f"{platform.node()}: another {differ}", "equal workers", fix)
-        torch.set_num_threads(self._job.threads)
-        simulation = Simulation(self._job)
-        simulation.check()
+        start_warp()
+        with _threads(self._job):
+            simulation = Simulation(self._job)
+            simulation.check()
         _kept[:] = [simulation]
 
     def about(self) -> dict[str, Any]:
@@ -361,4 +344,7 @@ class ShardWorker:
             done = self._store.receipt(index)  # another driver may have written the same shard
             if done is not None and done["key"] == self._job.shard(index).key:
                 return done
-            return {"error": reason(error), "fatal": isinstance(error.__cause__, OSError)}
+            return {
+                "error": message(error),
+                "fatal": isinstance(error, ArgumentError) and isinstance(error.__cause__, OSError),
+            }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import selectors
@@ -10,8 +9,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""Environment variables with the number of threads of PyTorch and NumPy."""
 
 
 class Event(NamedTuple):
@@ -66,7 +69,7 @@ class Task:
     def environment(self) -> dict[str, str]:
         """Environment variables of a worker."""
         paths = os.pathsep.join(dict.fromkeys(os.path.abspath(each) for each in sys.path))
-        return {"OMP_NUM_THREADS": str(self.threads), "PYTHONPATH": paths}
+        return {**dict.fromkeys(THREADS, str(self.threads)), "PYTHONPATH": paths}
 
 
 class InProcess:
@@ -79,18 +82,19 @@ class InProcess:
     size = 1
 
     def __init__(self, task: Task) -> None:
-        self._task, self._events, self._worker = task, list[Event](), None
+        self._task, self._events = task, list[Event]()
+        self._worker: Any = None
 
     def start(self, worker: int) -> None:
         """Build the worker."""
-        from sensorium.errors import SensoriumError
+        from sensorium.jobs.entry_points import message
         from sensorium.jobs.shard import ShardWorker
 
         task = self._task
         try:
-            self._worker: Any = ShardWorker(task.job, task.key, task.out, task.folder)
-        except SensoriumError as error:
-            self._events.append(Event(worker, "failed", str(error)))
+            self._worker = ShardWorker(task.job, task.key, task.out, task.folder)
+        except Exception as error:
+            self._events.append(Event(worker, "failed", message(error)))
             return
         self._events.append(Event(worker, "ready", self._worker.about()))
 
@@ -147,7 +151,7 @@ class LocalWorkers:
 
     def _send(self, worker: int, value: Any) -> None:
         if worker in self._running and (pipe := self._running[worker].process.stdin) is not None:
-            with contextlib.suppress(BrokenPipeError):  # it is gone, as `wait` reports
+            with suppress(BrokenPipeError):  # it is gone, as `wait` reports
                 pipe.write(json.dumps(value).encode() + b"\n")
                 pipe.flush()
 
@@ -169,17 +173,18 @@ class LocalWorkers:
         assert process.stdin is not None and process.stdout is not None
         self._selector.unregister(process.stdout)
         process.stdout.close()
-        try:
+        with suppress(BrokenPipeError):
             process.stdin.close()
-        except BrokenPipeError:
-            pass
         code = process.wait()
-        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        if code >= 0:
+            return f"exit code {code}"
+        return signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
 
     def stop(self) -> None:
         """Kill all processes: receipts are written last, so nothing incomplete counts as done."""
         for running in self._running.values():
-            running.process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(running.process.pid, signal.SIGKILL)  # and the processes that it started
         for worker in list(self._running):
             self._reap(worker)
         self._selector.close()
