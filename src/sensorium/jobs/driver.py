@@ -9,7 +9,6 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from sensorium.errors import ArgumentError, GenerateError, SensoriumWarning, listed
 from sensorium.jobs.job import Job

@@ -53,7 +53,9 @@ def called(field: str, name: str) -> Callable[..., Any]:
         try:
             return function(*args)
         except Exception as error:
-            raise ConfigError.single("Job", field, name, "a function that returns", f"It failed: {reason(error)}") from error
+            raise ConfigError.single(
+                "Job", field, name, "a function that returns", f"It failed: {reason(error)}"
+            ) from error
 
     return call
 

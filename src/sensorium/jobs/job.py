@@ -7,11 +7,12 @@ import json
 import platform
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import field_serializer, field_validator, model_validator
 
@@ -32,7 +33,8 @@ VERSIONS = ("numpy", "torch", "warp-lang", "mujoco", "mujoco-warp", "newton")
 """Packages whose versions can change the bytes of a data set."""
 
 
-class Shard(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Shard:
     """A range of the environments of a job, generated as one unit."""
 
     index: int

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from sensorium.compute import start_warp
 from sensorium.errors import ArgumentError, ConfigError, listed, shown
-from sensorium.jobs.control import CONTROL_PERIOD, Control, control_for
+from sensorium.jobs.control import CONTROL_PERIOD, Control, control_for, steps
 from sensorium.jobs.entry_points import called, message
 from sensorium.jobs.job import TIME_STEP, Job, Shard, is_entry
 from sensorium.jobs.parquet import ParquetRows
@@ -144,12 +144,12 @@ class Simulation:
         if self._factory is not None:
             return self._factory(shard.num_envs, shard.first_env)
         if job.engine == "trajectory":
-            from sensorium.jobs.drives import Drive
+            from sensorium.jobs.drives import engine_of
 
             paths = [
                 self._paths[env % len(self._paths)] for env in range(shard.first_env, shard.first_env + shard.num_envs)
             ]
-            return Drive("", paths, job.model).start(shard.num_envs, job.device)[0]
+            return engine_of(paths, job.model, shard.num_envs, job.device)
         if self._robot is not None:
             return self._robot.engine(shard.num_envs, job.device)
         from sensorium.jobs.models import load_model
@@ -184,26 +184,6 @@ class Simulation:
             got = f"{values.dtype} {list(values.shape)}" if values.dtype != object else shown(found)
             raise ConfigError.single("Job", "keep", got, f"bool [env], [{scene.num_envs}]")
         return values
-
-
-def visits(scene: Scene, control: Control, every: int, ticks: int) -> Iterator[None]:
-    """Advance a scene, and yield at each tick at which a sample may be captured or arrive.
-
-    Args:
-        scene: the scene.
-        control: called every `every` ticks with the scene and the time since the first call, s.
-        every: ticks between its calls.
-        ticks: physics steps to take.
-    """
-    late = any(getattr(sensor.cfg, "delay", None) is not None for sensor in scene.sensors.values())
-    rates = [sensor.rate for sensor in scene.sensors.values()]
-    start = scene.tick
-    while (passed := scene.tick - start) < ticks:
-        ctrl = control(scene, passed * scene.engine.dt) if passed % every == 0 else None
-        due = min(rate.next_after(scene.tick) for rate in rates)
-        stop = min(start + ticks, start + (passed // every + 1) * every, due)
-        scene.step(ctrl, 1 if late else stop - scene.tick)
-        yield
 
 
 class ShardFile:
@@ -253,8 +233,6 @@ def write_shard(simulation: Simulation, shard: Shard, store: Store) -> dict[str,
     started = datetime.now(UTC).isoformat(timespec="milliseconds")
     scene, control, every = simulation.scene(shard)
     names = list(scene.sensors) if job.sensors is None else [scene[name].name for name in job.sensors]
-    for name in names:
-        scene[name].buffers.listeners += 1
     kept, ticks, cursor = 0, simulation.ticks(scene), scene.sample_cursor()
     with ExitStack() as stack:
         files = {}
@@ -265,7 +243,7 @@ def write_shard(simulation: Simulation, shard: Shard, store: Store) -> dict[str,
             simulation.begin(scene, episode)
             for each in files.values():
                 each.begin(episode, scene.tick)
-            for _ in chain([None], visits(scene, control, every, ticks)):
+            for _ in steps(scene, control, every, ticks, [scene[name] for name in names]):
                 for name, reading in scene.publish(names, since=cursor, truth=job.truth, poses=job.truth).items():
                     files[name].add(reading)
             mask = simulation.kept(scene)
@@ -351,6 +329,7 @@ class ShardWorker:
             differ = listed(self._store.changes(self._job)) or "files"
             fix = "Install the same versions and sources, and share the same files, on all machines."
             raise ConfigError.single("Job", "worker", f"{platform.node()}: another {differ}", "equal workers", fix)
+        start_warp()
         with _threads(self._job):
             simulation = Simulation(self._job)
             simulation.check()
@@ -371,4 +350,7 @@ class ShardWorker:
             done = self._store.receipt(index)  # another driver may have written the same shard
             if done is not None and done["key"] == self._job.shard(index).key:
                 return done
-            return {"error": message(error), "fatal": isinstance(error, ArgumentError) and isinstance(error.__cause__, OSError)}
+            return {
+                "error": message(error),
+                "fatal": isinstance(error, ArgumentError) and isinstance(error.__cause__, OSError),
+            }

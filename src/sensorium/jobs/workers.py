@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
-
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Environment variables with the number of threads of PyTorch and NumPy."""
 
@@ -83,7 +82,8 @@ class InProcess:
     size = 1
 
     def __init__(self, task: Task) -> None:
-        self._task, self._events, self._worker = task, list[Event](), None
+        self._task, self._events = task, list[Event]()
+        self._worker: Any = None
 
     def start(self, worker: int) -> None:
         """Build the worker."""
@@ -92,7 +92,7 @@ class InProcess:
 
         task = self._task
         try:
-            self._worker: Any = ShardWorker(task.job, task.key, task.out, task.folder)
+            self._worker = ShardWorker(task.job, task.key, task.out, task.folder)
         except Exception as error:
             self._events.append(Event(worker, "failed", message(error)))
             return
