@@ -74,10 +74,13 @@ def control_for(name: str, scene: Scene, substeps: int = 1) -> tuple[Control, in
     """
     engine = cast("OwnEngine", scene.engine)
     slow = max(1, round(CONTROL_PERIOD / engine.dt))
+    has_controls = hasattr(engine, "nu")
+    if not has_controls and (name in ("zero", "random") or name.endswith(LOGS)):
+        raise _fault(name, f"hold or module:function, since {scene.engine.name} has no controls", "Omit it.")
     if name == "hold":
         from sensorium.engines.newton.engine import NewtonEngine
 
-        if isinstance(engine, NewtonEngine):  # its targets are the start pose
+        if not has_controls or isinstance(engine, NewtonEngine):  # whose targets are the start pose
             return (lambda scene, time: None), substeps
         return hold(engine, substeps), substeps
     if name == "zero":
@@ -270,7 +273,8 @@ def _arrays(path: Path) -> dict[str, Array]:
 def from_function(name: str, engine: OwnEngine) -> Control:
     """Call `module:function`, also from the working directory, and check each returned value."""
     function = function_of("control", name)
-    shapes = ((engine.nu,), (engine.num_envs, engine.nu))
+    nu = getattr(engine, "nu", 0)
+    shapes = ((nu,), (engine.num_envs, nu))
 
     def control(scene: Scene, time: float) -> Any:
         expected = f"numbers of shape {shapes[0]} or {shapes[1]} (env, controls), or None to keep the last control"

@@ -107,7 +107,10 @@ def generate(
 
 
 def _indices(job: Job, shards: Iterable[int] | None) -> list[int]:
-    wanted = range(job.num_shards) if shards is None else sorted(set(shards))
+    try:
+        wanted = range(job.num_shards) if shards is None else sorted(set(shards))
+    except TypeError:
+        raise ArgumentError(f"shards: got {shards!r}, expected whole numbers, such as range(100).") from None
     return [job.shard(index).index for index in wanted]
 
 

@@ -101,7 +101,10 @@ class Simulation:
         if not isinstance(rig, str):
             return [sensor_cfg(table) for table in rig], semantics
         if is_entry(rig):
-            return list(called("rig", rig)()), semantics
+            sensors = called("rig", rig)()
+            if not isinstance(sensors, list | tuple) or not sensors:
+                raise ConfigError.single("Job", "rig", sensors, "a function that returns a list of configs of sensors")
+            return list(sensors), semantics
         return load_rig(Path(rig))[0], semantics | load_semantics(Path(rig))
 
     def scene(self, shard: Shard) -> tuple[Scene, Control, int]:
@@ -114,6 +117,9 @@ class Simulation:
             assert self._randomisation is not None
             self._randomisation.restore()
             self._engine.load_state(self._initial)
+        if not getattr(self._engine, "owns_time", False):
+            expected = "an engine that the scene steps, such as sn.MujocoEngine(...)"
+            raise ConfigError.single("Job", "factory", self._engine, expected)
         if self._engine.num_envs != count:
             expected = f"an engine with {count} environments, the num_envs it is called with"
             raise ConfigError.single("Job", "factory", f"an engine with {self._engine.num_envs}", expected)
