@@ -389,7 +389,7 @@ def test_run_on_a_urdf(tmp_path: Path) -> None:
 def test_control_from_a_file_and_from_a_function(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Equal controls from a file and a function give equal readings; random controls give different readings."""
+    """Equal controls from files and a function give equal readings; random controls give different readings."""
     start = np.array([0.0, 0.8, -1.5] * 4)
     rows = start + 0.1 * np.sin(np.arange(5)[:, None])
     np.savez(tmp_path / "play.npz", ctrl=rows, dt=0.01)
@@ -400,10 +400,12 @@ def test_control_from_a_file_and_from_a_function(
     )
     monkeypatch.chdir(tmp_path)
     found = {}
-    for control in ("play.npz", "my_gait_for_test:control", "random"):
+    assert run(tmp_path, "--seconds", "0.06", "--envs", "2", "--control", "play.npz", "--record", "played.mcap") == 0
+    for control in ("play.npz", "played.mcap", "my_gait_for_test:control", "random"):
         assert run(tmp_path, "--seconds", "0.06", "--envs", "2", "--control", control) == 0, capsys.readouterr()
         found[control] = load(tmp_path / "out/readings.npz")["trunk"].truth["lin_acc_b"]
     assert np.array_equal(found["play.npz"], found["my_gait_for_test:control"])
+    assert np.array_equal(found["play.npz"], found["played.mcap"])
     assert not np.array_equal(found["play.npz"], found["random"])
 
 

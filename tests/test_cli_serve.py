@@ -313,7 +313,7 @@ def test_hold_control_keeps_the_pose_in_long_steps(model: str, substeps: int) ->
         (["--address", f"tcp://127.0.0.1:{'9' * 5000}"], ["a port of 0 to 65535"]),
         (["--address", "inproc://x"], ["--address: got 'inproc://x'"]),
         (["--token-file", "/nowhere/token"], ["token", "The folder '/nowhere' does not exist"]),
-        (["--control", "trott"], ["expected hold, zero, random, client, FILE.npz or module:function"]),
+        (["--control", "trott"], ["expected hold, zero, random, client, FILE.npz, FILE.mcap or module:function"]),
         (["--control", "nowhere.npz"], ["--control", "nowhere.npz", "does not exist"]),
         (
             ["--control", "no_such_module:x:y"],

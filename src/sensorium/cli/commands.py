@@ -146,12 +146,11 @@ class Run:
     engine: EngineName = "mujoco"
     """Physics engine: MuJoCo on the CPU, MuJoCo Warp (pip install 'sensorium[warp]') for many environments on a GPU,
     or Newton (pip install 'sensorium[newton]') with its solver SolverMuJoCo."""
-    control: Annotated[str, arg(metavar="hold|zero|random|FILE.npz|module:function")] = "hold"
+    control: Annotated[str, arg(metavar="hold|zero|random|FILE.npz|FILE.mcap|module:function")] = "hold"
     """hold: keep the joints in the pose of the first keyframe or of the start (without balancing). zero: all controls
-    0.
-    random: within the actuators' ranges. FILE.npz: play its array ctrl, [time, nu] or [time, env, nu], one row every dt
-    s (an optional number in the file; by default every physics step), and hold the last row. module:function: called as
-    function(scene, time) every 10 ms, returns the ctrl."""
+    0. random: within the actuators' ranges. FILE.npz: play its array ctrl, [time, nu] or [time, env, nu], one row every
+    dt s (an optional number in the file; by default every physics step), and hold the last row. FILE.mcap: play the
+    controls of a recording. module:function: called as function(scene, time) every 10 ms, returns the ctrl."""
 
     def run(self) -> int:
         """Run the command and return the exit code."""

@@ -90,7 +90,7 @@ class Serve:
     address: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="ADDRESS")] = ()
     """Address of the server: tcp://HOST:PORT (port 0 selects a free one) or ipc:///path; may be repeated. Default:
     tcp://127.0.0.1:7447."""
-    control: Annotated[str, unset("hold|zero|random|client|FILE.npz|module:function", "hold")] = ""
+    control: Annotated[str, unset("hold|zero|random|client|FILE.npz|FILE.mcap|module:function", "hold")] = ""
     """As for `sensorium run`, at most once per step; client: the controls that clients set with client.control(ctrl).
     By default a bundled robot moves by itself. In lock-step it is always client."""
     lockstep: bool = False

@@ -49,7 +49,7 @@ class View:
     """Rig file: the sensors of a model, as TOML. All sensors are drawn, unless some have debug_vis = true."""
     envs: Annotated[int, arg(metavar="N")] = 4
     """Number of environments of a model."""
-    control: Annotated[str, arg(metavar="hold|zero|random|FILE.npz|module:function")] = "hold"
+    control: Annotated[str, arg(metavar="hold|zero|random|FILE.npz|FILE.mcap|module:function")] = "hold"
     """Control of a model, as for `sensorium run`; with hold, bundled robots move by themselves."""
     speed: Annotated[float, arg(metavar="X")] = 1.0
     """Simulated seconds per second of wall-clock time at the start; 0: as fast as possible. A free-running served

@@ -24,6 +24,8 @@ None to keep the last control."""
 
 WORDS = ("hold", "zero", "random")
 """Controls that need neither a file nor a function."""
+LOGS = (".npz", ".mcap")
+"""Ends of the names of files with recorded controls."""
 CONTROL_PERIOD = 0.01
 """Seconds between calls of `random` and of a function: 100 Hz, or every tick if that is slower."""
 RANDOM_PERIOD = 0.1
@@ -39,7 +41,7 @@ def check_control(name: str, words: Sequence[str] = WORDS) -> None:
     """Reject an invalid control before the engine is created.
 
     Args:
-        name: ``FILE.npz``, ``module:function`` or one of `words`.
+        name: ``FILE.npz``, ``FILE.mcap``, ``module:function`` or one of `words`.
         words: names of the other controls.
 
     Raises:
@@ -49,18 +51,20 @@ def check_control(name: str, words: Sequence[str] = WORDS) -> None:
         return
     if name.endswith(".npz"):
         _arrays(Path(name))
+    elif name.endswith(".mcap"):
+        _recorded(Path(name))
     elif ":" in name:
         function_of("control", name)
     else:
-        hint = nearest(name, words).strip() or "Give a file as NAME.npz or a function as module:function."
-        raise _fault(name, f"{', '.join(words)}, FILE.npz or module:function", hint)
+        hint = nearest(name, words).strip() or "Give a file as NAME.npz or NAME.mcap, or a function as module:function."
+        raise _fault(name, f"{', '.join(words)}, FILE.npz, FILE.mcap or module:function", hint)
 
 
 def control_for(name: str, scene: Scene, substeps: int = 1) -> tuple[Control, int]:
     """Return a control and the number of ticks between its calls.
 
     Args:
-        name: ``hold``, ``zero``, ``random``, ``FILE.npz`` or ``module:function``.
+        name: ``hold``, ``zero``, ``random``, ``FILE.npz``, ``FILE.mcap`` or ``module:function``.
         scene: the scene, in its start state, on an engine of a model.
         substeps: minimum number of ticks between its calls.
 
@@ -79,7 +83,7 @@ def control_for(name: str, scene: Scene, substeps: int = 1) -> tuple[Control, in
         return (lambda scene, time: np.zeros(engine.nu)), slow
     if name == "random":
         return random(scene), slow
-    if name.endswith(".npz"):
+    if name.endswith(LOGS):
         return from_file(Path(name), scene), 1
     check_control(name)
     return from_function(name, engine), slow
@@ -174,27 +178,49 @@ def random(scene: Scene) -> Control:
 
 
 def from_file(path: Path, scene: Scene) -> Control:
-    """Play the array `ctrl` [time, nu] or [time, env, nu] of an `.npz` file, one row every `dt` s; hold the last.
+    """Play recorded controls, and hold the last ones.
 
-    Its environments are those of the whole run: the scene takes its own, from `first_env` on.
+    They are the array `ctrl` [time, nu] or [time, env, nu] of an `.npz` file, one row every `dt` s, or those of an MCAP
+    recording. Environments are those of the whole run: the scene takes its own, from `first_env` on.
     """
-    engine, arrays, name = cast("OwnEngine", scene.engine), _arrays(path), str(path)
+    engine, name = cast("OwnEngine", scene.engine), str(path)
+    ctrl, times = _recorded(path) if path.suffix == ".mcap" else _rows(path, engine.dt)
     end = scene.first_env + scene.num_envs
     shapes = f"ctrl of shape [time, {engine.nu}] or [time, env, {engine.nu}] with the controls of {end} envs or more"
-    try:
-        ctrl = arrays["ctrl"].astype(np.float64)
-        dt = float(arrays.get("dt", np.array(engine.dt)))
-    except (TypeError, ValueError) as error:
-        raise _fault(name, "numbers in ctrl and dt", f"It holds others: {error}.") from error
     if ctrl.ndim == 3 and ctrl.shape[1] >= end:
         ctrl = ctrl[:, scene.first_env : end]
     if not len(ctrl) or ctrl.shape[1:] not in ((engine.nu,), (engine.num_envs, engine.nu)):
         raise _fault(name, shapes, f"Its ctrl has shape {ctrl.shape}.")
     if not np.isfinite(ctrl).all():
         raise _fault(name, "finite numbers in ctrl", "It holds NaN or infinity.")
+    return lambda scene, time: ctrl[max(0, int(np.searchsorted(times, time + 1e-9, "right")) - 1)]
+
+
+def _rows(path: Path, dt: float) -> tuple[Array, Array]:
+    """Return the controls of an `.npz` file, and their times, s."""
+    arrays = _arrays(path)
+    try:
+        ctrl = arrays["ctrl"].astype(np.float64)
+        dt = float(arrays.get("dt", np.array(dt)))
+    except (TypeError, ValueError) as error:
+        raise _fault(str(path), "numbers in ctrl and dt", f"It holds others: {error}.") from error
     if not 0.0 < dt < float("inf"):
-        raise _fault(name, "dt > 0, seconds between rows", f"Its dt is {dt:g}.")
-    return lambda scene, time: ctrl[min(int(time / dt + 1e-6), len(ctrl) - 1)]
+        raise _fault(str(path), "dt > 0, seconds between rows", f"Its dt is {dt:g}.")
+    return ctrl, np.arange(len(ctrl)) * dt
+
+
+def _recorded(path: Path) -> tuple[Array, Array]:
+    """Return the controls of a recording and their times, s; those of one environment are for all."""
+    from sensorium.record import replay
+
+    with replay(path) as recording:
+        readings = list(recording.control)
+        if not readings:
+            raise _fault(str(path), "a recording with controls", f"It has the values {listed(recording.logs)}.")
+        ctrl = np.stack([reading["value"] for reading in readings]).astype(np.float64)
+        times = np.array([reading.time for reading in readings]) - recording.start
+    of_all: Array = ctrl[:, 0] if ctrl.shape[1] == 1 else ctrl
+    return of_all, times
 
 
 def _arrays(path: Path) -> dict[str, Array]:

@@ -87,7 +87,8 @@ def generate(
     store = Store(out)
     store.claim(job)
     if foreign := store.names()[1]:
-        warnings.warn(f"{store.url} has foreign files, which stay as they are: {listed(foreign)}.", SensoriumWarning)
+        text = f"{store.url} has foreign files, which stay as they are: {listed(foreign)}."
+        warnings.warn(text, SensoriumWarning, stacklevel=2)
     done = set()
     for index, receipt in store.receipts(wanted):
         _check_key(store, index, receipt, job)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sensorium.errors import ConfigError
 
 if TYPE_CHECKING:
+    from sensorium.engines.trajectory.engine import TrajectoryEngine
     from sensorium.engines.trajectory.trajectory import Trajectory
     from sensorium.jobs.control import Control
     from sensorium.scene import Scene
@@ -29,12 +30,12 @@ class Drive:
 
     Args:
         name: file of the trajectory, or one of `PATHS`.
-        trajectory: the trajectory, or one for each environment.
+        trajectory: the trajectory.
         world: file of the world, or `HALL`; None for an empty world.
     """
 
     name: str
-    trajectory: Trajectory | list[Trajectory]
+    trajectory: Trajectory
     world: str | None
 
     def seconds(self, given: float | None) -> float:
@@ -52,12 +53,17 @@ class Drive:
 
     def start(self, envs: int, device: str) -> Start:
         """Return the engine, whose body is named ``body``, and a function that returns the control, which is none."""
-        from sensorium.demo import hall
-        from sensorium.engines.trajectory.engine import TrajectoryEngine
-
-        world = hall.shapes() if _is_name(self.world, (HALL,)) else self.world
-        engine = TrajectoryEngine(self.trajectory, TIME_STEP, num_envs=envs, world=world or (), device=device)
+        engine = engine_of(self.trajectory, self.world, envs, device)
         return engine, lambda scene: ((lambda scene, time: None), engine.ticks_left)
+
+
+def engine_of(trajectory: Trajectory | list[Any], world: str | None, envs: int, device: str) -> TrajectoryEngine:
+    """Return the engine of one trajectory, or of one for each environment; the body is named ``body``."""
+    from sensorium.demo import hall
+    from sensorium.engines.trajectory.engine import TrajectoryEngine
+
+    shapes = hall.shapes() if _is_name(world, (HALL,)) else world
+    return TrajectoryEngine(trajectory, TIME_STEP, num_envs=envs, world=shapes or (), device=device)
 
 
 def drive_of(trajectory: str, world: str | None, max_gap: float | None) -> Drive:

@@ -7,19 +7,20 @@ import json
 import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import field_serializer, field_validator, model_validator
 
-import sensorium
 from sensorium.cfg import Cfg, Positive, SensorCfg, bad, must
 from sensorium.cfg.knobs import parse_amount
 from sensorium.engines.model_file import files_of
 from sensorium.errors import ConfigError, ModelError, SensoriumError, nearest
+from sensorium.jobs.control import LOGS
 from sensorium.random import Distribution
 
 Count = Annotated[int, must(lambda count: count >= 1, "a whole number >= 1")]
@@ -31,7 +32,8 @@ VERSIONS = ("numpy", "torch", "warp-lang", "mujoco", "mujoco-warp", "newton")
 """Packages whose versions can change the bytes of a data set."""
 
 
-class Shard(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Shard:
     """A range of the environments of a job, generated as one unit."""
 
     index: int
@@ -76,9 +78,10 @@ class Job(Cfg):
     """Sensors: a rig file, an entry point, or a list of configs or of tables as in a rig file. None takes those of a
     bundled robot."""
     control: str | tuple[str, ...] = "hold"
-    """``"hold"``, ``"zero"``, ``"random"``, a log ``FILE.npz`` with ``ctrl`` `[time, nu]` or `[time, env, nu]` of all
-    environments of the job, or an entry point. With the engine ``"trajectory"``: the paths, as files, patterns such as
-    ``"logs/*.tum"``, ``"drone"`` or ``"car"``; environment k follows path k modulo their number."""
+    """``"hold"``, ``"zero"``, ``"random"``, an entry point, or a log: ``FILE.npz`` with ``ctrl`` `[time, nu]` or
+    `[time, env, nu]` of all environments of the job, or a recording ``FILE.mcap``. With the engine ``"trajectory"`` the
+    paths: files, patterns such as ``"logs/*.tum"``, ``"drone"`` or ``"car"``; environment k follows path k modulo their
+    number."""
     begin_episode: Entry | None = None
     """Entry point that returns the start state of episodes."""
     randomise: Mapping[str, Any] = {}
@@ -217,7 +220,7 @@ class Job(Cfg):
             yield self.rig, [existing(self.rig, "rig")]
         if self.engine == "trajectory":
             yield "control", [Path(each) for each in self.paths if each not in BUNDLED]
-        elif str(self.control).endswith(".npz"):
+        elif str(self.control).endswith(LOGS):
             yield str(self.control), [existing(str(self.control), "control")]
 
     @property
@@ -295,16 +298,13 @@ def existing(path: str, field: str) -> Path:
 
 def _source(package: str) -> str:
     """Return the hash of the source files of a package or a module, which is not imported."""
-    if package == "sensorium":
-        root: Path | None = Path(str(sensorium.__file__)).parent
-    else:
-        found = find_spec(package)
-        if found is None:
-            fix = "Install the package, or start in the folder that contains the module."
-            raise ConfigError.single("Job", "entry point", package, "a package or module that can be imported", fix)
-        root = Path(found.origin).parent if found.submodule_search_locations and found.origin else None
-        if root is None:
-            return _digest([Path(each) for each in [found.origin or ""] if Path(each).is_file()])
+    found = find_spec(package)
+    if found is None:
+        fix = "Install the package, or start in the folder that contains the module."
+        raise ConfigError.single("Job", "entry point", package, "a package or module that can be imported", fix)
+    if not found.submodule_search_locations:
+        return _digest([Path(str(found.origin))])
+    root = Path(found.submodule_search_locations[0])
     files = sorted(each for each in root.rglob("*") if each.is_file() and each.suffix not in (".pyc", ".so"))
     return _digest(files, root)
 

@@ -138,12 +138,12 @@ class Simulation:
         if self._factory is not None:
             return self._factory(shard.num_envs, shard.first_env)
         if job.engine == "trajectory":
-            from sensorium.jobs.drives import Drive
+            from sensorium.jobs.drives import engine_of
 
             paths = [
                 self._paths[env % len(self._paths)] for env in range(shard.first_env, shard.first_env + shard.num_envs)
             ]
-            return Drive("", paths, job.model).start(shard.num_envs, job.device)[0]
+            return engine_of(paths, job.model, shard.num_envs, job.device)
         if self._robot is not None:
             return self._robot.engine(shard.num_envs, job.device)
         from sensorium.jobs.models import load_model

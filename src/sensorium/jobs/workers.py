@@ -78,7 +78,8 @@ class InProcess:
     size = 1
 
     def __init__(self, task: Task) -> None:
-        self._task, self._events, self._worker = task, list[Event](), None
+        self._task, self._events = task, list[Event]()
+        self._worker: Any = None
 
     def start(self, worker: int) -> None:
         """Build the worker."""
@@ -87,7 +88,7 @@ class InProcess:
 
         task = self._task
         try:
-            self._worker: Any = ShardWorker(task.job, task.key, task.out, task.folder)
+            self._worker = ShardWorker(task.job, task.key, task.out, task.folder)
         except SensoriumError as error:
             self._events.append(Event(worker, "failed", str(error)))
             return
