@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -96,8 +97,8 @@ class SensorRows:
     def __init__(
         self, specs: Sequence[FieldSpec], mounts: int, truth: bool, first_env: int, num_envs: int, readings: bool = False
     ) -> None:
-        self._keeps_readings = readings
-        self._specs, self._truth, self._first_env, self._num_envs = specs, truth, first_env, num_envs
+        self.specs, self._keeps_readings = tuple(specs), readings
+        self._truth, self._first_env, self._num_envs = truth, first_env, num_envs
         self.fields = [*HEAD, *(_field(spec, "") for spec in specs)]
         if truth:
             self.fields += [_field(spec, TRUTH) for spec in specs]
@@ -107,6 +108,16 @@ class SensorRows:
         self._mounts = mounts
         self.ragged = {name for spec in specs if spec.is_ragged for name in (spec.name, f"{TRUTH}{spec.name}")}
         self.begin(0, 0)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """JSON-serialisable description of the fields, from which `described` returns the same fields."""
+        return {"specs": [spec.to_dict() for spec in self.specs], "mounts": self._mounts, "truth": self._truth}
+
+    @classmethod
+    def described(cls, about: Mapping[str, Any]) -> SensorRows:
+        """Return the rows of no environments with the fields of a description."""
+        return cls([FieldSpec.from_dict(each) for each in about["specs"]], about["mounts"], about["truth"], 0, 0)
 
     def begin(self, episode: int, tick: int) -> None:
         """Start an episode at a tick."""
@@ -139,12 +150,12 @@ class SensorRows:
         ]  # fmt: skip
         columns = {field.name: Column(values) for field, values in zip(HEAD, head, strict=True)}
         items, counts = stack.rows(at, env) if stack.offsets is not None else (at, None)
-        for spec in self._specs:
+        for spec in self.specs:
             values = stack.measured[spec.name]
             columns[spec.name] = Column(values[items], counts) if spec.is_ragged else Column(values[at, env])
         if self._truth:
             row = self._rows_of_truth(stack, ticks)
-            for spec in self._specs:
+            for spec in self.specs:
                 if spec.is_ragged:
                     columns[TRUTH + spec.name] = Column(stack.truth[spec.name][items], counts)
                 else:
@@ -165,7 +176,7 @@ class SensorRows:
         captures = stack.about["truth_tick"][:, 0]
         known, values = self._known
         new = np.flatnonzero(captures > np.concatenate((known[-1:] if len(known) else [-1], captures[:-1])))
-        names = [spec.name for spec in self._specs if not spec.is_ragged]
+        names = [spec.name for spec in self.specs if not spec.is_ragged]
         if len(known):
             values = {name: np.concatenate((values[name], stack.truth[name][new])) for name in names}
         else:

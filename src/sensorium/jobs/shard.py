@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
+from sensorium.compute import start_warp
 from sensorium.errors import ConfigError, listed, shown
 from sensorium.jobs.control import CONTROL_PERIOD, Control, control_for
 from sensorium.jobs.entry_points import function_of, reason
@@ -261,7 +262,7 @@ class ShardFile:
         if is_mcap:
             self._writer = McapRows(self._file, about, reading)
         else:
-            self._writer = ParquetRows(self._file, self.rows.fields, self.rows.ragged)
+            self._writer = ParquetRows(self._file, self.rows)
         stack.callback(self._writer.abort)
         self._held: list[Block] = []
         self._holds = job.keep is not None
@@ -403,6 +404,7 @@ class ShardWorker:
             fix = "Install the same versions and sources, and share the same files, on all machines."
             raise ConfigError.single("Job", "worker", f"{platform.node()}: another {differ}", "equal workers", fix)
         torch.set_num_threads(self._job.threads)
+        start_warp()
         simulation = Simulation(self._job)
         simulation.check()
         _kept[:] = [simulation]
