@@ -102,6 +102,8 @@ class McapRecording:
         for reading in readings:
             if reading.tick != self._tick:
                 self._frame, self._tick = self._frame + 1, reading.tick
+            if reading.name not in self._tracks:
+                self.open(reading)
             at = nanoseconds(reading.time)
             messages += [
                 (channel, at, at, self._frame, batch.encode(reading))

@@ -92,6 +92,11 @@ class SensorRows:
         first_env: global index of environment 0.
         num_envs: number of environments.
         readings: whether blocks hold their readings.
+
+    Attributes:
+        fields: the fields of the rows.
+        names: name of a spec -> name of its field.
+        ragged: names of the fields with any number of items per row.
     """
 
     def __init__(
@@ -99,14 +104,21 @@ class SensorRows:
     ) -> None:
         self.specs, self._keeps_readings = tuple(specs), readings
         self._truth, self._first_env, self._num_envs = truth, first_env, num_envs
-        self.fields = [*HEAD, *(_field(spec, "") for spec in specs)]
+        self.fields, self.names = [*HEAD], dict[str, str]()
+        for spec in specs:
+            name = spec.name
+            while name in {each.name for each in self.fields}:
+                name += "_"
+            self.names[spec.name] = name
+            self.fields.append(_field(spec, name))
         if truth:
-            self.fields += [_field(spec, TRUTH) for spec in specs]
+            self.fields += [_field(spec, TRUTH + self.names[spec.name]) for spec in specs]
         if mounts:
             self.fields.append(TableField(f"{TRUTH}pose_pos", "float32", ("mount", "xyz"), (mounts, 3), "m", "world"))
             self.fields.append(TableField(f"{TRUTH}pose_quat", "float32", ("mount", "wxyz"), (mounts, 4), "1", "world"))
         self._mounts = mounts
-        self.ragged = {name for spec in specs if spec.is_ragged for name in (spec.name, f"{TRUTH}{spec.name}")}
+        ragged = [self.names[spec.name] for spec in specs if spec.is_ragged]
+        self.ragged = {*ragged, *(TRUTH + name for name in ragged)}
         self.begin(0, 0)
 
     @property
@@ -152,14 +164,15 @@ class SensorRows:
         items, counts = stack.rows(at, env) if stack.offsets is not None else (at, None)
         for spec in self.specs:
             values = stack.measured[spec.name]
-            columns[spec.name] = Column(values[items], counts) if spec.is_ragged else Column(values[at, env])
+            columns[self.names[spec.name]] = Column(values[items], counts) if spec.is_ragged else Column(values[at, env])
         if self._truth:
             row = self._rows_of_truth(stack, ticks)
             for spec in self.specs:
+                name = TRUTH + self.names[spec.name]
                 if spec.is_ragged:
-                    columns[TRUTH + spec.name] = Column(stack.truth[spec.name][items], counts)
+                    columns[name] = Column(stack.truth[spec.name][items], counts)
                 else:
-                    columns[TRUTH + spec.name] = Column(self._known[1][spec.name][row, env])
+                    columns[name] = Column(self._known[1][spec.name][row, env])
             self._forget(int(about["capture_tick"][-1].min()))
         if self._mounts:
             assert stack.pose is not None
@@ -191,9 +204,9 @@ class SensorRows:
         self._known = ticks[first:], {name: array[first:].copy() for name, array in values.items()}
 
 
-def _field(spec: FieldSpec, prefix: str) -> TableField:
+def _field(spec: FieldSpec, name: str) -> TableField:
     skipped = 1 if spec.is_ragged else 0
-    return TableField(prefix + spec.name, spec.dtype, spec.axes[skipped:], spec.shape[skipped:], spec.unit, spec.frame)
+    return TableField(name, spec.dtype, spec.axes[skipped:], spec.shape[skipped:], spec.unit, spec.frame)
 
 
 class Checksum:

@@ -44,7 +44,7 @@ def file_rows(store: Store, index: int, name: str) -> Iterator[FileRows]:
                 rows, tables = read_rows(stack.enter_context(store.fs.open(path, "rb")))
                 blocks = (Block(columns, columns["env"].values) for columns in tables)
             else:
-                rows, blocks = rows_of(stack.enter_context(recording(store, path)))
+                rows, blocks = rows_of(stack.enter_context(_replay(store, path)))
         yield FileRows(rows, _guarded(blocks, where))
 
 
@@ -68,7 +68,16 @@ def _readable(where: str) -> Iterator[None]:
 
 
 @contextmanager
-def recording(store: Store, path: str) -> Iterator[Replay]:
+def recording(store: Store, index: int, name: str) -> Iterator[Replay]:
+    """Open an MCAP file of a shard. Raises as `file_rows` does."""
+    with ExitStack() as stack:
+        with _readable(f"shard {index}: {name}"):
+            replay = stack.enter_context(_replay(store, store.shard_path(index, name)))
+        yield replay
+
+
+@contextmanager
+def _replay(store: Store, path: str) -> Iterator[Replay]:
     """Open an MCAP file, or a local copy of it."""
     with TemporaryDirectory() as folder:
         local = path
