@@ -16,8 +16,8 @@ from sensorium.jobs.job import Job
 from sensorium.jobs.manifest import write_manifest
 from sensorium.jobs.mcap import Episode, McapRecording, about_of, episodes_of
 from sensorium.jobs.parquet import ParquetRows
-from sensorium.jobs.rows import TRUTH
 from sensorium.jobs.report import Progress, ranges
+from sensorium.jobs.rows import TRUTH
 from sensorium.jobs.shard_files import FileRows, file_rows, recording
 from sensorium.jobs.store import Store
 from sensorium.readings import Array, Reading, SceneDescription
@@ -87,11 +87,13 @@ def _write_parquet(
     total, done = len(shards) * len(first["files"]), 0
     for name in first["files"]:
         stem = name.rpartition(".")[0]
-        with target.create(target.path(f"{stem}.parquet")) as opened:
+        with target.create(target.path(f"{stem}.parquet")) as opened, ExitStack() as stack:
             writer: ParquetRows | None = None
             for index in shards:
                 with file_rows(store, index, name) as file:
-                    writer = writer or ParquetRows(opened, file.about)
+                    if writer is None:
+                        writer = ParquetRows(opened, file.about)
+                        stack.callback(writer.abort)
                     for block in file.blocks:
                         writer.write(block)
                 done += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 import numpy as np
@@ -95,8 +95,8 @@ class ParquetRows:
         self._writer.close()
 
     def abort(self) -> None:
-        """Release the rows that are not written."""
-        self._blocks = []
+        """Write nothing more: after an error the file is closed."""
+        self._writer.is_open = False
 
 
 def read_rows(file: IO[bytes]) -> tuple[SensorRows, Iterator[Mapping[str, Column]]]:

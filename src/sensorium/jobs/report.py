@@ -15,7 +15,7 @@ from sensorium.jobs.job import Job
 from sensorium.jobs.rows import Checksum
 from sensorium.jobs.shard import run_shard
 from sensorium.jobs.shard_files import file_rows
-from sensorium.jobs.store import JOB, Store, changes
+from sensorium.jobs.store import Store
 
 Progress = Callable[[int, int], None]
 """Called with the number of steps that are done, and of all."""
@@ -106,7 +106,7 @@ def verify(out: Any, rerun: int = 0, progress: Progress | None = None) -> list[s
     for index, receipt in store.receipts():
         receipts[index] = receipt["files"]
     chosen = np.random.default_rng().permutation(sorted(receipts))[:rerun].tolist()
-    if chosen and (different := changes(store.read_json(store.path(JOB)), job.origin)):
+    if chosen and (different := store.changes(job)):
         raise ArgumentError(
             f"rerun: {store.url!r} was generated with other values of {listed(different)}. Use the same files and "
             "versions, or rerun=0."

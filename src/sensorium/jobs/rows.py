@@ -100,7 +100,13 @@ class SensorRows:
     """
 
     def __init__(
-        self, specs: Sequence[FieldSpec], mounts: int, truth: bool, first_env: int, num_envs: int, readings: bool = False
+        self,
+        specs: Sequence[FieldSpec],
+        mounts: int,
+        truth: bool,
+        first_env: int,
+        num_envs: int,
+        readings: bool = False,
     ) -> None:
         self.specs, self._keeps_readings = tuple(specs), readings
         self._truth, self._first_env, self._num_envs = truth, first_env, num_envs
@@ -164,7 +170,9 @@ class SensorRows:
         items, counts = stack.rows(at, env) if stack.offsets is not None else (at, None)
         for spec in self.specs:
             values = stack.measured[spec.name]
-            columns[self.names[spec.name]] = Column(values[items], counts) if spec.is_ragged else Column(values[at, env])
+            columns[self.names[spec.name]] = (
+                Column(values[items], counts) if spec.is_ragged else Column(values[at, env])
+            )
         if self._truth:
             row = self._rows_of_truth(stack, ticks)
             for spec in self.specs:

@@ -62,9 +62,8 @@ def _readable(where: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # readers raise many kinds for damaged bytes
-        raise ModelError(
-            f"{where} cannot be read ({type(error).__name__}: {error}). Remove the folder of the shard and generate it again."
-        ) from error
+        fix = "Remove the folder of the shard and generate it again."
+        raise ModelError(f"{where} cannot be read ({type(error).__name__}: {error}). {fix}") from error
 
 
 @contextmanager
