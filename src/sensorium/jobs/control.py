@@ -95,8 +95,10 @@ def control_for(name: str, scene: Scene, substeps: int = 1) -> tuple[Control, in
 
 def steps(
     scene: Scene, control: Control, every: int, ticks: int, sensors: Sequence[Sensor[Any, Any]] = ()
-) -> Iterator[None]:
+) -> Iterator[int]:
     """Yield at the start, then advance a scene and yield at each new sample and arrival, and after each control.
+
+    The values are the ticks from which new controls hold, and -1 without.
 
     Args:
         scene: the scene.
@@ -109,12 +111,13 @@ def steps(
     for sensor in sensors:
         sensor.buffers.listeners += 1
     try:
-        yield
+        yield -1
         while (passed := scene.tick - start) < ticks:
-            ctrl = control(scene, passed * scene.engine.dt) if passed % every == 0 else None
+            is_control, tick = passed % every == 0, scene.tick
+            ctrl = control(scene, passed * scene.engine.dt) if is_control else None
             stop = min(end, start + (passed // every + 1) * every, *(sensor.next_change for sensor in sensors))
-            scene.step(ctrl, stop - scene.tick)
-            yield
+            scene.step(ctrl, stop - tick)
+            yield tick if is_control else -1
     finally:
         for sensor in sensors:
             sensor.buffers.listeners -= 1
