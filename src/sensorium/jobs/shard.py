@@ -48,6 +48,7 @@ class Simulation:
     def __init__(self, job: Job) -> None:
         from sensorium.demo.robots import ROBOTS
 
+        start_warp()
         self.job = job
         self._robot = ROBOTS.get(job.model or "") if job.engine == "mujoco" else None
         self._engine: Any = None
@@ -343,7 +344,6 @@ class ShardWorker:
             fix = "Install the same versions and sources, and share the same files, on all machines."
             raise ConfigError.single("Job", "worker", f"{platform.node()}: another {differ}", "equal workers", fix)
         torch.set_num_threads(self._job.threads)
-        start_warp()
         simulation = Simulation(self._job)
         simulation.check()
         _kept[:] = [simulation]
