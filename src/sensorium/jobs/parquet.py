@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple
 from typing import IO, Any
 
 import numpy as np
@@ -16,6 +18,8 @@ WIDEST = 64
 """Maximum number of values per row with a column each."""
 GROUP_BYTES = 64_000_000
 """Size of the values of a row group, bytes."""
+ABOUT = "sensorium"
+"""Name of the metadata of a file: values of each `TableField`, and whether it is ragged, as JSON."""
 
 
 def arrow() -> Any:
@@ -50,7 +54,9 @@ class ParquetRows:
     def __init__(self, file: IO[bytes], fields: Sequence[TableField], ragged: set[str]) -> None:
         self._arrow = pa = arrow()
         self._fields, self._ragged = fields, ragged
-        schema = pa.schema([each for field in fields for each in _columns(pa, field, field.name in ragged)])
+        about = [[*astuple(field), field.name in ragged] for field in fields]
+        columns = [each for field in fields for each in _columns(pa, field, field.name in ragged)]
+        schema = pa.schema(columns, metadata={ABOUT: json.dumps(about, separators=(",", ":"))})
         floats = [field for field in fields if np.dtype(field.dtype).kind == "f" and field not in HEAD]
         split = [path for field in floats for path in _paths(field, field.name in ragged)]
         whole = [path for field in fields if field not in floats for path in _paths(field, field.name in ragged)]
@@ -91,13 +97,27 @@ class ParquetRows:
         self._write_group()
         self._writer.close()
 
+    def abort(self) -> None:
+        """Release the rows that are not written."""
+        self._blocks = []
 
-def read_rows(file: IO[bytes], fields: Sequence[TableField], ragged: set[str]) -> Iterator[Mapping[str, Column]]:
-    """Yield the rows of a file that `ParquetRows` wrote, a row group at a time."""
+
+def read_rows(file: IO[bytes]) -> tuple[list[TableField], set[str], Iterator[Mapping[str, Column]]]:
+    """Return fields, names of ragged fields, and rows of a file that `ParquetRows` wrote, a row group at a time."""
     opened = arrow().parquet.ParquetFile(file)
-    for number in range(opened.num_row_groups):
-        table = opened.read_row_group(number)
-        yield {field.name: _values(table, field, field.name in ragged) for field in fields}
+    about = json.loads(opened.schema_arrow.metadata[ABOUT.encode()])
+    fields = [
+        TableField(name, dtype, tuple(axes), tuple(shape), unit, frame)
+        for name, dtype, axes, shape, unit, frame, _ in about
+    ]
+    ragged = {name for name, *_, is_ragged in about if is_ragged}
+
+    def rows() -> Iterator[Mapping[str, Column]]:
+        for number in range(opened.num_row_groups):
+            table = opened.read_row_group(number)
+            yield {field.name: _values(table, field, field.name in ragged) for field in fields}
+
+    return fields, ragged, rows()
 
 
 def _columns(pa: Any, field: TableField, ragged: bool) -> list[Any]:

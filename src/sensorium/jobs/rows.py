@@ -48,10 +48,16 @@ class Block:
     Args:
         columns: field -> values.
         env: local environment of each row.
+        readings: the readings that the rows were made of, if they are wanted.
+        episode: number of the episode.
+        start: tick at which it started.
     """
 
     columns: Mapping[str, Column]
     env: Array
+    readings: Sequence[Reading] = ()
+    episode: int = 0
+    start: int = 0
 
     def __len__(self) -> int:
         return len(self.env)
@@ -84,9 +90,13 @@ class SensorRows:
         truth: whether rows have the truth.
         first_env: global index of environment 0.
         num_envs: number of environments.
+        readings: whether blocks hold their readings.
     """
 
-    def __init__(self, specs: Sequence[FieldSpec], mounts: int, truth: bool, first_env: int, num_envs: int) -> None:
+    def __init__(
+        self, specs: Sequence[FieldSpec], mounts: int, truth: bool, first_env: int, num_envs: int, readings: bool = False
+    ) -> None:
+        self._keeps_readings = readings
         self._specs, self._truth, self._first_env, self._num_envs = specs, truth, first_env, num_envs
         self.fields = [*HEAD, *(_field(spec, "") for spec in specs)]
         if truth:
@@ -145,7 +155,7 @@ class SensorRows:
             pose = stack.pose[at, env]
             columns[f"{TRUTH}pose_pos"] = Column(pose[..., :3])
             columns[f"{TRUTH}pose_quat"] = Column(pose[..., 3:])
-        return Block(columns, env)
+        return Block(columns, env, readings if self._keeps_readings else (), self._episode, self._start)
 
     def _rows_of_truth(self, stack: Stack, ticks: Array) -> Array:
         """Return the row of each capture in `_known`, after the truth of a stack has been added there.

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -20,19 +20,22 @@ from sensorium.errors import ConfigError, listed, shown
 from sensorium.jobs.control import CONTROL_PERIOD, Control, control_for
 from sensorium.jobs.entry_points import function_of, reason
 from sensorium.jobs.job import TIME_STEP, Job, Shard, is_entry
+from sensorium.jobs.mcap import LOG, About, McapRows
 from sensorium.jobs.parquet import ParquetRows
-from sensorium.jobs.rows import Checksum, SensorRows
+from sensorium.jobs.rows import Block, Checksum, SensorRows
 from sensorium.jobs.store import JOB, Store, changes, unwritable
+from sensorium.readings import Reading
 from sensorium.record.archive import stem_of
+from sensorium.record.recorder import CONTROL
 from sensorium.rl.randomise import Randomisation
 from sensorium.scene import Scene
 from sensorium.scene.draws import start_episodes
+from sensorium.spec import FieldSpec
 
 if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
     from sensorium.engines.trajectory.trajectory import Trajectory
-    from sensorium.readings import Array, Reading
-    from sensorium.sensors.core.base import Sensor
+    from sensorium.readings import Array
 
 
 class Simulation:
@@ -182,8 +185,10 @@ class Simulation:
         return values
 
 
-def visits(scene: Scene, control: Control, every: int, ticks: int) -> Iterator[None]:
+def visits(scene: Scene, control: Control, every: int, ticks: int) -> Iterator[int]:
     """Advance a scene, and yield at each tick at which a sample may be captured or arrive.
+
+    The values are the ticks from which new controls hold, and -1 without.
 
     Args:
         scene: the scene.
@@ -195,24 +200,73 @@ def visits(scene: Scene, control: Control, every: int, ticks: int) -> Iterator[N
     rates = [sensor.rate for sensor in scene.sensors.values()]
     start = scene.tick
     while (passed := scene.tick - start) < ticks:
-        ctrl = control(scene, passed * scene.engine.dt) if passed % every == 0 else None
+        is_control = passed % every == 0
+        ctrl = control(scene, passed * scene.engine.dt) if is_control else None
         due = min(rate.next_after(scene.tick) for rate in rates)
         stop = min(start + ticks, start + (passed // every + 1) * every, due)
-        scene.step(ctrl, 1 if late else stop - scene.tick)
-        yield
+        begin = scene.tick
+        scene.step(ctrl, 1 if late else stop - begin)
+        yield begin if is_control else -1
+
+
+def controls_of(scene: Scene, tick: int) -> Reading | None:
+    """Return the controls of a scene as a reading at the tick from which they hold; None without controls."""
+    ctrl = getattr(scene.engine, "ctrl", None)
+    if ctrl is None or ctrl.ndim != 2 or not ctrl.shape[1]:
+        return None
+    values = ctrl.detach().cpu().numpy().copy()
+    spec = FieldSpec("value", ("actuator",), values.shape[1:], values.dtype.name, "", "", "vector", "scalar")
+    envs = np.arange(len(values))
+    yes, ticks = np.ones(len(values), bool), np.full(len(values), tick)
+    about = {"capture_tick": ticks, "frame": ticks, "valid": yes, "is_new": yes}
+    time = scene.clock.time_at(tick)
+    return Reading(CONTROL, LOG, (spec,), envs, tick, time, {"value": values}, {}, about, _dt=scene.engine.dt)
+
+
+class RowsFile(Protocol):
+    """Open file for the rows of one sensor."""
+
+    def write(self, block: Block) -> None:
+        """Add rows."""
+
+    def close(self) -> None:
+        """Complete the file."""
+
+    def abort(self) -> None:
+        """Release everything that the file holds, if it was not closed."""
 
 
 class ShardFile:
-    """File of one sensor of a shard."""
+    """File of one sensor of a shard, or of the controls.
 
-    def __init__(self, sensor: Sensor[Any, Any], reading: Reading, file: IO[bytes], job: Job, shard: Shard) -> None:
-        mounts = 0 if reading.pose is None or not job.truth else reading.pose.shape[1]
-        self.rows = SensorRows(sensor.specs, mounts, job.truth, shard.first_env, shard.num_envs)
+    Args:
+        reading: a reading.
+        about: the constant data.
+        job: the job.
+        shard: the shard.
+        store: the output.
+        stack: closes the file.
+    """
+
+    def __init__(
+        self, reading: Reading, about: About, job: Job, shard: Shard, store: Store, stack: ExitStack
+    ) -> None:
+        is_log, is_mcap = reading.kind == LOG, job.format == "mcap"
+        self.name = f"{LOG}/{reading.name}.{job.format}" if is_log else f"{stem_of(reading.name)}.{job.format}"
+        self._about = {LOG if is_log else "sensor": reading.name}
+        truth = job.truth and not is_log
+        mounts = 0 if reading.pose is None or not truth else reading.pose.shape[1]
+        self.rows = SensorRows(reading.specs, mounts, truth, shard.first_env, shard.num_envs, readings=is_mcap)
         self.checksum = Checksum(self.rows.fields)
-        self._writer = ParquetRows(file, self.rows.fields, self.rows.ragged)
-        self._held: list[Any] = []
+        self._file = stack.enter_context(store.create(store.shard_path(shard.index, self.name)))
+        self._writer: RowsFile
+        if is_mcap:
+            self._writer = McapRows(self._file, about, reading)
+        else:
+            self._writer = ParquetRows(self._file, self.rows.fields, self.rows.ragged)
+        stack.callback(self._writer.abort)
+        self._held: list[Block] = []
         self._holds = job.keep is not None
-        self._file = file
 
     def begin(self, episode: int, tick: int) -> None:
         """Start an episode at a tick."""
@@ -229,18 +283,18 @@ class ShardFile:
         for block in held:
             self._write(block.of_envs(kept))
 
-    def _put(self, block: Any) -> None:
-        if block is not None and len(block):
+    def _put(self, block: Block | None) -> None:
+        if block is not None:
             self._held.append(block) if self._holds else self._write(block)
 
-    def _write(self, block: Any) -> None:
+    def _write(self, block: Block) -> None:
         self.checksum.add(block.columns)
         self._writer.write(block)
 
     def close(self) -> dict[str, Any]:
         """Complete the file, and return what the receipt says about it."""
         self._writer.close()
-        return {"rows": self.checksum.rows, "checksum": self.checksum.hexdigest(), "bytes": self._file.tell()}
+        return {**self._about, "rows": self.checksum.rows, "checksum": self.checksum.hexdigest(), "bytes": self._file.tell()}
 
 
 def write_shard(simulation: Simulation, shard: Shard, store: Store) -> dict[str, Any]:
@@ -252,27 +306,34 @@ def write_shard(simulation: Simulation, shard: Shard, store: Store) -> dict[str,
     for name in names:
         scene[name].buffers.listeners += 1
     kept, ticks, cursor = 0, simulation.ticks(scene), scene.sample_cursor()
+    about = About(
+        scene.description(), scene.bodies().to_dict()["bodies"], job.truth, getattr(scene.engine, "control_names", ()),
+        getattr(scene.engine, "start_ns", 0),
+    )  # fmt: skip
     with ExitStack() as stack:
-        files = {}
-        for name, reading in scene.publish(names, truth=job.truth, poses=job.truth).items():
-            path = store.shard_path(shard.index, f"{stem_of(name)}.{job.format}")
-            files[name] = ShardFile(scene[name], reading, stack.enter_context(store.create(path)), job, shard)
+        found = scene.publish(names, truth=job.truth, poses=job.truth)
+        controls = controls_of(scene, scene.tick)
+        files = {name: ShardFile(reading, about, job, shard, store, stack) for name, reading in found.items()}
+        log = None if controls is None else ShardFile(controls, about, job, shard, store, stack)
+        every_file = [*files.values(), *(() if log is None else (log,))]
         for episode in range(job.episodes):
             simulation.begin(scene, episode)
-            for each in files.values():
+            for each in every_file:
                 each.begin(episode, scene.tick)
-            for _ in chain([None], visits(scene, control, every, ticks)):
+            for tick in chain([-1], visits(scene, control, every, ticks)):
+                if log is not None and tick >= 0 and (controls := controls_of(scene, tick)) is not None:
+                    log.add(controls)
                 for name, reading in scene.publish(names, since=cursor, truth=job.truth, poses=job.truth).items():
                     files[name].add(reading)
             mask = simulation.kept(scene)
             kept += int(mask.sum())
-            for each in files.values():
+            for each in every_file:
                 each.end(mask)
-        about = {f"{stem_of(name)}.{job.format}": {"sensor": name, **each.close()} for name, each in files.items()}
+        written = {each.name: each.close() for each in every_file}
     episodes = job.episodes * shard.num_envs
     return {
         "key": shard.key, "shard": shard.index, "first_env": shard.first_env, "num_envs": shard.num_envs,
-        "episodes": kept, "dropped": episodes - kept, "files": about, "versions": job.origin["versions"],
+        "episodes": kept, "dropped": episodes - kept, "files": written, "versions": job.origin["versions"],
         "simulated_s": ticks * scene.engine.dt * episodes, "started": started,
         "wall_s": round(time.perf_counter() - began, 4), "host": platform.node(),
     }  # fmt: skip

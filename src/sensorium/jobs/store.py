@@ -157,7 +157,7 @@ class Store:
     def finish(self, index: int, receipt: dict[str, Any]) -> None:
         """Mark a shard as done, and remove what interrupted attempts left in its folder."""
         if self.is_local:
-            for left in Path(self.shard_path(index)).glob(f"*{PART}"):
+            for left in Path(self.shard_path(index)).rglob(f"*{PART}"):
                 left.unlink(missing_ok=True)
         self.write_json(self.shard_path(index, RECEIPT), receipt)
 
