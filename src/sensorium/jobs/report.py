@@ -31,8 +31,8 @@ class Status:
         shards: number of its shards.
         done: number of shards that are done.
         missing: numbers of the others, such as ``"0-3, 7"``.
-        rows: sensor -> number of rows.
-        bytes: size of the files.
+        rows: sensor, or log such as ``"log/control"`` -> number of rows.
+        bytes: the same -> size of its files.
         episodes: number of episodes that were written.
         dropped: number of episodes that `Job.keep` dropped.
         simulated_s: simulated time over all environments, s.
@@ -44,7 +44,7 @@ class Status:
     done: int = 0
     missing: str = ""
     rows: Counter[str] = field(default_factory=Counter)
-    bytes: int = 0
+    bytes: Counter[str] = field(default_factory=Counter)
     episodes: int = 0
     dropped: int = 0
     simulated_s: float = 0.0
@@ -65,10 +65,10 @@ def status(out: Any) -> Status:
     found, done = Status(job, job.num_shards), set[int]()
     for index, receipt in store.receipts():
         done.add(index)
-        for about in receipt["files"].values():
-            found.bytes += about["bytes"]
-            if "sensor" in about:
-                found.rows[about["sensor"]] += about["rows"]
+        for file, about in receipt["files"].items():
+            name = about.get("sensor") or file.rpartition(".")[0]
+            found.rows[name] += about["rows"]
+            found.bytes[name] += about["bytes"]
         found.episodes += receipt["episodes"]
         found.dropped += receipt["dropped"]
         found.simulated_s += receipt["simulated_s"]
