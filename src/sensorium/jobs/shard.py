@@ -50,6 +50,7 @@ class Simulation:
     def __init__(self, job: Job) -> None:
         from sensorium.demo.robots import ROBOTS
 
+        start_warp()
         self.job = job
         self._robot = ROBOTS.get(job.model or "") if job.engine == "mujoco" else None
         self._engine: Any = None
@@ -389,7 +390,6 @@ class ShardWorker:
             differ = listed(self._store.changes(self._job)) or "files"
             fix = "Install the same versions and sources, and share the same files, on all machines."
             raise ConfigError.single("Job", "worker", f"{platform.node()}: another {differ}", "equal workers", fix)
-        start_warp()
         with _threads(self._job):
             simulation = Simulation(self._job)
             simulation.check()
