@@ -60,7 +60,8 @@ def test_a_watch_of_sensors_is_called_at_each_of_their_changes(fresh: bool) -> N
         sn.BodyStateCfg(name="lossy", delay=0.03, jitter=0.02, loss=0.3, **late),
         sn.BodyStateCfg(name="lazy", evaluate="on_read", **late),
     ]
-    text = "<mujoco><option timestep='0.01'/><worldbody><body name='ball'><freejoint/><geom size='.1'/></body></worldbody></mujoco>"
+    ball = "<body name='ball'><freejoint/><geom size='.1'/></body>"
+    text = f"<mujoco><option timestep='0.01'/><worldbody>{ball}</worldbody></mujoco>"
     seen: list[list[Any]] = [[], []]
     calls: list[list[int]] = [[], []]
     for every_tick in (True, False):
