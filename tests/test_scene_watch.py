@@ -86,6 +86,17 @@ def test_a_watch_of_sensors_is_called_at_each_of_their_changes(fresh: bool) -> N
     assert set(calls[0]) < set(calls[1]) and len(calls[0]) < 0.5 * len(calls[1])
 
 
+def test_a_watch_of_sensors_is_called_when_a_sample_of_a_jump_arrives() -> None:
+    """A jump to tick 7 takes the sample of tick 5 late, so that it arrives at tick 14, and that of tick 10 at 17."""
+    scene = moving([syn.ScalarCfg(name="late", update_period=0.05, delay=0.07)], allow_gaps=True)
+    scene.update(ticks=7)
+    ticks: list[int] = []
+    with scene.watch(lambda: ticks.append(scene.tick)) as watch:
+        watch.sensors = [scene["late"]]
+        scene.step(substeps=11)
+    assert {10, 14, 15, 17, 18} <= set(ticks)
+
+
 @pytest.mark.parametrize("capture", [True, False], ids=["captured", "uncaptured"])
 def test_watching_every_tick_changes_no_reading(capture: bool) -> None:
     """A scene that stops at every tick for a watch gives the same bits as a scene without watches, resets included."""
