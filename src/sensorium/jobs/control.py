@@ -13,6 +13,7 @@ from sensorium.jobs.entry_points import function_of, reason
 from sensorium.readings import Array
 
 if TYPE_CHECKING:
+    from sensorium.demo.robots import Robot
     from sensorium.engines.mujoco.engine import MujocoEngine
     from sensorium.engines.mujoco_warp.engine import MujocoWarpEngine
     from sensorium.jobs.models import OwnEngine
@@ -60,19 +61,22 @@ def check_control(name: str, words: Sequence[str] = WORDS) -> None:
         raise _fault(name, f"{', '.join(words)}, FILE.npz, FILE.mcap or module:function", hint)
 
 
-def control_for(name: str, scene: Scene, substeps: int = 1) -> tuple[Control, int]:
+def control_for(name: str, scene: Scene, substeps: int = 1, robot: Robot | None = None) -> tuple[Control, int]:
     """Return a control and the number of ticks between its calls.
 
     Args:
         name: ``hold``, ``zero``, ``random``, ``FILE.npz``, ``FILE.mcap`` or ``module:function``.
         scene: the scene, in its start state, on an engine of a model.
         substeps: minimum number of ticks between its calls.
+        robot: bundled robot that moves by itself with ``hold``.
 
     Raises:
         ConfigError: the control, file or function does not exist or does not fit the model.
     """
     engine = cast("OwnEngine", scene.engine)
     slow = max(1, round(CONTROL_PERIOD / engine.dt))
+    if name == "hold" and robot is not None:
+        return robot.control(scene), slow
     if name == "hold":
         from sensorium.engines.newton.engine import NewtonEngine
 
