@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sensorium.engines.mujoco_warp.engine import MujocoWarpEngine
     from sensorium.jobs.models import OwnEngine
     from sensorium.scene import Scene
+    from sensorium.sensors.core.base import Sensor
 
 Control = Callable[["Scene", float], Any]
 """Called before each tick that starts a control step, with the scene and its time in s; returns `[env, nu]`, `[nu]`, or
@@ -91,6 +92,33 @@ def control_for(name: str, scene: Scene, substeps: int = 1, robot: Robot | None 
         return from_file(Path(name), scene), 1
     check_control(name)
     return from_function(name, engine), slow
+
+
+def steps(
+    scene: Scene, control: Control, every: int, ticks: int, sensors: Sequence[Sensor[Any, Any]] = ()
+) -> Iterator[None]:
+    """Yield at the start, then advance a scene and yield at each new sample and arrival, and after each control.
+
+    Args:
+        scene: the scene.
+        control: called every `every` ticks with the scene and the time since the first call, s.
+        every: ticks between its calls.
+        ticks: physics steps to take.
+        sensors: sensors whose samples are read then.
+    """
+    start, end = scene.tick, scene.tick + ticks
+    for sensor in sensors:
+        sensor.buffers.listeners += 1
+    try:
+        yield
+        while (passed := scene.tick - start) < ticks:
+            ctrl = control(scene, passed * scene.engine.dt) if passed % every == 0 else None
+            stop = min(end, start + (passed // every + 1) * every, *(sensor.next_change for sensor in sensors))
+            scene.step(ctrl, stop - scene.tick)
+            yield
+    finally:
+        for sensor in sensors:
+            sensor.buffers.listeners -= 1
 
 
 def hold(engine: MujocoEngine | MujocoWarpEngine, substeps: int = 1) -> Control:
@@ -175,8 +203,9 @@ def random(scene: Scene) -> Control:
     low, high = np.where(np.isfinite(span[:, 0]), span[:, 0], -1.0), np.where(np.isfinite(span[:, 1]), span[:, 1], 1.0)
 
     def control(scene: Scene, time: float) -> Array:
-        share = scene.draw(f"control/{int(time / RANDOM_PERIOD + 1e-6)}", Uniform(0.0, 1.0), max(1, engine.nu))
-        return low + (high - low) * share.cpu().double().numpy()[:, : engine.nu]
+        drawn = scene.draw(f"control/{int(time / RANDOM_PERIOD + 1e-6)}", Uniform(0.0, 1.0), max(1, engine.nu))
+        share: Array = drawn.cpu().double().numpy()[:, : engine.nu]
+        return low + (high - low) * share
 
     return control
 
@@ -191,10 +220,10 @@ def from_file(path: Path, scene: Scene) -> Control:
     ctrl, times = _recorded(path) if path.suffix == ".mcap" else _rows(path, engine.dt)
     end = scene.first_env + scene.num_envs
     shapes = f"ctrl of shape [time, {engine.nu}] or [time, env, {engine.nu}] with the controls of {end} envs or more"
-    if ctrl.ndim == 3 and ctrl.shape[1] >= end:
-        ctrl = ctrl[:, scene.first_env : end]
-    if not len(ctrl) or ctrl.shape[1:] not in ((engine.nu,), (engine.num_envs, engine.nu)):
+    is_all = ctrl.ndim == 3 and ctrl.shape[1] >= end
+    if not len(ctrl) or ctrl.shape[-1] != engine.nu or not (is_all or ctrl.ndim == 2):
         raise _fault(name, shapes, f"Its ctrl has shape {ctrl.shape}.")
+    ctrl = ctrl[:, scene.first_env : end] if is_all else ctrl
     if not np.isfinite(ctrl).all():
         raise _fault(name, "finite numbers in ctrl", "It holds NaN or infinity.")
     return lambda scene, time: ctrl[max(0, int(np.searchsorted(times, time + 1e-9, "right")) - 1)]

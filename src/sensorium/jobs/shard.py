@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ import torch
 
 from sensorium.compute import start_warp
 from sensorium.errors import ArgumentError, ConfigError, listed, shown
-from sensorium.jobs.control import Control, control_for
+from sensorium.jobs.control import Control, control_for, steps
 from sensorium.jobs.entry_points import called, message
 from sensorium.jobs.job import TIME_STEP, Job, Shard, is_entry
 from sensorium.jobs.parquet import ParquetRows
@@ -178,26 +177,6 @@ class Simulation:
         return values
 
 
-def visits(scene: Scene, control: Control, every: int, ticks: int) -> Iterator[None]:
-    """Advance a scene, and yield at each tick at which a sample may be captured or arrive.
-
-    Args:
-        scene: the scene.
-        control: called every `every` ticks with the scene and the time since the first call, s.
-        every: ticks between its calls.
-        ticks: physics steps to take.
-    """
-    late = any(getattr(sensor.cfg, "delay", None) is not None for sensor in scene.sensors.values())
-    rates = [sensor.rate for sensor in scene.sensors.values()]
-    start = scene.tick
-    while (passed := scene.tick - start) < ticks:
-        ctrl = control(scene, passed * scene.engine.dt) if passed % every == 0 else None
-        due = min(rate.next_after(scene.tick) for rate in rates)
-        stop = min(start + ticks, start + (passed // every + 1) * every, due)
-        scene.step(ctrl, 1 if late else stop - scene.tick)
-        yield
-
-
 class ShardFile:
     """File of one sensor of a shard."""
 
@@ -245,8 +224,6 @@ def write_shard(simulation: Simulation, shard: Shard, store: Store) -> dict[str,
     started = datetime.now(UTC).isoformat(timespec="milliseconds")
     scene, control, every = simulation.scene(shard)
     names = list(scene.sensors) if job.sensors is None else [scene[name].name for name in job.sensors]
-    for name in names:
-        scene[name].buffers.listeners += 1
     kept, ticks, cursor = 0, simulation.ticks(scene), scene.sample_cursor()
     with ExitStack() as stack:
         files = {}
@@ -257,7 +234,7 @@ def write_shard(simulation: Simulation, shard: Shard, store: Store) -> dict[str,
             simulation.begin(scene, episode)
             for each in files.values():
                 each.begin(episode, scene.tick)
-            for _ in chain([None], visits(scene, control, every, ticks)):
+            for _ in steps(scene, control, every, ticks, [scene[name] for name in names]):
                 for name, reading in scene.publish(names, since=cursor, truth=job.truth, poses=job.truth).items():
                     files[name].add(reading)
             mask = simulation.kept(scene)
