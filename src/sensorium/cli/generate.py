@@ -181,7 +181,7 @@ def show(status: Status) -> None:
     table.show_footer = True
     for name, (rows, size) in status.sensors.items():
         table.add_row(escape(name), f"{rows:,}", bytes_text(size))
-    all_rows, all_bytes = (sum(each) for each in zip(*status.sensors.values(), strict=True))
+    all_rows, all_bytes = (sum(each[part] for each in status.sensors.values()) for part in (0, 1))
     totals = ("all", f"{all_rows:,}", bytes_text(all_bytes))
     for column, text in zip(table.columns, totals, strict=True):
         column.footer = text

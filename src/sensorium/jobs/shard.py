@@ -16,7 +16,7 @@ import torch
 
 from sensorium.compute import start_warp
 from sensorium.errors import ArgumentError, ConfigError, listed, shown
-from sensorium.jobs.control import CONTROL_PERIOD, Control, control_for, steps
+from sensorium.jobs.control import Control, control_for, steps
 from sensorium.jobs.entry_points import called, message
 from sensorium.jobs.job import TIME_STEP, Job, Shard, is_entry
 from sensorium.jobs.mcap import LOG, About, McapRows
@@ -136,11 +136,8 @@ class Simulation:
         self._randomisation = Randomisation(scene, job.randomise, title="Job")
         if job.engine == "trajectory":
             return scene, lambda scene, time: None, self.ticks(scene)
-        if self._robot is not None and job.control == "hold":
-            control, every = self._robot.control(scene), max(1, round(CONTROL_PERIOD / scene.engine.dt))
-        else:
-            assert isinstance(job.control, str)
-            control, every = control_for(job.control, scene, job.substeps or 1)
+        assert isinstance(job.control, str)
+        control, every = control_for(job.control, scene, job.substeps or 1, self._robot)
         return scene, control, job.substeps or every
 
     def _built(self, shard: Shard) -> Any:
