@@ -151,9 +151,9 @@ env-warp: out/constraints-warp.txt
 out/constraints-warp.txt: constraints.txt requirements-lowest.txt
 	@mkdir -p $(@D)
 	@sed "s/^warp-lang==.*/$$(grep '^warp-lang==' requirements-lowest.txt)/" constraints.txt > $@
-# `stream`, `record` and `parquet` are included because `make bench` measures them, and because users try them after
+# `stream`, `record` and `generate` are included because `make bench` measures them, and because users try them after
 # the demo.
-env-plot: WANTED = -e '.[plot,stream,record,parquet]'
+env-plot: WANTED = -e '.[plot,stream,record,generate]'
 
 env-plot env-test env-mjlab env-newton env-jax env-formats env-rl env-lowest env-warp: env-%:
 	@set -eu; \

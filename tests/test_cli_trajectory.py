@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +13,9 @@ from rosbags.rosbag2 import Reader
 
 import sensorium as sn
 from sensorium.cli import main
+from sensorium.cli.simulation import simulate
 from sensorium.demo import hall
-from sensorium.record import load
+from sensorium.record import NpzRecorder, load
 
 RIG = """
 [[sensor]]
@@ -77,6 +80,38 @@ def test_exports_of_a_recording_have_the_times_of_the_trajectory_file(
         assert bag.start_time == 1305031098123456789
     other = sn.Trajectory([0.0, 1.0, 2.0, 3.0], np.zeros((4, 3)), np.tile([1.0, 0.0, 0.0, 0.0], (4, 1)))
     assert sn.TrajectoryEngine([tmp_path / "path.tum", other]).start_ns == 0
+
+
+def test_a_run_records_each_sample_and_arrival_without_a_stop_at_every_tick(tmp_path: Path) -> None:
+    """Recordings have the rows of a loop that publishes at every tick, with delay, jitter and loss; so have MCAP files."""
+    late: dict[str, Any] = {"body": "body", "rate_hz": 50.0, "gyro_noise": 0.01}
+    cfgs = [
+        sn.ImuCfg(name="prompt", body="body", rate_hz=30.0),
+        sn.ImuCfg(name="late", delay=0.0123, **late),
+        sn.ImuCfg(name="lossy", delay=0.003, jitter=0.002, loss=sn.GilbertElliott(0.2, 0.5), **late),
+    ]
+    made = [sn.Scene(sn.TrajectoryEngine(hall.drone(), num_envs=2), cfgs) for _ in range(3)]
+    stops: list[int] = []
+    made[1].watch(lambda: stops.append(made[1].tick))
+    recorders = [NpzRecorder(), NpzRecorder()]
+    recorders[0].add_all(made[0].publish())
+    for _ in range(500):
+        made[0].step()
+        recorders[0].add_all(made[0].publish())
+    assert simulate(made[1], lambda scene, time: None, 40, 500, recorders[1])
+    with made[2].record(tmp_path / "run.mcap") as recorder:
+        made[2].watch(lambda: stops.append(made[2].tick))
+        made[2].step(substeps=500)
+    assert not recorder.failed and len(stops) < 500
+    expected, *others = (each.recording(made[0].description()) for each in recorders)
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        others.append(replay.recording())
+    for recording, name in itertools.product(others, expected):
+        for part in ("time", "capture_time", "truth_time", "valid"):
+            np.testing.assert_array_equal(getattr(recording[name], part), getattr(expected[name], part), err_msg=name)
+        for branch, field in itertools.product(("measured", "truth"), expected[name].truth):
+            values = (getattr(each[name], branch)[field] for each in (recording, expected))
+            np.testing.assert_array_equal(*values, err_msg=name)
 
 
 @pytest.mark.parametrize("name", ["drone", "car"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import sys
 import warnings
 from collections.abc import Callable
@@ -58,6 +59,9 @@ def test_episode_is_counted_and_ends(cart: Cart) -> None:
         *((lambda env, seed=seed: GymnasiumVectorEnv(env).reset(seed=seed), "at least 0") for seed in (1.5, "x", -1)),
         (lambda env: env.reset([0], seed=1), "omit env_ids"),
         (lambda env: env.draw("start", sn.Uniform(0.0, 1.0), env_ids=[3]), "env_ids: got"),
+        (lambda env: env.scene.draw(3, sn.Uniform(0.0, 1.0)), "draw: purpose: got 3, expected text"),
+        (lambda env: env.scene.draw("start", 0.5), "draw: distribution: got 0.5, expected a distribution"),
+        (lambda env: env.scene.draw("start", sn.Uniform(0.0, 1.0), 0), "draw: count: got 0, expected an integer of at"),
         *(
             (lambda env, a=a: env.step(a), r"action: got (.|\n)* real numbers")
             for a in ("x", None, np.full((3, 1), 1j))
@@ -343,6 +347,9 @@ def test_scaled_mass_is_that_of_a_model_with_this_mass() -> None:
         data.xfrc_applied[1] = wrench
         mujoco.mj_forward(model, data)
         np.testing.assert_allclose(acceleration[env], data.qacc, rtol=1e-9)
+    task.randomisation.restore()
+    for env, field in itertools.product(range(3), ("body_mass", "body_inertia", "body_invweight0", "dof_M0")):
+        np.testing.assert_array_equal(getattr(engine.batch.get_model(env), field), getattr(engine.model, field))
 
 
 def test_action_arrives_after_its_delay() -> None:

@@ -50,6 +50,41 @@ def test_one_watch_can_request_every_tick() -> None:
     assert not seen and watch.is_closed
 
 
+@pytest.mark.parametrize("fresh", [True, False], ids=["fresh", "one_tick_old"])
+def test_a_watch_of_sensors_is_called_at_each_of_their_changes(fresh: bool) -> None:
+    """It sees what a watch of every tick sees, at less than half of the ticks: captures, arrivals and resets."""
+    late: dict[str, Any] = {"body": "ball", "update_period": 0.2, "fields": ("pos_w",)}
+    cfgs = [
+        sn.BodyStateCfg(name="constant", delay=0.03, **late),
+        sn.BodyStateCfg(name="long", delay=0.47, **late),
+        sn.BodyStateCfg(name="lossy", delay=0.03, jitter=0.02, loss=0.3, **late),
+        sn.BodyStateCfg(name="lazy", evaluate="on_read", **late),
+    ]
+    text = "<mujoco><option timestep='0.01'/><worldbody><body name='ball'><freejoint/><geom size='.1'/></body></worldbody></mujoco>"
+    seen: list[list[Any]] = [[], []]
+    calls: list[list[int]] = [[], []]
+    for every_tick in (True, False):
+        scene = sn.Scene(sn.MujocoEngine(text, 3, fresh=fresh), cfgs, seed=3)
+        shown: dict[str, list[Any]] = {}
+
+        def take(scene: sn.Scene = scene, shown: dict[str, list[Any]] = shown, row: int = int(every_tick)) -> None:
+            calls[row].append(scene.tick)
+            for name, reading in scene.publish().items():
+                about = (reading.capture_tick, reading.valid, reading.frame, reading["pos_w"], reading.truth["pos_w"])
+                if (now := [each.tolist() for each in about]) != shown.get(name):
+                    shown[name] = now
+                    seen[row].append((scene.tick, name, now))
+
+        watch = scene.watch(take, every_tick=every_tick)
+        watch.sensors = () if every_tick else list(scene.sensors.values())
+        take()
+        for ticks in (33, 100, 7, 100, 60):
+            scene.step(substeps=ticks)
+            scene.reset([ticks % 3])
+    assert seen[0] == seen[1] and len(seen[1]) > 60
+    assert set(calls[0]) < set(calls[1]) and len(calls[0]) < 0.5 * len(calls[1])
+
+
 @pytest.mark.parametrize("capture", [True, False], ids=["captured", "uncaptured"])
 def test_watching_every_tick_changes_no_reading(capture: bool) -> None:
     """A scene that stops at every tick for a watch gives the same bits as a scene without watches, resets included."""

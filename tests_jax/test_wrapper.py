@@ -110,6 +110,8 @@ def test_a_second_reset_starts_all_episodes_anew() -> None:
     assert not np.array_equal(first.obs["measured"], second.obs["measured"])  # another episode has other noise
     again = wrapped(seed=4).reset(keys())
     np.testing.assert_array_equal(first.obs["measured"], again.obs["measured"])
+    later = wrapped(seed=4, first_env=1).reset(keys()[jnp.array([1, 2, 0])])
+    np.testing.assert_array_equal(first.obs["measured"][1:], later.obs["measured"][:2])  # a slice of a larger run
     with pytest.raises(ModelError, match="qpos has shape"):
         env.reset(keys(5))
 

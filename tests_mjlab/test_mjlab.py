@@ -16,6 +16,7 @@ from mjlab.scene import Scene as MjlabScene
 from mjlab.scene import SceneCfg
 from mjlab.terrains import TerrainEntityCfg
 from mjlab.viewer.debug_visualizer import NullDebugVisualizer
+from slices import Values, check_slices, seen
 from world import DECIMATION, DT, ENVS, FIELDS, ROBOT, SENSORS, ours, run_with_terms, tick
 
 import sensorium as sn
@@ -64,6 +65,26 @@ def test_readings_equal_those_of_a_scene(env: ManagerBasedRlEnv) -> None:
             reset(env, step % 3)
             assert_same(env)
     assert touched
+
+
+def test_slices_of_an_environment() -> None:
+    """Six environments at one place give the bits of 3 + 3 and 1 + 5, with `first_env`."""
+
+    def run(envs: int, first: int) -> Values:
+        cfg = world.robot_env_cfg()
+        cfg.scene.num_envs, cfg.scene.env_spacing = envs, 0.0
+        del cfg.events["throw"], cfg.events["imu"]  # which mjlab draws by its own generator
+        add_sensors(cfg.scene, SENSORS, seed=3, decimation=DECIMATION, first_env=first)
+        env, found = ManagerBasedRlEnv(cfg, device="cpu"), {}
+        env.reset()
+        for step in range(6):
+            scene = scene_of(env)
+            env.step(torch.sin(scene.global_env_ids[:, None] + torch.tensor([0.0, 1.0]) + step))
+            found |= seen(scene)
+        env.close()
+        return found
+
+    check_slices(run, ("imu", "scan", "engine"))
 
 
 def test_truth_equals_mjlabs_sensors(env: ManagerBasedRlEnv) -> None:

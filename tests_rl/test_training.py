@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from cart import Cart
+from cart import Cart, Pushed
+from slices import Values, check_slices, seen
 
 import sensorium as sn
 from sensorium.rl import GymnasiumVectorEnv, RlEnv, RslRlEnv, StableBaselinesEnv
@@ -140,6 +141,24 @@ def test_stable_baselines_gets_terminal_observations_and_seeds() -> None:
     assert env.get_attr("max_episode_steps", [0, 2]) == [40, 40] and env.env_is_wrapped(object) == [False] * 4
     groups = StableBaselinesEnv(task(2), None).reset()
     assert {name: each.shape for name, each in groups.items()} == {"policy": (2, 3), "critic": (2, 3)}
+
+
+@pytest.mark.parametrize("wrapper", [RslRlEnv, StableBaselinesEnv])
+def test_slices_of_a_task(wrapper: Any) -> None:
+    """Six environments give the bits of 3 + 3 and 1 + 5, with random starts, delays, knobs and masses."""
+    actions = np.random.default_rng(0).uniform(-1.0, 1.0, (16, 6, 1)).astype(np.float32)
+
+    def run(envs: int, first: int) -> Values:
+        env, found = wrapper(Pushed(envs, first)), {}
+        env.env.episode_length.copy_(env.env.scene.global_env_ids)  # episodes end at different steps
+        for step, action in enumerate(actions[:, first : first + envs]):
+            result = env.step(action if wrapper is StableBaselinesEnv else torch.from_numpy(action))
+            obs = result[0] if wrapper is StableBaselinesEnv else result[0]["policy"]
+            told = zip(("obs", "reward", "done"), (obs, *result[1:3]), strict=True)
+            found |= {f"{name}:{step}": torch.as_tensor(values).clone() for name, values in told} | seen(env.env.scene)
+        return found
+
+    check_slices(run, ("obs", "reward", "engine"))
 
 
 class Views(Cart):

@@ -110,16 +110,52 @@ def test_an_integrated_imu_returns_to_the_figure_eight() -> None:
     assert error.max() < 1e-3
 
 
-def test_state_is_that_of_the_path_at_the_tick() -> None:
-    path = figure_eight(3.0)
-    engine = sn.TrajectoryEngine(path, 0.003, sites={"tip": ("body", (0.5, 0.0, 0.0))})
-    engine.prepare(dict.fromkeys((sn.BODY_POSE, sn.BODY_VELOCITY, sn.BODY_ACCELERATION, sn.GRAVITY), "test"))
-    engine.step(None, 700)
-    motion = path.at(2.1)
-    arrays = ("body_pos_w", "body_quat_w", "body_lin_vel_w", "body_ang_vel_w", "body_lin_acc_w", "body_ang_acc_w")
-    for name, value in zip(arrays, motion, strict=True):
-        np.testing.assert_allclose(engine.array(name)[0].numpy(), value, atol=2e-6, err_msg=name)
-    assert engine.names("site") == ("tip",)
+ARRAYS = ("body_pos_w", "body_quat_w", "body_lin_vel_w", "body_ang_vel_w", "body_lin_acc_w", "body_ang_acc_w")
+
+
+@pytest.mark.parametrize("capture", [True, False], ids=["captured", "uncaptured"])
+def test_state_has_the_bits_of_the_path_at_the_tick(capture: bool) -> None:
+    """For any number of ticks per step, after resets and in a resumed engine, as NumPy computes it in float64.
+
+    Each environment has its own paths, some with turns of 150 degrees between two poses and with poses of uneven times.
+    The last tick exceeds the end of the shortest path by less than rounding errors.
+    """
+    rng = np.random.default_rng(7)
+    times, angles = np.array([0.0, 0.1, 0.35, 0.9, 1.0, 1.3, 1.5]), np.radians([0.0, 150.0, 20.0, -120.0, 0.0, 60.0, 9.0])
+    jagged = (times, rng.normal(size=(7, 3)), Rotation.from_rotvec(angles[:, None] * [0.36, 0.48, 0.8]).as_quat())
+    paths = {
+        "drone": [figure_eight(3.0), sn.Trajectory(*jagged), figure_eight(1.5, 20.0, 0.3)],
+        "car": [path := figure_eight(2.5, shift=-1.0), path, figure_eight(6.0, 10.0)],
+    }
+    engine, resumed = (sn.TrajectoryEngine(paths, 0.003) for _ in range(2))
+    engine.capture(capture)
+    starts, found, at = np.zeros(3, dtype=int), [], []
+    for ticks in [*rng.integers(1, 9, 40).tolist(), *[1] * 40, *[50] * 9, *[7] * 60]:
+        if ticks > engine.ticks_left:
+            engine.reset(ends := [env for env, start in enumerate(starts) if engine.tick + ticks - start > 500])
+            starts[ends] = engine.tick
+        engine.step(None, ticks)
+        resumed.load_state(engine.state())
+        resumed.forward()
+        found.append([torch.cat([each.array(name) for name in ARRAYS], dim=2).numpy() for each in (engine, resumed)])
+        at.append((engine.tick - starts) * 0.003)
+    assert engine.tick > 1000 and starts.min() > 0
+    for env, body in np.ndindex(3, 2):
+        path = list(paths.values())[body][env]
+        expected = np.concatenate(path.at(np.minimum(np.array(at)[:, env], path.duration)), axis=1).astype(np.float32)
+        for each in (0, 1):
+            np.testing.assert_array_equal(np.array(found)[:, each, env, body], expected)
+
+
+def test_a_last_tick_that_exceeds_the_end_by_rounding_has_the_last_pose() -> None:
+    """The third tick is 0.09 us after the last pose, where the body stops from 1000 m/s^2."""
+    times = np.array([0.0, 0.1, 0.2, 0.3 - 9e-8])
+    path = sn.Trajectory(times, 500.0 * (times[:, None] - [0.3, 0.4, 0.5]) ** 2, np.tile([1.0, 0.0, 0.0, 0.0], (4, 1)))
+    engine = sn.TrajectoryEngine(path, 0.1, sites={"tip": ("body", (0.5, 0.0, 0.0))})
+    engine.step(None, 3)
+    for name, value in zip(ARRAYS, path.at(path.duration), strict=True):
+        np.testing.assert_array_equal(engine.array(name)[0].numpy(), value.astype(np.float32))
+    assert engine.names("site") == ("tip",) and engine.ticks_left == 0
 
 
 # Environments and time ------------------------------------------------------------------------------------------------

@@ -343,6 +343,17 @@ def test_box_mesh_touches_like_a_box():
     assert torch.allclose(shown[0], shown[1], atol=0.01 * float(shown[0][-1] - 21.0))
 
 
+def test_link_temperature_does_not_depend_on_the_number_of_environments():
+    """A product of a matrix of few rows and a vector would differ in the last bit."""
+    warm = torch.rand((16, 100), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    cfg, found = sn.TemperatureGridCfg(body="bar", grid_size=(100, 1, 1)), []
+    for envs in (16, 1, 2, 3):
+        _, sensor = world(cfg, [box("bar", 0.1, 0.01, 0.01)], {"bar": (0.0, 0.0, 1.0)}, num_envs=envs)
+        sensor._theta[:] = warm[:envs]
+        found.append(sensor.link_temperature("bar"))
+    assert all(torch.equal(few, found[0][: len(few)]) for few in found)
+
+
 @pytest.mark.parametrize("order", [("pad", "table"), ("table", "pad")])
 def test_contact_between_two_grids_counts_once_with_the_finer_area(order):
     """A pad of 4 cm2 is in the middle of a table whose points are 4 cm apart, with the table first or last."""

@@ -23,6 +23,11 @@ DESCRIPTION = """Sensors for simulated robots: the ground truth, and the measure
 COMMANDS = {
     "demo": "sensorium.cli.commands:Demo",
     "run": "sensorium.cli.commands:Run",
+    "generate": "sensorium.cli.generate:Generate",
+    "generate status": "sensorium.cli.generate:GenerateStatus",
+    "generate verify": "sensorium.cli.generate:GenerateVerify",
+    "generate collect": "sensorium.cli.generate:GenerateCollect",
+    "generate template": "sensorium.cli.generate:GenerateTemplate",
     "view": "sensorium.cli.view:View",
     "replay": "sensorium.cli.recordings:Replay",
     "export": "sensorium.cli.exports:Export",
@@ -37,7 +42,7 @@ COMMANDS = {
     "new-sensor": "sensorium.cli.new_sensor:NewSensor",
     "warmup": "sensorium.cli.warmup:Warmup",
 }
-"""Command name -> its class. Only the class of the given command is imported."""
+"""Command name, of one or two words -> its class. Only the class of the given command is imported."""
 HELP = ("-h", "--help")
 
 
@@ -102,6 +107,8 @@ def _parsed(args: list[str]) -> _Command:
     from sensorium.errors import UnknownNameError
 
     name, *rest = args
+    if " ".join(args[:2]) in COMMANDS:
+        name, rest = " ".join(args[:2]), args[2:]
     with REGISTRY:
         if name in COMMANDS:
             parsed: _Command = tyro.cli(_command(name), prog=f"sensorium {name}", args=rest)

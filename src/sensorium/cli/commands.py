@@ -139,7 +139,8 @@ class Run:
     seed: Annotated[int, arg(metavar="K")] = 0
     """Seed of all random numbers; equal seeds give equal files."""
     first_env: Annotated[int | None, unset("K", "0")] = None
-    """Global index of env 0, if this process simulates a slice of a larger run: env 0 then has the noise of env K."""
+    """Global index of env 0, if this process simulates a slice of a larger run: env 0 then has the noise, the start and
+    the controls of env K."""
     device: Annotated[str, arg(metavar="D")] = "cpu"
     """Device of the sensors: cpu, cuda or cuda:INDEX. The physics of mujoco runs on the CPU, that of mujoco_warp and
     newton on this device."""
@@ -149,8 +150,9 @@ class Run:
     control: Annotated[str, arg(metavar="hold|zero|random|FILE.npz|FILE.mcap|module:function")] = "hold"
     """hold: keep the joints in the pose of the first keyframe or of the start (without balancing). zero: all controls
     0. random: within the actuators' ranges. FILE.npz: play its array ctrl, [time, nu] or [time, env, nu], one row every
-    dt s (an optional number in the file; by default every physics step), and hold the last row. FILE.mcap: play the
-    controls of a recording. module:function: called as function(scene, time) every 10 ms, returns the ctrl."""
+    dt s (an optional number in the file; by default every physics step), and hold the last row. Its envs are those of
+    the whole run. FILE.mcap: play the controls of a recording. module:function: called as function(scene, time) every
+    10 ms, returns the ctrl; scene.global_env_ids are the indices of the envs in the whole run."""
 
     def run(self) -> int:
         """Run the command and return the exit code."""

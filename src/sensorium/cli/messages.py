@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -100,21 +98,3 @@ def plain_warnings() -> Iterator[None]:
         warnings.simplefilter("always", SensoriumWarning)
         warnings.showwarning = show
         yield
-
-
-@contextlib.contextmanager
-def native_silence() -> Iterator[None]:
-    """Suppress stderr output of native code temporarily."""
-    try:
-        sys.stderr.flush()
-        saved = os.dup(2)
-    except (OSError, ValueError, AttributeError):  # stderr does not exist
-        yield
-        return
-    try:
-        with open(os.devnull, "wb") as nothing:
-            os.dup2(nothing.fileno(), 2)
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)

@@ -126,7 +126,7 @@ class Serve:
     seed: Annotated[int, arg(metavar="K")] = 0
     """Seed of all random numbers."""
     first_env: Annotated[int | None, unset("K", "0")] = None
-    """Global index of env 0, if this process simulates a slice of a larger run: env 0 then has the noise of env K."""
+    """Global index of env 0, if this process simulates a slice of a larger run; see `sensorium run --help`."""
 
     def run(self) -> int:
         """Run the command and return the exit code."""

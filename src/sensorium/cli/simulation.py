@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from sensorium.cli.checks import check_device_name, check_envs
-from sensorium.cli.messages import native_silence, note, stderr, stdout
+from sensorium.cli.messages import note, stderr, stdout
 from sensorium.cli.signals import ending
 from sensorium.errors import MissingDependencyError, UsageError
 from sensorium.readings import Array, Reading
@@ -95,12 +95,9 @@ def check_device(device: str) -> str:
     Raises:
         DeviceError: the device does not exist.
     """
-    import warp as wp
+    from sensorium.compute import resolve_device, start_warp
 
-    from sensorium.compute import resolve_device  # it suppresses Warp's banner
-
-    with native_silence():  # it reports a missing CUDA driver, which is irrelevant here
-        wp.init()
+    start_warp()
     return resolve_device(device, argument="--device")
 
 
@@ -122,8 +119,8 @@ def recording(scene: Scene, path: Path, envs: Sequence[int] | None, ros2: bool, 
 def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: NpzRecorder | None = None) -> bool:
     """Advance a scene and record each sample once; return False if the user stopped it with Ctrl-C.
 
-    The simulation advances in intervals that end when a sensor is due, when the next control starts, or, with delays,
-    at the next tick. So arrivals are recorded when they happen.
+    The simulation advances in intervals that end when a sensor is due, when a delayed sample may arrive, or when the
+    next control starts. So arrivals are recorded when they happen.
 
     Args:
         scene: the scene.
@@ -134,12 +131,10 @@ def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: N
     """
     if recorder is None:
         return _simulate_recorded(scene, control, every, ticks)
-    delayed = [name for name, sensor in scene.sensors.items() if getattr(sensor.cfg, "delay", None) is not None]
-    prompt = [name for name in scene if name not in delayed]
-    rates = [sensor.rate for sensor in scene.sensors.values()]
+    sensors = list(scene.sensors.values())
     end = scene.tick + ticks
     start = scene.tick
-    for sensor in scene.sensors.values():
+    for sensor in sensors:
         sensor.buffers.listeners += 1
     try:
         with _progress(scene, ticks) as advance, ending(signal.SIGINT) as ended:
@@ -151,15 +146,14 @@ def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: N
                 tick = scene.tick
                 passed = tick - start
                 ctrl = control(scene, passed * scene.engine.dt) if passed % every == 0 else None
-                stop = min(end, start + (passed // every + 1) * every, *(rate.next_after(tick) for rate in rates))
-                scene.step(ctrl, 1 if delayed else stop - tick)
-                recorder.add_all(scene.publish(delayed))
-                recorder.add_all(scene.publish(prompt, since=cursor))
+                stop = min(end, start + (passed // every + 1) * every, *(sensor.next_change for sensor in sensors))
+                scene.step(ctrl, stop - tick)
+                recorder.add_all(scene.publish(scene, since=cursor))
                 advance(scene.tick - start)
     except KeyboardInterrupt:
         return _interrupted(scene)
     finally:
-        for sensor in scene.sensors.values():
+        for sensor in sensors:
             sensor.buffers.listeners -= 1
     return True
 

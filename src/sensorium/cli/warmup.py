@@ -21,7 +21,7 @@ from tyro.conf import arg
 
 from sensorium.cli.arguments import unset
 from sensorium.cli.explain import bytes_text
-from sensorium.cli.messages import native_silence, note, stderr, stdout
+from sensorium.cli.messages import note, stderr, stdout
 from sensorium.errors import listed
 from sensorium.jobs.models import EngineName
 
@@ -191,6 +191,7 @@ def _compile(modules: list[Any], device: str) -> int:
 
 def _simulate(model: Path, envs: int, device: str, engine: EngineName) -> int:
     """Run a model for one step on an engine and return how many modules were compiled for it."""
+    from sensorium.compute import native_silence
     from sensorium.jobs.models import load_model
     from sensorium.scene import Scene
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 import re
 import sys
 import threading
@@ -47,6 +48,33 @@ def is_loading() -> bool:
     else:
         _held_since = min(_held_since, time.monotonic())
     return time.monotonic() - _held_since > LOADS_AFTER_S
+
+
+@contextmanager
+def native_silence() -> Iterator[None]:
+    """Suppress stderr output of native code temporarily."""
+    try:
+        sys.stderr.flush()
+        saved = os.dup(2)
+    except (OSError, ValueError, AttributeError):  # stderr does not exist
+        yield
+        return
+    try:
+        with open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
+def start_warp() -> None:
+    """Start Warp without its warning about a missing CUDA driver, which is irrelevant on a CPU.
+
+    `resolve_device` reports a missing driver where a CUDA device is requested.
+    """
+    with native_silence(), lock:
+        wp.init()
 
 
 _log = logging.getLogger("sensorium.compute")

@@ -34,6 +34,7 @@ class SensorWrapper:
             the ground truth. An observation of the environment that is one array gets the key ``"state"``.
         mx: the `mjx.Model` of a domain randomisation, with a leading env axis in some fields; None is `env.mjx_model`.
         seed: seed of all random numbers of the sensors.
+        first_env: global index of the first environment, as for `Scene`.
         fresh: as for `from_mjx`. False needs an environment with one tick per step.
         replace_inf: finite value that replaces +inf in observations, such as that of rays without a hit.
 
@@ -52,13 +53,14 @@ class SensorWrapper:
         *,
         mx: Any = None,
         seed: int = 0,
+        first_env: int | None = None,
         fresh: bool = True,
         replace_inf: float | None = None,
     ) -> None:
         jax = module("jax")
         self.env = env
         self._sensors, self._names, self._mx = tuple(sensors), dict(observations), mx
-        self._seed, self._fresh, self._far = seed, fresh, replace_inf
+        self._seed, self._first_env, self._fresh, self._far = seed, first_env, fresh, replace_inf
         self._reset, self._step = jax.jit(env.reset), jax.jit(env.step)
         self._ticks = int(env.n_substeps) * int(getattr(env, "action_repeat", 1))
         self._scene: Scene | None = None
@@ -161,7 +163,7 @@ class SensorWrapper:
         engine = LiveMjxEngine(
             env.mj_model, env.mjx_model if self._mx is None else self._mx, state.data, fresh=self._fresh
         )
-        scene = Scene(engine, self._sensors, seed=self._seed)
+        scene = Scene(engine, self._sensors, seed=self._seed, first_env=self._first_env)
         if taken := sorted(_keyed(state.obs).keys() & self._names.keys()):
             raise ConfigError.single("SensorWrapper", "observations", taken, "keys that the environment does not use")
         for key, names in self._names.items():

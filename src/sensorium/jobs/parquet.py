@@ -92,6 +92,9 @@ class ParquetRows:
         self._write_group()
         self._writer.close()
 
+    def __del__(self) -> None:
+        self._writer.is_open = False  # after an error it would write to the file, which is closed
+
 
 def read_rows(file: IO[bytes], fields: Sequence[TableField], ragged: set[str]) -> Iterator[Mapping[str, Column]]:
     """Yield the rows of a file that `ParquetRows` wrote, a row group at a time."""

@@ -6,37 +6,57 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
 
 from sensorium.jobs.driver import Run
+
+REFRESH_EVERY = 0.2
+"""Shortest time between two pictures, s."""
 
 
 @contextlib.contextmanager
 def shown(run: Run) -> Iterator[Callable[[Run], None]]:
-    """Yield a function that shows a run: its rate, share and time left, and the shard of each worker."""
+    """Yield a function that shows a run on a terminal: its share, rate and time left, and the shard of each worker."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.live import Live
 
-    console, began = Console(file=sys.stderr, highlight=False), time.monotonic()
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[about]}"),
-        TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        whole = progress.add_task("shards", total=run.total, completed=run.done, about="starting workers")
-        rows: dict[int, object] = {}
+    console = Console(file=sys.stderr, highlight=False)
+    if not console.is_terminal:
+        yield lambda run: None
+        return
+    began, before, next_at = time.monotonic(), run.done, 0.0
+    with Live(picture(run, 0.0, before), console=console, transient=True, auto_refresh=False) as live:
 
         def show(run: Run) -> None:
-            rate = run.simulated_s / max(time.monotonic() - began, 1e-9)
-            about = f"{run.done} of {run.total}, {rate:.3g} s of simulation per s"
-            progress.update(
-                whole, completed=run.done, about=about + (f", {len(run.failed)} failed" if run.failed else "")
-            )
-            for worker in run.working.keys() - rows.keys():
-                rows[worker] = progress.add_task(f"worker {worker}", total=None, about="")
-            for worker, task in rows.items():
-                shard, start = run.working.get(worker, (None, 0.0))
-                text = "idle" if shard is None else f"shard {shard}, {time.monotonic() - start:.0f} s"
-                progress.update(task, about=text)  # type: ignore[arg-type]
+            nonlocal next_at
+            if (now := time.monotonic()) >= next_at:
+                next_at = now + REFRESH_EVERY
+                live.update(picture(run, now - began, before), refresh=True)
 
-        show(run)
         yield show
+
+
+def picture(run: Run, elapsed: float, before: int) -> Any:
+    """Return the lines for a terminal.
+
+    Args:
+        run: the run.
+        elapsed: time since its start, s.
+        before: number of shards that were done at its start.
+    """
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+
+    new = run.done - before
+    whole, workers = Table.grid(padding=(0, 2)), Table.grid(padding=(0, 2))
+    left = f"{timedelta(seconds=round(elapsed * (run.total - run.done) / new))} left" if new else ""
+    rate = f"{run.simulated_s / elapsed:.3g} s of simulation per s" if run.simulated_s else "starting"
+    failed = f"[red]{len(run.failed)} failed[/]" if run.failed else ""
+    shards = f"{run.done} of {run.total} shards"
+    whole.add_row(ProgressBar(run.total, run.done, width=30), f"{run.done / run.total:.0%}", shards, rate, left, failed)
+    now = time.monotonic()
+    for worker, (shard, start) in sorted(run.working.items()):
+        workers.add_row(f"[dim]worker {worker}[/]", f"[dim]shard {shard}[/]", f"[dim]{now - start:.0f} s[/]")
+    return Group(whole, workers)

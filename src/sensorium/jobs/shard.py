@@ -6,7 +6,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -15,13 +15,14 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from sensorium.errors import ConfigError, listed, shown
+from sensorium.compute import start_warp
+from sensorium.errors import ArgumentError, ConfigError, listed, shown
 from sensorium.jobs.control import CONTROL_PERIOD, Control, control_for
-from sensorium.jobs.entry_points import function_of, reason
+from sensorium.jobs.entry_points import called, message
 from sensorium.jobs.job import TIME_STEP, Job, Shard, is_entry
 from sensorium.jobs.parquet import ParquetRows
 from sensorium.jobs.rows import Checksum, SensorRows
-from sensorium.jobs.store import JOB, Store, changes, unwritable
+from sensorium.jobs.store import Store
 from sensorium.record.archive import stem_of
 from sensorium.rl.randomise import Randomisation
 from sensorium.scene import Scene
@@ -52,7 +53,7 @@ class Simulation:
         self._engine: Any = None
         self._initial: Mapping[str, Any] = {}
         self._factory, self._begin, self._keep = (
-            None if entry is None else function_of(field, entry)
+            None if entry is None else called(field, entry)
             for field, entry in (("factory", job.factory), ("begin_episode", job.begin_episode), ("keep", job.keep))
         )
         if self._robot is not None and job.begin_episode is None:
@@ -101,7 +102,7 @@ class Simulation:
         if not isinstance(rig, str):
             return [sensor_cfg(table) for table in rig], semantics
         if is_entry(rig):
-            return list(function_of("rig", rig)()), semantics
+            return list(called("rig", rig)()), semantics
         return load_rig(Path(rig))[0], semantics | load_semantics(Path(rig))
 
     def scene(self, shard: Shard) -> tuple[Scene, Control, int]:
@@ -300,19 +301,24 @@ def run_shard(job: Job, index: int, out: str | Path) -> dict[str, Any]:
 
 
 def _run(job: Job, index: int, store: Store) -> dict[str, Any]:
-    shard, threads = job.shard(index), torch.get_num_threads()
-    simulation = _kept.pop() if _kept and _kept[0].job.key == job.key else Simulation(job)
-    _kept.clear()
-    torch.set_num_threads(job.threads)
-    try:
-        receipt = write_shard(simulation, shard, store)
+    with _threads(job):
+        simulation = _kept.pop() if _kept and _kept[0].job.key == job.key else Simulation(job)
+        _kept.clear()
+        receipt = write_shard(simulation, job.shard(index), store)
         store.finish(index, receipt)
-    except OSError as error:
-        raise unwritable(store, error) from error
-    finally:
-        torch.set_num_threads(threads)
     _kept.append(simulation)  # not after an error, which may have left it in any state
     return receipt
+
+
+@contextmanager
+def _threads(job: Job) -> Iterator[None]:
+    """Use the number of threads of a job."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(job.threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 class ShardWorker:
@@ -337,13 +343,13 @@ class ShardWorker:
             raise ConfigError.single("Job", "working directory", folder, "a folder of this machine", fix) from error
         self._job, self._store = Job.from_dict(job), Store(out)
         if self._job.key != key:
-            started = self._store.read_json(self._store.path(JOB)) or {}
-            differ = listed(changes(started, self._job.origin)) or "files"
+            differ = listed(self._store.changes(self._job)) or "files"
             fix = "Install the same versions and sources, and share the same files, on all machines."
             raise ConfigError.single("Job", "worker", f"{platform.node()}: another {differ}", "equal workers", fix)
-        torch.set_num_threads(self._job.threads)
-        simulation = Simulation(self._job)
-        simulation.check()
+        start_warp()
+        with _threads(self._job):
+            simulation = Simulation(self._job)
+            simulation.check()
         _kept[:] = [simulation]
 
     def about(self) -> dict[str, Any]:
@@ -361,4 +367,7 @@ class ShardWorker:
             done = self._store.receipt(index)  # another driver may have written the same shard
             if done is not None and done["key"] == self._job.shard(index).key:
                 return done
-            return {"error": reason(error), "fatal": isinstance(error.__cause__, OSError)}
+            return {
+                "error": message(error),
+                "fatal": isinstance(error, ArgumentError) and isinstance(error.__cause__, OSError),
+            }

@@ -8,6 +8,9 @@ import torch
 
 from sensorium.compute.clock import Clock, Rate
 
+NEVER = 2**62
+"""A tick that is never reached."""
+
 
 class SampleCounter:
     """Number and ticks of one sensor's captures.
@@ -73,17 +76,19 @@ class SampleCounter:
         """Whether at least one env has a capture at the clock's tick."""
         return self._clock.tick in (self.last_tick, self.first_at)
 
-    def may_arrive(self, after: int, soonest: int, latest: int) -> bool:
-        """Whether a capture may arrive after tick `after` and up to now, as far as the host can tell.
+    def next_arrival(self, after: int, soonest: int, latest: int) -> int:
+        """Return the first tick after another at which a capture may arrive, as far as the host can tell, or `NEVER`.
 
         Args:
-            after: exclusive start of the interval, tick.
+            after: tick after which the capture arrives.
             soonest: minimum number of ticks from a capture to its arrival.
             latest: maximum number of ticks from a capture to its arrival.
         """
-        first, last = after + 1 - latest, self._clock.tick - soonest
-        newest = self._rate.at_or_before(min(last, self.last_tick))
-        return newest >= first or (self._resets[0] <= last and self._resets[1] >= first)
+        in_flight = after - latest  # earlier captures have arrived by then
+        captured = [self._rate.next_after(max(in_flight, 0))] if self.last_tick > in_flight else []
+        captured += [max(self._resets[0], in_flight + 1)] if self._resets[1] > in_flight else []
+        arrivals = (tick + soonest for tick in captured if tick <= self._clock.tick)
+        return max(min(arrivals, default=NEVER), after + 1)
 
     # Counting ---------------------------------------------------------------------------------------------------------
 

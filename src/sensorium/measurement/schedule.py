@@ -23,12 +23,10 @@ from sensorium.compute.program import Compute
 from sensorium.engines.base import Engine
 from sensorium.errors import StaleError
 from sensorium.measurement.buffers import SensorBuffers
+from sensorium.measurement.counter import NEVER
 from sensorium.measurement.health import StateWatch
 from sensorium.measurement.work import SensorWork, pipeline_work
 from sensorium.spec import Requirement
-
-NEVER = 2**62
-"""A tick that is never reached."""
 
 
 class SampleGroup:

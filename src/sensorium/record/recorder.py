@@ -418,7 +418,7 @@ class Recorder:
                 if name not in self._followed:
                     sensor.buffers.listeners += 1
             self._followed = dict(found)
-            self._watch.every_tick = any(sensor.changes_every_tick for sensor in found.values())
+            self._watch.sensors = tuple(self._followed.values())
             if self.ros2 and is_changed:
                 self._follow_ros2()
         return self._followed

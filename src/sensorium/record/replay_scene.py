@@ -38,7 +38,6 @@ class ReplaySensor:
     samples: int = 0
     arrivals: int = 0
     buffers: Any = field(default_factory=lambda: SimpleNamespace(listeners=0, poses=None))
-    changes_every_tick: bool = False
     is_retired: bool = False
 
     def take(self, reading: Reading) -> None:
@@ -56,7 +55,7 @@ class ReplaySensor:
 class ReplayWatch:
     """Callback of `ReplayScene.watch`."""
 
-    every_tick = False
+    sensors: Iterable[Any] = ()
 
     def __init__(self, callback: Callable[[], object], watches: list[ReplayWatch]) -> None:
         self.callback, self._watches = callback, watches

@@ -56,6 +56,7 @@ class RlEnv:
     Attributes:
         scene: the scene.
         observer: the observer of all groups.
+        randomisation: the distributions of `randomise`; its `restore` puts the model back, for another scene.
         action: action of the current control step, float32 `[env, action]`; zero after a reset.
         last_action: action of the previous control step.
         episode_length: control steps since the reset, int64 `[env]`.
@@ -92,7 +93,7 @@ class RlEnv:
         self.last_action = torch.zeros_like(self.action)
         self.episode_length = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
         self.diverged = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
-        self._randomisation = Randomisation(scene, randomise or {}, title=type(self).__name__)
+        self.randomisation = Randomisation(scene, randomise or {}, title=type(self).__name__)
         self.observer: ObserverGroups = scene.observer(
             groups=observations, replace_inf=replace_inf, history=history, stacked=stacked
         )
@@ -212,7 +213,7 @@ class RlEnv:
             self._delay.reset(ids, self.control(self.action))
 
     def _begin(self, env_ids: torch.Tensor) -> Mapping[str, Any] | None:
-        self._randomisation.apply(env_ids)
+        self.randomisation.apply(env_ids)
         return self.begin_episode(env_ids)
 
     @property

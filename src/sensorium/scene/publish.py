@@ -13,6 +13,7 @@ from sensorium.cfg import SimpleSensorCfg
 from sensorium.compute import pinned
 from sensorium.engines.base import Engine
 from sensorium.errors import ConfigError
+from sensorium.measurement.counter import NEVER
 from sensorium.measurement.stages import ClockError
 from sensorium.readings import Reading, read_only
 from sensorium.sensors.core.base import Sensor
@@ -232,11 +233,13 @@ class Watch:
     Attributes:
         every_tick: whether `Scene.step` stops at every tick, even where no sensor is due. Then the callback can see
             every tick's value of a sensor that is evaluated on read, and the arrival of each delayed sample.
+        sensors: sensors at whose `next_change` `Scene.step` stops too, which is less often.
     """
 
     def __init__(self, callback: Callable[[], object], every_tick: bool, open_watches: list[Watch]) -> None:
         self._callback, self._open = callback, open_watches
         self.every_tick = every_tick
+        self.sensors: Iterable[Sensor[Any, Any]] = ()
         open_watches.append(self)
 
     def __repr__(self) -> str:
@@ -253,6 +256,12 @@ class Watch:
     def is_closed(self) -> bool:
         """Whether the callback is no longer called."""
         return self not in self._open
+
+    def next_stop(self, tick: int) -> int:
+        """Return the next tick after this one at which `Scene.step` must stop for the callback."""
+        if self.every_tick:
+            return tick + 1
+        return min((sensor.next_change for sensor in self.sensors), default=NEVER)
 
     def close(self) -> None:
         """Stop calling the callback; closing twice has no effect. A callback may close its own watch."""

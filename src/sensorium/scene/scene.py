@@ -326,9 +326,9 @@ class Scene:
         self._end_of_step = end = start + substeps
         try:
             while self.clock.tick < end:
-                ticks = min(self._schedule.next_due, end) - self.clock.tick
-                if self._watches and any(watch.every_tick for watch in self._watches):
-                    ticks = 1
+                tick = self.clock.tick
+                stops = (watch.next_stop(tick) for watch in self._watches)
+                ticks = min(self._schedule.next_due, end, *stops) - tick
                 self._guard.changing = "step()"
                 try:
                     self.engine.step(ctrl, ticks)

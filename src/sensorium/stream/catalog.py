@@ -113,16 +113,16 @@ class StreamCatalog:
 
     # Listeners --------------------------------------------------------------------------------------------------------
 
-    def note_listeners(self, since: int) -> bool:
+    def note_listeners(self, since: int) -> list[Any]:
         """Pass to the scene's sensors whether they have listeners; some are computed only then.
 
         Args:
             since: tick up to which samples do not count as new for new listeners.
 
         Returns:
-            Whether each tick needs a frame, because a lossless listener reads a sensor that changes at every tick.
+            Sensors of lossless listeners: each of their changes needs a frame.
         """
-        every_tick = False
+        lossless = []
         for name, topic in list(self.topics.items()):
             if topic.info.where != "scene":
                 continue
@@ -135,9 +135,9 @@ class StreamCatalog:
                 sensor.buffers.listeners += 1
                 self._cursor.skip(sensor, since)
                 topic.sent_tick = since
-            if not topic.info.events:  # events that are computed on read are those of each frame
-                every_tick |= sensor.changes_every_tick and any(each.lossless for each in topic.subscriptions)
-        return every_tick
+            if not topic.info.events and any(each.lossless for each in topic.subscriptions):
+                lossless.append(sensor)  # events that are computed on read are those of each frame
+        return lossless
 
     def forget_listeners(self) -> None:
         """Unregister all listeners of this server from the scene's sensors."""

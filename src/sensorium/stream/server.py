@@ -395,7 +395,7 @@ class Server:
             since: tick up to which samples do not count as new for new listeners.
         """
         self._follow_scene()
-        self._watch.every_tick = self._stream_catalog.note_listeners(since)
+        self._watch.sensors = self._stream_catalog.note_listeners(since)
 
     # Frames -----------------------------------------------------------------------------------------------------------
 

@@ -24,6 +24,8 @@ OPAQUE = 0.995
 _SHININESS = 128.0
 """Exponent of highlights for a shininess of 1, as in OpenGL."""
 _FINISH = ("emission", "specular", "shininess", "mirror")
+_DERIVED = ("light_pos", "light_direction")
+"""Quantities that engines derive from masses and sizes, which may be randomised after the scene was built."""
 
 
 class SceneLooks:
@@ -59,7 +61,7 @@ class SceneLooks:
         self._rows = {texture: row for row, texture in enumerate(self.textures)}
         self.images = _textures(self.textures, compute.wp_device)
         self.tables = {name: self._common(name) for name in VARIED}
-        for name in varied:
+        for name in {*varied, *_DERIVED}:
             self.tables[name] = self.tables[name].expand(compute.num_envs, -1, -1).contiguous()
         self._corners = _Corners(shapes)
         self._lights = len(lights)
@@ -134,6 +136,8 @@ class SceneLooks:
 
     def _store(self, name: str, values: torch.Tensor, env_mask: torch.Tensor | None) -> None:
         table = self.tables[name]
+        if self._kept and len(values) > len(table) and torch.equal(values, values[:1].expand_as(values)):
+            values = values[:1]  # MuJoCo repeats all constants that it computes, such as after a change of masses
         if len(values) <= len(table):
             if env_mask is not None and len(table) > 1:
                 values = torch.where(env_mask[:, None, None] > 0, values, table)

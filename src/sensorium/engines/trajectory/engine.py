@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from sensorium.engines.body_state import QuatOrder
 from sensorium.engines.envs import env_rows, positive_int
 from sensorium.engines.tensor import TensorEngine
-from sensorium.engines.tensor.model import Site
+from sensorium.engines.tensor.model import Parts, Site
+from sensorium.engines.trajectory.paths import Paths
 from sensorium.engines.trajectory.trajectory import Trajectory, trajectory_of
 from sensorium.errors import ArgumentError, ScheduleError
 from sensorium.geometry.appearance import Lighting
@@ -83,7 +85,6 @@ class TrajectoryEngine(TensorEngine):
                 f"one for each of {count} envs."
             )
         self.trajectories = {name: each * count if len(each) == 1 else each for name, each in paths.items()}
-        self._users = _users(self.trajectories)
         self._starts = np.zeros(count, dtype=np.int64)
         is_file = isinstance(world, str | Path)
         given: Any = () if is_file else tuple(world) if isinstance(world, Iterable) else world
@@ -98,11 +99,17 @@ class TrajectoryEngine(TensorEngine):
             provides=("pose", "velocity", "acceleration", "gravity"),
             gravity=gravity,
             magnetic=magnetic,
-            motion=self._motion,
             device=device,
         )
         durations = [[each.duration for each in paths] for paths in self.trajectories.values()]
         self._spans = np.floor(np.min(durations, axis=0) / self.dt + SLACK).astype(np.int64)
+        self._start(slice(None), 0)
+
+    def _start(self, envs: Any, ticks: Any) -> None:
+        """Set the ticks at which environments are at the start of their trajectories."""
+        self._starts[envs] = ticks
+        self._paths.compute.reset_tick.copy_(torch.from_numpy(self._starts))
+        self._last = int((self._starts + self._spans).min())
 
     def __repr__(self) -> str:
         return (
@@ -124,15 +131,18 @@ class TrajectoryEngine(TensorEngine):
     @property
     def ticks_left(self) -> int:
         """Number of ticks until the first environment reaches the end of a trajectory."""
-        return int((self._starts + self._spans).min()) - self.tick
+        return self._last - self.tick
 
-    def _motion(self, time: float) -> dict[str, torch.Tensor]:
-        times = (self.tick - self._starts) * self.dt
-        arrays = [np.empty((self.num_envs, len(self.trajectories), size)) for size in (3, 4, 3, 3, 3, 3)]
-        for row, path, envs in self._users:
-            for array, values in zip(arrays, path.at(np.minimum(times[envs], path.duration)), strict=True):
-                array[envs, row] = values
-        return {name: torch.from_numpy(array) for name, array in zip(_ARRAYS, arrays, strict=True)}
+    def _make_arrays(self, quat_order: QuatOrder, parts: Parts) -> None:
+        super()._make_arrays(quat_order, parts)
+        self._paths = Paths(self.device, self.dt, self.trajectories, [self._open[name] for name in _ARRAYS])
+
+    def _move(self) -> None:
+        self._paths.run(self.tick)
+
+    def capture(self, on: bool) -> None:
+        """Replay the kernel that moves the bodies as a captured graph, or launch it."""
+        self._paths.compute.capture = on
 
     def count_ticks(self, ticks: int) -> None:
         """Register `ticks` steps.
@@ -163,7 +173,7 @@ class TrajectoryEngine(TensorEngine):
                 raise ArgumentError(f"state: got {name!r}, which the trajectory defines. Remove it.")
         super().reset(env_ids, state)
         ids = env_rows(env_ids, self.num_envs)
-        self._starts[slice(None) if ids is None else ids.numpy()] = self.tick
+        self._start(slice(None) if ids is None else ids.numpy(), self.tick)
         self.forward()
 
     def state(self) -> dict[str, Any]:
@@ -177,7 +187,7 @@ class TrajectoryEngine(TensorEngine):
             ArgumentError: the state belongs to other bodies or another number of environments.
         """
         super().load_state(state)
-        self._starts[:] = state["starts"]
+        self._start(slice(None), state["starts"])
 
 
 _ARRAYS = ("body_pos_w", "body_quat_w", "body_lin_vel_w", "body_ang_vel_w", "body_lin_acc_w", "body_ang_acc_w")
@@ -191,12 +201,3 @@ def _paths(given: Any, what: str) -> tuple[Trajectory, ...]:
             raise ArgumentError(f"{what}: got an empty list, expected at least one trajectory.")
         return tuple(trajectory_of(each, f"{what}, env {env}") for env, each in enumerate(given))
     return (trajectory_of(given, what),)
-
-
-def _users(trajectories: Mapping[str, Sequence[Trajectory]]) -> list[tuple[int, Trajectory, NDArray[np.int64]]]:
-    """Return each path once per body: the row of the body, the path, and the environments that use it."""
-    return [
-        (row, path, np.flatnonzero([each is path for each in paths]))
-        for row, paths in enumerate(trajectories.values())
-        for path in dict.fromkeys(paths)
-    ]

@@ -47,6 +47,7 @@ class Trajectory:
         pos: float64 `[n, 3]`.
         quat: float64 `[n, 4]`, unit quaternions.
         start_ns: time of the first pose as given, ns, int.
+        curve: the curve through the poses, a `PoseSpline`.
 
     Raises:
         ArgumentError: the arrays do not describe a path; the message names the first faulty pose.
@@ -66,7 +67,7 @@ class Trajectory:
         self.quat /= np.linalg.norm(self.quat, axis=1, keepdims=True)
         for array in (self.times, self.pos, self.quat):
             array.flags.writeable = False
-        self._spline = PoseSpline(self.times, self.pos, self.quat)
+        self.curve = PoseSpline(self.times, self.pos, self.quat)
 
     @classmethod
     def from_file(cls, path: str | Path, *, max_gap: float | None = None) -> Trajectory:
@@ -118,7 +119,7 @@ class Trajectory:
         outside = ~((wanted >= -slack) & (wanted <= self.duration + slack))
         if outside.any():
             raise ArgumentError(f"times: got {wanted[outside][0]:g} s, expected 0 to {self.duration:g} s.")
-        return self._spline.at(wanted)
+        return self.curve.at(wanted)
 
 
 def _numbers(values: Any, name: str, columns: int) -> Array:

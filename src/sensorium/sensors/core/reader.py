@@ -14,6 +14,7 @@ from sensorium.compute import MOST_TICKS, Rate
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError, StaleError, UnknownNameError
 from sensorium.measurement.buffers import SensorBuffers
+from sensorium.measurement.counter import NEVER
 from sensorium.measurement.plan import is_recorded
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages import ClockError
@@ -318,9 +319,20 @@ class Readable(Generic[CfgT, DataT]):
         return self.buffers.plan.is_lazy
 
     @property
-    def changes_every_tick(self) -> bool:
-        """Whether shown values can change at ticks without scheduled work, because the sensor is lazy or delayed."""
-        return self.is_lazy or self.buffers.late is not None
+    def next_change(self) -> int:
+        """First tick after this one at which a sample is due or a delayed one may arrive, as far as the host can tell.
+
+        Between these ticks, shown values stay the same.
+        """
+        tick = self.clock.tick
+        return min(self.rate.next_after(tick), self._next_arrival(tick))
+
+    def _next_arrival(self, after: int) -> int:
+        ring = self.buffers.late
+        if ring is None:
+            return NEVER
+        older = 0 if getattr(self.engine, "fresh", True) else 1  # the state of a sample is one tick old
+        return self.buffers.counter.next_arrival(after, ring.soonest - older, ring.latest)
 
     def has_arrived(self, since: int) -> bool:
         """Whether a delayed sample of any env arrived after tick `since` and up to now.
@@ -328,10 +340,7 @@ class Readable(Generic[CfgT, DataT]):
         On CUDA, where the host does not read the device: whether one may have arrived.
         """
         ring = self.buffers.late
-        if ring is None:
-            return False
-        older = 0 if getattr(self.engine, "fresh", True) else 1  # the state of a sample is one tick old
-        if not self.buffers.counter.may_arrive(since, ring.soonest - older, ring.latest):
+        if ring is None or self._next_arrival(since) > self.clock.tick:
             return False
         if not self.compute_on.is_cpu:
             return True
