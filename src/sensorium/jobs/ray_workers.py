@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import threading
 from typing import Any
 
-from sensorium.errors import ArgumentError, MissingDependencyError, SensoriumError, listed
-from sensorium.jobs.entry_points import reason
+from sensorium.errors import ArgumentError, MissingDependencyError, listed
+from sensorium.jobs.entry_points import message
 from sensorium.jobs.workers import Event, Task
 
 
@@ -80,8 +81,11 @@ class RayWorkers:
         except self._ray.exceptions.RayError as error:
             self._ray.kill(self._actors.pop(worker))  # it may only be unreachable
             cause = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()[:300]
-            raised = isinstance(error, self._ray.exceptions.RayTaskError) or getattr(error, "actor_init_failed", False)
-            return Event(worker, "failed" if raised else "lost", cause)
+            if isinstance(error, self._ray.exceptions.RayTaskError) or getattr(error, "actor_init_failed", False):
+                where = re.search(r"ip=([^,)]+)", str(error))
+                machine = where[1] if where else "a machine of the cluster"
+                return Event(worker, "failed", f"{machine}: {cause}. Install the same packages on all machines.")
+            return Event(worker, "lost", cause)
 
     def stop(self) -> None:
         """Kill all actors: receipts are written last, so nothing incomplete counts as done."""
@@ -104,7 +108,7 @@ class _Actor:
         try:
             self._worker = ShardWorker(task.job, task.key, task.out, task.folder)
         except Exception as error:
-            return "failed", str(error) if isinstance(error, SensoriumError) else reason(error)
+            return "failed", message(error)
         return "ready", self._worker.about()
 
     def run(self, shard: int) -> tuple[str, Any]:
