@@ -148,4 +148,3 @@ def _probe(address: str) -> None:
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), 10.0).close()
-
