@@ -55,8 +55,9 @@ def job(folder: Path, **fields: Any) -> sn.Job:
         model.write_text(MODEL)
     given = {
         "model": model, "rig": sensors(), "control": "data_sets:policy", "begin_episode": "data_sets:start",
-        "keep": "data_sets:swung", "randomise": {"model.body_mass": sn.Uniform(0.5, 2.0), "imu.gyro_noise": sn.Uniform(0, 1)},
-        "envs": SHARDS * ENVS, "envs_per_shard": ENVS, "episodes": 2, "episode_seconds": 0.1, "seed": 5,
+        "randomise": {"model.body_mass": sn.Uniform(0.5, 2.0), "imu.gyro_noise": sn.Uniform(0, 1)},
+        "keep": "data_sets:swung", "envs": SHARDS * ENVS, "envs_per_shard": ENVS,
+        "episodes": 2, "episode_seconds": 0.1, "seed": 5,
     }  # fmt: skip
     return sn.Job(**{**given, **fields})
 

@@ -159,7 +159,7 @@ def test_changed_job_is_refused(tmp_path: Path) -> None:
     (tmp_path / "hopper.xml").write_text(MODEL)
     receipt = out / "shard-000000" / "receipt.json"
     receipt.write_text(json.dumps({**json.loads(receipt.read_text()), "key": "0" * 32}))
-    with pytest.raises(ArgumentError, match="holds shard 0 of another job. Give another folder, or remove"):
+    with pytest.raises(ArgumentError, match=r"holds shard 0 of another job\. Give another folder, or remove"):
         sn.generate(small(tmp_path), out, shards=[0])
     with pytest.raises(ArgumentError, match="holds shard 0 of another job"):
         sn.generate(small(tmp_path), out, shards=[1])  # by the manifest
@@ -208,7 +208,7 @@ def test_full_disk_is_one_error_and_leaves_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("below", ["file", "file/out", "/proc/out"])
 def test_output_that_cannot_be_written_is_one_error(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ArgumentError, match="out: .* cannot be written: .*Free space, or give another folder"):
+    with pytest.raises(ArgumentError, match=r"out: .* cannot be written: .*Free space, or give another folder"):
         sn.generate(small(tmp_path), tmp_path / below)
 
 
@@ -251,14 +251,20 @@ def test_worker_that_would_write_other_bytes_is_refused(tmp_path: Path) -> None:
     started["versions"]["numpy"] = "1.0"
     out.mkdir()
     (out / "job.json").write_text(json.dumps({"job": given.to_dict(), "origin": started}))
-    with pytest.raises(ConfigError, match=r"another versions\.numpy., expected equal workers\. Install the same versions"):
+    with pytest.raises(
+        ConfigError, match=r"another versions\.numpy., expected equal workers\. Install the same versions"
+    ):
         ShardWorker(given.to_dict(), "0" * 32, str(out), str(tmp_path))
-    with pytest.raises(ConfigError, match="working directory: got .*nowhere.*Share the folder"):
+    with pytest.raises(ConfigError, match=r"working directory: got .*nowhere.*Share the folder"):
         ShardWorker(given.to_dict(), given.key, str(out), str(tmp_path / "nowhere"))
 
 
 def test_ctrl_c_leaves_the_process_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given, out, threads = small(tmp_path, threads=torch.get_num_threads() + 1), tmp_path / "out", torch.get_num_threads()
+    given, out, threads = (
+        small(tmp_path, threads=torch.get_num_threads() + 1),
+        tmp_path / "out",
+        torch.get_num_threads(),
+    )
 
     def press(run: driver.Run) -> None:
         if run.done == 1:
@@ -287,16 +293,16 @@ TRAJECTORY = {"model": None, "engine": "trajectory", "rig": [sn.ImuCfg(body="bod
         ({"keep": "data_sets:nothing"}, GenerateError, r"Job\.keep: got .float64 \[0\]., expected bool \[env\], \[2\]"),
         ({"rig": "data_sets:nothing"}, GenerateError, r"Job\.rig: got \[\], expected a function that returns a list"),
         ({"model": None, "factory": "data_sets:broken"}, GenerateError, r"Job\.factory: .*OSError: no licence \(/"),
-        ({"model": None, "factory": "data_sets:lonely"}, GenerateError, r"an engine with 1., expected an engine with 2"),
-        ({"model": None, "factory": "data_sets:nothing"}, GenerateError, r"got \[\], expected an engine that the scene"),
+        ({"model": None, "factory": "data_sets:lonely"}, GenerateError, r"engine with 1., expected an engine with 2"),
+        ({"model": None, "factory": "data_sets:nothing"}, GenerateError, r"got \[\], expected an engine that the"),
         ({"factory": "data_sets:robot"}, ConfigError, "model, factory: .*one of the two"),
-        ({"model": None, "factory": "data_sets:robot", "engine": "newton"}, ConfigError, "engine, factory: .*Omit engine"),
-        ({"model": None, "factory": "data_sets:robot", "device": "cuda"}, ConfigError, "device, factory: .*Omit device"),
+        ({"model": None, "factory": "data_sets:robot", "engine": "newton"}, ConfigError, "engine, factory: .*Omit eng"),
+        ({"model": None, "factory": "data_sets:robot", "device": "cuda"}, ConfigError, "device, factory: .*Omit dev"),
         ({"model": "demo", "engine": "mujoco_warp"}, ConfigError, 'expected "mujoco", which simulates the bundled'),
-        ({"model": None, "rig": None, "engine": "trajectory", "control": "drone"}, ConfigError, "Job.rig: got None, expected the sensors"),
+        ({"model": None, "rig": None, "engine": "trajectory", "control": "drone"}, ConfigError, "rig: got None"),
         ({"sensors": ["joint"]}, GenerateError, "unknown sensor 'joint'. Did you mean 'joints'"),
         ({"sensors": []}, ConfigError, r"sensors: got \[\], expected at least one name"),
-        ({**TRAJECTORY, "control": "drone", "episode_seconds": 1e3}, GenerateError, "at most 72.6, the duration of the"),
+        ({**TRAJECTORY, "control": "drone", "episode_seconds": 1e3}, GenerateError, "at most 72.6, the duration of"),
         ({**TRAJECTORY, "control": "no*.tum"}, sn.ModelError, "control: got 'no.*', which matches no file"),
         ({"randomise": {"joints.nois": sn.Uniform(0, 1)}}, GenerateError, "unknown knob .*Did you mean 'noise'"),
     ],
@@ -311,7 +317,7 @@ def test_bad_job_is_refused_before_anything_runs(
 
 @pytest.mark.parametrize("shards", [[2], [-1], ["0"], 1])
 def test_shards_that_do_not_exist_are_refused(tmp_path: Path, shards: Any) -> None:
-    with pytest.raises((ArgumentError, ConfigError), match="shards?: got .*, expected"):
+    with pytest.raises((ArgumentError, ConfigError), match=r"shards?: got .*, expected"):
         sn.generate(small(tmp_path), tmp_path / "out", shards=shards)
 
 
