@@ -179,15 +179,16 @@ def show(status: Status) -> None:
     for heading in ("rows", "size"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.show_footer = True
-    for name, rows in status.rows.items():
-        table.add_row(escape(name), f"{rows:,}", bytes_text(status.bytes[name]))
-    totals = ("all", f"{status.rows.total():,}", bytes_text(status.bytes.total()))
+    for name, (rows, size) in status.sensors.items():
+        table.add_row(escape(name), f"{rows:,}", bytes_text(size))
+    all_rows, all_bytes = (sum(each[part] for each in status.sensors.values()) for part in (0, 1))
+    totals = ("all", f"{all_rows:,}", bytes_text(all_bytes))
     for column, text in zip(table.columns, totals, strict=True):
         column.footer = text
     console.print(table)
     dropped = f", {status.dropped} dropped" if status.dropped else ""
     missing = f"; missing: {status.missing}" if status.missing else ""
-    console.print(f"{status.done} of {status.shards} shards are done{missing}", markup=False, soft_wrap=True)
+    console.print(f"{status.done} of {status.total} shards are done{missing}", markup=False, soft_wrap=True)
     times = f"{_time(status.simulated_s)} simulated in {_time(status.wall_s)} of workers"
     console.print(f"{status.episodes} episodes{dropped}, {times}", markup=False, soft_wrap=True)
 

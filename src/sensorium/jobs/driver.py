@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 from sensorium.errors import ArgumentError, GenerateError, SensoriumWarning, listed
 from sensorium.jobs.job import Job
-from sensorium.jobs.manifest import write_manifest
+from sensorium.jobs.manifest import receipts_of, write_manifest
 from sensorium.jobs.store import Store
 from sensorium.jobs.workers import Event, InProcess, LocalWorkers, Task, Workers
 
 MOST_FAILURES, MOST_LOSSES = 2, 20
 """Number of errors after which a shard is given up, and of lost workers."""
-CRASHES = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL")
-"""Ends of a worker that its shard caused."""
+CRASHES = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "exit")
+"""Starts of the reasons for the end of a worker that its shard caused."""
 
 
 @dataclass
@@ -89,10 +88,7 @@ def generate(
     if foreign := store.names()[1]:
         text = f"{store.url} has foreign files, which stay as they are: {listed(foreign)}."
         warnings.warn(text, SensoriumWarning, stacklevel=2)
-    done = set()
-    for index, receipt in store.receipts(wanted):
-        _check_key(store, index, receipt, job)
-        done.add(index)
+    done = {index for index, _ in receipts_of(job, store, wanted)}
     run = Run(store.url, len(wanted), len(done), len(done))
     todo = deque(index for index in wanted if index not in done)
     if todo:
@@ -111,15 +107,11 @@ def generate(
 
 
 def _indices(job: Job, shards: Iterable[int] | None) -> list[int]:
-    wanted = range(job.num_shards) if shards is None else sorted(set(shards))
+    try:
+        wanted = range(job.num_shards) if shards is None else sorted(set(shards))
+    except TypeError:
+        raise ArgumentError(f"shards: got {shards!r}, expected whole numbers, such as range(100).") from None
     return [job.shard(index).index for index in wanted]
-
-
-def _check_key(store: Store, index: int, receipt: dict[str, Any], job: Job) -> None:
-    if receipt["key"] != job.shard(index).key:
-        raise ArgumentError(
-            f"out: {store.url!r} holds shard {index} of another job. Give another folder, or remove that shard."
-        )
 
 
 def _workers(job: Job, store: Store, size: int | None, ray: str | None, gpus: float, todo: int) -> Workers:
@@ -146,6 +138,7 @@ class _Driver:
         self._progress = progress
         self._failures: Counter[int] = Counter()
         self._losses: Counter[int | None] = Counter()
+        self._idle: set[int] = set()
 
     def loop(self) -> None:
         """Work until all shards are done or given up."""
@@ -174,28 +167,32 @@ class _Driver:
         elif event.kind == "done":
             run.done += 1
             run.simulated_s += event.value["simulated_s"]
-        elif event.kind == "lost":
-            self._lost(worker, shard, event.value)
-            return
-        self._submit(worker)
+        if event.kind == "lost":
+            self._idle.discard(worker)
+            self._lost(shard, event.value)
+        else:
+            self._idle.add(worker)
+        while self._todo and self._idle:
+            self._submit(self._idle.pop())
+        if self._todo and event.kind == "lost":  # on a cluster that has lost a machine, it may never be ready
+            self._pool.start(worker)
 
-    def _lost(self, worker: int, shard: int | None, reason: str) -> None:
-        """Repeat the shard of a worker that is gone, and replace the worker."""
+    def _lost(self, shard: int | None, reason: str) -> None:
+        """Repeat the shard of a worker that is gone."""
         if shard is not None and self._is_done(shard):  # it was lost after the receipt
             self._run.done += 1
         elif shard is not None:
+            is_crash = reason.startswith(CRASHES)
             text = f"the worker ended: {reason}{', perhaps for lack of memory' if reason == 'SIGKILL' else ''}"
             self._losses[shard] += 1
-            if reason in CRASHES or self._losses[shard] > MOST_LOSSES:
-                self._fail(shard, text, MOST_FAILURES if reason in CRASHES else 1)
+            if is_crash or self._losses[shard] > MOST_LOSSES:
+                self._fail(shard, text, MOST_FAILURES if is_crash else 1)
             else:
                 self._todo.append(shard)
         else:
             self._losses[None] += 1
             if self._losses[None] > MOST_LOSSES:
                 raise GenerateError(f"Workers end before they are ready: {reason}.", self._run)
-        if self._todo:
-            self._pool.start(worker)
 
     def _fail(self, shard: int, error: str, most: int) -> None:
         self._failures[shard] += 1
@@ -209,7 +206,7 @@ class _Driver:
         return receipt is not None and bool(receipt["key"] == self._job.shard(shard).key)
 
     def _submit(self, worker: int) -> None:
-        """Give the next shard to a worker, unless another driver has done it in the meantime."""
+        """Give the next shard that no other driver has done in the meantime to a worker, which else stays idle."""
         while self._todo:
             shard = self._todo.popleft()
             if not self._is_done(shard):
@@ -218,13 +215,14 @@ class _Driver:
                 return
             self._run.done += 1
             self._run.skipped += 1
+        self._idle.add(worker)
 
 
 def _failures(job: Job, run: Run) -> str:
     """Return the text about shards that were given up."""
     lines = [f"{len(run.failed)} of {run.total} shards failed; the other ones are done."]
     for index, error in list(run.failed.items())[:10]:
-        command = f"sensorium generate {Path(run.out) / 'job.json' if '://' not in run.out else run.out + '/job.json'}"
+        command = f"sensorium generate {shlex.quote(f'{run.out}/job.json')}"
         lines.append(f"shard {index}: {error}")
-        lines.append(f"  repeat it alone: {command} --out {run.out} --shards {index}")
+        lines.append(f"  repeat it alone: {command} --out {shlex.quote(run.out)} --shards {index}")
     return "\n".join(lines)

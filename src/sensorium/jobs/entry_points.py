@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from sensorium.errors import ConfigError, listed, nearest
+from sensorium.errors import ConfigError, SensoriumError, listed, nearest
 
 
 def function_of(field: str, name: str) -> Callable[..., Any]:
@@ -24,8 +24,7 @@ def function_of(field: str, name: str) -> Callable[..., Any]:
     module_name, _, function_name = name.partition(":")
     if not module_name or not function_name:
         raise _fault(field, name, "For example: my_gait:control.")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
+    import_from_here()
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -46,11 +45,38 @@ def function_of(field: str, name: str) -> Callable[..., Any]:
     return found
 
 
-def reason(error: Exception) -> str:
+def called(field: str, name: str) -> Callable[..., Any]:
+    """Return a function of the user as `function_of`; an exception in it becomes a ConfigError."""
+    function = function_of(field, name)
+
+    def call(*args: Any) -> Any:
+        try:
+            return function(*args)
+        except Exception as error:
+            raise ConfigError.single(
+                "Job", field, name, "a function that returns", f"It failed: {reason(error)}"
+            ) from error
+
+    return call
+
+
+def import_from_here() -> None:
+    """Make modules in the working directory importable, also those that were written after this process started."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    importlib.invalidate_caches()
+
+
+def reason(error: BaseException) -> str:
     """Return the kind, the text and the place of an exception of a user's function."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {error}{where}"
+
+
+def message(error: Exception) -> str:
+    """Return the text of an error of this package, and `reason` for another one."""
+    return str(error) if isinstance(error, SensoriumError) else reason(error)
 
 
 def _fault(field: str, name: str, fix: str) -> ConfigError:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import platform
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
@@ -21,6 +21,7 @@ from sensorium.cfg.knobs import parse_amount
 from sensorium.engines.model_file import files_of
 from sensorium.errors import ConfigError, ModelError, SensoriumError, nearest
 from sensorium.jobs.control import LOGS
+from sensorium.jobs.entry_points import import_from_here
 from sensorium.random import Distribution
 
 Count = Annotated[int, must(lambda count: count >= 1, "a whole number >= 1")]
@@ -129,7 +130,7 @@ class Job(Cfg):
                 cfg = each if isinstance(each, SensorCfg) else sensor_cfg(each)
             except SensoriumError as error:
                 raise bad(f"configs of sensors: {error}") from None
-            tables.append({"kind": cfg.kind(), **cfg.to_dict()} if each is cfg else dict(each))
+            tables.append({"kind": cfg.kind(), **cfg.to_dict()})
         return tuple(tables)
 
     @field_validator("model", mode="before")
@@ -175,7 +176,16 @@ class Job(Cfg):
             raise bad("model, factory: a model or a factory", 'Give for example model="robot.xml".')
         if isinstance(self.control, tuple) and not is_path:
             raise bad("control: one text", 'Several paths need engine="trajectory".')
-        if self.rig is None and self.model not in BUNDLED:
+        if self.factory is not None and self.engine != "mujoco":
+            raise bad("engine, factory: one of the two", "Omit engine: the factory returns one.")
+        if self.factory is not None and self.device != "cpu":
+            raise bad("device, factory: one of the two", "Omit device: the engine of the factory has one.")
+        if self.sensors == ():
+            raise bad("sensors: at least one name", "Omit sensors for all of the rig.")
+        has_rig = self.engine == "mujoco" and self.model in ("demo", "arm")
+        if self.model in ("demo", "arm") and not has_rig:
+            raise bad('engine: "mujoco", which simulates the bundled robots', "Omit engine.")
+        if self.rig is None and not has_rig:
             raise bad("rig: the sensors", 'Give a rig file, such as rig="rig.toml", or a list of configs.')
         return self
 
@@ -201,30 +211,44 @@ class Job(Cfg):
     def origin(self) -> dict[str, Any]:
         """Everything that determines the bytes: the job, the content of its files, sources, and versions.
 
+        It has the names of files and not their folders, so that it is the same wherever they are.
+
         Raises:
             ModelError: a file is missing.
             ConfigError: an entry point does not exist.
         """
-        entries = [self.factory, self.begin_episode, self.keep, self.rig, self.control]
-        packages = {str(each).partition(":")[0].partition(".")[0] for each in entries if is_entry(each)}
+        entries = {name: getattr(self, name) for name in ("factory", "begin_episode", "keep", "rig", "control")}
+        sources = {
+            package: _source(field, package)
+            for field, each in entries.items()
+            if is_entry(each) and (package := each.partition(":")[0].partition(".")[0])
+        }
         found = {name: each for name in VERSIONS if (each := version(name))}
+        job, files = self.model_dump(mode="json"), dict[str, list[Path]]()
+        if self.model is not None and self.model not in BUNDLED:
+            files["model"] = files_of(self.model)
+            job["model"] = files["model"][0].name
+        if self.engine == "trajectory":
+            files["control"] = [Path(each) for each in self.paths if each not in BUNDLED]
+            job["control"] = [Path(each).name for each in self.paths]
+        elif isinstance(self.control, str) and self.control.endswith(LOGS):
+            files["control"] = [existing(self.control, "control")]
+            job["control"] = files["control"][0].name
+        rig = self.rig
+        if isinstance(rig, str) and not is_entry(rig):
+            from sensorium.jobs.rig import tables_of
+
+            files["rig"] = [existing(rig, "rig")]
+            job["rig"], rig = files["rig"][0].name, tuple(tables_of(files["rig"][0]))
+        if isinstance(rig, tuple):
+            tables = _by_name(rig, files.setdefault("rig", []))
+            job["rig"] = tables if isinstance(self.rig, tuple) else job["rig"]
         return {
-            "job": json.loads(self.to_json()),
-            "files": {name: _digest(files) for name, files in self._files()},
-            "sources": {name: _source(name) for name in sorted({*packages, "sensorium"})},
+            "job": job,
+            "files": {field: _digest(found) for field, found in files.items()},
+            "sources": {"sensorium": _source("", "sensorium"), **sources},
             "versions": {**found, "machine": platform.machine()},
         }
-
-    def _files(self) -> Iterator[tuple[str, list[Path]]]:
-        """Yield the files that the job names, with all files that they refer to."""
-        if self.model is not None and self.model not in BUNDLED:
-            yield self.model, files_of(self.model)
-        if isinstance(self.rig, str) and not is_entry(self.rig):
-            yield self.rig, [existing(self.rig, "rig")]
-        if self.engine == "trajectory":
-            yield "control", [Path(each) for each in self.paths if each not in BUNDLED]
-        elif str(self.control).endswith(LOGS):
-            yield str(self.control), [existing(str(self.control), "control")]
 
     @property
     def paths(self) -> list[str]:
@@ -237,7 +261,7 @@ class Job(Cfg):
 
         found = []
         for given in [self.control] if isinstance(self.control, str) else self.control:
-            matches = sorted(glob(given, recursive=True))
+            matches = [given] if Path(given).is_file() else sorted(glob(given, recursive=True))
             if not matches and given not in BUNDLED:
                 raise ModelError(f"Job: control: got {given!r}, which matches no file. Check the path.")
             found += matches or [given]
@@ -299,17 +323,39 @@ def existing(path: str, field: str) -> Path:
     return file
 
 
-def _source(package: str) -> str:
+def _by_name(value: Any, files: list[Path]) -> Any:
+    """Return tables of sensors with the names of their files instead of the paths, which are added to `files`."""
+    if isinstance(value, Mapping):
+        return {name: _by_name(_file(each, files) if name == "path" else each, files) for name, each in value.items()}
+    return [_by_name(each, files) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _file(path: Any, files: list[Path]) -> Any:
+    if not isinstance(path, str):
+        return path
+    files.append(existing(path, "rig"))
+    return files[-1].name
+
+
+def _source(field: str, package: str) -> str:
     """Return the hash of the source files of a package or a module, which is not imported."""
-    found = find_spec(package)
+    import_from_here()
+    found = None if package == "__main__" else find_spec(package)
     if found is None:
         fix = "Install the package, or start in the folder that contains the module."
-        raise ConfigError.single("Job", "entry point", package, "a package or module that can be imported", fix)
-    if not found.submodule_search_locations:
-        return _digest([Path(str(found.origin))])
-    root = Path(found.submodule_search_locations[0])
-    files = sorted(each for each in root.rglob("*") if each.is_file() and each.suffix not in (".pyc", ".so"))
-    return _digest(files, root)
+        raise ConfigError.single("Job", field, package, "a package or module that can be imported", fix)
+    digest = hashlib.blake2b(digest_size=16)
+    for folder in found.submodule_search_locations or ():
+        digest.update(_digest(_sources(Path(folder)), Path(folder)).encode())
+    if not found.submodule_search_locations and found.has_location:
+        digest.update(_digest([Path(str(found.origin))]).encode())
+    return digest.hexdigest()
+
+
+def _sources(folder: Path) -> list[Path]:
+    """Return the files of a package, without what Python or a compiler derives from them."""
+    found = (each for each in folder.rglob("*") if "__pycache__" not in each.parts and each.suffix != ".so")
+    return sorted(each for each in found if each.is_file())
 
 
 def _digest(files: Sequence[Path], root: Path | None = None) -> str:

@@ -13,14 +13,14 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what user code prints
 
-    from sensorium.errors import SensoriumError
+    from sensorium.jobs.entry_points import message
     from sensorium.jobs.shard import ShardWorker
 
     tasks = iter(sys.stdin)
     try:
         worker = ShardWorker(*json.loads(next(tasks)))
-    except SensoriumError as error:
-        _send(out, "failed", str(error))
+    except Exception as error:
+        _send(out, "failed", message(error))
         return
     _send(out, "ready", worker.about())
     for line in tasks:

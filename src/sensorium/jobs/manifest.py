@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from sensorium.errors import ArgumentError
 from sensorium.jobs.job import Job
 from sensorium.jobs.parquet import arrow
 from sensorium.jobs.store import MANIFEST, Store
 
 COLUMNS = ("shard", "first_env", "num_envs", "episodes", "dropped", "simulated_s", "wall_s", "started", "host", "key")
 """Values of a receipt in each row."""
+
+
+def receipts_of(job: Job, store: Store, indices: Iterable[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number and the receipt of the shards that are done.
+
+    Raises:
+        ArgumentError: a shard belongs to another job.
+    """
+    for index, receipt in store.receipts(indices):
+        if receipt.get("key") != job.shard(index).key:
+            raise ArgumentError(
+                f"out: {store.url!r} holds shard {index} of another job. Give another folder, or remove that shard."
+            )
+        yield index, receipt
 
 
 def write_manifest(job: Job, store: Store) -> bool:
@@ -32,7 +48,7 @@ def write_manifest(job: Job, store: Store) -> bool:
     if len(store.names()[0]) < job.num_shards:
         return False
     count, rows = 0, list[dict[str, Any]]()
-    for index, receipt in store.receipts():
+    for index, receipt in receipts_of(job, store, range(job.num_shards)):
         count += 1
         head = {name: receipt[name] for name in COLUMNS}
         for file, about in receipt["files"].items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
@@ -13,8 +13,14 @@ from sensorium.jobs.rows import Block, SensorRows
 from sensorium.readings import Reading, SceneDescription
 from sensorium.record.batches import Batch
 from sensorium.record.recorder import (
-    add_batch, add_description, add_marks, mark_message, nanoseconds, open_sensor, open_writer,
-)  # fmt: skip
+    add_batch,
+    add_description,
+    add_marks,
+    mark_message,
+    nanoseconds,
+    open_sensor,
+    open_writer,
+)
 
 if TYPE_CHECKING:
     from sensorium.record.replay import Replay
@@ -102,6 +108,8 @@ class McapRecording:
         for reading in readings:
             if reading.tick != self._tick:
                 self._frame, self._tick = self._frame + 1, reading.tick
+            if reading.name not in self._tracks:
+                self.open(reading)
             at = nanoseconds(reading.time)
             messages += [
                 (channel, at, at, self._frame, batch.encode(reading))
@@ -157,7 +165,9 @@ class McapRows:
 def about_of(replay: Replay) -> About:
     """Return the constant data of a recording with one sensor or log."""
     actuators = [
-        name for each in replay.log_descriptions.values() for name in each.get("constants", {}).get("actuator_names", ())
+        name
+        for each in replay.log_descriptions.values()
+        for name in each.get("constants", {}).get("actuator_names", ())
     ]
     names = (*replay.description.sensors, *replay.log_descriptions)
     truth = any(batch.branch == "truth" for name in names for batch in replay.layouts(name))

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from sensorium.errors import ArgumentError, listed
-from sensorium.jobs.entry_points import reason
+from sensorium.errors import ArgumentError, ModelError, listed
 from sensorium.jobs.job import Job
 from sensorium.jobs.rows import Checksum
 from sensorium.jobs.shard import run_shard
 from sensorium.jobs.shard_files import file_rows
-from sensorium.jobs.store import JOB, Store, changes
+from sensorium.jobs.store import Store
 
 Progress = Callable[[int, int], None]
 """Called with the number of steps that are done, and of all."""
@@ -28,11 +27,10 @@ class Status:
 
     Attributes:
         job: the job.
-        shards: number of its shards.
+        total: number of its shards.
         done: number of shards that are done.
         missing: numbers of the others, such as ``"0-3, 7"``.
-        rows: sensor, or log such as ``"log/control"`` -> number of rows.
-        bytes: the same -> size of its files.
+        sensors: sensor, or ``"log/control"`` for the controls -> number of rows, and size of the files in bytes.
         episodes: number of episodes that were written.
         dropped: number of episodes that `Job.keep` dropped.
         simulated_s: simulated time over all environments, s.
@@ -40,11 +38,10 @@ class Status:
     """
 
     job: Job
-    shards: int
+    total: int
     done: int = 0
     missing: str = ""
-    rows: Counter[str] = field(default_factory=Counter)
-    bytes: Counter[str] = field(default_factory=Counter)
+    sensors: dict[str, tuple[int, int]] = field(default_factory=dict)
     episodes: int = 0
     dropped: int = 0
     simulated_s: float = 0.0
@@ -65,10 +62,10 @@ def status(out: Any) -> Status:
     found, done = Status(job, job.num_shards), set[int]()
     for index, receipt in store.receipts():
         done.add(index)
-        for file, about in receipt["files"].items():
-            name = about.get("sensor") or file.rpartition(".")[0]
-            found.rows[name] += about["rows"]
-            found.bytes[name] += about["bytes"]
+        for name, about in receipt["files"].items():
+            name = about.get("sensor", os.path.splitext(name)[0])
+            rows, size = found.sensors.get(name, (0, 0))
+            found.sensors[name] = rows + about["rows"], size + about["bytes"]
         found.episodes += receipt["episodes"]
         found.dropped += receipt["dropped"]
         found.simulated_s += receipt["simulated_s"]
@@ -109,7 +106,7 @@ def verify(out: Any, rerun: int = 0, progress: Progress | None = None) -> list[s
     for index, receipt in store.receipts():
         receipts[index] = receipt["files"]
     chosen = np.random.default_rng().permutation(sorted(receipts))[:rerun].tolist()
-    if chosen and (different := changes(store.read_json(store.path(JOB)), job.origin)):
+    if chosen and (different := store.changes(job)):
         raise ArgumentError(
             f"rerun: {store.url!r} was generated with other values of {listed(different)}. Use the same files and "
             "versions, or rerun=0."
@@ -117,14 +114,14 @@ def verify(out: Any, rerun: int = 0, progress: Progress | None = None) -> list[s
     total, done, found = sum(map(len, receipts.values())) + len(chosen), 0, list[str]()
     for index, files in receipts.items():
         for name, about in files.items():
-            where, done = f"shard {index}: {name}", done + 1
+            done += 1
             try:
-                rows, checksum = _checksum(store, store.shard_path(index, name))
-            except Exception as error:  # readers raise many kinds for damaged bytes
-                found.append(f"{where} cannot be read: {reason(error)}")
+                rows, checksum = _checksum(store, index, name)
+            except ModelError as error:
+                found.append(str(error))
             else:
                 if (rows, checksum) != (about["rows"], about["checksum"]):
-                    found.append(f"{where} has {rows} rows of other values than its receipt, which has {about['rows']}")
+                    found.append(f"shard {index}: {name} has other rows than its receipt")
             if progress is not None:
                 progress(done, total)
     for index in chosen:
@@ -140,10 +137,10 @@ def verify(out: Any, rerun: int = 0, progress: Progress | None = None) -> list[s
     return found
 
 
-def _checksum(store: Store, path: str) -> tuple[int, str]:
-    """Return the number of rows in a file, and their checksum."""
-    with file_rows(store, path) as file:
-        checksum = Checksum(file.fields)
+def _checksum(store: Store, index: int, name: str) -> tuple[int, str]:
+    """Return the number of rows in a file of a shard, and their checksum."""
+    with file_rows(store, index, name) as file:
+        checksum = Checksum(file.about.fields)
         for block in file.blocks:
             checksum.add(block.columns)
     return checksum.rows, checksum.hexdigest()

@@ -41,7 +41,7 @@ def load_rig(path: Path) -> tuple[list[SensorCfg[Any]], dict[str, str]]:
     """
     from sensorium.cfg import toml_words
 
-    tables = _tables(path)
+    tables = tables_of(path)
     configs, presets, faults = [], {}, []
     for number, table in enumerate(tables, 1):
         try:
@@ -120,7 +120,7 @@ def check_rig(path: Path) -> None:
     Raises:
         ModelError: the file is missing, is not TOML, or has no sensors.
     """
-    _tables(path)
+    tables_of(path)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -153,7 +153,8 @@ def _read(path: Path) -> dict[str, Any]:
     return data
 
 
-def _tables(path: Path) -> list[Mapping[str, Any]]:
+def tables_of(path: Path) -> list[Mapping[str, Any]]:
+    """Return the tables of the sensors of a rig file. Raises as `check_rig` does."""
     label, tables = f"rig file {str(path)!r}", _read(path).get("sensor", [])
     if isinstance(tables, dict):
         raise ModelError(

@@ -6,9 +6,8 @@ import os
 import platform
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,14 +15,14 @@ import numpy as np
 import torch
 
 from sensorium.compute import start_warp
-from sensorium.errors import ConfigError, listed, shown
-from sensorium.jobs.control import CONTROL_PERIOD, Control, control_for
-from sensorium.jobs.entry_points import function_of, reason
+from sensorium.errors import ArgumentError, ConfigError, listed, shown
+from sensorium.jobs.control import Control, control_for, steps
+from sensorium.jobs.entry_points import called, message
 from sensorium.jobs.job import TIME_STEP, Job, Shard, is_entry
 from sensorium.jobs.mcap import LOG, About, McapRows
 from sensorium.jobs.parquet import ParquetRows
 from sensorium.jobs.rows import Block, Checksum, SensorRows
-from sensorium.jobs.store import JOB, Store, changes, unwritable
+from sensorium.jobs.store import Store
 from sensorium.readings import Reading
 from sensorium.record.archive import stem_of
 from sensorium.record.recorder import CONTROL
@@ -57,7 +56,7 @@ class Simulation:
         self._engine: Any = None
         self._initial: Mapping[str, Any] = {}
         self._factory, self._begin, self._keep = (
-            None if entry is None else function_of(field, entry)
+            None if entry is None else called(field, entry)
             for field, entry in (("factory", job.factory), ("begin_episode", job.begin_episode), ("keep", job.keep))
         )
         if self._robot is not None and job.begin_episode is None:
@@ -106,7 +105,10 @@ class Simulation:
         if not isinstance(rig, str):
             return [sensor_cfg(table) for table in rig], semantics
         if is_entry(rig):
-            return list(function_of("rig", rig)()), semantics
+            sensors = called("rig", rig)()
+            if not isinstance(sensors, list | tuple) or not sensors:
+                raise ConfigError.single("Job", "rig", sensors, "a function that returns a list of configs of sensors")
+            return list(sensors), semantics
         return load_rig(Path(rig))[0], semantics | load_semantics(Path(rig))
 
     def scene(self, shard: Shard) -> tuple[Scene, Control, int]:
@@ -119,6 +121,9 @@ class Simulation:
             assert self._randomisation is not None
             self._randomisation.restore()
             self._engine.load_state(self._initial)
+        if not getattr(self._engine, "owns_time", False):
+            expected = "an engine that the scene steps, such as sn.MujocoEngine(...)"
+            raise ConfigError.single("Job", "factory", self._engine, expected)
         if self._engine.num_envs != count:
             expected = f"an engine with {count} environments, the num_envs it is called with"
             raise ConfigError.single("Job", "factory", f"an engine with {self._engine.num_envs}", expected)
@@ -131,11 +136,8 @@ class Simulation:
         self._randomisation = Randomisation(scene, job.randomise, title="Job")
         if job.engine == "trajectory":
             return scene, lambda scene, time: None, self.ticks(scene)
-        if self._robot is not None and job.control == "hold":
-            control, every = self._robot.control(scene), max(1, round(CONTROL_PERIOD / scene.engine.dt))
-        else:
-            assert isinstance(job.control, str)
-            control, every = control_for(job.control, scene, job.substeps or 1)
+        assert isinstance(job.control, str)
+        control, every = control_for(job.control, scene, job.substeps or 1, self._robot)
         return scene, control, job.substeps or every
 
     def _built(self, shard: Shard) -> Any:
@@ -185,30 +187,6 @@ class Simulation:
         return values
 
 
-def visits(scene: Scene, control: Control, every: int, ticks: int) -> Iterator[int]:
-    """Advance a scene, and yield at each tick at which a sample may be captured or arrive.
-
-    The values are the ticks from which new controls hold, and -1 without.
-
-    Args:
-        scene: the scene.
-        control: called every `every` ticks with the scene and the time since the first call, s.
-        every: ticks between its calls.
-        ticks: physics steps to take.
-    """
-    late = any(getattr(sensor.cfg, "delay", None) is not None for sensor in scene.sensors.values())
-    rates = [sensor.rate for sensor in scene.sensors.values()]
-    start = scene.tick
-    while (passed := scene.tick - start) < ticks:
-        is_control = passed % every == 0
-        ctrl = control(scene, passed * scene.engine.dt) if is_control else None
-        due = min(rate.next_after(scene.tick) for rate in rates)
-        stop = min(start + ticks, start + (passed // every + 1) * every, due)
-        begin = scene.tick
-        scene.step(ctrl, 1 if late else stop - begin)
-        yield begin if is_control else -1
-
-
 def controls_of(scene: Scene, tick: int) -> Reading | None:
     """Return the controls of a scene as a reading at the tick from which they hold; None without controls."""
     ctrl = getattr(scene.engine, "ctrl", None)
@@ -248,9 +226,7 @@ class ShardFile:
         stack: closes the file.
     """
 
-    def __init__(
-        self, reading: Reading, about: About, job: Job, shard: Shard, store: Store, stack: ExitStack
-    ) -> None:
+    def __init__(self, reading: Reading, about: About, job: Job, shard: Shard, store: Store, stack: ExitStack) -> None:
         is_log, is_mcap = reading.kind == LOG, job.format == "mcap"
         self.name = f"{LOG}/{reading.name}.{job.format}" if is_log else f"{stem_of(reading.name)}.{job.format}"
         self._about = {LOG if is_log else "sensor": reading.name}
@@ -263,7 +239,7 @@ class ShardFile:
         if is_mcap:
             self._writer = McapRows(self._file, about, reading)
         else:
-            self._writer = ParquetRows(self._file, self.rows.fields, self.rows.ragged)
+            self._writer = ParquetRows(self._file, self.rows)
         stack.callback(self._writer.abort)
         self._held: list[Block] = []
         self._holds = job.keep is not None
@@ -294,7 +270,12 @@ class ShardFile:
     def close(self) -> dict[str, Any]:
         """Complete the file, and return what the receipt says about it."""
         self._writer.close()
-        return {**self._about, "rows": self.checksum.rows, "checksum": self.checksum.hexdigest(), "bytes": self._file.tell()}
+        return {
+            **self._about,
+            "rows": self.checksum.rows,
+            "checksum": self.checksum.hexdigest(),
+            "bytes": self._file.tell(),
+        }
 
 
 def write_shard(simulation: Simulation, shard: Shard, store: Store) -> dict[str, Any]:
@@ -303,8 +284,6 @@ def write_shard(simulation: Simulation, shard: Shard, store: Store) -> dict[str,
     started = datetime.now(UTC).isoformat(timespec="milliseconds")
     scene, control, every = simulation.scene(shard)
     names = list(scene.sensors) if job.sensors is None else [scene[name].name for name in job.sensors]
-    for name in names:
-        scene[name].buffers.listeners += 1
     kept, ticks, cursor = 0, simulation.ticks(scene), scene.sample_cursor()
     about = About(
         scene.description(), scene.bodies().to_dict()["bodies"], job.truth, getattr(scene.engine, "control_names", ()),
@@ -320,7 +299,7 @@ def write_shard(simulation: Simulation, shard: Shard, store: Store) -> dict[str,
             simulation.begin(scene, episode)
             for each in every_file:
                 each.begin(episode, scene.tick)
-            for tick in chain([-1], visits(scene, control, every, ticks)):
+            for tick in steps(scene, control, every, ticks, [scene[name] for name in names]):
                 if log is not None and tick >= 0 and (controls := controls_of(scene, tick)) is not None:
                     log.add(controls)
                 for name, reading in scene.publish(names, since=cursor, truth=job.truth, poses=job.truth).items():
@@ -363,19 +342,24 @@ def run_shard(job: Job, index: int, out: str | Path) -> dict[str, Any]:
 
 
 def _run(job: Job, index: int, store: Store) -> dict[str, Any]:
-    shard, threads = job.shard(index), torch.get_num_threads()
-    simulation = _kept.pop() if _kept and _kept[0].job.key == job.key else Simulation(job)
-    _kept.clear()
-    torch.set_num_threads(job.threads)
-    try:
-        receipt = write_shard(simulation, shard, store)
+    with _threads(job):
+        simulation = _kept.pop() if _kept and _kept[0].job.key == job.key else Simulation(job)
+        _kept.clear()
+        receipt = write_shard(simulation, job.shard(index), store)
         store.finish(index, receipt)
-    except OSError as error:
-        raise unwritable(store, error) from error
-    finally:
-        torch.set_num_threads(threads)
     _kept.append(simulation)  # not after an error, which may have left it in any state
     return receipt
+
+
+@contextmanager
+def _threads(job: Job) -> Iterator[None]:
+    """Use the number of threads of a job."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(job.threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 class ShardWorker:
@@ -400,13 +384,12 @@ class ShardWorker:
             raise ConfigError.single("Job", "working directory", folder, "a folder of this machine", fix) from error
         self._job, self._store = Job.from_dict(job), Store(out)
         if self._job.key != key:
-            started = self._store.read_json(self._store.path(JOB)) or {}
-            differ = listed(changes(started, self._job.origin)) or "files"
+            differ = listed(self._store.changes(self._job)) or "files"
             fix = "Install the same versions and sources, and share the same files, on all machines."
             raise ConfigError.single("Job", "worker", f"{platform.node()}: another {differ}", "equal workers", fix)
-        torch.set_num_threads(self._job.threads)
-        simulation = Simulation(self._job)
-        simulation.check()
+        with _threads(self._job):
+            simulation = Simulation(self._job)
+            simulation.check()
         _kept[:] = [simulation]
 
     def about(self) -> dict[str, Any]:
@@ -424,4 +407,7 @@ class ShardWorker:
             done = self._store.receipt(index)  # another driver may have written the same shard
             if done is not None and done["key"] == self._job.shard(index).key:
                 return done
-            return {"error": reason(error), "fatal": isinstance(error.__cause__, OSError)}
+            return {
+                "error": message(error),
+                "fatal": isinstance(error, ArgumentError) and isinstance(error.__cause__, OSError),
+            }

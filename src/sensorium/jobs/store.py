@@ -6,7 +6,9 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator
+import secrets
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,8 +19,8 @@ JOB, RECEIPT, MANIFEST = "job.json", "receipt.json", "manifest.parquet"
 PART = ".part"
 """End of the names of files that are being written."""
 SHARD = re.compile(r"shard-(\d{6,})")
-BATCH = 500
-"""Number of receipts that are read at once."""
+BATCH, READERS = 500, 16
+"""Number of receipts that are read ahead, and of threads that read them."""
 
 
 class Store:
@@ -63,18 +65,23 @@ class Store:
 
         Object stores show a file when it is closed. A folder gets it by a rename, since two drivers may write the same
         shard, and the second one must not truncate a file of the first one.
+
+        Raises:
+            ArgumentError: the file cannot be written.
         """
-        part = f"{path}.{os.getpid()}{PART}" if self.is_local else path
-        if self.is_local:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+        part = f"{path}.{secrets.token_hex(4)}{PART}" if self.is_local else path
         try:
+            if self.is_local:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
             with self.fs.open(part, "wb") as file:
                 yield file
             if self.is_local:
                 os.replace(part, path)
-        except BaseException:
+        except BaseException as error:
             with contextlib.suppress(OSError):
                 self.fs.rm_file(part)
+            if isinstance(error, OSError):
+                raise unwritable(self, error) from error
             raise
 
     def write_json(self, path: str, value: Any) -> None:
@@ -83,11 +90,17 @@ class Store:
             file.write(json.dumps(value, indent=1).encode())
 
     def read_json(self, path: str) -> Any:
-        """Return the value in a JSON file; None if the file does not exist."""
+        """Return the value in a JSON file; None if the file does not exist.
+
+        Raises:
+            ArgumentError: it is not JSON.
+        """
         try:
             return json.loads(self.fs.cat_file(path))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except ValueError:
+            raise ArgumentError(f"out: {path!r} is not JSON. Give another folder, or remove that file.") from None
 
     def claim(self, job: Job) -> None:
         """Make this the output of a job.
@@ -95,20 +108,19 @@ class Store:
         Raises:
             ArgumentError: it holds the data of another job, or cannot be written.
         """
-        found = self.read_json(self.path(JOB))
-        if found is not None and (different := changes(found, job.origin)):
+        if not self.names()[0]:  # also the job of an earlier attempt that failed before it wrote anything
+            self.write_json(self.path(JOB), {"job": job.to_dict(), "origin": job.origin})
+        if different := self.changes(job):  # also if another driver has started at the same time
             raise ArgumentError(
                 f"out: {self.url!r} holds the data of another job; different are {listed(different)}. Give another "
                 "folder, or the same job, files and versions."
             )
-        if found is None and (index := next(self.receipts(), None)) is not None:
-            raise ArgumentError(f"out: {self.url!r} holds shard {index[0]}, but no {JOB}. Give another folder.")
-        if found is None:
-            try:
-                self.fs.makedirs(self.root, exist_ok=True)
-                self.write_json(self.path(JOB), job.origin)
-            except OSError as error:
-                raise unwritable(self, error) from error
+
+    def changes(self, job: Job) -> list[str]:
+        """Return the names of everything that differs from the job of this output, such as ``"job.seed"``."""
+        found = self.read_json(self.path(JOB))
+        origin = found.get("origin") if isinstance(found, dict) else None
+        return _changes(origin or {}, json.loads(json.dumps(job.origin)))
 
     def job(self) -> Job:
         """Return the job whose data the output holds.
@@ -125,13 +137,13 @@ class Store:
         """Return the numbers of the shards that have a folder, and the names of foreign files and folders."""
         try:
             names = [str(each).rstrip("/").rpartition("/")[2] for each in self.fs.ls(self.root, detail=False)]
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             names = []
         shards = sorted(int(match[1]) for name in names if (match := SHARD.fullmatch(name)))
         ours = {JOB, MANIFEST}
         return shards, sorted(each for each in names if each not in ours and not SHARD.fullmatch(each))
 
-    def receipts(self, indices: Iterator[int] | list[int] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    def receipts(self, indices: Iterable[int] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the number and the receipt of each shard that is done, in order.
 
         Args:
@@ -139,27 +151,27 @@ class Store:
         """
         known = self.names()[0]
         wanted = known if indices is None else sorted(set(known) & set(indices))
-        for start in range(0, len(wanted), BATCH):
-            part = wanted[start : start + BATCH]
-            paths = {self.shard_path(index, RECEIPT): index for index in part}
-            found = self.fs.cat(list(paths), on_error="omit")
-            texts = {str(path).rstrip("/"): text for path, text in found.items()}
-            for path, index in paths.items():
-                text = texts.get(path, texts.get(self.fs._strip_protocol(path)))
-                if text is not None:
-                    yield index, json.loads(text)
+        with ThreadPoolExecutor(READERS) as pool:
+            for start in range(0, len(wanted), BATCH):
+                part = wanted[start : start + BATCH]
+                for index, receipt in zip(part, pool.map(self.receipt, part), strict=True):
+                    if receipt is not None:
+                        yield index, receipt
 
     def receipt(self, index: int) -> dict[str, Any] | None:
-        """Return the receipt of a shard; None if it is not done."""
-        found: dict[str, Any] | None = self.read_json(self.shard_path(index, RECEIPT))
+        """Return the receipt of a shard; None if it is not done, or if the receipt is incomplete."""
+        try:
+            found: dict[str, Any] | None = self.read_json(self.shard_path(index, RECEIPT))
+        except ArgumentError:
+            return None
         return found
 
     def finish(self, index: int, receipt: dict[str, Any]) -> None:
-        """Mark a shard as done, and remove what interrupted attempts left in its folder."""
+        """Mark a shard as done, and then remove what interrupted attempts left in its folder."""
+        self.write_json(self.shard_path(index, RECEIPT), receipt)
         if self.is_local:
             for left in Path(self.shard_path(index)).rglob(f"*{PART}"):
                 left.unlink(missing_ok=True)
-        self.write_json(self.shard_path(index, RECEIPT), receipt)
 
 
 def unwritable(store: Store, error: OSError) -> ArgumentError:
@@ -168,10 +180,9 @@ def unwritable(store: Store, error: OSError) -> ArgumentError:
     return ArgumentError(f"out: {store.url!r} cannot be written: {reason}. Free space, or give another folder or URL.")
 
 
-def changes(found: Any, origin: Any) -> list[str]:
-    """Return the names of all values that differ, such as ``"job.seed"``."""
+def _changes(found: Any, origin: Any) -> list[str]:
     if not isinstance(found, dict) or not isinstance(origin, dict):
         return [] if found == origin else [""]
-    names = {*found, *origin}
-    changed = [(name, each) for name in sorted(names) for each in changes(found.get(name), origin.get(name))]
+    names = sorted({*found, *origin})
+    changed = [(name, each) for name in names for each in _changes(found.get(name), origin.get(name))]
     return [f"{name}.{each}".rstrip(".") for name, each in changed]

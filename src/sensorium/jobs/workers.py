@@ -9,8 +9,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""Environment variables with the number of threads of PyTorch and NumPy."""
 
 
 class Event(NamedTuple):
@@ -65,7 +69,7 @@ class Task:
     def environment(self) -> dict[str, str]:
         """Environment variables of a worker."""
         paths = os.pathsep.join(dict.fromkeys(os.path.abspath(each) for each in sys.path))
-        return {"OMP_NUM_THREADS": str(self.threads), "PYTHONPATH": paths}
+        return {**dict.fromkeys(THREADS, str(self.threads)), "PYTHONPATH": paths}
 
 
 class InProcess:
@@ -83,14 +87,14 @@ class InProcess:
 
     def start(self, worker: int) -> None:
         """Build the worker."""
-        from sensorium.errors import SensoriumError
+        from sensorium.jobs.entry_points import message
         from sensorium.jobs.shard import ShardWorker
 
         task = self._task
         try:
             self._worker = ShardWorker(task.job, task.key, task.out, task.folder)
-        except SensoriumError as error:
-            self._events.append(Event(worker, "failed", str(error)))
+        except Exception as error:
+            self._events.append(Event(worker, "failed", message(error)))
             return
         self._events.append(Event(worker, "ready", self._worker.about()))
 
@@ -146,13 +150,10 @@ class LocalWorkers:
         self._send(worker, shard)
 
     def _send(self, worker: int, value: Any) -> None:
-        pipe = self._running[worker].process.stdin
-        assert pipe is not None
-        try:
-            pipe.write(json.dumps(value).encode() + b"\n")
-            pipe.flush()
-        except BrokenPipeError:  # it is gone, as `wait` reports
-            pass
+        if worker in self._running and (pipe := self._running[worker].process.stdin) is not None:
+            with suppress(BrokenPipeError):  # it is gone, as `wait` reports
+                pipe.write(json.dumps(value).encode() + b"\n")
+                pipe.flush()
 
     def wait(self, seconds: float) -> list[Event]:
         """Return events; wait for the first one, at most this long."""
@@ -172,17 +173,18 @@ class LocalWorkers:
         assert process.stdin is not None and process.stdout is not None
         self._selector.unregister(process.stdout)
         process.stdout.close()
-        try:
+        with suppress(BrokenPipeError):
             process.stdin.close()
-        except BrokenPipeError:
-            pass
         code = process.wait()
-        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        if code >= 0:
+            return f"exit code {code}"
+        return signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
 
     def stop(self) -> None:
         """Kill all processes: receipts are written last, so nothing incomplete counts as done."""
         for running in self._running.values():
-            running.process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(running.process.pid, signal.SIGKILL)  # and the processes that it started
         for worker in list(self._running):
             self._reap(worker)
         self._selector.close()

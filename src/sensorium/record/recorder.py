@@ -132,7 +132,8 @@ def open_sensor(
     """
     mounts = 0 if reading.pose is None else reading.pose.shape[1]
     batches = tuple(
-        Batch(reading.name, reading.kind, reading.specs, env_ids, branch, mounts, dt) for branch in BRANCHES[: 1 + truth]
+        Batch(reading.name, reading.kind, reading.specs, env_ids, branch, mounts, dt)
+        for branch in BRANCHES[: 1 + truth]
     )
     about: tuple[dict[str, str], ...] = ({"description": json.dumps(described)}, {})
     return batches, tuple(
