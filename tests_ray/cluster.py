@@ -40,19 +40,22 @@ class Cluster:
     def address(self) -> str:
         return (self.temporary / "ray_current_cluster").read_text()
 
-    def start(self, node: str, cpus: int, environment: Mapping[str, str] | None = None, *, head: bool = False) -> None:
+    def start(
+        self, node: str, cpus: int, environment: Mapping[str, str] | None = None, *, gpus: int = 0, head: bool = False
+    ) -> None:
         """Start a node and wait until it belongs to the cluster."""
         place = ["--head", "--port=0", "--include-dashboard=false"] if head else [f"--address={self.address}"]
         options = {
-            "node-ip-address": node, "num-cpus": cpus, "temp-dir": self.temporary, "object-store-memory": STORE,
-            "plasma-directory": self.folder / "store", "min-worker-port": 0, "max-worker-port": 0,
+            "node-ip-address": node, "num-cpus": cpus, "num-gpus": gpus, "temp-dir": self.temporary,
+            "object-store-memory": STORE, "plasma-directory": self.folder / "store", "min-worker-port": 0, "max-worker-port": 0,
             "include-log-monitor": "false",
         }  # fmt: skip
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", *place]
+        marks = {"OMP_NUM_THREADS": str(OUTSIDE), NODE: node}
         with (self.folder / f"{node}.log").open("w+") as log:
             done = subprocess.run(
                 [*command, *(f"--{name}={value}" for name, value in options.items())],
-                env={**os.environ, **self.environment, "OMP_NUM_THREADS": str(OUTSIDE), NODE: node, **(environment or {})},
+                env={**os.environ, **self.environment, **marks, **(environment or {})},
                 cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
             log.seek(0)

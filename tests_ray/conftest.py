@@ -15,7 +15,10 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """A cluster of two nodes with two CPUs each. It leaves no process, and no file in the home folder or /dev/shm."""
+    """A cluster of two nodes with two CPUs each, one with a GPU.
+
+    It leaves no process, and no file in the home folder or /dev/shm.
+    """
     before = set(os.listdir("/dev/shm"))
     found = Cluster()
     with pytest.MonkeyPatch.context() as patch:
@@ -27,7 +30,7 @@ def cluster() -> Iterator[Cluster]:
             patch.setenv(name, value)  # also for the driver, which is this process
         try:
             found.start(HEAD, 2, head=True)
-            found.start(OTHER, 2)
+            found.start(OTHER, 2, gpus=1)
             yield found
             left = sorted(map(str, found.home.rglob("*")))
         finally:

@@ -61,29 +61,30 @@ def test_lost_node_loses_no_shard_and_changes_no_row(
     assert data_sets.rows(Path("out")) == data_sets.rows(Path("alone"))
     assert [each.name for each in Path().glob("threads-*")] == ["threads-1"]
     assert not ray.is_initialized()
-    cluster.start(OTHER, 2)
+    cluster.start(OTHER, 2, gpus=1)
 
 
-@pytest.mark.parametrize(("threads", "gpus", "room"), [(1, 0.0, 7), (2, 0.0, 3), (1, 0.5, 3), (4, 1.0, 1), (1, 0.25, 6)])
+@pytest.mark.parametrize(
+    ("threads", "gpus", "room"), [(1, 0.0, 19), (2, 0.0, 9), (1, 0.1, 13), (2, 0.5, 3), (4, 1.0, 1)]
+)
 def test_as_many_workers_as_the_machines_have_room_for(threads: int, gpus: float, room: int) -> None:
-    machines = [(4.0, 1.0, True), (3.0, 0.5, True), (64.0, 8.0, False)]
+    machines = [(16.0, 1.0, True), (3.0, 0.5, True), (64.0, 8.0, False)]
     nodes = [{"Resources": {"CPU": cpus, "GPU": count}, "Alive": alive} for cpus, count, alive in machines]
     workers = object.__new__(RayWorkers)
     workers._ray = SimpleNamespace(nodes=lambda: nodes)
     assert workers._room(threads, gpus) == room
 
 
-def test_killed_worker_is_lost_and_replaced(
+def test_killed_worker_is_lost_and_replaced_where_the_gpu_is(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     job = data_sets.job(Path(), rig=data_sets.sensors()[:2])
-    workers = RayWorkers(cluster.address, task(job, tmp_path / "out"))
-    assert workers.size >= 4
+    workers = RayWorkers(cluster.address, task(job, tmp_path / "out"), gpus=0.5)
     try:
         workers.start(0)
         ready = next_event(workers)
-        assert ready.kind == "ready" and ready.value["pid"] in cluster.processes()
+        assert ready.kind == "ready" and ready.value["pid"] in cluster.processes(OTHER)
         os.kill(ready.value["pid"], signal.SIGKILL)
         workers.submit(0, 2)
         lost = next_event(workers)
@@ -102,7 +103,9 @@ def test_node_with_other_versions_is_one_error(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "old" / "numpy-1.0.dist-info").mkdir(parents=True)
-    (tmp_path / "old" / "numpy-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 1.0\n")
+    (tmp_path / "old" / "numpy-1.0.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: numpy\nVersion: 1.0\n"
+    )
     (tmp_path / "bare" / "sensorium").mkdir(parents=True)
     (tmp_path / "bare" / "sensorium" / "__init__.py").touch()
     monkeypatch.delenv("PYTHONPATH")

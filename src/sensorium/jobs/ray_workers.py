@@ -11,7 +11,7 @@ from typing import Any
 
 from sensorium.errors import ArgumentError, MissingDependencyError, listed
 from sensorium.jobs.entry_points import message
-from sensorium.jobs.workers import Event, Task
+from sensorium.jobs.workers import THREADS, Event, Task
 
 
 class RayWorkers:
@@ -37,7 +37,7 @@ class RayWorkers:
         except ArgumentError:
             self._disconnect()
             raise
-        environment = {"OMP_NUM_THREADS": str(task.threads)}
+        environment = dict.fromkeys(THREADS, str(task.threads))
         if paths := os.environ.get("PYTHONPATH"):
             environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(each) for each in paths.split(os.pathsep))
         self._actor_class = self._ray.remote(_Actor).options(
@@ -51,7 +51,7 @@ class RayWorkers:
         """Return the number of workers that the machines of the cluster have room for."""
         resources = [each["Resources"] for each in self._ray.nodes() if each["Alive"]]
         machines = [(each.get("CPU", 0.0), each.get("GPU", 0.0)) for each in resources]
-        room = sum(int(min(cpu // threads, gpu // gpus if gpus else cpu)) for cpu, gpu in machines)
+        room = sum(int(min(cpu // threads, gpu / gpus + 1e-9 if gpus else cpu)) for cpu, gpu in machines)
         if not room:
             found = listed(f"{cpu:g} and {gpu:g}" for cpu, gpu in sorted(set(machines)))
             raise ArgumentError(
@@ -134,8 +134,8 @@ def _connected(address: str) -> tuple[Any, bool]:
         ray.init(address, namespace="sensorium", log_to_driver=False, logging_level="ERROR")
     except Exception as error:
         raise ArgumentError(
-            f"ray: got {address!r}, expected the address of a running Ray cluster: {' '.join(str(error).split())}. Check "
-            "the address, and the token in RAY_AUTH_TOKEN_PATH or RAY_AUTH_TOKEN if the cluster has one."
+            f"ray: got {address!r}, expected the address of a running Ray cluster: {' '.join(str(error).split())}. "
+            "Check the address, and the token in RAY_AUTH_TOKEN_PATH or RAY_AUTH_TOKEN if the cluster has one."
         ) from error
     finally:
         if threading.current_thread() is threading.main_thread():
