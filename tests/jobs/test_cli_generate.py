@@ -200,3 +200,21 @@ def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     for part in ("40%", "10 of 25 shards", "1.5 s of simulation per s", "0:03:00 left", "1 failed"):
         assert part in whole
     assert first.split() == "worker 0 shard 30 1 s".split() and second.split() == "worker 1 shard 31 12 s".split()
+
+
+def test_example_of_the_documentation_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The package and the job of docs/generate.md, with one short episode of two environments."""
+    page = (Path(__file__).parents[2] / "docs/generate.md").read_text(encoding="utf-8")
+    blocks = dict[str, list[str]]()
+    for kind, text in re.findall(r"^```(\w+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+        blocks.setdefault(kind, []).append(text)
+    (walker,) = [text for text in blocks["python"] if "def control" in text]
+    (tmp_path / "walker.py").write_text(walker)
+    (tmp_path / "job.toml").write_text(re.sub(r"(?m)^episode_seconds = .*", "episode_seconds = 0.1", blocks["toml"][0]))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert run("job.toml", "--out", url(tmp_path), "--envs", 8) == 0
+    shown = capsys.readouterr().out
+    assert "16 episodes, " in shown and re.search(r"encoders +336 ", shown)  # 21 samples of each episode
