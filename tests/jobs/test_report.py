@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from test_collect import EPISODES, SENSORS, job
@@ -13,7 +12,7 @@ from test_collect import EPISODES, SENSORS, job
 import sensorium as sn
 from sensorium.errors import ArgumentError
 from sensorium.jobs.report import ranges, status, verify
-from sensorium.jobs.store import RECEIPT, Store
+from sensorium.jobs.store import RECEIPT
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("mcap")
@@ -51,7 +50,7 @@ def test_damaged_files_are_found(tmp_path: Path, kind: str) -> None:
         f"shard 0: eye.{kind} differs from the same shard generated again",
     ]
     (tmp_path / "hopper.xml").write_text((tmp_path / "hopper.xml").read_text().replace('gear="3"', 'gear="4"'))
-    with pytest.raises(ArgumentError, match="rerun: .* was generated with other values of files"):
+    with pytest.raises(ArgumentError, match=r"rerun: .* was generated with other values of files"):
         verify(out, rerun=1)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sensorium.engines.mujoco_warp.engine import MujocoWarpEngine
     from sensorium.jobs.models import OwnEngine
     from sensorium.scene import Scene
+    from sensorium.sensors.core.base import Sensor
 
 Control = Callable[["Scene", float], Any]
 """Called before each tick that starts a control step, with the scene and its time in s; returns `[env, nu]`, `[nu]`, or
@@ -87,6 +88,33 @@ def control_for(name: str, scene: Scene, substeps: int = 1) -> tuple[Control, in
         return from_file(Path(name), scene), 1
     check_control(name)
     return from_function(name, engine), slow
+
+
+def steps(
+    scene: Scene, control: Control, every: int, ticks: int, sensors: Sequence[Sensor[Any, Any]] = ()
+) -> Iterator[None]:
+    """Yield at the start, then advance a scene and yield at each new sample and arrival, and after each control.
+
+    Args:
+        scene: the scene.
+        control: called every `every` ticks with the scene and the time since the first call, s.
+        every: ticks between its calls.
+        ticks: physics steps to take.
+        sensors: sensors whose samples are read then.
+    """
+    start, end = scene.tick, scene.tick + ticks
+    for sensor in sensors:
+        sensor.buffers.listeners += 1
+    try:
+        yield
+        while (passed := scene.tick - start) < ticks:
+            ctrl = control(scene, passed * scene.engine.dt) if passed % every == 0 else None
+            stop = min(end, start + (passed // every + 1) * every, *(sensor.next_change for sensor in sensors))
+            scene.step(ctrl, stop - scene.tick)
+            yield
+    finally:
+        for sensor in sensors:
+            sensor.buffers.listeners -= 1
 
 
 def hold(engine: MujocoEngine | MujocoWarpEngine, substeps: int = 1) -> Control:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import torch
 
 from sensorium.compute import start_warp
 from sensorium.errors import ArgumentError, ConfigError, listed, shown
-from sensorium.jobs.control import CONTROL_PERIOD, Control, control_for
+from sensorium.jobs.control import CONTROL_PERIOD, Control, control_for, steps
 from sensorium.jobs.entry_points import called, message
 from sensorium.jobs.job import TIME_STEP, Job, Shard, is_entry
 from sensorium.jobs.mcap import LOG, About, McapRows
@@ -184,36 +183,15 @@ class Simulation:
         return values
 
 
-def visits(scene: Scene, control: Control, every: int, ticks: int) -> Iterator[int]:
-    """Advance a scene, and yield at each tick at which a sample may be captured or arrive.
-
-    The values are the ticks from which new controls hold, and -1 without.
-
-    Args:
-        scene: the scene.
-        control: called every `every` ticks with the scene and the time since the first call, s.
-        every: ticks between its calls.
-        ticks: physics steps to take.
-    """
-    late = any(getattr(sensor.cfg, "delay", None) is not None for sensor in scene.sensors.values())
-    rates = [sensor.rate for sensor in scene.sensors.values()]
-    start = scene.tick
-    while (passed := scene.tick - start) < ticks:
-        is_control = passed % every == 0
-        ctrl = control(scene, passed * scene.engine.dt) if is_control else None
-        due = min(rate.next_after(scene.tick) for rate in rates)
-        stop = min(start + ticks, start + (passed // every + 1) * every, due)
-        begin = scene.tick
-        scene.step(ctrl, 1 if late else stop - begin)
-        yield begin if is_control else -1
-
-
-def controls_of(scene: Scene, tick: int) -> Reading | None:
-    """Return the controls of a scene as a reading at the tick from which they hold; None without controls."""
+def has_controls(scene: Scene) -> bool:
+    """Return whether the engine of a scene has controls."""
     ctrl = getattr(scene.engine, "ctrl", None)
-    if ctrl is None or ctrl.ndim != 2 or not ctrl.shape[1]:
-        return None
-    values = ctrl.detach().cpu().numpy().copy()
+    return ctrl is not None and ctrl.ndim == 2 and ctrl.shape[1] > 0
+
+
+def controls_of(scene: Scene, tick: int) -> Reading:
+    """Return the controls of a scene as a reading at the tick from which they hold."""
+    values: Array = cast("Any", scene.engine).ctrl.detach().cpu().numpy().copy()
     spec = FieldSpec("value", ("actuator",), values.shape[1:], values.dtype.name, "", "", "vector", "scalar")
     envs = np.arange(len(values))
     yes, ticks = np.ones(len(values), bool), np.full(len(values), tick)
@@ -305,26 +283,30 @@ def write_shard(simulation: Simulation, shard: Shard, store: Store) -> dict[str,
     started = datetime.now(UTC).isoformat(timespec="milliseconds")
     scene, control, every = simulation.scene(shard)
     names = list(scene.sensors) if job.sensors is None else [scene[name].name for name in job.sensors]
-    for name in names:
-        scene[name].buffers.listeners += 1
     kept, ticks, cursor = 0, simulation.ticks(scene), scene.sample_cursor()
     about = About(
         scene.description(), scene.bodies().to_dict()["bodies"], job.truth, getattr(scene.engine, "control_names", ()),
         getattr(scene.engine, "start_ns", 0),
     )  # fmt: skip
+    asked: list[int] = []
+    """Tick of a new control, which the engine has after the next step."""
+
+    def noted(scene: Scene, time: float) -> Any:
+        asked.append(scene.tick)
+        return control(scene, time)
+
     with ExitStack() as stack:
         found = scene.publish(names, truth=job.truth, poses=job.truth)
-        controls = controls_of(scene, scene.tick)
         files = {name: ShardFile(reading, about, job, shard, store, stack) for name, reading in found.items()}
-        log = None if controls is None else ShardFile(controls, about, job, shard, store, stack)
+        log = ShardFile(controls_of(scene, 0), about, job, shard, store, stack) if has_controls(scene) else None
         every_file = [*files.values(), *(() if log is None else (log,))]
         for episode in range(job.episodes):
             simulation.begin(scene, episode)
             for each in every_file:
                 each.begin(episode, scene.tick)
-            for tick in chain([-1], visits(scene, control, every, ticks)):
-                if log is not None and tick >= 0 and (controls := controls_of(scene, tick)) is not None:
-                    log.add(controls)
+            for _ in steps(scene, noted, every, ticks, [scene[name] for name in names]):
+                if log is not None and asked:
+                    log.add(controls_of(scene, asked.pop()))
                 for name, reading in scene.publish(names, since=cursor, truth=job.truth, poses=job.truth).items():
                     files[name].add(reading)
             mask = simulation.kept(scene)
