@@ -192,7 +192,8 @@ class _Rows:
         if not len(ticks) or not ticks[last]:
             return 0.0
         dt = float(times[last] / ticks[last])
-        return period_of(ticks[self.rows[int(self.columns["env"][last]), int(self.columns["episode"][last])]], dt) * dt
+        rows = self.rows[int(self.columns["env"][last]), int(self.columns["episode"][last])]
+        return period_of(ticks[rows].tolist(), dt) * dt
 
 
 class _Dataset:

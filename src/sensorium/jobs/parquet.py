@@ -59,7 +59,13 @@ class ParquetRows:
         whole = [path for field in fields if field not in floats for path in _paths(field, field.name in ragged)]
         self._schema = schema
         self._writer = pa.parquet.ParquetWriter(
-            file, schema, compression="zstd", compression_level=1, use_dictionary=whole, use_byte_stream_split=split
+            file,
+            schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=whole,
+            use_byte_stream_split=split,
+            write_statistics=[field.name for field in HEAD],
         )
         self._blocks: list[Block] = []
         self._size = 0
@@ -129,10 +135,10 @@ def _columns(pa: Any, field: TableField, ragged: bool) -> list[Any]:
 def _paths(field: TableField, ragged: bool) -> list[str]:
     """Return the paths of the leaf columns of a field."""
     if ragged:
-        return [f"{field.name}.list.item" + (".list.item" if field.shape else "")]
+        return [f"{field.name}.list.element" + (".list.element" if field.shape else "")]
     if width_of(field) <= WIDEST:
         return field.columns
-    return [field.name if field.dtype == "uint8" else f"{field.name}.list.item"]
+    return [field.name if field.dtype == "uint8" else f"{field.name}.list.element"]
 
 
 def _arrays(pa: Any, field: TableField, column: Column, ragged: bool) -> list[Any]:

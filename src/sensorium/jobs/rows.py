@@ -123,6 +123,7 @@ class SensorRows:
             self.fields.append(TableField(f"{TRUTH}pose_pos", "float32", ("mount", "xyz"), (mounts, 3), "m", "world"))
             self.fields.append(TableField(f"{TRUTH}pose_quat", "float32", ("mount", "wxyz"), (mounts, 4), "1", "world"))
         self._mounts = mounts
+        self._single = [spec.name for spec in specs if not spec.is_ragged]
         ragged = [self.names[spec.name] for spec in specs if spec.is_ragged]
         self.ragged = {*ragged, *(TRUTH + name for name in ragged)}
         self.begin(0, 0)
@@ -171,20 +172,22 @@ class SensorRows:
         for spec in self.specs:
             values = stack.measured[spec.name]
             columns[self.names[spec.name]] = (
-                Column(values[items], counts) if spec.is_ragged else Column(values[at, env])
+                Column(values[items], counts) if spec.is_ragged else Column(_chosen(values, at, env))
             )
         if self._truth:
-            row = self._rows_of_truth(stack, ticks)
+            is_shown = (about["capture_tick"] == about["truth_tick"]) & about["valid"]
+            if is_shown.all() and not len(self._known[0]):  # every capture arrived at once
+                truth = {name: _chosen(stack.truth[name], at, env) for name in self._single}
+            else:
+                row = self._rows_of_truth(stack, ticks)
+                truth = {name: values[row, env] for name, values in self._known[1].items()}
+                self._forget(int(about["capture_tick"][-1].min()))
             for spec in self.specs:
-                name = TRUTH + self.names[spec.name]
-                if spec.is_ragged:
-                    columns[name] = Column(stack.truth[spec.name][items], counts)
-                else:
-                    columns[name] = Column(self._known[1][spec.name][row, env])
-            self._forget(int(about["capture_tick"][-1].min()))
+                values = stack.truth[spec.name][items] if spec.is_ragged else truth[spec.name]
+                columns[TRUTH + self.names[spec.name]] = Column(values, counts if spec.is_ragged else None)
         if self._mounts:
             assert stack.pose is not None
-            pose = stack.pose[at, env]
+            pose = _chosen(stack.pose, at, env)
             columns[f"{TRUTH}pose_pos"] = Column(pose[..., :3])
             columns[f"{TRUTH}pose_quat"] = Column(pose[..., 3:])
         return Block(columns, env, readings if self._keeps_readings else (), self._episode, self._start)
@@ -197,11 +200,10 @@ class SensorRows:
         captures = stack.about["truth_tick"][:, 0]
         known, values = self._known
         new = np.flatnonzero(captures > np.concatenate((known[-1:] if len(known) else [-1], captures[:-1])))
-        names = [spec.name for spec in self.specs if not spec.is_ragged]
         if len(known):
-            values = {name: np.concatenate((values[name], stack.truth[name][new])) for name in names}
+            values = {name: np.concatenate((values[name], stack.truth[name][new])) for name in self._single}
         else:
-            values = {name: stack.truth[name][new] if len(new) < len(stack) else stack.truth[name] for name in names}
+            values = {name: stack.truth[name][new] for name in self._single}
         self._known = np.concatenate((known, captures[new])), values
         return np.searchsorted(self._known[0], ticks)
 
@@ -210,6 +212,12 @@ class SensorRows:
         ticks, values = self._known
         first = int(np.searchsorted(ticks, tick))
         self._known = ticks[first:], {name: array[first:].copy() for name, array in values.items()}
+
+
+def _chosen(values: Array, at: Array, env: Array) -> Array:
+    """Return the rows of some readings and environments, in this order; without a copy if they are all."""
+    count = values.shape[0] * values.shape[1]
+    return values.reshape(count, *values.shape[2:]) if len(at) == count else values[at, env]
 
 
 def _field(spec: FieldSpec, name: str) -> TableField:
@@ -225,7 +233,7 @@ class Checksum:
     """
 
     def __init__(self, fields: Sequence[TableField]) -> None:
-        self._digests = {field.name: hashlib.blake2b(digest_size=16) for field in fields}
+        self._digests = {field.name: hashlib.sha256() for field in fields}
         self._shapes = {field.name: (field.dtype, *field.shape) for field in fields}
         self.rows = 0
 
@@ -240,8 +248,8 @@ class Checksum:
             )
 
     def hexdigest(self) -> str:
-        """Return the hash, 32 hexadecimal digits."""
-        whole = hashlib.blake2b(digest_size=16)
+        """Return the hash, 64 hexadecimal digits."""
+        whole = hashlib.sha256()
         for name, digest in self._digests.items():
             whole.update(f"{name}\0{self._shapes[name]}\0{digest.hexdigest()}\0".encode())
         return whole.hexdigest()

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 
 from sensorium.compute import start_warp
 from sensorium.errors import ArgumentError, ConfigError, listed, shown
-from sensorium.jobs.control import CONTROL_PERIOD, Control, control_for, steps
+from sensorium.jobs.control import Control, control_for, steps
 from sensorium.jobs.entry_points import called, message
 from sensorium.jobs.job import TIME_STEP, Job, Shard, is_entry
 from sensorium.jobs.mcap import LOG, About, McapRows
@@ -50,6 +50,7 @@ class Simulation:
     def __init__(self, job: Job) -> None:
         from sensorium.demo.robots import ROBOTS
 
+        start_warp()
         self.job = job
         self._robot = ROBOTS.get(job.model or "") if job.engine == "mujoco" else None
         self._engine: Any = None
@@ -104,7 +105,10 @@ class Simulation:
         if not isinstance(rig, str):
             return [sensor_cfg(table) for table in rig], semantics
         if is_entry(rig):
-            return list(called("rig", rig)()), semantics
+            sensors = called("rig", rig)()
+            if not isinstance(sensors, list | tuple) or not sensors:
+                raise ConfigError.single("Job", "rig", sensors, "a function that returns a list of configs of sensors")
+            return list(sensors), semantics
         return load_rig(Path(rig))[0], semantics | load_semantics(Path(rig))
 
     def scene(self, shard: Shard) -> tuple[Scene, Control, int]:
@@ -117,6 +121,9 @@ class Simulation:
             assert self._randomisation is not None
             self._randomisation.restore()
             self._engine.load_state(self._initial)
+        if not getattr(self._engine, "owns_time", False):
+            expected = "an engine that the scene steps, such as sn.MujocoEngine(...)"
+            raise ConfigError.single("Job", "factory", self._engine, expected)
         if self._engine.num_envs != count:
             expected = f"an engine with {count} environments, the num_envs it is called with"
             raise ConfigError.single("Job", "factory", f"an engine with {self._engine.num_envs}", expected)
@@ -129,11 +136,8 @@ class Simulation:
         self._randomisation = Randomisation(scene, job.randomise, title="Job")
         if job.engine == "trajectory":
             return scene, lambda scene, time: None, self.ticks(scene)
-        if self._robot is not None and job.control == "hold":
-            control, every = self._robot.control(scene), max(1, round(CONTROL_PERIOD / scene.engine.dt))
-        else:
-            assert isinstance(job.control, str)
-            control, every = control_for(job.control, scene, job.substeps or 1)
+        assert isinstance(job.control, str)
+        control, every = control_for(job.control, scene, job.substeps or 1, self._robot)
         return scene, control, job.substeps or every
 
     def _built(self, shard: Shard) -> Any:
@@ -183,15 +187,12 @@ class Simulation:
         return values
 
 
-def has_controls(scene: Scene) -> bool:
-    """Return whether the engine of a scene has controls."""
+def controls_of(scene: Scene, tick: int) -> Reading | None:
+    """Return the controls of a scene as a reading at the tick from which they hold; None without controls."""
     ctrl = getattr(scene.engine, "ctrl", None)
-    return ctrl is not None and ctrl.ndim == 2 and ctrl.shape[1] > 0
-
-
-def controls_of(scene: Scene, tick: int) -> Reading:
-    """Return the controls of a scene as a reading at the tick from which they hold."""
-    values: Array = cast("Any", scene.engine).ctrl.detach().cpu().numpy().copy()
+    if ctrl is None or ctrl.ndim != 2 or not ctrl.shape[1]:
+        return None
+    values = ctrl.detach().cpu().numpy().copy()
     spec = FieldSpec("value", ("actuator",), values.shape[1:], values.dtype.name, "", "", "vector", "scalar")
     envs = np.arange(len(values))
     yes, ticks = np.ones(len(values), bool), np.full(len(values), tick)
@@ -288,25 +289,19 @@ def write_shard(simulation: Simulation, shard: Shard, store: Store) -> dict[str,
         scene.description(), scene.bodies().to_dict()["bodies"], job.truth, getattr(scene.engine, "control_names", ()),
         getattr(scene.engine, "start_ns", 0),
     )  # fmt: skip
-    asked: list[int] = []
-    """Tick of a new control, which the engine has after the next step."""
-
-    def noted(scene: Scene, time: float) -> Any:
-        asked.append(scene.tick)
-        return control(scene, time)
-
     with ExitStack() as stack:
         found = scene.publish(names, truth=job.truth, poses=job.truth)
+        controls = controls_of(scene, scene.tick)
         files = {name: ShardFile(reading, about, job, shard, store, stack) for name, reading in found.items()}
-        log = ShardFile(controls_of(scene, 0), about, job, shard, store, stack) if has_controls(scene) else None
+        log = None if controls is None else ShardFile(controls, about, job, shard, store, stack)
         every_file = [*files.values(), *(() if log is None else (log,))]
         for episode in range(job.episodes):
             simulation.begin(scene, episode)
             for each in every_file:
                 each.begin(episode, scene.tick)
-            for _ in steps(scene, noted, every, ticks, [scene[name] for name in names]):
-                if log is not None and asked:
-                    log.add(controls_of(scene, asked.pop()))
+            for tick in steps(scene, control, every, ticks, [scene[name] for name in names]):
+                if log is not None and tick >= 0 and (controls := controls_of(scene, tick)) is not None:
+                    log.add(controls)
                 for name, reading in scene.publish(names, since=cursor, truth=job.truth, poses=job.truth).items():
                     files[name].add(reading)
             mask = simulation.kept(scene)
@@ -392,7 +387,6 @@ class ShardWorker:
             differ = listed(self._store.changes(self._job)) or "files"
             fix = "Install the same versions and sources, and share the same files, on all machines."
             raise ConfigError.single("Job", "worker", f"{platform.node()}: another {differ}", "equal workers", fix)
-        start_warp()
         with _threads(self._job):
             simulation = Simulation(self._job)
             simulation.check()
