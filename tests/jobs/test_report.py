@@ -14,9 +14,18 @@ from sensorium.errors import ArgumentError
 from sensorium.jobs.report import ranges, status, verify
 from sensorium.jobs.store import RECEIPT
 
-pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("mcap")
 pytest.importorskip("fsspec")
+
+
+def middle_of_values(file: Path) -> int:
+    """A byte within the values of a file."""
+    if file.suffix == ".mcap":
+        return file.stat().st_size // 2
+    group = parquet.read_metadata(file).row_group(0)
+    largest = max((group.column(k) for k in range(group.num_columns)), key=lambda each: each.total_compressed_size)
+    return int(largest.data_page_offset + largest.total_compressed_size // 2)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "mcap"])
@@ -30,8 +39,8 @@ def test_damaged_files_are_found(tmp_path: Path, kind: str) -> None:
     for name in ("robot%2Fimu", "eye", "log/control"):
         file = out / f"shard-000001/{name}.{kind}"
         intact = file.read_bytes()
-        middle = len(intact) // 3
-        file.write_bytes(intact[:middle] + bytes([intact[middle] ^ 0xFF]) + intact[middle + 1 :])
+        place = middle_of_values(file)
+        file.write_bytes(intact[:place] + bytes([intact[place] ^ 0xFF]) + intact[place + 1 :])
         (found,) = verify(out)
         assert found.startswith(f"shard 1: {name}.{kind} ")
         file.unlink()
