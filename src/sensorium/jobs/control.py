@@ -13,6 +13,7 @@ from sensorium.jobs.entry_points import function_of, reason
 from sensorium.readings import Array
 
 if TYPE_CHECKING:
+    from sensorium.demo.robots import Robot
     from sensorium.engines.mujoco.engine import MujocoEngine
     from sensorium.engines.mujoco_warp.engine import MujocoWarpEngine
     from sensorium.jobs.models import OwnEngine
@@ -61,13 +62,14 @@ def check_control(name: str, words: Sequence[str] = WORDS) -> None:
         raise _fault(name, f"{', '.join(words)}, FILE.npz, FILE.mcap or module:function", hint)
 
 
-def control_for(name: str, scene: Scene, substeps: int = 1) -> tuple[Control, int]:
+def control_for(name: str, scene: Scene, substeps: int = 1, robot: Robot | None = None) -> tuple[Control, int]:
     """Return a control and the number of ticks between its calls.
 
     Args:
         name: ``hold``, ``zero``, ``random``, ``FILE.npz``, ``FILE.mcap`` or ``module:function``.
         scene: the scene, in its start state, on an engine of a model.
         substeps: minimum number of ticks between its calls.
+        robot: bundled robot that moves by itself with ``hold``.
 
     Raises:
         ConfigError: the control, file or function does not exist or does not fit the model.
@@ -77,6 +79,8 @@ def control_for(name: str, scene: Scene, substeps: int = 1) -> tuple[Control, in
     has_controls = hasattr(engine, "nu")
     if not has_controls and (name in ("zero", "random") or name.endswith(LOGS)):
         raise _fault(name, f"hold or module:function, since {scene.engine.name} has no controls", "Omit it.")
+    if name == "hold" and robot is not None:
+        return robot.control(scene), slow
     if name == "hold":
         from sensorium.engines.newton.engine import NewtonEngine
 
@@ -95,8 +99,10 @@ def control_for(name: str, scene: Scene, substeps: int = 1) -> tuple[Control, in
 
 def steps(
     scene: Scene, control: Control, every: int, ticks: int, sensors: Sequence[Sensor[Any, Any]] = ()
-) -> Iterator[None]:
+) -> Iterator[int]:
     """Yield at the start, then advance a scene and yield at each new sample and arrival, and after each control.
+
+    The values are the ticks from which new controls hold, and -1 without.
 
     Args:
         scene: the scene.
@@ -109,12 +115,13 @@ def steps(
     for sensor in sensors:
         sensor.buffers.listeners += 1
     try:
-        yield
+        yield -1
         while (passed := scene.tick - start) < ticks:
-            ctrl = control(scene, passed * scene.engine.dt) if passed % every == 0 else None
+            is_control, tick = passed % every == 0, scene.tick
+            ctrl = control(scene, passed * scene.engine.dt) if is_control else None
             stop = min(end, start + (passed // every + 1) * every, *(sensor.next_change for sensor in sensors))
-            scene.step(ctrl, stop - scene.tick)
-            yield
+            scene.step(ctrl, stop - tick)
+            yield tick if is_control else -1
     finally:
         for sensor in sensors:
             sensor.buffers.listeners -= 1
@@ -202,8 +209,9 @@ def random(scene: Scene) -> Control:
     low, high = np.where(np.isfinite(span[:, 0]), span[:, 0], -1.0), np.where(np.isfinite(span[:, 1]), span[:, 1], 1.0)
 
     def control(scene: Scene, time: float) -> Array:
-        share = scene.draw(f"control/{int(time / RANDOM_PERIOD + 1e-6)}", Uniform(0.0, 1.0), max(1, engine.nu))
-        return low + (high - low) * share.cpu().double().numpy()[:, : engine.nu]
+        drawn = scene.draw(f"control/{int(time / RANDOM_PERIOD + 1e-6)}", Uniform(0.0, 1.0), max(1, engine.nu))
+        share: Array = drawn.cpu().double().numpy()[:, : engine.nu]
+        return low + (high - low) * share
 
     return control
 
@@ -218,10 +226,10 @@ def from_file(path: Path, scene: Scene) -> Control:
     ctrl, times = _recorded(path) if path.suffix == ".mcap" else _rows(path, engine.dt)
     end = scene.first_env + scene.num_envs
     shapes = f"ctrl of shape [time, {engine.nu}] or [time, env, {engine.nu}] with the controls of {end} envs or more"
-    if ctrl.ndim == 3 and ctrl.shape[1] >= end:
-        ctrl = ctrl[:, scene.first_env : end]
-    if not len(ctrl) or ctrl.shape[1:] not in ((engine.nu,), (engine.num_envs, engine.nu)):
+    is_all = ctrl.ndim == 3 and ctrl.shape[1] >= end
+    if not len(ctrl) or ctrl.shape[-1] != engine.nu or not (is_all or ctrl.ndim == 2):
         raise _fault(name, shapes, f"Its ctrl has shape {ctrl.shape}.")
+    ctrl = ctrl[:, scene.first_env : end] if is_all else ctrl
     if not np.isfinite(ctrl).all():
         raise _fault(name, "finite numbers in ctrl", "It holds NaN or infinity.")
     return lambda scene, time: ctrl[max(0, int(np.searchsorted(times, time + 1e-9, "right")) - 1)]

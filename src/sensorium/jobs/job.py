@@ -164,6 +164,9 @@ class Job(Cfg):
             divisors = [n for n in range(1, self.envs + 1) if self.envs % n == 0]
             near = min(divisors, key=lambda n: abs(n - self.envs_per_shard))
             raise bad("envs, envs_per_shard: a multiple of envs_per_shard", f"Give for example envs_per_shard={near}.")
+        if self.format == "mcap" and self.keep is not None and self.envs_per_shard > 1:
+            fix = 'Give format="parquet" or envs_per_shard=1.'
+            raise bad("format, keep: parquet, since a message of MCAP holds all environments of a shard", fix)
         is_path = self.engine == "trajectory"
         if is_path and self.factory is None and self.control in ("hold", "zero", "random"):
             raise bad('control: the paths of the engine "trajectory"', 'Give for example control="logs/*.tum".')

@@ -170,7 +170,7 @@ class Store:
         """Mark a shard as done, and then remove what interrupted attempts left in its folder."""
         self.write_json(self.shard_path(index, RECEIPT), receipt)
         if self.is_local:
-            for left in Path(self.shard_path(index)).glob(f"*{PART}"):
+            for left in Path(self.shard_path(index)).rglob(f"*{PART}"):
                 left.unlink(missing_ok=True)
 
 
