@@ -256,10 +256,10 @@ def rows(out: Path) -> dict[str, str]:
     import pyarrow.parquet as pq
 
     hashes = {}
-    for file in sorted(out.glob("shard-*/*.parquet")):
+    for file in sorted(out.glob("shard-*/**/*.parquet")):
         sink = pa.BufferOutputStream()
         table = pq.read_table(file).combine_chunks()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
-        hashes[f"{file.parent.name}/{file.name}"] = hashlib.sha256(sink.getvalue()).hexdigest()
+        hashes[str(file.relative_to(out))] = hashlib.sha256(sink.getvalue()).hexdigest()
     return hashes
