@@ -53,7 +53,7 @@ def test_rows_are_equal_after_workers_were_killed(nursery: Nursery, tmp_path: Pa
     assert ended(driver(nursery, given, tmp_path, workers=3)) == f"[{SHARDS}, 0]\n"
     assert len(list((tmp_path / "graves").iterdir())) == KILLS
     assert rows(tmp_path / "out") == truth
-    assert not list(tmp_path.glob("out/*/*.part"))
+    assert not list(tmp_path.glob("out/**/*.part"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])

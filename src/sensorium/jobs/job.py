@@ -250,7 +250,7 @@ class Job(Cfg):
                 sources |= {} if package == "sensorium" else {package: _source("rig", package)}
         return {
             "job": job,
-            "files": {field: _digest(found) for field, found in files.items()},
+            "files": {field: _digest(paths) for field, paths in files.items()},
             "sources": {**sources, "sensorium": _source("", "sensorium")},
             "versions": {**found, "machine": platform.machine()},
         }
