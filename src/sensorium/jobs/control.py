@@ -76,12 +76,15 @@ def control_for(name: str, scene: Scene, substeps: int = 1, robot: Robot | None 
     """
     engine = cast("OwnEngine", scene.engine)
     slow = max(1, round(CONTROL_PERIOD / engine.dt))
+    has_controls = hasattr(engine, "nu")
+    if not has_controls and (name in ("zero", "random") or name.endswith(LOGS)):
+        raise _fault(name, f"hold or module:function, since {scene.engine.name} has no controls", "Omit it.")
     if name == "hold" and robot is not None:
         return robot.control(scene), slow
     if name == "hold":
         from sensorium.engines.newton.engine import NewtonEngine
 
-        if isinstance(engine, NewtonEngine):  # its targets are the start pose
+        if not has_controls or isinstance(engine, NewtonEngine):  # whose targets are the start pose
             return (lambda scene, time: None), substeps
         return hold(engine, substeps), substeps
     if name == "zero":
@@ -96,8 +99,10 @@ def control_for(name: str, scene: Scene, substeps: int = 1, robot: Robot | None 
 
 def steps(
     scene: Scene, control: Control, every: int, ticks: int, sensors: Sequence[Sensor[Any, Any]] = ()
-) -> Iterator[None]:
+) -> Iterator[int]:
     """Yield at the start, then advance a scene and yield at each new sample and arrival, and after each control.
+
+    The values are the ticks from which new controls hold, and -1 without.
 
     Args:
         scene: the scene.
@@ -110,12 +115,13 @@ def steps(
     for sensor in sensors:
         sensor.buffers.listeners += 1
     try:
-        yield
+        yield -1
         while (passed := scene.tick - start) < ticks:
-            ctrl = control(scene, passed * scene.engine.dt) if passed % every == 0 else None
+            is_control, tick = passed % every == 0, scene.tick
+            ctrl = control(scene, passed * scene.engine.dt) if is_control else None
             stop = min(end, start + (passed // every + 1) * every, *(sensor.next_change for sensor in sensors))
-            scene.step(ctrl, stop - scene.tick)
-            yield
+            scene.step(ctrl, stop - tick)
+            yield tick if is_control else -1
     finally:
         for sensor in sensors:
             sensor.buffers.listeners -= 1
@@ -275,7 +281,8 @@ def _arrays(path: Path) -> dict[str, Array]:
 def from_function(name: str, engine: OwnEngine) -> Control:
     """Call `module:function`, also from the working directory, and check each returned value."""
     function = function_of("control", name)
-    shapes = ((engine.nu,), (engine.num_envs, engine.nu))
+    nu = getattr(engine, "nu", 0)
+    shapes = ((nu,), (engine.num_envs, nu))
 
     def control(scene: Scene, time: float) -> Any:
         expected = f"numbers of shape {shapes[0]} or {shapes[1]} (env, controls), or None to keep the last control"
