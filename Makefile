@@ -29,13 +29,13 @@ GROUPS := $(wordlist 2,$(words $(MAKECMDGOALS)),$(MAKECMDGOALS))
 $(GROUPS): ; @:
 endif
 SPELLED := *.md CITATION.cff .github Makefile pyproject.toml benchmarks changelog docs examples src tests tests_formats \
-  tests_jax tests_mjlab tests_newton tests_rl
+  tests_jax tests_mjlab tests_newton tests_ray tests_rl
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-full test-lowest test-mjlab test-newton test-jax test-formats test-rl soak coverage wheel-check \
-  changelog bench bench-gpu lint type format clean env-plot env-test env-mjlab env-newton env-jax env-formats env-rl \
-  env-lowest env-warp
+.PHONY: help demo test test-full test-lowest test-mjlab test-newton test-jax test-formats test-rl test-ray soak coverage \
+  wheel-check changelog bench bench-gpu lint type format clean env-plot env-test env-mjlab env-newton env-jax env-formats \
+  env-rl env-ray env-lowest env-warp
 
 help:  ## show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -91,6 +91,9 @@ test-formats: env-formats  ## open exported files with evo, lerobot and pykitti,
 test-rl: env-rl  ## test the wrappers with rsl_rl, Stable-Baselines3, TorchRL and skrl, in a separate virtual environment
 	$(PY) -m pytest tests_rl $(PYTEST_ARGS)
 
+test-ray: env-ray  ## generate data on a Ray cluster of two nodes on this machine, in a separate virtual environment
+	$(PY) -m pytest tests_ray $(PYTEST_ARGS)
+
 bench: env-plot  ## measure speed and memory; `make bench engines cameras` runs only these groups
 	$(PY) -m benchmarks $(GROUPS)
 
@@ -110,7 +113,7 @@ format: env-test  ## format the code and fix what ruff can fix
 	$(PY) -m ruff format .
 
 clean:  ## remove .venv and all other generated files
-	rm -rf $(VENV) .venv-mjlab .venv-newton .venv-jax .venv-formats .venv-rl .venv-lowest .venv-warp out build dist
+	rm -rf $(VENV) .venv-mjlab .venv-newton .venv-jax .venv-formats .venv-rl .venv-ray .venv-lowest .venv-warp out build dist
 	rm -rf .pytest_cache .mypy_cache .ruff_cache MUJOCO_LOG.TXT
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -137,6 +140,10 @@ env-formats: WANTED = --no-deps -r $(PINS) -e .
 test-rl env-rl: VENV := .venv-rl
 env-rl: PINS := requirements-rl.txt
 env-rl: WANTED = --no-deps -r $(PINS) -e .
+# .venv-ray likewise, with Ray.
+test-ray env-ray: VENV := .venv-ray
+env-ray: PINS := requirements-ray.txt
+env-ray: WANTED = --no-deps -r $(PINS) -e .
 # .venv-lowest has what the tests of the core and of streams need.
 LOWEST_TESTS := tests/test_scene.py tests/test_cfg.py tests/test_registry.py tests/test_check_sensor.py \
   tests/sensors/test_imu.py tests/engines/test_tensor.py tests/wire tests/record/test_npz.py tests/record/test_damaged.py
@@ -155,7 +162,7 @@ out/constraints-warp.txt: constraints.txt requirements-lowest.txt
 # the demo.
 env-plot: WANTED = -e '.[plot,stream,record,generate]'
 
-env-plot env-test env-mjlab env-newton env-jax env-formats env-rl env-lowest env-warp: env-%:
+env-plot env-test env-mjlab env-newton env-jax env-formats env-rl env-ray env-lowest env-warp: env-%:
 	@set -eu; \
 	state="$$(cat Makefile pyproject.toml $(sort constraints.txt $(PINS)) | cksum) $(CURDIR)"; \
 	sound() { \

@@ -44,6 +44,8 @@ BENCHMARKS: list[tuple[str, Callable[[], Rows]]] = [
     ("engines/1024", partial(_run, "engines.fresh", 1024)),
     ("engines/control/64", partial(_run, "engines.control_step", 64)),
     ("engines/control/1024", partial(_run, "engines.control_step", 1024)),
+    ("engines/trajectory/1", partial(_run, "engines.trajectory", 1)),
+    ("engines/trajectory/64", partial(_run, "engines.trajectory", 64)),
     ("engines/bound", partial(_run, "adapters.bound", 1024)),
     ("engines/newton", partial(_run, "adapters.newton", 1024)),
     ("contact_physics/64", partial(_run, "sensors.contact_physics", 64)),

@@ -1,6 +1,7 @@
 """Cost of fresh accelerations and of sensors: ticks and control steps of MujocoEngine against bare steps of MuJoCo.
 
-Both sides of a ratio take turns, and the ratio is the median over their rounds.
+Both sides of a ratio take turns, and the ratio is the median over their rounds. Trajectories have no bare step: they
+are compared with real time.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,8 +14,8 @@ from numpy.typing import NDArray
 
 from benchmarks.gpu_cases import CONTACT, ENCODERS, IMU, height_scan
 from benchmarks.timing import repeats_of, wall_and_cpu
-from sensorium import MujocoEngine, Scene
-from sensorium.demo import model_path
+from sensorium import ImuCfg, MujocoEngine, Scene, TrajectoryEngine
+from sensorium.demo import hall, model_path
 from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY, GRAVITY
 
 Row = tuple[str, str, str]
@@ -59,6 +60,23 @@ def control_step(num_envs: int) -> list[Row]:
         for side, (ctrl, step) in steps.items():
             calls[f"{cores}, control {control}: {side}"] = partial(_steps, ctrl, ctrl.copy(), step, every, count())
     return _rows(f"quadruped, a control step, {num_envs} envs", calls, max(5, 640 // num_envs))
+
+
+def trajectory(num_envs: int) -> list[Row]:
+    """Measure samples of an IMU at 200 Hz with noise on a trajectory, at time steps of 1 ms, against real time."""
+    scene = Scene(
+        TrajectoryEngine(hall.drone(), num_envs=num_envs), [ImuCfg(body="body", rate_hz=200.0, gyro_noise=0.01)]
+    )
+
+    def samples() -> None:
+        scene.reset()
+        for _ in range(repeats_of(10_000)):
+            scene.step(None, 5)
+
+    cpu = float(np.median(wall_and_cpu({"": samples}, 5)[""][:, 1])) / repeats_of(10_000)
+    return [
+        (f"IMU at 200 Hz on a trajectory, {num_envs} envs", f"CPU {cpu * 1e6:.1f} us", f"{0.005 / cpu:.0f} x real time")
+    ]
 
 
 def _bare(engine: MujocoEngine) -> Batch:

@@ -65,7 +65,7 @@ def cpu_of(process: int) -> float:
 
 def run() -> list[Row]:
     """Compare the loop's thread without a view, with a page that no browser shows, and with a browser, in pairs."""
-    engine = robots.quadruped(ENVS, "cpu")
+    engine = robots.ROBOTS["demo"].engine(ENVS, "cpu")
     scene = Scene(engine, [cfg.replace(debug_vis=True) for cfg in robots.sensors()])
     control = robots.trot(scene)
 

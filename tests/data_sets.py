@@ -113,6 +113,57 @@ def fatal_policy(scene: sn.Scene, time: float) -> Any:
     return policy(scene, time)
 
 
+def faulty(scene: sn.Scene, time: float) -> None:
+    """A control that fails in some shards: always, once, by the end of the process, or by its exit."""
+    shard = scene.first_env // ENVS if time else 0
+    if shard == 1:
+        raise OSError("a fault")
+    if shard == 2 and not Path("once").exists():
+        Path("once").touch()
+        raise RuntimeError("a fault, once")
+    if shard == 3:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if shard == 4:
+        os._exit(3)
+
+
+def robot(num_envs: int, first_env: int) -> Any:
+    return sn.MujocoEngine(MODEL, num_envs=num_envs)
+
+
+def lonely(num_envs: int, first_env: int) -> Any:
+    return sn.MujocoEngine(MODEL, num_envs=1)
+
+
+def broken(num_envs: int, first_env: int) -> Any:
+    raise OSError("no licence")
+
+
+def flying(num_envs: int, first_env: int) -> Any:
+    times = [0.0, 1.0, 2.0, 3.0]
+    path = (times, [[0.0, first_env * time**2, 0.0] for time in times], [[1.0, 0.0, 0.0, 0.0]] * 4)
+    return sn.TrajectoryEngine(path, 0.005, num_envs=num_envs)
+
+
+def threads(scene: sn.Scene, time: float) -> list[float]:
+    """A control that depends on the number of threads."""
+    import torch
+
+    return [torch.get_num_threads() / 10.0]
+
+
+def push(scene: sn.Scene, time: float) -> list[float]:
+    return [1.0]
+
+
+def rig() -> list[Any]:
+    return sensors()[:2]
+
+
+def nothing(*args: Any) -> list[Any]:
+    return []
+
+
 # Drivers --------------------------------------------------------------------------------------------------------------
 
 

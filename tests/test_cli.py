@@ -568,6 +568,8 @@ def test_demo_checks_its_options(tmp_path: Path, capsys: pytest.CaptureFixture[s
     [
         ({"control": np.zeros((3, 12))}, ["'ctrl'", "control"]),
         ({"ctrl": np.zeros((3, 7))}, ["(3, 7)", "[time, 12]"]),
+        ({"ctrl": np.zeros((3, 1, 12))}, ["(3, 1, 12)", "[time, env, 12] with the controls of 3 envs or more"]),
+        ({"ctrl": np.zeros(12)}, ["(12,)"]),
         ({"ctrl": np.zeros((0, 12))}, ["(0, 12)"]),
         ({"ctrl": np.full((3, 12), np.nan)}, ["NaN"]),
         ({"ctrl": np.zeros((3, 12)), "dt": 0.0}, ["dt"]),
@@ -577,9 +579,10 @@ def test_demo_checks_its_options(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_a_wrong_control_file_is_explained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arrays: dict[str, np.ndarray], parts: list[str]
 ) -> None:
-    """Each mistake in a control file is reported with the expected shape."""
+    """Each mistake in a control file is reported with the expected shape; its environments are those of the whole run."""
     np.savez(tmp_path / "ctrl.npz", **arrays)
-    failed(capsys, run(tmp_path, "--control", str(tmp_path / "ctrl.npz")), "--control", "ctrl.npz", *parts)
+    options = ("--control", str(tmp_path / "ctrl.npz"), "--first-env", "2")
+    failed(capsys, run(tmp_path, *options), "--control", "ctrl.npz", *parts)
 
 
 def test_a_control_of_a_wrong_shape_is_explained(

@@ -15,7 +15,7 @@ from sensorium.cli import listing, main
 from sensorium.cli.kinds import FILE, kinds, read, text
 
 HEAVY = ("torch", "warp", "mujoco", "mujoco_warp", "matplotlib", "scipy", "zmq")
-COMMANDS = ("demo", "run", "serve", "listen", "explain", "list", "new-sensor", "warmup")
+COMMANDS = ("demo", "run", "generate", "serve", "listen", "explain", "list", "new-sensor", "warmup")
 
 
 LIGHT: list[list[str]] = [

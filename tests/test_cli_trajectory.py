@@ -83,7 +83,7 @@ def test_exports_of_a_recording_have_the_times_of_the_trajectory_file(
 
 
 def test_a_run_records_each_sample_and_arrival_without_a_stop_at_every_tick(tmp_path: Path) -> None:
-    """Recordings have the rows of a loop that publishes at every tick, with delay, jitter and loss; so have MCAP files."""
+    """NPZ and MCAP files have the rows of a loop that publishes at every tick, with delay, jitter and loss."""
     late: dict[str, Any] = {"body": "body", "rate_hz": 50.0, "gyro_noise": 0.01}
     cfgs = [
         sn.ImuCfg(name="prompt", body="body", rate_hz=30.0),

@@ -60,7 +60,8 @@ def test_a_watch_of_sensors_is_called_at_each_of_their_changes(fresh: bool) -> N
         sn.BodyStateCfg(name="lossy", delay=0.03, jitter=0.02, loss=0.3, **late),
         sn.BodyStateCfg(name="lazy", evaluate="on_read", **late),
     ]
-    text = "<mujoco><option timestep='0.01'/><worldbody><body name='ball'><freejoint/><geom size='.1'/></body></worldbody></mujoco>"
+    ball = "<body name='ball'><freejoint/><geom size='.1'/></body>"
+    text = f"<mujoco><option timestep='0.01'/><worldbody>{ball}</worldbody></mujoco>"
     seen: list[list[Any]] = [[], []]
     calls: list[list[int]] = [[], []]
     for every_tick in (True, False):
@@ -83,6 +84,17 @@ def test_a_watch_of_sensors_is_called_at_each_of_their_changes(fresh: bool) -> N
             scene.reset([ticks % 3])
     assert seen[0] == seen[1] and len(seen[1]) > 60
     assert set(calls[0]) < set(calls[1]) and len(calls[0]) < 0.5 * len(calls[1])
+
+
+def test_a_watch_of_sensors_is_called_when_a_sample_of_a_jump_arrives() -> None:
+    """A jump to tick 7 takes the sample of tick 5 late, so that it arrives at tick 14, and that of tick 10 at 17."""
+    scene = moving([syn.ScalarCfg(name="late", update_period=0.05, delay=0.07)], allow_gaps=True)
+    scene.update(ticks=7)
+    ticks: list[int] = []
+    with scene.watch(lambda: ticks.append(scene.tick)) as watch:
+        watch.sensors = [scene["late"]]
+        scene.step(substeps=11)
+    assert {10, 14, 15, 17, 18} <= set(ticks)
 
 
 @pytest.mark.parametrize("capture", [True, False], ids=["captured", "uncaptured"])

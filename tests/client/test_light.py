@@ -223,7 +223,7 @@ for use in ("sn.connect", "sn.Client", "sn.FrameSync", "sn.serve", "sn.local_cli
     assert done.stderr.startswith("error: listening") and package in done.stderr and done.stderr.count("\n") == 1
 
 
-COMMANDS = ("demo", "run", "serve", "listen", "explain", "list", "new-sensor", "warmup", "--help", "sevre")
+COMMANDS = ("demo", "run", "generate", "serve", "listen", "explain", "list", "new-sensor", "warmup", "--help", "sevre")
 
 
 def test_each_command_names_the_package_to_install(light: str) -> None:

@@ -121,7 +121,10 @@ def test_state_has_the_bits_of_the_path_at_the_tick(capture: bool) -> None:
     The last tick exceeds the end of the shortest path by less than rounding errors.
     """
     rng = np.random.default_rng(7)
-    times, angles = np.array([0.0, 0.1, 0.35, 0.9, 1.0, 1.3, 1.5]), np.radians([0.0, 150.0, 20.0, -120.0, 0.0, 60.0, 9.0])
+    times, angles = (
+        np.array([0.0, 0.1, 0.35, 0.9, 1.0, 1.3, 1.5]),
+        np.radians([0.0, 150.0, 20.0, -120.0, 0.0, 60.0, 9.0]),
+    )
     jagged = (times, rng.normal(size=(7, 3)), Rotation.from_rotvec(angles[:, None] * [0.36, 0.48, 0.8]).as_quat())
     paths = {
         "drone": [figure_eight(3.0), sn.Trajectory(*jagged), figure_eight(1.5, 20.0, 0.3)],

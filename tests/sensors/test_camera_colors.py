@@ -404,6 +404,24 @@ def test_colors_of_a_batch_are_read_at_reset() -> None:
     assert scene["c"].data.albedo[:, 2, 2].tolist() == [[0, 0, 255, 255], [255, 0, 0, 255]]
 
 
+def test_lights_of_a_batch_may_differ_after_the_scene_was_built() -> None:
+    """MuJoCo gives each environment its own lights as soon as masses differ; each is lit as in a model of its own."""
+
+    def scene_with(x: float, envs: int) -> sn.Scene:
+        parts = f"<light pos='{x} 0 3'/><geom name='a' size='.5'/><camera name='c' pos='0 0 2'/>"
+        spec = mujoco.MjSpec.from_string(f"<mujoco><worldbody>{parts}</worldbody></mujoco>")
+        return sn.Scene(
+            sn.MujocoEngine(spec, envs), [sn.CameraCfg(name="c", camera="c", width=9, height=9, data_types=("rgb",))]
+        )
+
+    scene = scene_with(0.0, 2)
+    scene.engine.batch.set_const()
+    scene.engine.batch.expand("light_pos")[1, 0, 0] = 2.0
+    scene.reset()
+    for env, x in enumerate((0.0, 2.0)):
+        assert torch.equal(scene["c"].data.rgb[env], scene_with(x, 1)["c"].data.rgb[0])
+
+
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [

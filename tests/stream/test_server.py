@@ -151,6 +151,24 @@ def test_each_listener_gets_each_sample_once_in_its_frame(rates: sn.Server) -> N
             assert early.items() <= {begun: came[name].get(begun, got.get(begun))}.items(), (name, is_polled)
 
 
+def test_a_step_of_many_ticks_has_a_frame_for_each_arrival_at_a_lossless_listener() -> None:
+    """Samples of every third tick arrive after 2 and 7 ticks, where no sensor is due."""
+    scene = build(columns=0)
+    scene.remove("gauge")
+    for name, delay in (("late", 2), ("later", 7)):
+        scene.add(GaugeCfg(name=name, update_period=3 * DT, delay=delay * DT))
+    with sn.Server(scene) as server:
+        listener = Listener(server)
+        for name in ("late", "later"):
+            listener.listen(name)
+        server.poll()
+        listener.take()
+        scene.step(substeps=24)
+        got = [(data.sensor, data.tick, int(data.capture_tick[0])) for data in listener.data()]
+    assert [each for each in got if each[0] == "late"] == [("late", 3 * k + 2, 3 * k) for k in range(8)]
+    assert [each for each in got if each[0] == "later"] == [("later", 3 * k + 7, 3 * k) for k in range(6)]
+
+
 def test_new_listener_gets_the_last_frames_sample_once(rates: sn.Server) -> None:
     steps(rates, 15)
     listener = Listener(rates)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from tyro.conf import Positional, arg
 
@@ -14,11 +15,14 @@ from sensorium.cli.checks import check_envs, check_files
 from sensorium.cli.messages import busy
 from sensorium.demo import robots
 from sensorium.errors import UsageError
-from sensorium.jobs.drives import Drive, Start, drive_of
+from sensorium.jobs.drives import Drive, drive_of
 from sensorium.jobs.models import EngineName
 from sensorium.jobs.rig import EXAMPLE
 
 if TYPE_CHECKING:
+    from sensorium.cfg import SensorCfg
+    from sensorium.engines.base import Engine
+    from sensorium.engines.trajectory.engine import TrajectoryEngine
     from sensorium.jobs.control import Control
     from sensorium.scene import Scene
 
@@ -70,23 +74,9 @@ class Demo:
             from sensorium.cli.view import View
 
             return View("demo", envs=self.envs, seed=self.seed, device=self.device).run()
-        from sensorium.cli.simulation import Settings, finish, simulate
-
-        settings = Settings(self.envs, self.seconds, self.out, self.seed, self.device)
-        with busy("loading"):
-            settings.start()
-            from sensorium.record import NpzRecorder
-            from sensorium.scene import Scene
-
-            robot = robots.ROBOTS["demo"]
-            engine = robot.engine(self.envs, self.device)
-            scene = Scene(engine, robot.sensors(), seed=self.seed, semantics=robot.semantics)
-            robot.start(scene)
-        recorder = NpzRecorder()
-        every = max(1, round(0.01 / engine.dt))
-        completed = simulate(scene, robot.control(scene), every, settings.ticks(engine.dt), recorder)
-        finish(scene, recorder, settings, robot.presets, robot.title)
-        return 0 if completed else INTERRUPTED
+        model, seconds = Path("demo"), self.seconds
+        run = Run(model, envs=self.envs, seconds=seconds, out=self.out, seed=self.seed, device=self.device)
+        return run.run(discover=True)
 
 
 @dataclass
@@ -154,8 +144,8 @@ class Run:
     the whole run. FILE.mcap: play the controls of a recording. module:function: called as function(scene, time) every
     10 ms, returns the ctrl; scene.global_env_ids are the indices of the envs in the whole run."""
 
-    def run(self) -> int:
-        """Run the command and return the exit code."""
+    def run(self, *, discover: bool = False) -> int:
+        """Run the command, also with the sensors that the model declares, and return the exit code."""
         from sensorium.cli.simulation import Settings, finish, recording, simulate
         from sensorium.record import NpzRecorder
 
@@ -164,7 +154,8 @@ class Run:
         seconds = NAMED(drive.seconds)(self.seconds) if drive else 2.0 if self.seconds is None else self.seconds
         settings = Settings(self.envs, seconds, self.out, self.seed, self.device)
         with busy("loading"):
-            scene, presets, control, every = self.built(drive, lambda: settings.start(writes=self.record is None))
+            start = partial(settings.start, writes=self.record is None)
+            scene, presets, control, every = self.built(drive, start, discover=discover)
         title = self.title
         ticks = settings.ticks(scene.engine.dt)
         if self.record is not None:
@@ -188,7 +179,7 @@ class Run:
         return self._robot.title if self._robot is not None else str(self.model or self.trajectory)
 
     def built(
-        self, drive: Drive | None, start: Callable[[], object], *, draws: bool = False
+        self, drive: Drive | None, start: Callable[[], object], *, draws: bool = False, discover: bool = False
     ) -> tuple[Scene, Mapping[str, str], Control, int]:
         """Return the scene, the preset of each sensor that has one, the control and the ticks between its calls.
 
@@ -196,12 +187,13 @@ class Run:
             drive: the trajectory; None if a model is simulated.
             start: called before anything slow; initialises the device.
             draws: whether viewers draw all sensors, unless the rig selects some.
+            discover: whether to add the sensors that the model declares.
 
         Raises:
             UsageError: an option is invalid, or a file is missing.
         """
-        from sensorium.jobs.control import check_control
-        from sensorium.jobs.rig import load_rig, load_semantics, naming_tables
+        from sensorium.jobs.control import check_control, control_for
+        from sensorium.jobs.rig import load_rig
 
         robot = self._robot
         if self.rig is None and robot is None:
@@ -216,28 +208,55 @@ class Run:
         sensors, presets = ([], {}) if self.rig is None else load_rig(self.rig)
         if robot is not None and self.rig is None:
             sensors, presets = robot.sensors(), dict(robot.presets)
-        semantics = {} if robot is None else dict(robot.semantics)
-        if self.rig is not None:
-            semantics |= load_semantics(self.rig)
         if draws and not any(cfg.debug_vis for cfg in sensors):
             sensors = [cfg.replace(debug_vis=True) for cfg in sensors]
         start()
+        scene = self.scene(drive, sensors, discover=discover)
+        if drive is not None:
+            return scene, presets, (lambda scene, time: None), cast("TrajectoryEngine", scene.engine).ticks_left
+        control, every = NAMED(control_for)(self.control, scene, robot=robot)
+        return scene, presets, NAMED(control), every
+
+    def scene(
+        self,
+        drive: Drive | None,
+        sensors: list[SensorCfg[Any]],
+        *,
+        discover: bool,
+        reserve: Callable[[Engine], list[Any]] = lambda engine: [],
+    ) -> Scene:
+        """Return the scene at the start of its first episode.
+
+        Args:
+            drive: the trajectory; None if a model is simulated.
+            sensors: configs of the sensors, those of the rig file if there is one.
+            discover: whether to add the sensors that the model declares.
+            reserve: returns what else to prepare the engine for.
+        """
+        from sensorium.jobs.rig import load_semantics, naming_tables
         from sensorium.scene import Scene
 
-        engine, control_of = drive.start(self.envs, self.device) if drive else self._start()
+        robot, engine = self._robot, self.simulator(drive)
+        semantics = ({} if robot is None else dict(robot.semantics)) | (load_semantics(self.rig) if self.rig else {})
         with naming_tables(self.rig, sensors):
-            scene = Scene(  # only the sensors of the rig
-                engine,
-                sensors,
-                seed=self.seed,
-                first_env=self.first_env,
-                discover=False,
+            scene = Scene(
+                engine, sensors, seed=self.seed, first_env=self.first_env, reserve=reserve(engine), discover=discover,
                 semantics=semantics,
-            )
+            )  # fmt: skip
         if robot is not None:
             robot.start(scene)
-        control, every = NAMED(control_of)(scene)
-        return scene, presets, NAMED(control), every
+        return scene
+
+    def simulator(self, drive: Drive | None) -> Engine:
+        """Return the engine of the model, or of a trajectory."""
+        from sensorium.jobs.models import load_model
+
+        if drive is not None:
+            return drive.engine(self.envs, self.device)
+        assert self.model is not None
+        if self._robot is not None:
+            return self._robot.engine(self.envs, self.device)
+        return load_model(self.model, self.envs, self.device, self.engine)
 
     def _recorded_envs(self) -> list[int] | None:
         """Return the environments to record; None for all.
@@ -260,20 +279,6 @@ class Run:
             expected = f"numbers from 0 to {self.envs - 1}, separated by commas"
             raise UsageError.of("--record-envs", self.record_envs, expected, "Use for example --record-envs 0.")
         return envs
-
-    def _start(self) -> Start:
-        """Return the engine of the model, and a function that returns the control, for when the scene exists."""
-        from sensorium.jobs.control import CONTROL_PERIOD, control_for
-        from sensorium.jobs.models import load_model
-
-        assert self.model is not None
-        if (robot := self._robot) is not None:
-            model = robot.engine(self.envs, self.device)
-            if self.control == "hold":
-                return model, lambda scene: (robot.control(scene), max(1, round(CONTROL_PERIOD / model.dt)))
-            return model, lambda scene: control_for(self.control, scene)
-        engine = load_model(self.model, self.envs, self.device, self.engine)
-        return engine, lambda scene: control_for(self.control, scene)
 
     def drive(self) -> Drive | None:
         """Return the trajectory and its world; None if a model is simulated.

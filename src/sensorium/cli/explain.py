@@ -72,36 +72,23 @@ class Explain:
 
     def run(self) -> int:
         """Run the command and return the exit code."""
-        from sensorium.cli.checks import check_device_name, check_envs, check_files
-        from sensorium.jobs.rig import load_rig, load_semantics, naming_tables
+        from sensorium.cli.checks import check_device_name
+        from sensorium.cli.simulation import check_device
+        from sensorium.jobs.rig import load_semantics
 
-        drive = Run(
-            self.model, trajectory=self.trajectory, world=self.world, max_gap=self.max_gap, engine=self.engine
-        ).drive()
-        check_envs(self.envs)
+        run = Run(
+            self.model, self.rig, self.envs, trajectory=self.trajectory, world=self.world, max_gap=self.max_gap,
+            engine=self.engine, device=self.device,
+        )  # fmt: skip
+        drive = run.drive()
         check_device_name(self.device)
-        check_files(self.model, self.rig)
         with busy("loading"):
-            import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
-            from sensorium.cli.simulation import check_device
-            from sensorium.jobs.models import load_model
-            from sensorium.scene import Scene
-
-            sensors, presets = load_rig(self.rig)
-            check_device(self.device)
-
-            def engine() -> Engine:
-                if drive is not None:
-                    return drive.start(self.envs, self.device)[0]  # type: ignore[no-any-return]
-                assert self.model is not None
-                return load_model(self.model, self.envs, self.device, self.engine)
-
-            with naming_tables(self.rig, sensors):
-                scene = Scene(engine(), sensors, discover=False, semantics=load_semantics(self.rig))  # as `run` does
+            scene, presets, _, _ = run.built(drive, lambda: check_device(self.device))
+        sensors = [sensor.cfg for sensor in scene.sensors.values()]
         described = explanation(scene, [cfg.label for cfg in sensors], presets)
         described["model"] = str(self.model or self.trajectory)
         if self.time:
-            described["cost"] = _costs(engine, sensors, scene.engine.dt, load_semantics(self.rig))
+            described["cost"] = _costs(lambda: run.simulator(drive), sensors, scene.engine.dt, load_semantics(self.rig))
         if self.json:
             print(json.dumps(described, indent=2), flush=True)
         else:

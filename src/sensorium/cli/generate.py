@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich import box
+from rich.markup import escape
+from rich.progress import Progress
 from rich.table import Table
 from tyro.conf import Positional, arg
 
@@ -17,7 +21,7 @@ from sensorium.cli.arguments import unset
 from sensorium.cli.checks import check_envs
 from sensorium.cli.commands import INTERRUPTED
 from sensorium.cli.explain import bytes_text
-from sensorium.cli.messages import error, note, stdout
+from sensorium.cli.messages import error, note, stderr, stdout
 from sensorium.errors import GenerateError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
@@ -100,8 +104,9 @@ class Generate:
         took = time.monotonic() - began
         show(status(self.out))
         if run.simulated_s:
+            new = run.done - run.skipped
             rate = f"{run.simulated_s / took:.3g} s of simulation per s"
-            note(f"generated {run.done - run.skipped} shards in {took:.0f} s, {rate}")
+            note(f"generated {new} shard{'s' if new > 1 else ''} in {took:.0f} s, {rate}")
         stdout().print(f"wrote {run.out}", markup=False, soft_wrap=True)
         return 0
 
@@ -175,9 +180,10 @@ def show(status: Status) -> None:
         table.add_column(heading, justify="right", no_wrap=True)
     table.show_footer = True
     for name, (rows, size) in status.sensors.items():
-        table.add_row(name, f"{rows:,}", bytes_text(size))
-    rows, size = (sum(values) for values in zip(*status.sensors.values(), strict=True)) if status.sensors else (0, 0)
-    for column, text in zip(table.columns, ("all", f"{rows:,}", bytes_text(size)), strict=True):
+        table.add_row(escape(name), f"{rows:,}", bytes_text(size))
+    all_rows, all_bytes = (sum(each[part] for each in status.sensors.values()) for part in (0, 1))
+    totals = ("all", f"{all_rows:,}", bytes_text(all_bytes))
+    for column, text in zip(table.columns, totals, strict=True):
         column.footer = text
     console.print(table)
     dropped = f", {status.dropped} dropped" if status.dropped else ""
@@ -190,6 +196,14 @@ def show(status: Status) -> None:
 def _time(seconds: float) -> str:
     """Return a duration as text."""
     return f"{seconds:.3g} s" if seconds < 360.0 else f"{seconds / 3600.0:.3g} h"
+
+
+@contextlib.contextmanager
+def _bar(doing: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function that shows on a terminal how many of all steps are done."""
+    with Progress(console=stderr(), transient=True, disable=not stderr().is_terminal) as progress:
+        task = progress.add_task(doing)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 @dataclass
@@ -236,7 +250,8 @@ class GenerateVerify:
             raise UsageError.of("--rerun", self.rerun, "a whole number >= 0", "Use for example --rerun 3.")
         from sensorium.jobs.report import verify
 
-        differences = verify(self.out, self.rerun)
+        with _bar("verifying") as progress:
+            differences = verify(self.out, self.rerun, progress)
         for text in differences:
             error(text)
         if not differences:
@@ -248,8 +263,8 @@ class GenerateVerify:
 class GenerateCollect:
     """Merge the shards of a data set into one data set for other programs, without loading all of it.
 
-    Without --to it writes the manifest, OUT/manifest.parquet, with a row per shard and sensor, and names the shards that
-    are missing.
+    Without --to it writes the manifest, OUT/manifest.parquet, with a row per shard and sensor, and names the missing
+    shards.
 
     For example:
       sensorium generate collect out/data
@@ -271,7 +286,9 @@ class GenerateCollect:
             raise UsageError.of(option, str(given), "--to and --format together", "Use --to DIR --format parquet.")
         from sensorium.jobs.collect import collect
 
-        for text in collect(self.out, self.to, self.format):
+        with _bar("collecting") as progress:
+            notes = collect(self.out, self.to, self.format, progress)
+        for text in notes:
             note(text)
         if self.to is not None:
             stdout().print(f"wrote {self.to}", markup=False, soft_wrap=True)

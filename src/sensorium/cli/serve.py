@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +20,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from sensorium.cli.arguments import unset
 from sensorium.cli.checks import check_addresses, check_device_name, check_envs, check_files
-from sensorium.cli.commands import INTERRUPTED, NAMED
+from sensorium.cli.commands import INTERRUPTED, NAMED, Run
 from sensorium.cli.messages import busy, live, note, stderr, stdout, warn
 from sensorium.cli.signals import ending
 from sensorium.demo import robots
@@ -29,7 +30,7 @@ from sensorium.jobs.models import EngineName
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from sensorium.jobs.models import OwnEngine
+    from sensorium.engines.base import Engine
     from sensorium.scene import Scene
     from sensorium.stream.server import Server
 
@@ -186,24 +187,18 @@ class Serve:
         check_envs(self.envs, self.first_env or 0)
         check_device_name(self.device)
         if not 0.0 <= self.speed < float("inf"):
-            raise UsageError.of(
-                "--speed", self.speed, "a number >= 0", "Give 1 for real time, 0 for as fast as possible."
-            )
+            fix = "Give 1 for real time, 0 for as fast as possible."
+            raise UsageError.of("--speed", self.speed, "a number >= 0", fix)
         if not 0.0 <= self.seconds < float("inf"):
             raise UsageError.of("--seconds", self.seconds, "a time >= 0, in seconds", "Give 0 to run until Ctrl-C.")
         if self.substeps < 0:
             raise UsageError.of("--substeps", self.substeps, "a whole number >= 0", "Give 0 to choose by the control.")
         if self.lockstep and self.control not in ("", "client"):
-            raise UsageError.of(
-                "--control", self.control, "no control with --lockstep", "Omit it, since clients set the controls."
-            )
+            fix = "Omit it, since clients set the controls."
+            raise UsageError.of("--control", self.control, "no control with --lockstep", fix)
         if self.lockstep and self.substeps:
-            raise UsageError.of(
-                "--substeps",
-                self.substeps,
-                "no substeps with --lockstep",
-                "Omit it, since clients set them in client.step.",
-            )
+            fix = "Omit it, since clients set them in client.step."
+            raise UsageError.of("--substeps", self.substeps, "no substeps with --lockstep", fix)
         if bool(self.model) is (self.replay is not None):
             given = f"{self.model} --replay {self.replay}" if self.model else ""
             fix = "Use for example: sensorium serve demo"
@@ -218,13 +213,8 @@ class Serve:
         for word in self.reserve:
             if word.partition("=")[0] not in RESERVED and not word.endswith(".toml"):
                 hint = nearest(word.partition("=")[0], RESERVED).strip()
-                expected = "contact, contact=PATTERN or a rig file (.toml)"
-                raise UsageError.of(
-                    "--reserve",
-                    word,
-                    expected,
-                    hint or "Omit it for other sensors, which can be spawned without preparation.",
-                )
+                fix = hint or "Omit it for other sensors, which can be spawned without preparation."
+                raise UsageError.of("--reserve", word, "contact, contact=PATTERN or a rig file (.toml)", fix)
         check_files(self.model if self.model not in ("", *robots.ROBOTS) else None, self.rig)
         for word in self.reserve:
             if word.endswith(".toml"):
@@ -264,37 +254,19 @@ class Serve:
     # The simulation ---------------------------------------------------------------------------------------------------
 
     def _scene(self, rig: list[Any] | None, reserved: list[Any]) -> tuple[Scene, str]:
-        from sensorium.jobs.models import load_model
-        from sensorium.jobs.rig import load_semantics, naming_tables
-        from sensorium.scene import Scene
+        run = Run(
+            Path(self.model), self.rig, self.envs, seed=self.seed, first_env=self.first_env, device=self.device,
+            engine=self.engine,
+        )  # fmt: skip
+        robot, patterns = robots.ROBOTS.get(self.model), [each for each in self.reserve if not each.endswith(".toml")]
+        sensors = rig if rig is not None else [] if robot is None else robot.sensors()
 
-        engine: OwnEngine
-        semantics = load_semantics(self.rig) if self.rig else {}
-        if (robot := robots.ROBOTS.get(self.model)) is not None:
-            semantics = {**robot.semantics, **semantics}
-            engine, title = robot.engine(self.envs, self.device), robot.title
-            configs = robot.sensors() if rig is None else rig
-        else:
-            engine, title = load_model(Path(self.model), self.envs, self.device, self.engine), self.model
-            configs = rig or []
-        for word in self.reserve:
-            if not word.endswith(".toml"):
-                from sensorium.sensors.contact.collision import reserve_contact
+        def reserve(engine: Engine) -> list[Any]:
+            from sensorium.sensors.contact.collision import reserve_contact
 
-                reserved += reserve_contact(engine, word.partition("=")[2] or ".*")
-        with naming_tables(self.rig, configs):
-            scene = Scene(
-                engine,
-                configs,
-                seed=self.seed,
-                first_env=self.first_env,
-                reserve=reserved,
-                discover=rig is None,
-                semantics=semantics,
-            )
-        if robot is not None:
-            robot.start(scene)
-        return scene, title
+            return [*reserved, *chain(*(reserve_contact(engine, each.partition("=")[2] or ".*") for each in patterns))]
+
+        return run.scene(None, sensors, discover=rig is None, reserve=reserve), run.title
 
     def _recorded(self) -> Any:
         """Return the recording, which replaces a scene."""
@@ -322,11 +294,9 @@ class Serve:
         slow = max(1, round(CONTROL_PERIOD / scene.engine.dt))
         if self.lockstep or self.control == "client":
             return None, self.substeps or slow
-        if (robot := robots.ROBOTS.get(self.model)) is not None and not self.control:
-            control, every = robot.control(scene), slow
-        else:
-            control, every = NAMED(control_for)(self.control or "hold", scene, max(1, self.substeps))
-            control = NAMED(control)
+        robot = None if self.control else robots.ROBOTS.get(self.model)
+        control, every = NAMED(control_for)(self.control or "hold", scene, max(1, self.substeps), robot)
+        control = NAMED(control)
         substeps = self.substeps or every
         start, due = scene.tick, scene.tick
 

@@ -21,6 +21,7 @@ from sensorium.cli.checks import check_device_name, check_envs
 from sensorium.cli.messages import note, stderr, stdout
 from sensorium.cli.signals import ending
 from sensorium.errors import MissingDependencyError, UsageError
+from sensorium.jobs.control import steps
 from sensorium.readings import Array, Reading
 from sensorium.record import NpzRecorder, Recorder, Recording
 from sensorium.spec import FieldSpec
@@ -119,9 +120,6 @@ def recording(scene: Scene, path: Path, envs: Sequence[int] | None, ros2: bool, 
 def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: NpzRecorder | None = None) -> bool:
     """Advance a scene and record each sample once; return False if the user stopped it with Ctrl-C.
 
-    The simulation advances in intervals that end when a sensor is due, when a delayed sample may arrive, or when the
-    next control starts. So arrivals are recorded when they happen.
-
     Args:
         scene: the scene.
         control: see `sensorium.jobs.control`.
@@ -129,54 +127,20 @@ def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: N
         ticks: physics steps to take.
         recorder: records the readings; None if the scene itself is recorded.
     """
-    if recorder is None:
-        return _simulate_recorded(scene, control, every, ticks)
-    sensors = list(scene.sensors.values())
-    end = scene.tick + ticks
-    start = scene.tick
-    for sensor in sensors:
-        sensor.buffers.listeners += 1
+    sensors = () if recorder is None else tuple(scene.sensors.values())
+    start, cursor = scene.tick, scene.sample_cursor()
     try:
         with _progress(scene, ticks) as advance, ending(signal.SIGINT) as ended:
-            cursor = scene.sample_cursor()
-            recorder.add_all(scene.publish(since=cursor))
-            while scene.tick < end:
-                if ended:
-                    raise KeyboardInterrupt  # between two steps, where the scene is still readable
-                tick = scene.tick
-                passed = tick - start
-                ctrl = control(scene, passed * scene.engine.dt) if passed % every == 0 else None
-                stop = min(end, start + (passed // every + 1) * every, *(sensor.next_change for sensor in sensors))
-                scene.step(ctrl, stop - tick)
-                recorder.add_all(scene.publish(scene, since=cursor))
+            for _ in steps(scene, control, every, ticks, sensors):
+                if recorder is not None:
+                    recorder.add_all(scene.publish(scene, since=cursor))
                 advance(scene.tick - start)
-    except KeyboardInterrupt:
-        return _interrupted(scene)
-    finally:
-        for sensor in sensors:
-            sensor.buffers.listeners -= 1
-    return True
-
-
-def _simulate_recorded(scene: Scene, control: Control, every: int, ticks: int) -> bool:
-    """Advance a scene from control to control; return False if the user stopped it with Ctrl-C."""
-    start, end = scene.tick, scene.tick + ticks
-    try:
-        with _progress(scene, ticks) as advance, ending(signal.SIGINT) as ended:
-            while scene.tick < end:
-                if ended:
+                if ended and scene.tick < start + ticks:
                     raise KeyboardInterrupt  # between two steps, where the scene is still readable
-                ctrl = control(scene, (scene.tick - start) * scene.engine.dt)
-                scene.step(ctrl, min(every, end - scene.tick))
-                advance(scene.tick - start)
     except KeyboardInterrupt:
-        return _interrupted(scene)
+        note(f"interrupted at t = {scene.time:.4g} s; saving the recorded samples")
+        return False
     return True
-
-
-def _interrupted(scene: Scene) -> bool:
-    note(f"interrupted at t = {scene.time:.4g} s; saving the recorded samples")
-    return False
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ from sensorium.compute.rows import (
 __all__ = [
     "FIRST", "MOST_TICKS", "SAMPLE", "Clock", "Compute", "DeviceInventory", "Memory", "Program", "Rate", "Rows",
     "Segment", "captured_words", "check_envs", "cuda_devices", "episode_words", "is_first", "keeps_current", "kernel",
-    "masked_tid", "mode_now", "native_silence", "note_tick", "pinned", "place_of", "recorded", "resolve_device", "sample_normals",
-    "sample_uniforms", "sample_words", "shared_func", "start_warp", "tick_captured", "tick_now", "tick_of_control", "ticks_after",
-    "ticks_since",
+    "masked_tid", "mode_now", "native_silence", "note_tick", "pinned", "place_of", "recorded", "resolve_device",
+    "sample_normals", "sample_uniforms", "sample_words", "shared_func", "start_warp", "tick_captured", "tick_now",
+    "tick_of_control", "ticks_after", "ticks_since",
 ]  # fmt: skip

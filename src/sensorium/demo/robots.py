@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from sensorium.demo import SEMANTICS as SEMANTICS
+from sensorium.demo import SEMANTICS, model_path
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,9 +25,9 @@ class Robot:
 
     Args:
         title: heading of its results.
+        model: name of its model, for `model_path`.
         presets: sensor name -> name of the modelled device.
         sensors: returns the configs of its sensors.
-        engine: returns its engine for a number of environments and a device.
         control: returns its motion, for its scene.
         semantics: labels of its world, as `Scene(semantics=...)` takes them.
         begin_episode: returns the state that new episodes of some environments start with, as for `Scene.reset`; by
@@ -35,12 +35,18 @@ class Robot:
     """
 
     title: str
+    model: str
     presets: Mapping[str, str]
     sensors: Callable[[], list[SensorCfg[Any]]]
-    engine: Callable[[int, str], MujocoEngine]
     control: Callable[[Scene], Control]
     semantics: Mapping[str, Any] = field(default_factory=dict)
     begin_episode: Callable[[Scene, Tensor], Mapping[str, Tensor] | None] = lambda scene, env_ids: None
+
+    def engine(self, envs: int, device: str) -> MujocoEngine:
+        """Return the engine for a number of environments and a device of the sensors."""
+        from sensorium.engines.mujoco.engine import MujocoEngine
+
+        return MujocoEngine(model_path(self.model), envs, device=device, keyframe="home")
 
     def start(self, scene: Scene) -> None:
         """Start the first episode of a new scene."""
@@ -119,14 +125,6 @@ def trot(scene: Scene) -> Control:
     return lambda _, time: gait.targets(time, steer(engine.qpos[:, :7]))
 
 
-def quadruped(envs: int, device: str) -> MujocoEngine:
-    """Return the engine of the robot."""
-    from sensorium.demo import model_path
-    from sensorium.engines.mujoco.engine import MujocoEngine
-
-    return MujocoEngine(model_path(), envs, device=device, keyframe="home")
-
-
 def scatter(scene: Scene, env_ids: Tensor) -> Mapping[str, Tensor]:
     """Return the start of the robot: a random place (up to 0.2 m away) and heading (up to 0.2 rad).
 
@@ -173,14 +171,6 @@ def arm_sensors() -> list[SensorCfg[Any]]:
     ]  # fmt: skip
 
 
-def arm(envs: int, device: str) -> MujocoEngine:
-    """Return the engine of the arm."""
-    from sensorium.demo import model_path
-    from sensorium.engines.mujoco.engine import MujocoEngine
-
-    return MujocoEngine(model_path("arm"), envs, device=device, keyframe="home")
-
-
 def stroke(scene: Scene) -> Control:
     """Return the control of the arm: it presses on the object and strokes it.
 
@@ -198,7 +188,7 @@ def stroke(scene: Scene) -> Control:
 
 
 ROBOTS = {
-    "demo": Robot(TITLE, PRESETS, sensors, quadruped, trot, SEMANTICS, scatter),
-    "arm": Robot("demo arm, stroking an object", {}, arm_sensors, arm, stroke),
+    "demo": Robot(TITLE, "quadruped", PRESETS, sensors, trot, SEMANTICS, scatter),
+    "arm": Robot("demo arm, stroking an object", "arm", {}, arm_sensors, stroke),
 }
 """Name of a model -> the bundled robot."""

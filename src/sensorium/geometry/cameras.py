@@ -207,8 +207,8 @@ def pixel_rays(intrinsics: Tensor, height: int, width: int) -> Tensor:
     v = torch.arange(height, dtype=inverse.dtype, device=inverse.device) + 0.5
     rows, columns = torch.meshgrid(v, u, indexing="ij")
     pixels = torch.stack([columns, rows, torch.ones_like(rows)], dim=-1)
-    rays = pixels.flatten(0, 1) @ inverse.mT  # one product per matrix: einsum's bits depend on their number
-    return rays.unflatten(-2, (height, width))
+    # one product per matrix and row: the bits of an einsum depend on the number of matrices
+    return pixels @ inverse.mT.unsqueeze(-3)
 
 
 def orthogonalize_perspective_depth(depth: Tensor, intrinsics: Tensor) -> Tensor:

@@ -145,7 +145,7 @@ def _imaginary(a: Array, b: Array) -> Array:
     return b[:, :1] * a[:, 1:] - a[:, :1] * b[:, 1:] - cross(a[:, 1:], b[:, 1:])
 
 
-# In kernels: the operations of NumPy in the same order, so that the bits are equal --------------------------------------
+# In kernels: the operations of NumPy in the same order, so that the bits are equal ------------------------------------
 
 _HALF: Any = wp.constant(wp.float64(0.5))
 _TWO: Any = wp.constant(wp.float64(2.0))
@@ -155,7 +155,7 @@ _SIX: Any = wp.constant(wp.float64(6.0))
 
 @wp.func
 def spline_row(times: wp.array[wp.float64], first: int, last: int, time: wp.float64) -> int:
-    """Return the row of the point at the start of the piece at a time; `first` and `last` are rows of the end points."""
+    """Return the row of the point at the start of the piece at a time, between the rows of the end points."""
     low, high = first + 1, last
     while low < high:
         middle = (low + high) // 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,10 +13,12 @@ from sensorium.jobs.entry_points import function_of, reason
 from sensorium.readings import Array
 
 if TYPE_CHECKING:
+    from sensorium.demo.robots import Robot
     from sensorium.engines.mujoco.engine import MujocoEngine
     from sensorium.engines.mujoco_warp.engine import MujocoWarpEngine
     from sensorium.jobs.models import OwnEngine
     from sensorium.scene import Scene
+    from sensorium.sensors.core.base import Sensor
 
 Control = Callable[["Scene", float], Any]
 """Called before each tick that starts a control step, with the scene and its time in s; returns `[env, nu]`, `[nu]`, or
@@ -60,23 +62,29 @@ def check_control(name: str, words: Sequence[str] = WORDS) -> None:
         raise _fault(name, f"{', '.join(words)}, FILE.npz, FILE.mcap or module:function", hint)
 
 
-def control_for(name: str, scene: Scene, substeps: int = 1) -> tuple[Control, int]:
+def control_for(name: str, scene: Scene, substeps: int = 1, robot: Robot | None = None) -> tuple[Control, int]:
     """Return a control and the number of ticks between its calls.
 
     Args:
         name: ``hold``, ``zero``, ``random``, ``FILE.npz``, ``FILE.mcap`` or ``module:function``.
         scene: the scene, in its start state, on an engine of a model.
         substeps: minimum number of ticks between its calls.
+        robot: bundled robot that moves by itself with ``hold``.
 
     Raises:
         ConfigError: the control, file or function does not exist or does not fit the model.
     """
     engine = cast("OwnEngine", scene.engine)
     slow = max(1, round(CONTROL_PERIOD / engine.dt))
+    has_controls = hasattr(engine, "nu")
+    if not has_controls and (name in ("zero", "random") or name.endswith(LOGS)):
+        raise _fault(name, f"hold or module:function, since {scene.engine.name} has no controls", "Omit it.")
+    if name == "hold" and robot is not None:
+        return robot.control(scene), slow
     if name == "hold":
         from sensorium.engines.newton.engine import NewtonEngine
 
-        if isinstance(engine, NewtonEngine):  # its targets are the start pose
+        if not has_controls or isinstance(engine, NewtonEngine):  # whose targets are the start pose
             return (lambda scene, time: None), substeps
         return hold(engine, substeps), substeps
     if name == "zero":
@@ -87,6 +95,36 @@ def control_for(name: str, scene: Scene, substeps: int = 1) -> tuple[Control, in
         return from_file(Path(name), scene), 1
     check_control(name)
     return from_function(name, engine), slow
+
+
+def steps(
+    scene: Scene, control: Control, every: int, ticks: int, sensors: Sequence[Sensor[Any, Any]] = ()
+) -> Iterator[int]:
+    """Yield at the start, then advance a scene and yield at each new sample and arrival, and after each control.
+
+    The values are the ticks from which new controls hold, and -1 without.
+
+    Args:
+        scene: the scene.
+        control: called every `every` ticks with the scene and the time since the first call, s.
+        every: ticks between its calls.
+        ticks: physics steps to take.
+        sensors: sensors whose samples are read then.
+    """
+    start, end = scene.tick, scene.tick + ticks
+    for sensor in sensors:
+        sensor.buffers.listeners += 1
+    try:
+        yield -1
+        while (passed := scene.tick - start) < ticks:
+            is_control, tick = passed % every == 0, scene.tick
+            ctrl = control(scene, passed * scene.engine.dt) if is_control else None
+            stop = min(end, start + (passed // every + 1) * every, *(sensor.next_change for sensor in sensors))
+            scene.step(ctrl, stop - tick)
+            yield tick if is_control else -1
+    finally:
+        for sensor in sensors:
+            sensor.buffers.listeners -= 1
 
 
 def hold(engine: MujocoEngine | MujocoWarpEngine, substeps: int = 1) -> Control:
@@ -171,8 +209,9 @@ def random(scene: Scene) -> Control:
     low, high = np.where(np.isfinite(span[:, 0]), span[:, 0], -1.0), np.where(np.isfinite(span[:, 1]), span[:, 1], 1.0)
 
     def control(scene: Scene, time: float) -> Array:
-        share = scene.draw(f"control/{int(time / RANDOM_PERIOD + 1e-6)}", Uniform(0.0, 1.0), max(1, engine.nu))
-        return low + (high - low) * share.cpu().double().numpy()[:, : engine.nu]
+        drawn = scene.draw(f"control/{int(time / RANDOM_PERIOD + 1e-6)}", Uniform(0.0, 1.0), max(1, engine.nu))
+        share: Array = drawn.cpu().double().numpy()[:, : engine.nu]
+        return low + (high - low) * share
 
     return control
 
@@ -187,10 +226,10 @@ def from_file(path: Path, scene: Scene) -> Control:
     ctrl, times = _recorded(path) if path.suffix == ".mcap" else _rows(path, engine.dt)
     end = scene.first_env + scene.num_envs
     shapes = f"ctrl of shape [time, {engine.nu}] or [time, env, {engine.nu}] with the controls of {end} envs or more"
-    if ctrl.ndim == 3 and ctrl.shape[1] >= end:
-        ctrl = ctrl[:, scene.first_env : end]
-    if not len(ctrl) or ctrl.shape[1:] not in ((engine.nu,), (engine.num_envs, engine.nu)):
+    is_all = ctrl.ndim == 3 and ctrl.shape[1] >= end
+    if not len(ctrl) or ctrl.shape[-1] != engine.nu or not (is_all or ctrl.ndim == 2):
         raise _fault(name, shapes, f"Its ctrl has shape {ctrl.shape}.")
+    ctrl = ctrl[:, scene.first_env : end] if is_all else ctrl
     if not np.isfinite(ctrl).all():
         raise _fault(name, "finite numbers in ctrl", "It holds NaN or infinity.")
     return lambda scene, time: ctrl[max(0, int(np.searchsorted(times, time + 1e-9, "right")) - 1)]
@@ -242,7 +281,8 @@ def _arrays(path: Path) -> dict[str, Array]:
 def from_function(name: str, engine: OwnEngine) -> Control:
     """Call `module:function`, also from the working directory, and check each returned value."""
     function = function_of("control", name)
-    shapes = ((engine.nu,), (engine.num_envs, engine.nu))
+    nu = getattr(engine, "nu", 0)
+    shapes = ((nu,), (engine.num_envs, nu))
 
     def control(scene: Scene, time: float) -> Any:
         expected = f"numbers of shape {shapes[0]} or {shapes[1]} (env, controls), or None to keep the last control"

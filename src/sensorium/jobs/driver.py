@@ -107,7 +107,10 @@ def generate(
 
 
 def _indices(job: Job, shards: Iterable[int] | None) -> list[int]:
-    wanted = range(job.num_shards) if shards is None else sorted(set(shards))
+    try:
+        wanted = range(job.num_shards) if shards is None else sorted(set(shards))
+    except TypeError:
+        raise ArgumentError(f"shards: got {shards!r}, expected whole numbers, such as range(100).") from None
     return [job.shard(index).index for index in wanted]
 
 
@@ -135,6 +138,7 @@ class _Driver:
         self._progress = progress
         self._failures: Counter[int] = Counter()
         self._losses: Counter[int | None] = Counter()
+        self._idle: set[int] = set()
 
     def loop(self) -> None:
         """Work until all shards are done or given up."""
@@ -163,13 +167,18 @@ class _Driver:
         elif event.kind == "done":
             run.done += 1
             run.simulated_s += event.value["simulated_s"]
-        elif event.kind == "lost":
-            self._lost(worker, shard, event.value)
-            return
-        self._submit(worker)
+        if event.kind == "lost":
+            self._idle.discard(worker)
+            self._lost(shard, event.value)
+        else:
+            self._idle.add(worker)
+        while self._todo and self._idle:
+            self._submit(self._idle.pop())
+        if self._todo and event.kind == "lost":  # on a cluster that has lost a machine, it may never be ready
+            self._pool.start(worker)
 
-    def _lost(self, worker: int, shard: int | None, reason: str) -> None:
-        """Repeat the shard of a worker that is gone, and replace the worker."""
+    def _lost(self, shard: int | None, reason: str) -> None:
+        """Repeat the shard of a worker that is gone."""
         if shard is not None and self._is_done(shard):  # it was lost after the receipt
             self._run.done += 1
         elif shard is not None:
@@ -184,8 +193,6 @@ class _Driver:
             self._losses[None] += 1
             if self._losses[None] > MOST_LOSSES:
                 raise GenerateError(f"Workers end before they are ready: {reason}.", self._run)
-        if self._todo:
-            self._pool.start(worker)
 
     def _fail(self, shard: int, error: str, most: int) -> None:
         self._failures[shard] += 1
@@ -199,7 +206,7 @@ class _Driver:
         return receipt is not None and bool(receipt["key"] == self._job.shard(shard).key)
 
     def _submit(self, worker: int) -> None:
-        """Give the next shard to a worker, unless another driver has done it in the meantime."""
+        """Give the next shard that no other driver has done in the meantime to a worker, which else stays idle."""
         while self._todo:
             shard = self._todo.popleft()
             if not self._is_done(shard):
@@ -208,6 +215,7 @@ class _Driver:
                 return
             self._run.done += 1
             self._run.skipped += 1
+        self._idle.add(worker)
 
 
 def _failures(job: Job, run: Run) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +12,7 @@ from sensorium.errors import ConfigError
 if TYPE_CHECKING:
     from sensorium.engines.trajectory.engine import TrajectoryEngine
     from sensorium.engines.trajectory.trajectory import Trajectory
-    from sensorium.jobs.control import Control
-    from sensorium.scene import Scene
 
-Start = tuple[Any, Callable[["Scene"], "tuple[Control, int]"]]
-"""An engine, and a function of its scene that returns a control and the number of ticks between its calls."""
 TIME_STEP = 0.001
 """Time step, s."""
 PATHS, HALL = ("drone", "car"), "hall"
@@ -51,10 +46,9 @@ class Drive:
         whole = math.floor(duration / TIME_STEP + 1e-6) * TIME_STEP
         return whole if given is None else min(given, whole)
 
-    def start(self, envs: int, device: str) -> Start:
-        """Return the engine, whose body is named ``body``, and a function that returns the control, which is none."""
-        engine = engine_of(self.trajectory, self.world, envs, device)
-        return engine, lambda scene: ((lambda scene, time: None), engine.ticks_left)
+    def engine(self, envs: int, device: str) -> TrajectoryEngine:
+        """Return the engine, whose body is named ``body``."""
+        return engine_of(self.trajectory, self.world, envs, device)
 
 
 def engine_of(trajectory: Trajectory | list[Any], world: str | None, envs: int, device: str) -> TrajectoryEngine:

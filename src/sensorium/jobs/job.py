@@ -164,6 +164,9 @@ class Job(Cfg):
             divisors = [n for n in range(1, self.envs + 1) if self.envs % n == 0]
             near = min(divisors, key=lambda n: abs(n - self.envs_per_shard))
             raise bad("envs, envs_per_shard: a multiple of envs_per_shard", f"Give for example envs_per_shard={near}.")
+        if self.format == "mcap" and self.keep is not None and self.envs_per_shard > 1:
+            fix = 'Give format="parquet" or envs_per_shard=1.'
+            raise bad("format, keep: parquet, since a message of MCAP holds all environments of a shard", fix)
         is_path = self.engine == "trajectory"
         if is_path and self.factory is None and self.control in ("hold", "zero", "random"):
             raise bad('control: the paths of the engine "trajectory"', 'Give for example control="logs/*.tum".')
@@ -175,6 +178,10 @@ class Job(Cfg):
             raise bad("control: one text", 'Several paths need engine="trajectory".')
         if self.factory is not None and self.engine != "mujoco":
             raise bad("engine, factory: one of the two", "Omit engine: the factory returns one.")
+        if self.factory is not None and self.device != "cpu":
+            raise bad("device, factory: one of the two", "Omit device: the engine of the factory has one.")
+        if self.sensors == ():
+            raise bad("sensors: at least one name", "Omit sensors for all of the rig.")
         has_rig = self.engine == "mujoco" and self.model in ("demo", "arm")
         if self.model in ("demo", "arm") and not has_rig:
             raise bad('engine: "mujoco", which simulates the bundled robots', "Omit engine.")
@@ -210,8 +217,12 @@ class Job(Cfg):
             ModelError: a file is missing.
             ConfigError: an entry point does not exist.
         """
-        entries = [self.factory, self.begin_episode, self.keep, self.rig, self.control]
-        packages = {str(each).partition(":")[0].partition(".")[0] for each in entries if is_entry(each)}
+        entries = {name: getattr(self, name) for name in ("factory", "begin_episode", "keep", "rig", "control")}
+        sources = {
+            package: _source(field, package)
+            for field, each in entries.items()
+            if is_entry(each) and (package := each.partition(":")[0].partition(".")[0])
+        }
         found = {name: each for name in VERSIONS if (each := version(name))}
         job, files = self.model_dump(mode="json"), dict[str, list[Path]]()
         if self.model is not None and self.model not in BUNDLED:
@@ -235,7 +246,7 @@ class Job(Cfg):
         return {
             "job": job,
             "files": {field: _digest(found) for field, found in files.items()},
-            "sources": {name: _source(name) for name in sorted({*packages, "sensorium"})},
+            "sources": {"sensorium": _source("", "sensorium"), **sources},
             "versions": {**found, "machine": platform.machine()},
         }
 
@@ -326,16 +337,13 @@ def _file(path: Any, files: list[Path]) -> Any:
     return files[-1].name
 
 
-def _source(package: str) -> str:
+def _source(field: str, package: str) -> str:
     """Return the hash of the source files of a package or a module, which is not imported."""
     import_from_here()
-    try:
-        found = find_spec(package)
-    except ValueError:  # __main__
-        found = None
+    found = None if package == "__main__" else find_spec(package)
     if found is None:
         fix = "Install the package, or start in the folder that contains the module."
-        raise ConfigError.single("Job", "entry point", package, "a package or module that can be imported", fix)
+        raise ConfigError.single("Job", field, package, "a package or module that can be imported", fix)
     digest = hashlib.blake2b(digest_size=16)
     for folder in found.submodule_search_locations or ():
         digest.update(_digest(_sources(Path(folder)), Path(folder)).encode())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 import numpy as np
 
 from sensorium.errors import MissingDependencyError
-from sensorium.jobs.rows import HEAD, Block, Column, width_of
+from sensorium.jobs.rows import HEAD, Block, Column, SensorRows, width_of
 from sensorium.readings import Array
 from sensorium.record.export.table_files import TableField
 
@@ -16,6 +17,8 @@ WIDEST = 64
 """Maximum number of values per row with a column each."""
 GROUP_BYTES = 64_000_000
 """Size of the values of a row group, bytes."""
+ABOUT = "sensorium"
+"""Name of the metadata of a file: `SensorRows.about` as JSON."""
 
 
 def arrow() -> Any:
@@ -43,14 +46,14 @@ class ParquetRows:
 
     Args:
         file: the file, which stays open.
-        fields: the fields of the rows.
-        ragged: names of the fields with any number of items per row.
+        rows: the fields of the rows.
     """
 
-    def __init__(self, file: IO[bytes], fields: Sequence[TableField], ragged: set[str]) -> None:
+    def __init__(self, file: IO[bytes], rows: SensorRows) -> None:
         self._arrow = pa = arrow()
-        self._fields, self._ragged = fields, ragged
-        schema = pa.schema([each for field in fields for each in _columns(pa, field, field.name in ragged)])
+        fields, ragged = self._fields, self._ragged = rows.fields, rows.ragged
+        columns = [each for field in fields for each in _columns(pa, field, field.name in ragged)]
+        schema = pa.schema(columns, metadata={ABOUT: json.dumps(rows.about)})
         floats = [field for field in fields if np.dtype(field.dtype).kind == "f" and field not in HEAD]
         split = [path for field in floats for path in _paths(field, field.name in ragged)]
         whole = [path for field in fields if field not in floats for path in _paths(field, field.name in ragged)]
@@ -92,16 +95,22 @@ class ParquetRows:
         self._write_group()
         self._writer.close()
 
-    def __del__(self) -> None:
-        self._writer.is_open = False  # after an error it would write to the file, which is closed
+    def abort(self) -> None:
+        """Write nothing more: after an error the file is closed."""
+        self._writer.is_open = False
 
 
-def read_rows(file: IO[bytes], fields: Sequence[TableField], ragged: set[str]) -> Iterator[Mapping[str, Column]]:
-    """Yield the rows of a file that `ParquetRows` wrote, a row group at a time."""
+def read_rows(file: IO[bytes]) -> tuple[SensorRows, Iterator[Mapping[str, Column]]]:
+    """Return the fields and the rows of a file that `ParquetRows` wrote, a row group at a time."""
     opened = arrow().parquet.ParquetFile(file)
-    for number in range(opened.num_row_groups):
-        table = opened.read_row_group(number)
-        yield {field.name: _values(table, field, field.name in ragged) for field in fields}
+    rows = SensorRows.described(json.loads(opened.schema_arrow.metadata[ABOUT.encode()]))
+
+    def tables() -> Iterator[Mapping[str, Column]]:
+        for number in range(opened.num_row_groups):
+            table = opened.read_row_group(number)
+            yield {field.name: _values(table, field, field.name in rows.ragged) for field in rows.fields}
+
+    return rows, tables()
 
 
 def _columns(pa: Any, field: TableField, ragged: bool) -> list[Any]:

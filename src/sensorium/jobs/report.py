@@ -1,39 +1,146 @@
-"""stub"""
+"""What an output holds, and whether its files are intact and can be generated again."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from sensorium.errors import ArgumentError, ModelError, listed
+from sensorium.jobs.job import Job
+from sensorium.jobs.rows import Checksum
+from sensorium.jobs.shard import run_shard
+from sensorium.jobs.shard_files import file_rows
 from sensorium.jobs.store import Store
+
+Progress = Callable[[int, int], None]
+"""Called with the number of steps that are done, and of all."""
 
 
 @dataclass
 class Status:
-    job: Any
-    done: int
+    """What an output holds.
+
+    Attributes:
+        job: the job.
+        total: number of its shards.
+        done: number of shards that are done.
+        missing: numbers of the others, such as ``"0-3, 7"``.
+        sensors: sensor, or ``"log/control"`` for the controls -> number of rows, and size of the files in bytes.
+        episodes: number of episodes that were written.
+        dropped: number of episodes that `Job.keep` dropped.
+        simulated_s: simulated time over all environments, s.
+        wall_s: time that workers took for the shards, s.
+    """
+
+    job: Job
     total: int
-    missing: str
-    sensors: dict
-    episodes: int
-    dropped: int
-    simulated_s: float
-    wall_s: float
+    done: int = 0
+    missing: str = ""
+    sensors: dict[str, tuple[int, int]] = field(default_factory=dict)
+    episodes: int = 0
+    dropped: int = 0
+    simulated_s: float = 0.0
+    wall_s: float = 0.0
 
 
-def status(out):
+def status(out: Any) -> Status:
+    """Return what an output holds.
+
+    Args:
+        out: folder or URL of the output.
+
+    Raises:
+        ArgumentError: it holds no data of a job.
+    """
     store = Store(out)
     job = store.job()
-    s = Status(job, 0, job.num_shards, "", {}, 0, 0, 0.0, 0.0)
-    for _, r in store.receipts():
-        s.done += 1
-        s.episodes += r["episodes"]
-        s.dropped += r["dropped"]
-        s.simulated_s += r["simulated_s"]
-        s.wall_s += r["wall_s"]
-        for f in r["files"].values():
-            a, b = s.sensors.get(f["sensor"], (0, 0))
-            s.sensors[f["sensor"]] = a + f["rows"], b + f["bytes"]
-    return s
+    found, done = Status(job, job.num_shards), set[int]()
+    for index, receipt in store.receipts():
+        done.add(index)
+        for name, about in receipt["files"].items():
+            name = about.get("sensor", os.path.splitext(name)[0])
+            rows, size = found.sensors.get(name, (0, 0))
+            found.sensors[name] = rows + about["rows"], size + about["bytes"]
+        found.episodes += receipt["episodes"]
+        found.dropped += receipt["dropped"]
+        found.simulated_s += receipt["simulated_s"]
+        found.wall_s += receipt["wall_s"]
+    found.done = len(done)
+    found.missing = ranges(index for index in range(job.num_shards) if index not in done)
+    return found
 
 
-def verify(out, rerun=0, progress=None):
-    return []
+def ranges(numbers: Iterable[int]) -> str:
+    """Return ascending numbers as text, such as ``"0-3, 7"``."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ", ".join(f"{first}-{last}" if last > first else str(first) for first, last in parts)
+
+
+def verify(out: Any, rerun: int = 0, progress: Progress | None = None) -> list[str]:
+    """Compare the rows of all shards that are done with the checksums in their receipts.
+
+    Args:
+        out: folder or URL of the output.
+        rerun: number of random shards that are also generated again, in a temporary folder, and compared.
+        progress: called after each file and each repeated shard.
+
+    Returns:
+        A message for everything that differs.
+
+    Raises:
+        ArgumentError: the output holds no data of a job; or shards cannot be repeated, since files, sources or versions
+            have changed.
+    """
+    store = Store(out)
+    job, receipts = store.job(), dict[int, Mapping[str, Any]]()
+    for index, receipt in store.receipts():
+        receipts[index] = receipt["files"]
+    chosen = np.random.default_rng().permutation(sorted(receipts))[:rerun].tolist()
+    if chosen and (different := store.changes(job)):
+        raise ArgumentError(
+            f"rerun: {store.url!r} was generated with other values of {listed(different)}. Use the same files and "
+            "versions, or rerun=0."
+        )
+    total, done, found = sum(map(len, receipts.values())) + len(chosen), 0, list[str]()
+    for index, files in receipts.items():
+        for name, about in files.items():
+            done += 1
+            try:
+                rows, checksum = _checksum(store, index, name)
+            except ModelError as error:
+                found.append(str(error))
+            else:
+                if (rows, checksum) != (about["rows"], about["checksum"]):
+                    found.append(f"shard {index}: {name} has other rows than its receipt")
+            if progress is not None:
+                progress(done, total)
+    for index in chosen:
+        done += 1
+        with tempfile.TemporaryDirectory() as folder:
+            again = run_shard(job, index, folder)["files"]
+        for name, about in receipts[index].items():
+            same = again.get(name, {})
+            if any(about[key] != same.get(key) for key in ("rows", "checksum")):
+                found.append(f"shard {index}: {name} differs from the same shard generated again")
+        if progress is not None:
+            progress(done, total)
+    return found
+
+
+def _checksum(store: Store, index: int, name: str) -> tuple[int, str]:
+    """Return the number of rows in a file of a shard, and their checksum."""
+    with file_rows(store, index, name) as file:
+        checksum = Checksum(file.about.fields)
+        for block in file.blocks:
+            checksum.add(block.columns)
+    return checksum.rows, checksum.hexdigest()

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -48,10 +49,16 @@ class Block:
     Args:
         columns: field -> values.
         env: local environment of each row.
+        readings: the readings that the rows were made of, if they are wanted.
+        episode: number of the episode.
+        start: tick at which it started.
     """
 
     columns: Mapping[str, Column]
     env: Array
+    readings: Sequence[Reading] = ()
+    episode: int = 0
+    start: int = 0
 
     def __len__(self) -> int:
         return len(self.env)
@@ -84,20 +91,52 @@ class SensorRows:
         truth: whether rows have the truth.
         first_env: global index of environment 0.
         num_envs: number of environments.
+        readings: whether blocks hold their readings.
+
+    Attributes:
+        fields: the fields of the rows.
+        names: name of a spec -> name of its field.
+        ragged: names of the fields with any number of items per row.
     """
 
-    def __init__(self, specs: Sequence[FieldSpec], mounts: int, truth: bool, first_env: int, num_envs: int) -> None:
-        self._specs, self._truth, self._first_env, self._num_envs = specs, truth, first_env, num_envs
-        self.fields = [*HEAD, *(_field(spec, "") for spec in specs)]
+    def __init__(
+        self,
+        specs: Sequence[FieldSpec],
+        mounts: int,
+        truth: bool,
+        first_env: int,
+        num_envs: int,
+        readings: bool = False,
+    ) -> None:
+        self.specs, self._keeps_readings = tuple(specs), readings
+        self._truth, self._first_env, self._num_envs = truth, first_env, num_envs
+        self.fields, self.names = [*HEAD], dict[str, str]()
+        for spec in specs:
+            name = spec.name
+            while name in {each.name for each in self.fields}:
+                name += "_"
+            self.names[spec.name] = name
+            self.fields.append(_field(spec, name))
         if truth:
-            self.fields += [_field(spec, TRUTH) for spec in specs]
+            self.fields += [_field(spec, TRUTH + self.names[spec.name]) for spec in specs]
         if mounts:
             self.fields.append(TableField(f"{TRUTH}pose_pos", "float32", ("mount", "xyz"), (mounts, 3), "m", "world"))
             self.fields.append(TableField(f"{TRUTH}pose_quat", "float32", ("mount", "wxyz"), (mounts, 4), "1", "world"))
         self._mounts = mounts
         self._single = [spec.name for spec in specs if not spec.is_ragged]
-        self.ragged = {name for spec in specs if spec.is_ragged for name in (spec.name, f"{TRUTH}{spec.name}")}
+        ragged = [self.names[spec.name] for spec in specs if spec.is_ragged]
+        self.ragged = {*ragged, *(TRUTH + name for name in ragged)}
         self.begin(0, 0)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """JSON-serialisable description of the fields, from which `described` returns the same fields."""
+        return {"specs": [spec.to_dict() for spec in self.specs], "mounts": self._mounts, "truth": self._truth}
+
+    @classmethod
+    def described(cls, about: Mapping[str, Any]) -> SensorRows:
+        """Return the rows of no environments with the fields of a description."""
+        return cls([FieldSpec.from_dict(each) for each in about["specs"]], about["mounts"], about["truth"], 0, 0)
 
     def begin(self, episode: int, tick: int) -> None:
         """Start an episode at a tick."""
@@ -130,9 +169,10 @@ class SensorRows:
         ]  # fmt: skip
         columns = {field.name: Column(values) for field, values in zip(HEAD, head, strict=True)}
         items, counts = stack.rows(at, env) if stack.offsets is not None else (at, None)
-        for spec in self._specs:
+        for spec in self.specs:
             values = stack.measured[spec.name]
-            columns[spec.name] = Column(values[items], counts) if spec.is_ragged else Column(_chosen(values, at, env))
+            values = values[items] if spec.is_ragged else _chosen(values, at, env)
+            columns[self.names[spec.name]] = Column(values, counts if spec.is_ragged else None)
         if self._truth:
             is_shown = (about["capture_tick"] == about["truth_tick"]) & about["valid"]
             if is_shown.all() and not len(self._known[0]):  # every capture arrived at once
@@ -141,15 +181,15 @@ class SensorRows:
                 row = self._rows_of_truth(stack, ticks)
                 truth = {name: values[row, env] for name, values in self._known[1].items()}
                 self._forget(int(about["capture_tick"][-1].min()))
-            for spec in self._specs:
+            for spec in self.specs:
                 values = stack.truth[spec.name][items] if spec.is_ragged else truth[spec.name]
-                columns[TRUTH + spec.name] = Column(values, counts if spec.is_ragged else None)
+                columns[TRUTH + self.names[spec.name]] = Column(values, counts if spec.is_ragged else None)
         if self._mounts:
             assert stack.pose is not None
             pose = _chosen(stack.pose, at, env)
             columns[f"{TRUTH}pose_pos"] = Column(pose[..., :3])
             columns[f"{TRUTH}pose_quat"] = Column(pose[..., 3:])
-        return Block(columns, env)
+        return Block(columns, env, readings if self._keeps_readings else (), self._episode, self._start)
 
     def _rows_of_truth(self, stack: Stack, ticks: Array) -> Array:
         """Return the row of each capture in `_known`, after the truth of a stack has been added there.
@@ -179,9 +219,9 @@ def _chosen(values: Array, at: Array, env: Array) -> Array:
     return values.reshape(count, *values.shape[2:]) if len(at) == count else values[at, env]
 
 
-def _field(spec: FieldSpec, prefix: str) -> TableField:
+def _field(spec: FieldSpec, name: str) -> TableField:
     skipped = 1 if spec.is_ragged else 0
-    return TableField(prefix + spec.name, spec.dtype, spec.axes[skipped:], spec.shape[skipped:], spec.unit, spec.frame)
+    return TableField(name, spec.dtype, spec.axes[skipped:], spec.shape[skipped:], spec.unit, spec.frame)
 
 
 class Checksum:

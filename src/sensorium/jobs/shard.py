@@ -5,34 +5,36 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 
 from sensorium.compute import start_warp
 from sensorium.errors import ArgumentError, ConfigError, listed, shown
-from sensorium.jobs.control import CONTROL_PERIOD, Control, control_for
+from sensorium.jobs.control import Control, control_for, steps
 from sensorium.jobs.entry_points import called, message
 from sensorium.jobs.job import TIME_STEP, Job, Shard, is_entry
+from sensorium.jobs.mcap import LOG, About, McapRows
 from sensorium.jobs.parquet import ParquetRows
-from sensorium.jobs.rows import Checksum, SensorRows
+from sensorium.jobs.rows import Block, Checksum, SensorRows
 from sensorium.jobs.store import Store
+from sensorium.readings import Reading
 from sensorium.record.archive import stem_of
+from sensorium.record.recorder import CONTROL
 from sensorium.rl.randomise import Randomisation
 from sensorium.scene import Scene
 from sensorium.scene.draws import start_episodes
+from sensorium.spec import FieldSpec
 
 if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
     from sensorium.engines.trajectory.trajectory import Trajectory
-    from sensorium.readings import Array, Reading
-    from sensorium.sensors.core.base import Sensor
+    from sensorium.readings import Array
 
 
 class Simulation:
@@ -48,6 +50,7 @@ class Simulation:
     def __init__(self, job: Job) -> None:
         from sensorium.demo.robots import ROBOTS
 
+        start_warp()
         self.job = job
         self._robot = ROBOTS.get(job.model or "") if job.engine == "mujoco" else None
         self._engine: Any = None
@@ -102,7 +105,10 @@ class Simulation:
         if not isinstance(rig, str):
             return [sensor_cfg(table) for table in rig], semantics
         if is_entry(rig):
-            return list(called("rig", rig)()), semantics
+            sensors = called("rig", rig)()
+            if not isinstance(sensors, list | tuple) or not sensors:
+                raise ConfigError.single("Job", "rig", sensors, "a function that returns a list of configs of sensors")
+            return list(sensors), semantics
         return load_rig(Path(rig))[0], semantics | load_semantics(Path(rig))
 
     def scene(self, shard: Shard) -> tuple[Scene, Control, int]:
@@ -115,6 +121,9 @@ class Simulation:
             assert self._randomisation is not None
             self._randomisation.restore()
             self._engine.load_state(self._initial)
+        if not getattr(self._engine, "owns_time", False):
+            expected = "an engine that the scene steps, such as sn.MujocoEngine(...)"
+            raise ConfigError.single("Job", "factory", self._engine, expected)
         if self._engine.num_envs != count:
             expected = f"an engine with {count} environments, the num_envs it is called with"
             raise ConfigError.single("Job", "factory", f"an engine with {self._engine.num_envs}", expected)
@@ -127,11 +136,8 @@ class Simulation:
         self._randomisation = Randomisation(scene, job.randomise, title="Job")
         if job.engine == "trajectory":
             return scene, lambda scene, time: None, self.ticks(scene)
-        if self._robot is not None and job.control == "hold":
-            control, every = self._robot.control(scene), max(1, round(CONTROL_PERIOD / scene.engine.dt))
-        else:
-            assert isinstance(job.control, str)
-            control, every = control_for(job.control, scene, job.substeps or 1)
+        assert isinstance(job.control, str)
+        control, every = control_for(job.control, scene, job.substeps or 1, self._robot)
         return scene, control, job.substeps or every
 
     def _built(self, shard: Shard) -> Any:
@@ -181,37 +187,62 @@ class Simulation:
         return values
 
 
-def visits(scene: Scene, control: Control, every: int, ticks: int) -> Iterator[None]:
-    """Advance a scene, and yield at each tick at which a sample may be captured or arrive.
+def controls_of(scene: Scene, tick: int) -> Reading | None:
+    """Return the controls of a scene as a reading at the tick from which they hold; None without controls."""
+    ctrl = getattr(scene.engine, "ctrl", None)
+    if ctrl is None or ctrl.ndim != 2 or not ctrl.shape[1]:
+        return None
+    values = ctrl.detach().cpu().numpy().copy()
+    spec = FieldSpec("value", ("actuator",), values.shape[1:], values.dtype.name, "", "", "vector", "scalar")
+    envs = np.arange(len(values))
+    yes, ticks = np.ones(len(values), bool), np.full(len(values), tick)
+    about = {"capture_tick": ticks, "frame": ticks, "valid": yes, "is_new": yes}
+    time = scene.clock.time_at(tick)
+    return Reading(CONTROL, LOG, (spec,), envs, tick, time, {"value": values}, {}, about, _dt=scene.engine.dt)
 
-    Args:
-        scene: the scene.
-        control: called every `every` ticks with the scene and the time since the first call, s.
-        every: ticks between its calls.
-        ticks: physics steps to take.
-    """
-    late = any(getattr(sensor.cfg, "delay", None) is not None for sensor in scene.sensors.values())
-    rates = [sensor.rate for sensor in scene.sensors.values()]
-    start = scene.tick
-    while (passed := scene.tick - start) < ticks:
-        ctrl = control(scene, passed * scene.engine.dt) if passed % every == 0 else None
-        due = min(rate.next_after(scene.tick) for rate in rates)
-        stop = min(start + ticks, start + (passed // every + 1) * every, due)
-        scene.step(ctrl, 1 if late else stop - scene.tick)
-        yield
+
+class RowsFile(Protocol):
+    """Open file for the rows of one sensor."""
+
+    def write(self, block: Block) -> None:
+        """Add rows."""
+
+    def close(self) -> None:
+        """Complete the file."""
+
+    def abort(self) -> None:
+        """Release everything that the file holds, if it was not closed."""
 
 
 class ShardFile:
-    """File of one sensor of a shard."""
+    """File of one sensor of a shard, or of the controls.
 
-    def __init__(self, sensor: Sensor[Any, Any], reading: Reading, file: IO[bytes], job: Job, shard: Shard) -> None:
-        mounts = 0 if reading.pose is None or not job.truth else reading.pose.shape[1]
-        self.rows = SensorRows(sensor.specs, mounts, job.truth, shard.first_env, shard.num_envs)
+    Args:
+        reading: a reading.
+        about: the constant data.
+        job: the job.
+        shard: the shard.
+        store: the output.
+        stack: closes the file.
+    """
+
+    def __init__(self, reading: Reading, about: About, job: Job, shard: Shard, store: Store, stack: ExitStack) -> None:
+        is_log, is_mcap = reading.kind == LOG, job.format == "mcap"
+        self.name = f"{LOG}/{reading.name}.{job.format}" if is_log else f"{stem_of(reading.name)}.{job.format}"
+        self._about = {LOG if is_log else "sensor": reading.name}
+        truth = job.truth and not is_log
+        mounts = 0 if reading.pose is None or not truth else reading.pose.shape[1]
+        self.rows = SensorRows(reading.specs, mounts, truth, shard.first_env, shard.num_envs, readings=is_mcap)
         self.checksum = Checksum(self.rows.fields)
-        self._writer = ParquetRows(file, self.rows.fields, self.rows.ragged)
-        self._held: list[Any] = []
+        self._file = stack.enter_context(store.create(store.shard_path(shard.index, self.name)))
+        self._writer: RowsFile
+        if is_mcap:
+            self._writer = McapRows(self._file, about, reading)
+        else:
+            self._writer = ParquetRows(self._file, self.rows)
+        stack.callback(self._writer.abort)
+        self._held: list[Block] = []
         self._holds = job.keep is not None
-        self._file = file
 
     def begin(self, episode: int, tick: int) -> None:
         """Start an episode at a tick."""
@@ -228,18 +259,23 @@ class ShardFile:
         for block in held:
             self._write(block.of_envs(kept))
 
-    def _put(self, block: Any) -> None:
-        if block is not None and len(block):
+    def _put(self, block: Block | None) -> None:
+        if block is not None:
             self._held.append(block) if self._holds else self._write(block)
 
-    def _write(self, block: Any) -> None:
+    def _write(self, block: Block) -> None:
         self.checksum.add(block.columns)
         self._writer.write(block)
 
     def close(self) -> dict[str, Any]:
         """Complete the file, and return what the receipt says about it."""
         self._writer.close()
-        return {"rows": self.checksum.rows, "checksum": self.checksum.hexdigest(), "bytes": self._file.tell()}
+        return {
+            **self._about,
+            "rows": self.checksum.rows,
+            "checksum": self.checksum.hexdigest(),
+            "bytes": self._file.tell(),
+        }
 
 
 def write_shard(simulation: Simulation, shard: Shard, store: Store) -> dict[str, Any]:
@@ -248,30 +284,35 @@ def write_shard(simulation: Simulation, shard: Shard, store: Store) -> dict[str,
     started = datetime.now(UTC).isoformat(timespec="milliseconds")
     scene, control, every = simulation.scene(shard)
     names = list(scene.sensors) if job.sensors is None else [scene[name].name for name in job.sensors]
-    for name in names:
-        scene[name].buffers.listeners += 1
     kept, ticks, cursor = 0, simulation.ticks(scene), scene.sample_cursor()
+    about = About(
+        scene.description(), scene.bodies().to_dict()["bodies"], job.truth, getattr(scene.engine, "control_names", ()),
+        getattr(scene.engine, "start_ns", 0),
+    )  # fmt: skip
     with ExitStack() as stack:
-        files = {}
-        for name, reading in scene.publish(names, truth=job.truth, poses=job.truth).items():
-            path = store.shard_path(shard.index, f"{stem_of(name)}.{job.format}")
-            files[name] = ShardFile(scene[name], reading, stack.enter_context(store.create(path)), job, shard)
+        found = scene.publish(names, truth=job.truth, poses=job.truth)
+        controls = controls_of(scene, scene.tick)
+        files = {name: ShardFile(reading, about, job, shard, store, stack) for name, reading in found.items()}
+        log = None if controls is None else ShardFile(controls, about, job, shard, store, stack)
+        every_file = [*files.values(), *(() if log is None else (log,))]
         for episode in range(job.episodes):
             simulation.begin(scene, episode)
-            for each in files.values():
+            for each in every_file:
                 each.begin(episode, scene.tick)
-            for _ in chain([None], visits(scene, control, every, ticks)):
+            for tick in steps(scene, control, every, ticks, [scene[name] for name in names]):
+                if log is not None and tick >= 0 and (controls := controls_of(scene, tick)) is not None:
+                    log.add(controls)
                 for name, reading in scene.publish(names, since=cursor, truth=job.truth, poses=job.truth).items():
                     files[name].add(reading)
             mask = simulation.kept(scene)
             kept += int(mask.sum())
-            for each in files.values():
+            for each in every_file:
                 each.end(mask)
-        about = {f"{stem_of(name)}.{job.format}": {"sensor": name, **each.close()} for name, each in files.items()}
+        written = {each.name: each.close() for each in every_file}
     episodes = job.episodes * shard.num_envs
     return {
         "key": shard.key, "shard": shard.index, "first_env": shard.first_env, "num_envs": shard.num_envs,
-        "episodes": kept, "dropped": episodes - kept, "files": about, "versions": job.origin["versions"],
+        "episodes": kept, "dropped": episodes - kept, "files": written, "versions": job.origin["versions"],
         "simulated_s": ticks * scene.engine.dt * episodes, "started": started,
         "wall_s": round(time.perf_counter() - began, 4), "host": platform.node(),
     }  # fmt: skip
@@ -346,7 +387,6 @@ class ShardWorker:
             differ = listed(self._store.changes(self._job)) or "files"
             fix = "Install the same versions and sources, and share the same files, on all machines."
             raise ConfigError.single("Job", "worker", f"{platform.node()}: another {differ}", "equal workers", fix)
-        start_warp()
         with _threads(self._job):
             simulation = Simulation(self._job)
             simulation.check()

@@ -108,9 +108,7 @@ class Store:
         Raises:
             ArgumentError: it holds the data of another job, or cannot be written.
         """
-        if self.read_json(self.path(JOB)) is None:
-            if (index := next(self.receipts(), None)) is not None:
-                raise ArgumentError(f"out: {self.url!r} holds shard {index[0]}, but no {JOB}. Give another folder.")
+        if not self.names()[0]:  # also the job of an earlier attempt that failed before it wrote anything
             self.write_json(self.path(JOB), {"job": job.to_dict(), "origin": job.origin})
         if different := self.changes(job):  # also if another driver has started at the same time
             raise ArgumentError(
@@ -172,7 +170,7 @@ class Store:
         """Mark a shard as done, and then remove what interrupted attempts left in its folder."""
         self.write_json(self.shard_path(index, RECEIPT), receipt)
         if self.is_local:
-            for left in Path(self.shard_path(index)).glob(f"*{PART}"):
+            for left in Path(self.shard_path(index)).rglob(f"*{PART}"):
                 left.unlink(missing_ok=True)
 
 

@@ -150,11 +150,10 @@ class LocalWorkers:
         self._send(worker, shard)
 
     def _send(self, worker: int, value: Any) -> None:
-        pipe = self._running[worker].process.stdin
-        assert pipe is not None
-        with suppress(BrokenPipeError):  # it is gone, as `wait` reports
-            pipe.write(json.dumps(value).encode() + b"\n")
-            pipe.flush()
+        if worker in self._running and (pipe := self._running[worker].process.stdin) is not None:
+            with suppress(BrokenPipeError):  # it is gone, as `wait` reports
+                pipe.write(json.dumps(value).encode() + b"\n")
+                pipe.flush()
 
     def wait(self, seconds: float) -> list[Event]:
         """Return events; wait for the first one, at most this long."""

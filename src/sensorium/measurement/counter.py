@@ -85,7 +85,9 @@ class SampleCounter:
             latest: maximum number of ticks from a capture to its arrival.
         """
         in_flight = after - latest  # earlier captures have arrived by then
-        captured = [self._rate.next_after(max(in_flight, 0))] if self.last_tick > in_flight else []
+        captured = []
+        if self.last_tick > in_flight:  # after a jump, a capture may be at any tick
+            captured.append(in_flight + 1 if self._clock.skipped else self._rate.next_after(max(in_flight, 0)))
         captured += [max(self._resets[0], in_flight + 1)] if self._resets[1] > in_flight else []
         arrivals = (tick + soonest for tick in captured if tick <= self._clock.tick)
         return max(min(arrivals, default=NEVER), after + 1)

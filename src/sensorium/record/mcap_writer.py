@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import IO, Any
 from weakref import WeakSet
 
 import lz4.block
@@ -210,7 +210,7 @@ class McapWriter:
     """Open MCAP file. `add` is called by one thread at a time.
 
     Args:
-        path: the file; an existing one is replaced.
+        path: the file; an existing one is replaced. Or an open file, which is written from its start and stays open.
         profile: profile of the file, e.g. ``"ros2"``.
         library: name and version of the writing program.
 
@@ -222,12 +222,13 @@ class McapWriter:
         OSError: the file cannot be created, or another writer has it open.
     """
 
-    def __init__(self, path: str | os.PathLike[str], profile: str, library: str) -> None:
-        self.path = os.fspath(path)
+    def __init__(self, path: str | os.PathLike[str] | IO[bytes], profile: str, library: str) -> None:
+        self._owns = isinstance(path, str | os.PathLike)
+        self.path = os.fspath(path) if isinstance(path, str | os.PathLike) else ""
         self.collect: Callable[[], None] = lambda: None
         """Function that adds the collected data of its owner; called by the thread, which holds `lock`."""
         self.error: Exception | None = None
-        self._file = open(self.path, "ab", buffering=0)  # truncated once it is locked
+        self._file: Any = open(self.path, "ab", buffering=0) if self._owns else path
         self._end = 0
         """Size of the file up to its last complete record, bytes."""
         self.summary = Summary()
@@ -239,11 +240,12 @@ class McapWriter:
         self._queued = 0
         self._is_closing = False
         try:
-            lock(self._file)
-            self._file.truncate(0)
+            if self._owns:
+                lock(self._file)
+                self._file.truncate(0)
             self._append([MAGIC, packed(records.Header(profile, library))])
         except BaseException:
-            self._file.close()
+            self._close_file()
             raise
         self._taken = self._written = 0
         """Numbers of chunks that threads have taken, and that are written or dropped."""
@@ -263,17 +265,20 @@ class McapWriter:
 
         Args:
             topic: its topic; topics may repeat.
-            schema: name of the message type.
+            schema: name of the message type. If it is used by a different definition, a number is added.
             definition: definition of the message type.
             metadata: further information about the channel.
             encoding: language of the definition.
         """
         with self.changed:
             schemas, data = self.summary.schemas, definition.encode()
-            same = (each.id for each in schemas.values() if (each.name, each.data) == (schema, data))
-            number = next(same, len(schemas) + 1)
+            known, name, count = {each.name: each for each in schemas.values()}, schema, 1
+            while name in known and known[name].data != data:
+                count += 1
+                name = f"{schema}{count}"
+            number = known[name].id if name in known else len(schemas) + 1
             if number not in schemas:
-                schemas[number] = records.Schema(number, data, encoding, schema)
+                schemas[number] = records.Schema(number, data, encoding, name)
                 self._put(schemas[number])
             channel = records.Channel(len(self.summary.channels) + 1, topic, "cdr", dict(metadata), number)
             self._put(channel)
@@ -399,8 +404,12 @@ class McapWriter:
             self._append([self.summary.ending(self._end)])
         except OSError as error:  # without space for the summary, the file ends after its last chunk
             self.error = self.error or error
-        lock(self._file, is_open=False)  # a forked process may have the file open
-        self._file.close()
+        self._close_file()
+
+    def _close_file(self) -> None:
+        if self._owns:
+            lock(self._file, is_open=False)  # a forked process may have the file open
+            self._file.close()
 
     def _close_chunk(self) -> None:
         """Pass the open chunk to the thread; the caller holds the lock."""

@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from sensorium.errors import ConfigError, MissingDependencyError, SensoriumWarning, shown
 from sensorium.readings import Array, Reading, read_only
-from sensorium.record.batches import LITTLE_ENDIAN, PACKAGE, TYPES, Batch, of_envs
+from sensorium.record.batches import BRANCHES, LITTLE_ENDIAN, PACKAGE, TYPES, Batch, of_envs
 from sensorium.record.stacks import Stack
 from sensorium.spec import FieldSpec
 
@@ -54,8 +54,8 @@ LARGEST = 2**18
 _PROGRAMS = ("sensorium", "numpy", "torch", "warp-lang", "mujoco", "mujoco-warp", "newton")
 
 
-def open_writer(path: str | os.PathLike[str]) -> McapWriter:
-    """Create an MCAP file.
+def open_writer(path: str | os.PathLike[str] | IO[bytes]) -> McapWriter:
+    """Create an MCAP file at a path, or write it to an open file.
 
     Raises:
         MissingDependencyError: the extra `record` is not installed.
@@ -65,14 +65,96 @@ def open_writer(path: str | os.PathLike[str]) -> McapWriter:
         from sensorium.record.mcap_writer import McapWriter
     except ImportError as error:
         raise missing(error) from None
+    library = f"sensorium {_version('sensorium')}"
+    if not isinstance(path, str | os.PathLike):
+        return McapWriter(path, "ros2", library)
     if os.path.exists(path) and not os.path.isfile(path):
         raise ConfigError.single("Recorder", "path", path, "a regular file", "Give another path.")
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        return McapWriter(path, "ros2", f"sensorium {_version('sensorium')}")
+        return McapWriter(path, "ros2", library)
     except (OSError, TypeError, ValueError) as error:  # bytes, zero bytes
         reason = getattr(error, "strerror", None) or error
         raise ConfigError.single("Recorder", "path", path, "a file that can be written", f"{reason}.") from error
+
+
+def add_description(
+    writer: McapWriter, scene: Mapping[str, Any], env_ids: Iterable[int], bodies: Any, start_ns: int = 0
+) -> None:
+    """Describe the recording in its file.
+
+    Args:
+        writer: the file.
+        scene: the result of `SceneDescription.to_dict`.
+        env_ids: the recorded environments.
+        bodies: list of all bodies, see `Bodies.to_dict`.
+        start_ns: time at tick 0, ns.
+    """
+    versions = {name: found for name in _PROGRAMS if (found := _version(name))}
+    values = {
+        "format": FORMAT,
+        "scene": json.dumps({name: value for name, value in scene.items() if name != "sensors"}),
+        "env_ids": json.dumps([*env_ids]),
+        "bodies": json.dumps(bodies),
+        "versions": json.dumps({**versions, "python": platform.python_version()}),
+    }
+    if start_ns:
+        values["start_ns"] = json.dumps(start_ns)
+    writer.add_metadata(ABOUT, {**values, "checksum": checksum(values)})
+
+
+def add_batch(writer: McapWriter, batch: Batch, group: str, **metadata: str) -> int:
+    """Add a channel for messages of a layout and return its number.
+
+    Args:
+        writer: the file.
+        batch: the layout.
+        group: ``"sensor"`` or ``"log"``.
+        metadata: further information about the channel.
+    """
+    return writer.add_channel(
+        batch.topic, batch.type_name, batch.definition, {**batch.to_dict(), "group": group, **metadata}
+    )
+
+
+def open_sensor(
+    writer: McapWriter, reading: Reading, env_ids: Array, dt: float, described: Any, truth: bool = True
+) -> tuple[tuple[Batch, ...], tuple[int, ...]]:
+    """Add the channels of a sensor, and return their layouts and numbers: measured values and, if wanted, truth.
+
+    Args:
+        writer: the file.
+        reading: a reading of the sensor.
+        env_ids: the recorded environments.
+        dt: physics time step, s.
+        described: description of the sensor.
+        truth: whether to add a channel for the truth.
+    """
+    mounts = 0 if reading.pose is None else reading.pose.shape[1]
+    batches = tuple(
+        Batch(reading.name, reading.kind, reading.specs, env_ids, branch, mounts, dt)
+        for branch in BRANCHES[: 1 + truth]
+    )
+    about: tuple[dict[str, str], ...] = ({"description": json.dumps(described)}, {})
+    return batches, tuple(
+        add_batch(writer, batch, "sensor", **each) for batch, each in zip(batches, about, strict=False)
+    )
+
+
+def add_marks(writer: McapWriter) -> int:
+    """Add the channel of the marks and return its number."""
+    return writer.add_channel(MARKS, MARK_TYPE, MARK_DEFINITION, {"group": "marks"})
+
+
+def mark_message(tick: int, time: float, env_ids: Array, name: str, value: str) -> bytes:
+    """Return the message of a mark."""
+    head = struct.pack("<4sqdI", LITTLE_ENDIAN, tick, time, len(env_ids))
+    ids = bytes(4 if len(env_ids) else 0) + env_ids.astype("<i8").tobytes()
+    texts = b""
+    for text in (name, value):
+        data = text.encode("utf-8", "surrogatepass") + b"\0"
+        texts += bytes(-(len(head) - 4 + len(ids) + len(texts)) % 4) + struct.pack("<I", len(data)) + data
+    return head + ids + texts
 
 
 def checksum(values: Mapping[str, str]) -> str:
@@ -94,7 +176,8 @@ def _version(package: str) -> str:
         return ""
 
 
-def _nanoseconds(seconds: float) -> int:
+def nanoseconds(seconds: float) -> int:
+    """Return a simulation time as the log time of a message, ns."""
     return max(round(seconds * 1e9), 0)
 
 
@@ -158,7 +241,6 @@ class Recorder:
         self._marks = 0
         """Number of the channel of the marks; 0 before the first one."""
         self._followed: dict[str, Any] = {}
-        self._types: dict[str, Batch] = {}
         self._ros2: Ros2Track | None = None
         self.frame = 0
         """Number of frames so far, that is, of moments with new data."""
@@ -255,15 +337,9 @@ class Recorder:
         if env_ids is not None:
             envs = _env_ids(env_ids, self._scene.num_envs, "Recorder.mark", "env_ids", least=0)
         if not self._marks:
-            self._marks = self._writer.add_channel(MARKS, MARK_TYPE, MARK_DEFINITION, {"group": "marks"})
-        head = struct.pack("<4sqdI", LITTLE_ENDIAN, self._scene.tick, self._scene.time, len(envs))
-        ids = bytes(4 if len(envs) else 0) + envs.astype("<i8").tobytes()
-        texts = b""
-        for text in (name, value):
-            data = text.encode("utf-8", "surrogatepass") + b"\0"
-            texts += bytes(-(len(head) - 4 + len(ids) + len(texts)) % 4) + struct.pack("<I", len(data)) + data
-        log_time = _nanoseconds(self._scene.time)
-        self._writer.add((self._marks, log_time, time.time_ns(), self.frame, [head + ids + texts]))
+            self._marks = add_marks(self._writer)
+        data = mark_message(self._scene.tick, self._scene.time, envs, name, value)
+        self._writer.add((self._marks, nanoseconds(self._scene.time), time.time_ns(), self.frame, [data]))
 
     def attach(self, name: str, media_type: str, data: bytes) -> None:
         """Attach a file to the recording, e.g. ``attach("rig.toml", "application/toml", text.encode())``."""
@@ -289,18 +365,9 @@ class Recorder:
     def _describe(self) -> None:
         """Write the constant data: scene, versions, bodies, shapes."""
         scene = self._scene
-        about = {name: value for name, value in scene.description().to_dict().items() if name != "sensors"}
-        versions = {name: found for name in _PROGRAMS if (found := _version(name))}
-        values = {
-            "format": FORMAT,
-            "scene": json.dumps(about),
-            "env_ids": json.dumps(self.env_ids.tolist()),
-            "bodies": json.dumps(scene.bodies().to_dict()["bodies"]),
-            "versions": json.dumps({**versions, "python": platform.python_version()}),
-        }
-        if start_ns := getattr(scene.engine, "start_ns", 0):  # of a trajectory
-            values["start_ns"] = json.dumps(start_ns)
-        self._writer.add_metadata(ABOUT, {**values, "checksum": checksum(values)})
+        about, bodies = scene.description().to_dict(), scene.bodies().to_dict()["bodies"]
+        start_ns = getattr(scene.engine, "start_ns", 0)  # of a trajectory
+        add_description(self._writer, about, self.env_ids.tolist(), bodies, start_ns)
         self._writer.attach(*WORLD_FILE, scene.world_file())
 
     # Frames -----------------------------------------------------------------------------------------------------------
@@ -338,7 +405,7 @@ class Recorder:
     def _write_readings(self, names: list[str], frame: int, wall: int) -> None:
         """Write the new readings of sensors, which are evaluated together."""
         self.frame = frame
-        now = _nanoseconds(self._scene.time)
+        now = nanoseconds(self._scene.time)
         for name, reading in self._published(names).items():
             self._write_reading(name, reading, now, wall)
 
@@ -440,27 +507,10 @@ class Recorder:
 
     def _open_track(self, name: str, reading: Reading) -> _Track:
         """Open the channels of a sensor."""
-        mounts = 0 if reading.pose is None else reading.pose.shape[1]
-        dt = self._scene.engine.dt
-        described = json.dumps(self._scene.description().sensors[name])
-        batches, channels = [], []
-        for branch in ("measured", "truth"):
-            batch = Batch(name, reading.kind, reading.specs, self.env_ids, branch, mounts, dt)
-            about = {**batch.to_dict(), "group": "sensor"}
-            if branch == "measured":
-                about["description"] = described
-            batches.append(batch)
-            channels.append(self._add_batch(batch, about))
-        track = self._tracks[name] = _Track(self._followed[name], tuple(batches), tuple(channels))
+        described = self._scene.description().sensors[name]
+        opened = open_sensor(self._writer, reading, self.env_ids, self._scene.engine.dt, described)
+        track = self._tracks[name] = _Track(self._followed[name], *opened)
         return track
-
-    def _add_batch(self, batch: Batch, metadata: Mapping[str, str]) -> int:
-        """Open a channel; a type name that is used by a different definition gets a number."""
-        name, number = batch.type_name, 1
-        while self._types.setdefault(name, batch).definition != batch.definition:
-            number += 1
-            name = f"{batch.type_name}{number}"
-        return self._writer.add_channel(batch.topic, name, batch.definition, metadata)
 
     # Controls, logs and episodes --------------------------------------------------------------------------------------
 
@@ -511,10 +561,8 @@ class Recorder:
         axes = ("actuator",) if actuators else tuple(f"axis{k}" for k in range(values.ndim - 1))
         spec = FieldSpec("value", axes, values.shape[1:], values.dtype.name, "", "", "vector", "scalar")
         batch = Batch(name, "log", (spec,), self.env_ids, "measured", 0, self._scene.engine.dt)
-        about = {**batch.to_dict(), "group": "log"}
-        if actuators:
-            about["names"] = json.dumps(list(self._scene.engine.control_names))
-        return LogRows(batch, self._add_batch(batch, about), self._scene.clock.time_at)
+        about = {"names": json.dumps(list(self._scene.engine.control_names))} if actuators else {}
+        return LogRows(batch, add_batch(self._writer, batch, "log", **about), self._scene.clock.time_at)
 
     def _episodes(self) -> Array:
         return _on_host(self._scene.clock.episode).copy()

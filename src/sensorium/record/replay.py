@@ -331,6 +331,10 @@ class Replay:
             raise UnknownNameError("recorded values", name, self._logs)
         return (reading for _, reading in self._of_channels(self._logs[name], start, end))
 
+    def layouts(self, name: str) -> list[Batch]:
+        """Return the layouts of the messages of a sensor or log: of the measured values, and of the truth if there."""
+        return [batch for batch in self._batches.values() if batch.sensor == name]
+
     @property
     def control(self) -> Iterator[Reading]:
         """Controls of the actuators, one reading per change at the tick from which they hold."""
@@ -339,10 +343,33 @@ class Replay:
     @property
     def marks(self) -> list[Mark]:
         """All marks, in the order in which they were recorded."""
-        found = []
-        for index in self._blocks_between(self._marks):
-            found += [self._mark(each.data) for each in self._messages(index) if each.channel in self._marks]
-        return found
+        return [mark for _, mark in self._numbered_marks()]
+
+    def marked(self, name: str, kind: str) -> Iterator[tuple[Mark | None, Reading]]:
+        """Yield the readings of a sensor or log, each with the last mark before it; None before the first one.
+
+        Args:
+            name: the sensor or log.
+            kind: name of the marks.
+
+        Raises:
+            UnknownNameError: no sensor or log of that name was recorded.
+        """
+        marks = [(frame, mark) for frame, mark in self._numbered_marks() if mark.name == kind]
+        channels, last = self._logs.get(name) or self._channels(name), None
+        for frame, reading in self._of_channels(channels, -inf, inf):
+            while marks and marks[0][0] <= frame:
+                last = marks.pop(0)[1]
+            yield last, reading
+
+    def _numbered_marks(self) -> list[tuple[int, Mark]]:
+        """Return all marks with the numbers of their frames."""
+        return [
+            (each.sequence, self._mark(each.data))
+            for index in self._blocks_between(self._marks)
+            for each in self._messages(index)
+            if each.channel in self._marks
+        ]
 
     def _mark(self, data: memoryview) -> Mark:
         try:

@@ -55,6 +55,7 @@ class RlEnv:
 
     Attributes:
         scene: the scene.
+        draw: `Scene.draw`, for `begin_episode` and other methods.
         observer: the observer of all groups.
         randomisation: the distributions of `randomise`; its `restore` puts the model back, for another scene.
         action: action of the current control step, float32 `[env, action]`; zero after a reset.
@@ -86,6 +87,7 @@ class RlEnv:
             if not (isinstance(value, int) and value >= 1):
                 raise ConfigError.single(type(self).__name__, name, value, "a whole number >= 1")
         self.scene, self.substeps, self.max_episode_steps = scene, substeps, max_episode_steps
+        self.draw = scene.draw
         self.num_envs, self.device = scene.num_envs, torch.device(scene.compute.device)
         self.step_dt = substeps * scene.clock.dt
         self.action_names = tuple(scene.engine.control_names if actions is None else actions)
@@ -121,7 +123,7 @@ class RlEnv:
     def begin_episode(self, env_ids: torch.Tensor) -> Mapping[str, Any] | None:
         """Return the state that new episodes start with, as for `Scene.reset`; by default the engine's own.
 
-        Draw commands and other parameters of the episode here, with `draw`.
+        Draw commands and other parameters of the episode here, with ``self.draw``.
 
         Args:
             env_ids: int64 `[n]`, environments that start an episode.
@@ -220,15 +222,3 @@ class RlEnv:
     def action_delay(self) -> torch.Tensor:
         """Current delay of the actions of each environment, without jitter, float32 `[env]`, s."""
         return torch.zeros(self.num_envs, device=self.device) if self._delay is None else self._delay.delay.clone()
-
-    def draw(
-        self,
-        purpose: str,
-        distribution: Distribution,
-        count: int = 1,
-        env_ids: Any = None,
-        *,
-        each_tick: bool = False,
-    ) -> torch.Tensor:
-        """Return the result of `Scene.draw`."""
-        return self.scene.draw(purpose, distribution, count, env_ids, each_tick=each_tick)

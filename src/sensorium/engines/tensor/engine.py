@@ -204,13 +204,13 @@ class TensorEngine(Engine):
         contact_list = parts.get("contact_list")
         if not isinstance(contact_list, ContactList | None):
             raise ArgumentError(f"contact_list: got {shown(contact_list)}, expected a ContactList.")
-        compute = Compute(self.device, self.num_envs) if self._given or contact_list is not None else None
-        if compute is not None and self._given:
+        self._compute = compute = Compute(self.device, self.num_envs)
+        if self._given:
             bodies = {name: array for name, array in self._arrays.items() if name.startswith("body_")}
             self._state = BodyState(compute, bodies, quat_order=quat_order, at_com=at_com, com=com)
             self._arrays |= self._state.arrays
         self._reducer: ContactReducer | None = None
-        if compute is not None and contact_list is not None:
+        if contact_list is not None:
             self._reducer = ContactReducer(self, contact_list, compute)
         if "pose" in self.provides:
             self._open["body_quat"] = self._open[self._given.get("body_quat_w", "body_quat_w")]
@@ -471,6 +471,10 @@ class TensorEngine(Engine):
             if name not in self._open:
                 raise UnknownNameError("array returned by motion", name, self._open)
             self._assign(name, value)
+
+    def capture(self, on: bool) -> None:
+        """Replay the engine's own kernels as captured graphs, or launch each separately."""
+        self._compute.capture = on
 
     def refresh(self) -> None:
         """Convert arrays that are given in another convention, and reduce `contact_list`; others are always current.

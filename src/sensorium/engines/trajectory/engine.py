@@ -108,7 +108,7 @@ class TrajectoryEngine(TensorEngine):
     def _start(self, envs: Any, ticks: Any) -> None:
         """Set the ticks at which environments are at the start of their trajectories."""
         self._starts[envs] = ticks
-        self._paths.compute.reset_tick.copy_(torch.from_numpy(self._starts))
+        self._compute.reset_tick.copy_(torch.from_numpy(self._starts))
         self._last = int((self._starts + self._spans).min())
 
     def __repr__(self) -> str:
@@ -135,14 +135,10 @@ class TrajectoryEngine(TensorEngine):
 
     def _make_arrays(self, quat_order: QuatOrder, parts: Parts) -> None:
         super()._make_arrays(quat_order, parts)
-        self._paths = Paths(self.device, self.dt, self.trajectories, [self._open[name] for name in _ARRAYS])
+        self._paths = Paths(self._compute, self.dt, self.trajectories, [self._open[name] for name in _ARRAYS])
 
     def _move(self) -> None:
         self._paths.run(self.tick)
-
-    def capture(self, on: bool) -> None:
-        """Replay the kernel that moves the bodies as a captured graph, or launch it."""
-        self._paths.compute.capture = on
 
     def count_ticks(self, ticks: int) -> None:
         """Register `ticks` steps.

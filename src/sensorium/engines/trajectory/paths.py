@@ -57,23 +57,19 @@ class Paths:
     """Paths of all bodies, in tables on the device.
 
     Args:
-        device: torch device.
+        compute: device and environments; its `reset_tick` is the tick at which each environment starts.
         dt: time step, s.
         trajectories: path of each body in each environment, body -> `[env]`.
         arrays: float32 `[env, body, 3 or 4]`, in the order of `Motion`, which `run` fills.
-
-    Attributes:
-        compute: device and environments; its `reset_tick` is the tick at which an environment is at the start.
     """
 
     def __init__(
         self,
-        device: str,
+        compute: Compute,
         dt: float,
         trajectories: Mapping[str, Sequence[Trajectory]],
         arrays: Sequence[torch.Tensor],
     ) -> None:
-        self.compute = Compute(device, len(arrays[0]))
         paths = dict.fromkeys(path for each in trajectories.values() for path in each)
         ends, tables = [], list[torch.Tensor]()
         for splines in ([path.curve.pos for path in paths], [path.curve.quat for path in paths]):
@@ -81,16 +77,15 @@ class Paths:
             ends += [np.cumsum(counts) - counts, np.cumsum(counts) - 1]
             for name in ("times", "values", "bends"):
                 table = np.concatenate([getattr(spline, name) for spline in splines])
-                tables.append(torch.from_numpy(np.ascontiguousarray(table)).to(device))
+                tables.append(torch.from_numpy(np.ascontiguousarray(table)).to(compute.device))
         rows = dict(zip(paths, np.stack(ends, axis=1).astype(np.int32), strict=True))
-        users = np.array([[rows[path] for path in each] for each in trajectories.values()]).swapaxes(0, 1)
-        self._inputs: list[Any] = [dt, torch.from_numpy(users.copy()).to(device), *tables]
-        self._arrays = list(arrays)
-        self._tick = self.compute.time[:1]
-        self._segment = self.compute.record(self._launch)
+        users = np.array([[rows[path] for path in each] for each in zip(*trajectories.values(), strict=True)])
+        self._inputs: list[Any] = [dt, torch.from_numpy(users).to(compute.device), *tables]
+        self._arrays, self._compute, self._tick = list(arrays), compute, compute.time[:1]
+        self._segment = compute.record(self._launch)
 
     def _launch(self) -> None:
-        self.compute.launch(follow_paths, (self._arrays[0].shape[1],), self._inputs, self._arrays)
+        self._compute.launch(follow_paths, (self._arrays[0].shape[1],), self._inputs, self._arrays)
 
     def run(self, tick: int) -> None:
         """Write the state of all bodies at a tick into the arrays."""

@@ -75,8 +75,7 @@ def write_lerobot(
     """
     rate = 1.0 / (period * dt)
     with staged(folder, *OUTDATED) as root:
-        tolerance = 1e-3 if clock else 1e-6
-        files = DatasetFiles(root, round(rate) if abs(rate - round(rate)) < tolerance * rate else rate)
+        files = DatasetFiles(root, fps_of(rate, 1e-3 if clock else 1e-6))
         frames = _Frames(files, period, set(sensors), logs or {}, list(marks), first_tick, env, clock)
         for reading in readings:
             frames.advance(reading.tick)
@@ -145,7 +144,7 @@ class _Frames:
         self._marks = sorted((mark for mark in marks if mark.name in ("episode", "task")), key=lambda mark: mark.tick)
         self._newest: dict[str, Reading] = {}
         self._specs: dict[str, tuple[FieldSpec, ...]] = {}
-        self._sources: list[_Source] = []
+        self._sources: list[Source] = []
         self._envs: Array = np.zeros(0, np.int64)
         self._rows: Array = np.zeros(0, np.int64)
         self._first: Array = np.zeros(0, np.int64)
@@ -230,7 +229,8 @@ class _Frames:
             made_before = len(self._open[number].tasks)
             self._next[number] = self._first[number] + ceil((made_before + 1) * self._period - 1e-6)
         if not self._sources:
-            self._sources = self._found_sources()
+            self._sources, notes = sources_of(self._specs)
+            self.notes += notes
         rows = self._rows[numbers]
         made = {source.feature.name: source.values(self._newest, rows) for source in self._sources}
         if self._action:
@@ -258,8 +258,7 @@ class _Frames:
         columns = episode.columns
         features = {source.feature.name: source.feature for source in self._sources}
         if self._action:
-            width = self._logs[self._action].width
-            features["action"] = Feature("action", "float32", (width,), [f"action.{k}" for k in range(width)])
+            features["action"] = action_of(self._logs[self._action].width)
         if self._reward:
             log = self._logs[self._reward]
             row = self._rows[number]
@@ -269,39 +268,56 @@ class _Frames:
             bounds = np.searchsorted(log.ticks, np.append(ticks, tick), "right")
             features["next.reward"] = Feature("next.reward", "float32", (1,))
             columns["next.reward"] = list(np.diff(totals[bounds]).astype(np.float32))
-        features["next.done"] = Feature("next.done", "bool", (1,))
+        features["next.done"] = DONE
         columns["next.done"] = [False] * (len(ticks) - 1) + [True]
         self._files.add(features, columns, episode.tasks)
-
-    # Features ---------------------------------------------------------------------------------------------------------
-
-    def _found_sources(self) -> list[_Source]:
-        """Return the source of each feature."""
-        state: list[tuple[str, FieldSpec]] = []
-        found: list[_Source] = []
-        for name, specs in self._specs.items():
-            for spec in specs:
-                if spec.is_ragged:
-                    self.notes.append(f"{name}: {spec.name} differs in length from frame to frame")
-                elif is_image(spec):
-                    found += _images(name, spec)
-                elif 0 < spec.columns <= STATE_COLUMNS and spec.axes != ("lla",):
-                    state.append((name, spec))
-                elif spec.columns:
-                    found.append(_Array(name, spec))
-        return [_State(state), *found] if state else found
 
 
 # Sources --------------------------------------------------------------------------------------------------------------
 
 
-class _Source(Protocol):
+class Source(Protocol):
     """Source of the values of a feature."""
 
     feature: Feature
 
     def values(self, newest: Mapping[str, Reading], rows: Array) -> Column:
         """Return the values of the environments in some rows."""
+
+
+def sources_of(specs: Mapping[str, Sequence[FieldSpec]]) -> tuple[list[Source], list[str]]:
+    """Return the source of each feature, and a message for each field that is in none.
+
+    Args:
+        specs: sensor -> specs of its fields.
+    """
+    state: list[tuple[str, FieldSpec]] = []
+    found: list[Source] = []
+    notes: list[str] = []
+    for name, each in specs.items():
+        for spec in each:
+            if spec.is_ragged:
+                notes.append(f"{name}: {spec.name} differs in length from frame to frame")
+            elif is_image(spec):
+                found += _images(name, spec)
+            elif 0 < spec.columns <= STATE_COLUMNS and spec.axes != ("lla",):
+                state.append((name, spec))
+            elif spec.columns:
+                found.append(_Array(name, spec))
+    return [_State(state), *found] if state else found, notes
+
+
+def action_of(width: int) -> Feature:
+    """Return the feature of the action, float32 `[width]`."""
+    return Feature("action", "float32", (width,), [f"action.{k}" for k in range(width)])
+
+
+def fps_of(rate: float, tolerance: float = 1e-6) -> float:
+    """Return a number of frames per second, as a whole number if it differs by less than a relative tolerance."""
+    return round(rate) if abs(rate - round(rate)) < tolerance * rate else rate
+
+
+DONE = Feature("next.done", "bool", (1,))
 
 
 class _State:
@@ -347,17 +363,18 @@ class _Image:
         name += "" if mount is None else f".{mount}"
         self.feature = Feature(_key(name), "image", (height, width, min(channels, 3)), ["height", "width", "channels"])
         self._encoded: dict[int, tuple[tuple[int, int], bytes]] = {}
-        """Row -> capture and file of its newest image."""
+        """Environment -> capture and file of its newest image."""
 
     def values(self, newest: Mapping[str, Reading], rows: Array) -> Column:
         """Return the files of the environments in some rows."""
         reading, found = newest[self._sensor], []
         for row in rows.tolist():
             capture = int(reading.capture_tick[row]), int(reading.frame[row])
-            known = self._encoded.get(row)
+            env = int(reading.env_ids[row])
+            known = self._encoded.get(env)
             if known is None or known[0] != capture:
                 pixels = reading[self._field][row]
-                known = self._encoded[row] = capture, _png(pixels if self._mount is None else pixels[self._mount])
+                known = self._encoded[env] = capture, _png(pixels if self._mount is None else pixels[self._mount])
             found.append(known[1])
         return found
 
