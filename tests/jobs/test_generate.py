@@ -102,7 +102,16 @@ def test_shards_that_fail_are_reported_and_the_others_done(nursery: Nursery, tmp
 def test_threads_are_those_of_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a process that was started with another number of threads, as in one that has more."""
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
-    given = job(tmp_path, rig=sensors()[1:2], control="data_sets:threads", keep=None, randomise={}, episodes=1, envs=4, threads=2)
+    given = job(
+        tmp_path,
+        rig=sensors()[1:2],
+        control="data_sets:threads",
+        keep=None,
+        randomise={},
+        episodes=1,
+        envs=4,
+        threads=2,
+    )
     for index in range(2):
         sn.run_shard(given, index, tmp_path / "one")
     seen = list[int]()

@@ -218,7 +218,11 @@ def test_error_of_a_function_is_no_error_of_the_output(tmp_path: Path, monkeypat
 
 
 def test_ctrl_c_leaves_the_process_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given, out, threads = small(tmp_path, threads=torch.get_num_threads() + 1), tmp_path / "out", torch.get_num_threads()
+    given, out, threads = (
+        small(tmp_path, threads=torch.get_num_threads() + 1),
+        tmp_path / "out",
+        torch.get_num_threads(),
+    )
 
     def press(run: driver.Run) -> None:
         if run.done == 1:

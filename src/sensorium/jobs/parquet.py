@@ -59,7 +59,12 @@ class ParquetRows:
         whole = [path for field in fields if field not in floats for path in _paths(field, field.name in ragged)]
         self._schema = schema
         self._writer = pa.parquet.ParquetWriter(
-            file, schema, compression="zstd", compression_level=-1, use_dictionary=whole, use_byte_stream_split=split,
+            file,
+            schema,
+            compression="zstd",
+            compression_level=-1,
+            use_dictionary=whole,
+            use_byte_stream_split=split,
             write_statistics=[field.name for field in HEAD],
         )
         self._blocks: list[Block] = []

@@ -156,9 +156,16 @@ class SensorRows:
     def take(self) -> Block | None:
         """Return the rows of the readings that were added since the last call."""
         readings, self._pending, self._size = self._pending, [], 0
-        if not readings:
-            return None
-        stack, dt = Stack.of(readings), readings[0]._dt
+        return self.block(Stack.of(readings), readings[0]._dt, readings) if readings else None
+
+    def block(self, stack: Stack, dt: float, readings: Sequence[Reading] = ()) -> Block:
+        """Return the rows of the next readings.
+
+        Args:
+            stack: the readings.
+            dt: physics time step, s.
+            readings: the same, if they are known one by one.
+        """
         about = stack.about
         at, env = np.nonzero(self._arrivals.new(about["capture_tick"], about["frame"], about["valid"]))
         ticks = about["capture_tick"][at, env]
