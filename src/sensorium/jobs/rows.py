@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -239,7 +240,7 @@ class Checksum:
     """
 
     def __init__(self, fields: Sequence[TableField]) -> None:
-        self._digests = {field.name: hashlib.sha256() for field in fields}
+        self._digests = defaultdict[tuple[str, str], Any](hashlib.sha256)
         self._shapes = {field.name: (field.dtype, *field.shape) for field in fields}
         self.rows = 0
 
@@ -248,16 +249,16 @@ class Checksum:
         self.rows += len(columns[HEAD[0].name].values)
         for name, column in columns.items():
             if column.counts is not None:
-                self._digests[name].update(column.counts.astype("<i8").data)
-            self._digests[name].update(
-                np.ascontiguousarray(column.values).data.cast("B") if column.values.size else b""
-            )
+                self._digests[name, "counts"].update(column.counts.astype("<i8").data)
+            if column.values.size:
+                self._digests[name, "values"].update(np.ascontiguousarray(column.values).data.cast("B"))
 
     def hexdigest(self) -> str:
         """Return the hash, 64 hexadecimal digits."""
         whole = hashlib.sha256()
-        for name, digest in self._digests.items():
-            whole.update(f"{name}\0{self._shapes[name]}\0{digest.hexdigest()}\0".encode())
+        for name, shape in self._shapes.items():
+            parts = [self._digests[name, part].hexdigest() for part in ("counts", "values")]
+            whole.update(f"{name}\0{shape}\0{parts}\0".encode())
         return whole.hexdigest()
 
 
