@@ -261,5 +261,5 @@ def rows(out: Path) -> dict[str, str]:
         table = pq.read_table(file).combine_chunks()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
-        hashes[str(file.relative_to(out))] = hashlib.sha256(sink.getvalue()).hexdigest()
+        hashes[file.relative_to(out).as_posix()] = hashlib.sha256(sink.getvalue()).hexdigest()
     return hashes

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,8 @@ import pytest
 import sensorium as sn
 from sensorium.errors import ArgumentError, ConfigError, ModelError
 from sensorium.jobs.collect import collect
+from sensorium.jobs.mcap import McapRecording, about_of
+from sensorium.jobs.report import verify
 from sensorium.jobs.store import Store
 
 pa = pytest.importorskip("pyarrow")
@@ -51,11 +56,13 @@ def job(folder: Path, **fields: Any) -> sn.Job:
 
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The same job in both formats, of which the shards were generated in different orders."""
+    """The same job in both formats, of which the shards were generated in different orders and blocks."""
     folder = tmp_path_factory.mktemp("data")
-    for kind, order in (("parquet", (0, 1)), ("mcap", (1, 0))):
-        for index in order:
-            sn.run_shard(job(folder, format=kind), index, folder / kind)
+    for kind, order, readings in (("parquet", (0, 1), 512), ("mcap", (1, 0), 1)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sensorium.jobs.rows.BLOCK_READINGS", readings)
+            for index in order:
+                sn.run_shard(job(folder, format=kind), index, folder / kind)
     return {kind: folder / kind for kind in ("parquet", "mcap")}
 
 
@@ -79,6 +86,15 @@ def test_shards_of_both_formats_have_equal_checksums(outputs: dict[str, Path]) -
         assert stems == [name.rpartition(".")[0] for name in mcap] == [*FILES, "log/control"]
         for first, second in zip(parquet.values(), mcap.values(), strict=True):
             assert {**first, "bytes": 0} == {**second, "bytes": 0} and first["rows"]
+
+
+def test_floats_are_split_by_bytes_also_in_lists(outputs: dict[str, Path]) -> None:
+    """This is what makes noisy values smaller; PyArrow ignores names of columns that do not exist."""
+    group = pq.ParquetFile(outputs["parquet"] / "shard-000000/eye.parquet").metadata.row_group(0)
+    columns = {each.path_in_schema: each for each in map(group.column, range(group.num_columns))}
+    floats = [each for name, each in columns.items() if each.physical_type == "FLOAT"]
+    assert "truth.distance_to_image_plane.list.element" in columns
+    assert all("BYTE_STREAM_SPLIT" in each.encodings for each in floats)
 
 
 def samples(readings: Iterator[Any], field: str) -> Iterator[tuple[int, int, np.ndarray]]:
@@ -262,3 +278,37 @@ def test_shards_that_are_missing_are_named_and_damaged_ones_stop(tmp_path: Path)
     (tmp_path / "out/shard-000001/robot%2Fimu.parquet").write_bytes(b"PAR1")
     with pytest.raises(ModelError, match=r"shard 1: robot%2Fimu\.parquet cannot be read"):
         collect(tmp_path / "out", tmp_path / "to", "parquet")
+
+
+class Full(io.BytesIO):
+    """A file on a disk with some space left."""
+
+    def write(self, data: Any) -> int:
+        if self.tell() > 3000:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(data)
+
+
+def test_recordings_on_a_full_disk_fail_and_end_their_threads(outputs: dict[str, Path]) -> None:
+    with sn.replay(outputs["mcap"] / "shard-000000/eye.mcap") as replay:
+        about, readings = about_of(replay), [*replay]
+    before = threading.active_count()
+    recording = McapRecording(Full(), about)
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+        for _ in range(1000):
+            recording.write(readings)
+    recording.abort()
+    assert threading.active_count() == before
+
+
+def test_outputs_in_memory_hold_the_same_rows(outputs: dict[str, Path], tmp_path: Path) -> None:
+    receipt = sn.run_shard(job(outputs["mcap"].parent, format="mcap"), 0, "memory://shards")
+    expected = receipts(outputs["mcap"])[0]["files"]
+    for name, about in receipt["files"].items():
+        assert about["checksum"] == expected[name]["checksum"]
+    assert verify("memory://shards") == []
+    collect("memory://shards", tmp_path, "mcap")
+    with sn.open(tmp_path) as whole:
+        assert len([*whole.marks]) == EPISODES
+    store = Store("memory://shards")
+    store.fs.rm(store.root, recursive=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from sensorium.errors import ArgumentError
 from sensorium.jobs.job import Job
-from sensorium.jobs.manifest import write_manifest
+from sensorium.jobs.manifest import receipts_of, write_manifest
 from sensorium.jobs.mcap import Episode, McapRecording, about_of, episodes_of
 from sensorium.jobs.parquet import ParquetRows
 from sensorium.jobs.report import Progress, ranges
@@ -64,7 +64,7 @@ def collect(
     if format not in (None, *_WRITERS):
         raise ArgumentError(f"format: got {format!r}, expected {', '.join(_WRITERS)} or None.")
     done, first = set[int](), dict[str, Any]()
-    for index, receipt in store.receipts():
+    for index, receipt in receipts_of(store, store.key(), range(job.num_shards)):
         done.add(index)
         first = first or receipt
     notes = []
@@ -192,7 +192,8 @@ class _Rows:
         if not len(ticks) or not ticks[last]:
             return 0.0
         dt = float(times[last] / ticks[last])
-        return period_of(ticks[self.rows[int(self.columns["env"][last]), int(self.columns["episode"][last])]], dt) * dt
+        rows = self.rows[int(self.columns["env"][last]), int(self.columns["episode"][last])]
+        return period_of(ticks[rows].tolist(), dt) * dt
 
 
 class _Dataset:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from sensorium.errors import ArgumentError, GenerateError, SensoriumWarning, listed
 from sensorium.jobs.job import Job
 from sensorium.jobs.manifest import receipts_of, write_manifest
+from sensorium.jobs.shard_files import check_installed
 from sensorium.jobs.store import Store
 from sensorium.jobs.workers import Event, InProcess, LocalWorkers, Task, Workers
 
@@ -83,12 +84,13 @@ def generate(
         MissingDependencyError: a package is not installed.
     """
     wanted = _indices(job, shards)
+    check_installed(job.format)
     store = Store(out)
     store.claim(job)
     if foreign := store.names()[1]:
         text = f"{store.url} has foreign files, which stay as they are: {listed(foreign)}."
         warnings.warn(text, SensoriumWarning, stacklevel=2)
-    done = {index for index, _ in receipts_of(job, store, wanted)}
+    done = {index for index, _ in receipts_of(store, job.key, wanted)}
     run = Run(store.url, len(wanted), len(done), len(done))
     todo = deque(index for index in wanted if index not in done)
     if todo:

@@ -275,7 +275,7 @@ class Job(Cfg):
     @cached_property
     def key(self) -> str:
         """Hash of `origin`, 32 hexadecimal digits. Raises as `origin` does."""
-        return hashlib.blake2b(json.dumps(self.origin, sort_keys=True).encode(), digest_size=16).hexdigest()
+        return key_of(self.origin)
 
     @property
     def num_shards(self) -> int:
@@ -290,8 +290,7 @@ class Job(Cfg):
         """
         if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < self.num_shards:
             raise ConfigError.single("Job", "shard", index, f"a whole number from 0 to {self.num_shards - 1}")
-        key = hashlib.blake2b(f"{self.key}/{index}".encode(), digest_size=16).hexdigest()
-        return Shard(index, index * self.envs_per_shard, self.envs_per_shard, key)
+        return Shard(index, index * self.envs_per_shard, self.envs_per_shard, shard_key(self.key, index))
 
     def shards(self) -> list[Shard]:
         """Return all shards: consecutive ranges of `envs_per_shard` environments. Raises as `origin` does."""
@@ -300,6 +299,16 @@ class Job(Cfg):
 
 BUNDLED = ("demo", "arm", "drone", "car", "hall")
 """Names of bundled robots, paths and worlds."""
+
+
+def key_of(origin: Mapping[str, Any]) -> str:
+    """Return the key of a job from `Job.origin`."""
+    return hashlib.blake2b(json.dumps(origin, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def shard_key(key: str, index: int) -> str:
+    """Return the key of a shard from that of its job."""
+    return hashlib.blake2b(f"{key}/{index}".encode(), digest_size=16).hexdigest()
 
 
 def version(package: str) -> str:

@@ -1,4 +1,4 @@
-"""Manifest of a data set: a Parquet file with a row per shard and sensor."""
+"""Manifest of a data set: a Parquet file with a row per file of each shard."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sensorium.errors import ArgumentError
-from sensorium.jobs.job import Job
+from sensorium.jobs.job import Job, shard_key
 from sensorium.jobs.parquet import arrow
 from sensorium.jobs.store import MANIFEST, Store
 
@@ -15,14 +15,19 @@ COLUMNS = ("shard", "first_env", "num_envs", "episodes", "dropped", "simulated_s
 """Values of a receipt in each row."""
 
 
-def receipts_of(job: Job, store: Store, indices: Iterable[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+def receipts_of(store: Store, key: str, indices: Iterable[int]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the number and the receipt of the shards that are done.
+
+    Args:
+        store: the output.
+        key: key of its job.
+        indices: numbers of shards.
 
     Raises:
         ArgumentError: a shard belongs to another job.
     """
     for index, receipt in store.receipts(indices):
-        if receipt.get("key") != job.shard(index).key:
+        if receipt.get("key") != shard_key(key, index):
             raise ArgumentError(
                 f"out: {store.url!r} holds shard {index} of another job. Give another folder, or remove that shard."
             )
@@ -32,8 +37,8 @@ def receipts_of(job: Job, store: Store, indices: Iterable[int]) -> Iterator[tupl
 def write_manifest(job: Job, store: Store) -> bool:
     """Write the manifest if all shards are done; return whether they are.
 
-    A row has the values of a receipt in `COLUMNS`, and of one file: ``sensor``, ``file``, ``rows``, ``bytes``, and
-    ``checksum``. The metadata ``"job"`` has the job as JSON.
+    A row has the values of a receipt in `COLUMNS`, and of one file: ``sensor`` (None for the controls), ``file``,
+    ``rows``, ``bytes``, and ``checksum``. The metadata ``"job"`` has the job as JSON.
     """
     pa = arrow()
     kinds = {
@@ -48,7 +53,7 @@ def write_manifest(job: Job, store: Store) -> bool:
     if len(store.names()[0]) < job.num_shards:
         return False
     count, rows = 0, list[dict[str, Any]]()
-    for index, receipt in receipts_of(job, store, range(job.num_shards)):
+    for index, receipt in receipts_of(store, store.key(), range(job.num_shards)):
         count += 1
         head = {name: receipt[name] for name in COLUMNS}
         for file, about in receipt["files"].items():

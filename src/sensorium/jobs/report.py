@@ -12,6 +12,7 @@ import numpy as np
 
 from sensorium.errors import ArgumentError, ModelError, listed
 from sensorium.jobs.job import Job
+from sensorium.jobs.manifest import receipts_of
 from sensorium.jobs.rows import Checksum
 from sensorium.jobs.shard import run_shard
 from sensorium.jobs.shard_files import file_rows
@@ -60,7 +61,7 @@ def status(out: Any) -> Status:
     store = Store(out)
     job = store.job()
     found, done = Status(job, job.num_shards), set[int]()
-    for index, receipt in store.receipts():
+    for index, receipt in receipts_of(store, store.key(), range(job.num_shards)):
         done.add(index)
         for name, about in receipt["files"].items():
             name = about.get("sensor", os.path.splitext(name)[0])
@@ -103,7 +104,7 @@ def verify(out: Any, rerun: int = 0, progress: Progress | None = None) -> list[s
     """
     store = Store(out)
     job, receipts = store.job(), dict[int, Mapping[str, Any]]()
-    for index, receipt in store.receipts():
+    for index, receipt in receipts_of(store, store.key(), range(job.num_shards)):
         receipts[index] = receipt["files"]
     chosen = np.random.default_rng().permutation(sorted(receipts))[:rerun].tolist()
     if chosen and (different := store.changes(job)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,9 +11,10 @@ from typing import NamedTuple
 
 from sensorium.errors import ModelError
 from sensorium.jobs.mcap import rows_of
-from sensorium.jobs.parquet import read_rows
+from sensorium.jobs.parquet import arrow, read_rows
 from sensorium.jobs.rows import Block, SensorRows
 from sensorium.jobs.store import Store
+from sensorium.record.recorder import missing
 from sensorium.record.replay import Replay
 
 
@@ -23,6 +25,20 @@ class FileRows(NamedTuple):
     """Fields of the rows."""
     blocks: Iterator[Block]
     """The rows, in order; available until the file is closed."""
+
+
+def check_installed(file_format: str) -> None:
+    """Raise an error if a package for files of a format is not installed.
+
+    Raises:
+        MissingDependencyError: a package is not installed.
+    """
+    arrow()  # also writes the manifest
+    if file_format == "mcap":
+        try:
+            importlib.import_module("sensorium.record.mcap_writer")
+        except ImportError as error:
+            raise missing(error) from None
 
 
 @contextmanager
@@ -42,7 +58,7 @@ def file_rows(store: Store, index: int, name: str) -> Iterator[FileRows]:
         with _readable(where):
             if name.endswith(".parquet"):
                 rows, tables = read_rows(stack.enter_context(store.fs.open(path, "rb")))
-                blocks = (Block(columns, columns["env"].values) for columns in tables)
+                blocks: Iterator[Block] = (Block(columns, columns["env"].values) for columns in tables)
             else:
                 rows, blocks = rows_of(stack.enter_context(_replay(store, path)))
         yield FileRows(rows, _guarded(blocks, where))

@@ -7,13 +7,13 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
 from sensorium.errors import ArgumentError, MissingDependencyError, listed
-from sensorium.jobs.job import Job
+from sensorium.jobs.job import Job, key_of
 
 JOB, RECEIPT, MANIFEST = "job.json", "receipt.json", "manifest.parquet"
 PART = ".part"
@@ -128,10 +128,17 @@ class Store:
         Raises:
             ArgumentError: it holds no data of a job.
         """
-        found = self.read_json(self.path(JOB))
+        return Job.from_dict(self._about()["job"])
+
+    def key(self) -> str:
+        """Return the key of the job whose data the output holds, also if versions or files have changed since."""
+        return key_of(self._about()["origin"])
+
+    def _about(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] | None = self.read_json(self.path(JOB))
         if found is None:
             raise ArgumentError(f"out: {self.url!r} has no {JOB}: give the output of `sensorium generate`.")
-        return Job.from_dict(found["job"])
+        return found
 
     def names(self) -> tuple[list[int], list[str]]:
         """Return the numbers of the shards that have a folder, and the names of foreign files and folders."""

@@ -228,7 +228,8 @@ class McapWriter:
         self.collect: Callable[[], None] = lambda: None
         """Function that adds the collected data of its owner; called by the thread, which holds `lock`."""
         self.error: Exception | None = None
-        self._file: Any = open(self.path, "ab", buffering=0) if self._owns else path
+        file: Any = open(self.path, "ab", buffering=0) if self._owns else path
+        self._file = file
         self._end = 0
         """Size of the file up to its last complete record, bytes."""
         self.summary = Summary()
