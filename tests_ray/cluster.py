@@ -47,7 +47,8 @@ class Cluster:
         place = ["--head", "--port=0", "--include-dashboard=false"] if head else [f"--address={self.address}"]
         options = {
             "node-ip-address": node, "num-cpus": cpus, "num-gpus": gpus, "temp-dir": self.temporary,
-            "object-store-memory": STORE, "plasma-directory": self.folder / "store", "min-worker-port": 0, "max-worker-port": 0,
+            "object-store-memory": STORE, "plasma-directory": self.folder / "store",
+            "min-worker-port": 0, "max-worker-port": 0,
             "include-log-monitor": "false",
         }  # fmt: skip
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", *place]

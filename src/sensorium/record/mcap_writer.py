@@ -210,7 +210,8 @@ class McapWriter:
     """Open MCAP file. `add` is called by one thread at a time.
 
     Args:
-        path: the file; an existing one is replaced. Or an open file, which is written from its start and stays open.
+        path: the file; an existing one is replaced. Or an open file, which is written from its start and stays open;
+            its chunks have no maximum age, so that its bytes depend on the messages alone.
         profile: profile of the file, e.g. ``"ros2"``.
         library: name and version of the writing program.
 
@@ -464,7 +465,9 @@ class McapWriter:
                 if self._is_closing:
                     return None
                 left = self._chunk.opened + CHUNK_SECONDS - time.monotonic()
-                if left > 0.0:
+                if not self._owns:
+                    self.changed.wait()
+                elif left > 0.0:
                     self.changed.wait(left)
                 else:
                     self._close_old()
