@@ -8,6 +8,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -16,6 +17,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import sensorium as sn
+from sensorium.jobs.store import Store
 
 if TYPE_CHECKING:
     from nursery import Nursery, Program
@@ -53,8 +55,9 @@ def job(folder: Path, **fields: Any) -> sn.Job:
         model.write_text(MODEL)
     given = {
         "model": model, "rig": sensors(), "control": "data_sets:policy", "begin_episode": "data_sets:start",
-        "keep": "data_sets:swung", "randomise": {"model.body_mass": sn.Uniform(0.5, 2.0), "imu.gyro_noise": sn.Uniform(0, 1)},
-        "envs": SHARDS * ENVS, "envs_per_shard": ENVS, "episodes": 2, "episode_seconds": 0.1, "seed": 5,
+        "randomise": {"model.body_mass": sn.Uniform(0.5, 2.0), "imu.gyro_noise": sn.Uniform(0, 1)},
+        "keep": "data_sets:swung", "envs": SHARDS * ENVS, "envs_per_shard": ENVS,
+        "episodes": 2, "episode_seconds": 0.1, "seed": 5,
     }  # fmt: skip
     return sn.Job(**{**given, **fields})
 
@@ -125,6 +128,31 @@ def faulty(scene: sn.Scene, time: float) -> None:
         os.kill(os.getpid(), signal.SIGSEGV)
     if shard == 4:
         os._exit(3)
+
+
+def missing(scene: sn.Scene, *args: Any) -> Any:
+    """As a function of any kind, which needs a file that shard 1 does not find."""
+    if scene.first_env:
+        open("no_such_file")
+    return scene.engine.qpos[:, 0] > -1.0 if not args else None
+
+
+def overtaken(scene: sn.Scene, time: float) -> None:
+    """A control during which another driver completes shard 0."""
+    receipt = Path("receipt.json")
+    if receipt.exists() and Path("out/shard-000000").exists():
+        Store("out").finish(0, json.loads(receipt.read_text()))
+
+
+_spawned = list[Any]()
+
+
+def spawning_policy(scene: sn.Scene, time: float) -> Any:
+    """As `policy`, in a worker that has started a program."""
+    if not _spawned:
+        _spawned.append(subprocess.Popen(["sleep", "1000"]))
+        Path(f"spawned-{_spawned[0].pid}").touch()
+    return policy(scene, time)
 
 
 def robot(num_envs: int, first_env: int) -> Any:

@@ -257,6 +257,8 @@ def test_seed_repeats_the_run_and_others_differ(cart: Cart) -> None:
         return torch.stack([torch.cat([obs["policy"], obs["critic"]], dim=1) for obs in seen])
 
     first, other = run(7), run(8)
+    cart.reset([1])
+    assert cart.place[1] == cart.draw("start", sn.Uniform(-1.0, 1.0))[1, 0], "not the start of this episode"
     drawn = cart.draw("start", sn.Uniform(0.0, 1.0))
     assert torch.equal(cart.draw("start", sn.Uniform(0.0, 1.0), env_ids=torch.tensor([False, True, True])), drawn[1:])
     assert torch.equal(run(7), first)

@@ -97,6 +97,19 @@ def test_a_watch_of_sensors_is_called_when_a_sample_of_a_jump_arrives() -> None:
     assert {10, 14, 15, 17, 18} <= set(ticks)
 
 
+def test_a_watch_of_a_sensor_that_was_replaced_is_called_at_the_next_tick() -> None:
+    """There its owner can follow the new sensor."""
+    scene = moving([syn.ScalarCfg(name="late", update_period=1.0, delay=0.5)])
+    ticks: list[int] = []
+    watch = scene.watch(lambda: ticks.append(scene.tick))
+    watch.sensors = [scene["late"]]
+    scene.step(substeps=3)
+    scene.reconfigure("late", delay=0.01)
+    with watch:
+        scene.step(substeps=2)
+    assert ticks == [3, 4, 5]
+
+
 @pytest.mark.parametrize("capture", [True, False], ids=["captured", "uncaptured"])
 def test_watching_every_tick_changes_no_reading(capture: bool) -> None:
     """A scene that stops at every tick for a watch gives the same bits as a scene without watches, resets included."""

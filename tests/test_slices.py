@@ -143,7 +143,8 @@ def test_slices_of_tensors() -> None:
     def run(envs: int, first: int) -> Values:
         engine = sn.TensorEngine(envs, bodies=("body",))
         cfg = sn.ImuCfg(name="imu", body="body", gyro_noise=sn.Uniform(0.0, 1.0), gyro_random_walk=0.1, delay=0.002)
-        scene, found = sn.Scene(engine, [cfg], first_env=first), {}
+        scene = sn.Scene(engine, [cfg], first_env=first)
+        found: Values = {}
         for episode in range(2):
             for _ in range(3):
                 engine.body_ang_vel_w[:, 0] = scene.draw("turn", sn.Normal(0.0, 1.0), 3, each_tick=True)

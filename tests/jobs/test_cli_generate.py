@@ -143,6 +143,13 @@ def test_bad_input_is_one_message(
         assert part in err
 
 
+def test_job_that_no_worker_can_start_is_bad_input(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "job.toml").write_text(JOB.replace(":judge", ":jury"))
+    assert run("job.toml", "--out", url(folder)) == 2
+    out, err = capsys.readouterr()
+    assert not out and err.count("error:") == 1 and "no function 'jury'" in err and "judge" in err
+
+
 def test_other_number_of_environments_must_fit_the_shards(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "job.toml").write_text(JOB.replace("envs_per_shard = 1", "envs_per_shard = 3"))
     assert run("job.toml", "--out", "o", "--envs", 4) == 2
@@ -194,9 +201,27 @@ def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sensorium.jobs.progress.time.monotonic", lambda: 100.0)
     now: dict[int, Any] = {1: (31, 88.0), 0: (30, 99.0)}
     state = Run("out", 25, done=10, skipped=5, failed={3: "no"}, simulated_s=90.0, working=now)
-    console = Console(file=io.StringIO(), width=120)
+    console = Console(file=io.StringIO(), width=80)
     console.print(picture(state, 60.0, 5))
     whole, first, second = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    for part in ("40%", "10 of 25 shards", "1.5 s of simulation per s", "0:03:00 left", "1 failed"):
+    for part in ("40%", "10 of 25 shards", "1.5 x real time", "0:03:00 left", "1 failed"):
         assert part in whole
     assert first.split() == "worker 0 shard 30 1 s".split() and second.split() == "worker 1 shard 31 12 s".split()
+
+
+def test_example_of_the_documentation_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The package and the job of docs/generate.md, with one short episode of two environments."""
+    page = (Path(__file__).parents[2] / "docs/generate.md").read_text(encoding="utf-8")
+    blocks = dict[str, list[str]]()
+    for kind, text in re.findall(r"^```(\w+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+        blocks.setdefault(kind, []).append(text)
+    (walker,) = [text for text in blocks["python"] if "def control" in text]
+    (tmp_path / "walker.py").write_text(walker)
+    (tmp_path / "job.toml").write_text(re.sub(r"(?m)^episode_seconds = .*", "episode_seconds = 0.1", blocks["toml"][0]))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert run("job.toml", "--out", url(tmp_path), "--envs", 8) == 0
+    shown = capsys.readouterr().out
+    assert "16 episodes, " in shown and re.search(r"encoders +336 ", shown)  # 21 samples of each episode

@@ -56,11 +56,13 @@ def job(folder: Path, **fields: Any) -> sn.Job:
 
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The same job in both formats, of which the shards were generated in different orders."""
+    """The same job in both formats, of which the shards were generated in different orders and blocks."""
     folder = tmp_path_factory.mktemp("data")
-    for kind, order in (("parquet", (0, 1)), ("mcap", (1, 0))):
-        for index in order:
-            sn.run_shard(job(folder, format=kind), index, folder / kind)
+    for kind, order, readings in (("parquet", (0, 1), 512), ("mcap", (1, 0), 1)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sensorium.jobs.rows.BLOCK_READINGS", readings)
+            for index in order:
+                sn.run_shard(job(folder, format=kind), index, folder / kind)
     return {kind: folder / kind for kind in ("parquet", "mcap")}
 
 
@@ -84,6 +86,15 @@ def test_shards_of_both_formats_have_equal_checksums(outputs: dict[str, Path]) -
         assert stems == [name.rpartition(".")[0] for name in mcap] == [*FILES, "log/control"]
         for first, second in zip(parquet.values(), mcap.values(), strict=True):
             assert {**first, "bytes": 0} == {**second, "bytes": 0} and first["rows"]
+
+
+def test_floats_are_split_by_bytes_also_in_lists(outputs: dict[str, Path]) -> None:
+    """This is what makes noisy values smaller; PyArrow ignores names of columns that do not exist."""
+    group = pq.ParquetFile(outputs["parquet"] / "shard-000000/eye.parquet").metadata.row_group(0)
+    columns = {each.path_in_schema: each for each in map(group.column, range(group.num_columns))}
+    floats = [each for name, each in columns.items() if each.physical_type == "FLOAT"]
+    assert "truth.distance_to_image_plane.list.element" in columns
+    assert all("BYTE_STREAM_SPLIT" in each.encodings for each in floats)
 
 
 def samples(readings: Iterator[Any], field: str) -> Iterator[tuple[int, int, np.ndarray]]:

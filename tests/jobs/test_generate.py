@@ -5,6 +5,7 @@ A data set is compared with the one that this process wrote shard by shard, as p
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 from pathlib import Path
@@ -52,20 +53,26 @@ def test_rows_are_equal_after_workers_were_killed(nursery: Nursery, tmp_path: Pa
     assert ended(driver(nursery, given, tmp_path, workers=3)) == f"[{SHARDS}, 0]\n"
     assert len(list((tmp_path / "graves").iterdir())) == KILLS
     assert rows(tmp_path / "out") == truth
-    assert not list(tmp_path.glob("out/*/*.part"))
+    assert not list(tmp_path.glob("out/**/*.part"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_interrupted_run_is_resumed(nursery: Nursery, tmp_path: Path, truth: dict[str, str], number: int) -> None:
-    first = driver(nursery, job(tmp_path), tmp_path, workers=2)
+    given = job(tmp_path, control="data_sets:spawning_policy")
+    first = driver(nursery, given, tmp_path, workers=2)
     until(lambda: len(receipts(tmp_path)) >= 2, "two shards")
-    workers = children(first)
+    left = children(first)
     first.send(number)
     assert first.wait() == -signal.SIGKILL if number == signal.SIGKILL else first.wait() != 0
-    until(lambda: not any(Path(f"/proc/{each}").exists() for each in workers), "the end of the workers")
+    for spawned in tmp_path.glob("spawned-*"):
+        pid = int(spawned.name.partition("-")[2])
+        if number == signal.SIGKILL:  # which leaves the programs of workers
+            os.kill(pid, signal.SIGKILL)
+        left.append(pid)
+    until(lambda: not any(Path(f"/proc/{each}").exists() for each in left), "the end of the workers and their programs")
     done = len(receipts(tmp_path))
     assert 2 <= done < SHARDS and not (tmp_path / "out" / "manifest.parquet").exists()
-    assert ended(driver(nursery, job(tmp_path), tmp_path, workers=2)) == f"[{SHARDS}, {done}]\n"
+    assert ended(driver(nursery, given, tmp_path, workers=2)) == f"[{SHARDS}, {done}]\n"
     assert rows(tmp_path / "out") == truth
 
 
@@ -86,6 +93,8 @@ def test_two_drivers_share_a_folder(nursery: Nursery, tmp_path: Path, truth: dic
 def test_shards_that_fail_are_reported_and_the_others_done(nursery: Nursery, tmp_path: Path) -> None:
     """Shard 1 raises, 2 raises once, 3 and 4 end the worker; each of 1, 3 and 4 is given up after two attempts."""
     given = job(tmp_path, rig=sensors()[:1], control="data_sets:faulty", keep=None, episodes=1)
+    tmp_path = tmp_path / "a folder"
+    tmp_path.mkdir()
     program = driver(nursery, given, tmp_path, workers=2)
     assert program.wait(120.0) == 1
     lines = program.err.partition("GenerateError: ")[2].splitlines()
@@ -93,10 +102,10 @@ def test_shards_that_fail_are_reported_and_the_others_done(nursery: Nursery, tmp
     failures = dict(zip(lines[1::2], lines[2::2], strict=True))
     for shard, text in ((1, "OSError: a fault (/"), (3, "the worker ended: SIGSEGV"), (4, "worker ended: exit code 3")):
         (line,) = [each for each in failures if each.startswith(f"shard {shard}: ")]
-        assert text in line and failures[line].endswith(f"out/job.json --out {tmp_path}/out --shards {shard}")
+        assert text in line and failures[line].endswith(f"out/job.json' --out '{tmp_path}/out' --shards {shard}")
     assert {each.parent.name for each in receipts(tmp_path)} == {f"shard-00000{each}" for each in (0, 2, 5, 6)}
     assert not (tmp_path / "out" / "manifest.parquet").exists()
-    assert not list(tmp_path.glob("out/shard-000001/*"))
+    assert not [each for each in tmp_path.glob("out/shard-000001/**/*") if each.is_file()]
 
 
 def test_threads_are_those_of_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

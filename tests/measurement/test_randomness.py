@@ -16,7 +16,7 @@ from selection import gate
 
 import sensorium as sn
 from sensorium.compute import program
-from sensorium.scene import slices
+from sensorium.scene import draws
 
 TICKS = 20
 
@@ -149,11 +149,11 @@ def test_launcher_rank_requires_first_env(
     """The warning is issued once per process and states the argument to pass."""
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", size)
-    slices._warn_where_distributed.cache_clear()
+    draws._warn_where_distributed.cache_clear()
     with pytest.warns(sn.SensoriumWarning, match=r"first_env=rank \* num_envs") if warns else nullcontext():
         syn.world([], **given)
     syn.world([], **given)
-    slices._warn_where_distributed.cache_clear()
+    draws._warn_where_distributed.cache_clear()
 
 
 def test_readings_are_independent_of_other_sensors() -> None:

@@ -345,12 +345,16 @@ def test_box_mesh_touches_like_a_box():
 
 def test_link_temperature_does_not_depend_on_the_number_of_environments():
     """A product of a matrix of few rows and a vector would differ in the last bit."""
-    warm = torch.rand((16, 100), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    cfg, found = sn.TemperatureGridCfg(body="bar", grid_size=(100, 1, 1)), []
+    warm = 1e4 * torch.rand((16, 400), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    cfg, found = sn.TemperatureGridCfg(bodies=("bar", "rod"), grid_size=(200, 1, 1)), []
+    shapes, places = (
+        [box(name, 0.1, 0.01, 0.01) for name in ("bar", "rod")],
+        {"bar": (0.0, 0.0, 1.0), "rod": (0.0, 0.0, 2.0)},
+    )
     for envs in (16, 1, 2, 3):
-        _, sensor = world(cfg, [box("bar", 0.1, 0.01, 0.01)], {"bar": (0.0, 0.0, 1.0)}, num_envs=envs)
+        _, sensor = world(cfg, shapes, places, num_envs=envs)
         sensor._theta[:] = warm[:envs]
-        found.append(sensor.link_temperature("bar"))
+        found.append(sensor.link_temperature("rod"))
     assert all(torch.equal(few, found[0][: len(few)]) for few in found)
 
 

@@ -43,9 +43,8 @@ def check_files(model: str | Path | None, rig: Path | None) -> None:
         ModelError: a file is missing, or is not a model or a rig.
     """
     if model is not None and rig is not None and Path(model).suffix == ".toml" and rig.suffix.lower() in SUFFIXES:
-        raise UsageError.of(
-            "MODEL, --rig", f"{model}, {rig}", "the model first, then the rig", f"Swap them: {rig} --rig {model}"
-        )
+        fix = f"Swap them: {rig} --rig {model}"
+        raise UsageError.of("MODEL, --rig", f"{model}, {rig}", "the model first, then the rig", fix)
     if rig is not None:
         check_rig(rig)
     if model is not None:
@@ -55,9 +54,8 @@ def check_files(model: str | Path | None, rig: Path | None) -> None:
 def check_device_name(device: str) -> None:
     """Raise `UsageError` if a text does not name a device; does not check whether the device is present."""
     if not DEVICES.fullmatch(device):
-        raise UsageError.of(
-            "--device", device, "cpu, cuda or cuda:INDEX", "Use --device cpu on a machine without a GPU."
-        )
+        fix = "Use --device cpu on a machine without a GPU."
+        raise UsageError.of("--device", device, "cpu, cuda or cuda:INDEX", fix)
 
 
 def check_addresses(addresses: Iterable[str]) -> None:

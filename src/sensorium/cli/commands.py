@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from tyro.conf import Positional, arg
 
 from sensorium.cli.arguments import number, unset
-from sensorium.cli.checks import check_envs, check_files
+from sensorium.cli.checks import check_device_name, check_envs, check_files
 from sensorium.cli.messages import busy
 from sensorium.demo import robots
 from sensorium.errors import UsageError
@@ -146,26 +145,26 @@ class Run:
 
     def run(self, *, discover: bool = False) -> int:
         """Run the command, also with the sensors that the model declares, and return the exit code."""
-        from sensorium.cli.simulation import Settings, finish, recording, simulate
+        from sensorium.cli.simulation import finish, recording, simulate
         from sensorium.record import NpzRecorder
 
         drive = self.drive()
         envs = self._recorded_envs()
         seconds = NAMED(drive.seconds)(self.seconds) if drive else 2.0 if self.seconds is None else self.seconds
-        settings = Settings(self.envs, seconds, self.out, self.seed, self.device)
+        if not 0.0 < seconds < float("inf"):
+            raise UsageError.of("--seconds", seconds, "a finite time > 0, in seconds", "Use for example --seconds 4.")
+        check_device_name(self.device)
         with busy("loading"):
-            start = partial(settings.start, writes=self.record is None)
-            scene, presets, control, every = self.built(drive, start, discover=discover)
-        title = self.title
-        ticks = settings.ticks(scene.engine.dt)
+            scene, presets, control, every = self.built(drive, self._prepare, discover=discover)
+        title, ticks = self.title, max(1, round(seconds / scene.engine.dt))
         if self.record is not None:
             with recording(scene, self.record, envs, self.ros2, self.rig) as recorder:
                 completed = simulate(scene, control, every, ticks)
-            finish(scene, recorder, settings, presets, title)
+            finish(scene, recorder, self.out, presets, title)
             return INTERRUPTED if not completed else 1 if recorder.failed else 0
         collected = NpzRecorder()
         completed = simulate(scene, control, every, ticks, collected)
-        finish(scene, collected, settings, presets, title)
+        finish(scene, collected, self.out, presets, title)
         return 0 if completed else INTERRUPTED
 
     @property
@@ -257,6 +256,22 @@ class Run:
         if self._robot is not None:
             return self._robot.engine(self.envs, self.device)
         return load_model(self.model, self.envs, self.device, self.engine)
+
+    def _prepare(self) -> None:
+        """Create the folder for the results and initialise the device, before any other work.
+
+        Raises:
+            UsageError: the folder is not writable, or the device does not exist.
+        """
+        from sensorium.cli.simulation import check_device
+
+        with UsageError.writing("--out", self.out):
+            if self.record is None:
+                self.out.mkdir(parents=True, exist_ok=True)
+                probe = self.out / ".write-test"
+                probe.touch()
+                probe.unlink()
+        check_device(self.device)
 
     def _recorded_envs(self) -> list[int] | None:
         """Return the environments to record; None for all.

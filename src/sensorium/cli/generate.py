@@ -105,7 +105,7 @@ class Generate:
         show(status(self.out))
         if run.simulated_s:
             new = run.done - run.skipped
-            rate = f"{run.simulated_s / took:.3g} s of simulation per s"
+            rate = f"{run.simulated_s / took:.3g} x real time"
             note(f"generated {new} shard{'s' if new > 1 else ''} in {took:.0f} s, {rate}")
         stdout().print(f"wrote {run.out}", markup=False, soft_wrap=True)
         return 0
@@ -274,8 +274,8 @@ class GenerateCollect:
 
     out: Annotated[Positional[str], arg(metavar="OUT")]
     """Output of `sensorium generate`: a folder or URL."""
-    to: Annotated[Path | None, unset("DIR", "none")] = None
-    """Folder for the merged data set; created if missing."""
+    to: Annotated[str | None, unset("DIR|URL", "none")] = None
+    """Folder or URL for the merged data set, for lerobot a folder; created if missing, existing files are replaced."""
     format: Annotated[Literal["lerobot", "parquet", "mcap"] | None, unset("lerobot|parquet|mcap", "none")] = None
     """Format of the merged data set."""
 
@@ -283,7 +283,7 @@ class GenerateCollect:
         """Run the command and return the exit code."""
         if (self.to is None) != (self.format is None):
             option, given = ("--to", self.to) if self.format is None else ("--format", self.format)
-            raise UsageError.of(option, str(given), "--to and --format together", "Use --to DIR --format parquet.")
+            raise UsageError.of(option, given, "--to and --format together", "Use --to DIR --format parquet.")
         from sensorium.jobs.collect import collect
 
         with _bar("collecting") as progress:

@@ -243,12 +243,9 @@ class Serve:
             if scheme == "inproc":
                 raise UsageError.of("--address", address, "tcp://HOST:PORT or ipc:///path", f"Use {ADDRESS}.")
             if scheme == "tcp" and not is_loopback(host) and keys is None and not token:
-                raise UsageError.of(
-                    "--address",
-                    address,
-                    "an address of this machine only, such as tcp://127.0.0.1:7447, or --token-file or --keys",
-                    "Add --keys FILE (created on first use); otherwise others could read sensors and move the robot.",
-                )
+                expected = "an address of this machine only, such as tcp://127.0.0.1:7447, or --token-file or --keys"
+                fix = "Add --keys FILE (created on first use); otherwise others could read sensors and move the robot."
+                raise UsageError.of("--address", address, expected, fix)
         return keys, token
 
     # The simulation ---------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import copy
 import math
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sensorium.cli.checks import check_device_name, check_envs
 from sensorium.cli.messages import note, stderr, stdout
 from sensorium.cli.signals import ending
 from sensorium.errors import MissingDependencyError, UsageError
@@ -37,57 +35,6 @@ SHOWN_LABELS = 4
 """Maximum number of labels of one image in the table."""
 MOST_NUMBERS = 16
 """Number of values above which a field is summarised."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Common options of `demo` and `run`.
-
-    Args:
-        envs: number of environments.
-        seconds: simulated time, s.
-        out: folder for the results.
-        seed: seed of all random numbers.
-        device: torch device of the sensors.
-
-    Raises:
-        UsageError: an option is out of range.
-    """
-
-    envs: int
-    seconds: float
-    out: Path
-    seed: int
-    device: str
-
-    def __post_init__(self) -> None:
-        check_envs(self.envs)
-        check_device_name(self.device)
-        if not 0.0 < self.seconds < float("inf"):
-            raise UsageError.of(
-                "--seconds", self.seconds, "a finite time > 0, in seconds", "Use for example --seconds 4."
-            )
-
-    def start(self, *, writes: bool = True) -> None:
-        """Create the folder for the results and initialise the device, before any other work.
-
-        Args:
-            writes: whether there are results for the folder.
-
-        Raises:
-            UsageError: the folder is not writable, or the device does not exist.
-        """
-        with UsageError.writing("--out", self.out):
-            if writes:
-                self.out.mkdir(parents=True, exist_ok=True)
-                probe = self.out / ".write-test"
-                probe.touch()
-                probe.unlink()
-        check_device(self.device)
-
-    def ticks(self, dt: float) -> int:
-        """Return the number of physics steps."""
-        return max(1, round(self.seconds / dt))
 
 
 def check_device(device: str) -> str:
@@ -283,9 +230,7 @@ def _summary(value: Array, spec: FieldSpec, no_hit_value: float | None) -> str:
     return "\n".join([*(f"{word} {_number(number)}" for word, number in spread), *tail])
 
 
-def finish(
-    scene: Scene, recorder: NpzRecorder | Recorder, settings: Settings, presets: Mapping[str, str], title: str
-) -> None:
+def finish(scene: Scene, recorder: NpzRecorder | Recorder, out: Path, presets: Mapping[str, str], title: str) -> None:
     """Print the table; unless the scene itself was recorded, write the recording, pictures and images.
 
     Raises:
@@ -294,15 +239,15 @@ def finish(
     console = stdout()
     description = describe(scene, presets)
     envs = f"{scene.num_envs} env{'s' if scene.num_envs > 1 else ''}"
-    heading = f"{title}: {envs}, {scene.time:.4g} s at {scene.engine.dt * 1e3:.4g} ms per tick, seed {settings.seed}"
+    heading = f"{title}: {envs}, {scene.time:.4g} s at {scene.engine.dt * 1e3:.4g} ms per tick, seed {scene.seed}"
     console.print(escape(heading), style="bold", soft_wrap=True)
     console.print(table(scene.publish(), description, console.width))
     if not isinstance(recorder, NpzRecorder):
         console.print(f"wrote {escape(str(recorder.path))}", soft_wrap=True)
         return
     collected = recorder.recording(description)
-    with UsageError.writing("--out", settings.out):
-        written = [collected.save(settings.out / "readings.npz"), *pictures(collected, settings.out)]
+    with UsageError.writing("--out", out):
+        written = [collected.save(out / "readings.npz"), *pictures(collected, out)]
     if recorder.max_envs is not None and scene.num_envs > recorder.max_envs:
         note(f"the recording holds the first {recorder.max_envs} of {scene.num_envs} envs")
     for path in written:

@@ -55,7 +55,6 @@ class Robot:
         start_episodes(scene, partial(self.begin_episode, scene), number=0)
 
 
-TITLE = "demo quadruped, trotting"
 PRESETS = {"trunk": "bmi088", "foot": "icm42688p"}
 """Sensor name -> name of the modelled device."""
 LIDAR_DEG = (-30.0, -22.0, -16.0, -11.0, -7.0, -4.0)
@@ -188,7 +187,7 @@ def stroke(scene: Scene) -> Control:
 
 
 ROBOTS = {
-    "demo": Robot(TITLE, "quadruped", PRESETS, sensors, trot, SEMANTICS, scatter),
+    "demo": Robot("demo quadruped, trotting", "quadruped", PRESETS, sensors, trot, SEMANTICS, scatter),
     "arm": Robot("demo arm, stroking an object", "arm", {}, arm_sensors, stroke),
 }
 """Name of a model -> the bundled robot."""

@@ -210,8 +210,8 @@ def random(scene: Scene) -> Control:
 
     def control(scene: Scene, time: float) -> Array:
         drawn = scene.draw(f"control/{int(time / RANDOM_PERIOD + 1e-6)}", Uniform(0.0, 1.0), max(1, engine.nu))
-        share: Array = drawn.cpu().double().numpy()[:, : engine.nu]
-        return low + (high - low) * share
+        ctrl: Array = low + (high - low) * drawn.cpu().double().numpy()[:, : engine.nu]
+        return ctrl
 
     return control
 

@@ -241,12 +241,17 @@ class Job(Cfg):
             files["rig"] = [existing(rig, "rig")]
             job["rig"], rig = files["rig"][0].name, tuple(tables_of(files["rig"][0]))
         if isinstance(rig, tuple):
+            from sensorium import registry
+
             tables = _by_name(rig, files.setdefault("rig", []))
             job["rig"] = tables if isinstance(self.rig, tuple) else job["rig"]
+            for kind in {table["kind"] for table in tables if "kind" in table}:  # also of plugins
+                package = registry.cfg_for_kind(kind).__module__.partition(".")[0]
+                sources |= {} if package == "sensorium" else {package: _source("rig", package)}
         return {
             "job": job,
-            "files": {field: _digest(found) for field, found in files.items()},
-            "sources": {"sensorium": _source("", "sensorium"), **sources},
+            "files": {field: _digest(paths) for field, paths in files.items()},
+            "sources": {**sources, "sensorium": _source("", "sensorium")},
             "versions": {**found, "machine": platform.machine()},
         }
 

@@ -62,7 +62,7 @@ class ParquetRows:
             file,
             schema,
             compression="zstd",
-            compression_level=1,
+            compression_level=-1,
             use_dictionary=whole,
             use_byte_stream_split=split,
             write_statistics=[field.name for field in HEAD],

@@ -13,6 +13,8 @@ from sensorium.jobs.driver import Run
 
 REFRESH_EVERY = 0.2
 """Shortest time between two pictures, s."""
+WIDEST_BAR = 30
+"""Width of the bar on a terminal with enough columns."""
 
 
 @contextlib.contextmanager
@@ -52,10 +54,13 @@ def picture(run: Run, elapsed: float, before: int) -> Any:
     new = run.done - before
     whole, workers = Table.grid(padding=(0, 2)), Table.grid(padding=(0, 2))
     left = f"{timedelta(seconds=round(elapsed * (run.total - run.done) / new))} left" if new else ""
-    rate = f"{run.simulated_s / elapsed:.3g} s of simulation per s" if run.simulated_s else "starting"
+    rate = f"{run.simulated_s / elapsed:.3g} x real time" if run.simulated_s else "starting"
     failed = f"[red]{len(run.failed)} failed[/]" if run.failed else ""
-    shards = f"{run.done} of {run.total} shards"
-    whole.add_row(ProgressBar(run.total, run.done, width=30), f"{run.done / run.total:.0%}", shards, rate, left, failed)
+    texts = f"{run.done / run.total:.0%}", f"{run.done} of {run.total} shards", rate, left, failed
+    whole.add_column(max_width=WIDEST_BAR)
+    for _ in texts:
+        whole.add_column(no_wrap=True)
+    whole.add_row(ProgressBar(run.total, run.done), *texts)
     now = time.monotonic()
     for worker, (shard, start) in sorted(run.working.items()):
         workers.add_row(f"[dim]worker {worker}[/]", f"[dim]shard {shard}[/]", f"[dim]{now - start:.0f} s[/]")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import threading
 from typing import Any
 
-from sensorium.errors import ArgumentError, MissingDependencyError, SensoriumError, listed
-from sensorium.jobs.entry_points import reason
-from sensorium.jobs.workers import Event, Task
+from sensorium.errors import ArgumentError, MissingDependencyError, listed
+from sensorium.jobs.entry_points import message
+from sensorium.jobs.workers import THREADS, Event, Task
 
 
 class RayWorkers:
@@ -36,7 +37,7 @@ class RayWorkers:
         except ArgumentError:
             self._disconnect()
             raise
-        environment = {"OMP_NUM_THREADS": str(task.threads)}
+        environment = dict.fromkeys(THREADS, str(task.threads))
         if paths := os.environ.get("PYTHONPATH"):
             environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(each) for each in paths.split(os.pathsep))
         self._actor_class = self._ray.remote(_Actor).options(
@@ -50,7 +51,7 @@ class RayWorkers:
         """Return the number of workers that the machines of the cluster have room for."""
         resources = [each["Resources"] for each in self._ray.nodes() if each["Alive"]]
         machines = [(each.get("CPU", 0.0), each.get("GPU", 0.0)) for each in resources]
-        room = sum(int(min(cpu // threads, gpu // gpus if gpus else cpu)) for cpu, gpu in machines)
+        room = sum(int(min(cpu // threads, gpu / gpus + 1e-9 if gpus else cpu)) for cpu, gpu in machines)
         if not room:
             found = listed(f"{cpu:g} and {gpu:g}" for cpu, gpu in sorted(set(machines)))
             raise ArgumentError(
@@ -80,8 +81,11 @@ class RayWorkers:
         except self._ray.exceptions.RayError as error:
             self._ray.kill(self._actors.pop(worker))  # it may only be unreachable
             cause = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()[:300]
-            raised = isinstance(error, self._ray.exceptions.RayTaskError) or getattr(error, "actor_init_failed", False)
-            return Event(worker, "failed" if raised else "lost", cause)
+            if isinstance(error, self._ray.exceptions.RayTaskError) or getattr(error, "actor_init_failed", False):
+                where = re.search(r"ip=([^,)]+)", str(error))
+                machine = where[1] if where else "a machine of the cluster"
+                return Event(worker, "failed", f"{machine}: {cause}. Install the same packages on all machines.")
+            return Event(worker, "lost", cause)
 
     def stop(self) -> None:
         """Kill all actors: receipts are written last, so nothing incomplete counts as done."""
@@ -104,7 +108,7 @@ class _Actor:
         try:
             self._worker = ShardWorker(task.job, task.key, task.out, task.folder)
         except Exception as error:
-            return "failed", str(error) if isinstance(error, SensoriumError) else reason(error)
+            return "failed", message(error)
         return "ready", self._worker.about()
 
     def run(self, shard: int) -> tuple[str, Any]:
@@ -130,8 +134,8 @@ def _connected(address: str) -> tuple[Any, bool]:
         ray.init(address, namespace="sensorium", log_to_driver=False, logging_level="ERROR")
     except Exception as error:
         raise ArgumentError(
-            f"ray: got {address!r}, expected the address of a running Ray cluster: {' '.join(str(error).split())}. Check "
-            "the address, and the token in RAY_AUTH_TOKEN_PATH or RAY_AUTH_TOKEN if the cluster has one."
+            f"ray: got {address!r}, expected the address of a running Ray cluster: {' '.join(str(error).split())}. "
+            "Check the address, and the token in RAY_AUTH_TOKEN_PATH or RAY_AUTH_TOKEN if the cluster has one."
         ) from error
     finally:
         if threading.current_thread() is threading.main_thread():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -156,9 +157,16 @@ class SensorRows:
     def take(self) -> Block | None:
         """Return the rows of the readings that were added since the last call."""
         readings, self._pending, self._size = self._pending, [], 0
-        if not readings:
-            return None
-        stack, dt = Stack.of(readings), readings[0]._dt
+        return self.block(Stack.of(readings), readings[0]._dt, readings) if readings else None
+
+    def block(self, stack: Stack, dt: float, readings: Sequence[Reading] = ()) -> Block:
+        """Return the rows of the next readings.
+
+        Args:
+            stack: the readings.
+            dt: physics time step, s.
+            readings: the same, if they are known one by one.
+        """
         about = stack.about
         at, env = np.nonzero(self._arrivals.new(about["capture_tick"], about["frame"], about["valid"]))
         ticks = about["capture_tick"][at, env]
@@ -171,9 +179,8 @@ class SensorRows:
         items, counts = stack.rows(at, env) if stack.offsets is not None else (at, None)
         for spec in self.specs:
             values = stack.measured[spec.name]
-            columns[self.names[spec.name]] = (
-                Column(values[items], counts) if spec.is_ragged else Column(_chosen(values, at, env))
-            )
+            values = values[items] if spec.is_ragged else _chosen(values, at, env)
+            columns[self.names[spec.name]] = Column(values, counts if spec.is_ragged else None)
         if self._truth:
             is_shown = (about["capture_tick"] == about["truth_tick"]) & about["valid"]
             if is_shown.all() and not len(self._known[0]):  # every capture arrived at once
@@ -233,7 +240,7 @@ class Checksum:
     """
 
     def __init__(self, fields: Sequence[TableField]) -> None:
-        self._digests = {field.name: hashlib.sha256() for field in fields}
+        self._digests = defaultdict[tuple[str, str], Any](hashlib.sha256)
         self._shapes = {field.name: (field.dtype, *field.shape) for field in fields}
         self.rows = 0
 
@@ -242,16 +249,16 @@ class Checksum:
         self.rows += len(columns[HEAD[0].name].values)
         for name, column in columns.items():
             if column.counts is not None:
-                self._digests[name].update(column.counts.astype("<i8").data)
-            self._digests[name].update(
-                np.ascontiguousarray(column.values).data.cast("B") if column.values.size else b""
-            )
+                self._digests[name, "counts"].update(column.counts.astype("<i8").data)
+            if column.values.size:
+                self._digests[name, "values"].update(np.ascontiguousarray(column.values).data.cast("B"))
 
     def hexdigest(self) -> str:
         """Return the hash, 64 hexadecimal digits."""
         whole = hashlib.sha256()
-        for name, digest in self._digests.items():
-            whole.update(f"{name}\0{self._shapes[name]}\0{digest.hexdigest()}\0".encode())
+        for name, shape in self._shapes.items():
+            parts = [self._digests[name, part].hexdigest() for part in ("counts", "values")]
+            whole.update(f"{name}\0{shape}\0{parts}\0".encode())
         return whole.hexdigest()
 
 

@@ -25,7 +25,9 @@ from sensorium.jobs.rows import Block, Checksum, SensorRows
 from sensorium.jobs.store import Store
 from sensorium.readings import Reading
 from sensorium.record.archive import stem_of
-from sensorium.record.recorder import CONTROL
+from sensorium.record.batches import batches_of
+from sensorium.record.recorder import CONTROL, LARGEST
+from sensorium.record.rows import SensorRows as LiveRows
 from sensorium.rl.randomise import Randomisation
 from sensorium.scene import Scene
 from sensorium.scene.draws import start_episodes
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
     from sensorium.engines.trajectory.trajectory import Trajectory
     from sensorium.readings import Array
+    from sensorium.scene.publish import LiveSample
 
 
 class Simulation:
@@ -224,9 +227,13 @@ class ShardFile:
         shard: the shard.
         store: the output.
         stack: closes the file.
+        live: memory of the sensor, if there is; small samples are copied from it, which is faster than a reading each.
     """
 
-    def __init__(self, reading: Reading, about: About, job: Job, shard: Shard, store: Store, stack: ExitStack) -> None:
+    def __init__(
+        self, reading: Reading, about: About, job: Job, shard: Shard, store: Store, stack: ExitStack,
+        live: LiveSample | None = None,
+    ) -> None:  # fmt: skip
         is_log, is_mcap = reading.kind == LOG, job.format == "mcap"
         self.name = f"{LOG}/{reading.name}.{job.format}" if is_log else f"{stem_of(reading.name)}.{job.format}"
         self._about = {LOG if is_log else "sensor": reading.name}
@@ -243,6 +250,13 @@ class ShardFile:
         stack.callback(self._writer.abort)
         self._held: list[Block] = []
         self._holds = job.keep is not None
+        self._dt, self._live = about.scene.dt, None
+        if live is not None and not is_mcap:
+            batches = batches_of(reading, reading.env_ids, self._dt)
+            if sum(batch.nbytes for batch in batches) <= LARGEST:
+                self._live = LiveRows(live, batches, (0, 0), None)
+        self.takes_samples = self._live is not None
+        """Whether `take_sample` takes the samples, instead of `add`."""
 
     def begin(self, episode: int, tick: int) -> None:
         """Start an episode at a tick."""
@@ -252,8 +266,24 @@ class ShardFile:
         """Add a reading."""
         self._put(self.rows.add(reading))
 
+    def take_sample(self, tick: int) -> None:
+        """Take the newest sample from the sensor's memory, if it is new."""
+        live = self._live
+        assert live is not None
+        if live.live.take():
+            if live.must_flush:
+                self._put_samples()
+            live.add((0, 0, tick))
+
+    def _put_samples(self) -> None:
+        if self._live is not None and self._live.count:
+            data, complete = self._live.take()
+            complete()
+            self._put(self.rows.block(self._live.stack(data), self._dt))
+
     def end(self, kept: Array) -> None:
         """End an episode: its rows are written, or dropped in some environments."""
+        self._put_samples()
         self._put(self.rows.take())
         held, self._held = self._held, []
         for block in held:
@@ -292,7 +322,12 @@ def write_shard(simulation: Simulation, shard: Shard, store: Store) -> dict[str,
     with ExitStack() as stack:
         found = scene.publish(names, truth=job.truth, poses=job.truth)
         controls = controls_of(scene, scene.tick)
-        files = {name: ShardFile(reading, about, job, shard, store, stack) for name, reading in found.items()}
+        files = {
+            name: ShardFile(reading, about, job, shard, store, stack, scene.live_sample(name))
+            for name, reading in found.items()
+        }
+        others = [name for name, each in files.items() if not each.takes_samples]
+        followed = [each for each in files.values() if each.takes_samples]
         log = None if controls is None else ShardFile(controls, about, job, shard, store, stack)
         every_file = [*files.values(), *(() if log is None else (log,))]
         for episode in range(job.episodes):
@@ -302,8 +337,10 @@ def write_shard(simulation: Simulation, shard: Shard, store: Store) -> dict[str,
             for tick in steps(scene, control, every, ticks, [scene[name] for name in names]):
                 if log is not None and tick >= 0 and (controls := controls_of(scene, tick)) is not None:
                     log.add(controls)
-                for name, reading in scene.publish(names, since=cursor, truth=job.truth, poses=job.truth).items():
+                for name, reading in scene.publish(others, since=cursor, truth=job.truth, poses=job.truth).items():
                     files[name].add(reading)
+                for each in followed:
+                    each.take_sample(scene.tick)
             mask = simulation.kept(scene)
             kept += int(mask.sum())
             for each in every_file:

@@ -176,9 +176,7 @@ class LocalWorkers:
         with suppress(BrokenPipeError):
             process.stdin.close()
         code = process.wait()
-        if code >= 0:
-            return f"exit code {code}"
-        return signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
     def stop(self) -> None:
         """Kill all processes: receipts are written last, so nothing incomplete counts as done."""

@@ -395,6 +395,21 @@ def stack_of(
     return stacked(measured, *parts)
 
 
+def batches_of(reading: Reading, env_ids: Array, dt: float) -> tuple[Batch, Batch]:
+    """Return the layouts of readings like this one, of the measured values and of the truth.
+
+    Args:
+        reading: a reading of the sensor.
+        env_ids: the recorded environments.
+        dt: physics time step, s.
+    """
+    mounts = 0 if reading.pose is None else reading.pose.shape[1]
+    measured, true = (
+        Batch(reading.name, reading.kind, reading.specs, env_ids, branch, mounts, dt) for branch in BRANCHES
+    )
+    return measured, true
+
+
 def stacked(measured: Batch, values: Arrays, true: Arrays | None = None) -> Stack:
     """Return the readings in the arrays of measured messages, and in those of the messages of their truth.
 

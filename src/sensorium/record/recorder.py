@@ -21,7 +21,7 @@ import numpy as np
 
 from sensorium.errors import ConfigError, MissingDependencyError, SensoriumWarning, shown
 from sensorium.readings import Array, Reading, read_only
-from sensorium.record.batches import BRANCHES, LITTLE_ENDIAN, PACKAGE, TYPES, Batch, of_envs
+from sensorium.record.batches import LITTLE_ENDIAN, PACKAGE, TYPES, Batch, batches_of, of_envs
 from sensorium.record.stacks import Stack
 from sensorium.spec import FieldSpec
 
@@ -130,11 +130,7 @@ def open_sensor(
         described: description of the sensor.
         truth: whether to add a channel for the truth.
     """
-    mounts = 0 if reading.pose is None else reading.pose.shape[1]
-    batches = tuple(
-        Batch(reading.name, reading.kind, reading.specs, env_ids, branch, mounts, dt)
-        for branch in BRANCHES[: 1 + truth]
-    )
+    batches = batches_of(reading, env_ids, dt)[: 1 + truth]
     about: tuple[dict[str, str], ...] = ({"description": json.dumps(described)}, {})
     return batches, tuple(
         add_batch(writer, batch, "sensor", **each) for batch, each in zip(batches, about, strict=False)

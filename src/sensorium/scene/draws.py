@@ -1,19 +1,25 @@
-"""Random numbers of a scene by the global environment, and episodes that start with them."""
+"""The slice of a larger run that a scene holds, random numbers by its global environments, and episodes with them."""
 
 from __future__ import annotations
 
+import functools
+import os
+import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from sensorium.engines.envs import env_rows, positive_int
-from sensorium.errors import ArgumentError, shown
+from sensorium.errors import ArgumentError, ConfigError, SensoriumWarning, shown
 from sensorium.random import Distribution, stream_key
 
 if TYPE_CHECKING:
     from sensorium.scene.scene import Scene
 
+MOST_ENVS = 2**31
+"""Maximum number of environments of one run: the index is an int32 in kernels."""
 NAME = ""
 """Name in the keys of these numbers: no sensor has it."""
 
@@ -64,3 +70,36 @@ def env_indices(scene: Scene, env_ids: Any) -> torch.Tensor:
     """Return the selected environments, int64 `[n]` in host memory."""
     ids = env_rows(env_ids, scene.num_envs)
     return torch.arange(scene.num_envs, device="cpu") if ids is None else ids
+
+
+def first_env_of(value: Any, num_envs: int) -> int:
+    """Return the global index of a scene's first environment.
+
+    Args:
+        value: the argument as given; None means 0, with one warning in a process of a distributed launcher.
+        num_envs: number of environments of the scene.
+
+    Raises:
+        ConfigError: the value is not an integer, is negative or is too large.
+    """
+    if value is None:
+        _warn_where_distributed()
+        return 0
+    most = MOST_ENVS - num_envs
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value <= most:
+        expected = f"an integer from 0 to {most}"
+        raise ConfigError.single("Scene", "first_env", value, expected, "Pass first_env=rank * num_envs.")
+    return int(value)
+
+
+@functools.cache
+def _warn_where_distributed() -> None:
+    """Warn, once per process, where a launcher started several ranks: all would draw the same random numbers."""
+    rank, size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "several")
+    if rank.isdigit() and size != "1":
+        warnings.warn(
+            f"rank {rank} of {size} builds a Scene without first_env: all ranks draw the same random numbers. Pass "
+            "first_env=rank * num_envs, or first_env=0 if the ranks should draw the same numbers.",
+            SensoriumWarning,
+            stacklevel=6,
+        )

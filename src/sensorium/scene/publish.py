@@ -259,8 +259,8 @@ class Watch:
 
     def next_stop(self, tick: int) -> int:
         """Return the next tick after this one at which `Scene.step` must stop for the callback."""
-        if self.every_tick:
-            return tick + 1
+        if self.every_tick or any(sensor.is_retired for sensor in self.sensors):
+            return tick + 1  # the owner has to replace a retired sensor
         return min((sensor.next_change for sensor in self.sensors), default=NEVER)
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ from sensorium.presets import Presets, presets
 from sensorium.random import Distribution, checked_seed
 from sensorium.readings import Array, Bodies, Reading, SceneDescription
 from sensorium.scene.columns import Columns
-from sensorium.scene.draws import draw
+from sensorium.scene.draws import draw, first_env_of
 from sensorium.scene.needs import requirements_of
 from sensorium.scene.observer import ALONE, Observer, ObserverGroups, Sources, measured_and_true
 from sensorium.scene.publish import (
@@ -41,7 +41,6 @@ from sensorium.scene.publish import (
     without_poses,
 )
 from sensorium.scene.saving import fitting_sensors, restore, saved_scene
-from sensorium.scene.slices import first_env_of
 from sensorium.scene.table import SensorMap, SensorTable
 from sensorium.scene.terms import ObsTerm
 from sensorium.sensors.builtin import BuiltinSensorCfg

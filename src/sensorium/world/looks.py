@@ -136,8 +136,6 @@ class SceneLooks:
 
     def _store(self, name: str, values: torch.Tensor, env_mask: torch.Tensor | None) -> None:
         table = self.tables[name]
-        if self._kept and len(values) > len(table) and torch.equal(values, values[:1].expand_as(values)):
-            values = values[:1]  # MuJoCo repeats all constants that it computes, such as after a change of masses
         if len(values) <= len(table):
             if env_mask is not None and len(table) > 1:
                 values = torch.where(env_mask[:, None, None] > 0, values, table)
