@@ -15,8 +15,8 @@ from sensorium.record.export.table_files import TableField
 
 WIDEST = 64
 """Maximum number of values per row with a column each."""
-GROUP_BYTES = 64_000_000
-"""Size of the values of a row group, bytes."""
+GROUP_BYTES, GROUP_BLOCKS = 64_000_000, 1000
+"""Size of the values of a row group in bytes, and number of its blocks."""
 ABOUT = "sensorium"
 """Name of the metadata of a file: `SensorRows.about` as JSON."""
 
@@ -74,7 +74,7 @@ class ParquetRows:
         """Add rows."""
         self._blocks.append(block)
         self._size += block.nbytes
-        if self._size >= GROUP_BYTES:
+        if self._size >= GROUP_BYTES or len(self._blocks) >= GROUP_BLOCKS:
             self._write_group()
 
     def _write_group(self) -> None:

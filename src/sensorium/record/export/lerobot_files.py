@@ -24,6 +24,8 @@ from sensorium.readings import Array
 
 FILE_BYTES = 100 * 2**20
 """Size at which a file of frames is closed, bytes."""
+EPISODES = 200
+"""Number of episodes whose descriptions are kept in memory."""
 CHUNK_FILES = 1000
 """Number of files of a folder."""
 QUANTILES = (0.01, 0.1, 0.5, 0.9, 0.99)
@@ -95,7 +97,10 @@ class DatasetFiles:
         """Number of frames so far."""
         self._features: dict[str, Feature] = {}
         self._tasks: dict[str, int] = {}
+        self._count = 0
         self._episodes: list[dict[str, Any]] = []
+        """Number of episodes, and descriptions of those that are not written."""
+        self._episodes_writer: Any = None
         self._stats: dict[str, Stats] = {}
         self._file = 0
         self._writer: Any = None
@@ -109,7 +114,7 @@ class DatasetFiles:
             columns: feature -> value of each frame.
             tasks: task of each frame.
         """
-        count, number = len(tasks), len(self._episodes)
+        count, number = len(tasks), self._count
         self._features = {**features, **DEFAULTS}
         frame = np.arange(count)
         numbers = [self._tasks.setdefault(task, len(self._tasks)) for task in tasks]
@@ -142,6 +147,18 @@ class DatasetFiles:
             "meta/episodes/file_index": 0,
         })  # fmt: skip
         self.frames += count
+        self._count += 1
+        if len(self._episodes) >= EPISODES:
+            self._write_episodes()
+
+    def _write_episodes(self) -> None:
+        """Write the descriptions of episodes, which would otherwise fill the memory."""
+        table, self._episodes = self._arrow.Table.from_pylist(self._episodes), []
+        if self._episodes_writer is None:
+            path = self._root / "meta" / "episodes" / _numbered(0)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._episodes_writer = self._parquet.ParquetWriter(path, table.schema)
+        self._episodes_writer.write_table(table.cast(self._episodes_writer.schema))
 
     def _array(self, feature: Feature, values: Column) -> Any:
         """Return a column as an Arrow array."""
@@ -178,22 +195,22 @@ class DatasetFiles:
         """Complete the files."""
         self._writer.close()
         meta = self._root / "meta"
-        episodes = meta / "episodes" / _numbered(0)
-        episodes.parent.mkdir(parents=True, exist_ok=True)
-        self._parquet.write_table(self._arrow.Table.from_pylist(self._episodes), episodes)
+        if self._episodes:
+            self._write_episodes()
+        self._episodes_writer.close()
         self._parquet.write_table(self._task_table(), meta / "tasks.parquet")
         features = {name: feature.to_dict() for name, feature in self._features.items()}
         info = {
             "codebase_version": "v3.0",
             "robot_type": None,
-            "total_episodes": len(self._episodes),
+            "total_episodes": self._count,
             "total_frames": self.frames,
             "total_tasks": len(self._tasks),
             "chunks_size": CHUNK_FILES,
             "data_files_size_in_mb": FILE_BYTES // 2**20,
             "video_files_size_in_mb": 200,
             "fps": self._fps,
-            "splits": {"train": f"0:{len(self._episodes)}"},
+            "splits": {"train": f"0:{self._count}"},
             "data_path": f"data/{_PATH}",
             "video_path": None,
             "features": features,
