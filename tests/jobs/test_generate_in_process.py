@@ -240,6 +240,7 @@ def test_shard_that_another_driver_completes_first(tmp_path: Path, monkeypatch: 
     """The other driver removes the unfinished files of this one, whose worker then returns the receipt."""
     monkeypatch.chdir(tmp_path)
     given = small(tmp_path, control="data_sets:overtaken")
+    Store("out").claim(given)
     worker = ShardWorker(given.to_dict(), given.key, "out", ".")
     receipt = sn.run_shard(given, 0, "other")
     (tmp_path / "receipt.json").write_text(json.dumps(receipt))

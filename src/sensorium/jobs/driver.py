@@ -123,6 +123,8 @@ def _workers(job: Job, store: Store, size: int | None, ray: str | None, gpus: fl
     if ray is not None:
         from sensorium.jobs.ray_workers import RayWorkers
 
+        if store.is_in_memory:
+            raise ArgumentError(f"out: got {store.url!r}, expected a folder or URL that all machines of Ray can write.")
         return RayWorkers(ray, task, size=size, gpus=gpus)
     if store.is_in_memory:
         return InProcess(task)

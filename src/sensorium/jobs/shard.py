@@ -22,7 +22,7 @@ from sensorium.jobs.job import TIME_STEP, Job, Shard, is_entry
 from sensorium.jobs.mcap import LOG, About, McapRows
 from sensorium.jobs.parquet import ParquetRows
 from sensorium.jobs.rows import Block, Checksum, SensorRows
-from sensorium.jobs.store import Store
+from sensorium.jobs.store import JOB, Store
 from sensorium.readings import Reading
 from sensorium.record.archive import stem_of
 from sensorium.record.batches import batches_of
@@ -420,6 +420,9 @@ class ShardWorker:
             fix = "Share the folder between all machines."
             raise ConfigError.single("Job", "working directory", folder, "a folder of this machine", fix) from error
         self._job, self._store = Job.from_dict(job), Store(out)
+        if self._store.read_json(self._store.path(JOB)) is None:
+            fix = "Give a folder that all machines share, or a URL."
+            raise ConfigError.single("generate", "out", out, f"the output of the driver, with {JOB}", fix)
         if self._job.key != key:
             differ = listed(self._store.changes(self._job)) or "files"
             fix = "Install the same versions and sources, and share the same files, on all machines."
