@@ -183,7 +183,10 @@ class Simulation:
         if self._keep is None:
             return np.ones(scene.num_envs, bool)
         found = self._keep(scene)
-        values: Array = np.asarray(found.cpu() if isinstance(found, torch.Tensor) else found)
+        try:
+            values: Array = np.asarray(found.cpu() if isinstance(found, torch.Tensor) else found)
+        except ValueError:  # rows of different lengths
+            values = np.asarray(None)
         if values.shape != (scene.num_envs,) or values.dtype != bool:
             got = f"{values.dtype} {list(values.shape)}" if values.dtype != object else shown(found)
             raise ConfigError.single("Job", "keep", got, f"bool [env], [{scene.num_envs}]")
