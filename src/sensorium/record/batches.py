@@ -27,6 +27,13 @@ from sensorium.spec import FieldSpec
 PACKAGE = "sensorium_msgs"
 """Package in the names of the message types."""
 BRANCHES = ("measured", "truth")
+OPCODE = 5
+"""Opcode of a message in MCAP files."""
+HEADS: np.dtype[Any] = np.dtype([
+    ("opcode", "u1"), ("length", "<u8"), ("channel", "<u2"), ("sequence", "<u4"), ("log_time", "<u8"),
+    ("publish_time", "<u8"),
+])  # fmt: skip
+"""Head of a message: the record's, and those of the message before its contents."""
 LITTLE_ENDIAN = b"\0\1\0\0"
 """First four bytes of every CDR message here; alignment counts from their end."""
 MOST_ENVS = 2**24

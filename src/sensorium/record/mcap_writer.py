@@ -29,6 +29,7 @@ from mcap.data_stream import RecordBuilder
 from mcap.opcode import Opcode
 
 from sensorium.readings import Array
+from sensorium.record.batches import HEADS, OPCODE
 from sensorium.record.crc import crc32
 from sensorium.record.staging import lock
 
@@ -53,14 +54,7 @@ MAGIC = b"\x89MCAP0\r\n"
 RECORD = struct.Struct("<BQ")
 """Head of a record: opcode and size of the contents."""
 
-OPCODE = int(Opcode.MESSAGE)
-"""Opcode of a message."""
 _MESSAGE = struct.Struct("<BQHIQQ")
-HEADS: np.dtype[Any] = np.dtype([
-    ("opcode", "u1"), ("length", "<u8"), ("channel", "<u2"), ("sequence", "<u4"), ("log_time", "<u8"),
-    ("publish_time", "<u8"),
-])  # fmt: skip
-"""Head of a message: the record's, and those of the message before its contents."""
 _CHUNK, _SIZE = struct.Struct("<BQQQQI"), struct.Struct("<Q")
 
 Index = Array | Callable[[], Array]

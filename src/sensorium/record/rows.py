@@ -15,8 +15,7 @@ from weakref import finalize
 import numpy as np
 
 from sensorium.readings import Array
-from sensorium.record.batches import LITTLE_ENDIAN, Batch, stacked
-from sensorium.record.mcap_writer import HEADS, OPCODE
+from sensorium.record.batches import HEADS, LITTLE_ENDIAN, OPCODE, Batch, stacked
 
 if TYPE_CHECKING:
     from sensorium.record.stacks import Stack
