@@ -88,6 +88,8 @@ BENCHMARKS: list[tuple[str, Callable[[], Rows]]] = [
     ("start", partial(_run, "start.run")),
     ("commands", partial(_run, "scene.commands")),
     ("stream", partial(_run, "stream.run")),
+    ("generate", partial(_run, "generate.run")),
+    ("generate/workers", partial(_run, "generate.data_set", 28, 20.0)),
     ("record", partial(_run, "record.run")),
     ("record/ros2_messages", partial(_run, "ros2_messages.run")),
 ]

@@ -579,7 +579,7 @@ def test_demo_checks_its_options(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_a_wrong_control_file_is_explained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arrays: dict[str, np.ndarray], parts: list[str]
 ) -> None:
-    """Mistakes in control files are reported with the expected shape; environments are those of the whole run."""
+    """Each mistake in a control file is reported with the expected shape; its envs are those of the whole run."""
     np.savez(tmp_path / "ctrl.npz", **arrays)
     options = ("--control", str(tmp_path / "ctrl.npz"), "--first-env", "2")
     failed(capsys, run(tmp_path, *options), "--control", "ctrl.npz", *parts)

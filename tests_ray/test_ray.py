@@ -131,8 +131,8 @@ def test_cluster_that_cannot_be_used_is_one_error(
     handler = signal.getsignal(signal.SIGTERM)
     with pytest.raises(ArgumentError, match=r"ray: got '127.0.0.2:1', .*Connection refused"):
         RayWorkers("127.0.0.2:1", job)
-    with pytest.raises(ArgumentError, match=r"threads, gpus: got 1 and 0.5, .* of the cluster: 2 and 0"):
-        RayWorkers(cluster.address, job, gpus=0.5)
+    with pytest.raises(ArgumentError, match=r"threads, gpus: got 1 and 1.5, .* of the cluster: 2 and 0"):
+        RayWorkers(cluster.address, job, size=1, gpus=1.5)
     assert not ray.is_initialized() and signal.getsignal(signal.SIGTERM) is handler
     with monkeypatch.context() as patch:
         patch.setattr(ray, "__version__", "2.0.0")

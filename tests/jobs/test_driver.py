@@ -10,8 +10,9 @@ import pytest
 from data_sets import ENVS, job, sensors
 
 import sensorium as sn
-from sensorium.errors import MissingDependencyError
+from sensorium.errors import ArgumentError, ConfigError, MissingDependencyError
 from sensorium.jobs import driver
+from sensorium.jobs.shard import ShardWorker
 from sensorium.jobs.workers import Event
 
 pytest.importorskip("pyarrow.parquet")
@@ -69,3 +70,16 @@ def test_missing_ray_is_an_error_with_its_extra(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingDependencyError, match=r"need the package ray: pip install 'sensorium\[ray\]'"):
         sn.generate(small(tmp_path), tmp_path / "out", ray="auto")
+
+
+def test_outputs_that_workers_do_not_share_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = small(tmp_path)
+    with pytest.raises(
+        ArgumentError, match="out: got 'memory:///out', expected a folder or URL that all machines of Ray"
+    ):
+        sn.generate(given, "memory://out", ray="auto")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        ConfigError, match=r"generate\.out: got .*, expected the output of the driver, with job\.json\."
+    ):
+        ShardWorker(given.to_dict(), given.key, str(tmp_path / "elsewhere"), str(tmp_path))

@@ -108,6 +108,12 @@ def test_shards_that_fail_are_reported_and_the_others_done(nursery: Nursery, tmp
     assert not [each for each in tmp_path.glob("out/shard-000001/**/*") if each.is_file()]
 
 
+def test_job_that_ends_its_workers_at_the_start_is_given_up(nursery: Nursery, tmp_path: Path) -> None:
+    program = driver(nursery, job(tmp_path, control="data_sets:ended"), tmp_path, workers=1)
+    assert program.wait(120.0) == 1 and "Workers end before they are ready: exit code 3." in program.err
+    assert len(list(tmp_path.glob("start-*"))) == 2 and not list(tmp_path.glob("out/shard*"))
+
+
 def test_threads_are_those_of_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a process that was started with another number of threads, as in one that has more."""
     monkeypatch.setenv("OMP_NUM_THREADS", "4")

@@ -20,6 +20,7 @@ from streaming import GaugeCfg
 import sensorium as sn
 from sensorium.errors import ArgumentError, ConfigError, GenerateError, SensoriumWarning
 from sensorium.jobs import driver
+from sensorium.jobs.rows import Block, Column
 from sensorium.jobs.shard import ShardWorker
 from sensorium.jobs.store import Store
 from sensorium.jobs.workers import InProcess, Task
@@ -113,6 +114,15 @@ def test_dropped_episodes_are_counted(tmp_path: Path) -> None:
         receipt = json.loads((tmp_path / "all" / f"shard-00000{shard}" / "receipt.json").read_text())
         for about in (receipt, *(each for each in manifest if each["shard"] == shard)):
             assert (about["episodes"], about["dropped"]) == (len(good), 6 - len(good))
+
+
+def test_items_of_dropped_episodes() -> None:
+    """Rows of three environments with 2, 0, 1 and 3 items."""
+    env, counts = np.array([0, 1, 2, 0]), np.array([2, 0, 1, 3])
+    block = Block({"points": Column(np.arange(6), counts), "x": Column(np.arange(4))}, env)
+    kept = block.of_envs(np.array([True, True, False]))
+    assert kept.columns["points"].values.tolist() == [0, 1, 3, 4, 5] and kept.columns["x"].values.tolist() == [0, 1, 3]
+    assert kept.columns["points"].counts.tolist() == [2, 0, 3] and kept.env.tolist() == [0, 1, 0]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -240,6 +250,7 @@ def test_shard_that_another_driver_completes_first(tmp_path: Path, monkeypatch: 
     """The other driver removes the unfinished files of this one, whose worker then returns the receipt."""
     monkeypatch.chdir(tmp_path)
     given = small(tmp_path, control="data_sets:overtaken")
+    Store("out").claim(given)
     worker = ShardWorker(given.to_dict(), given.key, "out", ".")
     receipt = sn.run_shard(given, 0, "other")
     (tmp_path / "receipt.json").write_text(json.dumps(receipt))
@@ -294,6 +305,8 @@ TRAJECTORY = {"model": None, "engine": "trajectory", "rig": [sn.ImuCfg(body="bod
         ({"keep": "__main__:keep"}, ConfigError, r"Job\.keep: got .__main__., expected a package or module"),
         ({"keep": "data_sets:swing"}, GenerateError, r"no function .swing.. Did you mean .swung."),
         ({"keep": "data_sets:nothing"}, GenerateError, r"Job\.keep: got .float64 \[0\]., expected bool \[env\], \[2\]"),
+        ({"keep": "data_sets:uneven"}, GenerateError, r"Job\.keep: got .\[\[1\], \[1, 2\]\]., expected bool"),
+        ({"begin_episode": "data_sets:threads"}, GenerateError, "cannot start: TypeError: .*must be a mapping, not list"),
         ({"rig": "data_sets:nothing"}, GenerateError, r"Job\.rig: got \[\], expected a function that returns a list"),
         ({"model": None, "factory": "data_sets:broken"}, GenerateError, r"Job\.factory: .*OSError: no licence \(/"),
         ({"model": None, "factory": "data_sets:lonely"}, GenerateError, r"engine with 1., expected an engine with 2"),

@@ -78,7 +78,8 @@ def generate(
         What was done.
 
     Raises:
-        GenerateError: shards failed twice; the others are done. Or workers cannot be used.
+        GenerateError: shards failed twice, and the others are done; or the output could no longer be written; or
+            workers cannot start, because a function of the job fails or workers cannot be used.
         ConfigError: a part of the job is invalid; nothing was generated.
         ArgumentError: the output cannot be written, or holds the data of another job.
         MissingDependencyError: a package is not installed.
@@ -123,6 +124,8 @@ def _workers(job: Job, store: Store, size: int | None, ray: str | None, gpus: fl
     if ray is not None:
         from sensorium.jobs.ray_workers import RayWorkers
 
+        if store.is_in_memory:
+            raise ArgumentError(f"out: got {store.url!r}, expected a folder or URL that all machines of Ray can write.")
         return RayWorkers(ray, task, size=size, gpus=gpus)
     if store.is_in_memory:
         return InProcess(task)
@@ -181,10 +184,10 @@ class _Driver:
 
     def _lost(self, shard: int | None, reason: str) -> None:
         """Repeat the shard of a worker that is gone."""
+        is_crash = reason.startswith(CRASHES)
         if shard is not None and self._is_done(shard):  # it was lost after the receipt
             self._run.done += 1
         elif shard is not None:
-            is_crash = reason.startswith(CRASHES)
             text = f"the worker ended: {reason}{', perhaps for lack of memory' if reason == 'SIGKILL' else ''}"
             self._losses[shard] += 1
             if is_crash or self._losses[shard] > MOST_LOSSES:
@@ -193,7 +196,7 @@ class _Driver:
                 self._todo.append(shard)
         else:
             self._losses[None] += 1
-            if self._losses[None] > MOST_LOSSES:
+            if self._losses[None] >= MOST_FAILURES if is_crash else self._losses[None] > MOST_LOSSES:
                 raise GenerateError(f"Workers end before they are ready: {reason}.", self._run)
 
     def _fail(self, shard: int, error: str, most: int) -> None:

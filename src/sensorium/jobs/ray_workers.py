@@ -33,10 +33,11 @@ class RayWorkers:
     def __init__(self, address: str, task: Task, *, size: int | None = None, gpus: float = 0.0) -> None:
         self._ray, self._is_ours = _connected(address)
         try:
-            self.size = size or self._room(task.threads, gpus)
+            room = self._room(task.threads, gpus)
         except ArgumentError:
             self._disconnect()
             raise
+        self.size = size or room
         environment = dict.fromkeys(THREADS, str(task.threads))
         if paths := os.environ.get("PYTHONPATH"):
             environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(each) for each in paths.split(os.pathsep))

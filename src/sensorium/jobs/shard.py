@@ -22,7 +22,7 @@ from sensorium.jobs.job import TIME_STEP, Job, Shard, is_entry
 from sensorium.jobs.mcap import LOG, About, McapRows
 from sensorium.jobs.parquet import ParquetRows
 from sensorium.jobs.rows import Block, Checksum, SensorRows
-from sensorium.jobs.store import Store
+from sensorium.jobs.store import JOB, Store
 from sensorium.readings import Reading
 from sensorium.record.archive import stem_of
 from sensorium.record.batches import batches_of
@@ -183,7 +183,10 @@ class Simulation:
         if self._keep is None:
             return np.ones(scene.num_envs, bool)
         found = self._keep(scene)
-        values: Array = np.asarray(found.cpu() if isinstance(found, torch.Tensor) else found)
+        try:
+            values: Array = np.asarray(found.cpu() if isinstance(found, torch.Tensor) else found)
+        except ValueError:  # rows of different lengths
+            values = np.asarray(None)
         if values.shape != (scene.num_envs,) or values.dtype != bool:
             got = f"{values.dtype} {list(values.shape)}" if values.dtype != object else shown(found)
             raise ConfigError.single("Job", "keep", got, f"bool [env], [{scene.num_envs}]")
@@ -420,6 +423,9 @@ class ShardWorker:
             fix = "Share the folder between all machines."
             raise ConfigError.single("Job", "working directory", folder, "a folder of this machine", fix) from error
         self._job, self._store = Job.from_dict(job), Store(out)
+        if self._store.read_json(self._store.path(JOB)) is None:
+            fix = "Give a folder that all machines share, or a URL."
+            raise ConfigError.single("generate", "out", out, f"the output of the driver, with {JOB}", fix)
         if self._job.key != key:
             differ = listed(self._store.changes(self._job)) or "files"
             fix = "Install the same versions and sources, and share the same files, on all machines."
