@@ -227,6 +227,24 @@ def test_lerobot_has_an_episode_per_environment_and_episode(
             np.testing.assert_array_equal(image, pixels)
 
 
+def lifted(scene: Any, env_ids: Any) -> Any:
+    """Entry point: each environment starts at another height."""
+    qpos = scene.engine.qpos.clone()[: len(env_ids)]
+    qpos[:, 2] = 0.15 + 0.1 * scene.global_env_ids[env_ids]
+    return {"qpos": qpos}
+
+
+def test_images_of_equal_rows_of_different_shards_differ(tmp_path: Path) -> None:
+    pytest.importorskip("PIL.Image")
+    given = {"envs": 2, "envs_per_shard": 1, "episodes": 1, "episode_seconds": CONTROL_TICKS * DT, "control": "zero"}
+    whole = job(tmp_path, rig=SENSORS[2:], begin_episode="test_collect:lifted", **given)
+    for index in range(2):
+        sn.run_shard(whole, index, tmp_path / "out")
+    collect(tmp_path / "out", tmp_path / "lerobot", "lerobot")
+    frames = pq.read_table(tmp_path / "lerobot/data/chunk-000/file-000.parquet")["observation.images.eye"].to_pylist()
+    assert len(frames) == 2 and frames[0]["bytes"] != frames[1]["bytes"]
+
+
 def kept(scene: Any) -> Any:
     """Entry point: of environment 1 the first episode, of environment 3 none, of the others all."""
     envs, episode = np.asarray(scene.global_env_ids), np.asarray(scene.clock.episode)
@@ -246,6 +264,8 @@ def test_dropped_episodes_are_in_no_file(tmp_path: Path, kind: str) -> None:
     collect(tmp_path / "out", tmp_path / "lerobot", "lerobot")
     assert json.loads((tmp_path / "lerobot/meta/info.json").read_text())["total_episodes"] == 5
     if kind == "mcap":
+        with sn.replay(tmp_path / "out/shard-000003/robot%2Fimu.mcap") as replay:
+            assert not replay.marks and not [*replay]
         collect(tmp_path / "out", tmp_path / "one", "mcap")
         with sn.open(tmp_path / "one") as replay:
             assert [json.loads(mark.value)["first_env"] for mark in replay.marks] == [0, 0, 1, 2, 2]
@@ -301,7 +321,10 @@ def test_recordings_on_a_full_disk_fail_and_end_their_threads(outputs: dict[str,
     assert threading.active_count() == before
 
 
-def test_outputs_in_memory_hold_the_same_bytes(outputs: dict[str, Path], tmp_path: Path) -> None:
+def test_outputs_in_memory_hold_the_same_bytes(
+    outputs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sensorium.record.mcap_writer.CHUNK_SECONDS", 0.001)  # as on a slow machine
     receipt = sn.run_shard(job(outputs["mcap"].parent, format="mcap"), 0, "memory://shards")
     store = Store("memory://shards")
     for name, about in receipt["files"].items():
