@@ -21,7 +21,7 @@ from sensorium.jobs.workers import LocalWorkers, Task
 
 Row = tuple[str, str, str]
 
-SENSORS = (
+SENSORS: Any = (
     sn.ImuCfg(name="imu", site="imu", rate_hz=200.0, gyro_noise=0.01, acc_noise=0.05),
     sn.LidarCfg(
         name="lidar",
@@ -36,7 +36,7 @@ SENSORS = (
     ),
 )
 """An IMU, a lidar and a camera of the bundled quadruped."""
-ON_A_PATH = (
+ON_A_PATH: Any = (
     sn.ImuCfg(name="imu", body="body", rate_hz=200.0, gyro_noise=0.01, acc_noise=0.05),
     sn.CameraCfg(name="camera", body="body", width=64, height=64, data_types=("rgb", "depth"), rate_hz=2.0),
 )
