@@ -305,7 +305,7 @@ TRAJECTORY = {"model": None, "engine": "trajectory", "rig": [sn.ImuCfg(body="bod
         ({"keep": "data_sets:swing"}, GenerateError, r"no function .swing.. Did you mean .swung."),
         ({"keep": "data_sets:nothing"}, GenerateError, r"Job\.keep: got .float64 \[0\]., expected bool \[env\], \[2\]"),
         ({"keep": "data_sets:uneven"}, GenerateError, r"Job\.keep: got .\[\[1\], \[1, 2\]\]., expected bool"),
-        ({"begin_episode": "data_sets:threads"}, GenerateError, "cannot start: TypeError: .*must be a mapping, not list"),
+        ({"begin_episode": "data_sets:threads"}, GenerateError, "TypeError: .*must be a mapping, not list"),
         ({"rig": "data_sets:nothing"}, GenerateError, r"Job\.rig: got \[\], expected a function that returns a list"),
         ({"model": None, "factory": "data_sets:broken"}, GenerateError, r"Job\.factory: .*OSError: no licence \(/"),
         ({"model": None, "factory": "data_sets:lonely"}, GenerateError, r"engine with 1., expected an engine with 2"),
