@@ -122,6 +122,7 @@ class Job(Cfg):
             return str(rig) if isinstance(rig, Path) else rig
         if not rig:
             raise bad("at least one sensor")
+        import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
         from sensorium.jobs.rig import sensor_cfg
 
         tables = []
