@@ -41,6 +41,13 @@ ON_A_PATH: Any = (
     sn.CameraCfg(name="camera", body="body", width=64, height=64, data_types=("rgb", "depth"), rate_hz=2.0),
 )
 
+WORLD = """<mujoco><asset><texture name="tiles" type="2d" builtin="checker" rgb1=".6 .6 .6" rgb2=".4 .4 .4" width="64"
+height="64"/><material name="tiles" texture="tiles" texrepeat="40 40"/></asset><worldbody><light pos="0 0 9"/><geom
+type="plane" size="40 40 .1" material="tiles"/><geom type="box" size="1 2 1" pos="4 3 1" rgba=".8 .3 .2 1"/><geom
+type="cylinder" size=".5 3" pos="-3 5 3" rgba=".2 .4 .8 1"/><geom type="sphere" size="1.5" pos="8 -4 1.5"
+rgba=".3 .7 .3 1"/></worldbody></mujoco>"""
+"""A floor with a few shapes, whose images cost little."""
+
 
 def run() -> list[Row]:
     """Measure writing, the start of a worker, its shards, and two workers."""
@@ -164,15 +171,17 @@ def data_set(envs: int = 4, seconds: float = 1.0, workers: tuple[int, ...] = (1,
     """
     if repeats_of(2) == 1:
         envs, seconds, workers = 14, 0.1, (1,)
-    job = sn.Job(engine="trajectory", model="hall", control=("drone", "car"), rig=ON_A_PATH, envs=envs,
-                 envs_per_shard=max(1, envs // 14), episode_seconds=seconds)  # fmt: skip
     rows, hashes = [], set()
     for count in workers:
         with tempfile.TemporaryDirectory() as folder:
+            world, out = Path(folder, "world.xml"), Path(folder, "out")
+            world.write_text(WORLD)
+            job = sn.Job(engine="trajectory", model=str(world), control=("drone", "car"), rig=ON_A_PATH, envs=envs,
+                         envs_per_shard=max(1, envs // 14), episode_seconds=seconds)  # fmt: skip
             start = time.perf_counter()
-            sn.generate(job, folder, workers=count, progress=lambda _: None)
+            sn.generate(job, out, workers=count, progress=lambda _: None)
             taken = time.perf_counter() - start
-            receipts = [receipt["files"] for _, receipt in Store(folder).receipts()]
+            receipts = [receipt["files"] for _, receipt in Store(out).receipts()]
         found = {name: sum(each[f"{name}.parquet"]["rows"] for each in receipts) for name in ("imu", "camera")}
         size = sum(about["bytes"] for each in receipts for about in each.values())
         hashes.add(tuple(about["checksum"] for each in receipts for about in each.values()))
