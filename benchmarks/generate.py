@@ -139,12 +139,12 @@ def _cpu() -> float:
 
 def _two(folder: Path) -> list[Row]:
     """Compare two workers with two processes of `sensorium run` that record as much, one thread each."""
-    seconds, rates = 20.0, []
+    seconds, rates = 60.0, []
     cli = [sys.executable, "-m", "sensorium"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     job = folder / "job.toml"
     job.write_text(sn.Job(model="demo", envs=32, envs_per_shard=16, episode_seconds=seconds).to_toml())
-    for number in range(repeats_of(3)):
+    for number in range(repeats_of(2)):
         taken = []
         for commands in (
             [[*cli, "generate", str(job), "--out", str(folder / f"two{number}"), "--workers", "2"]],
@@ -167,7 +167,7 @@ def _two(folder: Path) -> list[Row]:
 def data_set(envs: int = 4, seconds: float = 1.0, workers: tuple[int, ...] = (1, 2)) -> list[Row]:
     """Generate the same data set with several numbers of workers.
 
-    With ``envs=834``, ``seconds=60.0`` and ``workers=(1, 2, 7)`` it has 10 million rows of an IMU and 100,000 images.
+    With ``envs=840``, ``seconds=60.0`` and ``workers=(1, 2, 7)`` it has 10 million rows of an IMU and 100,000 images.
     """
     if repeats_of(2) == 1:
         envs, seconds, workers = 14, 0.1, (1,)
