@@ -10,6 +10,7 @@ from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
 import sensorium as sn
 from sensorium.cli import main
+from sensorium.jobs.collect import collect
 from sensorium.readings import Reading
 from sensorium.record import Mark
 from sensorium.record.export import write_lerobot
@@ -105,3 +106,13 @@ def test_images_and_arrays(tmp_path: Path) -> None:
         np.testing.assert_array_equal(frame["observation.eye.ranges"], ranges[k])
         assert frame["observation.state"] == float(k % 2 == 0)
     assert data.meta.stats["observation.images.eye"]["mean"].shape == (3, 1, 1)
+
+
+def test_collected_data_set_has_an_episode_per_environment(tmp_path: Path) -> None:
+    """`LeRobotDataset` opens what `collect` writes: 4 episodes of 0.2 s at the 100 Hz of the controls."""
+    job = sn.Job(model="arm", envs=4, envs_per_shard=2, episode_seconds=0.2, sensors=["camera", "encoders"])
+    sn.generate(job, tmp_path / "out", workers=1)
+    assert collect(tmp_path / "out", tmp_path / "set", "lerobot") == []
+    data = LeRobotDataset("sensorium/run", root=tmp_path / "set")
+    assert (data.num_episodes, data.fps, len(data)) == (4, 100, 80)
+    assert data[25]["episode_index"] == 1 and data[25]["observation.images.camera"].shape == (3, 48, 64)
