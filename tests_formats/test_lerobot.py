@@ -109,10 +109,16 @@ def test_images_and_arrays(tmp_path: Path) -> None:
 
 
 def test_collected_data_set_has_an_episode_per_environment(tmp_path: Path) -> None:
-    """`LeRobotDataset` opens what `collect` writes: 4 episodes of 0.2 s at the 100 Hz of the controls."""
-    job = sn.Job(model="arm", envs=4, envs_per_shard=2, episode_seconds=0.2, sensors=["camera", "encoders"])
+    """`LeRobotDataset` opens what `collect` writes: 4 episodes of 0.5 s at the 10 Hz of the camera."""
+    rig = (
+        sn.ImuCfg(name="imu", body="body", rate_hz=100.0),
+        sn.CameraCfg(name="camera", body="body", width=64, height=48, rate_hz=10.0),
+    )
+    job = sn.Job(
+        engine="trajectory", model="hall", control="drone", rig=rig, envs=4, envs_per_shard=2, episode_seconds=0.5
+    )
     sn.generate(job, tmp_path / "out", workers=1)
-    assert collect(tmp_path / "out", tmp_path / "set", "lerobot") == []
+    assert collect(tmp_path / "out", tmp_path / "set", "lerobot") == ["the action: the engine has no controls"]
     data = LeRobotDataset("sensorium/run", root=tmp_path / "set")
-    assert (data.num_episodes, data.fps, len(data)) == (4, 100, 80)
-    assert data[25]["episode_index"] == 1 and data[25]["observation.images.camera"].shape == (3, 48, 64)
+    assert (data.num_episodes, data.fps, len(data)) == (4, 10, 20)
+    assert data[6]["episode_index"] == 1 and data[6]["observation.images.camera"].shape == (3, 48, 64)
