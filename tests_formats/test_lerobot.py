@@ -112,7 +112,7 @@ def test_collected_data_set_has_an_episode_per_environment(tmp_path: Path) -> No
     """`LeRobotDataset` opens what `collect` writes: 4 episodes of 0.5 s at the 10 Hz of the camera."""
     rig = (
         sn.ImuCfg(name="imu", body="body", rate_hz=100.0),
-        sn.CameraCfg(name="camera", body="body", width=64, height=48, rate_hz=10.0),
+        sn.CameraCfg(name="camera", body="body", width=64, height=48, data_types=("rgb",), rate_hz=10.0),
     )
     job = sn.Job(
         engine="trajectory", model="hall", control="drone", rig=rig, envs=4, envs_per_shard=2, episode_seconds=0.5
