@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Literal
 
 from pydantic import Field
@@ -30,8 +29,14 @@ from sensorium.compat.isaaclab.rays import (
     RayCasterData,
     RaycastTargetCfg,
 )  # fmt: skip
-from sensorium.patterns import BpearlPatternCfg, GridPatternCfg, PatternBaseCfg, PinholeCameraPatternCfg
-from sensorium.patterns import LidarPatternCfg as _LidarPatternCfg
+from sensorium.compat.isaaclab import patterns
+from sensorium.compat.isaaclab.patterns import (
+    BpearlPatternCfg,
+    GridPatternCfg,
+    LidarPatternCfg,
+    PatternBaseCfg,
+    PinholeCameraPatternCfg,
+)  # fmt: skip
 from sensorium.sensors.contact import contact_sensor as _contact
 from sensorium.sensors.contact.contact_sensor import ContactSensor, ContactSensorData
 from sensorium.sensors.core.base import Sensor
@@ -43,8 +48,6 @@ from sensorium.sensors.rays.ray_caster import RayCaster
 
 SensorBase = Sensor
 SensorBaseCfg = MountedSensorCfg
-LidarPatternCfg = partial(_LidarPatternCfg, spacing="both_ends")
-"""Includes both ends of the horizontal field of view; ``spacing="one_less"`` is that of versions before 2.3."""
 
 
 class ContactSensorCfg(AliasedCfg, _contact.ContactSensorCfg):
