@@ -64,8 +64,8 @@ class Scene:
 
     Args:
         engine: simulator.
-        sensors: configs of the sensors; names must be unique. A class is called for an object that iterates over them. If
-            such an object has `num_envs`, it must be that of the engine.
+        sensors: configs of the sensors; names must be unique. A class is called without arguments for an iterable of
+            configs. If the iterable has `num_envs`, it must be that of the engine.
         seed: seed of all random numbers. Draws are a pure function of the seed, the sensor's name, tick, env and
             episode. They are independent of other sensors, of the number of envs and of the order of reads.
         first_env: global index of env 0, where this scene is a slice of a larger run: env k draws the random numbers of

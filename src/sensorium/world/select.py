@@ -5,8 +5,8 @@ the names in the model (for a list: in the order of the list). No match, or seve
 that lists the existing and the nearest names.
 
 `prim_path` of other simulators: ``{ENV_REGEX_NS}``, ``/World/envs/env_.*`` and ``/World`` are stripped, as is
-``/World/envs/env_0`` where it is the only environment. The rest is looked up as ``entity/name``, then as an entity alone, which means its root body, then as its leaf. An ambiguous leaf is
-an error; a trailing ``_*`` is a glob.
+``/World/envs/env_0`` where it is the only environment. The rest is looked up as ``entity/name``, then as an entity
+alone, which means its root body, then as its leaf. An ambiguous leaf is an error; a trailing ``_*`` is a glob.
 """
 
 from __future__ import annotations

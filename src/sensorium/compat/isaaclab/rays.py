@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, field_serializer
 from torch import Tensor
 
 from sensorium.cfg import Cfg
-from sensorium.compat.aliases import AliasedCfg
+from sensorium.compat.isaaclab.markers import MarkedCfg
 from sensorium.errors import Fault, PathError
 from sensorium.patterns import PatternField
 from sensorium.sensors.rays import ray_caster as _rays
@@ -21,7 +21,9 @@ from sensorium.world.ray_scene import Targets
 MultiMeshRayCaster = RayCaster
 
 ALIGNMENTS = {True: "yaw", False: "base", None: "base", "yaw_starts": "yaw"}
-YAW_ONLY = BeforeValidator(lambda value: ALIGNMENTS.get(value, value) if isinstance(value, bool | str | None) else value)
+YAW_ONLY = BeforeValidator(
+    lambda value: ALIGNMENTS.get(value, value) if isinstance(value, bool | str | None) else value
+)
 """Accepts a flag: whether rays rotate about the vertical only."""
 Paths = str | tuple[str, ...]
 
@@ -40,7 +42,7 @@ class RayCasterData(_rays.RayCasterData):
 MultiMeshRayCasterData = RayCasterData
 
 
-class RayCasterCfg(AliasedCfg, _rays.RayCasterCfg):
+class RayCasterCfg(MarkedCfg, _rays.RayCasterCfg):
     """Configuration of a ray caster."""
 
     data_class: ClassVar[type[Any] | None] = RayCasterData

@@ -45,9 +45,9 @@ def configclass(cls: type[T]) -> type[T]:
 
 @configclass
 class InteractiveSceneCfg:
-    """Base of scenes as classes, for `sensorium.Scene`: each attribute that is a sensor config is a sensor of that name.
+    """Base of scenes as classes, for `sensorium.Scene`. A sensor config in an attribute is a sensor of that name.
 
-    Robots, terrain and lights belong to the engine, so other attributes have no effect. Iterating gives the configs.
+    Robots, terrain and lights belong to the engine: other attributes have no effect. Iterating gives the configs.
     """
 
     num_envs: int | None = None

@@ -273,7 +273,8 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
         short = [given or element.split("/")[-1] for given, _, element, _, _ in found]
         full = [given or (element if short.count(leaf) > 1 and not self.cfg.leaf_names else leaf)
                 for leaf, (given, _, element, _, _) in zip(short, found, strict=True)]  # fmt: skip
-        keys = [(name, element if self.cfg.leaf_names else "") for name, (_, _, element, *_) in zip(full, found)]
+        pairs = zip(full, found, strict=True)
+        keys = [(name, element if self.cfg.leaf_names else "") for name, (_, _, element, *_) in pairs]
         for name, key, (_, field, *_) in zip(full, keys, found, strict=True):
             if keys.count(key) > 1:
                 fix = "Give all but one of them a distinct name: FrameCfg(name=...)."
