@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import field_validator
+from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium import patterns as _patterns
@@ -61,11 +61,11 @@ class GridPatternCfg(AliasedCfg, _patterns.GridPatternCfg):
     ordering: str = "xy"  # type: ignore[assignment]
     """Axis that varies fastest from ray to ray: ``xy`` for x, ``yx`` for y."""
 
-    func = staticmethod(grid_pattern)
+    func = staticmethod(grid_pattern)  # type: ignore[assignment]
 
     @field_validator("resolution")
     @classmethod
-    def _resolution(cls, value: float) -> float:
+    def _resolution(cls, value: float, info: ValidationInfo) -> float:
         return value
 
     @property

@@ -243,12 +243,14 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
     @property
     def ray_starts(self) -> Tensor:
         """Starts of the rays in the frame of the mount, with `offset`, float32 `[env, ray, 3]`, m."""
-        return wp.to_torch(self._cast.bundle.starts).expand(self.num_envs, -1, -1)
+        starts: Tensor = wp.to_torch(self._cast.bundle.starts)
+        return starts.expand(self.num_envs, -1, -1)
 
     @property
     def ray_directions(self) -> Tensor:
         """Unit directions of the rays in the frame of the mount, with `offset`, float32 `[env, ray, 3]`."""
-        return wp.to_torch(self._cast.bundle.directions).expand(self.num_envs, -1, -1)
+        directions: Tensor = wp.to_torch(self._cast.bundle.directions)
+        return directions.expand(self.num_envs, -1, -1)
 
     @property
     def drift(self) -> Tensor:
@@ -261,6 +263,7 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
         return self._drift(1)
 
     def _drift(self, number: int) -> Tensor:
+        self.ensure_current()
         drift = self._drifts[number]
         if drift is None:  # expanded, so that a write is an error
             drift = torch.zeros(1, device=self.device).expand(self.num_envs, self.mount.count, 3)
