@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import math
+import pickle
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -98,6 +101,77 @@ def test_file_has_native_kind_and_names_and_loads_equal(cfg: Any) -> None:
             if isinstance(cfg, isaaclab.MultiMeshRayCasterCfg) or getattr(cfg, "lens", None) is not None:
                 continue  # the file is without options that have no effect
             assert back == given
+
+
+ODD: tuple[Any, ...] = (
+    None, True, -1, 10**40, math.nan, "", "odd", b"odd", (), [1, "two"], {"odd": 1}, {1: 2}, object(), {"kind": "odd"},
+)  # fmt: skip
+"""Values that hardly any field accepts."""
+
+
+def test_assignment_copies_and_calls_of_pydantic_raise_our_errors() -> None:
+    """For configs of all kinds, with odd values for all their fields."""
+    for cfg in [*configs(), sn.ImuCfg(site="imu", noise={"ang_vel_b": 0.1}), DOWN, sn.OffsetCfg()]:
+        cls, name = type(cfg), next(iter(type(cfg).model_fields))
+        assert copy.copy(cfg) == cfg == copy.deepcopy(cfg) == pickle.loads(pickle.dumps(cfg))
+        assert cls.model_validate(cfg) == cfg == cfg.model_copy() == cfg.model_copy(deep=True)
+        given = {name: getattr(cfg, name) for name in cfg.model_fields_set}
+        attempts: list[Any] = [partial(delattr, cfg, name), partial(setattr, cfg, "no_field", 1)]
+        for odd in ODD:
+            attempts += [partial(cls.model_validate, odd), partial(cls.model_validate_json, str(odd))]
+            attempts += [partial(cls.model_validate_strings, odd), partial(cls.model_construct, no_field=odd)]
+            for field in cls.model_fields:
+                changed = {field: odd}
+                attempts += [partial(cls, **{**given, **changed}), partial(cfg.model_copy, update=changed)]
+                attempts.append(partial(setattr, copy.copy(cfg), field, odd))
+        for attempt in attempts:
+            with contextlib.suppress(sn.SensoriumError):
+                attempt()
+        for attempt in attempts[:2]:
+            with pytest.raises(sn.ConfigError, match=cls.__name__.split("[")[0]):
+                attempt()
+
+
+def test_fields_are_assigned_until_a_sensor_keeps_the_config() -> None:
+    cfg = isaaclab.RayCasterCfg(
+        prim_path="/World/base", mesh_prim_paths=["/World/ground"], pattern_cfg=DOWN, drift_range=(0.1, 0.2)
+    )
+    other = copy.deepcopy(cfg)
+    other.update_period, other.mesh_prim_paths = 0.02, ["/World/.*"]
+    assert (cfg.update_period, cfg.targets) == (0.0, ("/World/ground",))
+    assert other.to_dict() == cfg.to_dict() | {"update_period": 0.02, "targets": ["/World/.*"]}
+    with pytest.raises(sn.ConfigError, match=r"RayCasterCfg\.update_period: got -1\.0"):
+        other.update_period = -1.0
+    assert other.update_period == 0.02
+    scene = sn.Scene(above_ground(), [cfg])
+    sensor = scene["ray_caster"]
+    cfg.update_period = 0.5
+    assert sensor.cfg.update_period == 0.0 and sn.Scene(above_ground(), [cfg])["ray_caster"].cfg.update_period == 0.5
+    with pytest.raises(sn.ConfigError, match=r"update_period: .* Use scene\.reconfigure\('ray_caster', update_period"):
+        sensor.cfg.update_period = 0.1
+    sensor.cfg.drift_range = (3.0, 4.0)
+    assert sensor.drift.abs().max() <= 0.2
+    scene.reset()
+    assert 3.0 <= sensor.drift.min() and sensor.drift.max() <= 4.0
+    with pytest.raises(sn.ConfigError, match="reconfigure"):  # it was absent, so that the sensor has no memory for it
+        sensor.cfg.ray_cast_drift_range = {"x": (0.0, 1.0)}
+    changed = sensor.cfg.copy()
+    changed.update_period = 0.1
+    assert changed.drift_range == (3.0, 4.0)
+
+
+def test_a_subclass_gives_defaults_without_annotations() -> None:
+    class Scanner(isaaclab.RayCasterCfg):
+        prim_path = "/World/base"
+        mesh_prim_paths = ("/World/ground",)
+        pattern_cfg = DOWN
+        update_period = 0.02
+
+    assert Scanner().to_dict() == isaaclab.RayCasterCfg(
+        prim_path="/World/base", mesh_prim_paths=["/World/ground"], pattern_cfg=DOWN, update_period=0.02
+    ).to_dict()  # fmt: skip
+    with pytest.raises(sn.ConfigError, match=r"Scanner\.update_period: got -1"):
+        Scanner(update_period=-1)
 
 
 def test_options_that_are_none_stay_none() -> None:

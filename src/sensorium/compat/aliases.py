@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import ConfigDict
 
 from sensorium.cfg import Cfg
 from sensorium.errors import ConfigError
 
+KEPT = "_is_kept"
+"""Attribute of a config that a sensor keeps."""
+
 
 class AliasedCfg(Cfg):
     """Config with another system's names: ``Field(alias=...)`` holds that name of a field.
 
     Either name may be given, but not both. A default that differs from sensorium's is treated as a given value, so that
-    files, which contain sensorium's kinds and names, include it.
+    files, which contain sensorium's kinds and names, include it. Fields can be assigned, which validates the config as a
+    whole. A sensor keeps a copy, of which only `read_at_reset` can be.
     """
 
     model_config = ConfigDict(populate_by_name=True)
+    read_at_reset: ClassVar[tuple[str, ...]] = ()
+    """Fields that a sensor reads at each reset."""
 
     def __init__(self, /, **data: Any) -> None:
         for alias, name in aliases(type(self)).items():
@@ -33,6 +39,34 @@ class AliasedCfg(Cfg):
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, validated as a whole."""
         return super().replace(**{aliases(type(self)).get(name, name): value for name, value in changes.items()})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Change a field.
+
+        Raises:
+            ConfigError: the config would be invalid or has no such field, or a sensor keeps it.
+        """
+        field = aliases(type(self)).get(name, name)
+        if field not in type(self).model_fields:
+            super().__setattr__(name, value)
+        is_off = getattr(self, field) == type(self).model_fields[field].get_default()
+        if (is_kept := KEPT in vars(self)) and (is_off or field not in self.read_at_reset):
+            fix = f"Use scene.reconfigure({getattr(self, 'label', '...')!r}, {field}=...)."
+            raise ConfigError.single(self._title, name, value, "no assignment once a sensor keeps the config", fix)
+        changed = self.replace(**{field: value})
+        vars(self).clear()
+        vars(self).update(vars(changed) | ({KEPT: True} if is_kept else {}))
+        object.__setattr__(self, "__pydantic_fields_set__", changed.model_fields_set)
+
+    def sealed(self) -> Self:
+        """Return the copy that a sensor keeps; this one can still change."""
+        kept = self.model_copy(deep=True)
+        vars(kept)[KEPT] = True
+        return kept
+
+    def copy(self) -> Self:  # type: ignore[override]  # that of pydantic is deprecated
+        """Return a copy that can change."""
+        return self.replace()
 
     def __getattr__(self, name: str) -> Any:
         if name in (found := aliases(type(self))):

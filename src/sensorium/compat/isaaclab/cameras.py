@@ -258,8 +258,8 @@ class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
         if isinstance(lens, Mapping) and "kind" in lens:  # of a file, whose path is that of the mount
             data = {**data, "prim_path": f"{data.get('prim_path')}/camera"}
         elif isinstance(lens, Mapping):
-            is_fisheye = any(name.startswith("fisheye") for name in lens)
-            lens = FisheyeCameraCfg(**lens) if is_fisheye else PinholeCameraCfg(**lens)
+            is_fisheye = any(str(name).startswith("fisheye") for name in lens)
+            lens = (FisheyeCameraCfg if is_fisheye else PinholeCameraCfg).model_validate(lens)
             data = {name: value for name, value in data.items() if name not in ("spawn", "lens")} | {"spawn": lens}
         if lens not in (None, NONE):
             data = _stating_convention(data)

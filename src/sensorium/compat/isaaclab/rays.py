@@ -46,6 +46,7 @@ class RayCasterCfg(MarkedCfg, _rays.RayCasterCfg):
     """Configuration of a ray caster."""
 
     data_class: ClassVar[type[Any] | None] = RayCasterData
+    read_at_reset: ClassVar[tuple[str, ...]] = ("drift_range", "ray_cast_drift_range")
 
     prim_path: str
     """Path of the prim that carries the sensor."""
