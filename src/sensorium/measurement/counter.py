@@ -177,21 +177,23 @@ class AccessCounter(SampleCounter):
         """int64 [env], tick at which the newest capture was made."""
         return self.first_tick
 
-    def due(self, *, is_access: bool) -> torch.Tensor | bool:
-        """Return the envs to capture, bool `[env]`, or a bool for all of them. Captures of this tick are repeated.
+    def due(self, *, is_access: bool, repeats: bool) -> torch.Tensor | bool:
+        """Return the envs to capture, bool `[env]`, or a bool for all of them.
 
         Args:
             is_access: whether a sample that is due is taken; otherwise only the first one of an episode.
+            repeats: whether captures of this tick are repeated.
         """
-        tick = self._clock.tick
+        tick, may_wait = self._clock.tick, self._awaits_first
         if is_access:
             due = [tick - each >= self._period for each in self._accesses]
             if all(due):
                 return True
-            if not any(due) and not self.is_current:
-                return False
-            return (tick - self._accessed >= self._period) | (self.first_tick == tick)
-        return (self._lags < 0) | (self.first_tick == tick) if self._awaits_first or self.is_current else False
+            may_wait = any(due)
+        if not (may_wait or repeats):
+            return False
+        waits = tick - self._accessed >= self._period if is_access else self._lags < 0
+        return waits | (self.first_tick == tick) if repeats else waits
 
     def note_capture(self, envs: torch.Tensor | bool, lag: int, *, is_access: bool) -> None:
         """Count a capture of the envs that `due` returned."""

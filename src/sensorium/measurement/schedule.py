@@ -48,6 +48,8 @@ class SampleGroup:
         """`Clock.version` of the last evaluation on read; -1 where it must be repeated."""
         self.shown_version = -1
         """`Clock.version` at which an output last looked at a sensor that waits for a read."""
+        self.repeats = False
+        """Whether the next access repeats the captures of its tick."""
         self.is_lazy = plan.is_lazy or plan.is_on_access
         self.is_wanted_only = plan.evaluation[0] == "wanted"
         self._counters = [each.counter for each in members]
@@ -64,6 +66,11 @@ class SampleGroup:
             guard.check()
         if self.is_lazy and self.version != self._schedule.clock.version:
             self._schedule.evaluate(self)
+
+    def expire(self) -> None:
+        """Repeat the evaluation on the next read, because the state or a setting of this tick was changed."""
+        self.version = self.shown_version = -1
+        self.repeats = True
 
     def show(self) -> None:
         """Take the first samples of episodes, for an output; other samples of a sensor evaluated on access wait."""
@@ -229,7 +236,8 @@ class Schedule:
             if not counter.is_current or (plan.has_memory and not plan.is_lazy):
                 continue
             counter.off_grid += 1
-            if plan.is_on_access:
+            if plan.is_on_access and each.group is not None:
+                each.group.expire()
                 continue
             is_on_grid = counter.last_tick == tick
             if is_on_grid:
@@ -291,7 +299,7 @@ class Schedule:
         (member,), lag = group.members, self.engine.lag
         counter = member.counter
         assert isinstance(counter, AccessCounter)
-        due = counter.due(is_access=is_read)
+        due = counter.due(is_access=is_read, repeats=group.repeats)
         if due is not False:
             self.refresh()
             try:
@@ -306,7 +314,7 @@ class Schedule:
             counter.note_capture(due, lag, is_access=is_read)
             self.health.invalidate(self.engine, [member])
             self.health.report([member])
-        group.shown_version = self.clock.version
+        group.shown_version, group.repeats = self.clock.version, False
         if is_read:
             group.version = self.clock.version
 

@@ -389,8 +389,8 @@ class Scene:
             ticks = _passed_ticks(dt, clock, "Scene.update")
             if isinstance(dt, float) and ticks and engine.owns_time and not counted:
                 raise ScheduleError(
-                    f"Scene.update: got {dt:g} s, but the engine took no ticks since the last call. scene.step() updates "
-                    "the sensors itself; call update() after engine.step()."
+                    f"Scene.update: got {dt:g} s, but the engine took no ticks since the last call. scene.step() "
+                    "updates the sensors itself; call update() after engine.step()."
                 )
         if ticks is not None:
             ticks = _ticks(ticks, 0, "Scene.update: ticks", "time cannot run backwards")

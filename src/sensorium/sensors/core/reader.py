@@ -518,7 +518,7 @@ class Readable(Generic[CfgT, DataT]):
         self._context.reset(self, env_ids)
 
     def update(self, dt: float, force_recompute: bool = False) -> None:
-        """Register time that the owner of the loop has simulated, where a loop updates its sensors instead of the scene.
+        """Register time that the owner of the loop has simulated, where it updates its sensors instead of the scene.
 
         The sensors of a scene share its clock. The first sensor updated after a tick advances the scene; the calls of
         the other sensors follow it and must give the same time.
