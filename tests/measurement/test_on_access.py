@@ -12,6 +12,7 @@ import synthetic as syn
 import torch
 
 import sensorium as sn
+from sensorium.jobs.control import steps
 
 PERIODS = (Fraction(4), Fraction(5, 2), Fraction(3), Fraction(29, 4))
 """Periods of the sensors below, in ticks of 10 ms."""
@@ -147,6 +148,9 @@ def test_sensors_that_need_every_sample_do_not_wait() -> None:
         scene = syn.world([syn.ScalarCfg(name=how, evaluate=how, **options) for how in ("on_access", "auto")])
         assert len({(scene[how].info.evaluation, scene[how].info.why) for how in scene}) == 1
         assert scene["auto"].info.evaluation in ("eager", "lazy")
+    scene = syn.world([syn.ScalarCfg(name="s", evaluate="on_access", update_period=0.04)])
+    with pytest.raises(sn.ConfigError, match="a job writes each sample"):
+        next(steps(scene, lambda *_: None, 1, 4, [scene["s"]]))
 
 
 def test_capture_time_of_a_lagging_engine() -> None:
