@@ -168,7 +168,7 @@ def test_capture_time_of_a_lagging_engine() -> None:
     assert scene["s"].capture_tick.tolist() == [8, 8]
 
 
-# Time ------------------------------------------------------------------------------------------------------------------
+# Time ---------------------------------------------------------------------------------------------------------------
 
 
 def test_update_takes_seconds() -> None:
@@ -202,7 +202,7 @@ def test_loop_may_update_its_sensors() -> None:
     syn.advance(scene)
     scene["a"].update(0.01, force_recompute=True)
     assert scene.tick == 7
-    with pytest.raises(sn.ScheduleError, match="'b'.update: got 0.02, but a advanced the scene by 0.01 s"):
+    with pytest.raises(sn.ScheduleError, match=r"'b'\.update: got 0\.02, but a advanced the scene by 0\.01 s"):
         scene["b"].update(0.02)
     scene["b"].update(0.0)
     assert scene.tick == 7
