@@ -65,7 +65,8 @@ class Scene:
 
     Args:
         engine: simulator.
-        sensors: configs of the sensors; names must be unique.
+        sensors: configs of the sensors; names must be unique. A class is called without arguments for an iterable of
+            configs. If the iterable has `num_envs`, it must be that of the engine.
         seed: seed of all random numbers. Draws are a pure function of the seed, the sensor's name, tick, env and
             episode. They are independent of other sensors, of the number of envs and of the order of reads.
         first_env: global index of env 0, where this scene is a slice of a larger run: env k draws the random numbers of
@@ -102,7 +103,7 @@ class Scene:
     def __init__(
         self,
         engine: Engine,
-        sensors: Iterable[SensorCfg[Any]] = (),
+        sensors: Iterable[SensorCfg[Any]] | type[Iterable[SensorCfg[Any]]] = (),
         *,
         seed: int = 0,
         first_env: int | None = None,
@@ -114,8 +115,13 @@ class Scene:
         semantics: Mapping[str, str | Sequence[str]] | None = None,
         appearance: Sequence[AppearanceCfg] = (),
     ) -> None:
-        if isinstance(sensors, SensorCfg):
+        if isinstance(sensors, type):
+            sensors = sensors()
+        if isinstance(sensors, SensorCfg) or not isinstance(sensors, Iterable):
             raise ConfigError.single("Scene", "sensors", sensors, "a list of configs", "Write sensors=[cfg].")
+        if (count := getattr(sensors, "num_envs", None)) not in (None, engine.num_envs):
+            expected = f"{engine.num_envs}, as the engine has"
+            raise ConfigError.single(type(sensors).__name__, "num_envs", count, expected, "Build the engine with it.")
         self.engine = engine
         self._guard = SceneGuard()
         self.seed = checked_seed(seed)
@@ -259,6 +265,14 @@ class Scene:
     def num_envs(self) -> int:
         """Number of environments."""
         return self.engine.num_envs
+
+    @property
+    def env_origins(self) -> torch.Tensor:
+        """Origin of each environment in the world of its readings, float32 `[env, 3]`, m.
+
+        It is 0: environments are separate worlds, and positions are relative to the origin of their own.
+        """
+        return torch.zeros((self.num_envs, 3), device=self.compute.device)
 
     @property
     def tick(self) -> int:
