@@ -107,6 +107,8 @@ def test_outputs_show_the_sample_of_the_last_read() -> None:
     assert look()[:, 0].equal(syn.signal(0, 4)[:, 0]) and not cursor.pending()
     assert sensor.data.equal(syn.signal(3, 4)[:, 0]) and cursor.pending() == ["s0"]
     syn.advance(scene, 9)
+    live = scene.live_sample("s0")
+    assert live is not None and live.update() is None and live.about()["capture_tick"].tolist() == [3] * 4
     reading = scene.publish("s0", since=cursor)["s0"]
     assert reading.capture_tick.tolist() == [3] * 4 and look()[:, 0].equal(syn.signal(3, 4)[:, 0])
     syn.reset(scene, [1], tick=700)
@@ -133,8 +135,10 @@ def test_unread_sensor_is_never_computed() -> None:
     for forced, expected in ((True, 1), (True, 1), (False, 1), (True, 1), (True, 2)):
         syn.advance(scene, force_recompute=forced)
         assert syn.Probe.calls == calls + expected
+    scene.engine.body_pos_w += 1.0
     scene.update(ticks=0, force_recompute=True)  # the state was edited at the tick of a sample
     assert syn.Probe.calls == calls + 3 and scene["p"].frame.tolist() == [2] * 4
+    assert scene["p"].data.vec.equal(syn.signal(scene.tick, 4) + 1.0)
 
 
 def test_sensors_that_need_every_sample_do_not_wait() -> None:
@@ -179,7 +183,7 @@ def test_update_takes_seconds() -> None:
         scene.update(dt)
         assert scene.tick == tick + ticks
     for wrong, words in (
-        (0.015, "0.015 s.*multiple.*0.01 s"), (-0.01, "multiple >= 0"), (float("nan"), "multiple"),
+        (0.010001, "multiple"), (0.015, "0.015 s.*multiple.*0.01 s"), (-0.01, "multiple >= 0"), (float("nan"), "multiple"),
         (float("inf"), "multiple"), (1e-9, "multiple"), (4, r"update\(ticks=4\).*update\(0.04\)"), (True, "an integer"),
     ):  # fmt: skip
         with pytest.raises(sn.ScheduleError, match=words):
@@ -212,7 +216,7 @@ def test_loop_may_update_its_sensors() -> None:
     )
     engine = sn.MujocoEngine(spec)
     scene = sn.Scene(engine, [sn.BodyStateCfg(name=name, body="b") for name in "ab"])
-    for names in ("ab", "ba"):
+    for names in ("ab", "ba", "a", "b"):
         engine.step(None, 1)
         for name in names:
             scene[name].update(engine.dt)
