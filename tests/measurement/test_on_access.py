@@ -183,7 +183,8 @@ def test_update_takes_seconds() -> None:
         scene.update(dt)
         assert scene.tick == tick + ticks
     for wrong, words in (
-        (0.010001, "multiple"), (0.015, "0.015 s.*multiple.*0.01 s"), (-0.01, "multiple >= 0"), (float("nan"), "multiple"),
+        (0.010001, "multiple"),
+        (0.015, "0.015 s.*multiple.*0.01 s"), (-0.01, "multiple >= 0"), (float("nan"), "multiple"),
         (float("inf"), "multiple"), (1e-9, "multiple"), (4, r"update\(ticks=4\).*update\(0.04\)"), (True, "an integer"),
     ):  # fmt: skip
         with pytest.raises(sn.ScheduleError, match=words):
