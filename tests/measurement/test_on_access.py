@@ -56,7 +56,7 @@ def test_due_sample_waits_for_its_reader() -> None:
     the rule; outputs in between, and a saved state, change no bit of a read.
     """
     chance, envs = np.random.default_rng(5), 4
-    scene, alone = (syn.world(cfgs(), num_envs=envs) for _ in range(2))
+    scene, alone = (syn.world(cfgs(), num_envs=envs, debug=debug) for debug in (True, False))
     rules = [Due(period, envs) for period in PERIODS]
     look, cursor = outputs_of(scene)
     published = 0
@@ -71,7 +71,7 @@ def test_due_sample_waits_for_its_reader() -> None:
             for rule in rules:
                 rule.reset(chosen)
         if tick == 45:
-            state, scene = scene.state(), syn.world(cfgs(), num_envs=envs)
+            state, scene = scene.state(), syn.world(cfgs(), num_envs=envs, debug=True)
             scene.load_state(state)
             look, cursor = outputs_of(scene)
         if chance.random() < 0.3:

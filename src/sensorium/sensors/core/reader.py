@@ -149,11 +149,12 @@ class Readable(Generic[CfgT, DataT]):
             yield
             return
         group.show()
-        before, group.version = (group.version, self._shown_version), self.clock.version
+        before = group.version, self._shown_version, self._lent
+        group.version, self._lent = self.clock.version, None
         try:
             yield
         finally:
-            group.version, self._shown_version = before
+            group.version, self._shown_version, self._lent = before
 
     def ensure_shown(self, *, is_measured: bool = False) -> None:
         """Bring the values up to date as `ensure_current` does, for an output; see `held`."""
