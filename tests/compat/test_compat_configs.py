@@ -323,16 +323,25 @@ def test_isaac_lab_grid_pattern_is_checked_by_its_function() -> None:
     for fields in ({"size": (1.0, 1.0)}, {"resolution": 0.1}):
         with pytest.raises(sn.ConfigError, match="got nothing"):
             patterns.GridPatternCfg(**fields)
-    for fields, words in (({"ordering": "zx"}, "must be 'xy' or 'yx'"), ({"resolution": 0.0}, "must be greater than 0")):
+    for fields, words in (
+        ({"ordering": "zx"}, "must be 'xy' or 'yx'"),
+        ({"resolution": 0.0}, "must be greater than 0"),
+    ):
         cfg = patterns.GridPatternCfg(**{"size": (1.0, 1.0), "resolution": 0.5, **fields})
-        for use in (lambda cfg: patterns.grid_pattern(cfg, "cpu"), lambda cfg: cfg.rays(), lambda cfg: cfg.count_rays()):
+        for use in (
+            lambda cfg: patterns.grid_pattern(cfg, "cpu"),
+            lambda cfg: cfg.rays(),
+            lambda cfg: cfg.count_rays(),
+        ):
             with pytest.raises(sn.ConfigError, match=words):
                 use(cfg)
     cfg = patterns.GridPatternCfg(size=(1.0, 0.5), resolution=0.5, ordering="yx")
     expected = [[x, y, 0.0] for x in (-0.5, 0.0, 0.5) for y in (-0.25, 0.25)]
     assert patterns.grid_pattern(cfg, "cpu")[0].tolist() == expected
     assert sn.PatternBaseCfg.from_dict(cfg.to_dict()).rays().starts.tolist() == expected
-    assert patterns.PinholeCameraPatternCfg.from_intrinsic_matrix([5, 0, 3, 0, 6, 2, 0, 0, 1], 6, 4).focal_length == 24.0
+    assert (
+        patterns.PinholeCameraPatternCfg.from_intrinsic_matrix([5, 0, 3, 0, 6, 2, 0, 0, 1], 6, 4).focal_length == 24.0
+    )
 
 
 # mjlab ----------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import MISSING, Field, dataclass, field, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import partial
 from types import FunctionType
 from typing import Any, TypeVar, dataclass_transform
@@ -18,9 +18,13 @@ KEPT = FunctionType, property, classmethod, staticmethod, type
 """Attributes without an annotation that are no settings."""
 
 
+def _fresh(value: Any) -> Any:
+    return value if value is MISSING else deepcopy(value)
+
+
 def _copy(self: Any, **changes: Any) -> Any:
     """Return an independent copy with some attributes changed."""
-    return replace(deepcopy(self), **changes)
+    return replace(self, **{each.name: _fresh(getattr(self, each.name)) for each in fields(self)} | changes)
 
 
 @dataclass_transform(kw_only_default=True)
@@ -37,7 +41,7 @@ def configclass(cls: type[T]) -> type[T]:
     cls.__annotations__ = {name: hints.get(name, Any) for name in own if name in hints or is_free[name]} | hints
     for name, hint in cls.__annotations__.items():
         if "ClassVar" not in str(hint) and not isinstance(value := own.get(name, MISSING), Field):
-            setattr(cls, name, field(default_factory=partial(deepcopy, value)))
+            setattr(cls, name, field(default_factory=partial(_fresh, value)))
     for name in ("copy", "replace"):
         setattr(cls, name, _copy)
     return dataclass(kw_only=True)(cls)
