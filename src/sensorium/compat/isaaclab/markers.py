@@ -105,23 +105,8 @@ POSITION_GOAL_MARKER_CFG = _markers(
 )
 
 __all__ = [
-    "BLUE_ARROW_X_MARKER_CFG",
-    "CONTACT_SENSOR_MARKER_CFG",
-    "CUBOID_MARKER_CFG",
-    "DEFORMABLE_TARGET_MARKER_CFG",
-    "FRAME_MARKER_CFG",
-    "GREEN_ARROW_X_MARKER_CFG",
-    "POSITION_GOAL_MARKER_CFG",
-    "RAY_CASTER_MARKER_CFG",
-    "RED_ARROW_X_MARKER_CFG",
-    "SPHERE_MARKER_CFG",
-    "VISUO_TACTILE_SENSOR_MARKER_CFG",
-    "CuboidCfg",
-    "CylinderCfg",
-    "MarkedCfg",
-    "MarkerCfg",
-    "PreviewSurfaceCfg",
-    "SphereCfg",
-    "UsdFileCfg",
-    "VisualizationMarkersCfg",
+    "BLUE_ARROW_X_MARKER_CFG", "CONTACT_SENSOR_MARKER_CFG", "CUBOID_MARKER_CFG", "DEFORMABLE_TARGET_MARKER_CFG",
+    "FRAME_MARKER_CFG", "GREEN_ARROW_X_MARKER_CFG", "POSITION_GOAL_MARKER_CFG", "RAY_CASTER_MARKER_CFG",
+    "RED_ARROW_X_MARKER_CFG", "SPHERE_MARKER_CFG", "VISUO_TACTILE_SENSOR_MARKER_CFG", "CuboidCfg", "CylinderCfg",
+    "MarkedCfg", "MarkerCfg", "PreviewSurfaceCfg", "SphereCfg", "UsdFileCfg", "VisualizationMarkersCfg",
 ]  # fmt: skip
