@@ -53,9 +53,7 @@ class RayCasterCfg(MarkedCfg, _rays.RayCasterCfg):
     """Paths of the shapes that rays can hit."""
     pattern: PatternField = Field(alias="pattern_cfg")
     """Pattern of the rays."""
-    ray_alignment: Annotated[Literal["base", "yaw", "world"], YAW_ONLY] = Field(
-        default="base", alias="attach_yaw_only"
-    )
+    ray_alignment: Annotated[Literal["base", "yaw", "world"], YAW_ONLY] = Field(default="base", alias="attach_yaw_only")
     """Rotation of the rays with the prim: fully, about the vertical for the starts only, or not at all. Files contain
     sensorium's name of ``"yaw"``, ``"yaw_starts"``."""
 
