@@ -320,6 +320,8 @@ def test_isaac_lab_lidar_pattern_includes_both_ends(
 def test_isaac_lab_grid_pattern_is_checked_by_its_function() -> None:
     """A config needs size and resolution; a wrong ordering or resolution is an error once rays are computed."""
     patterns = isaaclab.patterns
+    with pytest.raises(sn.ConfigError, match=r"size: got \(-1\.0, 1\.0\), expected two lengths"):
+        patterns.GridPatternCfg(size=(-1.0, 1.0), resolution=0.1)
     for fields in ({"size": (1.0, 1.0)}, {"resolution": 0.1}):
         with pytest.raises(sn.ConfigError, match="got nothing"):
             patterns.GridPatternCfg(**fields)
