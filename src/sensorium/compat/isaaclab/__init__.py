@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sensorium.cfg import MountedSensorCfg, OffsetCfg, Vec3
+from sensorium.cfg import Evaluate, MountedSensorCfg, OffsetCfg, Vec3
 from sensorium.compat.isaaclab import markers, patterns
 from sensorium.compat.isaaclab.cameras import (
     UNSUPPORTED_TYPES,
@@ -75,6 +75,8 @@ class FrameTransformerCfg(MarkedCfg, _frames.FrameTransformerCfg):
 
     prim_path: str
     """Path of the source frame."""
+    evaluate: Evaluate = "on_access"
+    """When samples are computed; by default a due sample waits for a read."""
     target_frames: tuple[FrameCfg | _frames.FrameTransformerCfg.FrameCfg, ...]
     """Target frames, in this order."""
     offset: OffsetCfg = Field(default=OffsetCfg(), alias="source_frame_offset")
@@ -88,6 +90,8 @@ class ImuCfg(MarkedCfg, _imu.ImuCfg):
 
     prim_path: str
     """Path of the prim that carries the IMU."""
+    evaluate: Evaluate = "on_access"
+    """When samples are computed; by default a due sample waits for a read."""
     fields: tuple[str, ...] | Literal["measured", "all"] = _imu.FIELDS[:-1]
     """Computed fields."""
     gravity_bias: Vec3 | None = (0.0, 0.0, 9.81)

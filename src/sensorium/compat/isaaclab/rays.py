@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, field_serializer
 from torch import Tensor
 
-from sensorium.cfg import Cfg
+from sensorium.cfg import Cfg, Evaluate
 from sensorium.compat.isaaclab.markers import MarkedCfg
 from sensorium.errors import Fault, PathError
 from sensorium.patterns import PatternField
@@ -49,6 +49,8 @@ class RayCasterCfg(MarkedCfg, _rays.RayCasterCfg):
 
     prim_path: str
     """Path of the prim that carries the sensor."""
+    evaluate: Evaluate = "on_access"
+    """When samples are computed; by default a due sample waits for a read."""
     targets: Paths = Field(alias="mesh_prim_paths")
     """Paths of the shapes that rays can hit."""
     pattern: PatternField = Field(alias="pattern_cfg")
