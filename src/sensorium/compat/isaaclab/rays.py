@@ -10,11 +10,16 @@ from torch import Tensor
 
 from sensorium.cfg import Cfg
 from sensorium.compat.aliases import AliasedCfg
+from sensorium.compat.isaaclab.base import OnOnePrim
 from sensorium.patterns import PatternField
 from sensorium.sensors.rays import ray_caster as _rays
-from sensorium.sensors.rays.ray_caster import RayCaster
 from sensorium.world.ray_cast import Alignment
 from sensorium.world.ray_scene import Targets
+
+
+class RayCaster(OnOnePrim, _rays.RayCaster):
+    """Ray caster of this document."""
+
 
 MultiMeshRayCaster = RayCaster
 
@@ -42,6 +47,7 @@ class RayCasterCfg(AliasedCfg, _rays.RayCasterCfg):
     """Configuration of a ray caster."""
 
     data_class: ClassVar[type[Any] | None] = RayCasterData
+    sensor_class: ClassVar[type[Any] | None] = RayCaster
 
     prim_path: str
     """Path of the prim that carries the sensor."""
@@ -74,17 +80,13 @@ def _with_ids(value: Any) -> Any:
     return base + ("geom_ids",) * value if isinstance(value, bool) else value
 
 
-class MultiMeshRayCasterCfg(RayCasterCfg):
-    """Configuration of a ray caster for several meshes."""
+class MeshTargetsCfg(AliasedCfg):
+    """Config with several meshes that rays can hit."""
 
     RaycastTargetCfg: ClassVar[type[RaycastTargetCfg]] = RaycastTargetCfg
 
-    targets: MeshPath | tuple[MeshPath, ...] = Field(alias="mesh_prim_paths")  # type: ignore[assignment]
+    targets: MeshPath | tuple[MeshPath, ...] = Field(alias="mesh_prim_paths")
     """Paths of the shapes that rays can hit."""
-    fields: Annotated[tuple[str, ...] | Literal["all"], BeforeValidator(_with_ids)] = Field(
-        default=_rays.RayCasterCfg.model_fields["fields"].default, alias="update_mesh_ids"
-    )
-    """Computed fields. A flag selects whether `geom_ids` (`ray_mesh_ids`) is among them."""
 
     @field_serializer("targets")
     def _paths(self, value: MeshPath | tuple[MeshPath, ...]) -> tuple[str, ...]:
@@ -96,10 +98,20 @@ class MultiMeshRayCasterCfg(RayCasterCfg):
         """The shapes that rays can hit."""
         given = self.targets if isinstance(self.targets, tuple) else (self.targets,)
         still = [each for each in given if isinstance(each, RaycastTargetCfg) and not each.track_mesh_transforms]
-        return replace(super().seen, include=self._paths(self.targets), still=tuple(each.prim_expr for each in still))
+        seen: Targets = super().seen  # type: ignore[misc]
+        return replace(seen, include=self._paths(self.targets), still=tuple(each.prim_expr for each in still))
+
+
+class MultiMeshRayCasterCfg(MeshTargetsCfg, RayCasterCfg):  # type: ignore[misc]
+    """Configuration of a ray caster for several meshes."""
+
+    fields: Annotated[tuple[str, ...] | Literal["all"], BeforeValidator(_with_ids)] = Field(
+        default=_rays.RayCasterCfg.model_fields["fields"].default, alias="update_mesh_ids"
+    )
+    """Computed fields. A flag selects whether `geom_ids` (`ray_mesh_ids`) is among them."""
 
 
 __all__ = [
-    "YAW_ONLY", "MultiMeshRayCaster", "MultiMeshRayCasterCfg", "MultiMeshRayCasterData", "Paths", "RayCasterCfg",
-    "RayCasterData", "RaycastTargetCfg",
+    "YAW_ONLY", "MeshTargetsCfg", "MultiMeshRayCaster", "MultiMeshRayCasterCfg", "MultiMeshRayCasterData", "Paths",
+    "RayCaster", "RayCasterCfg", "RayCasterData", "RaycastTargetCfg",
 ]  # fmt: skip

@@ -32,6 +32,8 @@ class SensorContext:
     seed: int
     reset: Callable[[Any, Any], None]
     """Resets one sensor in some envs; the others are unchanged."""
+    retake: Callable[[Any], None]
+    """Evaluates the current sample of one sensor again, if it has no memory."""
     arrange: Callable[[], None]
     """Makes the scene record the work of all sensors again; to be called after memory in recorded work was replaced."""
     debug: bool

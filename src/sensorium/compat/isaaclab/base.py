@@ -1,0 +1,60 @@
+"""Bases of the sensors of Isaac Lab's document."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sensorium.errors import Fault, PathError, UnsupportedError
+
+
+class HandleError(UnsupportedError, AttributeError):
+    """A handle of Isaac Lab's simulator was requested; the message names the replacement."""
+
+
+class Handle:
+    """Attribute that raises `HandleError`, so that `hasattr` is False.
+
+    Args:
+        fix: the replacement.
+    """
+
+    def __init__(self, fix: str) -> None:
+        self._fix = fix
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, sensor: Any, owner: type) -> Any:
+        if sensor is None:
+            return self
+        raise HandleError(sensor.name, self._name, sensor.engine.name, self._fix)
+
+
+_STATE = 'read the state of bodies from scene.engine.array("body_pos_w") and similar arrays.'
+_SHAPES = "read the shapes from scene.engine.shapes()."
+
+
+class WithoutHandles:
+    """Sensor without the handles of Isaac Lab's simulator."""
+
+    render_product_paths = Handle("read images from `data.output`, and save them with sn.Recorder.")
+    contact_physx_view = Handle("read forces from `data.net_forces_w` and `data.force_matrix_w`.")
+    body_physx_view = Handle(_STATE)
+    root_physx_view = Handle(_STATE)
+    warp_meshes = Handle(_SHAPES)
+    meshes = Handle(_SHAPES)
+
+
+class OnOnePrim(WithoutHandles):
+    """Sensor whose path ends with a name."""
+
+    def __init__(self, cfg: Any, context: Any) -> None:
+        if re.search(r"[*+?|^$\\()\[\]]", cfg.prim_path.rpartition("/")[2]):
+            expected = "a path that ends with a name, not with a pattern"
+            fix = "Use one config per sensor; only the part of the environments, {ENV_REGEX_NS}, may be a pattern."
+            raise PathError(cfg.title, [Fault("prim_path", repr(cfg.prim_path), expected, fix)])
+        super().__init__(cfg, context)  # type: ignore[call-arg]
+
+
+__all__ = ["Handle", "HandleError", "OnOnePrim", "WithoutHandles"]
