@@ -54,7 +54,8 @@ def camera(cfg_class: Any = isaaclab.CameraCfg, **fields: Any) -> sn.CameraCfg:
     if "bodies" in fields:  # the page has one camera per path
         return sn.CameraCfg(**own, **fields)
     made: sn.CameraCfg = cfg_class(
-        **own, **{"prim_path": "/World/body", "spawn": None, "reported_pose": "frame", **fields}
+        **own,
+        **{"prim_path": "/World/body/eye", "spawn": isaaclab.PinholeCameraCfg(), "reported_pose": "frame", **fields},
     )
     return made
 

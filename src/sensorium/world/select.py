@@ -18,7 +18,7 @@ from typing import Literal, Protocol, cast
 
 from sensorium.cfg import MountedSensorCfg, ObjRef
 from sensorium.engines.base import Engine, FrameOnBody, NameKind
-from sensorium.errors import Fault, SelectionError, listed, nearest, shown
+from sensorium.errors import Fault, PathError, SelectionError, listed, nearest, shown
 
 WORLD = "world"
 
@@ -245,14 +245,14 @@ def match_prim_path(
         match = _match_path(rest, engine, kinds)
     except re.error as error:
         fault = Fault(field, repr(path), "a path or a pattern of paths", f"The regular expression is invalid: {error}.")
-        raise SelectionError(config, [fault]) from None
+        raise PathError(config, [fault]) from None
     if match is None:
         leaf = rest.split("/")[-1]
         known = [name for kind in kinds for name in engine.names(kind)]
         fix = f"{nearest(leaf, known).strip()} Tried {rest!r} and {leaf!r}. Bodies: {listed(engine.names('body'))}."
         *most, last = kinds
         fault = Fault(field, repr(path), f"a {', '.join(most)} or {last} of the model", fix.strip())
-        raise SelectionError(config, [fault])
+        raise PathError(config, [fault])
     kind, found, way = match
     entities = {name.partition("/")[0] if "/" in name else "" for name in found}
     has_many = len(found) > len(entities) and way == "entity"
@@ -260,7 +260,7 @@ def match_prim_path(
         expected = f"exactly one {kind}" if exactly_one else f"{plural(kind)} of one entity"
         expected = "an entity with one root body" if has_many else expected
         fix = f"It matches {listed(found)}. Write the path with its entity, or a selector such as {kind}=."
-        raise SelectionError(config, [Fault(field, repr(path), expected, fix)])
+        raise PathError(config, [Fault(field, repr(path), expected, fix)])
     return kind, found
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from sensorium.cfg import NONE, Float, OffsetCfg, bad
 from sensorium.compat.aliases import AliasedCfg
 from sensorium.compat.isaaclab.base import OnOnePrim
-from sensorium.compat.isaaclab.rays import YAW_ONLY, MeshTargetsCfg, MultiMeshRayCasterCfg, Paths, RayCaster, RayCasterCfg
+from sensorium.compat.isaaclab.rays import YAW_ONLY, MeshPath, MultiMeshRayCasterCfg, Paths, RayCaster, RayCasterCfg
 from sensorium.errors import ConfigError, Fault, PathError, listed
 from sensorium.geometry.cameras import Convention, tile_images
 from sensorium.patterns import PatternField, PinholeCameraPatternCfg
@@ -126,6 +126,9 @@ class RayCasterCameraCfg(_ray_camera_cfg.RayCasterCameraCfg, RayCasterCfg):  # t
 
 class MultiMeshRayCasterCameraCfg(RayCasterCameraCfg, MultiMeshRayCasterCfg):  # type: ignore[misc]
     """Configuration of a camera that casts rays at several meshes."""
+
+    targets: MeshPath | tuple[MeshPath, ...] = Field(alias="mesh_prim_paths")  # type: ignore[assignment]
+    """Paths of the shapes that rays can hit."""
 
     if not TYPE_CHECKING:  # as above
 

@@ -80,13 +80,17 @@ def _with_ids(value: Any) -> Any:
     return base + ("geom_ids",) * value if isinstance(value, bool) else value
 
 
-class MeshTargetsCfg(AliasedCfg):
-    """Config with several meshes that rays can hit."""
+class MultiMeshRayCasterCfg(RayCasterCfg):
+    """Configuration of a ray caster for several meshes."""
 
     RaycastTargetCfg: ClassVar[type[RaycastTargetCfg]] = RaycastTargetCfg
 
-    targets: MeshPath | tuple[MeshPath, ...] = Field(alias="mesh_prim_paths")
+    targets: MeshPath | tuple[MeshPath, ...] = Field(alias="mesh_prim_paths")  # type: ignore[assignment]
     """Paths of the shapes that rays can hit."""
+    fields: Annotated[tuple[str, ...] | Literal["all"], BeforeValidator(_with_ids)] = Field(
+        default=_rays.RayCasterCfg.model_fields["fields"].default, alias="update_mesh_ids"
+    )
+    """Computed fields. A flag selects whether `geom_ids` (`ray_mesh_ids`) is among them."""
 
     @field_serializer("targets")
     def _paths(self, value: MeshPath | tuple[MeshPath, ...]) -> tuple[str, ...]:
@@ -98,20 +102,10 @@ class MeshTargetsCfg(AliasedCfg):
         """The shapes that rays can hit."""
         given = self.targets if isinstance(self.targets, tuple) else (self.targets,)
         still = [each for each in given if isinstance(each, RaycastTargetCfg) and not each.track_mesh_transforms]
-        seen: Targets = super().seen  # type: ignore[misc]
-        return replace(seen, include=self._paths(self.targets), still=tuple(each.prim_expr for each in still))
-
-
-class MultiMeshRayCasterCfg(MeshTargetsCfg, RayCasterCfg):  # type: ignore[misc]
-    """Configuration of a ray caster for several meshes."""
-
-    fields: Annotated[tuple[str, ...] | Literal["all"], BeforeValidator(_with_ids)] = Field(
-        default=_rays.RayCasterCfg.model_fields["fields"].default, alias="update_mesh_ids"
-    )
-    """Computed fields. A flag selects whether `geom_ids` (`ray_mesh_ids`) is among them."""
+        return replace(super().seen, include=self._paths(self.targets), still=tuple(each.prim_expr for each in still))
 
 
 __all__ = [
-    "YAW_ONLY", "MeshTargetsCfg", "MultiMeshRayCaster", "MultiMeshRayCasterCfg", "MultiMeshRayCasterData", "Paths",
+    "YAW_ONLY", "MeshPath", "MultiMeshRayCaster", "MultiMeshRayCasterCfg", "MultiMeshRayCasterData", "Paths",
     "RayCaster", "RayCasterCfg", "RayCasterData", "RaycastTargetCfg",
 ]  # fmt: skip
