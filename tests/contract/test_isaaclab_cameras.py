@@ -322,8 +322,9 @@ def test_views_are_set_per_environment(name: str) -> None:
 
 @each_camera
 def test_a_matrix_sets_focal_length_and_apertures(name: str) -> None:
-    """The values of a USD camera follow from the matrix, also off-centre and with pixels that are not square."""
-    sensor = sensor_of(name, targets="robot/floor")
+    """The values of a USD camera follow from the matrix, also off-centre and with pixels that are not square; a skew
+    tilts the columns."""
+    sensor = sensor_of(name, targets="robot/floor", data_types=["depth", "distance_to_camera"])
     k = torch.tensor([[60.0, 0.0, 10.0], [0.0, 45.0, 14.0], [0.0, 0.0, 1.0]])
     sensor.set_intrinsic_matrices(k[None], focal_length=2.0, env_ids=[1])
     torch.testing.assert_close(sensor.data.intrinsic_matrices[1], k)
@@ -332,6 +333,13 @@ def test_a_matrix_sets_focal_length_and_apertures(name: str) -> None:
     depth = sensor.data.output["depth"][..., 0]
     height = 0.5 / ((23.5 - 14.0) / 45.0)
     assert float(depth[1, 23, 0]) == pytest.approx(height, rel=1e-5) != pytest.approx(float(depth[0, 23, 0]), rel=1e-2)
+    for skew in (0.0, 30.0):
+        k[0, 1] = skew
+        sensor.set_intrinsic_matrices(k)
+        y = (23.5 - 14.0) / 45.0
+        x = (0.5 - 10.0 - skew * y) / 60.0
+        length = float(sensor.data.output["distance_to_camera"][1, 23, 0, 0])
+        assert length / height == pytest.approx(math.sqrt(1.0 + x * x + y * y), rel=1e-5)
 
 
 BARE: dict[str, Any] = {

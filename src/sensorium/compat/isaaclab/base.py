@@ -31,7 +31,7 @@ class Handle:
         raise HandleError(sensor.name, self._name, sensor.engine.name, self._fix)
 
 
-_STATE = 'read the state of bodies from scene.engine.array("body_pos_w") and similar arrays.'
+_STATE = 'read poses from `data`, or the state of bodies from scene.engine.array("body_pos_w") and similar arrays.'
 _SHAPES = "read the shapes from scene.engine.shapes()."
 
 
