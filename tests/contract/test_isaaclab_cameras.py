@@ -80,7 +80,9 @@ def test_a_missing_camera_is_an_error(name: str) -> None:
         ("{ENV_REGEX_NS}/robot/base/Camra", {}), ("{ENV_REGEX_NS}/robot/base", {}), ("/World/robot/base/Cam.*", {}),
         ("{ENV_REGEX_NS}/robot/tail/eye", CREATED), ("{ENV_REGEX_NS}/robot/base/eye_*", CREATED),
     ):  # fmt: skip
-        with pytest.raises(sn.SelectionError, match=f"prim_path: got '{re.escape(path.replace('tail/eye', 'tail'))}'") as fault:
+        with pytest.raises(
+            sn.SelectionError, match=f"prim_path: got '{re.escape(path.replace('tail/eye', 'tail'))}'"
+        ) as fault:
             sensor_of(name, **options | {"prim_path": path})
         assert isinstance(fault.value, RuntimeError)
 

@@ -435,7 +435,7 @@ MODES = get_args(sn.SensorCfg.model_fields["evaluate"].annotation)
 def test_setters_act_at_once_in_every_evaluation_mode(debug: bool) -> None:
     """A camera without memory that looks down shows its new height and lens at the same tick, with the same noise.
 
-    A sample of an earlier tick is held, and the change is in the next one. A reset off the grid is a sample of its tick.
+    A sample of an earlier tick is held, and the change is in the next one. A reset samples its envs at its tick.
     """
     lens = {"width": 4, "height": 3, "lens": sn.PinholeLensCfg(fovy=60.0), "offset": {"convention": "world"}}
     rays = {"offset": lens["offset"], "pattern": sn.PinholeCameraPatternCfg(width=4, height=3)}
@@ -453,7 +453,9 @@ def test_setters_act_at_once_in_every_evaluation_mode(debug: bool) -> None:
         for sensor, error in zip(sensors, errors, strict=True):
             noise = error.clone()
             sensor.set_world_poses(torch.tensor([[0.0, 0.0, height]]), env_ids=[1])
-            wanted = torch.tensor([2.0, slow if "slow" in sensor.name else expected]).view(2, 1, 1, 1).expand(2, 3, 4, 1)
+            wanted = (
+                torch.tensor([2.0, slow if "slow" in sensor.name else expected]).view(2, 1, 1, 1).expand(2, 3, 4, 1)
+            )
             truth = sensor.ground_truth.distance_to_image_plane
             torch.testing.assert_close(truth, wanted, msg=lambda text, name=sensor.name: f"{name}: {text}")
             torch.testing.assert_close(sensor.data.distance_to_image_plane - truth, noise, atol=2e-6, rtol=0.0)

@@ -90,22 +90,22 @@ def _stating_convention(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "offset": {"convention": "ros", **given}} if isinstance(given, Mapping) else data
 
 
-class RayCasterCamera(_ray_camera.RayCasterCamera, RayCaster):  # type: ignore[misc]
+class RayCasterCamera(_ray_camera.RayCasterCamera, RayCaster):
     """Camera of this document that casts rays."""
 
 
 MultiMeshRayCasterCamera = RayCasterCamera
 
 
-class RayCasterCameraCfg(_ray_camera_cfg.RayCasterCameraCfg, RayCasterCfg):  # type: ignore[misc]
+class RayCasterCameraCfg(_ray_camera_cfg.RayCasterCameraCfg, RayCasterCfg):
     """Configuration of a camera that casts rays."""
 
     OffsetCfg: ClassVar[type[OffsetCfg]] = CameraOffsetCfg
     data_class: ClassVar[type[Any] | None] = CameraData
     sensor_class: ClassVar[type[Any] | None] = RayCasterCamera
-    fields: ClassVar[None]  # type: ignore[misc]  # of a scan: no such option
-    ray_cast_drift_range: ClassVar[None]  # type: ignore[misc]
-    debug_rays: ClassVar[None]  # type: ignore[misc]
+    fields: ClassVar[None]  # type: ignore[misc, assignment]  # of a scan: no such option
+    ray_cast_drift_range: ClassVar[None]  # type: ignore[misc, assignment]
+    debug_rays: ClassVar[None]  # type: ignore[misc, assignment]
 
     prim_path: str
     """Path of the prim that carries the camera."""
