@@ -134,6 +134,7 @@ def test_a_fisheye_lens_is_that_of_its_polynomial() -> None:
 
 PATH = {"prim_path": "{ENV_REGEX_NS}/robot/base"}
 RAYS: dict[str, Any] = {**PATH, "mesh_prim_paths": ["/World"]}
+GRID = isaaclab.GridPatternCfg(size=(1.0, 1.0), resolution=0.5)
 IMAGE: dict[str, Any] = {**RAYS, "pattern_cfg": isaaclab.PinholeCameraPatternCfg(width=4, height=3)}
 
 
@@ -142,8 +143,8 @@ def test_a_scene_builds_the_classes_of_the_document() -> None:
     cfgs = [
         isaaclab.ImuCfg(**PATH), isaaclab.ContactSensorCfg(**PATH),
         isaaclab.FrameTransformerCfg(**PATH, target_frames=[isaaclab.FrameTransformerCfg.FrameCfg(**PATH)]),
-        isaaclab.RayCasterCfg(name="RayCaster", **RAYS, pattern_cfg=isaaclab.GridPatternCfg()),
-        isaaclab.MultiMeshRayCasterCfg(name="MultiMesh", **RAYS, pattern_cfg=isaaclab.GridPatternCfg()),
+        isaaclab.RayCasterCfg(name="RayCaster", **RAYS, pattern_cfg=GRID),
+        isaaclab.MultiMeshRayCasterCfg(name="MultiMesh", **RAYS, pattern_cfg=GRID),
         isaaclab.RayCasterCameraCfg(name="eye", **IMAGE), isaaclab.MultiMeshRayCasterCameraCfg(name="many", **IMAGE),
         *(camera(name).replace(name=name) for name in CFGS),
     ]  # fmt: skip

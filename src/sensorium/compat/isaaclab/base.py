@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from sensorium.errors import Fault, PathError, UnsupportedError
+from sensorium.errors import UnsupportedError
 
 
 class HandleError(UnsupportedError, AttributeError):
@@ -46,15 +45,4 @@ class WithoutHandles:
     meshes = Handle(_SHAPES)
 
 
-class OnOnePrim(WithoutHandles):
-    """Sensor whose path ends with a name."""
-
-    def __init__(self, cfg: Any, context: Any) -> None:
-        if re.search(r"[*+?|^$\\()\[\]]", cfg.prim_path.rpartition("/")[2]):
-            expected = "a path that ends with a name, not with a pattern"
-            fix = "Use one config per sensor; only the part of the environments, {ENV_REGEX_NS}, may be a pattern."
-            raise PathError(cfg.title, [Fault("prim_path", repr(cfg.prim_path), expected, fix)])
-        super().__init__(cfg, context)  # type: ignore[call-arg]
-
-
-__all__ = ["Handle", "HandleError", "OnOnePrim", "WithoutHandles"]
+__all__ = ["Handle", "HandleError", "WithoutHandles"]

@@ -9,10 +9,18 @@ from numpy.typing import ArrayLike
 from pydantic import BeforeValidator, Field, field_serializer
 from torch import Tensor
 
-from sensorium.cfg import NONE, Float, OffsetCfg, bad
+from sensorium.cfg import NONE, Evaluate, Float, OffsetCfg, bad
 from sensorium.compat.aliases import AliasedCfg
-from sensorium.compat.isaaclab.base import OnOnePrim
-from sensorium.compat.isaaclab.rays import YAW_ONLY, MeshPath, MultiMeshRayCasterCfg, Paths, RayCaster, RayCasterCfg
+from sensorium.compat.isaaclab.base import WithoutHandles
+from sensorium.compat.isaaclab.rays import (
+    YAW_ONLY,
+    MeshPath,
+    MultiMeshRayCasterCfg,
+    Paths,
+    RayCaster,
+    RayCasterCfg,
+    check_leaf,
+)
 from sensorium.errors import ConfigError, Fault, PathError, listed
 from sensorium.geometry.cameras import Convention, tile_images
 from sensorium.patterns import PatternField, PinholeCameraPatternCfg
@@ -24,6 +32,7 @@ from sensorium.sensors.cameras import camera_data as _camera_data
 from sensorium.sensors.cameras import ray_caster_camera as _ray_camera
 from sensorium.sensors.cameras import ray_caster_camera_cfg as _ray_camera_cfg
 from sensorium.sensors.cameras.lenses import FThetaLensCfg, LensCfg, LensField, PinholeLensCfg
+from sensorium.world.ray_cast import Alignment
 
 
 class CameraData(_camera_data.CameraData):
@@ -109,6 +118,8 @@ class RayCasterCameraCfg(_ray_camera_cfg.RayCasterCameraCfg, RayCasterCfg):
 
     prim_path: str
     """Path of the prim that carries the camera."""
+    evaluate: Evaluate = "on_access"
+    """When samples are computed; by default a due sample waits for a read."""
     targets: Paths = Field(alias="mesh_prim_paths")
     """Paths of the shapes that rays can hit."""
     pattern: PatternField = Field(alias="pattern_cfg")
@@ -117,6 +128,11 @@ class RayCasterCameraCfg(_ray_camera_cfg.RayCasterCameraCfg, RayCasterCfg):
     """Rotation of the camera with the prim."""
     data_types: Annotated[_camera_data.RayDataTypes, BeforeValidator(_data_types)] = ("distance_to_image_plane",)
     """Computed data types; also accepts ``depth`` and ``image_mesh_ids``."""
+
+    @property
+    def alignment(self) -> Alignment:
+        """Rotation of the camera with the prim."""
+        return self.ray_alignment
 
     if not TYPE_CHECKING:  # type checkers derive the arguments from the fields
 
@@ -268,7 +284,7 @@ PoseOption = Annotated[Literal["frame", "start"], BeforeValidator(_start_or_fram
 """A flag: whether data have the pose of each frame instead of the one at the start of the episode."""
 
 
-class Camera(OnOnePrim, _camera.Camera):
+class Camera(WithoutHandles, _camera.Camera):
     """Camera of this document."""
 
     UNSUPPORTED_TYPES: ClassVar[set[str]] = UNSUPPORTED_TYPES
@@ -296,6 +312,8 @@ class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
 
     prim_path: str
     """Path of the camera. With `spawn`, the camera is created at its end, on the frame that the rest leads to."""
+    evaluate: Evaluate = "on_access"
+    """When samples are computed; by default a due sample waits for a read."""
     lens: FisheyeCameraCfg | PinholeCameraCfg | LensField | None = Field(alias="spawn")
     """Lens of a camera to create; None uses a camera of the model."""
     width: Pixels
@@ -353,7 +371,7 @@ class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
     @property
     def selector(self) -> tuple[str, Any]:
         """The path of the camera of the model, or of the frame that carries a camera to create."""
-        name, path = super().selector
+        name, path = check_leaf(self.title, *super().selector)
         if self.lens is None:
             return name, path
         rest = path.rstrip("/").rpartition("/")[0]
