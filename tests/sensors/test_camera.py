@@ -442,7 +442,7 @@ def test_setters_act_at_once_in_every_evaluation_mode(debug: bool) -> None:
     each: list[Any] = [camera(name=f"camera {mode}", evaluate=mode, **lens) for mode in MODES]
     each += [sn.RayCasterCameraCfg(name=f"rays {mode}", body="body", evaluate=mode, **rays) for mode in MODES]
     each += [camera(name=f"noisy {mode}", evaluate=mode, noise=0.1, **lens) for mode in ("auto", "always")]
-    each += [camera(name=f"slow {mode}", evaluate=mode, update_period=0.04, **lens) for mode in ("auto", "always")]
+    each += [camera(name=f"slow {mode}", evaluate=mode, update_period=0.04, **lens) for mode in MODES]
     scene = scene_of(*each, shapes=(GROUND,), pos=(0, 0, 2.0), quat=(0.7071068, 0, 0.7071068, 0), envs=2, debug=debug)
     sensors: list[Any] = [scene[cfg] for cfg in each]
 
