@@ -44,6 +44,10 @@ def configs() -> Iterator[Any]:
         mesh_prim_paths=["/World/ground", isaaclab.RaycastTargetCfg(prim_expr="/World/box")],
     )  # fmt: skip
     yield isaaclab.RayCasterCameraCfg(**rays, pattern_cfg=IMAGE, data_types=["depth"])
+    yield isaaclab.MultiMeshRayCasterCameraCfg(
+        prim_path="/World/base", pattern_cfg=IMAGE, update_mesh_ids=True,
+        mesh_prim_paths=["/World/ground", isaaclab.RaycastTargetCfg(prim_expr="/World/box")],
+    )  # fmt: skip
     image = {"width": 4, "height": 3, "data_types": ["depth"]}
     lens = isaaclab.PinholeCameraCfg(focal_length=12.0, clipping_range=(0.1, 9.0), f_stop=2.0)
     yield isaaclab.CameraCfg(prim_path="/World/base/eye", spawn=lens, **image)
@@ -80,7 +84,7 @@ def test_file_has_native_kind_and_names_and_loads_equal(cfg: Any) -> None:
     """The file gives back the library's own config, whose fields equal those of the other system's config."""
     ours = registry.cfg_for_kind(cfg.kind())
     assert isinstance(cfg, ours) and not issubclass(ours, AliasedCfg)
-    assert registry.sensor_for(type(cfg)) is registry.sensor_for(ours)
+    assert issubclass(registry.sensor_for(type(cfg)), registry.sensor_for(ours))
     again = ours.from_dict(json.loads(json.dumps(cfg.to_dict())))
     for name in ours.model_fields:
         if name == "prim_path" and hasattr(cfg, "selector"):  # of a camera to create, the file has the mount
@@ -265,6 +269,27 @@ def test_isaac_lab_camera_has_its_image_names() -> None:
     data: Any = sn.Scene(above_ground(), [cfg])["eye"].data
     assert data.output["depth"] is data.depth is data.distance_to_image_plane
     assert data.output["image_mesh_ids"] is data.image_mesh_ids is data.geom_ids
+
+
+def test_isaac_lab_camera_for_several_meshes_reports_their_ids() -> None:
+    """The box fills the middle of the image, and the ground is around it; a mesh that was not listed is not seen."""
+    shapes = [sn.Shape("box", name, (0.3, 0.3, 0.3), pos=(x, 0.0, 0.0)) for name, x in (("box", 0.0), ("other", 1.0))]
+    down = isaaclab.RayCasterCameraCfg.OffsetCfg(rot=(0.0, 1.0, 0.0, 0.0))
+    given: dict[str, Any] = {"name": "eye", "prim_path": "/World/base", "offset": down}
+    given["pattern_cfg"] = isaaclab.PinholeCameraPatternCfg(width=21, height=3, focal_length=10.0)
+    meshes = ["/World/ground", isaaclab.RaycastTargetCfg(prim_expr="/World/box", track_mesh_transforms=False)]
+    cfg = isaaclab.MultiMeshRayCasterCameraCfg(**given, mesh_prim_paths=meshes, update_mesh_ids=True)
+    sensor: Any = sn.Scene(above_ground(*shapes), [cfg])["eye"]
+    assert isinstance(sensor.data, isaaclab.MultiMeshRayCasterCameraData) and cfg.update_mesh_ids
+    ids, depth = sensor.data.image_mesh_ids, sensor.data.output["distance_to_image_plane"]
+    assert ids.shape == depth.shape == (1, 3, 21, 1)
+    names = [sensor.geom_names[int(each)] for each in ids[0, 1, :, 0]]
+    columns = [abs(column - 10) / (21 * 10.0 / 20.955) * 1.7 < 0.3 for column in range(21)]
+    assert names == ["box" if inside else "ground" for inside in columns] and {*names} == {"box", "ground"}
+    torch.testing.assert_close(depth[0, 1, :, 0], torch.tensor([1.7 if inside else 2.0 for inside in columns]))
+    bare = isaaclab.MultiMeshRayCasterCameraCfg(**given, mesh_prim_paths=meshes)
+    assert not bare.update_mesh_ids
+    assert sn.Scene(above_ground(*shapes), [bare])["eye"].data.image_mesh_ids is None  # type: ignore[attr-defined]
 
 
 def test_isaac_lab_frames_without_a_name_have_the_leaf_of_their_path() -> None:

@@ -50,12 +50,12 @@ def ray_camera(**fields: Any) -> sn.RayCasterCameraCfg:
 
 def camera(cfg_class: Any = isaaclab.CameraCfg, **fields: Any) -> sn.CameraCfg:
     """Return a camera by the page's names, mounted like the other sensors, with the pose of each frame."""
-    own: Any = {"name": "x", "width": 4, "height": 3, "data_types": ["depth"]}
+    own: Any = {"name": "x", "width": 4, "height": 3, "data_types": ["depth"], "evaluate": "auto"} | fields
     if "bodies" in fields:  # the page has one camera per path
-        return sn.CameraCfg(**own, **fields)
-    made: sn.CameraCfg = cfg_class(
-        **own, **{"prim_path": "/World/body", "spawn": None, "reported_pose": "frame", **fields}
-    )
+        return sn.CameraCfg(**own)
+    path = own.pop("prim_path", "/World/body")
+    lens = isaaclab.PinholeCameraCfg()
+    made: sn.CameraCfg = cfg_class(**own, prim_path=f"{path}/eye", spawn=lens, reported_pose="frame")
     return made
 
 

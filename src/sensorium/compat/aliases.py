@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import ConfigDict
 
@@ -20,6 +20,8 @@ class AliasedCfg(Cfg):
     """
 
     model_config = ConfigDict(populate_by_name=True)
+    other_aliases: ClassVar[Mapping[str, str]] = {}
+    """The other system's further names -> sensorium's name, where it has several."""
 
     def __init__(self, /, **data: Any) -> None:
         for alias, name in aliases(type(self)).items():
@@ -28,7 +30,7 @@ class AliasedCfg(Cfg):
                 raise ConfigError.single(type(self).__name__, alias, data[alias], f"either {alias} or {name}", fix)
         given = {aliases(type(self)).get(name, name) for name in data}
         own = {name: value for name, value in own_defaults(type(self)).items() if name not in given}
-        super().__init__(**own, **data)
+        super().__init__(**own, **{self.other_aliases.get(name, name): value for name, value in data.items()})
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, validated as a whole."""
@@ -41,9 +43,9 @@ class AliasedCfg(Cfg):
 
 
 @cache
-def aliases(cls: type[Cfg]) -> Mapping[str, str]:
+def aliases(cls: type[AliasedCfg]) -> Mapping[str, str]:
     """Return the other system's name -> sensorium's name, for each field with two names."""
-    return {info.alias: name for name, info in cls.model_fields.items() if info.alias}
+    return {**{info.alias: name for name, info in cls.model_fields.items() if info.alias}, **cls.other_aliases}
 
 
 @cache
