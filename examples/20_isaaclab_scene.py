@@ -36,6 +36,7 @@ class SensorsSceneCfg(InteractiveSceneCfg):
 scene_cfg = SensorsSceneCfg(num_envs=2, env_spacing=2.0)
 engine = sn.MujocoEngine(model_path(), num_envs=scene_cfg.num_envs, keyframe="home")
 scene = sn.Scene(engine, scene_cfg)
+sim_dt = engine.dt
 
 start = engine.qpos.clone()
 start[:, :3] += scene.env_origins
@@ -43,7 +44,7 @@ start[:, 7:] += 0.1 * scene.draw("start", sn.Uniform(0.0, 1.0), 12)
 scene.reset(qpos=start)
 for _ in range(300):
     engine.step()
-    scene.update()
+    scene.update(sim_dt)
 
 image, depth = (scene["camera"].data.output[name] for name in ("rgb", "distance_to_image_plane"))
 heights = scene["height_scanner"].data.ray_hits_w[..., -1]

@@ -104,12 +104,15 @@ def test_a_sensor_is_drawn_while_debug_vis_is_on(name: str) -> None:
 @pytest.mark.parametrize("name", STYLED)
 def test_visualizer_cfg_sets_the_style_and_acts_only_with_debug_vis(name: str) -> None:
     """Isaac Lab's markers set it: the first visible one has the colour, and the size as its diameter."""
-    paths = {"prim_path": "/World/body", "mesh_prim_paths": ["/World"], "pattern_cfg": sn.GridPatternCfg()}
-    frames = {"target_frames": [isaaclab.FrameTransformerCfg.FrameCfg(prim_path="/World/body")]}
-    needed = {"RayCaster": paths, "FrameTransformer": {"prim_path": "/World/body", **frames}}
-    cfg_class = getattr(isaaclab, f"{name}Cfg" if name != "RayCasterCamera" else "RayCasterCfg")
-    given = needed.get(name.removesuffix("Camera"), {"prim_path": "/World/body"})
-    style = cfg_class(**given, visualizer_cfg=MARKERS).visualizer_cfg
+    needed = {
+        "RayCaster": {"mesh_prim_paths": ["/World"], "pattern_cfg": sn.GridPatternCfg()},
+        "RayCasterCamera": {
+            "mesh_prim_paths": ["/World"], "pattern_cfg": sn.PinholeCameraPatternCfg(width=4, height=3)
+        },
+        "FrameTransformer": {"target_frames": [isaaclab.FrameTransformerCfg.FrameCfg(prim_path="/World/body")]},
+    }  # fmt: skip
+    given = {"prim_path": "/World/body", **needed.get(name, {})}
+    style = getattr(isaaclab, f"{name}Cfg")(**given, visualizer_cfg=MARKERS).visualizer_cfg
     scene, view = shown(name, debug_vis=True, visualizer_cfg=style)
     nodes = view.nodes()
     assert nodes
