@@ -12,6 +12,7 @@ from torch import Tensor
 from sensorium.cfg import NONE, Evaluate, Float, OffsetCfg, bad
 from sensorium.compat.aliases import AliasedCfg
 from sensorium.compat.isaaclab.base import WithoutHandles
+from sensorium.compat.isaaclab.markers import Style
 from sensorium.compat.isaaclab.rays import (
     YAW_ONLY,
     MeshPath,
@@ -124,6 +125,8 @@ class RayCasterCameraCfg(_ray_camera_cfg.RayCasterCameraCfg, RayCasterCfg):
     """Paths of the shapes that rays can hit."""
     pattern: PatternField = Field(alias="pattern_cfg")
     """Image and lens, a `PinholeCameraPatternCfg`."""
+    visualizer_cfg: Style = None
+    """Markers, or a style."""
     ray_alignment: Annotated[Literal["base", "yaw", "world"], YAW_ONLY] = Field(default="base", alias="attach_yaw_only")
     """Rotation of the camera with the prim."""
     data_types: Annotated[_camera_data.RayDataTypes, BeforeValidator(_data_types)] = ("distance_to_image_plane",)
