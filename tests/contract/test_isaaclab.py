@@ -31,7 +31,7 @@ def imu(**fields: Any) -> sn.ImuCfg:
 
 def transformer(**fields: Any) -> sn.FrameTransformerCfg:
     mount = {} if {"bodies", "prim_path"} & fields.keys() else {"body": "body"}
-    return sn.FrameTransformerCfg(name="x", target_frames=[FRAME(body="world")], **mount, **fields)
+    return sn.FrameTransformerCfg(name="x", **{"target_frames": [FRAME(body="world")], **mount, **fields})
 
 
 def contact(bodies: str = "body", **fields: Any) -> sn.ContactSensorCfg:
@@ -298,8 +298,21 @@ def test_prim_path_selects_the_body_of_the_sensor(sensor: str) -> None:
         assert scene["x"].info.bodies == (body,)
     with pytest.raises(sn.SelectionError, match="exactly one body"):
         sn.Scene(engine, [make(prim_path="/World/robot/feet_*")])
-    with pytest.raises(sn.SelectionError, match="prim_path"):
+    with pytest.raises(sn.SelectionError, match="prim_path") as missing:
         sn.Scene(engine, [make(prim_path="/World/robot/tail")])
+    assert isinstance(missing.value, RuntimeError)
+
+
+def test_a_missing_path_of_bodies_filters_or_meshes_is_a_runtime_error() -> None:
+    engine = robot()
+    for cfg in (
+        contact("/World/robot/tail_.*"),
+        contact("/World/robot/feet_*", filter_prim_paths_expr=["/World/robot/tail"]),
+        transformer(target_frames=[FRAME(prim_path="/World/robot/tail")]),
+        ray_caster(targets=["/World/robot/tail"]),
+    ):
+        with pytest.raises(RuntimeError, match="robot/tail"):
+            sn.Scene(engine, [cfg if cfg.prim_path else cfg.replace(body="robot/base")])
 
 
 @pytest.mark.parametrize("sensor", ["FrameTransformer", "RayCaster", "RayCasterCamera", "Imu"])
