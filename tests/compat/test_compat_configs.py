@@ -150,6 +150,7 @@ def test_either_name_is_accepted_but_not_both() -> None:
         ({"frame": "a"}, r"site=.*sensorium\.compat\.mjlab"),
         ({"legacy_yaw_directions": True}, "ray_alignment"),
         ({"max_range": 2.0}, "max_distance"),
+        ({"renderer_cfg": None}, r"isaaclab follows 2\.3, .*\(w, x, y, z\)"),
     ],
     ids=str,
 )
@@ -259,6 +260,18 @@ def test_isaac_lab_rays_turn_with_the_yaw_of_their_starts_only() -> None:
     assert not scene["world"].drift.any()
     with pytest.raises(RuntimeError):
         scene["world"].drift[:] = 1.0
+
+
+def test_isaac_lab_path_of_a_ray_caster_ends_with_a_name() -> None:
+    """A pattern there is refused even if one body matches; a pattern of environments is allowed."""
+    given = {"mesh_prim_paths": ["/World"], "pattern_cfg": DOWN}
+    image = {"mesh_prim_paths": ["/World"], "pattern_cfg": IMAGE}
+    for cfg_class, fields in ((isaaclab.RayCasterCfg, given), (isaaclab.MultiMeshRayCasterCfg, given),
+                              (isaaclab.RayCasterCameraCfg, image)):  # fmt: skip
+        for leaf in ("bas.*", "bas[e]", "(base|other)", "base_*"):
+            with pytest.raises(RuntimeError, match=r"prim_path: got .*the path of one prim"):
+                sn.Scene(above_ground(), [cfg_class(prim_path=f"/World/{leaf}", **fields)])
+        assert len(sn.Scene(above_ground(), [cfg_class(prim_path="/World/envs/env_.*/base", **fields)])) == 1
 
 
 def test_isaac_lab_camera_has_its_image_names() -> None:
