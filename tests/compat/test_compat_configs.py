@@ -288,7 +288,9 @@ def test_isaac_lab_camera_for_several_meshes_reports_their_ids() -> None:
     assert names == ["box" if inside else "ground" for inside in columns] and {*names} == {"box", "ground"}
     torch.testing.assert_close(depth[0, 1, :, 0], torch.tensor([1.7 if inside else 2.0 for inside in columns]))
     bare = isaaclab.MultiMeshRayCasterCameraCfg(**given, mesh_prim_paths=meshes)
-    assert not bare.update_mesh_ids
+    flags = [isaaclab.MultiMeshRayCasterCfg(**given | {"pattern_cfg": DOWN, "offset": sn.OffsetCfg()}, mesh_prim_paths=meshes, **flag)
+             for flag in ({}, {"update_mesh_ids": True})]  # fmt: skip
+    assert [each.update_mesh_ids for each in (bare, *flags)] == [False, False, True]
     assert sn.Scene(above_ground(*shapes), [bare])["eye"].data.image_mesh_ids is None  # type: ignore[attr-defined]
 
 

@@ -369,6 +369,7 @@ def test_the_pose_of_the_start_or_of_each_frame_is_reported(name: str) -> None:
         cfg = camera(name, **{LATEST[name]: option})
         again = CFGS[name](**BARE | {"update_latest_camera_pose": option})
         assert again.reported_pose == cfg.reported_pose
+        assert again.update_latest_camera_pose is getattr(cfg, LATEST[name]) is option
 
 
 @pytest.mark.parametrize(("envs", "grid"), [(1, (1, 1)), (2, (1, 2)), (5, (2, 3)), (11, (3, 4))])
