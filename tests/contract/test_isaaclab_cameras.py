@@ -162,8 +162,12 @@ def test_a_scene_builds_the_classes_of_the_document() -> None:
     assert scene["eye"].UNSUPPORTED_TYPES >= isaaclab.UNSUPPORTED_TYPES | {"rgb", "skeleton_data"}  # type: ignore[attr-defined]
     assert issubclass(isaaclab.RayCasterCameraCfg, isaaclab.RayCasterCfg)
     assert issubclass(isaaclab.MultiMeshRayCasterCameraCfg, isaaclab.MultiMeshRayCasterCfg)
-    with pytest.raises(sn.ConfigError, match="ray_cast_drift_range: got an unknown field"):
-        isaaclab.RayCasterCameraCfg(**IMAGE, ray_cast_drift_range={"x": (0.0, 1.0)})
+    for changes, fault in (
+        ({"ray_cast_drift_range": {"x": (0.0, 1.0)}}, "ray_cast_drift_range: got an unknown field"),
+        ({"pattern_cfg": GRID}, r"pattern.*expected a PinholeCameraPatternCfg"),
+    ):  # fmt: skip
+        with pytest.raises(sn.ConfigError, match=fault):
+            isaaclab.RayCasterCameraCfg(**IMAGE | changes)
 
 
 # Data types -----------------------------------------------------------------------------------------------------------
