@@ -162,8 +162,12 @@ def test_a_scene_builds_the_classes_of_the_document() -> None:
     assert scene["eye"].UNSUPPORTED_TYPES >= isaaclab.UNSUPPORTED_TYPES | {"rgb", "skeleton_data"}  # type: ignore[attr-defined]
     assert issubclass(isaaclab.RayCasterCameraCfg, isaaclab.RayCasterCfg)
     assert issubclass(isaaclab.MultiMeshRayCasterCameraCfg, isaaclab.MultiMeshRayCasterCfg)
-    with pytest.raises(sn.ConfigError, match="ray_cast_drift_range: got an unknown field"):
-        isaaclab.RayCasterCameraCfg(**IMAGE, ray_cast_drift_range={"x": (0.0, 1.0)})
+    for changes, fault in (
+        ({"ray_cast_drift_range": {"x": (0.0, 1.0)}}, "ray_cast_drift_range: got an unknown field"),
+        ({"pattern_cfg": GRID}, r"pattern.*expected a PinholeCameraPatternCfg"),
+    ):  # fmt: skip
+        with pytest.raises(sn.ConfigError, match=fault):
+            isaaclab.RayCasterCameraCfg(**IMAGE | changes)
 
 
 # Data types -----------------------------------------------------------------------------------------------------------
@@ -369,6 +373,7 @@ def test_the_pose_of_the_start_or_of_each_frame_is_reported(name: str) -> None:
         cfg = camera(name, **{LATEST[name]: option})
         again = CFGS[name](**BARE | {"update_latest_camera_pose": option})
         assert again.reported_pose == cfg.reported_pose
+        assert again.update_latest_camera_pose is getattr(cfg, LATEST[name]) is option
 
 
 @pytest.mark.parametrize(("envs", "grid"), [(1, (1, 1)), (2, (1, 2)), (5, (2, 3)), (11, (3, 4))])

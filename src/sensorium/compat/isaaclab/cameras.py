@@ -157,11 +157,6 @@ class MultiMeshRayCasterCameraCfg(RayCasterCameraCfg, MultiMeshRayCasterCfg):  #
                 data = {**data, "data_types": (*given, "geom_ids")}
             super().__init__(**data)
 
-    @property
-    def update_mesh_ids(self) -> bool:
-        """Whether `image_mesh_ids` are computed."""
-        return "geom_ids" in self.selected
-
 
 class PinholeCameraCfg(PinholeLensCfg):
     """Lens of a camera to create. Only `clipping_range` and the lens itself have an effect on images."""
@@ -344,6 +339,11 @@ class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
             data = {**data, "clipping_range": lens.clipping_range}
         super().__init__(**data)
 
+    @property
+    def update_latest_camera_pose(self) -> bool:
+        """Whether data have the pose of each frame."""
+        return self.reported_pose == "frame"
+
     @classmethod
     def check_data_types(cls, value: tuple[str, ...]) -> None:
         """Raise as a validator does where a data type is not available, or refused by this document."""
@@ -390,6 +390,11 @@ class TiledCameraCfg(CameraCfg):
 
     reported_pose: PoseOption = Field(default="start", alias="return_latest_camera_pose")
     """Whether data have the pose of each frame instead of the one at the start of the episode."""
+
+    @property
+    def return_latest_camera_pose(self) -> bool:
+        """Whether data have the pose of each frame."""
+        return self.update_latest_camera_pose
 
 
 __all__ = [

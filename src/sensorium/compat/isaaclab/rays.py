@@ -130,6 +130,11 @@ class MultiMeshRayCasterCfg(RayCasterCfg):
     )
     """Computed fields. A flag selects whether `geom_ids` (`ray_mesh_ids`) is among them."""
 
+    @property
+    def update_mesh_ids(self) -> bool:
+        """Whether mesh ids are computed."""
+        return "geom_ids" in self.selected
+
     @field_serializer("targets")
     def _paths(self, value: MeshPath | tuple[MeshPath, ...]) -> tuple[str, ...]:
         given = value if isinstance(value, tuple) else (value,)
