@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -87,6 +88,11 @@ def position(scene: sn.Scene, name: str) -> torch.Tensor:
     return value.clone().reshape(-1, 3)  # a contact sensor has an axis of bodies
 
 
+def update_sensor(scene: sn.Scene, **options: Any) -> None:
+    syn.write(scene, scene.tick + 1)
+    scene["x"].update(0.01, **options)
+
+
 # SensorBase -----------------------------------------------------------------------------------------------------------
 
 
@@ -99,9 +105,51 @@ def test_data_are_computed_on_access_or_by_force(name: str) -> None:
     assert position(scene, name).equal(syn.signal(1, 3) + 1.0)
     scene.engine.body_pos_w += 1.0
     assert position(scene, name).equal(syn.signal(1, 3) + 1.0)
-    syn.advance(scene, force_compute=True)
-    scene.engine.body_pos_w += 1.0
-    assert position(scene, name).equal(syn.signal(2, 3))
+    for ticks, advance in enumerate((partial(syn.advance, scene), partial(update_sensor, scene)), 2):
+        advance(force_compute=True)
+        scene.engine.body_pos_w += 1.0
+        assert position(scene, name).equal(syn.signal(ticks, 3))
+
+
+PATH: dict[str, Any] = {"name": "x", "prim_path": "/World/body"}
+IMAGE: dict[str, Any] = {"spawn": None, "width": 4, "height": 3, "reported_pose": "frame"}
+WAITING: dict[str, Callable[..., Any]] = {
+    "SensorBase": partial(base, evaluate="on_access"),
+    "FrameTransformer": partial(
+        isaaclab.FrameTransformerCfg, **PATH,
+        target_frames=[isaaclab.FrameTransformerCfg.FrameCfg(prim_path="/World/body")],
+    ),
+    "RayCaster": partial(isaaclab.RayCasterCfg, **PATH, mesh_prim_paths=["ground"], pattern_cfg=sn.GridPatternCfg()),
+    "RayCasterCamera": partial(
+        isaaclab.RayCasterCameraCfg, **PATH, mesh_prim_paths=["ground"],
+        pattern_cfg=sn.PinholeCameraPatternCfg(width=4, height=3),
+    ),
+    "Camera": partial(isaaclab.CameraCfg, **PATH, **IMAGE),
+    "TiledCamera": partial(isaaclab.TiledCameraCfg, **PATH, **IMAGE),
+    "Imu": partial(isaaclab.ImuCfg, **PATH),
+}  # fmt: skip
+"""Class of the document -> its config with the page's defaults."""
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_a_due_sensor_waits_for_its_reader(name: str) -> None:
+    """With a period of four steps, reads at steps 6, 8 and 11 give the data of steps 6, 6 and 11: nothing is computed
+    between them, and a period starts with the read. Only a history keeps the samples of every period.
+    """
+    options = {"update_period": 0.04}
+    provides = (*PROVIDES, "acceleration")
+    scene = syn.world([WAITING[name](**options)], num_envs=3, provides=provides, shapes=SHAPES)
+    sensor = scene["x"]
+    for tick in range(1, 12):
+        syn.advance(scene)
+        scene.engine.body_pos_w += 1.0  # only a computation at the read shows it
+        if tick in (6, 8, 11):
+            shown = 6 if tick == 8 else tick
+            assert position(scene, name).equal(syn.signal(shown, 3) + 1.0)
+            assert sensor.capture_tick.tolist() == [shown] * 3
+    assert sensor.frame.tolist() == [2] * 3 and "reads change" in sensor.info.why
+    cfg = sensor.cfg.replace(history_length=2)
+    assert syn.world([cfg], provides=provides, shapes=SHAPES)["x"].info.evaluation == "eager"
 
 
 @each_plain_sensor

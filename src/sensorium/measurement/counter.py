@@ -172,31 +172,27 @@ class AccessCounter(SampleCounter):
         """int64 [env], tick of the state of the newest capture."""
         return self.first_tick - self._lags
 
-    @property
-    def arrival_tick(self) -> torch.Tensor:
-        """int64 [env], tick at which the newest capture was made."""
-        return self.first_tick
-
-    def due(self, *, is_access: bool) -> torch.Tensor | bool:
-        """Return the envs to capture, bool `[env]`, or a bool for all of them. Captures of this tick are repeated.
+    def due(self, *, is_access: bool, repeats: bool) -> torch.Tensor | None:
+        """Return the mask of the envs to capture, `Compute.all_envs` where the host knows that it is all, or None.
 
         Args:
             is_access: whether a sample that is due is taken; otherwise only the first one of an episode.
+            repeats: whether captures of this tick are repeated.
         """
-        tick = self._clock.tick
+        tick, may_wait = self._clock.tick, self._awaits_first
         if is_access:
             due = [tick - each >= self._period for each in self._accesses]
             if all(due):
-                return True
-            if not any(due) and not self.is_current:
-                return False
-            return (tick - self._accessed >= self._period) | (self.first_tick == tick)
-        return (self._lags < 0) | (self.first_tick == tick) if self._awaits_first or self.is_current else False
+                return self._clock.compute.all_envs
+            may_wait = any(due)
+        if not (may_wait or repeats):
+            return None
+        waits = tick - self._accessed >= self._period if is_access else self._lags < 0
+        return waits | (self.first_tick == tick) if repeats else waits
 
-    def note_capture(self, envs: torch.Tensor | bool, lag: int, *, is_access: bool) -> None:
-        """Count a capture of the envs that `due` returned."""
+    def note_capture(self, mask: torch.Tensor, lag: int, *, is_access: bool) -> None:
+        """Count a capture of the envs that `due` returned, bool `[env]`."""
         tick = self._clock.tick
-        mask = torch.ones_like(self.first_tick, dtype=torch.bool) if isinstance(envs, bool) else envs
         if is_access:
             self._frame_base.sub_((mask & (self._accessed < tick)).to(torch.int64))
             self._accessed.masked_fill_(mask, tick)

@@ -48,6 +48,8 @@ class SampleGroup:
         """`Clock.version` of the last evaluation on read; -1 where it must be repeated."""
         self.shown_version = -1
         """`Clock.version` at which an output last looked at a sensor that waits for a read."""
+        self.repeats = False
+        """Whether the next access repeats the captures of its tick."""
         self.is_lazy = plan.is_lazy or plan.is_on_access
         self.is_wanted_only = plan.evaluation[0] == "wanted"
         self._counters = [each.counter for each in members]
@@ -65,10 +67,15 @@ class SampleGroup:
         if self.is_lazy and self.version != self._schedule.clock.version:
             self._schedule.evaluate(self)
 
+    def expire(self) -> None:
+        """Repeat the evaluation on the next read, because the state or a setting of this tick was changed."""
+        self.version = self.shown_version = -1
+        self.repeats = True
+
     def show(self) -> None:
         """Take the first samples of episodes, for an output; other samples of a sensor evaluated on access wait."""
         if self._schedule.clock.version not in (self.version, self.shown_version):
-            self._schedule.access(self, is_read=False)
+            self._schedule.evaluate(self, is_read=False)
 
     def note_sample(self, tick: int, lag: int) -> None:
         """Count a sample for all members that have none at this tick."""
@@ -232,7 +239,8 @@ class Schedule:
             if not counter.is_current or (plan.has_memory and not plan.is_lazy):
                 continue
             counter.off_grid += 1
-            if plan.is_on_access:
+            if plan.is_on_access and each.group is not None:
+                each.group.expire()
                 continue
             is_on_grid = counter.last_tick == tick
             if is_on_grid:
@@ -246,8 +254,12 @@ class Schedule:
     # On read ----------------------------------------------------------------------------------------------------------
 
     @exclusive
-    def evaluate(self, group: SampleGroup) -> None:
+    def evaluate(self, group: SampleGroup, *, is_read: bool = True) -> None:
         """Bring a lazy group up to date; sensors that were read before are evaluated together.
+
+        Args:
+            group: group to evaluate.
+            is_read: False for an output of a sensor evaluated on access: only the first sample of an episode is taken.
 
         Raises:
             StaleError: the engine was stepped without the scene.
@@ -259,8 +271,8 @@ class Schedule:
                 f"the engine yourself, before reading {group.members[0].plan.label!r}"
             )
         member = group.members[0]
-        if member.plan.is_on_access:
-            self.access(group)
+        if isinstance(member.counter, AccessCounter):
+            self._access(group, member.counter, is_read)
             return
         if not member.was_read:
             self.start_reading(member)
@@ -283,33 +295,20 @@ class Schedule:
         self.health.invalidate(engine, self._members)
         self.health.report(self._members)
 
-    @exclusive
-    def access(self, group: SampleGroup, *, is_read: bool = True) -> None:
-        """Take the sample of a group that waits for a read, in the envs in which it is due.
-
-        Args:
-            group: group of one such sensor.
-            is_read: False for an output, which only has the first sample of an episode taken.
-        """
-        (member,), lag = group.members, self.engine.lag
-        counter = member.counter
-        assert isinstance(counter, AccessCounter)
-        due = counter.due(is_access=is_read)
-        if due is not False:
+    def _access(self, group: SampleGroup, counter: AccessCounter, is_read: bool) -> None:
+        due = counter.due(is_access=is_read, repeats=group.repeats)
+        if due is not None:
             self.refresh()
+            self.compute.reset_envs.copy_(due)
             try:
-                if due is True:
-                    group.sampling().run()
-                else:
-                    self.compute.reset_envs.copy_(due)
-                    self._capture([member], whole=False)
+                self._capture(group.members, whole=due is self.compute.all_envs)
             except BaseException:  # as above
-                group.program, self._first = None, {}
+                self._first = {}
                 raise
-            counter.note_capture(due, lag, is_access=is_read)
-            self.health.invalidate(self.engine, [member])
-            self.health.report([member])
-        group.shown_version = self.clock.version
+            counter.note_capture(due > 0, self.engine.lag, is_access=is_read)
+            self.health.invalidate(self.engine, group.members)
+            self.health.report(group.members)
+        group.shown_version, group.repeats = self.clock.version, False
         if is_read:
             group.version = self.clock.version
 

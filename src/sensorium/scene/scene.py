@@ -402,10 +402,10 @@ class Scene:
             if ticks is not None:
                 raise ScheduleError(f"Scene.update: got dt={dt!r} and ticks={ticks!r}: give one of the two.")
             ticks = _passed_ticks(dt, clock, "Scene.update")
-            if isinstance(dt, float) and ticks and engine.owns_time and not counted:
+            if isinstance(dt, float | np.floating) and ticks and engine.owns_time and not counted:
                 raise ScheduleError(
-                    f"Scene.update: got {dt:g} s, but the engine took no ticks since the last call. scene.step() updates "
-                    "the sensors itself; call update() after engine.step()."
+                    f"Scene.update: got {dt:g} s, but the engine took no ticks since the last call. scene.step() "
+                    "updates the sensors itself; call update() after engine.step()."
                 )
         if ticks is not None:
             ticks = _ticks(ticks, 0, "Scene.update: ticks", "time cannot run backwards")

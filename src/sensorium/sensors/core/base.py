@@ -452,7 +452,7 @@ class Sensor(Readable[CfgT, DataT]):
         """Force evaluation on the next read of a sensor computed on read, after one of its settings changed."""
         self._shown_version = -1
         if self.buffers.group is not None:
-            self.buffers.group.version = -1
+            self.buffers.group.expire()
 
     def begin_poses(self) -> None:
         """Restart the record of poses, where an output publishes them: poses of earlier captures are unknown."""

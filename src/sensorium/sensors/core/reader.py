@@ -517,8 +517,8 @@ class Readable(Generic[CfgT, DataT]):
             self.ensure_current()
         self._context.reset(self, env_ids)
 
-    def update(self, dt: float, force_recompute: bool = False) -> None:
-        """Register time that the owner of the loop has simulated, where a loop updates its sensors instead of the scene.
+    def update(self, dt: float, force_recompute: bool = False, *, force_compute: bool = False) -> None:
+        """Register time that the owner of the loop has simulated, where it updates its sensors instead of the scene.
 
         The sensors of a scene share its clock. The first sensor updated after a tick advances the scene; the calls of
         the other sensors follow it and must give the same time.
@@ -526,13 +526,14 @@ class Readable(Generic[CfgT, DataT]):
         Args:
             dt: seconds since the last call, as for `Scene.update`.
             force_recompute: whether to evaluate the sensor now if it is evaluated on read.
+            force_compute: alias of `force_recompute`.
 
         Raises:
             ScheduleError: as for `Scene.update`, or another sensor was updated by another time.
         """
         if self._stale:
             self.ensure_current()
-        self._context.update(self, dt, force_recompute)
+        self._context.update(self, dt, force_recompute or force_compute)
 
     # Views ------------------------------------------------------------------------------------------------------------
 
