@@ -112,7 +112,8 @@ def test_data_are_computed_on_access_or_by_force(name: str) -> None:
 
 
 PATH: dict[str, Any] = {"name": "x", "prim_path": "/World/body"}
-IMAGE: dict[str, Any] = {"spawn": None, "width": 4, "height": 3, "reported_pose": "frame"}
+EYE: dict[str, Any] = {"name": "x", "prim_path": "/World/body/eye", "spawn": isaaclab.PinholeCameraCfg()}
+IMAGE: dict[str, Any] = {**EYE, "width": 4, "height": 3, "reported_pose": "frame"}
 WAITING: dict[str, Callable[..., Any]] = {
     "SensorBase": partial(base, evaluate="on_access"),
     "FrameTransformer": partial(
@@ -124,8 +125,8 @@ WAITING: dict[str, Callable[..., Any]] = {
         isaaclab.RayCasterCameraCfg, **PATH, mesh_prim_paths=["ground"],
         pattern_cfg=sn.PinholeCameraPatternCfg(width=4, height=3),
     ),
-    "Camera": partial(isaaclab.CameraCfg, **PATH, **IMAGE),
-    "TiledCamera": partial(isaaclab.TiledCameraCfg, **PATH, **IMAGE),
+    "Camera": partial(isaaclab.CameraCfg, **IMAGE),
+    "TiledCamera": partial(isaaclab.TiledCameraCfg, **IMAGE),
     "Imu": partial(isaaclab.ImuCfg, **PATH),
 }  # fmt: skip
 """Class of the document -> its config with the page's defaults."""
