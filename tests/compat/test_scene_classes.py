@@ -26,7 +26,7 @@ DOWN = patterns.GridPatternCfg(size=(0.0, 0.0), resolution=0.1)
 @configclass
 class GroundSceneCfg(InteractiveSceneCfg):
     terrain = SimpleNamespace(prim_path="/World/ground")
-    robot: Any = MISSING
+    robot: Any
     scanner = RayCasterCfg(prim_path=BASE, mesh_prim_paths=["/World/ground"], pattern_cfg=DOWN, update_period=0.02)
     limits: ClassVar[dict[str, float]] = {"height": 2.0}
 
@@ -37,6 +37,7 @@ class GroundSceneCfg(InteractiveSceneCfg):
 
 @configclass
 class RobotSceneCfg(GroundSceneCfg):
+    robot = SimpleNamespace(prim_path="{ENV_REGEX_NS}/Robot")
     imu: ImuCfg = ImuCfg(prim_path=BASE)
     frames = FrameTransformerCfg(prim_path=BASE, target_frames=[FrameTransformerCfg.FrameCfg(prim_path="/World")])
     named = ImuCfg(name="own", prim_path=BASE)
@@ -73,6 +74,8 @@ def test_a_scene_of_another_size_or_library_is_refused() -> None:
     foreign = SimpleNamespace(prim_path=BASE, update_period=0.0, offset=None)
     with pytest.raises(sn.ConfigError, match=r"RobotSceneCfg\.imu: got namespace.*sensorium\.compat\.isaaclab"):
         sn.Scene(engine(), RobotSceneCfg(imu=foreign))
+    with pytest.raises(sn.ConfigError, match=r"GroundSceneCfg\.robot: got nothing, .*robot = None"):
+        sn.Scene(engine(), GroundSceneCfg)
     for given in (SimpleNamespace(imu=1), ImuCfg(prim_path=BASE), SimpleNamespace):
         with pytest.raises(sn.ConfigError, match=r"Scene\.sensors: got .*a list of configs"):
             sn.Scene(engine(), given)
@@ -86,7 +89,7 @@ def test_a_class_of_settings_copies_its_defaults() -> None:
     copy.terrain.prim_path = "/World/yard"
     assert other.terrain.prim_path == "/World/ground" and one.terrain.prim_path == "/World/hall"
     assert one.replace(num_envs=3).num_envs == 3 and one.num_envs is None and one.robot is MISSING
-    assert one.height == 2.0 and [each.name for each in fields(GroundSceneCfg)][-3:] == ["terrain", "robot", "scanner"]
+    assert one.height == 2.0 and [each.name for each in fields(GroundSceneCfg)][-3:] == ["terrain", "scanner", "robot"]
     assert configclass(ImuCfg) is ImuCfg
     with pytest.raises(TypeError, match="scaner"):
         RobotSceneCfg(scaner=None)

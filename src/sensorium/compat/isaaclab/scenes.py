@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any, TypeVar, dataclass_transform
 
 from sensorium.cfg import Cfg, SensorCfg
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, Fault
 
 T = TypeVar("T")
 KEPT = FunctionType, property, classmethod, staticmethod, type
@@ -71,7 +71,7 @@ class InteractiveSceneCfg:
         """Return the configs of the sensors, with their names.
 
         Raises:
-            ConfigError: an attribute is the sensor config of another library.
+            ConfigError: an attribute has no value, or is the sensor config of another library.
         """
         names = dict.fromkeys(name for base in reversed(type(self).__mro__) for name in vars(base)) | vars(self)
         for name in names:
@@ -82,6 +82,9 @@ class InteractiveSceneCfg:
             elif hasattr(cfg, "update_period"):
                 fix = "Import its class from sensorium.compat.isaaclab."
                 raise ConfigError.single(type(self).__name__, name, cfg, "a sensor config of sensorium", fix)
+            elif cfg is MISSING:
+                fix = f"For a part of the engine, write {name} = None."
+                raise ConfigError(type(self).__name__, [Fault(name, "nothing", "a value", fix)])
 
 
 __all__ = ["InteractiveSceneCfg", "configclass"]
