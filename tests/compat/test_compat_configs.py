@@ -214,7 +214,9 @@ def test_isaac_lab_ray_casters_have_its_fields() -> None:
     cfg = isaaclab.MultiMeshRayCasterCfg(**given, mesh_prim_paths=["/World"], update_mesh_ids=True)
     sensor = sn.Scene(above_ground(box), [cfg])["rays"]
     assert isinstance(sensor, isaaclab.MultiMeshRayCaster) and isinstance(sensor.data, isaaclab.RayCasterData)
-    assert cfg.update_mesh_ids is not isaaclab.MultiMeshRayCasterCfg(**given, mesh_prim_paths=["/World"]).update_mesh_ids
+    assert (
+        cfg.update_mesh_ids is not isaaclab.MultiMeshRayCasterCfg(**given, mesh_prim_paths=["/World"]).update_mesh_ids
+    )
     assert sensor.data.ray_mesh_ids.tolist() == [[[1]]] and sensor.data.ray_hits_w.tolist() == [[[0.0, 0.0, 1.0]]]
     only = isaaclab.RayCasterCfg(**given, mesh_prim_paths=["/World/ground"])
     assert sn.Scene(above_ground(box), [only])["rays"].data.ray_hits_w.tolist() == [[[0.0, 0.0, 0.0]]]
