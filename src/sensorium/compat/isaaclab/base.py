@@ -11,38 +11,30 @@ class HandleError(UnsupportedError, AttributeError):
     """A handle of Isaac Lab's simulator was requested; the message names the replacement."""
 
 
-class Handle:
-    """Attribute that raises `HandleError`, so that `hasattr` is False.
+def _refused(name: str, fix: str) -> property:
+    """Return a property that raises `HandleError`, so that `hasattr` is False."""
 
-    Args:
-        fix: the replacement.
-    """
+    def refuse(sensor: Any) -> Any:
+        raise HandleError(sensor.name, name, sensor.engine.name, fix)
 
-    def __init__(self, fix: str) -> None:
-        self._fix = fix
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, sensor: Any, owner: type) -> Any:
-        if sensor is None:
-            return self
-        raise HandleError(sensor.name, self._name, sensor.engine.name, self._fix)
+    return property(refuse)
 
 
-_STATE = 'read poses from `data`, or the state of bodies from scene.engine.array("body_pos_w") and similar arrays.'
+_FORCES = "read forces from `data.net_forces_w` and `data.force_matrix_w`."
+_IMAGES = "read images from `data.output`, and save them with sn.Recorder."
 _SHAPES = "read the shapes from scene.engine.shapes()."
+_STATE = 'read poses from `data`, or the state of bodies from scene.engine.array("body_pos_w") and similar arrays.'
 
 
 class WithoutHandles:
     """Sensor without the handles of Isaac Lab's simulator."""
 
-    render_product_paths = Handle("read images from `data.output`, and save them with sn.Recorder.")
-    contact_physx_view = Handle("read forces from `data.net_forces_w` and `data.force_matrix_w`.")
-    body_physx_view = Handle(_STATE)
-    root_physx_view = Handle(_STATE)
-    warp_meshes = Handle(_SHAPES)
-    meshes = Handle(_SHAPES)
+    render_product_paths = _refused("render_product_paths", _IMAGES)
+    contact_physx_view = _refused("contact_physx_view", _FORCES)
+    body_physx_view = _refused("body_physx_view", _STATE)
+    root_physx_view = _refused("root_physx_view", _STATE)
+    warp_meshes = _refused("warp_meshes", _SHAPES)
+    meshes = _refused("meshes", _SHAPES)
 
 
-__all__ = ["Handle", "HandleError", "WithoutHandles"]
+__all__ = ["HandleError", "WithoutHandles"]

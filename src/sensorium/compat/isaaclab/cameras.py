@@ -11,17 +11,9 @@ from torch import Tensor
 
 from sensorium.cfg import NONE, Evaluate, Float, OffsetCfg, bad
 from sensorium.compat.aliases import AliasedCfg
+from sensorium.compat.isaaclab import rays as _rays
 from sensorium.compat.isaaclab.base import WithoutHandles
 from sensorium.compat.isaaclab.markers import Style
-from sensorium.compat.isaaclab.rays import (
-    YAW_ONLY,
-    MeshPath,
-    MultiMeshRayCasterCfg,
-    Paths,
-    RayCaster,
-    RayCasterCfg,
-    check_leaf,
-)
 from sensorium.errors import ConfigError, Fault, PathError, listed
 from sensorium.geometry.cameras import Convention, tile_images
 from sensorium.patterns import PatternField, PinholeCameraPatternCfg
@@ -100,14 +92,14 @@ def _stating_convention(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "offset": {"convention": "ros", **given}} if isinstance(given, Mapping) else data
 
 
-class RayCasterCamera(_ray_camera.RayCasterCamera, RayCaster):
+class RayCasterCamera(_ray_camera.RayCasterCamera, _rays.RayCaster):
     """Camera of this document that casts rays."""
 
 
 MultiMeshRayCasterCamera = RayCasterCamera
 
 
-class RayCasterCameraCfg(_ray_camera_cfg.RayCasterCameraCfg, RayCasterCfg):
+class RayCasterCameraCfg(_ray_camera_cfg.RayCasterCameraCfg, _rays.RayCasterCfg):
     """Configuration of a camera that casts rays."""
 
     OffsetCfg: ClassVar[type[OffsetCfg]] = CameraOffsetCfg
@@ -121,13 +113,15 @@ class RayCasterCameraCfg(_ray_camera_cfg.RayCasterCameraCfg, RayCasterCfg):
     """Path of the prim that carries the camera."""
     evaluate: Evaluate = "on_access"
     """When samples are computed; by default a due sample waits for a read."""
-    targets: Paths = Field(alias="mesh_prim_paths")
+    targets: _rays.Paths = Field(alias="mesh_prim_paths")
     """Paths of the shapes that rays can hit."""
     pattern: PatternField = Field(alias="pattern_cfg")
     """Image and lens, a `PinholeCameraPatternCfg`."""
     visualizer_cfg: Style = None
     """Markers, or a style."""
-    ray_alignment: Annotated[Literal["base", "yaw", "world"], YAW_ONLY] = Field(default="base", alias="attach_yaw_only")
+    ray_alignment: Annotated[Literal["base", "yaw", "world"], _rays.YAW_ONLY] = Field(
+        default="base", alias="attach_yaw_only"
+    )
     """Rotation of the camera with the prim."""
     data_types: Annotated[_camera_data.RayDataTypes, BeforeValidator(_data_types)] = ("distance_to_image_plane",)
     """Computed data types; also accepts ``depth`` and ``image_mesh_ids``."""
@@ -143,10 +137,10 @@ class RayCasterCameraCfg(_ray_camera_cfg.RayCasterCameraCfg, RayCasterCfg):
             super().__init__(**_stating_convention(data))
 
 
-class MultiMeshRayCasterCameraCfg(RayCasterCameraCfg, MultiMeshRayCasterCfg):  # type: ignore[misc]
+class MultiMeshRayCasterCameraCfg(RayCasterCameraCfg, _rays.MultiMeshRayCasterCfg):  # type: ignore[misc]
     """Configuration of a camera that casts rays at several meshes."""
 
-    targets: MeshPath | tuple[MeshPath, ...] = Field(alias="mesh_prim_paths")  # type: ignore[assignment]
+    targets: _rays.MeshPath | tuple[_rays.MeshPath, ...] = Field(alias="mesh_prim_paths")  # type: ignore[assignment]
     """Paths of the shapes that rays can hit."""
 
     if not TYPE_CHECKING:  # as above
@@ -374,7 +368,7 @@ class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
     @property
     def selector(self) -> tuple[str, Any]:
         """The path of the camera of the model, or of the frame that carries a camera to create."""
-        name, path = check_leaf(self.title, *super().selector)
+        name, path = _rays.check_leaf(self.title, *super().selector)
         if self.lens is None:
             return name, path
         rest = path.rstrip("/").rpartition("/")[0]
