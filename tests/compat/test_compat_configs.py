@@ -47,6 +47,10 @@ def configs() -> Iterator[Any]:
         mesh_prim_paths=["/World/ground", isaaclab.RaycastTargetCfg(prim_expr="/World/box")],
     )  # fmt: skip
     yield isaaclab.RayCasterCameraCfg(**rays, pattern_cfg=IMAGE, data_types=["depth"])
+    yield isaaclab.MultiMeshRayCasterCameraCfg(
+        prim_path="/World/base", pattern_cfg=IMAGE, update_mesh_ids=True,
+        mesh_prim_paths=["/World/ground", isaaclab.RaycastTargetCfg(prim_expr="/World/box")],
+    )  # fmt: skip
     image = {"width": 4, "height": 3, "data_types": ["depth"]}
     lens = isaaclab.PinholeCameraCfg(focal_length=12.0, clipping_range=(0.1, 9.0), f_stop=2.0)
     yield isaaclab.CameraCfg(prim_path="/World/base/eye", spawn=lens, **image)
@@ -83,7 +87,7 @@ def test_file_has_native_kind_and_names_and_loads_equal(cfg: Any) -> None:
     """The file gives back the library's own config, whose fields equal those of the other system's config."""
     ours = registry.cfg_for_kind(cfg.kind())
     assert isinstance(cfg, ours) and not issubclass(ours, AliasedCfg)
-    assert registry.sensor_for(type(cfg)) is registry.sensor_for(ours)
+    assert issubclass(registry.sensor_for(type(cfg)), registry.sensor_for(ours))
     again = ours.from_dict(json.loads(json.dumps(cfg.to_dict())))
     for name in ours.model_fields:
         if name == "prim_path" and hasattr(cfg, "selector"):  # of a camera to create, the file has the mount
@@ -220,6 +224,7 @@ def test_either_name_is_accepted_but_not_both() -> None:
         ({"frame": "a"}, r"site=.*sensorium\.compat\.mjlab"),
         ({"legacy_yaw_directions": True}, "ray_alignment"),
         ({"max_range": 2.0}, "max_distance"),
+        ({"renderer_cfg": None}, r"isaaclab follows 2\.3, .*\(w, x, y, z\)"),
     ],
     ids=str,
 )
@@ -284,6 +289,7 @@ def test_isaac_lab_ray_casters_have_its_fields() -> None:
     cfg = isaaclab.MultiMeshRayCasterCfg(**given, mesh_prim_paths=["/World"], update_mesh_ids=True)
     sensor = sn.Scene(above_ground(box), [cfg])["rays"]
     assert isinstance(sensor, isaaclab.MultiMeshRayCaster) and isinstance(sensor.data, isaaclab.RayCasterData)
+    assert cfg.update_mesh_ids is True and cfg.replace(update_mesh_ids=False).update_mesh_ids is False
     assert sensor.data.ray_mesh_ids.tolist() == [[[1]]] and sensor.data.ray_hits_w.tolist() == [[[0.0, 0.0, 1.0]]]
     only = isaaclab.RayCasterCfg(**given, mesh_prim_paths=["/World/ground"])
     assert sn.Scene(above_ground(box), [only])["rays"].data.ray_hits_w.tolist() == [[[0.0, 0.0, 0.0]]]
@@ -331,6 +337,18 @@ def test_isaac_lab_rays_turn_with_the_yaw_of_their_starts_only() -> None:
         scene["world"].drift[:] = 1.0
 
 
+def test_isaac_lab_path_of_a_ray_caster_ends_with_a_name() -> None:
+    """A pattern there is refused even if one body matches; a pattern of environments is allowed."""
+    given = {"mesh_prim_paths": ["/World"], "pattern_cfg": DOWN}
+    image = {"mesh_prim_paths": ["/World"], "pattern_cfg": IMAGE}
+    for cfg_class, fields in ((isaaclab.RayCasterCfg, given), (isaaclab.MultiMeshRayCasterCfg, given),
+                              (isaaclab.RayCasterCameraCfg, image)):  # fmt: skip
+        for leaf in ("bas.*", "bas[e]", "(base|other)", "base_*"):
+            with pytest.raises(RuntimeError, match=r"prim_path: got .*the path of one prim"):
+                sn.Scene(above_ground(), [cfg_class(prim_path=f"/World/{leaf}", **fields)])
+        assert len(sn.Scene(above_ground(), [cfg_class(prim_path="/World/envs/env_.*/base", **fields)])) == 1
+
+
 def test_isaac_lab_camera_has_its_image_names() -> None:
     cfg = isaaclab.RayCasterCameraCfg(
         name="eye", prim_path="/World/base", mesh_prim_paths=["/World"], pattern_cfg=IMAGE,
@@ -339,6 +357,27 @@ def test_isaac_lab_camera_has_its_image_names() -> None:
     data: Any = sn.Scene(above_ground(), [cfg])["eye"].data
     assert data.output["depth"] is data.depth is data.distance_to_image_plane
     assert data.output["image_mesh_ids"] is data.image_mesh_ids is data.geom_ids
+
+
+def test_isaac_lab_camera_for_several_meshes_reports_their_ids() -> None:
+    """The box fills the middle of the image, and the ground is around it; a mesh that was not listed is not seen."""
+    shapes = [sn.Shape("box", name, (0.3, 0.3, 0.3), pos=(x, 0.0, 0.0)) for name, x in (("box", 0.0), ("other", 1.0))]
+    down = isaaclab.RayCasterCameraCfg.OffsetCfg(rot=(0.0, 1.0, 0.0, 0.0))
+    given: dict[str, Any] = {"name": "eye", "prim_path": "/World/base", "offset": down}
+    given["pattern_cfg"] = isaaclab.PinholeCameraPatternCfg(width=21, height=3, focal_length=10.0)
+    meshes = ["/World/ground", isaaclab.RaycastTargetCfg(prim_expr="/World/box", track_mesh_transforms=False)]
+    cfg = isaaclab.MultiMeshRayCasterCameraCfg(**given, mesh_prim_paths=meshes, update_mesh_ids=True)
+    sensor: Any = sn.Scene(above_ground(*shapes), [cfg])["eye"]
+    assert isinstance(sensor.data, isaaclab.MultiMeshRayCasterCameraData) and cfg.update_mesh_ids
+    ids, depth = sensor.data.image_mesh_ids, sensor.data.output["distance_to_image_plane"]
+    assert ids.shape == depth.shape == (1, 3, 21, 1)
+    names = [sensor.geom_names[int(each)] for each in ids[0, 1, :, 0]]
+    columns = [abs(column - 10) / (21 * 10.0 / 20.955) * 1.7 < 0.3 for column in range(21)]
+    assert names == ["box" if inside else "ground" for inside in columns] and {*names} == {"box", "ground"}
+    torch.testing.assert_close(depth[0, 1, :, 0], torch.tensor([1.7 if inside else 2.0 for inside in columns]))
+    bare = isaaclab.MultiMeshRayCasterCameraCfg(**given, mesh_prim_paths=meshes)
+    assert not bare.update_mesh_ids
+    assert sn.Scene(above_ground(*shapes), [bare])["eye"].data.image_mesh_ids is None  # type: ignore[attr-defined]
 
 
 def test_isaac_lab_frames_without_a_name_have_the_leaf_of_their_path() -> None:
@@ -394,6 +433,8 @@ def test_isaac_lab_lidar_pattern_includes_both_ends(
 def test_isaac_lab_grid_pattern_is_checked_by_its_function() -> None:
     """A config needs size and resolution; a wrong ordering or resolution is an error once rays are computed."""
     patterns = isaaclab.patterns
+    with pytest.raises(sn.ConfigError, match=r"size: got \(-1\.0, 1\.0\), expected two lengths"):
+        patterns.GridPatternCfg(size=(-1.0, 1.0), resolution=0.1)
     for fields in ({"size": (1.0, 1.0)}, {"resolution": 0.1}):
         with pytest.raises(sn.ConfigError, match="got nothing"):
             patterns.GridPatternCfg(**fields)

@@ -32,7 +32,7 @@ def imu(**fields: Any) -> sn.ImuCfg:
 
 def transformer(**fields: Any) -> sn.FrameTransformerCfg:
     mount = {} if {"bodies", "prim_path"} & fields.keys() else {"body": "body"}
-    return sn.FrameTransformerCfg(name="x", target_frames=[FRAME(body="world")], **mount, **fields)
+    return sn.FrameTransformerCfg(name="x", **{"target_frames": [FRAME(body="world")], **mount, **fields})
 
 
 def contact(bodies: str = "body", **fields: Any) -> sn.ContactSensorCfg:
@@ -51,12 +51,12 @@ def ray_camera(**fields: Any) -> sn.RayCasterCameraCfg:
 
 def camera(cfg_class: Any = isaaclab.CameraCfg, **fields: Any) -> sn.CameraCfg:
     """Return a camera by the page's names, mounted like the other sensors, with the pose of each frame."""
-    own: Any = {"name": "x", "width": 4, "height": 3, "data_types": ["depth"]}
+    own: Any = {"name": "x", "width": 4, "height": 3, "data_types": ["depth"], "evaluate": "auto"} | fields
     if "bodies" in fields:  # the page has one camera per path
-        return sn.CameraCfg(**own, **fields)
-    made: sn.CameraCfg = cfg_class(
-        **own, **{"prim_path": "/World/body", "spawn": None, "reported_pose": "frame", "evaluate": "auto", **fields}
-    )
+        return sn.CameraCfg(**own)
+    path = own.pop("prim_path", "/World/body")
+    lens = isaaclab.PinholeCameraCfg()
+    made: sn.CameraCfg = cfg_class(**own, prim_path=f"{path}/eye", spawn=lens, reported_pose="frame")
     return made
 
 
@@ -112,7 +112,8 @@ def test_data_are_computed_on_access_or_by_force(name: str) -> None:
 
 
 PATH: dict[str, Any] = {"name": "x", "prim_path": "/World/body"}
-IMAGE: dict[str, Any] = {"spawn": None, "width": 4, "height": 3, "reported_pose": "frame"}
+EYE: dict[str, Any] = {"name": "x", "prim_path": "/World/body/eye", "spawn": isaaclab.PinholeCameraCfg()}
+IMAGE: dict[str, Any] = {**EYE, "width": 4, "height": 3, "reported_pose": "frame"}
 WAITING: dict[str, Callable[..., Any]] = {
     "SensorBase": partial(base, evaluate="on_access"),
     "FrameTransformer": partial(
@@ -124,8 +125,8 @@ WAITING: dict[str, Callable[..., Any]] = {
         isaaclab.RayCasterCameraCfg, **PATH, mesh_prim_paths=["ground"],
         pattern_cfg=sn.PinholeCameraPatternCfg(width=4, height=3),
     ),
-    "Camera": partial(isaaclab.CameraCfg, **PATH, **IMAGE),
-    "TiledCamera": partial(isaaclab.TiledCameraCfg, **PATH, **IMAGE),
+    "Camera": partial(isaaclab.CameraCfg, **IMAGE),
+    "TiledCamera": partial(isaaclab.TiledCameraCfg, **IMAGE),
     "Imu": partial(isaaclab.ImuCfg, **PATH),
 }  # fmt: skip
 """Class of the document -> its config with the page's defaults."""
@@ -346,8 +347,21 @@ def test_prim_path_selects_the_body_of_the_sensor(sensor: str) -> None:
         assert scene["x"].info.bodies == (body,)
     with pytest.raises(sn.SelectionError, match="exactly one body"):
         sn.Scene(engine, [make(prim_path="/World/robot/feet_*")])
-    with pytest.raises(sn.SelectionError, match="prim_path"):
+    with pytest.raises(sn.SelectionError, match="prim_path") as missing:
         sn.Scene(engine, [make(prim_path="/World/robot/tail")])
+    assert isinstance(missing.value, RuntimeError)
+
+
+def test_a_missing_path_of_bodies_filters_or_meshes_is_a_runtime_error() -> None:
+    engine = robot()
+    for cfg in (
+        contact("/World/robot/tail_.*"),
+        contact("/World/robot/feet_*", filter_prim_paths_expr=["/World/robot/tail"]),
+        transformer(target_frames=[FRAME(prim_path="/World/robot/tail")]),
+        ray_caster(targets=["/World/robot/tail"]),
+    ):
+        with pytest.raises(RuntimeError, match="robot/tail"):
+            sn.Scene(engine, [cfg if cfg.prim_path else cfg.replace(body="robot/base")])
 
 
 @pytest.mark.parametrize("sensor", ["FrameTransformer", "RayCaster", "RayCasterCamera", "Imu"])

@@ -461,6 +461,10 @@ WORDS_OF_OTHERS = {
     "link_idx_local": "Give the mount by name: link_name=... or body=...",
     "pos_offset": "Give offset=OffsetCfg(pos=...).",
     "euler_offset": "Give offset=OffsetCfg(rot=(w, x, y, z)).",
+    **dict.fromkeys(
+        ("renderer_cfg", "isp_cfg"),
+        "Isaac Lab 3 has it; sensorium.compat.isaaclab follows 2.3, whose quaternions are (w, x, y, z).",
+    ),
     **dict.fromkeys(("fov", "fovy"), "Give lens=PinholeLensCfg(fovy=...)."),
     "focal_length": "Give lens=PinholeLensCfg(focal_length=...).",
     "res": "Give width=..., height=...",

@@ -63,6 +63,8 @@ class SensorCfg(Cfg, Generic[DataT]):
 
     data_class: ClassVar[type[Any] | None] = None
     """A subclass of the sensor's data class for readings; None uses the data class itself."""
+    sensor_class: ClassVar[type[Any] | None] = None
+    """A subclass of the paired sensor class that scenes build; None builds the paired class itself."""
     selectable: ClassVar[tuple[str, ...]] = ()
     """Names allowed in a config field `fields`, in the order of the data class. Where set, only the fields in
     `selected` are computed."""

@@ -26,6 +26,8 @@ class AliasedCfg(Cfg):
     model_config = ConfigDict(populate_by_name=True)
     read_at_reset: ClassVar[tuple[str, ...]] = ()
     """Fields that a sensor reads at each reset."""
+    other_aliases: ClassVar[Mapping[str, str]] = {}
+    """The other system's further names -> sensorium's name, where it has several."""
 
     def __init__(self, /, **data: Any) -> None:
         for alias, name in aliases(type(self)).items():
@@ -34,7 +36,7 @@ class AliasedCfg(Cfg):
                 raise ConfigError.single(type(self).__name__, alias, data[alias], f"either {alias} or {name}", fix)
         given = {aliases(type(self)).get(name, name) for name in data}
         own = {name: value for name, value in own_defaults(type(self)).items() if name not in given}
-        super().__init__(**own, **data)
+        super().__init__(**own, **{self.other_aliases.get(name, name): value for name, value in data.items()})
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, validated as a whole."""
@@ -75,9 +77,9 @@ class AliasedCfg(Cfg):
 
 
 @cache
-def aliases(cls: type[Cfg]) -> Mapping[str, str]:
+def aliases(cls: type[AliasedCfg]) -> Mapping[str, str]:
     """Return the other system's name -> sensorium's name, for each field with two names."""
-    return {info.alias: name for name, info in cls.model_fields.items() if info.alias}
+    return {**{info.alias: name for name, info in cls.model_fields.items() if info.alias}, **cls.other_aliases}
 
 
 @cache

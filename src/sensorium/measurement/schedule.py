@@ -224,14 +224,17 @@ class Schedule:
         self._note_next_due()
         self.health.invalidate(self.engine, self._members)
 
-    def sample_again(self) -> None:
+    def sample_again(self, members: Sequence[SensorBuffers] | None = None) -> None:
         """Evaluate the samples of the clock's tick again for sensors without memory: no new noise, no advance of time.
 
         Other sensors hold their sample until they are next due, as a device would. Lazy samples are evaluated on read,
         except those that a reset made off the grid.
+
+        Args:
+            members: buffers of the sensors; None for all.
         """
         tick, lag, reset_envs = self.clock.tick, self.engine.lag, self.compute.reset_envs
-        for each in self._members:
+        for each in self._members if members is None else members:
             plan, counter = each.plan, each.counter
             if not counter.is_current or (plan.has_memory and not plan.is_lazy):
                 continue

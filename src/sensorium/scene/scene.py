@@ -148,6 +148,7 @@ class Scene:
             self.clock,
             self.seed,
             self._reset_one,
+            self._retake,
             self._update_one,
             self.arrange,
             debug,
@@ -550,6 +551,18 @@ class Scene:
             if is_new:  # the scene does not hold it yet, and the clock is unchanged
                 self._guard.mark_consistent()
             raise
+        self._committed()
+
+    @exclusive
+    @launching
+    def _retake(self, sensor: Sensor[Any, Any]) -> None:
+        """Evaluate the current sample of one sensor again, after a change to it; with memory the sample is held."""
+        sensor.expire()
+        self._written += [f"{sensor.name!r}: {field}" for field in sensor.spoil()]
+        if self.engine.tick == self.clock.tick:
+            self._schedule.refresh()
+            self._guard.changing = f"a change of sensor {sensor.name!r}"
+            self._schedule.sample_again([sensor.buffers])
         self._committed()
 
     @launching

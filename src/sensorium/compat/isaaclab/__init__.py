@@ -6,18 +6,22 @@ scripts for that version need other numbers.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from sensorium.cfg import Evaluate, MountedSensorCfg, OffsetCfg, Vec3
 from sensorium.compat.isaaclab import markers, patterns
+from sensorium.compat.isaaclab.base import WithoutHandles
 from sensorium.compat.isaaclab.cameras import (
     UNSUPPORTED_TYPES,
     Camera,
     CameraCfg,
     CameraData,
     FisheyeCameraCfg,
+    MultiMeshRayCasterCamera,
+    MultiMeshRayCasterCameraCfg,
+    MultiMeshRayCasterCameraData,
     PinholeCameraCfg,
     RayCasterCamera,
     RayCasterCameraCfg,
@@ -37,26 +41,32 @@ from sensorium.compat.isaaclab.rays import (
     MultiMeshRayCaster,
     MultiMeshRayCasterCfg,
     MultiMeshRayCasterData,
+    RayCaster,
     RayCasterCfg,
     RayCasterData,
     RaycastTargetCfg,
 )  # fmt: skip
 from sensorium.compat.isaaclab.scenes import InteractiveSceneCfg, configclass
 from sensorium.sensors.contact import contact_sensor as _contact
-from sensorium.sensors.contact.contact_sensor import ContactSensor, ContactSensorData
+from sensorium.sensors.contact.contact_sensor import ContactSensorData
 from sensorium.sensors.core.base import Sensor
 from sensorium.sensors.frames import frame_transformer as _frames
-from sensorium.sensors.frames.frame_transformer import FrameTransformer, FrameTransformerData
+from sensorium.sensors.frames.frame_transformer import FrameTransformerData
 from sensorium.sensors.inertial import imu as _imu
-from sensorium.sensors.inertial.imu import Imu, ImuData
-from sensorium.sensors.rays.ray_caster import RayCaster
+from sensorium.sensors.inertial.imu import ImuData
 
 SensorBase = Sensor
 SensorBaseCfg = MountedSensorCfg
 
 
+class ContactSensor(WithoutHandles, _contact.ContactSensor):
+    """Contact sensor of this document."""
+
+
 class ContactSensorCfg(MarkedCfg, _contact.ContactSensorCfg):
     """Configuration of a contact sensor: net normal forces on bodies. Histories have one entry per sensor update."""
+
+    sensor_class: ClassVar[type[Any] | None] = ContactSensor
 
     prim_path: str
     """Path, or pattern of paths, of the bodies."""
@@ -64,8 +74,14 @@ class ContactSensorCfg(MarkedCfg, _contact.ContactSensorCfg):
     """Whether history entries are per tick or per sample."""
 
 
+class FrameTransformer(WithoutHandles, _frames.FrameTransformer):
+    """Frame transformer of this document."""
+
+
 class FrameTransformerCfg(MarkedCfg, _frames.FrameTransformerCfg):
     """Configuration of a frame transformer."""
+
+    sensor_class: ClassVar[type[Any] | None] = FrameTransformer
 
     class FrameCfg(_frames.FrameTransformerCfg.FrameCfg):
         """Target frames."""
@@ -85,8 +101,14 @@ class FrameTransformerCfg(MarkedCfg, _frames.FrameTransformerCfg):
     """Whether frames without a name have the last part of the path even if it is not unique."""
 
 
+class Imu(WithoutHandles, _imu.Imu):
+    """IMU of this document."""
+
+
 class ImuCfg(MarkedCfg, _imu.ImuCfg):
     """Configuration of an IMU that computes all fields except the magnetic one."""
+
+    sensor_class: ClassVar[type[Any] | None] = Imu
 
     prim_path: str
     """Path of the prim that carries the IMU."""
@@ -99,44 +121,12 @@ class ImuCfg(MarkedCfg, _imu.ImuCfg):
 
 
 __all__ = [
-    "UNSUPPORTED_TYPES",
-    "BpearlPatternCfg",
-    "Camera",
-    "CameraCfg",
-    "CameraData",
-    "ContactSensor",
-    "ContactSensorCfg",
-    "ContactSensorData",
-    "FisheyeCameraCfg",
-    "FrameTransformer",
-    "FrameTransformerCfg",
-    "FrameTransformerData",
-    "GridPatternCfg",
-    "Imu",
-    "ImuCfg",
-    "ImuData",
-    "InteractiveSceneCfg",
-    "LidarPatternCfg",
-    "MultiMeshRayCaster",
-    "MultiMeshRayCasterCfg",
-    "MultiMeshRayCasterData",
-    "OffsetCfg",
-    "PatternBaseCfg",
-    "PinholeCameraCfg",
-    "PinholeCameraPatternCfg",
-    "RayCaster",
-    "RayCasterCamera",
-    "RayCasterCameraCfg",
-    "RayCasterCfg",
-    "RayCasterData",
-    "RaycastTargetCfg",
-    "SensorBase",
-    "SensorBaseCfg",
-    "TiledCamera",
-    "TiledCameraCfg",
-    "TiledCameraData",
-    "VisualizationMarkersCfg",
-    "configclass",
-    "markers",
-    "patterns",
+    "UNSUPPORTED_TYPES", "BpearlPatternCfg", "Camera", "CameraCfg", "CameraData", "ContactSensor",
+    "ContactSensorCfg", "ContactSensorData", "FisheyeCameraCfg", "FrameTransformer", "FrameTransformerCfg",
+    "FrameTransformerData", "GridPatternCfg", "Imu", "ImuCfg", "ImuData", "InteractiveSceneCfg", "LidarPatternCfg",
+    "MultiMeshRayCaster", "MultiMeshRayCasterCamera", "MultiMeshRayCasterCameraCfg", "MultiMeshRayCasterCameraData",
+    "MultiMeshRayCasterCfg", "MultiMeshRayCasterData", "OffsetCfg", "PatternBaseCfg", "PinholeCameraCfg",
+    "PinholeCameraPatternCfg", "RayCaster", "RayCasterCamera", "RayCasterCameraCfg", "RayCasterCfg",
+    "RayCasterData", "RaycastTargetCfg", "SensorBase", "SensorBaseCfg", "TiledCamera", "TiledCameraCfg",
+    "TiledCameraData", "VisualizationMarkersCfg", "configclass", "markers", "patterns",
 ]  # fmt: skip

@@ -70,10 +70,13 @@ def style_of(given: Any) -> Any:
     return VisualizerCfg(color=getattr(marker.visual_material, "diffuse_color", None), size=size)
 
 
+Style = Annotated[VisualizerCfg | None, BeforeValidator(style_of)]
+
+
 class MarkedCfg(AliasedCfg):
     """Config of a sensor that can be drawn with markers."""
 
-    visualizer_cfg: Annotated[VisualizerCfg | None, BeforeValidator(style_of)] = None
+    visualizer_cfg: Style = None
     """Markers, or a style. Only the colour and the size of the first visible marker count."""
 
 
@@ -105,23 +108,8 @@ POSITION_GOAL_MARKER_CFG = _markers(
 )
 
 __all__ = [
-    "BLUE_ARROW_X_MARKER_CFG",
-    "CONTACT_SENSOR_MARKER_CFG",
-    "CUBOID_MARKER_CFG",
-    "DEFORMABLE_TARGET_MARKER_CFG",
-    "FRAME_MARKER_CFG",
-    "GREEN_ARROW_X_MARKER_CFG",
-    "POSITION_GOAL_MARKER_CFG",
-    "RAY_CASTER_MARKER_CFG",
-    "RED_ARROW_X_MARKER_CFG",
-    "SPHERE_MARKER_CFG",
-    "VISUO_TACTILE_SENSOR_MARKER_CFG",
-    "CuboidCfg",
-    "CylinderCfg",
-    "MarkedCfg",
-    "MarkerCfg",
-    "PreviewSurfaceCfg",
-    "SphereCfg",
-    "UsdFileCfg",
-    "VisualizationMarkersCfg",
+    "BLUE_ARROW_X_MARKER_CFG", "CONTACT_SENSOR_MARKER_CFG", "CUBOID_MARKER_CFG", "DEFORMABLE_TARGET_MARKER_CFG",
+    "FRAME_MARKER_CFG", "GREEN_ARROW_X_MARKER_CFG", "POSITION_GOAL_MARKER_CFG", "RAY_CASTER_MARKER_CFG",
+    "RED_ARROW_X_MARKER_CFG", "SPHERE_MARKER_CFG", "VISUO_TACTILE_SENSOR_MARKER_CFG", "CuboidCfg", "CylinderCfg",
+    "MarkedCfg", "MarkerCfg", "PreviewSurfaceCfg", "SphereCfg", "Style", "UsdFileCfg", "VisualizationMarkersCfg",
 ]  # fmt: skip

@@ -10,13 +10,18 @@ from pydantic import BeforeValidator, Field, field_serializer
 from torch import Tensor
 
 from sensorium.cfg import Cfg, Evaluate
+from sensorium.compat.isaaclab.base import WithoutHandles
 from sensorium.compat.isaaclab.markers import MarkedCfg
 from sensorium.errors import Fault, PathError
 from sensorium.patterns import PatternField
 from sensorium.sensors.rays import ray_caster as _rays
-from sensorium.sensors.rays.ray_caster import RayCaster
 from sensorium.world.ray_cast import Alignment
 from sensorium.world.ray_scene import Targets
+
+
+class RayCaster(WithoutHandles, _rays.RayCaster):
+    """Ray caster of this document."""
+
 
 MultiMeshRayCaster = RayCaster
 
@@ -26,6 +31,14 @@ YAW_ONLY = BeforeValidator(
 )
 """Accepts a flag: whether rays rotate about the vertical only."""
 Paths = str | tuple[str, ...]
+
+
+def check_leaf(config: str, selector: str, path: str) -> tuple[str, str]:
+    """Return a selector and its path, or raise `PathError` if the last part of the path is a pattern."""
+    if re.search(r"[][*+?(){}|^$\\]", path.rpartition("/")[2]):
+        fix = "Write one name after the last slash. Patterns are allowed before it."
+        raise PathError(config, [Fault(selector, repr(path), "the path of one prim", fix)])
+    return selector, path
 
 
 class RayCasterData(_rays.RayCasterData):
@@ -47,6 +60,7 @@ class RayCasterCfg(MarkedCfg, _rays.RayCasterCfg):
 
     data_class: ClassVar[type[Any] | None] = RayCasterData
     read_at_reset: ClassVar[tuple[str, ...]] = ("drift_range", "ray_cast_drift_range")
+    sensor_class: ClassVar[type[Any] | None] = RayCaster
 
     prim_path: str
     """Path of the prim that carries the sensor."""
@@ -81,11 +95,7 @@ class RayCasterCfg(MarkedCfg, _rays.RayCasterCfg):
         Raises:
             PathError: the last part of the path is a pattern.
         """
-        name, path = super().selector
-        if re.search(r"[][*+?(){}|^$\\]", path.rpartition("/")[2]):
-            fix = "Write one name after the last slash. Patterns are allowed before it."
-            raise PathError(self.title, [Fault(name, repr(path), "the path of one prim", fix)])
-        return name, path
+        return check_leaf(self.title, *super().selector)
 
 
 class RaycastTargetCfg(Cfg):
@@ -121,6 +131,11 @@ class MultiMeshRayCasterCfg(RayCasterCfg):
     )
     """Computed fields. A flag selects whether `geom_ids` (`ray_mesh_ids`) is among them."""
 
+    @property
+    def update_mesh_ids(self) -> bool:
+        """Whether mesh ids are computed."""
+        return "geom_ids" in self.selected
+
     @field_serializer("targets")
     def _paths(self, value: MeshPath | tuple[MeshPath, ...]) -> tuple[str, ...]:
         given = value if isinstance(value, tuple) else (value,)
@@ -135,6 +150,6 @@ class MultiMeshRayCasterCfg(RayCasterCfg):
 
 
 __all__ = [
-    "YAW_ONLY", "MultiMeshRayCaster", "MultiMeshRayCasterCfg", "MultiMeshRayCasterData", "Paths", "RayCasterCfg",
-    "RayCasterData", "RaycastTargetCfg",
+    "YAW_ONLY", "MeshPath", "MultiMeshRayCaster", "MultiMeshRayCasterCfg", "MultiMeshRayCasterData", "Paths",
+    "RayCaster", "RayCasterCfg", "RayCasterData", "RaycastTargetCfg",
 ]  # fmt: skip

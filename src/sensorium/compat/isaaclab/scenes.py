@@ -5,22 +5,26 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import MISSING, Field, dataclass, field, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import partial
 from types import FunctionType
 from typing import Any, TypeVar, dataclass_transform
 
 from sensorium.cfg import Cfg, SensorCfg
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, Fault
 
 T = TypeVar("T")
 KEPT = FunctionType, property, classmethod, staticmethod, type
 """Attributes without an annotation that are no settings."""
 
 
+def _fresh(value: Any) -> Any:
+    return value if value is MISSING else deepcopy(value)
+
+
 def _copy(self: Any, **changes: Any) -> Any:
     """Return an independent copy with some attributes changed."""
-    return replace(deepcopy(self), **changes)
+    return replace(self, **{each.name: _fresh(getattr(self, each.name)) for each in fields(self)} | changes)
 
 
 @dataclass_transform(kw_only_default=True)
@@ -37,7 +41,7 @@ def configclass(cls: type[T]) -> type[T]:
     cls.__annotations__ = {name: hints.get(name, Any) for name in own if name in hints or is_free[name]} | hints
     for name, hint in cls.__annotations__.items():
         if "ClassVar" not in str(hint) and not isinstance(value := own.get(name, MISSING), Field):
-            setattr(cls, name, field(default_factory=partial(deepcopy, value)))
+            setattr(cls, name, field(default_factory=partial(_fresh, value)))
     for name in ("copy", "replace"):
         setattr(cls, name, _copy)
     return dataclass(kw_only=True)(cls)
@@ -67,7 +71,7 @@ class InteractiveSceneCfg:
         """Return the configs of the sensors, with their names.
 
         Raises:
-            ConfigError: an attribute is the sensor config of another library.
+            ConfigError: an attribute has no value, or is the sensor config of another library.
         """
         names = dict.fromkeys(name for base in reversed(type(self).__mro__) for name in vars(base)) | vars(self)
         for name in names:
@@ -78,6 +82,9 @@ class InteractiveSceneCfg:
             elif hasattr(cfg, "update_period"):
                 fix = "Import its class from sensorium.compat.isaaclab."
                 raise ConfigError.single(type(self).__name__, name, cfg, "a sensor config of sensorium", fix)
+            elif cfg is MISSING:
+                fix = f"For a part of the engine, write {name} = None."
+                raise ConfigError(type(self).__name__, [Fault(name, "nothing", "a value", fix)])
 
 
 __all__ = ["InteractiveSceneCfg", "configclass"]

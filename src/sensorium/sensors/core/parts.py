@@ -32,6 +32,8 @@ class SensorContext:
     seed: int
     reset: Callable[[Any, Any], None]
     """Resets one sensor in some envs; the others are unchanged."""
+    retake: Callable[[Any], None]
+    """Evaluates the current sample of one sensor again, if it has no memory."""
     update: Callable[[Any, float, bool], None]
     """Registers time that has passed at one sensor."""
     arrange: Callable[[], None]

@@ -89,7 +89,7 @@ class RayScanCfg(RayCfg[DataT], Generic[DataT]):
     selectable: ClassVar[tuple[str, ...]] = FIELDS
 
     @model_validator(mode="after")
-    def _check_knobs(self) -> Any:
+    def _fits(self) -> Any:
         self.refuse_idle_knobs("no distances or hits are computed", "distances")
         return self
 
