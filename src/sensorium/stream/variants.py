@@ -252,6 +252,8 @@ def _scan_fields(values: Mapping[str, Any], title: str, *, fixed: Mapping[str, A
     return fields
 
 
+_WAY = {"distance": "max_distance", "only_dynamics": "ignore_static", "debug_linetrace": "debug_vis"}
+"""Attribute of an obstacle sensor -> field."""
 _CONE = {"horizontal_fov": "horizontal_fov_deg", "vertical_fov": "vertical_fov_deg", "range": "max_distance"}
 """Attribute of a radar -> field."""
 
@@ -325,6 +327,16 @@ _VARIANTS = (
             *_SEED,
         ),
         tuple(_CONE.values()), {field: name for name, field in _CONE.items()}, _cone_fields,
+    ),
+    Variant(
+        "sensor.other.obstacle", "obstacle", "Nearest obstacle ahead; it sends a message while there is one.",
+        (
+            _attribute("distance", 5.0, "m", "Longest way to an obstacle.", low=0.0, open_low=True),
+            _attribute("only_dynamics", False, "", "Whether shapes that cannot move are ignored."),
+            _attribute("debug_linetrace", False, "", "Whether viewers draw the sensor."),
+        ),
+        tuple(_WAY.values()), {field: name for name, field in _WAY.items()},
+        lambda values, title: {_WAY.get(name, name): value for name, value in values.items()},
     ),
     Variant(
         "sensor.other.imu", "imu", "Inertial measurement unit: accelerometer and gyroscope.",
