@@ -17,6 +17,7 @@ from sensorium.cfg import SELECTORS, MountedSensorCfg, SensorCfg, meanings
 from sensorium.errors import ConfigError, SensoriumWarning, UnknownNameError
 from sensorium.presets import presets
 from sensorium.stream.blueprints import build_cfg, definitions
+from sensorium.stream.variants import VARIANTS
 from sensorium.wire.attributes import Attribute, SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.pose import Pose
 
@@ -58,23 +59,20 @@ def test_every_sensor_has_a_blueprint_with_carlas_id_if_there_is_one() -> None:
     assert all(each.where == "scene" and each.kind in each.tags for each in ALL.values())
 
 
-RENAMED = {"horizontal_fov_deg": "horizontal_fov", "vertical_fov_deg": "vertical_fov", "max_distance": "range"}
-"""Fields of a radar -> attributes."""
-
-
 @pytest.mark.parametrize("kind", OURS)
 def test_every_field_except_name_offset_and_refused_selectors_is_an_attribute(kind: str) -> None:
     """Each attribute has the description from the config's source."""
     cfg_class = registry.cfg_for_kind(kind)
     definition = next(each for each in ALL.values() if each.kind == kind)
-    left_out = set(cfg_class.model_fields) - {each.id for each in definition} - RENAMED.keys()
+    names = VARIANTS[definition.id].names if definition.id in VARIANTS else {}  # fields with other names
+    left_out = set(cfg_class.model_fields) - {each.id for each in definition} - names.keys()
     known = {"name", "offset"}
     if issubclass(cfg_class, MountedSensorCfg):
         known |= {each for each in SELECTORS if each not in definition}
     more = {each.id for each in definition if not each.id.startswith("noise_")} - set(cfg_class.model_fields)
-    assert left_out <= known and more == {"sensor_tick"} | ({*RENAMED.values()} if kind == "radar" else set())
+    assert left_out <= known and more == {"sensor_tick", *names.values()}
     for name, text in meanings(cfg_class).items():
-        is_own = name in left_out or (kind == "radar" and name in (*RENAMED, "distribution"))
+        is_own = name in left_out or name in names or (kind, name) == ("radar", "distribution")
         assert is_own or definition[name].doc == " ".join(text.split())
 
 

@@ -72,17 +72,13 @@ class Obstacle(SimpleSensor[ObstacleCfg, ObstacleData]):
         k = np.arange(RAYS if cfg.hit_radius else 1)
         share, angle = k / len(k), GOLDEN * k
         starts = cfg.hit_radius * np.stack([0.0 * k, *np.sqrt(share) * [np.cos(angle), np.sin(angle)]], axis=-1)
-        offset = (cfg.offset.pos, cfg.offset.rot)
-        pos, quat = (torch.tensor(part, device=self.device).float() for part in offset)
-        shape = (self.num_envs, self.mount.count)
-        self.pose_offset = pos.expand(*shape, 3), quat.expand(*shape, 4)
         self._cast = self.ray_cast(
-            starts=starts, directions=np.tile([1.0, 0.0, 0.0], (len(k), 1)), targets=seen, offset=offset,
+            starts=starts, directions=np.tile([1.0, 0.0, 0.0], (len(k), 1)), targets=seen,
             limits=(0.0, cfg.max_distance + cfg.hit_radius),
         )  # fmt: skip
         self.buffers.body_at_fault = self._cast.body_at_fault
         self._front = torch.tensor(cfg.hit_radius * np.sqrt(1.0 - share), device=self.device).float()
-        self._ways = torch.zeros(*shape, len(k), device=self.device)
+        self._ways = torch.zeros(self.num_envs, self.mount.count, len(k), device=self.device)
         self._nearest = self._ways[..., :1].clone()
         self._ids, self._body = self._ways.int(), self._nearest.int()
         self._index, self._is_far = self._nearest.long(), self._nearest.bool()
