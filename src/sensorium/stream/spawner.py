@@ -198,6 +198,7 @@ class Spawner:
             events=cls.events,
             where="server",
             cfg={**description.values, **place},
+            constants={"drawing": about} if (about := self._streamed.sensors[name].about_drawing()) else {},
             num_envs=num_envs,
         )
         try:

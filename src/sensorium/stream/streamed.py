@@ -64,6 +64,14 @@ class StreamedSensor(SpawnedSensor):
             raise RegistrationError(f"{cls.__qualname__}.serializer {got}, expected a subclass of Serializer")
         super().__init_subclass__(**kwargs)
 
+    def about_drawing(self) -> dict[str, Any]:
+        """Return data that viewers draw with each message; called once, after `set` and `set_owner`.
+
+        ``"box"``: centre and half extents of a box in the frame of the sensor, six numbers, m. It is red, because a
+        message reports something inside.
+        """
+        return {}
+
     def tick(self, snapshot: Snapshot) -> None:
         """Measure, and send messages; called in every frame. An exception ends the sensor."""
 
