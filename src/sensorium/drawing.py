@@ -416,10 +416,10 @@ class _Drawing:
     def _box(self) -> Iterator[DebugShape]:
         if self.box is None or self.pose is None:
             return
-        middle, half = np.array(self.box[:3]), np.array(self.box[3:])
-        corners = np.array([middle + half * [2 * (k >> axis & 1) - 1 for axis in range(3)] for k in range(8)], np.float32)
+        middle, half = np.reshape(np.array(self.box, np.float32), (2, 3))
+        corners = np.array([middle + half * [2 * (k >> axis & 1) - 1 for axis in range(3)] for k in range(8)])
         edges = [(a, a | 1 << axis) for a in range(8) for axis in range(3) if not a >> axis & 1]
-        points = self._world(np.broadcast_to(corners, (self.n, 1, 8, 3)))
+        points = self._world(np.broadcast_to(corners.astype(np.float32), (self.n, 1, 8, 3)))
         lines = points[:, :, np.array(edges)]
         is_inside = np.asarray(self.values.get("count", np.ones(self.n))).reshape(-1) > 0
         colors = np.where(is_inside[:, None, None, None], [1.0, 0.1, 0.1], [1.0, 0.75, 0.1])

@@ -64,7 +64,7 @@ class SafeDistanceEvent(sn.ArrayData):
         return int(self[0])
 
 
-# 1 and 4. The sensor actor, with its serializer --------------------------------------------------------------------------------------------------
+# 1 and 4. The sensor actor, with its serializer -----------------------------------------------------------------------
 
 
 class SafeDistanceSensor(sn.StreamedSensor):

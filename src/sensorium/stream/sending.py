@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sensorium.errors import ConfigError, RegistrationError, StreamError
+from sensorium.errors import ConfigError, StreamError
 from sensorium.stream.failures import LOG, FailureLog
 from sensorium.stream.outgoing import Bundle, Context, Moment, Outgoing, Serialised, as_bytes
 from sensorium.wire.buffers import Buffer, BufferPool

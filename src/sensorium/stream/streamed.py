@@ -56,8 +56,8 @@ class StreamedSensor(SpawnedSensor):
     """Sending interface of the sensor."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        if getattr(cls.definition, "__func__", None) is StreamedSensor.definition.__func__:
-            cls.definition()  # raises, since no class defines it
+        if not any("definition" in vars(base) for base in cls.__mro__ if base is not SpawnedSensor):
+            cls.definition()  # raises
         serializer = getattr(cls, "serializer", None)
         if not (isinstance(serializer, type) and issubclass(serializer, Serializer)):
             got = "is missing" if serializer is None else f"is {shown(serializer)}"
