@@ -208,10 +208,12 @@ def test_event_behaves_as_a_read_only_array(world: sn.Client) -> None:
             event[past]
     with pytest.raises(TypeError):
         event[0] = WALKER
-    with pytest.raises(ValueError, match="read-only"):
-        event.array[0] = WALKER
-    with pytest.raises(TypeError, match="read-only"):
-        event.raw_data[0] = 1
+    rebuilt = SafeDistanceEvent(RawData(bytearray(event.raw._own_head() + bytes(event.raw_data)), event.info))
+    for each in (event, rebuilt):  # also where the received memory itself is writable
+        with pytest.raises(ValueError, match="read-only"):
+            each.array[0] = WALKER
+        with pytest.raises(TypeError, match="read-only"):
+            each.raw_data[0] = 1
     with pytest.raises(AttributeError, match="read-only"):
         event.frame = 0
     assert np.shares_memory(event.array, np.frombuffer(event.raw_data, np.uint8))
