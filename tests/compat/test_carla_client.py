@@ -15,9 +15,12 @@ import pytest
 from streaming import running, until
 
 import sensorium as sn
+from sensorium.client.blueprints import BlueprintLibrary
+from sensorium.compat.carla import lidar_pattern
 from sensorium.errors import ConfigError
 from sensorium.readings import Array
-from sensorium.stream.blueprints import build_cfg
+from sensorium.stream.blueprints import build_cfg, definitions
+from sensorium.wire.attributes import SensorDefinition
 
 TICK, STEPS, GRAVITY = 0.01, 10, 9.81
 STREET = """
@@ -194,9 +197,91 @@ def test_cameras_show_the_audi_before_the_wall(received: dict[str, list[Any]]) -
         assert pixels[is_audi].std() > 1.3 * pixels[~is_audi].std() > 0.0  # a shaded ball before an even wall
 
 
-def test_attributes_without_counterpart_are_refused_with_the_reason() -> None:
-    """Defaults are those of CARLA; a value that cannot be honoured is refused when it is set."""
+DEFAULTS = {
+    "sensor.lidar.ray_cast": {
+        "channels": 32, "range": 10, "points_per_second": 56000, "rotation_frequency": 10, "upper_fov": 10,
+        "lower_fov": -30, "horizontal_fov": 360, "atmosphere_attenuation_rate": 0.004, "dropoff_general_rate": 0.45,
+        "dropoff_intensity_limit": 0.8, "dropoff_zero_intensity": 0.4, "noise_stddev": 0, "noise_seed": 0,
+    },
+    "sensor.lidar.ray_cast_semantic": {"channels": 32, "range": 10, "points_per_second": 56000, "upper_fov": 10},
+    "sensor.other.radar": {"horizontal_fov": 30, "vertical_fov": 30, "range": 100, "points_per_second": 1500},
+    "sensor.other.obstacle": {"distance": 5, "hit_radius": 0.5, "only_dynamics": False, "debug_linetrace": False},
+    "sensor.other.imu": dict.fromkeys(
+        [f"noise_{name}_{axis}" for name in ("accel_stddev", "gyro_stddev", "gyro_bias") for axis in "xyz"], 0
+    ),
+    "sensor.other.gnss": dict.fromkeys(
+        [f"noise_{name}_{what}" for name in ("lat", "lon", "alt") for what in ("bias", "stddev")], 0
+    ),
+    "sensor.camera.rgb": {"image_size_x": 800, "image_size_y": 600, "fov": 90, "shutter_speed": 200, "iso": 100,
+                          "fstop": 1.4, "gamma": 2.2},
+    "sensor.camera.depth": {"image_size_x": 800, "image_size_y": 600, "fov": 90, "lens_k": -1},
+    "sensor.camera.dvs": {"positive_threshold": 0.3, "negative_threshold": 0.3, "sigma_positive_threshold": 0,
+                          "refractory_period_ns": 0, "use_log": True, "log_eps": 0.001},
+}  # fmt: skip
+"""Attributes of CARLA and their defaults."""
+
+
+@pytest.mark.parametrize("type_id", DEFAULTS)
+def test_attributes_have_their_names_and_defaults(type_id: str) -> None:
+    library = BlueprintLibrary(definitions().values())
+    blueprint = library.find(type_id)
+    assert {name: blueprint[name] for name in DEFAULTS[type_id]} == DEFAULTS[type_id]
+    assert "sensor_tick" in blueprint
+
+
+@pytest.mark.parametrize(
+    ("type_id", "name", "value", "reason"),
+    [
+        ("sensor.lidar.ray_cast", "noise_seed", "7", "expected only 0. The random numbers follow from the seed"),
+        ("sensor.other.imu", "noise_seed", 3, "expected only 0. The random numbers follow from the seed"),
+        ("sensor.camera.rgb", "gamma", "1.8", "expected only 2.2. Colours are encoded as sRGB"),
+        ("sensor.camera.rgb", "exposure_mode", "histogram", "expected only manual. The exposure is not automatic"),
+        ("sensor.camera.rgb", "enable_postprocess_effects", "True", "expected only false. The image is sharp"),
+        ("sensor.camera.depth", "lens_kcube", "0.5", "expected only 0.0. The distortion has no published formula"),
+        ("sensor.lidar.ray_cast", "channels", "0", "expected a whole number >= 1"),
+    ],
+)
+def test_values_that_cannot_be_honoured_are_refused_with_the_reason(
+    type_id: str, name: str, value: object, reason: str
+) -> None:
+    """When they are set, and also in a request that was not checked."""
+    blueprint = BlueprintLibrary(SensorDefinition.from_dict(each.to_dict()) for each in definitions().values())
+    for refuse in (
+        lambda: blueprint.find(type_id).set_attribute(name, value),
+        lambda: build_cfg(type_id, {name: value}, attach_to="car"),
+    ):
+        with pytest.raises(ConfigError) as error:
+            refuse()
+        assert str(error.value).startswith(f"Blueprint({type_id!r}).{name}: got {value!r}, {reason}")
+
+
+def test_attributes_and_fields_for_the_same_thing_are_refused_together() -> None:
+    for type_id, values, text in (
+        (
+            "sensor.lidar.ray_cast",
+            {"channels": "4", "pattern": "{kind = 'grid'}"},
+            "channels: got 4, expected no value",
+        ),
+        (
+            "sensor.other.imu",
+            {"noise_accel_stddev_y": "1", "acc_noise": 2},
+            "noise_accel_stddev_y: got 1.0, expected no",
+        ),
+    ):
+        with pytest.raises(ConfigError, match=text):
+            build_cfg(type_id, values, attach_to="car")
+
+
+def test_deviations_become_noise_and_the_aperture_changes_the_exposure() -> None:
+    imu = build_cfg("sensor.other.imu", {"noise_accel_stddev_y": "0.5", "noise_gyro_stddev_z": 0.1}, attach_to="car")
+    assert imu == sn.ImuCfg(body="car", acc_noise=(0.0, 0.5, 0.0), gyro_noise=(0.0, 0.0, 0.1))
+    (stage,) = build_cfg("sensor.camera.rgb", {"fstop": "2.8", "shutter_speed": "50"}).stages
+    assert stage == sn.ImageSensor(
+        exposure_time=0.02, white_exposure=0.02
+    )  # a quarter of the light, four times as long
     lidar = build_cfg("sensor.lidar.ray_cast", attach_to="car")
-    assert isinstance(lidar, sn.LidarCfg) and lidar.max_distance == 10.0 and lidar.pattern.count_rays() == 5600
-    with pytest.raises(ConfigError, match=r"ray_cast'\)\.noise_seed: got '7', expected only 0\. .*seed of the scene"):
-        build_cfg("sensor.lidar.ray_cast", {"noise_seed": "7"})
+    assert isinstance(lidar, sn.LidarCfg) and lidar.model == "dropoff" and lidar.pattern.count_rays() == 5600
+    semantic = build_cfg("sensor.lidar.ray_cast_semantic", attach_to="car")
+    assert semantic.is_clean and not semantic.alters_returns and semantic.pattern == lidar.pattern
+    np.testing.assert_allclose(lidar.pattern.elevations, lidar_pattern().elevations, atol=1e-12)
+    assert lidar.pattern.replace(elevations=lidar_pattern().elevations) == lidar_pattern()
