@@ -215,7 +215,7 @@ class Sensor(Readable[CfgT, DataT]):
         ``"frames"``: for the items that the fields count, a list of body (row, -1 for the world), position (m) and
         quaternion (wxyz) on this body. ``"rays"``: start and direction of each ray in the frame of the mount, float32
         `[ray, 6]`, the sensor's offset there, and how the rays turn with the mount. ``"box"``: centre and half extents
-        of a box in the frame of the mount, m.
+        of a box in the frame of the sensor, m; it is red if the field `count` is above 0.
         """
         return {}
 
