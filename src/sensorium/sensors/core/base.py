@@ -403,6 +403,7 @@ class Sensor(Readable[CfgT, DataT]):
             simple = simple.replace(history_length=0)  # the fields hold it
         if not self.uses_ring_pipeline:
             self._refuse_knobs(simple)
+            hooks.post = None  # such a sensor calls it itself
         looks_back = hooks.compute or hooks.fused or hooks.physics or hooks.transform or hooks.post
         plan = SensorPlan(
             cfg=simple, label=self.name, seed=self._context.seed, rate=self.rate, hooks=hooks,

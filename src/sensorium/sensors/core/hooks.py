@@ -115,6 +115,10 @@ def check_hooks(cls: type[Sensor[Any, Any]]) -> None:
     if unused:
         base = "sn.Sensor" if cls.is_simple else "sn.SimpleSensor"
         raise RegistrationError(f"{cls.__qualname__} defines {unused[0]}, which only {base} calls: derive from {base}.")
+    if "post_process" in own and not (cls.uses_ring_pipeline or hasattr(cls, "render_current_state")):
+        raise RegistrationError(
+            f"{cls.__qualname__} has uses_ring_pipeline = False, so post_process is never called: do its work in compute."
+        )
     if "post_process" in own and "intermediate_fields" not in own:
         raise RegistrationError(
             f"{cls.__qualname__} defines post_process without intermediate_fields. The intermediate buffer is "
