@@ -113,7 +113,9 @@ class RenderedSensor(Sensor[RenderedCfgT, DataT], Generic[RenderedCfgT, DataT]):
         if self.uses_ring_pipeline:
             measured.copy_from(truth)
         for branch, shown in enumerate(self._shown):
-            made = self.post_process(self.output, Timeline([], lambda: self.clock.reset_tick == self.clock.tick), is_measured=branch == 1)
+            made = self.post_process(
+                self.output, Timeline([], lambda: self.clock.reset_tick == self.clock.tick), is_measured=branch == 1
+            )
             shown.copy_from(as_fields(made, self.mount_specs))
 
     def _allocate(self) -> None:
