@@ -9,14 +9,16 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
+from functools import partial
+from operator import attrgetter
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import torch
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 from torch import Tensor
 
-from sensorium.cfg import Float, NonNegative, ObjRef, OffsetCfg, Selectors, Vec3, VisualizerCfg, as_plain, name_in
+from sensorium.cfg import Float, NonNegative, ObjRef, OffsetCfg, Selectors, Vec3, as_plain, name_in
 from sensorium.cfg.sensor import SELECTORS
 from sensorium.compat.aliases import AliasedCfg
 from sensorium.engines.base import Engine
@@ -58,22 +60,19 @@ DepthCameraPattern = PinholeCameraPatternCfg.from_lens
 DataT = TypeVar("DataT")
 VIEW: dict[str, Vec3] = {"pos": (3.5, 0.0, 1.5), "lookat": (0.0, 0.0, 0.0), "up": (0.0, 0.0, 1.0)}
 """View of a camera by default, in the frame of its link, m."""
-GROUPS = {"track_link_idx": "targets", "filter_link_idx": "ignore"}
+LINKS = {"track_link_idx": "targets", "filter_link_idx": "ignore"}
 """Options with positions of links among all links, and the fields that hold references to them."""
+TRACER = "spp denoise aperture focal_len focus_dist env_surface env_radius env_pos env_quat"
+OLD_GEL = "dilate_coefficient shear_coefficient twist_coefficient dilate_max_delta shear_max_delta twist_max_delta"
 REFUSED = {
-    **dict.fromkeys(
-        ("dilate_coefficient", "shear_coefficient", "twist_coefficient", "dilate_max_delta", "shear_max_delta",
-         "twist_max_delta"),
-        "Give the gel of version 1.4 instead: lambda_d, lambda_s, dilate_scale, shear_scale.",
-    ),
-    **dict.fromkeys(
-        ("spp", "denoise", "aperture", "focal_len", "focus_dist", "env_surface", "env_radius", "env_pos", "env_quat"),
-        "Omit it, since one renderer without path tracing serves all cameras.",
-    ),
+    **dict.fromkeys(TRACER.split(), "Omit it, since one renderer without path tracing serves all cameras."),
+    **dict.fromkeys(OLD_GEL.split(), "Give the gel of version 1.4: lambda_d, lambda_s, dilate_scale, shear_scale."),
     "lights": "Give the lights in the model, since they belong to the scene.",
     "contact_depth_weight": "Omit it, since heat flows through the area of contact.",
     "properties_dict": "Give properties={'link': TemperatureProperties(...)}, and default_properties for key -1.",
-}  # fmt: skip
+    "return_world_frame": "Use a Raycaster with this pattern.",
+    "update_ground_truth_only": "Omit it, since a sensor that is not read costs nothing.",
+}
 """Options without a counterpart, and what to do."""
 
 
@@ -85,41 +84,27 @@ def GridPattern(
 
 
 def SphericalPattern(
-    fov: tuple[Any, Any] = (360.0, 60.0),
-    n_points: tuple[int, int] = (128, 64),
-    angular_resolution: Sequence[float | None] = (None, None),
-    angles: Sequence[Sequence[float] | None] = (None, None),
-) -> SphericalPatternCfg:
+    fov: tuple[Any, Any] = (360.0, 60.0), n_points: tuple[int, int] = (128, 64), angular_resolution: Any = (None, None),
+    angles: Any = (None, None),
+) -> SphericalPatternCfg:  # fmt: skip
     """Return rays over azimuths and elevations; `return_shape` is (azimuths, elevations).
 
     Args:
         fov: centred extent, or (low, high), of azimuth and elevation, deg.
         n_points: number of azimuths and elevations.
         angular_resolution: largest step of each, deg; it replaces that number.
-        angles: azimuths and elevations, deg; they replace the others.
+        angles: all azimuths and all elevations, deg; they replace the others.
     """
-    sizes = [each[1] - each[0] if isinstance(each, Sequence) else each for each in fov]
-    counts = tuple(
-        count if step is None else math.ceil(size / step) + (size < 360.0)
-        for count, step, size in zip(n_points, angular_resolution, sizes, strict=True)
-    )
-    even = SphericalPatternCfg(fov=fov, n_points=counts)
-    if all(each is None for each in angles):
-        return even
-    mixed = [each if own is None else own for own, each in zip(angles, even.grid_angles(), strict=True)]
-    return SphericalPatternCfg(angles=tuple(tuple(map(float, each)) for each in mixed))
+    counts = [*n_points]
+    for axis, (extent, step) in enumerate(zip(fov, angular_resolution, strict=True)):
+        if step is not None:
+            size = extent[1] - extent[0] if isinstance(extent, Sequence) else extent
+            counts[axis] = math.ceil(size / step) + (size < 360.0)
+    both = None if angles[0] is angles[1] is None else (tuple(angles[0]), tuple(angles[1]))
+    return SphericalPatternCfg(fov=fov, n_points=(counts[0], counts[1]), angles=both)
 
 
-def TemperatureProperties(
-    base_temperature: float = 21.0,
-    conductivity: float = 50.0,
-    density: float = 1000.0,
-    specific_heat: float = 1.0,
-    emissivity: float = 0.9,
-) -> LinkThermalCfg:
-    """Return the material of a link."""
-    values = {"base_temperature": base_temperature, "conductivity": conductivity, "density": density}
-    return LinkThermalCfg(**values, specific_heat=specific_heat, emissivity=emissivity)
+TemperatureProperties = partial(LinkThermalCfg, conductivity=50.0, density=1000.0, specific_heat=1.0)
 
 
 # Readings -------------------------------------------------------------------------------------------------------------
@@ -134,9 +119,6 @@ class Unpacked:
     def __iter__(self) -> Iterator[Any]:
         return (getattr(self, name) for name in self.parts)
 
-    def __getitem__(self, index: int) -> Any:
-        return getattr(self, self.parts[index])
-
 
 class IMUData(Unpacked, _imu.ImuData):
     """One IMU sample."""
@@ -144,20 +126,9 @@ class IMUData(Unpacked, _imu.ImuData):
     __slots__ = ()
     parts = ("lin_acc", "ang_vel", "mag")
 
-    @property
-    def lin_acc(self) -> Tensor:
-        """`lin_acc_b`."""
-        return self.lin_acc_b
-
-    @property
-    def ang_vel(self) -> Tensor:
-        """`ang_vel_b`."""
-        return self.ang_vel_b
-
-    @property
-    def mag(self) -> Tensor:
-        """`mag_b`."""
-        return self.mag_b
+    lin_acc = property(attrgetter("lin_acc_b"), doc="`lin_acc_b`.")
+    ang_vel = property(attrgetter("ang_vel_b"), doc="`ang_vel_b`.")
+    mag = property(attrgetter("mag_b"), doc="`mag_b`.")
 
 
 class RaycasterData(Unpacked, _rays.RayCasterData):
@@ -180,12 +151,9 @@ class DepthCameraData(Unpacked, _CameraData):
 
     @property
     def points(self) -> Tensor | None:
-        """The hits `[env, height, width, 3]` in the frame of the camera, x forward, m; +inf for a miss."""
-        if (right_down_forward := self.points_b) is None:
-            return None
-        right, down, forward = right_down_forward.unbind(-1)
-        points = torch.stack([forward, -right, -down], dim=-1)
-        return points.masked_fill(forward.isinf()[..., None], math.inf)
+        """The hits `[env, height, width, 3]` in the frame of the camera, x forward, m; not finite for a miss."""
+        hit = self.points_b  # right, down, forward
+        return None if hit is None else torch.stack([hit[..., 2], -hit[..., 0], -hit[..., 1]], dim=-1)
 
     @property
     def distances(self) -> Tensor:
@@ -198,10 +166,7 @@ class ProximityData(_probe.SurfaceDistanceProbeData):
 
     __slots__ = ()
 
-    @property
-    def nearest_points(self) -> Tensor:
-        """`nearest_points_w`."""
-        return self.nearest_points_w
+    nearest_points = property(attrgetter("nearest_points_w"), doc="`nearest_points_w`.")
 
 
 class KinematicTaxelData(Unpacked, _tactile.KinematicTactileSensorData):
@@ -211,60 +176,43 @@ class KinematicTaxelData(Unpacked, _tactile.KinematicTactileSensorData):
     parts = ("force", "torque")
 
 
-class ImageData(Unpacked, _CameraData):
-    """One image."""
-
-    __slots__ = ()
-    parts = ("rgb",)
-
-
 # Options --------------------------------------------------------------------------------------------------------------
 
 
-def _link(index: Any) -> Any:
-    return ObjRef(type="body", name=".*", index=index) if isinstance(index, int) else index
-
-
 def _attached(title: str, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a config from the options that all sensors have: the link, the offset and the drawing.
+    """Return the fields of a config from the options that all sensors have: the link and the offset.
 
     Raises:
         ConfigError: an option has no counterpart.
     """
-    title, data = f"{title}{name_in(data)}", dict(data)
-    if name := next((name for name in REFUSED if name in data and as_plain(data[name]) not in (None, [], {})), None):
-        raise ConfigError.single(title, name, data[name], "no such option", REFUSED[name])
-    for name in (*REFUSED, "update_ground_truth_only"):
-        data.pop(name, None)
+    title = f"{title}{name_in(data)}"
+    for name in REFUSED.keys() & data:
+        if (value := data.pop(name)) not in (None, False, (), []):
+            raise ConfigError.single(title, name, value, "no such option", REFUSED[name])
     if data.pop("interpolate", False):
         text = f"{title}: `interpolate` has no effect, as in Genesis 1.4: a delayed sample is shown until the next."
         warnings.warn(text, SensoriumWarning, stacklevel=4)
-    if {"entity_idx", "link_idx_local"} & {*data} or not {*SELECTORS} & {*data}:
+    if {"entity_idx", "link_idx_local"} & data.keys() or not {*SELECTORS} & data.keys():
         entity, index = data.pop("entity_idx", None), data.pop("link_idx_local", 0)
-        is_static = entity is None or entity == -1
-        data["body"] = "world" if is_static else ObjRef(type="body", name=".*", entity=entity, index=index)
-    if {"pos_offset", "euler_offset"} & {*data}:
-        pos, rot = data.pop("pos_offset", (0.0, 0.0, 0.0)), (1.0, 0.0, 0.0, 0.0)
+        link = ObjRef(type="body", name=".*", entity=entity, index=index)
+        data["body"] = "world" if entity is None or entity == -1 else link
+    if {"pos_offset", "euler_offset"} & data.keys():
+        rot: Any = (1.0, 0.0, 0.0, 0.0)
         for axis, angle in enumerate(data.pop("euler_offset", ())):  # about the fixed axes x, then y, then z
-            turn = [math.cos(math.radians(angle) / 2.0), 0.0, 0.0, 0.0]
-            turn[1 + axis] = math.sin(math.radians(angle) / 2.0)
-            rot = compose((0.0,) * 3, turn, (0.0,) * 3, rot)[1]
-        data["offset"] = OffsetCfg(pos=pos, rot=rot)
-    for name, field in GROUPS.items():
-        if links := data.pop(name, ()):
-            data[field] = tuple(map(_link, links))
+            half, turn = math.radians(0.5 * angle), np.zeros(4)
+            turn[[0, 1 + axis]] = math.cos(half), math.sin(half)
+            rot = compose(np.zeros(3), turn, np.zeros(3), rot)[1]
+        data["offset"] = OffsetCfg(pos=data.pop("pos_offset", (0.0, 0.0, 0.0)), rot=rot)
+    for name, field in LINKS.items():
+        if rows := data.pop(name, ()):
+            data[field] = tuple(ObjRef(type="body", name=".*", index=row) for row in rows)
     if "draw_debug" in data:
         data["debug_vis"] = data.pop("draw_debug")
-    style = {name: data.pop(name) for name in [*data] if name.startswith("debug_") and name[6:] not in ("vis", "rays")}
-    for name in {"debug_color", "debug_ray_hit_color", "debug_acc_color"} & {*style}:
-        data["visualizer_cfg"] = VisualizerCfg(color=tuple(style[name][:3]))
-    return data
+    return {name: value for name, value in data.items() if not name.startswith("debug_") or name[6:] in ("vis", "rays")}
 
 
-class Options(AliasedCfg):
+class _Options(AliasedCfg):
     """Common base of the options.
-
-    Its fields are those of the config here, and these options of the document:
 
     Args:
         entity_idx: entity that carries the sensor: its position in the model or its name; None or -1 for the world.
@@ -273,18 +221,16 @@ class Options(AliasedCfg):
         euler_offset: its orientation, deg: rotations about the fixed axes x, y and z, in this order.
         track_link_idx: positions of the links that the sensor interacts with, among all bodies of the model.
         filter_link_idx: positions of the links whose contacts are ignored.
-        draw_debug: whether viewers draw the sensor, in `debug_color`. Other options `debug_...` have no effect.
+        draw_debug: whether viewers draw the sensor. Options of colours and sizes, `debug_...`, have no effect.
+        data: fields of the config.
     """
 
     def __init__(self, /, **data: Any) -> None:
         super().__init__(**_attached(type(self).__name__, data))
 
 
-class IMU(Options, _imu.ImuCfg):
-    """Options of an IMU.
-
-    `acc_cross_axis_coupling`, `gyro_...` and `mag_...`, a number, three or a 3x3 matrix, add a `ScaleError` stage.
-    """
+class IMU(_Options, _imu.ImuCfg):
+    """Options of an IMU; `acc_`, `gyro_` and `mag_cross_axis_coupling`, one number or three, add a `ScaleError`."""
 
     data_class: ClassVar[type[Any] | None] = IMUData
 
@@ -292,113 +238,90 @@ class IMU(Options, _imu.ImuCfg):
     """Flux in world axes, any unit."""
 
     def __init__(self, /, **data: Any) -> None:
-        stages = [*data.pop("stages", ())]
-        for prefix, (field, _) in _imu.ImuCfg.prefixed_knobs.items():
-            coupling = np.asarray(data.pop(f"{prefix}_cross_axis_coupling", 0.0), np.float64)
-            if coupling.shape == (3, 3):
-                scale, coupling = coupling.diagonal() - 1.0, (coupling / coupling.diagonal())[~np.eye(3, dtype=bool)]
-                stages.append(ScaleError(fields=(field,), scale=scale.tolist(), cross_axis=coupling.tolist()))
-            elif coupling.any():
-                stages.append(ScaleError(fields=(field,), cross_axis=coupling.tolist()))
+        stages = [*(data.pop("stages", None) or ())]
+        for prefix, (field, _) in self.prefixed_knobs.items():
+            if np.any(coupling := data.pop(f"{prefix}_cross_axis_coupling", 0.0)):
+                stages.append(ScaleError(fields=(field,), cross_axis=coupling))
         super().__init__(**data, **({"stages": tuple(stages)} if stages else {}))
 
 
-class Contact(Options, ContactCfg):
+class Contact(_Options, ContactCfg):
     """Options of a contact switch."""
 
     on_force: Force = Field(default=0.0, alias="threshold")
     """Force above which the switch is on, N."""
 
 
-class ContactForce(Options, ContactForceCfg):
+class ContactForce(_Options, ContactForceCfg):
     """Options of a contact force; an infinite `max_force` is no limit."""
 
     def __init__(self, /, **data: Any) -> None:
-        if "max_force" in data and np.isposinf(np.asarray(data["max_force"], np.float64)).all():
-            data["max_force"] = None
+        super().__init__(**data | ({"max_force": None} if data.get("max_force") == math.inf else {}))
+
+
+class _Ranged(_Options):
+    """Options of a sensor that casts rays. It also hits its own link, and a miss reads `max_range`."""
+
+    min_distance: Distance = Field(default=0.0, alias="min_range")
+    """Smallest measured distance, m; nearer hits are misses."""
+    max_distance: Float = Field(default=20.0, alias="max_range")
+    """Largest measured distance, m; farther hits are misses."""
+    geometry: Geometry = "collision"
+    """Candidate shapes."""
+    exclude_parent_body: bool = False
+    """Whether to exclude the shapes of the link that carries the sensor."""
+
+    def __init__(self, /, **data: Any) -> None:
+        if data.get("no_hit_value") is None:
+            data["no_hit_value"] = data.get("max_range", data.get("max_distance", 20.0))
         super().__init__(**data)
 
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, validated as a whole; a miss reads the new range."""
+        follows = {"no_hit_value": None} if self.no_hit_value == self.max_distance else {}
+        return super().replace(**follows | changes)
 
-class Raycaster(Options, _rays.RayCasterCfg):
-    """Options of a ray caster. It also hits its own link, and a miss reads `max_range`.
+
+class Raycaster(_Ranged, _rays.RayCasterCfg):
+    """Options of a ray caster.
 
     Args:
-        return_world_frame: whether `points` are `ray_hits_w` (in the world) instead of `points_b` (in the frame of the
-            sensor).
+        return_world_frame: whether `points` are `ray_hits_w`, in the world, instead of `points_b`, in the sensor.
         return_points: whether to compute them.
-        data: fields of the config.
+        data: options that all sensors have, and fields of the config.
     """
 
     data_class: ClassVar[type[Any] | None] = RaycasterData
     keeps_layout: ClassVar[bool] = True
 
-    min_distance: Distance = Field(default=0.0, alias="min_range")
-    """Smallest measured distance, m; nearer hits are misses."""
-    max_distance: Float = Field(default=20.0, alias="max_range")
-    """Largest measured distance, m; farther hits are misses."""
-    geometry: Geometry = "collision"
-    """Candidate shapes."""
-    exclude_parent_body: bool = False
-    """Whether to exclude the shapes of the link that carries the sensor."""
-
     def __init__(self, /, **data: Any) -> None:
         points = "ray_hits_w" if data.pop("return_world_frame", False) else "points_b"
         data.setdefault("fields", ("distances", points) if data.pop("return_points", True) else ("distances",))
-        super().__init__(**_with_miss(data))
-
-    def replace(self, **changes: Any) -> Self:
-        """Return a copy with some fields changed; a miss still reads the range, if it did before."""
-        return super().replace(**_with_miss(changes, self))
+        super().__init__(**data)
 
 
 Lidar = Raycaster
 
 
-def _with_miss(data: dict[str, Any], before: Raycaster | DepthCamera | None = None) -> dict[str, Any]:
-    """Return the data of a config whose misses read the range, unless the value of a miss is given."""
-    follows = before is None or before.no_hit_value == before.max_distance
-    if data.get("no_hit_value") is None and follows:
-        most = data.get("max_range", data.get("max_distance", 20.0 if before is None else before.max_distance))
-        data = {**data, "no_hit_value": most}
-    return data
-
-
-class DepthCamera(Options, DepthCameraCfg):
-    """Options of a depth camera that looks along x, whose image holds the lengths of rays; a miss reads `max_range`.
+class DepthCamera(_Ranged, DepthCameraCfg):
+    """Options of a depth camera that looks along x, whose image holds the lengths of rays.
 
     Args:
         return_points: whether to compute `points`.
-        data: fields of the config.
+        data: options that all sensors have, and fields of the config.
     """
 
     data_class: ClassVar[type[Any] | None] = DepthCameraData
 
-    min_distance: Distance = Field(default=0.0, alias="min_range")
-    """Smallest measured distance, m; nearer hits are misses."""
-    max_distance: Float = Field(default=20.0, alias="max_range")
-    """Largest measured distance, m; farther hits are misses."""
     ray_length: bool = True
     """Whether `read_image` returns the length of the ray instead of z-depth."""
-    geometry: Geometry = "collision"
-    """Candidate shapes."""
-    exclude_parent_body: bool = False
-    """Whether to exclude the shapes of the link that carries the sensor."""
 
     def __init__(self, /, **data: Any) -> None:
-        if data.pop("return_world_frame", False):
-            fix = "Use Raycaster(pattern=DepthCameraPattern(...)), whose points can be in the world."
-            raise ConfigError.single("DepthCamera", "return_world_frame", True, "False", fix)
-        wanted = ("distance_to_camera", *(("points_b",) if data.pop("return_points", True) else ()))
-        if data.get("ray_length", True):
-            data.setdefault("data_types", wanted)
-        super().__init__(**_with_miss(data))
-
-    def replace(self, **changes: Any) -> Self:
-        """Return a copy with some fields changed; a miss still reads the range, if it did before."""
-        return super().replace(**_with_miss(changes, self))
+        types = ("distance_to_camera", "points_b") if data.pop("return_points", True) else ("distance_to_camera",)
+        super().__init__(**{"data_types": types, **data} if data.get("ray_length", True) else data)
 
 
-class SurfaceDistanceProbe(Options, _probe.SurfaceDistanceProbeCfg):
+class SurfaceDistanceProbe(_Options, _probe.SurfaceDistanceProbeCfg):
     """Options of probes of the nearest surface; a miss shows the probe's reach and its own position."""
 
     data_class: ClassVar[type[Any] | None] = ProximityData
@@ -416,7 +339,7 @@ class Proximity(SurfaceDistanceProbe):
     """Largest distance that a probe measures, m."""
 
 
-class ElastomerDisplacement(Options, ElastomerTaxelCfg):
+class ElastomerDisplacement(_Options, ElastomerTaxelCfg):
     """Options of taxels in an elastomer."""
 
     targets: Selectors = Field(default=None, alias="track_link")
@@ -426,7 +349,7 @@ class ElastomerDisplacement(Options, ElastomerTaxelCfg):
 ElastomerTaxel = ElastomerDisplacement
 
 
-class KinematicTaxel(Options, _tactile.KinematicTactileSensorCfg):
+class KinematicTaxel(_Options, _tactile.KinematicTactileSensorCfg):
     """Options of taxels that sense force and torque along the surface's normal; shear is along the link's motion."""
 
     data_class: ClassVar[type[Any] | None] = KinematicTaxelData
@@ -439,14 +362,12 @@ class KinematicTaxel(Options, _tactile.KinematicTactileSensorCfg):
     """Whether shear and twist act along the motion of the link."""
 
 
-class TemperatureGrid(Options, TemperatureGridCfg):
+class TemperatureGrid(_Options, TemperatureGridCfg):
     """Options of a temperature grid."""
 
     default_properties: LinkThermalCfg = TemperatureProperties()
     """Material of links that match no pattern of `properties`."""
-    convection: Annotated[NonNegative, BeforeValidator(lambda value: 1.0 if value is None else value)] = Field(
-        default=1.0, alias="convection_coefficient"
-    )
+    convection: NonNegative = Field(default=1.0, alias="convection_coefficient")
     """Heat transfer coefficient to the air, W/(m^2 K)."""
 
 
@@ -488,21 +409,16 @@ class RasterizerCameraOptions(CameraCfg):
         data: fields of the config.
     """
 
-    data_class: ClassVar[type[Any] | None] = ImageData
-
     data_types: DataTypes = ("rgb",)
     """Computed data types."""
 
     def __init__(self, /, **data: Any) -> None:
-        name = type(self).__name__
-        if data.pop("model", "pinhole") != "pinhole":
-            raise ConfigError.single(name, "model", "another lens", "'pinhole'", "Give a fisheye lens as `lens`.")
+        if (model := data.pop("model", "pinhole")) != "pinhole":
+            raise ConfigError.single(type(self).__name__, "model", model, "'pinhole'", "Give another lens as `lens`.")
         data.pop("use_rasterizer", None)
-        if "clipping_range" not in data:
-            data["clipping_range"] = data.pop("near", 0.01), data.pop("far", 100.0)
-        if "lens" not in data:
-            data["lens"] = PinholeLensCfg(fovy=data.pop("fov", 60.0))
-        super().__init__(**_viewed(name, data))
+        range_ = data.pop("near", 0.01), data.pop("far", 100.0)
+        lens = PinholeLensCfg(fovy=data.pop("fov", 60.0))
+        super().__init__(**_viewed(type(self).__name__, {"clipping_range": range_, "lens": lens, **data}))
 
 
 class RaytracerCameraOptions(RasterizerCameraOptions):
@@ -546,63 +462,45 @@ class AddedSensor:
         self._scene, self.name = scene, name
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._scene[self.name], name)
+        return getattr(self._scene.built[self.name], name)
 
 
 class Scene:
-    """Scene to which sensors are added before it is built; further attributes are those of `sensorium.Scene`.
+    """Scene to which sensors are added before or after `build`; its other attributes are those of `sensorium.Scene`.
 
     Args:
-        engine: the engine.
+        engine: the engine, which determines the number of environments.
         options: arguments of `sensorium.Scene`.
     """
 
     def __init__(self, engine: Engine, **options: Any) -> None:
-        self._engine, self._options = engine, options
-        self._added: dict[str, Any] = {}
-        self._built: _Scene | None = None
+        self._engine, self._options, self._added = engine, options, list[Any]()
 
     def add_sensor(self, options: Any) -> AddedSensor:
         """Add a sensor and return it; it can be read once the scene is built."""
-        count = sum(each.kind() == options.kind() for each in self._added.values())
-        label = options.name or options.kind() + (f"_{count}" if count else "")
-        self._added[label] = named = options.replace(name=label)
-        if self._built is not None:
-            self._built.add(named)
-        return AddedSensor(self, label)
+        named = options if options.name else options.replace(name=f"{options.kind()}_{len(self._added)}")
+        self._added.append(named)
+        if "built" in vars(self):
+            self.built.add(named)
+        return AddedSensor(self, named.name)
 
-    def build(self, n_envs: int | None = None) -> None:
-        """Build the scene.
-
-        Args:
-            n_envs: number of environments of the engine, or 0 for one.
-
-        Raises:
-            ConfigError: the engine has another number of environments.
-        """
-        if n_envs is not None and max(n_envs, 1) != self._engine.num_envs:
-            fix = "Give num_envs to the engine."
-            raise ConfigError.single("Scene.build", "n_envs", n_envs, f"{self._engine.num_envs}", fix)
-        self._built = _Scene(self._engine, [*self._added.values()], **self._options)
-
-    def __getitem__(self, name: str) -> Any:
-        return self.built[name]
-
-    @property
-    def built(self) -> _Scene:
-        """The scene.
-
-        Raises:
-            StaleError: it is not built yet.
-        """
-        if self._built is None:
-            raise StaleError("the scene has no sensors yet: call scene.build()")
-        return self._built
+    def build(self) -> None:
+        """Build the scene with the sensors added so far."""
+        self.built = _Scene(self._engine, self._added, **self._options)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "built":
+            raise StaleError("the scene is not built: call scene.build()")
         return getattr(self.built, name)
 
 
 __all__ = [
-    "IMU", "AddedSensor", "BaseCameraOptions", "BaseCameraSensor", "BatchRendererCameraOptions", "BatchRendererCameraSensor", "Contact", "ContactForce", "ContactForceSensor", "ContactSensor", "DepthCamera", "DepthCameraData", "DepthCameraPattern", "DepthCameraSensor", "ElastomerDisplacement", "ElastomerDisplacementSensor", "ElastomerTaxel", "GridPattern", "IMUData", "IMUSensor", "ImageData", "KinematicTaxel", "KinematicTaxelData", "Lidar", "Options", "Proximity", "ProximityData", "ProximitySensor", "RasterizerCameraOptions", "RasterizerCameraSensor", "Raycaster", "RaycasterData", "RaycasterSensor", "RaytracerCameraOptions", "RaytracerCameraSensor", "Scene", "SphericalPattern", "SurfaceDistanceProbe", "TemperatureGrid", "TemperatureGridSensor", "TemperatureProperties",
+    "IMU", "AddedSensor", "BaseCameraOptions", "BaseCameraSensor", "BatchRendererCameraOptions",
+    "BatchRendererCameraSensor", "Contact", "ContactForce", "ContactForceSensor", "ContactSensor", "DepthCamera",
+    "DepthCameraData", "DepthCameraPattern", "DepthCameraSensor", "ElastomerDisplacement",
+    "ElastomerDisplacementSensor", "ElastomerTaxel", "GridPattern", "IMUData", "IMUSensor",
+    "KinematicTaxel", "KinematicTaxelData", "Lidar", "Proximity", "ProximityData", "ProximitySensor",
+    "RasterizerCameraOptions", "RasterizerCameraSensor", "Raycaster", "RaycasterData", "RaycasterSensor",
+    "RaytracerCameraOptions", "RaytracerCameraSensor", "Scene", "SphericalPattern", "SurfaceDistanceProbe",
+    "TemperatureGrid", "TemperatureGridSensor", "TemperatureProperties",
 ]  # fmt: skip

@@ -117,7 +117,7 @@ def check_hooks(cls: type[Sensor[Any, Any]]) -> None:
         raise RegistrationError(f"{cls.__qualname__} defines {unused[0]}, which only {base} calls: derive from {base}.")
     if "post_process" in own and not (cls.uses_ring_pipeline or hasattr(cls, "render_current_state")):
         raise RegistrationError(
-            f"{cls.__qualname__} has uses_ring_pipeline = False, so post_process is never called: do its work in compute."
+            f"{cls.__qualname__} defines post_process, which is not called if uses_ring_pipeline is False: use compute."
         )
     if "post_process" in own and "intermediate_fields" not in own:
         raise RegistrationError(
