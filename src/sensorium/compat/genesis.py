@@ -195,7 +195,8 @@ def _attached(title: str, data: dict[str, Any]) -> dict[str, Any]:
     if {"entity_idx", "link_idx_local"} & data.keys() or not {*SELECTORS} & data.keys():
         entity, index = data.pop("entity_idx", None), data.pop("link_idx_local", 0)
         link = ObjRef(type="body", name=".*", entity=entity, index=index)
-        data["body"] = "world" if entity is None or entity == -1 else link
+        selector = "link_name" if "body" in data else "body"  # the config refuses two selectors
+        data[selector] = "world" if entity is None or entity == -1 else link
     if {"pos_offset", "euler_offset"} & data.keys():
         rot: Any = (1.0, 0.0, 0.0, 0.0)
         for axis, angle in enumerate(data.pop("euler_offset", ())):  # about the fixed axes x, then y, then z
@@ -286,7 +287,7 @@ class Raycaster(_Ranged, _rays.RayCasterCfg):
     """Options of a ray caster.
 
     Args:
-        return_world_frame: whether `points` are `ray_hits_w`, in the world, instead of `points_b`, in the sensor.
+        return_world_frame: whether `points` are `ray_hits_w`, in the world, instead of `points_b`, in the link.
         return_points: whether to compute them.
         data: options that all sensors have, and fields of the config.
     """

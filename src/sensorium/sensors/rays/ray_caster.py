@@ -251,10 +251,8 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
 
     def _package(self, values: Mapping[str, Tensor]) -> RayCasterData:
         if self.cfg.keeps_layout:
-            shape, axes = self.pattern.return_shape, self._ray_axes
-            values = {
-                name: part.unflatten(axes[name], shape) if name in axes else part for name, part in values.items()
-            }
+            shape, split = self.pattern.return_shape, self._ray_axes
+            values = dict(values) | {name: torch.unflatten(values[name], axis, shape) for name, axis in split.items()}
         return super()._package(values)
 
     def _tensors_of(self, data: RayCasterData) -> dict[str, Tensor]:
