@@ -433,8 +433,11 @@ def test_genesis_links_are_positions_in_the_model() -> None:
     assert mount(trees, body=genesis.IMU(entity_idx=1, link_idx_local=1).body) == ("d",)
     assert mount(trees, body=sn.ObjRef(type="body", name=".*", index=2)) == ("c",)
     assert mount(trees, bodies=sn.ObjRef(type="body", name=".*", entity=1)) == ("c", "d")
-    for given, message in (({"entity": 2}, r"ObjRef\.entity: got 2, expected a position from 0 to 1: a, b"),
-                           ({"entity": 1, "index": 2}, r"index: got 2, expected a position from 0 to 1: b/x, b/y")):  # fmt: skip
+    faults = {
+        r"ObjRef\.entity: got 2, expected a position from 0 to 1: a, b": {"entity": 2},
+        r"ObjRef\.index: got 2, expected a position from 0 to 1: b/x, b/y": {"entity": 1, "index": 2},
+    }
+    for message, given in faults.items():
         with pytest.raises(sn.SelectionError, match=message):
             mount(prefixed, body=sn.ObjRef(type="body", name=".*", **given))
     assert genesis.IMU(entity_idx=-1).body == genesis.IMU(entity_idx=None).body == genesis.IMU().body == "world"
