@@ -92,6 +92,8 @@ def test_file_has_native_kind_and_names_and_loads_equal(cfg: Any) -> None:
             assert again.selector == cfg.selector
         elif name == "lens" and cfg.lens is not None:
             assert again.lens == cfg.own_lens
+        elif name == "ray_alignment":  # as it is cast
+            assert again.ray_alignment == getattr(cfg, "alignment", cfg.ray_alignment)
         elif name not in ("targets", "target_frames"):  # entries may be of the other system's classes
             assert getattr(again, name) == getattr(cfg, name), name
     assert again.to_dict() == {name: value for name, value in cfg.to_dict().items() if value is not None}
@@ -123,7 +125,7 @@ def test_all_config_classes_are_covered() -> None:
     assert {type(cfg) for cfg in configs()} == {
         value
         for value in values
-        if isinstance(value, type) and issubclass(value, AliasedCfg) and value is not AliasedCfg
+        if isinstance(value, type) and issubclass(value, AliasedCfg) and issubclass(value, sn.SensorCfg)
     }
 
 
@@ -216,12 +218,48 @@ def test_isaac_lab_ray_casters_have_its_fields() -> None:
     assert sensor.data.ray_mesh_ids.tolist() == [[[1]]] and sensor.data.ray_hits_w.tolist() == [[[0.0, 0.0, 1.0]]]
     only = isaaclab.RayCasterCfg(**given, mesh_prim_paths=["/World/ground"])
     assert sn.Scene(above_ground(box), [only])["rays"].data.ray_hits_w.tolist() == [[[0.0, 0.0, 0.0]]]
-    assert only.ray_alignment == "base" and only.replace(attach_yaw_only=True).ray_alignment == "yaw"
+    assert only.attach_yaw_only is False and only.replace(attach_yaw_only=True).ray_alignment == "yaw"
+    assert only.replace(ray_alignment="yaw").attach_yaw_only is True
     moving = sn.Shape("box", "hull", (0.1, 0.1, 0.1), body="leg")
     still = isaaclab.RaycastTargetCfg(prim_expr="/World/leg", track_mesh_transforms=False)
     engine = sn.TensorEngine(1, 0.01, bodies=("base", "leg"), shapes=[GROUND, moving])
     with pytest.raises(sn.ConfigError, match=r"targets: got 'hull', which moves with 'leg'.*track_mesh_transforms"):
         sn.Scene(engine, [isaaclab.MultiMeshRayCasterCfg(**given, mesh_prim_paths=still)])
+
+
+def test_isaac_lab_rays_turn_with_the_yaw_of_their_starts_only() -> None:
+    """A body yawed by 90 degrees, pitched and drifted: starts turn about the vertical, directions keep world axes."""
+    pattern = isaaclab.patterns.GridPatternCfg(size=(1.0, 0.0), resolution=1.0, direction=(1.0, 0.0, -1.0))
+    engine, half, pitch = above_ground(envs=2), math.sqrt(0.5), 0.1
+    engine.body_quat_w[:, 0] = half * torch.tensor(
+        [math.cos(pitch), -math.sin(pitch), math.sin(pitch), math.cos(pitch)]
+    )
+    given = {"prim_path": "{ENV_REGEX_NS}/base", "mesh_prim_paths": ["/World/ground"], "pattern_cfg": pattern}
+    offset = isaaclab.RayCasterCfg.OffsetCfg(pos=(0.2, 0.0, 0.5))
+    drifts = {"drift_range": (-0.1, 0.1), "ray_cast_drift_range": {"z": (0.1, 0.3)}}
+    yaw = isaaclab.RayCasterCfg(name="yaw", **given, offset=offset, ray_alignment="yaw", **drifts)
+    flag = isaaclab.RayCasterCfg(name="flag", **given, offset=offset, attach_yaw_only=True)
+    world = isaaclab.RayCasterCfg(name="world", **given, offset=offset, ray_alignment="world")
+    scene = sn.Scene(engine, [yaw, flag, world])
+    for name, starts in (("yaw", [(0.0, -0.3), (0.0, 0.7)]), ("flag", [(0.0, -0.3), (0.0, 0.7)]),
+                         ("world", [(-0.3, 0.0), (0.7, 0.0)])):  # fmt: skip
+        hits = [[x + 2.5, y, 0.0] for x, y in starts]  # from 2.5 m, 45 degrees down along the world's x
+        torch.testing.assert_close(scene[name].ground_truth.ray_hits_w, torch.tensor([hits] * 2))
+    sensor: Any = scene["yaw"]
+    assert sensor.ray_starts.shape == sensor.ray_directions.shape == (2, 2, 3)
+    torch.testing.assert_close(sensor.ray_starts[1], torch.tensor([[-0.3, 0.0, 0.5], [0.7, 0.0, 0.5]]))
+    torch.testing.assert_close(sensor.ray_directions[1, 0], torch.tensor([half, 0.0, -half]))
+    torch.testing.assert_close(sensor.data.pos_w - sensor.ground_truth.pos_w, sensor.drift)
+    assert sensor.drift.shape == (2, 3) and sensor.drift.abs().amin() > 0.0
+    z = sensor.ray_cast_drift[:, 2]
+    assert (0.1 <= z).all() and not sensor.ray_cast_drift[:, :2].any()
+    torch.testing.assert_close(sensor.data.ray_hits_w[..., 2], z[:, None].expand(2, 2))
+    before = sensor.drift.clone()
+    scene.reset([1])
+    assert sensor.drift[0].equal(before[0]) and not sensor.drift[1].equal(before[1])
+    assert not scene["world"].drift.any()
+    with pytest.raises(RuntimeError):
+        scene["world"].drift[:] = 1.0
 
 
 def test_isaac_lab_camera_has_its_image_names() -> None:
@@ -234,6 +272,24 @@ def test_isaac_lab_camera_has_its_image_names() -> None:
     assert data.output["image_mesh_ids"] is data.image_mesh_ids is data.geom_ids
 
 
+def test_isaac_lab_frames_without_a_name_have_the_leaf_of_their_path() -> None:
+    """The frames of two robots have the same name, which finds both; sensorium's own frames have the full name."""
+    bodies = ("base", "a/RF_FOOT", "b/RF_FOOT")
+    engine = sn.TensorEngine(2, 0.01, bodies=bodies)
+    engine.body_pos_w[:, 2, 0] = 3.0
+    frame = isaaclab.FrameTransformerCfg.FrameCfg
+    frames = [frame(prim_path=f"{{ENV_REGEX_NS}}/{robot}/RF_FOOT") for robot in "ab"]
+    given = {"prim_path": "{ENV_REGEX_NS}/base", "target_frames": frames}
+    cfg = isaaclab.FrameTransformerCfg(name="theirs", **given)
+    scene: Any = sn.Scene(engine, [cfg, sn.FrameTransformerCfg(name="ours", **given)])
+    data = scene["theirs"].data
+    assert data.target_frame_names == ["RF_FOOT", "RF_FOOT"] and data.target_pos_w[1, :, 0].tolist() == [0.0, 3.0]
+    assert scene["theirs"].find_bodies("RF_.*") == scene["theirs"].find_bodies("RF_FOOT") == ([0, 1], ["RF_FOOT"] * 2)
+    assert scene["ours"].data.target_frame_names == ["a/RF_FOOT", "b/RF_FOOT"]
+    with pytest.raises(sn.SelectionError, match="2 named 'RF_FOOT'"):
+        sn.Scene(engine, [cfg.replace(target_frames=frames[:1] * 2)])
+
+
 def test_isaac_lab_frames_accept_its_name_of_the_offset() -> None:
     frame = isaaclab.FrameTransformerCfg.FrameCfg(prim_path="/World/base")
     place = sn.OffsetCfg(pos=(1.0, 0.0, 0.0))
@@ -242,11 +298,55 @@ def test_isaac_lab_frames_accept_its_name_of_the_offset() -> None:
     assert data.source_pos_w.tolist() == [[1.0, 0.0, 2.0]] and data.target_pos_source.tolist() == [[[-1.0, 0.0, 0.0]]]
 
 
-def test_isaac_lab_lidar_pattern_includes_both_ends() -> None:
-    pattern = isaaclab.LidarPatternCfg(
-        channels=1, vertical_fov_range=(0.0, 0.0), horizontal_fov_range=(0.0, 100.0), horizontal_res=30.0
+@pytest.mark.parametrize(
+    ("channels", "span", "step", "count"),
+    [(16, (-90.0, 90.0), 7.0, 432), (2, (-180.0, 180.0), 90.0, 8), (1, (0.0, 100.0), 30.0, 5), (3, (0.0, 0.0), 1.0, 3)],
+)
+def test_isaac_lab_lidar_pattern_includes_both_ends(
+    channels: int, span: tuple[float, float], step: float, count: int
+) -> None:
+    """The rays are at even azimuths with both ends, of which a full turn omits the second; azimuth varies fastest."""
+    patterns = isaaclab.patterns
+    cfg = patterns.LidarPatternCfg(
+        channels=channels, vertical_fov_range=(-15.0, 30.0), horizontal_fov_range=span, horizontal_res=step
     )
-    assert pattern.azimuths().tolist() == [0.0, 25.0, 50.0, 75.0, 100.0]
+    columns = math.ceil((span[1] - span[0]) / step) + 1
+    azimuths = np.linspace(*span, columns)[: columns - (span[1] - span[0] == 360.0)]
+    h, v = np.meshgrid(np.radians(azimuths), np.radians(np.linspace(-15.0, 30.0, channels)))
+    expected = np.stack([np.cos(v) * np.cos(h), np.cos(v) * np.sin(h), np.sin(v)], axis=-1).reshape(-1, 3)
+    starts, directions = patterns.lidar_pattern(cfg, "cpu")
+    assert starts.shape == (count, 3) and not starts.any()
+    np.testing.assert_allclose(directions, expected, atol=1e-6)
+    assert isinstance(cfg, patterns.LidarPatternCfg) and isinstance(cfg, patterns.PatternBaseCfg)
+    for ours in (patterns.LidarPatternCfg, sn.PatternBaseCfg):  # a file is read by either
+        assert ours.from_dict(cfg.to_dict()).rays().directions.equal(directions)
+
+
+def test_isaac_lab_grid_pattern_is_checked_by_its_function() -> None:
+    """A config needs size and resolution; a wrong ordering or resolution is an error once rays are computed."""
+    patterns = isaaclab.patterns
+    for fields in ({"size": (1.0, 1.0)}, {"resolution": 0.1}):
+        with pytest.raises(sn.ConfigError, match="got nothing"):
+            patterns.GridPatternCfg(**fields)
+    for fields, words in (
+        ({"ordering": "zx"}, "must be 'xy' or 'yx'"),
+        ({"resolution": 0.0}, "must be greater than 0"),
+    ):
+        cfg = patterns.GridPatternCfg(**{"size": (1.0, 1.0), "resolution": 0.5, **fields})
+        for use in (
+            lambda cfg: patterns.grid_pattern(cfg, "cpu"),
+            lambda cfg: cfg.rays(),
+            lambda cfg: cfg.count_rays(),
+        ):
+            with pytest.raises(sn.ConfigError, match=words):
+                use(cfg)
+    cfg = patterns.GridPatternCfg(size=(1.0, 0.5), resolution=0.5, ordering="yx")
+    expected = [[x, y, 0.0] for x in (-0.5, 0.0, 0.5) for y in (-0.25, 0.25)]
+    assert patterns.grid_pattern(cfg, "cpu")[0].tolist() == expected
+    assert sn.PatternBaseCfg.from_dict(cfg.to_dict()).rays().starts.tolist() == expected
+    assert (
+        patterns.PinholeCameraPatternCfg.from_intrinsic_matrix([5, 0, 3, 0, 6, 2, 0, 0, 1], 6, 4).focal_length == 24.0
+    )
 
 
 # mjlab ----------------------------------------------------------------------------------------------------------------

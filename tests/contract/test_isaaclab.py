@@ -201,6 +201,17 @@ def test_instances_are_sensors_per_env_times_envs(name: str, several: int) -> No
     one = sn.Scene(sn.TensorEngine(3, provides=PROVIDES, shapes=SHAPES), [SENSORS[name][0]()])
     two = sn.Scene(sn.TensorEngine(3, bodies=("body", "other"), provides=PROVIDES, shapes=SHAPES), [cfg])
     assert one["x"].num_instances == 3 and two["x"].num_instances == 3 * several
+    if name == "SensorBase":
+        return
+    for path in ("/World/envs/env_0/body", "/World/envs/env_1/body"):  # of one environment
+        alone = sn.TensorEngine(1, provides=PROVIDES, shapes=SHAPES)
+        for engine in (alone, sn.TensorEngine(3, provides=PROVIDES, shapes=SHAPES)):
+            if engine is alone and "env_0" in path:
+                assert sn.Scene(engine, [SENSORS[name][0](prim_path=path)])["x"].num_instances == 1
+                continue
+            with pytest.raises(sn.PathError, match=r"a path in .* Write '\{ENV_REGEX_NS\}/body'") as caught:
+                sn.Scene(engine, [SENSORS[name][0](prim_path=path)])
+            assert isinstance(caught.value, RuntimeError | ValueError)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +248,7 @@ ROBOT = """
 </worldbody></mujoco>
 """
 BOX = "<mujoco><worldbody><body name='box' pos='2 0 1'><freejoint/><geom size='.1'/></body></worldbody></mujoco>"
-NAMESPACES = ("/World/", "{ENV_REGEX_NS}/", "/World/envs/env_.*/", "/World/envs/env_0/")
+NAMESPACES = ("/World/", "{ENV_REGEX_NS}/", "/World/envs/env_.*/")
 
 
 def robot() -> sn.MujocoEngine:
@@ -270,7 +281,7 @@ def test_example_path_of_each_sensor_resolves_to_its_element(sensor: str) -> Non
     else:
         with pytest.raises(sn.SelectionError, match="exactly one body"):
             resolve_prim_path(f"/World/{path}", engine, "Cfg")
-    with pytest.raises(sn.SelectionError, match="Tried 'robot/base/none' and 'none'"):
+    with pytest.raises(RuntimeError, match="Tried 'robot/base/none' and 'none'"):
         match_prim_path("/World/robot/base/none", engine, "Cfg")
 
 

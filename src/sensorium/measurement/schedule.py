@@ -23,7 +23,7 @@ from sensorium.compute.program import Compute
 from sensorium.engines.base import Engine
 from sensorium.errors import StaleError
 from sensorium.measurement.buffers import SensorBuffers
-from sensorium.measurement.counter import NEVER
+from sensorium.measurement.counter import NEVER, AccessCounter
 from sensorium.measurement.health import StateWatch
 from sensorium.measurement.work import SensorWork, pipeline_work
 from sensorium.spec import Requirement
@@ -46,7 +46,9 @@ class SampleGroup:
         self._observing: Program | None = None
         self.version = -1
         """`Clock.version` of the last evaluation on read; -1 where it must be repeated."""
-        self.is_lazy = plan.is_lazy
+        self.shown_version = -1
+        """`Clock.version` at which an output last looked at a sensor that waits for a read."""
+        self.is_lazy = plan.is_lazy or plan.is_on_access
         self.is_wanted_only = plan.evaluation[0] == "wanted"
         self._counters = [each.counter for each in members]
         may_look = not plan.rate.every_tick or plan.evaluate == "wanted"
@@ -62,6 +64,11 @@ class SampleGroup:
             guard.check()
         if self.is_lazy and self.version != self._schedule.clock.version:
             self._schedule.evaluate(self)
+
+    def show(self) -> None:
+        """Take the first samples of episodes, for an output; other samples of a sensor evaluated on access wait."""
+        if self._schedule.clock.version not in (self.version, self.shown_version):
+            self._schedule.access(self, is_read=False)
 
     def note_sample(self, tick: int, lag: int) -> None:
         """Count a sample for all members that have none at this tick."""
@@ -129,11 +136,11 @@ class Schedule:
     def arrange(self, members: Iterable[SensorBuffers]) -> None:
         """Sort sensors into groups; their programs are rebuilt on the next run."""
         self._members = list(members)
-        self._captured = [each for each in self._members if not each.plan.is_pure]
+        self._captured = [each for each in self._members if _is_captured_at_reset(each)]
         self._first = {}
         groups: dict[Any, list[SensorBuffers]] = {}
         for each in self._members:
-            if each.plan.is_lazy:
+            if each.plan.is_lazy or each.plan.is_on_access:
                 SampleGroup(self, [each])
             else:
                 alone = id(each) if each.plan.evaluation[0] == "wanted" else None
@@ -222,6 +229,8 @@ class Schedule:
             if not counter.is_current or (plan.has_memory and not plan.is_lazy):
                 continue
             counter.off_grid += 1
+            if plan.is_on_access:
+                continue
             is_on_grid = counter.last_tick == tick
             if is_on_grid:
                 counter.last_lag = lag
@@ -247,6 +256,9 @@ class Schedule:
                 f"the engine yourself, before reading {group.members[0].plan.label!r}"
             )
         member = group.members[0]
+        if member.plan.is_on_access:
+            self.access(group)
+            return
         if not member.was_read:
             self.start_reading(member)
         is_pure, together = member.plan.is_pure, self._together
@@ -267,6 +279,36 @@ class Schedule:
             raise
         self.health.invalidate(engine, self._members)
         self.health.report(self._members)
+
+    @exclusive
+    def access(self, group: SampleGroup, *, is_read: bool = True) -> None:
+        """Take the sample of a group that waits for a read, in the envs in which it is due.
+
+        Args:
+            group: group of one such sensor.
+            is_read: False for an output, which only has the first sample of an episode taken.
+        """
+        (member,), lag = group.members, self.engine.lag
+        counter = member.counter
+        assert isinstance(counter, AccessCounter)
+        due = counter.due(is_access=is_read)
+        if due is not False:
+            self.refresh()
+            try:
+                if due is True:
+                    group.sampling().run()
+                else:
+                    self.compute.reset_envs.copy_(due)
+                    self._capture([member], whole=False)
+            except BaseException:  # as above
+                group.program, self._first = None, {}
+                raise
+            counter.note_capture(due, lag, is_access=is_read)
+            self.health.invalidate(self.engine, [member])
+            self.health.report([member])
+        group.shown_version = self.clock.version
+        if is_read:
+            group.version = self.clock.version
 
     def count_lazy_captures(self) -> None:
         """Count the captures so far of sensors evaluated on read, before an episode starts."""
@@ -300,7 +342,7 @@ class Schedule:
             clock.reset_tick.copy_(torch.where(mask, clock.tick, resets))
             clock.set(clock.tick, FIRST, lag)
             self._begin([member])
-            if not member.plan.is_pure:
+            if _is_captured_at_reset(member):
                 self._capture([member], whole=False)
         finally:
             clock.reset_tick.copy_(resets)
@@ -335,6 +377,10 @@ class Schedule:
         """Load all kernels before the first one runs, so that the number to compile is known."""
         self._first_of(self._captured)
         for each in self._members:
-            if each.plan.is_pure:  # no first capture
+            if not _is_captured_at_reset(each):
                 pipeline_work([each], self.compute.all_envs)
         self.compute.load()
+
+
+def _is_captured_at_reset(member: SensorBuffers) -> bool:
+    return not (member.plan.is_pure or member.plan.is_on_access)

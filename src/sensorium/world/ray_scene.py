@@ -288,7 +288,7 @@ class RayScene:
         A path names a body, a shape, an entity (the prefix of ``name/``), or everything: ``/World``, the namespace of
         the environments itself, or either with a wildcard.
         """
-        rest = below_namespace(path)
+        rest = below_namespace(path, self._engine.num_envs, config, field)
         everything = list(range(len(self.drawable)))
         if rest in ("", ".*", "*"):
             return everything, True

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from pydantic import BeforeValidator, Field, field_serializer
 from torch import Tensor
 
-from sensorium.cfg import NONE, Float, OffsetCfg, bad
+from sensorium.cfg import NONE, Evaluate, Float, OffsetCfg, bad
 from sensorium.compat.aliases import AliasedCfg
 from sensorium.compat.isaaclab.rays import YAW_ONLY, Paths
 from sensorium.errors import ConfigError
@@ -91,6 +91,8 @@ class RayCasterCameraCfg(AliasedCfg, _ray_camera_cfg.RayCasterCameraCfg):
 
     prim_path: str
     """Path of the prim that carries the camera."""
+    evaluate: Evaluate = "on_access"
+    """When samples are computed; by default a due sample waits for a read."""
     targets: Paths = Field(alias="mesh_prim_paths")
     """Paths of the shapes that rays can hit."""
     pattern: PatternField = Field(alias="pattern_cfg")
@@ -238,6 +240,8 @@ class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
 
     prim_path: str
     """Path of the camera. With `spawn`, the camera is created at its end, on the frame that the rest leads to."""
+    evaluate: Evaluate = "on_access"
+    """When samples are computed; by default a due sample waits for a read."""
     lens: FisheyeCameraCfg | PinholeCameraCfg | LensField | None = Field(alias="spawn")
     """Lens of a camera to create; None uses a camera of the model."""
     width: Pixels

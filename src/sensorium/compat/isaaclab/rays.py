@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_serializer
 from torch import Tensor
 
-from sensorium.cfg import Cfg
-from sensorium.compat.aliases import AliasedCfg
+from sensorium.cfg import Cfg, Evaluate
+from sensorium.compat.isaaclab.markers import MarkedCfg
+from sensorium.errors import Fault, PathError
 from sensorium.patterns import PatternField
 from sensorium.sensors.rays import ray_caster as _rays
 from sensorium.sensors.rays.ray_caster import RayCaster
@@ -18,9 +20,11 @@ from sensorium.world.ray_scene import Targets
 
 MultiMeshRayCaster = RayCaster
 
-YAW_ONLY = BeforeValidator(lambda value: {True: "yaw", False: "base"}[value] if isinstance(value, bool) else value)
-YawOnly = Annotated[Alignment, YAW_ONLY]
-"""A flag: whether rays rotate about the vertical only."""
+ALIGNMENTS = {True: "yaw", False: "base", None: "base", "yaw_starts": "yaw"}
+YAW_ONLY = BeforeValidator(
+    lambda value: ALIGNMENTS.get(value, value) if isinstance(value, bool | str | None) else value
+)
+"""Accepts a flag: whether rays rotate about the vertical only."""
 Paths = str | tuple[str, ...]
 
 
@@ -38,19 +42,49 @@ class RayCasterData(_rays.RayCasterData):
 MultiMeshRayCasterData = RayCasterData
 
 
-class RayCasterCfg(AliasedCfg, _rays.RayCasterCfg):
+class RayCasterCfg(MarkedCfg, _rays.RayCasterCfg):
     """Configuration of a ray caster."""
 
     data_class: ClassVar[type[Any] | None] = RayCasterData
 
     prim_path: str
     """Path of the prim that carries the sensor."""
+    evaluate: Evaluate = "on_access"
+    """When samples are computed; by default a due sample waits for a read."""
     targets: Paths = Field(alias="mesh_prim_paths")
     """Paths of the shapes that rays can hit."""
     pattern: PatternField = Field(alias="pattern_cfg")
     """Pattern of the rays."""
-    ray_alignment: YawOnly = Field(default="base", alias="attach_yaw_only")
-    """Rotation of the rays with the prim. ``"yaw_starts"`` is what Isaac Lab itself computes for `attach_yaw_only`."""
+    ray_alignment: Annotated[Literal["base", "yaw", "world"], YAW_ONLY] = Field(default="base", alias="attach_yaw_only")
+    """Rotation of the rays with the prim: fully, about the vertical for the starts only, or not at all. Files contain
+    sensorium's name of ``"yaw"``, ``"yaw_starts"``."""
+
+    @property
+    def attach_yaw_only(self) -> bool:
+        """Whether `ray_alignment` is ``"yaw"``."""
+        return self.ray_alignment == "yaw"
+
+    @property
+    def alignment(self) -> Alignment:
+        """Rotation of the rays with their mount, as they are cast."""
+        return "yaw_starts" if self.attach_yaw_only else self.ray_alignment
+
+    @field_serializer("ray_alignment")
+    def _as_cast(self, _: str) -> Alignment:
+        return self.alignment
+
+    @property
+    def selector(self) -> tuple[str, Any]:
+        """The selector, `prim_path`, and the path.
+
+        Raises:
+            PathError: the last part of the path is a pattern.
+        """
+        name, path = super().selector
+        if re.search(r"[][*+?(){}|^$\\]", path.rpartition("/")[2]):
+            fix = "Write one name after the last slash. Patterns are allowed before it."
+            raise PathError(self.title, [Fault(name, repr(path), "the path of one prim", fix)])
+        return name, path
 
 
 class RaycastTargetCfg(Cfg):

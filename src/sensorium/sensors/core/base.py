@@ -231,7 +231,8 @@ class Sensor(Readable[CfgT, DataT]):
     def drawings(self) -> list[DebugShape]:
         """Return the shapes of `debug_draw` in the style of the config's `visualizer_cfg`."""
         style = self.cfg.visualizer_cfg
-        return [shape if style is None else styled(shape, style.to_dict()) for shape in self.debug_draw()]
+        with self.held():
+            return [shape if style is None else styled(shape, style.to_dict()) for shape in self.debug_draw()]
 
     @property
     def draws_own_shapes(self) -> bool:

@@ -102,6 +102,11 @@ class RayScanCfg(RayCfg[DataT], Generic[DataT]):
         return tuple(name for name in self.selectable if name in wanted)
 
     @property
+    def alignment(self) -> Alignment:
+        """Rotation of the rays with their mount, as they are cast."""
+        return self.ray_alignment
+
+    @property
     def drift_spans(self) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
         """Ranges of the drift of the position, and of the drift of the scan, for x, y and z, m."""
         return spans_of(self.drift_range), spans_of(self.ray_cast_drift_range)
@@ -208,7 +213,7 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
             starts=pattern.starts.numpy(),
             directions=pattern.directions.numpy(),
             targets=cfg.seen,
-            alignment=cfg.ray_alignment,
+            alignment=cfg.alignment,
             offset=(cfg.offset.pos, cfg.offset.rot),
             limits=cfg.limits,
             miss=cfg.miss if cfg.is_clean else float("inf"),
@@ -234,6 +239,35 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
     def num_rays(self) -> int:
         """Rays of all mounts."""
         return self.num_frames * self.num_rays_per_frame
+
+    @property
+    def ray_starts(self) -> Tensor:
+        """Starts of the rays in the frame of the mount, with `offset`, float32 `[env, ray, 3]`, m."""
+        starts: Tensor = wp.to_torch(self._cast.bundle.starts)
+        return starts.expand(self.num_envs, -1, -1)
+
+    @property
+    def ray_directions(self) -> Tensor:
+        """Unit directions of the rays in the frame of the mount, with `offset`, float32 `[env, ray, 3]`."""
+        directions: Tensor = wp.to_torch(self._cast.bundle.directions)
+        return directions.expand(self.num_envs, -1, -1)
+
+    @property
+    def drift(self) -> Tensor:
+        """Present error of the measured position along the world axes, see `drift_range`, `[env, mount, 3]`, m."""
+        return self._drift(0)
+
+    @property
+    def ray_cast_drift(self) -> Tensor:
+        """Present errors of the measured scan, see `ray_cast_drift_range`, `[env, mount, 3]`, m."""
+        return self._drift(1)
+
+    def _drift(self, number: int) -> Tensor:
+        self.ensure_current()
+        drift = self._drifts[number]
+        if drift is None:  # expanded, so that a write is an error
+            drift = torch.zeros(1, device=self.device).expand(self.num_envs, self.mount.count, 3)
+        return self._squeeze(drift)
 
     @property
     def flat(self) -> RayCasterData:
@@ -367,4 +401,4 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
         lines = [rotate(turn, part.numpy()) for part in (self.pattern.starts, self.pattern.directions)]
         lines[0] = lines[0] + pos
         offset = [*self.cfg.offset.pos, *self.cfg.offset.rot]
-        return {"rays": {"lines": np.concatenate(lines, axis=1), "offset": offset, "alignment": self.cfg.ray_alignment}}
+        return {"rays": {"lines": np.concatenate(lines, axis=1), "offset": offset, "alignment": self.cfg.alignment}}
