@@ -438,7 +438,8 @@ def test_genesis_imu_has_its_fields() -> None:
 def test_genesis_proximity_reports_a_miss_as_reach_and_own_position() -> None:
     probes = {"body": "base", "probe_local_pos": ((0.0, 0.0, -1.5), (0.0, 0.0, 0.0))}
     for cfg, reach in ((genesis.SurfaceDistanceProbe(**probes), 0.5), (genesis.Proximity(**probes), 10.0)):
-        sensor: Any = next(iter(sn.Scene(above_ground(height=20.0), [cfg]).sensors.values()))
+        ghost = sn.Shape("sphere", "ghost", (0.2,), pos=(0.0, 0.0, 19.0), is_collision=False)
+        sensor: Any = sn.Scene(above_ground(ghost, height=20.0), [cfg])[cfg]
         assert sensor.data.distance.tolist() == [[reach, reach]]
         assert sensor.data.nearest_points is sensor.data.nearest_points_w
         assert sensor.data.nearest_points[0, 1].tolist() == [0.0, 0.0, 20.0]
@@ -562,7 +563,9 @@ def test_genesis_contacts_count_above_a_threshold_and_without_filtered_links() -
     alone = scene.add_sensor(genesis.ContactForce(name="alone", entity_idx=1, filter_link_idx=(0,)))
     with pytest.raises(sn.StaleError, match=r"call scene\.build\(\)"):
         on.read()
-    scene.build()
+    with pytest.raises(sn.ConfigError, match="n_envs: got 2, expected 1"):
+        scene.build(n_envs=2)
+    scene.build(n_envs=0)
     scene.step(substeps=500)
     assert on.read().item() and not off.read().item()
     assert force.read()[0, 2].item() == pytest.approx(9.81, abs=0.01) and not alone.read().any()

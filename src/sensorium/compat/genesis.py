@@ -331,6 +331,8 @@ class SurfaceDistanceProbe(_Options, _probe.SurfaceDistanceProbeCfg):
     """Links whose surfaces count; None means all."""
     misses_at_radius: bool = True
     """Whether a miss shows the reach and the probe's own position."""
+    geometry: Geometry = "collision"
+    """Candidate shapes."""
 
 
 class Proximity(SurfaceDistanceProbe):
@@ -463,7 +465,7 @@ class AddedSensor:
         self._scene, self.name = scene, name
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._scene.built[self.name], name)
+        return getattr(vars(self)["_scene"].built[self.name], name)
 
 
 class Scene:
@@ -485,8 +487,14 @@ class Scene:
             self.built.add(named)
         return AddedSensor(self, named.name)
 
-    def build(self) -> None:
-        """Build the scene with the sensors added so far."""
+    def build(self, n_envs: int | None = None) -> None:
+        """Build the scene with the sensors added so far.
+
+        Raises:
+            ConfigError: the engine has another number of environments than `n_envs`, where 0 means one.
+        """
+        if n_envs is not None and max(n_envs, 1) != (count := self._engine.num_envs):
+            raise ConfigError.single("Scene.build", "n_envs", n_envs, str(count), "Give num_envs to the engine.")
         self.built = _Scene(self._engine, self._added, **self._options)
 
     def __getattr__(self, name: str) -> Any:
