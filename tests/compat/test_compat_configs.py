@@ -547,6 +547,10 @@ def test_genesis_links_are_positions_in_the_model() -> None:
     np.testing.assert_allclose(rotation(np.array(turned.rot)) @ [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], atol=1e-12)
     with pytest.raises(sn.ConfigError, match="exactly one selector"):
         genesis.IMU(entity_idx=0, body="base")
+    for given in ({"pos_offset": (0.0, 0.0, 1.0), "offset": {}}, {"filter_link_idx": (1,), "ignore": "a"},
+                  {"euler_offset": 3.0}, {"entity_idx": 1.5}, {"filter_link_idx": 1.5}):  # fmt: skip
+        with pytest.raises(sn.ConfigError):
+            genesis.Contact(**{"entity_idx": 0, **given})
 
 
 def test_genesis_contacts_count_above_a_threshold_and_without_filtered_links() -> None:
