@@ -122,12 +122,40 @@ def plural(word: str) -> str:
 
 
 def entity_pattern(reference: ObjRef, engine: Named) -> str:
-    """Return the full-name pattern of a reference: within its entity, or the bare name in a model without prefixes."""
-    if reference.entity is None:
-        return reference.name
-    names = engine.names(cast(NameKind, reference.type))  # of the kinds that a selector takes
-    prefixed = any(name.startswith(f"{reference.entity}/") for name in names)
-    return f"{re.escape(reference.entity)}/(?:{reference.name})" if prefixed else reference.name
+    """Return the full-name pattern of a reference: within its entity, or the bare name in a model without prefixes.
+
+    Raises:
+        SelectionError: the model has no such position.
+    """
+    names, entity = engine.names(cast(NameKind, reference.type)), reference.entity  # of the kinds that a selector takes
+    if isinstance(entity, int):
+        trees = _trees(engine)
+        entity = _at([*trees], entity, "entity")
+        names = names if f"{entity}/" in trees[entity][0] else trees[entity]
+    prefixed = entity is not None and any(name.startswith(f"{entity}/") for name in names)
+    pattern = f"{re.escape(str(entity))}/(?:{reference.name})" if prefixed else reference.name
+    if reference.index is None and not isinstance(reference.entity, int):
+        return pattern
+    found = _full_matches(pattern, names)
+    return "|".join(map(re.escape, found if reference.index is None else [_at(found, reference.index, "index")]))
+
+
+def _trees(engine: Named) -> dict[str, list[str]]:
+    """Return the bodies of each entity by its name; without prefixes, of each kinematic tree by that of its root."""
+    bodies, trees = engine.names("body"), dict[str, list[str]]()
+    for row, name in enumerate(bodies):
+        root, parent = row, engine.parent_body(row)
+        while parent is not None and parent >= 0:
+            root, parent = parent, engine.parent_body(parent)
+        trees.setdefault(name.partition("/")[0] if "/" in name else bodies[root], []).append(name)
+    return trees
+
+
+def _at(names: Sequence[str], index: int, field: str) -> str:
+    if not 0 <= index < len(names):
+        expected = f"a position from 0 to {len(names) - 1}: {listed(names)}"
+        raise SelectionError("ObjRef", [Fault(field, str(index), expected)])
+    return names[index]
 
 
 def resolve_mounts(cfg: MountedSensorCfg[object], engine: Engine) -> tuple[list[str], list[FrameOnBody]]:

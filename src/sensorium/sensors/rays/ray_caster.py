@@ -275,8 +275,26 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
         data = self.data
         if not self._mount_axis:
             return data
-        names = [spec.name for spec in self.specs if "ray" in spec.axes]
-        return replace(data, **{name: getattr(data, name).flatten(1, 2) for name in names})
+        tensors = self._tensors_of(data)
+        return replace(data, **{name: tensors[name].flatten(1, 2) for name in self._ray_axes})
+
+    @cached_property
+    def _ray_axes(self) -> dict[str, int]:
+        """Index of the ray axis, from the end, of the fields that have one."""
+        return {spec.name: spec.axes.index("ray") - len(spec.axes) for spec in self.specs if "ray" in spec.axes}
+
+    def _package(self, values: Mapping[str, Tensor]) -> RayCasterData:
+        if self.cfg.keeps_layout:
+            shape, split = self.pattern.return_shape, self._ray_axes
+            values = dict(values) | {name: torch.unflatten(values[name], axis, shape) for name, axis in split.items()}
+        return super()._package(values)
+
+    def _tensors_of(self, data: RayCasterData) -> dict[str, Tensor]:
+        found = super()._tensors_of(data)
+        if self.cfg.keeps_layout:
+            more = len(self.pattern.return_shape) - 1
+            found |= {name: found[name].flatten(axis - more, axis) for name, axis in self._ray_axes.items()}
+        return found
 
     def height_scan(self, offset: float = 0.0, miss_value: float | None = None, *, is_measured: bool = True) -> Tensor:
         """Return the height of the mount above each measured hit, ``pos_w.z - hit.z - offset``, `[env, mount, ray]`, m.
@@ -298,7 +316,7 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
                 raise ConfigError.single(
                     config, "fields", self.cfg.fields, f"{name!r} in fields, which height_scan needs"
                 )
-        hit = data.ray_hits_w[..., 2]
+        hit = self._tensors_of(data)["ray_hits_w"][..., 2]
         miss = self.cfg.max_distance if miss_value is None else miss_value
         return torch.where(hit.isfinite(), data.pos_w[..., 2:] - hit - offset, miss)
 
