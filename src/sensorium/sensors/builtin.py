@@ -66,7 +66,6 @@ A `body` means the body's inertial frame, an `xbody` the body frame. A `cutoff` 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
@@ -451,12 +450,13 @@ def _element(reference: ObjRef, names: Callable[[NameKind], Sequence[str]], conf
     name = reference.name.removeprefix(entity)
     full = f"{entity}{name}" if prefixed else name
     if known and full not in known and (kind, full) != ("body", WORLD):
-        pattern = f"{re.escape(entity)}(?:{name})" if prefixed else name
-        found = match_names(pattern, known, config=config, field=field, what=kind)
+        scope = entity if prefixed else ""
+        inside = [each.removeprefix(scope) for each in known if each.startswith(scope)]
+        found = match_names(name, inside, config=config, field=field, what=kind)
         if len(found) > 1:
             fix = f"It matches {listed(found)}. Give the name of one."
-            raise SelectionError(config, [Fault(field, repr(pattern), f"exactly one {kind}", fix)])
-        (full,) = found
+            raise SelectionError(config, [Fault(field, repr(full), f"exactly one {kind}", fix)])
+        full = scope + found[0]
     return ObjRef(type=reference.type, name=full)
 
 
