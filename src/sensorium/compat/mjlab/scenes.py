@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -34,6 +35,7 @@ from sensorium.readings import DebugShape
 from sensorium.scene import Scene, prepare
 
 try:
+    import mjlab.sensor
     from mjlab.sensor import Sensor as _MjlabSensor
     from mjlab.sensor import SensorCfg as _MjlabSensorCfg
 except ImportError as error:
@@ -206,6 +208,77 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
         return LiveData(self)
 
 
+class SceneSensor(_MjlabSensor):  # type: ignore[misc]
+    """Sensor of an mjlab scene that one config of this package describes.
+
+    All such sensors of a scene are in one sensorium scene, which the first of them advances. Attributes that mjlab does
+    not define are those of the sensorium sensor, such as `set` and `primary_names`.
+    """
+
+    def __init__(self, cfg: SensorCfg[Any]) -> None:
+        super().__init__()
+        self.cfg = cfg
+        self._leads = False
+
+    @property
+    def __class__(self) -> Any:
+        """mjlab's class for such a config, which its terms check; a camera has no place in mjlab's viewer."""
+        name = type(self.cfg).__name__.removesuffix("Cfg")
+        return getattr(mjlab.sensor, name) if name != "CameraSensor" and hasattr(mjlab.sensor, name) else SceneSensor
+
+    def edit_spec(self, scene_spec: mujoco.MjSpec, entities: Mapping[str, Any]) -> None:
+        """Join the other sensors of the scene, and add the required model elements to its MjSpec."""
+        shared = _SHARED.get(id(scene_spec))
+        if shared is None:
+            self._leads = True
+            shared = _SHARED[id(scene_spec)] = SensoriumSensor(SensoriumCfg(sensors=[self.cfg]))
+            shared.spec = scene_spec  # kept, since its id is the key
+            shared.edit_spec(scene_spec, entities)
+        else:
+            shared.cfg.sensors = (*shared.cfg.sensors, self.cfg)
+            prepare(scene_spec, [self.cfg])
+        self._shared = shared
+
+    def initialize(self, mj_model: mujoco.MjModel, model: Any, data: Any, device: str) -> None:
+        """Build the sensorium scene with all its sensors; see `SensoriumSensor.initialize`."""
+        if self._leads:
+            self._shared.initialize(mj_model, model, data, device)
+
+    def update(self, dt: float) -> None:
+        """Advance the sensorium scene by one tick; see `SensoriumSensor.update`."""
+        super().update(dt)
+        if self._leads:
+            self._shared.update(dt)
+
+    def reset(self, env_ids: torch.Tensor | slice | None = None) -> None:
+        """Mark the end of episodes; see `SensoriumSensor.reset`."""
+        super().reset(env_ids)
+        if self._leads:
+            self._shared.reset(env_ids)
+
+    def debug_vis(self, visualizer: DebugVisualizer) -> None:
+        """Draw the shapes of all sensors; see `SensoriumSensor.debug_vis`."""
+        if self._leads:
+            self._shared.debug_vis(visualizer)
+
+    def _compute_data(self) -> Any:
+        """Return the measured data: an object of its own, as in mjlab, although its live views stay the same."""
+        sensor = self._shared.scene[self.cfg.label]
+        data = sensor.data
+        if sensor.single or getattr(self.cfg, "copy_data", False):
+            return data
+        return sensor.packaged(sensor.own_tensors(is_measured=True))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self._shared.scene[self.cfg.label], name)
+
+
+_SHARED: WeakValueDictionary[int, SensoriumSensor] = WeakValueDictionary()
+"""Sensorium scene of the `SceneSensor` of each mjlab scene, by the id of its MjSpec."""
+
+
 class LiveData(Mapping[str, Any]):
     """Mapping of sensor name -> present measured data; see `SensoriumSensor`."""
 
@@ -363,4 +436,4 @@ def _holding(env: Any, sensor_name: str, group: str | None) -> Scene:
     raise UnknownNameError("sensor", sensor_name, {name for each in groups.values() for name in each.scene})
 
 
-__all__ = ["LiveData", "SensoriumCfg", "SensoriumSensor", "add_sensors", "reading", "scene_of"]
+__all__ = ["LiveData", "SceneSensor", "SensoriumCfg", "SensoriumSensor", "add_sensors", "reading", "scene_of"]

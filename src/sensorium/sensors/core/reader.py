@@ -171,7 +171,7 @@ class Readable(Generic[CfgT, DataT]):
         if is_measured not in self._lent:
             own = self.own_tensors(is_measured=is_measured)
             shown, kept = ({name: value.clone() for name, value in own.items()} for _ in range(2))
-            self._lent[is_measured] = (self._package(shown), shown), kept
+            self._lent[is_measured] = (self.packaged(shown), shown), kept
         return cast("tuple[DataT, dict[str, torch.Tensor]]", self._lent[is_measured][0])
 
     def spoil(self) -> list[str]:
@@ -228,7 +228,7 @@ class Readable(Generic[CfgT, DataT]):
                 raise ConfigError.single("read", "envs_idx", envs_idx, "no value beside env_ids", "Keep one of them.")
             env_ids = envs_idx
         rows = env_rows(env_ids, self.num_envs, self.device)
-        return self._package({k: v.clone() if rows is None else v[rows] for k, v in tensors.items()})
+        return self.packaged({k: v.clone() if rows is None else v[rows] for k, v in tensors.items()})
 
     def _late_ring(self) -> Ring | None:
         """Return the updated ring where `data` may be older than the newest sample, otherwise None."""
@@ -251,7 +251,7 @@ class Readable(Generic[CfgT, DataT]):
             fix = f"Give history_length=..., or scene.reconfigure({self.name!r}, history_length=...)."
             raise ConfigError.single(self.cfg.title, "history_length", 0, "a length of at least 1", fix)
         ring = self.buffers.ring
-        return self._package({s.name: self._squeeze(ring.history(s.name, length), 2) for s in self.mount_specs})
+        return self.packaged({s.name: self._squeeze(ring.history(s.name, length), 2) for s in self.mount_specs})
 
     @property
     def history_valid(self) -> torch.Tensor:
@@ -497,7 +497,7 @@ class Readable(Generic[CfgT, DataT]):
     def _squeeze(self, tensor: torch.Tensor, axis: int = 1) -> torch.Tensor:
         return tensor.squeeze(axis) if self.mount is not None and not self._mount_axis else tensor
 
-    def _package(self, values: Mapping[str, torch.Tensor]) -> DataT:
+    def packaged(self, values: Mapping[str, torch.Tensor]) -> DataT:
         """Build the data object; fields that were not requested are None."""
         if self.single:
             return cast(DataT, next(iter(values.values())))
@@ -506,7 +506,7 @@ class Readable(Generic[CfgT, DataT]):
 
     def _view(self, record: Record | Mapping[str, torch.Tensor]) -> tuple[DataT, dict[str, torch.Tensor]]:
         tensors = {spec.name: self._squeeze(record[spec.name]) for spec in self.specs}
-        return self._package(tensors), tensors
+        return self.packaged(tensors), tensors
 
     def retire(self, why: str) -> None:
         """Make this object raise on any use. Tensors that it returned keep their values."""

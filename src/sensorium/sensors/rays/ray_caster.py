@@ -240,8 +240,9 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
         """`data` with mount and ray as one axis, `[env, mount * ray, ...]`, the rays of a mount together."""
         self.ensure_current(is_measured=True)
         data, own = self._shown(is_measured=True)
-        names = [spec.name for spec in self.specs if "ray" in spec.axes and self._mount_axis]
-        return self._package(own | {name: own[name].flatten(1, 2) for name in names}) if names else data
+        kept = (spec.name for spec in self.specs if "ray" in spec.axes and self._mount_axis)
+        names = [name for name in kept if getattr(data, name) is own[name]]  # otherwise already on one axis
+        return self.packaged(own | {name: own[name].flatten(1, 2) for name in names}) if names else data
 
     def height_scan(self, offset: float = 0.0, miss_value: float | None = None, *, is_measured: bool = True) -> Tensor:
         """Return the height of the mount above each measured hit, ``pos_w.z - hit.z - offset``, `[env, mount, ray]`, m.
