@@ -245,9 +245,11 @@ class BuiltinSensorCfg(SimpleSensorCfg[Tensor]):
             )
         taken = TYPES[sensor_type].obj if info.field_name == "obj" else TYPES[sensor_type].ref
         if not taken:
-            raise bad(f"no {info.field_name} for {sensor_type}", f"Remove {info.field_name}=...")
+            fix = f"Remove it, since {sensor_type} does not support {info.field_name} specification."
+            raise bad(f"no {info.field_name} for {sensor_type}", fix)
         if value.type not in taken:
-            raise bad(f"a reference to {_any_of(taken)} for {sensor_type}", f"Write {_example(taken[0])}.")
+            fix = f"{sensor_type} requires {info.field_name}.type={' or '.join(map(repr, taken))}. Write {_example(taken[0])}."
+            raise bad(f"a reference to {_any_of(taken)} for {sensor_type}", fix)
         return value
 
     @field_validator("cutoff")
@@ -291,7 +293,8 @@ def _missing(data: Mapping[str, Any]) -> list[Fault]:
         return []
     needed = {"obj": known.obj, "ref": known.ref if known.needs_ref else ()}
     return [
-        Fault(field, "nothing", f"a reference to {_any_of(taken)}, which {sensor_type} needs",
+        Fault(field, "nothing", f"a reference to {_any_of(taken)}",
+              f"{sensor_type} requires {field} with type={' or '.join(map(repr, taken))}. "
               f"Write {field}={_example(taken[0])}.")
         for field, taken in needed.items() if taken and data.get(field) is None
     ]  # fmt: skip

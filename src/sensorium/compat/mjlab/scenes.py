@@ -33,6 +33,7 @@ from sensorium.errors import (
 from sensorium.geometry.transforms import matrix_from_quat
 from sensorium.readings import DebugShape
 from sensorium.scene import Scene, prepare
+from sensorium.sensors.core.base import Sensor
 
 try:
     import mjlab.sensor
@@ -125,7 +126,7 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
         self._scene = Scene(
             engine, cfg.sensors, seed=cfg.seed, first_env=cfg.first_env, semantics=cfg.semantics, discover=False
         )
-        self._ticks = 0
+        self.ticks = 0
         self._waits = False
         self._waiting = torch.zeros(engine.num_envs, dtype=torch.bool, device=device)
 
@@ -156,11 +157,11 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
                 f"scene.update(dt={dt:g}) of mjlab, but the model's time step is {scene.engine.dt:g} s: call it after "
                 "each sim.step(), with the time of that one step."
             )
-        if self._ticks % self.cfg.decimation == 0:
+        if self.ticks % self.cfg.decimation == 0:
             scene.begin_control_step()
-        self._ticks += 1
+        self.ticks += 1
         scene.update()
-        if self._ticks % self.cfg.decimation == 0:
+        if self.ticks % self.cfg.decimation == 0:
             self._settle()
         self._begin_episodes()
 
@@ -226,6 +227,10 @@ class SceneSensor(_MjlabSensor):  # type: ignore[misc]
         name = type(self.cfg).__name__.removesuffix("Cfg")
         return getattr(mjlab.sensor, name) if name != "CameraSensor" and hasattr(mjlab.sensor, name) else SceneSensor
 
+    @property
+    def _sensor(self) -> Sensor[Any, Any]:
+        return self._shared.scene[self.cfg.label]
+
     def edit_spec(self, scene_spec: mujoco.MjSpec, entities: Mapping[str, Any]) -> None:
         """Join the other sensors of the scene, and add the required model elements to its MjSpec."""
         shared = _SHARED.get(id(scene_spec))
@@ -261,9 +266,18 @@ class SceneSensor(_MjlabSensor):  # type: ignore[misc]
         if self._leads:
             self._shared.debug_vis(visualizer)
 
+    @property
+    def data(self) -> Any:
+        """Measured data, as of the last `update`; before the first one, of the present state."""
+        if self._shared.ticks == 0:
+            self._shared.scene.engine.forward()
+            self._sensor.reset()
+            self._invalidate_cache()
+        return super().data
+
     def _compute_data(self) -> Any:
         """Return the measured data: an object of its own, as in mjlab, although its live views stay the same."""
-        sensor = self._shared.scene[self.cfg.label]
+        sensor = self._sensor
         data = sensor.data
         if sensor.single or getattr(self.cfg, "copy_data", False):
             return data
@@ -272,7 +286,7 @@ class SceneSensor(_MjlabSensor):  # type: ignore[misc]
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(self._shared.scene[self.cfg.label], name)
+        return getattr(self._sensor, name)
 
 
 _SHARED: WeakValueDictionary[int, SensoriumSensor] = WeakValueDictionary()

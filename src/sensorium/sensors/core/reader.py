@@ -146,7 +146,7 @@ class Readable(Generic[CfgT, DataT]):
         """
         if self._shown_version != self.clock.version:  # otherwise already read at this instant
             self.ensure_current(is_measured=True)
-        return self._shown(is_measured=True)[0]
+        return self._visible(is_measured=True)[0]
 
     @property
     def ground_truth(self) -> DataT:
@@ -155,7 +155,7 @@ class Readable(Generic[CfgT, DataT]):
         As with `data`, do not write into them; `read_ground_truth()` returns a copy.
         """
         self.ensure_current()
-        return self._shown(is_measured=False)[0]
+        return self._visible(is_measured=False)[0]
 
     def own_tensors(self, *, is_measured: bool) -> dict[str, torch.Tensor]:
         """Return field -> tensor of the sensor's memory behind `data` (or `ground_truth`), `[env, ...]`.
@@ -164,7 +164,7 @@ class Readable(Generic[CfgT, DataT]):
         """
         return (self._measured_view if is_measured else self._truth_view)[1]
 
-    def _shown(self, *, is_measured: bool) -> tuple[DataT, dict[str, torch.Tensor]]:
+    def _visible(self, *, is_measured: bool) -> tuple[DataT, dict[str, torch.Tensor]]:
         """Return the data for readers and its tensors: in a scene with `debug` copies, which `spoil` overwrites."""
         if self._lent is None:
             return self._measured_view if is_measured else self._truth_view
@@ -215,12 +215,12 @@ class Readable(Generic[CfgT, DataT]):
             ConfigError: both `env_ids` and `envs_idx` are given.
         """
         self.ensure_current(is_measured=True)
-        return self._copy(self._shown(is_measured=True)[1], env_ids, envs_idx)
+        return self._copy(self._visible(is_measured=True)[1], env_ids, envs_idx)
 
     def read_ground_truth(self, env_ids: Any = None, *, envs_idx: Any = None) -> DataT:
         """Return a copy of `ground_truth` for some envs (None: all), shape `[n, ...]`; arguments as for `read`."""
         self.ensure_current()
-        return self._copy(self._shown(is_measured=False)[1], env_ids, envs_idx)
+        return self._copy(self._visible(is_measured=False)[1], env_ids, envs_idx)
 
     def _copy(self, tensors: Mapping[str, torch.Tensor], env_ids: Any, envs_idx: Any) -> DataT:
         if envs_idx is not None:

@@ -239,7 +239,7 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
     def flat(self) -> RayCasterData:
         """`data` with mount and ray as one axis, `[env, mount * ray, ...]`, the rays of a mount together."""
         self.ensure_current(is_measured=True)
-        data, own = self._shown(is_measured=True)
+        data, own = self._visible(is_measured=True)
         kept = (spec.name for spec in self.specs if "ray" in spec.axes and self._mount_axis)
         names = [name for name in kept if getattr(data, name) is own[name]]  # otherwise already on one axis
         return self.packaged(own | {name: own[name].flatten(1, 2) for name in names}) if names else data
