@@ -33,6 +33,7 @@ from sensorium.errors import (
 from sensorium.geometry.transforms import matrix_from_quat
 from sensorium.readings import DebugShape
 from sensorium.scene import Scene, prepare
+from sensorium.sensors.cameras.lenses import PinholeLensCfg
 from sensorium.sensors.core.base import Sensor
 
 try:
@@ -243,6 +244,9 @@ class SceneSensor(_MjlabSensor):  # type: ignore[misc]
             shared.cfg.sensors = (*shared.cfg.sensors, self.cfg)
             prepare(scene_spec, [self.cfg])
         self._shared = shared
+        lens = getattr(self.cfg, "lens", None)
+        if isinstance(lens, PinholeLensCfg) and lens.fovy is not None and isinstance(self.cfg.camera, str):
+            scene_spec.camera(self.cfg.camera).fovy = lens.fovy  # as mjlab does, for its viewers
 
     def initialize(self, mj_model: mujoco.MjModel, model: Any, data: Any, device: str) -> None:
         """Build the sensorium scene with all its sensors; see `SensoriumSensor.initialize`."""
