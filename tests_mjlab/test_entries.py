@@ -75,7 +75,11 @@ def test_contacts_equal_mjlabs_with_its_sign(env: ManagerBasedRlEnv) -> None:
     for _ in range(60):
         env.sim.step()
         env.scene.update(DT)
-        for name, fields in (("net", ("found", "force")), ("world", ("found", "force", "normal")), ("feet", ("found",))):
+        for name, fields in (
+            ("net", ("found", "force")),
+            ("world", ("found", "force", "normal")),
+            ("feet", ("found",)),
+        ):
             got, wanted = pair(env, name)
             for field in fields:
                 torch.testing.assert_close(getattr(got, field), getattr(wanted, field), rtol=1e-5, atol=1e-4)

@@ -24,9 +24,9 @@ from sensorium.patterns.spherical import SphericalPatternCfg, spherical_pattern
 from sensorium.patterns.spinning import SpinningPatternCfg
 
 __all__ = [
-    "BpearlPatternCfg", "GeneratedPatternCfg", "GridPatternCfg", "ImagePlanePatternCfg", "LidarPatternCfg", "OptionalPatternField",
-    "PatternBaseCfg", "PatternField", "PinholeCameraPatternCfg", "Rays", "Ring", "RingPatternCfg", "RisleyPatternCfg",
-    "RotatingMirrorPatternCfg", "ScanPatternCfg", "ScanTable", "SphericalPatternCfg", "SpinningPatternCfg",
-    "TablePatternCfg", "bpearl_pattern", "grid_pattern", "lidar_pattern", "parse_pattern", "pinhole_camera_pattern",
-    "ring_pattern", "spherical_pattern", "window",
+    "BpearlPatternCfg", "GeneratedPatternCfg", "GridPatternCfg", "ImagePlanePatternCfg", "LidarPatternCfg",
+    "OptionalPatternField", "PatternBaseCfg", "PatternField", "PinholeCameraPatternCfg", "Rays", "Ring",
+    "RingPatternCfg", "RisleyPatternCfg", "RotatingMirrorPatternCfg", "ScanPatternCfg", "ScanTable",
+    "SphericalPatternCfg", "SpinningPatternCfg", "TablePatternCfg", "bpearl_pattern", "grid_pattern", "lidar_pattern",
+    "parse_pattern", "pinhole_camera_pattern", "ring_pattern", "spherical_pattern", "window",
 ]  # fmt: skip

@@ -248,7 +248,8 @@ class BuiltinSensorCfg(SimpleSensorCfg[Tensor]):
             fix = f"Remove it, since {sensor_type} does not support {info.field_name} specification."
             raise bad(f"no {info.field_name} for {sensor_type}", fix)
         if value.type not in taken:
-            fix = f"{sensor_type} requires {info.field_name}.type={' or '.join(map(repr, taken))}. Write {_example(taken[0])}."
+            kinds = " or ".join(map(repr, taken))
+            fix = f"{sensor_type} requires {info.field_name}.type={kinds}. Write {_example(taken[0])}."
             raise bad(f"a reference to {_any_of(taken)} for {sensor_type}", fix)
         return value
 

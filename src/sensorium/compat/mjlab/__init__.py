@@ -69,8 +69,9 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "BuiltinSensor", "BuiltinSensorCfg", "CameraSensor", "CameraSensorCfg", "CameraSensorData", "ContactData",
     "ContactMatch", "ContactSensor", "ContactSensorCfg", "GridPatternCfg", "ObjRef", "PinholeCameraPatternCfg",
-    "RayCastData", "RayCastSensor", "RayCastSensorCfg", "RingPatternCfg", "Sensor", "SensorCfg", "TerrainHeightData",
-    "TerrainHeightSensor", "TerrainHeightSensorCfg",
+    "RayCastData", "RayCastSensor", "RayCastSensorCfg", "RingPatternCfg", "SceneSensor", "Sensor", "SensorCfg",
+    "SensoriumCfg", "SensoriumSensor", "TerrainHeightData", "TerrainHeightSensor", "TerrainHeightSensorCfg",
+    "add_sensors", "reading", "scene_of",
 ]  # fmt: skip
-if find_spec("mjlab") is not None:
-    __all__ += IN_MJLAB  # noqa: PLE0604
+if find_spec("mjlab") is None:
+    __all__ = [name for name in __all__ if name not in IN_MJLAB]

@@ -74,7 +74,7 @@ class PinholeCameraPatternCfg(_Ordered, _patterns.ImagePlanePatternCfg):
         if not focal > 0.0:
             expected = "(fx, 0, cx, 0, fy, cy, 0, 0, 1) with fy > 0, px"
             raise ConfigError.single(cls.__name__, "intrinsic_matrix", intrinsic_matrix, expected)
-        return cls(width, height, math.degrees(2.0 * math.atan(0.5 * height / focal)))
+        return cls(width=width, height=height, fovy=math.degrees(2.0 * math.atan(0.5 * height / focal)))
 
 
 __all__ = ["GridPatternCfg", "PinholeCameraPatternCfg", "RingPatternCfg"]

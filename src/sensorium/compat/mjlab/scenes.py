@@ -217,14 +217,14 @@ class SceneSensor(_MjlabSensor):  # type: ignore[misc]
     not define are those of the sensorium sensor, such as `set` and `primary_names`.
     """
 
-    def __init__(self, cfg: SensorCfg[Any]) -> None:
+    def __init__(self, cfg: Any) -> None:
         super().__init__()
-        self.cfg = cfg
+        self.cfg: SensorCfg[Any] = cfg
         self._leads = False
 
     @property
-    def __class__(self) -> Any:
-        """mjlab's class for such a config, which its terms check; a camera has no place in mjlab's viewer."""
+    def __class__(self) -> Any:  # type: ignore[misc]
+        """Mjlab's class for such a config, which its terms check; a camera has no place in mjlab's viewer."""
         name = type(self.cfg).__name__.removesuffix("Cfg")
         return getattr(mjlab.sensor, name) if name != "CameraSensor" and hasattr(mjlab.sensor, name) else SceneSensor
 
@@ -244,9 +244,9 @@ class SceneSensor(_MjlabSensor):  # type: ignore[misc]
             shared.cfg.sensors = (*shared.cfg.sensors, self.cfg)
             prepare(scene_spec, [self.cfg])
         self._shared = shared
-        lens = getattr(self.cfg, "lens", None)
-        if isinstance(lens, PinholeLensCfg) and lens.fovy is not None and isinstance(self.cfg.camera, str):
-            scene_spec.camera(self.cfg.camera).fovy = lens.fovy  # as mjlab does, for its viewers
+        camera, lens = (getattr(self.cfg, name, None) for name in ("camera", "lens"))
+        if isinstance(lens, PinholeLensCfg) and lens.fovy is not None and isinstance(camera, str):
+            scene_spec.camera(camera).fovy = lens.fovy  # as mjlab does, for its viewers
 
     def initialize(self, mj_model: mujoco.MjModel, model: Any, data: Any, device: str) -> None:
         """Build the sensorium scene with all its sensors; see `SensoriumSensor.initialize`."""

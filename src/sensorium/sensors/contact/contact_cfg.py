@@ -157,8 +157,8 @@ class ContactSensorCfg(SimpleSensorCfg[ContactSensorData]):
     global_frame: bool = False
     """Whether force and torque are in world axes instead of the contact's frame."""
     force_on: Literal["primary", "secondary"] = "primary"
-    """Side on which `force` and `torque` in world axes act (``netforce`` and `global_frame`): under a standing foot they
-    read +z on the ``primary`` and -z, along `normal`, on the ``secondary``."""
+    """Side on which `force` and `torque` in world axes act (``netforce`` and `global_frame`). Under a standing foot,
+    the force on the ``primary`` reads +z, and that on the ``secondary`` -z, along `normal`."""
 
     prim_path: Annotated[str | None, must(bool, "a path", 'For the world, give "{ENV_REGEX_NS}".')] = None
     """Path, or pattern of paths, of the reported bodies (or geoms): ``{ENV_REGEX_NS}/Robot/.*_FOOT``."""

@@ -10,7 +10,7 @@ nearest point between `min_distance` and `max_distance`; both sides of a surface
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Generic, Literal
 
