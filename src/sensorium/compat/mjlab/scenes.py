@@ -222,8 +222,8 @@ class SceneSensor(_MjlabSensor):  # type: ignore[misc]
         self.cfg: SensorCfg[Any] = cfg
         self._leads = False
 
-    @property
-    def __class__(self) -> Any:  # type: ignore[misc]
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
         """Mjlab's class for such a config, which its terms check; a camera has no place in mjlab's viewer."""
         name = type(self.cfg).__name__.removesuffix("Cfg")
         return getattr(mjlab.sensor, name) if name != "CameraSensor" and hasattr(mjlab.sensor, name) else SceneSensor
