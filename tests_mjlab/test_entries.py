@@ -13,6 +13,8 @@ from mjlab.envs import ManagerBasedRlEnv
 from mjlab.envs.mdp import dr
 from mjlab.managers.event_manager import EventTermCfg
 from mjlab.managers.scene_entity_config import SceneEntityCfg
+from mjlab.scene import Scene, SceneCfg
+from mjlab.sim import Simulation, SimulationCfg
 from mjlab.terrains import TerrainEntityCfg
 from world import DT, ENVS, robot_env_cfg
 
@@ -135,3 +137,18 @@ def test_entries_share_one_scene(env: ManagerBasedRlEnv) -> None:
     before = scene.tick
     env.scene.update(DT)
     assert scene.tick == before + 1
+
+
+def test_reads_before_the_first_update_show_the_present_state() -> None:
+    """In a loop without an environment, as in mjlab: also of sensors with memory, and without a new episode."""
+    cube = EntityCfg(spec_fn=lambda: mujoco.MjSpec.from_string(CUBE))
+    terrain = TerrainEntityCfg(terrain_type="plane", textures=(), materials=())
+    touch = ours.ContactSensorCfg(name="touch", primary=ours.ContactMatch(mode="body", pattern="cube", entity="cube"))
+    scene = Scene(SceneCfg(num_envs=2, terrain=terrain, entities={"cube": cube}, sensors=(touch,)), "cpu")
+    sim = Simulation(num_envs=2, cfg=SimulationCfg(), model=scene.compile(), device="cpu")
+    scene.initialize(sim.mj_model, sim.model, sim.data)
+    for height, count in ((0.5, 0.0), (0.099, 4.0), (0.5, 0.0)):
+        sim.data.qpos[:, 2] = height
+        assert scene["touch"].data.found.tolist() == [[count]] * 2
+    scene.update(sim.cfg.mujoco.timestep)
+    assert scene["touch"].frame.tolist() == [2, 2] and scene["touch"].clock.episode.tolist() == [0, 0]

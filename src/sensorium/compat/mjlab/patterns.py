@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal, Self
 from numpy.typing import ArrayLike
 
 from sensorium import patterns as _patterns
-from sensorium.cfg import numbers_in
 from sensorium.compat.aliases import AliasedCfg
 from sensorium.errors import ConfigError
 
@@ -65,16 +64,11 @@ class PinholeCameraPatternCfg(_Ordered, _patterns.ImagePlanePatternCfg):
         """Return the pattern with the vertical field of view of an intrinsic matrix, px; pixels are square.
 
         Raises:
-            ConfigError: not nine numbers, or a focal length that is not positive.
+            ConfigError: as for `sensorium.PinholeCameraPatternCfg.from_intrinsic_matrix`.
         """
-        try:
-            focal = float(numbers_in(intrinsic_matrix).reshape(3, 3)[1, 1])
-        except ValueError:
-            focal = 0.0
-        if not focal > 0.0:
-            expected = "(fx, 0, cx, 0, fy, cy, 0, 0, 1) with fy > 0, px"
-            raise ConfigError.single(cls.__name__, "intrinsic_matrix", intrinsic_matrix, expected)
-        return cls(width=width, height=height, fovy=math.degrees(2.0 * math.atan(0.5 * height / focal)))
+        image = _patterns.PinholeCameraPatternCfg.from_intrinsic_matrix(intrinsic_matrix, width, height, 1.0)
+        tangent = 0.5 * float(image.vertical_aperture or 0.0)  # for a focal length of 1
+        return cls(width=width, height=height, fovy=math.degrees(2.0 * math.atan(tangent)))
 
 
 __all__ = ["GridPatternCfg", "PinholeCameraPatternCfg", "RingPatternCfg"]
