@@ -109,6 +109,7 @@ from sensorium.measurement.stages import Viscoelastic as Viscoelastic
 from sensorium.measurement.stages import WindowAverage as WindowAverage
 from sensorium.patterns import BpearlPatternCfg as BpearlPatternCfg
 from sensorium.patterns import GridPatternCfg as GridPatternCfg
+from sensorium.patterns import ImagePlanePatternCfg as ImagePlanePatternCfg
 from sensorium.patterns import LidarPatternCfg as LidarPatternCfg
 from sensorium.patterns import PatternBaseCfg as PatternBaseCfg
 from sensorium.patterns import PinholeCameraPatternCfg as PinholeCameraPatternCfg

@@ -24,6 +24,7 @@ from sensorium.testing import tumbling_engine
 
 GROUND = sn.Shape("plane", "ground", (20.0, 20.0))
 DOWN = sn.GridPatternCfg(size=(0.0, 0.0))
+RING = mjlab.RingPatternCfg.single_ring(0.1, 4, include_center=False)
 IMAGE = sn.PinholeCameraPatternCfg(width=4, height=3)
 
 
@@ -493,8 +494,18 @@ def test_mjlab_frame_is_a_mount() -> None:
     one = mjlab.RayCastSensorCfg(frame=ref(type="site", name="left"))
     assert one.selector == ("site", ref(type="site", name="left"))
     assert data_of(frame=ref(type="site", name="left")).distances.tolist() == [[2.5]]
-    both = data_of(frame=(ref(type="site", name="left"), ref(type="site", name="right")))
-    assert both.distances.tolist() == [[[2.5], [2.0]]] and both.frame_pos_w.shape == (1, 2, 3)
+    both = (ref(type="site", name="left"), ref(type="site", name="right"))
+    sensor = sn.Scene(engine, [mjlab.RayCastSensorCfg(name="rays", pattern=RING, frame=both, history_length=2)])["rays"]
+    for data in (sensor.data, sensor.ground_truth, sensor.read()):  # frame by frame
+        assert data.distances.tolist() == [[2.5] * 4 + [2.0] * 4] and data.frame_pos_w.shape == (1, 2, 3)
+        assert data.hit_pos_w[0, 5].tolist() == pytest.approx([0.0, -0.9, 0.0], abs=1e-6)
+        assert data.pos_w.tolist() == [[0.0, 1.0, 2.5]] and data.frame_pos_w[0, 1].tolist() == [0.0, -1.0, 2.0]
+    assert sensor.history.distances.shape == (1, 2, 8) and sensor.flat is sensor.data
+    assert sensor.own_tensors(is_measured=True)["distances"].shape == (1, 2, 4)  # of files and streams
+    height = mjlab.TerrainHeightSensorCfg(name="feet", pattern=RING, frame=both, reduction="none")
+    data = sn.Scene(engine, [height])["feet"].data
+    assert isinstance(data, mjlab.TerrainHeightData) and data.distances.shape == (1, 8)
+    assert data.heights.tolist() == [[[2.5] * 4, [2.0] * 4]] and data.hit_pos_w.shape == (1, 8, 3)
     assert data_of(frame=ref(type="geom", name="hull")).distances.tolist() == [[1.5]]
     assert data_of(frame=ref(type="body", name="base", entity="robot")).frame_pos_w.shape == (1, 1, 3)
     assert mjlab.RayCastSensorCfg.from_toml(one.to_toml()) == one

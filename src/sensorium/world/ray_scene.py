@@ -32,7 +32,7 @@ from sensorium.geometry.transforms import rotation
 from sensorium.world.image_view import ImageView, build_image_view
 from sensorium.world.looks import SceneLooks
 from sensorium.world.ray_static import IndexKind, Static, building
-from sensorium.world.select import WORLD, below_namespace, compiled, entity_pattern, match_prim_path
+from sensorium.world.select import WORLD, below_namespace, compiled, match_prim_path, scoped, without_positions
 
 GEOMETRIES = ("visual", "collision", "all", "any")
 Geometry = Literal["visual", "collision", "all", "any"]
@@ -262,7 +262,8 @@ class RayScene:
         found: dict[int, None] = {}
         bodies = self._engine.names("body")
         for given in patterns:
-            pattern = entity_pattern(given, self._engine) if isinstance(given, ObjRef) else given
+            prefix, own = scoped(without_positions(given, self._engine), bodies)
+            pattern = f"{re.escape(prefix)}(?:{own})" if prefix else own
             is_path = pattern.startswith(("/", "{"))
             matches = self._on_path if is_path else self._by_name
             hits, is_known = matches(pattern, bodies, config, what)

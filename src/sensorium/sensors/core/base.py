@@ -329,7 +329,7 @@ class Sensor(Readable[CfgT, DataT]):
         Raises:
             ConfigError: the number of rays exceeds the limit or the available memory.
         """
-        pattern: PatternBaseCfg = getattr(self.cfg, name)
+        pattern: PatternBaseCfg = getattr(self.cfg, name).of_model(self.engine)
         if (count := pattern.count_rays()) is not None:
             mounts = self.mount.count if self.mount is not None else 1
             self.compute_on.memory.check_rays(count, name, pattern, mounts)
