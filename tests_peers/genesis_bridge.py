@@ -21,6 +21,7 @@ import sensorium as sn
 from sensorium.compat import genesis as compat
 from sensorium.engines.contacts import ContactList
 from sensorium.geometry.shapes import Mesh, Shape
+from sensorium.geometry.transforms import matrix_from_quat
 from sensorium.sensors.touch.contact_depth_probe import ContactDepthProbeCfg
 from sensorium.sensors.touch.kinematic_tactile import KinematicTactileSensorCfg
 
@@ -66,27 +67,27 @@ class Sensor:
     is_built = property(lambda self: self._side.scene is not None)
 
     def read(self, envs_idx: Any = None) -> Any:
-        """Return the measured reading."""
         return self._reading(envs_idx, "data")
 
     def read_ground_truth(self, envs_idx: Any = None) -> Any:
-        """Return the reading without imperfections."""
         return self._reading(envs_idx, "ground_truth")
 
     def start_recording(self, rec_options: Any) -> Any:
-        """Record the readings with Genesis' recorders."""
         return self._side.sim._scene._recorder_manager.add_recorder(self.read, rec_options)
 
     def _reading(self, envs_idx: Any, branch: str) -> Any:
-        found = self._convert(*(getattr(self._side.scene[name], branch) for name in self._names))
+        found = self._convert(*(getattr(self._side.scene[name], branch) for name in self._names_of(branch)))
         return self._of_envs(found, envs_idx)
+
+    def _names_of(self, branch: str) -> list[str]:
+        return self._names
 
     def _of_envs(self, found: Any, envs_idx: Any) -> Any:
         if isinstance(found, dict):
             values = [self._of_envs(value, envs_idx) for value in found.values()]
             return namedtuple(type(self).__name__.replace("Sensor", "Data"), found)(*values)
         if envs_idx is not None:
-            return found[envs_idx].clone()
+            return found[[envs_idx] if isinstance(envs_idx, int) else envs_idx].clone()
         return (found[0] if self._side.sim.n_envs == 0 else found).clone()
 
     def _convert(self, data: Any) -> Any:
@@ -109,17 +110,18 @@ class Sensor:
         raise AttributeError(f"{type(self).__name__} has no {name!r}")
 
     def set_pos_offset(self, pos_offset: Any, envs_idx: Any = None) -> None:
-        """Move the sensor on its link."""
         self._move(pos=as_numbers(pos_offset))
 
     def set_quat_offset(self, quat_offset: Any, envs_idx: Any = None) -> None:
-        """Turn the sensor on its link."""
         self._move(rot=as_numbers(quat_offset))
 
     def _move(self, **changes: Any) -> None:
-        scene = self._side.scene
-        for name in self._names:
-            scene.reconfigure(name, offset=scene[name].cfg.offset.replace(**changes))
+        def move() -> None:
+            scene = self._side.scene
+            for name in self._names:
+                scene.reconfigure(name, offset=scene[name].cfg.offset.replace(**changes))
+
+        self._side.pending.append(move)  # as in Genesis, readings follow with the next sample
 
 
 class IMU(Sensor):
@@ -127,9 +129,9 @@ class IMU(Sensor):
 
     def _set(self, knob: str, value: Any, envs_idx: Any = None) -> None:
         if knob.endswith("_cross_axis_coupling"):
-            stage = compat.IMU(**{knob: as_numbers(value)}).stages
-            kept = [each for each in self._side.scene[self._names[0]].cfg.stages if each.fields != field_of(knob)]
-            self._side.scene.reconfigure(self._names[0], stages=(*kept, *stage))
+            stage, name, scene = compat.IMU(**{knob: as_numbers(value)}).stages, self._names[0], self._side.scene
+            kept = [each for each in scene[name].cfg.stages if each.fields != field_of(knob)]
+            self._side.pending.append(lambda: scene.reconfigure(name, stages=(*kept, *stage)))
         elif knob in ("jitter", "delay"):
             super()._set(knob, value, envs_idx)
         else:
@@ -145,11 +147,25 @@ class Switch(Sensor):
         return super()._convert(data).unsqueeze(-1)
 
 
-class DepthCamera(Sensor):
-    """Depth camera."""
+class Force(Sensor):
+    """Contact force. The truth of version 0.4 is without the device's range, so it is read from a second sensor."""
 
+    def _names_of(self, branch: str) -> list[str]:
+        return [f"{self._names[0]}_unlimited"] if branch == "ground_truth" and is_old() else self._names
+
+
+class ForceOptions(Options):
+    """Options of a contact force."""
+
+    def configs(self, name: str = "checked") -> list[Any]:
+        given = self.attached()
+        free = {key: given[key] for key in ("entity_idx", "link_idx_local") if key in given}
+        truth = [compat.ContactForce(name=f"{name}_unlimited", **free)] if is_old() else []
+        return [compat.ContactForce(name=name, **given), *truth]
+
+
+class DepthCamera(Sensor):
     def read_image(self) -> torch.Tensor:
-        """Return the lengths of the rays."""
         return self.read().distances
 
 
@@ -158,16 +174,18 @@ class Proximity(Sensor):
 
     @property
     def nearest_points(self) -> Any:
-        """Nearest points of the last sample, m, world."""
         return self._of_envs(self._side.scene[self._names[0]].ground_truth.nearest_points, None)
 
 
 class Placed(Sensor):
-    """Sensor with probes."""
+    """Sensor with probes, whose grids version 0.4 reads as a list."""
+
+    def _convert(self, data: Any) -> Any:
+        found = super()._convert(data)
+        return found.flatten(1, -2) if isinstance(found, torch.Tensor) and is_old() else found
 
     @property
     def probe_local_pos(self) -> torch.Tensor:
-        """Positions of the probes `[probe, 3]`, m."""
         return torch.tensor(self._options.given["probe_local_pos"]).reshape(-1, 3)
 
     @property
@@ -190,12 +208,13 @@ class ContactProbeOptions(Options):
     """Options of version 0.4's probes, which are two sensors."""
 
     def configs(self, name: str = "checked") -> list[Any]:
-        """Return the config of the depths and that of the forces."""
         given = compat._attached("KinematicContactProbe", self.attached() | {"name": name, "geometry": "collision"})
         stiffness, normal = given.pop("stiffness", 1000.0), given.pop("probe_local_normal", (0.0, 0.0, 1.0))
         viscous = dict.fromkeys(("normal_damping", "shear_scalar", "twist_scalar"), 0.0)
         given.setdefault("probe_radius", 0.005)
         force = given | viscous | {"normal_stiffness": stiffness, "probe_local_normal": normal}
+        for knob in {"noise", "bias", "random_walk", "resolution"} & force.keys():
+            force[knob] = {"force": force[knob]}
         force["name"] = f"{name}_force"
         return [ContactDepthProbeCfg(**given), KinematicTactileSensorCfg(**force)]
 
@@ -207,7 +226,6 @@ class ElastomerOptions(Options):
     more: ClassVar[dict[str, Any]] = {"geometry": "collision"}
 
     def attached(self) -> dict[str, Any]:
-        """Return the options under the names of version 1.4."""
         given = super().attached()
         if any(name in given for name in GEL) or "dilate_max_delta" in given or "track_link_idx" not in given:
             given["lambda_d"] = given.get("dilate_coefficient", 1e-2)
@@ -252,6 +270,27 @@ class Camera(Sensor):
     def _shared_metadata(self) -> Any:
         return self._side.renderer
 
+    def _of_envs(self, found: Any, envs_idx: Any) -> Any:
+        if isinstance(envs_idx, int) and not isinstance(found, dict):
+            return found[envs_idx].clone()
+        return super()._of_envs(found, envs_idx)
+
+
+class CameraOptions(Options):
+    """Options of a colour camera; the lights of each camera are omitted, since those of a scene light all cameras."""
+
+    compat = compat.RasterizerCameraOptions
+
+    def attached(self) -> dict[str, Any]:
+        return {name: value for name, value in super().attached().items() if name != "lights"}
+
+
+def is_old() -> bool:
+    """Whether the imported Genesis is one before version 1."""
+    import genesis as gs
+
+    return int(gs.__version__.partition(".")[0]) < 1
+
 
 def as_numbers(value: Any) -> Any:
     """Return a tensor or an array as tuples."""
@@ -279,11 +318,8 @@ class Renderer:
     def get_pose(self, node: str) -> np.ndarray:
         """Return the poses of a camera `[env, 4, 4]`."""
         data = self._renderer[node].data
-        w, x, y, z = data.quat_w_opengl.unbind(-1)
-        pose = torch.eye(4).repeat(len(w), 1, 1)
-        pose[:, 0, 0], pose[:, 0, 1], pose[:, 0, 2] = 1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)
-        pose[:, 1, 0], pose[:, 1, 1], pose[:, 1, 2] = 2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)
-        pose[:, 2, 0], pose[:, 2, 1], pose[:, 2, 2] = 2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)
+        pose = torch.eye(4).repeat(len(data.pos_w), 1, 1)
+        pose[:, :3, :3] = matrix_from_quat(data.quat_w_opengl)
         pose[:, :3, 3] = data.pos_w
         return pose.numpy()
 
@@ -293,9 +329,9 @@ class Side:
 
     def __init__(self, sim: Any) -> None:
         self.sim, self.sensors, self.scene, self.renderer = sim, list[Any](), None, None
+        self.pending = list[Any]()
 
     def add(self, options: Options) -> Sensor:
-        """Add a sensor, which is built with the scene."""
         self.sensors.append(options.sensor(self, options, len(self.sensors)))
         return self.sensors[-1]
 
@@ -316,19 +352,18 @@ class Side:
         self._show_temperatures()
 
     def step(self) -> None:
-        """Copy the state after a step, and sample the sensors."""
         self._copy()
+        while self.pending:
+            self.pending.pop(0)()
         self.scene.update()
         self._show_temperatures()
 
     def reset(self, envs_idx: Any) -> None:
-        """Copy the state after a reset, and start new episodes."""
         self._copy()
         self.scene.reset(envs_idx)
         self._show_temperatures()
 
     def destroy(self) -> None:
-        """Free the scene."""
         if self.renderer is not None:
             self.renderer._renderer = None
         self.scene = self.engine = self.renderer = None
@@ -366,7 +401,7 @@ class Side:
         engine.refresh()
 
     def _shapes(self) -> list[Shape]:
-        """Return the collision geoms, analytic where they are, and the visual geoms."""
+        """Return the collision geoms, whose spheres are meshes in Genesis, and the visual geoms."""
         shapes = []
         for geom in self.solver.geoms:
             kind, vertices = geom.type.name.lower(), np.asarray(geom.init_verts)
@@ -374,8 +409,6 @@ class Side:
             common |= {"name": f"g{geom.idx}", "is_visual": False, "is_visible": False, "group": 3}
             if kind == "plane" and np.allclose(geom.data[:3], (0.0, 0.0, 1.0)):
                 shapes.append(Shape("plane", **common))
-            elif kind == "sphere":
-                shapes.append(Shape("sphere", size=(float(geom.data[0]),), **common))
             elif kind == "box":
                 shapes.append(Shape("box", size=tuple(np.ptp(vertices, axis=0) / 2), **common))
             else:
@@ -398,10 +431,14 @@ class Side:
         grids = [sensor for sensor in self.sensors if isinstance(sensor, Temperature)]
         options = [sensor._options.given for sensor in grids]
         materials = {row: each for given in options for row, each in given.get("properties_dict", {}).items()}
-        shared = {key: given[key] for given in options for key in TemperatureOptions.shared if given.get(key) is not None}
+        shared = {
+            key: given[key] for given in options for key in TemperatureOptions.shared if given.get(key) is not None
+        }
         shared["simulate_all_link_temperatures"] = any(
             given.get("simulate_all_link_temperatures", False) for given in options
         )
+        rows = [self._link_of(given) for given in options]
+        grids_fixed = [self.solver.links[row].is_fixed for row in rows]  # Genesis has no contacts of two fixed links
         self._base = torch.full((len(self.links),), 21.0)
         if -1 in materials:
             shared["default_properties"] = materials[-1]
@@ -410,8 +447,11 @@ class Side:
         for row, each in materials.items():
             self._base[max(row, 0)] = each.base_temperature if row >= 0 else self._base[0]
         shared["properties"] = {re.escape(name): each for name, each in named.items()}
+        touched = {self.links[link.idx] for link in self.solver.links if not link.is_fixed or not any(grids_fixed)}
         if -1 not in materials and named:
-            shared["targets"] = tuple(map(re.escape, named))
+            touched &= named.keys()
+        if touched:
+            shared["targets"] = tuple(map(re.escape, sorted(touched)))
         self.link_temperatures = self._base.repeat(self.sim._B, 1)
         cfgs, self._cells = [], []
         for size in {given.get("grid_size", (1, 1, 1)) for given in options}:
@@ -419,14 +459,16 @@ class Side:
             own = {key: value for key, value in alike[0]._options.given.items() if key in TemperatureOptions.own}
             rows = []
             for sensor in alike:
-                given, name = sensor._options.given, f"grid_{len(cfgs)}"
-                row = self.sim.scene.entities[given["entity_idx"]].link_start + given.get("link_idx_local", 0)
+                name, row = f"grid_{len(cfgs)}", self._link_of(sensor._options.given)
                 rows += [] if row in rows else [row]
                 sensor._names, sensor.mount = [name], rows.index(row)
             bodies = tuple(re.escape(self.links[row]) for row in rows)
             cfgs.append(compat.TemperatureGrid(name=name, bodies=bodies, grid_size=size, **own, **shared))
             self._cells.append((name, rows))
         return cfgs
+
+    def _link_of(self, given: dict[str, Any]) -> int:
+        return int(self.sim.scene.entities[given["entity_idx"]].link_start + given.get("link_idx_local", 0))
 
     def _show_temperatures(self) -> None:
         for name, rows in self._cells:
@@ -438,14 +480,17 @@ class Side:
 KINDS: dict[str, tuple[type[Sensor], Any, dict[str, Any]]] = {
     "IMU": (IMU, compat.IMU, {}),
     "Contact": (Switch, compat.Contact, {}),
-    "ContactForce": (Sensor, compat.ContactForce, {}),
+    "ContactForce": (Force, ForceOptions, {}),
     "Raycaster": (Sensor, compat.Raycaster, {}),
     "DepthCamera": (DepthCamera, compat.DepthCamera, {}),
     "Proximity": (Proximity, compat.Proximity, {"geometry": "collision"}),
+    "SurfaceDistanceProbe": (Proximity, compat.SurfaceDistanceProbe, {"geometry": "collision"}),
     "KinematicContactProbe": (ContactProbe, ContactProbeOptions, {}),
+    "KinematicTaxel": (Placed, compat.KinematicTaxel, {"geometry": "collision"}),
     "ElastomerDisplacement": (Placed, ElastomerOptions, {}),
+    "ElastomerTaxel": (Placed, ElastomerOptions, {}),
     "TemperatureGrid": (Temperature, TemperatureOptions, {}),
-    "RasterizerCameraOptions": (Camera, compat.RasterizerCameraOptions, {}),
+    "RasterizerCameraOptions": (Camera, CameraOptions, {}),
 }
 """Genesis' options: our sensor, our options, and options that the bridge adds."""
 OTHERS = ("GridPattern", "SphericalPattern", "DepthCameraPattern", "TemperatureProperties")

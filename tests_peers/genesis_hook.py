@@ -1,7 +1,7 @@
 """Plugin of pytest that runs Genesis' own tests with sensorium's sensors: ``pytest -p tests_peers.genesis_hook``.
 
-Only the classes of sensors, of their options and of ray patterns are replaced. Scenes, entities and physics are those of
-Genesis.
+Only the classes of sensors, of their options and of ray patterns are replaced. Scenes, entities and physics are those
+of Genesis.
 """
 
 import pytest
