@@ -194,18 +194,19 @@ class Placed(Sensor):
 
 
 class ContactProbe(Placed):
-    """Depth and force of probes, from two sensors; the force acts on the link, against the normal."""
+    """Depth and force of the probes of version 0.4, on the link and against the normal, while the link has contacts."""
 
     def __init__(self, side: Side, options: Options, number: int) -> None:
         super().__init__(side, options, number)
-        self._names.append(f"s{number}_force")
+        self._names += [f"s{number}_force", f"s{number}_contact"]
 
-    def _convert(self, depth: Any, touch: Any) -> Any:
-        return {"penetration": depth, "force": -touch.force}
+    def _convert(self, depth: Any, touch: Any, is_touched: Any) -> Any:
+        on = is_touched[:, None].float()
+        return {"penetration": on * depth, "force": -on[..., None] * touch.force}
 
 
 class ContactProbeOptions(Options):
-    """Options of version 0.4's probes, which are two sensors."""
+    """Options of version 0.4's probes, which are three sensors."""
 
     def configs(self, name: str = "checked") -> list[Any]:
         given = compat._attached("KinematicContactProbe", self.attached() | {"name": name, "geometry": "collision"})
@@ -216,7 +217,8 @@ class ContactProbeOptions(Options):
         for knob in {"noise", "bias", "random_walk", "resolution"} & force.keys():
             force[knob] = {"force": force[knob]}
         force["name"] = f"{name}_force"
-        return [ContactDepthProbeCfg(**given), KinematicTactileSensorCfg(**force)]
+        on = compat.Contact(name=f"{name}_contact", body=given["body"])
+        return [ContactDepthProbeCfg(**given), KinematicTactileSensorCfg(**force), on]
 
 
 class ElastomerOptions(Options):
