@@ -460,9 +460,8 @@ class RayScene:
         everywhere = set[int]().union(*own_of).intersection(*own_of)  # shapes that every mount ignores are not needed
         left = [i for i in chosen if self.drawable[i].row not in everywhere]
         is_choice = targets.include is not None or targets.labels is not None
-        if not chosen or (
-            is_choice and not left
-        ):  # a robot alone may have no targets, but an explicit choice may not be empty
+        # an empty world and a robot alone may have no targets, but an explicit choice may not be empty
+        if (not chosen and self.drawable) or (is_choice and not left):
             known = listed([shape.name for shape in self.shapes])
             fix = f"Shapes in this model: {known}." if self.shapes else "This model has no shapes."
             if others := [] if chosen else self._named(targets, config):
