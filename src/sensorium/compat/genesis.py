@@ -246,11 +246,13 @@ class IMU(_Options, _imu.ImuCfg):
     """Flux in world axes, any unit."""
 
     def __init__(self, /, **data: Any) -> None:
-        stages = [*(data.pop("stages", None) or ())]
+        stages: tuple[Any, ...] = ()
         for prefix, (field, _) in self.prefixed_knobs.items():
             if np.any(coupling := data.pop(f"{prefix}_cross_axis_coupling", 0.0)):
-                stages.append(ScaleError(fields=(field,), cross_axis=coupling))
-        super().__init__(**data, **({"stages": tuple(stages)} if stages else {}))
+                stages += (ScaleError(fields=(field,), cross_axis=coupling),)
+        if stages:
+            data["stages"] = (*(data.get("stages") or ()), *stages)
+        super().__init__(**data)
 
 
 class Contact(_Options, ContactCfg):
