@@ -45,6 +45,7 @@ from sensorium.errors import MissingDependencyError as MissingDependencyError
 from sensorium.errors import ModelError as ModelError
 from sensorium.errors import NonFiniteStateWarning as NonFiniteStateWarning
 from sensorium.errors import NotTrackedError as NotTrackedError
+from sensorium.errors import PathError as PathError
 from sensorium.errors import RegistrationError as RegistrationError
 from sensorium.errors import ScheduleError as ScheduleError
 from sensorium.errors import SelectionError as SelectionError

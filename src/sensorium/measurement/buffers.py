@@ -18,7 +18,7 @@ import warp as wp
 from sensorium.compute import Compute
 from sensorium.compute.clock import Clock
 from sensorium.measurement.chain import NOISE, QUANTISE, WALK_AND_BIAS, ChainField, ChainTable
-from sensorium.measurement.counter import SampleCounter
+from sensorium.measurement.counter import AccessCounter, SampleCounter
 from sensorium.measurement.knobs import Knobs
 from sensorium.measurement.plan import SensorPlan
 from sensorium.measurement.record import Record, Timeline
@@ -102,7 +102,7 @@ class SensorBuffers:
             if knob == "random_walk"
         }
         self.truth_out, self.work_out = self.truth, self.work
-        previous = max(plan.lookback, 1) if plan.hooks.post else 0
+        previous = plan.lookback + 1 if plan.hooks.post else 0
         self.posts = [[Record(plan.specs, num_envs, device) for _ in range(previous)] for _ in range(2)]
         """The previous outputs of `post_process`, newest first: true and measured."""
         if plan.hooks.post:
@@ -123,7 +123,7 @@ class SensorBuffers:
 
     def post_timeline(self, branch: int) -> Timeline:
         """Return the timeline of a `post_process` hook: true (0) or measured (1)."""
-        return Timeline(self.posts[branch], self._is_first, offset=1)
+        return Timeline(self.posts[branch], self._is_first)
 
     def new_state(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
         """Register a state of the sensor itself, float32 `[env, *shape]`; see `Sensor.new_state`."""
@@ -135,6 +135,8 @@ class SensorBuffers:
         states = [f"stage/{k}" for k, run in enumerate(self.stages) if run.states]
         self.plan = replace(self.plan, states=(*self.custom, *states), evaluate=evaluate or self.plan.evaluate)
         self.counter.is_pure = self.plan.is_pure
+        if self.plan.is_on_access:
+            self.counter = AccessCounter(self.clock, self.plan.rate)
 
     # The chain --------------------------------------------------------------------------------------------------------
 
@@ -179,8 +181,9 @@ class SensorBuffers:
         for run in self.stages:
             run.cfg.reset(run.states, run.key)
         inside = self.compute.mask > 0
-        posts = (view for records in self.posts for each in records for _, view in each.items())
-        for tensor in (*self.custom.values(), *posts):
+        older = (each for records in (*self.posts, self.truths[1:], self.slots[1:]) for each in records)
+        views = (view for each in older for _, view in each.items())
+        for tensor in (*self.custom.values(), *views):
             tensor.masked_fill_(inside.reshape(-1, *(1,) * (tensor.dim() - 1)), 0)
         if self.plan.hooks.reset is not None:
             self.plan.hooks.reset(self.compute.mask)
@@ -247,7 +250,7 @@ class SensorBuffers:
             if saved.shape != table.values.shape:  # the knob was set per env at run time
                 table.values = saved.clone().to(self.compute.device)
         self.refresh_tables()
-        self.counter.load(counters)
+        self.counter.load(counters, tensors)
         self.wanted = bool(counters["wanted"])
 
     @property

@@ -85,6 +85,7 @@ class PatternBaseCfg(Cfg):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
         if cls.__dict__.get("is_abstract", False) or _function(cls) is None:
             return
         PATTERN_KINDS.add(pattern_kind(cls), cls)

@@ -54,8 +54,9 @@ class Rules(Trial):
                 (sensor.read(), "read()", num_envs), (sensor.read([0]), "read([0])", 1),
                 (sensor.read(last), "read(mask of one env)", 1),
             ):  # fmt: skip
+                values = sensor._tensors_of(data)
                 for spec in sensor.specs:
-                    value = data if sensor.single else getattr(data, spec.name)
+                    value = values[spec.name]
                     where = f"{what}.{spec.name}"
                     length = self.cfg.history_length if self.shows_history and what != "ground_truth" else 0
                     shape = (rows, *((length,) if length else ()), *spec.shape)

@@ -315,8 +315,7 @@ def take_tick(scene: Scene) -> None:
 
 def fields_of(sensor: Sensor[Any, Any], truth: bool = False) -> dict[str, torch.Tensor]:
     """Return a copy of the measured fields, or of the true ones, by name."""
-    data = sensor.read_ground_truth() if truth else sensor.read()
-    return {spec.name: data if sensor.single else getattr(data, spec.name) for spec in sensor.specs}
+    return sensor._tensors_of(sensor.read_ground_truth() if truth else sensor.read())
 
 
 def snapshot(sensor: Sensor[Any, Any]) -> dict[str, torch.Tensor]:
@@ -326,10 +325,7 @@ def snapshot(sensor: Sensor[Any, Any]) -> dict[str, torch.Tensor]:
     for name in ("valid", "age", "frame", "is_new"):
         shot[name] = getattr(sensor, name).clone()
     if sensor.cfg.history_length and not sensor.own_history:
-        history = sensor.history
-        shot |= {
-            f"history.{spec.name}": history if sensor.single else getattr(history, spec.name) for spec in sensor.specs
-        }
+        shot |= {f"history.{name}": value for name, value in sensor._tensors_of(sensor.history).items()}
         shot["history_valid"] = sensor.history_valid
     return shot
 

@@ -17,6 +17,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from sensorium.cfg import ObjRef
 from sensorium.compute import Compute
 from sensorium.engines.base import Engine, NameKind
 from sensorium.errors import ConfigError, Fault, ModelError, SelectionError, SensoriumWarning, listed, nearest
@@ -31,7 +32,7 @@ from sensorium.geometry.transforms import rotation
 from sensorium.world.image_view import ImageView, build_image_view
 from sensorium.world.looks import SceneLooks
 from sensorium.world.ray_static import IndexKind, Static, building
-from sensorium.world.select import WORLD, below_namespace, compiled, match_prim_path
+from sensorium.world.select import WORLD, below_namespace, compiled, entity_pattern, match_prim_path
 
 GEOMETRIES = ("visual", "collision", "all", "any")
 Geometry = Literal["visual", "collision", "all", "any"]
@@ -45,9 +46,10 @@ class Targets:
         geometry: ``"visual"`` (what a viewer shows by default), ``"collision"`` (shapes with contacts), ``"all"``
             (every visible shape) or ``"any"`` (every shape).
         groups: geom groups; None for all.
-        include: full-match patterns of names of geoms or bodies, or paths of other simulators; None for all.
+        include: full-match patterns of names of geoms or bodies, references, or paths of other simulators; None for
+            all.
         labels: patterns of semantic labels; None for all.
-        exclude: patterns or paths of excluded shapes.
+        exclude: patterns, references or paths of excluded shapes.
         exclude_own: whether a mount ignores its own body.
         exclude_robot: whether it also ignores the other bodies of its robot, which are those of the same kinematic tree
             (of the same entity, if the engine provides no tree), unless `include` or `labels` select some.
@@ -57,9 +59,9 @@ class Targets:
 
     geometry: Geometry = "visual"
     groups: tuple[int, ...] | None = None
-    include: tuple[str, ...] | None = None
+    include: tuple[str | ObjRef, ...] | None = None
     labels: tuple[str, ...] | None = None
-    exclude: tuple[str, ...] = ()
+    exclude: tuple[str | ObjRef, ...] = ()
     exclude_own: bool = True
     exclude_robot: bool = False
     still: tuple[str, ...] = ()
@@ -243,11 +245,13 @@ class RayScene:
         if self._given:
             self.labels  # noqa: B018
 
-    def matching(self, patterns: Sequence[str], config: str, what: str, *, may_be_empty: bool = False) -> list[int]:
+    def matching(
+        self, patterns: Sequence[str | ObjRef], config: str, what: str, *, may_be_empty: bool = False
+    ) -> list[int]:
         """Return the shapes for patterns or paths, which must match the names of shapes or bodies in full.
 
         Args:
-            patterns: patterns or paths.
+            patterns: patterns, paths or references.
             config: for messages.
             what: the field, for messages.
             may_be_empty: whether the name of a body without shapes is allowed.
@@ -257,7 +261,8 @@ class RayScene:
         """
         found: dict[int, None] = {}
         bodies = self._engine.names("body")
-        for pattern in patterns:
+        for given in patterns:
+            pattern = entity_pattern(given, self._engine) if isinstance(given, ObjRef) else given
             is_path = pattern.startswith(("/", "{"))
             matches = self._on_path if is_path else self._by_name
             hits, is_known = matches(pattern, bodies, config, what)
@@ -283,7 +288,7 @@ class RayScene:
         A path names a body, a shape, an entity (the prefix of ``name/``), or everything: ``/World``, the namespace of
         the environments itself, or either with a wildcard.
         """
-        rest = below_namespace(path)
+        rest = below_namespace(path, self._engine.num_envs, config, field)
         everything = list(range(len(self.drawable)))
         if rest in ("", ".*", "*"):
             return everything, True

@@ -4,9 +4,9 @@ A pattern is a full-match regular expression over full names; a list holds sever
 the names in the model (for a list: in the order of the list). No match, or several where one was needed, is an error
 that lists the existing and the nearest names.
 
-`prim_path` of other simulators: ``{ENV_REGEX_NS}``, ``/World/envs/env_.*`` and ``/World`` are stripped. The rest is
-looked up as ``entity/name``, then as an entity alone, which means its root body, then as its leaf. An ambiguous leaf is
-an error; a trailing ``_*`` is a glob.
+`prim_path` of other simulators: ``{ENV_REGEX_NS}``, ``/World/envs/env_.*`` and ``/World`` are stripped, as is
+``/World/envs/env_0`` where it is the only environment. The rest is looked up as ``entity/name``, then as an entity
+alone, which means its root body, then as its leaf. An ambiguous leaf is an error; a trailing ``_*`` is a glob.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Literal, Protocol, cast
 
 from sensorium.cfg import MountedSensorCfg, ObjRef
 from sensorium.engines.base import Engine, FrameOnBody, NameKind
-from sensorium.errors import Fault, SelectionError, listed, nearest, shown
+from sensorium.errors import Fault, PathError, SelectionError, listed, nearest, shown
 
 WORLD = "world"
 
@@ -90,7 +90,7 @@ def find_names(
     what: str,
     once: bool = False,
 ) -> tuple[list[int], list[str]]:
-    """Return indices and names that keys match, for a sensor's `find_bodies`.
+    """Return indices and names that keys match, for a sensor's `find_bodies`; a name may occur more than once.
 
     Args:
         keys: a name or full-match pattern, or several.
@@ -103,17 +103,17 @@ def find_names(
     Raises:
         SelectionError: a key matches nothing, or with `once` a name that another key also matches.
     """
-    found: list[str] = []
+    found: list[int] = []
     for key in (keys,) if isinstance(keys, str) else keys:
         matches = match_names(key, names, config=config, field="find_bodies", what=what)
-        if once and (twice := [name for name in matches if name in found]):
+        rows = [row for row, name in enumerate(names) if name in matches]
+        if once and (twice := [names[row] for row in rows if row in found]):
             fix = f"Narrow one of the keys, since another one also matches {twice[0]!r}."
             raise SelectionError(config, [Fault("find_bodies", repr(key), "keys that match each body once", fix)])
-        found += [name for name in matches if name not in found]
-    indices = [names.index(name) for name in found]
+        found += [row for row in rows if row not in found]
     if not preserve_order:
-        indices.sort()
-    return indices, [names[index] for index in indices]
+        found.sort()
+    return found, [names[row] for row in found]
 
 
 def plural(word: str) -> str:
@@ -122,12 +122,40 @@ def plural(word: str) -> str:
 
 
 def entity_pattern(reference: ObjRef, engine: Named) -> str:
-    """Return the full-name pattern of a reference: within its entity, or the bare name in a model without prefixes."""
-    if reference.entity is None:
-        return reference.name
-    names = engine.names(cast(NameKind, reference.type))  # of the kinds that a selector takes
-    prefixed = any(name.startswith(f"{reference.entity}/") for name in names)
-    return f"{re.escape(reference.entity)}/(?:{reference.name})" if prefixed else reference.name
+    """Return the full-name pattern of a reference: within its entity, or the bare name in a model without prefixes.
+
+    Raises:
+        SelectionError: the model has no such position.
+    """
+    names, entity = engine.names(cast(NameKind, reference.type)), reference.entity  # of the kinds that a selector takes
+    if isinstance(entity, int):
+        trees = _trees(engine)
+        entity = _at([*trees], entity, "entity")
+        names = names if f"{entity}/" in trees[entity][0] else trees[entity]
+    prefixed = entity is not None and any(name.startswith(f"{entity}/") for name in names)
+    pattern = f"{re.escape(str(entity))}/(?:{reference.name})" if prefixed else reference.name
+    if reference.index is None and not isinstance(reference.entity, int):
+        return pattern
+    found = _full_matches(pattern, names)
+    return "|".join(map(re.escape, found if reference.index is None else [_at(found, reference.index, "index")]))
+
+
+def _trees(engine: Named) -> dict[str, list[str]]:
+    """Return the bodies of each entity by its name; without prefixes, of each kinematic tree by that of its root."""
+    bodies, trees = engine.names("body"), dict[str, list[str]]()
+    for row, name in enumerate(bodies):
+        root, parent = row, engine.parent_body(row)
+        while parent is not None and parent >= 0:
+            root, parent = parent, engine.parent_body(parent)
+        trees.setdefault(name.partition("/")[0] if "/" in name else bodies[root], []).append(name)
+    return trees
+
+
+def _at(names: Sequence[str], index: int, field: str) -> str:
+    if not 0 <= index < len(names):
+        expected = f"a position from 0 to {len(names) - 1}: {listed(names)}"
+        raise SelectionError("ObjRef", [Fault(field, str(index), expected)])
+    return names[index]
 
 
 def resolve_mounts(cfg: MountedSensorCfg[object], engine: Engine) -> tuple[list[str], list[FrameOnBody]]:
@@ -197,8 +225,16 @@ def _of_another_kind(name: str, kind: NameKind, engine: Engine) -> str:
     return engine.merged_hint if kind == "body" else ""
 
 
-def below_namespace(path: str) -> str:
-    """Return a path without the namespace of its environments, as a pattern; empty for the namespace itself."""
+def below_namespace(path: str, num_envs: int, config: str, field: str) -> str:
+    """Return a path without the namespace of its environments, as a pattern; empty for the namespace itself.
+
+    Raises:
+        PathError: the path is that of one environment, and there are others.
+    """
+    one = re.match(r"/World/envs/env_(\d+)(.*)", path)
+    if one and (num_envs > 1 or int(one[1]) > 0):
+        expected = f"a path in {'all environments' if num_envs > 1 else 'env_0, the only environment'}"
+        raise PathError(config, [Fault(field, repr(path), expected, f"Write '{{ENV_REGEX_NS}}{one[2]}'.")])
     rest = re.sub(r"^(\{ENV_REGEX_NS\}|/World/envs/env_(\.\*|\d+|\*)|/World)", "", path).strip("/")
     return rest[:-1] + ".*" if rest.endswith("_*") else rest
 
@@ -207,7 +243,7 @@ def resolve_prim_path(path: str, engine: Engine, config: str) -> tuple[NameKind,
     """Return the kind and the name of the one element that a prim path of another simulator denotes.
 
     Raises:
-        SelectionError: no element matches, or several do.
+        PathError: no element matches, or several do.
     """
     kind, names = match_prim_path(path, engine, config, exactly_one=True)
     return kind, names[0]
@@ -236,23 +272,24 @@ def match_prim_path(
         kinds: kinds of elements, in lookup order.
 
     Raises:
-        SelectionError: no element matches, the leaf is ambiguous, or the path is an invalid pattern.
+        PathError: no element matches, the leaf is ambiguous, or the path is an invalid pattern or that of one of
+            several environments.
     """
-    rest = below_namespace(path)
+    rest = below_namespace(path, getattr(engine, "num_envs", 1), config, field)  # a model that is not compiled has none
     if not rest:
         return "body", [WORLD]
     try:
         match = _match_path(rest, engine, kinds)
     except re.error as error:
         fault = Fault(field, repr(path), "a path or a pattern of paths", f"The regular expression is invalid: {error}.")
-        raise SelectionError(config, [fault]) from None
+        raise PathError(config, [fault]) from None
     if match is None:
         leaf = rest.split("/")[-1]
         known = [name for kind in kinds for name in engine.names(kind)]
         fix = f"{nearest(leaf, known).strip()} Tried {rest!r} and {leaf!r}. Bodies: {listed(engine.names('body'))}."
         *most, last = kinds
         fault = Fault(field, repr(path), f"a {', '.join(most)} or {last} of the model", fix.strip())
-        raise SelectionError(config, [fault])
+        raise PathError(config, [fault])
     kind, found, way = match
     entities = {name.partition("/")[0] if "/" in name else "" for name in found}
     has_many = len(found) > len(entities) and way == "entity"
@@ -260,7 +297,7 @@ def match_prim_path(
         expected = f"exactly one {kind}" if exactly_one else f"{plural(kind)} of one entity"
         expected = "an entity with one root body" if has_many else expected
         fix = f"It matches {listed(found)}. Write the path with its entity, or a selector such as {kind}=."
-        raise SelectionError(config, [Fault(field, repr(path), expected, fix)])
+        raise PathError(config, [Fault(field, repr(path), expected, fix)])
     return kind, found
 
 

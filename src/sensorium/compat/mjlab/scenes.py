@@ -199,7 +199,7 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
     def _settle(self) -> None:
         """With `fresh`, compute on-read samples now, because mjlab's terms may write the state before they are read."""
         for sensor in self.scene.sensors_in_use.values() if self.cfg.fresh else ():
-            if sensor.is_lazy:
+            if sensor.buffers.plan.is_lazy:
                 sensor.ensure_current()
 
     def _compute_data(self) -> Mapping[str, Any]:

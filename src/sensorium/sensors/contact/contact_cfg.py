@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple,
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import COLUMN_KNOBS, SimpleSensorCfg, bad, in_unit, must
+from sensorium.cfg import COLUMN_KNOBS, Evaluate, SimpleSensorCfg, bad, in_unit, must
 from sensorium.errors import ConfigError, Fault, SelectionError, shown
 from sensorium.spec import CONTACT_FIELDS, CONTACT_REPORT, ContactReduce, Field, Requirement
 from sensorium.world.contacts import ContactMatch, Side, resolve_match, resolve_paths
@@ -187,7 +187,7 @@ class ContactSensorCfg(SimpleSensorCfg[ContactSensorData]):
     """Whether histories have one entry per physics tick or per sample. Where knobs alter the measured values, measured
     histories have one entry per sample, because nothing is measured in between."""
     evaluate: Annotated[
-        Literal["auto", "always", "on_read", "wanted"],
+        Evaluate,
         must(
             {"auto", "always"}.__contains__,
             "'auto' or 'always'",

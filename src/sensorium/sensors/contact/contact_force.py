@@ -65,7 +65,7 @@ class ContactForceCfg(MountedSensorCfg[ContactForceData]):
         Float | Vec3 | None, must(_are_forces, "a finite force >= 0, or three", "Give None for no limit."), in_unit("N")
     ] = None
     """Full scale per axis, N: one number, or one per axis; None for no limit."""
-    ignore: str | tuple[str, ...] = ()
+    ignore: str | ObjRef | tuple[str | ObjRef, ...] = ()
     """Bodies whose contacts with the mount are ignored: a name or full-match pattern, or a list of these. ``"world"``
     means the world's own geoms; give a body that is fixed to the world by its name."""
 

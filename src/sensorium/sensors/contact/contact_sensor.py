@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -376,20 +376,6 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         self.ensure_current()
         ticks = self._counts[..., column]
         return (ticks > 0) & (ticks.to(torch.float64) * self.clock.dt < dt + abs_tol)
-
-    @property
-    def body_physx_view(self) -> NoReturn:
-        """Not available without PhysX. Poses are in `data.pos_w` and `data.quat_w`."""
-        self._no_handle("body_physx_view", "data.pos_w and data.quat_w (track_pose=True), or scene.engine")
-
-    @property
-    def contact_physx_view(self) -> NoReturn:
-        """Not available without PhysX. The contacts behind the data are those of the engine."""
-        where = "data.net_forces_w and data.force_matrix_w, or scene.engine.array(sn.contact_array(requirement))"
-        self._no_handle("contact_physx_view", where)
-
-    def _no_handle(self, name: str, instead: str) -> NoReturn:
-        raise NotTrackedError(f"sensor {self.name!r}: {name} is a PhysX handle, which is not available. Use {instead}.")
 
 
 def _columns(parts: Mapping[str, slice]) -> tuple[int, Any]:

@@ -156,8 +156,17 @@ class Sensor(Readable[CfgT, DataT]):
         """Return the fields of the pipeline's intermediate space, from which `post_process` projects."""
         return self.fields()
 
+    @property
+    def timelines(self) -> tuple[Timeline, Timeline]:
+        """Timelines of the records of `compute`, true and measured: `at(0)` is the record to fill."""
+        return self.buffers.truth_timeline, self.buffers.slot_timeline
+
     def compute(self, truth: Record, measured: Record) -> None:
-        """Fill the true and the measured record of all mounts and envs, once per due tick (full control)."""
+        """Fill the true and the measured record of all mounts and envs, once per due tick (full control).
+
+        `timelines` has the earlier records, up to `lookback` samples ago, without hardware imperfections; at the first
+        sample of an episode they are zero.
+        """
         raise NotImplementedError(f"{type(self).__name__} defines neither compute nor update_raw_data")
 
     def post_process(self, data: Record, timeline: Timeline, *, is_measured: bool) -> Any:
@@ -222,7 +231,8 @@ class Sensor(Readable[CfgT, DataT]):
     def drawings(self) -> list[DebugShape]:
         """Return the shapes of `debug_draw` in the style of the config's `visualizer_cfg`."""
         style = self.cfg.visualizer_cfg
-        return [shape if style is None else styled(shape, style.to_dict()) for shape in self.debug_draw()]
+        with self.held():
+            return [shape if style is None else styled(shape, style.to_dict()) for shape in self.debug_draw()]
 
     @property
     def draws_own_shapes(self) -> bool:
@@ -394,7 +404,8 @@ class Sensor(Readable[CfgT, DataT]):
             simple = simple.replace(history_length=0)  # the fields hold it
         if not self.uses_ring_pipeline:
             self._refuse_knobs(simple)
-        looks_back = hooks.fused or hooks.physics or hooks.transform or hooks.post
+            hooks.post = None  # such a sensor calls it itself
+        looks_back = hooks.compute or hooks.fused or hooks.physics or hooks.transform or hooks.post
         plan = SensorPlan(
             cfg=simple, label=self.name, seed=self._context.seed, rate=self.rate, hooks=hooks,
             specs=self.mount_specs if self.uses_ring_pipeline else [], mid_specs=mid if self.uses_ring_pipeline else [],
@@ -451,7 +462,7 @@ class Sensor(Readable[CfgT, DataT]):
         """Force evaluation on the next read of a sensor computed on read, after one of its settings changed."""
         self._shown_version = -1
         if self.buffers.group is not None:
-            self.buffers.group.version = -1
+            self.buffers.group.expire()
 
     def begin_poses(self) -> None:
         """Restart the record of poses, where an output publishes them: poses of earlier captures are unknown."""

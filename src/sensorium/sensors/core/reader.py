@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from copy import copy
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
@@ -136,6 +137,32 @@ class Readable(Generic[CfgT, DataT]):
             if buffers.late is not None:
                 self._read_ring(buffers.late)
             self._shown_version = self.clock.version
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Within this block, which is for outputs, reads take no sample that waits for a read of the user.
+
+        They show the sample of the last read, and the first one of an episode; see `SensorPlan.is_on_access`.
+        """
+        group = self.buffers.group
+        if self._stale or group is None or not self.buffers.plan.is_on_access:
+            yield
+            return
+        group.show()
+        before = group.version, self._shown_version, self._lent
+        group.version, self._lent = self.clock.version, None
+        try:
+            yield
+        finally:
+            group.version, self._shown_version, self._lent = before
+
+    def ensure_shown(self, *, is_measured: bool = False) -> None:
+        """Bring the values up to date as `ensure_current` does, for an output; see `held`."""
+        if self.buffers.plan.is_on_access:
+            with self.held():
+                self.ensure_current(is_measured=is_measured)
+        else:
+            self.ensure_current(is_measured=is_measured)
 
     @property
     def data(self) -> DataT:
@@ -316,7 +343,7 @@ class Readable(Generic[CfgT, DataT]):
     @property
     def is_lazy(self) -> bool:
         """Whether samples are computed on first read, because no reader can notice it or because the config says so."""
-        return self.buffers.plan.is_lazy
+        return self.buffers.plan.is_lazy or self.buffers.plan.is_on_access
 
     @property
     def next_change(self) -> int:
@@ -374,7 +401,7 @@ class Readable(Generic[CfgT, DataT]):
             UnknownNameError: the knob or field does not exist.
             ConfigError: the knob is absent from the config, or the value does not fit.
         """
-        self.ensure_current()
+        self.ensure_shown()
         rows = env_rows(env_ids, self.num_envs, self.device)
         fix = f"use scene.reconfigure({self.name!r}, {knob}=...)."
         if knob in ("delay", "jitter", "loss"):
@@ -435,7 +462,7 @@ class Readable(Generic[CfgT, DataT]):
             UnknownNameError: the knob or field does not exist.
             ConfigError: the knob is absent from the config, is drawn for each sample, or several fields have it.
         """
-        self.ensure_current()
+        self.ensure_shown()
         rows, ring, (head, _, tail) = (
             env_rows(env_ids, self.num_envs, self.device),
             self.buffers.ring,
@@ -490,6 +517,24 @@ class Readable(Generic[CfgT, DataT]):
         if self._stale:
             self.ensure_current()
         self._context.reset(self, env_ids)
+
+    def update(self, dt: float, force_recompute: bool = False, *, force_compute: bool = False) -> None:
+        """Register time that the owner of the loop has simulated, where it updates its sensors instead of the scene.
+
+        The sensors of a scene share its clock. The first sensor updated after a tick advances the scene; the calls of
+        the other sensors follow it and must give the same time.
+
+        Args:
+            dt: seconds since the last call, as for `Scene.update`.
+            force_recompute: whether to evaluate the sensor now if it is evaluated on read.
+            force_compute: alias of `force_recompute`.
+
+        Raises:
+            ScheduleError: as for `Scene.update`, or another sensor was updated by another time.
+        """
+        if self._stale:
+            self.ensure_current()
+        self._context.update(self, dt, force_recompute or force_compute)
 
     # Views ------------------------------------------------------------------------------------------------------------
 

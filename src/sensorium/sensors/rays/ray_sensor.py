@@ -43,9 +43,9 @@ class RaySensor(SimpleSensor[RayCfgT, RayDataT], Generic[RayCfgT, RayDataT]):
 
     def _rows_of(self, env: int, mount: int, *, measured: bool) -> dict[str, NDArray[Any]]:
         """Return each selected field of one env and mount on the host, `[ray, ...]`."""
-        data, rows = self.data if measured else self.ground_truth, {}
+        tensors, rows = self._tensors_of(self.data if measured else self.ground_truth), {}
         for name in self.cfg.selected:
-            if (values := getattr(data, name)) is not None:
+            if (values := tensors.get(name)) is not None:
                 row = values[env].detach().cpu().numpy()
                 rows[name] = row[mount] if self._mount_axis else row
         return rows
