@@ -29,13 +29,13 @@ GROUPS := $(wordlist 2,$(words $(MAKECMDGOALS)),$(MAKECMDGOALS))
 $(GROUPS): ; @:
 endif
 SPELLED := *.md CITATION.cff .github Makefile pyproject.toml benchmarks changelog docs examples src tests tests_formats \
-  tests_jax tests_mjlab tests_newton tests_ray tests_rl
+  tests_jax tests_mjlab tests_newton tests_peers tests_ray tests_rl
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-full test-lowest test-mjlab test-newton test-jax test-formats test-rl test-ray soak coverage \
-  wheel-check changelog bench bench-gpu lint type format clean env-plot env-test env-mjlab env-newton env-jax env-formats \
-  env-rl env-ray env-lowest env-warp
+.PHONY: help demo test test-full test-lowest test-mjlab test-newton test-jax test-formats test-rl test-ray test-peers soak \
+  coverage wheel-check changelog bench bench-gpu lint type format clean env-plot env-test env-mjlab env-newton env-jax \
+  env-formats env-rl env-ray env-genesis env-lowest env-warp
 
 help:  ## show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -94,6 +94,9 @@ test-rl: env-rl  ## test the wrappers with rsl_rl, Stable-Baselines3, TorchRL an
 test-ray: env-ray  ## generate data on a Ray cluster of two nodes on this machine, in a separate virtual environment
 	$(PY) -m pytest tests_ray $(PYTEST_ARGS)
 
+test-peers: env-test env-mjlab env-genesis  ## run tests of other libraries with our sensors; PEERS=folder with their checkouts
+	$(PY) -m tests_peers.run $(or $(PEERS),$(error PEERS=folder with checkouts of mjlab, Genesis and Isaac Lab)) $(FILES)
+
 bench: env-plot  ## measure speed and memory; `make bench engines cameras` runs only these groups
 	$(PY) -m benchmarks $(GROUPS)
 
@@ -113,8 +116,8 @@ format: env-test  ## format the code and fix what ruff can fix
 	$(PY) -m ruff format .
 
 clean:  ## remove .venv and all other generated files
-	rm -rf $(VENV) .venv-mjlab .venv-newton .venv-jax .venv-formats .venv-rl .venv-ray .venv-lowest .venv-warp out build dist
-	rm -rf .pytest_cache .mypy_cache .ruff_cache MUJOCO_LOG.TXT
+	rm -rf $(VENV) .venv-mjlab .venv-newton .venv-jax .venv-formats .venv-rl .venv-ray .venv-genesis .venv-lowest
+	rm -rf .venv-warp out build dist .pytest_cache .mypy_cache .ruff_cache MUJOCO_LOG.TXT
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # .venv with one extra of pyproject.toml. Every call checks it, because it may be missing, incomplete, moved, older than
@@ -144,6 +147,10 @@ env-rl: WANTED = --no-deps -r $(PINS) -e .
 test-ray env-ray: VENV := .venv-ray
 env-ray: PINS := requirements-ray.txt
 env-ray: WANTED = --no-deps -r $(PINS) -e .
+# .venv-genesis likewise, with Genesis.
+env-genesis: VENV := .venv-genesis
+env-genesis: PINS := requirements-genesis.txt
+env-genesis: WANTED = --no-deps -r $(PINS) -e .
 # .venv-lowest has what the tests of the core and of streams need.
 LOWEST_TESTS := tests/test_scene.py tests/test_cfg.py tests/test_registry.py tests/test_check_sensor.py \
   tests/sensors/test_imu.py tests/engines/test_tensor.py tests/wire tests/record/test_npz.py tests/record/test_damaged.py
@@ -162,7 +169,7 @@ out/constraints-warp.txt: constraints.txt requirements-lowest.txt
 # the demo.
 env-plot: WANTED = -e '.[plot,stream,record,generate]'
 
-env-plot env-test env-mjlab env-newton env-jax env-formats env-rl env-ray env-lowest env-warp: env-%:
+env-plot env-test env-mjlab env-newton env-jax env-formats env-rl env-ray env-genesis env-lowest env-warp: env-%:
 	@set -eu; \
 	state="$$(cat Makefile pyproject.toml $(sort constraints.txt $(PINS)) | cksum) $(CURDIR)"; \
 	sound() { \

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import pytest
 import synthetic as syn
-from pydantic import Field
+from pydantic import BaseModel, Field
 from pydantic_core import PydanticSerializationError
 
 import sensorium as sn
@@ -107,7 +107,7 @@ def test_scalar_for_several_units_is_refused() -> None:
 def test_configs_are_frozen() -> None:
     """Neither the user nor the library can change a config; `replace` returns a validated copy."""
     cfg = syn.ProbeCfg(name="p", noise={"vec": (1.0, 2.0, 3.0)})
-    with pytest.raises(Exception, match="frozen"):
+    with pytest.raises(Exception, match="immutable"):
         cfg.name = "q"
     before = cfg.to_json()
     scene = syn.world([cfg])
@@ -175,7 +175,8 @@ def test_none_is_written_where_it_is_not_the_default() -> None:
         classes += cls.__subclasses__()
         for name, info in cls.model_fields.items() if cls.__module__.startswith("sensorium.") else ():
             with contextlib.suppress(sn.ConfigError, PydanticSerializationError):  # None is not accepted
-                data = Cfg.to_dict(cls.model_construct(_fields_set={name}, **{name: None}))
+                construct = BaseModel.model_construct.__func__  # type: ignore[attr-defined]  # without validation
+                data = Cfg.to_dict(construct(cls, _fields_set={name}, **{name: None}))
                 assert (name in data) == (info.default is not None), (cls, name)
 
 

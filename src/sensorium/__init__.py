@@ -37,9 +37,9 @@ def __getattr__(name: str) -> Any:
     else:
         from difflib import get_close_matches
 
-        if name in (moved := __getattr__("compat").MOVED):
-            raise AttributeError(f"module 'sensorium' has no attribute {name!r}: use {moved[name]} instead")
         near = [] if name.startswith("_") else get_close_matches(name, __all__, n=3)
+        if name[:1].isupper():  # not a module, which is looked up here before it is imported
+            near = __getattr__("compat").places_of(name) or near
         hint = f". Did you mean: {', '.join(near)}?" if near else ""
         raise AttributeError(f"module 'sensorium' has no attribute {name!r}{hint}")
     globals()[name] = value

@@ -3,6 +3,7 @@
 SensoriumError
 |- ConfigError          (ValueError)            one or several faults in a config; `.faults` lists all of them
 |  `- SelectionError    (ValueError)            a name selector matched nothing, or several names instead of one
+|     `- PathError      (RuntimeError)          the same for a selector that is a path
 |- ArgumentError        (ValueError)            invalid argument of a call
 |- DuplicateNameError   (ValueError)            two sensors, or two kinds, share one name
 |- UnknownNameError     (KeyError)              no sensor, preset, kind or field has that name
@@ -77,6 +78,10 @@ class ConfigError(SensoriumError, ValueError):
 
 class SelectionError(ConfigError):
     """A name selector that matched nothing, or several names where exactly one was needed."""
+
+
+class PathError(SelectionError, RuntimeError):
+    """A path that denotes no element, or several elements or environments where exactly one was needed."""
 
 
 class ArgumentError(SensoriumError, ValueError):

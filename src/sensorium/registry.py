@@ -11,6 +11,7 @@ import importlib
 import pkgutil
 import sys
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 from sensorium.cfg.sensor import OWNERS, SensorCfg
@@ -72,7 +73,8 @@ def pair(cfg_class: type, sensor_class: type) -> None:
 def sensor_for(cfg_class: type) -> type[Any]:
     """Return the sensor class of a config class, or of its nearest base that has one.
 
-    Sibling modules are imported if the class is not paired yet.
+    A `sensor_class` of the config replaces the paired class. Sibling modules are imported if the class is not paired
+    yet.
 
     Raises:
         RegistrationError: no sensor class was found.
@@ -85,7 +87,8 @@ def sensor_for(cfg_class: type) -> type[Any]:
             f"no sensor class is paired with {cfg_class.__module__}.{cfg_class.__qualname__}. Define "
             f"class My(SimpleSensor[{cfg_class.__qualname__}, MyData]) in the same module or package.{hint}"
         )
-    return _pairs[owner]
+    refined = takewhile(lambda base: base is not owner, cfg_class.__mro__)
+    return next((own for base in refined if (own := vars(base).get("sensor_class")) is not None), _pairs[owner])
 
 
 def paired_base(cfg_class: type, failures: dict[str, BaseException] | None = None) -> type:

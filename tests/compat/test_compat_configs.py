@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import math
+import pickle
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,7 @@ from sensorium.testing import tumbling_engine
 
 GROUND = sn.Shape("plane", "ground", (20.0, 20.0))
 DOWN = sn.GridPatternCfg(size=(0.0, 0.0))
+RING = mjlab.RingPatternCfg.single_ring(0.1, 4, include_center=False)
 IMAGE = sn.PinholeCameraPatternCfg(width=4, height=3)
 
 
@@ -45,6 +49,10 @@ def configs() -> Iterator[Any]:
         mesh_prim_paths=["/World/ground", isaaclab.RaycastTargetCfg(prim_expr="/World/box")],
     )  # fmt: skip
     yield isaaclab.RayCasterCameraCfg(**rays, pattern_cfg=IMAGE, data_types=["depth"])
+    yield isaaclab.MultiMeshRayCasterCameraCfg(
+        prim_path="/World/base", pattern_cfg=IMAGE, update_mesh_ids=True,
+        mesh_prim_paths=["/World/ground", isaaclab.RaycastTargetCfg(prim_expr="/World/box")],
+    )  # fmt: skip
     image = {"width": 4, "height": 3, "data_types": ["depth"]}
     lens = isaaclab.PinholeCameraCfg(focal_length=12.0, clipping_range=(0.1, 9.0), f_stop=2.0)
     yield isaaclab.CameraCfg(prim_path="/World/base/eye", spawn=lens, **image)
@@ -85,13 +93,15 @@ def test_file_has_native_kind_and_names_and_loads_equal(cfg: Any) -> None:
     """The file gives back the library's own config, whose fields equal those of the other system's config."""
     ours = registry.cfg_for_kind(cfg.kind())
     assert isinstance(cfg, ours) and not issubclass(ours, AliasedCfg)
-    assert registry.sensor_for(type(cfg)) is registry.sensor_for(ours)
+    assert issubclass(registry.sensor_for(type(cfg)), registry.sensor_for(ours))
     again = ours.from_dict(json.loads(json.dumps(cfg.to_dict())))
     for name in ours.model_fields:
         if name == "prim_path" and hasattr(cfg, "selector"):  # of a camera to create, the file has the mount
             assert again.selector == cfg.selector
         elif name == "lens" and cfg.lens is not None:
             assert again.lens == cfg.own_lens
+        elif name == "ray_alignment":  # as it is cast
+            assert again.ray_alignment == getattr(cfg, "alignment", cfg.ray_alignment)
         elif name not in ("targets", "target_frames"):  # entries may be of the other system's classes
             assert getattr(again, name) == getattr(cfg, name), name
     assert again.to_dict() == {name: value for name, value in cfg.to_dict().items() if value is not None}
@@ -101,6 +111,77 @@ def test_file_has_native_kind_and_names_and_loads_equal(cfg: Any) -> None:
             if isinstance(cfg, isaaclab.MultiMeshRayCasterCfg) or getattr(cfg, "lens", None) is not None:
                 continue  # the file is without options that have no effect
             assert back == given
+
+
+ODD: tuple[Any, ...] = (
+    None, True, -1, 10**40, math.nan, "", "odd", b"odd", (), [1, "two"], {"odd": 1}, {1: 2}, object(), {"kind": "odd"},
+)  # fmt: skip
+"""Values that hardly any field accepts."""
+
+
+def test_assignment_copies_and_calls_of_pydantic_raise_our_errors() -> None:
+    """For configs of all kinds, with odd values for all their fields."""
+    for cfg in [*configs(), sn.ImuCfg(site="imu", noise={"ang_vel_b": 0.1}), DOWN, sn.OffsetCfg()]:
+        cls, name = type(cfg), next(iter(type(cfg).model_fields))
+        assert copy.copy(cfg) == cfg == copy.deepcopy(cfg) == pickle.loads(pickle.dumps(cfg))
+        assert cls.model_validate(cfg) == cfg == cfg.model_copy() == cfg.model_copy(deep=True)
+        given = {name: getattr(cfg, name) for name in cfg.model_fields_set}
+        attempts: list[Any] = [partial(delattr, cfg, name), partial(setattr, cfg, "no_field", 1)]
+        for odd in ODD:
+            attempts += [partial(cls.model_validate, odd), partial(cls.model_validate_json, str(odd))]
+            attempts += [partial(cls.model_validate_strings, odd), partial(cls.model_construct, no_field=odd)]
+            for field in cls.model_fields:
+                changed = {field: odd}
+                attempts += [partial(cls, **{**given, **changed}), partial(cfg.model_copy, update=changed)]
+                attempts.append(partial(setattr, copy.copy(cfg), field, odd))
+        for attempt in attempts:
+            with contextlib.suppress(sn.SensoriumError):
+                attempt()
+        for attempt in attempts[:2]:
+            with pytest.raises(sn.ConfigError, match=cls.__name__.split("[")[0]):
+                attempt()
+
+
+def test_fields_are_assigned_until_a_sensor_keeps_the_config() -> None:
+    cfg = isaaclab.RayCasterCfg(
+        prim_path="/World/base", mesh_prim_paths=["/World/ground"], pattern_cfg=DOWN, drift_range=(0.1, 0.2)
+    )
+    other = copy.deepcopy(cfg)
+    other.update_period, other.mesh_prim_paths = 0.02, ["/World/.*"]
+    assert (cfg.update_period, cfg.targets) == (0.0, ("/World/ground",))
+    assert other.to_dict() == cfg.to_dict() | {"update_period": 0.02, "targets": ["/World/.*"]}
+    with pytest.raises(sn.ConfigError, match=r"RayCasterCfg\.update_period: got -1\.0"):
+        other.update_period = -1.0
+    assert other.update_period == 0.02
+    scene = sn.Scene(above_ground(), [cfg])
+    sensor = scene["ray_caster"]
+    cfg.update_period = 0.5
+    assert sensor.cfg.update_period == 0.0 and sn.Scene(above_ground(), [cfg])["ray_caster"].cfg.update_period == 0.5
+    with pytest.raises(sn.ConfigError, match=r"update_period: .* Use scene\.reconfigure\('ray_caster', update_period"):
+        sensor.cfg.update_period = 0.1
+    sensor.cfg.drift_range = (3.0, 4.0)
+    assert sensor.drift.abs().max() <= 0.2
+    scene.reset()
+    assert 3.0 <= sensor.drift.min() and sensor.drift.max() <= 4.0
+    with pytest.raises(sn.ConfigError, match="reconfigure"):  # it was absent, so that the sensor has no memory for it
+        sensor.cfg.ray_cast_drift_range = {"x": (0.0, 1.0)}
+    changed = sensor.cfg.copy()
+    changed.update_period = 0.1
+    assert changed.drift_range == (3.0, 4.0)
+
+
+def test_a_subclass_gives_defaults_without_annotations() -> None:
+    class Scanner(isaaclab.RayCasterCfg):
+        prim_path = "/World/base"
+        mesh_prim_paths = ("/World/ground",)
+        pattern_cfg = DOWN
+        update_period = 0.02
+
+    assert Scanner().to_dict() == isaaclab.RayCasterCfg(
+        prim_path="/World/base", mesh_prim_paths=["/World/ground"], pattern_cfg=DOWN, update_period=0.02
+    ).to_dict()  # fmt: skip
+    with pytest.raises(sn.ConfigError, match=r"Scanner\.update_period: got -1"):
+        Scanner(update_period=-1)
 
 
 def test_options_that_are_none_stay_none() -> None:
@@ -123,7 +204,7 @@ def test_all_config_classes_are_covered() -> None:
     assert {type(cfg) for cfg in configs()} == {
         value
         for value in values
-        if isinstance(value, type) and issubclass(value, AliasedCfg) and value is not AliasedCfg
+        if isinstance(value, type) and issubclass(value, AliasedCfg) and issubclass(value, sn.SensorCfg)
     }
 
 
@@ -149,6 +230,7 @@ def test_either_name_is_accepted_but_not_both() -> None:
         ({"frame": "a"}, r"site=.*sensorium\.compat\.mjlab"),
         ({"legacy_yaw_directions": True}, "ray_alignment"),
         ({"max_range": 2.0}, "max_distance"),
+        ({"renderer_cfg": None}, r"isaaclab follows 2\.3, .*\(w, x, y, z\)"),
     ],
     ids=str,
 )
@@ -213,15 +295,64 @@ def test_isaac_lab_ray_casters_have_its_fields() -> None:
     cfg = isaaclab.MultiMeshRayCasterCfg(**given, mesh_prim_paths=["/World"], update_mesh_ids=True)
     sensor = sn.Scene(above_ground(box), [cfg])["rays"]
     assert isinstance(sensor, isaaclab.MultiMeshRayCaster) and isinstance(sensor.data, isaaclab.RayCasterData)
+    assert cfg.update_mesh_ids is True and cfg.replace(update_mesh_ids=False).update_mesh_ids is False
     assert sensor.data.ray_mesh_ids.tolist() == [[[1]]] and sensor.data.ray_hits_w.tolist() == [[[0.0, 0.0, 1.0]]]
     only = isaaclab.RayCasterCfg(**given, mesh_prim_paths=["/World/ground"])
     assert sn.Scene(above_ground(box), [only])["rays"].data.ray_hits_w.tolist() == [[[0.0, 0.0, 0.0]]]
-    assert only.ray_alignment == "base" and only.replace(attach_yaw_only=True).ray_alignment == "yaw"
+    assert only.attach_yaw_only is False and only.replace(attach_yaw_only=True).ray_alignment == "yaw"
+    assert only.replace(ray_alignment="yaw").attach_yaw_only is True
     moving = sn.Shape("box", "hull", (0.1, 0.1, 0.1), body="leg")
     still = isaaclab.RaycastTargetCfg(prim_expr="/World/leg", track_mesh_transforms=False)
     engine = sn.TensorEngine(1, 0.01, bodies=("base", "leg"), shapes=[GROUND, moving])
     with pytest.raises(sn.ConfigError, match=r"targets: got 'hull', which moves with 'leg'.*track_mesh_transforms"):
         sn.Scene(engine, [isaaclab.MultiMeshRayCasterCfg(**given, mesh_prim_paths=still)])
+
+
+def test_isaac_lab_rays_turn_with_the_yaw_of_their_starts_only() -> None:
+    """A body yawed by 90 degrees, pitched and drifted: starts turn about the vertical, directions keep world axes."""
+    pattern = isaaclab.patterns.GridPatternCfg(size=(1.0, 0.0), resolution=1.0, direction=(1.0, 0.0, -1.0))
+    engine, half, pitch = above_ground(envs=2), math.sqrt(0.5), 0.1
+    engine.body_quat_w[:, 0] = half * torch.tensor(
+        [math.cos(pitch), -math.sin(pitch), math.sin(pitch), math.cos(pitch)]
+    )
+    given = {"prim_path": "{ENV_REGEX_NS}/base", "mesh_prim_paths": ["/World/ground"], "pattern_cfg": pattern}
+    offset = isaaclab.RayCasterCfg.OffsetCfg(pos=(0.2, 0.0, 0.5))
+    drifts = {"drift_range": (-0.1, 0.1), "ray_cast_drift_range": {"z": (0.1, 0.3)}}
+    yaw = isaaclab.RayCasterCfg(name="yaw", **given, offset=offset, ray_alignment="yaw", **drifts)
+    flag = isaaclab.RayCasterCfg(name="flag", **given, offset=offset, attach_yaw_only=True)
+    world = isaaclab.RayCasterCfg(name="world", **given, offset=offset, ray_alignment="world")
+    scene = sn.Scene(engine, [yaw, flag, world])
+    for name, starts in (("yaw", [(0.0, -0.3), (0.0, 0.7)]), ("flag", [(0.0, -0.3), (0.0, 0.7)]),
+                         ("world", [(-0.3, 0.0), (0.7, 0.0)])):  # fmt: skip
+        hits = [[x + 2.5, y, 0.0] for x, y in starts]  # from 2.5 m, 45 degrees down along the world's x
+        torch.testing.assert_close(scene[name].ground_truth.ray_hits_w, torch.tensor([hits] * 2))
+    sensor: Any = scene["yaw"]
+    assert sensor.ray_starts.shape == sensor.ray_directions.shape == (2, 2, 3)
+    torch.testing.assert_close(sensor.ray_starts[1], torch.tensor([[-0.3, 0.0, 0.5], [0.7, 0.0, 0.5]]))
+    torch.testing.assert_close(sensor.ray_directions[1, 0], torch.tensor([half, 0.0, -half]))
+    torch.testing.assert_close(sensor.data.pos_w - sensor.ground_truth.pos_w, sensor.drift)
+    assert sensor.drift.shape == (2, 3) and sensor.drift.abs().amin() > 0.0
+    z = sensor.ray_cast_drift[:, 2]
+    assert (0.1 <= z).all() and not sensor.ray_cast_drift[:, :2].any()
+    torch.testing.assert_close(sensor.data.ray_hits_w[..., 2], z[:, None].expand(2, 2))
+    before = sensor.drift.clone()
+    scene.reset([1])
+    assert sensor.drift[0].equal(before[0]) and not sensor.drift[1].equal(before[1])
+    assert not scene["world"].drift.any()
+    with pytest.raises(RuntimeError):
+        scene["world"].drift[:] = 1.0
+
+
+def test_isaac_lab_path_of_a_ray_caster_ends_with_a_name() -> None:
+    """A pattern there is refused even if one body matches; a pattern of environments is allowed."""
+    given = {"mesh_prim_paths": ["/World"], "pattern_cfg": DOWN}
+    image = {"mesh_prim_paths": ["/World"], "pattern_cfg": IMAGE}
+    for cfg_class, fields in ((isaaclab.RayCasterCfg, given), (isaaclab.MultiMeshRayCasterCfg, given),
+                              (isaaclab.RayCasterCameraCfg, image)):  # fmt: skip
+        for leaf in ("bas.*", "bas[e]", "(base|other)", "base_*"):
+            with pytest.raises(RuntimeError, match=r"prim_path: got .*the path of one prim"):
+                sn.Scene(above_ground(), [cfg_class(prim_path=f"/World/{leaf}", **fields)])
+        assert len(sn.Scene(above_ground(), [cfg_class(prim_path="/World/envs/env_.*/base", **fields)])) == 1
 
 
 def test_isaac_lab_camera_has_its_image_names() -> None:
@@ -234,6 +365,45 @@ def test_isaac_lab_camera_has_its_image_names() -> None:
     assert data.output["image_mesh_ids"] is data.image_mesh_ids is data.geom_ids
 
 
+def test_isaac_lab_camera_for_several_meshes_reports_their_ids() -> None:
+    """The box fills the middle of the image, and the ground is around it; a mesh that was not listed is not seen."""
+    shapes = [sn.Shape("box", name, (0.3, 0.3, 0.3), pos=(x, 0.0, 0.0)) for name, x in (("box", 0.0), ("other", 1.0))]
+    down = isaaclab.RayCasterCameraCfg.OffsetCfg(rot=(0.0, 1.0, 0.0, 0.0))
+    given: dict[str, Any] = {"name": "eye", "prim_path": "/World/base", "offset": down}
+    given["pattern_cfg"] = isaaclab.PinholeCameraPatternCfg(width=21, height=3, focal_length=10.0)
+    meshes = ["/World/ground", isaaclab.RaycastTargetCfg(prim_expr="/World/box", track_mesh_transforms=False)]
+    cfg = isaaclab.MultiMeshRayCasterCameraCfg(**given, mesh_prim_paths=meshes, update_mesh_ids=True)
+    sensor: Any = sn.Scene(above_ground(*shapes), [cfg])["eye"]
+    assert isinstance(sensor.data, isaaclab.MultiMeshRayCasterCameraData) and cfg.update_mesh_ids
+    ids, depth = sensor.data.image_mesh_ids, sensor.data.output["distance_to_image_plane"]
+    assert ids.shape == depth.shape == (1, 3, 21, 1)
+    names = [sensor.geom_names[int(each)] for each in ids[0, 1, :, 0]]
+    columns = [abs(column - 10) / (21 * 10.0 / 20.955) * 1.7 < 0.3 for column in range(21)]
+    assert names == ["box" if inside else "ground" for inside in columns] and {*names} == {"box", "ground"}
+    torch.testing.assert_close(depth[0, 1, :, 0], torch.tensor([1.7 if inside else 2.0 for inside in columns]))
+    bare = isaaclab.MultiMeshRayCasterCameraCfg(**given, mesh_prim_paths=meshes)
+    assert not bare.update_mesh_ids
+    assert sn.Scene(above_ground(*shapes), [bare])["eye"].data.image_mesh_ids is None  # type: ignore[attr-defined]
+
+
+def test_isaac_lab_frames_without_a_name_have_the_leaf_of_their_path() -> None:
+    """The frames of two robots have the same name, which finds both; sensorium's own frames have the full name."""
+    bodies = ("base", "a/RF_FOOT", "b/RF_FOOT")
+    engine = sn.TensorEngine(2, 0.01, bodies=bodies)
+    engine.body_pos_w[:, 2, 0] = 3.0
+    frame = isaaclab.FrameTransformerCfg.FrameCfg
+    frames = [frame(prim_path=f"{{ENV_REGEX_NS}}/{robot}/RF_FOOT") for robot in "ab"]
+    given = {"prim_path": "{ENV_REGEX_NS}/base", "target_frames": frames}
+    cfg = isaaclab.FrameTransformerCfg(name="theirs", **given)
+    scene: Any = sn.Scene(engine, [cfg, sn.FrameTransformerCfg(name="ours", **given)])
+    data = scene["theirs"].data
+    assert data.target_frame_names == ["RF_FOOT", "RF_FOOT"] and data.target_pos_w[1, :, 0].tolist() == [0.0, 3.0]
+    assert scene["theirs"].find_bodies("RF_.*") == scene["theirs"].find_bodies("RF_FOOT") == ([0, 1], ["RF_FOOT"] * 2)
+    assert scene["ours"].data.target_frame_names == ["a/RF_FOOT", "b/RF_FOOT"]
+    with pytest.raises(sn.SelectionError, match="2 named 'RF_FOOT'"):
+        sn.Scene(engine, [cfg.replace(target_frames=frames[:1] * 2)])
+
+
 def test_isaac_lab_frames_accept_its_name_of_the_offset() -> None:
     frame = isaaclab.FrameTransformerCfg.FrameCfg(prim_path="/World/base")
     place = sn.OffsetCfg(pos=(1.0, 0.0, 0.0))
@@ -242,11 +412,57 @@ def test_isaac_lab_frames_accept_its_name_of_the_offset() -> None:
     assert data.source_pos_w.tolist() == [[1.0, 0.0, 2.0]] and data.target_pos_source.tolist() == [[[-1.0, 0.0, 0.0]]]
 
 
-def test_isaac_lab_lidar_pattern_includes_both_ends() -> None:
-    pattern = isaaclab.LidarPatternCfg(
-        channels=1, vertical_fov_range=(0.0, 0.0), horizontal_fov_range=(0.0, 100.0), horizontal_res=30.0
+@pytest.mark.parametrize(
+    ("channels", "span", "step", "count"),
+    [(16, (-90.0, 90.0), 7.0, 432), (2, (-180.0, 180.0), 90.0, 8), (1, (0.0, 100.0), 30.0, 5), (3, (0.0, 0.0), 1.0, 3)],
+)
+def test_isaac_lab_lidar_pattern_includes_both_ends(
+    channels: int, span: tuple[float, float], step: float, count: int
+) -> None:
+    """The rays are at even azimuths with both ends, of which a full turn omits the second; azimuth varies fastest."""
+    patterns = isaaclab.patterns
+    cfg = patterns.LidarPatternCfg(
+        channels=channels, vertical_fov_range=(-15.0, 30.0), horizontal_fov_range=span, horizontal_res=step
     )
-    assert pattern.azimuths().tolist() == [0.0, 25.0, 50.0, 75.0, 100.0]
+    columns = math.ceil((span[1] - span[0]) / step) + 1
+    azimuths = np.linspace(*span, columns)[: columns - (span[1] - span[0] == 360.0)]
+    h, v = np.meshgrid(np.radians(azimuths), np.radians(np.linspace(-15.0, 30.0, channels)))
+    expected = np.stack([np.cos(v) * np.cos(h), np.cos(v) * np.sin(h), np.sin(v)], axis=-1).reshape(-1, 3)
+    starts, directions = patterns.lidar_pattern(cfg, "cpu")
+    assert starts.shape == (count, 3) and not starts.any()
+    np.testing.assert_allclose(directions, expected, atol=1e-6)
+    assert isinstance(cfg, patterns.LidarPatternCfg) and isinstance(cfg, patterns.PatternBaseCfg)
+    for ours in (patterns.LidarPatternCfg, sn.PatternBaseCfg):  # a file is read by either
+        assert ours.from_dict(cfg.to_dict()).rays().directions.equal(directions)
+
+
+def test_isaac_lab_grid_pattern_is_checked_by_its_function() -> None:
+    """A config needs size and resolution; a wrong ordering or resolution is an error once rays are computed."""
+    patterns = isaaclab.patterns
+    with pytest.raises(sn.ConfigError, match=r"size: got \(-1\.0, 1\.0\), expected two lengths"):
+        patterns.GridPatternCfg(size=(-1.0, 1.0), resolution=0.1)
+    for fields in ({"size": (1.0, 1.0)}, {"resolution": 0.1}):
+        with pytest.raises(sn.ConfigError, match="got nothing"):
+            patterns.GridPatternCfg(**fields)
+    for fields, words in (
+        ({"ordering": "zx"}, "must be 'xy' or 'yx'"),
+        ({"resolution": 0.0}, "must be greater than 0"),
+    ):
+        cfg = patterns.GridPatternCfg(**{"size": (1.0, 1.0), "resolution": 0.5, **fields})
+        for use in (
+            lambda cfg: patterns.grid_pattern(cfg, "cpu"),
+            lambda cfg: cfg.rays(),
+            lambda cfg: cfg.count_rays(),
+        ):
+            with pytest.raises(sn.ConfigError, match=words):
+                use(cfg)
+    cfg = patterns.GridPatternCfg(size=(1.0, 0.5), resolution=0.5, ordering="yx")
+    expected = [[x, y, 0.0] for x in (-0.5, 0.0, 0.5) for y in (-0.25, 0.25)]
+    assert patterns.grid_pattern(cfg, "cpu")[0].tolist() == expected
+    assert sn.PatternBaseCfg.from_dict(cfg.to_dict()).rays().starts.tolist() == expected
+    assert (
+        patterns.PinholeCameraPatternCfg.from_intrinsic_matrix([5, 0, 3, 0, 6, 2, 0, 0, 1], 6, 4).focal_length == 24.0
+    )
 
 
 # mjlab ----------------------------------------------------------------------------------------------------------------
@@ -278,8 +494,18 @@ def test_mjlab_frame_is_a_mount() -> None:
     one = mjlab.RayCastSensorCfg(frame=ref(type="site", name="left"))
     assert one.selector == ("site", ref(type="site", name="left"))
     assert data_of(frame=ref(type="site", name="left")).distances.tolist() == [[2.5]]
-    both = data_of(frame=(ref(type="site", name="left"), ref(type="site", name="right")))
-    assert both.distances.tolist() == [[[2.5], [2.0]]] and both.frame_pos_w.shape == (1, 2, 3)
+    both = (ref(type="site", name="left"), ref(type="site", name="right"))
+    sensor = sn.Scene(engine, [mjlab.RayCastSensorCfg(name="rays", pattern=RING, frame=both, history_length=2)])["rays"]
+    for data in (sensor.data, sensor.ground_truth, sensor.read()):  # frame by frame
+        assert data.distances.tolist() == [[2.5] * 4 + [2.0] * 4] and data.frame_pos_w.shape == (1, 2, 3)
+        assert data.hit_pos_w[0, 5].tolist() == pytest.approx([0.0, -0.9, 0.0], abs=1e-6)
+        assert data.pos_w.tolist() == [[0.0, 1.0, 2.5]] and data.frame_pos_w[0, 1].tolist() == [0.0, -1.0, 2.0]
+    assert sensor.history.distances.shape == (1, 2, 8) and sensor.flat is sensor.data
+    assert sensor.own_tensors(is_measured=True)["distances"].shape == (1, 2, 4)  # of files and streams
+    height = mjlab.TerrainHeightSensorCfg(name="feet", pattern=RING, frame=both, reduction="none")
+    data = sn.Scene(engine, [height])["feet"].data
+    assert isinstance(data, mjlab.TerrainHeightData) and data.distances.shape == (1, 8)
+    assert data.heights.tolist() == [[[2.5] * 4, [2.0] * 4]] and data.hit_pos_w.shape == (1, 8, 3)
     assert data_of(frame=ref(type="geom", name="hull")).distances.tolist() == [[1.5]]
     assert data_of(frame=ref(type="body", name="base", entity="robot")).frame_pos_w.shape == (1, 1, 3)
     assert mjlab.RayCastSensorCfg.from_toml(one.to_toml()) == one
@@ -338,7 +564,8 @@ def test_genesis_imu_has_its_fields() -> None:
 def test_genesis_proximity_reports_a_miss_as_reach_and_own_position() -> None:
     probes = {"body": "base", "probe_local_pos": ((0.0, 0.0, -1.5), (0.0, 0.0, 0.0))}
     for cfg, reach in ((genesis.SurfaceDistanceProbe(**probes), 0.5), (genesis.Proximity(**probes), 10.0)):
-        sensor: Any = next(iter(sn.Scene(above_ground(height=20.0), [cfg]).sensors.values()))
+        ghost = sn.Shape("sphere", "ghost", (0.2,), pos=(0.0, 0.0, 19.0), is_collision=False)
+        sensor: Any = sn.Scene(above_ground(ghost, height=20.0), [cfg])[cfg]
         assert sensor.data.distance.tolist() == [[reach, reach]]
         assert sensor.data.nearest_points is sensor.data.nearest_points_w
         assert sensor.data.nearest_points[0, 1].tolist() == [0.0, 0.0, 20.0]
@@ -446,6 +673,10 @@ def test_genesis_links_are_positions_in_the_model() -> None:
     np.testing.assert_allclose(rotation(np.array(turned.rot)) @ [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], atol=1e-12)
     with pytest.raises(sn.ConfigError, match="exactly one selector"):
         genesis.IMU(entity_idx=0, body="base")
+    for given in ({"pos_offset": (0.0, 0.0, 1.0), "offset": {}}, {"filter_link_idx": (1,), "ignore": "a"},
+                  {"euler_offset": 3.0}, {"entity_idx": 1.5}, {"filter_link_idx": 1.5}):  # fmt: skip
+        with pytest.raises(sn.ConfigError):
+            genesis.Contact(**{"entity_idx": 0, **given})
 
 
 def test_genesis_contacts_count_above_a_threshold_and_without_filtered_links() -> None:
@@ -462,7 +693,9 @@ def test_genesis_contacts_count_above_a_threshold_and_without_filtered_links() -
     alone = scene.add_sensor(genesis.ContactForce(name="alone", entity_idx=1, filter_link_idx=(0,)))
     with pytest.raises(sn.StaleError, match=r"call scene\.build\(\)"):
         on.read()
-    scene.build()
+    with pytest.raises(sn.ConfigError, match="n_envs: got 2, expected 1"):
+        scene.build(n_envs=2)
+    scene.build(n_envs=0)
     scene.step(substeps=500)
     assert on.read().item() and not off.read().item()
     assert force.read()[0, 2].item() == pytest.approx(9.81, abs=0.01) and not alone.read().any()

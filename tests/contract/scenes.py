@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 import sensorium as sn
-from sensorium.compat import genelab, genesis
+from sensorium.compat import genelab, genesis, isaaclab
 from sensorium.testing import tumbling_engine
 
 ENVS = 3
@@ -68,8 +68,10 @@ def _rays() -> Any:
 
 
 def _camera() -> Any:
-    lens, types = sn.PinholeLensCfg(fovy=60.0), ("rgb", "distance_to_image_plane")
-    cfg = sn.CameraCfg(name="x", site="site", width=8, height=6, data_types=types, lens=lens)
+    types = ("rgb", "distance_to_image_plane")  # the data are those of the document, and sensorium's as well
+    cfg = isaaclab.CameraCfg(
+        name="x", prim_path="/World/site/eye", width=8, height=6, data_types=types, spawn=isaaclab.PinholeCameraCfg()
+    )
     return _sensor(cfg, _engine_with_ground())
 
 

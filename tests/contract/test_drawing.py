@@ -12,6 +12,7 @@ import pytest
 import synthetic as syn
 
 import sensorium as sn
+from sensorium.compat import isaaclab
 from sensorium.readings import DebugShape, Reading
 from sensorium.view.live.feed import SceneFeed
 from sensorium.view.live.overlays import Overlay, Overlays
@@ -19,6 +20,10 @@ from sensorium.view.live.overlays import Overlay, Overlays
 from .test_isaaclab import SENSORS, built
 
 MOTION = ("velocity", "acceleration", "gravity", "magnetic")
+BLUE = isaaclab.markers.PreviewSurfaceCfg(diffuse_color=(0.0, 0.2, 1.0))
+MARKERS = isaaclab.markers.CONTACT_SENSOR_MARKER_CFG.replace(prim_path="/Visuals/Contact")
+MARKERS.markers["contact"].visible = False
+MARKERS.markers["no_contact"] = isaaclab.markers.SphereCfg(radius=0.125, visual_material=BLUE)
 STYLED = ("ContactSensor", "FrameTransformer", "RayCaster", "RayCasterCamera", "Imu")
 
 
@@ -98,7 +103,16 @@ def test_a_sensor_is_drawn_while_debug_vis_is_on(name: str) -> None:
 
 @pytest.mark.parametrize("name", STYLED)
 def test_visualizer_cfg_sets_the_style_and_acts_only_with_debug_vis(name: str) -> None:
-    style = sn.VisualizerCfg(color=(0.0, 0.2, 1.0), size=0.25)
+    """Isaac Lab's markers set it: the first visible one has the colour, and the size as its diameter."""
+    needed = {
+        "RayCaster": {"mesh_prim_paths": ["/World"], "pattern_cfg": sn.GridPatternCfg()},
+        "RayCasterCamera": {
+            "mesh_prim_paths": ["/World"], "pattern_cfg": sn.PinholeCameraPatternCfg(width=4, height=3)
+        },
+        "FrameTransformer": {"target_frames": [isaaclab.FrameTransformerCfg.FrameCfg(prim_path="/World/body")]},
+    }  # fmt: skip
+    given = {"prim_path": "/World/body", **needed.get(name, {})}
+    style = getattr(isaaclab, f"{name}Cfg")(**given, visualizer_cfg=MARKERS).visualizer_cfg
     scene, view = shown(name, debug_vis=True, visualizer_cfg=style)
     nodes = view.nodes()
     assert nodes
@@ -133,6 +147,30 @@ def test_a_node_is_kept_while_the_number_of_its_items_varies() -> None:
         before = node
     overlay.show([])
     assert not scene.nodes
+
+
+def test_markers_have_the_colours_and_sizes_of_isaac_lab() -> None:
+    """A copy is independent; an invisible marker, a missing colour and the scale of an arrow leave the viewer's own."""
+    markers = isaaclab.markers
+    assert markers.CONTACT_SENSOR_MARKER_CFG.markers["contact"].visible
+    frame = markers.FRAME_MARKER_CFG.copy()
+    frame.markers["frame"].scale = (0.1, 0.1, 0.1)
+    red, cuboid = (1.0, 0.0, 0.0), {"box": markers.CuboidCfg(size=(0.3, 0.1, 0.1))}
+    hidden = {"hit": markers.SphereCfg(radius=0.1, visible=False)}
+    for given, color, size in (
+        (markers.RAY_CASTER_MARKER_CFG, red, 0.04),
+        (markers.CONTACT_SENSOR_MARKER_CFG, red, 0.04),
+        (markers.FRAME_MARKER_CFG, None, 0.5),
+        (frame, None, 0.1),
+        (markers.BLUE_ARROW_X_MARKER_CFG, (0.0, 0.0, 1.0), None),
+        (markers.VisualizationMarkersCfg(prim_path="/V", markers=cuboid), None, 0.3),
+        (markers.VisualizationMarkersCfg(markers=hidden), None, None),
+    ):
+        cfg = isaaclab.ImuCfg(prim_path="/World/body", visualizer_cfg=given)
+        assert cfg.visualizer_cfg == sn.VisualizerCfg(color=color, size=size)
+        assert sn.ImuCfg.from_dict(cfg.to_dict()).visualizer_cfg == cfg.visualizer_cfg
+    with pytest.raises(sn.ConfigError, match="at least one marker by name"):
+        isaaclab.ImuCfg(prim_path="/World/body", visualizer_cfg=markers.VisualizationMarkersCfg(markers={}))
 
 
 def test_visualizer_cfg_selects_the_field() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -31,7 +32,7 @@ def imu(**fields: Any) -> sn.ImuCfg:
 
 def transformer(**fields: Any) -> sn.FrameTransformerCfg:
     mount = {} if {"bodies", "prim_path"} & fields.keys() else {"body": "body"}
-    return sn.FrameTransformerCfg(name="x", target_frames=[FRAME(body="world")], **mount, **fields)
+    return sn.FrameTransformerCfg(name="x", **{"target_frames": [FRAME(body="world")], **mount, **fields})
 
 
 def contact(bodies: str = "body", **fields: Any) -> sn.ContactSensorCfg:
@@ -50,12 +51,12 @@ def ray_camera(**fields: Any) -> sn.RayCasterCameraCfg:
 
 def camera(cfg_class: Any = isaaclab.CameraCfg, **fields: Any) -> sn.CameraCfg:
     """Return a camera by the page's names, mounted like the other sensors, with the pose of each frame."""
-    own: Any = {"name": "x", "width": 4, "height": 3, "data_types": ["depth"]}
+    own: Any = {"name": "x", "width": 4, "height": 3, "data_types": ["depth"], "evaluate": "auto"} | fields
     if "bodies" in fields:  # the page has one camera per path
-        return sn.CameraCfg(**own, **fields)
-    made: sn.CameraCfg = cfg_class(
-        **own, **{"prim_path": "/World/body", "spawn": None, "reported_pose": "frame", **fields}
-    )
+        return sn.CameraCfg(**own)
+    path = own.pop("prim_path", "/World/body")
+    lens = isaaclab.PinholeCameraCfg()
+    made: sn.CameraCfg = cfg_class(**own, prim_path=f"{path}/eye", spawn=lens, reported_pose="frame")
     return made
 
 
@@ -87,6 +88,11 @@ def position(scene: sn.Scene, name: str) -> torch.Tensor:
     return value.clone().reshape(-1, 3)  # a contact sensor has an axis of bodies
 
 
+def update_sensor(scene: sn.Scene, **options: Any) -> None:
+    syn.write(scene, scene.tick + 1)
+    scene["x"].update(0.01, **options)
+
+
 # SensorBase -----------------------------------------------------------------------------------------------------------
 
 
@@ -99,9 +105,52 @@ def test_data_are_computed_on_access_or_by_force(name: str) -> None:
     assert position(scene, name).equal(syn.signal(1, 3) + 1.0)
     scene.engine.body_pos_w += 1.0
     assert position(scene, name).equal(syn.signal(1, 3) + 1.0)
-    syn.advance(scene, force_compute=True)
-    scene.engine.body_pos_w += 1.0
-    assert position(scene, name).equal(syn.signal(2, 3))
+    for ticks, advance in enumerate((partial(syn.advance, scene), partial(update_sensor, scene)), 2):
+        advance(force_compute=True)
+        scene.engine.body_pos_w += 1.0
+        assert position(scene, name).equal(syn.signal(ticks, 3))
+
+
+PATH: dict[str, Any] = {"name": "x", "prim_path": "/World/body"}
+EYE: dict[str, Any] = {"name": "x", "prim_path": "/World/body/eye", "spawn": isaaclab.PinholeCameraCfg()}
+IMAGE: dict[str, Any] = {**EYE, "width": 4, "height": 3, "reported_pose": "frame"}
+WAITING: dict[str, Callable[..., Any]] = {
+    "SensorBase": partial(base, evaluate="on_access"),
+    "FrameTransformer": partial(
+        isaaclab.FrameTransformerCfg, **PATH,
+        target_frames=[isaaclab.FrameTransformerCfg.FrameCfg(prim_path="/World/body")],
+    ),
+    "RayCaster": partial(isaaclab.RayCasterCfg, **PATH, mesh_prim_paths=["ground"], pattern_cfg=sn.GridPatternCfg()),
+    "RayCasterCamera": partial(
+        isaaclab.RayCasterCameraCfg, **PATH, mesh_prim_paths=["ground"],
+        pattern_cfg=sn.PinholeCameraPatternCfg(width=4, height=3),
+    ),
+    "Camera": partial(isaaclab.CameraCfg, **IMAGE),
+    "TiledCamera": partial(isaaclab.TiledCameraCfg, **IMAGE),
+    "Imu": partial(isaaclab.ImuCfg, **PATH),
+}  # fmt: skip
+"""Class of the document -> its config with the page's defaults."""
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_a_due_sensor_waits_for_its_reader(name: str) -> None:
+    """With a period of four steps, reads at steps 6, 8 and 11 give the data of steps 6, 6 and 11: nothing is computed
+    between them, and a period starts with the read. Only a history keeps the samples of every period.
+    """
+    options = {"update_period": 0.04}
+    provides = (*PROVIDES, "acceleration")
+    scene = syn.world([WAITING[name](**options)], num_envs=3, provides=provides, shapes=SHAPES)
+    sensor = scene["x"]
+    for tick in range(1, 12):
+        syn.advance(scene)
+        scene.engine.body_pos_w += 1.0  # only a computation at the read shows it
+        if tick in (6, 8, 11):
+            shown = 6 if tick == 8 else tick
+            assert position(scene, name).equal(syn.signal(shown, 3) + 1.0)
+            assert sensor.capture_tick.tolist() == [shown] * 3
+    assert sensor.frame.tolist() == [2] * 3 and "reads change" in sensor.info.why
+    cfg = sensor.cfg.replace(history_length=2)
+    assert syn.world([cfg], provides=provides, shapes=SHAPES)["x"].info.evaluation == "eager"
 
 
 @each_plain_sensor
@@ -201,6 +250,17 @@ def test_instances_are_sensors_per_env_times_envs(name: str, several: int) -> No
     one = sn.Scene(sn.TensorEngine(3, provides=PROVIDES, shapes=SHAPES), [SENSORS[name][0]()])
     two = sn.Scene(sn.TensorEngine(3, bodies=("body", "other"), provides=PROVIDES, shapes=SHAPES), [cfg])
     assert one["x"].num_instances == 3 and two["x"].num_instances == 3 * several
+    if name == "SensorBase":
+        return
+    for path in ("/World/envs/env_0/body", "/World/envs/env_1/body"):  # of one environment
+        alone = sn.TensorEngine(1, provides=PROVIDES, shapes=SHAPES)
+        for engine in (alone, sn.TensorEngine(3, provides=PROVIDES, shapes=SHAPES)):
+            if engine is alone and "env_0" in path:
+                assert sn.Scene(engine, [SENSORS[name][0](prim_path=path)])["x"].num_instances == 1
+                continue
+            with pytest.raises(sn.PathError, match=r"a path in .* Write '\{ENV_REGEX_NS\}/body'") as caught:
+                sn.Scene(engine, [SENSORS[name][0](prim_path=path)])
+            assert isinstance(caught.value, RuntimeError | ValueError)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +297,7 @@ ROBOT = """
 </worldbody></mujoco>
 """
 BOX = "<mujoco><worldbody><body name='box' pos='2 0 1'><freejoint/><geom size='.1'/></body></worldbody></mujoco>"
-NAMESPACES = ("/World/", "{ENV_REGEX_NS}/", "/World/envs/env_.*/", "/World/envs/env_0/")
+NAMESPACES = ("/World/", "{ENV_REGEX_NS}/", "/World/envs/env_.*/")
 
 
 def robot() -> sn.MujocoEngine:
@@ -270,7 +330,7 @@ def test_example_path_of_each_sensor_resolves_to_its_element(sensor: str) -> Non
     else:
         with pytest.raises(sn.SelectionError, match="exactly one body"):
             resolve_prim_path(f"/World/{path}", engine, "Cfg")
-    with pytest.raises(sn.SelectionError, match="Tried 'robot/base/none' and 'none'"):
+    with pytest.raises(RuntimeError, match="Tried 'robot/base/none' and 'none'"):
         match_prim_path("/World/robot/base/none", engine, "Cfg")
 
 
@@ -287,8 +347,21 @@ def test_prim_path_selects_the_body_of_the_sensor(sensor: str) -> None:
         assert scene["x"].info.bodies == (body,)
     with pytest.raises(sn.SelectionError, match="exactly one body"):
         sn.Scene(engine, [make(prim_path="/World/robot/feet_*")])
-    with pytest.raises(sn.SelectionError, match="prim_path"):
+    with pytest.raises(sn.SelectionError, match="prim_path") as missing:
         sn.Scene(engine, [make(prim_path="/World/robot/tail")])
+    assert isinstance(missing.value, RuntimeError)
+
+
+def test_a_missing_path_of_bodies_filters_or_meshes_is_a_runtime_error() -> None:
+    engine = robot()
+    for cfg in (
+        contact("/World/robot/tail_.*"),
+        contact("/World/robot/feet_*", filter_prim_paths_expr=["/World/robot/tail"]),
+        transformer(target_frames=[FRAME(prim_path="/World/robot/tail")]),
+        ray_caster(targets=["/World/robot/tail"]),
+    ):
+        with pytest.raises(RuntimeError, match="robot/tail"):
+            sn.Scene(engine, [cfg if cfg.prim_path else cfg.replace(body="robot/base")])
 
 
 @pytest.mark.parametrize("sensor", ["FrameTransformer", "RayCaster", "RayCasterCamera", "Imu"])

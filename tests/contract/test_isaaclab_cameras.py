@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -74,11 +75,16 @@ def test_a_camera_is_created_at_a_free_leaf(name: str) -> None:
 
 @each_camera
 def test_a_missing_camera_is_an_error(name: str) -> None:
-    """A path to no camera and no frame is refused, as is a camera to create on a frame that does not exist."""
-    with pytest.raises(sn.SelectionError, match=r"prim_path.*Camra"):
-        sensor_of(name, prim_path="{ENV_REGEX_NS}/robot/base/Camra")
-    with pytest.raises(sn.SelectionError, match=r"prim_path.*tail"):
-        sensor_of(name, **CREATED | {"prim_path": "{ENV_REGEX_NS}/robot/tail/eye"})
+    """A path to no camera or to a body, a pattern at the end, and a camera to create on nothing are refused."""
+    for path, options in (
+        ("{ENV_REGEX_NS}/robot/base/Camra", {}), ("{ENV_REGEX_NS}/robot/base", {}), ("/World/robot/base/Cam.*", {}),
+        ("{ENV_REGEX_NS}/robot/tail/eye", CREATED), ("{ENV_REGEX_NS}/robot/base/eye_*", CREATED),
+    ):  # fmt: skip
+        with pytest.raises(
+            sn.SelectionError, match=f"prim_path: got '{re.escape(path.replace('tail/eye', 'tail'))}'"
+        ) as fault:
+            sensor_of(name, **options | {"prim_path": path})
+        assert isinstance(fault.value, RuntimeError)
 
 
 @each_camera
@@ -126,6 +132,44 @@ def test_a_fisheye_lens_is_that_of_its_polynomial() -> None:
         sensor_of("Camera", **CREATED | {"spawn": isaaclab.FisheyeCameraCfg(fisheye_polynomial_c=-1e-5)})
 
 
+PATH = {"prim_path": "{ENV_REGEX_NS}/robot/base"}
+RAYS: dict[str, Any] = {**PATH, "mesh_prim_paths": ["/World"]}
+GRID = isaaclab.GridPatternCfg(size=(1.0, 1.0), resolution=0.5)
+IMAGE: dict[str, Any] = {**RAYS, "pattern_cfg": isaaclab.PinholeCameraPatternCfg(width=4, height=3)}
+
+
+def test_a_scene_builds_the_classes_of_the_document() -> None:
+    """Each sensor is of its class, a ray caster's camera is a ray caster, and handles of the simulator are refused."""
+    cfgs = [
+        isaaclab.ImuCfg(**PATH), isaaclab.ContactSensorCfg(**PATH),
+        isaaclab.FrameTransformerCfg(**PATH, target_frames=[isaaclab.FrameTransformerCfg.FrameCfg(**PATH)]),
+        isaaclab.RayCasterCfg(name="RayCaster", **RAYS, pattern_cfg=GRID),
+        isaaclab.MultiMeshRayCasterCfg(name="MultiMesh", **RAYS, pattern_cfg=GRID),
+        isaaclab.RayCasterCameraCfg(name="eye", **IMAGE), isaaclab.MultiMeshRayCasterCameraCfg(name="many", **IMAGE),
+        *(camera(name).replace(name=name) for name in CFGS),
+    ]  # fmt: skip
+    scene = sn.Scene(sn.MujocoEngine.compose({"robot": MODEL}, num_envs=2), cfgs)
+    for cfg in cfgs:
+        sensor: Any = scene[cfg]
+        assert type(sensor) is getattr(isaaclab, type(cfg).__name__.removesuffix("Cfg"))
+        for handle in (
+            "render_product_paths", "body_physx_view", "contact_physx_view", "root_physx_view", "warp_meshes", "meshes",
+        ):  # fmt: skip
+            with pytest.raises(sn.UnsupportedError, match=rf"{handle}.*: read .*(data|scene)\."):
+                getattr(sensor, handle)
+            assert not hasattr(sensor, handle)
+    assert isinstance(scene["TiledCamera"], isaaclab.Camera) and isinstance(scene["eye"], isaaclab.RayCaster)
+    assert scene["eye"].UNSUPPORTED_TYPES >= isaaclab.UNSUPPORTED_TYPES | {"rgb", "skeleton_data"}  # type: ignore[attr-defined]
+    assert issubclass(isaaclab.RayCasterCameraCfg, isaaclab.RayCasterCfg)
+    assert issubclass(isaaclab.MultiMeshRayCasterCameraCfg, isaaclab.MultiMeshRayCasterCfg)
+    for changes, fault in (
+        ({"ray_cast_drift_range": {"x": (0.0, 1.0)}}, "ray_cast_drift_range: got an unknown field"),
+        ({"pattern_cfg": GRID}, r"pattern.*expected a PinholeCameraPatternCfg"),
+    ):  # fmt: skip
+        with pytest.raises(sn.ConfigError, match=fault):
+            isaaclab.RayCasterCameraCfg(**IMAGE | changes)
+
+
 # Data types -----------------------------------------------------------------------------------------------------------
 
 BYTES = {"rgb": 3, "rgba": 4}
@@ -143,8 +187,9 @@ def test_each_data_type_is_computed(name: str, kind: str) -> None:
     channels = BYTES.get(kind, 3 if kind == "normals" else 4 if kind in COLORS else 1)
     assert image.shape == (2, 24, 32, channels)
     middle, corner, below = (image[1, row, column] for row, column in ((12, 16), (0, 0), (23, 0)))
+    info = data.info if name == "TiledCamera" else data.info[1]
     if kind in COLORS:
-        labels = data.info[1][kind]["idToLabels"]
+        labels = info[kind]["idToLabels"]
         texts = [labels[str(tuple(pixel.tolist()))] for pixel in (middle, corner, below)]
         expected: Any = ["robot/crate", "BACKGROUND", "robot/floor"]
         if kind == "semantic_segmentation":
@@ -163,15 +208,15 @@ def test_each_data_type_is_computed(name: str, kind: str) -> None:
         ray = np.array([0.5, 0.5, 12.0 * math.sqrt(3)])
         scale = np.linalg.norm(ray) / ray[2] if kind == "distance_to_camera" else 1.0
         assert float(middle) == pytest.approx(1.6 * scale, rel=1e-6) and float(corner) == math.inf
-        assert data.info[0] == {kind: None}
+        assert info == {kind: None}
 
 
 @each_camera
 def test_unsupported_types_match_the_page(name: str) -> None:
-    """Exactly these types are refused by name, with their fast counterparts."""
+    """Exactly these types are refused by name, with their fast counterparts; a built sensor lists them."""
     row = next(row for row in DOCUMENTS[0].rows if row.name == f"{name}.UNSUPPORTED_TYPES")
     words = row.says.partition(": ")[2].split(", ")
-    assert {*words} == getattr(isaaclab, name).UNSUPPORTED_TYPES
+    assert {*words} == getattr(isaaclab, name).UNSUPPORTED_TYPES == sensor_of(name).UNSUPPORTED_TYPES
     for word in words:
         with pytest.raises(
             ValueError, match=rf"data_types.*without {word}, which this camera does not support"
@@ -212,7 +257,8 @@ def test_segmentations_are_colors_or_ids(name: str, kind: str, colorize: bool) -
     assert image.dtype == (torch.uint8 if colorize else torch.int32) and image.shape[-1] == (4 if colorize else 1)
     found = {tuple(pixel) for pixel in image.reshape(-1, image.shape[-1]).unique(dim=0).tolist()}
     keys = {str(pixel if colorize else pixel[0]) for pixel in found}
-    assert len(found) == 3 and keys <= {*data.info[0][asked]["idToLabels"]}
+    info = data.info if name == "TiledCamera" else data.info[0]
+    assert len(found) == 3 and keys <= {*info[asked]["idToLabels"]}
 
 
 FILTERS = {
@@ -220,13 +266,15 @@ FILTERS = {
     "labels": ("typeA : labelA & !labelB | labelC , typeB: labelA ; typeC: labelE", {"ok1", "ok2", "ok3", "ok4"}),
     "wildcards": ("typeA : * ; * : labelA", {"ok1", "ok2", "no1", "no2", "ok3"}),
     "list": (["typeA"], {"ok1", "ok2", "no1", "no2"}),
+    "absent": ("class: ghost | box; typeA: ghost; typeZ: *", {"box"}),
 }
 
 
 @pytest.mark.parametrize("given", FILTERS)
 @each_camera
 def test_semantic_filter(name: str, given: str) -> None:
-    """Both examples of the page, a single term, and a list of types select exactly the labelled things."""
+    """Both examples of the page, a single term, a list of types, and labels that the scene lacks, which select nothing,
+    select exactly the labelled things."""
     labels = {
         "ok1": ["typeA:labelA"], "ok2": ["typeA:labelC", "typeA:labelB"], "ok3": ["typeB:labelA"],
         "ok4": ["typeC:labelE"], "no1": ["typeA:labelA", "typeA:labelB"], "no2": ["typeA:labelF"],
@@ -281,8 +329,9 @@ def test_views_are_set_per_environment(name: str) -> None:
 
 @each_camera
 def test_a_matrix_sets_focal_length_and_apertures(name: str) -> None:
-    """The values of a USD camera follow from the matrix, also off-centre and with pixels that are not square."""
-    sensor = sensor_of(name, targets="robot/floor")
+    """The values of a USD camera follow from the matrix, also off-centre and with pixels that are not square; a skew
+    tilts the columns."""
+    sensor = sensor_of(name, targets="robot/floor", data_types=["depth", "distance_to_camera"])
     k = torch.tensor([[60.0, 0.0, 10.0], [0.0, 45.0, 14.0], [0.0, 0.0, 1.0]])
     sensor.set_intrinsic_matrices(k[None], focal_length=2.0, env_ids=[1])
     torch.testing.assert_close(sensor.data.intrinsic_matrices[1], k)
@@ -291,23 +340,40 @@ def test_a_matrix_sets_focal_length_and_apertures(name: str) -> None:
     depth = sensor.data.output["depth"][..., 0]
     height = 0.5 / ((23.5 - 14.0) / 45.0)
     assert float(depth[1, 23, 0]) == pytest.approx(height, rel=1e-5) != pytest.approx(float(depth[0, 23, 0]), rel=1e-2)
+    for skew in (0.0, 30.0):
+        k[0, 1] = skew
+        sensor.set_intrinsic_matrices(k)
+        y = (23.5 - 14.0) / 45.0
+        x = (0.5 - 10.0 - skew * y) / 60.0
+        length = float(sensor.data.output["distance_to_camera"][1, 23, 0, 0])
+        assert length / height == pytest.approx(math.sqrt(1.0 + x * x + y * y), rel=1e-5)
+
+
+BARE: dict[str, Any] = {
+    "name": "eye", "prim_path": "/World/robot/base/Camera", "spawn": None, "width": 32, "height": 24,
+}  # fmt: skip
 
 
 @each_camera
-def test_the_pose_of_the_start_is_reported_by_default(name: str) -> None:
-    """With the option the pose is that of the frame; without it, that of the last reset."""
-    for option in (True, False):
+def test_the_pose_of_the_start_or_of_each_frame_is_reported(name: str) -> None:
+    """With the option the pose is that of the frame, without it that of the last reset; by default a tiled camera
+    reports the latter, and a camera the former."""
+    for option in (True, False, None):
         engine = sn.MujocoEngine.compose({"robot": MODEL}, num_envs=2)
-        scene = sn.Scene(engine, [camera(name, **{LATEST[name]: option})])
+        cfg = CFGS[name](**BARE) if option is None else camera(name, **{LATEST[name]: option})
+        scene = sn.Scene(engine, [cfg])
         before = scene["eye"].data.pos_w.clone()
         for _ in range(50):
             scene.step()
         moved = float((scene["eye"].data.pos_w - before).norm())
-        assert (moved > 1e-3) is option
+        assert (moved > 1e-3) is (name == "Camera" if option is None else option)
         scene.reset(qpos=torch.tensor([0.0, 0.0, 1.5, 1.0, 0.0, 0.0, 0.0]))
         torch.testing.assert_close(scene["eye"].data.pos_w, torch.tensor([[0.1, 0.0, 1.5]] * 2))
-    assert getattr(CFGS[name](prim_path="/World/eye", spawn=None, width=4, height=4, data_types=["depth"]),
-                   LATEST[name]) == "start"  # fmt: skip
+    for option in (True, False):  # the tiled camera's option has two names
+        cfg = camera(name, **{LATEST[name]: option})
+        again = CFGS[name](**BARE | {"update_latest_camera_pose": option})
+        assert again.reported_pose == cfg.reported_pose
+        assert again.update_latest_camera_pose is getattr(cfg, LATEST[name]) is option
 
 
 @pytest.mark.parametrize(("envs", "grid"), [(1, (1, 1)), (2, (1, 2)), (5, (2, 3)), (11, (3, 4))])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -426,6 +426,56 @@ def test_setters_move_cameras_and_change_lenses_of_the_given_envs() -> None:
     for env, k in enumerate((K, other.numpy(), K)):
         ray = turn.apply(rays_of(k, 30, 40)[29, 39])
         assert float(data.distance_to_image_plane[env, 29, 39, 0]) == pytest.approx(-4.0 / ray[2], rel=1e-5)
+
+
+MODES = get_args(sn.SensorCfg.model_fields["evaluate"].annotation)
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_setters_act_at_once_in_every_evaluation_mode(debug: bool) -> None:
+    """A camera without memory that looks down shows its new height and lens at the same tick, with the same noise.
+
+    A sample of an earlier tick is held, and the change is in the next one. A reset samples its envs at its tick.
+    """
+    lens = {"width": 4, "height": 3, "lens": sn.PinholeLensCfg(fovy=60.0), "offset": {"convention": "world"}}
+    rays = {"offset": lens["offset"], "pattern": sn.PinholeCameraPatternCfg(width=4, height=3)}
+    each: list[Any] = [camera(name=f"camera {mode}", evaluate=mode, **lens) for mode in MODES]
+    each += [sn.RayCasterCameraCfg(name=f"rays {mode}", body="body", evaluate=mode, **rays) for mode in MODES]
+    each += [camera(name=f"noisy {mode}", evaluate=mode, noise=0.1, **lens) for mode in ("auto", "always")]
+    each += [camera(name=f"slow {mode}", evaluate=mode, update_period=0.04, **lens) for mode in MODES]
+    scene = scene_of(*each, shapes=(GROUND,), pos=(0, 0, 2.0), quat=(0.7071068, 0, 0.7071068, 0), envs=2, debug=debug)
+    sensors: list[Any] = [scene[cfg] for cfg in each]
+
+    def look(height: float, expected: float, slow: float) -> None:
+        """Move env 1, and compare all depths there with `expected`, those of the slow cameras with `slow`."""
+        errors = [sensor.data.distance_to_image_plane - sensor.ground_truth.distance_to_image_plane
+                  for sensor in sensors]  # fmt: skip
+        for sensor, error in zip(sensors, errors, strict=True):
+            noise = error.clone()
+            sensor.set_world_poses(torch.tensor([[0.0, 0.0, height]]), env_ids=[1])
+            wanted = (
+                torch.tensor([2.0, slow if "slow" in sensor.name else expected]).view(2, 1, 1, 1).expand(2, 3, 4, 1)
+            )
+            truth = sensor.ground_truth.distance_to_image_plane
+            torch.testing.assert_close(truth, wanted, msg=lambda text, name=sensor.name: f"{name}: {text}")
+            torch.testing.assert_close(sensor.data.distance_to_image_plane - truth, noise, atol=2e-6, rtol=0.0)
+            assert float(sensor.data.pos_w[1, 2]) == pytest.approx(float(wanted[1, 0, 0]))
+
+    look(3.0, 3.0, 3.0)  # the first sample
+    scene.update()
+    look(5.0, 5.0, 3.0)  # a sample of this tick, and an earlier one
+    frames = [sensor.frame.tolist() for sensor in sensors]
+    for sensor in sensors:
+        sensor.set_intrinsic_matrices(torch.tensor([[9.0, 0.0, 1.0], [0.0, 9.0, 1.0], [0.0, 0.0, 1.0]]))
+        held = "slow" in sensor.name
+        assert (float(sensor.data.intrinsic_matrices[1, 0, 0]) == 9.0) is not held, sensor.name
+    assert [sensor.frame.tolist() for sensor in sensors] == frames
+    scene.reset([1])
+    look(4.0, 4.0, 4.0)
+    for _ in range(4):
+        scene.update()
+    look(4.0, 4.0, 4.0)
+    assert all(float(sensor.data.intrinsic_matrices[1, 0, 0]) == 9.0 for sensor in sensors)
 
 
 def test_a_retired_camera_refuses_its_setters() -> None:

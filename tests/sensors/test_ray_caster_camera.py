@@ -329,6 +329,21 @@ def test_set_pose_is_read_back(convention: Any) -> None:
     torch.testing.assert_close(got * got[:, :1].sign(), -torch.tensor([SAME_CAMERA["ros"]] * 2), rtol=1e-5, atol=1e-6)
 
 
+def test_rays_lead_from_the_mount_to_the_hits() -> None:
+    """On a tilted mount, start plus distance times direction is on the floor, with an own lens and pose in each env."""
+    sensor: Any = scene_of(camera(data_types=ALL), envs=2, pos=(1.0, 2.0, 3.0), quat=(0.5, 0.5, -0.5, 0.5))["camera"]
+    sensor.set_world_poses_from_view(torch.tensor([POSITION, (4.0, 1.0, 2.0)]), torch.zeros(2, 3))
+    sensor.set_intrinsic_matrices(torch.tensor([[60.0, 2.0, 9.0], [0.0, 50.0, 14.0], [0.0, 0.0, 1.0]]), env_ids=[1])
+    distances = sensor.data.distance_to_camera.reshape(2, -1)
+    mount = Rotation.from_quat((0.5, 0.5, -0.5, 0.5), scalar_first=True)
+    assert sensor.ray_starts.shape == sensor.ray_directions.shape == (2, 1200, 3)
+    for start, direction, length in zip(sensor.ray_starts, sensor.ray_directions, distances, strict=True):
+        hit = torch.isfinite(length)
+        points = mount.apply(numpy(start + length[:, None] * direction)[hit.numpy()]) + np.array([1.0, 2.0, 3.0])
+        assert len(points) > 100 and np.ptp(points[:, 0]) > 0.5
+        np.testing.assert_allclose(points[:, 2], 0.0, atol=1e-4)
+
+
 def test_set_view_is_read_back() -> None:
     sensor: Any = scene_of(camera(body="world"), envs=2)["camera"]
     sensor.set_world_poses_from_view(torch.tensor([POSITION] * 2), torch.zeros(2, 3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import json
 import math
@@ -15,7 +16,7 @@ from difflib import get_close_matches
 from itertools import chain
 from numbers import Real
 from types import UnionType
-from typing import Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
@@ -240,6 +241,19 @@ def _checked(schema: Any) -> Any:
 # Bases ----------------------------------------------------------------------------------------------------------------
 
 
+def _in_our_words(method: Any) -> Any:
+    """Return a class method of pydantic whose faults are those of a `ConfigError`."""
+
+    @functools.wraps(method.__func__)
+    def call(cls: type[Cfg], given: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return method.__func__(cls, given, *args, **options)
+        except ValidationError as error:
+            raise _config_error(cls, error, given if isinstance(given, Mapping) else {}) from None
+
+    return classmethod(call)
+
+
 class Cfg(BaseModel, metaclass=CfgType):
     """Base of every config: frozen, rejects unknown fields, converts to and from JSON and TOML.
 
@@ -256,6 +270,44 @@ class Cfg(BaseModel, metaclass=CfgType):
             super().__init__(**data)
         except ValidationError as error:
             raise _config_error(type(self), error, data) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse the assignment, which would not be validated, and of which a sensor would know nothing."""
+        expected, fix = (
+            "no assignment, since the config is immutable",
+            f"cfg.replace({name}=...) returns a changed copy.",
+        )
+        if name not in type(self).model_fields:
+            expected, fix = _known_fields(type(self), name)
+        raise ConfigError.single(self._title, name, value, expected, fix)
+
+    def __delattr__(self, name: str) -> None:
+        """Refuse the deletion: every field has a value."""
+        fault = Fault(name, "a deletion", "a value", "A field that is not given to the constructor has its default.")
+        raise ConfigError(self._title, [fault])
+
+    @property
+    def _title(self) -> str:
+        return f"{type(self).__name__.split('[')[0]}{name_in(self.__dict__)}"
+
+    def sealed(self) -> Self:
+        """Return the config that a sensor keeps: this one, since it cannot change."""
+        return self
+
+    if not TYPE_CHECKING:
+        model_validate = _in_our_words(BaseModel.model_validate)
+        model_validate_json = _in_our_words(BaseModel.model_validate_json)
+        model_validate_strings = _in_our_words(BaseModel.model_validate_strings)
+
+        @classmethod
+        def model_construct(cls, _fields_set: set[str] | None = None, **values: Any) -> Self:
+            """Return a config, validated like any other."""
+            return cls(**values)
+
+        def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+            """Return a copy with some fields changed, validated as a whole."""
+            copy = super().model_copy(deep=deep)
+            return copy.replace(**update) if update else copy
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -305,7 +357,8 @@ class Cfg(BaseModel, metaclass=CfgType):
         return {name: value for name, value in found if value is not None or fields[name].default is not None}
 
     def __hash__(self) -> int:
-        return hash((type(self), *(each for each in self.__dict__.values() if not isinstance(each, Mapping))))
+        values = (self.__dict__[name] for name in type(self).model_fields)
+        return hash((type(self), *(each for each in values if not isinstance(each, Mapping))))
 
     def __repr_args__(self) -> Any:
         return [(name, value) for name, value in super().__repr_args__() if name in self.model_fields_set]
@@ -408,6 +461,10 @@ WORDS_OF_OTHERS = {
     "link_idx_local": "Give the mount by name: link_name=... or body=...",
     "pos_offset": "Give offset=OffsetCfg(pos=...).",
     "euler_offset": "Give offset=OffsetCfg(rot=(w, x, y, z)).",
+    **dict.fromkeys(
+        ("renderer_cfg", "isp_cfg"),
+        "Isaac Lab 3 has it; sensorium.compat.isaaclab follows 2.3, whose quaternions are (w, x, y, z).",
+    ),
     **dict.fromkeys(("fov", "fovy"), "Give lens=PinholeLensCfg(fovy=...)."),
     "focal_length": "Give lens=PinholeLensCfg(focal_length=...).",
     "res": "Give width=..., height=...",
@@ -427,6 +484,8 @@ def _config_error(cls: type[Cfg], error: ValidationError, data: Mapping[str, Any
             faults.append(Fault(field, f"an unknown field (value {got})", expected, fix))
         elif item["type"] == "missing":
             faults.append(Fault(field, "nothing", "a value", f"Give {field}=..."))
+        elif item["type"] == "json_invalid":
+            faults.append(Fault(field, got, "fields by name as JSON", f"{item['msg']}."))
         elif item["type"] == "sensorium":
             expected = context["expected"]
             words, colon, rest = expected.partition(": ")

@@ -128,7 +128,20 @@ FIELDS = "\n\nFields:\n"
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(Field,))
 class CfgType(ModelMetaclass):
-    """Type of all configs; it computes their help on demand."""
+    """Type of all configs; it computes their help on demand.
+
+    A value that a class gives a field without an annotation is its default: ``class Fast(ImuCfg): rate_hz = 400.0``.
+    """
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any) -> type:
+        """Create the class, with the annotations of the fields whose defaults it changes."""
+        hints = namespace.setdefault("__annotations__", {})
+        fields = {field: info for base in bases for field, info in getattr(base, "__pydantic_fields__", {}).items()}
+        for field, info in fields.items():
+            for given in {field, info.alias} & namespace.keys() - hints.keys():
+                hints[field] = Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
+                namespace[field] = Field(default=namespace.pop(given), alias=info.alias)
+        return super().__new__(mcs, name, bases, namespace, **kwargs)
 
     @property
     def __doc__(cls) -> str:  # type: ignore[override]

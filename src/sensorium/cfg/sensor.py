@@ -19,6 +19,9 @@ OWNERS: list[Callable[[type], type]] = [lambda cls: cls]
 """Returns the base of a config class that is paired with a sensor; set by the registry, which knows the pairs."""
 
 
+Evaluate = Literal["auto", "always", "on_read", "wanted", "on_access"]
+
+
 class VisualizerCfg(Cfg):
     """Style in which viewers draw a sensor; the viewer chooses values that are None."""
 
@@ -52,12 +55,16 @@ class SensorCfg(Cfg, Generic[DataT]):
     """Whether viewers draw the sensor."""
     visualizer_cfg: VisualizerCfg | None = None
     """Colour, size and field of the drawing; it has an effect where viewers draw the sensor. None for the default."""
-    evaluate: Literal["auto", "always", "on_read", "wanted"] = "auto"
+    evaluate: Evaluate = "auto"
     """When samples are computed. ``auto``: on first read where the result is the same, else at each due tick.
-    ``always``: at each due tick. ``on_read``: only when read. ``wanted``: at due ticks while the sensor has readers."""
+    ``always``: at each due tick. ``on_read``: only when read. ``wanted``: at due ticks while the sensor has readers.
+    ``on_access``: a due sample waits for a read and is of the tick of the read, from which the period runs again;
+    outputs do not count as reads, and a sensor whose samples depend on earlier ones is computed as with ``auto``."""
 
     data_class: ClassVar[type[Any] | None] = None
     """A subclass of the sensor's data class for readings; None uses the data class itself."""
+    sensor_class: ClassVar[type[Any] | None] = None
+    """A subclass of the paired sensor class that scenes build; None builds the paired class itself."""
     selectable: ClassVar[tuple[str, ...]] = ()
     """Names allowed in a config field `fields`, in the order of the data class. Where set, only the fields in
     `selected` are computed."""

@@ -354,6 +354,7 @@ _EVALUATION = {
     "lazy": "on first read (lazy)",
     "eager": "at each due tick",
     "wanted": "at due ticks while the sensor has readers",
+    "on_access": "on the first read after it is due",
 }
 
 

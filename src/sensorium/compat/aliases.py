@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import ConfigDict
 
 from sensorium.cfg import Cfg
 from sensorium.errors import ConfigError
 
+KEPT = "_is_kept"
+"""Attribute of a config that a sensor keeps."""
+
 
 class AliasedCfg(Cfg):
     """Config with another system's names: ``Field(alias=...)`` holds that name of a field.
 
     Either name may be given, but not both. A default that differs from sensorium's is treated as a given value, so that
-    files, which contain sensorium's kinds and names, include it.
+    files, which contain sensorium's kinds and names, include it. Fields can be assigned, which validates the whole
+    config. A sensor keeps a copy, of which only `read_at_reset` can be.
     """
 
     model_config = ConfigDict(populate_by_name=True)
+    read_at_reset: ClassVar[tuple[str, ...]] = ()
+    """Fields that a sensor reads at each reset."""
+    other_aliases: ClassVar[Mapping[str, str]] = {}
+    """The other system's further names -> sensorium's name, where it has several."""
 
     def __init__(self, /, **data: Any) -> None:
         for alias, name in aliases(type(self)).items():
@@ -28,11 +36,39 @@ class AliasedCfg(Cfg):
                 raise ConfigError.single(type(self).__name__, alias, data[alias], f"either {alias} or {name}", fix)
         given = {aliases(type(self)).get(name, name) for name in data}
         own = {name: value for name, value in own_defaults(type(self)).items() if name not in given}
-        super().__init__(**own, **data)
+        super().__init__(**own, **{self.other_aliases.get(name, name): value for name, value in data.items()})
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, validated as a whole."""
         return super().replace(**{aliases(type(self)).get(name, name): value for name, value in changes.items()})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Change a field.
+
+        Raises:
+            ConfigError: the config would be invalid or has no such field, or a sensor keeps it.
+        """
+        field = aliases(type(self)).get(name, name)
+        if field not in type(self).model_fields:
+            super().__setattr__(name, value)
+        is_off = getattr(self, field) == type(self).model_fields[field].get_default()
+        if (is_kept := KEPT in vars(self)) and (is_off or field not in self.read_at_reset):
+            fix = f"Use scene.reconfigure({getattr(self, 'label', '...')!r}, {field}=...)."
+            raise ConfigError.single(self._title, name, value, "no assignment once a sensor keeps the config", fix)
+        changed = self.replace(**{field: value})
+        vars(self).clear()
+        vars(self).update(vars(changed) | ({KEPT: True} if is_kept else {}))
+        object.__setattr__(self, "__pydantic_fields_set__", changed.model_fields_set)
+
+    def sealed(self) -> Self:
+        """Return the copy that a sensor keeps; this one can still change."""
+        kept = self.model_copy(deep=True)
+        vars(kept)[KEPT] = True
+        return kept
+
+    def copy(self) -> Self:  # type: ignore[override]  # that of pydantic is deprecated
+        """Return a copy that can change."""
+        return self.replace()
 
     def __getattr__(self, name: str) -> Any:
         if name in (found := aliases(type(self))):
@@ -41,9 +77,9 @@ class AliasedCfg(Cfg):
 
 
 @cache
-def aliases(cls: type[Cfg]) -> Mapping[str, str]:
+def aliases(cls: type[AliasedCfg]) -> Mapping[str, str]:
     """Return the other system's name -> sensorium's name, for each field with two names."""
-    return {info.alias: name for name, info in cls.model_fields.items() if info.alias}
+    return {**{info.alias: name for name, info in cls.model_fields.items() if info.alias}, **cls.other_aliases}
 
 
 @cache

@@ -62,6 +62,8 @@ VIEW: dict[str, Vec3] = {"pos": (3.5, 0.0, 1.5), "lookat": (0.0, 0.0, 0.0), "up"
 """View of a camera by default, in the frame of its link, m."""
 LINKS = {"track_link_idx": "targets", "filter_link_idx": "ignore"}
 """Options with positions of links among all links, and the fields that hold references to them."""
+FIELDS = {**LINKS, "pos_offset": "offset", "euler_offset": "offset", "draw_debug": "debug_vis"}
+"""Options, and the fields that hold their values."""
 TRACER = "spp denoise aperture focal_len focus_dist env_surface env_radius env_pos env_quat"
 OLD_GEL = "dilate_coefficient shear_coefficient twist_coefficient dilate_max_delta shear_max_delta twist_max_delta"
 REFUSED = {
@@ -187,8 +189,11 @@ def _attached(title: str, data: dict[str, Any]) -> dict[str, Any]:
     """
     title = f"{title}{name_in(data)}"
     for name in REFUSED.keys() & data:
-        if (value := data.pop(name)) not in (None, False, (), []):
+        if as_plain(value := data.pop(name)) not in (None, False, (), []):
             raise ConfigError.single(title, name, value, "no such option", REFUSED[name])
+    for name in FIELDS.keys() & data:
+        if FIELDS[name] in data:
+            raise ConfigError.single(title, name, data[name], f"either {name} or {FIELDS[name]}", "Keep one of them.")
     if data.pop("interpolate", False):
         text = f"{title}: `interpolate` has no effect, as in Genesis 1.4: a delayed sample is shown until the next."
         warnings.warn(text, SensoriumWarning, stacklevel=4)
@@ -199,13 +204,15 @@ def _attached(title: str, data: dict[str, Any]) -> dict[str, Any]:
         data[selector] = "world" if entity is None or entity == -1 else link
     if {"pos_offset", "euler_offset"} & data.keys():
         rot: Any = (1.0, 0.0, 0.0, 0.0)
-        for axis, angle in enumerate(data.pop("euler_offset", ())):  # about the fixed axes x, then y, then z
+        euler = OffsetCfg(pos=as_plain(data.pop("euler_offset", (0.0, 0.0, 0.0)))).pos  # validated as three numbers
+        for axis, angle in enumerate(euler):  # about the fixed axes x, then y, then z
             half, turn = math.radians(0.5 * angle), np.zeros(4)
             turn[[0, 1 + axis]] = math.cos(half), math.sin(half)
             rot = compose(np.zeros(3), turn, np.zeros(3), rot)[1]
         data["offset"] = OffsetCfg(pos=data.pop("pos_offset", (0.0, 0.0, 0.0)), rot=rot)
     for name, field in LINKS.items():
         if rows := data.pop(name, ()):
+            rows = rows if isinstance(rows, Sequence) else (rows,)
             data[field] = tuple(ObjRef(type="body", name=".*", index=row) for row in rows)
     if "draw_debug" in data:
         data["debug_vis"] = data.pop("draw_debug")
@@ -239,11 +246,13 @@ class IMU(_Options, _imu.ImuCfg):
     """Flux in world axes, any unit."""
 
     def __init__(self, /, **data: Any) -> None:
-        stages = [*(data.pop("stages", None) or ())]
+        stages: tuple[Any, ...] = ()
         for prefix, (field, _) in self.prefixed_knobs.items():
             if np.any(coupling := data.pop(f"{prefix}_cross_axis_coupling", 0.0)):
-                stages.append(ScaleError(fields=(field,), cross_axis=coupling))
-        super().__init__(**data, **({"stages": tuple(stages)} if stages else {}))
+                stages += (ScaleError(fields=(field,), cross_axis=coupling),)
+        if stages:
+            data["stages"] = (*(data.get("stages") or ()), *stages)
+        super().__init__(**data)
 
 
 class Contact(_Options, ContactCfg):
@@ -257,7 +266,7 @@ class ContactForce(_Options, ContactForceCfg):
     """Options of a contact force; an infinite `max_force` is no limit."""
 
     def __init__(self, /, **data: Any) -> None:
-        super().__init__(**data | ({"max_force": None} if data.get("max_force") == math.inf else {}))
+        super().__init__(**data | ({"max_force": None} if as_plain(data.get("max_force")) == math.inf else {}))
 
 
 class _Ranged(_Options):
@@ -331,6 +340,8 @@ class SurfaceDistanceProbe(_Options, _probe.SurfaceDistanceProbeCfg):
     """Links whose surfaces count; None means all."""
     misses_at_radius: bool = True
     """Whether a miss shows the reach and the probe's own position."""
+    geometry: Geometry = "collision"
+    """Candidate shapes."""
 
 
 class Proximity(SurfaceDistanceProbe):
@@ -463,7 +474,7 @@ class AddedSensor:
         self._scene, self.name = scene, name
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._scene.built[self.name], name)
+        return getattr(vars(self)["_scene"].built[self.name], name)
 
 
 class Scene:
@@ -485,8 +496,14 @@ class Scene:
             self.built.add(named)
         return AddedSensor(self, named.name)
 
-    def build(self) -> None:
-        """Build the scene with the sensors added so far."""
+    def build(self, n_envs: int | None = None) -> None:
+        """Build the scene with the sensors added so far.
+
+        Raises:
+            ConfigError: the engine has another number of environments than `n_envs`, where 0 means one.
+        """
+        if n_envs is not None and max(n_envs, 1) != (count := self._engine.num_envs):
+            raise ConfigError.single("Scene.build", "n_envs", n_envs, str(count), "Give num_envs to the engine.")
         self.built = _Scene(self._engine, self._added, **self._options)
 
     def __getattr__(self, name: str) -> Any:

@@ -110,8 +110,15 @@ def steps(
         every: ticks between its calls.
         ticks: physics steps to take.
         sensors: sensors whose samples are read then.
+
+    Raises:
+        ConfigError: a sensor takes samples only when a user reads it.
     """
     start, end = scene.tick, scene.tick + ticks
+    for sensor in sensors:
+        if sensor.info.evaluation == "on_access":
+            fix = "Its samples wait for reads of a user, and a job writes each sample when it is due."
+            raise ConfigError.single(sensor.cfg.title, "evaluate", "on_access", "'auto'", fix)
     for sensor in sensors:
         sensor.buffers.listeners += 1
     try:

@@ -18,7 +18,7 @@ import warp as wp
 from sensorium.compute import Compute
 from sensorium.compute.clock import Clock
 from sensorium.measurement.chain import NOISE, QUANTISE, WALK_AND_BIAS, ChainField, ChainTable
-from sensorium.measurement.counter import SampleCounter
+from sensorium.measurement.counter import AccessCounter, SampleCounter
 from sensorium.measurement.knobs import Knobs
 from sensorium.measurement.plan import SensorPlan
 from sensorium.measurement.record import Record, Timeline
@@ -135,6 +135,8 @@ class SensorBuffers:
         states = [f"stage/{k}" for k, run in enumerate(self.stages) if run.states]
         self.plan = replace(self.plan, states=(*self.custom, *states), evaluate=evaluate or self.plan.evaluate)
         self.counter.is_pure = self.plan.is_pure
+        if self.plan.is_on_access:
+            self.counter = AccessCounter(self.clock, self.plan.rate)
 
     # The chain --------------------------------------------------------------------------------------------------------
 
@@ -248,7 +250,7 @@ class SensorBuffers:
             if saved.shape != table.values.shape:  # the knob was set per env at run time
                 table.values = saved.clone().to(self.compute.device)
         self.refresh_tables()
-        self.counter.load(counters)
+        self.counter.load(counters, tensors)
         self.wanted = bool(counters["wanted"])
 
     @property

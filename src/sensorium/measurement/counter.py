@@ -133,9 +133,89 @@ class SampleCounter:
         """Return the host's counters, which must be saved to resume."""
         return {name: getattr(self, name) for name in ("taken", "first_at", "last_tick", "last_lag")}
 
-    def load(self, counters: Mapping[str, int]) -> None:
-        """Restore the result of `counters`; the tensors are written in place."""
+    def load(self, counters: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
+        """Restore the result of `counters`; the caller then writes the result of `tensors` in place."""
         for name in self.counters():
             setattr(self, name, counters[name])
         self._resets = (min(self.first_at, self.last_tick) - self.in_flight, self.first_at)
         self.off_grid += 1
+
+
+OUTDATED = -NEVER
+"""Tick of the last access of an env that was reset: its next access takes a sample."""
+
+
+class AccessCounter(SampleCounter):
+    """Captures of a sensor whose samples are taken by reads; see `SensorPlan.is_on_access`.
+
+    A sample is due one period after the last one that a read took, and after a reset. It waits for a read. Envs differ
+    after partial resets. All captures are off the grid. `frame` counts those of reads, so outputs do not change it.
+
+    Args:
+        clock: clock of the scene.
+        rate: rate of the sensor.
+    """
+
+    def __init__(self, clock: Clock, rate: Rate) -> None:
+        super().__init__(clock, rate)
+        self._period = rate.next_after(0)
+        self._accessed = torch.full_like(self.first_tick, OUTDATED)
+        self._lags = torch.full_like(self.first_tick, -1)
+        """Ticks by which the state of the newest capture is older; -1 before the first capture of an episode."""
+        self._accesses = {OUTDATED}
+        """Values that `_accessed` may contain, as far as the host can tell."""
+        self._awaits_first = True
+        """Whether an env may have no capture since its reset."""
+
+    @property
+    def newest_tick(self) -> torch.Tensor:
+        """int64 [env], tick of the state of the newest capture."""
+        return self.first_tick - self._lags
+
+    def due(self, *, is_access: bool, repeats: bool) -> torch.Tensor | None:
+        """Return the mask of the envs to capture, `Compute.all_envs` where the host knows that it is all, or None.
+
+        Args:
+            is_access: whether a sample that is due is taken; otherwise only the first one of an episode.
+            repeats: whether captures of this tick are repeated.
+        """
+        tick, may_wait = self._clock.tick, self._awaits_first
+        if is_access:
+            due = [tick - each >= self._period for each in self._accesses]
+            if all(due):
+                return self._clock.compute.all_envs
+            may_wait = any(due)
+        if not (may_wait or repeats):
+            return None
+        waits = tick - self._accessed >= self._period if is_access else self._lags < 0
+        return waits | (self.first_tick == tick) if repeats else waits
+
+    def note_capture(self, mask: torch.Tensor, lag: int, *, is_access: bool) -> None:
+        """Count a capture of the envs that `due` returned, bool `[env]`."""
+        tick = self._clock.tick
+        if is_access:
+            self._frame_base.sub_((mask & (self._accessed < tick)).to(torch.int64))
+            self._accessed.masked_fill_(mask, tick)
+            self._accesses = {each for each in self._accesses if tick - each < self._period} | {tick}
+        self.first_tick.masked_fill_(mask, tick)
+        self._lags.masked_fill_(mask, lag)
+        self.first_at, self._awaits_first = tick, False
+        self.off_grid += 1
+
+    def note_reset(self, mask: torch.Tensor) -> None:
+        """Mark the envs of a uint8 mask as outdated, without a capture."""
+        super().note_reset(mask)
+        self._frame_base += mask
+        self._accessed.masked_fill_(mask > 0, OUTDATED)
+        self._lags.masked_fill_(mask > 0, -1)
+        self._accesses.add(OUTDATED)
+        self._awaits_first = True
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return the tensors that must be saved to resume."""
+        return {**super().tensors(), "accessed": self._accessed, "lags": self._lags}
+
+    def load(self, counters: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
+        """Restore the result of `counters`; the caller then writes the result of `tensors` in place."""
+        super().load(counters, tensors)
+        self._accesses, self._awaits_first = set(tensors["accessed"].tolist()), True

@@ -146,8 +146,11 @@ class SensorPlan:
 
     @cached_property
     def evaluation(self) -> tuple[str, str]:
-        """Time of evaluation, ``"lazy"`` (on read), ``"eager"`` or ``"wanted"``, with the reason."""
-        if self.evaluate != "auto":
+        """Time of evaluation, ``"lazy"`` (on read), ``"eager"``, ``"wanted"`` or ``"on_access"``, with the reason."""
+        if self.evaluate == "on_access":
+            if not (self.has_memory or self.watches or self.rate.every_tick):
+                return "on_access", 'a due sample is taken by the next read, so reads change it (evaluate="on_access")'
+        elif self.evaluate != "auto":
             names = {"always": "eager", "on_read": "lazy", "wanted": "wanted"}
             return names[self.evaluate], f'evaluate="{self.evaluate}"'
         if self.has_memory:
@@ -161,6 +164,11 @@ class SensorPlan:
     def is_lazy(self) -> bool:
         """Whether samples are computed on read."""
         return self.evaluation[0] == "lazy"
+
+    @cached_property
+    def is_on_access(self) -> bool:
+        """Whether a due sample waits for a read: the one case in which reads change what is measured."""
+        return self.evaluation[0] == "on_access"
 
     @cached_property
     def is_pure(self) -> bool:

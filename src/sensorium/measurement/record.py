@@ -161,8 +161,9 @@ class Timeline:
     """Current and previous records of a sensor.
 
     `at(0)` is the current sample, `at(k)` the one k samples earlier. Until k samples exist, `at(k)` is the first sample
-    before any processing. A hook that has already transformed its data to another frame initialises its memory with
-    `timeline.previous("temperature", now=data.temperature)` instead.
+    before any processing; in a hook that fills the first sample itself, it is zero. A hook that has already transformed
+    its data to another frame initialises its memory with `timeline.previous("temperature", now=data.temperature)`
+    instead.
 
     Args:
         records: records, newest first.

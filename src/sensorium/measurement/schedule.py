@@ -23,7 +23,7 @@ from sensorium.compute.program import Compute
 from sensorium.engines.base import Engine
 from sensorium.errors import StaleError
 from sensorium.measurement.buffers import SensorBuffers
-from sensorium.measurement.counter import NEVER
+from sensorium.measurement.counter import NEVER, AccessCounter
 from sensorium.measurement.health import StateWatch
 from sensorium.measurement.work import SensorWork, pipeline_work
 from sensorium.spec import Requirement
@@ -46,7 +46,11 @@ class SampleGroup:
         self._observing: Program | None = None
         self.version = -1
         """`Clock.version` of the last evaluation on read; -1 where it must be repeated."""
-        self.is_lazy = plan.is_lazy
+        self.shown_version = -1
+        """`Clock.version` at which an output last looked at a sensor that waits for a read."""
+        self.repeats = False
+        """Whether the next access repeats the captures of its tick."""
+        self.is_lazy = plan.is_lazy or plan.is_on_access
         self.is_wanted_only = plan.evaluation[0] == "wanted"
         self._counters = [each.counter for each in members]
         may_look = not plan.rate.every_tick or plan.evaluate == "wanted"
@@ -62,6 +66,16 @@ class SampleGroup:
             guard.check()
         if self.is_lazy and self.version != self._schedule.clock.version:
             self._schedule.evaluate(self)
+
+    def expire(self) -> None:
+        """Repeat the evaluation on the next read, because the state or a setting of this tick was changed."""
+        self.version = self.shown_version = -1
+        self.repeats = True
+
+    def show(self) -> None:
+        """Take the first samples of episodes, for an output; other samples of a sensor evaluated on access wait."""
+        if self._schedule.clock.version not in (self.version, self.shown_version):
+            self._schedule.evaluate(self, is_read=False)
 
     def note_sample(self, tick: int, lag: int) -> None:
         """Count a sample for all members that have none at this tick."""
@@ -129,11 +143,11 @@ class Schedule:
     def arrange(self, members: Iterable[SensorBuffers]) -> None:
         """Sort sensors into groups; their programs are rebuilt on the next run."""
         self._members = list(members)
-        self._captured = [each for each in self._members if not each.plan.is_pure]
+        self._captured = [each for each in self._members if _is_captured_at_reset(each)]
         self._first = {}
         groups: dict[Any, list[SensorBuffers]] = {}
         for each in self._members:
-            if each.plan.is_lazy:
+            if each.plan.is_lazy or each.plan.is_on_access:
                 SampleGroup(self, [each])
             else:
                 alone = id(each) if each.plan.evaluation[0] == "wanted" else None
@@ -210,18 +224,24 @@ class Schedule:
         self._note_next_due()
         self.health.invalidate(self.engine, self._members)
 
-    def sample_again(self) -> None:
+    def sample_again(self, members: Sequence[SensorBuffers] | None = None) -> None:
         """Evaluate the samples of the clock's tick again for sensors without memory: no new noise, no advance of time.
 
         Other sensors hold their sample until they are next due, as a device would. Lazy samples are evaluated on read,
         except those that a reset made off the grid.
+
+        Args:
+            members: buffers of the sensors; None for all.
         """
         tick, lag, reset_envs = self.clock.tick, self.engine.lag, self.compute.reset_envs
-        for each in self._members:
+        for each in self._members if members is None else members:
             plan, counter = each.plan, each.counter
             if not counter.is_current or (plan.has_memory and not plan.is_lazy):
                 continue
             counter.off_grid += 1
+            if plan.is_on_access and each.group is not None:
+                each.group.expire()
+                continue
             is_on_grid = counter.last_tick == tick
             if is_on_grid:
                 counter.last_lag = lag
@@ -234,8 +254,12 @@ class Schedule:
     # On read ----------------------------------------------------------------------------------------------------------
 
     @exclusive
-    def evaluate(self, group: SampleGroup) -> None:
+    def evaluate(self, group: SampleGroup, *, is_read: bool = True) -> None:
         """Bring a lazy group up to date; sensors that were read before are evaluated together.
+
+        Args:
+            group: group to evaluate.
+            is_read: False for an output of a sensor evaluated on access: only the first sample of an episode is taken.
 
         Raises:
             StaleError: the engine was stepped without the scene.
@@ -247,6 +271,9 @@ class Schedule:
                 f"the engine yourself, before reading {group.members[0].plan.label!r}"
             )
         member = group.members[0]
+        if isinstance(member.counter, AccessCounter):
+            self._access(group, member.counter, is_read)
+            return
         if not member.was_read:
             self.start_reading(member)
         is_pure, together = member.plan.is_pure, self._together
@@ -267,6 +294,23 @@ class Schedule:
             raise
         self.health.invalidate(engine, self._members)
         self.health.report(self._members)
+
+    def _access(self, group: SampleGroup, counter: AccessCounter, is_read: bool) -> None:
+        due = counter.due(is_access=is_read, repeats=group.repeats)
+        if due is not None:
+            self.refresh()
+            self.compute.reset_envs.copy_(due)
+            try:
+                self._capture(group.members, whole=due is self.compute.all_envs)
+            except BaseException:  # as above
+                self._first = {}
+                raise
+            counter.note_capture(due > 0, self.engine.lag, is_access=is_read)
+            self.health.invalidate(self.engine, group.members)
+            self.health.report(group.members)
+        group.shown_version, group.repeats = self.clock.version, False
+        if is_read:
+            group.version = self.clock.version
 
     def count_lazy_captures(self) -> None:
         """Count the captures so far of sensors evaluated on read, before an episode starts."""
@@ -300,7 +344,7 @@ class Schedule:
             clock.reset_tick.copy_(torch.where(mask, clock.tick, resets))
             clock.set(clock.tick, FIRST, lag)
             self._begin([member])
-            if not member.plan.is_pure:
+            if _is_captured_at_reset(member):
                 self._capture([member], whole=False)
         finally:
             clock.reset_tick.copy_(resets)
@@ -335,6 +379,10 @@ class Schedule:
         """Load all kernels before the first one runs, so that the number to compile is known."""
         self._first_of(self._captured)
         for each in self._members:
-            if each.plan.is_pure:  # no first capture
+            if not _is_captured_at_reset(each):
                 pipeline_work([each], self.compute.all_envs)
         self.compute.load()
+
+
+def _is_captured_at_reset(member: SensorBuffers) -> bool:
+    return not (member.plan.is_pure or member.plan.is_on_access)

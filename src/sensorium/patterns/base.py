@@ -85,6 +85,7 @@ class PatternBaseCfg(Cfg):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
         if cls.__dict__.get("is_abstract", False) or _function(cls) is None:
             return
         PATTERN_KINDS.add(pattern_kind(cls), cls)
@@ -170,6 +171,10 @@ class PatternBaseCfg(Cfg):
             shape,
             channels=None if channels is None else torch.tensor(channels, dtype=torch.int32, device=device),
         )
+
+    def of_model(self, engine: Any) -> PatternBaseCfg:
+        """Return the pattern with the values that it takes from the model of an engine; by default itself."""
+        return self
 
     def generate_rays(self, mj_model: object, device: Device) -> tuple[Tensor, Tensor]:
         """Return starts and unit directions, float32 `[ray, 3]`, in mjlab's form, for any model."""

@@ -129,7 +129,7 @@ class Sources:
             self._bind()
         if self._version != self.scene.clock.version:
             for sensor, is_measured in self._readers:
-                sensor.ensure_current(is_measured=is_measured)
+                sensor.ensure_shown(is_measured=is_measured)
             self._version = self.scene.clock.version
         for part in self._computed:
             part.compute()

@@ -136,7 +136,7 @@ class LiveSample:
         self.bad = sensor.buffers.bad.numpy()
         self.taken = (*_captures(sensor), sensor.clock.tick)
         self.time_at = sensor.clock.time_at
-        self._is_lazy, self._is_late = sensor.is_lazy, sensor.buffers.late is not None
+        self._is_lazy, self._is_late = sensor.buffers.plan.is_lazy, sensor.buffers.late is not None
         self._varies = self._is_late or any(isinstance(run.cfg, ClockError) for run in sensor.buffers.stages)
         """Whether environments may differ in their captures."""
         poses = sensor.buffers.poses
@@ -164,8 +164,8 @@ class LiveSample:
             environments share them; otherwise None, and `about` gives them per environment.
         """
         counter = self._counter
-        if self._is_lazy or self._is_late:  # otherwise it is when due
-            self._sensor.ensure_current(is_measured=True)
+        if self._sensor.is_lazy or self._is_late:  # otherwise it is when due
+            self._sensor.ensure_shown(is_measured=True)
         last = counter.last_tick
         if self._varies or last <= counter.first_at:
             return None
@@ -174,7 +174,8 @@ class LiveSample:
     def about(self) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
         """Return capture_tick, truth_tick, frame, stamp, valid and is_new of each environment."""
         names = ("capture_tick", "truth_tick", "frame", "stamp", "valid", "is_new")
-        return {name: getattr(self._sensor, name).numpy() for name in names}
+        with self._sensor.held():
+            return {name: getattr(self._sensor, name).numpy() for name in names}
 
     def shown_pose(self) -> np.ndarray[Any, np.dtype[Any]]:
         """Return the poses that are kept with the sample, float32 `[env, mount, 7]`, see `Reading.pose`."""
@@ -333,7 +334,7 @@ class SampleCursor:
         For an output that starts to follow a sensor and needs no older samples.
         """
         captures, off_grid = _captures(sensor)
-        if sensor.is_lazy:
+        if sensor.buffers.plan.is_lazy:
             captures = sensor.rate.index(min(tick, sensor.clock.tick))
         elif sensor.buffers.counter.last_tick > tick:
             captures -= 1
@@ -354,5 +355,5 @@ class SampleCursor:
 
 def _captures(sensor: Sensor[Any, Any]) -> tuple[int, int]:
     """Return the numbers of captures on a sensor's grid and off it; a lazy sensor counts possible captures."""
-    captures = sensor.buffers.counter
-    return sensor.rate.index(sensor.clock.tick) if sensor.is_lazy else captures.samples, captures.off_grid
+    captures, is_lazy = sensor.buffers.counter, sensor.buffers.plan.is_lazy
+    return sensor.rate.index(sensor.clock.tick) if is_lazy else captures.samples, captures.off_grid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 import weakref
@@ -64,7 +65,8 @@ class Scene:
 
     Args:
         engine: simulator.
-        sensors: configs of the sensors; names must be unique.
+        sensors: configs of the sensors; names must be unique. A class is called without arguments for an iterable of
+            configs. If the iterable has `num_envs`, it must be that of the engine.
         seed: seed of all random numbers. Draws are a pure function of the seed, the sensor's name, tick, env and
             episode. They are independent of other sensors, of the number of envs and of the order of reads.
         first_env: global index of env 0, where this scene is a slice of a larger run: env k draws the random numbers of
@@ -101,7 +103,7 @@ class Scene:
     def __init__(
         self,
         engine: Engine,
-        sensors: Iterable[SensorCfg[Any]] = (),
+        sensors: Iterable[SensorCfg[Any]] | type[Iterable[SensorCfg[Any]]] = (),
         *,
         seed: int = 0,
         first_env: int | None = None,
@@ -113,8 +115,13 @@ class Scene:
         semantics: Mapping[str, str | Sequence[str]] | None = None,
         appearance: Sequence[AppearanceCfg] = (),
     ) -> None:
-        if isinstance(sensors, SensorCfg):
+        if isinstance(sensors, type):
+            sensors = sensors()
+        if isinstance(sensors, SensorCfg) or not isinstance(sensors, Iterable):
             raise ConfigError.single("Scene", "sensors", sensors, "a list of configs", "Write sensors=[cfg].")
+        if (count := getattr(sensors, "num_envs", None)) not in (None, engine.num_envs):
+            expected = f"{engine.num_envs}, as the engine has"
+            raise ConfigError.single(type(sensors).__name__, "num_envs", count, expected, "Build the engine with it.")
         self.engine = engine
         self._guard = SceneGuard()
         self.seed = checked_seed(seed)
@@ -141,6 +148,8 @@ class Scene:
             self.clock,
             self.seed,
             self._reset_one,
+            self._retake,
+            self._update_one,
             self.arrange,
             debug,
             semantics,
@@ -156,6 +165,8 @@ class Scene:
         self._watches: list[Watch] = []
         self._memories: list[weakref.ref[Columns]] = []
         self._end_of_step = 0
+        self._updated: tuple[int, int, set[str]] = (-1, 0, set())
+        """Tick that a call of `Sensor.update` advanced to, the number of ticks, and the sensors updated since then."""
         engine.refresh()
         self.clock.set(engine.tick, FIRST, 0)
         self.clock.episode.fill_(-1)
@@ -257,6 +268,14 @@ class Scene:
         return self.engine.num_envs
 
     @property
+    def env_origins(self) -> torch.Tensor:
+        """Origin of each environment in the world of its readings, float32 `[env, 3]`, m.
+
+        It is 0: environments are separate worlds, and positions are relative to the origin of their own.
+        """
+        return torch.zeros((self.num_envs, 3), device=self.compute.device)
+
+    @property
     def tick(self) -> int:
         """Number of physics steps that the sensors have seen."""
         return self.clock.tick
@@ -351,23 +370,43 @@ class Scene:
             self._guard.changing = ""
 
     @exclusive
-    def update(self, ticks: int | None = None, *, force_recompute: bool = False, force_compute: bool = False) -> None:
+    def update(
+        self,
+        dt: float | None = None,
+        *,
+        ticks: int | None = None,
+        force_recompute: bool = False,
+        force_compute: bool = False,
+    ) -> None:
         """Register ticks taken by the owner of the loop, and sample the due sensors.
 
+        Without `dt` and `ticks`, one tick has passed for wrapped live objects and `TensorEngine`, and the engine's own
+        count for engines that step themselves.
+
         Args:
-            ticks: number of ticks since the last call. None means one for wrapped live objects and `TensorEngine`, and
-                the engine's own count for engines that step themselves. 0 evaluates the current sample of sensors
-                without memory again, after a `forward()` or an edit, with no new noise and no advance of time. Other
-                sensors hold their sample until they are next due, as a device would; `Sensor.info` reports which
-                sensors those are.
+            dt: seconds since the last call, a float that is a multiple of the engine's time step, such as
+                ``update(0.005)``. The integers 0 and 1 are ticks.
+            ticks: number of ticks since the last call. 0 evaluates the current sample of sensors without memory again,
+                after a `forward()` or an edit, with no new noise and no advance of time. Other sensors hold their
+                sample until they are next due, as a device would; `Sensor.info` reports which sensors those are.
             force_recompute: whether to evaluate lazy sensors now.
             force_compute: alias of `force_recompute`.
 
         Raises:
-            ScheduleError: `ticks` is negative, or skips samples of a sensor with memory without `allow_gaps`.
+            ScheduleError: the time is negative, not a multiple of the time step or given twice, an engine that steps
+                itself took no ticks, or samples of a sensor with memory are skipped without `allow_gaps`.
         """
         engine, clock = self.engine, self.clock
         counted = engine.tick - clock.tick
+        if dt is not None:
+            if ticks is not None:
+                raise ScheduleError(f"Scene.update: got dt={dt!r} and ticks={ticks!r}: give one of the two.")
+            ticks = _passed_ticks(dt, clock, "Scene.update")
+            if isinstance(dt, float | np.floating) and ticks and engine.owns_time and not counted:
+                raise ScheduleError(
+                    f"Scene.update: got {dt:g} s, but the engine took no ticks since the last call. scene.step() "
+                    "updates the sensors itself; call update() after engine.step()."
+                )
         if ticks is not None:
             ticks = _ticks(ticks, 0, "Scene.update: ticks", "time cannot run backwards")
             if counted not in (0, ticks):
@@ -403,6 +442,24 @@ class Scene:
         self._schedule.report()
         if self._watches:
             call_watches(self._watches)
+
+    def _update_one(self, sensor: Sensor[Any, Any], dt: float, force_recompute: bool) -> None:
+        """Register time at one of the sensors: the first such call of a tick advances the scene, the others follow."""
+        ticks, (reached, taken, names) = _passed_ticks(dt, self.clock, f"{sensor.name!r}.update"), self._updated
+        if sensor.name in names or not reached == self.clock.tick == self.engine.tick:
+            self.update(dt)
+            if ticks:
+                self._updated = (self.clock.tick, ticks, {sensor.name})
+        elif ticks == taken:
+            names.add(sensor.name)
+        elif ticks:
+            raise ScheduleError(
+                f"{sensor.name!r}.update: got {dt!r}, but {listed(names)} advanced the scene by "
+                f"{taken * self.clock.dt:g} s. The sensors of a scene share its clock: update each with the same time, "
+                "or call scene.update() once instead."
+            )
+        if force_recompute:
+            sensor.ensure_current()
 
     def _advance_to(self, tick: int) -> None:
         """Advance to a tick and sample what became due."""
@@ -494,6 +551,18 @@ class Scene:
             if is_new:  # the scene does not hold it yet, and the clock is unchanged
                 self._guard.mark_consistent()
             raise
+        self._committed()
+
+    @exclusive
+    @launching
+    def _retake(self, sensor: Sensor[Any, Any]) -> None:
+        """Evaluate the current sample of one sensor again, after a change to it; with memory the sample is held."""
+        sensor.expire()
+        self._written += [f"{sensor.name!r}: {field}" for field in sensor.spoil()]
+        if self.engine.tick == self.clock.tick:
+            self._schedule.refresh()
+            self._guard.changing = f"a change of sensor {sensor.name!r}"
+            self._schedule.sample_again([sensor.buffers])
         self._committed()
 
     @launching
@@ -770,7 +839,8 @@ class Scene:
             self._keep_poses(new, True, "publish(poses=True)")
         out = {}
         for name, sensor in sensors.items():
-            out[name] = take_reading(sensor, rows, truth=truth, poses=poses)
+            with sensor.held():
+                out[name] = take_reading(sensor, rows, truth=truth, poses=poses)
             if since is not None:
                 since.mark_taken(sensor)
         return out
@@ -900,6 +970,25 @@ class Scene:
         """Return the static description of all sensors, including discovered ones, for recorders and listeners."""
         sensors = self._table.describe(self.clock)
         return SceneDescription(self.engine.name, self.engine.dt, self.num_envs, self.seed, sensors, self.first_env)
+
+
+def _passed_ticks(dt: Any, clock: Clock, what: str) -> int:
+    """Return the ticks in a time given as a float, s; the integers 0 and 1 are ticks."""
+    if not isinstance(dt, float | np.floating):
+        ticks = _ticks(dt, 0, what, "time cannot run backwards")
+        if ticks > 1:
+            raise ScheduleError(
+                f"{what}: got the integer {ticks}, which may mean ticks or seconds. Write update(ticks={ticks}) of the "
+                f"scene, or the seconds as a float: update({ticks * clock.dt:g})."
+            )
+        return ticks
+    ticks = round(dt / clock.dt) if 0.0 <= dt < 2**31 * clock.dt else -1
+    if ticks < 0 or not math.isclose(dt, ticks * clock.dt, rel_tol=1e-6):  # time steps may be float32 numbers
+        raise ScheduleError(
+            f"{what}: got {dt} s, expected a multiple >= 0 of the engine's time step of {clock.dt:g} s. Pass "
+            "scene.engine.dt after each tick."
+        )
+    return ticks
 
 
 def _ticks(value: Any, least: int, what: str, why: str) -> int:

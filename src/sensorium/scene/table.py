@@ -97,7 +97,7 @@ class SensorTable:
         for cfg in configs:
             if not isinstance(cfg, SensorCfg):
                 raise ConfigError.single("Scene", "sensors", cfg, "sensor configs such as ImuCfg(...)")
-            cfg = self.resolve(cfg)
+            cfg = self.resolve(cfg).sealed()
             if cfg.label in seen:
                 raise DuplicateNameError(
                     f"{type(cfg).__name__}.name: two sensors are called {cfg.label!r}. Give each a unique name: "

@@ -327,7 +327,8 @@ def _derived(scene: Scene, term: ObsTerm, sensor: Sensor[Any, Any], name: str) -
         options["is_measured"] = False
 
     def read(sensor: Sensor[Any, Any]) -> torch.Tensor:
-        value: torch.Tensor = getattr(sensor, name)(**options) if is_method else getattr(sensor, name)
+        with sensor.held():
+            value: torch.Tensor = getattr(sensor, name)(**options) if is_method else getattr(sensor, name)
         return value
 
     return _computed(scene, term, term.title, sensor, read, sensor.derived_values[name])
@@ -382,7 +383,8 @@ def _field_of(sensor: Sensor[Any, Any], name: str) -> FieldSpec:
         raise ConfigError.single(title, "field", name, f"a field that the sensor computes: {computed}", fix)
     is_public = not name.startswith("_") and (hasattr(data_class, name) or name in data_class.__dataclass_fields__)
     if is_public and not sensor.single and isinstance(getattr(data_class, name, None), property):
-        shown = sensor.ground_truth
+        with sensor.held():
+            shown = sensor.ground_truth
         value = getattr(shown, name)
         for known, spec in specs.items():
             if getattr(shown, known) is value:

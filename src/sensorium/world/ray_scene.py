@@ -32,7 +32,7 @@ from sensorium.geometry.transforms import rotation
 from sensorium.world.image_view import ImageView, build_image_view
 from sensorium.world.looks import SceneLooks
 from sensorium.world.ray_static import IndexKind, Static, building
-from sensorium.world.select import WORLD, below_namespace, compiled, entity_pattern, match_prim_path
+from sensorium.world.select import WORLD, below_namespace, compiled, match_prim_path, scoped, without_positions
 
 GEOMETRIES = ("visual", "collision", "all", "any")
 Geometry = Literal["visual", "collision", "all", "any"]
@@ -262,7 +262,8 @@ class RayScene:
         found: dict[int, None] = {}
         bodies = self._engine.names("body")
         for given in patterns:
-            pattern = entity_pattern(given, self._engine) if isinstance(given, ObjRef) else given
+            prefix, own = scoped(without_positions(given, self._engine), bodies)
+            pattern = f"{re.escape(prefix)}(?:{own})" if prefix else own
             is_path = pattern.startswith(("/", "{"))
             matches = self._on_path if is_path else self._by_name
             hits, is_known = matches(pattern, bodies, config, what)
@@ -288,7 +289,7 @@ class RayScene:
         A path names a body, a shape, an entity (the prefix of ``name/``), or everything: ``/World``, the namespace of
         the environments itself, or either with a wildcard.
         """
-        rest = below_namespace(path)
+        rest = below_namespace(path, self._engine.num_envs, config, field)
         everything = list(range(len(self.drawable)))
         if rest in ("", ".*", "*"):
             return everything, True

@@ -4,9 +4,9 @@ A pattern is a full-match regular expression over full names; a list holds sever
 the names in the model (for a list: in the order of the list). No match, or several where one was needed, is an error
 that lists the existing and the nearest names.
 
-`prim_path` of other simulators: ``{ENV_REGEX_NS}``, ``/World/envs/env_.*`` and ``/World`` are stripped. The rest is
-looked up as ``entity/name``, then as an entity alone, which means its root body, then as its leaf. An ambiguous leaf is
-an error; a trailing ``_*`` is a glob.
+`prim_path` of other simulators: ``{ENV_REGEX_NS}``, ``/World/envs/env_.*`` and ``/World`` are stripped, as is
+``/World/envs/env_0`` where it is the only environment. The rest is looked up as ``entity/name``, then as an entity
+alone, which means its root body, then as its leaf. An ambiguous leaf is an error; a trailing ``_*`` is a glob.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Literal, Protocol, cast
 
 from sensorium.cfg import MountedSensorCfg, ObjRef
 from sensorium.engines.base import Engine, FrameOnBody, NameKind
-from sensorium.errors import Fault, SelectionError, listed, nearest, shown
+from sensorium.errors import Fault, PathError, SelectionError, listed, nearest, shown
 
 WORLD = "world"
 
@@ -52,13 +52,33 @@ def compiled(pattern: str, config: str, field: str) -> re.Pattern[str]:
         raise SelectionError(config, [Fault(field, repr(pattern), "a name or a regular expression", fix)]) from None
 
 
+def scoped(pattern: str | ObjRef, names: Sequence[str]) -> tuple[str, str]:
+    """Return the prefix of the names that a pattern is about, and the pattern of the rest of these names.
+
+    The prefix is that of the reference's entity; empty without one, and in a model without prefixes.
+    """
+    if not isinstance(pattern, ObjRef):
+        return "", pattern
+    prefix = f"{pattern.entity}/" if pattern.entity is not None else ""
+    return prefix if any(name.startswith(prefix) for name in names) else "", pattern.name
+
+
+def matching(pattern: str | ObjRef, names: Sequence[str], config: str, field: str) -> list[str]:
+    """Return the names that a pattern matches in full; within an entity it is matched without the prefix."""
+    prefix, own = scoped(pattern, names)
+    if prefix + own in names:
+        return [prefix + own]
+    regex = compiled(own, config, field)
+    return [name for name in names if name.startswith(prefix) and regex.fullmatch(name[len(prefix) :])]
+
+
 def match_names(
-    pattern: str, names: Sequence[str], *, config: str, field: str, what: str, exactly_one: bool = False
+    pattern: str | ObjRef, names: Sequence[str], *, config: str, field: str, what: str, exactly_one: bool = False
 ) -> list[str]:
-    """Return the names that a pattern matches in full, in the order of `names`.
+    """Return the names that a pattern matches in full, in the order of `names`; see `matching`.
 
     Args:
-        pattern: an exact name or a regular expression.
+        pattern: an exact name or a regular expression, or a reference with one of these.
         names: all existing names.
         config: the config, for the message.
         field: its field.
@@ -68,16 +88,13 @@ def match_names(
     Raises:
         SelectionError: no match, several where one was needed, or an invalid pattern.
     """
-    if pattern in names:
-        return [pattern]
-    regex = compiled(pattern, config, field)
-    found = [name for name in names if regex.fullmatch(name)]
+    found, text = matching(pattern, names, config, field), "".join(scoped(pattern, names))
     if not found:
-        fix = f"{nearest(pattern, names).strip()} {plural(what).capitalize()} in this model: {listed(names)}.".strip()
-        raise SelectionError(config, [Fault(field, repr(pattern), f"the name of a {what} in the model", fix)])
+        fix = f"{nearest(text, names).strip()} {plural(what).capitalize()} in this model: {listed(names)}.".strip()
+        raise SelectionError(config, [Fault(field, repr(text), f"the name of a {what} in the model", fix)])
     if exactly_one and len(found) > 1:
         fix = f"It matches {listed(found)}. Give the name of one, or use {plural(field)!r} for a mount axis."
-        raise SelectionError(config, [Fault(field, repr(pattern), f"exactly one {what}", fix)])
+        raise SelectionError(config, [Fault(field, repr(text), f"exactly one {what}", fix)])
     return found
 
 
@@ -90,7 +107,7 @@ def find_names(
     what: str,
     once: bool = False,
 ) -> tuple[list[int], list[str]]:
-    """Return indices and names that keys match, for a sensor's `find_bodies`.
+    """Return indices and names that keys match, for a sensor's `find_bodies`; a name may occur more than once.
 
     Args:
         keys: a name or full-match pattern, or several.
@@ -103,17 +120,17 @@ def find_names(
     Raises:
         SelectionError: a key matches nothing, or with `once` a name that another key also matches.
     """
-    found: list[str] = []
+    found: list[int] = []
     for key in (keys,) if isinstance(keys, str) else keys:
         matches = match_names(key, names, config=config, field="find_bodies", what=what)
-        if once and (twice := [name for name in matches if name in found]):
+        rows = [row for row, name in enumerate(names) if name in matches]
+        if once and (twice := [names[row] for row in rows if row in found]):
             fix = f"Narrow one of the keys, since another one also matches {twice[0]!r}."
             raise SelectionError(config, [Fault("find_bodies", repr(key), "keys that match each body once", fix)])
-        found += [name for name in matches if name not in found]
-    indices = [names.index(name) for name in found]
+        found += [row for row in rows if row not in found]
     if not preserve_order:
-        indices.sort()
-    return indices, [names[index] for index in indices]
+        found.sort()
+    return found, [names[row] for row in found]
 
 
 def plural(word: str) -> str:
@@ -121,23 +138,21 @@ def plural(word: str) -> str:
     return "bodies" if word == "body" else f"{word}s"
 
 
-def entity_pattern(reference: ObjRef, engine: Named) -> str:
-    """Return the full-name pattern of a reference: within its entity, or the bare name in a model without prefixes.
+def without_positions(pattern: str | ObjRef, engine: Named) -> str | ObjRef:
+    """Return a pattern whose entity and element are given by name; a reference may give their positions.
 
     Raises:
         SelectionError: the model has no such position.
     """
-    names, entity = engine.names(cast(NameKind, reference.type)), reference.entity  # of the kinds that a selector takes
+    if not isinstance(pattern, ObjRef) or (pattern.index is None and not isinstance(pattern.entity, int)):
+        return pattern
+    names, entity = engine.names(cast(NameKind, pattern.type)), pattern.entity  # of the kinds that a selector takes
     if isinstance(entity, int):
         trees = _trees(engine)
         entity = _at([*trees], entity, "entity")
         names = names if f"{entity}/" in trees[entity][0] else trees[entity]
-    prefixed = entity is not None and any(name.startswith(f"{entity}/") for name in names)
-    pattern = f"{re.escape(str(entity))}/(?:{reference.name})" if prefixed else reference.name
-    if reference.index is None and not isinstance(reference.entity, int):
-        return pattern
-    found = _full_matches(pattern, names)
-    return "|".join(map(re.escape, found if reference.index is None else [_at(found, reference.index, "index")]))
+    found = matching(ObjRef(type=pattern.type, name=pattern.name, entity=entity), names, "ObjRef", "name")
+    return "|".join(map(re.escape, found if pattern.index is None else [_at(found, pattern.index, "index")]))
 
 
 def _trees(engine: Named) -> dict[str, list[str]]:
@@ -190,18 +205,16 @@ def resolve_frames(
     kind = _KIND_OF_SELECTOR[selector]
     names = []
     for pattern in value if isinstance(value, tuple) else (value,):
-        if isinstance(pattern, ObjRef):
-            if pattern.type != kind:
-                fault = Fault(field, shown(pattern), f"a reference to a {kind}", f"Use {pattern.type}=... instead.")
-                raise SelectionError(config, [fault])
-            pattern = entity_pattern(pattern, engine)
-        if kind == "body" and pattern == WORLD:
+        if isinstance(pattern, ObjRef) and pattern.type != kind:
+            fault = Fault(field, shown(pattern), f"a reference to a {kind}", f"Use {pattern.type}=... instead.")
+            raise SelectionError(config, [fault])
+        pattern = without_positions(pattern, engine)
+        known = engine.names(kind)
+        if kind == "body" and scoped(pattern, known) == ("", WORLD):
             names.append(WORLD)
             continue
         try:
-            found = match_names(
-                pattern, engine.names(kind), config=config, field=field, what=kind, exactly_one=exactly_one
-            )
+            found = match_names(pattern, known, config=config, field=field, what=kind, exactly_one=exactly_one)
         except SelectionError as error:
             hint = _of_another_kind(pattern, kind, engine)
             if not hint:
@@ -217,16 +230,25 @@ def _frame(engine: Engine, kind: NameKind, name: str) -> FrameOnBody:
     return FrameOnBody(-1) if name == WORLD and kind == "body" else engine.frame(kind, name)
 
 
-def _of_another_kind(name: str, kind: NameKind, engine: Engine) -> str:
+def _of_another_kind(pattern: str | ObjRef, kind: NameKind, engine: Engine) -> str:
     """Return a hint if elements of another kind have exactly this name, or if the engine's model may lack bodies."""
-    others = [other for other in _FRAMED if other != kind and name in engine.names(other)]
-    if others:
-        return f"Write {others[0]}={name!r} for the {others[0]} of that name."
+    for other in _FRAMED:
+        name = "".join(scoped(pattern, engine.names(other)))
+        if other != kind and name in engine.names(other):
+            return f"Write {other}={name!r} for the {other} of that name."
     return engine.merged_hint if kind == "body" else ""
 
 
-def below_namespace(path: str) -> str:
-    """Return a path without the namespace of its environments, as a pattern; empty for the namespace itself."""
+def below_namespace(path: str, num_envs: int, config: str, field: str) -> str:
+    """Return a path without the namespace of its environments, as a pattern; empty for the namespace itself.
+
+    Raises:
+        PathError: the path is that of one environment, and there are others.
+    """
+    one = re.match(r"/World/envs/env_(\d+)(.*)", path)
+    if one and (num_envs > 1 or int(one[1]) > 0):
+        expected = f"a path in {'all environments' if num_envs > 1 else 'env_0, the only environment'}"
+        raise PathError(config, [Fault(field, repr(path), expected, f"Write '{{ENV_REGEX_NS}}{one[2]}'.")])
     rest = re.sub(r"^(\{ENV_REGEX_NS\}|/World/envs/env_(\.\*|\d+|\*)|/World)", "", path).strip("/")
     return rest[:-1] + ".*" if rest.endswith("_*") else rest
 
@@ -235,7 +257,7 @@ def resolve_prim_path(path: str, engine: Engine, config: str) -> tuple[NameKind,
     """Return the kind and the name of the one element that a prim path of another simulator denotes.
 
     Raises:
-        SelectionError: no element matches, or several do.
+        PathError: no element matches, or several do.
     """
     kind, names = match_prim_path(path, engine, config, exactly_one=True)
     return kind, names[0]
@@ -264,23 +286,24 @@ def match_prim_path(
         kinds: kinds of elements, in lookup order.
 
     Raises:
-        SelectionError: no element matches, the leaf is ambiguous, or the path is an invalid pattern.
+        PathError: no element matches, the leaf is ambiguous, or the path is an invalid pattern or that of one of
+            several environments.
     """
-    rest = below_namespace(path)
+    rest = below_namespace(path, getattr(engine, "num_envs", 1), config, field)  # a model that is not compiled has none
     if not rest:
         return "body", [WORLD]
     try:
         match = _match_path(rest, engine, kinds)
     except re.error as error:
         fault = Fault(field, repr(path), "a path or a pattern of paths", f"The regular expression is invalid: {error}.")
-        raise SelectionError(config, [fault]) from None
+        raise PathError(config, [fault]) from None
     if match is None:
         leaf = rest.split("/")[-1]
         known = [name for kind in kinds for name in engine.names(kind)]
         fix = f"{nearest(leaf, known).strip()} Tried {rest!r} and {leaf!r}. Bodies: {listed(engine.names('body'))}."
         *most, last = kinds
         fault = Fault(field, repr(path), f"a {', '.join(most)} or {last} of the model", fix.strip())
-        raise SelectionError(config, [fault])
+        raise PathError(config, [fault])
     kind, found, way = match
     entities = {name.partition("/")[0] if "/" in name else "" for name in found}
     has_many = len(found) > len(entities) and way == "entity"
@@ -288,7 +311,7 @@ def match_prim_path(
         expected = f"exactly one {kind}" if exactly_one else f"{plural(kind)} of one entity"
         expected = "an entity with one root body" if has_many else expected
         fix = f"It matches {listed(found)}. Write the path with its entity, or a selector such as {kind}=."
-        raise SelectionError(config, [Fault(field, repr(path), expected, fix)])
+        raise PathError(config, [Fault(field, repr(path), expected, fix)])
     return kind, found
 
 

@@ -9,10 +9,12 @@ from numpy.typing import ArrayLike
 from pydantic import BeforeValidator, Field, field_serializer
 from torch import Tensor
 
-from sensorium.cfg import NONE, Float, OffsetCfg, bad
+from sensorium.cfg import NONE, Evaluate, Float, OffsetCfg, bad
 from sensorium.compat.aliases import AliasedCfg
-from sensorium.compat.isaaclab.rays import YAW_ONLY, Paths
-from sensorium.errors import ConfigError
+from sensorium.compat.isaaclab import rays as _rays
+from sensorium.compat.isaaclab.base import WithoutHandles
+from sensorium.compat.isaaclab.markers import Style
+from sensorium.errors import ConfigError, Fault, PathError, listed
 from sensorium.geometry.cameras import Convention, tile_images
 from sensorium.patterns import PatternField, PinholeCameraPatternCfg
 from sensorium.patterns.pinhole import Pixels
@@ -23,8 +25,7 @@ from sensorium.sensors.cameras import camera_data as _camera_data
 from sensorium.sensors.cameras import ray_caster_camera as _ray_camera
 from sensorium.sensors.cameras import ray_caster_camera_cfg as _ray_camera_cfg
 from sensorium.sensors.cameras.lenses import FThetaLensCfg, LensCfg, LensField, PinholeLensCfg
-
-RayCasterCamera = _ray_camera.RayCasterCamera
+from sensorium.world.ray_cast import Alignment
 
 
 class CameraData(_camera_data.CameraData):
@@ -51,10 +52,18 @@ class CameraData(_camera_data.CameraData):
         return found
 
 
+MultiMeshRayCasterCameraData = CameraData
+
+
 class TiledCameraData(CameraData):
     """The images of all environments, also as tiles of one image."""
 
     __slots__ = ()
+
+    @property
+    def info(self) -> dict[str, Any]:  # type: ignore[override]
+        """Data type -> labels of its ids for all cameras, or None for a type without ids."""
+        return super().info[0]
 
     @property
     def tiled_output(self) -> dict[str, Tensor]:
@@ -83,27 +92,64 @@ def _stating_convention(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "offset": {"convention": "ros", **given}} if isinstance(given, Mapping) else data
 
 
-class RayCasterCameraCfg(AliasedCfg, _ray_camera_cfg.RayCasterCameraCfg):
+class RayCasterCamera(_ray_camera.RayCasterCamera, _rays.RayCaster):
+    """Camera of this document that casts rays."""
+
+
+MultiMeshRayCasterCamera = RayCasterCamera
+
+
+class RayCasterCameraCfg(_ray_camera_cfg.RayCasterCameraCfg, _rays.RayCasterCfg):
     """Configuration of a camera that casts rays."""
 
     OffsetCfg: ClassVar[type[OffsetCfg]] = CameraOffsetCfg
     data_class: ClassVar[type[Any] | None] = CameraData
+    sensor_class: ClassVar[type[Any] | None] = RayCasterCamera
+    fields: ClassVar[None]  # type: ignore[misc, assignment]  # of a scan: no such option
+    ray_cast_drift_range: ClassVar[None]  # type: ignore[misc, assignment]
+    debug_rays: ClassVar[None]  # type: ignore[misc, assignment]
 
     prim_path: str
     """Path of the prim that carries the camera."""
-    targets: Paths = Field(alias="mesh_prim_paths")
+    evaluate: Evaluate = "on_access"
+    """When samples are computed; by default a due sample waits for a read."""
+    targets: _rays.Paths = Field(alias="mesh_prim_paths")
     """Paths of the shapes that rays can hit."""
     pattern: PatternField = Field(alias="pattern_cfg")
     """Image and lens, a `PinholeCameraPatternCfg`."""
-    ray_alignment: Annotated[Literal["base", "yaw", "world"], YAW_ONLY] = Field(default="base", alias="attach_yaw_only")
+    visualizer_cfg: Style = None
+    """Markers, or a style."""
+    ray_alignment: Annotated[Literal["base", "yaw", "world"], _rays.YAW_ONLY] = Field(
+        default="base", alias="attach_yaw_only"
+    )
     """Rotation of the camera with the prim."""
     data_types: Annotated[_camera_data.RayDataTypes, BeforeValidator(_data_types)] = ("distance_to_image_plane",)
     """Computed data types; also accepts ``depth`` and ``image_mesh_ids``."""
+
+    @property
+    def alignment(self) -> Alignment:
+        """Rotation of the camera with the prim."""
+        return self.ray_alignment
 
     if not TYPE_CHECKING:  # type checkers derive the arguments from the fields
 
         def __init__(self, /, **data: Any) -> None:
             super().__init__(**_stating_convention(data))
+
+
+class MultiMeshRayCasterCameraCfg(RayCasterCameraCfg, _rays.MultiMeshRayCasterCfg):  # type: ignore[misc]
+    """Configuration of a camera that casts rays at several meshes."""
+
+    targets: _rays.MeshPath | tuple[_rays.MeshPath, ...] = Field(alias="mesh_prim_paths")  # type: ignore[assignment]
+    """Paths of the shapes that rays can hit."""
+
+    if not TYPE_CHECKING:  # as above
+
+        def __init__(self, /, update_mesh_ids: bool = False, **data: Any) -> None:
+            if update_mesh_ids:
+                given = data.get("data_types", type(self).model_fields["data_types"].default)
+                data = {**data, "data_types": (*given, "geom_ids")}
+            super().__init__(**data)
 
 
 class PinholeCameraCfg(PinholeLensCfg):
@@ -230,14 +276,36 @@ PoseOption = Annotated[Literal["frame", "start"], BeforeValidator(_start_or_fram
 """A flag: whether data have the pose of each frame instead of the one at the start of the episode."""
 
 
+class Camera(WithoutHandles, _camera.Camera):
+    """Camera of this document."""
+
+    UNSUPPORTED_TYPES: ClassVar[set[str]] = UNSUPPORTED_TYPES
+    """Data types that `CameraCfg` refuses."""
+
+    def setup(self) -> None:
+        """Raise `PathError` where the path of a camera of the model leads to something else."""
+        if self.cfg.lens is None and not all(self.mount.cameras):
+            fix = f"Give spawn=PinholeCameraCfg() to create a camera. Cameras: {listed(self.engine.names('camera'))}."
+            fault = Fault("prim_path", repr(self.cfg.selector[1]), "the path of a camera of the model", fix)
+            raise PathError(self.cfg.title, [fault])
+        super().setup()
+
+
+class TiledCamera(Camera):
+    """Camera whose images of all environments can be read as tiles of one image."""
+
+
 class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
     """Configuration of a camera, one at the end of a path or one to create there."""
 
     OffsetCfg: ClassVar[type[OffsetCfg]] = CameraOffsetCfg
     data_class: ClassVar[type[Any] | None] = CameraData
+    sensor_class: ClassVar[type[Any] | None] = Camera
 
     prim_path: str
     """Path of the camera. With `spawn`, the camera is created at its end, on the frame that the rest leads to."""
+    evaluate: Evaluate = "on_access"
+    """When samples are computed; by default a due sample waits for a read."""
     lens: FisheyeCameraCfg | PinholeCameraCfg | LensField | None = Field(alias="spawn")
     """Lens of a camera to create; None uses a camera of the model."""
     width: Pixels
@@ -246,7 +314,9 @@ class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
     """Number of rows, px."""
     data_types: _camera_data.DataTypes = ("rgb",)
     """Computed data types."""
-    reported_pose: PoseOption = Field(default="start", alias="update_latest_camera_pose")
+    missing_labels: Literal["error", "ignore"] = "ignore"
+    """Whether a label of `semantic_filter` that no shape has is an error, or selects nothing."""
+    reported_pose: PoseOption = Field(default="frame", alias="update_latest_camera_pose")
     """Whether data have the pose of each frame instead of the one at the start of the episode."""
 
     def __init__(self, /, **data: Any) -> None:
@@ -254,14 +324,19 @@ class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
         if isinstance(lens, Mapping) and "kind" in lens:  # of a file, whose path is that of the mount
             data = {**data, "prim_path": f"{data.get('prim_path')}/camera"}
         elif isinstance(lens, Mapping):
-            is_fisheye = any(name.startswith("fisheye") for name in lens)
-            lens = FisheyeCameraCfg(**lens) if is_fisheye else PinholeCameraCfg(**lens)
+            is_fisheye = any(str(name).startswith("fisheye") for name in lens)
+            lens = (FisheyeCameraCfg if is_fisheye else PinholeCameraCfg).model_validate(lens)
             data = {name: value for name, value in data.items() if name not in ("spawn", "lens")} | {"spawn": lens}
         if lens not in (None, NONE):
             data = _stating_convention(data)
         if isinstance(lens, PinholeCameraCfg) and "clipping_range" not in data:
             data = {**data, "clipping_range": lens.clipping_range}
         super().__init__(**data)
+
+    @property
+    def update_latest_camera_pose(self) -> bool:
+        """Whether data have the pose of each frame."""
+        return self.reported_pose == "frame"
 
     @classmethod
     def check_data_types(cls, value: tuple[str, ...]) -> None:
@@ -293,7 +368,7 @@ class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
     @property
     def selector(self) -> tuple[str, Any]:
         """The path of the camera of the model, or of the frame that carries a camera to create."""
-        name, path = super().selector
+        name, path = _rays.check_leaf(self.title, *super().selector)
         if self.lens is None:
             return name, path
         rest = path.rstrip("/").rpartition("/")[0]
@@ -304,23 +379,20 @@ class TiledCameraCfg(CameraCfg):
     """Configuration of a camera whose images of all environments can be read as tiles of one image."""
 
     data_class: ClassVar[type[Any] | None] = TiledCameraData
+    sensor_class: ClassVar[type[Any] | None] = TiledCamera
+    other_aliases: ClassVar[Mapping[str, str]] = {"update_latest_camera_pose": "reported_pose"}
 
     reported_pose: PoseOption = Field(default="start", alias="return_latest_camera_pose")
     """Whether data have the pose of each frame instead of the one at the start of the episode."""
 
-
-class Camera(_camera.Camera):
-    """Camera of this document; a scene builds a `sensorium.Camera` from a `CameraCfg`."""
-
-    UNSUPPORTED_TYPES: ClassVar[set[str]] = UNSUPPORTED_TYPES
-    """Data types that `CameraCfg` refuses."""
-
-
-class TiledCamera(Camera):
-    """Camera whose images of all environments can be read as tiles of one image."""
+    @property
+    def return_latest_camera_pose(self) -> bool:
+        """Whether data have the pose of each frame."""
+        return self.update_latest_camera_pose
 
 
 __all__ = [
-    "UNSUPPORTED_TYPES", "Camera", "CameraCfg", "CameraData", "FisheyeCameraCfg", "PinholeCameraCfg",
-    "RayCasterCamera", "RayCasterCameraCfg", "TiledCamera", "TiledCameraCfg", "TiledCameraData",
+    "UNSUPPORTED_TYPES", "Camera", "CameraCfg", "CameraData", "FisheyeCameraCfg", "MultiMeshRayCasterCamera",
+    "MultiMeshRayCasterCameraCfg", "MultiMeshRayCasterCameraData", "PinholeCameraCfg", "RayCasterCamera",
+    "RayCasterCameraCfg", "TiledCamera", "TiledCameraCfg", "TiledCameraData",
 ]  # fmt: skip

@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_serializer
 from torch import Tensor
 
-from sensorium.cfg import Cfg
-from sensorium.compat.aliases import AliasedCfg
+from sensorium.cfg import Cfg, Evaluate
+from sensorium.compat.isaaclab.base import WithoutHandles
+from sensorium.compat.isaaclab.markers import MarkedCfg
+from sensorium.errors import Fault, PathError
 from sensorium.patterns import PatternField
 from sensorium.sensors.rays import ray_caster as _rays
-from sensorium.sensors.rays.ray_caster import RayCaster
 from sensorium.world.ray_cast import Alignment
 from sensorium.world.ray_scene import Targets
 
+
+class RayCaster(WithoutHandles, _rays.RayCaster):
+    """Ray caster of this document."""
+
+
 MultiMeshRayCaster = RayCaster
 
-YAW_ONLY = BeforeValidator(lambda value: {True: "yaw", False: "base"}[value] if isinstance(value, bool) else value)
-YawOnly = Annotated[Alignment, YAW_ONLY]
-"""A flag: whether rays rotate about the vertical only."""
+ALIGNMENTS = {True: "yaw", False: "base", None: "base", "yaw_starts": "yaw"}
+YAW_ONLY = BeforeValidator(
+    lambda value: ALIGNMENTS.get(value, value) if isinstance(value, bool | str | None) else value
+)
+"""Accepts a flag: whether rays rotate about the vertical only."""
 Paths = str | tuple[str, ...]
+
+
+def check_leaf(config: str, selector: str, path: str) -> tuple[str, str]:
+    """Return a selector and its path, or raise `PathError` if the last part of the path is a pattern."""
+    if re.search(r"[][*+?(){}|^$\\]", path.rpartition("/")[2]):
+        fix = "Write one name after the last slash. Patterns are allowed before it."
+        raise PathError(config, [Fault(selector, repr(path), "the path of one prim", fix)])
+    return selector, path
 
 
 class RayCasterData(_rays.RayCasterData):
@@ -38,19 +55,47 @@ class RayCasterData(_rays.RayCasterData):
 MultiMeshRayCasterData = RayCasterData
 
 
-class RayCasterCfg(AliasedCfg, _rays.RayCasterCfg):
+class RayCasterCfg(MarkedCfg, _rays.RayCasterCfg):
     """Configuration of a ray caster."""
 
     data_class: ClassVar[type[Any] | None] = RayCasterData
+    read_at_reset: ClassVar[tuple[str, ...]] = ("drift_range", "ray_cast_drift_range")
+    sensor_class: ClassVar[type[Any] | None] = RayCaster
 
     prim_path: str
     """Path of the prim that carries the sensor."""
+    evaluate: Evaluate = "on_access"
+    """When samples are computed; by default a due sample waits for a read."""
     targets: Paths = Field(alias="mesh_prim_paths")
     """Paths of the shapes that rays can hit."""
     pattern: PatternField = Field(alias="pattern_cfg")
     """Pattern of the rays."""
-    ray_alignment: YawOnly = Field(default="base", alias="attach_yaw_only")
-    """Rotation of the rays with the prim. ``"yaw_starts"`` is what Isaac Lab itself computes for `attach_yaw_only`."""
+    ray_alignment: Annotated[Literal["base", "yaw", "world"], YAW_ONLY] = Field(default="base", alias="attach_yaw_only")
+    """Rotation of the rays with the prim: fully, about the vertical for the starts only, or not at all. Files contain
+    sensorium's name of ``"yaw"``, ``"yaw_starts"``."""
+
+    @property
+    def attach_yaw_only(self) -> bool:
+        """Whether `ray_alignment` is ``"yaw"``."""
+        return self.ray_alignment == "yaw"
+
+    @property
+    def alignment(self) -> Alignment:
+        """Rotation of the rays with their mount, as they are cast."""
+        return "yaw_starts" if self.attach_yaw_only else self.ray_alignment
+
+    @field_serializer("ray_alignment")
+    def _as_cast(self, _: str) -> Alignment:
+        return self.alignment
+
+    @property
+    def selector(self) -> tuple[str, Any]:
+        """The selector, `prim_path`, and the path.
+
+        Raises:
+            PathError: the last part of the path is a pattern.
+        """
+        return check_leaf(self.title, *super().selector)
 
 
 class RaycastTargetCfg(Cfg):
@@ -86,6 +131,11 @@ class MultiMeshRayCasterCfg(RayCasterCfg):
     )
     """Computed fields. A flag selects whether `geom_ids` (`ray_mesh_ids`) is among them."""
 
+    @property
+    def update_mesh_ids(self) -> bool:
+        """Whether mesh ids are computed."""
+        return "geom_ids" in self.selected
+
     @field_serializer("targets")
     def _paths(self, value: MeshPath | tuple[MeshPath, ...]) -> tuple[str, ...]:
         given = value if isinstance(value, tuple) else (value,)
@@ -100,6 +150,6 @@ class MultiMeshRayCasterCfg(RayCasterCfg):
 
 
 __all__ = [
-    "YAW_ONLY", "MultiMeshRayCaster", "MultiMeshRayCasterCfg", "MultiMeshRayCasterData", "Paths", "RayCasterCfg",
-    "RayCasterData", "RaycastTargetCfg",
+    "YAW_ONLY", "MeshPath", "MultiMeshRayCaster", "MultiMeshRayCasterCfg", "MultiMeshRayCasterData", "Paths",
+    "RayCaster", "RayCasterCfg", "RayCasterData", "RaycastTargetCfg",
 ]  # fmt: skip

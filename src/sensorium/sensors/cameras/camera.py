@@ -43,9 +43,8 @@ def _moving_stage(camera: Camera) -> ImageSensor | None:
 class Camera(ImageCamera[CameraCfg], SimpleSensor[CameraCfg, CameraData]):
     """Camera at one or several mounts, which images the visible shapes of each environment.
 
-    Intrinsics and poses can be changed per env between steps (`set_intrinsic_matrices`, `set_world_poses`). Changes
-    apply from the next sample on. ``scene.update(ticks=0)`` retakes the current sample, unless the camera has memory
-    such as a delay or a history. Changes are saved with the scene's state and persist across resets.
+    Intrinsics and poses can be changed per env between steps (`set_intrinsic_matrices`, `set_world_poses`), see
+    `CameraBase`.
     """
 
     @classmethod
@@ -56,6 +55,11 @@ class Camera(ImageCamera[CameraCfg], SimpleSensor[CameraCfg, CameraData]):
     @property
     def _casts_twice(self) -> bool:
         return super()._casts_twice or _moving_stage(self) is not None
+
+    @property
+    def data(self) -> CameraData:
+        """Measured frame that has arrived at the reader: live views, or copies with `copy_data`."""
+        return self.read() if self.cfg.copy_data else super().data
 
     def _allocate(self) -> None:
         super()._allocate()
@@ -124,7 +128,8 @@ class Camera(ImageCamera[CameraCfg], SimpleSensor[CameraCfg, CameraData]):
         firsts = [first.setdefault((shape.element, shape.name), i) for i, shape in enumerate(shapes)]
         return Semantics(
             self.rays.labels[: len(shapes)], self.geom_names, [shape.row for shape in shapes], firsts,
-            engine.names("body"), engine.parent_body, self.cfg.semantic_filter, self.cfg.title,
+            engine.names("body"), engine.parent_body, self.cfg.semantic_filter,
+            self.cfg.title if self.cfg.missing_labels == "error" else None,
         )  # fmt: skip
 
     @cached_property

@@ -37,9 +37,10 @@ CameraDataT = TypeVar("CameraDataT", bound=CameraData)
 class CameraBase(SimpleSensor[CameraCfgT, CameraDataT], Generic[CameraCfgT, CameraDataT]):
     """Camera at one or several mounts. A subclass calls `_take_lens` in its `setup`.
 
-    Intrinsics and poses can be changed per env between steps (`set_intrinsic_matrices`, `set_world_poses`). Changes
-    apply from the next sample on. ``scene.update(ticks=0)`` retakes the current sample, unless the camera has memory
-    such as a delay or a history. Changes are saved with the scene's state and persist across resets.
+    Intrinsics and poses can be changed per env between steps (`set_intrinsic_matrices`, `set_world_poses`). A sample of
+    the current tick is retaken with the change and the same noise, in every mode of `evaluate`. An earlier sample is
+    held, as is that of a camera with memory such as a delay or a history: the change applies from the next sample on.
+    Changes are saved with the scene's state and persist across resets.
     """
 
     _k: Tensor
@@ -182,7 +183,7 @@ class CameraBase(SimpleSensor[CameraCfgT, CameraDataT], Generic[CameraCfgT, Came
         self._follow_lens(matrices)
         self._k.copy_(matrices)
         self._inverse_k[rows] = inverse.float().to(self.device)
-        self._changed()
+        self._context.retake(self)
 
     def set_world_poses(
         self,
@@ -222,7 +223,7 @@ class CameraBase(SimpleSensor[CameraCfgT, CameraDataT], Generic[CameraCfgT, Came
         self._offset_pos[rows] = offset_pos.float()
         self._offset_quat[rows] = (offset_quat / offset_quat.norm(dim=-1, keepdim=True)).float()
         self._poses_changed(rows)
-        self._changed()
+        self._context.retake(self)
 
     def set_world_poses_from_view(self, eyes: Tensor, targets: Tensor, env_ids: Any = None) -> None:
         """Set the positions of cameras and the points they look at; the world's z axis is up in the image.
@@ -303,16 +304,13 @@ class CameraBase(SimpleSensor[CameraCfgT, CameraDataT], Generic[CameraCfgT, Came
     def _poses_changed(self, rows: Tensor) -> None:
         """Follow a change of the offsets of some envs; by default nothing."""
 
-    def _changed(self) -> None:
-        self.expire()  # a value computed on read must be recomputed
-
     # Saving and drawing -----------------------------------------------------------------------------------------------
 
     def load(self, tensors: Mapping[str, Tensor], counters: Mapping[str, int]) -> None:
         """Restore the result of `tensors` and `counters`."""
         super().load(tensors, counters)
         self._follow_lens(self._k)
-        self._changed()
+        self.expire()
 
     def about_drawing(self) -> dict[str, Any]:
         """Return nothing: the frustum follows from the lens."""

@@ -66,6 +66,8 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     semantic_filter: str | tuple[str, ...] = "*:*"
     """Labels that segmentations show, as ``"type: label & !label | label; type: *"``, or a list of types. `!` negates,
     `&` binds before `|`, and `,` and `;` both add further surfaces. Surfaces without such a label are unlabelled."""
+    missing_labels: Literal["error", "ignore"] = "error"
+    """Whether a label of `semantic_filter` that no shape has is an error, or selects nothing."""
     colorize_semantic_segmentation: bool = True
     """Whether `semantic_segmentation` is a colour (uint8, 4 channels) instead of an id (int32, 1 channel)."""
     colorize_instance_segmentation: bool = True
@@ -87,6 +89,8 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     reported_pose: Literal["frame", "start"] = "frame"
     """Pose in `pos_w` and `quat_w_world`: that of each frame, or the one at the start of the episode or at the last
     `set_world_poses`."""
+    copy_data: bool = False
+    """Whether each read of `data` returns new tensors, which keep their values, instead of live views."""
     show_sites: bool = False
     """Whether the sites of the model are visible."""
     exclude_parent_body: bool = False

@@ -18,7 +18,9 @@ from torch import Tensor
 from sensorium.compute import Rows, kernel, masked_tid, place_of, recorded
 from sensorium.errors import ConfigError
 from sensorium.geometry.images.structs import HitRecord, Lens, pixel_line
+from sensorium.geometry.transforms import quat_apply
 from sensorium.measurement.record import Record, Timeline
+from sensorium.patterns import PinholeCameraPatternCfg
 from sensorium.sensors.cameras.camera_data import CameraData
 from sensorium.sensors.cameras.image_camera import ImageCamera
 from sensorium.sensors.cameras.ray_caster_camera_cfg import UNSUPPORTED, RayCasterCameraCfg
@@ -79,6 +81,22 @@ class RayCasterCamera(ImageCamera[RayCasterCameraCfg], RayCaster, SimpleSensor[R
             return
         self._take(raw)
         self._take(slot, is_last=self.cfg.is_clean, drift=self._drifts[0])
+
+    @property
+    def ray_starts(self) -> Tensor:
+        """Starts of the rays in the frame of the mount, float32 `[env, ray, 3]`, m; with a mount axis after env."""
+        height, width = self.image_shape
+        return self._squeeze(self._offset_pos[:, :, None].expand(-1, -1, height * width, -1))
+
+    @property
+    def ray_directions(self) -> Tensor:
+        """Unit directions of the rays in the frame of the mount, float32 `[env, ray, 3]`; with a mount axis after env.
+
+        Rays are in the order of the pixels, row by row.
+        """
+        height, width = self.image_shape
+        lines = PinholeCameraPatternCfg(width=width, height=height).rays_from_intrinsics(self._k).to(self.device)
+        return self._squeeze(quat_apply(self._offset_quat[:, :, None], lines[:, None]))
 
     def height_scan(self, offset: float = 0.0, miss_value: float | None = None, *, is_measured: bool = True) -> Tensor:
         """Raise an error, since a camera has no hits in world coordinates.

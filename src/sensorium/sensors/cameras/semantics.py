@@ -126,7 +126,7 @@ class Semantics:
         bodies: name of each body.
         parent_of: row of the parent of a body, -1 for the world, None if unknown.
         given: the filter.
-        config: for messages.
+        config: for messages; None accepts a filter that names a type or a label that no shape has.
 
     Raises:
         SelectionError: the filter names a type or a label that no shape has.
@@ -141,11 +141,12 @@ class Semantics:
         bodies: Sequence[str],
         parent_of: Callable[[int], int | None],
         given: str | Sequence[str],
-        config: str,
+        config: str | None,
     ) -> None:
         terms = parse_filter(given)
         all_labels = [tuple(typed(label) for label in each) for each in labels]
-        check_filter(terms, {each for own in all_labels for each in own}, config)
+        if config is not None:
+            check_filter(terms, {each for own in all_labels for each in own}, config)
         kept = [set[tuple[str, str]]().union(*(term.kept(own) for term in terms)) for own in all_labels]
         self.labels: list[Labels] = [
             tuple(each for each in own if each in keep) for own, keep in zip(all_labels, kept, strict=True)

@@ -5,7 +5,8 @@ filter; ``history`` physics ticks or samples, 0 = newest. All names with ``_w`` 
 
 Signs: in the contact's frame (normal, tangent, normal x tangent), with the normal from the primary to the other
 element, a force with x > 0 presses. Every force in world axes (``netforce``, `global_frame`, names with ``_w``, the
-latched impulse) acts on the primary: a standing foot reads +z. MuJoCo's own ``netforce`` has the opposite sign.
+latched impulse) acts on the primary: a standing foot reads +z. MuJoCo's own ``netforce`` has the opposite sign, which
+``force_on="secondary"`` gives to `force` and `torque`.
 
 The sensor evaluates every physics tick, whatever its rate: timers, latches and histories miss none. Where the force is
 measured with noise, the measured timers and histories follow the measured force, which exists at samples only.
@@ -18,7 +19,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -78,7 +79,7 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
     @cached_property
     def _plan(self) -> ContactPlan:
         plan, title = plan_of(self.cfg, self.engine), f"{type(self.cfg).__name__}({self.name!r})"
-        if self.cfg.secondary is not None:
+        if plan.others and not self.cfg.is_prim_form:
             side = (plan.others[0][0], tuple(name for _, name in plan.others))
             check_apart(side, self.engine, config=title, field="secondary")
         return plan
@@ -144,6 +145,7 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         memory.slots, memory.entries, memory.row = cfg.slots, entries, row
         rules = kernels.Rules()
         rules.reduce, rules.global_frame = REDUCTIONS.index(cfg.reduce), int(cfg.global_frame)
+        rules.sign = -1.0 if cfg.force_on == "secondary" and (cfg.global_frame or cfg.reduce == "netforce") else 1.0
         rules.by_sample = int(cfg.history_of == "sample")
         rules.by_force, rules.threshold = int(cfg.threshold is not None), cfg.threshold or 0.0
         rules.dt, rules.exact_dt = self.clock.dt, self.clock.dt
@@ -376,20 +378,6 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         self.ensure_current()
         ticks = self._counts[..., column]
         return (ticks > 0) & (ticks.to(torch.float64) * self.clock.dt < dt + abs_tol)
-
-    @property
-    def body_physx_view(self) -> NoReturn:
-        """Not available without PhysX. Poses are in `data.pos_w` and `data.quat_w`."""
-        self._no_handle("body_physx_view", "data.pos_w and data.quat_w (track_pose=True), or scene.engine")
-
-    @property
-    def contact_physx_view(self) -> NoReturn:
-        """Not available without PhysX. The contacts behind the data are those of the engine."""
-        where = "data.net_forces_w and data.force_matrix_w, or scene.engine.array(sn.contact_array(requirement))"
-        self._no_handle("contact_physx_view", where)
-
-    def _no_handle(self, name: str, instead: str) -> NoReturn:
-        raise NotTrackedError(f"sensor {self.name!r}: {name} is a PhysX handle, which is not available. Use {instead}.")
 
 
 def _columns(parts: Mapping[str, slice]) -> tuple[int, Any]:

@@ -224,14 +224,15 @@ class Sensor(Readable[CfgT, DataT]):
         ``"frames"``: for the items that the fields count, a list of body (row, -1 for the world), position (m) and
         quaternion (wxyz) on this body. ``"rays"``: start and direction of each ray in the frame of the mount, float32
         `[ray, 6]`, the sensor's offset there, and how the rays turn with the mount. ``"box"``: centre and half extents
-        of a box in the frame of the mount, m.
+        of a box in the frame of the sensor, m; it is red if the field `count` is above 0.
         """
         return {}
 
     def drawings(self) -> list[DebugShape]:
         """Return the shapes of `debug_draw` in the style of the config's `visualizer_cfg`."""
         style = self.cfg.visualizer_cfg
-        return [shape if style is None else styled(shape, style.to_dict()) for shape in self.debug_draw()]
+        with self.held():
+            return [shape if style is None else styled(shape, style.to_dict()) for shape in self.debug_draw()]
 
     @property
     def draws_own_shapes(self) -> bool:
@@ -328,7 +329,7 @@ class Sensor(Readable[CfgT, DataT]):
         Raises:
             ConfigError: the number of rays exceeds the limit or the available memory.
         """
-        pattern: PatternBaseCfg = getattr(self.cfg, name)
+        pattern: PatternBaseCfg = getattr(self.cfg, name).of_model(self.engine)
         if (count := pattern.count_rays()) is not None:
             mounts = self.mount.count if self.mount is not None else 1
             self.compute_on.memory.check_rays(count, name, pattern, mounts)
@@ -461,7 +462,7 @@ class Sensor(Readable[CfgT, DataT]):
         """Force evaluation on the next read of a sensor computed on read, after one of its settings changed."""
         self._shown_version = -1
         if self.buffers.group is not None:
-            self.buffers.group.version = -1
+            self.buffers.group.expire()
 
     def begin_poses(self) -> None:
         """Restart the record of poses, where an output publishes them: poses of earlier captures are unknown."""

@@ -42,7 +42,7 @@ HOOKS_OF_OTHERS = {
     "_apply_hardware_imperfections": "apply_hardware_imperfections(self, slot)",
     "_post_process": "post_process(self, data, timeline, *, is_measured)",
     "_apply_delay": "delay, jitter and loss of the config",
-    "_update_shared_cache": "compute(self, truth, measured) on sn.Sensor",
+    "_update_shared_cache": "compute(self, truth, measured) on sn.Sensor, with self.timelines",
     "_update_shared_ground_truth_cache": "compute(self, truth, measured) on sn.Sensor",
     "_apply_camera_transform": "apply_camera_transform(self, transform) on sn.RenderedSensor",
     "_render_current_state": "render_current_state(self) on sn.RenderedSensor",

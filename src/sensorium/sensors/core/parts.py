@@ -32,6 +32,10 @@ class SensorContext:
     seed: int
     reset: Callable[[Any, Any], None]
     """Resets one sensor in some envs; the others are unchanged."""
+    retake: Callable[[Any], None]
+    """Evaluates the current sample of one sensor again, if it has no memory."""
+    update: Callable[[Any, float, bool], None]
+    """Registers time that has passed at one sensor."""
     arrange: Callable[[], None]
     """Makes the scene record the work of all sensors again; to be called after memory in recorded work was replaced."""
     debug: bool
@@ -68,7 +72,7 @@ class SensorInfo:
         bodies: body that each mount is fixed to.
         nbytes: memory of the sensor, bytes.
         rate_hz: mean sampling rate, Hz.
-        evaluation: ``"lazy"``, ``"eager"`` or ``"wanted"``.
+        evaluation: ``"lazy"``, ``"eager"``, ``"wanted"`` or ``"on_access"``.
         why: reason for `evaluation`.
         notes: further choices of the sensor, e.g. the source of accelerations.
     """

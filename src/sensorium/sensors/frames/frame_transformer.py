@@ -121,6 +121,8 @@ class FrameTransformerCfg(MountedSensorCfg[FrameTransformerData]):
     """Target frames, in this order; the matches of one pattern are in the order of the model."""
     fields: tuple[str, ...] | Literal["all"] = "all"
     """Computed fields; omitted fields are None and cost nothing."""
+    leaf_names: bool = False
+    """Whether frames without a name have the last part of the element's name even if it is not unique."""
     selectable: ClassVar[tuple[str, ...]] = FIELDS
 
     @classmethod
@@ -269,10 +271,12 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
             for element, frame in zip(elements, frames, strict=True):
                 found.append((cfg.name, field, element, frame, cfg.offset))
         short = [given or element.split("/")[-1] for given, _, element, _, _ in found]
-        full = [given or (element if short.count(leaf) > 1 else leaf)
+        full = [given or (element if short.count(leaf) > 1 and not self.cfg.leaf_names else leaf)
                 for leaf, (given, _, element, _, _) in zip(short, found, strict=True)]  # fmt: skip
-        for name, (_, field, _, _, _) in zip(full, found, strict=True):
-            if full.count(name) > 1:
+        pairs = zip(full, found, strict=True)
+        keys = [(name, element if self.cfg.leaf_names else "") for name, (_, _, element, *_) in pairs]
+        for name, key, (_, field, *_) in zip(full, keys, found, strict=True):
+            if keys.count(key) > 1:
                 fix = "Give all but one of them a distinct name: FrameCfg(name=...)."
                 expected = f"frames with distinct names, not {full.count(name)} named {name!r}"
                 raise SelectionError(title, [Fault(field, repr(name), expected, fix)])

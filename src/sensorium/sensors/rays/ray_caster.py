@@ -10,7 +10,7 @@ nearest point between `min_distance` and `max_distance`; both sides of a surface
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Generic, Literal
 
@@ -89,7 +89,7 @@ class RayScanCfg(RayCfg[DataT], Generic[DataT]):
     selectable: ClassVar[tuple[str, ...]] = FIELDS
 
     @model_validator(mode="after")
-    def _check_knobs(self) -> Any:
+    def _fits(self) -> Any:
         self.refuse_idle_knobs("no distances or hits are computed", "distances")
         return self
 
@@ -100,6 +100,11 @@ class RayScanCfg(RayCfg[DataT], Generic[DataT]):
         if not self.is_clean and wanted & {"ray_hits_w", "points_b"}:
             wanted.add("distances")  # the measured hits are derived from them
         return tuple(name for name in self.selectable if name in wanted)
+
+    @property
+    def alignment(self) -> Alignment:
+        """Rotation of the rays with their mount, as they are cast."""
+        return self.ray_alignment
 
     @property
     def drift_spans(self) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
@@ -208,7 +213,7 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
             starts=pattern.starts.numpy(),
             directions=pattern.directions.numpy(),
             targets=cfg.seen,
-            alignment=cfg.ray_alignment,
+            alignment=cfg.alignment,
             offset=(cfg.offset.pos, cfg.offset.rot),
             limits=cfg.limits,
             miss=cfg.miss if cfg.is_clean else float("inf"),
@@ -236,31 +241,54 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
         return self.num_frames * self.num_rays_per_frame
 
     @property
+    def ray_starts(self) -> Tensor:
+        """Starts of the rays in the frame of the mount, with `offset`, float32 `[env, ray, 3]`, m."""
+        starts: Tensor = wp.to_torch(self._cast.bundle.starts)
+        return starts.expand(self.num_envs, -1, -1)
+
+    @property
+    def ray_directions(self) -> Tensor:
+        """Unit directions of the rays in the frame of the mount, with `offset`, float32 `[env, ray, 3]`."""
+        directions: Tensor = wp.to_torch(self._cast.bundle.directions)
+        return directions.expand(self.num_envs, -1, -1)
+
+    @property
+    def drift(self) -> Tensor:
+        """Present error of the measured position along the world axes, see `drift_range`, `[env, mount, 3]`, m."""
+        return self._drift(0)
+
+    @property
+    def ray_cast_drift(self) -> Tensor:
+        """Present errors of the measured scan, see `ray_cast_drift_range`, `[env, mount, 3]`, m."""
+        return self._drift(1)
+
+    def _drift(self, number: int) -> Tensor:
+        self.ensure_current()
+        drift = self._drifts[number]
+        if drift is None:  # expanded, so that a write is an error
+            drift = torch.zeros(1, device=self.device).expand(self.num_envs, self.mount.count, 3)
+        return self._squeeze(drift)
+
+    @property
     def flat(self) -> RayCasterData:
         """`data` with mount and ray as one axis, `[env, mount * ray, ...]`, the rays of a mount together."""
-        data = self.data
-        if not self._mount_axis:
-            return data
-        tensors = self._tensors_of(data)
-        return replace(data, **{name: tensors[name].flatten(1, 2) for name in self._ray_axes})
+        self.ensure_current(is_measured=True)
+        data, own = self._visible(is_measured=True)
+        kept = (spec.name for spec in self.specs if "ray" in spec.axes and self._mount_axis)
+        names = [name for name in kept if getattr(data, name) is own[name]]  # otherwise already on one axis
+        return self.packaged(own | {name: own[name].flatten(1, 2) for name in names}) if names else data
 
     @cached_property
     def _ray_axes(self) -> dict[str, int]:
         """Index of the ray axis, from the end, of the fields that have one."""
         return {spec.name: spec.axes.index("ray") - len(spec.axes) for spec in self.specs if "ray" in spec.axes}
 
-    def _package(self, values: Mapping[str, Tensor]) -> RayCasterData:
+    def packaged(self, values: Mapping[str, Tensor]) -> RayCasterData:
+        """Build the data object; with `keeps_layout` the axes of the pattern replace the ray axis."""
         if self.cfg.keeps_layout:
             shape, split = self.pattern.return_shape, self._ray_axes
             values = dict(values) | {name: torch.unflatten(values[name], axis, shape) for name, axis in split.items()}
-        return super()._package(values)
-
-    def _tensors_of(self, data: RayCasterData) -> dict[str, Tensor]:
-        found = super()._tensors_of(data)
-        if self.cfg.keeps_layout:
-            more = len(self.pattern.return_shape) - 1
-            found |= {name: found[name].flatten(axis - more, axis) for name, axis in self._ray_axes.items()}
-        return found
+        return super().packaged(values)
 
     def height_scan(self, offset: float = 0.0, miss_value: float | None = None, *, is_measured: bool = True) -> Tensor:
         """Return the height of the mount above each measured hit, ``pos_w.z - hit.z - offset``, `[env, mount, ray]`, m.
@@ -275,16 +303,17 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
         Raises:
             ConfigError: `fields` lacks `pos_w` or `ray_hits_w`.
         """
-        data = self.data if is_measured else self.ground_truth
+        self.ensure_current(is_measured=is_measured)
+        own = self.own_tensors(is_measured=is_measured)
         for name in ("pos_w", "ray_hits_w"):
-            if getattr(data, name) is None:
+            if name not in own:
                 config = self.cfg.title
                 raise ConfigError.single(
                     config, "fields", self.cfg.fields, f"{name!r} in fields, which height_scan needs"
                 )
-        hit = self._tensors_of(data)["ray_hits_w"][..., 2]
+        hit = own["ray_hits_w"][..., 2]
         miss = self.cfg.max_distance if miss_value is None else miss_value
-        return torch.where(hit.isfinite(), data.pos_w[..., 2:] - hit - offset, miss)
+        return torch.where(hit.isfinite(), own["pos_w"][..., 2:] - hit - offset, miss)
 
     def reset_state(self, env_mask: Tensor) -> None:
         """Redraw the drifts."""
@@ -367,4 +396,4 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
         lines = [rotate(turn, part.numpy()) for part in (self.pattern.starts, self.pattern.directions)]
         lines[0] = lines[0] + pos
         offset = [*self.cfg.offset.pos, *self.cfg.offset.rot]
-        return {"rays": {"lines": np.concatenate(lines, axis=1), "offset": offset, "alignment": self.cfg.ray_alignment}}
+        return {"rays": {"lines": np.concatenate(lines, axis=1), "offset": offset, "alignment": self.cfg.alignment}}
