@@ -505,7 +505,7 @@ def test_non_finite_shape_pose_invalidates_scans_of_its_env() -> None:
 def test_flat_puts_the_rays_of_all_mounts_on_one_axis() -> None:
     engine = engine_of([GROUND], sites={"a": ("base", (0.0, 0.0, 0.0)), "b": ("base", (0.0, 0.0, 1.0))}, envs=2)
     pattern = sn.GridPatternCfg(size=(0.1, 0.1))
-    sensor = scene_of(engine, kind=RayCastSensorCfg, sites=("a", "b"), pattern=pattern)["rays"]
+    sensor = scene_of(engine, fields="all", sites=("a", "b"), pattern=pattern)["rays"]
     assert (sensor.num_frames, sensor.num_rays_per_frame, sensor.num_rays) == (2, 4, 8)
     assert sensor.flat.distances.tolist() == [[2.0] * 4 + [3.0] * 4] * 2
     assert sensor.flat.normals_w.shape == sensor.flat.ray_hits_w.shape == (2, 8, 3)
