@@ -105,7 +105,8 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any], allowed: Mapping[str
             first, second = a["sensors"][sensor]["shots"], b["sensors"][sensor]["shots"]
             for key in one_sided(result, f"{engine}: {sensor!r} shows", first, second):
                 found = Difference(engine, b["sensors"][sensor]["kind"], sensor, ".".join(filter(None, key)))
-                for step, array in first[key].items():
+                for step in one_sided(result, f"{engine}: {sensor!r} shows {key} at step", first[key], second[key]):
+                    array = first[key][step]
                     apart = ulps(array, second[key][step])
                     wrong = apart > (allowed.get(engine, 0) if array.dtype == np.float32 else 0)
                     found.total += apart.size
