@@ -33,11 +33,17 @@ SIMPLE_HOOKS = {
 """Hooks that only `SimpleSensor` calls, by their names in `Hooks`."""
 HOOKS = {"post": "post_process", "reset": "reset_state", "observe": "observe"}
 """Hooks of every sensor, by their names in `Hooks`."""
-OTHER_HOOKS = "setup", "fields", "intermediate_fields", "needs", "debug_draw", "apply_camera_transform", "render_current_state"
+OTHER_HOOKS = (
+    "setup",
+    "fields",
+    "intermediate_fields",
+    "needs",
+    "debug_draw",
+    "apply_camera_transform",
+    "render_current_state",
+)
 """Hooks that the sensor itself calls."""
-SPELLINGS = {
-    name.replace("_", ""): name for name in (*SIMPLE_HOOKS.values(), *HOOKS.values(), "compute", *OTHER_HOOKS)
-}
+SPELLINGS = {name.replace("_", ""): name for name in (*SIMPLE_HOOKS.values(), *HOOKS.values(), "compute", *OTHER_HOOKS)}
 """All hooks by their names without underscores."""
 ALIKE = 0.91
 """Similarity from which a name is a misspelled hook; below that of ``field`` and ``fields``."""
