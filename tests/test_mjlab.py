@@ -16,5 +16,7 @@ def test_import_without_mjlab_names_the_package_to_install(monkeypatch: pytest.M
     monkeypatch.delitem(sys.modules, "sensorium.compat.mjlab.scenes", raising=False)
     monkeypatch.setitem(sys.modules, "mjlab", None)  # Python then finds no such module
     page = importlib.import_module("sensorium.compat.mjlab")
+    exec("from sensorium.compat.mjlab import *", names := {})
+    assert {"RayCastSensorCfg", "RingPatternCfg"} <= names.keys() and "add_sensors" not in names
     with pytest.raises(sn.MissingDependencyError, match=r"mjlab .*cannot be imported here .*: pip install mjlab"):
         page.add_sensors  # noqa: B018

@@ -274,15 +274,16 @@ def test_data_maps_names_to_measured_values(env: ManagerBasedRlEnv) -> None:
     assert torch.equal(data["imu"].ang_vel_b, ours(env).scene["imu"].data.ang_vel_b)
 
 
-def test_the_three_lines_of_the_documentation_work() -> None:
+def test_the_code_of_the_documentation_works() -> None:
     page = (Path(__file__).parents[1] / "docs/mjlab.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {"robot_env_cfg": world.robot_env_cfg}
-    exec(compile(block, "mjlab.md", "exec"), names)
+    exec(compile("\n".join(blocks), "mjlab.md", "exec"), names)
     env = ManagerBasedRlEnv(names["cfg"], device="cpu")
     observed, _ = env.reset()
     assert observed["actor"]["gyro"].shape == (ENVS, 3)
     assert torch.equal(observed["actor"]["gyro"], scene_of(env)["imu"].data.ang_vel_b)
+    assert env.scene["feet"].data.found.shape == (ENVS, 2)
 
 
 # Model ----------------------------------------------------------------------------------------------------------------

@@ -109,6 +109,7 @@ from sensorium.measurement.stages import Viscoelastic as Viscoelastic
 from sensorium.measurement.stages import WindowAverage as WindowAverage
 from sensorium.patterns import BpearlPatternCfg as BpearlPatternCfg
 from sensorium.patterns import GridPatternCfg as GridPatternCfg
+from sensorium.patterns import ImagePlanePatternCfg as ImagePlanePatternCfg
 from sensorium.patterns import LidarPatternCfg as LidarPatternCfg
 from sensorium.patterns import PatternBaseCfg as PatternBaseCfg
 from sensorium.patterns import PinholeCameraPatternCfg as PinholeCameraPatternCfg
@@ -237,6 +238,9 @@ from sensorium.sensors.joints.motor_current import MotorCurrentData as MotorCurr
 from sensorium.sensors.rays.lidar import Lidar as Lidar
 from sensorium.sensors.rays.lidar import LidarCfg as LidarCfg
 from sensorium.sensors.rays.lidar import LidarData as LidarData
+from sensorium.sensors.rays.obstacle import Obstacle as Obstacle
+from sensorium.sensors.rays.obstacle import ObstacleCfg as ObstacleCfg
+from sensorium.sensors.rays.obstacle import ObstacleData as ObstacleData
 from sensorium.sensors.rays.radar import Radar as Radar
 from sensorium.sensors.rays.radar import RadarCfg as RadarCfg
 from sensorium.sensors.rays.radar import RadarData as RadarData
@@ -292,6 +296,7 @@ from sensorium.spec import Field as Field
 from sensorium.spec import FieldSpec as FieldSpec
 from sensorium.spec import Requirement as Requirement
 from sensorium.stream.events import CollisionEvent as CollisionEvent
+from sensorium.stream.events import ObstacleEvent as ObstacleEvent
 from sensorium.stream.events import SafeDistanceEvent as SafeDistanceEvent
 from sensorium.stream.options import ServerOptions as ServerOptions
 from sensorium.stream.security import KeyPair as KeyPair

@@ -149,7 +149,7 @@ class _Drawing:
     ) -> None:
         values = reading.truth if truth and reading.truth else reading.measured
         self.cfg, self.n = about.get("cfg", {}), len(reading.env_ids)
-        self.reading, self.kind = reading, str(about.get("kind", reading.kind))
+        self.reading = reading
         self.specs = {spec.name: spec for spec in reading.specs if spec.name in values}
         self.values, self.field = values, field
         self.pose = reading.pose
@@ -414,19 +414,14 @@ class _Drawing:
             yield self._shape("arrows", lines, np.ones(lines.shape[:2], bool))
 
     def _box(self) -> Iterator[DebugShape]:
-        if self.kind != "safe_distance" or self.pose is None:
+        if self.box is None or self.pose is None:
             return
-        front, back, side = (float(self.cfg.get(f"safe_distance_{name}", default)) for name, default in
-                             (("front", 1.0), ("back", 0.5), ("lateral", 0.5)))  # fmt: skip
-        low, high = np.array([-back, -side, 0.0]), np.array([front, side, 0.0])
-        if self.box is not None:  # of the body itself
-            middle, half = np.array(self.box[:3]), np.array(self.box[3:])
-            low, high = low + middle - half, high + middle + half
-        corners = np.array([[(low, high)[k >> axis & 1][axis] for axis in range(3)] for k in range(8)], np.float32)
+        middle, half = np.reshape(np.array(self.box, np.float32), (2, 3))
+        corners = np.array([middle + half * [2 * (k >> axis & 1) - 1 for axis in range(3)] for k in range(8)])
         edges = [(a, a | 1 << axis) for a in range(8) for axis in range(3) if not a >> axis & 1]
-        points = self._world(np.broadcast_to(corners, (self.n, 1, 8, 3)))
+        points = self._world(np.broadcast_to(corners.astype(np.float32), (self.n, 1, 8, 3)))
         lines = points[:, :, np.array(edges)]
-        is_inside = np.asarray(self.values["count"]).reshape(-1) > 0
+        is_inside = np.asarray(self.values.get("count", np.ones(self.n))).reshape(-1) > 0
         colors = np.where(is_inside[:, None, None, None], [1.0, 0.1, 0.1], [1.0, 0.75, 0.1])
         yield self._shape("lines", lines, np.ones(lines.shape[:3], bool), colors=colors)
 

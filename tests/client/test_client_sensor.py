@@ -73,9 +73,9 @@ class Follow(ClientSensor):
         super().set(description)
         self.calls.append(("set", dict(description.values)))
 
-    def set_owner(self, owner: Owner | None) -> None:
+    def set_owner(self, owner: Owner) -> None:
         super().set_owner(owner)
-        self.calls.append(("set_owner", owner.body.name if owner else None))
+        self.calls.append(("set_owner", owner.body.name))
 
     def reset(self) -> None:
         self.calls.append("reset")
@@ -189,7 +189,7 @@ def test_sensor_that_fails_in_construction_is_closed(host: FakeHost) -> None:
     calls, gone = list[str](), list[int]()
 
     class Picky(ClientSensor):
-        def set_owner(self, owner: Owner | None) -> None:
+        def set(self, description: ActorDescription) -> None:
             raise ConfigError.single("Picky", "attach_to", None, "a body")
 
         def close(self) -> None:

@@ -19,10 +19,12 @@ import sensorium as sn
 from sensorium import registry
 from sensorium.compat import carla, genelab, genesis, isaaclab, mjlab
 from sensorium.compat.aliases import AliasedCfg, aliases, own_defaults
+from sensorium.geometry.transforms import rotation
 from sensorium.testing import tumbling_engine
 
 GROUND = sn.Shape("plane", "ground", (20.0, 20.0))
 DOWN = sn.GridPatternCfg(size=(0.0, 0.0))
+RING = mjlab.RingPatternCfg.single_ring(0.1, 4, include_center=False)
 IMAGE = sn.PinholeCameraPatternCfg(width=4, height=3)
 
 
@@ -62,12 +64,16 @@ def configs() -> Iterator[Any]:
     yield mjlab.ContactSensorCfg(primary=mjlab.ContactMatch(mode="geom", pattern=".*_foot$"))
     yield mjlab.RayCastSensorCfg(frame=mjlab.ObjRef(type="site", name="imu"))
     yield mjlab.TerrainHeightSensorCfg(frame=(mjlab.ObjRef(type="body", name="base"),))
-    yield genesis.IMU(link_name="base")
-    yield genesis.Raycaster(link_name="base", min_range=0.5, max_range=3.0, return_world_frame=False)
-    yield genesis.DepthCamera(link_name="base", max_range=3.0)
+    yield genesis.IMU(entity_idx=0, link_idx_local=0, pos_offset=(0.1, 0.0, 0.0), acc_cross_axis_coupling=0.01)
+    yield genesis.Contact(link_name="base", threshold=2.0, filter_link_idx=(0,))
+    yield genesis.ContactForce(link_name="base", max_force=math.inf)
+    yield genesis.Raycaster(min_range=0.5, max_range=3.0, return_points=False)
+    yield genesis.DepthCamera(link_name="base", max_range=3.0, draw_debug=True)
+    yield genesis.SurfaceDistanceProbe(link_name="base", track_link_idx=(0,), probe_radius=2.0)
     yield genesis.Proximity(link_name="base", track_link="ground", max_range=2.0)
     yield genesis.ElastomerDisplacement(link_name="base", track_link=("ground",))
     yield genesis.KinematicTaxel(link_name="base", track_link="ground")
+    yield genesis.TemperatureGrid(entity_idx="robot", convection_coefficient=2.0)
     yield genelab.KinematicTactileSensorCfg(link_name="base")
     yield carla.LidarCfg(body="base")
     yield carla.RadarCfg(body="base")
@@ -488,8 +494,18 @@ def test_mjlab_frame_is_a_mount() -> None:
     one = mjlab.RayCastSensorCfg(frame=ref(type="site", name="left"))
     assert one.selector == ("site", ref(type="site", name="left"))
     assert data_of(frame=ref(type="site", name="left")).distances.tolist() == [[2.5]]
-    both = data_of(frame=(ref(type="site", name="left"), ref(type="site", name="right")))
-    assert both.distances.tolist() == [[[2.5], [2.0]]] and both.frame_pos_w.shape == (1, 2, 3)
+    both = (ref(type="site", name="left"), ref(type="site", name="right"))
+    sensor = sn.Scene(engine, [mjlab.RayCastSensorCfg(name="rays", pattern=RING, frame=both, history_length=2)])["rays"]
+    for data in (sensor.data, sensor.ground_truth, sensor.read()):  # frame by frame
+        assert data.distances.tolist() == [[2.5] * 4 + [2.0] * 4] and data.frame_pos_w.shape == (1, 2, 3)
+        assert data.hit_pos_w[0, 5].tolist() == pytest.approx([0.0, -0.9, 0.0], abs=1e-6)
+        assert data.pos_w.tolist() == [[0.0, 1.0, 2.5]] and data.frame_pos_w[0, 1].tolist() == [0.0, -1.0, 2.0]
+    assert sensor.history.distances.shape == (1, 2, 8) and sensor.flat is sensor.data
+    assert sensor.own_tensors(is_measured=True)["distances"].shape == (1, 2, 4)  # of files and streams
+    height = mjlab.TerrainHeightSensorCfg(name="feet", pattern=RING, frame=both, reduction="none")
+    data = sn.Scene(engine, [height])["feet"].data
+    assert isinstance(data, mjlab.TerrainHeightData) and data.distances.shape == (1, 8)
+    assert data.heights.tolist() == [[[2.5] * 4, [2.0] * 4]] and data.hit_pos_w.shape == (1, 8, 3)
     assert data_of(frame=ref(type="geom", name="hull")).distances.tolist() == [[1.5]]
     assert data_of(frame=ref(type="body", name="base", entity="robot")).frame_pos_w.shape == (1, 1, 3)
     assert mjlab.RayCastSensorCfg.from_toml(one.to_toml()) == one
@@ -521,39 +537,189 @@ def test_mjlab_terrain_height_without_hit_is_the_world_height() -> None:
 # Genesis --------------------------------------------------------------------------------------------------------------
 
 
-def test_genesis_contact_sensor_is_the_contact_switch() -> None:
-    assert genesis.ContactSensor is sn.Contact and genesis.Contact is sn.ContactCfg
-    assert genesis.ContactForceSensor is sn.ContactForce and genesis.ContactForce is sn.ContactForceCfg
-    assert genesis.ElastomerDisplacementSensor is sn.ElastomerTaxel
-    assert genesis.TemperatureGridSensor is sn.TemperatureGrid and genesis.IMUSensor is sn.Imu
+def test_genesis_sensors_are_those_of_the_options() -> None:
+    pairs = {"Contact": sn.Contact, "ContactForce": sn.ContactForce, "ElastomerDisplacement": sn.ElastomerTaxel,
+             "IMU": sn.Imu, "Proximity": sn.SurfaceDistanceProbe, "TemperatureGrid": sn.TemperatureGrid}  # fmt: skip
+    for name, sensor in pairs.items():
+        assert getattr(genesis, f"{name}Sensor") is sensor is registry.sensor_for(getattr(genesis, name))
 
 
 def test_genesis_imu_has_its_fields() -> None:
-    scene = sn.Scene(tumbling_engine(2), [genesis.IMU(name="imu", link_name="body", magnetic_field=(1.0, 0.0, 0.0))])
+    """Readings unpack in the order of the document; the coupling is Genesis' example: (0, g, 0) reads (g, g, g)."""
+    engine = tumbling_engine(2)
+    rig = [genesis.IMU(name="imu", link_name="body"), genesis.IMU(name="bent", acc_cross_axis_coupling=(0.0, 1.0, 0.0))]
+    scene = sn.Scene(engine, rig)
     for data in (scene["imu"].data, scene["imu"].ground_truth, scene["imu"].read()):
         assert isinstance(data, genesis.IMUData)
-        assert data.lin_acc is data.lin_acc_b and data.ang_vel is data.ang_vel_b and data.mag is data.mag_b
+        lin_acc, ang_vel, mag = data
+        assert lin_acc is data.lin_acc is data.lin_acc_b and ang_vel is data.ang_vel is data.ang_vel_b
+        assert mag is data.mag is data.mag_b
+    engine.gravity_w[:] = torch.tensor([0.0, -9.0, 0.0])
+    scene.update()
+    assert scene["bent"].ground_truth.lin_acc[0].tolist() == [0.0, 9.0, 0.0]  # on the world: no entity is given
+    assert scene["bent"].data.lin_acc[0].tolist() == [9.0, 9.0, 9.0]
+    assert scene["bent"].data.mag[0].tolist() == [0.0, 0.0, 0.5]
 
 
 def test_genesis_proximity_reports_a_miss_as_reach_and_own_position() -> None:
-    cfg = genesis.Proximity(name="p", body="base", probe_local_pos=((0.0, 0.0, -1.5), (0.0, 0.0, 0.0)))
-    data: Any = sn.Scene(above_ground(), [cfg])["p"].data
-    assert data.distance.tolist() == [[0.5, 0.5]] and data.nearest_points is data.nearest_points_w
-    assert data.nearest_points[0, 1].tolist() == [0.0, 0.0, 2.0]
+    probes = {"body": "base", "probe_local_pos": ((0.0, 0.0, -1.5), (0.0, 0.0, 0.0))}
+    for cfg, reach in ((genesis.SurfaceDistanceProbe(**probes), 0.5), (genesis.Proximity(**probes), 10.0)):
+        ghost = sn.Shape("sphere", "ghost", (0.2,), pos=(0.0, 0.0, 19.0), is_collision=False)
+        sensor: Any = sn.Scene(above_ground(ghost, height=20.0), [cfg])[cfg]
+        assert sensor.data.distance.tolist() == [[reach, reach]]
+        assert sensor.data.nearest_points is sensor.data.nearest_points_w
+        assert sensor.data.nearest_points[0, 1].tolist() == [0.0, 0.0, 20.0]
 
 
-@pytest.mark.parametrize("is_world", [True, False])
-def test_genesis_ray_caster_returns_points_in_the_requested_frame(is_world: bool) -> None:
-    cfg = genesis.Raycaster(name="rays", body="base", pattern=DOWN, return_world_frame=is_world)
-    data: Any = sn.Scene(above_ground(), [cfg])["rays"].data
-    assert data.points.tolist() == [[[0.0, 0.0, 0.0 if is_world else -2.0]]]
+WALL = sn.Shape("box", "wall", (0.05, 5.0, 5.0), pos=(3.05, 0.0, 0.0))
+"""A wall whose face is the plane x = 3 m."""
+BALL = sn.Shape("sphere", "ball", (0.4,), pos=(2.0, 0.5, 0.0))
 
 
-def test_genesis_depth_camera_returns_ray_lengths() -> None:
-    cfg = genesis.DepthCamera(name="eye", body="base", res=(3, 3), offset={"convention": "world"})
-    sensor: Any = sn.Scene(above_ground(), [cfg])["eye"]
-    assert isinstance(sensor, genesis.DepthCameraSensor) and sensor.data.distance_to_image_plane is None
-    assert sensor.read_image().shape == (1, 3, 3)
+def test_genesis_rays_have_the_axes_of_their_pattern() -> None:
+    """A grid of 3 x 5 rays along x, y fastest, meets a ball before a wall; the range ends behind the ball."""
+    pattern = genesis.GridPattern(resolution=0.5, size=(1.0, 2.0), direction=(1.0, 0.0, 0.0))
+    starts = np.array([[(x, y) for y in np.arange(-1.0, 1.01, 0.5)] for x in (-0.5, 0.0, 0.5)])
+    face = np.where(starts[..., 1] == 0.5, 1.6, 3.0)  # the near side of the ball, or the wall
+    distance = face - starts[..., 0]
+    beyond = distance > 2.9
+    distance[beyond] = 2.9
+    cfg = {"entity_idx": 1, "link_idx_local": 0, "pattern": pattern, "max_range": 2.9}
+    engine = sn.TensorEngine(2, bodies=("table/top", "robot/base"), shapes=[WALL, BALL], provides=("pose",))
+    scene = sn.Scene(engine, [genesis.Raycaster(name="local", **cfg, pos_offset=(0.0, 0.0, 0.1), history_length=2),
+                              genesis.Raycaster(name="world", **cfg, return_world_frame=True),
+                              genesis.Raycaster(name="bare", **cfg, return_points=False)])  # fmt: skip
+    engine.body_pos_w[:, 1, 2] = -0.1
+    engine.body_quat_w[:, 1] = torch.tensor([1.0, 0.0, 0.0, 0.0])
+    scene.update()
+    assert pattern.return_shape == distance.shape == (3, 5)
+    for name in ("local", "world", "bare"):
+        sensor: Any = scene[name]
+        points, distances = sensor.read([1])
+        assert distances.shape == (1, *pattern.return_shape) == sensor.data.distances[1:].shape
+        tolerance = 0.0 if name == "local" else 0.02  # the others hit the ball 0.1 m below its middle
+        np.testing.assert_allclose(distances[0].numpy(), distance, atol=1e-5 + tolerance)
+        assert sensor.own_tensors(is_measured=True)["distances"].shape == (2, 15)  # as in files and streams
+        assert sensor.data.distances.data_ptr() == sensor.buffers.truth["distances"].data_ptr()
+    assert scene["bare"].data.points is None
+    assert scene["local"].history.distances.shape == (2, 2, 3, 5)
+    points, _ = scene["local"].read()
+    np.testing.assert_allclose(points[0, ..., 0].numpy()[~beyond], face[~beyond], atol=1e-5)
+    np.testing.assert_allclose(points[0, 1, 3].numpy(), [1.6, 0.5, 0.1], atol=1e-5)  # in the link
+    points, _ = scene["world"].read()
+    np.testing.assert_allclose(points[0, 1, 3, 2].item(), -0.1, atol=1e-6)
+    scan = genesis.Raycaster(entity_idx=0, pattern=DOWN, fields=("pos_w", "distances", "ray_hits_w"))
+    assert sn.Scene(above_ground(), [scan])[scan].height_scan().tolist() == [[2.0]]
+    assert genesis.Raycaster(max_range=3.0).replace(max_range=4.0).no_hit_value == 4.0
+    assert genesis.Raycaster(no_hit_value=-1.0).replace(max_range=4.0).no_hit_value == -1.0
+
+
+def test_genesis_depth_camera_looks_along_x() -> None:
+    """The middle pixel sees the wall 3 m ahead; a pixel right of it has a negative y."""
+    engine = sn.TensorEngine(1, bodies=("base",), shapes=[WALL], provides=("pose",))
+    cfg = genesis.DepthCamera(name="eye", entity_idx=0, pattern=genesis.DepthCameraPattern(res=(3, 1)))
+    sensor: Any = sn.Scene(engine, [cfg])["eye"]
+    points, distances = sensor.read()
+    side = 3.0 * 2.0 / 3.0  # the outer pixels are 2/3 of the half width, which is 45 degrees, from the middle
+    np.testing.assert_allclose(points[0, 0].numpy(), [(3.0, side, 0.0), (3.0, 0.0, 0.0), (3.0, -side, 0.0)], atol=1e-5)
+    np.testing.assert_allclose(distances[0, 0].numpy(), [math.hypot(3.0, side), 3.0, math.hypot(3.0, side)], atol=1e-5)
+    assert isinstance(sensor, genesis.DepthCameraSensor) and isinstance(sensor, genesis.RaycasterSensor)
+    assert sensor.read_image().equal(distances) and sensor.data.distance_to_image_plane is None
+    near = sn.Scene(engine, [cfg.replace(max_range=2.0, name="near")])["near"].read_image()
+    assert near.tolist() == [[[2.0, 2.0, 2.0]]]
+
+
+def test_genesis_rays_hit_their_own_link() -> None:
+    hull = sn.Shape("sphere", "hull", (1.0,), body=0)
+    cfg = genesis.Raycaster(name="r", entity_idx=0, pattern=genesis.SphericalPattern(n_points=(3, 5)))
+    engine = sn.TensorEngine(1, bodies=("base",), shapes=[hull], provides=("pose",))
+    _points, distances = sn.Scene(engine, [cfg])["r"].read()
+    torch.testing.assert_close(distances, torch.ones(1, 3, 5))
+
+
+def test_genesis_spherical_pattern_takes_steps_per_axis() -> None:
+    pattern = genesis.SphericalPattern(fov=(360.0, (-10.0, 11.0)), n_points=(7, 7), angular_resolution=(100.0, 5.0))
+    azimuth, elevation = pattern.grid_angles()
+    np.testing.assert_allclose(azimuth, [-180.0, -90.0, 0.0, 90.0])  # ceil(3.6), without the end of the turn
+    np.testing.assert_allclose(elevation, np.linspace(-10.0, 11.0, 6))  # ceil(4.2) + 1
+    assert genesis.SphericalPattern(angular_resolution=(None, 20.0)).return_shape == (128, 4)
+    assert genesis.SphericalPattern(angles=([0.0, 1.0], [2.0])).grid_angles()[0].tolist() == [0.0, 1.0]
+
+
+def test_genesis_links_are_positions_in_the_model() -> None:
+    """Entities are prefixes, or kinematic trees in a model without them; links are counted in an entity or in all."""
+
+    def mount(engine: sn.TensorEngine, **given: Any) -> tuple[str, ...]:
+        mounts: tuple[str, ...] = sn.Scene(engine, [sn.BodyStateCfg(name="b", **given)])["b"].info.mounts
+        return mounts
+
+    prefixed = sn.TensorEngine(1, bodies=("a/x", "b/x", "b/y"), provides=("pose", "velocity"))
+    trees = sn.TensorEngine(1, bodies=("a", "b", "c", "d"), parents=(-1, 0, -1, 2), provides=("pose", "velocity"))
+    for entity, index, wanted in ((1, 1, "b/y"), ("b", 0, "b/x"), (0, 0, "a/x")):
+        assert mount(prefixed, body=genesis.IMU(entity_idx=entity, link_idx_local=index).body) == (wanted,)
+    assert mount(trees, body=genesis.IMU(entity_idx=1, link_idx_local=1).body) == ("d",)
+    assert mount(trees, body=sn.ObjRef(type="body", name=".*", index=2)) == ("c",)
+    assert mount(trees, bodies=sn.ObjRef(type="body", name=".*", entity=1)) == ("c", "d")
+    faults = {
+        r"ObjRef\.entity: got 2, expected a position from 0 to 1: a, b": {"entity": 2},
+        r"ObjRef\.index: got 2, expected a position from 0 to 1: b/x, b/y": {"entity": 1, "index": 2},
+    }
+    for message, given in faults.items():
+        with pytest.raises(sn.SelectionError, match=message):
+            mount(prefixed, body=sn.ObjRef(type="body", name=".*", **given))
+    assert genesis.IMU(entity_idx=-1).body == genesis.IMU(entity_idx=None).body == genesis.IMU().body == "world"
+    turned = genesis.IMU(entity_idx=0, euler_offset=(90.0, 0.0, 90.0)).offset  # x up first, then about the fixed z
+    np.testing.assert_allclose(rotation(np.array(turned.rot)) @ [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], atol=1e-12)
+    np.testing.assert_allclose(rotation(np.array(turned.rot)) @ [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], atol=1e-12)
+    with pytest.raises(sn.ConfigError, match="exactly one selector"):
+        genesis.IMU(entity_idx=0, body="base")
+    for given in ({"pos_offset": (0.0, 0.0, 1.0), "offset": {}}, {"filter_link_idx": (1,), "ignore": "a"},
+                  {"euler_offset": 3.0}, {"entity_idx": 1.5}, {"filter_link_idx": 1.5}):  # fmt: skip
+        with pytest.raises(sn.ConfigError):
+            genesis.Contact(**{"entity_idx": 0, **given})
+
+
+def test_genesis_contacts_count_above_a_threshold_and_without_filtered_links() -> None:
+    """A box of 1 kg on a table presses with 9.81 N."""
+    scene = genesis.Scene(
+        sn.MujocoEngine(
+            "<mujoco><worldbody><body name='table'><geom type='box' size='1 1 .1'/></body>"
+            "<body name='box' pos='0 0 .2'><freejoint/><geom type='box' size='.1 .1 .1' mass='1'/></body>"
+            "</worldbody></mujoco>"
+        ),
+    )
+    on, off = (scene.add_sensor(genesis.Contact(entity_idx=1, threshold=force)) for force in (9.0, 10.0))
+    force = scene.add_sensor(genesis.ContactForce(entity_idx=1, max_force=math.inf))
+    alone = scene.add_sensor(genesis.ContactForce(name="alone", entity_idx=1, filter_link_idx=(0,)))
+    with pytest.raises(sn.StaleError, match=r"call scene\.build\(\)"):
+        on.read()
+    with pytest.raises(sn.ConfigError, match="n_envs: got 2, expected 1"):
+        scene.build(n_envs=2)
+    scene.build(n_envs=0)
+    scene.step(substeps=500)
+    assert on.read().item() and not off.read().item()
+    assert force.read()[0, 2].item() == pytest.approx(9.81, abs=0.01) and not alone.read().any()
+    late = scene.add_sensor(sn.BodyStateCfg(body="box"))
+    assert late.data.pos_w[0, 2].item() == pytest.approx(0.2, abs=0.01) and late.name in scene.built
+
+
+def test_genesis_options_without_a_counterpart_are_refused_with_a_reason() -> None:
+    for options, given, reason in (
+        (genesis.RaytracerCameraOptions, {"spp": 64}, "without path tracing"),
+        (genesis.RasterizerCameraOptions, {"lights": [{"dir": (0, 0, -1)}]}, "lights in the model"),
+        (genesis.RaytracerCameraOptions, {"model": "thinlens"}, "another lens"),
+        (genesis.ElastomerDisplacement, {"dilate_coefficient": 0.01}, "lambda_d"),
+        (genesis.DepthCamera, {"return_world_frame": True}, "Use a Raycaster"),
+        (genesis.TemperatureGrid, {"properties_dict": {-1: genesis.TemperatureProperties()}}, "default_properties"),
+    ):
+        with pytest.raises(sn.ConfigError, match=reason):
+            options(entity_idx=0, **given)
+    with pytest.warns(sn.SensoriumWarning, match="interpolate"):
+        genesis.IMU(delay=0.1, jitter=0.1, interpolate=True)
+    camera = genesis.RasterizerCameraOptions(entity_idx=0, lights=[], near=0.1, far=9.0)
+    assert camera.lens == sn.PinholeLensCfg(fovy=60.0) and camera.clipping_range == (0.1, 9.0)
+    drawn = genesis.Contact(entity_idx=0, draw_debug=True, debug_sphere_radius=0.1, debug_color=(1.0, 0.0, 1.0, 0.5))
+    assert drawn.debug_vis and genesis.TemperatureProperties().density == 1000.0
 
 
 # GeneLab and CARLA ----------------------------------------------------------------------------------------------------

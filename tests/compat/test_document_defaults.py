@@ -48,8 +48,24 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "mjlab.ContactMatch": {"mode": REQUIRED, "pattern": REQUIRED, "entity": None},
     "mjlab.ObjRef": {"type": REQUIRED, "name": REQUIRED, "entity": None},
-    # Genesis' Implementing Custom Sensors states none of a specific sensor
-    "genesis.IMU": dict.fromkeys(("noise", "bias", "random_walk", "resolution", "delay", "jitter")),
+    # Genesis' Implementing Custom Sensors states none of a specific sensor; the numbers are those of its options
+    "genesis.IMU": dict.fromkeys(("noise", "bias", "random_walk", "resolution", "delay", "jitter"))
+    | {"magnetic_field": (0.0, 0.0, 0.5)},
+    "genesis.Contact": {"threshold": 0.0},
+    "genesis.ContactForce": {"min_force": 0.0, "max_force": None},
+    "genesis.Raycaster": {"min_range": 0.0, "max_range": 20.0},
+    "genesis.DepthCamera": {"min_range": 0.0, "max_range": 20.0},
+    "genesis.SurfaceDistanceProbe": {"probe_local_pos": ((0.0, 0.0, 0.0),), "probe_radius": 0.5},
+    "genesis.Proximity": {"max_range": 10.0},
+    "genesis.ElastomerTaxel": {
+        "lambda_d": 700.0, "lambda_s": 300.0, "dilate_scale": 1.0, "shear_scale": 1.0, "normal_exponent": 2.0,
+        "compressibility": 1.0, "elastomer_thickness": 0.0, "contact_threshold": 1e-5, "n_sample_points": 500,
+    },
+    "genesis.KinematicTaxel": {
+        "probe_radius": 0.01, "normal_stiffness": 1000.0, "normal_damping": 1.0, "normal_exponent": 1.0,
+        "shear_scalar": 1.0, "twist_scalar": 1.0,
+    },
+    "genesis.TemperatureGrid": {"grid_size": (1, 1, 1), "convection_coefficient": 1.0, "ambient_temperature": 21.0},
     # GeneLab's KinematicTactileSensor
     "genelab.SensorCfg": {"name": ""},
     "genelab.KinematicTactileSensorCfg": {

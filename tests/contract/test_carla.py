@@ -14,8 +14,10 @@ import pytest
 from streaming import PATIENCE, running, until
 
 import sensorium as sn
+from sensorium.drawing import draw
 from sensorium.readings import Body
 from sensorium.stream import streamed
+from sensorium.view.live.remote import RemoteScene
 from sensorium.wire import serializers
 from sensorium.wire.buffers import Buffer
 from sensorium.wire.owner import Owner
@@ -26,58 +28,6 @@ ROAD = ("vehicle.ego/chassis", "vehicle.audi.a2/chassis", "vehicle.mercedes-benz
 EGO, AUDI, COUPE, WALKER = range(4)
 STORY: list[tuple[Any, ...]] = []
 """The calls, in order."""
-
-
-# 1. The sensor actor --------------------------------------------------------------------------------------------------
-
-
-class SafeDistanceSensor(sn.StreamedSensor):
-    """The tutorial's sensor: it reports the vehicles in a box around the owner."""
-
-    events: ClassVar[bool] = True
-
-    @classmethod
-    def definition(cls) -> sn.SensorDefinition:
-        front, back, lateral = (
-            sn.Attribute(id=f"safe_distance_{side}", type="float", recommended_values=(value,))
-            for side, value in (("front", "1.0"), ("back", "0.5"), ("lateral", "0.5"))
-        )
-        definition = sn.make_generic_sensor_definition("other", "tutorial_safe_distance")
-        return definition.with_attributes(front, back, lateral)
-
-    def set(self, description: sn.ActorDescription) -> None:
-        super().set(description)
-        front = description.get_float("safe_distance_front", 1.0)
-        back = description.get_float("safe_distance_back", 0.5)
-        lateral = description.get_float("safe_distance_lateral", 0.5)
-        self.location = np.array([(front - back) / 2.0, 0.0, 0.0])
-        self.extent = np.array([(front + back) / 2.0, lateral, 0.0])
-        STORY.append(("set", front, back, lateral))
-
-    def set_owner(self, owner: Owner | None) -> None:
-        super().set_owner(owner)
-        assert owner is not None
-        self.extent = self.extent + np.array(owner.body.half_extents)
-        STORY.append(("set_owner", owner.body.name))
-
-    def tick(self, snapshot: Snapshot) -> None:
-        super().tick(snapshot)
-        STORY.append(("tick", snapshot.frame))
-        assert self.owner is not None
-        for env in self.envs:
-            center = snapshot.pos_w[env, self.owner.body.id] + self.location
-            detected = [
-                body
-                for body in self.bodies.find("vehicle.*")
-                if body.id != self.owner.body.id
-                and (np.abs(snapshot.pos_w[env, body.id] - center) <= self.extent + body.half_extents).all()
-            ]
-            if detected:
-                self.stream.send(snapshot, detected, env=env)
-
-    def close(self) -> None:
-        STORY.append(("close",))
-        super().close()
 
 
 # 2. The sensor data serializer ----------------------------------------------------------------------------------------
@@ -114,9 +64,59 @@ class SafeDistanceEvent(sn.ArrayData):
         return int(self[0])
 
 
-# 4. Register your sensor ----------------------------------------------------------------------------------------------
+# 1 and 4. The sensor actor, with its serializer -----------------------------------------------------------------------
 
-SafeDistanceSensor.serializer = SafeDistanceSerializer
+
+class SafeDistanceSensor(sn.StreamedSensor):
+    """The tutorial's sensor: it reports the vehicles in a box around the owner."""
+
+    serializer = SafeDistanceSerializer  # the pair of step 4
+    events: ClassVar[bool] = True
+
+    @classmethod
+    def definition(cls) -> sn.SensorDefinition:
+        front, back, lateral = (
+            sn.Attribute(id=f"safe_distance_{side}", type="float", recommended_values=(value,))
+            for side, value in (("front", "1.0"), ("back", "0.5"), ("lateral", "0.5"))
+        )
+        definition = sn.make_generic_sensor_definition("other", "tutorial_safe_distance")
+        return definition.with_attributes(front, back, lateral)
+
+    def set(self, description: sn.ActorDescription) -> None:
+        super().set(description)
+        front = description.get_float("safe_distance_front", 1.0)
+        back = description.get_float("safe_distance_back", 0.5)
+        lateral = description.get_float("safe_distance_lateral", 0.5)
+        self.location = np.array([(front - back) / 2.0, 0.0, 0.0])
+        self.extent = np.array([(front + back) / 2.0, lateral, 0.0])
+        STORY.append(("set", front, back, lateral))
+
+    def set_owner(self, owner: Owner) -> None:
+        super().set_owner(owner)
+        self.extent = self.extent + np.array(owner.body.half_extents)
+        STORY.append(("set_owner", owner.body.name))
+
+    def about_drawing(self) -> dict[str, Any]:
+        return {"box": [*self.location.tolist(), *self.extent.tolist()]}
+
+    def tick(self, snapshot: Snapshot) -> None:
+        super().tick(snapshot)
+        STORY.append(("tick", snapshot.frame))
+        assert self.owner is not None
+        for env in self.envs:
+            center = snapshot.pos_w[env, self.owner.body.id] + self.location
+            detected = [
+                body
+                for body in self.bodies.find("vehicle.*")
+                if body.id != self.owner.body.id
+                and (np.abs(snapshot.pos_w[env, body.id] - center) <= self.extent + body.half_extents).all()
+            ]
+            if detected:
+                self.stream.send(snapshot, detected, env=env)
+
+    def close(self) -> None:
+        STORY.append(("close",))
+        super().close()
 
 
 # The world: the audi is near from tick 3 to 6, the coupe at 5 and 6, the walker always --------------------------------
@@ -208,13 +208,34 @@ def test_event_behaves_as_a_read_only_array(world: sn.Client) -> None:
             event[past]
     with pytest.raises(TypeError):
         event[0] = WALKER
-    with pytest.raises(ValueError, match="read-only"):
-        event.array[0] = WALKER
-    with pytest.raises(TypeError, match="read-only"):
-        event.raw_data[0] = 1
+    rebuilt = SafeDistanceEvent(RawData(bytearray(event.raw._own_head() + bytes(event.raw_data)), event.info))
+    for each in (event, rebuilt):  # also where the received memory itself is writable
+        with pytest.raises(ValueError, match="read-only"):
+            each.array[0] = WALKER
+        with pytest.raises(TypeError, match="read-only"):
+            each.raw_data[0] = 1
     with pytest.raises(AttributeError, match="read-only"):
         event.frame = 0
     assert np.shares_memory(event.array, np.frombuffer(event.raw_data, np.uint8))
+
+
+@pytest.mark.parametrize("kind", ["tutorial_safe_distance", "safe_distance"])
+def test_the_box_is_drawn_in_the_view_of_a_client(kind: str, world: sn.Client) -> None:
+    """The twelve edges of the box of the formula, for the tutorial's sensor and for the built-in one."""
+    world.spawn(f"sensor.other.{kind}", sn.Pose((0.2, 0.0, 0.0)), attach_to=ROAD[EGO], name="guard")
+    remote = RemoteScene(world)
+    remote.listen(0)
+    for _ in range(5):
+        world.step()
+    until(lambda: "guard" in remote.newest)
+    (lines,) = draw(remote.newest["guard"], remote.description().sensors["guard"])
+    corners = np.unique(lines.items.reshape(-1, 3).round(4), axis=0)
+    middle = np.array([0.2 + (1.0 - 0.5) / 2, 0.0, 0.0])
+    half = np.array([(1.0 + 0.5) / 2 + 0.8, 0.5 + 0.4, 0.3])
+    expected = [middle + half * [x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]
+    assert lines.kind == "lines" and len(lines.items) == 12
+    np.testing.assert_allclose(corners, np.unique(np.round(expected, 4), axis=0), atol=1e-4)
+    remote.leave()
 
 
 def test_definition_creates_a_blueprint_in_the_library(world: sn.Client) -> None:
@@ -269,9 +290,37 @@ def test_ids_of_bodies_are_the_same_on_both_sides(engine: str) -> None:
 # Streams and buffers --------------------------------------------------------------------------------------------------
 
 
+class Text(sn.ArrayData):
+    dtype = np.dtype("u1")
+
+    def __str__(self) -> str:
+        return bytes(self.raw_data).rstrip(b"\0").decode()
+
+
+class SenderSerializer(sn.Serializer):
+    type_name = "sensorium.tests.TutorialText/1"
+
+    @staticmethod
+    def serialize(sensor: Sender, frame: int) -> Buffer:
+        buffer = sensor.stream.pop_buffer()
+        assert buffer.size == 0
+        buffer.reset(100_000)
+        text = buffer.array(np.uint8)
+        Sender.memory.setdefault(sensor.name, set()).add(text.__array_interface__["data"][0])
+        words = f"{sensor.name} {frame} {threading.current_thread().name}".encode()
+        text[:] = 0
+        text[: len(words)] = np.frombuffer(words, np.uint8)
+        return buffer
+
+    @staticmethod
+    def deserialize(raw: RawData) -> Text:
+        return Text(raw)
+
+
 class Sender(sn.StreamedSensor):
     """Sends its name and the frame, in a buffer of its pool; on request in a separate thread."""
 
+    serializer = SenderSerializer
     events: ClassVar[bool] = True
     memory: ClassVar[dict[str, set[int]]] = {}
 
@@ -301,36 +350,6 @@ class Sender(sn.StreamedSensor):
         for thread in self.threads:
             thread.join(PATIENCE)
         super().close()
-
-
-class Text(sn.ArrayData):
-    dtype = np.dtype("u1")
-
-    def __str__(self) -> str:
-        return bytes(self.raw_data).rstrip(b"\0").decode()
-
-
-class SenderSerializer(sn.Serializer):
-    type_name = "sensorium.tests.TutorialText/1"
-
-    @staticmethod
-    def serialize(sensor: Sender, frame: int) -> Buffer:
-        buffer = sensor.stream.pop_buffer()
-        assert buffer.size == 0
-        buffer.reset(100_000)
-        text = buffer.array(np.uint8)
-        Sender.memory.setdefault(sensor.name, set()).add(text.__array_interface__["data"][0])
-        words = f"{sensor.name} {frame} {threading.current_thread().name}".encode()
-        text[:] = 0
-        text[: len(words)] = np.frombuffer(words, np.uint8)
-        return buffer
-
-    @staticmethod
-    def deserialize(raw: RawData) -> Text:
-        return Text(raw)
-
-
-Sender.serializer = SenderSerializer
 
 
 def test_every_sensor_has_its_own_stream_and_pool(world: sn.Client) -> None:

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 import sensorium as sn
+from sensorium.compat import mjlab
 
 Array = NDArray[np.float64]
 DT = 0.005
@@ -291,23 +292,31 @@ def test_the_centre_of_pressure_of_a_flat_foot() -> None:
 
 
 def test_netforce_acts_at_the_force_weighted_centre() -> None:
-    """The force is the sum of the corners' forces, at their force-weighted mean point, with the remaining moment."""
+    """The force is the sum of the corners' forces, at their force-weighted mean point, with the remaining moment.
+
+    mjlab's config shows the wrench on the ground, along the normal; the corners show the forces on the foot.
+    """
     foot = on("body", "foot")
     corners = sn.ContactSensorCfg(
         name="corners", primary=foot, fields=("force", "torque", "pos"), num_slots=4, global_frame=True
     )
-    net = sn.ContactSensorCfg(name="net", primary=foot, fields=("found", "force", "torque", "pos"), reduce="netforce")
+    fields = ("found", "force", "torque", "pos")
+    net = mjlab.ContactSensorCfg(name="net", primary=foot, fields=fields, reduce="netforce")
+    one = mjlab.ContactSensorCfg(name="one", primary=foot, fields=("force", "normal"), num_slots=4, global_frame=True)
     slope = OPTION.replace("cone", 'gravity="2 1 -9.81" cone')
-    scene = settled(world(BOX_FOOT, slope), corners, net, ticks=50)
+    scene = settled(world(BOX_FOOT, slope), corners, net, one, ticks=50)
     force, torque, pos = (numpy(getattr(scene["corners"].data, name)[0]) for name in ("force", "torque", "pos"))
     size = np.linalg.norm(force, axis=1)
     centre = (size[:, None] * pos).sum(axis=0) / size.sum()
     moment = (np.cross(pos - centre, force) + torque).sum(axis=0)
     data = scene["net"].data
     assert data.found.tolist() == [[4.0]] and np.linalg.norm(force.sum(axis=0)[:2]) > 1.0
-    np.testing.assert_allclose(numpy(data.force[0, 0]), force.sum(axis=0), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(numpy(data.force[0, 0]), -force.sum(axis=0), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(numpy(data.pos[0, 0]), centre, atol=1e-5)
-    np.testing.assert_allclose(numpy(data.torque[0, 0]), moment, atol=1e-4)
+    np.testing.assert_allclose(numpy(data.torque[0, 0]), -moment, atol=1e-4)
+    data = scene["one"].data
+    np.testing.assert_allclose(numpy(data.force[0]), -force, rtol=1e-4, atol=1e-4)
+    assert bool(((data.force * data.normal).sum(dim=-1) > 0.0).all()) and bool((data.normal[..., 2] < -0.99).all())
 
 
 def test_the_contacts_of_fingertips_balance_what_they_hold() -> None:

@@ -62,7 +62,7 @@ def test_positions_example_of_the_guide() -> None:
 
 
 def test_a_hook_is_called_once_for_all_mounts_and_envs() -> None:
-    """A tick calls the hook once, with the memory of all environments and mounts; a second sensor has its own call."""
+    """A tick calls the hook once per config, with the memory of all its mounts and environments."""
     calls: list[tuple[int, ...]] = []
 
     class CountedCfg(sn.MountedSensorCfg[PosData]):
@@ -76,11 +76,12 @@ def test_a_hook_is_called_once_for_all_mounts_and_envs() -> None:
             raw.pos.copy_(self.mount.pos_w)
 
     engine = sn.TensorEngine(5, bodies=("a", "b", "c"))
-    scene = sn.Scene(engine, [CountedCfg(name="all", bodies=".*", evaluate="always"), CountedCfg(name="one", body="a")])
+    cfgs = [CountedCfg(name="all", bodies=".*", evaluate="always"), CountedCfg(name="one", body="a", evaluate="always")]
+    scene = sn.Scene(engine, cfgs)
     calls.clear()
     for _ in range(3):
         scene.update()
-    assert calls == [(5, 3, 3)] * 3
+    assert calls == [(5, 3, 3), (5, 1, 3)] * 3
 
 
 def test_setup_is_called_once_per_sensor() -> None:
@@ -269,7 +270,7 @@ def test_intermediate_fields_default_to_the_fields() -> None:
 
 
 def test_post_process_sees_each_branch_and_its_own_previous_output() -> None:
-    """A lag in return space on the measured branch uses `timeline.at(0)`, once per branch and sample."""
+    """A lag in return space on the measured branch uses the last two outputs, once per branch and sample."""
     calls: list[bool] = []
 
     class DspCfg(sn.MountedSensorCfg[PosData]):
@@ -277,6 +278,7 @@ def test_post_process_sees_each_branch_and_its_own_previous_output() -> None:
 
     class Dsp(sn.SimpleSensor[DspCfg, PosData]):
         requires = (sn.BODY_POSE,)
+        lookback = 1
 
         def intermediate_fields(self) -> Mapping[str, sn.Field]:
             return self.fields()
@@ -286,14 +288,15 @@ def test_post_process_sees_each_branch_and_its_own_previous_output() -> None:
 
         def post_process(self, data: sn.Record, timeline: sn.Timeline, *, is_measured: bool) -> Tensor:
             calls.append(is_measured)
-            return 0.5 * data.pos + 0.5 * timeline.at(0).pos if is_measured else data.pos.clone()
+            older = timeline.at(0).pos + timeline.at(1).pos
+            return 0.5 * data.pos + 0.25 * older if is_measured else data.pos.clone()
 
     scene = mounted(DspCfg(name="d", body="body"))
-    expected = 0.5 * scene.engine.body_pos_w[:, 0].clone()  # the output before the first is zero
+    before, expected = torch.zeros(4, 3), 0.5 * scene.engine.body_pos_w[:, 0].clone()  # outputs before the first are 0
     calls.clear()
     for _ in range(10):
         scene.step()
-        expected = 0.5 * scene.engine.body_pos_w[:, 0] + 0.5 * expected
+        before, expected = expected, 0.5 * scene.engine.body_pos_w[:, 0] + 0.25 * (before + expected)
         torch.testing.assert_close(scene["d"].data.pos, expected)
         assert scene["d"].ground_truth.pos.equal(scene.engine.body_pos_w[:, 0])
     assert calls == [False, True] * 10

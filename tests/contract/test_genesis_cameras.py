@@ -18,7 +18,7 @@ from sensorium.geometry.transforms import rotation
 from sensorium.testing import check_sensor, tumbling_engine
 
 IMAGE = ("height", "width", "channel")
-COSTLY_KNOBS = {"noise": 0.1, "bias": 0.1, "random_walk": 0.1, "resolution": 0.1}
+COSTLY_KNOBS = ("noise", "bias", "random_walk", "resolution")
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +32,11 @@ class CeilingData:
     depth: Annotated[Tensor, sn.Field("m", (1, 1, 1), axes=IMAGE, role="image")]
     row: Annotated[Tensor, sn.Field("1", (1, 1, 1), axes=IMAGE, dtype="int32", kind="id", role="image")]
     mean: Annotated[Tensor, sn.Field("m", kind="derived")]
+
+
+@dataclass(frozen=True, slots=True)
+class MyData:
+    grey: Annotated[Tensor, sn.Field("1", (1, 1, 1), axes=IMAGE, dtype="uint8", role="image")]
 
 
 def camera(base: type[Any] = sn.RenderedSensorCfg) -> tuple[type[Any], type[Any]]:
@@ -199,11 +204,54 @@ def test_a_camera_refuses_delay_jitter_and_history(knob: str) -> None:
     assert not built(base=BaseCameraOptions, **{knob: 0})[1].uses_ring_pipeline
 
 
-@pytest.mark.parametrize("knob", COSTLY_KNOBS)
-def test_imperfection_knobs_are_not_available_on_a_camera(knob: str) -> None:
-    for options in (camera(BaseCameraOptions)[0], genesis.RasterizerCameraOptions):
-        with pytest.raises(sn.ConfigError, match=rf"{knob}: got 0.1, expected no value"):
-            options(body="body", **{knob: COSTLY_KNOBS[knob]})
+@pytest.mark.parametrize("lookback", [0, 1])
+def test_noise_of_a_camera_is_in_its_own_hooks_and_not_in_knobs(lookback: int) -> None:
+    """`post_process` darkens the measured image; without earlier images, frames are still rendered on read only."""
+
+    class DarkOptions(BaseCameraOptions[MyData]):
+        pass
+
+    class Dark(BaseCameraSensor[DarkOptions, MyData]):
+        def setup(self) -> None:
+            self.renders = 0
+
+        def intermediate_fields(self) -> dict[str, sn.Field]:
+            return {"level": sn.Field("1", (*self.image_shape, 1), axes=IMAGE)}
+
+        def render_current_state(self) -> None:
+            self.renders += 1
+            self.output.level.copy_(self.mount.pos_w[:, :, 2, None, None, None].expand_as(self.output.level))
+
+        def post_process(self, data: sn.Record, timeline: sn.Timeline, *, is_measured: bool) -> Tensor:
+            grey = 100.0 + 50.0 * data.level - (20.0 if is_measured else 0.0)
+            if self.lookback:
+                return (0.5 * grey + 0.5 * timeline.at(0).grey).to(torch.uint8)
+            with pytest.raises(IndexError, match="lookback = 1"):
+                timeline.at(0)
+            return grey.to(torch.uint8)
+
+    Dark.lookback = lookback
+    scene = sn.Scene(tumbling_engine(2), [options := DarkOptions(body="body", res=(4, 3))])
+    eye: Any = scene[options]
+    assert (eye.uses_ring_pipeline, eye.is_lazy) == (lookback > 0, lookback == 0)
+    eye.renders, last = 0, {True: 0, False: 0}
+    for step in range(4):
+        height = scene.engine.array("body_pos_w")[:, 0, 2]
+        for branch, grey in ((True, 80.0 + 50.0 * height), (False, 100.0 + 50.0 * height)):
+            last[branch] = (0.5 * grey + 0.5 * last[branch] if lookback else grey).to(torch.uint8)
+            if lookback == 0 and step == 2:
+                continue  # unread
+            shown = (eye.data if branch else eye.ground_truth).grey
+            assert shown.shape == (2, 3, 4, 1) and shown.dtype == torch.uint8
+            assert shown[:, 1, 2, 0].tolist() == last[branch].tolist()
+        scene.step()
+    assert eye.renders == (4 if lookback else 3)
+    if lookback == 0:
+        check_sensor(options)
+        for knob in COSTLY_KNOBS:
+            for each in (DarkOptions, genesis.RasterizerCameraOptions):
+                with pytest.raises(sn.ConfigError, match=rf"{knob}: got 0.1, expected no value"):
+                    each(body="body", **{knob: 0.1})
 
 
 def test_a_rendered_sensor_with_a_delay_is_rendered_when_due_and_shows_the_older_frame() -> None:
@@ -228,10 +276,6 @@ def test_noise_of_a_rendered_sensor_changes_its_measured_image() -> None:
 
 def test_camera_example_of_the_guide() -> None:
     """Two hooks are a camera, in the names of the guide; it passes all rules."""
-
-    @dataclass(frozen=True, slots=True)
-    class MyData:
-        grey: Annotated[Tensor, sn.Field("1", (1, 1, 1), axes=IMAGE, dtype="uint8", role="image")]
 
     class MyCameraOptions(BaseCameraOptions[MyData]):
         pass

@@ -55,6 +55,29 @@ def test_sensor_on_an_element_with_or_without_entity() -> None:
         sn.Scene(robot(), [sn.ImuCfg(site=sn.ObjRef(type="site", name="imu_site", entity="box"))])
 
 
+def test_anchored_patterns_match_within_an_entity() -> None:
+    """`^`, `$` and flags of a pattern refer to the name without the entity's prefix, for every kind of reference."""
+    ref = sn.ObjRef
+    cfgs = [
+        sn.ImuCfg(name="site", site=ref(type="site", name="^imu_(site|tip)$", entity="robot")),
+        sn.ImuCfg(name="bodies", bodies=ref(type="body", name="(?i)^(LEG|END_EFFECTOR)$", entity="robot")),
+        sn.JointSensorCfg(name="joint", joint=ref(type="joint", name="^knee_joint$", entity="robot")),
+        sn.BuiltinSensorCfg(
+            name="native", sensor_type="jointpos", obj=ref(type="joint", name="^knee.*$", entity="robot")
+        ),
+        sn.ContactForceCfg(name="force", bodies=ref(type="body", name="^leg$", entity="robot")),
+        sn.ContactSensorCfg(name="touch", primary=sn.ContactMatch(mode="body", pattern="^(leg|base)$", entity="robot")),
+    ]
+    scene = sn.Scene(robot(), cfgs)
+    assert list(scene["site"].mount.names) == ["robot/imu_site"]
+    assert list(scene["bodies"].mount.names) == ["robot/leg", "robot/end_effector"]
+    assert list(scene["joint"].joint_names) == ["robot/knee_joint"]
+    assert scene["native"].native.objname == "robot/knee_joint"
+    assert scene["touch"].primary_names == ["base", "leg"]
+    with pytest.raises(sn.SelectionError, match="robot/\\^robot"):
+        sn.Scene(robot(), [sn.ImuCfg(site=ref(type="site", name="^robot/imu_site$", entity="robot"))])
+
+
 def test_data_is_computed_once_per_step(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = syn.world([syn.ProbeCfg(name="p")])
     syn.advance(scene)

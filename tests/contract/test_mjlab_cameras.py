@@ -70,6 +70,15 @@ def test_an_orthographic_camera_has_a_height_of_fovy_metres() -> None:
     assert sensor.data.intrinsic_matrices[0].diagonal().tolist() == [2.0, 2.0, 1.0]
 
 
+def test_cloned_data_keep_their_values() -> None:
+    """With `clone_data` each read returns new tensors; otherwise reads return the same views."""
+    for clone in (False, True):
+        sensor = data_of(camera_name="head", width=8, height=6, clone_data=clone)
+        first = sensor.data.depth
+        assert (first.data_ptr() != sensor.data.depth.data_ptr()) is clone
+        assert torch.equal(first, sensor.read().depth)
+
+
 def test_the_four_sensor_types_share_one_base() -> None:
     for kind in (mjlab.BuiltinSensor, mjlab.ContactSensor, mjlab.RayCastSensor, mjlab.CameraSensor):
         assert issubclass(kind, mjlab.Sensor)
@@ -81,10 +90,45 @@ def test_the_four_sensor_types_share_one_base() -> None:
         ({"data_types": ("rgbd",)}, "data types among"),
         ({"data_types": ()}, "at least one"),
         ({"orthographic": True}, "orthographic: got True.*Give fovy"),
-        ({"clone_data": True}, r"clone_data.*read\(\)"),
         ({"camera_name": "head", "parent_body": "base"}, "parent_body.*no value beside camera_name"),
     ],
 )
 def test_options_that_are_not_available_are_named(options: Any, says: str) -> None:
     with pytest.raises(sn.ConfigError, match=f"(?s)CameraSensorCfg.*{says}"):
         mjlab.CameraSensorCfg(**{"data_types": TYPES, **options})
+
+
+def test_patterns_have_mjlabs_fields_order_and_rays() -> None:
+    """Rays of an image plane pass through its corners, from the lower left; a grid is rounded to the nearest step."""
+    cube = mjlab.PinholeCameraPatternCfg(3, 3, 90.0)
+    directions = cube.rays().directions.numpy() * np.sqrt(
+        [[3.0], [2.0], [3.0], [2.0], [1.0], [2.0], [3.0], [2.0], [3.0]]
+    )
+    expected = [(x, y, -1.0) for y in (-1.0, 0.0, 1.0) for x in (-1.0, 0.0, 1.0)]
+    np.testing.assert_allclose(directions, expected, atol=1e-6)
+    again = sn.patterns.PatternBaseCfg.from_dict(cube.to_dict())
+    assert type(again) is sn.ImagePlanePatternCfg and again.rays().directions.equal(cube.rays().directions)
+    default = mjlab.PinholeCameraPatternCfg()
+    assert (default.width, default.height, default.fovy) == (16, 12, 45.0)
+    assert mjlab.PinholeCameraPatternCfg.from_intrinsic_matrix([1, 0, 2, 0, 1, 1, 0, 0, 1], 4, 2).fovy == pytest.approx(
+        90
+    )
+    assert len(mjlab.GridPatternCfg((0.38, 0.3), 0.1).rays()) == 5 * 4 and len(mjlab.GridPatternCfg().rays()) == 121
+    ring = mjlab.RingPatternCfg((mjlab.RingPatternCfg.Ring(0.1, 4),), False)
+    assert len(ring.rays()) == 4 and len(mjlab.RingPatternCfg.single_ring().rays()) == 9
+    with pytest.raises(sn.ConfigError, match="at most 3 values: width, height, fovy"):
+        mjlab.PinholeCameraPatternCfg(1, 1, 45.0, None)
+
+
+def test_rays_of_a_camera_of_the_model() -> None:
+    """The image and both angles are those of the camera, and a camera without an image is refused by name."""
+    sensors = 'resolution="3 2" sensorsize=".02 .01" focal=".01 .01"'
+    engine = sn.MujocoEngine(MODEL.replace('fovy="60"', sensors))
+    pattern = mjlab.PinholeCameraPatternCfg.from_mujoco_camera("head")
+    rays = sn.Scene(engine, [mjlab.RayCastSensorCfg(name="x", body="base", pattern=pattern)])["x"].pattern
+    assert rays.return_shape == (2, 3)
+    np.testing.assert_allclose(rays.directions[0].numpy(), np.array([-1.0, -0.5, -1.0]) / 1.5, atol=1e-6)
+    with pytest.raises(sn.ConfigError, match="camera: got 'head', expected a camera of the model with a resolution"):
+        sn.Scene(sn.MujocoEngine(MODEL), [mjlab.RayCastSensorCfg(body="base", pattern=pattern)])
+    with pytest.raises(sn.ConfigError, match="no camera without its model"):
+        pattern.rays()

@@ -108,6 +108,21 @@ def test_invalid_knobs_are_refused() -> None:
         syn.world([syn.ScalarCfg(name="s", delay=0.01)])["s"].set("jitter", 0.01)
 
 
+def test_error_for_an_absent_knob_has_the_config_that_allows_it() -> None:
+    """One number for all fields fails at the absent knob, not at the units; the config of the message can be set."""
+    rows = ((syn.ProbeCfg(name="p", fields=("vec", "speed")), 1.0, {"vec": 0.0, "speed": 0.0}),
+            (syn.ProbeCfg(name="p", fields=("vec", "speed")), {"speed": 1.0}, {"speed": 0.0}),
+            (syn.ScalarCfg(name="p"), 1.0, 0.0))  # fmt: skip
+    for cfg, amount, given in rows:
+        scene = syn.world([cfg])
+        with pytest.raises(sn.ConfigError) as caught:
+            scene["p"].set_noise(amount)
+        fix = f"Absent knobs take no memory: give noise={given} in the config, or use "
+        assert caught.value.faults[0].fix == fix + "scene.reconfigure('p', noise=...)."
+        scene.reconfigure("p", noise=given)
+        scene["p"].set_noise({"speed": 1.0} if isinstance(given, dict) else 1.0)
+
+
 def test_zero_knobs_are_live() -> None:
     """A setting given as 0 has no effect until it is set."""
     knobs = {"noise": 0.0, "bias": 0.0, "random_walk": 0.0, "resolution": 0.0, "delay": 0.0, "loss": 0.0}

@@ -193,6 +193,20 @@ class Full(Sensor[FullCfg, syn.EmaData]):
         measured.x.copy_(2.0 * truth.x)
 
 
+class RecurrentCfg(SimpleSensorCfg[syn.EmaData]):
+    """Full control with earlier records."""
+
+
+class Recurrent(Sensor[RecurrentCfg, syn.EmaData]):
+    lookback = 2
+
+    def compute(self, truth: Record, measured: Record) -> None:
+        lines = self.timelines
+        assert lines[0].at(0) is truth and lines[1].at(0) is measured
+        for record, line, step in ((truth, lines[0], 1.0), (measured, lines[1], 10.0)):
+            record.x.copy_(line.at(1).x + line.at(2).x + step)
+
+
 class OwnCfg(SimpleSensorCfg[syn.EmaData]):
     """A sensor with its own memory."""
 
@@ -214,6 +228,31 @@ def test_compute_hook_has_full_control() -> None:
     assert torch.equal(scene["f"].ground_truth.x, syn.signal(3, 4))
     assert torch.equal(scene["f"].data.x, 2.0 * syn.signal(2, 4) + 1.0)
     assert torch.equal(scene["f"].history.x[:, 0], 2.0 * syn.signal(3, 4) + 1.0)
+
+
+def test_compute_hook_reads_earlier_records_of_its_episode() -> None:
+    """x_k = x_(k-1) + x_(k-2) + step on both branches, without noise, and from zero in each episode."""
+    scene = syn.world([RecurrentCfg(name="r", bias=0.5)])
+    expected = [1.0, 3.0, 5.0, 9.0, 15.0]  # until two samples exist, the older ones are the first
+    for k in range(5):
+        assert scene["r"].ground_truth.x[[0, 1, 3]].unique().tolist() == [expected[k]]
+        assert scene["r"].data.x[[0, 1, 3]].unique().tolist() == [10.0 * expected[k] + 0.5]
+        if k >= 3:
+            assert scene["r"].ground_truth.x[2].unique().tolist() == [expected[k - 3]]
+        syn.advance(scene)
+        if k == 2:
+            syn.reset(scene, [2])
+
+
+def test_post_process_of_a_sensor_with_its_own_memory_is_refused() -> None:
+    with pytest.raises(sn.RegistrationError, match="post_process, which is not called"):
+
+        class Never(Own):
+            def intermediate_fields(self) -> dict[str, Field]:
+                return {}
+
+            def post_process(self, data: Record, timeline: Any, *, is_measured: bool) -> Record:
+                return data
 
 
 def test_sensor_can_use_its_own_memory() -> None:

@@ -23,6 +23,7 @@ PATTERNS: list[sn.PatternBaseCfg] = [
     sn.GridPatternCfg(size=(1.6, 1.0), resolution=0.1, direction=(0.1, 0.0, -1.0), ordering="yx"),
     sn.RingPatternCfg(rings=(sn.Ring(0.1, 8), sn.Ring(0.2, 12)), include_center=False),
     sn.PinholeCameraPatternCfg(width=8, height=6, focal_length=20.0),
+    sn.ImagePlanePatternCfg(width=4, fovx=50.0),
     sn.PinholeCameraPatternCfg.from_lens(res=(8, 6)),
     sn.SphericalPatternCfg(fov=(90.0, (-10.0, 20.0)), n_points=(5, 4)),
     sn.SphericalPatternCfg(angular_resolution=(10.0, 5.0)),
@@ -77,7 +78,7 @@ def test_a_field_of_a_config_holds_a_pattern_of_any_kind(pattern: sn.PatternBase
 def test_kind_is_the_class_name_without_pattern_cfg() -> None:
     ours = {kind for kind, cls in PATTERN_KINDS.items() if cls.__module__.startswith("sensorium.")}
     assert ours == {"grid", "ring", "pinhole_camera", "spherical", "lidar", "bpearl", "spinning", "risley",
-                    "rotating_mirror", "table", "generated"}  # fmt: skip
+                    "rotating_mirror", "table", "generated", "image_plane"}  # fmt: skip
     assert CasterCfg(pattern={"kind": "grid", "size": (2, 2), "resolution": 1}).pattern.return_shape == (3, 3)
 
 

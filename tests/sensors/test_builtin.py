@@ -98,7 +98,8 @@ def test_type_accepts_the_same_elements_as_mujoco(sensor_type: str) -> None:
     for field in needed:
         rest = {name: value for name, value in fitting.items() if name != field}
         assert re.match(
-            rf"{field}: got nothing, expected a reference to .*, which {sensor_type} needs. Write {field}=ObjRef",
+            rf"{field}: got nothing, expected a reference .*{sensor_type} requires {field} with type=.*"
+            rf"Write {field}=ObjRef",
             faults(name="probe", sensor_type=sensor_type, **rest)[field],
         )
 

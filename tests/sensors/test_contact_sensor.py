@@ -158,9 +158,10 @@ def test_slots_are_sorted_by_the_reduction(reduce: Any, secondary: Any) -> None:
                 np.testing.assert_allclose(point, kept[0].pos if kept else np.full(3, np.nan), rtol=2 * EPS)
 
 
-def test_global_frame_turns_force_and_torque_into_the_world_on_the_primary() -> None:
-    """With global_frame forces are minus the columns (normal, tangent, normal x tangent) times the contact's values."""
-    scene = scene_of(4, fields=("found", "force", "torque"), num_slots=3, global_frame=True)
+@pytest.mark.parametrize(("side", "sign"), [("primary", 1.0), ("secondary", -1.0)])
+def test_global_frame_turns_force_and_torque_into_the_world(side: str, sign: float) -> None:
+    """On the primary, forces are minus the columns (normal, tangent, normal x tangent) times the contact's values."""
+    scene = scene_of(4, fields=("found", "force", "torque"), num_slots=3, global_frame=True, force_on=side)
     touches = scatter(np.random.default_rng(2), 4)
     data = tick(scene, touches).data
     assert data.normal is None and data.tangent is None
@@ -169,15 +170,23 @@ def test_global_frame_turns_force_and_torque_into_the_world_on_the_primary() -> 
             mine = ordered([t for t in touches if (t.env, t.primary) == (env, name)], "maxforce")[:3]
             for slot, touch in enumerate(mine):
                 column = 3 * p + slot
-                np.testing.assert_allclose(numpy(data.force[env, column]), touch.force_w, atol=1e-4)
-                np.testing.assert_allclose(numpy(data.torque[env, column]), -touch.frame @ touch.torque, atol=1e-5)
+                np.testing.assert_allclose(numpy(data.force[env, column]), sign * touch.force_w, atol=1e-4)
+                torque = -sign * touch.frame @ touch.torque
+                np.testing.assert_allclose(numpy(data.torque[env, column]), torque, atol=1e-5)
     assert {spec.name: spec.frame for spec in scene["contact_sensor"].specs}["force"] == "world"
 
 
-@pytest.mark.parametrize("secondary", [None, on(OTHERS)], ids=["anything", "several"])
-def test_netforce_is_one_sum_for_any_num_slots(secondary: Any) -> None:
-    """Netforce has one slot per primary: the number of contacts and the sum of the forces on it."""
-    scene = scene_of(3, reduce="netforce", num_slots=4, secondary=secondary)
+@pytest.mark.parametrize(
+    ("secondary", "side", "sign"),
+    [(None, "secondary", -1.0), (on(OTHERS), "primary", 1.0)],
+    ids=["anything", "several"],
+)
+def test_netforce_is_one_sum_for_any_num_slots(secondary: Any, side: str, sign: float) -> None:
+    """Netforce has one slot per primary: the number of contacts and the sum of the forces on it, or on the others.
+
+    The latched impulse is that on the primary.
+    """
+    scene = scene_of(3, reduce="netforce", num_slots=4, secondary=secondary, force_on=side)
     touches = scatter(np.random.default_rng(3), 3)
     data = tick(scene, touches).data
     assert data.found.shape == (3, 4) and data.force.shape == (3, 4, 3)
@@ -186,7 +195,18 @@ def test_netforce_is_one_sum_for_any_num_slots(secondary: Any) -> None:
             mine = [t for t in touches if (t.env, t.primary) == (env, name)]
             assert float(data.found[env, p]) == len(mine)
             expected = sum((t.force_w for t in mine), np.zeros(3))
-            np.testing.assert_allclose(numpy(data.force[env, p]), expected, atol=1e-4)
+            np.testing.assert_allclose(numpy(data.force[env, p]), sign * expected, atol=1e-4)
+            np.testing.assert_allclose(numpy(data.latched_impulse_w[env, p]), DT * expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("policy", "counted"), [("each", 2.0), ("first", 1.0), ("any", 2.0)])
+def test_several_secondaries_count_according_to_the_policy(policy: str, counted: float) -> None:
+    """The first is that of the list; `any` has no secondaries, as without the option."""
+    scene = scene_of(secondary=on(OTHERS), secondary_policy=policy)
+    touches = [pressing(0, "FL", 2.0, "box"), pressing(0, "FL", 3.0, "ball"), pressing(0, "FR", 1.0, "ball")]
+    sensor = tick(scene, touches)
+    assert sensor.data.found[0, :2].tolist() == [counted, 0.0 if policy == "first" else 1.0]
+    assert sensor.filter_names == {"each": ["box", "ball"], "first": ["box"], "any": []}[policy]
 
 
 def test_prim_path_forces_are_normal_forces_in_total_and_by_filter() -> None:
@@ -626,7 +646,7 @@ def test_histories_have_the_shapes_of_their_contracts() -> None:
 def test_primaries_are_named_and_found() -> None:
     """Names omit the entity if they are unique without it, in the order of the model or the list."""
     engine = sn.TensorEngine(bodies=("dog/FL", "dog/FR", "cat/FL", "cat/tail"), provides=("contact",))
-    cfg = sn.ContactSensorCfg(primary=on(("F[LR]",), entity="dog"))
+    cfg = sn.ContactSensorCfg(primary=on(("^(FL|FR)$",), entity="dog"))
     sensor = sn.Scene(engine, [cfg])[cfg]
     assert sensor.primary_names == sensor.body_names == sensor.data.primary_names == ["FL", "FR"]
     assert sensor.num_bodies == 2 and sensor.num_instances == 2 and sensor.contact_names == ["FL", "FR"]
@@ -683,6 +703,7 @@ FOOT = {"primary": on("FL")}
         ({"primary": on(("F.", ".L"))}, "another one also matches FL"),
         ({**FOOT, "secondary": on("wall")}, "secondary.pattern: got 'wall'"),
         ({**FOOT, "secondary": on(OTHERS), "fields": ("found", "pos"), "reduce": "netforce"}, "Omit pos"),
+        ({**FOOT, "secondary": on(OTHERS), "secondary_policy": "error"}, "exactly one body. It matches box, ball"),
         ({"prim_path": "{ENV_REGEX_NS}/foot"}, "prim_path: got '{ENV_REGEX_NS}/foot', expected a body or geom"),
         ({"prim_path": "FL", "filter_prim_paths_expr": ["box", "b.*"]}, "another one also matches the body 'box'"),
     ],

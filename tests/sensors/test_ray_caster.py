@@ -15,6 +15,7 @@ from reference.rays import reference_cast
 from scipy.spatial.transform import Rotation
 
 import sensorium as sn
+from sensorium.compat.genesis import GridPattern, Raycaster
 from sensorium.compat.mjlab import RayCastSensorCfg
 from sensorium.testing import check_sensor, tumbling_engine
 
@@ -505,7 +506,7 @@ def test_non_finite_shape_pose_invalidates_scans_of_its_env() -> None:
 def test_flat_puts_the_rays_of_all_mounts_on_one_axis() -> None:
     engine = engine_of([GROUND], sites={"a": ("base", (0.0, 0.0, 0.0)), "b": ("base", (0.0, 0.0, 1.0))}, envs=2)
     pattern = sn.GridPatternCfg(size=(0.1, 0.1))
-    sensor = scene_of(engine, kind=RayCastSensorCfg, sites=("a", "b"), pattern=pattern)["rays"]
+    sensor = scene_of(engine, fields="all", sites=("a", "b"), pattern=pattern)["rays"]
     assert (sensor.num_frames, sensor.num_rays_per_frame, sensor.num_rays) == (2, 4, 8)
     assert sensor.flat.distances.tolist() == [[2.0] * 4 + [3.0] * 4] * 2
     assert sensor.flat.normals_w.shape == sensor.flat.ray_hits_w.shape == (2, 8, 3)
@@ -767,13 +768,13 @@ SMALL = sn.GridPatternCfg(size=(0.4, 0.2))
         ),
         sn.RayCasterCfg(sites="site", pattern=SMALL, ray_alignment="yaw", drift_range=(-0.1, 0.1),
                         ray_cast_drift_range={"z": (0, 0.1)}, noise=0.01, no_hit_value=-1.0),
-        RayCastSensorCfg(body="body", pattern=RAY, delay=0.004, history_length=2),
+        Raycaster(body="body", pattern=GridPattern(0.2, (0.4, 0.2)), max_range=0.6, delay=0.004, history_length=2),
         pytest.param(
             sn.RayCasterCfg(body="body", pattern=SMALL, max_distance=0.6, noise=0.01, no_hit_value=7.0),
             marks=pytest.mark.full,
         ),
     ],
-    ids=["clean", "drifting", "mjlab", "misses"],
+    ids=["clean", "drifting", "layout", "misses"],
 )  # fmt: skip
 def test_contract_holds(cfg: sn.SensorCfg[Any]) -> None:
     rules = check_sensor(cfg, tumbling)

@@ -17,6 +17,7 @@ from sensorium.cfg import SELECTORS, MountedSensorCfg, SensorCfg, meanings
 from sensorium.errors import ConfigError, SensoriumWarning, UnknownNameError
 from sensorium.presets import presets
 from sensorium.stream.blueprints import build_cfg, definitions
+from sensorium.stream.variants import VARIANTS
 from sensorium.wire.attributes import Attribute, SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.pose import Pose
 
@@ -47,15 +48,14 @@ def built(kind: str, **chosen: Any) -> Any:
 def test_every_sensor_has_a_blueprint_with_carlas_id_if_there_is_one() -> None:
     assert {each.kind for each in ALL.values()} >= set(OURS) and len(OURS) > 25
     ids = {each.kind: id for id, each in ALL.items()}
-    assert {kind: ids[kind] for kind in ("depth", "lidar", "radar", "gnss", "imu")} == {
+    assert {kind: ids[kind] for kind in ("depth", "ray_cast", "radar", "gnss", "imu")} == {
         "depth": "sensor.camera.depth",
-        "lidar": "sensor.lidar.ray_cast",
+        "ray_cast": "sensor.lidar.ray_cast",
         "radar": "sensor.other.radar",
         "gnss": "sensor.other.gnss",
         "imu": "sensor.other.imu",
     }
-    others = set(OURS) - {"lidar"}
-    assert all(ids[kind] == f"sensor.other.{kind}" for kind in others)
+    assert all(ids[kind] == f"sensor.other.{kind}" for kind in OURS)
     assert all(each.where == "scene" and each.kind in each.tags for each in ALL.values())
 
 
@@ -64,13 +64,16 @@ def test_every_field_except_name_offset_and_refused_selectors_is_an_attribute(ki
     """Each attribute has the description from the config's source."""
     cfg_class = registry.cfg_for_kind(kind)
     definition = next(each for each in ALL.values() if each.kind == kind)
-    left_out = set(cfg_class.model_fields) - {each.id for each in definition}
+    names = VARIANTS[definition.id].names if definition.id in VARIANTS else {}  # fields with other names
+    left_out = set(cfg_class.model_fields) - {each.id for each in definition} - names.keys()
     known = {"name", "offset"}
     if issubclass(cfg_class, MountedSensorCfg):
         known |= {each for each in SELECTORS if each not in definition}
-    assert left_out <= known and {each.id for each in definition} - set(cfg_class.model_fields) == {"sensor_tick"}
+    more = {each.id for each in definition if not each.id.startswith("noise_")} - set(cfg_class.model_fields)
+    assert left_out <= known and more == {"sensor_tick", *names.values()}
     for name, text in meanings(cfg_class).items():
-        assert name in left_out or definition[name].doc == " ".join(text.split())
+        is_own = name in left_out or name in names or (kind, name) == ("radar", "distribution")
+        assert is_own or definition[name].doc == " ".join(text.split())
 
 
 @pytest.mark.parametrize(
@@ -128,10 +131,11 @@ def test_setting_every_default_as_text_changes_nothing(kind: str) -> None:
     """Types, defaults and texts are correct: the resulting config equals the config without choices."""
     definition = next(each for each in ALL.values() if each.kind == kind)
     left_out = {*LEAST.get(kind, {}), *BESIDE.get(kind, ())}
+    left_out |= {each.id for each in definition if each.id.startswith("noise_") and kind in ("gnss", "imu")}
     texts = {each.id: each.default for each in definition if each.default and each.id not in left_out}
     assert texts and built(kind, **texts) == built(kind)
     assert built(kind, **definition.describe({**LEAST.get(kind, {}), **texts}).values | {
-        name: None for name in BESIDE.get(kind, ())
+        name: None for name in left_out - {*LEAST.get(kind, {})}
     }) == built(kind)  # fmt: skip
 
 
@@ -206,7 +210,7 @@ def test_typed_values_and_patterns_are_accepted_unchanged() -> None:
                                     "noise": "{normal = [0, 0.01]}"}, attach_to=BODY) == cfg  # fmt: skip
 
 
-@pytest.mark.parametrize("id", ["sensor.lidar.ray_cast", "sensor.other.lidar", "lidar"])
+@pytest.mark.parametrize("id", ["sensor.other.lidar", "lidar"])
 def test_a_config_is_found_by_id_and_by_kind(id: str) -> None:
     assert build_cfg(id) == sn.LidarCfg(body="world")
 

@@ -521,7 +521,7 @@ def test_faulty_sensor_removes_only_itself(fault: str, monkeypatch: pytest.Monke
         monkeypatch.setattr(Faulty, "fault", fault)
         if fault in ("set", "set_owner"):
             with pytest.raises(RuntimeError, match=fault):
-                server.spawn("sensor.other.test_faulty")
+                server.spawn("sensor.other.test_faulty", attach_to="body")
         else:
             names = [server.spawn("sensor.other.test_faulty").name for _ in range(2)]
             for name in names:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 
 import pytest
-from streaming import PATIENCE, build, running, serving, until
+from streaming import PATIENCE, TickerDataSerializer, build, running, serving, until
 
 import sensorium as sn
 from sensorium.errors import SensoriumWarning, StreamError
@@ -22,6 +22,8 @@ class FogWarning(SensoriumWarning):
 
 class Lookout(StreamedSensor):
     """Gives two warnings when built, and others later."""
+
+    serializer = TickerDataSerializer
 
     @classmethod
     def definition(cls) -> SensorDefinition:

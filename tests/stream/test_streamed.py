@@ -109,14 +109,17 @@ def test_attributes_are_set_before_the_owner_and_both_before_the_first_tick(host
     assert probe.description.values == {"gain": 2.5} and probe.transform == Pose((0, 0, 1)) and probe.envs == range(3)
 
 
-def test_owner_is_none_without_attachment(host: Host) -> None:
-    assert host.spawn(Probe).calls == ["set 1.0 guard", "owner None"]
+def test_set_owner_is_not_called_without_attachment(host: Host) -> None:
+    sensor = host.spawn(Probe)
+    assert sensor.calls == ["set 1.0 guard"] and sensor.owner is None
 
 
 def test_definition_is_the_only_required_method(host: Host) -> None:
     """Attributes and attachment are available also where a class overrides nothing or omits the super() call."""
 
     class Bare(StreamedSensor):
+        serializer = NumbersSerializer
+
         @staticmethod
         def definition() -> SensorDefinition:
             return make_generic_sensor_definition("other", "test_bare")
@@ -126,14 +129,14 @@ def test_definition_is_the_only_required_method(host: Host) -> None:
 
     bare = host.spawn(Bare, attach_to="robot/arm")
     assert bare.owner.body.name == "robot/arm" and host.frame(bare) == [] and host.failures.count == 0
-    with pytest.raises(RegistrationError, match="Bare has no serializer"):
-        bare.stream.send([1.0])
 
 
 def test_exception_in_set_reaches_the_spawner_and_closes_the_sensor(host: Host) -> None:
     closed = []
 
     class Picky(StreamedSensor):
+        serializer = NumbersSerializer
+
         @classmethod
         def definition(cls) -> SensorDefinition:
             return make_generic_sensor_definition("other", "test_picky")
@@ -638,6 +641,8 @@ def test_invalid_class_is_refused_at_definition() -> None:
     with pytest.raises(RegistrationError, match=r"defines 'sensor.other.test_probe', which .*Probe already"):
 
         class Second(StreamedSensor):
+            serializer = NumbersSerializer
+
             @staticmethod
             def definition() -> SensorDefinition:
                 return Probe.definition()
@@ -645,6 +650,8 @@ def test_invalid_class_is_refused_at_definition() -> None:
     with pytest.raises(RegistrationError, match=r"definition\(\) returned 'imu', expected a SensorDefinition"):
 
         class Word(StreamedSensor):
+            serializer = NumbersSerializer
+
             @staticmethod
             def definition() -> Any:
                 return "imu"
@@ -658,8 +665,19 @@ def test_invalid_class_is_refused_at_definition() -> None:
             def definition() -> SensorDefinition:
                 return make_generic_sensor_definition("other", "test_mixed")
 
-    with pytest.raises(RegistrationError, match=r"StreamedSensor needs .*definition"):
-        StreamedSensor.definition()
+    with pytest.raises(RegistrationError, match=r"Mute\.serializer is missing, expected a subclass of Serializer"):
+
+        class Mute(StreamedSensor):
+            @staticmethod
+            def definition() -> SensorDefinition:
+                return make_generic_sensor_definition("other", "test_mute")
+
+    with pytest.raises(RegistrationError, match=r"Vague needs .*definition"):
+
+        class Vague(StreamedSensor):
+            serializer = NumbersSerializer
+
+    assert not {"sensor.other.test_mixed", "sensor.other.test_mute"} & streamed.registered().keys()
 
 
 def test_broken_plugin_is_reported_by_name_without_other_effects(

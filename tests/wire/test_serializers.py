@@ -344,7 +344,8 @@ with warnings.catch_warnings(record=True) as caught:
     assert "wind.Wind/1" not in serializers._serializers
     assert serializers.by_name("wind.Wind/1").__name__ == "WindSerializer"
     assert serializers.by_id(serializers.type_id("wind.Wind/1")).__name__ == "WindSerializer"
-    ours = {"sensorium.fields/1", "sensorium.SafeDistanceEvent/1", "sensorium.CollisionEvent/1"}
+    events = {f"sensorium.{name}Event/1" for name in ("SafeDistance", "Obstacle", "Collision")}
+    ours = {"sensorium.fields/1", *events}
     assert set(serializers.registered()) == {*ours, "wind.Wind/1"}
 for each in caught:
     print(each.category.__name__, each.message)

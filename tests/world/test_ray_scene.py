@@ -210,8 +210,15 @@ def test_own_body_is_hit_only_if_requested() -> None:
     assert torch.isinf(alone["rays"].data.distances).all()
     scene = sn.Scene(tensor_engine(shapes, 2, 1), [sn.RayCasterCfg(name="rays", body="b0", exclude_parent_body=False)])
     assert torch.allclose(scene["rays"].data.distances[:, 60], torch.tensor(0.1))
-    with pytest.raises(SelectionError, match="This model has no shapes"):
-        sn.Scene(tensor_engine([], 2, 1), [sn.RayCasterCfg(name="rays", body="b0")])
+
+
+def test_rays_and_images_of_an_empty_world_miss_and_named_targets_are_refused() -> None:
+    cfgs = sn.RayCasterCfg(name="rays", body="b0"), sn.DepthCameraCfg(name="depth", body="b0")
+    empty = sn.Scene(tensor_engine([], 2, 1), cfgs)
+    assert torch.isinf(empty["rays"].data.distances).all()
+    assert torch.isinf(empty["depth"].data.distance_to_image_plane).all()
+    with pytest.raises(SelectionError, match="Bodies and shapes that rays can hit: none"):
+        sn.Scene(tensor_engine([], 2, 1), [sn.RayCasterCfg(name="rays", body="b0", targets="wall")])
 
 
 def test_deformable_is_refused_by_name_unless_excluded() -> None:

@@ -593,5 +593,8 @@ class ObjRef(Cfg):
     """Kind of element. For a native sensor, ``body`` means the inertial frame and ``xbody`` the body frame."""
     name: str
     """Name or full-match pattern."""
-    entity: str | None = None
-    """Entity (name prefix before ``/``); None uses the name as given."""
+    entity: str | int | None = None
+    """Entity: its name (the prefix before ``/``), or its position in the model, from 0; None uses the name as given. In
+    a model without prefixes, the entities with a position are the kinematic trees."""
+    index: int | None = None
+    """Position among the matches, in the order of the model, from 0; None means all of them."""

@@ -24,7 +24,7 @@ FAMILIES = {
         "temperature_grid",
     ),
     "rays and images": (
-        "ray_caster", "terrain_height", "lidar", "radar", "surface_distance_probe", "camera",
+        "ray_caster", "terrain_height", "lidar", "radar", "obstacle", "surface_distance_probe", "camera",
         "ray_caster_camera", "depth_camera", "event_camera",
     ),
     "native": ("builtin",),

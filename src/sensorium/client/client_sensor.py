@@ -100,8 +100,8 @@ class ClientSensor(SpawnedSensor):
     """Base class of client sensors; subclasses define `definition` and `on_tick`, and optionally `set` and `set_owner`.
 
     The calls have a fixed order. `__init__` comes first, with the arguments given to `client.spawn`, followed by `set`
-    and `set_owner`. While a listener is registered, `reset` runs once and `on_tick` runs in each frame. `close` comes
-    last.
+    and, if the sensor is attached to a body, `set_owner`. While a listener is registered, `reset` runs once and
+    `on_tick` runs in each frame. `close` comes last.
 
     Calls of `on_tick` never overlap and see frames in increasing order. Snapshots that arrive after a later frame are
     dropped and counted. A class that defines `definition` is registered under its id; a class that inherits
@@ -355,7 +355,8 @@ def spawn(
     place(sensor, name, description, envs, transform, owner)
     try:
         sensor.set(description)
-        sensor.set_owner(owner)
+        if owner is not None:
+            sensor.set_owner(owner)
     except BaseException:
         sensor.destroy()
         raise

@@ -177,24 +177,25 @@ class LaneInvasion(ClientSensor):
         """Set the lane markings and the largest step.
 
         Raises:
-            ConfigError: the lane markings are invalid.
+            ConfigError: the lane markings are invalid, or the sensor is not attached to a body.
         """
         super().set(description)
+        if self.owner is None:
+            title = f"LaneInvasion({self.name!r})"
+            raise ConfigError.single(title, "attach_to", None, "a body, whose corners are tracked")
         lanes = Attribute(id="lanes", type="json").parse(description.get("lanes"), description.id)
         if lanes is not None:
             self.lanes = lanes
         self.max_step = description.get_float("max_step", MAX_STEP)
 
-    def set_owner(self, owner: Owner | None) -> None:
+    def set_owner(self, owner: Owner) -> None:
         """Set the body whose corners are tracked.
 
         Raises:
-            ConfigError: there is no body, or the body has no shape.
+            ConfigError: the body has no shape.
         """
         super().set_owner(owner)
         title = f"LaneInvasion({self.name!r})"
-        if owner is None:
-            raise ConfigError.single(title, "attach_to", None, "a body, whose corners are tracked")
         if not any(owner.body.half_extents[:2]):
             fix = "Attach it to the body of the vehicle's chassis."
             raise ConfigError.single(

@@ -19,8 +19,8 @@ class AliasedCfg(Cfg):
     """Config with another system's names: ``Field(alias=...)`` holds that name of a field.
 
     Either name may be given, but not both. A default that differs from sensorium's is treated as a given value, so that
-    files, which contain sensorium's kinds and names, include it. Fields can be assigned, which validates the config as a
-    whole. A sensor keeps a copy, of which only `read_at_reset` can be.
+    files, which contain sensorium's kinds and names, include it. Fields can be assigned, which validates the whole
+    config. A sensor keeps a copy, of which only `read_at_reset` can be.
     """
 
     model_config = ConfigDict(populate_by_name=True)

@@ -187,6 +187,8 @@ class Engine(abc.ABC):
     owns_time: bool
     lag: int
     prepared: frozenset[Requirement]
+    varies_late = False
+    """Whether the owner of the simulation can make quantities of `looks` different in each environment at any time."""
     merged_hint = ""
     """What to do about a body of the model's file that is missing from `names`; empty if none can be."""
 

@@ -102,7 +102,7 @@ class SensorBuffers:
             if knob == "random_walk"
         }
         self.truth_out, self.work_out = self.truth, self.work
-        previous = max(plan.lookback, 1) if plan.hooks.post else 0
+        previous = plan.lookback + 1 if plan.hooks.post else 0
         self.posts = [[Record(plan.specs, num_envs, device) for _ in range(previous)] for _ in range(2)]
         """The previous outputs of `post_process`, newest first: true and measured."""
         if plan.hooks.post:
@@ -123,7 +123,7 @@ class SensorBuffers:
 
     def post_timeline(self, branch: int) -> Timeline:
         """Return the timeline of a `post_process` hook: true (0) or measured (1)."""
-        return Timeline(self.posts[branch], self._is_first, offset=1)
+        return Timeline(self.posts[branch], self._is_first)
 
     def new_state(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
         """Register a state of the sensor itself, float32 `[env, *shape]`; see `Sensor.new_state`."""
@@ -181,8 +181,9 @@ class SensorBuffers:
         for run in self.stages:
             run.cfg.reset(run.states, run.key)
         inside = self.compute.mask > 0
-        posts = (view for records in self.posts for each in records for _, view in each.items())
-        for tensor in (*self.custom.values(), *posts):
+        older = (each for records in (*self.posts, self.truths[1:], self.slots[1:]) for each in records)
+        views = (view for each in older for _, view in each.items())
+        for tensor in (*self.custom.values(), *views):
             tensor.masked_fill_(inside.reshape(-1, *(1,) * (tensor.dim() - 1)), 0)
         if self.plan.hooks.reset is not None:
             self.plan.hooks.reset(self.compute.mask)

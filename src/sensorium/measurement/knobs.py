@@ -259,17 +259,21 @@ class Knobs:
         given = [field for known, field in self.tables if known == plain] or list(plan.chained)
         rows = self._compute.num_envs if env_ids is None else len(env_ids)
         for key, amount in self._amounts(knob, value):
-            targets = self._targets(knob, key, amount, given)
+            of_all = key is None and self._names[knob][1] is None
+            is_absent = of_all and not any(known == plain for known, _ in self.tables)
+            targets = [(plain, field) for field in given] if is_absent else self._targets(knob, key, amount, given)
             if not targets:
                 expected = "no such knob, since it alters no field of this sensor"
                 raise ConfigError.single(plan.cfg.title, knob, amount, expected)
             for at in targets:
                 table, spec = self.tables.get(at), plan.chained[at[1]][1]
                 if table is None:
+                    units = {plan.chained[each][1].unit for _, each in targets}
+                    zero = 0.0 if key is None and len(units) == 1 else {each: 0.0 for _, each in targets}
                     raise ConfigError.single(
                         plan.cfg.title, knob, amount, f"a knob that the config gives for {at[1]!r}",
-                        f"Absent knobs take no memory: give {knob}=0 in the config, or use "
-                        f"scene.reconfigure({plan.label!r}, ...).",
+                        f"Absent knobs take no memory: give {knob}={zero} in the config, or use "
+                        f"scene.reconfigure({plan.label!r}, {knob}=...).",
                     )  # fmt: skip
                 if is_drawn(amount):
                     fix = "A distribution belongs in the config."

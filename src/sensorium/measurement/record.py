@@ -161,21 +161,20 @@ class Timeline:
     """Current and previous records of a sensor.
 
     `at(0)` is the current sample, `at(k)` the one k samples earlier. Until k samples exist, `at(k)` is the first sample
-    before any processing. A hook that has already transformed its data to another frame initialises its memory with
-    `timeline.previous("temperature", now=data.temperature)` instead.
+    before any processing; in a hook that fills the first sample itself, it is zero. A hook that has already transformed
+    its data to another frame initialises its memory with `timeline.previous("temperature", now=data.temperature)`
+    instead.
 
     Args:
         records: records, newest first.
         is_first: returns the bool [env] mask of envs whose current sample is the first since their reset.
-        offset: 1 where `at(0)` means the previous sample (the return-space timeline of `post_process`).
     """
 
-    __slots__ = ("_is_first", "_offset", "_records")
+    __slots__ = ("_is_first", "_records")
 
-    def __init__(self, records: list[Record], is_first: Callable[[], torch.Tensor], offset: int = 0) -> None:
+    def __init__(self, records: list[Record], is_first: Callable[[], torch.Tensor]) -> None:
         self._records = records
         self._is_first = is_first
-        self._offset = offset
 
     @property
     def first(self) -> torch.Tensor:
@@ -198,7 +197,7 @@ class Timeline:
         if not 0 <= k < len(self._records):
             raise IndexError(
                 f"timeline.at({k}) exceeds the samples that this sensor keeps; "
-                f"set the class attribute `lookback = {k + self._offset}`"
+                f"set the class attribute `lookback = {max(k, 1)}`"
             )
         return self._records[k]
 

@@ -16,7 +16,7 @@ from sensorium.patterns.bpearl import BpearlPatternCfg, bpearl_pattern
 from sensorium.patterns.grid import GridPatternCfg, grid_pattern
 from sensorium.patterns.lidar import LidarPatternCfg, lidar_pattern
 from sensorium.patterns.mirror import RotatingMirrorPatternCfg
-from sensorium.patterns.pinhole import PinholeCameraPatternCfg, pinhole_camera_pattern
+from sensorium.patterns.pinhole import ImagePlanePatternCfg, PinholeCameraPatternCfg, pinhole_camera_pattern
 from sensorium.patterns.ring import Ring, RingPatternCfg, ring_pattern
 from sensorium.patterns.risley import RisleyPatternCfg
 from sensorium.patterns.scan import ScanPatternCfg, ScanTable, TablePatternCfg, window
@@ -24,9 +24,9 @@ from sensorium.patterns.spherical import SphericalPatternCfg, spherical_pattern
 from sensorium.patterns.spinning import SpinningPatternCfg
 
 __all__ = [
-    "BpearlPatternCfg", "GeneratedPatternCfg", "GridPatternCfg", "LidarPatternCfg", "OptionalPatternField",
-    "PatternBaseCfg", "PatternField", "PinholeCameraPatternCfg", "Rays", "Ring", "RingPatternCfg", "RisleyPatternCfg",
-    "RotatingMirrorPatternCfg", "ScanPatternCfg", "ScanTable", "SphericalPatternCfg", "SpinningPatternCfg",
-    "TablePatternCfg", "bpearl_pattern", "grid_pattern", "lidar_pattern", "parse_pattern", "pinhole_camera_pattern",
-    "ring_pattern", "spherical_pattern", "window",
+    "BpearlPatternCfg", "GeneratedPatternCfg", "GridPatternCfg", "ImagePlanePatternCfg", "LidarPatternCfg",
+    "OptionalPatternField", "PatternBaseCfg", "PatternField", "PinholeCameraPatternCfg", "Rays", "Ring",
+    "RingPatternCfg", "RisleyPatternCfg", "RotatingMirrorPatternCfg", "ScanPatternCfg", "ScanTable",
+    "SphericalPatternCfg", "SpinningPatternCfg", "TablePatternCfg", "bpearl_pattern", "grid_pattern", "lidar_pattern",
+    "parse_pattern", "pinhole_camera_pattern", "ring_pattern", "spherical_pattern", "window",
 ]  # fmt: skip

@@ -172,6 +172,10 @@ class PatternBaseCfg(Cfg):
             channels=None if channels is None else torch.tensor(channels, dtype=torch.int32, device=device),
         )
 
+    def of_model(self, engine: Any) -> PatternBaseCfg:
+        """Return the pattern with the values that it takes from the model of an engine; by default itself."""
+        return self
+
     def generate_rays(self, mj_model: object, device: Device) -> tuple[Tensor, Tensor]:
         """Return starts and unit directions, float32 `[ray, 3]`, in mjlab's form, for any model."""
         rays = self.rays(device)

@@ -22,14 +22,10 @@ def grid_pattern(cfg: GridPatternCfg, device: Device) -> tuple[Tensor, Tensor]:
     x_i = -size/2 + i * resolution while below size/2 + 1e-9, and the same for y. The grid is not centred if the size is
     not a multiple of the resolution.
     """
-    x, y = (-0.5 * size + cfg.resolution * np.arange(_count(size, cfg.resolution)) for size in cfg.size)
+    x, y = (-0.5 * size + cfg.resolution * np.arange(count) for size, count in zip(cfg.size, cfg.counts, strict=True))
     columns, rows = np.meshgrid(x, y, indexing="xy" if cfg.ordering == "xy" else "ij")
     starts = np.stack([columns.ravel(), rows.ravel(), np.zeros(columns.size)], axis=-1)
     return tensor(starts, device), tensor(np.tile(cfg.direction, (len(starts), 1)), device)
-
-
-def _count(size: float, resolution: float) -> int:
-    return math.ceil((size + _SLACK) / resolution)
 
 
 class GridPatternCfg(PatternBaseCfg):
@@ -46,6 +42,9 @@ class GridPatternCfg(PatternBaseCfg):
     """Direction of all rays; need not have unit length."""
     ordering: Literal["xy", "yx"] = "xy"
     """Axis that varies fastest from ray to ray: ``xy`` for x, ``yx`` for y."""
+    rounding: Literal["down", "nearest"] = "down"
+    """How the number of steps is rounded where the size is not a multiple of the resolution. With ``nearest``, the last
+    point may be up to half a step beyond the size."""
 
     func = staticmethod(grid_pattern)
 
@@ -57,7 +56,13 @@ class GridPatternCfg(PatternBaseCfg):
         return value
 
     @property
+    def counts(self) -> tuple[int, ...]:
+        """Number of points along x and y."""
+        slack = _SLACK if self.rounding == "down" else 0.5 * self.resolution
+        return tuple(math.ceil((size + slack) / self.resolution) for size in self.size)
+
+    @property
     def return_shape(self) -> tuple[int, ...]:
         """(y, x) for the ordering ``xy``, (x, y) for ``yx``: the last axis varies fastest."""
-        nx, ny = (_count(size, self.resolution) for size in self.size)
+        nx, ny = self.counts
         return (ny, nx) if self.ordering == "xy" else (nx, ny)

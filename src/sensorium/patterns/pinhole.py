@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sensorium.cfg import Float, must, numbers_in
 from sensorium.errors import ConfigError, Fault, shown
-from sensorium.patterns.base import Device, Int, PatternBaseCfg, check_count
+from sensorium.patterns.base import Device, Int, PatternBaseCfg, check_count, tensor
 
 _NEAR_SINGULAR = 1e-12
 """Minimum ratio of an intrinsic matrix's singular values; that of a 10,000-pixel camera is above 1e-9."""
@@ -38,6 +38,7 @@ def pinhole_camera_pattern(
 
 
 Length = Annotated[Float, must(lambda length: length > 0.0, "a length greater than 0")]
+Angle = Annotated[Float, must(lambda angle: 0.0 < angle < 180.0, "an angle between 0 and 180, deg")]
 Pixels = Annotated[Int, must(lambda count: count >= 1, "at least 1 pixel")]
 
 
@@ -247,6 +248,60 @@ class PinholeCameraPatternCfg(PatternBaseCfg):
         matrix[0][2] = matrix[0][2] if cx is None else cx
         matrix[1][2] = matrix[1][2] if cy is None else cy
         return cls.from_intrinsic_matrix(matrix, width, height)
+
+
+class ImagePlanePatternCfg(PatternBaseCfg):
+    """Rays of a pinhole camera that looks along -z, with x to the right and y up, row by row from the lower left.
+
+    Unlike those of `PinholeCameraPatternCfg`, the outermost rays pass through the corners of the image.
+    """
+
+    width: Pixels = 16
+    """Number of columns."""
+    height: Pixels = 12
+    """Number of rows."""
+    fovy: Angle = 45.0
+    """Vertical field of view, degrees."""
+    fovx: Angle | None = None
+    """Horizontal field of view, degrees; None gives square pixels."""
+    camera: str | None = None
+    """Camera of the model that defines the image and its field of view in place of the other fields."""
+
+    @property
+    def return_shape(self) -> tuple[int, ...]:
+        """(height, width)."""
+        return self.height, self.width
+
+    def of_model(self, engine: Any) -> ImagePlanePatternCfg:
+        """Return the pattern with the image size and the field of view of its camera.
+
+        Raises:
+            UnknownNameError: there is no such camera.
+            ConfigError: the camera has no resolution, or no field of view.
+        """
+        if self.camera is None:
+            return self
+        lens = engine.camera_lens(self.camera)
+        if lens is None or lens.resolution is None or lens.is_orthographic:
+            expected = "a camera of the model with a resolution and a field of view"
+            raise self._bad("camera", self.camera, expected, 'Give it resolution="64 48" in the model.')
+        (width, height), angles = lens.resolution, (None, float(lens.fovy[0]))
+        if lens.sensor_size is not None:
+            angles = tuple(np.degrees(2.0 * np.arctan(0.5 * np.array(lens.sensor_size) / lens.intrinsic[0, :2])))
+        return self.replace(width=width, height=height, fovx=angles[0], fovy=angles[1], camera=None)
+
+    def func(self, device: Device) -> tuple[Tensor, Tensor]:
+        """Return starts (0) and unit directions, float32 `[ray, 3]`."""
+        if self.camera is not None:
+            raise self._bad("camera", self.camera, "no camera without its model", "Use of_model(engine) first.")
+        tangent_y = math.tan(math.radians(0.5 * self.fovy))
+        tangent_x = tangent_y * self.width / self.height
+        if self.fovx is not None:
+            tangent_x = math.tan(math.radians(0.5 * self.fovx))
+        columns, rows = np.meshgrid(np.linspace(-1.0, 1.0, self.width), np.linspace(-1.0, 1.0, self.height))
+        points = [tangent_x * columns.ravel(), tangent_y * rows.ravel(), np.full(columns.size, -1.0)]
+        directions = tensor(np.stack(points, axis=-1), device)
+        return torch.zeros_like(directions), directions
 
 
 def _bad_matrix(name: str, got: object, expected: str) -> ConfigError:

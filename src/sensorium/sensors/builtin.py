@@ -66,7 +66,6 @@ A `body` means the body's inertial frame, an `xbody` the body frame. A `cutoff` 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
@@ -246,9 +245,12 @@ class BuiltinSensorCfg(SimpleSensorCfg[Tensor]):
             )
         taken = TYPES[sensor_type].obj if info.field_name == "obj" else TYPES[sensor_type].ref
         if not taken:
-            raise bad(f"no {info.field_name} for {sensor_type}", f"Remove {info.field_name}=...")
+            fix = f"Remove it, since {sensor_type} does not support {info.field_name} specification."
+            raise bad(f"no {info.field_name} for {sensor_type}", fix)
         if value.type not in taken:
-            raise bad(f"a reference to {_any_of(taken)} for {sensor_type}", f"Write {_example(taken[0])}.")
+            kinds = " or ".join(map(repr, taken))
+            fix = f"{sensor_type} requires {info.field_name}.type={kinds}. Write {_example(taken[0])}."
+            raise bad(f"a reference to {_any_of(taken)} for {sensor_type}", fix)
         return value
 
     @field_validator("cutoff")
@@ -292,7 +294,8 @@ def _missing(data: Mapping[str, Any]) -> list[Fault]:
         return []
     needed = {"obj": known.obj, "ref": known.ref if known.needs_ref else ()}
     return [
-        Fault(field, "nothing", f"a reference to {_any_of(taken)}, which {sensor_type} needs",
+        Fault(field, "nothing", f"a reference to {_any_of(taken)}",
+              f"{sensor_type} requires {field} with type={' or '.join(map(repr, taken))}. "
               f"Write {field}={_example(taken[0])}.")
         for field, taken in needed.items() if taken and data.get(field) is None
     ]  # fmt: skip
@@ -451,12 +454,13 @@ def _element(reference: ObjRef, names: Callable[[NameKind], Sequence[str]], conf
     name = reference.name.removeprefix(entity)
     full = f"{entity}{name}" if prefixed else name
     if known and full not in known and (kind, full) != ("body", WORLD):
-        pattern = f"{re.escape(entity)}(?:{name})" if prefixed else name
-        found = match_names(pattern, known, config=config, field=field, what=kind)
+        scope = entity if prefixed else ""
+        inside = [each.removeprefix(scope) for each in known if each.startswith(scope)]
+        found = match_names(name, inside, config=config, field=field, what=kind)
         if len(found) > 1:
             fix = f"It matches {listed(found)}. Give the name of one."
-            raise SelectionError(config, [Fault(field, repr(pattern), f"exactly one {kind}", fix)])
-        (full,) = found
+            raise SelectionError(config, [Fault(field, repr(full), f"exactly one {kind}", fix)])
+        full = scope + found[0]
     return ObjRef(type=reference.type, name=full)
 
 

@@ -1,9 +1,9 @@
 """Blueprints from the configs of sensors, and configs from the values chosen on a blueprint.
 
 Every registered config class is a `SensorDefinition`. Its fields are the attributes, with their types, defaults,
-meanings and, for choices, the available values. The id is ``sensor.other.KIND``, or CARLA's id if CARLA has that
-sensor. Some kinds also have `sensorium.stream.variants`, such as a camera of depth images alone. Values that the config
-rejects are also rejected here, with the text of the config's errors.
+meanings and, for choices, the available values. The id is ``sensor.other.KIND``. Some kinds also have
+`sensorium.stream.variants`, such as a camera of depth images alone. Values that the config rejects are also rejected
+here, with the text of the config's errors.
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ from sensorium.wire.attributes import Attribute, SensorDefinition, blueprint_tit
 if TYPE_CHECKING:
     from sensorium.wire.pose import Pose
 
-OWN_IDS = {"lidar": "sensor.lidar.ray_cast"}
-"""Kinds with an id other than ``sensor.other.KIND``, because CARLA has such a sensor under that id."""
 RESERVED_BY_WORD = {"CONTACT_REPORT": "contact"}
 """Requirements with arguments that have a separate word for `reserve`."""
 
@@ -92,6 +90,8 @@ def definitions(
     def of_kind(kind: str) -> SensorDefinition:
         cfg_class: Any = registry.cfg_for_kind(kind)
         definition = _blueprint_of(cfg_class).definition
+        if (variant := VARIANTS.get(definition.id)) is not None:
+            definition = variant.define(definition)
         names = tuple(name for name, preset in (presets or {}).items() if preset.kind == kind)
         if not names:
             return definition
@@ -110,7 +110,7 @@ def definitions(
             continue
         add(f"the sensor {kind!r}", partial(of_kind, kind))
         for variant in VARIANTS.values():
-            if variant.kind == kind:
+            if variant.kind == kind and variant.id != _id(kind):
                 add(f"the sensor {variant.id!r}", lambda id=variant.id: _find(id).definition)  # type: ignore[misc]
     for each in extra:
         add(f"the sensor {shown(each)}", partial(_defined, each))
@@ -146,7 +146,9 @@ def build_cfg(
     definition, title = blueprint.definition, blueprint_title(blueprint.definition.id)
     given = dict(values or {})
     device = str(given.pop("preset", None) or "") if preset is not None else ""
-    fields = definition.choose(given)
+    chosen = definition.choose(given)
+    fields = {attribute.id: chosen[attribute.id] for attribute in definition
+              if attribute.id in chosen and not attribute.is_fixed}  # fmt: skip
     if _TICK in fields:
         if "update_period" in fields:
             fault = Fault(_TICK, shown(fields[_TICK]), "no value, since update_period is set", "Keep one of the two.")
@@ -187,14 +189,15 @@ def _renamed(fault: Fault, asked: Mapping[str, str]) -> Fault:
 
 def _find(id: str) -> _Blueprint:
     ids = {_id(kind): kind for kind in map(_kind, registry.registered())}
-    if (variant := VARIANTS.get(id if id in ids.values() else _full_id(id))) is not None:
-        base = _find(variant.kind)
-        return replace(base, definition=variant.define(base.definition))
     kind = ids.get(id, id.removeprefix("sensor.other."))
+    variant = VARIANTS.get(_id(kind) if kind in ids.values() else _full_id(id))
+    if variant is not None:
+        kind = variant.kind
     if kind not in ids.values():
         raise UnknownNameError("blueprint", id, ids, nearest_kind(id, ids, ids.values()))
     cfg_class: Any = registry.cfg_for_kind(kind)
-    return _blueprint_of(cfg_class)
+    found = _blueprint_of(cfg_class)
+    return found if variant is None else replace(found, definition=variant.define(found.definition))
 
 
 def _full_id(id: str) -> str:
@@ -203,7 +206,7 @@ def _full_id(id: str) -> str:
 
 
 def _id(kind: str) -> str:
-    return OWN_IDS.get(kind, f"sensor.other.{kind}")
+    return f"sensor.other.{kind}"
 
 
 def _kind(cfg_class: Any) -> str:

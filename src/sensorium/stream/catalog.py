@@ -95,8 +95,8 @@ class StreamCatalog:
     def _info(self, number: int, name: str, described: Mapping[str, Any]) -> StreamInfo:
         """Return the information for listeners about a sensor of the scene."""
         specs = tuple(FieldSpec.from_dict(each) for each in described["fields"])
-        is_event = any(spec.is_ragged for spec in specs)
         serializer = for_kind(described["kind"])
+        is_event = bool(serializer.kind) or any(spec.is_ragged for spec in specs)
         return StreamInfo(
             id=number,
             name=name,

@@ -253,8 +253,6 @@ class Delivery:
         """Register a message as sent and return its record; end the subscription and return None if it is too long."""
         session, size = subscription.session, payload.size
         if kind == PARTS:
-            if payload.segment in self._segments and session.shares_memory:
-                self._warn_of_copies(subscription)
             if size > session.max_message:
                 reason = f"a message has {size} bytes, and the client accepts at most {session.max_message}"
                 self._end(subscription, f"{reason}. Increase connect(..., max_message=...), or listen to fewer envs")
@@ -289,14 +287,6 @@ class Delivery:
         session.held[place] = session.held.get(place, 0) + 1
         session.held_of[segment] = session.held_of.get(segment, 0) + 1
         return Place(segment, payload.slot, payload.size).pack()
-
-    def _warn_of_copies(self, subscription: Subscription) -> None:
-        name = subscription.topic.info.name
-        text = (
-            f"{name!r}: views keep {SLOTS_PER_CLIENT} of its messages in shared memory, which is the limit for "
-            "one client. Further messages are copied, which is slower. Keep data.copy() instead of data or its arrays"
-        )
-        self._outboxes.note(subscription.session, text, once=f"holds {name}")
 
     # Messages that may not be sent yet --------------------------------------------------------------------------------
 

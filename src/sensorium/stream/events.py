@@ -43,6 +43,43 @@ class SafeDistanceSerializer(Serializer):
         return SafeDistanceEvent(raw)
 
 
+class ObstacleEvent(ArrayData):
+    """The nearest obstacle ahead."""
+
+    dtype = np.dtype([("other_actor", "<i4"), ("distance", "<f4")])
+
+    @property
+    def other_actor(self) -> int:
+        """Id of the body in the way; -1 for the world."""
+        return int(self.array["other_actor"][0])
+
+    @property
+    def distance(self) -> float:
+        """Way to the obstacle, m."""
+        return float(self.array["distance"][0])
+
+
+class ObstacleSerializer(Serializer):
+    """Serializer of `ObstacleEvent`: one message per environment and mount with an obstacle."""
+
+    type_name: ClassVar[str] = "sensorium.ObstacleEvent/1"
+    kind: ClassVar[str] = "obstacle"
+
+    @staticmethod
+    def serialize(reading: Reading, since: int) -> list[Item]:
+        """Return the obstacle of each environment that has any."""
+        distance, ids = (reading[name].reshape(len(reading.env_ids), -1) for name in ("distance", "body"))
+        rows = np.empty(distance.shape, ObstacleEvent.dtype)
+        rows["other_actor"], rows["distance"] = ids, distance
+        envs = reading.env_ids.tolist()
+        return [(rows[k, mount].tobytes(), envs[k], 1) for k, mount in np.argwhere(np.isfinite(distance)).tolist()]
+
+    @staticmethod
+    def deserialize(raw: RawData, /) -> ObstacleEvent:
+        """Return the event in a message."""
+        return ObstacleEvent(raw)
+
+
 PHASES = {1: "begin", 2: "persist", 3: "end"}
 """Numbers of the phases, as in `CollisionEventsData.phase`."""
 

@@ -42,12 +42,8 @@ class Outboxes:
             for session in self.sessions.values():
                 self.put(session, record)
 
-    def note(self, session: Session, text: str, once: str = "") -> None:
-        """Send a warning for a client's user; with `once`, only the first with that key."""
-        if once:
-            if once in session.noted:
-                return
-            session.noted.add(once)
+    def note(self, session: Session, text: str) -> None:
+        """Send a warning for a client's user."""
         self.send(session, msg.Note(text))
 
     def put(self, session: Session, record: Record) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sensorium.errors import ConfigError, RegistrationError, StreamError
+from sensorium.errors import ConfigError, StreamError
 from sensorium.stream.failures import LOG, FailureLog
 from sensorium.stream.outgoing import Bundle, Context, Moment, Outgoing, Serialised, as_bytes
 from sensorium.wire.buffers import Buffer, BufferPool
@@ -76,7 +76,7 @@ class Stream:
         self._closed = False
         self._had_listeners: bool | None = None
         """Whether the stream had listeners at the start of the tick."""
-        self._serializer: type[Serializer] | None = None
+        self._serializer: type[Serializer] = sensor.serializer
         self._bundle: list[tuple[bytes, int, int]] = []
         self._bundled: Moment | None = None
 
@@ -111,7 +111,7 @@ class Stream:
         Raises:
             StreamError: called from a thread other than the simulation's, where the frame would be arbitrary.
             ConfigError: the environment is not one of the sensor's.
-            RegistrationError: the sensor has no serializer, or the serializer's result does not consist of bytes.
+            RegistrationError: the serializer's result does not consist of bytes.
         """
         if threading.get_ident() != self._thread:
             self._own_thread("send")
@@ -120,8 +120,6 @@ class Stream:
         had = self._had_listeners
         if not (self.has_listeners if had is None else had):
             return
-        if self._serializer is None:
-            self._serializer = self._its_serializer()
         body = self._serializer.serialize(sensor, *data)
         if had and body.__class__ is bytes and len(body) <= BUNDLED:
             bundle = self._bundle
@@ -138,7 +136,7 @@ class Stream:
         """Serialise `data` and send it as data of a captured frame, from any thread."""
         envs = self._envs(env)
         if self.has_listeners:
-            self._emit(moment, envs, self._its_serializer().serialize(self._sensor, *data))
+            self._emit(moment, envs, self._serializer.serialize(self._sensor, *data))
 
     def begin_tick(self) -> None:
         """Mark the start of a tick on this thread, and store whether the stream has listeners."""
@@ -162,7 +160,6 @@ class Stream:
             body, first, count = bundle[0]
             self._emit(moment, range(first, first + count), body)
             return
-        assert self._serializer is not None
         if self._listened() and not self._closed:
             self._sink(Bundle(type_id(self._serializer.type_name), bundle, moment))
 
@@ -259,19 +256,9 @@ class Stream:
         self._last = Moment(snapshot.frame, snapshot.tick, time_ns, context.wall_ns, first, poses)
         return self._last
 
-    def _its_serializer(self) -> type[Serializer]:
-        serializer: type[Serializer] | None = getattr(self._sensor, "serializer", None)
-        if serializer is None:
-            name = type(self._sensor).__name__
-            raise RegistrationError(
-                f"{name} has no serializer, so it cannot send data. Set the class attribute serializer."
-            )
-        return serializer
-
     def _emit(self, moment: Moment, envs: range, content: Serialised) -> None:
-        serializer = self._its_serializer()
-        body, is_lasting = as_bytes(content, serializer)
-        self._sink(Outgoing(type_id(serializer.type_name), body, moment, envs.start, len(envs), is_lasting))
+        body, is_lasting = as_bytes(content, self._serializer)
+        self._sink(Outgoing(type_id(self._serializer.type_name), body, moment, envs.start, len(envs), is_lasting))
 
     def close(self) -> None:
         """Stop sending: captures and later messages of worker threads are dropped."""

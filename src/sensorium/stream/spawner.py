@@ -189,16 +189,16 @@ class Spawner:
             transform=request.transform,
             owner=None if body is None else owner_of(body, self._bodies, self._scene.engine.parent_body),
         )
-        serializer = getattr(cls, "serializer", None)
         place = {"attach_to": body.name if body else "", "transform": request.transform.to_array().tolist()}
         info = StreamInfo(
             id=self._stream_catalog.number(),
             name=name,
             kind=definition.id,
-            type_name="" if serializer is None else serializer.type_name,
+            type_name=cls.serializer.type_name,
             events=cls.events,
             where="server",
             cfg={**description.values, **place},
+            constants={"drawing": about} if (about := self._streamed.sensors[name].about_drawing()) else {},
             num_envs=num_envs,
         )
         try:

@@ -31,11 +31,14 @@ REGISTRY = registry_of("streamed sensor", ENTRY_POINT_GROUP, ())
 
 
 class StreamedSensor(SpawnedSensor):
-    """Base of streamed sensors: define `definition` and, as needed, `set`, `set_owner` and `tick`.
+    """Base of streamed sensors: define `definition`, `serializer` and, as needed, `set`, `set_owner` and `tick`.
 
-    The order of calls is `__init__` without arguments, `set`, `set_owner`, then `tick` in each frame, and `close` at
-    the end. All run on the simulation's thread. Settings and owner are available from `set` on. A class
-    that defines `definition` is registered under its id; a class that inherits it is not registered.
+    The order of calls is `__init__` without arguments, `set`, `set_owner` if it is attached to a body, then `tick` in
+    each frame, and `close` at the end. All run on the simulation's thread. Settings and owner are available from `set`
+    on. A class that defines `definition` is registered under its id; a class that inherits it is not registered.
+
+    Raises:
+        RegistrationError: at the definition of a class without `definition` or `serializer`, own or inherited.
     """
 
     serializer: ClassVar[type[Serializer]]
@@ -53,12 +56,21 @@ class StreamedSensor(SpawnedSensor):
     """Sending interface of the sensor."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
+        if not any("definition" in vars(base) for base in cls.__mro__ if base is not SpawnedSensor):
+            cls.definition()  # raises
         serializer = getattr(cls, "serializer", None)
-        if serializer is not None and not (isinstance(serializer, type) and issubclass(serializer, Serializer)):
-            raise RegistrationError(
-                f"{cls.__qualname__}.serializer is {shown(serializer)}, expected a subclass of Serializer"
-            )
+        if not (isinstance(serializer, type) and issubclass(serializer, Serializer)):
+            got = "is missing" if serializer is None else f"is {shown(serializer)}"
+            raise RegistrationError(f"{cls.__qualname__}.serializer {got}, expected a subclass of Serializer")
         super().__init_subclass__(**kwargs)
+
+    def about_drawing(self) -> dict[str, Any]:
+        """Return data that viewers draw with each message; called once, after `set` and `set_owner`.
+
+        ``"box"``: centre and half extents of a box in the frame of the sensor, six numbers, m. It is red, because a
+        message reports something inside.
+        """
+        return {}
 
     def tick(self, snapshot: Snapshot) -> None:
         """Measure, and send messages; called in every frame. An exception ends the sensor."""
@@ -141,7 +153,8 @@ def spawn(
     sensor.stream = stream(sensor)
     try:
         sensor.set(description)
-        sensor.set_owner(owner)
+        if owner is not None:
+            sensor.set_owner(owner)
     except BaseException:
         sensor.stream.close()
         sensor.close()

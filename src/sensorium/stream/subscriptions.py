@@ -103,8 +103,6 @@ class Session:
     """Segments announced to the client."""
     sensors: set[str] = field(default_factory=set, repr=False)
     """Names of the sensors it spawned."""
-    noted: set[str] = field(default_factory=set, repr=False)
-    """Keys of the warnings already sent."""
     under_way: int = 0
     """Size of the data not yet confirmed as read, including those to ended subscriptions, bytes."""
     awaited: int = 0

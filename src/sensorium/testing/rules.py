@@ -32,6 +32,7 @@ from sensorium.testing.trial import (
     snapshot,
     streamed,
     take_tick,
+    unpacked,
     ways_to_read,
 )
 from sensorium.wire.field_data import FieldBranch
@@ -54,10 +55,11 @@ class Rules(Trial):
                 (sensor.read(), "read()", num_envs), (sensor.read([0]), "read([0])", 1),
                 (sensor.read(last), "read(mask of one env)", 1),
             ):  # fmt: skip
+                length = self.cfg.history_length if self.shows_history and what != "ground_truth" else 0
+                values = unpacked(sensor, data, length)
                 for spec in sensor.specs:
-                    value = data if sensor.single else getattr(data, spec.name)
+                    value = values[spec.name]
                     where = f"{what}.{spec.name}"
-                    length = self.cfg.history_length if self.shows_history and what != "ground_truth" else 0
                     shape = (rows, *((length,) if length else ()), *spec.shape)
                     self.need(isinstance(value, torch.Tensor), "a field is a tensor", where)
                     self.need(tuple(value.shape) == shape, f"the shape is {shape}, got {tuple(value.shape)}", where)

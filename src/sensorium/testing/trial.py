@@ -313,10 +313,18 @@ def take_tick(scene: Scene) -> None:
         scene.step(None, 1) if isinstance(scene.engine, TensorEngine) else scene.update()
 
 
+def unpacked(sensor: Sensor[Any, Any], data: Any, length: int = 0) -> dict[str, torch.Tensor]:
+    """Return the fields of a reading, or of a history of a length, with the axes of their specs."""
+    values = {spec.name: data if sensor.single else getattr(data, spec.name) for spec in sensor.specs}
+    if getattr(sensor.cfg, "keeps_layout", False):
+        before = [length] if length else []
+        values = {spec.name: values[spec.name].reshape(-1, *before, *spec.shape) for spec in sensor.specs}
+    return values
+
+
 def fields_of(sensor: Sensor[Any, Any], truth: bool = False) -> dict[str, torch.Tensor]:
     """Return a copy of the measured fields, or of the true ones, by name."""
-    data = sensor.read_ground_truth() if truth else sensor.read()
-    return {spec.name: data if sensor.single else getattr(data, spec.name) for spec in sensor.specs}
+    return unpacked(sensor, sensor.read_ground_truth() if truth else sensor.read())
 
 
 def snapshot(sensor: Sensor[Any, Any]) -> dict[str, torch.Tensor]:
@@ -326,9 +334,9 @@ def snapshot(sensor: Sensor[Any, Any]) -> dict[str, torch.Tensor]:
     for name in ("valid", "age", "frame", "is_new"):
         shot[name] = getattr(sensor, name).clone()
     if sensor.cfg.history_length and not sensor.own_history:
-        history = sensor.history
         shot |= {
-            f"history.{spec.name}": history if sensor.single else getattr(history, spec.name) for spec in sensor.specs
+            f"history.{name}": value
+            for name, value in unpacked(sensor, sensor.history, sensor.cfg.history_length).items()
         }
         shot["history_valid"] = sensor.history_valid
     return shot

@@ -106,8 +106,15 @@ class Attribute:
             raise ConfigError(title, [replace(fault, field=name) for fault in error.faults]) from None
 
     @property
+    def is_fixed(self) -> bool:
+        """Whether only one value is accepted, for the reason in `doc`."""
+        return self.restrict_to_recommended and len(self.recommended_values) == 1
+
+    @property
     def expected(self) -> str:
         """Description of the accepted values."""
+        if self.is_fixed:
+            return f"only {self.recommended_values[0]}"
         if self.restrict_to_recommended:
             return f"one of {', '.join(self.recommended_values)}"
         words = _EXPECTED[self.type]
@@ -143,6 +150,7 @@ class Attribute:
             if is_allowed and not is_empty and self._is_within(parsed):
                 return parsed
         fix = nearest(value, self.recommended_values).strip() if isinstance(value, str) else ""
+        fix = self.doc if self.is_fixed else fix
         raise ConfigError.single(blueprint_title(blueprint), self.id, value, self.expected, fix)
 
     def text(self, value: object) -> str:
@@ -201,8 +209,9 @@ class Attribute:
             schema = {**members[0], **schema}
         types, values = [_type_of(each) for each in members], [_values_of(each) for each in members]
         type: AttributeType = types[0] if len(types) == 1 else "json"
-        is_closed = type != "bool" and all(values)
-        named = [] if type == "bool" else [value for each in values for value in each]
+        is_open = type == "bool" and "enum" not in schema  # both of its values are accepted
+        is_closed = all(values) and not is_open
+        named = [] if is_open else [value for each in values for value in each]
         bounds = {**schema, **schema["items"]} if type == "vector" and "items" in schema else schema
         default = schema.get("default")
         return cls(
@@ -231,7 +240,7 @@ def _type_of(schema: Mapping[str, Any]) -> AttributeType:
 
 def _values_of(schema: Mapping[str, Any]) -> list[Any]:
     """Return all values that a schema accepts, if it lists them."""
-    if schema.get("type") == "boolean":
+    if schema.get("type") == "boolean" and "enum" not in schema:
         return [True, False]
     return [schema["const"]] if "const" in schema else list(schema.get("enum", ()))
 

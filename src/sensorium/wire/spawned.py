@@ -46,7 +46,7 @@ class SpawnedSensor:
     description: ActorDescription
     """Id of the blueprint and the chosen attributes."""
     owner: Owner | None
-    """Body that the sensor is attached to."""
+    """Body that the sensor is attached to; None for the world."""
 
     @classmethod
     def definition(cls) -> SensorDefinition:
@@ -66,8 +66,8 @@ class SpawnedSensor:
     def set(self, description: ActorDescription) -> None:
         """Set the attributes; called once, right after creation. Overrides call `super().set(description)` first."""
 
-    def set_owner(self, owner: Owner | None) -> None:
-        """Set the body that the sensor is attached to; None for the world.
+    def set_owner(self, owner: Owner) -> None:
+        """Set the body that the sensor is attached to; called once, after `set`, if the sensor is attached.
 
         Overrides call `super().set_owner(owner)` first.
         """

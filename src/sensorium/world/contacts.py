@@ -11,7 +11,7 @@ from pydantic import field_validator
 from sensorium.cfg import Cfg, ObjRef, bad
 from sensorium.engines.base import Engine
 from sensorium.errors import Fault, SelectionError, listed, nearest, shown
-from sensorium.world.select import WORLD, Named, entity_pattern, match_names, match_prim_path
+from sensorium.world.select import WORLD, Named, match_names, match_prim_path
 
 Side = tuple[str, tuple[str, ...]]
 """Kind (``"geom"``, ``"body"`` or ``"subtree"``) and full names of one side of a contact."""
@@ -69,8 +69,8 @@ def resolve_match(match: ContactMatch, model: Named, *, config: str, field: str)
         if pattern == WORLD and kind == "body":
             matches = [WORLD]
         else:
-            full = entity_pattern(ObjRef(type=kind, name=pattern, entity=match.entity), model)
-            matches = match_names(full, known, config=config, field=f"{field}.pattern", what=kind)
+            reference = ObjRef(type=kind, name=pattern, entity=match.entity)
+            matches = match_names(reference, known, config=config, field=f"{field}.pattern", what=kind)
         twice = [name for name in matches if name in found]
         if twice:
             fix = f"Narrow one of the patterns, since another one also matches {listed(twice)}."

@@ -6,8 +6,7 @@ only: free and ball joints have no single position, and naming one of them is an
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -15,7 +14,7 @@ from sensorium.cfg import Float, ObjRef, Selector, Selectors, SimpleSensorCfg, i
 from sensorium.engines.base import Engine
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, shown
 from sensorium.spec import Field
-from sensorium.world.select import entity_pattern, match_names
+from sensorium.world.select import match_names, matching
 
 DataT = TypeVar("DataT")
 
@@ -124,24 +123,22 @@ def resolve_joints(cfg: JointsCfg[Any], engine: Engine) -> ScalarJoints:
     scalars = engine.names("scalar_joint")
     names: list[str] = []
     for pattern in value if isinstance(value, tuple) else (value,):
-        if isinstance(pattern, ObjRef):
-            if pattern.type != "joint":
-                fault = Fault(field, shown(pattern), "a reference to a joint")
-                raise SelectionError(cfg.title, [fault])
-            pattern = entity_pattern(pattern, engine)
+        if isinstance(pattern, ObjRef) and pattern.type != "joint":
+            raise SelectionError(cfg.title, [Fault(field, shown(pattern), "a reference to a joint")])
         try:
             found = match_names(
                 pattern, scalars, config=cfg.title, field=field, what="joint", exactly_one=not cfg.is_plural
             )
         except SelectionError as error:
-            others = _of_several_coordinates(pattern, engine.names("joint"), scalars)
-            if not others:
+            found = matching(pattern, engine.names("joint"), cfg.title, field)
+            others = [name for name in found if name not in scalars]
+            if not others or len(others) < len(found):
                 raise
             fix = (
                 f"{listed(others)}: free and ball joints have several coordinates. For orientation and rates of a "
                 'ball joint use BuiltinSensor (types "ballquat", "ballangvel"), for a free body Imu.'
             )
-            raise SelectionError(error.config, [Fault(field, repr(pattern), "a hinge or a slide", fix)]) from None
+            raise SelectionError(error.config, [Fault(field, shown(pattern), "a hinge or a slide", fix)]) from None
         names.extend(name for name in found if name not in names)
     if not names:
         raise SelectionError(cfg.title, [Fault(field, shown(value), "at least one joint")])
@@ -152,12 +149,3 @@ def resolve_joints(cfg: JointsCfg[Any], engine: Engine) -> ScalarJoints:
         tuple(name in slides for name in names),
         cfg.is_plural,
     )
-
-
-def _of_several_coordinates(pattern: str, joints: Sequence[str], scalars: Sequence[str]) -> list[str]:
-    """Return the free and ball joints that a pattern matches, if it matches no scalar joint."""
-    try:
-        others = [name for name in joints if name not in scalars and (name == pattern or re.fullmatch(pattern, name))]
-        return [] if any(re.fullmatch(pattern, name) for name in scalars) else others
-    except re.error:
-        return []

@@ -50,7 +50,8 @@ class SceneLooks:
     """
 
     def __init__(self, engine: Engine, shapes: Sequence[Shape], compute: Compute, varied: Collection[str] = ()) -> None:
-        self._engine, self._shapes, self._compute, self._varied = engine, shapes, compute, frozenset(varied)
+        self._engine, self._shapes, self._compute = engine, shapes, compute
+        self._varied = frozenset(VARIED if engine.varies_late else varied)
         self.lighting: Lighting = engine.lighting()
         if self.lighting.fault:
             raise ModelError(f"{engine.name} engine: colours: {self.lighting.fault}.")
@@ -61,7 +62,7 @@ class SceneLooks:
         self._rows = {texture: row for row, texture in enumerate(self.textures)}
         self.images = _textures(self.textures, compute.wp_device)
         self.tables = {name: self._common(name) for name in VARIED}
-        for name in {*varied, *_DERIVED}:
+        for name in {*self._varied, *_DERIVED}:
             self.tables[name] = self.tables[name].expand(compute.num_envs, -1, -1).contiguous()
         self._corners = _Corners(shapes)
         self._lights = len(lights)

@@ -17,6 +17,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from sensorium.cfg import ObjRef
 from sensorium.compute import Compute
 from sensorium.engines.base import Engine, NameKind
 from sensorium.errors import ConfigError, Fault, ModelError, SelectionError, SensoriumWarning, listed, nearest
@@ -31,7 +32,7 @@ from sensorium.geometry.transforms import rotation
 from sensorium.world.image_view import ImageView, build_image_view
 from sensorium.world.looks import SceneLooks
 from sensorium.world.ray_static import IndexKind, Static, building
-from sensorium.world.select import WORLD, below_namespace, compiled, match_prim_path
+from sensorium.world.select import WORLD, below_namespace, compiled, match_prim_path, scoped, without_positions
 
 GEOMETRIES = ("visual", "collision", "all", "any")
 Geometry = Literal["visual", "collision", "all", "any"]
@@ -45,9 +46,10 @@ class Targets:
         geometry: ``"visual"`` (what a viewer shows by default), ``"collision"`` (shapes with contacts), ``"all"``
             (every visible shape) or ``"any"`` (every shape).
         groups: geom groups; None for all.
-        include: full-match patterns of names of geoms or bodies, or paths of other simulators; None for all.
+        include: full-match patterns of names of geoms or bodies, references, or paths of other simulators; None for
+            all.
         labels: patterns of semantic labels; None for all.
-        exclude: patterns or paths of excluded shapes.
+        exclude: patterns, references or paths of excluded shapes.
         exclude_own: whether a mount ignores its own body.
         exclude_robot: whether it also ignores the other bodies of its robot, which are those of the same kinematic tree
             (of the same entity, if the engine provides no tree), unless `include` or `labels` select some.
@@ -57,9 +59,9 @@ class Targets:
 
     geometry: Geometry = "visual"
     groups: tuple[int, ...] | None = None
-    include: tuple[str, ...] | None = None
+    include: tuple[str | ObjRef, ...] | None = None
     labels: tuple[str, ...] | None = None
-    exclude: tuple[str, ...] = ()
+    exclude: tuple[str | ObjRef, ...] = ()
     exclude_own: bool = True
     exclude_robot: bool = False
     still: tuple[str, ...] = ()
@@ -243,11 +245,13 @@ class RayScene:
         if self._given:
             self.labels  # noqa: B018
 
-    def matching(self, patterns: Sequence[str], config: str, what: str, *, may_be_empty: bool = False) -> list[int]:
+    def matching(
+        self, patterns: Sequence[str | ObjRef], config: str, what: str, *, may_be_empty: bool = False
+    ) -> list[int]:
         """Return the shapes for patterns or paths, which must match the names of shapes or bodies in full.
 
         Args:
-            patterns: patterns or paths.
+            patterns: patterns, paths or references.
             config: for messages.
             what: the field, for messages.
             may_be_empty: whether the name of a body without shapes is allowed.
@@ -257,7 +261,9 @@ class RayScene:
         """
         found: dict[int, None] = {}
         bodies = self._engine.names("body")
-        for pattern in patterns:
+        for given in patterns:
+            prefix, own = scoped(without_positions(given, self._engine), bodies)
+            pattern = f"{re.escape(prefix)}(?:{own})" if prefix else own
             is_path = pattern.startswith(("/", "{"))
             matches = self._on_path if is_path else self._by_name
             hits, is_known = matches(pattern, bodies, config, what)
@@ -454,9 +460,8 @@ class RayScene:
         everywhere = set[int]().union(*own_of).intersection(*own_of)  # shapes that every mount ignores are not needed
         left = [i for i in chosen if self.drawable[i].row not in everywhere]
         is_choice = targets.include is not None or targets.labels is not None
-        if not chosen or (
-            is_choice and not left
-        ):  # a robot alone may have no targets, but an explicit choice may not be empty
+        # an empty world and a robot alone may have no targets, but an explicit choice may not be empty
+        if (not chosen and self.drawable) or (is_choice and not left):
             known = listed([shape.name for shape in self.shapes])
             fix = f"Shapes in this model: {known}." if self.shapes else "This model has no shapes."
             if others := [] if chosen else self._named(targets, config):

@@ -52,13 +52,33 @@ def compiled(pattern: str, config: str, field: str) -> re.Pattern[str]:
         raise SelectionError(config, [Fault(field, repr(pattern), "a name or a regular expression", fix)]) from None
 
 
+def scoped(pattern: str | ObjRef, names: Sequence[str]) -> tuple[str, str]:
+    """Return the prefix of the names that a pattern is about, and the pattern of the rest of these names.
+
+    The prefix is that of the reference's entity; empty without one, and in a model without prefixes.
+    """
+    if not isinstance(pattern, ObjRef):
+        return "", pattern
+    prefix = f"{pattern.entity}/" if pattern.entity is not None else ""
+    return prefix if any(name.startswith(prefix) for name in names) else "", pattern.name
+
+
+def matching(pattern: str | ObjRef, names: Sequence[str], config: str, field: str) -> list[str]:
+    """Return the names that a pattern matches in full; within an entity it is matched without the prefix."""
+    prefix, own = scoped(pattern, names)
+    if prefix + own in names:
+        return [prefix + own]
+    regex = compiled(own, config, field)
+    return [name for name in names if name.startswith(prefix) and regex.fullmatch(name[len(prefix) :])]
+
+
 def match_names(
-    pattern: str, names: Sequence[str], *, config: str, field: str, what: str, exactly_one: bool = False
+    pattern: str | ObjRef, names: Sequence[str], *, config: str, field: str, what: str, exactly_one: bool = False
 ) -> list[str]:
-    """Return the names that a pattern matches in full, in the order of `names`.
+    """Return the names that a pattern matches in full, in the order of `names`; see `matching`.
 
     Args:
-        pattern: an exact name or a regular expression.
+        pattern: an exact name or a regular expression, or a reference with one of these.
         names: all existing names.
         config: the config, for the message.
         field: its field.
@@ -68,16 +88,13 @@ def match_names(
     Raises:
         SelectionError: no match, several where one was needed, or an invalid pattern.
     """
-    if pattern in names:
-        return [pattern]
-    regex = compiled(pattern, config, field)
-    found = [name for name in names if regex.fullmatch(name)]
+    found, text = matching(pattern, names, config, field), "".join(scoped(pattern, names))
     if not found:
-        fix = f"{nearest(pattern, names).strip()} {plural(what).capitalize()} in this model: {listed(names)}.".strip()
-        raise SelectionError(config, [Fault(field, repr(pattern), f"the name of a {what} in the model", fix)])
+        fix = f"{nearest(text, names).strip()} {plural(what).capitalize()} in this model: {listed(names)}.".strip()
+        raise SelectionError(config, [Fault(field, repr(text), f"the name of a {what} in the model", fix)])
     if exactly_one and len(found) > 1:
         fix = f"It matches {listed(found)}. Give the name of one, or use {plural(field)!r} for a mount axis."
-        raise SelectionError(config, [Fault(field, repr(pattern), f"exactly one {what}", fix)])
+        raise SelectionError(config, [Fault(field, repr(text), f"exactly one {what}", fix)])
     return found
 
 
@@ -121,13 +138,39 @@ def plural(word: str) -> str:
     return "bodies" if word == "body" else f"{word}s"
 
 
-def entity_pattern(reference: ObjRef, engine: Named) -> str:
-    """Return the full-name pattern of a reference: within its entity, or the bare name in a model without prefixes."""
-    if reference.entity is None:
-        return reference.name
-    names = engine.names(cast(NameKind, reference.type))  # of the kinds that a selector takes
-    prefixed = any(name.startswith(f"{reference.entity}/") for name in names)
-    return f"{re.escape(reference.entity)}/(?:{reference.name})" if prefixed else reference.name
+def without_positions(pattern: str | ObjRef, engine: Named) -> str | ObjRef:
+    """Return a pattern whose entity and element are given by name; a reference may give their positions.
+
+    Raises:
+        SelectionError: the model has no such position.
+    """
+    if not isinstance(pattern, ObjRef) or (pattern.index is None and not isinstance(pattern.entity, int)):
+        return pattern
+    names, entity = engine.names(cast(NameKind, pattern.type)), pattern.entity  # of the kinds that a selector takes
+    if isinstance(entity, int):
+        trees = _trees(engine)
+        entity = _at([*trees], entity, "entity")
+        names = names if f"{entity}/" in trees[entity][0] else trees[entity]
+    found = matching(ObjRef(type=pattern.type, name=pattern.name, entity=entity), names, "ObjRef", "name")
+    return "|".join(map(re.escape, found if pattern.index is None else [_at(found, pattern.index, "index")]))
+
+
+def _trees(engine: Named) -> dict[str, list[str]]:
+    """Return the bodies of each entity by its name; without prefixes, of each kinematic tree by that of its root."""
+    bodies, trees = engine.names("body"), dict[str, list[str]]()
+    for row, name in enumerate(bodies):
+        root, parent = row, engine.parent_body(row)
+        while parent is not None and parent >= 0:
+            root, parent = parent, engine.parent_body(parent)
+        trees.setdefault(name.partition("/")[0] if "/" in name else bodies[root], []).append(name)
+    return trees
+
+
+def _at(names: Sequence[str], index: int, field: str) -> str:
+    if not 0 <= index < len(names):
+        expected = f"a position from 0 to {len(names) - 1}: {listed(names)}"
+        raise SelectionError("ObjRef", [Fault(field, str(index), expected)])
+    return names[index]
 
 
 def resolve_mounts(cfg: MountedSensorCfg[object], engine: Engine) -> tuple[list[str], list[FrameOnBody]]:
@@ -162,18 +205,16 @@ def resolve_frames(
     kind = _KIND_OF_SELECTOR[selector]
     names = []
     for pattern in value if isinstance(value, tuple) else (value,):
-        if isinstance(pattern, ObjRef):
-            if pattern.type != kind:
-                fault = Fault(field, shown(pattern), f"a reference to a {kind}", f"Use {pattern.type}=... instead.")
-                raise SelectionError(config, [fault])
-            pattern = entity_pattern(pattern, engine)
-        if kind == "body" and pattern == WORLD:
+        if isinstance(pattern, ObjRef) and pattern.type != kind:
+            fault = Fault(field, shown(pattern), f"a reference to a {kind}", f"Use {pattern.type}=... instead.")
+            raise SelectionError(config, [fault])
+        pattern = without_positions(pattern, engine)
+        known = engine.names(kind)
+        if kind == "body" and scoped(pattern, known) == ("", WORLD):
             names.append(WORLD)
             continue
         try:
-            found = match_names(
-                pattern, engine.names(kind), config=config, field=field, what=kind, exactly_one=exactly_one
-            )
+            found = match_names(pattern, known, config=config, field=field, what=kind, exactly_one=exactly_one)
         except SelectionError as error:
             hint = _of_another_kind(pattern, kind, engine)
             if not hint:
@@ -189,11 +230,12 @@ def _frame(engine: Engine, kind: NameKind, name: str) -> FrameOnBody:
     return FrameOnBody(-1) if name == WORLD and kind == "body" else engine.frame(kind, name)
 
 
-def _of_another_kind(name: str, kind: NameKind, engine: Engine) -> str:
+def _of_another_kind(pattern: str | ObjRef, kind: NameKind, engine: Engine) -> str:
     """Return a hint if elements of another kind have exactly this name, or if the engine's model may lack bodies."""
-    others = [other for other in _FRAMED if other != kind and name in engine.names(other)]
-    if others:
-        return f"Write {others[0]}={name!r} for the {others[0]} of that name."
+    for other in _FRAMED:
+        name = "".join(scoped(pattern, engine.names(other)))
+        if other != kind and name in engine.names(other):
+            return f"Write {other}={name!r} for the {other} of that name."
     return engine.merged_hint if kind == "body" else ""
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from sensorium.cfg import SELECTORS, Float, name_in
-from sensorium.compat.aliases import AliasedCfg
+from sensorium.compat.mjlab.entries import SceneEntryCfg
 from sensorium.errors import ConfigError
 from sensorium.patterns.pinhole import Pixels
 from sensorium.sensors.cameras import camera as _camera
@@ -26,13 +26,17 @@ class CameraSensorData(_data.CameraData):
 
     __slots__ = ()
 
+    def __init__(self, *, depth: Tensor | None = None, **values: Any) -> None:
+        given = {"distance_to_image_plane": depth} if depth is not None else {}
+        super().__init__(**{**dict.fromkeys(self.__dataclass_fields__), **values, **given})
+
     @property
     def depth(self) -> Tensor:
         """`distance_to_image_plane`."""
         return self.distance_to_image_plane
 
 
-class CameraSensorCfg(AliasedCfg, _cfg.CameraCfg):
+class CameraSensorCfg(SceneEntryCfg, _cfg.CameraCfg):
     """Configuration of a camera: one of the model, or one to create on a body or in the world.
 
     Give `camera_name`, or `parent_body`, `pos` and `quat` with the axes of OpenGL, relative to the body or the world.
@@ -52,6 +56,8 @@ class CameraSensorCfg(AliasedCfg, _cfg.CameraCfg):
     """Whether lights cast shadows."""
     include_geom_groups: tuple[int, ...] | None = Field(default=(0, 1, 2), alias="enabled_geom_groups")
     """Geom groups that are visible, 0 to 5; None derives them from `geometry`."""
+    copy_data: bool = Field(default=False, alias="clone_data")
+    """Whether each read of `data` returns new tensors."""
     clipping_range: tuple[Float, Float] = (1.0e-4, 1.0e6)
     """Nearest and farthest distance to the image plane of a visible surface, m."""
     depth_clipping_behavior: Literal["max", "zero", "none"] = "zero"
@@ -67,14 +73,12 @@ def _placed(title: str, data: dict[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigError: a field that does not apply, or an option that is not available.
     """
-    own = {name: data[name] for name in (*_POSE, "camera_name", "fovy", "orthographic", "clone_data") if name in data}
+    own = {name: data[name] for name in (*_POSE, "camera_name", "fovy", "orthographic") if name in data}
     kept = {name: value for name, value in data.items() if name not in own}
     if own.get("orthographic") and own.get("fovy") is None:
         raise ConfigError.single(
             title, "orthographic", True, "False without fovy", "Give fovy, the height of the view, m."
         )
-    if own.get("clone_data"):
-        raise ConfigError.single(title, "clone_data", True, "False", "Use sensor.read() for copies.")
     if own.get("fovy") is not None:
         is_parallel, fovy = bool(own.get("orthographic")), own["fovy"]
         kept["lens"] = (

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -32,8 +33,11 @@ from sensorium.errors import (
 from sensorium.geometry.transforms import matrix_from_quat
 from sensorium.readings import DebugShape
 from sensorium.scene import Scene, prepare
+from sensorium.sensors.cameras.lenses import PinholeLensCfg
+from sensorium.sensors.core.base import Sensor
 
 try:
+    import mjlab.sensor
     from mjlab.sensor import Sensor as _MjlabSensor
     from mjlab.sensor import SensorCfg as _MjlabSensorCfg
 except ImportError as error:
@@ -123,7 +127,7 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
         self._scene = Scene(
             engine, cfg.sensors, seed=cfg.seed, first_env=cfg.first_env, semantics=cfg.semantics, discover=False
         )
-        self._ticks = 0
+        self.ticks = 0
         self._waits = False
         self._waiting = torch.zeros(engine.num_envs, dtype=torch.bool, device=device)
 
@@ -154,11 +158,11 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
                 f"scene.update(dt={dt:g}) of mjlab, but the model's time step is {scene.engine.dt:g} s: call it after "
                 "each sim.step(), with the time of that one step."
             )
-        if self._ticks % self.cfg.decimation == 0:
+        if self.ticks % self.cfg.decimation == 0:
             scene.begin_control_step()
-        self._ticks += 1
+        self.ticks += 1
         scene.update()
-        if self._ticks % self.cfg.decimation == 0:
+        if self.ticks % self.cfg.decimation == 0:
             self._settle()
         self._begin_episodes()
 
@@ -204,6 +208,93 @@ class SensoriumSensor(_MjlabSensor):  # type: ignore[misc]
 
     def _compute_data(self) -> Mapping[str, Any]:
         return LiveData(self)
+
+
+class SceneSensor(_MjlabSensor):  # type: ignore[misc]
+    """Sensor of an mjlab scene that one config of this package describes.
+
+    All such sensors of a scene are in one sensorium scene, which the first of them advances. Attributes that mjlab does
+    not define are those of the sensorium sensor, such as `set` and `primary_names`.
+    """
+
+    def __init__(self, cfg: Any) -> None:
+        super().__init__()
+        self.cfg: SensorCfg[Any] = cfg
+        self._leads = False
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """Mjlab's class for such a config, which its terms check; a camera has no place in mjlab's viewer."""
+        name = type(self.cfg).__name__.removesuffix("Cfg")
+        return getattr(mjlab.sensor, name) if name != "CameraSensor" and hasattr(mjlab.sensor, name) else SceneSensor
+
+    @property
+    def _sensor(self) -> Sensor[Any, Any]:
+        return self._shared.scene[self.cfg.label]
+
+    def edit_spec(self, scene_spec: mujoco.MjSpec, entities: Mapping[str, Any]) -> None:
+        """Join the other sensors of the scene, and add the required model elements to its MjSpec."""
+        shared = _SHARED.get(id(scene_spec))
+        if shared is None:
+            self._leads = True
+            shared = _SHARED[id(scene_spec)] = SensoriumSensor(SensoriumCfg(sensors=[self.cfg]))
+            shared.spec = scene_spec  # kept, since its id is the key
+            shared.edit_spec(scene_spec, entities)
+        else:
+            shared.cfg.sensors = (*shared.cfg.sensors, self.cfg)
+            prepare(scene_spec, [self.cfg])
+        self._shared = shared
+        camera, lens = (getattr(self.cfg, name, None) for name in ("camera", "lens"))
+        if isinstance(lens, PinholeLensCfg) and lens.fovy is not None and isinstance(camera, str):
+            scene_spec.camera(camera).fovy = lens.fovy  # as mjlab does, for its viewers
+
+    def initialize(self, mj_model: mujoco.MjModel, model: Any, data: Any, device: str) -> None:
+        """Build the sensorium scene with all its sensors; see `SensoriumSensor.initialize`."""
+        if self._leads:
+            self._shared.initialize(mj_model, model, data, device)
+
+    def update(self, dt: float) -> None:
+        """Advance the sensorium scene by one tick; see `SensoriumSensor.update`."""
+        super().update(dt)
+        if self._leads:
+            self._shared.update(dt)
+
+    def reset(self, env_ids: torch.Tensor | slice | None = None) -> None:
+        """Mark the end of episodes; see `SensoriumSensor.reset`."""
+        super().reset(env_ids)
+        if self._leads:
+            self._shared.reset(env_ids)
+
+    def debug_vis(self, visualizer: DebugVisualizer) -> None:
+        """Draw the shapes of all sensors; see `SensoriumSensor.debug_vis`."""
+        if self._leads:
+            self._shared.debug_vis(visualizer)
+
+    @property
+    def data(self) -> Any:
+        """Measured data, as of the last `update`; before the first one, of the present state."""
+        if self._shared.ticks == 0:
+            self._shared.scene.engine.forward()
+            self._sensor.reset()
+            self._invalidate_cache()
+        return super().data
+
+    def _compute_data(self) -> Any:
+        """Return the measured data: an object of its own, as in mjlab, although its live views stay the same."""
+        sensor = self._sensor
+        data = sensor.data
+        if sensor.single or getattr(self.cfg, "copy_data", False):
+            return data
+        return sensor.packaged(sensor.own_tensors(is_measured=True))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self._sensor, name)
+
+
+_SHARED: WeakValueDictionary[int, SensoriumSensor] = WeakValueDictionary()
+"""Sensorium scene of the `SceneSensor` of each mjlab scene, by the id of its MjSpec."""
 
 
 class LiveData(Mapping[str, Any]):
@@ -363,4 +454,4 @@ def _holding(env: Any, sensor_name: str, group: str | None) -> Scene:
     raise UnknownNameError("sensor", sensor_name, {name for each in groups.values() for name in each.scene})
 
 
-__all__ = ["LiveData", "SensoriumCfg", "SensoriumSensor", "add_sensors", "reading", "scene_of"]
+__all__ = ["LiveData", "SceneSensor", "SensoriumCfg", "SensoriumSensor", "add_sensors", "reading", "scene_of"]

@@ -38,6 +38,7 @@ class LiveMujocoWarpEngine(WarpModelEngine, WrappedModelEngine):
             `fresh=False` with the RK4 integrator or with bodies that may sleep.
     """
 
+    varies_late = True
     _data, _step_call = "Data", "mujoco_warp.step(m, d)"
     _reset_fix = "write {} yourself (mujoco_warp.reset_data(m, d, reset=mask))"
 

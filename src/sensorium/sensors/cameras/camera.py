@@ -56,6 +56,11 @@ class Camera(ImageCamera[CameraCfg], SimpleSensor[CameraCfg, CameraData]):
     def _casts_twice(self) -> bool:
         return super()._casts_twice or _moving_stage(self) is not None
 
+    @property
+    def data(self) -> CameraData:
+        """Measured frame that has arrived at the reader: live views, or copies with `copy_data`."""
+        return self.read() if self.cfg.copy_data else super().data
+
     def _allocate(self) -> None:
         super()._allocate()
         if LINEAR not in self.cfg.asked:  # only for stages: not an output

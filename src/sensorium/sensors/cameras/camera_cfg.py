@@ -89,6 +89,8 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     reported_pose: Literal["frame", "start"] = "frame"
     """Pose in `pos_w` and `quat_w_world`: that of each frame, or the one at the start of the episode or at the last
     `set_world_poses`."""
+    copy_data: bool = False
+    """Whether each read of `data` returns new tensors, which keep their values, instead of live views."""
     show_sites: bool = False
     """Whether the sites of the model are visible."""
     exclude_parent_body: bool = False

@@ -11,10 +11,12 @@ from torch import Tensor
 
 from sensorium.geometry.cameras import convert_orientation_convention
 from sensorium.geometry.transforms import matrix_from_quat, quat_apply, quat_mul
-from sensorium.measurement.record import Record
+from sensorium.measurement.record import Record, Timeline
+from sensorium.measurement.work import as_fields
 from sensorium.patterns.pinhole import Pixels
 from sensorium.sensors.cameras.camera_base_cfg import CameraMountCfg
 from sensorium.sensors.core.base import PIPELINE_KNOBS, Sensor
+from sensorium.sensors.core.hooks import hook_of
 from sensorium.sensors.core.parts import SensorContext
 from sensorium.sensors.core.reader import DataT
 from sensorium.spec import BODY_POSE, Field, Requirement
@@ -43,6 +45,9 @@ class RenderedSensor(Sensor[RenderedCfgT, DataT], Generic[RenderedCfgT, DataT]):
     A camera without knobs is rendered at the first read after a step, once for all reads, and not at all without a
     read. Its only memory is `output`. Knobs of the pipeline, such as `delay`, `history_length` or `noise`, apply if the
     config gives them. Frames are then rendered when due and kept.
+
+    `post_process` projects `output`, which has the `intermediate_fields`, to the images that readers see. It may read
+    earlier images with `lookback` of at least 1; frames are then also rendered when due.
     """
 
     requires: ClassVar[tuple[Requirement, ...]] = (BODY_POSE,)
@@ -54,7 +59,7 @@ class RenderedSensor(Sensor[RenderedCfgT, DataT], Generic[RenderedCfgT, DataT]):
 
     def __init__(self, cfg: RenderedCfgT, context: SensorContext) -> None:
         others = any(getattr(cfg, knob) not in (None, ()) for knob in PIPELINE_KNOBS if knob != "history_length")
-        self.__dict__["uses_ring_pipeline"] = others or cfg.history_length > 0
+        self.__dict__["uses_ring_pipeline"] = others or cfg.history_length > 0 or self.lookback > 0
         super().__init__(cfg, context)
 
     # Hooks for authors ------------------------------------------------------------------------------------------------
@@ -107,16 +112,26 @@ class RenderedSensor(Sensor[RenderedCfgT, DataT], Generic[RenderedCfgT, DataT]):
         self.render_current_state()
         if self.uses_ring_pipeline:
             measured.copy_from(truth)
+        for branch, shown in enumerate(self._shown):
+            made = self.post_process(
+                self.output, Timeline([], lambda: self.clock.reset_tick == self.clock.tick), is_measured=branch == 1
+            )
+            shown.copy_from(as_fields(made, self.mount_specs))
 
     def _allocate(self) -> None:
         super()._allocate()
         shape = (self.num_envs, self.mount.count)
         pos, quat = (part.float().to(self.device) for part in self.cfg.offset_on(all(self.mount.cameras)))
         self.pose_offset = pos.expand(*shape, 3).contiguous(), quat.expand(*shape, 4).contiguous()
+        self._shown: list[Record] = []
         if self.uses_ring_pipeline:
             self.output = self.buffers.truth
             return
-        self.output = Record(self.mount_specs, self.num_envs, self.device)
-        images = dict(self.output.items())
-        self.buffers.kept |= {f"output/{name}": image for name, image in images.items()}
-        self.set_outputs(images)
+        inner = self.mount_specs
+        if hook_of(self, "post_process"):
+            inner = self._specs(self.intermediate_fields())
+            self._shown = [Record(self.mount_specs, self.num_envs, self.device) for _ in range(2)]
+        self.output = Record(inner, self.num_envs, self.device)
+        for kind, record in zip(("output", "truth", "measured"), (self.output, *self._shown), strict=False):
+            self.buffers.kept |= {f"{kind}/{name}": image for name, image in record.items()}
+        self.set_outputs(*(dict(record.items()) for record in self._shown or [self.output]))

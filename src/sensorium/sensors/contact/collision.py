@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import field_validator, model_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, MountedSensorCfg, ObjRef, bad, in_unit, must
+from sensorium.cfg import Float, MountedSensorCfg, bad, in_unit, must
 from sensorium.errors import ConfigError, UnsupportedError
 from sensorium.sensors.contact.collision_events import (
     BEGIN,
@@ -33,7 +33,7 @@ from sensorium.sensors.contact.collision_events import (
 from sensorium.sensors.core.hooks import Supports
 from sensorium.spec import CONTACT_REPORT, Field, Requirement
 from sensorium.world.bodies import tree_of
-from sensorium.world.select import WORLD, Named, entity_pattern, match_names
+from sensorium.world.select import WORLD, Named, match_names
 
 WORLD_ID = -1
 """Id of shapes without a body: the ground and everything else fixed to the world."""
@@ -111,9 +111,8 @@ def sides_of(cfg: CollisionCfg, model: Named) -> tuple[tuple[str, str], dict[str
         UnsupportedError: no shape of the side collides, or nothing else can touch it.
     """
     selector, value = cfg.selector
-    pattern = entity_pattern(value, model) if isinstance(value, ObjRef) else value
     names, engine = list(model.names("body")), getattr(model, "name", "model")
-    (body,) = match_names(pattern, names, config=cfg.title, field=selector, what="body", exactly_one=True)
+    (body,) = match_names(value, names, config=cfg.title, field=selector, what="body", exactly_one=True)
     row = names.index(body)
     root, links = tree_of(row, model)
     own, mine = (("subtree", names[root]), links) if cfg.whole_tree else (("body", body), frozenset({row}))

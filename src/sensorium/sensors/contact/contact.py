@@ -23,7 +23,7 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import COLUMN_KNOBS, Float, MountedSensorCfg, OffsetCfg, bad, in_unit, must
+from sensorium.cfg import COLUMN_KNOBS, Float, MountedSensorCfg, ObjRef, OffsetCfg, bad, in_unit, must
 from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, tick_now
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stages.debounce import has_lasted, noted
@@ -66,7 +66,7 @@ class ContactCfg(MountedSensorCfg[ContactFlagData]):
     measure: Literal["net", "strongest"] = "net"
     """Measured force. ``net``: magnitude of the sum of all contact forces, suited to a foot; opposite forces cancel.
     ``strongest``: magnitude of the strongest contact's force, suited to a bumper."""
-    ignore: str | tuple[str, ...] = ()
+    ignore: str | ObjRef | tuple[str | ObjRef, ...] = ()
     """Bodies whose contacts with the mount are ignored: a name or full-match pattern, or a list of these. ``"world"``
     means the world's own geoms; give a body that is fixed to the world by its name."""
 

@@ -11,7 +11,7 @@ from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
 from sensorium.cfg import COLUMN_KNOBS, Evaluate, SimpleSensorCfg, bad, in_unit, must
-from sensorium.errors import ConfigError, Fault, SelectionError, shown
+from sensorium.errors import ConfigError, Fault, SelectionError, listed, shown
 from sensorium.spec import CONTACT_FIELDS, CONTACT_REPORT, ContactReduce, Field, Requirement
 from sensorium.world.contacts import ContactMatch, Side, resolve_match, resolve_paths
 from sensorium.world.select import Named
@@ -37,7 +37,7 @@ class ContactSensorData:
     slot. `[env, body]` with `prim_path`."""
     force: Annotated[Tensor, Field("N", (1, 3), ("contact", "xyz"), frame="contact")]
     """Force `[env, contact, 3]`, N, in the contact's frame, x > 0 under pressure. With ``netforce`` or `global_frame`,
-    in world axes and acting on the primary."""
+    in world axes and acting on the primary (see `force_on`)."""
     torque: Annotated[Tensor, Field("N m", (1, 3), ("contact", "xyz"), frame="contact")]
     """Torque about `pos` `[env, contact, 3]`, N m, with the axes and sign of `force`."""
     dist: Annotated[Tensor, Field("m", (1,), ("contact",))]
@@ -112,7 +112,7 @@ FIELDS = (*REPORTED, "friction")
 TIMES = ("current_air_time", "last_air_time", "current_contact_time", "last_contact_time")
 LATCHES = ("latched_any", "latched_peak_force", "latched_impulse_w", "latched_first_time")
 REDUCTIONS: tuple[ContactReduce, ...] = ("none", "mindist", "maxforce", "netforce")
-OF_PRIMARY = ("secondary", "fields", "reduce", "num_slots", "global_frame")
+OF_PRIMARY = ("secondary", "secondary_policy", "fields", "reduce", "num_slots", "global_frame", "force_on")
 OF_PRIM_PATH = ("filter_prim_paths_expr", "track_pose", "max_contact_data_count_per_prim")
 
 
@@ -139,9 +139,12 @@ class ContactSensorCfg(SimpleSensorCfg[ContactSensorData]):
     primary: ContactMatch | None = None
     """Elements whose contacts are reported."""
     secondary: ContactMatch | None = None
-    """Elements on the other side of the contacts; None for anything. Several matches mean contact with any of them.
-    Their contacts are merged by depth (``mindist``), by force (``maxforce``), in the order of the matches (``none``) or
-    summed (``netforce``; only found and force, since the centres of several sums cannot be merged)."""
+    """Elements on the other side of the contacts; None for anything. By default, several matches mean contact with any
+    of them. Their contacts are merged by depth (``mindist``), by force (``maxforce``), in the order of the matches
+    (``none``) or summed (``netforce``; only found and force, since the centres of several sums cannot be merged)."""
+    secondary_policy: Literal["each", "first", "any", "error"] = "each"
+    """What several matches of `secondary` mean: ``each`` contacts with all of them, ``first`` contacts with the first
+    match only, ``any`` contacts with anything; ``error`` rejects them."""
     fields: tuple[str, ...] = ("found", "force")
     """Fields reported for each contact: found, force, torque, dist, pos, normal, tangent; ``friction`` is the same as
     `track_friction_forces`."""
@@ -152,7 +155,10 @@ class ContactSensorCfg(SimpleSensorCfg[ContactSensorData]):
     num_slots: Count = 1
     """Contacts kept per primary; no effect with ``netforce``, which has one slot."""
     global_frame: bool = False
-    """Whether force and torque are in world axes, acting on the primary, instead of the contact's frame."""
+    """Whether force and torque are in world axes instead of the contact's frame."""
+    force_on: Literal["primary", "secondary"] = "primary"
+    """Side on which `force` and `torque` in world axes act (``netforce`` and `global_frame`). Under a standing foot,
+    the force on the ``primary`` reads +z, and that on the ``secondary`` -z, along `normal`."""
 
     prim_path: Annotated[str | None, must(bool, "a path", 'For the world, give "{ENV_REGEX_NS}".')] = None
     """Path, or pattern of paths, of the reported bodies (or geoms): ``{ENV_REGEX_NS}/Robot/.*_FOOT``."""
@@ -330,7 +336,11 @@ def plan_of(cfg: ContactSensorCfg, model: Named) -> ContactPlan:
     sides: list[tuple[str, str] | None] = [None]
     if cfg.secondary is not None:
         kind, names = resolve_match(cfg.secondary, model, config=title, field="secondary")
-        sides = [(kind, name) for name in names]
+        if cfg.secondary_policy == "error" and len(names) > 1:
+            fix = f"It matches {listed(names)}. Narrow the pattern, or choose another secondary_policy."
+            raise SelectionError(title, [Fault("secondary", shown(cfg.secondary.pattern), f"exactly one {kind}", fix)])
+        if cfg.secondary_policy != "any" or len(names) == 1:
+            sides = [(kind, name) for name in (names[:1] if cfg.secondary_policy == "first" else names)]
     several = len(sides) > 1
     if several and cfg.reduce == "netforce" and (left := [name for name in ("torque", "pos") if name in cfg.fields]):
         fix = f"Omit {' and '.join(left)}, name one secondary, or use another reduction."

@@ -31,7 +31,7 @@ from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.spec import BODY_POSE, CONTACT_REPORT, ContactReduce, Field, Requirement, contact_array
 from sensorium.world.mount import Mounts, flag_state, is_finite3, is_finite4, mount_pose
-from sensorium.world.select import WORLD, Named, entity_pattern, match_names
+from sensorium.world.select import WORLD, Named, match_names, scoped, without_positions
 
 TOUCHABLE = (
     "a body or a geom", ("body", "bodies", "geom", "geoms", "link_name", "link_names")
@@ -65,7 +65,7 @@ class ContactForceCfg(MountedSensorCfg[ContactForceData]):
         Float | Vec3 | None, must(_are_forces, "a finite force >= 0, or three", "Give None for no limit."), in_unit("N")
     ] = None
     """Full scale per axis, N: one number, or one per axis; None for no limit."""
-    ignore: str | tuple[str, ...] = ()
+    ignore: str | ObjRef | tuple[str | ObjRef, ...] = ()
     """Bodies whose contacts with the mount are ignored: a name or full-match pattern, or a list of these. ``"world"``
     means the world's own geoms; give a body that is fixed to the world by its name."""
 
@@ -90,9 +90,10 @@ def selected(cfg: MountedSensorCfg[Any], model: Named) -> tuple[str, tuple[str, 
 def matched(cfg: MountedSensorCfg[Any], kind: str, value: Any, field: str, model: Named) -> tuple[str, ...]:
     """Return the full names that a pattern, a reference or a list of these matches, in order."""
     known, found = model.names(cast(NameKind, kind)), []
-    for pattern in value if isinstance(value, tuple) else (value,):
-        name = entity_pattern(pattern, model) if isinstance(pattern, ObjRef) else pattern
-        names = [WORLD] if name == WORLD else match_names(name, known, config=cfg.title, field=field, what=kind)
+    for given in value if isinstance(value, tuple) else (value,):
+        pattern = without_positions(given, model)
+        is_world = scoped(pattern, known) == ("", WORLD)
+        names = [WORLD] if is_world else match_names(pattern, known, config=cfg.title, field=field, what=kind)
         found += [each for each in names if each not in found]
     return tuple(found)
 

@@ -70,11 +70,13 @@ class Memory:
 class Rules:
     """Options of the config.
 
-    `by_force`: contact is a net force above `threshold`, not a count; `by_sample`: a history has one entry per sample.
+    `sign`: factor of force and torque in world axes; `by_force`: contact is a net force above `threshold`, not a count;
+    `by_sample`: a history has one entry per sample.
     """
 
     reduce: wp.int32
     global_frame: wp.int32
+    sign: wp.float32
     by_force: wp.int32
     by_sample: wp.int32
     threshold: wp.float32
@@ -443,12 +445,12 @@ def slots(
                         if rules.global_frame != 0:
                             f = friction - f[0] * n
                     if row.force >= 0:
-                        _put(out, to + row.force, f)
+                        _put(out, to + row.force, rules.sign * f)
                 if row.torque >= 0:
                     m = _vec(values, at + reports.at.torque)
                     if rules.global_frame != 0 and rules.reduce != wp.static(NETFORCE):
                         m = -(m[0] * n + m[1] * t + m[2] * wp.cross(n, t))
-                    _put(out, to + row.torque, m)
+                    _put(out, to + row.torque, rules.sign * m)
                 if row.dist >= 0:
                     out[to + row.dist] = values[at + reports.at.dist]
                 if reports.at.pos >= 0:

@@ -5,7 +5,8 @@ filter; ``history`` physics ticks or samples, 0 = newest. All names with ``_w`` 
 
 Signs: in the contact's frame (normal, tangent, normal x tangent), with the normal from the primary to the other
 element, a force with x > 0 presses. Every force in world axes (``netforce``, `global_frame`, names with ``_w``, the
-latched impulse) acts on the primary: a standing foot reads +z. MuJoCo's own ``netforce`` has the opposite sign.
+latched impulse) acts on the primary: a standing foot reads +z. MuJoCo's own ``netforce`` has the opposite sign, which
+``force_on="secondary"`` gives to `force` and `torque`.
 
 The sensor evaluates every physics tick, whatever its rate: timers, latches and histories miss none. Where the force is
 measured with noise, the measured timers and histories follow the measured force, which exists at samples only.
@@ -78,7 +79,7 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
     @cached_property
     def _plan(self) -> ContactPlan:
         plan, title = plan_of(self.cfg, self.engine), f"{type(self.cfg).__name__}({self.name!r})"
-        if self.cfg.secondary is not None:
+        if plan.others and not self.cfg.is_prim_form:
             side = (plan.others[0][0], tuple(name for _, name in plan.others))
             check_apart(side, self.engine, config=title, field="secondary")
         return plan
@@ -144,6 +145,7 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         memory.slots, memory.entries, memory.row = cfg.slots, entries, row
         rules = kernels.Rules()
         rules.reduce, rules.global_frame = REDUCTIONS.index(cfg.reduce), int(cfg.global_frame)
+        rules.sign = -1.0 if cfg.force_on == "secondary" and (cfg.global_frame or cfg.reduce == "netforce") else 1.0
         rules.by_sample = int(cfg.history_of == "sample")
         rules.by_force, rules.threshold = int(cfg.threshold is not None), cfg.threshold or 0.0
         rules.dt, rules.exact_dt = self.clock.dt, self.clock.dt

@@ -156,8 +156,17 @@ class Sensor(Readable[CfgT, DataT]):
         """Return the fields of the pipeline's intermediate space, from which `post_process` projects."""
         return self.fields()
 
+    @property
+    def timelines(self) -> tuple[Timeline, Timeline]:
+        """Timelines of the records of `compute`, true and measured: `at(0)` is the record to fill."""
+        return self.buffers.truth_timeline, self.buffers.slot_timeline
+
     def compute(self, truth: Record, measured: Record) -> None:
-        """Fill the true and the measured record of all mounts and envs, once per due tick (full control)."""
+        """Fill the true and the measured record of all mounts and envs, once per due tick (full control).
+
+        `timelines` has the earlier records, up to `lookback` samples ago, without hardware imperfections; at the first
+        sample of an episode they are zero.
+        """
         raise NotImplementedError(f"{type(self).__name__} defines neither compute nor update_raw_data")
 
     def post_process(self, data: Record, timeline: Timeline, *, is_measured: bool) -> Any:
@@ -215,7 +224,7 @@ class Sensor(Readable[CfgT, DataT]):
         ``"frames"``: for the items that the fields count, a list of body (row, -1 for the world), position (m) and
         quaternion (wxyz) on this body. ``"rays"``: start and direction of each ray in the frame of the mount, float32
         `[ray, 6]`, the sensor's offset there, and how the rays turn with the mount. ``"box"``: centre and half extents
-        of a box in the frame of the mount, m.
+        of a box in the frame of the sensor, m; it is red if the field `count` is above 0.
         """
         return {}
 
@@ -320,7 +329,7 @@ class Sensor(Readable[CfgT, DataT]):
         Raises:
             ConfigError: the number of rays exceeds the limit or the available memory.
         """
-        pattern: PatternBaseCfg = getattr(self.cfg, name)
+        pattern: PatternBaseCfg = getattr(self.cfg, name).of_model(self.engine)
         if (count := pattern.count_rays()) is not None:
             mounts = self.mount.count if self.mount is not None else 1
             self.compute_on.memory.check_rays(count, name, pattern, mounts)
@@ -395,7 +404,8 @@ class Sensor(Readable[CfgT, DataT]):
             simple = simple.replace(history_length=0)  # the fields hold it
         if not self.uses_ring_pipeline:
             self._refuse_knobs(simple)
-        looks_back = hooks.fused or hooks.physics or hooks.transform or hooks.post
+            hooks.post = None  # such a sensor calls it itself
+        looks_back = hooks.compute or hooks.fused or hooks.physics or hooks.transform or hooks.post
         plan = SensorPlan(
             cfg=simple, label=self.name, seed=self._context.seed, rate=self.rate, hooks=hooks,
             specs=self.mount_specs if self.uses_ring_pipeline else [], mid_specs=mid if self.uses_ring_pipeline else [],

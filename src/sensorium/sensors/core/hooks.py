@@ -60,7 +60,7 @@ HOOKS_OF_OTHERS = {
     "_apply_hardware_imperfections": "apply_hardware_imperfections(self, slot)",
     "_post_process": "post_process(self, data, timeline, *, is_measured)",
     "_apply_delay": "delay, jitter and loss of the config",
-    "_update_shared_cache": "compute(self, truth, measured) on sn.Sensor",
+    "_update_shared_cache": "compute(self, truth, measured) on sn.Sensor, with self.timelines",
     "_update_shared_ground_truth_cache": "compute(self, truth, measured) on sn.Sensor",
     "_apply_camera_transform": "apply_camera_transform(self, transform) on sn.RenderedSensor",
     "_render_current_state": "render_current_state(self) on sn.RenderedSensor",
@@ -160,6 +160,10 @@ def check_hooks(cls: type[Sensor[Any, Any]]) -> None:
     if unused:
         base = "sn.Sensor" if cls.is_simple else "sn.SimpleSensor"
         raise RegistrationError(f"{cls.__qualname__} defines {unused[0]}, which only {base} calls: derive from {base}.")
+    if "post_process" in own and not (cls.uses_ring_pipeline or hasattr(cls, "render_current_state")):
+        raise RegistrationError(
+            f"{cls.__qualname__} defines post_process, which is not called if uses_ring_pipeline is False: use compute."
+        )
     if "post_process" in own and "intermediate_fields" not in own:
         raise RegistrationError(
             f"{cls.__qualname__} defines post_process without intermediate_fields. The intermediate buffer is "

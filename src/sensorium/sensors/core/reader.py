@@ -53,8 +53,8 @@ class Readable(Generic[CfgT, DataT]):
     """Fields as returned to readers."""
     mount_specs: list[FieldSpec]
     """Fields as laid out in the sensor's memory, always with a mount axis."""
-    _truth_view: DataT
-    _measured_view: DataT
+    _truth_view: tuple[DataT, dict[str, torch.Tensor]]
+    _measured_view: tuple[DataT, dict[str, torch.Tensor]]
 
     def __init__(self, cfg: CfgT, context: SensorContext) -> None:
         self.cfg, self.name = cfg, cfg.label
@@ -77,7 +77,7 @@ class Readable(Generic[CfgT, DataT]):
         self._stale: str | None = None
         self._shown_version = self._ring_read = -1
         """`Clock.version` at the last read of arrived data, and at the last read of the ring."""
-        self._lent: dict[bool, tuple[DataT, dict[str, torch.Tensor]]] | None = {} if context.debug else None
+        self._lent: dict[bool, tuple[Any, dict[str, torch.Tensor]]] | None = {} if context.debug else None
         """In a scene with `debug`: copies returned since time last advanced, measured (True) and true, with their
         contents."""
 
@@ -173,7 +173,7 @@ class Readable(Generic[CfgT, DataT]):
         """
         if self._shown_version != self.clock.version:  # otherwise already read at this instant
             self.ensure_current(is_measured=True)
-        return self._measured_view if self._lent is None else self._lend(self._lent, is_measured=True)
+        return self._visible(is_measured=True)[0]
 
     @property
     def ground_truth(self) -> DataT:
@@ -182,25 +182,24 @@ class Readable(Generic[CfgT, DataT]):
         As with `data`, do not write into them; `read_ground_truth()` returns a copy.
         """
         self.ensure_current()
-        return self._truth_view if self._lent is None else self._lend(self._lent, is_measured=False)
+        return self._visible(is_measured=False)[0]
 
     def own_tensors(self, *, is_measured: bool) -> dict[str, torch.Tensor]:
         """Return field -> tensor of the sensor's memory behind `data` (or `ground_truth`), `[env, ...]`.
 
         Their addresses never change.
         """
-        return self._tensors_of(self._measured_view if is_measured else self._truth_view)
+        return (self._measured_view if is_measured else self._truth_view)[1]
 
-    def _tensors_of(self, data: DataT) -> dict[str, torch.Tensor]:
-        return {spec.name: cast(torch.Tensor, data if self.single else getattr(data, spec.name)) for spec in self.specs}
-
-    def _lend(self, lent: dict[bool, tuple[DataT, dict[str, torch.Tensor]]], *, is_measured: bool) -> DataT:
-        """Return the copies for readers in a scene with `debug`, which `spoil` overwrites later."""
-        if is_measured not in lent:
+    def _visible(self, *, is_measured: bool) -> tuple[DataT, dict[str, torch.Tensor]]:
+        """Return the data for readers and its tensors: in a scene with `debug` copies, which `spoil` overwrites."""
+        if self._lent is None:
+            return self._measured_view if is_measured else self._truth_view
+        if is_measured not in self._lent:
             own = self.own_tensors(is_measured=is_measured)
             shown, kept = ({name: value.clone() for name, value in own.items()} for _ in range(2))
-            lent[is_measured] = self._package(shown), kept
-        return lent[is_measured][0]
+            self._lent[is_measured] = (self.packaged(shown), shown), kept
+        return cast("tuple[DataT, dict[str, torch.Tensor]]", self._lent[is_measured][0])
 
     def spoil(self) -> list[str]:
         """Overwrite outdated returned views in a scene with `debug`.
@@ -212,8 +211,8 @@ class Readable(Generic[CfgT, DataT]):
         """
         written: list[str] = []
         lent = self._lent or {}
-        for is_measured, (data, kept) in lent.items():
-            for name, tensor in self._tensors_of(data).items():
+        for is_measured, ((_, shown), kept) in lent.items():
+            for name, tensor in shown.items():
                 if not _same_bits(tensor, kept[name]):
                     branch = "data" if is_measured else "ground_truth"
                     written.append(branch if self.single else f"{branch}.{name}")
@@ -242,19 +241,21 @@ class Readable(Generic[CfgT, DataT]):
         Raises:
             ConfigError: both `env_ids` and `envs_idx` are given.
         """
-        return self._copy(self.data, env_ids, envs_idx)
+        self.ensure_current(is_measured=True)
+        return self._copy(self._visible(is_measured=True)[1], env_ids, envs_idx)
 
     def read_ground_truth(self, env_ids: Any = None, *, envs_idx: Any = None) -> DataT:
         """Return a copy of `ground_truth` for some envs (None: all), shape `[n, ...]`; arguments as for `read`."""
-        return self._copy(self.ground_truth, env_ids, envs_idx)
+        self.ensure_current()
+        return self._copy(self._visible(is_measured=False)[1], env_ids, envs_idx)
 
-    def _copy(self, data: DataT, env_ids: Any, envs_idx: Any) -> DataT:
+    def _copy(self, tensors: Mapping[str, torch.Tensor], env_ids: Any, envs_idx: Any) -> DataT:
         if envs_idx is not None:
             if env_ids is not None:
                 raise ConfigError.single("read", "envs_idx", envs_idx, "no value beside env_ids", "Keep one of them.")
             env_ids = envs_idx
         rows = env_rows(env_ids, self.num_envs, self.device)
-        return self._package({k: v.clone() if rows is None else v[rows] for k, v in self._tensors_of(data).items()})
+        return self.packaged({k: v.clone() if rows is None else v[rows] for k, v in tensors.items()})
 
     def _late_ring(self) -> Ring | None:
         """Return the updated ring where `data` may be older than the newest sample, otherwise None."""
@@ -277,7 +278,7 @@ class Readable(Generic[CfgT, DataT]):
             fix = f"Give history_length=..., or scene.reconfigure({self.name!r}, history_length=...)."
             raise ConfigError.single(self.cfg.title, "history_length", 0, "a length of at least 1", fix)
         ring = self.buffers.ring
-        return self._package({s.name: self._squeeze(ring.history(s.name, length), 2) for s in self.mount_specs})
+        return self.packaged({s.name: self._squeeze(ring.history(s.name, length), 2) for s in self.mount_specs})
 
     @property
     def history_valid(self) -> torch.Tensor:
@@ -541,15 +542,16 @@ class Readable(Generic[CfgT, DataT]):
     def _squeeze(self, tensor: torch.Tensor, axis: int = 1) -> torch.Tensor:
         return tensor.squeeze(axis) if self.mount is not None and not self._mount_axis else tensor
 
-    def _package(self, values: Mapping[str, torch.Tensor]) -> DataT:
+    def packaged(self, values: Mapping[str, torch.Tensor]) -> DataT:
         """Build the data object; fields that were not requested are None."""
         if self.single:
             return cast(DataT, next(iter(values.values())))
         tensors = {name: values.get(name) for name in self._field_names}
         return cast(DataT, self.data_class(**tensors, **self.constants))
 
-    def _view(self, record: Record | Mapping[str, torch.Tensor]) -> DataT:
-        return self._package({name: self._squeeze(view) for name, view in record.items()})
+    def _view(self, record: Record | Mapping[str, torch.Tensor]) -> tuple[DataT, dict[str, torch.Tensor]]:
+        tensors = {spec.name: self._squeeze(record[spec.name]) for spec in self.specs}
+        return self.packaged(tensors), tensors
 
     def retire(self, why: str) -> None:
         """Make this object raise on any use. Tensors that it returned keep their values."""

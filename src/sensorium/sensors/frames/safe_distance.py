@@ -169,9 +169,8 @@ class SafeDistance(SimpleSensor[SafeDistanceCfg, SafeDistanceData]):
         return [row for row in matching if row not in own and boxes[row, 3:].any()]
 
     def about_drawing(self) -> dict[str, Any]:
-        """Return the box of the sensor's own body."""
-        body = int(self.mount.body[0])
-        return {} if body < 0 else {"box": body_boxes(self.engine)[body].tolist()}
+        """Return the box."""
+        return {"box": [*self.center.tolist(), *self.half_extents.tolist()]}
 
     def fields(self) -> Mapping[str, Field]:
         """Return the fields with a row for each body that may be inside."""

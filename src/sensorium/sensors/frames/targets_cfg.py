@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import field_validator
 
-from sensorium.cfg import MountedSensorCfg, bad
+from sensorium.cfg import MountedSensorCfg, ObjRef, Selectors, bad
 from sensorium.world.ray_scene import Geometry, Targets
 
 DataT = TypeVar("DataT")
@@ -23,13 +23,13 @@ class TargetsCfg(MountedSensorCfg[DataT], Generic[DataT]):
     (every visible shape) or ``"any"`` (every shape, visible or not)."""
     include_geom_groups: tuple[int, ...] | None = None
     """Geom groups of candidate shapes, 0 to 5; None derives them from `geometry`."""
-    targets: str | tuple[str, ...] | None = None
+    targets: Selectors = None
     """Names or full-match patterns of geoms or bodies to include; None includes all. Paths such as
     ``{ENV_REGEX_NS}/Robot/base`` or ``/World/ground`` are accepted; ``/World`` means everything."""
     labels: str | tuple[str, ...] | None = None
     """Semantic labels (patterns) to include; None includes all. Labels come from ``Scene(semantics=...)`` or the
     shapes."""
-    exclude: str | tuple[str, ...] = ()
+    exclude: str | ObjRef | tuple[str | ObjRef, ...] = ()
     """Names, patterns or paths of geoms or bodies to exclude."""
     exclude_parent_body: bool = True
     """Whether to exclude the shapes of the body that carries the sensor. Shapes of the world are never excluded."""
@@ -82,6 +82,6 @@ class TargetsCfg(MountedSensorCfg[DataT], Generic[DataT]):
             raise bad(f"{knob}: no such option while {where}", f"Omit it; it acts on {fields[0]}.")
 
 
-def as_tuple(value: str | tuple[str, ...]) -> tuple[str, ...]:
+def as_tuple(value: Any) -> tuple[Any, ...]:
     """Return the names as a tuple; a single name gives a tuple of one."""
-    return (value,) if isinstance(value, str) else value
+    return value if isinstance(value, tuple) else (value,)

@@ -10,7 +10,7 @@ nearest point between `min_distance` and `max_distance`; both sides of a surface
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Generic, Literal
 
@@ -272,11 +272,23 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
     @property
     def flat(self) -> RayCasterData:
         """`data` with mount and ray as one axis, `[env, mount * ray, ...]`, the rays of a mount together."""
-        data = self.data
-        if not self._mount_axis:
-            return data
-        names = [spec.name for spec in self.specs if "ray" in spec.axes]
-        return replace(data, **{name: getattr(data, name).flatten(1, 2) for name in names})
+        self.ensure_current(is_measured=True)
+        data, own = self._visible(is_measured=True)
+        kept = (spec.name for spec in self.specs if "ray" in spec.axes and self._mount_axis)
+        names = [name for name in kept if getattr(data, name) is own[name]]  # otherwise already on one axis
+        return self.packaged(own | {name: own[name].flatten(1, 2) for name in names}) if names else data
+
+    @cached_property
+    def _ray_axes(self) -> dict[str, int]:
+        """Index of the ray axis, from the end, of the fields that have one."""
+        return {spec.name: spec.axes.index("ray") - len(spec.axes) for spec in self.specs if "ray" in spec.axes}
+
+    def packaged(self, values: Mapping[str, Tensor]) -> RayCasterData:
+        """Build the data object; with `keeps_layout` the axes of the pattern replace the ray axis."""
+        if self.cfg.keeps_layout:
+            shape, split = self.pattern.return_shape, self._ray_axes
+            values = dict(values) | {name: torch.unflatten(values[name], axis, shape) for name, axis in split.items()}
+        return super().packaged(values)
 
     def height_scan(self, offset: float = 0.0, miss_value: float | None = None, *, is_measured: bool = True) -> Tensor:
         """Return the height of the mount above each measured hit, ``pos_w.z - hit.z - offset``, `[env, mount, ray]`, m.
@@ -291,16 +303,17 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
         Raises:
             ConfigError: `fields` lacks `pos_w` or `ray_hits_w`.
         """
-        data = self.data if is_measured else self.ground_truth
+        self.ensure_current(is_measured=is_measured)
+        own = self.own_tensors(is_measured=is_measured)
         for name in ("pos_w", "ray_hits_w"):
-            if getattr(data, name) is None:
+            if name not in own:
                 config = self.cfg.title
                 raise ConfigError.single(
                     config, "fields", self.cfg.fields, f"{name!r} in fields, which height_scan needs"
                 )
-        hit = data.ray_hits_w[..., 2]
+        hit = own["ray_hits_w"][..., 2]
         miss = self.cfg.max_distance if miss_value is None else miss_value
-        return torch.where(hit.isfinite(), data.pos_w[..., 2:] - hit - offset, miss)
+        return torch.where(hit.isfinite(), own["pos_w"][..., 2:] - hit - offset, miss)
 
     def reset_state(self, env_mask: Tensor) -> None:
         """Redraw the drifts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import model_validator
 
@@ -48,6 +48,9 @@ class RayCfg(DistanceCfg[DataT], Generic[DataT]):
 
     By default it sees all visible shapes of its own environment, except those of the robot that carries it.
     """
+
+    keeps_layout: ClassVar[bool] = False
+    """Whether readers get the rays on the axes of the pattern, its `return_shape`, instead of one axis."""
 
     max_distance: Annotated[Float, in_unit("m")] = 1.0e6
     """Largest measured distance, m; farther hits are misses."""

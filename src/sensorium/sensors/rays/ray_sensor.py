@@ -43,12 +43,10 @@ class RaySensor(SimpleSensor[RayCfgT, RayDataT], Generic[RayCfgT, RayDataT]):
 
     def _rows_of(self, env: int, mount: int, *, measured: bool) -> dict[str, NDArray[Any]]:
         """Return each selected field of one env and mount on the host, `[ray, ...]`."""
-        data, rows = self.data if measured else self.ground_truth, {}
-        for name in self.cfg.selected:
-            if (values := getattr(data, name)) is not None:
-                row = values[env].detach().cpu().numpy()
-                rows[name] = row[mount] if self._mount_axis else row
-        return rows
+        self.ensure_current(is_measured=measured)
+        own = self.own_tensors(is_measured=measured)
+        rows = {name: own[name][env].detach().cpu().numpy() for name in self.cfg.selected if name in own}
+        return {name: row[mount] if self._mount_axis else row for name, row in rows.items()}
 
     def _array(self, values: Any, dtype: Any = wp.float32) -> Any:
         return wp.array(np.asarray(values, wp.dtype_to_numpy(dtype)), dtype=dtype, device=self.compute_on.wp_device)

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import warp as wp
 from torch import Tensor
 
-from sensorium.cfg import MountedSensorCfg, ObjRef, OffsetCfg
+from sensorium.cfg import MountedSensorCfg, OffsetCfg
 from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.errors import ConfigError, Fault
 from sensorium.measurement.record import Record
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
 from sensorium.spec import NATIVE_SENSOR, Field, Requirement
-from sensorium.world.select import Named, entity_pattern, match_names
+from sensorium.world.select import Named, match_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,8 @@ def _sites(cfg: TouchCfg, model: Named) -> list[str]:
     selector, value = cfg.selector
     found: list[str] = []
     for pattern in value if isinstance(value, tuple) else (value,):
-        name = entity_pattern(pattern, model) if isinstance(pattern, ObjRef) else pattern
         config = cfg.title
-        names = match_names(name, model.names("site"), config=config, field=selector, what="site")
+        names = match_names(pattern, model.names("site"), config=config, field=selector, what="site")
         found += [each for each in names if each not in found]
     return found
 

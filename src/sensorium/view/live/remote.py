@@ -95,7 +95,11 @@ class RemoteScene:
     def description(self) -> SceneDescription:
         """Return the description of the served scene."""
         found: SceneDescription = self._client.description
-        return replace(found, sensors={name: info for name, info in found.sensors.items() if name != WORLD})
+        sensors = {name: info for name, info in found.sensors.items() if name != WORLD}
+        for name, info in self._streams.items():
+            about = {"kind": info.kind, "fields": [], "cfg": {"debug_vis": True}, "constants": dict(info.constants)}
+            sensors.setdefault(name, about)
+        return replace(found, sensors=sensors)
 
     def bodies(self) -> Bodies:
         """Return all bodies of the served model."""
@@ -202,7 +206,8 @@ class RemoteScene:
     def _follow(self) -> None:
         """Listen to added streams, and forget removed ones."""
         known = self._client.streams.items()
-        streams = {name: info for name, info in known if info.where == "scene" and name != WORLD}
+        shown = {name: info for name, info in known if info.where == "scene" or "drawing" in info.constants}
+        streams = {name: info for name, info in shown.items() if name != WORLD}
         if streams.keys() == self._streams.keys() and all(streams[name] is self._streams[name] for name in streams):
             return
         self._streams, self.arrangement = streams, self.arrangement + 1
@@ -255,7 +260,10 @@ class RemoteScene:
 
 
 def reading_of(data: Any, dt: float) -> Reading:
-    """Return the data of one message as a reading."""
+    """Return the data of one message as a reading; data of a custom type have no fields."""
+    if not data.info.specs:
+        return Reading(data.sensor, data.info.kind, (), data.env_ids, data.tick, data.time, {}, {}, {},
+                       _pose=data.transforms, _dt=dt)  # fmt: skip
     meta = {"capture_tick": data.capture_tick, "valid": data.valid, "is_new": data.is_new, "frame": data.captures,
             "age": data.ages, "stamp": data.stamps}  # fmt: skip
     truth = dict(data.truth.fields) if data.truth is not None else {}
