@@ -429,7 +429,7 @@ def test_hook_of_another_library_is_refused_with_its_replacement(name: str) -> N
     ("name", "hook"),
     [
         ("apply_tranform", "apply_transform"), ("postprocess", "post_process"), ("upate_raw_data", "update_raw_data"),
-        ("reset_stat", "reset_state"), ("comptue", "compute"), ("obseve", "observe"), ("setUp", "setup"),
+        ("reset_stat", "reset_state"), ("comupte", "compute"), ("obseve", "observe"), ("setUp", "setup"),
         ("intermediate_field", "intermediate_fields"), ("render_curent_state", "render_current_state"),
     ],
 )  # fmt: skip

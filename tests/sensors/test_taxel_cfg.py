@@ -46,9 +46,9 @@ def test_only_the_default_entity_may_be_one_that_the_model_lacks() -> None:
     with pytest.raises(sn.SelectionError, match=r"entity_name: got 'hand'.*Entities of this model: none\."):
         mounts(engine, link_name="tip", entity_name="hand")
     engine = sn.MujocoEngine.compose({"robot": ARM, "other": ARM})
-    with pytest.raises(sn.SelectionError, match=r"entity_name: got 'ohter'.*mean 'other'\? .*model: robot, other\."):
-        mounts(engine, link_names=("tip", "base"), entity_name="ohter")
-    assert mounts(engine, link_name="robot/tip", entity_name="ohter") == ("robot/tip",)
+    with pytest.raises(sn.SelectionError, match=r"entity_name: got 'otherr'.*mean 'other'\? .*model: robot, other\."):
+        mounts(engine, link_names=("tip", "base"), entity_name="otherr")
+    assert mounts(engine, link_name="robot/tip", entity_name="otherr") == ("robot/tip",)
 
 
 def test_a_full_name_needs_no_entity() -> None:

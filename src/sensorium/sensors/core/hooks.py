@@ -34,16 +34,10 @@ SIMPLE_HOOKS = {
 HOOKS = {"post": "post_process", "reset": "reset_state", "observe": "observe"}
 """Hooks of every sensor, by their names in `Hooks`."""
 OTHER_HOOKS = (
-    "setup",
-    "fields",
-    "intermediate_fields",
-    "needs",
-    "debug_draw",
-    "apply_camera_transform",
-    "render_current_state",
+    "compute setup fields intermediate_fields needs debug_draw apply_camera_transform render_current_state".split()
 )
 """Hooks that the sensor itself calls."""
-SPELLINGS = {name.replace("_", ""): name for name in (*SIMPLE_HOOKS.values(), *HOOKS.values(), "compute", *OTHER_HOOKS)}
+SPELLINGS = {name.replace("_", ""): name for name in (*SIMPLE_HOOKS.values(), *HOOKS.values(), *OTHER_HOOKS)}
 """All hooks by their names without underscores."""
 ALIKE = 0.91
 """Similarity from which a name is a misspelled hook; below that of ``field`` and ``fields``."""
@@ -137,14 +131,14 @@ def misspelled(cls: type[Sensor[Any, Any]]) -> Mapping[str, str]:
     A hook's name with an ending, such as ``observed``, or with a leading underscore is that of a helper.
     """
     known = {*SPELLINGS.values(), *(name for base in cls.__mro__ if is_ours(base) for name in base.__dict__)}
-    own = {name: value for base in cls.__mro__ for name, value in base.__dict__.items() if name not in known}
     found = {}
-    for name, value in own.items():
+    for name, value in (item for base in cls.__mro__ for item in base.__dict__.items()):
+        if name in known or name.startswith("_") or not isinstance(value, METHODS):
+            continue
         plain = name.replace("_", "").lower()
         for spelling, hook in SPELLINGS.items():
             is_near = not plain.startswith(spelling) and get_close_matches(plain, (spelling,), 1, ALIKE)
-            is_same = sorted(plain) == sorted(spelling)
-            if (is_near or is_same) and not name.startswith("_") and isinstance(value, METHODS):
+            if is_near or sorted(plain) == sorted(spelling):
                 found[name] = hook
     return found
 

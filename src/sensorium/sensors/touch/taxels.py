@@ -246,10 +246,8 @@ class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelD
             SelectionError: the config gives an entity that the model lacks.
         """
         entity, (_, links) = cfg.entity_name, cfg.selector
-        is_used = any(
-            isinstance(link, ObjRef) and link.entity == entity
-            for link in (links if isinstance(links, tuple) else (links,))
-        )
+        links = links if isinstance(links, tuple) else (links,)
+        is_used = any(isinstance(link, ObjRef) and link.entity == entity for link in links)
         known = dict.fromkeys(name.partition("/")[0] for name in names.names("body") if "/" in name)
         if is_used and entity not in (*known, type(cfg).model_fields["entity_name"].default):
             fix = f"{nearest(entity, known)} Entities of this model: {listed(known)}.".strip()
