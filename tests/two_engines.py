@@ -117,7 +117,9 @@ def sensors() -> list[sn.SensorCfg[Any]]:
             name="lidar", site="antenna", pattern=sn.SphericalPatternCfg(n_points=(8, 6)), fields="all",
             max_distance=4.0,
         ),
-        sn.ObstacleCfg(name="obstacle", site="mast", hit_radius=0.1),
+        sn.ObstacleCfg(
+            name="obstacle", site="mast", hit_radius=0.1, offset={"rot": (0.8660254, 0.0, 0.5, 0.0)},  # 60 deg down
+        ),
         sn.RadarCfg(
             name="radar", site="mast", points=24, horizontal_fov_deg=120.0, vertical_fov_deg=80.0, max_distance=5.0,
             fields="all",

@@ -29,7 +29,7 @@ class Variant:
     Attributes:
         id: id of the blueprint.
         kind: kind of the sensor.
-        doc: description of the sensor.
+        doc: description of the sensor; empty for that of the kind.
         attributes: attributes in addition to those of the kind; one with the same id replaces that of the kind.
         names: field of the config -> attribute that sets it; the field itself is no attribute.
         defaults: fields with other values than the default of the kind.
@@ -54,7 +54,7 @@ class Variant:
         return SensorDefinition(
             id=self.id,
             attributes=(*self.attributes, *kept),
-            doc=self.doc,
+            doc=self.doc or definition.doc,
             where=definition.where,
             needs=definition.needs,
             attach=definition.attach,
@@ -308,7 +308,7 @@ _VARIANTS = (
                                                          "semantic_ids")},
     ),
     _rays(
-        "sensor.other.radar", "radar", "Radar: distance and radial velocity of the hits in a cone of rays.", 100.0,
+        "sensor.other.radar", "radar", "", 100.0,
         (
             _attribute("horizontal_fov", 30.0, "deg", "Full horizontal angle of the cone.", low=0.0, high=360.0),
             _attribute("vertical_fov", 30.0, "deg", "Full vertical angle of the cone.", low=0.0, high=180.0),
@@ -320,7 +320,7 @@ _VARIANTS = (
         convert=lambda fields, title: fields if "pattern" in fields else {"distribution": "central", **fields},
     ),
     Variant(
-        "sensor.other.obstacle", "obstacle", "Nearest obstacle ahead; it sends a message while there is one.",
+        "sensor.other.obstacle", "obstacle", "",
         (
             _positive("distance", 5.0, "m", "Longest way to an obstacle."),
             _attribute("only_dynamics", False, "", "Whether shapes that cannot move are ignored."),
@@ -329,12 +329,12 @@ _VARIANTS = (
         {"max_distance": "distance", "ignore_static": "only_dynamics", "debug_vis": "debug_linetrace"}, {},
     ),
     Variant(
-        "sensor.other.imu", "imu", "Inertial measurement unit: accelerometer and gyroscope.",
+        "sensor.other.imu", "imu", "",
         (*_components(_IMU, lambda name: "rad/s" if "gyro" in name else "m/s^2"), *_SEED), {}, {},
         convert=partial(_vectors, parts=_IMU),
     ),
     Variant(
-        "sensor.other.gnss", "gnss", "Satellite navigation receiver.",
+        "sensor.other.gnss", "gnss", "",
         (*_components(_GNSS, lambda name: "m" if "alt" in name else "deg"), *_SEED), {}, {}, convert=_receiver_fields,
     ),
 )  # fmt: skip

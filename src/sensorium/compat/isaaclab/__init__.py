@@ -11,41 +11,12 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from sensorium.cfg import Evaluate, MountedSensorCfg, OffsetCfg, Vec3
-from sensorium.compat.isaaclab import markers, patterns
+from sensorium.compat.isaaclab import cameras, markers, patterns, rays
 from sensorium.compat.isaaclab.base import WithoutHandles
-from sensorium.compat.isaaclab.cameras import (
-    UNSUPPORTED_TYPES,
-    Camera,
-    CameraCfg,
-    CameraData,
-    FisheyeCameraCfg,
-    MultiMeshRayCasterCamera,
-    MultiMeshRayCasterCameraCfg,
-    MultiMeshRayCasterCameraData,
-    PinholeCameraCfg,
-    RayCasterCamera,
-    RayCasterCameraCfg,
-    TiledCamera,
-    TiledCameraCfg,
-    TiledCameraData,
-)  # fmt: skip
+from sensorium.compat.isaaclab.cameras import *  # noqa: F403
 from sensorium.compat.isaaclab.markers import MarkedCfg, VisualizationMarkersCfg
-from sensorium.compat.isaaclab.patterns import (
-    BpearlPatternCfg,
-    GridPatternCfg,
-    LidarPatternCfg,
-    PatternBaseCfg,
-    PinholeCameraPatternCfg,
-)  # fmt: skip
-from sensorium.compat.isaaclab.rays import (
-    MultiMeshRayCaster,
-    MultiMeshRayCasterCfg,
-    MultiMeshRayCasterData,
-    RayCaster,
-    RayCasterCfg,
-    RayCasterData,
-    RaycastTargetCfg,
-)  # fmt: skip
+from sensorium.compat.isaaclab.patterns import *  # noqa: F403
+from sensorium.compat.isaaclab.rays import *  # noqa: F403
 from sensorium.compat.isaaclab.scenes import InteractiveSceneCfg, configclass
 from sensorium.sensors.contact import contact_sensor as _contact
 from sensorium.sensors.contact.contact_sensor import ContactSensorData
@@ -121,12 +92,10 @@ class ImuCfg(MarkedCfg, _imu.ImuCfg):
 
 
 __all__ = [
-    "UNSUPPORTED_TYPES", "BpearlPatternCfg", "Camera", "CameraCfg", "CameraData", "ContactSensor",
-    "ContactSensorCfg", "ContactSensorData", "FisheyeCameraCfg", "FrameTransformer", "FrameTransformerCfg",
-    "FrameTransformerData", "GridPatternCfg", "Imu", "ImuCfg", "ImuData", "InteractiveSceneCfg", "LidarPatternCfg",
-    "MultiMeshRayCaster", "MultiMeshRayCasterCamera", "MultiMeshRayCasterCameraCfg", "MultiMeshRayCasterCameraData",
-    "MultiMeshRayCasterCfg", "MultiMeshRayCasterData", "OffsetCfg", "PatternBaseCfg", "PinholeCameraCfg",
-    "PinholeCameraPatternCfg", "RayCaster", "RayCasterCamera", "RayCasterCameraCfg", "RayCasterCfg",
-    "RayCasterData", "RaycastTargetCfg", "SensorBase", "SensorBaseCfg", "TiledCamera", "TiledCameraCfg",
-    "TiledCameraData", "VisualizationMarkersCfg", "configclass", "markers", "patterns",
+    "ContactSensor", "ContactSensorCfg", "ContactSensorData", "FrameTransformer", "FrameTransformerCfg",
+    "FrameTransformerData", "Imu", "ImuCfg", "ImuData", "InteractiveSceneCfg", "OffsetCfg", "SensorBase",
+    "SensorBaseCfg", "VisualizationMarkersCfg", "configclass", "markers", "patterns",
 ]  # fmt: skip
+__all__ += cameras.__all__
+__all__ += patterns.__all__
+__all__ += rays.__all__
