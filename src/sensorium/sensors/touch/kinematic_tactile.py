@@ -322,10 +322,12 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
         if cfg.shear_stiffness is not None:
             self._anchor = self.new_state("anchor", (self.mount.count, cfg.num_probes, 4))
 
-    @property
-    def data(self) -> KinematicTactileSensorData:
-        """The measured sample; with a `history_length`, `history` instead: the last samples."""
-        return self.history if self.cfg.history_length > 0 else super().data
+    def _visible(self, *, is_measured: bool) -> tuple[KinematicTactileSensorData, dict[str, Tensor]]:
+        """Return the measured sample; with a `history_length`, `history` instead: the last samples."""
+        if not is_measured or self.cfg.history_length == 0:
+            return super()._visible(is_measured=is_measured)
+        history = self.history
+        return history, {"force": history.force, "torque": history.torque}
 
     def compute_readings(self, raw: Record, slot: Record | None) -> None:
         """Compute forces and torques (one launch)."""
