@@ -423,3 +423,28 @@ def test_hook_of_another_library_is_refused_with_its_replacement(name: str) -> N
         sn.RegistrationError, match=re.escape(f"{name} is never called: write {HOOKS_OF_OTHERS[name]}.")
     ):
         type("Old", (sn.SimpleSensor,), {name: lambda self: {}, "update_raw_data": lambda self, raw: None})
+
+
+@pytest.mark.parametrize(
+    ("name", "hook"),
+    [
+        ("apply_tranform", "apply_transform"), ("postprocess", "post_process"), ("upate_raw_data", "update_raw_data"),
+        ("reset_stat", "reset_state"), ("comupte", "compute"), ("obseve", "observe"), ("setUp", "setup"),
+        ("intermediate_field", "intermediate_fields"), ("render_curent_state", "render_current_state"),
+    ],
+)  # fmt: skip
+def test_a_misspelled_hook_is_refused_with_its_name(name: str, hook: str) -> None:
+    for value in (lambda self: None, staticmethod(print)):
+        for bases, own in (((sn.SimpleSensor,), {name: value}), ((type("Mixin", (), {name: value}), sn.Sensor), {})):
+            with pytest.raises(sn.RegistrationError, match=f"misspelled hook. {name} is never called: write {hook}."):
+                type("Ported", bases, own)
+
+
+def test_helpers_whose_names_resemble_hooks_are_allowed() -> None:
+    names = (
+        "observed observer computed commute reset_state_of apply_transforms field need transform set_state preserve "
+        "_post_proces _setup _observe _compute _reset_state _describe_measured preprocess update_state compute_all"
+    )
+    type("Free", (sn.SimpleSensor,), {name: lambda self: None for name in names.split()})
+    type("Free", (sn.SimpleSensor,), {"obseve": 1.0, "setUp": property(lambda self: 1.0)})
+    type("Camera", (sn.RenderedSensor,), {"camera_transform": lambda self: None})

@@ -1,4 +1,4 @@
-"""mjlab's and GeneLab's examples as printed, with the import changed; the scene's config is a plain class."""
+"""mjlab's and GeneLab's examples as printed, with the import changed; mjlab's scene config is a plain class."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TERRAIN = "<mujoco><worldbody><body name='terrain'><geom type='plane' size='5 5 
 
 @dataclass
 class SceneCfg:
-    """The container for sensors in both documents; `entities` are models by name."""
+    """mjlab's container for sensors; `entities` are models by name."""
 
     sensors: tuple[Any, ...]
     entities: Any = None
@@ -43,7 +43,7 @@ class SceneCfg:
 
 def run(text: str, **names: Any) -> dict[str, Any]:
     """Run an example and return its variables."""
-    found = {"SceneCfg": SceneCfg, "InteractiveSceneCfg": SceneCfg, **names}
+    found = {"SceneCfg": SceneCfg, **names}
     exec(text, found)
     return found
 
@@ -178,7 +178,7 @@ def test_mjlab_air_time_example() -> None:
 # GeneLab --------------------------------------------------------------------------------------------------------------
 
 GENELAB = """
-from sensorium.compat.genelab import KinematicTactileSensorCfg
+from sensorium.compat.genelab import InteractiveSceneCfg, KinematicTactileSensorCfg
 
 scene_cfg = InteractiveSceneCfg(
     sensors=(
@@ -203,7 +203,7 @@ def test_genelab_example_reads_zero_without_contact_and_ten_newtons_at_one_centi
     box = sn.Shape("box", "box", (0.5, 0.5, 0.5), pos=(0.0, 0.0, -0.5))
     tip = sn.TensorEngine(1, 0.01, bodies=("right_finger_tip",), shapes=[box], provides=("pose", "velocity"))
     tip.body_pos_w[0, 0] = torch.tensor([0.0, 0.0, 0.5])
-    scene = sn.Scene(tip, cfg.sensors)
+    scene = sn.Scene(tip, cfg)
     data: Any = scene["fingertip_taxels"].data
     assert data.force.shape == data.torque.shape == (1, 3, 3) and not data.force.any()
     tip.body_pos_w[0, 0, 2] = 0.0  # a probe of 1 cm, with its centre on the surface

@@ -55,13 +55,11 @@ BALL = sn.Shape("sphere", "ball", (0.05,), body="thing")
 def law(
     normal: Array, depth: float, v: Array, w: Array, p: Array, *, k: float, b: float, e: float, g: float, h: float
 ) -> tuple[Array, Array]:
-    """Return the contract's formula with the sign of its example: the opposite of its printed form, for force and
-    torque.
-    """
+    """Return the contract's formula as printed; the default has the sign of its example, the opposite."""
     s = depth**e
     v_n = (v @ normal) * normal
-    force = k * s * normal + b * s * v_n + g * (v - v_n)
-    return force, np.cross(p, force) + h * (w @ normal) * normal
+    force = -k * s * normal - b * s * v_n - g * (v - v_n)
+    return force, np.cross(p, force) - h * (w @ normal) * normal
 
 
 # The contract's example -----------------------------------------------------------------------------------------------
@@ -96,8 +94,8 @@ def test_the_link_must_be_named() -> None:
 # Force law ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("exponent", [1.0, 1.5, 2.0])
-def test_oblique_normals_and_velocities_match_the_force_law(exponent: float) -> None:
+@pytest.mark.parametrize(("exponent", "on_link"), [(1.0, False), (1.5, True), (2.0, False)])
+def test_oblique_normals_and_velocities_match_the_force_law(exponent: float, on_link: bool) -> None:
     """Approach, slide and twist at once, with both bodies moving, match the float64 formula per env."""
     rng = np.random.default_rng(4)
     envs, normal, p = 8, unit(0.3, -0.5, 0.8), np.array([[0.01, -0.02, 0.03], [0.0, 0.01, 0.02]])
@@ -120,10 +118,11 @@ def test_oblique_normals_and_velocities_match_the_force_law(exponent: float) -> 
     numbers = {"k": 800.0, "b": 30.0, "e": exponent, "g": 2.5, "h": 0.7}
     scene, skin = tactile(
         engine, probe_local_pos=p, probe_local_normal=3.0 * normal, normal_stiffness=800.0, normal_damping=30.0,
-        normal_exponent=exponent, shear_scalar=2.5, twist_scalar=0.7,
+        normal_exponent=exponent, shear_scalar=2.5, twist_scalar=0.7, on_link=on_link,
     )  # fmt: skip
     scene.update()
-    force, torque = numpy(skin.data.force), numpy(skin.data.torque)
+    sign = 1.0 if on_link else -1.0
+    force, torque = sign * numpy(skin.data.force), sign * numpy(skin.data.torque)
     felt = 0
     for env in range(envs):
         turn = tip[env, 3:7]

@@ -39,10 +39,16 @@ def test_link_is_resolved_within_its_entity() -> None:
     assert mounts(engine, link_names=("tip", "base"), entity_name="other") == ("other/tip", "other/base")
 
 
-def test_entity_is_ignored_in_a_model_without_entities() -> None:
+def test_only_the_default_entity_may_be_one_that_the_model_lacks() -> None:
+    """Links of an unknown entity are those of no other, and a full name or another selector uses none."""
     engine = sn.MujocoEngine(ARM)
-    assert mounts(engine, link_name="tip") == ("tip",)
-    assert mounts(engine, link_name="tip", entity_name="anything") == ("tip",)
+    assert mounts(engine, link_name="tip") == mounts(engine, body="tip", entity_name="hand") == ("tip",)
+    with pytest.raises(sn.SelectionError, match=r"entity_name: got 'hand'.*Entities of this model: none\."):
+        mounts(engine, link_name="tip", entity_name="hand")
+    engine = sn.MujocoEngine.compose({"robot": ARM, "other": ARM})
+    with pytest.raises(sn.SelectionError, match=r"entity_name: got 'otherr'.*mean 'other'\? .*model: robot, other\."):
+        mounts(engine, link_names=("tip", "base"), entity_name="otherr")
+    assert mounts(engine, link_name="robot/tip", entity_name="otherr") == ("robot/tip",)
 
 
 def test_a_full_name_needs_no_entity() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -28,12 +30,27 @@ class KinematicTactileSensorData(_tactile.KinematicTactileSensorData):
 
 
 class KinematicTactileSensorCfg(AliasedCfg, _tactile.KinematicTactileSensorCfg):
-    """Configuration of a kinematic tactile sensor."""
+    """Configuration of a kinematic tactile sensor.
+
+    Signs are those of the document's example: +10 N along the normal. `on_link=True` gives those of its formula.
+    """
 
     data_class: ClassVar[type[Any] | None] = KinematicTactileSensorData
 
 
+@dataclass(kw_only=True)
+class InteractiveSceneCfg:
+    """Sensors of a scene, for `sensorium.Scene`; iterating gives their configs. The engine brings everything else."""
+
+    sensors: tuple[SensorCfg[Any], ...] = ()
+    """Configs of the sensors, with unique names."""
+
+    def __iter__(self) -> Iterator[SensorCfg[Any]]:
+        return iter(self.sensors)
+
+
 __all__ = [
+    "InteractiveSceneCfg",
     "KinematicContactSensor",
     "KinematicContactSensorCfg",
     "KinematicDepthSensor",

@@ -102,7 +102,7 @@ class Trial:
         self.own_engine = own_engine
         self.rule = "shapes_and_dtypes"
         self.sensor_class = registry.sensor_for(type(cfg))
-        self.shows_history = self.sensor_class.data is not Sensor.data
+        self.shows_history = self.sensor_class._visible is not Sensor._visible
         """Whether `.data` is `.history`, where there is one."""
         self.vectors: tuple[str, ...] = ()
         """Fields of the kind "vector" that the standard chain runs over."""

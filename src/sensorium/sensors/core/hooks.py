@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sensorium.errors import RegistrationError
 from sensorium.measurement.plan import Hooks
+from sensorium.plugins import is_ours
 from sensorium.spec import Requirement
 
 if TYPE_CHECKING:
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
 
 CORE = "sensorium.sensors.core."
 """Modules of the classes whose hooks are empty."""
+METHODS = FunctionType, classmethod, staticmethod
 Function = TypeVar("Function", bound=Callable[..., Any])
 Supports = Callable[[Requirement], str | None]
 """Function that returns the reason why a requirement is unsupported, or None if it is supported."""
@@ -29,6 +33,14 @@ SIMPLE_HOOKS = {
 """Hooks that only `SimpleSensor` calls, by their names in `Hooks`."""
 HOOKS = {"post": "post_process", "reset": "reset_state", "observe": "observe"}
 """Hooks of every sensor, by their names in `Hooks`."""
+OTHER_HOOKS = (
+    "compute setup fields intermediate_fields needs debug_draw apply_camera_transform render_current_state".split()
+)
+"""Hooks that the sensor itself calls."""
+SPELLINGS = {name.replace("_", ""): name for name in (*SIMPLE_HOOKS.values(), *HOOKS.values(), *OTHER_HOOKS)}
+"""All hooks by their names without underscores."""
+ALIKE = 0.91
+"""Similarity from which a name is a misspelled hook; below that of ``field`` and ``fields``."""
 
 HOOKS_OF_OTHERS = {
     "_get_return_format": "Field(shape=...), or fields(self) where it depends on the config",
@@ -46,6 +58,7 @@ HOOKS_OF_OTHERS = {
     "_update_shared_ground_truth_cache": "compute(self, truth, measured) on sn.Sensor",
     "_apply_camera_transform": "apply_camera_transform(self, transform) on sn.RenderedSensor",
     "_render_current_state": "render_current_state(self) on sn.RenderedSensor",
+    "_draw_debug": "debug_draw(self)",
     "build": "setup(self)",
     "edit_spec": "requires = (sn.MODEL_ELEMENTS(function), ...)",
     "initialize": "setup(self)",
@@ -54,6 +67,12 @@ HOOKS_OF_OTHERS = {
     "postprocess_rays": "update_raw_data(self, raw), with a cast of self.ray_cast(...)",
     "debug_vis": "debug_draw(self)",
     "requires_sensor_context": "requires = (...)",
+    "_initialize_impl": "setup(self)",
+    "_initialize_callback": "setup(self)",
+    "_update_buffers_impl": "update_raw_data(self, raw), or compute(self, truth, measured) on sn.Sensor",
+    "_update_outdated_buffers": "update_raw_data(self, raw), or compute(self, truth, measured) on sn.Sensor",
+    "_set_debug_vis_impl": "debug_draw(self)",
+    "_debug_vis_callback": "debug_draw(self)",
     "reset": "reset_state(self, env_mask); readers call reset with env_ids",
 }
 """Hooks of other libraries, which sensorium never calls, and their replacements."""
@@ -106,11 +125,31 @@ def hooks_of(sensor: Sensor[Any, Any]) -> Hooks:
     return hooks
 
 
+def misspelled(cls: type[Sensor[Any, Any]]) -> Mapping[str, str]:
+    """Return the methods of a plugin's class that are named almost like a hook -> that hook.
+
+    A hook's name with an ending, such as ``observed``, or with a leading underscore is that of a helper.
+    """
+    known = {*SPELLINGS.values(), *(name for base in cls.__mro__ if is_ours(base) for name in base.__dict__)}
+    found = {}
+    for name, value in (item for base in cls.__mro__ for item in base.__dict__.items()):
+        if name in known or name.startswith("_") or not isinstance(value, METHODS):
+            continue
+        plain = name.replace("_", "").lower()
+        for spelling, hook in SPELLINGS.items():
+            is_near = not plain.startswith(spelling) and get_close_matches(plain, (spelling,), 1, ALIKE)
+            if is_near or sorted(plain) == sorted(spelling):
+                found[name] = hook
+    return found
+
+
 def check_hooks(cls: type[Sensor[Any, Any]]) -> None:
     """Raise `RegistrationError` if a class defines a hook that is never called, or lacks one that another needs."""
     own = {name for base in cls.__mro__ if not base.__module__.startswith(CORE) for name in base.__dict__}
     if found := [f"{name} is never called: write {HOOKS_OF_OTHERS[name]}." for name in HOOKS_OF_OTHERS if name in own]:
         raise RegistrationError(f"{cls.__qualname__} defines a hook of another library. {' '.join(found)}")
+    if found := [f"{name} is never called: write {hook}." for name, hook in misspelled(cls).items()]:
+        raise RegistrationError(f"{cls.__qualname__} defines a misspelled hook. {' '.join(found)}")
     unused = [name for name in (("compute",) if cls.is_simple else SIMPLE_HOOKS.values()) if name in own]
     if unused:
         base = "sn.Sensor" if cls.is_simple else "sn.SimpleSensor"

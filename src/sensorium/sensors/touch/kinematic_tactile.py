@@ -13,7 +13,8 @@ A probe is a ball of radius R at p, sd the signed distance from p to the shapes 
 
 n is the outward normal of the probe. F is the force that the skin exerts: along n under pressure, along v_t while
 sliding. GeneLab's page prints this formula with the opposite sign throughout, but its example reads +10 N along the
-normal for 1000 N/m at 0.01 m; this implementation follows the example.
+normal for 1000 N/m at 0.01 m. The default follows the example; `on_link=True` reads -F and -T, as printed: force and
+torque that the contact exerts on the link.
 
 `surface_normals=True` uses the normal of the touched surface (the gradient of the signed distance) instead, and reads
 the opposite force, *on the link*: with m that outward normal and u = -v, F = k s m + b s (u . m) m + shear along u_t,
@@ -98,6 +99,9 @@ class KinematicTactileSensorCfg(NormalTaxelCfg[KinematicTactileSensorData]):
     """Shear force per tangential velocity, N s/m."""
     twist_scalar: Annotated[Resisting, in_unit("N m s")] = 1.0
     """Torque per angular velocity about the normal, N m s, of each probe. Unlimited without `friction`."""
+    on_link: bool = False
+    """Whether force and torque are those on the link, the opposite of those that the skin exerts. Those of
+    `surface_normals` always are."""
     surface_normals: bool = False
     """Whether forces follow the touched surface's normal and act on the link; see the module."""
     shear_along_motion: bool = False
@@ -132,7 +136,8 @@ class ForceLaw:
         twist: N m s.
         hold: stiffness of the anchor, N/m; NaN for no anchor.
         friction: NaN for no limit.
-        on_link: 1 for the surface's normals and the force on the link, 2 for the same with the shear along the motion.
+        on_link: 1 for the force on the link, 2 for the same with the surface's normals, 3 for the shear along the
+            motion in addition.
     """
 
     stiffness: wp.array2d[wp.float32]
@@ -254,10 +259,11 @@ def _compute_taxels(
         if near >= 0:
             n = skin.normals[probe]
             side = wp.float32(1.0)
-            if law.on_link != 0:
-                n = -quat_rotate(around.quat[env, mount, near], out)
+            if law.on_link > 0:
                 side = -1.0
-            along = wp.where(law.on_link == 2, -side, side)
+            if law.on_link > 1:
+                n = -quat_rotate(around.quat[env, mount, near], out)
+            along = wp.where(law.on_link == 3, -side, side)
             ang = around.ang[env, mount, near]
             v = -(around.lin[env, mount, near] + wp.cross(ang, p))
             speed = wp.dot(v, n)
@@ -310,15 +316,18 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
         cfg = self.cfg
         self._law = ForceLaw()
         self._put(self._law, COEFFICIENTS)
-        self._law.on_link = int(cfg.surface_normals) + int(cfg.shear_along_motion)
+        surface = 2 if cfg.surface_normals else int(cfg.on_link)
+        self._law.on_link = surface + int(cfg.shear_along_motion)
         self._anchor = None
         if cfg.shear_stiffness is not None:
             self._anchor = self.new_state("anchor", (self.mount.count, cfg.num_probes, 4))
 
-    @property
-    def data(self) -> KinematicTactileSensorData:
-        """The measured sample; with a `history_length`, `history` instead: the last samples."""
-        return self.history if self.cfg.history_length > 0 else super().data
+    def _visible(self, *, is_measured: bool) -> tuple[KinematicTactileSensorData, dict[str, Tensor]]:
+        """Return the measured sample; with a `history_length`, `history` instead: the last samples."""
+        if not is_measured or self.cfg.history_length == 0:
+            return super()._visible(is_measured=is_measured)
+        history = self.history
+        return history, {"force": history.force, "torque": history.torque}
 
     def compute_readings(self, raw: Record, slot: Record | None) -> None:
         """Compute forces and torques (one launch)."""

@@ -129,8 +129,8 @@ class TaxelCfg(ProbesCfg[DataT], Generic[DataT]):
     """
 
     entity_name: str = "robot"
-    """Entity that carries the link: the part of full names before ``/``. It has no effect in a model without that
-    entity, and for a `link_name` that is a full name."""
+    """Entity that carries the link: the part of full names before ``/``, which the model must have. The default has no
+    effect in a model without an entity of that name, and none has one for a `link_name` that is a full name."""
     geometry: Geometry = "any"
     """Sensed shapes: ``"any"`` (every shape), ``"collision"`` (those with contacts), ``"visual"`` (visible, in geom
     groups 0 to 2) or ``"all"`` (every visible shape)."""

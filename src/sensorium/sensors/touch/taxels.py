@@ -6,7 +6,7 @@ Axes: ``[env, mount, probe]`` for a list of probes, ``[env, mount, row, column]`
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -14,16 +14,18 @@ import numpy as np
 import torch
 import warp as wp
 
+from sensorium.cfg import ObjRef
 from sensorium.compute import Memory, Rows, kernel, masked_tid, recorded, sample_uniforms
-from sensorium.errors import ConfigError, SensoriumWarning
+from sensorium.errors import ConfigError, Fault, SelectionError, SensoriumWarning, listed, nearest
 from sensorium.geometry.bounds import in_world, local_box
 from sensorium.geometry.samples import MOST_SAMPLES
 from sensorium.geometry.transforms import quat_apply, rotation
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.base import Sensor, SimpleSensor
-from sensorium.sensors.core.hooks import used_if
+from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.sensors.touch.taxel_cfg import TaxelCfg, laid_out, unit_normals
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
+from sensorium.world.select import Named
 
 BLOCK = 64
 """Probes of one CPU thread."""
@@ -235,6 +237,22 @@ class TaxelSensor(SimpleSensor[TaxelCfgT, TaxelDataT], Generic[TaxelCfgT, TaxelD
     """Whether velocities are needed; the sensor then requires BODY_VELOCITY."""
     with_inside: ClassVar[bool] = True
     """Whether signed distances are needed, so that meshes must be closed."""
+
+    @classmethod
+    def needs(cls, cfg: TaxelCfgT, names: Named, supports: Supports) -> Iterable[Requirement]:
+        """Return `requires`.
+
+        Raises:
+            SelectionError: the config gives an entity that the model lacks.
+        """
+        entity, (_, links) = cfg.entity_name, cfg.selector
+        links = links if isinstance(links, tuple) else (links,)
+        is_used = any(isinstance(link, ObjRef) and link.entity == entity for link in links)
+        known = dict.fromkeys(name.partition("/")[0] for name in names.names("body") if "/" in name)
+        if is_used and entity not in (*known, type(cfg).model_fields["entity_name"].default):
+            fix = f"{nearest(entity, known)} Entities of this model: {listed(known)}.".strip()
+            raise SelectionError(cfg.title, [Fault("entity_name", repr(entity), "an entity of the model", fix)])
+        return super().needs(cfg, names, supports)
 
     def fields(self) -> Mapping[str, Field]:
         """Return the fields in the layout of the probes."""
