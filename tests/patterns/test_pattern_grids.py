@@ -64,7 +64,8 @@ def test_size_not_a_multiple_of_the_resolution_starts_at_the_low_edge() -> None:
 
 
 def test_the_grid_of_genesis_has_its_defaults() -> None:
-    assert GridPattern() == sn.GridPatternCfg(size=(2.0, 2.0), resolution=0.1, direction=(0.0, 0.0, -1.0))
+    fields = {"size": (2.0, 2.0), "resolution": 0.1, "direction": (0.0, 0.0, -1.0), "ordering": "yx"}
+    assert GridPattern() == sn.GridPatternCfg(**fields)
     assert GridPattern(size=(0.9, 0.9)).return_shape == (10, 10)
 
 

@@ -810,12 +810,15 @@ def test_bad_input_is_refused_by_name(fields: Mapping[str, Any], message: str) -
         sn.Scene(engine_of([WALL]), [sn.RadarCfg(**{"name": "radar", "body": "body", **fields})])
 
 
-def test_unmatched_cross_section_and_world_without_shapes_are_refused() -> None:
+def test_an_empty_world_returns_nothing() -> None:
+    scan = radar_of(engine_of([])).data
+    assert scan.range.isinf().all() and not scan.velocity.any()
+
+
+def test_unmatched_cross_section_and_engine_without_velocities_are_refused() -> None:
     with pytest.raises(SelectionError, match=r"rcs\['wal'\].*wall"):
         radar_of(engine_of([WALL]), reference_snr=1.0, rcs={"wal": 2.0})
     with pytest.raises(SelectionError, match="regular expression is invalid"):
         radar_of(engine_of([WALL]), reference_snr=1.0, rcs={"(": 2.0})
-    with pytest.raises(SelectionError, match="shapes"):
-        radar_of(engine_of([]))
     with pytest.raises(sn.UnsupportedError, match="BODY_VELOCITY"):
         radar_of(engine_of([WALL], provides=("pose",)))

@@ -48,7 +48,7 @@ def peak() -> float:
         (
             "lidar",
             {"pattern": {**MIRROR, "points_per_second": 4e6}},
-            r"LidarCfg\('ray_cast'\)\.pattern: .* 16000000 rays",
+            r"LidarCfg\('lidar'\)\.pattern: .* 16000000 rays",
         ),
         ("radar", {"points": 3_000_000}, r"RadarCfg\('radar'\)\.points: got 3000000.* 6000000 rays"),
     ],

@@ -273,7 +273,7 @@ class Scene:
 
         It is 0: environments are separate worlds, and positions are relative to the origin of their own.
         """
-        return torch.zeros((self.num_envs, 3), device=self.compute.device)
+        return torch.zeros((self.num_envs, 3), dtype=torch.float32, device=self.compute.device)
 
     @property
     def tick(self) -> int:

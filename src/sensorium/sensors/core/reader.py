@@ -550,8 +550,8 @@ class Readable(Generic[CfgT, DataT]):
         return cast(DataT, self.data_class(**tensors, **self.constants))
 
     def _view(self, record: Record | Mapping[str, torch.Tensor]) -> tuple[DataT, dict[str, torch.Tensor]]:
-        tensors = {spec.name: self._squeeze(record[spec.name]) for spec in self.specs}
-        return self.packaged(tensors), tensors
+        shown = {name: self._squeeze(view) for name, view in record.items()}
+        return self.packaged(shown), {spec.name: shown[spec.name] for spec in self.specs}
 
     def retire(self, why: str) -> None:
         """Make this object raise on any use. Tensors that it returned keep their values."""

@@ -78,7 +78,7 @@ class Obstacle(SimpleSensor[ObstacleCfg, ObstacleData]):
         )  # fmt: skip
         self.buffers.body_at_fault = self._cast.body_at_fault
         self._front = torch.tensor(cfg.hit_radius * np.sqrt(1.0 - share), device=self.device).float()
-        self._ways = torch.zeros(self.num_envs, self.mount.count, len(k), device=self.device)
+        self._ways = torch.zeros(self.num_envs, self.mount.count, len(k), dtype=torch.float32, device=self.device)
         self._nearest = self._ways[..., :1].clone()
         self._ids, self._body = self._ways.int(), self._nearest.int()
         self._index, self._is_far = self._nearest.long(), self._nearest.bool()

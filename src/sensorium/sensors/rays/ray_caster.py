@@ -266,7 +266,7 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
         self.ensure_current()
         drift = self._drifts[number]
         if drift is None:  # expanded, so that a write is an error
-            drift = torch.zeros(1, device=self.device).expand(self.num_envs, self.mount.count, 3)
+            drift = torch.zeros(1, dtype=torch.float32, device=self.device).expand(self.num_envs, self.mount.count, 3)
         return self._squeeze(drift)
 
     @property
