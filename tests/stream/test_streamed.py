@@ -663,21 +663,21 @@ def test_invalid_class_is_refused_at_definition() -> None:
 
             @staticmethod
             def definition() -> SensorDefinition:
-                return make_generic_sensor_definition("other", "test_mixed")
+                return make_generic_sensor_definition("other", "test_two_types")
 
     with pytest.raises(RegistrationError, match=r"Mute\.serializer is missing, expected a subclass of Serializer"):
 
         class Mute(StreamedSensor):
             @staticmethod
             def definition() -> SensorDefinition:
-                return make_generic_sensor_definition("other", "test_mute")
+                return make_generic_sensor_definition("other", "test_no_serializer")
 
     with pytest.raises(RegistrationError, match=r"Vague needs .*definition"):
 
         class Vague(StreamedSensor):
             serializer = NumbersSerializer
 
-    assert not {"sensor.other.test_mixed", "sensor.other.test_mute"} & streamed.registered().keys()
+    assert not {"sensor.other.test_two_types", "sensor.other.test_no_serializer"} & streamed.registered().keys()
 
 
 def test_broken_plugin_is_reported_by_name_without_other_effects(
