@@ -59,6 +59,7 @@ PEERS = (
         ".venv-genesis",
         "tests_peers.genesis_hook",
         ("tests/test_sensors.py", "tests/test_sensor_camera.py"),
+        ("--numprocesses=0", "--backend=cpu"),
     ),
     Peer(
         ("isaaclab",),
