@@ -170,6 +170,35 @@ def test_fields_are_assigned_until_a_sensor_keeps_the_config() -> None:
     assert changed.drift_range == (3.0, 4.0)
 
 
+def test_a_config_inside_a_kept_one_cannot_be_assigned() -> None:
+    """Neither in a config of this package nor in one of sensorium's, whose owner's own can still change."""
+    pattern = isaaclab.GridPatternCfg(resolution=1.0, size=(2.0, 2.0))
+    for cfg in (
+        isaaclab.RayCasterCfg(prim_path="/World/base", mesh_prim_paths=["/World/ground"], pattern_cfg=pattern),
+        sn.RayCasterCfg(body="base", pattern=pattern),
+    ):
+        sensor = sn.Scene(above_ground(), [cfg])["ray_caster"]
+        assert sensor.cfg == cfg and sensor.cfg.to_dict() == cfg.to_dict()
+        for copied in (sensor.cfg, copy.deepcopy(sensor.cfg)):
+            with pytest.raises(sn.ConfigError, match=r"GridPatternCfg\.resolution: got 0\.1"):
+                copied.pattern.resolution = 0.1
+        assert sensor.cfg.pattern.resolution == 1.0 and sensor.num_rays == 9
+    pattern.resolution = 0.5
+    assert sn.Scene(above_ground(), [sn.RayCasterCfg(body="base", pattern=pattern)])["ray_caster"].num_rays == 25
+
+
+def test_another_lens_brings_its_clipping_range_unless_one_was_chosen() -> None:
+    near, far = (isaaclab.PinholeCameraCfg(clipping_range=(0.1, reach)) for reach in (5.0, 9.0))
+    fields: dict[str, Any] = {"prim_path": "/World/base/eye", "width": 4, "height": 3}
+    cfg = isaaclab.CameraCfg(spawn=near, **fields)
+    assert cfg.replace(spawn=far) == isaaclab.CameraCfg(spawn=far, **fields)
+    cfg.spawn = far
+    assert cfg == isaaclab.CameraCfg(spawn=far, **fields) and cfg.clipping_range == (0.1, 9.0)
+    cfg.clipping_range = (0.2, 3.0)
+    cfg.spawn = near
+    assert cfg.clipping_range == (0.2, 3.0)
+
+
 def test_a_subclass_gives_defaults_without_annotations() -> None:
     class Scanner(isaaclab.RayCasterCfg):
         prim_path = "/World/base"

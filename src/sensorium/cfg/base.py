@@ -241,6 +241,14 @@ def _checked(schema: Any) -> Any:
 # Bases ----------------------------------------------------------------------------------------------------------------
 
 
+def _sealed(value: Any) -> Any:
+    """Return a value with the configs in it sealed; the value itself where none can change."""
+    if isinstance(value, tuple):
+        kept = tuple(map(_sealed, value))
+        return kept if any(new is not old for new, old in zip(kept, value, strict=True)) else value
+    return value.sealed() if isinstance(value, Cfg) else value
+
+
 def _in_our_words(method: Any) -> Any:
     """Return a class method of pydantic whose faults are those of a `ConfigError`."""
 
@@ -275,7 +283,7 @@ class Cfg(BaseModel, metaclass=CfgType):
         """Refuse the assignment, which would not be validated, and of which a sensor would know nothing."""
         expected, fix = (
             "no assignment, since the config is immutable",
-            f"cfg.replace({name}=...) returns a changed copy.",
+            f"replace({name}=...) returns a changed copy, for the field or the variable that holds this config.",
         )
         if name not in type(self).model_fields:
             expected, fix = _known_fields(type(self), name)
@@ -291,8 +299,14 @@ class Cfg(BaseModel, metaclass=CfgType):
         return f"{type(self).__name__.split('[')[0]}{name_in(self.__dict__)}"
 
     def sealed(self) -> Self:
-        """Return the config that a sensor keeps: this one, since it cannot change."""
-        return self
+        """Return the config that a sensor keeps: this one if neither it nor a config inside it can change."""
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        kept = {name: _sealed(value) for name, value in values.items()}
+        if all(kept[name] is value for name, value in values.items()):
+            return self
+        copy = self.model_copy()
+        vars(copy).update(kept)
+        return copy
 
     if not TYPE_CHECKING:
         model_validate = _in_our_words(BaseModel.model_validate)

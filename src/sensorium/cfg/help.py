@@ -136,7 +136,7 @@ class CfgType(ModelMetaclass):
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any) -> type:
         """Create the class, with the annotations of the fields whose defaults it changes."""
         hints = namespace.setdefault("__annotations__", {})
-        fields = {field: info for base in bases for field, info in getattr(base, "__pydantic_fields__", {}).items()}
+        fields = {field: info for base in bases for field, info in getattr(base, "model_fields", {}).items()}
         for field, info in fields.items():
             for given in {field, info.alias} & namespace.keys() - hints.keys():
                 hints[field] = Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation

@@ -11,8 +11,9 @@ from pydantic import ConfigDict
 from sensorium.cfg import Cfg
 from sensorium.errors import ConfigError
 
-KEPT = "_is_kept"
-"""Attribute of a config that a sensor keeps."""
+
+class Kept(set[str]):
+    """Names of the given fields of a config that a sensor keeps, which marks the config as such."""
 
 
 class AliasedCfg(Cfg):
@@ -52,18 +53,19 @@ class AliasedCfg(Cfg):
         if field not in type(self).model_fields:
             super().__setattr__(name, value)
         is_off = getattr(self, field) == type(self).model_fields[field].get_default()
-        if (is_kept := KEPT in vars(self)) and (is_off or field not in self.read_at_reset):
+        if (is_kept := isinstance(self.model_fields_set, Kept)) and (is_off or field not in self.read_at_reset):
             fix = f"Use scene.reconfigure({getattr(self, 'label', '...')!r}, {field}=...)."
             raise ConfigError.single(self._title, name, value, "no assignment once a sensor keeps the config", fix)
         changed = self.replace(**{field: value})
         vars(self).clear()
-        vars(self).update(vars(changed) | ({KEPT: True} if is_kept else {}))
-        object.__setattr__(self, "__pydantic_fields_set__", changed.model_fields_set)
+        vars(self).update(vars(changed))
+        given = changed.model_fields_set
+        object.__setattr__(self, "__pydantic_fields_set__", Kept(given) if is_kept else given)
 
     def sealed(self) -> Self:
         """Return the copy that a sensor keeps; this one can still change."""
-        kept = self.model_copy(deep=True)
-        vars(kept)[KEPT] = True
+        kept = super(AliasedCfg, copy := self.model_copy(deep=True)).sealed()
+        object.__setattr__(kept, "__pydantic_fields_set__", Kept(copy.model_fields_set))
         return kept
 
     def copy(self) -> Self:  # type: ignore[override]  # that of pydantic is deprecated

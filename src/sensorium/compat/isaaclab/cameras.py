@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from numpy.typing import ArrayLike
 from pydantic import BeforeValidator, Field, field_serializer
 from torch import Tensor
 
 from sensorium.cfg import NONE, Evaluate, Float, OffsetCfg, bad
-from sensorium.compat.aliases import AliasedCfg
+from sensorium.compat.aliases import AliasedCfg, aliases
 from sensorium.compat.isaaclab import rays as _rays
 from sensorium.compat.isaaclab.base import WithoutHandles
 from sensorium.compat.isaaclab.markers import Style
@@ -332,6 +332,14 @@ class CameraCfg(AliasedCfg, _camera_cfg.CameraCfg):
         if isinstance(lens, PinholeCameraCfg) and "clipping_range" not in data:
             data = {**data, "clipping_range": lens.clipping_range}
         super().__init__(**data)
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed; another lens brings its clipping range, unless one was chosen."""
+        is_of_lens = isinstance(self.lens, PinholeCameraCfg) and self.clipping_range == self.lens.clipping_range
+        if not is_of_lens or not {"spawn", "lens"} & changes.keys():
+            return super().replace(**changes)
+        given = {name: getattr(self, name) for name in self.model_fields_set - {"clipping_range", "lens"}}
+        return type(self)(**{**given, **{aliases(type(self)).get(name, name): each for name, each in changes.items()}})
 
     @property
     def update_latest_camera_pose(self) -> bool:
