@@ -271,7 +271,7 @@ class Scene:
     def env_origins(self) -> torch.Tensor:
         """Origin of each environment in the world of its readings, float32 `[env, 3]`, m.
 
-        It is 0: environments are separate worlds, and positions are relative to the origin of their own.
+        All values are zero, because each environment is a world with its own origin.
         """
         return torch.zeros((self.num_envs, 3), dtype=torch.float32, device=self.compute.device)
 

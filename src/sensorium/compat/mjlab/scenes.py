@@ -280,7 +280,7 @@ class SceneSensor(_MjlabSensor):  # type: ignore[misc]
         return super().data
 
     def _compute_data(self) -> Any:
-        """Return the measured data: an object of its own, as in mjlab, although its live views stay the same."""
+        """Return the measured data in a new object, as mjlab does. Its tensors are live views, as elsewhere."""
         sensor = self._sensor
         data = sensor.data
         if sensor.single or getattr(self.cfg, "copy_data", False):
