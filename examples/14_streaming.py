@@ -25,7 +25,7 @@ def simulate() -> None:
 
 def listen(address: str) -> tuple[list[int], np.ndarray]:
     """Step the simulation and return the received frames and the newest angular velocities [env, 3]."""
-    got: queue.SimpleQueue[sn.FieldData] = queue.SimpleQueue()
+    got: queue.SimpleQueue[sn.Reading] = queue.SimpleQueue()
     with sn.connect(address) as client:
         imu = client.sensors["imu"]
         print(imu)

@@ -20,8 +20,8 @@ from sensorium.stream import streamed
 from sensorium.view.live.remote import RemoteScene
 from sensorium.wire import serializers
 from sensorium.wire.buffers import Buffer
+from sensorium.wire.data import RawData
 from sensorium.wire.owner import Owner
-from sensorium.wire.raw_data import RawData
 from sensorium.wire.world import Snapshot
 
 ROAD = ("vehicle.ego/chassis", "vehicle.audi.a2/chassis", "vehicle.mercedes-benz.coupe/chassis", "walker/body")

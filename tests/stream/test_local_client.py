@@ -16,7 +16,7 @@ from selection import gate
 from streaming import PATIENCE, Nursery, build, held, running, serving, until
 
 import sensorium as sn
-from sensorium.wire.pose import Pose
+from sensorium.pose import Pose
 
 COLUMNS = 65536
 """Numbers of the large reading: 256 KiB for each environment."""
