@@ -195,7 +195,7 @@ class Fields(Mapping[str, Array]):
         return f"Fields({_described(self._arrays)})"
 
 
-@dataclass(slots=True, repr=False, eq=False)
+@dataclass(slots=True, repr=False, eq=False, weakref_slot=True)
 class Reading(Items, Sample):
     """Output of one sensor at one tick in host memory: from a live scene, a recording, or the server of a client.
 

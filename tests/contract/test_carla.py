@@ -214,7 +214,7 @@ def test_event_behaves_as_a_read_only_array(world: sn.Client) -> None:
             each.array[0] = WALKER
         with pytest.raises(TypeError, match="read-only"):
             each.raw_data[0] = 1
-    with pytest.raises(AttributeError, match="read-only"):
+    with pytest.raises(AttributeError):
         event.frame = 0
     assert np.shares_memory(event.array, np.frombuffer(event.raw_data, np.uint8))
 
