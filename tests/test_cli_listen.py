@@ -208,7 +208,7 @@ def test_json_lines_contain_each_sample(server: sn.Server, command: Any, capsys:
             assert sample[branch]["vec"]["unit"] == "m" and sample[branch]["vec"]["shape"] == [1, 3]
         assert (sample["first_env"], sample["num_envs"], sample["sensor"]) == (2, 1, "gauge")
         assert sample["time"] == sample["timestamp"] == pytest.approx(sample["tick"] * DT, abs=1e-9)
-        assert (sample["received"], sample["dropped"], sample["lost"]) == (number, 0, 0)
+        assert (sample["received"], sample["replaced"], sample["lost"]) == (number, 0, 0)
         assert 0.0 <= sample["latency"] < PATIENCE and sample["age"] == 0.0
 
 

@@ -22,11 +22,12 @@ from sensorium.client.address import why_silent
 from sensorium.client.blueprints import Blueprint
 from sensorium.client.callbacks import LOGGER, Callbacks
 from sensorium.client.client_sensor import ClientSensor
-from sensorium.client.link import Link
+from sensorium.client.link import Link, Message
 from sensorium.errors import SensoriumWarning, StreamError, UnknownNameError
 from sensorium.pose import Pose
 from sensorium.readings import Bodies
 from sensorium.wire import messages as msg
+from sensorium.wire.bundles import messages_in
 from sensorium.wire.stream_info import StreamInfo
 from sensorium.wire.warning_relay import WarningText, relayed_text
 
@@ -324,6 +325,14 @@ class Session:
         return listener
 
     # Incoming messages, on the thread of the link ---------------------------------------------------------------------
+
+    def take(self, number: int, messages: list[Message]) -> None:
+        """Pass data messages to their subscription; those of an ended one only return their credits."""
+        subscriber = self.subscribers.get(number)
+        if subscriber is not None:
+            subscriber.take(messages)
+        else:
+            self.link.send_credit(number, sum(messages_in(memory) for memory, _ in messages))
 
     def on_welcome(self, welcome: msg.Welcome) -> None:
         """Process the answer to the greeting."""

@@ -81,7 +81,7 @@ def as_json(data: Sample, received: int, stats: Stats) -> str:
     about |= {"time": round(data.time, 9), "timestamp": round(data.timestamp, 9)}
     about["age"] = round(data.time - data.timestamp, 9)
     about["latency"] = round(data.latency(), 6)
-    about |= {"received": received, "dropped": stats.dropped, "lost": stats.lost}
+    about |= {"received": received, "replaced": stats.replaced, "lost": stats.lost}
     if (pose := data.pose) is not None:
         about["transforms"] = _plain(pose)
     if isinstance(data, Reading):

@@ -112,7 +112,8 @@ class AccessControl:
 
     def run_periodic(self) -> None:
         """End the sessions of silent clients, and release memory that is no longer used."""
-        self._table.delivery.tidy()
+        with self._table.lock:
+            self._table.segments.tidy()
         self._answers = 0
         now = time.monotonic()
         for session in list(self._table.sessions.values()):
@@ -154,7 +155,9 @@ class AccessControl:
             if number >= MOST_RECORDS:
                 raise WireError(f"more than {MOST_RECORDS} records in one message")
             content = record.content
-            if len(content) > msg.MOST_WORDS and content[1] not in msg.LONG_TAGS:
+            if isinstance(content, tuple):
+                raise WireError("a record with further parts")
+            if len(content) > msg.MAX_WORDS and content[1] not in msg.LONG_TAGS:
                 raise WireError(f"a control message of {len(content)} bytes")
             yield record
 
@@ -225,9 +228,10 @@ class AccessControl:
     def _take(self, session: Session, record: Record) -> None:
         table = self._table
         if record.kind == CREDIT:
-            table.delivery.give_credit(session, record.a, record.b)
+            table.credit(session, record.a, record.b)
         elif record.kind == RELEASE:
-            table.delivery.release(session, record.a, record.b)
+            with table.lock:
+                table.segments.release(session, record.a, record.b)
         elif record.kind == CONTROL:
             self._handle_message(session, msg.decode_at_server(record.content))
         else:
