@@ -15,7 +15,7 @@ import pytest
 from streaming import build, serving, until
 
 import sensorium as sn
-from sensorium.stream.delivery import SLOTS_PER_CLIENT
+from sensorium.stream.segments import SLOTS_PER_CLIENT
 
 LATER = 300
 TRANSPORTS = ("shared memory", "ipc", "socket", "in-process")

@@ -285,12 +285,14 @@ class SubscriptionTable:
                 elif each.topic.info.events:
                     self._note_lost(each)
                     lost.append(each)
+                elif each.lossless and each.is_full:
+                    fix = "Process data faster, increase queue=, or listen with policy='latest'"
+                    self._end_slow(each, f"{each.limit} messages waited for the listener. {fix}")
                 elif each.lossless:
-                    what = f"{each.limit} messages"
-                    if not each.is_full:
-                        what = f"{each.session.held / 1e6:.3g} MB, of max_queued_mb={self._max_held / 1e6:.4g} for all,"
-                    fix = "Process data faster, increase queue= or max_queued_mb=, or listen with policy='latest'"
-                    self._end_slow(each, f"{what} waited for the listener. {fix}")
+                    size, limit = each.session.held / 1e6, self._max_held / 1e6
+                    reached = f"beyond its share of max_queued_mb={limit:.4g}"
+                    fix = "Process data faster, listen with policy='latest', or serve with a higher max_queued_mb"
+                    self._end_slow(each, f"{size:.3g} MB waited for the client {reached}. {fix}")
         return lost
 
     def _note_lost(self, subscription: Subscription) -> None:

@@ -6,6 +6,7 @@ as the array exists. `copy()` returns the same data in separate memory. Data of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, Self
@@ -306,6 +307,7 @@ class LostEvents(Sample):
     events_lost: int
     seq: int = -1
     pose: None = None
+    capture_time_wall: float = math.nan
 
     @property
     def timestamp(self) -> float:  # type: ignore[override]

@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 from sensorium.errors import WireError
 
 MAGIC = b"SNSR"
-VERSION = 2
+VERSION = 1
 HEADER_BYTES = 128
 ALIGNMENT = 64
 """Alignment in bytes of the poses, the body and every block in the body of the default serializer."""
