@@ -235,14 +235,16 @@ class FrameCollector(Generic[D]):
             self._changed.notify_all()
         self._release_data()
 
-    def done(self, frame: int, due: Mapping[str, int], lost: Mapping[str, int], mark: Any = None) -> None:
+    def done(
+        self, frame: int, due: Mapping[str, int], mark: Any = None, lost: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
         """Record the announcement that a frame has ended.
 
         Args:
             frame: number of the frame; numbers increase.
-            due: number of data items sent of each sensor with data in the frame.
-            lost: number of events of each sensor that the server could not send.
+            due: number of data items sent of each sensor with data in the frame; other sensors are ignored.
             mark: the announcement, passed to the function that makes placeholders for missing data.
+            lost: number of events of each sensor that the server could not send.
         """
         with self._changed:
             if self._closed:
@@ -258,6 +260,7 @@ class FrameCollector(Generic[D]):
             elif frame < newest:
                 self._end(self.names, f"the server restarted: frame {frame} followed frame {newest}")
             self.left_out += sum(lost.values())
+            due = {name: count for name, count in due.items() if name in self.names}
             if due and frame > self._floor:
                 announced = self._frames.setdefault(frame, _Frame())
                 announced.counts, announced.lost, announced.mark = due, lost, mark

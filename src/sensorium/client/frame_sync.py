@@ -137,7 +137,7 @@ def _finish(sync: weakref.ref[FrameSync], subscribed: Mapping[str, Subscription]
     messages = {number: (count, lost) for number, count, lost in done.messages}
     due = {name: messages[each.number] for name, each in subscribed.items() if each.number in messages}
     sent = {name: count for name, (count, _) in due.items()}
-    found.done(done.frame, sent, {name: lost for name, (_, lost) in due.items() if lost}, done)
+    found.done(done.frame, sent, done, {name: lost for name, (_, lost) in due.items() if lost})
 
 
 def _stop(handles: list[Subscription | FrameListener]) -> None:
