@@ -294,7 +294,7 @@ class Subscription:
     def stop(self, *, reason: str = "") -> None:
         """End the subscription; the listener is not called again. Repeated calls are allowed.
 
-        The call waits until a running call of the listener has ended, except when made from within it. After about 5 s
+        The call waits until a running call of the listener has ended, except when a listener makes it. After about 5 s
         it returns with a warning even if the running call blocks.
 
         Args:

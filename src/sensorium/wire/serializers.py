@@ -255,9 +255,10 @@ class FieldSerializer(Serializer):
         for begin, end in layout.gaps:
             memory[begin:end] = 0
         last = first + count
+        meta = reading.meta
         for what, block in layout.meta.items():
             if what != "offsets":
-                _put(reading, what, reading.per_env(what)[first:last], block, out)
+                _put(reading, what, meta[what][first:last], block, out)
         rows = slice(0, 0)
         if "offsets" in layout.meta:
             offsets = reading.offsets
