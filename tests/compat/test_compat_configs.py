@@ -128,8 +128,7 @@ def test_assignment_copies_and_calls_of_pydantic_raise_our_errors() -> None:
         given = {name: getattr(cfg, name) for name in cfg.model_fields_set}
         attempts: list[Any] = [partial(delattr, cfg, name), partial(setattr, cfg, "no_field", 1)]
         for odd in ODD:
-            attempts += [partial(cls.model_validate, odd), partial(cls.model_validate_json, str(odd))]
-            attempts += [partial(cls.model_validate_strings, odd), partial(cls.model_construct, no_field=odd)]
+            attempts += [partial(cls, odd), partial(cls.model_validate, odd)]
             for field in cls.model_fields:
                 changed = {field: odd}
                 attempts += [partial(cls, **{**given, **changed}), partial(cfg.model_copy, update=changed)]
@@ -257,7 +256,6 @@ def test_either_name_is_accepted_but_not_both() -> None:
         ({"mesh_prim_paths": "a"}, r"targets=.*sensorium\.compat\.isaaclab"),
         ({"track_link": "a"}, r"targets=.*sensorium\.compat\.genesis"),
         ({"frame": "a"}, r"site=.*sensorium\.compat\.mjlab"),
-        ({"legacy_yaw_directions": True}, "ray_alignment"),
         ({"max_range": 2.0}, "max_distance"),
         ({"renderer_cfg": None}, r"isaaclab follows 2\.3, .*\(w, x, y, z\)"),
     ],

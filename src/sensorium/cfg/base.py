@@ -9,14 +9,14 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import chain
 from numbers import Real
-from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin
+from types import FunctionType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, core_schema
 
 from sensorium.cfg.help import FIELDS, CfgType, meanings
-from sensorium.errors import ConfigError, Fault, nearest, shown
+from sensorium.errors import ConfigError, Fault, SensoriumError, nearest, shown
 
 DataT = TypeVar("DataT")
 T = TypeVar("T")
@@ -249,19 +249,6 @@ def _sealed(value: Any) -> Any:
     return value.sealed() if isinstance(value, Cfg) else value
 
 
-def _in_our_words(method: Any) -> Any:
-    """Return a class method of pydantic whose faults are those of a `ConfigError`."""
-
-    @functools.wraps(method.__func__)
-    def call(cls: type[Cfg], given: Any, *args: Any, **options: Any) -> Any:
-        try:
-            return method.__func__(cls, given, *args, **options)
-        except ValidationError as error:
-            raise _config_error(cls, error, given if isinstance(given, Mapping) else {}) from None
-
-    return classmethod(call)
-
-
 class Cfg(BaseModel, metaclass=CfgType):
     """Base of every config: frozen, rejects unknown fields, converts to and from JSON and TOML.
 
@@ -309,24 +296,22 @@ class Cfg(BaseModel, metaclass=CfgType):
         return copy
 
     if not TYPE_CHECKING:
-        model_validate = _in_our_words(BaseModel.model_validate)
-        model_validate_json = _in_our_words(BaseModel.model_validate_json)
-        model_validate_strings = _in_our_words(BaseModel.model_validate_strings)
-
-        @classmethod
-        def model_construct(cls, _fields_set: set[str] | None = None, **values: Any) -> Self:
-            """Return a config, validated like any other."""
-            return cls(**values)
 
         def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
             """Return a copy with some fields changed, validated as a whole."""
             copy = super().model_copy(deep=deep)
             return copy.replace(**update) if update else copy
 
+        @classmethod
+        def model_rebuild(cls, *, _parent_namespace_depth: int = 2, **options: Any) -> bool | None:
+            """Build the validators again; names that the annotations lack are looked up where this is called."""
+            return super().model_rebuild(_parent_namespace_depth=_parent_namespace_depth + 2, **options)
+
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Keep the rules of fields that the class declares again without a rule."""
+        """Keep the rules of fields that the class declares again without a rule, and the errors of its methods."""
         super().__pydantic_init_subclass__(**kwargs)
+        _wrap_methods(cls, vars(cls).keys() & dir(Cfg))
         kept = {}
         for name in cls.model_fields.keys() & inspect.get_annotations(cls).keys():
             above = (base.model_fields.get(name) for base in cls.__mro__[1:] if issubclass(base, BaseModel))
@@ -393,6 +378,8 @@ class Cfg(BaseModel, metaclass=CfgType):
         Raises:
             ConfigError: lists every fault at once.
         """
+        if not isinstance(data, Mapping):
+            raise ConfigError.single(cls.__name__, "(config)", data, "fields by name")
         return cls(**{name: value for name, value in data.items() if name != "kind" or "kind" in cls.model_fields})
 
     def to_json(self) -> str:
@@ -402,7 +389,7 @@ class Cfg(BaseModel, metaclass=CfgType):
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Build the config from JSON text. Raises as `from_dict` does."""
-        return cls.from_dict(_read(cls, json.loads, text))
+        return cls.from_dict(json.loads(text))
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
@@ -426,20 +413,70 @@ class Cfg(BaseModel, metaclass=CfgType):
     def from_toml(cls, text: str) -> Self:
         """Build the config from TOML text. Raises as `from_dict` does."""
         with toml_words():
-            return cls.from_dict(_read(cls, tomllib.loads, text))
+            return cls.from_dict(tomllib.loads(text))
+
+
+def _in_our_words(method: Any) -> Any:
+    """Return a method, or class method, that raises `ConfigError` also where its arguments do not fit."""
+    if isinstance(method, classmethod):
+        return classmethod(_in_our_words(method.__func__))
+
+    @functools.wraps(method)
+    def call(owner: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return method(owner, *args, **options)
+        except SensoriumError:
+            raise
+        except Exception as error:  # pydantic raises exceptions of many types
+            cls = owner if isinstance(owner, type) else type(owner)
+            if isinstance(error, ValidationError):
+                fields = args[0] if args and isinstance(args[0], Mapping) else {}
+                raise _config_error(cls, error, fields) from None
+            given = [*map(shown, args), *(f"{name}={shown(value)}" for name, value in options.items())]
+            title, text = f"{method.__name__}()", f"{str(error).rstrip('.')}."
+            raise ConfigError(cls.__name__, [Fault(title, ", ".join(given), "valid arguments", text)]) from error
+
+    return call
+
+
+def _wrap_methods(cls: type[Cfg], names: Iterable[str]) -> None:
+    """Apply `_in_our_words` to the methods of a class; pydantic calls `model_post_init` only where it is defined."""
+    for name in names:
+        method = inspect.getattr_static(cls, name)
+        if isinstance(method, FunctionType | classmethod) and not name.startswith(("_", "model_post_init")):
+            setattr(cls, name, _in_our_words(method))
+
+
+def _refused(name: str, fix: str) -> Any:
+    """Return a class method that raises `ConfigError`."""
+
+    def refuse(cls: type[Cfg], *_: Any, **__: Any) -> NoReturn:
+        raise ConfigError(cls.__name__, [Fault(f"{name}()", "a call", "a method of sensorium's configs", fix)])
+
+    return classmethod(refuse)
+
+
+REPLACED = {
+    **dict.fromkeys(("construct", "model_construct", "from_orm"), "Call the class with the fields by name."),
+    **dict.fromkeys(("parse_file", "parse_raw"), "Write cls.from_json(text) or cls.from_toml(text)."),
+    **dict.fromkeys(("schema", "schema_json"), "Write cls.model_json_schema()."),
+    "copy": "Write cfg.replace(...) or copy.copy(cfg).",
+    "dict": "Write cfg.to_dict().",
+    "json": "Write cfg.to_json().",
+    "parse_obj": "Write cls.from_dict(fields).",
+    "update_forward_refs": "Write cls.model_rebuild().",
+    "validate": "Write cls.model_validate(value).",
+}
+"""Methods of pydantic that skip checks or that it deprecates, and their replacements."""
+
+_wrap_methods(Cfg, dir(Cfg))
+for name, fix in REPLACED.items():
+    setattr(Cfg, name, _refused(name, fix))
 
 
 _reads_toml: ContextVar[bool] = ContextVar("reads_toml", default=False)
 NONE = "none"
 """None in TOML, which has no such value, for fields that take no text."""
-
-
-def _read(cls: type[Cfg], parse: Callable[[str], Any], text: str) -> dict[str, Any]:
-    """Return the fields that a text contains."""
-    try:
-        return dict(parse(text))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigError.single(cls.__name__, "(config)", text, "fields by name", f"{error}.") from None
 
 
 def _with_none(value: Any) -> Any:
@@ -465,11 +502,6 @@ WORDS_OF_OTHERS = {
     "max_range": "Give max_distance=...; sensorium.compat.genesis has options with max_range.",
     "return_points": "Add ray_hits_w or points_b to fields.",
     "return_world_frame": "Add ray_hits_w or points_b to fields.",
-    "legacy_misses": "Use misses_at_radius.",
-    "legacy_shear": "Use shear_along_motion.",
-    "legacy_all_miss": "Use mount_height_on_miss.",
-    "legacy_spacing": 'Use spacing="both_ends" for True, spacing="one_less" for "v1".',
-    "legacy_yaw_directions": 'Use ray_alignment="yaw_starts".',
     "secondary_policy": "Contact with any of the matches counts: omit this field.",
     "entity_idx": "Give the mount by name: body=..., site=..., or ObjRef(type, name, entity).",
     "link_idx_local": "Give the mount by name: link_name=... or body=...",
