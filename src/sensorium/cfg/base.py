@@ -9,6 +9,7 @@ import json
 import math
 import re
 import tomllib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
@@ -245,8 +246,17 @@ def _sealed(value: Any) -> Any:
     """Return a value with the configs in it sealed; the value itself where none can change."""
     if isinstance(value, tuple):
         kept = tuple(map(_sealed, value))
-        return kept if any(new is not old for new, old in zip(kept, value, strict=True)) else value
+        is_same = type(value) is tuple and all(new is old for new, old in zip(kept, value, strict=True))
+        return value if is_same else kept
     return value.sealed() if isinstance(value, Cfg) else value
+
+
+class Assignable(set[str], ABC):
+    """Names of the given fields of a config whose fields can be assigned, which marks it as such."""
+
+    @abstractmethod
+    def assign(self, cfg: Cfg, changed: Cfg) -> None:
+        """Make the config equal to a changed copy."""
 
 
 class Cfg(BaseModel, metaclass=CfgType):
@@ -267,7 +277,9 @@ class Cfg(BaseModel, metaclass=CfgType):
             raise _config_error(type(self), error, data) from None
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Refuse the assignment, which would not be validated, and of which a sensor would know nothing."""
+        """Refuse the assignment, of which a sensor would know nothing, unless the config is marked `Assignable`."""
+        if isinstance(given := self.model_fields_set, Assignable) and name in type(self).model_fields:
+            return given.assign(self, self.replace(**{name: value}))
         expected, fix = (
             "no assignment, since the config is immutable",
             f"replace({name}=...) returns a changed copy, for the field or the variable that holds this config.",
@@ -289,10 +301,11 @@ class Cfg(BaseModel, metaclass=CfgType):
         """Return the config that a sensor keeps: this one if neither it nor a config inside it can change."""
         values = {name: getattr(self, name) for name in type(self).model_fields}
         kept = {name: _sealed(value) for name, value in values.items()}
-        if all(kept[name] is value for name, value in values.items()):
+        if not isinstance(self.model_fields_set, Assignable) and all(kept[name] is values[name] for name in kept):
             return self
         copy = self.model_copy()
         vars(copy).update(kept)
+        object.__setattr__(copy, "__pydantic_fields_set__", {*self.model_fields_set})
         return copy
 
     if not TYPE_CHECKING:

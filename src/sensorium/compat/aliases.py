@@ -2,26 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, ClassVar, Self
 
 from pydantic import ConfigDict
 
 from sensorium.cfg import Cfg
+from sensorium.cfg.base import Assignable
 from sensorium.errors import ConfigError
 
+Place = tuple[Cfg, str, int | None]
+"""Config, its field, and the index in the tuple there, that hold a config; None without a tuple."""
 
-class Kept(set[str]):
-    """Names of the given fields of a config that a sensor keeps, which marks the config as such."""
+
+class Held(Assignable):
+    """Given fields of a config that can be assigned, which changes the config that holds it as well."""
+
+    def __init__(self, names: Iterable[str], place: Place | None = None) -> None:
+        super().__init__(names)
+        self._place = place
+
+    def __copy__(self) -> set[str]:
+        """Return the names without the mark: nothing holds a copy."""
+        return {*self}
+
+    def assign(self, cfg: Cfg, changed: Cfg) -> None:
+        """Make the config, and what its holder has of it, equal to a changed copy."""
+        if self._place is not None:
+            holder, name, index = self._place
+            value = getattr(holder, name)
+            setattr(holder, name, changed if index is None else (*value[:index], changed, *value[index + 1 :]))
+        vars(cfg).clear()
+        vars(cfg).update(vars(changed))
+        let_change(cfg, {*changed.model_fields_set}, self._place)
+
+
+class Entries(tuple[Any, ...]):
+    """Values in a field of a config that can be assigned; the field becomes another tuple."""
+
+    place: tuple[Cfg, str]
+
+    def append(self, value: Any) -> None:
+        """Add a value at the end of the field."""
+        self.extend((value,))
+
+    def extend(self, values: Iterable[Any]) -> None:
+        """Add values at the end of the field."""
+        holder, name = self.place
+        setattr(holder, name, (*getattr(holder, name), *values))
+
+
+def let_change(cfg: Cfg, given: Iterable[str], place: Place | None = None) -> Cfg:
+    """Let the fields of a config be assigned, and those of the configs inside it, which become copies."""
+
+    def part(value: Any, name: str, index: int | None = None) -> Any:
+        if isinstance(value, tuple):
+            entries = Entries(part(each, name, k) for k, each in enumerate(value))
+            entries.place = cfg, name
+            return entries
+        if not isinstance(value, Cfg):
+            return value
+        return let_change(value.model_copy(), value.model_fields_set, (cfg, name, index))
+
+    object.__setattr__(cfg, "__pydantic_fields_set__", Held(given, place))
+    vars(cfg).update({name: part(getattr(cfg, name), name) for name in type(cfg).model_fields})
+    return cfg
 
 
 class AliasedCfg(Cfg):
     """Config with another system's names: ``Field(alias=...)`` holds that name of a field.
 
     Either name may be given, but not both. A default that differs from sensorium's is treated as a given value, so that
-    files, which contain sensorium's kinds and names, include it. Fields can be assigned, which validates the whole
-    config. A sensor keeps a copy, of which only `read_at_reset` can be.
+    files, which contain sensorium's kinds and names, include it. Fields, and those of configs inside, can be assigned,
+    which validates the whole config. A sensor keeps a copy, of which only fields in `read_at_reset` that were given
+    can be.
     """
 
     model_config = ConfigDict(populate_by_name=True)
@@ -38,6 +93,7 @@ class AliasedCfg(Cfg):
         given = {aliases(type(self)).get(name, name) for name in data}
         own = {name: value for name, value in own_defaults(type(self)).items() if name not in given}
         super().__init__(**own, **{self.other_aliases.get(name, name): value for name, value in data.items()})
+        let_change(self, self.model_fields_set)
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, validated as a whole."""
@@ -49,24 +105,22 @@ class AliasedCfg(Cfg):
         Raises:
             ConfigError: the config would be invalid or has no such field, or a sensor keeps it.
         """
-        field = aliases(type(self)).get(name, name)
-        if field not in type(self).model_fields:
-            super().__setattr__(name, value)
-        is_off = getattr(self, field) == type(self).model_fields[field].get_default()
-        if (is_kept := isinstance(self.model_fields_set, Kept)) and (is_off or field not in self.read_at_reset):
+        field, given = aliases(type(self)).get(name, name), self.model_fields_set
+        if isinstance(given, Held) or field not in type(self).model_fields:
+            super().__setattr__(field, value)
+        elif field in given and field in self.read_at_reset:
+            vars(self)[field] = getattr(self.replace(**{field: value}), field)
+        else:
             fix = f"Use scene.reconfigure({getattr(self, 'label', '...')!r}, {field}=...)."
             raise ConfigError.single(self._title, name, value, "no assignment once a sensor keeps the config", fix)
-        changed = self.replace(**{field: value})
-        vars(self).clear()
-        vars(self).update(vars(changed))
-        given = changed.model_fields_set
-        object.__setattr__(self, "__pydantic_fields_set__", Kept(given) if is_kept else given)
 
-    def sealed(self) -> Self:
-        """Return the copy that a sensor keeps; this one can still change."""
-        kept = super(AliasedCfg, copy := self.model_copy(deep=True)).sealed()
-        object.__setattr__(kept, "__pydantic_fields_set__", Kept(copy.model_fields_set))
-        return kept
+    def __copy__(self) -> Self:
+        """Return a copy that can change if this one can."""
+        return self.replace() if isinstance(self.model_fields_set, Held) else super().__copy__()
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """Return a copy that can change if this one can."""
+        return self.__copy__()
 
     def copy(self) -> Self:  # type: ignore[override]  # that of pydantic is deprecated
         """Return a copy that can change."""
