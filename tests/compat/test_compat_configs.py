@@ -130,9 +130,7 @@ def test_assignment_copies_and_calls_of_pydantic_raise_our_errors() -> None:
         for odd in ODD:
             attempts += [partial(cls, odd), partial(cls.model_validate, odd)]
             for field in cls.model_fields:
-                changed = {field: odd}
-                attempts += [partial(cls, **{**given, **changed}), partial(cfg.model_copy, update=changed)]
-                attempts.append(partial(setattr, copy.copy(cfg), field, odd))
+                attempts += [partial(cls, **{**given, field: odd}), partial(setattr, copy.copy(cfg), field, odd)]
         for attempt in attempts:
             with contextlib.suppress(sn.SensoriumError):
                 attempt()
@@ -164,9 +162,59 @@ def test_fields_are_assigned_until_a_sensor_keeps_the_config() -> None:
     assert 3.0 <= sensor.drift.min() and sensor.drift.max() <= 4.0
     with pytest.raises(sn.ConfigError, match="reconfigure"):  # it was absent, so that the sensor has no memory for it
         sensor.cfg.ray_cast_drift_range = {"x": (0.0, 1.0)}
+    still = cfg.replace(name="still", drift_range=(0.0, 0.0))
+    scene = sn.Scene(above_ground(), [still])
+    sensor = scene["still"]
+    assert not sensor.drift.any() and sensor.data.ray_hits_w.equal(sensor.ground_truth.ray_hits_w)
+    sensor.cfg.drift_range = (3.0, 4.0)
+    scene.reset()
+    assert 3.0 <= sensor.drift.min() and sensor.data.pos_w[0, 2] - sensor.ground_truth.pos_w[0, 2] >= 3.0
     changed = sensor.cfg.copy()
     changed.update_period = 0.1
     assert changed.drift_range == (3.0, 4.0)
+
+
+def test_configs_inside_are_assigned_and_fields_are_appended_to() -> None:
+    """Through the config that holds them, which is validated, also where they are defaults."""
+    cfg = isaaclab.RayCasterCfg(prim_path="/World/base", mesh_prim_paths=["/World/ground"], pattern_cfg=DOWN)
+    other, offset = pickle.loads(pickle.dumps(copy.deepcopy(cfg))), cfg.offset
+    offset.pos = (0.0, 0.0, 1.0)
+    cfg.update_period = 0.02
+    offset.rot = (0.0, 0.0, 0.0, 1.0)
+    assert cfg.offset == offset == sn.OffsetCfg(pos=(0.0, 0.0, 1.0), rot=(0.0, 0.0, 0.0, 1.0))
+    assert (
+        cfg.to_dict()["offset"] == {"pos": [0.0, 0.0, 1.0], "rot": [0.0, 0.0, 0.0, 1.0]} and cfg.update_period == 0.02
+    )
+    assert other.offset == sn.OffsetCfg() == sn.RayCasterCfg(body="base").offset and "offset" not in other.to_dict()
+    with pytest.raises(sn.ConfigError, match=r"OffsetCfg\.rot: got .*unit quaternion"):
+        cfg.offset.rot = (2.0, 0.0, 0.0, 0.0)
+    with pytest.raises(sn.ConfigError, match="immutable"):
+        copy.copy(offset).pos = (0.0, 0.0, 9.0)  # nothing holds the copy
+    other.offset = offset
+    other.offset.pos = (0.0, 0.0, 0.5)
+    assert cfg.offset.pos == (0.0, 0.0, 1.0)
+    for each, height in ((cfg, 3.0), (other, 2.5)):
+        scene = sn.Scene(above_ground(), [each])
+        sensor = scene["ray_caster"]
+        assert sensor.ground_truth.distances.item() == pytest.approx(height)
+        with pytest.raises(sn.ConfigError, match=r"OffsetCfg\.pos: .* immutable"):
+            sensor.cfg.offset.pos = (0.0, 0.0, 0.0)
+    assert type(sensor.cfg.targets) is tuple
+    cfg.mesh_prim_paths.append("/World/box")
+    assert cfg.targets == ("/World/ground", "/World/box") and other.targets == sensor.cfg.targets == ("/World/ground",)
+
+    frames = isaaclab.FrameTransformerCfg(
+        prim_path="/World/base", target_frames=[{"prim_path": "/World/a"}, {"prim_path": "/World/b"}]
+    )
+    for frame in frames.target_frames:
+        frame.name = frame.prim_path[-1]
+        frame.offset.pos = (1.0, 0.0, 0.0)
+    assert [(each.name, each.offset.pos[0]) for each in frames.replace().target_frames] == [("a", 1.0), ("b", 1.0)]
+    with pytest.raises(sn.ConfigError, match=r"target_frames\.2: got 1"):
+        frames.target_frames.append(1)
+    scan = mjlab.RayCastSensorCfg(body="base")
+    scan.pattern.size = (3.0, 3.0)
+    assert scan.pattern.size == (3.0, 3.0) != mjlab.RayCastSensorCfg(body="base").pattern.size
 
 
 def test_a_config_inside_a_kept_one_cannot_be_assigned() -> None:
@@ -178,9 +226,10 @@ def test_a_config_inside_a_kept_one_cannot_be_assigned() -> None:
     ):
         sensor = sn.Scene(above_ground(), [cfg])["ray_caster"]
         assert sensor.cfg == cfg and sensor.cfg.to_dict() == cfg.to_dict()
-        for copied in (sensor.cfg, copy.deepcopy(sensor.cfg)):
-            with pytest.raises(sn.ConfigError, match=r"GridPatternCfg\.resolution: got 0\.1"):
-                copied.pattern.resolution = 0.1
+        with pytest.raises(sn.ConfigError, match=r"GridPatternCfg\.resolution: got 0\.1"):
+            sensor.cfg.pattern.resolution = 0.1
+        if isinstance(cfg, isaaclab.RayCasterCfg):
+            copy.deepcopy(sensor.cfg).pattern.resolution = 0.1
         assert sensor.cfg.pattern.resolution == 1.0 and sensor.num_rays == 9
     pattern.resolution = 0.5
     assert sn.Scene(above_ground(), [sn.RayCasterCfg(body="base", pattern=pattern)])["ray_caster"].num_rays == 25
@@ -193,6 +242,8 @@ def test_another_lens_brings_its_clipping_range_unless_one_was_chosen() -> None:
     assert cfg.replace(spawn=far) == isaaclab.CameraCfg(spawn=far, **fields)
     cfg.spawn = far
     assert cfg == isaaclab.CameraCfg(spawn=far, **fields) and cfg.clipping_range == (0.1, 9.0)
+    cfg.spawn.clipping_range = (0.2, 4.0)
+    assert cfg.clipping_range == (0.2, 4.0) and far.clipping_range == (0.1, 9.0)
     cfg.clipping_range = (0.2, 3.0)
     cfg.spawn = near
     assert cfg.clipping_range == (0.2, 3.0)

@@ -57,13 +57,13 @@ def let_change(cfg: Cfg, given: Iterable[str], place: Place | None = None) -> Cf
     """Let the fields of a config be assigned, and those of the configs inside it, which become copies."""
 
     def part(value: Any, name: str, index: int | None = None) -> Any:
-        if isinstance(value, tuple):
+        if isinstance(value, tuple) and index is None:
             entries = Entries(part(each, name, k) for k, each in enumerate(value))
             entries.place = cfg, name
             return entries
         if not isinstance(value, Cfg):
             return value
-        return let_change(value.model_copy(), value.model_fields_set, (cfg, name, index))
+        return let_change(Cfg.__copy__(value), value.model_fields_set, (cfg, name, index))
 
     object.__setattr__(cfg, "__pydantic_fields_set__", Held(given, place))
     vars(cfg).update({name: part(getattr(cfg, name), name) for name in type(cfg).model_fields})
@@ -112,17 +112,17 @@ class AliasedCfg(Cfg):
             vars(self)[field] = getattr(self.replace(**{field: value}), field)
         else:
             fix = f"Use scene.reconfigure({getattr(self, 'label', '...')!r}, {field}=...)."
+            if field in self.read_at_reset:
+                fix += f" With {field} given from the start, even as 0, it can be assigned."
             raise ConfigError.single(self._title, name, value, "no assignment once a sensor keeps the config", fix)
 
-    def __copy__(self) -> Self:
-        """Return a copy that can change if this one can."""
-        return self.replace() if isinstance(self.model_fields_set, Held) else super().__copy__()
-
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        """Return a copy that can change if this one can."""
-        return self.__copy__()
-
     def copy(self) -> Self:  # type: ignore[override]  # that of pydantic is deprecated
+        """Return a copy that can change."""
+        return self.replace()
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: object = None) -> Self:
         """Return a copy that can change."""
         return self.replace()
 
