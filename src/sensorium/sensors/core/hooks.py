@@ -58,22 +58,25 @@ HOOKS_OF_OTHERS = {
     "_update_shared_ground_truth_cache": "compute(self, truth, measured) on sn.Sensor",
     "_apply_camera_transform": "apply_camera_transform(self, transform) on sn.RenderedSensor",
     "_render_current_state": "render_current_state(self) on sn.RenderedSensor",
-    "_draw_debug": "debug_draw(self)",
-    "build": "setup(self)",
     "edit_spec": "requires = (sn.MODEL_ELEMENTS(function), ...)",
-    "initialize": "setup(self)",
     "update": "update_raw_data(self, raw) for samples, observe(self) for work at every tick",
     "_compute_data": "update_raw_data(self, raw)",
     "postprocess_rays": "update_raw_data(self, raw), with a cast of self.ray_cast(...)",
-    "debug_vis": "debug_draw(self)",
     "requires_sensor_context": "requires = (...)",
-    "_initialize_impl": "setup(self)",
-    "_initialize_callback": "setup(self)",
-    "_update_buffers_impl": "update_raw_data(self, raw), or compute(self, truth, measured) on sn.Sensor",
-    "_update_outdated_buffers": "update_raw_data(self, raw), or compute(self, truth, measured) on sn.Sensor",
-    "_set_debug_vis_impl": "debug_draw(self)",
-    "_debug_vis_callback": "debug_draw(self)",
     "reset": "reset_state(self, env_mask); readers call reset with env_ids",
+    **dict.fromkeys(
+        "build initialize _initialize_impl _initialize_callback _initialize_buffers_impl _initialize_rays_impl".split(),
+        "setup(self)",
+    ),
+    **dict.fromkeys(
+        ("_update_buffers_impl", "_update_outdated_buffers"),
+        "update_raw_data(self, raw), or compute(self, truth, measured) on sn.Sensor",
+    ),
+    **dict.fromkeys("_draw_debug debug_vis _set_debug_vis_impl _debug_vis_callback".split(), "debug_draw(self)"),
+    **dict.fromkeys(
+        ("_invalidate_initialize_callback", "_on_prim_deletion"),
+        "nothing, since a sensor's memory is freed with its scene",
+    ),
 }
 """Hooks of other libraries, which sensorium never calls, and their replacements."""
 
@@ -128,17 +131,20 @@ def hooks_of(sensor: Sensor[Any, Any]) -> Hooks:
 def misspelled(cls: type[Sensor[Any, Any]]) -> Mapping[str, str]:
     """Return the methods of a plugin's class that are named almost like a hook -> that hook.
 
-    A hook's name with an ending, such as ``observed``, or with a leading underscore is that of a helper.
+    A hook's name with an ending, or without its last words, is almost that hook too. Names with a leading underscore,
+    and those of one word with an ending, such as ``observed``, are those of helpers.
     """
     known = {*SPELLINGS.values(), *(name for base in cls.__mro__ if is_ours(base) for name in base.__dict__)}
     found = {}
     for name, value in (item for base in cls.__mro__ for item in base.__dict__.items()):
         if name in known or name.startswith("_") or not isinstance(value, METHODS):
             continue
-        plain = name.replace("_", "").lower()
+        plain = name.removesuffix("_impl").replace("_", "").lower()
         for spelling, hook in SPELLINGS.items():
-            is_near = not plain.startswith(spelling) and get_close_matches(plain, (spelling,), 1, ALIKE)
-            if is_near or sorted(plain) == sorted(spelling):
+            is_longer = plain.startswith(spelling) and plain != spelling
+            is_near = "_" in hook if is_longer else get_close_matches(plain, (spelling,), 1, ALIKE)
+            is_shorter = "_" in name and hook.startswith(f"{name}_")
+            if is_near or is_shorter or sorted(plain) == sorted(spelling):
                 found[name] = hook
     return found
 
