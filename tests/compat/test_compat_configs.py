@@ -203,7 +203,9 @@ def test_configs_inside_are_assigned_and_fields_are_appended_to() -> None:
             sensor.cfg.offset.pos = (0.0, 0.0, 0.0)
     assert type(sensor.cfg.targets) is tuple
     cfg.mesh_prim_paths.append("/World/box")
-    assert cfg.targets == ("/World/ground", "/World/box") and other.targets == sensor.cfg.targets == ("/World/ground",)
+    cfg.mesh_prim_paths += ["/World/ball"]
+    assert cfg.targets == ("/World/ground", "/World/box", "/World/ball")
+    assert other.targets == sensor.cfg.targets == ("/World/ground",)
 
     frames = isaaclab.FrameTransformerCfg(
         prim_path="/World/base", target_frames=[{"prim_path": "/World/a"}, {"prim_path": "/World/b"}]

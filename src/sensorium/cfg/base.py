@@ -9,7 +9,6 @@ import json
 import math
 import re
 import tomllib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
@@ -17,7 +16,7 @@ from difflib import get_close_matches
 from itertools import chain
 from numbers import Real
 from types import FunctionType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +38,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, core_schema
 
+from sensorium.cfg.held import Held
 from sensorium.cfg.help import FIELDS, CfgType, meanings
 from sensorium.errors import ConfigError, Fault, SensoriumError, nearest, shown
 
@@ -243,20 +243,10 @@ def _checked(schema: Any) -> Any:
 
 
 def _sealed(value: Any) -> Any:
-    """Return a value with the configs in it sealed; the value itself where none can change."""
+    """Return a value with the configs in it sealed."""
     if isinstance(value, tuple):
-        kept = tuple(map(_sealed, value))
-        is_same = type(value) is tuple and all(new is old for new, old in zip(kept, value, strict=True))
-        return value if is_same else kept
+        return tuple(map(_sealed, value))
     return value.sealed() if isinstance(value, Cfg) else value
-
-
-class Assignable(set[str], ABC):
-    """Names of the given fields of a config whose fields can be assigned, which marks it as such."""
-
-    @abstractmethod
-    def assign(self, cfg: Cfg, changed: Cfg) -> None:
-        """Make the config equal to a changed copy."""
 
 
 class Cfg(BaseModel, metaclass=CfgType):
@@ -277,8 +267,8 @@ class Cfg(BaseModel, metaclass=CfgType):
             raise _config_error(type(self), error, data) from None
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Refuse the assignment, of which a sensor would know nothing, unless the config is marked `Assignable`."""
-        if isinstance(given := self.model_fields_set, Assignable) and name in type(self).model_fields:
+        """Refuse the assignment, of which a sensor would know nothing, unless the config is marked as `Held`."""
+        if isinstance(given := self.model_fields_set, Held) and name in type(self).model_fields:
             return given.assign(self, self.replace(**{name: value}))
         expected, fix = (
             "no assignment, since the config is immutable",
@@ -298,13 +288,9 @@ class Cfg(BaseModel, metaclass=CfgType):
         return f"{type(self).__name__.split('[')[0]}{name_in(self.__dict__)}"
 
     def sealed(self) -> Self:
-        """Return the config that a sensor keeps: this one if neither it nor a config inside it can change."""
-        values = {name: getattr(self, name) for name in type(self).model_fields}
-        kept = {name: _sealed(value) for name, value in values.items()}
-        if not isinstance(self.model_fields_set, Assignable) and all(kept[name] is values[name] for name in kept):
-            return self
+        """Return the copy that a sensor keeps: neither it nor a config inside it can change."""
         copy = self.model_copy()
-        vars(copy).update(kept)
+        vars(copy).update({name: _sealed(getattr(self, name)) for name in type(self).model_fields})
         object.__setattr__(copy, "__pydantic_fields_set__", {*self.model_fields_set})
         return copy
 
@@ -430,18 +416,22 @@ class Cfg(BaseModel, metaclass=CfgType):
 
 
 def _in_our_words(method: Any) -> Any:
-    """Return a method, or class method, that raises `ConfigError` also where its arguments do not fit."""
+    """Return a method, or class method, that raises `ConfigError`: for arguments that do not fit, or if replaced."""
     if isinstance(method, classmethod):
         return classmethod(_in_our_words(method.__func__))
+    fix = REPLACED.get(method.__name__) if method.__module__ == BaseModel.__module__ else None
 
     @functools.wraps(method)
     def call(owner: Any, *args: Any, **options: Any) -> Any:
+        cls = owner if isinstance(owner, type) else type(owner)
+        if fix:
+            fault = Fault(f"{method.__name__}()", "a call", "a method of sensorium's configs", fix)
+            raise ConfigError(cls.__name__, [fault])
         try:
             return method(owner, *args, **options)
         except SensoriumError:
             raise
         except Exception as error:  # pydantic raises exceptions of many types
-            cls = owner if isinstance(owner, type) else type(owner)
             if isinstance(error, ValidationError):
                 fields = args[0] if args and isinstance(args[0], Mapping) else {}
                 raise _config_error(cls, error, fields) from None
@@ -460,15 +450,6 @@ def _wrap_methods(cls: type[Cfg], names: Iterable[str]) -> None:
             setattr(cls, name, _in_our_words(method))
 
 
-def _refused(name: str, fix: str) -> Any:
-    """Return a class method that raises `ConfigError`."""
-
-    def refuse(cls: type[Cfg], *_: Any, **__: Any) -> NoReturn:
-        raise ConfigError(cls.__name__, [Fault(f"{name}()", "a call", "a method of sensorium's configs", fix)])
-
-    return classmethod(refuse)
-
-
 REPLACED = {
     **dict.fromkeys(("construct", "model_construct", "from_orm"), "Call the class with the fields by name."),
     **dict.fromkeys(("parse_file", "parse_raw"), "Write cls.from_json(text) or cls.from_toml(text)."),
@@ -483,8 +464,6 @@ REPLACED = {
 """Methods of pydantic that skip checks or that it deprecates, and their replacements."""
 
 _wrap_methods(Cfg, dir(Cfg))
-for name, fix in REPLACED.items():
-    setattr(Cfg, name, _refused(name, fix))
 
 
 _reads_toml: ContextVar[bool] = ContextVar("reads_toml", default=False)

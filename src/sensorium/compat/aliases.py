@@ -2,72 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, ClassVar, Self
 
 from pydantic import ConfigDict
 
 from sensorium.cfg import Cfg
-from sensorium.cfg.base import Assignable
+from sensorium.cfg.held import Held, let_change
 from sensorium.errors import ConfigError
-
-Place = tuple[Cfg, str, int | None]
-"""Config, its field, and the index in the tuple there, that hold a config; None without a tuple."""
-
-
-class Held(Assignable):
-    """Given fields of a config that can be assigned, which changes the config that holds it as well."""
-
-    def __init__(self, names: Iterable[str], place: Place | None = None) -> None:
-        super().__init__(names)
-        self._place = place
-
-    def __copy__(self) -> set[str]:
-        """Return the names without the mark: nothing holds a copy."""
-        return {*self}
-
-    def assign(self, cfg: Cfg, changed: Cfg) -> None:
-        """Make the config, and what its holder has of it, equal to a changed copy."""
-        if self._place is not None:
-            holder, name, index = self._place
-            value = getattr(holder, name)
-            setattr(holder, name, changed if index is None else (*value[:index], changed, *value[index + 1 :]))
-        vars(cfg).clear()
-        vars(cfg).update(vars(changed))
-        let_change(cfg, {*changed.model_fields_set}, self._place)
-
-
-class Entries(tuple[Any, ...]):
-    """Values in a field of a config that can be assigned; the field becomes another tuple."""
-
-    place: tuple[Cfg, str]
-
-    def append(self, value: Any) -> None:
-        """Add a value at the end of the field."""
-        self.extend((value,))
-
-    def extend(self, values: Iterable[Any]) -> None:
-        """Add values at the end of the field."""
-        holder, name = self.place
-        setattr(holder, name, (*getattr(holder, name), *values))
-
-
-def let_change(cfg: Cfg, given: Iterable[str], place: Place | None = None) -> Cfg:
-    """Let the fields of a config be assigned, and those of the configs inside it, which become copies."""
-
-    def part(value: Any, name: str, index: int | None = None) -> Any:
-        if isinstance(value, tuple) and index is None:
-            entries = Entries(part(each, name, k) for k, each in enumerate(value))
-            entries.place = cfg, name
-            return entries
-        if not isinstance(value, Cfg):
-            return value
-        return let_change(Cfg.__copy__(value), value.model_fields_set, (cfg, name, index))
-
-    object.__setattr__(cfg, "__pydantic_fields_set__", Held(given, place))
-    vars(cfg).update({name: part(getattr(cfg, name), name) for name in type(cfg).model_fields})
-    return cfg
 
 
 class AliasedCfg(Cfg):
