@@ -478,35 +478,32 @@ def _with_none(value: Any) -> Any:
     return [_with_none(each) for each in value] if isinstance(value, list) else NONE if value is None else value
 
 
-WORDS_OF_OTHERS = {
-    "viz": "visualizer_cfg sets the style: give debug_vis=True.",
-    "reference_meshes": "Meshes are always shared: omit this field.",
-    "class_type": "The config's class determines the sensor class: omit this field.",
-    "mesh_prim_paths": "Give targets=...; sensorium.compat.isaaclab has configs with mesh_prim_paths.",
-    "pattern_cfg": "Give pattern=...; sensorium.compat.isaaclab has configs with pattern_cfg.",
-    "attach_yaw_only": 'Give ray_alignment="yaw"; sensorium.compat.isaaclab has configs with attach_yaw_only.',
-    "source_frame_offset": "Give offset=...; sensorium.compat.isaaclab has configs with source_frame_offset.",
-    "update_mesh_ids": "Add geom_ids to fields; sensorium.compat.isaaclab has configs with update_mesh_ids.",
-    "frame": "Give site=..., body=... or geom=...; sensorium.compat.mjlab has configs with frame.",
-    "frames": "Give sites=..., bodies=... or geoms=...",
-    "track_link": "Give targets=...; sensorium.compat.genesis has options with track_link.",
-    "min_range": "Give min_distance=...; sensorium.compat.genesis has options with min_range.",
-    "max_range": "Give max_distance=...; sensorium.compat.genesis has options with max_range.",
-    "return_points": "Add ray_hits_w or points_b to fields.",
-    "return_world_frame": "Add ray_hits_w or points_b to fields.",
-    "secondary_policy": "Contact with any of the matches counts: omit this field.",
-    "entity_idx": "Give the mount by name: body=..., site=..., or ObjRef(type, name, entity).",
-    "link_idx_local": "Give the mount by name: link_name=... or body=...",
-    "pos_offset": "Give offset=OffsetCfg(pos=...).",
-    "euler_offset": "Give offset=OffsetCfg(rot=(w, x, y, z)).",
-    **dict.fromkeys(
-        ("renderer_cfg", "isp_cfg"),
-        "Isaac Lab 3 has it; sensorium.compat.isaaclab follows 2.3, whose quaternions are (w, x, y, z).",
-    ),
-    **dict.fromkeys(("fov", "fovy"), "Give lens=PinholeLensCfg(fovy=...)."),
-    "focal_length": "Give lens=PinholeLensCfg(focal_length=...).",
-    "res": "Give width=..., height=...",
-}
+_REPLACEMENTS = {
+    "visualizer_cfg sets the style: give debug_vis=True.": "viz",
+    "Meshes are always shared: omit this field.": "reference_meshes",
+    "The config's class determines the sensor class: omit this field.": "class_type",
+    "Give targets=...; sensorium.compat.isaaclab has configs with mesh_prim_paths.": "mesh_prim_paths",
+    "Give pattern=...; sensorium.compat.isaaclab has configs with pattern_cfg.": "pattern_cfg",
+    'Give ray_alignment="yaw"; sensorium.compat.isaaclab has configs with attach_yaw_only.': "attach_yaw_only",
+    "Give offset=...; sensorium.compat.isaaclab has configs with source_frame_offset.": "source_frame_offset",
+    "Add geom_ids to fields; sensorium.compat.isaaclab has configs with update_mesh_ids.": "update_mesh_ids",
+    "Isaac Lab 3 has it; sensorium.compat.isaaclab follows 2.3, whose quaternions are (w, x, y, z).":
+        "renderer_cfg isp_cfg",
+    "Give site=..., body=... or geom=..., or sites=...; sensorium.compat.mjlab has configs with frame.": "frame frames",
+    "Give targets=...; sensorium.compat.genesis has options with track_link.": "track_link",
+    "Give min_distance=...; sensorium.compat.genesis has options with min_range.": "min_range",
+    "Give max_distance=...; sensorium.compat.genesis has options with max_range.": "max_range",
+    "Add ray_hits_w or points_b to fields.": "return_points return_world_frame",
+    "Contact with any of the matches counts: omit this field.": "secondary_policy",
+    "Give the mount by name: link_name=..., body=..., site=... or ObjRef(type, name, entity).":
+        "entity_idx link_idx_local",
+    "Give offset=OffsetCfg(pos=...).": "pos_offset",
+    "Give offset=OffsetCfg(rot=(w, x, y, z)).": "euler_offset",
+    "Give lens=PinholeLensCfg(fovy=...).": "fov fovy",
+    "Give lens=PinholeLensCfg(focal_length=...).": "focal_length",
+    "Give width=..., height=...": "res",
+}  # fmt: skip
+WORDS_OF_OTHERS = {name: fix for fix, names in _REPLACEMENTS.items() for name in names.split()}
 """Fields of other libraries' configs that have another form here, and the replacements."""
 
 

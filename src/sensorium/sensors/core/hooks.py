@@ -42,42 +42,34 @@ SPELLINGS = {name.replace("_", ""): name for name in (*SIMPLE_HOOKS.values(), *H
 ALIKE = 0.91
 """Similarity from which a name is a misspelled hook; below that of ``field`` and ``fields``."""
 
-HOOKS_OF_OTHERS = {
-    "_get_return_format": "Field(shape=...), or fields(self) where it depends on the config",
-    "_get_cache_dtype": "Field(dtype=...)",
-    "_get_intermediate_format": "intermediate_fields(self)",
-    "_get_intermediate_dtype": "intermediate_fields(self)",
-    "_update_raw_data": "update_raw_data(self, raw)",
-    "_update_current_timestep_data": "update_current_timestep_data(self, raw, slot, timeline)",
-    "_apply_physics_imperfections": "apply_physics_imperfections(self, slot, timeline)",
-    "_apply_transform": "apply_transform(self, data, timeline, *, is_measured)",
-    "_apply_hardware_imperfections": "apply_hardware_imperfections(self, slot)",
-    "_post_process": "post_process(self, data, timeline, *, is_measured)",
-    "_apply_delay": "delay, jitter and loss of the config",
-    "_update_shared_cache": "compute(self, truth, measured) on sn.Sensor, with self.timelines",
-    "_update_shared_ground_truth_cache": "compute(self, truth, measured) on sn.Sensor",
-    "_apply_camera_transform": "apply_camera_transform(self, transform) on sn.RenderedSensor",
-    "_render_current_state": "render_current_state(self) on sn.RenderedSensor",
-    "edit_spec": "requires = (sn.MODEL_ELEMENTS(function), ...)",
-    "update": "update_raw_data(self, raw) for samples, observe(self) for work at every tick",
-    "_compute_data": "update_raw_data(self, raw)",
-    "postprocess_rays": "update_raw_data(self, raw), with a cast of self.ray_cast(...)",
-    "requires_sensor_context": "requires = (...)",
-    "reset": "reset_state(self, env_mask); readers call reset with env_ids",
-    **dict.fromkeys(
-        "build initialize _initialize_impl _initialize_callback _initialize_buffers_impl _initialize_rays_impl".split(),
-        "setup(self)",
-    ),
-    **dict.fromkeys(
-        ("_update_buffers_impl", "_update_outdated_buffers"),
-        "update_raw_data(self, raw), or compute(self, truth, measured) on sn.Sensor",
-    ),
-    **dict.fromkeys("_draw_debug debug_vis _set_debug_vis_impl _debug_vis_callback".split(), "debug_draw(self)"),
-    **dict.fromkeys(
-        ("_invalidate_initialize_callback", "_on_prim_deletion"),
-        "nothing, since a sensor's memory is freed with its scene",
-    ),
-}
+_REPLACEMENTS = {
+    "Field(shape=...), or fields(self) where it depends on the config": "_get_return_format",
+    "Field(dtype=...)": "_get_cache_dtype",
+    "intermediate_fields(self)": "_get_intermediate_format _get_intermediate_dtype",
+    "update_raw_data(self, raw)": "_update_raw_data _compute_data",
+    "update_current_timestep_data(self, raw, slot, timeline)": "_update_current_timestep_data",
+    "apply_physics_imperfections(self, slot, timeline)": "_apply_physics_imperfections",
+    "apply_transform(self, data, timeline, *, is_measured)": "_apply_transform",
+    "apply_hardware_imperfections(self, slot)": "_apply_hardware_imperfections",
+    "post_process(self, data, timeline, *, is_measured)": "_post_process",
+    "delay, jitter and loss of the config": "_apply_delay",
+    "compute(self, truth, measured) on sn.Sensor, with self.timelines": "_update_shared_cache",
+    "compute(self, truth, measured) on sn.Sensor": "_update_shared_ground_truth_cache",
+    "apply_camera_transform(self, transform) on sn.RenderedSensor": "_apply_camera_transform",
+    "render_current_state(self) on sn.RenderedSensor": "_render_current_state",
+    "debug_draw(self)": "_draw_debug debug_vis _set_debug_vis_impl _debug_vis_callback",
+    "setup(self)":
+        "build initialize _initialize_impl _initialize_callback _initialize_buffers_impl _initialize_rays_impl",
+    "requires = (sn.MODEL_ELEMENTS(function), ...)": "edit_spec",
+    "update_raw_data(self, raw) for samples, observe(self) for work at every tick": "update",
+    "update_raw_data(self, raw), with a cast of self.ray_cast(...)": "postprocess_rays",
+    "update_raw_data(self, raw), or compute(self, truth, measured) on sn.Sensor":
+        "_update_buffers_impl _update_outdated_buffers",
+    "requires = (...)": "requires_sensor_context",
+    "reset_state(self, env_mask); readers call reset with env_ids": "reset",
+    "nothing, since a sensor's memory is freed with its scene": "_invalidate_initialize_callback _on_prim_deletion",
+}  # fmt: skip
+HOOKS_OF_OTHERS = {name: fix for fix, names in _REPLACEMENTS.items() for name in names.split()}
 """Hooks of other libraries, which sensorium never calls, and their replacements."""
 
 
