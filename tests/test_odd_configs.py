@@ -202,7 +202,9 @@ def test_every_method_gives_a_result_or_a_config_error(cls: Any) -> None:
             )
     with pytest.raises(sn.ConfigError, match=r"from_dict\(\): got \{3: 1\}, expected valid arguments\. .*strings"):
         cls.from_dict({3: 1})
-    with pytest.raises(sn.ConfigError, match=r"ImuCfg\.\(config\): got 3, expected fields by name"):
+    with pytest.raises(
+        sn.ConfigError, match=r"ImuCfg\.\(config\): got 3, expected valid arguments\. .* positional argument"
+    ):
         cls(3)
 
 

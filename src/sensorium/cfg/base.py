@@ -261,19 +261,14 @@ class Cfg(BaseModel, metaclass=CfgType):
     )
 
     def __init__(self, /, **data: Any) -> None:
-        try:
-            super().__init__(**data)
-        except ValidationError as error:
-            raise _config_error(type(self), error, data) from None
+        super().__init__(**data)  # defined so that pydantic calls it also for a config inside another one
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Refuse the assignment, of which a sensor would know nothing, unless the config is marked as `Held`."""
         if isinstance(given := self.model_fields_set, Held) and name in type(self).model_fields:
             return given.assign(self, self.replace(**{name: value}))
-        expected, fix = (
-            "no assignment, since the config is immutable",
-            f"replace({name}=...) returns a changed copy, for the field or the variable that holds this config.",
-        )
+        expected = "no assignment, since the config is immutable"
+        fix = f"replace({name}=...) returns a changed copy, for the field or the variable that holds this config."
         if name not in type(self).model_fields:
             expected, fix = _known_fields(type(self), name)
         raise ConfigError.single(self._title, name, value, expected, fix)
@@ -433,10 +428,11 @@ def _in_our_words(method: Any) -> Any:
             raise
         except Exception as error:  # pydantic raises exceptions of many types
             if isinstance(error, ValidationError):
-                fields = args[0] if args and isinstance(args[0], Mapping) else {}
+                fields = args[0] if args and isinstance(args[0], Mapping) else options
                 raise _config_error(cls, error, fields) from None
             given = [*map(shown, args), *(f"{name}={shown(value)}" for name, value in options.items())]
-            title, text = f"{method.__name__}()", f"{str(error).rstrip('.')}."
+            title = "(config)" if method.__name__ == "__init__" else f"{method.__name__}()"
+            text = f"{str(error).rstrip('.')}."
             raise ConfigError(cls.__name__, [Fault(title, ", ".join(given), "valid arguments", text)]) from error
 
     return call
@@ -446,7 +442,8 @@ def _wrap_methods(cls: type[Cfg], names: Iterable[str]) -> None:
     """Apply `_in_our_words` to the methods of a class; pydantic calls `model_post_init` only where it is defined."""
     for name in names:
         method = inspect.getattr_static(cls, name)
-        if isinstance(method, FunctionType | classmethod) and not name.startswith(("_", "model_post_init")):
+        is_called = name == "__init__" or not name.startswith(("_", "model_post_init"))
+        if is_called and isinstance(method, FunctionType | classmethod):
             setattr(cls, name, _in_our_words(method))
 
 

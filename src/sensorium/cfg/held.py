@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-Place = tuple[BaseModel, str, int | None]
+Holder = tuple[BaseModel, str, int | None]
 """Config, its field, and the index in the tuple there, that hold a config; None without a tuple."""
 
 
@@ -19,7 +19,7 @@ class Held(set[str]):
         place: place of the config, if it is inside another one.
     """
 
-    def __init__(self, names: Iterable[str], place: Place | None = None) -> None:
+    def __init__(self, names: Iterable[str], place: Holder | None = None) -> None:
         super().__init__(names)
         self._place = place
 
@@ -53,7 +53,7 @@ class Entries(tuple[Any, ...]):
         setattr(holder, name, (*getattr(holder, name), value))
 
 
-def let_change(cfg: BaseModel, given: set[str], place: Place | None = None) -> BaseModel:
+def let_change(cfg: BaseModel, given: set[str], place: Holder | None = None) -> BaseModel:
     """Let the fields of a config be assigned, and those of the configs inside it, which become copies."""
 
     def part(value: Any, name: str, index: int | None = None) -> Any:

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, dataclass_tran
 from pydantic import BaseModel, Field, GetCoreSchemaHandler, PlainValidator
 from pydantic_core import core_schema
 
-from sensorium.errors import ConfigError
-
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass
 else:
@@ -144,17 +142,6 @@ class CfgType(ModelMetaclass):
                 hints[field] = Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
                 namespace[field] = Field(default=namespace.pop(given), alias=info.alias)
         return super().__new__(mcs, name, bases, namespace, **kwargs)
-
-    if not TYPE_CHECKING:  # type checkers derive the arguments from the fields
-
-        def __call__(cls, /, *args: Any, **fields: Any) -> Any:
-            """Return a config; raise `ConfigError` for positional arguments that its class does not take."""
-            try:
-                return super().__call__(*args, **fields)
-            except TypeError:
-                if not args:
-                    raise
-                raise ConfigError.single(cls.__name__, "(config)", args[0], "fields by name") from None
 
     @property
     def __doc__(cls) -> str:  # type: ignore[override]
