@@ -249,7 +249,7 @@ def test_plain_lines_show_rates_shapes_and_values(server: sn.Server, capsys: pyt
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4 and [line.partition(":")[0] for line in lines] == ["gauge", "sheet"] * 2
     last = lines[-2]
-    for word in ("age 0 ms", "latency", " received, ", " dropped, ", "MB/s", "vec [4, 3] m: ", "count [4]: "):
+    for word in ("age 0 ms", "latency", " received, ", " replaced, ", "MB/s", "vec [4, 3] m: ", "count [4]: "):
         assert word in last, (word, last)
     assert float(re.search(r": ([\d.]+)/s", last)[1]) > 10.0  # type: ignore[index]
     assert re.search(r"cells \[4, 8192\] m: \+\S+ to \+\S+", lines[-1])

@@ -61,7 +61,7 @@ class _Request:
     reply: msg.Reply | None = None
     worked: float = -math.inf
     """Time of the last progress report of the server, if any."""
-    told: bool = False
+    is_notified: bool = False
     """Whether the user was already notified of the work of the server."""
 
 
@@ -381,8 +381,8 @@ class Session:
                 with self.changed:
                     for request in [self.requests[number] for number in numbers if number in self.requests]:
                         request.worked = time.monotonic()
-                        if text and not request.told:
-                            request.told = True
+                        if text and not request.is_notified:
+                            request.is_notified = True
                             LOGGER.warning("waiting for the server at %s: %s", self.address, text)
             case msg.Catalogue():
                 self._process_catalogue(message)
