@@ -11,8 +11,6 @@ be closed; see `sensorium.geometry.solid_mesh`.
 
 from __future__ import annotations
 
-from typing import Any
-
 import warp as wp
 
 from sensorium.geometry.hfield import BASE, HFields, hfield_height, hfield_normal
@@ -20,8 +18,6 @@ from sensorium.geometry.nearest import nearest_hfield, nearest_on_triangle, near
 from sensorium.geometry.primitives import BOX, CAPSULE, CYLINDER, ELLIPSOID, HFIELD, MESH, PLANE, SPHERE
 from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.solid_walk import Solids, signed_mesh
-
-_ZERO: Any = wp.constant(wp.float64(0.0))
 
 
 @wp.func
