@@ -20,6 +20,7 @@ import warp as wp
 
 from sensorium.compute import Compute, Rows, keeps_current, kernel, masked_tid
 from sensorium.errors import ConfigError
+from sensorium.measurement.record import floats_at
 from sensorium.random import U32, Distribution, Uniform, add_to_8_envs, draw, normal_table, philox, stream_key
 from sensorium.scene.terms import NORMAL_CLIP, ObsTerm, Part
 
@@ -53,7 +54,7 @@ def _add(rows: Rows, tick: U32, out: wp.uint64, width: int, blocks: wp.array[Blo
     env, k = masked_tid(rows)
     b = blocks[k]
     words = philox(tick, wp.uint32(rows.first_env + env), wp.uint32(rows.episode[env]), b.block, b.key0, b.key1)
-    values = wp.array(ptr=out, shape=(2147483647,), dtype=wp.float32)
+    values = floats_at(out)
     for j in range(b.count):
         values[env * width + b.column + j] += draw(b.kind, b.a, b.b, values, words[j], table)
 
