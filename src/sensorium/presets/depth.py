@@ -145,13 +145,3 @@ def _preset(device: DepthDevice) -> PresetInfo:
 
 
 PRESETS = tuple(map(_preset, DEVICES.values()))
-
-
-def d435_stages(width: int = 848) -> tuple[StageCfg, ...]:
-    """Return the errors of a D435 for an image of 90 degrees and the given width, pixels."""
-    return D435.stages(width)
-
-
-def kinect_v1_stages(width: int = 640) -> tuple[StageCfg, ...]:
-    """Return the errors of a Kinect v1 for an image of 57.8 degrees and the given width, pixels."""
-    return KINECT_V1.stages(width)
