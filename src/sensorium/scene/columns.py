@@ -162,7 +162,6 @@ class Columns:
 
     Attributes:
         key: identification of the saved state; empty without memory.
-        learns: whether running statistics follow new values.
 
     Raises:
         ConfigError: the noise or the scale of a term does not fit its field.
@@ -171,7 +170,7 @@ class Columns:
     def __init__(self, scene: Scene, group: str, parts: Sequence[Part], far: float, stacked: int) -> None:
         compute, terms = scene.compute, [part.term for part in parts]
         self._clock, self._stacked, self._sizes = scene.clock, stacked, [math.prod(part.shape) for part in parts]
-        self.key, self.learns = "", True
+        self.key = ""
         self._counts, self._head, self._tick, self._episodes, self._is_cpu = False, 0, -1, -1, compute.is_cpu
         sizes, starts, device = self._sizes, np.cumsum([0, *self._sizes]).tolist(), compute.device
         keys = {part.name: stream_key(scene.seed, f"{group}/{part.name}", "observation") for part in parts}
@@ -254,8 +253,12 @@ class Columns:
 
     # One observation --------------------------------------------------------------------------------------------------
 
-    def run(self) -> torch.Tensor:
-        """Return the values of the current tick in new memory, float32 `[env, column]` or `[env, history, column]`."""
+    def run(self, learns: bool) -> torch.Tensor:
+        """Return the values of the current tick in new memory, float32 `[env, column]` or `[env, history, column]`.
+
+        Args:
+            learns: whether running statistics follow new values.
+        """
         if self._is_plain:
             return torch.cat(self._sources, 1)
         if is_new := self._clock.tick != self._tick:
@@ -279,12 +282,12 @@ class Columns:
             pieces = chain.from_iterable(zip(*shown, strict=True) if self._stacked else shown)
             out = torch.cat([joined for _, joined in self._joined] or list(pieces), 1)
         if self._sums is not None:
-            if is_new and self.learns and not self._counts:  # the first values are normalised with their own statistics
+            if is_new and learns and not self._counts:  # the first values are normalised with their own statistics
                 self._learn(row)
             mean, factor = self._sums[2:].float().index_select(1, self._element)
-            if is_new and self.learns and self._counts:
+            if is_new and learns and self._counts:
                 self._learn(row)
-            self._counts |= is_new and self.learns
+            self._counts |= is_new and learns
             out.sub_(mean).mul_(factor).clamp_(*self._limits)
         return out.view(len(out), self._stacked, -1) if self._stacked else out
 
