@@ -9,7 +9,7 @@ from typing import Any
 
 from sensorium.cfg import StageCfg
 from sensorium.measurement.stages import KinectDepth, StereoDepth
-from sensorium.presets.info import PresetInfo, texts_of
+from sensorium.presets.info import DEVICES as TEXTS
 from sensorium.spec import kind_of
 
 DEPTH = "distance_to_image_plane"
@@ -79,7 +79,11 @@ class DepthDevice:
 
 def _texts(name: str) -> dict[str, Any]:
     """Return name, title, source and notes of a device."""
-    return {"name": name, **{key: texts_of(name)[key] for key in ("title", "source", "notes")}}
+    return {
+        "name": name,
+        **{key: TEXTS[name][key] for key in ("title", "source")},
+        "notes": tuple(TEXTS[name]["notes"]),
+    }
 
 
 D435 = DepthDevice(
@@ -125,23 +129,16 @@ DEVICES = {device.name: device for device in (D435, KINECT_V1)}
 """Depth cameras by name."""
 
 
-def _preset(device: DepthDevice) -> PresetInfo:
-    """Return the preset of a device: its field of view is fixed, so that `res` can differ."""
+def fields_of(device: DepthDevice) -> dict[str, Any]:
+    """Return the fields of the preset of a device: its field of view is fixed, so that `res` can differ."""
     errors = {name: list(value) if isinstance(value, tuple) else value for name, value in device.errors.items()}
     lens = {"fov_deg": device.fov_deg, "matched_focal_px": device.focal_px}
-    return PresetInfo(
-        name=device.name,
-        **texts_of(device.name),
-        fields={
-            "res": [device.width, device.height],
-            "fov_horizontal": device.fov_deg,
-            "rate_hz": device.rate_hz,
-            "max_distance": device.errors["max_range"],
-            "depth_clipping_behavior": "zero",
-            "resolution": {DEPTH: device.resolution},
-            "stages": [{"kind": kind_of(device.stage), "fields": [DEPTH], **lens, **errors}],
-        },
-    )
-
-
-PRESETS = tuple(map(_preset, DEVICES.values()))
+    return {
+        "res": [device.width, device.height],
+        "fov_horizontal": device.fov_deg,
+        "rate_hz": device.rate_hz,
+        "max_distance": device.errors["max_range"],
+        "depth_clipping_behavior": "zero",
+        "resolution": {DEPTH: device.resolution},
+        "stages": [{"kind": kind_of(device.stage), "fields": [DEPTH], **lens, **errors}],
+    }
