@@ -9,7 +9,7 @@ from typing import Any
 
 from sensorium.cfg import StageCfg
 from sensorium.measurement.stages import KinectDepth, StereoDepth
-from sensorium.presets.info import DEVICES as TEXTS
+from sensorium.presets.info import DEVICES as TABLES
 from sensorium.spec import kind_of
 
 DEPTH = "distance_to_image_plane"
@@ -77,52 +77,15 @@ class DepthDevice:
         }
 
 
-def _texts(name: str) -> dict[str, Any]:
-    """Return name, title, source and notes of a device."""
-    return {
-        "name": name,
-        **{key: TEXTS[name][key] for key in ("title", "source")},
-        "notes": tuple(TEXTS[name]["notes"]),
-    }
+def _device(name: str, stage: type[StageCfg]) -> DepthDevice:
+    about = TABLES[name]
+    texts = {"title": about["title"], "source": about["source"], "notes": tuple(about["notes"])}
+    return DepthDevice(name=name, stage=stage, **texts, **about["device"])
 
 
-D435 = DepthDevice(
-    **_texts("d435"),
-    width=848,
-    height=480,
-    focal_px=424.0,
-    rate_hz=30.0,
-    resolution=0.001,
-    stage=StereoDepth,
-    errors={
-        "baseline": 0.050,
-        "noise_px": 0.08,
-        "quantum": 1 / 32,
-        "max_disparity": 126.0,
-        "edge_fattening": 0.4,
-        "window": 5,
-        "grazing": (math.cos(math.radians(80.0)), math.cos(math.radians(65.0))),
-        "max_range": 10.0,
-    },
-)
+D435 = _device("d435", StereoDepth)
 """Intel RealSense D435."""
-
-KINECT_V1 = DepthDevice(
-    **_texts("kinect_v1"),
-    width=640,
-    height=480,
-    focal_px=580.0,
-    rate_hz=30.0,
-    resolution=0.001,
-    stage=KinectDepth,
-    errors={
-        "baseline": 0.075,
-        "quantum": 0.125,
-        "grazing": (math.cos(math.radians(82.0)), math.cos(math.radians(70.0))),
-        "min_range": 0.4,
-        "max_range": 10.0,
-    },
-)
+KINECT_V1 = _device("kinect_v1", KinectDepth)
 """The first Kinect."""
 
 DEVICES = {device.name: device for device in (D435, KINECT_V1)}
@@ -131,7 +94,6 @@ DEVICES = {device.name: device for device in (D435, KINECT_V1)}
 
 def fields_of(device: DepthDevice) -> dict[str, Any]:
     """Return the fields of the preset of a device: its field of view is fixed, so that `res` can differ."""
-    errors = {name: list(value) if isinstance(value, tuple) else value for name, value in device.errors.items()}
     lens = {"fov_deg": device.fov_deg, "matched_focal_px": device.focal_px}
     return {
         "res": [device.width, device.height],
@@ -140,5 +102,5 @@ def fields_of(device: DepthDevice) -> dict[str, Any]:
         "max_distance": device.errors["max_range"],
         "depth_clipping_behavior": "zero",
         "resolution": {DEPTH: device.resolution},
-        "stages": [{"kind": kind_of(device.stage), "fields": [DEPTH], **lens, **errors}],
+        "stages": [{"kind": kind_of(device.stage), "fields": [DEPTH], **lens, **device.errors}],
     }

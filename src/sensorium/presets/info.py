@@ -46,14 +46,14 @@ class PresetInfo:
 
 
 DEVICES: Mapping[str, Mapping[str, Any]] = tomllib.loads((files(__package__) / "devices.toml").read_text("utf-8"))
-"""Name -> kind, title, source, convention, notes and fields."""
+"""Name -> kind, title, source, convention, notes, and fields or device."""
 
 
 def device(name: str, more: Mapping[str, Any]) -> PresetInfo:
     """Return the preset of a device; `more` gives fields that its table lacks."""
-    about = dict(DEVICES[name])
-    notes, fields = tuple(about.pop("notes")), {**more, **about.pop("fields", {})}
-    return PresetInfo(name=name, notes=notes, fields=fields, **about)
+    about = DEVICES[name]
+    texts = {key: about[key] for key in ("kind", "title", "source", "convention")}
+    return PresetInfo(name=name, **texts, notes=tuple(about["notes"]), fields={**more, **about.get("fields", {})})
 
 
 class Presets(Mapping[str, PresetInfo]):
