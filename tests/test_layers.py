@@ -28,7 +28,7 @@ LAYERS = (
 OUTPUTS = {
     "record": {"errors", "plugins", "memory", "spec", "readings", "pictures"},
     "wire": {"errors", "plugins", "spec", "readings"},
-    "stream": {"errors", "memory", "spec", "readings", "wire", "registry", "cfg"},
+    "stream": {"errors", "memory", "spec", "readings", "wire", "registry", "cfg", "compat"},
     "client": {"errors", "spec", "readings", "wire"},
     "view": {"errors", "spec", "readings", "pictures", "drawing"},
 }

@@ -36,7 +36,7 @@ class Mixed(sn.StreamedSensor):
 
     @classmethod
     def definition(cls) -> SensorDefinition:
-        return make_generic_sensor_definition("other", "test_mixed", (Attribute(id="x", type="int", default="1"),))
+        return make_generic_sensor_definition("other", "test_mixed", (Attribute("x", {"type": "integer", "default": 1}),))
 
     class serializer(sn.Serializer):
         type_name = "sensorium.tests.Mixed/1"

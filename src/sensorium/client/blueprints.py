@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, cast
 
 from sensorium.client import checks
 from sensorium.wire.attributes import (
@@ -20,6 +20,7 @@ from sensorium.wire.attributes import (
     blueprint_title,
     find_definition,
     plain,
+    text_of,
 )
 
 
@@ -60,7 +61,7 @@ class ActorAttribute:
         Raises:
             ConfigError: the value is not a bool.
         """
-        return bool(self._as("bool"))
+        return cast(bool, self._as("boolean"))
 
     def as_int(self) -> int:
         """Return the value as an integer.
@@ -68,7 +69,7 @@ class ActorAttribute:
         Raises:
             ConfigError: the value is not an integer.
         """
-        return int(self._as("int"))
+        return cast(int, self._as("integer"))
 
     def as_float(self) -> float:
         """Return the value as a float.
@@ -76,14 +77,14 @@ class ActorAttribute:
         Raises:
             ConfigError: the value is not a number.
         """
-        return float(self._as("float"))
+        return cast(float, self._as("number"))
 
     def as_str(self) -> str:
         """Return the value as text; empty if there is no value."""
-        return self.attribute.text(self.value)
+        return text_of(self.value)
 
     def _as(self, type: AttributeType) -> Any:
-        return Attribute(id=self.id, type=type, required=True).parse(self.value, self.blueprint)
+        return Attribute(self.id, {"type": type}, required=True).parse(self.value, self.blueprint)
 
 
 class Blueprint:
@@ -212,9 +213,8 @@ class Blueprint:
             unit = f" {each.attribute.unit}" if each.attribute.unit else ""
             text = each.as_str() or ("to be set" if each.attribute.required else "not set")
             among = f" (one of {', '.join(each.recommended_values)})" if each.attribute.restrict_to_recommended else ""
-            meaning = " ".join(each.attribute.doc.split())
             mark = "*" if each.is_chosen else " "
-            lines.append(f"{mark} {each.id}: {each.type} = {text}{unit}{among}{'  ' + meaning if meaning else ''}")
+            lines.append(f"{mark} {each.id}: {each.type} = {text}{unit}{among}  {each.attribute.doc}".rstrip())
         return "\n".join(lines)
 
 

@@ -156,19 +156,23 @@ class LaneInvasion(ClientSensor):
             attach="the body whose corners are tracked",
             attributes=(
                 Attribute(
-                    id="lanes",
-                    type="json",
-                    doc="Lane markings: a list of {points, type, color, width}, or of lists of points [k, 2 or 3].",
-                    unit="m",
+                    "lanes",
+                    {
+                        "unit": "m",
+                        "description": "Lane markings: a list of {points, type, color, width}, or of lists of points "
+                        "[k, 2 or 3].",
+                    },
                 ),
                 Attribute(
-                    id="max_step",
-                    type="float",
-                    default=str(MAX_STEP),
-                    low=0.0,
-                    open_low=True,
-                    unit="m",
-                    doc="Largest motion of a corner in one frame. A larger motion is a jump, which crosses nothing.",
+                    "max_step",
+                    {
+                        "type": "number",
+                        "default": MAX_STEP,
+                        "exclusiveMinimum": 0.0,
+                        "unit": "m",
+                        "description": "Largest motion of a corner in one frame. A larger motion is a jump, which "
+                        "crosses nothing.",
+                    },
                 ),
             ),
         )
@@ -183,7 +187,7 @@ class LaneInvasion(ClientSensor):
         if self.owner is None:
             title = f"LaneInvasion({self.name!r})"
             raise ConfigError.single(title, "attach_to", None, "a body, whose corners are tracked")
-        lanes = Attribute(id="lanes", type="json").parse(description.get("lanes"), description.id)
+        lanes = Attribute("lanes", {}).parse(description.get("lanes"), description.id)
         if lanes is not None:
             self.lanes = lanes
         self.max_step = description.get_float("max_step", MAX_STEP)

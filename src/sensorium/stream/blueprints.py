@@ -1,9 +1,8 @@
 """Blueprints from the configs of sensors, and configs from the values chosen on a blueprint.
 
-Every registered config class is a `SensorDefinition`. Its fields are the attributes, with their types, defaults,
-meanings and, for choices, the available values. The id is ``sensor.other.KIND``. Some kinds also have
-`sensorium.stream.variants`, such as a camera of depth images alone. Values that the config rejects are also rejected
-here, with the text of the config's errors.
+Every registered config class is a `SensorDefinition`: the JSON schema of the config. The id is ``sensor.other.KIND``.
+The `variants` of `sensorium.compat` have further ids, such as a camera of depth images alone. Values that the config
+rejects are also rejected here, with the text of the config's errors.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic.json_schema import GenerateJsonSchema
 
-from sensorium import registry
+from sensorium import compat, registry
 from sensorium.cfg import SELECTORS, MountedSensorCfg, SensorCfg
 from sensorium.errors import (
     ConfigError,
@@ -27,12 +26,10 @@ from sensorium.errors import (
     Fault,
     SensoriumError,
     SensoriumWarning,
-    UnknownNameError,
     shown,
 )
 from sensorium.spec import Requirement
-from sensorium.stream.variants import VARIANTS
-from sensorium.wire.attributes import Attribute, SensorDefinition, blueprint_title, nearest_kind, plain
+from sensorium.wire.attributes import Attribute, SensorDefinition, blueprint_title, find_id, plain
 
 if TYPE_CHECKING:
     from sensorium.wire.pose import Pose
@@ -40,7 +37,6 @@ if TYPE_CHECKING:
 RESERVED_BY_WORD = {"CONTACT_REPORT": "contact"}
 """Requirements with arguments that have a separate word for `reserve`."""
 
-_TICK = "sensor_tick"
 _HANDLED = ("name", "offset")
 
 
@@ -56,8 +52,6 @@ Extra = SensorDefinition | type
 """Definition of a sensor, or a class with a `definition`: a streamed sensor, or one that runs in the client."""
 
 _LOG = logging.getLogger("sensorium.stream")
-_ambiguous: set[str] = set()
-"""Kinds already reported in the log."""
 
 
 def definitions(
@@ -87,34 +81,31 @@ def definitions(
             return
         found[definition.id] = definition
 
-    def of_kind(kind: str) -> SensorDefinition:
-        cfg_class: Any = registry.cfg_for_kind(kind)
-        definition = _blueprint_of(cfg_class).definition
-        if (variant := VARIANTS.get(definition.id)) is not None:
-            definition = variant.define(definition)
-        names = tuple(name for name, preset in (presets or {}).items() if preset.kind == kind)
+    def of_scene(id: str, kind: str) -> SensorDefinition:
+        definition = _find(id).definition
+        names = [name for name, preset in (presets or {}).items() if preset.kind == kind and id == _id(kind)]
         if not names:
             return definition
         doc = "Name of a device preset. Attributes that are set explicitly take precedence."
-        return definition.with_attributes(
-            Attribute(id="preset", default="", recommended_values=names, restrict_to_recommended=True, doc=doc)
-        )
+        schema = {"type": "string", "enum": names, "description": doc}
+        return definition.with_attributes(Attribute("preset", schema))
 
-    for kind in sorted(set(map(_kind, registry.registered()))):
+    for id, kind in _kinds().items():
         try:
             registry.cfg_for_kind(kind)
         except DuplicateNameError as error:
-            if kind not in _ambiguous:
-                _ambiguous.add(kind)
-                _LOG.warning("The sensor kind %r has no blueprint: %s", kind, error)
-            continue
-        add(f"the sensor {kind!r}", partial(of_kind, kind))
-        for variant in VARIANTS.values():
-            if variant.kind == kind and variant.id != _id(kind):
-                add(f"the sensor {variant.id!r}", lambda id=variant.id: _find(id).definition)  # type: ignore[misc]
+            _report(f"The sensor kind {kind!r} has no blueprint: {error}")
+        else:
+            add(f"the sensor {kind!r}", partial(of_scene, id, kind))
     for each in extra:
         add(f"the sensor {shown(each)}", partial(_defined, each))
     return dict(sorted(found.items()))
+
+
+@cache
+def _report(text: str) -> None:
+    """Log a text once."""
+    _LOG.warning(text)
 
 
 def build_cfg(
@@ -146,17 +137,10 @@ def build_cfg(
     definition, title = blueprint.definition, blueprint_title(blueprint.definition.id)
     given = dict(values or {})
     device = str(given.pop("preset", None) or "") if preset is not None else ""
-    chosen = definition.choose(given)
-    fields = {attribute.id: chosen[attribute.id] for attribute in definition
-              if attribute.id in chosen and not attribute.is_fixed}  # fmt: skip
-    if _TICK in fields:
-        if "update_period" in fields:
-            fault = Fault(_TICK, shown(fields[_TICK]), "no value, since update_period is set", "Keep one of the two.")
-            raise ConfigError(title, [fault])
-        fields["update_period"] = fields.pop(_TICK)
+    fields = definition.choose(given)
     place, pose = blueprint.attached(fields, attach_to, title), blueprint.posed(transform, title)
     asked = {**dict.fromkeys(place, "attach_to"), "offset": "transform"}
-    if (variant := VARIANTS.get(definition.id)) is not None:
+    if (variant := compat.variants().get(definition.id)) is not None:
         fields = variant.fields(fields, title)
         asked |= variant.names
     fields |= place | pose
@@ -187,22 +171,19 @@ def _renamed(fault: Fault, asked: Mapping[str, str]) -> Fault:
     return replace(fault, field=", ".join(asked.get(word, word) for word in words)) if {*words} & {*asked} else fault
 
 
+def _kinds() -> dict[str, str]:
+    """Return the kind of the sensor of each blueprint, by id."""
+    kinds = {_id(kind): kind for kind in sorted(set(map(_kind, registry.registered())))}
+    return kinds | {id: each.kind for id, each in compat.variants().items() if _id(each.kind) in kinds}
+
+
 def _find(id: str) -> _Blueprint:
-    ids = {_id(kind): kind for kind in map(_kind, registry.registered())}
-    kind = ids.get(id, id.removeprefix("sensor.other."))
-    variant = VARIANTS.get(_id(kind) if kind in ids.values() else _full_id(id))
-    if variant is not None:
-        kind = variant.kind
-    if kind not in ids.values():
-        raise UnknownNameError("blueprint", id, ids, nearest_kind(id, ids, ids.values()))
-    cfg_class: Any = registry.cfg_for_kind(kind)
+    kinds = _kinds()
+    id = find_id({each: each.rpartition(".")[2] for each in kinds}, id)
+    cfg_class: Any = registry.cfg_for_kind(kinds[id])
     found = _blueprint_of(cfg_class)
+    variant = compat.variants().get(id)
     return found if variant is None else replace(found, definition=variant.define(found.definition))
-
-
-def _full_id(id: str) -> str:
-    """Return the id of the variant with this short name; other ids unchanged."""
-    return next((each for each in VARIANTS if each.rpartition(".")[2] == id), id)
 
 
 def _id(kind: str) -> str:
@@ -306,13 +287,12 @@ def _blueprint_of(cfg_class: Any) -> _Blueprint:
     elif "body" in known:
         attach, on_world = "body", False
     left_out = {*_HANDLED, *(name for name in SELECTORS if is_mounted and name not in selectors)}
+    schema = cfg_class.model_json_schema(schema_generator=_Schema)
     attributes = [
-        Attribute.from_schema(name, schema, required=known[name].is_required() and name != attach)
-        for name, schema in cfg_class.model_json_schema(schema_generator=_Schema)["properties"].items()
+        Attribute(name, values, required=known[name].is_required() and name != attach)
+        for name, values in schema["properties"].items()
         if name not in left_out
     ]
-    if "update_period" in known and _TICK not in known:
-        attributes.insert(0, Attribute(id=_TICK, type="float", unit="s", low=0.0, doc="Alias of `update_period`."))
     needed = _requirements(cfg_class, least, selectors, attach)
     definition = SensorDefinition(
         id=_id(kind),
@@ -323,6 +303,7 @@ def _blueprint_of(cfg_class: Any) -> _Blueprint:
         needs=_in_words(kind, needed),
         kind=kind,
         attach=_attach_in_words(attach, on_world),
+        defs=schema.get("$defs", {}),
     )
     return _Blueprint(cfg_class, definition, selectors, attach, on_world)
 
@@ -365,25 +346,19 @@ def _least(cfg_class: type[SensorCfg[Any]]) -> dict[str, Any]:
 
 
 def _requirements(
-    cfg_class: type[SensorCfg[Any]], least: Mapping[str, Any], selectors: Sequence[str], attach: str
-) -> tuple[Requirement, ...]:
+    cfg_class: Any, least: Mapping[str, Any], selectors: Sequence[str], attach: str
+) -> Iterable[Requirement]:
     """Return the requirements of an example config; without an example, those that the class always has."""
     sensor_class = registry.sensor_for(cfg_class)
-    where: dict[str, Any] = {"primary": {"mode": "body", "pattern": "body"}} if attach == "primary" else {}
-    where = {"joints": "joint"} if attach == "joints" else where
-    places: list[dict[str, Any]] = [{name: name} for name in ("body", "site", "joint") if name in selectors]
+    places = [{name: name} for name in ("body", "site", "joint") if name in selectors]
+    where = places[0] if places else {"joints": "joint"} if attach == "joints" else {}
     names = ["body", "site", "geom", "joint", "camera"]
-    model = SimpleNamespace(names=lambda kind: [kind, *names], parent_body=lambda body: None)
-    makers: list[Callable[[], Any]] = [cast(Any, owner).example for owner in (cfg_class, sensor_class)
-                                       if hasattr(owner, "example")]  # fmt: skip
-    makers += [partial(cfg_class, **{**least, **place}) for place in places or [where]]
-    for make in makers:
-        try:
-            needed = list(sensor_class.needs(make(), model, lambda requirement: None))
-        except Exception:
-            continue
-        return tuple(dict.fromkeys(needed))
-    return tuple(getattr(sensor_class, "requires", ()))
+    model: Any = SimpleNamespace(names=lambda kind: [kind, *names], parent_body=lambda body: None)
+    try:
+        cfg = cfg_class.example() if hasattr(cfg_class, "example") else cfg_class(**{**least, **where})
+        return list(sensor_class.needs(cfg, model, lambda requirement: None))
+    except Exception:
+        return getattr(sensor_class, "requires", ())
 
 
 def _in_words(kind: str, needed: Iterable[Requirement]) -> str:
