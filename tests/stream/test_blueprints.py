@@ -12,13 +12,12 @@ from selection import pairs
 
 import sensorium as sn
 import sensorium.sensors.all  # registers the built-in sensors
-from sensorium import registry
+from sensorium import compat, registry
 from sensorium.cfg import SELECTORS, MountedSensorCfg, SensorCfg, meanings
 from sensorium.errors import ConfigError, SensoriumWarning, UnknownNameError
 from sensorium.presets import presets
 from sensorium.stream.blueprints import build_cfg, definitions
-from sensorium.stream.variants import VARIANTS
-from sensorium.wire.attributes import Attribute, SensorDefinition, make_generic_sensor_definition
+from sensorium.wire.attributes import Attribute, SensorDefinition, make_generic_sensor_definition, text_of
 from sensorium.wire.pose import Pose
 
 ALL = definitions()
@@ -64,13 +63,16 @@ def test_every_field_except_name_offset_and_refused_selectors_is_an_attribute(ki
     """Each attribute has the description from the config's source."""
     cfg_class = registry.cfg_for_kind(kind)
     definition = next(each for each in ALL.values() if each.kind == kind)
-    names = VARIANTS[definition.id].names if definition.id in VARIANTS else {}  # fields with other names
+    variant = compat.variants().get(definition.id)
+    names = variant.names if variant is not None else {}  # fields with other names
     left_out = set(cfg_class.model_fields) - {each.id for each in definition} - names.keys()
     known = {"name", "offset"}
     if issubclass(cfg_class, MountedSensorCfg):
         known |= {each for each in SELECTORS if each not in definition}
     more = {each.id for each in definition if not each.id.startswith("noise_")} - set(cfg_class.model_fields)
-    assert left_out <= known and more == {"sensor_tick", *names.values()}
+    assert left_out <= known and more == ({"sensor_tick", *names.values()} if variant is not None else set())
+    schemas = cfg_class.model_json_schema()["properties"] if kind in ("imu", "joint") else {}
+    assert all(definition[each].schema == schemas[each] for each in schemas.keys() & {each.id for each in definition})
     for name, text in meanings(cfg_class).items():
         is_own = name in left_out or name in names or (kind, name) == ("radar", "distribution")
         assert is_own or definition[name].doc == " ".join(text.split())
@@ -79,35 +81,38 @@ def test_every_field_except_name_offset_and_refused_selectors_is_an_attribute(ki
 @pytest.mark.parametrize(
     ("id", "name", "expected"),
     [
-        ("sensor.other.imu", "rate_hz", {"type": "float", "unit": "Hz", "low": 0.0, "open_low": True, "default": ""}),
-        ("sensor.other.imu", "update_period", {"type": "float", "unit": "s", "low": 0.0, "default": "0.0"}),
-        ("sensor.other.imu", "sensor_tick", {"type": "float", "unit": "s", "default": ""}),
-        ("sensor.other.imu", "history_length", {"type": "int", "low": 0.0, "default": "0"}),
-        ("sensor.other.imu", "debug_vis", {"type": "bool", "default": "false", "unit": ""}),
-        ("sensor.other.imu", "gravity_bias", {"type": "vector", "size": 3, "default": ""}),
-        ("sensor.other.imu", "gyro_noise", {"type": "json", "unit": "rad/s", "low": 0.0, "default": ""}),
-        ("sensor.other.imu", "bias", {"type": "json", "unit": "", "low": -float("inf")}),
-        ("sensor.other.imu", "stages", {"type": "json", "default": "[]"}),
-        ("sensor.other.imu", "site", {"type": "json", "words": True, "default": ""}),
-        ("sensor.other.imu", "fields", {"type": "json", "words": True, "recommended_values": ("measured", "all")}),
+        ("sensor.other.imu", "rate_hz", {"type": "number", "expected": "a number > 0 (Hz)", "value": None}),
+        ("sensor.other.imu", "update_period", {"type": "number", "expected": "a number >= 0 (s)", "value": 0.0}),
+        ("sensor.other.imu", "sensor_tick", {"type": "number", "unit": "s", "value": None}),
+        ("sensor.other.imu", "history_length", {"expected": "a whole number >= 0", "value": 0}),
+        ("sensor.other.imu", "debug_vis", {"type": "boolean", "value": False, "unit": ""}),
+        ("sensor.other.imu", "gravity_bias", {"expected": "3 numbers, e.g. [0, 0, 1]", "value": None}),
+        ("sensor.other.imu", "gyro_noise", {
+            "expected": "a value, or a text in JSON or TOML, with numbers >= 0", "unit": "rad/s", "value": None,
+        }),
+        ("sensor.other.imu", "bias", {"expected": "a value, or a text in JSON or TOML", "unit": ""}),
+        ("sensor.other.imu", "stages", {"type": "structure", "value": []}),
+        ("sensor.other.imu", "site", {"type": "structure", "value": None}),
+        ("sensor.other.imu", "fields", {"type": "structure", "recommended_values": ("measured", "all")}),
         ("sensor.other.imu", "acceleration", {
-            "type": "string", "restrict_to_recommended": True, "default": "auto",
+            "type": "string", "restrict_to_recommended": True, "value": "auto",
             "recommended_values": ("auto", "engine", "difference"),
         }),
         ("sensor.lidar.ray_cast", "sub_rays", {
-            "type": "int", "restrict_to_recommended": True, "recommended_values": ("7", "19"), "default": "7",
+            "type": "integer", "restrict_to_recommended": True, "recommended_values": ("7", "19"), "value": 7,
         }),
         ("sensor.other.force_torque", "tare", {
-            "type": "json", "restrict_to_recommended": True, "recommended_values": ("true", "false", "manual"),
-            "default": "false",
+            "type": "structure", "restrict_to_recommended": True, "recommended_values": ("true", "false", "manual"),
+            "value": False,
         }),
-        ("sensor.other.force_torque", "tool_com", {"type": "vector", "size": 3, "unit": "m"}),
-        ("sensor.other.magnetometer", "unit", {"type": "string", "restrict_to_recommended": True, "default": ""}),
-        ("sensor.other.motor_current", "torque_constant", {"type": "json", "required": True, "unit": "N m/A"}),
-        ("sensor.other.motor_current", "cogging", {"type": "vector", "size": 0, "default": "[]", "unit": "N m"}),
-        ("sensor.other.gnss", "heading_deg", {"type": "float", "unit": "deg"}),
-        ("sensor.other.depth_camera", "res", {"type": "json", "default": "[128, 96]"}),
-        ("sensor.other.ray_caster", "pattern", {"type": "json", "default": '{"kind": "grid"}'}),
+        ("sensor.other.force_torque", "tool_com", {"type": "array", "unit": "m"}),
+        ("sensor.other.magnetometer", "unit", {"type": "string", "restrict_to_recommended": True, "value": None}),
+        ("sensor.other.motor_current", "torque_constant", {"type": "structure", "required": True, "unit": "N m/A"}),
+        ("sensor.other.motor_current", "cogging", {"expected": "numbers, e.g. [0, 0, 1] (N m)", "value": ()}),
+        ("sensor.other.gnss", "heading_deg", {"type": "number", "unit": "deg"}),
+        ("sensor.other.surface_distance_probe", "lookup", {"type": "structure", "unit": "m"}),
+        ("sensor.other.depth_camera", "res", {"type": "structure", "value": [128, 96]}),
+        ("sensor.other.ray_caster", "pattern", {"type": "structure", "value": {"kind": "grid"}}),
     ],
 )  # fmt: skip
 def test_attribute_types_units_bounds_defaults_and_choices_match_the_field(
@@ -132,7 +137,8 @@ def test_setting_every_default_as_text_changes_nothing(kind: str) -> None:
     definition = next(each for each in ALL.values() if each.kind == kind)
     left_out = {*LEAST.get(kind, {}), *BESIDE.get(kind, ())}
     left_out |= {each.id for each in definition if each.id.startswith("noise_") and kind in ("gnss", "imu")}
-    texts = {each.id: each.default for each in definition if each.default and each.id not in left_out}
+    texts = {each.id: text_of(each.value) for each in definition if each.id not in left_out}
+    texts = {id: text for id, text in texts.items() if text}
     assert texts and built(kind, **texts) == built(kind)
     assert built(kind, **definition.describe({**LEAST.get(kind, {}), **texts}).values | {
         name: None for name in left_out - {*LEAST.get(kind, {})}
@@ -274,7 +280,7 @@ def test_any_value_gives_a_config_or_a_config_error(name: str, value: Any) -> No
 
 def test_preset_supplies_unset_fields() -> None:
     offered = definitions(presets=presets())["sensor.other.imu"]["preset"]
-    assert offered.restrict_to_recommended and offered.default == "" and "bmi088" in offered.recommended_values
+    assert offered.restrict_to_recommended and offered.value is None and "bmi088" in offered.recommended_values
     chosen = {"preset": "bmi088", "gyro_noise_density": "0"}
     cfg = build_cfg("imu", chosen, attach_to=BODY, preset=sn.preset)
     assert cfg == sn.preset("bmi088", body=BODY, gyro_noise_density=0.0) and cfg.rate_hz == 400.0
@@ -452,7 +458,7 @@ class Guard:
 
     @staticmethod
     def definition() -> SensorDefinition:
-        return make_generic_sensor_definition("other", "guard", [Attribute(id="range", type="float", default="1.0")])
+        return make_generic_sensor_definition("other", "guard", [Attribute("range", {"type": "number", "default": 1.0})])
 
 
 def test_added_definitions_keep_the_library_sorted() -> None:
