@@ -81,38 +81,38 @@ def test_every_field_except_name_offset_and_refused_selectors_is_an_attribute(ki
 @pytest.mark.parametrize(
     ("id", "name", "expected"),
     [
-        ("sensor.other.imu", "rate_hz", {"type": "number", "expected": "a number > 0 (Hz)", "value": None}),
-        ("sensor.other.imu", "update_period", {"type": "number", "expected": "a number >= 0 (s)", "value": 0.0}),
-        ("sensor.other.imu", "sensor_tick", {"type": "number", "unit": "s", "value": None}),
-        ("sensor.other.imu", "history_length", {"expected": "a whole number >= 0", "value": 0}),
-        ("sensor.other.imu", "debug_vis", {"type": "boolean", "value": False, "unit": ""}),
-        ("sensor.other.imu", "gravity_bias", {"expected": "3 numbers, e.g. [0, 0, 1]", "value": None}),
+        ("sensor.other.imu", "rate_hz", {"type": "number", "expected": "a number > 0 (Hz)", "default": None}),
+        ("sensor.other.imu", "update_period", {"type": "number", "expected": "a number >= 0 (s)", "default": 0.0}),
+        ("sensor.other.imu", "sensor_tick", {"type": "number", "unit": "s", "default": None}),
+        ("sensor.other.imu", "history_length", {"expected": "a whole number >= 0", "default": 0}),
+        ("sensor.other.imu", "debug_vis", {"type": "boolean", "default": False, "unit": ""}),
+        ("sensor.other.imu", "gravity_bias", {"expected": "3 numbers, e.g. [0, 0, 1]", "default": None}),
         ("sensor.other.imu", "gyro_noise", {
-            "expected": "a value, or a text in JSON or TOML, with numbers >= 0", "unit": "rad/s", "value": None,
+            "expected": "a value, or a text in JSON or TOML, with numbers >= 0", "unit": "rad/s", "default": None,
         }),
         ("sensor.other.imu", "bias", {"expected": "a value, or a text in JSON or TOML", "unit": ""}),
-        ("sensor.other.imu", "stages", {"type": "structure", "value": []}),
-        ("sensor.other.imu", "site", {"type": "structure", "value": None}),
+        ("sensor.other.imu", "stages", {"type": "structure", "default": []}),
+        ("sensor.other.imu", "site", {"type": "structure", "default": None}),
         ("sensor.other.imu", "fields", {"type": "structure", "recommended_values": ("measured", "all")}),
         ("sensor.other.imu", "acceleration", {
-            "type": "string", "restrict_to_recommended": True, "value": "auto",
+            "type": "string", "restrict_to_recommended": True, "default": "auto",
             "recommended_values": ("auto", "engine", "difference"),
         }),
         ("sensor.lidar.ray_cast", "sub_rays", {
-            "type": "integer", "restrict_to_recommended": True, "recommended_values": ("7", "19"), "value": 7,
+            "type": "integer", "restrict_to_recommended": True, "recommended_values": ("7", "19"), "default": 7,
         }),
         ("sensor.other.force_torque", "tare", {
             "type": "structure", "restrict_to_recommended": True, "recommended_values": ("true", "false", "manual"),
-            "value": False,
+            "default": False,
         }),
         ("sensor.other.force_torque", "tool_com", {"type": "array", "unit": "m"}),
-        ("sensor.other.magnetometer", "unit", {"type": "string", "restrict_to_recommended": True, "value": None}),
+        ("sensor.other.magnetometer", "unit", {"type": "string", "restrict_to_recommended": True, "default": None}),
         ("sensor.other.motor_current", "torque_constant", {"type": "structure", "required": True, "unit": "N m/A"}),
-        ("sensor.other.motor_current", "cogging", {"expected": "numbers, e.g. [0, 0, 1] (N m)", "value": ()}),
+        ("sensor.other.motor_current", "cogging", {"expected": "numbers, e.g. [0, 0, 1] (N m)", "default": ()}),
         ("sensor.other.gnss", "heading_deg", {"type": "number", "unit": "deg"}),
         ("sensor.other.surface_distance_probe", "lookup", {"type": "structure", "unit": "m"}),
-        ("sensor.other.depth_camera", "res", {"type": "structure", "value": [128, 96]}),
-        ("sensor.other.ray_caster", "pattern", {"type": "structure", "value": {"kind": "grid"}}),
+        ("sensor.other.depth_camera", "res", {"type": "structure", "default": [128, 96]}),
+        ("sensor.other.ray_caster", "pattern", {"type": "structure", "default": {"kind": "grid"}}),
     ],
 )  # fmt: skip
 def test_attribute_types_units_bounds_defaults_and_choices_match_the_field(
@@ -137,7 +137,7 @@ def test_setting_every_default_as_text_changes_nothing(kind: str) -> None:
     definition = next(each for each in ALL.values() if each.kind == kind)
     left_out = {*LEAST.get(kind, {}), *BESIDE.get(kind, ())}
     left_out |= {each.id for each in definition if each.id.startswith("noise_") and kind in ("gnss", "imu")}
-    texts = {each.id: text_of(each.value) for each in definition if each.id not in left_out}
+    texts = {each.id: text_of(each.default) for each in definition if each.id not in left_out}
     texts = {id: text for id, text in texts.items() if text}
     assert texts and built(kind, **texts) == built(kind)
     assert built(kind, **definition.describe({**LEAST.get(kind, {}), **texts}).values | {
@@ -280,7 +280,7 @@ def test_any_value_gives_a_config_or_a_config_error(name: str, value: Any) -> No
 
 def test_preset_supplies_unset_fields() -> None:
     offered = definitions(presets=presets())["sensor.other.imu"]["preset"]
-    assert offered.restrict_to_recommended and offered.value is None and "bmi088" in offered.recommended_values
+    assert offered.restrict_to_recommended and offered.default is None and "bmi088" in offered.recommended_values
     chosen = {"preset": "bmi088", "gyro_noise_density": "0"}
     cfg = build_cfg("imu", chosen, attach_to=BODY, preset=sn.preset)
     assert cfg == sn.preset("bmi088", body=BODY, gyro_noise_density=0.0) and cfg.rate_hz == 400.0

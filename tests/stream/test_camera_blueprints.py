@@ -43,7 +43,7 @@ def test_ids_and_attributes_are_those_of_the_data_types() -> None:
     for name in FIELDS:
         definition = known[f"sensor.camera.{name}"]
         assert definition.kind == name and definition.doc and "camera" in definition.tags
-        assert [(each.id, each.value, each.unit) for each in definition][:3] == [
+        assert [(each.id, each.default, each.unit) for each in definition][:3] == [
             ("image_size_x", 800, "px"), ("image_size_y", 600, "px"), ("fov", 90.0, "deg"),
         ]  # fmt: skip
         ids = {each.id for each in definition}

@@ -120,7 +120,7 @@ def test_wrong_type_error_names_blueprint_attribute_value_and_accepted_values(
 def test_none_and_empty_text_mean_unset(type: str) -> None:
     attribute = Attribute("it", SCHEMAS[type])
     assert attribute.type == type
-    assert attribute.parse(None) is None and attribute.parse("  ") is None and attribute.value is None
+    assert attribute.parse(None) is None and attribute.parse("  ") is None and attribute.default is None
 
 
 @pytest.mark.parametrize("value", [0.1, -1e-300, math.inf, 7, True, "raw", [0.1, [2, {"a": "b"}]], "ä ö", (1.0, 0.1)])
@@ -185,11 +185,11 @@ def test_enumerated_attribute_accepts_only_its_choices_and_suggests_nearest() ->
 
 def test_default_is_the_first_recommended_value_unless_given() -> None:
     """In CARLA's words; a schema states its default."""
-    assert FRONT.value == 1.0 and FRONT.parse("2.5") == 2.5 and FRONT.recommended_values == ("1.0",)
+    assert FRONT.default == 1.0 and FRONT.parse("2.5") == 2.5 and FRONT.recommended_values == ("1.0",)
     mode = FActorVariation("mode", "string", ("x", "y"), restrict_to_recommended=True)
     assert mode == Attribute("mode", {"type": "string", "enum": ["x", "y"], "default": "x"})
-    assert FActorVariation("mode").value is None
-    assert Attribute("a", {"type": "number", "examples": [1.0], "default": "2.0"}).value == 2.0
+    assert FActorVariation("mode").default is None
+    assert Attribute("a", {"type": "number", "examples": [1.0], "default": "2.0"}).default == 2.0
     with pytest.raises(ConfigError, match=r"type: got 'Float', expected one of bool, int, float, string"):
         FActorVariation("a", "Float")
 

@@ -24,36 +24,19 @@ from sensorium.wire.attributes import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ActorAttribute:
-    """Value of one attribute of a blueprint at the time of the look-up.
+@dataclass(frozen=True, kw_only=True)
+class ActorAttribute(Attribute):
+    """Attribute of a blueprint with its value at the time of the look-up.
 
     Args:
-        attribute: definition of the attribute.
         value: current value, as a Python value; the default if no value was set; None if there is no default either.
         is_chosen: whether a value was set.
         blueprint: id of the blueprint.
     """
 
-    attribute: Attribute
     value: Any
     is_chosen: bool
     blueprint: str
-
-    @property
-    def id(self) -> str:
-        """Id of the attribute."""
-        return self.attribute.id
-
-    @property
-    def type(self) -> AttributeType:
-        """Type of the accepted values."""
-        return self.attribute.type
-
-    @property
-    def recommended_values(self) -> tuple[str, ...]:
-        """Recommended values, as text."""
-        return self.attribute.recommended_values
 
     def as_bool(self) -> bool:
         """Return the value as a bool.
@@ -134,8 +117,14 @@ class Blueprint:
             UnknownNameError: the attribute does not exist; the message suggests the nearest name.
         """
         attribute = self._attribute(id)
-        is_chosen = id in self._chosen
-        return ActorAttribute(attribute, self._chosen[id] if is_chosen else attribute.value, is_chosen, self.id)
+        return ActorAttribute(
+            id,
+            attribute.schema,
+            attribute.required,
+            value=self._chosen.get(id, attribute.default),
+            is_chosen=id in self._chosen,
+            blueprint=self.id,
+        )
 
     def set_attribute(self, id: str, value: object) -> None:
         """Set an attribute to a value, given as text or as a Python value; None restores the default.
@@ -210,11 +199,11 @@ class Blueprint:
         if self.definition.needs:
             lines.append(f"  needs: {self.definition.needs}")
         for each in self:
-            unit = f" {each.attribute.unit}" if each.attribute.unit else ""
-            text = each.as_str() or ("to be set" if each.attribute.required else "not set")
-            among = f" (one of {', '.join(each.recommended_values)})" if each.attribute.restrict_to_recommended else ""
+            text = each.as_str() or ("to be set" if each.required else "not set")
+            unit = f" {each.unit}" if each.unit else ""
+            among = f" (one of {', '.join(each.recommended_values)})" if each.choices else ""
             mark = "*" if each.is_chosen else " "
-            lines.append(f"{mark} {each.id}: {each.type} = {text}{unit}{among}  {each.attribute.doc}".rstrip())
+            lines.append(f"{mark} {each.id}: {each.type} = {text}{unit}{among}  {each.doc}".rstrip())
         return "\n".join(lines)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
@@ -37,17 +37,6 @@ if TYPE_CHECKING:
 RESERVED_BY_WORD = {"CONTACT_REPORT": "contact"}
 """Requirements with arguments that have a separate word for `reserve`."""
 
-_HANDLED = ("name", "offset")
-
-
-class PresetLike(Protocol):
-    """Required properties of a preset."""
-
-    @property
-    def kind(self) -> str:
-        """Kind of the sensor."""
-
-
 Extra = SensorDefinition | type
 """Definition of a sensor, or a class with a `definition`: a streamed sensor, or one that runs in the client."""
 
@@ -55,7 +44,7 @@ _LOG = logging.getLogger("sensorium.stream")
 
 
 def definitions(
-    extra: Iterable[Extra] = (), *, presets: Mapping[str, PresetLike] | None = None
+    extra: Iterable[Extra] = (), *, presets: Mapping[str, Any] | None = None
 ) -> dict[str, SensorDefinition]:
     """Return the definitions of all registered sensors and of others, by id.
 
@@ -64,7 +53,7 @@ def definitions(
 
     Args:
         extra: definitions of other sensors, or classes that return one from `definition()`.
-        presets: presets by name, which become the recommended values of an attribute ``preset``.
+        presets: presets by name, each with a `kind`. They become the recommended values of an attribute ``preset``.
     """
     found: dict[str, SensorDefinition] = {}
 
@@ -207,7 +196,7 @@ class _Blueprint:
         definition: definition of the blueprint.
         selectors: accepted selectors, for a sensor with a mount.
         attach: field set by `attach_to`: ``"body"``, ``"primary"``, ``"joints"``, or empty for none.
-        on_world: whether it may be attached to the world.
+        on_world: whether it is attached to the world by default.
     """
 
     cfg_class: type[SensorCfg[Any]]
@@ -218,128 +207,93 @@ class _Blueprint:
 
     def attached(self, fields: Mapping[str, Any], body: str | None, title: str) -> dict[str, Any]:
         """Return the fields that select the mount, unless `fields` already do."""
-        selectors = self.selectors
-        if self.attach == "primary":
-            selectors = ("primary", "prim_path")
+        selectors = ("primary", "prim_path") if self.attach == "primary" else self.selectors
         if any(name in fields for name in selectors):
             return {}
-        if not self.attach and self.selectors and body is None:
-            raise self._needs_place(None, "a place", title)
-        if self.attach == "body":
-            if body is None and not self.on_world:
-                raise self._needs_place(None, "the name of a body", title)
-            return {"body": "world" if body is None else body}
-        if body is None:
-            return {}
-        if self.attach == "primary":
-            return {"primary": {"mode": "body", "pattern": body}}
-        if self.attach == "joints":
-            entity, slash, _ = body.partition("/")
-            return {"joints": f"{re.escape(entity)}/.*" if slash else ".*"}
-        raise self._needs_place(body, "no value, since this sensor is not mounted on a body", title)
-
-    def _needs_place(self, body: str | None, expected: str, title: str) -> ConfigError:
-        """Return the error for an invalid mount, with the fields to set."""
-        ways = [name for name in self.selectors if name in ("site", "joint", "geom", "camera")]
-        ways += [name for name in ("obj",) if name in self.definition]
-        words = " or ".join(ways)
+        if body is not None and self.attach:
+            return {self.attach: _PLACES[self.attach](body)}
+        ways = [name for name in ("site", "joint", "geom", "camera", "obj") if name in self.definition]
         if body is not None:
-            fix = f"Set {words}, and omit attach_to." if ways else "Omit attach_to."
-        elif not self.attach:
-            fix = f"Set {words}."
+            expected = "no value, since this sensor is not mounted on a body"
+            fix = f"Set {' or '.join(ways)}, and omit attach_to." if ways else "Omit attach_to."
+        elif self.on_world:
+            return {"body": "world"}
+        elif self.attach in ("primary", "joints") or not self.selectors:
+            return {}
         else:
-            fix = f"Set attach_to or {words}." if ways else "Set attach_to."
-        return ConfigError.single(title, "attach_to", body, expected, fix)
+            expected = "the name of a body" if self.attach else "a place"
+            fix = f"Set {' or '.join(['attach_to', *ways] if self.attach else ways)}."
+        raise ConfigError.single(title, "attach_to", body, expected, fix)
 
     def posed(self, transform: Pose | None, title: str) -> dict[str, Any]:
         """Return the field with the pose of the sensor."""
-        offset = self.cfg_class.model_fields.get("offset")
-        pose: dict[str, Any] = {}
-        if transform is not None:
-            pos, rot = tuple(map(float, transform.pos)), tuple(map(float, transform.rot))
-            if any(pos) or rot not in ((1.0, 0.0, 0.0, 0.0), (-1.0, 0.0, 0.0, 0.0)):
-                pose = {"pos": pos, "rot": rot}
-        if offset is None:
-            if pose:
-                fix = f"A {self.definition.kind} has no pose. Omit transform."
-                raise ConfigError.single(title, "transform", transform, "the identity", fix)
+        if transform is None or not any((*transform.pos, *transform.rot[1:])):
             return {}
-        return {"offset": pose} if pose else {}
+        if "offset" not in self.cfg_class.model_fields:
+            fix = f"A {self.definition.kind} has no pose. Omit transform."
+            raise ConfigError.single(title, "transform", transform, "the identity", fix)
+        return {"offset": {"pos": transform.pos, "rot": transform.rot}}
+
+
+_PLACES: Mapping[str, Callable[[str], Any]] = {
+    "primary": lambda body: {"mode": "body", "pattern": body},
+    "body": str,
+    "joints": lambda body: f"{re.escape(body.partition('/')[0])}/.*" if "/" in body else ".*",
+}
+"""Field that `attach_to` sets -> its value for a body."""
+_ATTACH = {
+    "": "",
+    "body": "body that the sensor is mounted on (required)",
+    "primary": "body whose contacts are measured, instead of primary",
+    "joints": "a body of the robot; all joints of that robot are measured, instead of joint and joints",
+}
+"""Field that `attach_to` sets -> description of its effect."""
 
 
 @cache
 def _blueprint_of(cfg_class: Any) -> _Blueprint:
     """Describe a config class; errors in the class are raised."""
-    kind = _kind(cfg_class)
-    least = _least(cfg_class)
-    is_mounted = issubclass(cfg_class, MountedSensorCfg)
     known = cfg_class.model_fields
-    selectors = tuple(name for name in SELECTORS if name in known)
-    attach, on_world = "", True
-    if is_mounted:
-        selectors = tuple(name for name in selectors if _takes(cfg_class, least, name, "x"))
-        attach = "body" if "body" in selectors else ""
-        on_world = attach == "body" and _takes(cfg_class, least, "body", "world")
-    elif "primary" in known:
-        attach = "primary"
-    elif "joints" in known:
-        attach = "joints"
-    elif "body" in known:
-        attach, on_world = "body", False
-    left_out = {*_HANDLED, *(name for name in SELECTORS if is_mounted and name not in selectors)}
+    least = {name: 1.0 for name, info in known.items() if info.is_required()}
+    is_mounted = issubclass(cfg_class, MountedSensorCfg)
+    selectors = tuple(
+        name for name in SELECTORS if name in known and (not is_mounted or _takes(cfg_class, least, {name: "x"}))
+    )
+    attach = next((name for name in _PLACES if name in (selectors if is_mounted else known)), "")
+    on_world = is_mounted and attach == "body" and _takes(cfg_class, least, {"body": "world"})
+    left_out = {"name", "offset", *(name for name in SELECTORS if is_mounted and name not in selectors)}
     schema = cfg_class.model_json_schema(schema_generator=_Schema)
     attributes = [
         Attribute(name, values, required=known[name].is_required() and name != attach)
         for name, values in schema["properties"].items()
         if name not in left_out
     ]
-    needed = _requirements(cfg_class, least, selectors, attach)
+    kind = _kind(cfg_class)
     definition = SensorDefinition(
         id=_id(kind),
         attributes=tuple(attributes),
-        tags=tuple(dict.fromkeys([*_id(kind).split("."), kind])),
         doc=_first_paragraph(registry.sensor_for(cfg_class)) or _first_paragraph(cfg_class),
         where="scene",
-        needs=_in_words(kind, needed),
-        kind=kind,
-        attach=_attach_in_words(attach, on_world),
+        needs=_in_words(kind, _requirements(cfg_class, least, selectors, attach)),
+        attach=_ATTACH[attach].replace(" (required)", "; by default the world" if on_world else " (required)"),
         defs=schema.get("$defs", {}),
     )
     return _Blueprint(cfg_class, definition, selectors, attach, on_world)
-
-
-def _attach_in_words(attach: str, on_world: bool) -> str:
-    if attach == "body":
-        return f"body that the sensor is mounted on{'; by default the world' if on_world else ' (required)'}"
-    if attach == "primary":
-        return "body whose contacts are measured, instead of primary"
-    if attach == "joints":
-        return "a body of the robot; all joints of that robot are measured, instead of joint and joints"
-    return ""
 
 
 def _first_paragraph(cls: type) -> str:
     return " ".join((cls.__doc__ or "").strip().split("\n\n")[0].split())
 
 
-def _takes(cfg_class: type[SensorCfg[Any]], least: Mapping[str, Any], selector: str, value: str) -> bool:
+def _takes(cfg_class: type[SensorCfg[Any]], least: Mapping[str, Any], selector: Mapping[str, str]) -> bool:
     """Return whether a config accepts a selector."""
     try:
-        cfg_class(**{**least, selector: value})
+        cfg_class(**{**least, **selector})
     except ConfigError as error:
-        return not any(fault.field in (selector, "mount") for fault in error.faults)
+        return not any(fault.field in (*selector, "mount") for fault in error.faults)
     except Exception:  # caused by another placeholder value: reported when a sensor is built
         return True
     return True
-
-
-def _least(cfg_class: type[SensorCfg[Any]]) -> dict[str, Any]:
-    """Return placeholder values for the required fields, as far as possible."""
-    made: dict[str, Any] = {}
-    for name, info in cfg_class.model_fields.items():
-        if info.is_required():
-            made[name] = {"mode": "body", "pattern": "body"} if name == "primary" else 1.0
-    return made
 
 
 # Requirements ---------------------------------------------------------------------------------------------------------
@@ -351,7 +305,7 @@ def _requirements(
     """Return the requirements of an example config; without an example, those that the class always has."""
     sensor_class = registry.sensor_for(cfg_class)
     places = [{name: name} for name in ("body", "site", "joint") if name in selectors]
-    where = places[0] if places else {"joints": "joint"} if attach == "joints" else {}
+    where = places[0] if places else {attach: _PLACES[attach]("body")} if attach else {}
     names = ["body", "site", "geom", "joint", "camera"]
     model: Any = SimpleNamespace(names=lambda kind: [kind, *names], parent_body=lambda body: None)
     try:

@@ -168,7 +168,7 @@ class Attribute:
         return " ".join(self._keywords.description.split())
 
     @property
-    def value(self) -> Any:
+    def default(self) -> Any:
         """Default as a Python value; None if the attribute is omitted by default."""
         return None if self._keywords.default is None else self._parsed(self._keywords.default)
 
@@ -392,7 +392,7 @@ class SensorDefinition:
         if missing:
             faults = [Fault(each.id, "nothing", each.expected, f"Set {each.id}.") for each in missing]
             raise ConfigError(blueprint_title(self.id), faults)
-        defaults = {each.id: value for each in self.attributes if (value := each.value) is not None}
+        defaults = {each.id: value for each in self.attributes if (value := each.default) is not None}
         return ActorDescription(self.id, {**defaults, **chosen})
 
     def to_dict(self) -> dict[str, Any]:

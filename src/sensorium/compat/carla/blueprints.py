@@ -106,7 +106,7 @@ def _camera_fields(given: Mapping[str, Any], fields: Mapping[str, Any], title: s
 
 def _color_fields(given: Mapping[str, Any], fields: Mapping[str, Any], title: str) -> dict[str, Any]:
     """Return the stage of an exposure other than the default."""
-    speed, iso, stop = (given.get(each.id, each.value) / each.value for each in _GROUPS["exposure"][:3])
+    speed, iso, stop = (given.get(each.id, each.default) / each.default for each in _GROUPS["exposure"][:3])
     if (speed, iso, stop) == (1.0, 1.0, 1.0):
         return {}
     times = {"exposure_time": 0.005 / speed, "white_exposure": 0.005 * stop**2}
