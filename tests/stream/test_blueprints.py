@@ -384,11 +384,11 @@ DIRECTED = [
     ("ray_caster_camera", {"pattern": CAMERA}, ""),
     ("lidar", {"scan_duration": 0.1, "update_period": 0.1}, ""),
     ("lidar", {"update_period": 0.1}, "vlp16"),
-    ("lidar", {"update_period": 0.1}, "mid360"),
     ("radar", {"points": 400}, ""),
     ("ray_caster", {"pattern": {"kind": "spherical", "n_points": [9, 9], "fov": [20.0, 20.0]}}, ""),
 ]
 """Every directed kind of sensor, with devices."""
+SLOW = ("lidar", {"update_period": 0.1}, "mid360")
 
 
 def _device(value: object) -> str | None:
@@ -396,7 +396,9 @@ def _device(value: object) -> str | None:
     return f"{value[0]} {value[2]}".strip() if isinstance(value, tuple) else None
 
 
-@pytest.mark.parametrize(("attach", "directed"), pairs(["body", None], DIRECTED), ids=_device)
+@pytest.mark.parametrize(
+    ("attach", "directed"), [*pairs(["body", None], DIRECTED), pytest.param("body", SLOW, marks=pytest.mark.full)], ids=_device
+)
 def test_directional_sensors_look_along_x_of_their_transform(
     attach: str | None, directed: tuple[str, dict[str, Any], str]
 ) -> None:
