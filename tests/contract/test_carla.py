@@ -248,8 +248,8 @@ def test_definition_creates_a_blueprint_in_the_library(world: sn.Client) -> None
     assert [*attributes] == [f"safe_distance_{side}" for side in ("front", "back", "lateral")]
     for side, value in (("front", "1.0"), ("back", "0.5"), ("lateral", "0.5")):
         attribute = attributes[f"safe_distance_{side}"]
-        assert (attribute.type, attribute.recommended_values) == ("float", (value,))
-        assert attribute.as_str() == value and not attribute.attribute.restrict_to_recommended
+        assert (attribute.type, attribute.recommended_values) == ("number", (value,))
+        assert attribute.as_str() == value and not attribute.restrict_to_recommended
     blueprint["safe_distance_back"] = 7.25
     sensor = world.spawn(blueprint, attach_to=ROAD[EGO])
     assert STORY[0] == ("set", 1.0, 7.25, 0.5)

@@ -397,7 +397,9 @@ def _device(value: object) -> str | None:
 
 
 @pytest.mark.parametrize(
-    ("attach", "directed"), [*pairs(["body", None], DIRECTED), pytest.param("body", SLOW, marks=pytest.mark.full)], ids=_device
+    ("attach", "directed"),
+    [*pairs(["body", None], DIRECTED), pytest.param("body", SLOW, marks=pytest.mark.full)],
+    ids=_device,
 )
 def test_directional_sensors_look_along_x_of_their_transform(
     attach: str | None, directed: tuple[str, dict[str, Any], str]
@@ -460,7 +462,8 @@ class Guard:
 
     @staticmethod
     def definition() -> SensorDefinition:
-        return make_generic_sensor_definition("other", "guard", [Attribute("range", {"type": "number", "default": 1.0})])
+        reach = Attribute("range", {"type": "number", "default": 1.0})
+        return make_generic_sensor_definition("other", "guard", [reach])
 
 
 def test_added_definitions_keep_the_library_sorted() -> None:

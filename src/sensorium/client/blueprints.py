@@ -15,13 +15,13 @@ from typing import Any, cast
 from sensorium.client import checks
 from sensorium.wire.attributes import (
     Attribute,
-    AttributeType,
     SensorDefinition,
     blueprint_title,
     find_definition,
     plain,
     text_of,
 )
+from sensorium.wire.keywords import AttributeType
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,14 +116,10 @@ class Blueprint:
         Raises:
             UnknownNameError: the attribute does not exist; the message suggests the nearest name.
         """
-        attribute = self._attribute(id)
+        attribute, chosen = self._attribute(id), id in self._chosen
+        value = self._chosen[id] if chosen else attribute.default
         return ActorAttribute(
-            id,
-            attribute.schema,
-            attribute.required,
-            value=self._chosen.get(id, attribute.default),
-            is_chosen=id in self._chosen,
-            blueprint=self.id,
+            id, attribute.schema, attribute.required, value=value, is_chosen=chosen, blueprint=self.id
         )
 
     def set_attribute(self, id: str, value: object) -> None:
@@ -165,9 +161,7 @@ class Blueprint:
 
     def copy(self) -> Blueprint:
         """Return an independent copy with the same values."""
-        twin = Blueprint(self.definition)
-        twin._chosen = dict(self._chosen)
-        return twin
+        return Blueprint(self.definition, self._chosen)
 
     def __getitem__(self, id: str) -> Any:
         """Return the value of an attribute as a Python value; None if there is no value.

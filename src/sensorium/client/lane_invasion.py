@@ -148,6 +148,9 @@ class LaneInvasion(ClientSensor):
     @classmethod
     def definition(cls) -> SensorDefinition:
         """Return the id and the attributes."""
+        length = {"type": "number", "exclusiveMinimum": 0.0, "unit": "m"}
+        lanes = "Lane markings: a list of {points, type, color, width}, or of lists of points [k, 2 or 3]."
+        step = "Largest motion of a corner in one frame. A larger motion is a jump, which crosses nothing."
         return make_generic_sensor_definition(
             type="other",
             id="lane_invasion",
@@ -155,25 +158,8 @@ class LaneInvasion(ClientSensor):
             where="client",
             attach="the body whose corners are tracked",
             attributes=(
-                Attribute(
-                    "lanes",
-                    {
-                        "unit": "m",
-                        "description": "Lane markings: a list of {points, type, color, width}, or of lists of points "
-                        "[k, 2 or 3].",
-                    },
-                ),
-                Attribute(
-                    "max_step",
-                    {
-                        "type": "number",
-                        "default": MAX_STEP,
-                        "exclusiveMinimum": 0.0,
-                        "unit": "m",
-                        "description": "Largest motion of a corner in one frame. A larger motion is a jump, which "
-                        "crosses nothing.",
-                    },
-                ),
+                Attribute("lanes", {"unit": "m", "description": lanes}),
+                Attribute("max_step", {**length, "default": MAX_STEP, "description": step}),
             ),
         )
 

@@ -34,9 +34,6 @@ from sensorium.wire.attributes import Attribute, SensorDefinition, blueprint_tit
 if TYPE_CHECKING:
     from sensorium.wire.pose import Pose
 
-RESERVED_BY_WORD = {"CONTACT_REPORT": "contact"}
-"""Requirements with arguments that have a separate word for `reserve`."""
-
 Extra = SensorDefinition | type
 """Definition of a sensor, or a class with a `definition`: a streamed sensor, or one that runs in the client."""
 
@@ -319,8 +316,8 @@ def _in_words(kind: str, needed: Iterable[Requirement]) -> str:
     """Return a description of what must be reserved."""
     words = []
     for requirement in needed:
-        word = RESERVED_BY_WORD.get(requirement.kind, kind) if requirement.args else ""
-        words.append(f"{requirement.kind} (reserve {word})" if word else requirement.kind)
+        word = "contact" if requirement.kind == "CONTACT_REPORT" else kind
+        words.append(f"{requirement.kind} (reserve {word})" if requirement.args else requirement.kind)
     return ", ".join(dict.fromkeys(words))
 
 

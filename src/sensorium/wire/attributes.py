@@ -16,22 +16,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from typing import Any, Literal, cast, get_args
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from sensorium.errors import ConfigError, Fault, SensoriumError, UnknownNameError, WireError, listed, nearest, shown
 
+if TYPE_CHECKING:
+    from sensorium.wire.keywords import AttributeType, Keywords
+
 Where = Literal["scene", "server", "client"]
 """Places where a sensor runs: in the scene, beside it in the server, or in the client."""
-AttributeType = Literal["boolean", "integer", "number", "string", "array", "structure"]
-"""Types of an attribute. ``array`` is a vector of numbers; ``structure`` is any other list, a table, or a choice of
-several types.
-"""
-
-_TYPES: dict[str, Any] = {
-    "boolean": bool, "integer": int, "number": float, "string": str, "array": tuple[float, ...],
-}  # fmt: skip
 _EXPECTED = {
     "boolean": "true or false",
     "integer": "a whole number",
@@ -44,39 +37,11 @@ _ID = re.compile(r"[A-Za-z_]\w*")
 _DEFINITION_ID = re.compile(r"[a-z_]\w*(\.[a-z_0-9]\w*)+")
 
 
-class Keywords(msgspec.Struct, rename="camel"):
-    """Keywords of a JSON schema that describe an attribute; all others are ignored."""
-
-    type: Literal["boolean", "integer", "number", "string", "array", "object", "null"] | None = None
-    any_of: list[dict[str, Any]] = []
-    const: Any = msgspec.UNSET
-    enum: list[Any] = []
-    examples: list[Any] = []
-    default: Any = None
-    items: dict[str, Any] = {}
-    prefix_items: list[dict[str, Any]] = []
-    max_items: int = 0
-    minimum: float | None = None
-    exclusive_minimum: float | None = None
-    maximum: float = math.inf
-    unit: str = ""
-    description: str = ""
-
-    @property
-    def kind(self) -> AttributeType:
-        """Type of a value."""
-        parts = self.prefix_items or [self.items]
-        is_vector = all(part.get("type") == "number" for part in parts)
-        return cast(AttributeType, self.type) if self.type in _TYPES and (self.type != "array" or is_vector) else "structure"
-
-    @property
-    def choices(self) -> list[Any]:
-        """The constant or the enumeration."""
-        return self.enum if self.const is msgspec.UNSET else [self.const]
-
-
 def _keywords(schema: Mapping[str, Any]) -> Keywords:
-    return msgspec.convert(schema, Keywords)
+    """Return the keywords of a JSON schema. Raises ValueError if it is none."""
+    from sensorium.wire.keywords import Keywords, convert
+
+    return convert(schema, Keywords)
 
 
 @dataclass(frozen=True)
@@ -106,7 +71,7 @@ class Attribute:
         try:
             stated = [("examples", each) for each in self._keywords.examples]
             stated += [("default", each) for each in (self._keywords.default,) if each is not None]
-        except msgspec.ValidationError as error:
+        except ValueError as error:
             raise ConfigError.single(title, "schema", self.schema, "a JSON schema of a property", f"{error}.") from None
         for name, value in stated:
             try:
@@ -115,9 +80,9 @@ class Attribute:
                 raise ConfigError(title, [replace(fault, field=name) for fault in error.faults]) from None
 
     @cached_property
-    def _members(self) -> list[Mapping[str, Any]]:
+    def _members(self) -> list[dict[str, Any]]:
         """The alternatives of the schema, without null."""
-        return [each for each in _keywords(self.schema).any_of or [self.schema] if each.get("type") != "null"]
+        return [each for each in _keywords(self.schema).any_of or [dict(self.schema)] if each.get("type") != "null"]
 
     @cached_property
     def _keywords(self) -> Keywords:
@@ -232,7 +197,9 @@ class Attribute:
             return text_of(value)
         if self.type == "array" and isinstance(value, str):
             value = value.strip("[]()").replace(",", " ").split()
-        return msgspec.convert(value, _TYPES[self.type], strict=False)
+        from sensorium.wire.keywords import TYPES, convert
+
+        return convert(value, TYPES[self.type], strict=False)
 
     def _is_within(self, value: Any) -> bool:
         if isinstance(value, list | tuple):
@@ -413,20 +380,15 @@ class SensorDefinition:
         Raises:
             WireError: the data are not a definition.
         """
+        from sensorium.wire.keywords import convert
+
         try:
-            sent = msgspec.convert(data, _Sent)
-            attributes = [Attribute(id, schema, id in sent.required) for id, schema in sent.properties.items()]
-            return msgspec.convert({**data, "defs": sent.defs, "attributes": attributes}, cls)
-        except (SensoriumError, ValueError) as error:
+            properties = convert(data.get("properties", {}), dict[str, dict[str, Any]])
+            required = convert(data.get("required", []), list[str])
+            attributes = [Attribute(id, schema, id in required) for id, schema in properties.items()]
+            return convert({**data, "defs": data.get("$defs", {}), "attributes": attributes}, cls)
+        except (SensoriumError, ValueError, AttributeError) as error:
             raise WireError(f"SensorDefinition expected, got {shown(data)}: {error}") from None
-
-
-class _Sent(msgspec.Struct):
-    """Attributes of a definition as a JSON schema."""
-
-    properties: dict[str, dict[str, Any]] = {}
-    required: list[str] = []
-    defs: dict[str, Any] = msgspec.field(name="$defs", default_factory=dict)
 
 
 def make_generic_sensor_definition(

@@ -24,10 +24,8 @@ from sensorium.wire.attributes import SensorDefinition as FActorDefinition
 _TYPES = {"bool": "boolean", "int": "integer", "float": "number", "string": "string"}
 
 
-def FActorVariation(
-    id: str, type: str = "string", recommended_values: Sequence[str] = (), restrict_to_recommended: bool = False
-) -> Attribute:
-    """Return an attribute of a sensor, whose default is the first recommended value.
+class FActorVariation(Attribute):
+    """Attribute of a sensor; its default is the first recommended value.
 
     Args:
         id: name, an identifier.
@@ -38,12 +36,20 @@ def FActorVariation(
     Raises:
         ConfigError: the id is not an identifier, the type is unknown, or a value is not of the type.
     """
-    if type not in _TYPES:
-        raise ConfigError.single(f"FActorVariation({id!r})", "type", type, f"one of {', '.join(_TYPES)}")
-    schema = {"type": _TYPES[type]}
-    values = [Attribute(id, schema).parse(value) for value in recommended_values]
-    listed = {"enum" if restrict_to_recommended else "examples": values, "default": values[0]} if values else {}
-    return Attribute(id, {**schema, **listed})
+
+    def __init__(
+        self,
+        id: str,
+        type: str = "string",
+        recommended_values: Sequence[str] = (),
+        restrict_to_recommended: bool = False,
+    ) -> None:
+        if type not in _TYPES:
+            raise ConfigError.single(f"FActorVariation({id!r})", "type", type, f"one of {', '.join(_TYPES)}")
+        schema = {"type": _TYPES[type]}
+        values = [Attribute(id, schema).parse(value) for value in recommended_values]
+        listed = {"enum" if restrict_to_recommended else "examples": values, "default": values[0]} if values else {}
+        super().__init__(id, {**schema, **listed})
 
 
 def lidar_pattern(

@@ -92,7 +92,7 @@ def _refuse_both(given: Mapping[str, Any], other: str, fields: Mapping[str, Any]
         raise ConfigError.single(title, name, value, f"no value, since {other} is set to {shown(fields[other])}")
 
 
-# Conversions: each takes the chosen attributes of a group and the fields, and returns the fields that they set ---------
+# Conversions: each takes the chosen attributes of a group and the fields, and returns the fields that they set -------
 
 
 def _camera_fields(given: Mapping[str, Any], fields: Mapping[str, Any], title: str) -> dict[str, Any]:
@@ -115,9 +115,7 @@ def _color_fields(given: Mapping[str, Any], fields: Mapping[str, Any], title: st
 
 def _event_fields(given: Mapping[str, Any], fields: Mapping[str, Any], title: str) -> dict[str, Any]:
     """Return the times in s."""
-    return {
-        name.removesuffix("_ns"): 1e-9 * value if name.endswith("_ns") else value for name, value in given.items()
-    }
+    return {name.removesuffix("_ns"): 1e-9 * value if name.endswith("_ns") else value for name, value in given.items()}
 
 
 def _scan_fields(given: Mapping[str, Any], fields: Mapping[str, Any], title: str) -> dict[str, Any]:
@@ -133,7 +131,7 @@ def _cone_fields(given: Mapping[str, Any], fields: Mapping[str, Any], title: str
 
 def _period(given: Mapping[str, Any], fields: Mapping[str, Any], title: str) -> dict[str, Any]:
     _refuse_both(given, "update_period", fields, title)
-    return {"update_period": value for value in given.values()}
+    return {"update_period": given["sensor_tick"]} if given else {}
 
 
 def _vectors(given: Mapping[str, Any], fields: Mapping[str, Any], title: str, group: str = "imu") -> dict[str, Any]:

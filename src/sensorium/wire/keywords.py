@@ -1,0 +1,51 @@
+"""Keywords of a JSON schema that describe attributes, and conversion of values to their types by msgspec."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, cast
+
+from msgspec import UNSET, Struct, convert
+
+AttributeType = Literal["boolean", "integer", "number", "string", "array", "structure"]
+"""Types of an attribute. ``array`` is a vector of numbers; ``structure`` is any other list, a table, or a choice of
+several types.
+"""
+TYPES: dict[str, Any] = {
+    "boolean": bool, "integer": int, "number": float, "string": str, "array": tuple[float, ...],
+}  # fmt: skip
+"""Python types of all but structures."""
+
+
+class Keywords(Struct, rename="camel"):
+    """Keywords of a JSON schema that describe an attribute; all others are ignored."""
+
+    type: Literal["boolean", "integer", "number", "string", "array", "object", "null"] | None = None
+    any_of: list[dict[str, Any]] = []
+    const: Any = UNSET
+    enum: list[Any] = []
+    examples: list[Any] = []
+    default: Any = None
+    items: dict[str, Any] = {}
+    prefix_items: list[dict[str, Any]] = []
+    max_items: int = 0
+    minimum: float | None = None
+    exclusive_minimum: float | None = None
+    maximum: float = math.inf
+    unit: str = ""
+    description: str = ""
+
+    @property
+    def kind(self) -> AttributeType:
+        """Type of a value."""
+        parts = self.prefix_items or [self.items]
+        is_list = self.type == "array" and not all(part.get("type") == "number" for part in parts)
+        return "structure" if is_list or self.type not in TYPES else cast(AttributeType, self.type)
+
+    @property
+    def choices(self) -> list[Any]:
+        """The constant or the enumeration."""
+        return self.enum if self.const is UNSET else [self.const]
+
+
+__all__ = ["TYPES", "AttributeType", "Keywords", "convert"]
