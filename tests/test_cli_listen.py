@@ -32,13 +32,14 @@ from sensorium.cli.values import milliseconds, values_rows
 from sensorium.client import show
 from sensorium.client.__main__ import main as plain
 from sensorium.client.subscription import Stats
+from sensorium.readings import Reading
 from sensorium.spec import FieldSpec
 from sensorium.stream.security import KeyPair
 from sensorium.wire.attributes import SensorDefinition
-from sensorium.wire.field_data import FieldData
+from sensorium.wire.data import RawData, empty
 from sensorium.wire.header import TRUTH, Header, type_id
 from sensorium.wire.layout import plan
-from sensorium.wire.raw_data import RawData, empty
+from sensorium.wire.serializers import FieldSerializer
 from sensorium.wire.stream_info import StreamInfo
 
 HEAVY = ("torch", "warp", "pydantic", "mujoco", "rich", "tyro", "matplotlib")
@@ -529,7 +530,7 @@ def test_help_explains_the_options_quickly() -> None:
 # Text -----------------------------------------------------------------------------------------------------------------
 
 
-def data_of(values: np.ndarray[Any, Any], spec: FieldSpec, cfg: dict[str, Any], *, truth: bool = False) -> FieldData:
+def data_of(values: np.ndarray[Any, Any], spec: FieldSpec, cfg: dict[str, Any], *, truth: bool = False) -> Reading:
     """Return received data with a single field."""
     info = StreamInfo(1, "s", "k", "sensorium.fields/1", (spec,), 10.0, cfg=cfg, num_envs=len(values))
     layout = plan(info.specs, len(values), 0, truth)
@@ -542,7 +543,7 @@ def data_of(values: np.ndarray[Any, Any], spec: FieldSpec, cfg: dict[str, Any], 
     for block in blocks:
         start = header.body_offset + block.offset
         memory[start : start + values.nbytes] = np.frombuffer(values.tobytes(), np.uint8)
-    return FieldData(RawData(memory, info))
+    return FieldSerializer.deserialize(RawData(memory, info))
 
 
 def texts(values: Any, axes: tuple[str, ...], dtype: str = "float32", role: Any = "scalar", **cfg: Any) -> list[str]:

@@ -20,8 +20,8 @@ import sensorium as sn
 from sensorium.client.callbacks import Callbacks
 from sensorium.client.lane_invasion import CORNERS, LaneInvasion, LaneInvasionEvent, LaneMarking, Lines, corners_of
 from sensorium.errors import ConfigError
+from sensorium.pose import Pose
 from sensorium.wire.owner import owner_of
-from sensorium.wire.pose import Pose
 from sensorium.wire.world import Snapshot
 
 LONG = 20.0

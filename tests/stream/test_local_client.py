@@ -16,7 +16,7 @@ from selection import gate
 from streaming import PATIENCE, Nursery, build, held, running, serving, until
 
 import sensorium as sn
-from sensorium.wire.pose import Pose
+from sensorium.pose import Pose
 
 COLUMNS = 65536
 """Numbers of the large reading: 256 KiB for each environment."""
@@ -134,7 +134,7 @@ def test_large_local_frame_is_the_servers_memory(monkeypatch: pytest.MonkeyPatch
         for a, b, memory in zip(mine[-20:], its[-20:], written[-20:], strict=True):
             assert np.shares_memory(a["cells"], memory)
             assert np.shares_memory(a["cells"], b["cells"])
-            for view in (a["cells"], a.raw_data):
+            for view in (a["cells"], a.stamp):
                 with pytest.raises((TypeError, ValueError), match="read-only"):
                     view[0] = 0
             with pytest.raises(ValueError, match="WRITEABLE"):

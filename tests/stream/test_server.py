@@ -140,7 +140,7 @@ def test_each_listener_gets_each_sample_once_in_its_frame(rates: sn.Server) -> N
         for name, number in numbers.items():
             of_it = [each[1] for each in said if isinstance(each, tuple) and each[0] == number]
             assert len({data.frame for data in of_it}) == len(of_it), f"{name}: twice in one frame"
-            is_plain = of_it[0].truth is None
+            is_plain = not of_it[0].truth
             got = {data.frame: int(data.capture_tick[0]) for data in of_it}
             arrived = {frame: tick for frame, tick in came[name].items() if frame > begun}
             if is_plain:
@@ -274,11 +274,11 @@ def test_values_poses_and_truth_equal_the_scenes_bit_for_bit() -> None:
                 name, part = parts[number]
                 reading = shown[name]
                 seen += 1
-                for key in data.fields:
+                for key in data.measured:
                     np.testing.assert_array_equal(data[key], reading[key][part])
                     np.testing.assert_array_equal(data.truth[key], reading.truth[key][part])
                 np.testing.assert_array_equal(data.capture_tick, reading.capture_tick[part])
-                np.testing.assert_array_equal(data.ages, reading.age[part])
+                np.testing.assert_array_equal(data.age, reading.age[part])
                 assert reading.pose is not None
                 poses = reading.pose[part].reshape(data.transforms.shape)
                 np.testing.assert_array_equal(data.transforms, poses)

@@ -17,8 +17,7 @@ from sensorium.client.checks import ListenOptions
 from sensorium.client.subscription import Subscription
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire.attributes import SensorDefinition, make_generic_sensor_definition
-from sensorium.wire.data import ArrayData, LostEvents
-from sensorium.wire.raw_data import RawData
+from sensorium.wire.data import ArrayData, LostEvents, RawData
 from sensorium.wire.serializers import Serializer
 from sensorium.wire.stream_info import StreamInfo
 from sensorium.wire.world import Snapshot

@@ -259,7 +259,7 @@ def _at(reading: Reading, tick: int, dt: float) -> Reading:
     import numpy as np
 
     ticks = np.full_like(reading.capture_tick, tick)
-    meta = {"capture_tick": ticks, "frame": reading.frame, "valid": reading.valid, "is_new": reading.is_new}
+    meta = {"capture_tick": ticks, "frame": reading.captures, "valid": reading.valid, "is_new": reading.is_new}
     return replace(reading, tick=tick, time=tick * dt, _meta=meta)
 
 

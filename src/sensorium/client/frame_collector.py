@@ -29,9 +29,9 @@ GRACE = 1.0
 class FrameBundle(Mapping[str, Any]):
     """Read-only data of several sensors in one frame: sensor -> its data, or None if the sensor sent none.
 
-    The class of the data depends on the serializer of the sensor, e.g. `FieldData`, whose fields are known only at run
-    time. A type checker therefore accepts ``bundle["imu"].lin_acc_b`` as it is, and does not report that the value may
-    be None. Write ``bundle.of("imu", FieldData)`` for a checked type.
+    The class of the data depends on the serializer of the sensor. Most are a `Reading`, whose fields are known only at
+    run time. A type checker therefore accepts ``bundle["imu"].lin_acc_b`` as it is, and does not report that the value
+    may be None. Write ``bundle.of("imu", Reading)`` for a checked type.
 
     Args:
         frame: number of the frame.

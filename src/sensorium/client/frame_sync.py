@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from sensorium.client.frame_collector import KEEP, MOST_EVENTS, FrameBundle, FrameCollector
 from sensorium.errors import ConfigError, StreamError, listed
-from sensorium.wire.data import LostEvents, SensorData
+from sensorium.readings import Sample
+from sensorium.wire.data import LostEvents, RawData
 from sensorium.wire.header import EVENTS, LOST, Header, type_id
 from sensorium.wire.messages import FrameDone
-from sensorium.wire.raw_data import RawData
 from sensorium.wire.stream_info import StreamInfo
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sensorium.client.subscription import Subscription
 
 
-class FrameSync(FrameCollector[SensorData]):
+class FrameSync(FrameCollector[Sample]):
     """Data of several sensors by frame, from separate lossless subscriptions that are independent of other listeners.
 
     ```python
@@ -71,7 +71,7 @@ class FrameSync(FrameCollector[SensorData]):
         mine: dict[str, Subscription] = {}
         infos: dict[str, StreamInfo] = {}
 
-        def missing(name: str, count: int, done: FrameDone) -> SensorData:
+        def missing(name: str, count: int, done: FrameDone) -> Sample:
             return _lost(infos[name], mine[name], count, done)
 
         super().__init__(names, hold=hold, keep=keep, max_events=max_events, missing=missing)
@@ -126,7 +126,7 @@ class FrameSync(FrameCollector[SensorData]):
         return f"<FrameSync of {listed(self.names)}: {state}, {self.dropped} dropped>"
 
 
-def _receive(here: weakref.ref[FrameSync], name: str, data: SensorData) -> None:
+def _receive(here: weakref.ref[FrameSync], name: str, data: Sample) -> None:
     if (sync := here()) is not None:
         if isinstance(data, LostEvents):
             sync.lose(name, data.events_lost)

@@ -85,7 +85,7 @@ class RemoteSensor:
         with the name of the sensor and kept in `client.errors`. The next sample follows in any case.
 
         Args:
-            callback: function that takes a `SensorData`, of the class that the serializer of the sensor makes. The
+            callback: function that takes a `Reading`, or data of the class that a custom serializer makes. The
                 object and its arrays may be kept; to keep many, keep ``data.copy()``.
             policy: ``"latest"``: of the samples that arrive while the function runs only the newest is kept; the others
                 are counted as dropped. A burst of small messages is still delivered completely if the function

@@ -24,9 +24,9 @@ from sensorium.client.callbacks import LOGGER, Callbacks
 from sensorium.client.client_sensor import ClientSensor
 from sensorium.client.link import Link
 from sensorium.errors import SensoriumWarning, StreamError, UnknownNameError
+from sensorium.pose import Pose
 from sensorium.readings import Bodies
 from sensorium.wire import messages as msg
-from sensorium.wire.pose import Pose
 from sensorium.wire.stream_info import StreamInfo
 from sensorium.wire.warning_relay import WarningText, relayed_text
 

@@ -18,9 +18,10 @@ from sensorium.client.checks import ListenOptions, env_range
 from sensorium.client.link import Message
 from sensorium.client.session import Session
 from sensorium.errors import ConfigError, StreamError, UnknownNameError
+from sensorium.readings import Sample
 from sensorium.wire import messages as msg
 from sensorium.wire.bundles import is_bundle
-from sensorium.wire.data import SensorData
+from sensorium.wire.data import LostEvents
 from sensorium.wire.header import HEADER_BYTES, LOST, MAGIC, Header, body_offset
 from sensorium.wire.layout import plan
 from sensorium.wire.packing import CREDIT, Record
@@ -214,8 +215,8 @@ class Subscription:
         info, before, begun, done = self._info, self._received, 0, 0
         head, body = memory if isinstance(memory, tuple) else (memory, None)
         del memory
-        data: SensorData | None = None
-        messages: Iterator[SensorData] | None = None
+        data: Sample | None = None
+        messages: Iterator[Sample] | None = None
         while not self._ended:
             try:
                 if messages is None:
@@ -227,7 +228,7 @@ class Subscription:
                 for data in messages:
                     begun += 1
                     if begun == 1:
-                        self._note(data.raw.header)
+                        self._note(data)
                     self._received += 1
                     callback(data)
                     done = begun
@@ -245,16 +246,15 @@ class Subscription:
         data = messages = head = body = None  # the traceback of a stored error refers to this frame
         return number, credit
 
-    def _note(self, header: Header) -> None:
+    def _note(self, data: Sample) -> None:
         """Record the frame or the lost events from a message, or from the first message of a bundle."""
-        if header.flags & LOST:
+        if isinstance(data, LostEvents):
             self._received -= 1
-            self._lost += header.lost
+            self._lost += data.events_lost
             text = "the server dropped %d events of %r. Make the listener faster, or increase queue=."
-            LOGGER.warning(text, header.lost, self.name)
+            LOGGER.warning(text, data.events_lost, self.name)
         else:
-            age = (header.time_ns - header.capture_ns) * 1e-9
-            self._last = (age, (time.time_ns() - header.wall_ns) * 1e-9, header.frame)
+            self._last = (data.time - data.timestamp, data.latency(), data.frame)
 
     def _misread(self, info: StreamInfo, error: BaseException) -> None:
         """Report a message that could not be read; end the subscription if no message can be read."""

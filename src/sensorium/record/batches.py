@@ -230,7 +230,7 @@ class Batch:
         parts: list[Any] = [_HEAD.pack(LITTLE_ENDIAN, reading.tick, reading.time)]
         for index, column in enumerate(self._columns):
             name = column.name
-            array: Array = getattr(reading, name) if index < self._meta else values[name]
+            array = reading.per_env(name) if index < self._meta else values[name]
             if array.shape != column.shape or array.dtype != column.dtype:
                 raise _differs(reading, name, array, column.dtype, column.shape)
             if column.pad:
@@ -457,7 +457,7 @@ def of_envs(reading: Reading, rows: Array) -> Reading:
     about = ("capture_tick", "truth_tick", "stamp", "valid", "is_new", "frame")
     return Reading(
         reading.name, reading.kind, reading.specs, read_only(reading.env_ids[rows]), reading.tick, reading.time,
-        part(reading.measured), part(reading.truth), {name: read_only(getattr(reading, name)[rows]) for name in about},
+        part(reading.measured), part(reading.truth), {name: read_only(reading.per_env(name)[rows]) for name in about},
         _offsets=offsets, _pose=None if pose is None else read_only(pose[rows]), _dt=reading._dt,
     )  # fmt: skip
 

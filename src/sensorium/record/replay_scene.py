@@ -45,7 +45,7 @@ class ReplaySensor:
         before = self.newest
         self.samples += 1
         if before is None or any(
-            not np.array_equal(getattr(reading, name), getattr(before, name))
+            not np.array_equal(reading.per_env(name), before.per_env(name))
             for name in ("capture_tick", "valid", "frame")
         ):
             self.arrivals += 1

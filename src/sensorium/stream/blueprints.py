@@ -32,7 +32,7 @@ from sensorium.spec import Requirement
 from sensorium.wire.attributes import Attribute, SensorDefinition, blueprint_title, find_id, plain
 
 if TYPE_CHECKING:
-    from sensorium.wire.pose import Pose
+    from sensorium.pose import Pose
 
 Extra = SensorDefinition | type
 """Definition of a sensor, or a class with a `definition`: a streamed sensor, or one that runs in the client."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sensorium.errors import ConfigError, SensoriumError, StreamError, UnknownNameError, listed
+from sensorium.pose import Pose
 from sensorium.stream.access import Command
 from sensorium.stream.failures import LOG
 from sensorium.stream.frame_counter import FrameCounter
@@ -15,7 +16,6 @@ from sensorium.stream.spawner import SensorRequest, Spawner
 from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Session
 from sensorium.wire import messages as msg
-from sensorium.wire.pose import Pose
 from sensorium.wire.warning_relay import WarningText, recording_warnings
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from sensorium.stream.outgoing import Bundle, Moment, Outgoing
 from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Key, Payload, Subscription, Topic
 from sensorium.wire.bundles import Item, bundle_body
+from sensorium.wire.data import begin_message
 from sensorium.wire.header import BUNDLE, EVENTS, TRUTH, Header, body_offset, type_id
 from sensorium.wire.layout import plan
-from sensorium.wire.raw_data import begin_message
 from sensorium.wire.serializers import FieldSerializer
 
 _FIELDS = type_id(FieldSerializer.type_name)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sensorium.errors import ConfigError, StreamError
+from sensorium.pose import Pose
 from sensorium.stream.failures import LOG, FailureLog
 from sensorium.stream.outgoing import Bundle, Context, Moment, Outgoing, Serialised, as_bytes
 from sensorium.wire.buffers import Buffer, BufferPool
 from sensorium.wire.header import type_id
-from sensorium.wire.pose import Pose
 from sensorium.wire.serializers import Serializer
 
 if TYPE_CHECKING:

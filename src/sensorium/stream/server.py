@@ -19,6 +19,7 @@ from weakref import WeakSet
 import zmq.utils.garbage  # noqa: F401 - its handler at exit must be registered before ours, so that it runs later
 
 from sensorium.errors import ConfigError, StreamError, UnknownNameError
+from sensorium.pose import Pose
 from sensorium.stream.access import AccessControl
 from sensorium.stream.catalog import StreamCatalog
 from sensorium.stream.commands import Commands
@@ -33,7 +34,6 @@ from sensorium.stream.streamed_sensors import WORLD, StreamedSensors
 from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Counts, Session
 from sensorium.wire import messages as msg
-from sensorium.wire.pose import Pose
 from sensorium.wire.slots import Probe, slots_available
 from sensorium.wire.stream_info import StreamInfo
 

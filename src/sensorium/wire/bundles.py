@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sensorium.errors import WireError
+from sensorium.wire.data import RawData, messages_of
 from sensorium.wire.header import BUNDLE
-from sensorium.wire.raw_data import RawData, messages_of
 from sensorium.wire.stream_info import StreamInfo
 
 Item = tuple[bytes, int, int]
