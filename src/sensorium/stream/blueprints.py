@@ -53,39 +53,36 @@ def definitions(
         presets: presets by name, each with a `kind`. They become the recommended values of an attribute ``preset``.
     """
     found: dict[str, SensorDefinition] = {}
-
-    def add(what: str, make: Callable[[], SensorDefinition]) -> None:
-        try:
-            definition = make()
-            if not isinstance(definition, SensorDefinition):
-                raise TypeError(f"its definition is {shown(definition)}, expected a SensorDefinition")
-            if found.get(definition.id, definition) != definition:
-                raise DuplicateNameError(f"another sensor already has the blueprint {definition.id!r}")
-        except Exception as error:
-            text = f"{what} has no blueprint: {type(error).__name__}: {error}"
-            warnings.warn(text, SensoriumWarning, stacklevel=3)
-            return
-        found[definition.id] = definition
-
-    def of_scene(id: str, kind: str) -> SensorDefinition:
-        definition = _find(id).definition
-        names = [name for name, preset in (presets or {}).items() if preset.kind == kind and id == _id(kind)]
-        if not names:
-            return definition
-        doc = "Name of a device preset. Attributes that are set explicitly take precedence."
-        schema = {"type": "string", "enum": names, "description": doc}
-        return definition.with_attributes(Attribute("preset", schema))
-
+    makers: list[tuple[str, Callable[[], Any]]] = []
     for id, kind in _kinds().items():
         try:
             registry.cfg_for_kind(kind)
         except DuplicateNameError as error:
             _report(f"The sensor kind {kind!r} has no blueprint: {error}")
         else:
-            add(f"the sensor {kind!r}", partial(of_scene, id, kind))
-    for each in extra:
-        add(f"the sensor {shown(each)}", partial(_defined, each))
+            makers.append((repr(kind), partial(_of_scene, id, kind, presets or {})))
+    makers += [(shown(each), partial(_defined, each)) for each in extra]
+    for what, make in makers:
+        try:
+            definition = make()
+            if not isinstance(definition, SensorDefinition):
+                raise TypeError(f"its definition is {shown(definition)}, expected a SensorDefinition")
+            if found.setdefault(definition.id, definition) != definition:
+                raise DuplicateNameError(f"another sensor already has the blueprint {definition.id!r}")
+        except Exception as error:
+            text = f"the sensor {what} has no blueprint: {type(error).__name__}: {error}"
+            warnings.warn(text, SensoriumWarning, stacklevel=2)
     return dict(sorted(found.items()))
+
+
+def _of_scene(id: str, kind: str, presets: Mapping[str, Any]) -> SensorDefinition:
+    """Return the definition of a sensor of the scene, with the presets of its kind."""
+    definition = _find(id).definition
+    names = [name for name, preset in presets.items() if preset.kind == kind and id == _id(kind)]
+    if not names:
+        return definition
+    doc = "Name of a device preset. Attributes that are set explicitly take precedence."
+    return definition.with_attributes(Attribute("preset", {"type": "string", "enum": names, "description": doc}))
 
 
 @cache
