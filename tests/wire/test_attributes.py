@@ -203,6 +203,7 @@ def test_default_is_the_first_recommended_value_unless_given() -> None:
         ({"id": "a", "schema": {"type": "number", "default": "x"}}, "default"),
         ({"id": "a", "schema": {"type": "number", "examples": ["x"]}}, "examples"),
         ({"id": "a", "schema": {"examples": "x"}}, "schema"),
+        ({"id": "a", "schema": {"type": "integer", "enum": [1, "x"]}}, "enum"),
         ({"id": "a", "schema": {"type": "number", "minimum": 0.0, "default": -1.0}}, "default"),
     ],
 )
@@ -322,6 +323,7 @@ def test_definition_round_trips_through_json() -> None:
         {"id": "sensor.other.x", "properties": {"a": {"minimum": "b"}}},
         {"id": "sensor.other.x", "properties": {"a": {"unit": 1}}},
         {"id": "sensor.other.x", "properties": {"a": {"anyOf": [1]}}},
+        {"id": "sensor.other.x", "properties": {"a": {"enum": [b"x"]}}},
         {"id": "sensor.other.x", "properties": {"a b": {}}},
         {"id": "sensor.other.x", "tags": [1]},
         {"id": "sensor.other.x", "where": "nowhere"},

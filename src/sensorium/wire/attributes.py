@@ -69,11 +69,10 @@ class Attribute:
         if not _ID.fullmatch(str(self.id)):
             raise ConfigError.single(title, "id", self.id, "letters, digits and underscores, e.g. 'safe_distance'")
         try:
-            stated = [("examples", each) for each in self._keywords.examples]
-            stated += [("default", each) for each in (self._keywords.default,) if each is not None]
+            stated = {"examples": self._keywords.examples, "enum": self.choices, "default": [self._keywords.default]}
         except ValueError as error:
             raise ConfigError.single(title, "schema", self.schema, "a JSON schema of a property", f"{error}.") from None
-        for name, value in stated:
+        for name, value in ((name, each) for name, values in stated.items() for each in values if each is not None):
             try:
                 self.parse(value)
             except ConfigError as error:
@@ -387,7 +386,7 @@ class SensorDefinition:
             required = convert(data.get("required", []), list[str])
             attributes = [Attribute(id, schema, id in required) for id, schema in properties.items()]
             return convert({**data, "defs": data.get("$defs", {}), "attributes": attributes}, cls)
-        except (SensoriumError, ValueError, AttributeError) as error:
+        except (SensoriumError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise WireError(f"SensorDefinition expected, got {shown(data)}: {error}") from None
 
 
