@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Literal, cast
 
-from msgspec import UNSET, Struct, convert
+import msgspec
+from msgspec import UNSET, Struct
 
 AttributeType = Literal["boolean", "integer", "number", "string", "array", "structure"]
 """Types of an attribute. ``array`` is a vector of numbers; ``structure`` is any other list, a table, or a choice of
@@ -48,4 +49,13 @@ class Keywords(Struct, rename="camel"):
         return self.enum if self.const is UNSET else [self.const]
 
 
-__all__ = ["TYPES", "AttributeType", "Keywords", "convert"]
+def convert(value: Any, type: Any, *, strict: bool = True) -> Any:
+    """Return plain data as a value of a type.
+
+    Raises:
+        ValueError: the data are not of the type. In older versions, the exception of msgspec is not a ValueError.
+    """
+    try:
+        return msgspec.convert(value, type, strict=strict)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
