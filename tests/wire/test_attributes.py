@@ -149,6 +149,7 @@ def test_words_are_accepted_if_allowed() -> None:
         ({"type": "number", "exclusiveMinimum": 0.0, "unit": "Hz"}, (1e-9,), (0.0, "0"), "a number > 0 (Hz)"),
         ({"type": "integer", "minimum": 1, "maximum": 30}, (1, 30), (0, "31"), "a whole number >= 1 and <= 30"),
         ({"type": "number", "maximum": 2.0}, (-9, 2, -math.inf), (2.1,), "a number <= 2"),
+        ({"type": "number", "minimum": 0, "exclusiveMaximum": 1}, (0, 0.9), (1, -1), "a number >= 0 and < 1"),
         (VECTOR | {"maxItems": 3}, ([1, 2, 3],), ([1, 2], "1 2 3 4"), "3 numbers, e.g. [0, 0, 1]"),
         (VECTOR | {"minimum": 0.0}, ([0, 1],), ([0, -1],), "numbers, e.g. [0, 0, 1] >= 0"),
         ({"type": "array", "items": {"type": "number", "minimum": 0}}, ("0 1",), ("0 -1",), "[0, 0, 1] >= 0"),

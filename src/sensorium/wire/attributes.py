@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -141,14 +140,11 @@ class Attribute:
         """Description of the accepted values."""
         if self.choices:
             return f"{'only' if self.is_fixed else 'one of'} {', '.join(self.recommended_values)}"
-        words, low, size = _EXPECTED[self.type], self._keywords.minimum, self._keywords.max_items
+        words, size = _EXPECTED[self.type], self._keywords.max_items
         if self.type == "array" and size:
             words = f"{size} numbers, e.g. {json.dumps([0] * (size - 1) + [1])}"
-        limits = [f">= {low:g}"] if low is not None else []
-        limits += [f"> {above:g}" for above in (self._keywords.exclusive_minimum,) if above is not None]
-        limits += [f"<= {self._keywords.maximum:g}"] if math.isfinite(self._keywords.maximum) else []
-        if limits:
-            words += f"{', with numbers' if self.type == 'structure' else ''} {' and '.join(limits)}"
+        if limits := " and ".join(f"{sign} {bound:g}" for sign, _, bound in self._keywords.bounds):
+            words += f"{', with numbers' if self.type == 'structure' else ''} {limits}"
         return f"{words} ({self.unit})" if self.unit and self.type in ("integer", "number", "array") else words
 
     def parse(self, value: object, blueprint: str = "") -> Any:
@@ -205,8 +201,7 @@ class Attribute:
             return all(map(self._is_within, value))
         if isinstance(value, bool) or not isinstance(value, int | float):
             return True
-        low, above, high = self._keywords.minimum, self._keywords.exclusive_minimum, self._keywords.maximum
-        return (low is None or value >= low) and (above is None or value > above) and value <= high
+        return value == value and all(holds(value, bound) for _, holds, bound in self._keywords.bounds)
 
 
 def plain(value: object) -> Any:

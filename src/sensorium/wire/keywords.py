@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
+from operator import ge, gt, le, lt
 from typing import Any, Literal, cast
 
 import msgspec
@@ -32,7 +33,8 @@ class Keywords(Struct, rename="camel"):
     max_items: int = 0
     minimum: float | None = None
     exclusive_minimum: float | None = None
-    maximum: float = math.inf
+    maximum: float | None = None
+    exclusive_maximum: float | None = None
     unit: str = ""
     description: str = ""
 
@@ -42,6 +44,13 @@ class Keywords(Struct, rename="camel"):
         parts = self.prefix_items or [self.items]
         is_list = self.type == "array" and not all(part.get("type") == "number" for part in parts)
         return "structure" if is_list or self.type not in TYPES else cast(AttributeType, self.type)
+
+    @property
+    def bounds(self) -> list[tuple[str, Callable[[float, float], bool], float]]:
+        """Sign, comparison and number of each bound."""
+        lower = (">=", ge, self.minimum), (">", gt, self.exclusive_minimum)
+        upper = ("<=", le, self.maximum), ("<", lt, self.exclusive_maximum)
+        return [(sign, holds, bound) for sign, holds, bound in (*lower, *upper) if bound is not None]
 
     @property
     def choices(self) -> list[Any]:
