@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import ge, gt, le, lt
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, Struct
 
+T = TypeVar("T")
 AttributeType = Literal["boolean", "integer", "number", "string", "array", "structure"]
 """Types of an attribute. ``array`` is a vector of numbers; ``structure`` is any other list, a table, or a choice of
 several types.
@@ -58,7 +59,7 @@ class Keywords(Struct, rename="camel"):
         return self.enum if self.const is UNSET else [self.const]
 
 
-def convert(value: Any, type: Any, *, strict: bool = True) -> Any:
+def convert(value: Any, type: type[T], *, strict: bool = True) -> T:
     """Return plain data as a value of a type.
 
     Raises:
