@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sensorium.scene import Scene
 
 _WORLD = {"kind": "body_state", "bodies": ".*"}
-LONGEST_NAME = 128
+MAX_NAME_LENGTH = 128
 SENSOR_BYTES = 64 * 1024
 """Minimum memory counted for a spawned sensor with its stream, bytes; it also limits their number."""
 
@@ -138,8 +138,8 @@ class Spawner:
     def _free_name(self, name: str, definition: SensorDefinition) -> str:
         taken = {*self._stream_catalog.topics, *self._scene.sensors}
         if name:
-            if not name.isprintable() or name != name.strip() or len(name) > LONGEST_NAME:
-                expected = f"at most {LONGEST_NAME} printable characters, without leading or trailing spaces"
+            if not name.isprintable() or name != name.strip() or len(name) > MAX_NAME_LENGTH:
+                expected = f"at most {MAX_NAME_LENGTH} printable characters, without leading or trailing spaces"
                 raise ConfigError.single("spawn", "name", name, expected, "All clients see this name.")
             if name in taken:
                 raise DuplicateNameError(f"spawn: a sensor {name!r} already exists. Choose another name.")
@@ -239,21 +239,21 @@ class Spawner:
             self._scene.remove(name)
         self._removed(name)
 
-    def forget_removed(self, there: Container[str]) -> None:
+    def forget_removed(self, present: Container[str]) -> None:
         """Remove sensors that the owner of the scene removed, and sensors that depend on them.
 
         Args:
-            there: names of the sensors of the scene.
+            present: names of the sensors of the scene.
         """
-        if WORLD in self._stream_catalog.topics and WORLD not in there:
+        if WORLD in self._stream_catalog.topics and WORLD not in present:
             self._spawned.discard(WORLD)
             self._streamed.world = None
             self._stream_catalog.withdraw(WORLD, "it was removed from its scene")
             self.offer_world()  # the server that it belonged to has ended, and sensors of this server need it
         for name in self._spawned - {WORLD}:
             needed = WORLD if name in self._streamed.sensors else name
-            is_here = self._stream_catalog.topics[name].info.where != "client"
-            if is_here and needed not in there and needed not in self._scene.sensors:
+            is_evaluated = self._stream_catalog.topics[name].info.where != "client"
+            if is_evaluated and needed not in present and needed not in self._scene.sensors:
                 what = "it" if needed == name else "a sensor that it needs"
                 self.remove(name, f"{what} was removed from its scene")
 
