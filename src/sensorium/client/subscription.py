@@ -231,22 +231,28 @@ class Subscription:
                     self.name,
                 )
                 header = Header.peek(head)
-                data = self.lost_events(header.frame, header.tick, header.time_ns, missed)
-                self._call(callback, data)
-        except BaseException as error:
+                self._call(callback, self.lost_events(header.frame, header.tick, header.time_ns, missed))
+        except Exception as error:
             self._misread(info, error)
+        is_called = False
         while not self._ended:
             try:
-                data = next(messages, None)
-            except BaseException as error:
-                self._misread(info, error)
-                continue
-            if data is None:
+                for data in messages:  # runs once per small message
+                    if self._received == before:
+                        self._last = (data.time - data.timestamp, data.latency(), data.frame)
+                    self._received += 1
+                    is_called = True
+                    callback(data)
+                    is_called = False
+                    if self._ended:
+                        break
                 break
-            if self._received == before:
-                self._last = (data.time - data.timestamp, data.latency(), data.frame)
-            self._received += 1
-            self._call(callback, data)
+            except BaseException as error:  # includes SystemExit: no listener may end the thread
+                if is_called:
+                    is_called = False
+                    self._session.callbacks.errors.report(self.name, callback, error)
+                else:
+                    self._misread(info, error)
         if self._received > before:
             self._times.append((time.monotonic(), self._received - before))
         data = messages = head = body = None  # type: ignore[assignment]  # stored tracebacks refer to this frame
@@ -255,7 +261,7 @@ class Subscription:
     def _call(self, callback: Callable[[Any], object], data: Sample) -> None:
         try:
             callback(data)
-        except BaseException as error:  # includes SystemExit: no listener may end the thread
+        except BaseException as error:
             self._session.callbacks.errors.report(self.name, callback, error)
 
     def lost_events(self, frame: int, tick: int, time_ns: int, count: int) -> LostEvents:
