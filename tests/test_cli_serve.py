@@ -25,7 +25,7 @@ from nursery import COMMAND, PATIENCE, Nursery, Program, until
 import sensorium as sn
 from sensorium.cli import main
 from sensorium.cli.checks import check_addresses
-from sensorium.cli.serve import _logged
+from sensorium.errors import plain_messages
 from sensorium.jobs.control import control_for
 from sensorium.stream.security import KeyPair
 
@@ -256,7 +256,7 @@ def test_secrets_are_created_once_and_required(model: str, tmp_path: Path, servi
 def test_log_of_the_server_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     """Warnings of its threads appear as lines while it serves."""
     log = logging.getLogger("sensorium.stream")
-    with _logged():
+    with plain_messages():
         log.warning("Client %s is disconnected", "'far'")
         log.info("unseen")
     log.warning("unseen")

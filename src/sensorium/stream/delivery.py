@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from sensorium.errors import StreamError
 from sensorium.stream.outboxes import Outboxes
 from sensorium.stream.subscriptions import BYTES_QUEUED, Payload, Sent, Session, Share, Subscription, Topic
 from sensorium.wire import messages as msg
@@ -104,10 +105,13 @@ class Delivery:
             writer = self._segments.get(topic.segment)
             if writer is None or writer.slot_size < size:
                 self.retire(topic)
+                room = 2 * size if any(spec.is_ragged for spec in topic.info.specs) else size
+                try:
+                    writer = self._segments[self._next_segment] = SlotWriter(room, SLOTS)
+                except StreamError:  # no memory or descriptor is left: the socket carries the message
+                    return None
                 topic.segment = self._next_segment
                 self._next_segment += 1
-                room = 2 * size if any(spec.is_ragged for spec in topic.info.specs) else size
-                writer = self._segments[topic.segment] = SlotWriter(room, SLOTS)
             slot = writer.take()
             if slot is None:
                 return None
