@@ -140,7 +140,7 @@ def test_missing_cuda_error_names_findings_and_remedy(found: DeviceInventory, pa
 
 
 def test_inventory_matches_torch_and_warp() -> None:
-    found = DeviceInventory.here()
+    found = DeviceInventory.detect()
     assert found.torch == torch.__version__ and found.warp == wp.__version__
     assert found.torch_devices == (torch.cuda.device_count() if torch.cuda.is_available() else 0)
     assert len(found.warp_devices) == wp.get_cuda_device_count()

@@ -16,7 +16,7 @@ COURT = """<mujoco><worldbody>
   <body name="robot/base" pos="0 0 1"><freejoint/><geom size="0.1"/></body>
   <geom type="box" pos="5 0 1" size="1 3 3"/>
 </worldbody></mujoco>"""
-MOST_CALLS = 15
+MAX_CALLS = 15
 HANDOVERS = ("put", "_give", "take")
 """Functions at which a frame leaves a thread: into an outbox, into the socket, into the queue of a listener."""
 
@@ -68,4 +68,4 @@ def test_a_lidar_frame_takes_few_calls_from_kernel_to_callback(shared_memory: bo
         threading.setprofile(None)
     assert set(chains) == {"outboxes.put", "sockets._give", "callbacks.put", "callback"}
     calls = [name for each in chains.values() for name in each]
-    assert len(calls) <= MOST_CALLS, chains
+    assert len(calls) <= MAX_CALLS, chains

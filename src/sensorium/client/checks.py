@@ -23,7 +23,7 @@ Policy = Literal["latest", "lossless"]
 """Handling of samples for a slow listener: keep only the newest, or keep all."""
 Envs = slice | int | range | None
 
-MOST = 2**31 - 1
+MAX = 2**31 - 1
 """Default upper bound of integers."""
 LONGEST = 10.0**6
 """Longest allowed wait, s."""
@@ -31,7 +31,7 @@ HIDDEN = "(not shown)"
 """Text that error messages show in place of a secret."""
 
 
-def whole(call: str, argument: str, value: object, low: int = 1, high: int = MOST, *, fix: str = "") -> int:
+def whole(call: str, argument: str, value: object, low: int = 1, high: int = MAX, *, fix: str = "") -> int:
     """Return a valid integer.
 
     Args:

@@ -78,16 +78,16 @@ class FrameSync(FrameCollector[SensorData]):
         handles: list[Subscription | FrameListener] = []
         self._finalizer = weakref.finalize(self, _stop, handles)
         self._finalizer.atexit = False  # the client closes at exit
-        here = weakref.ref(self)
+        ref = weakref.ref(self)
         try:
             for name in self.names:
                 infos[name] = client.streams.get(name, StreamInfo(0, name, "", ""))
                 mine[name] = client.subscribe(
-                    name, partial(_receive, here, name), policy="lossless", on_end=partial(_end, here, name), **options
+                    name, partial(_receive, ref, name), policy="lossless", on_end=partial(_end, ref, name), **options
                 )
                 handles.append(mine[name])
             # Last: all later announcements include all subscriptions.
-            handles.append(client.on_frame(partial(_finish, here, mine)))
+            handles.append(client.on_frame(partial(_finish, ref, mine)))
         except BaseException:
             self.close()
             raise
@@ -126,21 +126,21 @@ class FrameSync(FrameCollector[SensorData]):
         return f"<FrameSync of {listed(self.names)}: {state}, {self.dropped} dropped>"
 
 
-def _receive(here: weakref.ref[FrameSync], name: str, data: SensorData) -> None:
-    if (sync := here()) is not None:
+def _receive(ref: weakref.ref[FrameSync], name: str, data: SensorData) -> None:
+    if (sync := ref()) is not None:
         if isinstance(data, LostEvents):
             sync.lose(name, data.events_lost)
         else:
             sync.add(name, data)
 
 
-def _end(here: weakref.ref[FrameSync], name: str, reason: str) -> None:
-    if (sync := here()) is not None:
+def _end(ref: weakref.ref[FrameSync], name: str, reason: str) -> None:
+    if (sync := ref()) is not None:
         sync.end(name, reason)
 
 
-def _finish(here: weakref.ref[FrameSync], mine: Mapping[str, Subscription], done: FrameDone) -> None:
-    if (sync := here()) is not None:
+def _finish(ref: weakref.ref[FrameSync], mine: Mapping[str, Subscription], done: FrameDone) -> None:
+    if (sync := ref()) is not None:
         sync.done(done.frame, _due(done, mine), done)
 
 
