@@ -259,7 +259,7 @@ sys.stdin.read()
 def test_connections_before_login_leave_descriptors(handshake: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another program opens more connections than this one has descriptors, and says nothing."""
     monkeypatch.setattr("sensorium.stream.sockets.HANDSHAKE_S", handshake)
-    with few_descriptors(60), serving(step=True, token="secret", world=QUICK) as server:
+    with few_descriptors(120), serving(step=True, token="secret", world=QUICK) as server:
         command = [sys.executable, "-Ic", CONNECTIONS, server.address.rpartition(":")[2]]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
             assert other.stdout is not None and other.stdout.readline()

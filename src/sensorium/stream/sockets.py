@@ -34,10 +34,10 @@ MOST_AT_ONCE = 256
 """Maximum number of messages read from the socket before the outboxes are sent."""
 HANDSHAKE_S = 3.0
 """Time after which a connection whose other end does not speak ZeroMQ is closed, s."""
-BACKLOG = 16
+BACKLOG = 32
 """Maximum number of connections that arrive at once: fewer than the reserved descriptors."""
 RESERVED_DESCRIPTORS = 64
-"""Number of descriptors of the process that connections leave free; at most a quarter of its limit."""
+"""Number of descriptors of the process that connections leave free; at most half of its limit."""
 LINGER_S = 0.2
 """Longest wait at the end for sent messages to be read, s."""
 
@@ -233,7 +233,7 @@ def _refuse_excess(accepted: Any) -> None:
     with contextlib.suppress(zmq.Again):
         while True:
             descriptor = recv_monitor_message(accepted, zmq.NOBLOCK)["value"]
-            if descriptor < limit - min(RESERVED_DESCRIPTORS, limit // 4):
+            if descriptor < limit - min(RESERVED_DESCRIPTORS, limit // 2):
                 continue
             with contextlib.suppress(OSError):  # closed in the meantime
                 connection = socket.socket(fileno=descriptor)
