@@ -79,9 +79,10 @@ class Sockets:
         router.handshake_ivl = int(1e3 * HANDSHAKE_S)
         router.backlog = BACKLOG
         router.copy_threshold = COPIED_BELOW
-        self._accepted = accepted = router.get_monitor_socket(zmq.EVENT_ACCEPTED)
+        self._accepted = router.get_monitor_socket(zmq.EVENT_ACCEPTED)
+        self._was_full = False
         if os.name == "posix":
-            self.watch(accepted, lambda: _refuse_excess(accepted))
+            self.watch(self._accepted, self._refuse_excess)
         self.addresses: list[str] = []
         self._files: list[str] = []
         try:
@@ -150,6 +151,29 @@ class Sockets:
         """Undo `watch`. Only the socket's thread may call this."""
         if self._watched.pop(descriptor, None) is not None:
             self._poller.unregister(descriptor)
+
+    def _refuse_excess(self) -> None:
+        """Close new connections that use the descriptors which the process needs otherwise.
+
+        The system gives the lowest free number to a descriptor, so that the number says how many are in use.
+        """
+        import resource  # not on Windows
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with contextlib.suppress(zmq.Again):
+            while True:
+                descriptor = recv_monitor_message(self._accepted, zmq.NOBLOCK)["value"]
+                if descriptor < limit - min(RESERVED_DESCRIPTORS, limit // 2):
+                    continue
+                if not self._was_full:
+                    LOG.warning("Connections are refused: this process may open only %d files. See `ulimit -n`.", limit)
+                self._was_full = True
+                with contextlib.suppress(OSError):  # closed in the meantime
+                    connection = socket.socket(fileno=descriptor)
+                    try:
+                        connection.shutdown(socket.SHUT_RDWR)
+                    finally:
+                        connection.detach()  # its owner closes it
 
     def _run(self) -> None:
         poller, router = self._poller, self._router
@@ -220,27 +244,6 @@ class Sockets:
             with contextlib.suppress(OSError):
                 os.unlink(path)
         self._waker.close()
-
-
-def _refuse_excess(accepted: Any) -> None:
-    """Close new connections that use the descriptors which the process needs otherwise.
-
-    The system gives the lowest free number to a descriptor, so that the number says how many are in use.
-    """
-    import resource  # not on Windows
-
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(zmq.Again):
-        while True:
-            descriptor = recv_monitor_message(accepted, zmq.NOBLOCK)["value"]
-            if descriptor < limit - min(RESERVED_DESCRIPTORS, limit // 2):
-                continue
-            with contextlib.suppress(OSError):  # closed in the meantime
-                connection = socket.socket(fileno=descriptor)
-                try:
-                    connection.shutdown(socket.SHUT_RDWR)
-                finally:
-                    connection.detach()  # its owner closes it
 
 
 def _check_file(path: str) -> None:
