@@ -66,7 +66,7 @@ def test_a_device_gets_its_canonical_name(device: str | torch.device, name: str)
 
 def test_cpu_request_searches_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """A device query would load the CUDA driver, which may take a second."""
-    monkeypatch.setattr(DeviceInventory, "here", lambda: pytest.fail("it looked"))
+    monkeypatch.setattr(DeviceInventory, "detect", lambda: pytest.fail("it looked"))
     assert resolve_device("cpu") == "cpu"
 
 
