@@ -22,8 +22,7 @@ from sensorium.client.client_sensor import ClientSensor
 from sensorium.stream import blueprints, streamed
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
-from sensorium.wire.data import ArrayData
-from sensorium.wire.raw_data import RawData
+from sensorium.wire.data import ArrayData, RawData
 from sensorium.wire.serializers import Serializer
 from sensorium.wire.world import Snapshot
 

@@ -18,18 +18,18 @@ import pytest
 SRC = Path(__file__).parents[1] / "src"
 
 LAYERS = (
-    "errors", "plugins", "memory", "spec", "readings", "pictures", "drawing", "random", "cfg", "compute", "geometry",
-    "engines", "world", "measurement", "registry", "patterns", "sensors", "presets", "scene", "wire", "compat", "jax",
-    "rl", "testing", "record", "stream", "view", "client", "local", "demo", "jobs", "cli",
+    "errors", "plugins", "memory", "spec", "pose", "readings", "pictures", "drawing", "random", "cfg", "compute",
+    "geometry", "engines", "world", "measurement", "registry", "patterns", "sensors", "presets", "scene", "wire",
+    "compat", "jax", "rl", "testing", "record", "stream", "view", "client", "local", "demo", "jobs", "cli",
     "__main__",
 )  # fmt: skip
 """The modules and packages in `sensorium`, from lowest to highest layer."""
 
 OUTPUTS = {
-    "record": {"errors", "plugins", "memory", "spec", "readings", "pictures"},
-    "wire": {"errors", "plugins", "spec", "readings"},
-    "stream": {"errors", "memory", "spec", "readings", "wire", "registry", "cfg"},
-    "client": {"errors", "spec", "readings", "wire"},
+    "record": {"errors", "plugins", "memory", "spec", "pose", "readings", "pictures"},
+    "wire": {"errors", "plugins", "spec", "pose", "readings"},
+    "stream": {"errors", "memory", "spec", "pose", "readings", "wire", "registry", "cfg"},
+    "client": {"errors", "spec", "pose", "readings", "wire"},
     "view": {"errors", "spec", "readings", "pictures", "drawing"},
 }
 """Permitted imports of output packages: readings and specs only; the stream server also builds sensors from blueprints.

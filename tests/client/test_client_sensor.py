@@ -28,9 +28,9 @@ from sensorium.errors import (
     UnknownNameError,
 )
 from sensorium.plugins import Plugins
+from sensorium.pose import Pose
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.owner import Owner, owner_of
-from sensorium.wire.pose import Pose
 from sensorium.wire.world import Snapshot
 
 LONG = 20.0

@@ -27,8 +27,8 @@ from sensorium.client.lane_invasion import (
     corners_of,
 )
 from sensorium.errors import ConfigError
+from sensorium.pose import Pose
 from sensorium.wire.owner import owner_of
-from sensorium.wire.pose import Pose
 from sensorium.wire.world import Snapshot
 
 LONG = 20.0

@@ -163,7 +163,7 @@ MODEL = "<mujoco><worldbody><body name='b'><joint/><geom size='1'/></body></worl
 def test_every_device_argument_is_resolved(make: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Faults are found at construction; afterwards the canonical name is shown."""
     assert make(torch.device("cpu", 0)).device == "cpu"
-    monkeypatch.setattr(devices_module.DeviceInventory, "here", lambda: NONE)
+    monkeypatch.setattr(devices_module.DeviceInventory, "detect", lambda: NONE)
     for device, expected in (("cuda", "no NVIDIA driver"), ("gpu", "expected 'cpu'")):
         with pytest.raises(DeviceError, match=expected):
             make(device)

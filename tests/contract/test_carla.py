@@ -20,8 +20,8 @@ from sensorium.stream import streamed
 from sensorium.view.live.remote import RemoteScene
 from sensorium.wire import serializers
 from sensorium.wire.buffers import Buffer
+from sensorium.wire.data import RawData
 from sensorium.wire.owner import Owner
-from sensorium.wire.raw_data import RawData
 from sensorium.wire.world import Snapshot
 
 ROAD = ("vehicle.ego/chassis", "vehicle.audi.a2/chassis", "vehicle.mercedes-benz.coupe/chassis", "walker/body")
@@ -214,7 +214,7 @@ def test_event_behaves_as_a_read_only_array(world: sn.Client) -> None:
             each.array[0] = WALKER
         with pytest.raises(TypeError, match="read-only"):
             each.raw_data[0] = 1
-    with pytest.raises(AttributeError, match="read-only"):
+    with pytest.raises(AttributeError):
         event.frame = 0
     assert np.shares_memory(event.array, np.frombuffer(event.raw_data, np.uint8))
 

@@ -61,10 +61,10 @@ def samples(readings: list[Reading], name: str, branch: str) -> Iterator[tuple[R
             continue
         for row, env in enumerate(reading.env_ids.tolist()):
             if branch == "measured" and not reading.valid[row]:
-                last[env] = (-1, int(reading.frame[row]))
+                last[env] = (-1, int(reading.captures[row]))
                 continue
             tick = int((reading.capture_tick if branch == "measured" else reading.truth_tick)[row])
-            frame = int(reading.frame[row])
+            frame = int(reading.captures[row])
             before = last.get(env, (-1, -1))
             last[env] = (tick, frame)
             if tick != before[0] or frame < before[1]:

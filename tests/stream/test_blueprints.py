@@ -15,11 +15,11 @@ import sensorium.sensors.all  # registers the built-in sensors
 from sensorium import registry
 from sensorium.cfg import SELECTORS, MountedSensorCfg, SensorCfg, meanings
 from sensorium.errors import ConfigError, SensoriumWarning, UnknownNameError
+from sensorium.pose import Pose
 from sensorium.presets import presets
 from sensorium.stream.blueprints import build_cfg, definitions
 from sensorium.stream.variants import VARIANTS
 from sensorium.wire.attributes import Attribute, SensorDefinition, make_generic_sensor_definition
-from sensorium.wire.pose import Pose
 
 ALL = definitions()
 OURS = sorted({each.kind() for each in registry.registered() if each.__module__.startswith("sensorium.")})  # type: ignore[attr-defined]

@@ -131,7 +131,7 @@ def test_memory_is_reused_and_does_not_grow() -> None:
 
         def take(data: Any) -> None:
             nonlocal count, nbytes
-            count, nbytes = count + 1, len(data.raw_data)
+            count, nbytes = count + 1, sum(array.nbytes for array in data.measured.values())
 
         client.sensors["sheet"].listen(take, policy="lossless")
         for k in range(80):

@@ -33,7 +33,7 @@ NARROW = 100
 """Terminal width in characters below which a blueprint and its description are on separate lines."""
 GAP = 2
 """Characters between two columns, and at both edges together."""
-STATS_WORTH = ("envs", "MB/s", "lost", "received", "dropped", "age", "latency")
+STATS_WORTH = ("envs", "MB/s", "lost", "received", "replaced", "age", "latency")
 """Counts by importance, the least important first, which a narrow terminal omits first."""
 
 

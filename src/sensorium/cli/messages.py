@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
@@ -77,3 +77,32 @@ def busy(doing: str) -> Iterator[None]:
 
         with watch_loading(count):
             yield
+
+
+@contextlib.contextmanager
+def progress(doing: str, total: float | None = None) -> Iterator[Callable[..., None]]:
+    """Show on a terminal how much of some work is done.
+
+    Args:
+        doing: name of the work.
+        total: amount of all work; None until it is known.
+
+    Yields:
+        Function of the amount that is done; of the total, if that was unknown; and of a text about the current part.
+    """
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    console = stderr()
+    columns = (TextColumn(doing), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[text]}"))
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task, shown = bar.add_task("", total=total, text=""), 0.0
+
+        def show(done: float, total: float = total or 0.0, text: str = "") -> None:
+            nonlocal shown
+            if done - shown >= total / 200 or done >= total:
+                shown = done
+                bar.update(task, completed=done, total=total, text=text)
+
+        yield show

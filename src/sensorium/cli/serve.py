@@ -250,12 +250,14 @@ class Serve:
     # The simulation ---------------------------------------------------------------------------------------------------
 
     def _scene(self, rig: list[Any] | None, reserved: list[Any]) -> tuple[Scene, str]:
+        from sensorium.jobs.rig import load_rig
+
         run = Run(
             Path(self.model), self.rig, self.envs, seed=self.seed, first_env=self.first_env, device=self.device,
             engine=self.engine,
         )  # fmt: skip
         robot, patterns = robots.ROBOTS.get(self.model), [each for each in self.reserve if not each.endswith(".toml")]
-        sensors = rig if rig is not None else [] if robot is None else robot.sensors()
+        sensors = rig if rig is not None else [] if robot is None else load_rig(robot.rig)[0]
 
         def reserve(engine: Engine) -> list[Any]:
             from sensorium.sensors.contact.collision import reserve_contact

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich import box
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sensorium.cli.messages import note, stderr, stdout
+from sensorium.cli.messages import note, progress, stdout
 from sensorium.cli.signals import ending
 from sensorium.errors import MissingDependencyError, UsageError
 from sensorium.jobs.control import steps
@@ -77,41 +76,18 @@ def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: N
     sensors = () if recorder is None else tuple(scene.sensors.values())
     start, cursor = scene.tick, scene.sample_cursor()
     try:
-        with _progress(scene, ticks) as advance, ending(signal.SIGINT) as ended:
+        with progress("simulating", ticks) as show_progress, ending(signal.SIGINT) as ended:
             for _ in steps(scene, control, every, ticks, sensors):
                 if recorder is not None:
                     recorder.add_all(scene.publish(scene, since=cursor))
-                advance(scene.tick - start)
+                passed = scene.tick - start
+                show_progress(passed, text=f"{passed * scene.engine.dt:.2f} s")
                 if ended and scene.tick < start + ticks:
                     raise KeyboardInterrupt  # between two steps, where the scene is still readable
     except KeyboardInterrupt:
         note(f"interrupted at t = {scene.time:.4g} s; saving the recorded samples")
         return False
     return True
-
-
-@contextlib.contextmanager
-def _progress(scene: Scene, ticks: int) -> Iterator[Any]:
-    console = stderr()
-    columns = (
-        TextColumn("simulating"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[time]}"),
-        TimeRemainingColumn(),
-    )
-    stride = max(1, ticks // 200)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=ticks, time="")
-        shown = 0
-
-        def advance(done: int) -> None:
-            nonlocal shown
-            if done - shown >= stride or done == ticks:
-                shown = done
-                progress.update(task, completed=done, time=f"{done * scene.engine.dt:.2f} s")
-
-        yield advance
 
 
 def describe(scene: Scene, presets: Mapping[str, str]) -> dict[str, Any]:

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sensorium.errors import ConfigError
+from sensorium.pose import Pose
 from sensorium.wire.attributes import plain
-from sensorium.wire.pose import Pose
 
 Policy = Literal["latest", "lossless"]
 """Handling of samples for a slow listener: keep only the newest, or keep all."""

@@ -24,12 +24,11 @@ from sensorium.client.sensors import RemoteSensor
 from sensorium.client.session import FrameListener, Session, SpawnOrder
 from sensorium.client.subscription import Subscription
 from sensorium.errors import ConfigError, SensoriumWarning, StreamError, UnknownNameError
-from sensorium.readings import Bodies, Body, SceneDescription
+from sensorium.pose import Pose
+from sensorium.readings import Bodies, Body, Reading, SceneDescription
 from sensorium.wire import messages as msg
 from sensorium.wire.attributes import SensorDefinition
-from sensorium.wire.field_data import FieldData
 from sensorium.wire.owner import owner_of
-from sensorium.wire.pose import Pose
 from sensorium.wire.stream_info import StreamInfo
 from sensorium.wire.warning_relay import WarningText, relay_warnings, relayed_text
 from sensorium.wire.world import Snapshot
@@ -576,7 +575,7 @@ class _TickListener:
     def __init__(self, callback: Callable[[Snapshot], object], session: Session) -> None:
         self._callback, self._session = callback, session
 
-    def __call__(self, data: FieldData) -> None:
+    def __call__(self, data: Reading) -> None:
         self._callback(Snapshot.of(data, self._session.bodies))
 
     def __repr__(self) -> str:

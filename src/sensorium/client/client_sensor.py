@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 from sensorium.client import checks
 from sensorium.client.callbacks import CallbackQueue, Callbacks
 from sensorium.errors import StaleError
+from sensorium.pose import Pose
 from sensorium.readings import Bodies
 from sensorium.wire.attributes import ActorDescription, SensorDefinition
 from sensorium.wire.owner import Owner
-from sensorium.wire.pose import Pose
 from sensorium.wire.spawned import SpawnedSensor, place, registry_of
 from sensorium.wire.world import Snapshot
 

@@ -18,7 +18,7 @@ from sensorium.client.checks import Policy
 from sensorium.client.client import Client
 from sensorium.client.subscription import Stats
 from sensorium.errors import StreamError, UsageError, printable
-from sensorium.wire.data import SensorData
+from sensorium.readings import Sample
 from sensorium.wire.keyfiles import TOKEN_VARIABLE, find_keys, find_token
 
 LINES_EVERY = 1.0
@@ -151,10 +151,10 @@ class Monitor:
     """
 
     def __init__(
-        self, client: Client, options: Options, on_sample: Callable[[SensorData, int, Stats], None] = lambda *_: None
+        self, client: Client, options: Options, on_sample: Callable[[Sample, int, Stats], None] = lambda *_: None
     ) -> None:
         self.client, self.options = client, options
-        self.newest: dict[str, SensorData] = {}
+        self.newest: dict[str, Sample] = {}
         """Newest sample of each sensor, by name."""
         self._on_sample = on_sample
         self._failure: OSError | None = None
@@ -178,7 +178,7 @@ class Monitor:
                     envs=options.env, truth=options.truth,
                 )  # fmt: skip
 
-    def _take(self, data: SensorData) -> None:
+    def _take(self, data: Sample) -> None:
         name, sensor, count = data.sensor, self.sensors[data.sensor], self.options.count
         if self._failure is not None or (count and self._taken[name] >= count):
             return

@@ -76,10 +76,6 @@ class Rate:
         """Return the index of the newest grid sample at or before a tick; sample 0 is at tick 0."""
         return tick * self.denominator // self.numerator
 
-    def at_or_before(self, tick: int) -> int:
-        """Return the newest grid tick at or before a tick."""
-        return -(-self.index(tick) * self.numerator // self.denominator)
-
     def next_after(self, tick: int) -> int:
         """Return the first grid tick after a tick."""
         return -(-(self.index(tick) + 1) * self.numerator // self.denominator)

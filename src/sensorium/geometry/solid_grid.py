@@ -223,7 +223,7 @@ def prepare_mesh(mesh: Mesh, scale: tuple[float, float, float], device: str, *, 
         grid: whether to build a grid; without it, every point uses the tree, which is slower with the same result.
 
     Raises:
-        ModelError: the mesh is not closed; see `require_closed`.
+        ModelError: the mesh is not closed; see `surface_of`.
     """
     surface = surface_of(mesh, scale)
     tree = tree_of(surface.vertices, surface.faces, device)
@@ -360,7 +360,7 @@ class PreparedMeshes:
         """Return the index of a mesh, scaled by positive factors, in `gathered`.
 
         Raises:
-            ModelError: the mesh is not closed; see `require_closed`.
+            ModelError: the mesh is not closed; see `surface_of`.
         """
         key = (mesh.vertices.tobytes(), mesh.faces.tobytes(), scale)
         if key not in self._rows:
@@ -401,7 +401,7 @@ def build_solids(
         grid: see `prepare_mesh`; no effect if `prepared` is given.
 
     Raises:
-        ModelError: a mesh is not closed; see `require_closed`.
+        ModelError: a mesh is not closed; see `surface_of`.
     """
     prepared = PreparedMeshes(device, grid=grid) if prepared is None else prepared
     rows: list[int] = []

@@ -227,10 +227,11 @@ class Batch:
             SensoriumError: an array differs from its spec.
         """
         values = reading.measured if self.branch == "measured" else reading.truth
+        about: dict[str, Any] = {**reading.meta, "pose": reading.pose, "offsets": reading.offsets}
         parts: list[Any] = [_HEAD.pack(LITTLE_ENDIAN, reading.tick, reading.time)]
         for index, column in enumerate(self._columns):
             name = column.name
-            array: Array = getattr(reading, name) if index < self._meta else values[name]
+            array: Array = about[name] if index < self._meta else values[name]
             if array.shape != column.shape or array.dtype != column.dtype:
                 raise _differs(reading, name, array, column.dtype, column.shape)
             if column.pad:
@@ -457,7 +458,7 @@ def of_envs(reading: Reading, rows: Array) -> Reading:
     about = ("capture_tick", "truth_tick", "stamp", "valid", "is_new", "frame")
     return Reading(
         reading.name, reading.kind, reading.specs, read_only(reading.env_ids[rows]), reading.tick, reading.time,
-        part(reading.measured), part(reading.truth), {name: read_only(getattr(reading, name)[rows]) for name in about},
+        part(reading.measured), part(reading.truth), {name: read_only(reading.meta[name][rows]) for name in about},
         _offsets=offsets, _pose=None if pose is None else read_only(pose[rows]), _dt=reading._dt,
     )  # fmt: skip
 

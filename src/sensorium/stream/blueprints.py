@@ -35,7 +35,7 @@ from sensorium.stream.variants import VARIANTS
 from sensorium.wire.attributes import Attribute, SensorDefinition, blueprint_title, nearest_kind, plain
 
 if TYPE_CHECKING:
-    from sensorium.wire.pose import Pose
+    from sensorium.pose import Pose
 
 RESERVED_BY_WORD = {"CONTACT_REPORT": "contact"}
 """Requirements with arguments that have a separate word for `reserve`."""

@@ -1,4 +1,4 @@
-"""Socket of the server and its only thread, which forwards incoming messages and sends the outboxes."""
+"""Socket of the server and its only thread, which forwards incoming messages and sends records to clients."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from sensorium.errors import StreamError
-from sensorium.stream.outboxes import Outboxes
-from sensorium.wire.packing import pack
+from sensorium.stream.subscriptions import Session
+from sensorium.wire import messages as msg
+from sensorium.wire.packing import CONTROL, Record, pack
 from sensorium.wire.waker import Waker
 
 LOG = logging.getLogger("sensorium.stream")
@@ -28,10 +29,12 @@ COPIED_BELOW = 64 * 1024
 """Largest part that is copied into the socket, bytes; below it, passing memory by reference costs more."""
 TICK_S = 0.1
 """Interval of the checks for silent clients, s."""
-MOST_RECEIVED = 4096
+MAX_RECEIVED = 4096
 """Maximum number of queued messages of one client; beyond it, the connection is no longer read."""
-MOST_AT_ONCE = 256
-"""Maximum number of messages read from the socket before the outboxes are sent."""
+MAX_AT_ONCE = 256
+"""Maximum number of messages read from the socket before records are sent."""
+MAX_PER_ENVELOPE = 1024
+"""Maximum number of records in one message of the socket."""
 HANDSHAKE_S = 3.0
 """Time after which a connection whose other end does not speak ZeroMQ is closed, s."""
 BACKLOG = 32
@@ -69,11 +72,12 @@ class Sockets:
         self._stopping = False
         self._unprepare: Callable[[], None] = lambda: None
         self._watched: dict[Any, Callable[[], None]] = {}
+        self._ready: dict[Session, None] = {}
         self._poller = zmq.Poller()
         self._router = router = self.context.socket(zmq.ROUTER)
         router.linger = 0
         router.sndhwm = 0  # messages in transit are limited by credits and by the lease
-        router.rcvhwm = MOST_RECEIVED
+        router.rcvhwm = MAX_RECEIVED
         router.maxmsgsize = max_message
         router.setsockopt(zmq.ROUTER_HANDOVER, 1)
         router.handshake_ivl = int(1e3 * HANDSHAKE_S)
@@ -121,7 +125,6 @@ class Sockets:
 
     def start(
         self,
-        outboxes: Outboxes,
         receive: Callable[[bytes, list[Any]], None],
         run_periodic: Callable[[], None],
         between: Callable[[], None],
@@ -129,18 +132,31 @@ class Sockets:
         """Start the thread.
 
         Args:
-            outboxes: outboxes of the clients.
             receive: called with (route, parts) of each incoming message; it raises no exceptions.
             run_periodic: called every `TICK_S`.
-            between: called after every wake-up of the thread, before the outboxes are sent.
+            between: called after every wake-up of the thread, before records are sent.
         """
-        self._outboxes, self._receive, self._run_periodic, self._between = outboxes, receive, run_periodic, between
+        self._receive, self._run_periodic, self._between = receive, run_periodic, between
         self._thread = threading.Thread(target=self._run, name="sensorium-stream", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
-        """Wake the thread to check the outboxes."""
+        """Wake the thread, from any other."""
         self._waker.wake()
+
+    def put(self, session: Session, record: Record) -> None:
+        """Send a record to a client, from any thread."""
+        session.outbox.append(record)
+        self._ready[session] = None
+        self._waker.wake()
+
+    def send(self, session: Session, message: msg.Message) -> None:
+        """Send a control message to a client, from any thread."""
+        self.put(session, Record(CONTROL, 0, 0, msg.encode(message)))
+
+    def clear(self, session: Session) -> None:
+        """Discard all records for a client that is gone."""
+        session.outbox.clear()
 
     def watch(self, descriptor: Any, call: Callable[[], None]) -> None:
         """Call a function when a descriptor or a ZeroMQ socket is readable. Only the socket's thread may call this."""
@@ -183,7 +199,7 @@ class Sockets:
         next_look = time.monotonic()
         try:
             while not self._stopping:
-                wait = 0 if self._outboxes.has_outgoing else max(0, int(1e3 * (next_look - time.monotonic())) + 1)
+                wait = 0 if self._ready else max(0, int(1e3 * (next_look - time.monotonic())) + 1)
                 events = dict(poller.poll(wait))
                 waker.rest(woken in events)
                 for descriptor in [each for each in events if each in self._watched]:
@@ -203,7 +219,7 @@ class Sockets:
             self._close()
 
     def _take(self) -> None:
-        for _ in range(MOST_AT_ONCE):
+        for _ in range(MAX_AT_ONCE):
             try:
                 route, *parts = self._router.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
@@ -211,9 +227,16 @@ class Sockets:
             self._receive(route, [memoryview(part) for part in parts])
 
     def _give(self) -> None:
-        for session, records in self._outboxes.outgoing():
-            with contextlib.suppress(zmq.ZMQError):  # the connection is gone; the lease detects it
-                self._router.send_multipart([session.route, *pack(records)], zmq.NOBLOCK, copy=False)
+        while self._ready:
+            session, _ = self._ready.popitem()  # before its records are taken: later ones make it ready again
+            records: list[Record] = []
+            with contextlib.suppress(IndexError):  # there are no more
+                while len(records) < MAX_PER_ENVELOPE:
+                    records.append(session.outbox.popleft())
+                self._ready[session] = None
+            if records:
+                with contextlib.suppress(zmq.ZMQError):  # the connection is gone; the lease detects it
+                    self._router.send_multipart([session.route, *pack(records)], zmq.NOBLOCK, copy=False)
 
     def send_now(self, route: bytes, parts: list[Any]) -> None:
         """Send to a client without a session. Only the socket's thread may call this."""
@@ -226,7 +249,7 @@ class Sockets:
         return self._thread is not None and self._thread.is_alive()
 
     def stop(self) -> None:
-        """Send the contents of the outboxes, end the thread and close the socket."""
+        """Send the remaining records, end the thread and close the socket."""
         self._stopping = True
         self._waker.wake()
         if self._thread is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sensorium import registry
 from sensorium.errors import ConfigError, DuplicateNameError, SensoriumError, UnknownNameError
 from sensorium.memory import Allowance
+from sensorium.pose import Pose
 from sensorium.readings import Bodies, Body
 from sensorium.stream import blueprints, streamed
 from sensorium.stream.catalog import StreamCatalog
@@ -17,7 +18,6 @@ from sensorium.stream.failures import LOG
 from sensorium.stream.streamed_sensors import WORLD, StreamedSensors
 from sensorium.wire.attributes import SensorDefinition, find_definition
 from sensorium.wire.owner import owner_of
-from sensorium.wire.pose import Pose
 from sensorium.wire.stream_info import StreamInfo
 
 if TYPE_CHECKING:

@@ -19,10 +19,18 @@ from sensorium.geometry.images.shade import (
     put_color,
     shift_at,
     sky_distance,
-    to_frame,
     world_line,
 )
-from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, row_pose, row_size, shape_pose
+from sensorium.geometry.images.structs import (
+    Cameras,
+    HitRecord,
+    Lens,
+    Placed,
+    rotation_of,
+    row_pose,
+    row_size,
+    shape_pose,
+)
 from sensorium.geometry.images.texturing import texture_color
 from sensorium.geometry.primitives import BOX, PLANE
 from sensorium.geometry.trace import ray_shape
@@ -228,7 +236,7 @@ def trace_paths(
                     image = wp.vec4(1.0, 1.0, 1.0, 1.0)
                     texture = looks.texture[g, shape]
                     if texture >= 0:
-                        turn = to_frame(quat)
+                        turn = wp.transpose(rotation_of(quat))
                         _s, wu = mirrored(mirror, p, shift_at(lens, cameras, env, mount, pixel, 1, t))
                         _s, wv = mirrored(mirror, p, shift_at(lens, cameras, env, mount, pixel, lens.width, t))
                         along = turn * d

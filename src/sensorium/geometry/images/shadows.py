@@ -18,7 +18,7 @@ from sensorium.geometry.images.light_rays import AWAY, is_blocked, ray_to_light
 from sensorium.geometry.images.lighting import way_to_light
 from sensorium.geometry.images.paint_structs import Light, Looks
 from sensorium.geometry.images.place import turned_from_z
-from sensorium.geometry.images.shade import OPAQUE, flat_normal, shift_at, to_frame, world_line
+from sensorium.geometry.images.shade import OPAQUE, flat_normal, shift_at, world_line
 from sensorium.geometry.images.structs import (
     Cameras,
     HitRecord,
@@ -166,7 +166,7 @@ def cast_shadows(
             continue
         way, far = way_to_light(light, middle, forward)
         inverse = 1.0 / far
-        turn = to_frame(turned_from_z(-way))
+        turn = wp.transpose(rotation_of(turned_from_z(-way)))
         # The points that the light may reach, in the projection
         low = wp.vec3(wp.inf, wp.inf, wp.inf)
         high = wp.vec3(-wp.inf, -wp.inf, -wp.inf)

@@ -369,7 +369,7 @@ class _Image:
         """Return the files of the environments in some rows."""
         reading, found = newest[self._sensor], []
         for row in rows.tolist():
-            capture = int(reading.capture_tick[row]), int(reading.frame[row])
+            capture = int(reading.capture_tick[row]), int(reading.captures[row])
             env = int(reading.env_ids[row])
             known = self._encoded.get(env)
             if known is None or known[0] != capture:
