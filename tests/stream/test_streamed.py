@@ -23,7 +23,7 @@ from sensorium.plugins import Plugins
 from sensorium.pose import Pose
 from sensorium.stream import streamed
 from sensorium.stream.failures import FailureLog
-from sensorium.stream.sending import MAX_PENDING, MAX_IN_BUNDLE, Capture
+from sensorium.stream.sending import MAX_IN_BUNDLE, MAX_PENDING, Capture
 from sensorium.stream.streamed import StreamedSensor, run_tick
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.buffers import Buffer
