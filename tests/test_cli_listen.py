@@ -153,7 +153,7 @@ def test_blueprints_are_listed_and_described(server: sn.Server, capsys: pytest.C
     assert re.search(r"sensor\.other\.collision +scene +RIG\.toml ", out)
     assert re.search(r"sensor\.other\.safe_distance +scene +The bodies", out)
     assert main(["listen", server.address, "--blueprints", "safe_distance"]) == 0
-    assert "safe_distance_front: float = 1.0 m" in capsys.readouterr().out
+    assert "safe_distance_front: number = 1.0 m" in capsys.readouterr().out
 
 
 def test_blueprints_describe_the_sensor(server: sn.Server, capsys: pytest.CaptureFixture[str]) -> None:

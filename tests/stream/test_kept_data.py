@@ -181,3 +181,25 @@ def test_slots_released_in_any_thread_and_order_are_returned_once() -> None:
         until(lambda: server.counts.subscriptions == 0, "the end of the subscriptions")
         until(lambda: server.counts.slots_lent == 0, "the slots")
         until(lambda: client.is_connected)
+
+
+@pytest.mark.parametrize("transport", ["shared memory", "ipc", "socket"])
+@pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.soak)])
+def test_readings_appended_to_a_list_stay_unchanged_and_delay_nobody(
+    transport: str, count: int, tmp_path: Path
+) -> None:
+    """The list keeps every message of 32 kB; another listener gets each of them as well."""
+    address = f"ipc://{tmp_path}/socket" if transport == "ipc" else "tcp://127.0.0.1:0"
+    with serving(address, lockstep=True, world={"num_envs": 1, "columns": 8192}) as server:
+        options = {"shared_memory": transport != "socket"}
+        with sn.connect(server.address, **options) as client, sn.connect(server.address, **options) as other:
+            kept: list[Any] = []
+            frames: list[int] = []
+            client.sensors["sheet"].listen(kept.append, policy="lossless")
+            other.sensors["sheet"].listen(lambda data: frames.append(data.frame), policy="lossless")
+            stepped = [client.step() for _ in range(count)]
+            until(lambda: kept and frames and kept[-1].frame == frames[-1] == stepped[-1])
+            assert [data.frame for data in kept][-count:] == frames[-count:] == stepped
+            cells = np.array([data["cells"][0, [0, -1]] for data in kept])
+            assert (cells == np.array([data.tick for data in kept])[:, None] + [0.0, 8191.0]).all()
+            assert not client.notes and not other.notes

@@ -36,7 +36,8 @@ class Mixed(sn.StreamedSensor):
 
     @classmethod
     def definition(cls) -> SensorDefinition:
-        return make_generic_sensor_definition("other", "test_mixed", (Attribute(id="x", type="int", default="1"),))
+        x = Attribute("x", {"type": "integer", "default": 1})
+        return make_generic_sensor_definition("other", "test_mixed", (x,))
 
     class serializer(sn.Serializer):
         type_name = "sensorium.tests.Mixed/1"

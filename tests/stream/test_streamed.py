@@ -60,7 +60,7 @@ class Probe(StreamedSensor):
 
     @classmethod
     def definition(cls) -> SensorDefinition:
-        gain = Attribute(id="gain", type="float", default="1.0")
+        gain = Attribute("gain", {"type": "number", "default": 1.0})
         return make_generic_sensor_definition("other", "test_probe", (gain,))
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ class Pathfinder(ClientSensor):
 
     @classmethod
     def definition(cls) -> SensorDefinition:
-        return make_generic_sensor_definition("other", "test_pathfinder", (Attribute(id="path", type="json"),))
+        return make_generic_sensor_definition("other", "test_pathfinder", (Attribute("path", {}),))
 
     def set(self, description: ActorDescription) -> None:
         super().set(description)

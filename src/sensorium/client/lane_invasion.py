@@ -142,6 +142,9 @@ class LaneInvasion(ClientSensor):
     @classmethod
     def definition(cls) -> SensorDefinition:
         """Return the id and the attributes."""
+        length = {"type": "number", "exclusiveMinimum": 0.0, "unit": "m"}
+        lanes = "Lane markings: a list of {points, type, color, width}, or of lists of points [k, 2 or 3]."
+        step = "Largest motion of a corner in one frame. A larger motion is a jump, which crosses nothing."
         return make_generic_sensor_definition(
             type="other",
             id="lane_invasion",
@@ -149,21 +152,8 @@ class LaneInvasion(ClientSensor):
             where="client",
             attach="the body whose corners are tracked",
             attributes=(
-                Attribute(
-                    id="lanes",
-                    type="json",
-                    doc="Lane markings: a list of {points, type, color, width}, or of lists of points [k, 2 or 3].",
-                    unit="m",
-                ),
-                Attribute(
-                    id="max_step",
-                    type="float",
-                    default=str(MAX_STEP),
-                    low=0.0,
-                    open_low=True,
-                    unit="m",
-                    doc="Largest motion of a corner in one frame. A larger motion is a jump, which crosses nothing.",
-                ),
+                Attribute("lanes", {"unit": "m", "description": lanes}),
+                Attribute("max_step", {**length, "default": MAX_STEP, "description": step}),
             ),
         )
 
@@ -177,7 +167,7 @@ class LaneInvasion(ClientSensor):
         if self.owner is None:
             title = f"LaneInvasion({self.name!r})"
             raise ConfigError.single(title, "attach_to", None, "a body, whose corners are tracked")
-        lanes = Attribute(id="lanes", type="json").parse(description.get("lanes"), description.id)
+        lanes = Attribute("lanes", {}).parse(description.get("lanes"), description.id)
         if lanes is not None:
             self.lanes = lanes
         self.max_step = description.get_float("max_step", MAX_STEP)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from pydantic import AfterValidator, Field, Strict, field_validator
+from pydantic import AfterValidator, Strict, field_validator
 from torch import Tensor
 
 from sensorium.cfg import SENSOR_PLUGINS, Cfg, Float, Parsed, Vec3, bad, find_kind, must
@@ -20,8 +20,8 @@ from sensorium.plugins import Registry
 from sensorium.spec import snake_case
 
 Device = str | torch.device
-Int = Annotated[int, Strict(), Field(ge=-(2**63), lt=2**63)]
-"""A whole number of 64 bits; text and fractions are rejected."""
+Int = Annotated[int, Strict()]
+"""A whole number; text and fractions are rejected."""
 
 MAX_RAYS = 100_000_000
 """Maximum number of rays of a pattern; more are rejected as a typing error: the directions would fill 1.2 GB."""
