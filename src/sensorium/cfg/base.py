@@ -118,7 +118,7 @@ LARGEST = 3.4028234e38
 """Config numbers are stored as float32: larger ones are rejected, except infinity in fields that accept it."""
 SMALLEST = 1.1754944e-38
 """Smaller magnitudes other than 0 are rejected for the same reason."""
-MOST = 2**31 - 1
+MAX = 2**31 - 1
 """Whole numbers of a config are stored as int32."""
 
 
@@ -191,8 +191,8 @@ def parse_int(value: Any) -> Any:
     value = value if type(value) is int else python_number(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise bad("a valid integer")
-    if not abs(value) <= MOST:
-        raise bad(f"a whole number from -{MOST} to {MOST}")
+    if not abs(value) <= MAX:
+        raise bad(f"a whole number from -{MAX} to {MAX}")
     return value
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.segment import Segment
 
-from sensorium.errors import SensoriumWarning, printable
+from sensorium.errors import printable
 
 
 class _Console(Console):
@@ -108,22 +106,3 @@ def progress(doing: str, total: float | None = None) -> Iterator[Callable[..., N
                 bar.update(task, completed=done, total=total, text=text)
 
         yield show
-
-
-@contextlib.contextmanager
-def plain_warnings() -> Iterator[None]:
-    """Show this package's warnings as one line each, without the source line that caused them, and each text once."""
-    said: set[str] = set()
-    with warnings.catch_warnings():
-        before = warnings.showwarning
-
-        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-            if not issubclass(category, SensoriumWarning):
-                before(printable(str(message)), category, *where, **more)
-            elif str(message) not in said:
-                said.add(str(message))
-                warn(str(message))
-
-        warnings.simplefilter("always", SensoriumWarning)
-        warnings.showwarning = show
-        yield

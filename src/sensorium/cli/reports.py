@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sensorium.view.report import Table
 
 PICTURES = (".png", ".svg", ".html")
-MOST_FIELDS = 8
+MAX_FIELDS = 8
 """Maximum number of fields in a picture if none is chosen; a page has all."""
 
 
@@ -70,10 +70,10 @@ class Plot:
         fields = _chosen({name: _fields_of(about) for name, about in described.items()}, self.fields)
         fields = [each for each in fields if each in every_field(recording)]
         is_page = self.to.suffix.lower() == ".html"
-        if not is_page and not self.fields and len(fields) > MOST_FIELDS:
-            left_out = ", ".join(".".join(each) for each in fields[MOST_FIELDS:])
+        if not is_page and not self.fields and len(fields) > MAX_FIELDS:
+            left_out = ", ".join(".".join(each) for each in fields[MAX_FIELDS:])
             note(f"not drawn: {left_out}. Name fields, or write a page: --to {self.to.with_suffix('.html')}")
-            fields = fields[:MOST_FIELDS]
+            fields = fields[:MAX_FIELDS]
         if not fields:
             raise UsageError.of("FILE", str(self.file), "a recording with samples of these fields in this time span")
         with UsageError.writing("--to", self.to, "file"):

@@ -32,7 +32,7 @@ SHOWN_NUMBERS = 6
 """Maximum number of values of one field in the table."""
 SHOWN_LABELS = 4
 """Maximum number of labels of one image in the table."""
-MOST_NUMBERS = 16
+MAX_NUMBERS = 16
 """Number of values above which a field is summarised."""
 
 
@@ -122,10 +122,10 @@ def table(readings: Mapping[str, Reading], description: Mapping[str, Any], width
                 f"{info['rate_hz']:.4g} Hz" if i == 0 else "",
                 *([f"{reading.age[0] * 1e3:.3g} ms" if i == 0 else ""] if has_age else []),
                 *(
-                    _numbers(here[spec.name][env], there[spec.name][env] if there else nothing, spec, info)
-                    if here
+                    _numbers(own[spec.name][env], other[spec.name][env] if other else nothing, spec, info)
+                    if own
                     else "unknown"
-                    for here, there in ((reading.measured, reading.truth), (reading.truth, reading.measured))
+                    for own, other in ((reading.measured, reading.truth), (reading.truth, reading.measured))
                 ),
                 end_section=i == len(reading.specs) - 1,
             )
@@ -138,7 +138,7 @@ def _numbers(value: Array, other: Array, spec: FieldSpec, info: Mapping[str, Any
     For images of ids, it is the share of each label. `other` is the value of the other branch.
     """
     flat = np.asarray(value).reshape(-1)
-    if len(flat) > MOST_NUMBERS:
+    if len(flat) > MAX_NUMBERS:
         image = spec.squeezed().to_dict()
         if picture_kind(image) in ("ids", "color"):
             value = value[0] if spec.axes[:1] == ("mount",) else value

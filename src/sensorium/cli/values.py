@@ -16,7 +16,7 @@ from sensorium.wire.data import ArrayData, SensorData
 
 SHOWN_NUMBERS = 6
 """Maximum number of values shown per field."""
-MOST_NUMBERS = 16
+MAX_NUMBERS = 16
 """Fields with more values per environment than this are summarised."""
 
 STATS_HEADINGS = ("sensor", "rate", "age", "latency", "received", "replaced", "lost", "MB/s", "envs")
@@ -100,7 +100,7 @@ def _shape(values: Array) -> str:
 def _text(value: Any, spec: FieldSpec, no_hit_value: float | None) -> str:
     """Return a value as text: its numbers, or for many numbers the range and the number of missing values."""
     array = np.asarray(value)
-    return _summed_up(array, spec, no_hit_value) if array.size > MOST_NUMBERS else _numbers(array)
+    return _summed_up(array, spec, no_hit_value) if array.size > MAX_NUMBERS else _numbers(array)
 
 
 def _numbers(values: Any) -> str:

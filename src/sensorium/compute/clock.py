@@ -27,7 +27,7 @@ SAMPLE: int = wp.constant(0)
 FIRST: int = wp.constant(1)
 """Mode of the off-grid capture at a reset, for the envs just reset: states are reinitialised."""
 
-MOST_TICKS = 2**30
+MAX_TICKS = 2**30
 """Longest period or delay, in ticks: kernels store such differences as int32."""
 
 

@@ -21,7 +21,7 @@ from sensorium.geometry.shapes import Mesh
 
 WELD = 1e-6
 """Distance below which vertices are merged if a mesh is otherwise open, relative to its extent."""
-MOST_PAIRS = 1 << 24
+MAX_PAIRS = 1 << 24
 """Maximum product of open edges and their vertices for the search of vertices on edges; beyond it the mesh is open."""
 TOLD = 3
 """Number of edges of each kind in a message."""
@@ -162,7 +162,7 @@ def _split(points: Floats, faces: Ints, rows: Ints, step: float) -> tuple[Ints, 
     while True:
         edges, _count, _run, first = _faulty(faces)
         ends = np.unique(edges)
-        if len(edges) * len(ends) > MOST_PAIRS:
+        if len(edges) * len(ends) > MAX_PAIRS:
             return faces, rows
         start, way = points[edges[:, 0]], points[edges[:, 1]] - points[edges[:, 0]]
         length = np.linalg.norm(way, axis=1)

@@ -23,7 +23,7 @@ Device = str | torch.device
 Int = Annotated[int, Strict()]
 """A whole number; text and fractions are rejected."""
 
-MOST_RAYS = 100_000_000
+MAX_RAYS = 100_000_000
 """Maximum number of rays of a pattern; more are rejected as a typing error: the directions would fill 1.2 GB."""
 PATTERN_KINDS: Registry[str, type[PatternBaseCfg]] = Registry(
     "kind of pattern",
@@ -376,6 +376,6 @@ Positive = Annotated[Float, must(lambda number: not number <= 0.0, "a number gre
 
 
 def check_count(count: float) -> None:
-    """Raise as a validator does if a pattern has more rays than `MOST_RAYS`."""
-    if count > MOST_RAYS:
-        raise bad(f"at most {MOST_RAYS} rays, not {count:.3g}", "Use a coarser or smaller pattern.")
+    """Raise as a validator does if a pattern has more rays than `MAX_RAYS`."""
+    if count > MAX_RAYS:
+        raise bad(f"at most {MAX_RAYS} rays, not {count:.3g}", "Use a coarser or smaller pattern.")

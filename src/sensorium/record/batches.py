@@ -36,9 +36,9 @@ HEADS: np.dtype[Any] = np.dtype([
 """Head of a message: the record's, and those of the message before its contents."""
 LITTLE_ENDIAN = b"\0\1\0\0"
 """First four bytes of every CDR message here; alignment counts from their end."""
-MOST_ENVS = 2**24
+MAX_ENVS = 2**24
 """Maximum number of environments of a recording."""
-MOST_ELEMENTS = 2**40
+MAX_ELEMENTS = 2**40
 """Maximum number of elements of one field per environment."""
 
 DECODED = 2**18
@@ -200,8 +200,8 @@ class Batch:
             specs = tuple(FieldSpec.from_dict(each) for each in about["specs"])
             env_ids, mounts, dt = about["env_ids"], about["mounts"], float(about["dt"])
             fits = all(map(_is_recordable, specs)) and metadata["branch"] in BRANCHES
-            fits &= type(mounts) is int and 0 <= mounts < MOST_ENVS and dt > 0.0
-            fits &= all(type(each) is int and 0 <= each < 2**31 for each in env_ids) and len(env_ids) <= MOST_ENVS
+            fits &= type(mounts) is int and 0 <= mounts < MAX_ENVS and dt > 0.0
+            fits &= all(type(each) is int and 0 <= each < 2**31 for each in env_ids) and len(env_ids) <= MAX_ENVS
             fits &= len({spec.name for spec in specs}) == len(specs)
             if not fits:
                 raise ValueError("a value is out of range")
@@ -465,7 +465,7 @@ def of_envs(reading: Reading, rows: Array) -> Reading:
 
 def _is_recordable(spec: FieldSpec) -> bool:
     """Return whether a message can hold a field."""
-    return np.dtype(spec.dtype).name in TYPES and prod(size or 1 for size in spec.shape) < MOST_ELEMENTS
+    return np.dtype(spec.dtype).name in TYPES and prod(size or 1 for size in spec.shape) < MAX_ELEMENTS
 
 
 def _differs(reading: Reading, name: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> SensoriumError:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sensorium.errors import StreamError
 from sensorium.stream.subscriptions import Payload, Session, Topic
 from sensorium.wire import messages as msg
 from sensorium.wire.packing import Place
@@ -67,9 +68,12 @@ class Segments:
         writer = self._open.get(topic.segment)
         if writer is None or writer.slot_size < size:
             self.retire(topic)
-            topic.segment, self._created = self._created, self._created + 1
             room = 2 * size if any(spec.is_ragged for spec in topic.info.specs) else size
-            writer = self._open[topic.segment] = SlotWriter(room, SLOTS)
+            try:
+                writer = self._open[self._created] = SlotWriter(room, SLOTS)
+            except StreamError:  # no memory or descriptor is left: the socket carries the message
+                return None
+            topic.segment, self._created = self._created, self._created + 1
         slot = writer.take()
         if slot is None:
             return None

@@ -38,7 +38,7 @@ from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
 
 BEHIND = wp.constant(wp.float32(0.3))
 """Opacity of a plane seen from behind, as in MuJoCo."""
-MOST_SURFACES = wp.constant(16)
+MAX_SURFACES = wp.constant(16)
 """Maximum number of surfaces along a path."""
 
 
@@ -204,7 +204,7 @@ def trace_paths(
         ends = float(0.0)  # opacity of the last surface
         is_open = bool(True)
         count = int(0)
-        while is_open and count < MOST_SURFACES:
+        while is_open and count < MAX_SURFACES:
             if count > 0:
                 t, row, face = next_surface(placed, fields, hidden, env, mount, skipped, s, d, t * 1.00001, lens.far)
                 if row >= 0:

@@ -46,7 +46,7 @@ Floats = wp.types.vector(length=POINTS, dtype=wp.float32)
 Ints = wp.types.vector(length=POINTS, dtype=wp.int32)
 Heads = wp.types.vector(length=64, dtype=wp.int32)
 Numbers = wp.types.vector(length=VERTICES, dtype=wp.float32)
-MOST = wp.constant(128)
+MAX = wp.constant(128)
 """Number of shapes that are tested by rays together."""
 Near = wp.types.vector(length=128, dtype=wp.int32)
 Balls = wp.types.matrix(shape=(128, 4), dtype=wp.float32)
@@ -324,7 +324,7 @@ def cast_shadows(
                                     lit -= 1
                                     reached[place, mount, pixels[at]] = reached[place, mount, pixels[at]] - (1 << bit)
                                 at = after[at]
-            if left == MOST or row == shapes:
+            if left == MAX or row == shapes:
                 for i in range(count):
                     if z[i] < wp.inf and left > 0:
                         start = wp.vec3(starts_x[i], starts_y[i], starts_z[i])

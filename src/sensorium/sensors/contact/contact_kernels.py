@@ -382,7 +382,7 @@ def slots(
     """Report contacts in slots."""
     env, lane = masked_tid(rows)
     for primary in range(lane, memory.primaries, lanes):
-        here = _open(rows, memory, rules, env, primary)
+        start = _open(rows, memory, rules, env, primary)
         out = floats_at(memory.address)
         primaries = memory.primaries
         found = wp.float32(0.0)
@@ -394,7 +394,7 @@ def slots(
 
         seen = found
         for slot in range(memory.slots):
-            to = here + slot * memory.row
+            to = start + slot * memory.row
             filled = found > 0.0
             at = _at(reports, env, primaries, primary, slot)
             report = wp.int32(0)
@@ -455,7 +455,7 @@ def slots(
                     friction_out[env, primary * memory.slots + slot] = friction
                 if contact_pos_out.shape[0] > 0:
                     contact_pos_out[env, primary * memory.slots + slot] = point
-        _put_away(sampled, memory, fields, env, primary, here)
+        _put_away(sampled, memory, fields, env, primary, start)
         _close(rows, sampled, rules, memory, shown, env, primary, seen, force)
 
 
@@ -498,21 +498,21 @@ def bodies(
     """Report normal forces on bodies, in total and by filter."""
     env, lane = masked_tid(rows)
     for primary in range(lane, memory.primaries, lanes):
-        here = _open(rows, memory, rules, env, primary)
+        start = _open(rows, memory, rules, env, primary)
         out = floats_at(memory.address)
         at = _at(total, env, memory.primaries, primary, 0)
         found = floats_at(total.address[0])[at + total.at.found]
         if found > float(total.slots):
             wp.atomic_max(most_found, 0, primary, int(found))
         force = _normal_force(total, 0, at)
-        out[here] = found
-        _put(out, here + 1, force)
+        out[start] = found
+        _put(out, start + 1, force)
         at = _at(filters, env, memory.primaries, primary, 0)
         for k in range(filters.count):
             values = floats_at(filters.address[k])
             if values[at + filters.at.found] > float(filters.slots):
                 wp.atomic_max(most_found, 1 + k, primary, int(values[at + filters.at.found]))
-            _put(out, here + 4 + 3 * k, _normal_force(filters, k, at))
+            _put(out, start + 4 + 3 * k, _normal_force(filters, k, at))
             if sampled != 0 and (friction_out.shape[0] > 0 or contact_pos_out.shape[0] > 0):
                 friction = wp.vec3()
                 point = wp.vec3()
@@ -539,7 +539,7 @@ def bodies(
             pos, quat = mount_pose(poses.bodies, env, primary)
             poses.pos[env, primary] = pos
             poses.quat[env, primary] = quat
-        _put_away(sampled, memory, fields, env, primary, here)
+        _put_away(sampled, memory, fields, env, primary, start)
         _close(rows, sampled, rules, memory, shown, env, primary, found, force)
 
 
