@@ -12,15 +12,15 @@ from sensorium.readings import Array, Reading
 from sensorium.spec import FieldSpec
 from sensorium.view.style import ERROR, MEASURED, TRUTH, unit_text
 
-LENGTH = 2000
-"""Number of shown readings."""
+WINDOW, LEAST = 10.0, 240
+"""Shown time, s, and number of readings of a slow sensor that a plot shows at least."""
 GAP = 2.5
 """Time between two readings, in periods of the sensor, from which there is a gap between them."""
 NO_ROWS = np.empty((3, 0))
 """Times, true and measured values of no readings."""
 PADDING = (12, 12, 0, 0)
 """Space at the top, right, bottom and left of a plot, px; without it, labels of its axes are cut off."""
-EMPTY = (np.array([0.0, 1.0]), *(np.full(2, np.nan) for _ in range(2)))
+EMPTY = (np.array([-1.0, 0.0]), *(np.full(2, np.nan) for _ in range(2)))
 COMPONENTS = ("xyz", "wxyz", "enu", "ned", "rpy", "rgb", "rgba")
 
 
@@ -49,18 +49,22 @@ class Plot:
         self._uplot, self._fields = uplot, dict(fields)
         self.field = gui.add_dropdown("field", list(fields) or ["none"], initial_value=chosen)
         self.column = gui.add_number("element", 0, min=0, max=max(self._columns - 1, 0), step=1)
-        series = [uplot.Series(label="t"), self._line("true", TRUTH), self._line("measured", MEASURED)]
-        plain = {"x": uplot.Scale(time=False)}  # otherwise x is taken for calendar time
+        series = [uplot.Series(label="time from now, s"), self._line("true", TRUTH), self._line("measured", MEASURED)]
+        plain = self._scale(WINDOW)
         axes = (uplot.Axis(), uplot.Axis(size=56))
         self.values = gui.add_uplot(EMPTY, tuple(series), scales=plain, axes=axes, padding=PADDING, height=170)
         lines = (series[0], self._line("error", ERROR))
         self.error = gui.add_uplot(EMPTY[:2], lines, scales=plain, axes=axes, padding=PADDING, height=125)
-        self._rows, self._seq = NO_ROWS, -1
+        self._rows, self._seq, self._window = NO_ROWS, -1, WINDOW
         """Times, true and measured values that are shown, `[3, n]`; viser sends them later, so it is never changed."""
         self._is_stale = True
         """Whether it starts again with the next readings; callbacks of viser run on other threads."""
         self.field.on_update(lambda _: self.restart())
         self.column.on_update(lambda _: self.restart())
+
+    def _scale(self, window: float) -> Any:
+        """Return the scale of the times, which ends now: other scales of viser fail where a browser is slow."""
+        return {"x": self._uplot.Scale(time=False, range=(-window, 0.0))}
 
     def _line(self, label: str, color: str) -> Any:
         return self._uplot.Series(label=label, stroke=color, width=2, points=self._uplot.Series_Points(show=False))
@@ -91,8 +95,10 @@ class Plot:
         """Forget the shown readings before the next ones."""
         self._is_stale = True
 
-    def _restart(self, spec: FieldSpec) -> None:
+    def _restart(self, spec: FieldSpec, rate_hz: float) -> None:
         self._rows, self._seq, self._is_stale = NO_ROWS, -1, False
+        self._window = max(WINDOW, LEAST / rate_hz) if rate_hz else WINDOW
+        self.values.scales = self.error.scales = self._scale(self._window)
         self.column.max, self.column.visible = max(spec.columns - 1, 0), spec.columns > 1
         name = column_name(spec, self._column_of(spec))
         unit = f" [{unit_text(spec.unit)}]" if spec.unit not in ("", "1") else ""
@@ -114,7 +120,7 @@ class Plot:
         if spec is None:
             return
         if self._is_stale:
-            self._restart(spec)
+            self._restart(spec, rate_hz)
         column, new = self._column_of(spec), []
         last = self._rows[0, -1] if self._rows.size else np.inf
         for reading in readings:
@@ -129,11 +135,11 @@ class Plot:
             return
         rows = np.array(new, np.float64).T
         rows[1:][~np.isfinite(rows[1:])] = np.nan
-        self._rows = np.concatenate([self._rows, rows], axis=1)[:, -LENGTH:]
-        if self._rows.shape[1] > 1:
-            times, trues, values = self._rows
-            self.values.data = times, _with_gaps(trues), _with_gaps(values)
-            self.error.data = times, _with_gaps(values - trues)
+        rows = np.concatenate([self._rows, rows], axis=1)
+        self._rows = rows[:, rows[0] >= last - self._window]
+        times, trues, values = self._rows
+        self.values.data = times - last, _with_gaps(trues), _with_gaps(values)
+        self.error.data = times - last, _with_gaps(values - trues)
 
 
 def _with_gaps(values: Array) -> Any:
