@@ -135,8 +135,6 @@ class View:
         check_host(self.host)
         options = Options(self.source, token_file=self.token_file, server_key=self.server_key)
         with options.connect("sensorium view") as client:
-            page = Page(
-                client, host=self.host, port=self.port, token=checked_token(self.host, ""), speed=self.speed
-            )
+            page = Page(client, host=self.host, port=self.port, token=checked_token(self.host, ""), speed=self.speed)
             print(f"live view: {page.url}", flush=True)
             page.run(lambda: time.monotonic() > self._end)

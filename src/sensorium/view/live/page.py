@@ -312,9 +312,11 @@ class Page:
         end = max(end, first + 1e-3)
         self.seek = gui.add_slider("time [s]", first, end, 0.001, first, visible="span" in pace)
         self.seek.on_update(
-            lambda _: None
-            if self._is_showing_time
-            else self._send(self._set_pace, time=float(np.clip(np.nan_to_num(self.seek.value), first, end)))
+            lambda _: (
+                None
+                if self._is_showing_time
+                else self._send(self._set_pace, time=float(np.clip(np.nan_to_num(self.seek.value), first, end)))
+            )
         )
         self.tabs = gui.add_tab_group()
         fields = _plottable(self._shown_streams())

@@ -145,9 +145,10 @@ class _Guard(asyncio.Protocol):
             return
         self._received += data
         head, end, _ = self._received.partition(b"\r\n\r\n")
+        if len(head) > MAX_HEAD:
+            self._answer("431 Request Header Fields Too Large", "")
+            return
         if not end:
-            if len(self._received) > MAX_HEAD:
-                self._answer("431 Request Header Fields Too Large", "")
             return
         self._timer.cancel()
         line, _, rest = head.partition(b"\r\n")
@@ -177,22 +178,22 @@ def _judged(path: str, headers: Message, token: str, port: int) -> tuple[str, st
     by a page of that name.
     """
     host, origin = headers.get("Host", ""), headers.get("Origin")
-    if origin is not None and urlsplit(origin).netloc != host:
-        return "A page of another origin cannot connect.\n", ""
+    try:
+        name, query = urlsplit(f"//{host}").hostname or "", parse_qs(urlsplit(path).query)
+        if origin is not None and urlsplit(origin).netloc != host:
+            return "A page of another origin cannot connect.\n", ""
+    except ValueError:
+        return "The request is invalid.\n", ""
     if not token:
-        try:
-            is_ours = is_loopback(urlsplit(f"//{host}").hostname or "")
-        except ValueError:
-            is_ours = False
-        return ("" if is_ours else "Use localhost or 127.0.0.1 as the host of the address.\n"), ""
-    name = f"{COOKIE}-{port}"  # cookies are shared by all ports of a host
+        return ("" if is_loopback(name) else "Use localhost or 127.0.0.1 as the host of the address.\n"), ""
+    key = f"{COOKIE}-{port}"  # cookies are shared by all ports of a host
     cookie: SimpleCookie = SimpleCookie()
     with contextlib.suppress(CookieError):
         cookie.load(headers.get("Cookie", ""))
-    if name in cookie and _is_same(cookie[name].value, token):
+    if key in cookie and _is_same(cookie[key].value, token):
         return "", ""
-    if any(_is_same(each, token) for each in parse_qs(urlsplit(path).query).get("token", [])):
-        return "", "" if headers.get("Upgrade") else f"{name}={token}; HttpOnly; SameSite=Strict; Path=/"
+    if any(_is_same(each, token) for each in query.get("token", [])):
+        return "", "" if headers.get("Upgrade") else f"{key}={token}; HttpOnly; SameSite=Strict; Path=/"
     return "Use the address that contains the token.\n", ""
 
 
