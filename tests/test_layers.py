@@ -206,7 +206,7 @@ def _tree(tmp_path: Path, files: dict[str, str]) -> Path:
             "record imports scene; it may see errors, memory, pictures",
         ),
         ("stream/server.py", "from sensorium.sensors import imu", "stream imports sensors; it may see cfg, errors"),
-        ("view/web.py", "from sensorium.registry import find", "view imports registry; it may see drawing, errors"),
+        ("view/web.py", "from sensorium.registry import find", "view imports registry; it may see client, drawing"),
         ("__init__.py", "from sensorium.errors import ConfigError", "the package itself loads everything lazily"),
         ("sensors/imu.py", "import mujoco", "only the adapters in engines/ may import a simulator"),
         (

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +69,6 @@ class Session:
         self.server.close()
         self.tab.close()
 
-    def press(self, selector: str, text: str) -> None:
-        """Press the first element that contains a text, also where it is not in view."""
-        found = f"[...document.querySelectorAll({selector!r})].find(each => each.textContent.trim() == {text!r})"
-        wait_until(lambda: self.tab.evaluate(f"!!{found}"))
-        self.tab.evaluate(f"{found}.click()")
-
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
@@ -121,33 +116,23 @@ def test_drawings_lie_on_their_body_in_every_frame(browser: Browser) -> None:
 
 
 def test_every_sample_is_a_point_of_the_plot(browser: Browser) -> None:
-    """401 samples give 401 points, in the browser too, and a second without data is a gap."""
+    """400 more samples give 400 more points, in the browser too, and a second without data is a gap."""
     scene = sn.Scene(sn.MujocoEngine(MARKS), [sn.JointSensorCfg(name="joint", joints="x", fields=("position",))])
-    server, over = sn.serve(scene, "tcp://127.0.0.1:0"), threading.Event()
-    made: list[Page] = []
-
-    def show() -> None:
-        with sn.connect(server.address, timeout=60.0) as client:
-            made.append(Page(client))
-            made[0].run(over.is_set)
-
-    thread = threading.Thread(target=show)
-    thread.start()
-    wait_until(lambda: server.poll(0.02) or made)
-    tab = browser.open(made[0].url)
-    wait_until(lambda: server.poll(0.02) or made[0].readings)
-    for _ in range(400):
-        scene.step()
-    plot = made[0].plots[0]
-    wait_until(lambda: server.poll(0.02) or made[0].time >= 0.8)
-    wait_until(lambda: len(plot.values.data[0]) == 401)
-    wait_until(lambda: tab.evaluate(f"{CHART}.data[0].length") == 401)
-    np.testing.assert_allclose(np.diff(plot.values.data[0]), 0.002, atol=1e-9)
-    assert np.isfinite(plot.values.data[2]).all()
-    tab.close()
-    over.set()
-    wait_until(lambda: server.poll(0.02) or not thread.is_alive())
-    server.close()
+    with Session(scene, browser) as session:
+        session.client.pace(paused=True)
+        plot, tick = session.page.plots[0], scene.tick
+        wait_until(lambda: session.page.time == pytest.approx(0.002 * tick) and plot.values.data[0].size)
+        before = plot.values.data[0].size
+        session.client.pace(steps=80)
+        wait_until(lambda: plot.values.data[0].size == before + 400)
+        np.testing.assert_allclose(np.diff(plot.values.data[0][-401:]), 0.002, atol=1e-9)
+        assert np.isfinite(plot.values.data[2]).all()
+        wait_until(lambda: session.tab.evaluate(f"{CHART}.data[0].length") == before + 400)
+        last = session.page.readings["joint"]
+        plot.add([replace(last, time=last.time + 1.0, seq=last.seq + 1)], 500.0)
+        assert [each for each in plot.values.data[2] if each is None] == [None]  # a gap: no line joins its sides
+        assert plot.values.data[2][-2] is None
+        wait_until(lambda: session.tab.evaluate(f"{CHART}.data[2][{before + 400}] === null"))
 
 
 def test_the_arm_with_all_its_sensors(browser: Browser) -> None:
@@ -162,12 +147,12 @@ def test_the_arm_with_all_its_sensors(browser: Browser) -> None:
         page.env.value = 2
         wait_until(lambda: tab.evaluate("document.body.innerText.includes('environment 2')"))
         wait_until(lambda: page.readings and all(each.env_ids.tolist() == [2] for each in page.readings.values()))
-        session.press("[role=tab]", "Images")
+        tab.click("[role=tab]", "Images")
         seen = "[...document.querySelectorAll('img')].some(each => each.naturalWidth == 128 && each.clientWidth > 200)"
         wait_until(lambda: tab.evaluate(seen))
         assert page.image.image.std() > 10.0
         save(session, "live_view_images.png")
-        session.press("[role=tab]", "Sensors")
+        tab.click("[role=tab]", "Sensors")
         page.panel.sensor.value = "wrist"
         wait_until(lambda: "noise of force [N]" in page.panel.sliders)
         page.panel.sliders["noise of force [N]"].value = 0.2
@@ -178,15 +163,15 @@ def test_the_arm_with_all_its_sensors(browser: Browser) -> None:
 
         wait_until(lambda: error() > 0.3)  # beyond 6 times the noise of the config
         save(session, "live_view_sensors.png")
-        session.press("button, label", "none")
-        wait_until(lambda: not any(page.panel.draws(name) for name in page.readings))
+        page.panel.draw.value = False
+        wait_until(lambda: not page.panel.draws("wrist"))
         other = browser.open(page.url)
         wait_until(lambda: "environment 2" in (other.evaluate("document.body.innerText") or ""))
         other.close()
-        session.press("button, label", "pause")
+        tab.click("button, label", "pause")
         wait_until(lambda: tab.evaluate("document.body.innerText.includes('paused')"))
         before = scene.tick
-        session.press("button, label", "step")
+        tab.click("button, label", "step")
         wait_until(lambda: scene.tick == before + 5)
 
 

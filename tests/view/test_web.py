@@ -31,8 +31,11 @@ def served(token: str) -> Iterator[set[int]]:
     """Serve a page; yield all ports that are opened for it."""
     before = listening()
     server = serve("127.0.0.1", 0, token, "test")
+    ports = listening() - before
     try:
-        yield listening() - before
+        with socket.create_connection(("127.0.0.1", min(ports))):  # it sends nothing, and is closed at the end
+            yield ports
+            server.stop()
     finally:
         server.stop()
 

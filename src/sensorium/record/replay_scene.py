@@ -128,7 +128,7 @@ class ReplayScene:
         self._description = replace(about, num_envs=len(self.replay.env_ids))
         self._poses = self._world_readings()
         self._next_poses = next(self._poses, None)
-        if self._next_poses is not None and WORLD not in about.sensors:
+        if self._next_poses is not None:
             names, specs = list(self.bodies().names), [spec.to_dict() for spec in self._next_poses.specs]
             world = {"kind": "body_state", "rate_hz": 0.0, "fields": specs, "mounts": names, "cfg": {}}
             about = self._description = replace(self._description, sensors={**about.sensors, WORLD: world})
@@ -212,7 +212,12 @@ class ReplayScene:
         return self.replay.attachment(WORLD_FILE[0]) or b""
 
     def _world_readings(self, start: float = -inf) -> Iterator[Reading]:
-        """Yield the recorded poses of all bodies as readings of `WORLD`; velocities are not recorded: NaN."""
+        """Yield the recorded poses of all bodies as readings of `WORLD`, unless it was recorded itself.
+
+        Velocities are not recorded: NaN.
+        """
+        if WORLD in self.replay.description.sensors:
+            return
         bodies, envs = self.bodies(), len(self.replay.env_ids)
         axes, shape = ("mount", "xyz"), (len(bodies), 3)
         specs = (

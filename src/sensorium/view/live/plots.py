@@ -138,12 +138,15 @@ class Plot:
         rows = np.concatenate([self._rows, rows], axis=1)
         self._rows = rows[:, rows[0] >= last - self._window]
         times, trues, values = self._rows
-        self.values.data = times - last, _with_gaps(trues), _with_gaps(values)
-        self.error.data = times - last, _with_gaps(values - trues)
+        self.values.data = _with_gaps(times - last, trues, values)
+        self.error.data = _with_gaps(times - last, values - trues)
 
 
-def _with_gaps(values: Array) -> Any:
-    """Return values for a plot, which joins the neighbours of NaN by a line, but not those of None."""
-    if np.isfinite(values).all():
-        return values
-    return [value if isfinite(value) else None for value in values.tolist()]
+def _with_gaps(*columns: Array) -> Any:
+    """Return columns for a plot, which joins the neighbours of NaN by a line, but not those of None.
+
+    Viser makes arrays of the items of a tuple, but sends a list as it is.
+    """
+    if all(np.isfinite(column).all() for column in columns):
+        return columns
+    return [[value if isfinite(value) else None for value in column.tolist()] for column in columns]

@@ -114,9 +114,20 @@ class _GuardedLoop(asyncio.SelectorEventLoop):
     def __init__(self, token: str) -> None:
         super().__init__()
         self._token = token
+        self._waiting: set[asyncio.Transport] = set()
+        """Connections without a complete request."""
 
     async def create_server(self, protocol_factory: Any, *args: Any, **options: Any) -> Any:
-        return await super().create_server(lambda: _Guard(protocol_factory, self._token), *args, **options)
+        return await super().create_server(
+            lambda: _Guard(protocol_factory, self._token, self._waiting), *args, **options
+        )
+
+    def close(self) -> None:
+        for transport in list(self._waiting):
+            transport.abort()
+        self.call_soon(self.stop)
+        self.run_forever()  # the connections are closed in its next iteration
+        super().close()
 
 
 class _Guard(asyncio.Protocol):
@@ -127,18 +138,21 @@ class _Guard(asyncio.Protocol):
     Args:
         inner: returns the protocol that takes the connection.
         token: token that a request must have; empty for none.
+        waiting: connections without a complete request.
     """
 
-    def __init__(self, inner: Callable[[], asyncio.Protocol], token: str) -> None:
-        self._inner, self._token, self._received = inner, token, b""
+    def __init__(self, inner: Callable[[], asyncio.Protocol], token: str, waiting: set[asyncio.Transport]) -> None:
+        self._inner, self._token, self._waiting, self._received = inner, token, waiting, b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._waiting.add(transport)
         self._timer = asyncio.get_running_loop().call_later(HEAD_S, transport.abort)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._timer.cancel()
+        self._waiting.discard(self._transport)
 
     def data_received(self, data: bytes) -> None:
         if self._transport.is_closing():
@@ -160,6 +174,7 @@ class _Guard(asyncio.Protocol):
         elif cookie:  # the page continues with the cookie alone, so that the token leaves the address
             self._answer("303 See Other", f"Location: /\r\nSet-Cookie: {cookie}\r\n")
         else:
+            self._waiting.discard(self._transport)
             inner = self._inner()
             self._transport.set_protocol(inner)
             inner.connection_made(self._transport)
