@@ -78,13 +78,13 @@ class World3d:
             key = self._geometry(shape)
             if key is not None and (shape["is_visual"] or shape["body"] not in visual):
                 groups.setdefault((*key, _color(shape)[3]), []).append(shape)
-        for number, ((*key, opacity), own) in enumerate(groups.items()):
+        for number, (group, own) in enumerate(groups.items()):
             body = np.array([-1 if each["is_static"] else each["body"] for each in own])
             poses = np.array([[*each["pos"], *each["quat"]] for each in own], np.float32)
             colors = np.round(255 * np.array([_color(each)[:3] for each in own]))
             scales = np.array([_scale(each) for each in own], np.float32)
             path = f"{ORIGIN}/world/{number}"
-            node = add_instances(server.scene, path, self._mesh(tuple(key)), poses, colors, scales, opacity)
+            node = add_instances(server.scene, path, self._mesh(group[:-1]), poses, colors, scales, group[-1])
             self._nodes.append((node, body, poses))
 
     def _geometry(self, shape: Mapping[str, Any]) -> Key | None:
