@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -15,10 +17,14 @@ import pytest
 import viser
 import zstandard
 from browser import wait_until
+from torch import Tensor
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 import sensorium as sn
+from sensorium import Field
+from sensorium.readings import DebugShape
+from sensorium.view.live.page import Page
 
 MODEL = """
 <mujoco><option timestep="0.002"/><worldbody>
@@ -115,6 +121,27 @@ def children() -> set[int]:
     """Return the processes that this process started."""
     files = Path("/proc/self/task").glob("*/children")
     return {int(each) for file in files for each in file.read_text().split()}
+
+
+@dataclass(frozen=True, slots=True)
+class BeaconData:
+    height: Annotated[Tensor, Field(unit="m", role="range")]
+
+
+class BeaconCfg(sn.MountedSensorCfg[BeaconData]):
+    """A plugin that draws a point for each environment."""
+
+
+class Beacon(sn.SimpleSensor[BeaconCfg, BeaconData]):
+    requires = (sn.BODY_POSE,)
+    fails = False
+
+    def update_raw_data(self, raw: Any) -> None:
+        raw.height.copy_(self.mount.pos_w[..., 2])
+
+    def debug_draw(self) -> Iterator[DebugShape]:
+        points = np.array([[0.0, 0.0, 3.0], [1.0, 0.0, 3.0]], np.float32)
+        yield DebugShape("points", points, (0.0, 1.0, 0.0), size=0.5 / (not self.fails))
 
 
 def scene_of(num_envs: int = 3, **options: Any) -> sn.Scene:
@@ -226,3 +253,49 @@ def test_mounts_are_where_their_bodies_are() -> None:
     assert client.bodies[int(row)].name == "box"
     np.testing.assert_allclose(place, [0, 0, 0, 1, 0, 0, 0], atol=1e-6)
     np.testing.assert_allclose(reading.pose[1, 0, :3], scene["state"].ground_truth.pos_w[1].numpy(), atol=0.05)
+
+
+@pytest.mark.parametrize("lockstep", [True, False])
+def test_a_page_takes_the_steps_in_lock_step_and_says_where_it_cannot(lockstep: bool) -> None:
+    """It starts paused, steps while it plays, and stops with the browser; a custom loop cannot be paused."""
+    scene, over = scene_of(1), threading.Event()
+    with sn.serve(scene, "tcp://127.0.0.1:0", lockstep=lockstep) as server:
+        pages: list[Page] = []
+
+        def show() -> None:
+            with sn.connect(server.address, timeout=60.0) as client:
+                pages.append(Page(client, speed=0.0))
+                pages[0].run(over.is_set)
+
+        thread = threading.Thread(target=show)
+        thread.start()
+        wait_until(lambda: (server.poll(0.02), pages)[1])
+        socket = Socket(pages[0].url)
+        wait_until(lambda: (server.poll(0.02), socket.shows("**t =") and "loop" in socket.widgets)[1])
+        if lockstep:
+            assert scene.tick == 0
+            socket.set(socket.widgets["loop"], "step")
+            wait_until(lambda: (server.poll(0.02), scene.tick == 5)[1])
+            socket.set(socket.widgets["loop"], "play")
+            wait_until(lambda: (server.poll(0.02), scene.tick > 50)[1])
+            socket.set(socket.widgets["loop"], "pause")
+            wait_until(lambda: (server.poll(0.02), socket.shows("paused"))[1])
+        else:
+            wait_until(lambda: (server.poll(0.02), socket.shows("takes the steps"))[1])
+            assert socket.values[socket.widgets["loop"]]["options"] == ["reset"]
+        socket.close()
+        over.set()
+        wait_until(lambda: (server.poll(0.02), not thread.is_alive())[1])
+
+
+def test_shapes_of_plugins_reach_clients() -> None:
+    """`Client.drawings` has what `debug_draw` gives for the environment; its exception is an error that names it."""
+    scene = sn.Scene(sn.MujocoEngine(MODEL, 2), [BeaconCfg(name="beacon", body="box", debug_vis=True)])
+    with scene.local_client() as client:
+        (shape,) = client.drawings(1).shapes["beacon"]
+        np.testing.assert_allclose(shape.items, [[1.0, 0.0, 3.0]])
+        assert (shape.kind, shape.color, shape.size, shape.colors) == ("points", (0.0, 1.0, 0.0), 0.5, None)
+        Beacon.fails = True
+        with pytest.raises(sn.StreamError, match="debug_draw of 'beacon': ZeroDivisionError"):
+            client.drawings(1)
+        Beacon.fails = False
