@@ -38,8 +38,8 @@ class LiveView:
     """A page in the browser that shows a scene, made by `Scene.view`; in a notebook it is shown in the cell.
 
     The page follows the scene whenever it advances. Its commands run on the loop's thread: a paused scene waits inside
-    `step` or `update`. While no browser is connected, nothing is published. The page ends with `close`, with the scene,
-    or with this process.
+    `step` or `update`. While no browser is connected, nothing is published. The page ends with `close` or with this
+    process; until then it keeps the scene.
 
     It is also a context manager that closes the page on exit.
 
