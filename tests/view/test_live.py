@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -81,7 +80,8 @@ def save(session: Session, name: str) -> None:
     """Save a picture for the documentation, if wanted."""
     if folder := os.environ.get("SENSORIUM_PICTURES"):
         session.tab.resize(LARGE)
-        time.sleep(4.0)
+        end = session.page.time + 12.0
+        wait_until(lambda: session.page.time > end)
         session.tab.screenshot(Path(folder) / name)
         session.tab.resize(SMALL)
 
@@ -143,7 +143,6 @@ def test_the_arm_with_all_its_sensors(browser: Browser) -> None:
     with Session(scene, browser, lambda: motion(scene, scene.time)) as session:
         page, tab = session.page, session.tab
         assert page.panel.drawn == {"encoders", "wrist", "skin", "tip", "camera"}
-        save(session, "live_view_arm.png")
         page.env.value = 2
         wait_until(lambda: tab.evaluate("document.body.innerText.includes('environment 2')"))
         wait_until(lambda: page.readings and all(each.env_ids.tolist() == [2] for each in page.readings.values()))

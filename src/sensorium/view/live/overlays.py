@@ -41,6 +41,7 @@ class Overlay:
     def __init__(self, scene: Any, name: str) -> None:
         self._scene, self._path = scene, f"{ORIGIN}/sensors/{name}"
         self._nodes: dict[str, tuple[tuple[Any, ...], Any]] = {}
+        self._counts: dict[str, int] = {}
 
     def show(self, shapes: Sequence[DebugShape], image: DebugShape | None = None) -> None:
         """Draw shapes, and the pixels of an image as squares, and remove the previous ones."""
@@ -56,8 +57,9 @@ class Overlay:
             if len(items):
                 shown.add(path := f"{self._path}/{number}")
                 colors = (255 * colors).astype(np.uint8)
-                colors = colors[0] if shape.colors is None else _filled(colors)
-                self._show(path, "image" if shape is image else shape.kind, shape.size, _filled(items), colors)
+                count = self._counts[path] = _count(len(items), self._counts.get(path, 0))
+                colors = colors[0] if shape.colors is None else _filled(colors, count)
+                self._show(path, "image" if shape is image else shape.kind, shape.size, _filled(items, count), colors)
         for path in [path for path in self._nodes if path not in shown]:
             self._nodes.pop(path)[1].remove()
 
@@ -105,9 +107,8 @@ class Overlay:
         before, node = self._nodes.get(path, (None, None))
         if before == key:
             for name, value in values.items():
-                if name.endswith("colors") and np.array_equal(getattr(node, name), value):
-                    continue
-                setattr(node, name, value)
+                if not (name.endswith("colors") and np.array_equal(getattr(node, name), value)):
+                    setattr(node, name, value)
             return
         if node is not None:
             node.remove()
@@ -192,11 +193,19 @@ def _poses_now(reading: Reading, mounts: Array | None, bodies: Array) -> Array |
     return poses
 
 
-def _filled(items: Array) -> Array:
-    """Return the items, with the last one repeated to fill a block: viser rebuilds a node if the number changes."""
-    block = min(BLOCK, 1 << (len(items) - 1).bit_length())
-    missing = -len(items) % block
-    return np.concatenate([items, items[-1:].repeat(missing, axis=0)]) if missing else items
+def _count(items: int, before: int) -> int:
+    """Return the number of items of a node: the browser builds it anew if the number changes.
+
+    It is filled up to a block, and stays if the items become fewer, down to a half.
+    """
+    block = min(BLOCK, 1 << (items - 1).bit_length())
+    count = items + -items % block
+    return before if count <= before <= 2 * count else count
+
+
+def _filled(items: Array, count: int) -> Array:
+    """Return a number of items, with the last one repeated."""
+    return np.concatenate([items, items[-1:].repeat(count - len(items), axis=0)])
 
 
 @functools.cache
