@@ -37,7 +37,9 @@ def listen(address: str) -> tuple[list[int], np.ndarray]:
             frames.append(got.get(timeout=10.0))
     data = frames[-1]  # received data never changes
     off = data.ang_vel_b - data.truth.ang_vel_b
-    print(f"{data}\nage {1e3 * data.age:.1f} ms, difference from the truth {off.std():.3f} rad/s from noise and delay")
+    print(
+        f"{data}\nage {1e3 * data.age[0]:.1f} ms, difference from the truth {off.std():.3f} rad/s from noise and delay"
+    )
     return [each.frame for each in frames], data.ang_vel_b
 
 

@@ -106,8 +106,8 @@ class Ticker(StreamedSensor):
 
     @classmethod
     def definition(cls) -> SensorDefinition:
-        burst = Attribute(id="burst", type="int", default="1")
-        size = Attribute(id="size", type="int", default="2")
+        burst = Attribute("burst", {"type": "integer", "default": 1})
+        size = Attribute("size", {"type": "integer", "default": 2})
         return make_generic_sensor_definition("other", "test_ticker", (burst, size))
 
     def set(self, description: ActorDescription) -> None:

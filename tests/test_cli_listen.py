@@ -153,7 +153,7 @@ def test_blueprints_are_listed_and_described(server: sn.Server, capsys: pytest.C
     assert re.search(r"sensor\.other\.collision +scene +RIG\.toml ", out)
     assert re.search(r"sensor\.other\.safe_distance +scene +The bodies", out)
     assert main(["listen", server.address, "--blueprints", "safe_distance"]) == 0
-    assert "safe_distance_front: float = 1.0 m" in capsys.readouterr().out
+    assert "safe_distance_front: number = 1.0 m" in capsys.readouterr().out
 
 
 def test_blueprints_describe_the_sensor(server: sn.Server, capsys: pytest.CaptureFixture[str]) -> None:
@@ -208,7 +208,7 @@ def test_json_lines_contain_each_sample(server: sn.Server, command: Any, capsys:
             assert sample[branch]["vec"]["unit"] == "m" and sample[branch]["vec"]["shape"] == [1, 3]
         assert (sample["first_env"], sample["num_envs"], sample["sensor"]) == (2, 1, "gauge")
         assert sample["time"] == sample["timestamp"] == pytest.approx(sample["tick"] * DT, abs=1e-9)
-        assert (sample["received"], sample["dropped"], sample["lost"]) == (number, 0, 0)
+        assert (sample["received"], sample["replaced"], sample["lost"]) == (number, 0, 0)
         assert 0.0 <= sample["latency"] < PATIENCE and sample["age"] == 0.0
 
 
@@ -249,7 +249,7 @@ def test_plain_lines_show_rates_shapes_and_values(server: sn.Server, capsys: pyt
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4 and [line.partition(":")[0] for line in lines] == ["gauge", "sheet"] * 2
     last = lines[-2]
-    for word in ("age 0 ms", "latency", " received, ", " dropped, ", "MB/s", "vec [4, 3] m: ", "count [4]: "):
+    for word in ("age 0 ms", "latency", " received, ", " replaced, ", "MB/s", "vec [4, 3] m: ", "count [4]: "):
         assert word in last, (word, last)
     assert float(re.search(r": ([\d.]+)/s", last)[1]) > 10.0  # type: ignore[index]
     assert re.search(r"cells \[4, 8192\] m: \+\S+ to \+\S+", lines[-1])

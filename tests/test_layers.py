@@ -28,7 +28,7 @@ LAYERS = (
 OUTPUTS = {
     "record": {"errors", "plugins", "memory", "spec", "pose", "readings", "pictures"},
     "wire": {"errors", "plugins", "spec", "pose", "readings"},
-    "stream": {"errors", "memory", "spec", "pose", "readings", "wire", "registry", "cfg"},
+    "stream": {"errors", "memory", "spec", "pose", "readings", "wire", "registry", "cfg", "compat"},
     "client": {"errors", "spec", "pose", "readings", "wire"},
     "view": {"errors", "spec", "readings", "pictures", "drawing", "wire", "stream", "client"},
 }
@@ -205,7 +205,11 @@ def _tree(tmp_path: Path, files: dict[str, str]) -> Path:
             "from sensorium.scene import Scene",
             "record imports scene; it may see errors, memory, pictures",
         ),
-        ("stream/server.py", "from sensorium.sensors import imu", "stream imports sensors; it may see cfg, errors"),
+        (
+            "stream/server.py",
+            "from sensorium.sensors import imu",
+            "stream imports sensors; it may see cfg, compat, errors",
+        ),
         ("view/web.py", "from sensorium.registry import find", "view imports registry; it may see client, drawing"),
         ("__init__.py", "from sensorium.errors import ConfigError", "the package itself loads everything lazily"),
         ("sensors/imu.py", "import mujoco", "only the adapters in engines/ may import a simulator"),

@@ -195,7 +195,7 @@ class Fields(Mapping[str, Array]):
         return f"Fields({_described(self._arrays)})"
 
 
-@dataclass(slots=True, repr=False, eq=False)
+@dataclass(slots=True, repr=False, eq=False, weakref_slot=True)
 class Reading(Items, Sample):
     """Output of one sensor at one tick in host memory: from a live scene, a recording, or the server of a client.
 
@@ -352,14 +352,27 @@ class Reading(Items, Sample):
         return self._pose
 
     @property
+    def meta(self) -> Mapping[str, Array]:
+        """Values per env `[n]` by their names in recordings, where ``"frame"`` is the number of captures."""
+        meta = self._meta
+        self._arrived()
+        if "stamp" not in meta:
+            meta["stamp"] = read_only(meta["capture_tick"].astype(np.float64) * self._dt)
+        if "age" not in meta:
+            meta["age"] = read_only((self.tick - meta["capture_tick"]).astype(np.float64) * self._dt)
+        if "truth_tick" not in meta:
+            meta["truth_tick"] = meta["capture_tick"]
+        return meta
+
+    @property
     def capture_tick(self) -> Array:
         """int64 [n], tick at which the shown value was captured."""
-        return self._about_envs("capture_tick")
+        return self.meta["capture_tick"]
 
     @property
     def truth_tick(self) -> Array:
         """int64 [n], tick of the newest capture, to which `truth` belongs."""
-        return self._about_envs("truth_tick" if "truth_tick" in self._meta else "capture_tick")
+        return self.meta["truth_tick"]
 
     @property
     def timestamp(self) -> float:  # type: ignore[override]  # derived here
@@ -369,40 +382,27 @@ class Reading(Items, Sample):
     @property
     def stamp(self) -> Array:
         """float64 [n], timestamp of the shown value by the sensor's own clock, s."""
-        if "stamp" not in self._meta:
-            self._meta["stamp"] = read_only(self.capture_tick.astype(np.float64) * self._dt)
-        return self._about_envs("stamp")
+        return self.meta["stamp"]
 
     @property
     def age(self) -> Array:
         """float64 [n], age of the shown value, s."""
-        if "age" not in self._meta:
-            self._meta["age"] = read_only((self.tick - self.capture_tick).astype(np.float64) * self._dt)
-        return self._about_envs("age")
+        return self.meta["age"]
 
     @property
     def valid(self) -> Array:
         """Bool [n], whether the shown value has arrived and the engine's state was finite when it was captured."""
-        return self._about_envs("valid")
+        return self.meta["valid"]
 
     @property
     def is_new(self) -> Array:
         """Bool [n], whether the shown value arrived in this control step."""
-        return self._about_envs("is_new")
+        return self.meta["is_new"]
 
     @property
     def captures(self) -> Array:
         """int64 [n], number of captures since the env's reset."""
-        return self._about_envs("frame")
-
-    def per_env(self, what: str) -> Array:
-        """Return a value per env by its name in recordings, where ``"frame"`` is the number of captures."""
-        values: Array = getattr(self, "captures" if what == "frame" else what)
-        return values
-
-    def _about_envs(self, what: str) -> Array:
-        self._arrived()
-        return self._meta[what]
+        return self.meta["frame"]
 
     def copy(self) -> Reading:
         """Return a copy in separate memory; received memory can then be released."""

@@ -167,7 +167,7 @@ def test_events_have_a_row_each(file_format: str, env: int | None, tmp_path: Pat
 
 
 def test_fields_that_do_not_fit_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "MOST_COLUMNS", 1)
+    monkeypatch.setattr(tables, "MAX_COLUMNS", 1)
     reading = event_reading(1, [1, 2], np.random.default_rng(0))
     (note,) = write_tables([reading], tmp_path, "csv", dt=DT)
     assert "dvs: pixel has 2 values per row" in note and "--format npz" in note

@@ -18,7 +18,7 @@ from sensorium.readings import Reading
 from sensorium.record.replay_scene import ReplayScene
 
 TICKS = 60
-META = ("capture_tick", "stamp", "age", "frame", "valid", "is_new", "env_ids")
+META = ("capture_tick", "stamp", "age", "frame", "valid", "is_new")
 EVENTS_MODEL = """
 <mujoco>
   <option timestep="0.002"/>
@@ -78,7 +78,7 @@ def summary(data: Any) -> Any:
     common = (data.sensor, data.tick, data.timestamp, bits(data.transforms), bits(data.env_ids))
     if not isinstance(data, Reading):
         return (*common, bytes(data.raw_data))
-    about = [bits(data.per_env(name)) for name in META]
+    about = [bits(data.meta[name]) for name in META]
     branches = [data.measured, data.truth]
     truth = bits(data.truth_tick) if data.truth else None
     return (*common, about, truth, [[(name, bits(value)) for name, value in each.items()] for each in branches])

@@ -18,6 +18,7 @@ from browser import LARGE, SMALL, Browser, wait_until
 
 import sensorium as sn
 from sensorium.demo import robots
+from sensorium.jobs.rig import load_rig
 from sensorium.view.live.page import Page
 
 FRAMES = 20
@@ -138,7 +139,7 @@ def test_every_sample_is_a_point_of_the_plot(browser: Browser) -> None:
 def test_the_arm_with_all_its_sensors(browser: Browser) -> None:
     """Images, knobs and environments; a reset; sensors that are replaced; and two browsers."""
     kind = robots.ROBOTS["arm"]
-    scene = sn.Scene(kind.engine(3, "cpu"), [*kind.sensors()], discover=False)
+    scene = sn.Scene(kind.engine(3, "cpu"), load_rig(kind.rig)[0], discover=False)
     motion = kind.control(scene)
     with Session(scene, browser, lambda: motion(scene, scene.time)) as session:
         page, tab = session.page, session.tab
@@ -179,7 +180,7 @@ def test_the_demo_is_shown(browser: Browser) -> None:
     if not os.environ.get("SENSORIUM_PICTURES"):
         pytest.skip("only for pictures: SENSORIUM_PICTURES is not set")
     kind = robots.ROBOTS["demo"]
-    scene = sn.Scene(kind.engine(3, "cpu"), kind.sensors(), discover=False)
+    scene = sn.Scene(kind.engine(3, "cpu"), load_rig(kind.rig)[0], discover=False)
     motion = kind.control(scene)
     with Session(scene, browser, lambda: motion(scene, scene.time)) as session:
         save(session, "live_view.png")

@@ -31,8 +31,8 @@ from sensorium.errors import RegistrationError, UnknownNameError, WireError
 from sensorium.pose import Pose
 from sensorium.readings import Reading
 from sensorium.wire.data import ArrayData, LostEvents, RawData, SensorData, begin_message, empty
-from sensorium.wire.header import HEADER_BYTES, LOST, Header
-from sensorium.wire.serializers import FieldSerializer, read_message
+from sensorium.wire.header import HEADER_BYTES, Header
+from sensorium.wire.serializers import FieldSerializer
 from sensorium.wire.stream_info import StreamInfo
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -159,10 +159,10 @@ def test_data_have_frame_times_envs_and_transforms() -> None:
     info = replace(IDS, num_envs=9)
     memory = make_message(
         info, b"", poses, seq=11, frame=12, tick=120, time_ns=600_000_000, capture_ns=595_000_000, first_env=4,
-        wall_ns=1_700_000_000_500_000_000, lost=2,
+        wall_ns=1_700_000_000_500_000_000,
     )  # fmt: skip
     data = SensorData(RawData(memory, info))
-    assert (data.sensor, data.seq, data.frame, data.tick, data.events_lost) == ("unit", 11, 12, 120, 2)
+    assert (data.sensor, data.seq, data.frame, data.tick, data.events_lost) == ("unit", 11, 12, 120, 0)
     assert (data.time, data.timestamp) == pytest.approx((0.6, 0.595), abs=1e-12)
     assert data.age == pytest.approx(0.005, abs=1e-12)
     assert data.capture_time_wall == 1_700_000_000.5
@@ -220,9 +220,8 @@ def test_repr_describes_the_data() -> None:
 
 
 def test_lost_events_are_a_record_without_items() -> None:
-    record = read_message(make_message(IDS, b"", flags=LOST, lost=17), IDS)
-    assert isinstance(record, LostEvents)
-    assert record.events_lost == 17
+    record = LostEvents("unit", IDS, 3, 30, 0.3, np.arange(2), 17)
+    assert (record.events_lost, record.frame, record.timestamp, record.num_envs) == (17, 3, 0.3, 2)
     assert (len(record), list(record)) == (0, [])
     assert repr(record).endswith("17 lost)")
 

@@ -16,10 +16,10 @@ from sensorium.wire.data import ArrayData, SensorData
 
 SHOWN_NUMBERS = 6
 """Maximum number of values shown per field."""
-MOST_NUMBERS = 16
+MAX_NUMBERS = 16
 """Fields with more values per environment than this are summarised."""
 
-STATS_HEADINGS = ("sensor", "rate", "age", "latency", "received", "dropped", "lost", "MB/s", "envs")
+STATS_HEADINGS = ("sensor", "rate", "age", "latency", "received", "replaced", "lost", "MB/s", "envs")
 """Columns of `stats_row`."""
 VALUE_HEADINGS = ("sensor", "field", "shape", "unit", "newest")
 """Columns of `values_rows`."""
@@ -31,7 +31,7 @@ def stats_row(monitor: Monitor, name: str) -> tuple[str, ...]:
     if data is None:
         return (name, state or "waiting", *[""] * (len(STATS_HEADINGS) - 2))
     megabytes = 0.0 if state else 1e-6 * stats.rate * stats.nbytes / max(stats.received, 1)
-    times, counts = (stats.age, stats.latency), (stats.received, stats.dropped, stats.lost)
+    times, counts = (stats.age, stats.latency), (stats.received, stats.replaced, stats.lost)
     rate = state or f"{stats.rate:.4g}/s"
     return (name, rate, *map(milliseconds, times), *map(str, counts), f"{megabytes:.3g}", _envs(data))
 
@@ -49,7 +49,7 @@ def milliseconds(seconds: float) -> str:
 def line(monitor: Monitor, name: str) -> str:
     """Return the data flow of a sensor as one line of text."""
     data = monitor.newest.get(name)
-    _, rate, age, latency, received, dropped, lost, megabytes, _ = stats_row(monitor, name)
+    _, rate, age, latency, received, replaced, lost, megabytes, _ = stats_row(monitor, name)
     if data is None:
         return f"{name}: {rate}"
     shown = []
@@ -57,7 +57,7 @@ def line(monitor: Monitor, name: str) -> str:
         numbers = " | ".join(" ".join(part.split()) for part in text.splitlines())
         shown.append(f"{field} {shape}{f' {unit}' if unit else ''}: {numbers}")
     return (
-        f"{name}: {rate}, age {age}, latency {latency}, {received} received, {dropped} dropped, {lost} lost, "
+        f"{name}: {rate}, age {age}, latency {latency}, {received} received, {replaced} replaced, {lost} lost, "
         f"{megabytes} MB/s; {'; '.join(shown)}"
     )
 
@@ -100,7 +100,7 @@ def _shape(values: Array) -> str:
 def _text(value: Any, spec: FieldSpec, no_hit_value: float | None) -> str:
     """Return a value as text: its numbers, or for many numbers the range and the number of missing values."""
     array = np.asarray(value)
-    return _summed_up(array, spec, no_hit_value) if array.size > MOST_NUMBERS else _numbers(array)
+    return _summed_up(array, spec, no_hit_value) if array.size > MAX_NUMBERS else _numbers(array)
 
 
 def _numbers(values: Any) -> str:

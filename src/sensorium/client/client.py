@@ -35,7 +35,7 @@ from sensorium.wire.world import Snapshot
 
 WORLD = "world"
 """Name of the stream with the state of all bodies."""
-MOST_SUBSTEPS = 1_000_000
+MAX_SUBSTEPS = 1_000_000
 """Maximum number of physics ticks per step; the server rejects more."""
 
 _open: WeakSet[Client] = WeakSet()
@@ -296,8 +296,8 @@ class Client:
         """Blueprints of all sensors that can be spawned, including sensors that run in the client."""
         if self._library is None:
             offered = [SensorDefinition.from_dict(each) for each in self._session.ask(msg.Ask, "blueprints")]
-            theirs = {definition.id for definition in offered}
-            mine = [each for each in client_sensor.definitions().values() if each.id not in theirs]
+            offered_ids = {definition.id for definition in offered}
+            mine = [each for each in client_sensor.definitions().values() if each.id not in offered_ids]
             self._library = BlueprintLibrary([*offered, *mine])
         return self._library
 
@@ -337,7 +337,7 @@ class Client:
             StreamError: the simulation is free-running, or the server refused or did not answer; includes its reason.
         """
         patience = 2.0 * self.timeout + 30.0 if timeout is None else checks.seconds("step", timeout)
-        substeps = checks.whole("step", "substeps", substeps, 1, MOST_SUBSTEPS)
+        substeps = checks.whole("step", "substeps", substeps, 1, MAX_SUBSTEPS)
         result = self._session.ask(msg.Step, substeps, *checks.controls("step", ctrl), timeout=patience)
         for text in result["notes"]:
             self._session.notes.append(text)

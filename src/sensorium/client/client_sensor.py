@@ -299,9 +299,9 @@ class ClientSensor(SpawnedSensor):
             try:
                 if fresh:
                     self.reset()
-                told = self.on_tick(snapshot)
-                if told is not None:
-                    self.emit(told)
+                result = self.on_tick(snapshot)
+                if result is not None:
+                    self.emit(result)
             except BaseException as error:  # as for listeners
                 self._host.callbacks.errors.report(self.name, self.on_tick, error)
             finally:

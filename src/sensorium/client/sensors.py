@@ -125,7 +125,7 @@ class RemoteSensor:
     def stop(self) -> None:
         """Stop listening; the function is not called again. Repeated calls, and calls without a listener, are allowed.
 
-        The call waits until a running call of the function has ended, except when made from within it.
+        The call waits until a running call of the function has ended, except when a listener makes it.
         """
         if self._subscription is not None:
             self._subscription.stop()

@@ -16,7 +16,7 @@ from sensorium.wire.attributes import SensorDefinition
 from sensorium.wire.data import ArrayData, SensorData
 from sensorium.wire.stream_info import StreamInfo
 
-MOST_JSON = 64
+MAX_JSON = 64
 """Fields with more values than this are summarised in JSON."""
 MANY_NAMES = 2
 """If there are more mounts than this, only the first and the last are named."""
@@ -81,7 +81,7 @@ def as_json(data: Sample, received: int, stats: Stats) -> str:
     about |= {"time": round(data.time, 9), "timestamp": round(data.timestamp, 9)}
     about["age"] = round(data.time - data.timestamp, 9)
     about["latency"] = round(data.latency(), 6)
-    about |= {"received": received, "dropped": stats.dropped, "lost": stats.lost}
+    about |= {"received": received, "replaced": stats.replaced, "lost": stats.lost}
     if (pose := data.pose) is not None:
         about["transforms"] = _plain(pose)
     if isinstance(data, Reading):
@@ -105,7 +105,7 @@ def _fields(specs: Iterable[FieldSpec], branch: Mapping[str, Array]) -> dict[str
 def _plain(array: Array) -> dict[str, Any]:
     """Return an array as data that can be encoded as JSON."""
     about: dict[str, Any] = {"shape": list(array.shape), "dtype": array.dtype.name}
-    if array.size <= MOST_JSON:
+    if array.size <= MAX_JSON:
         return {**about, "values": _finite(array.tolist())}
     if array.dtype.kind == "b":
         return {**about, "true": int(np.count_nonzero(array))}

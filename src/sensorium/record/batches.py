@@ -36,9 +36,9 @@ HEADS: np.dtype[Any] = np.dtype([
 """Head of a message: the record's, and those of the message before its contents."""
 LITTLE_ENDIAN = b"\0\1\0\0"
 """First four bytes of every CDR message here; alignment counts from their end."""
-MOST_ENVS = 2**24
+MAX_ENVS = 2**24
 """Maximum number of environments of a recording."""
-MOST_ELEMENTS = 2**40
+MAX_ELEMENTS = 2**40
 """Maximum number of elements of one field per environment."""
 
 DECODED = 2**18
@@ -200,8 +200,8 @@ class Batch:
             specs = tuple(FieldSpec.from_dict(each) for each in about["specs"])
             env_ids, mounts, dt = about["env_ids"], about["mounts"], float(about["dt"])
             fits = all(map(_is_recordable, specs)) and metadata["branch"] in BRANCHES
-            fits &= type(mounts) is int and 0 <= mounts < MOST_ENVS and dt > 0.0
-            fits &= all(type(each) is int and 0 <= each < 2**31 for each in env_ids) and len(env_ids) <= MOST_ENVS
+            fits &= type(mounts) is int and 0 <= mounts < MAX_ENVS and dt > 0.0
+            fits &= all(type(each) is int and 0 <= each < 2**31 for each in env_ids) and len(env_ids) <= MAX_ENVS
             fits &= len({spec.name for spec in specs}) == len(specs)
             if not fits:
                 raise ValueError("a value is out of range")
@@ -227,10 +227,11 @@ class Batch:
             SensoriumError: an array differs from its spec.
         """
         values = reading.measured if self.branch == "measured" else reading.truth
+        about: dict[str, Any] = {**reading.meta, "pose": reading.pose, "offsets": reading.offsets}
         parts: list[Any] = [_HEAD.pack(LITTLE_ENDIAN, reading.tick, reading.time)]
         for index, column in enumerate(self._columns):
             name = column.name
-            array = reading.per_env(name) if index < self._meta else values[name]
+            array: Array = about[name] if index < self._meta else values[name]
             if array.shape != column.shape or array.dtype != column.dtype:
                 raise _differs(reading, name, array, column.dtype, column.shape)
             if column.pad:
@@ -457,14 +458,14 @@ def of_envs(reading: Reading, rows: Array) -> Reading:
     about = ("capture_tick", "truth_tick", "stamp", "valid", "is_new", "frame")
     return Reading(
         reading.name, reading.kind, reading.specs, read_only(reading.env_ids[rows]), reading.tick, reading.time,
-        part(reading.measured), part(reading.truth), {name: read_only(reading.per_env(name)[rows]) for name in about},
+        part(reading.measured), part(reading.truth), {name: read_only(reading.meta[name][rows]) for name in about},
         _offsets=offsets, _pose=None if pose is None else read_only(pose[rows]), _dt=reading._dt,
     )  # fmt: skip
 
 
 def _is_recordable(spec: FieldSpec) -> bool:
     """Return whether a message can hold a field."""
-    return np.dtype(spec.dtype).name in TYPES and prod(size or 1 for size in spec.shape) < MOST_ELEMENTS
+    return np.dtype(spec.dtype).name in TYPES and prod(size or 1 for size in spec.shape) < MAX_ELEMENTS
 
 
 def _differs(reading: Reading, name: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> SensoriumError:

@@ -55,8 +55,7 @@ class ReplaySensor:
         before = self.newest
         self.samples += 1
         if before is None or any(
-            not np.array_equal(reading.per_env(name), before.per_env(name))
-            for name in ("capture_tick", "valid", "frame")
+            not np.array_equal(reading.meta[name], before.meta[name]) for name in ("capture_tick", "valid", "frame")
         ):
             self.arrivals += 1
         self.newest = reading

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sensorium.record.stacks import Stack
     from sensorium.scene.publish import LiveSample
 
-MOST_BYTES, MOST_ROWS = 2**20, 256
+MAX_BYTES, MAX_ROWS = 2**20, 256
 """Maximum size and number of the rows that are collected."""
 KEPT_BYTES = 2**24
 """Maximum size of the unused pages that are kept."""
@@ -91,7 +91,7 @@ class Rows:
         self._batches, self._channels, self._time_at, self._bad, self._envs = batches, channels, time_at, bad, envs
         ends = np.cumsum([HEADS.itemsize + batch.nbytes for batch in batches]).tolist()
         self._starts, self._width = [0, *ends[:-1]], int(ends[-1])
-        self._capacity = max(1, min(MOST_ROWS, MOST_BYTES // self._width))
+        self._capacity = max(1, min(MAX_ROWS, MAX_BYTES // self._width))
         self._base: Array = np.zeros(len(batches[0].env_ids), np.int64)
         """Number of the first capture of each environment since its reset."""
         self._about: list[tuple[int, int, int]] = []

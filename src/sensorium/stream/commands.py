@@ -112,11 +112,11 @@ class Commands:
         if not 1 <= command.substeps <= 1_000_000:
             raise ConfigError.single("step", "substeps", command.substeps, "a whole number from 1 to 1000000")
         ctrl = self._controls("step", command.shape, command.ctrl)
-        self._table.delivery.slow_client_reports.clear()
+        self._table.slow_in_step.clear()
         server.scene.step(ctrl, command.substeps)
         self._frame_counter.flush()
         scene = server.scene
-        notes = list(self._table.delivery.slow_client_reports)
+        notes = list(self._table.slow_in_step)
         return {"frame": server.frame, "tick": scene.tick, "time": scene.time, "notes": notes}
 
     def _controls(self, call: str, shape: tuple[int, ...], content: bytes) -> Any:

@@ -6,7 +6,9 @@ as the array exists. `copy()` returns the same data in separate memory. Data of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
@@ -262,11 +264,6 @@ class SensorData(Sample):
         return self.raw.env_ids
 
     @property
-    def events_lost(self) -> int:  # type: ignore[override]
-        """Number of events lost before this message."""
-        return self.raw.header.lost
-
-    @property
     def pose(self) -> Array | None:  # type: ignore[override]
         """Poses in the world at the capture, `[env, mount, 7]` (m, quaternion wxyz); None for a sensor without pose."""
         return self.raw.pose
@@ -287,10 +284,39 @@ class SensorData(Sample):
         return f"{len(self.raw.body)} bytes" if type(self) is SensorData else ""
 
 
-class LostEvents(SensorData):
-    """Notice that `events_lost` events were lost, sent instead of data; iterating over it yields nothing."""
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class LostEvents(Sample):
+    """Notice that `events_lost` events were lost, in place of their data; iterating over it yields nothing.
 
-    __slots__ = ()
+    Attributes:
+        name: the sensor's name.
+        info: stream of the events.
+        frame: number of the frame on the server after which the loss was noticed.
+        tick: physics tick of the frame.
+        time: simulation time of the frame, s.
+        env_ids: numbers of the envs of the subscription, int64 `[env]`.
+        events_lost: number of lost events.
+    """
+
+    name: str
+    info: StreamInfo
+    frame: int
+    tick: int
+    time: float
+    env_ids: Array
+    events_lost: int
+    seq: int = -1
+    pose: None = None
+    capture_time_wall: float = math.nan
+
+    @property
+    def timestamp(self) -> float:  # type: ignore[override]
+        """Equal to `time`."""
+        return self.time
+
+    def copy(self) -> LostEvents:
+        """Return the notice itself, because it holds no received memory."""
+        return self
 
     def __len__(self) -> int:
         return 0

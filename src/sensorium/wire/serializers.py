@@ -18,8 +18,8 @@ from sensorium.errors import RegistrationError, UnknownNameError, WireError, lis
 from sensorium.plugins import Plugins, Registry
 from sensorium.readings import Array, Reading, Sample
 from sensorium.wire.bundles import split_bundle
-from sensorium.wire.data import LostEvents, RawData, empty
-from sensorium.wire.header import BUNDLE, LOST, TRUTH, type_id
+from sensorium.wire.data import RawData, empty
+from sensorium.wire.header import BUNDLE, TRUTH, type_id
 from sensorium.wire.layout import Block, Layout, plan
 from sensorium.wire.stream_info import StreamInfo
 
@@ -175,8 +175,6 @@ def read_message(memory: Any, info: StreamInfo, body: Any = None) -> Sample:
         raise WireError(f"stream {info.id} ({info.name!r}) received a message that belongs to stream {header.stream}.")
     if header.flags & BUNDLE:
         raise WireError(f"stream {info.name!r} received a bundle instead of a single message.")
-    if header.flags & LOST:
-        return LostEvents(raw)
     cls = by_name(info.type_name)
     if header.type_id != type_id(cls.type_name):
         raise WireError(
@@ -257,9 +255,10 @@ class FieldSerializer(Serializer):
         for begin, end in layout.gaps:
             memory[begin:end] = 0
         last = first + count
+        meta = reading.meta
         for what, block in layout.meta.items():
             if what != "offsets":
-                _put(reading, what, reading.per_env(what)[first:last], block, out)
+                _put(reading, what, meta[what][first:last], block, out)
         rows = slice(0, 0)
         if "offsets" in layout.meta:
             offsets = reading.offsets
