@@ -28,7 +28,7 @@ Wish = tuple[int, bool, bool]
 
 
 class Listening:
-    """Subscriptions to the streams of a server. Only `take_all` and `follow` are called on the page's thread.
+    """Subscriptions to the streams of a server. All methods are called on the page's thread.
 
     Args:
         client: connection to the server.
@@ -70,6 +70,13 @@ class Listening:
                 self._ended[name] = now
             else:
                 self._subscriptions[name] = wish, subscription
+
+    def renew(self) -> None:
+        """End the subscriptions with a maximum rate: new ones get the newest samples, which the rate may omit."""
+        for name, (wish, subscription) in list(self._subscriptions.items()):
+            if not wish[1]:
+                del self._subscriptions[name]
+                subscription.stop()
 
     def stop(self) -> None:
         """End all subscriptions."""

@@ -90,7 +90,7 @@ class Page:
         """The pace in lock-step, in which the page takes the steps."""
         self._steps, self._note = 0, ""
         self._pace: Mapping[str, Any] | None = self._own_pace or client.pace()
-        self._has_paused = self._is_open = False
+        self._has_paused = self._stands_still = self._is_open = False
         self._asks_now = threading.Event()
         self._drawings = Drawings()
         self._streams: Mapping[str, StreamInfo] = {}
@@ -139,6 +139,9 @@ class Page:
             self._env = env
             self._restart()
             self._asks_now.set()
+        if self._stands_still:
+            self._stands_still = False
+            self._listening.renew()
         streams = [*self._streams, *([WORLD] if WORLD in self._client.streams else [])]
         plotted = {plot.sensor for plot in self.plots}
         self._listening.follow(streams, env, plotted, {self.panel.chosen, *self.panel.true})
@@ -191,6 +194,7 @@ class Page:
         if pace is None:
             self._has_paused = change.get("paused", "steps" in change or self._has_paused)
             self._client.pace(**change)
+            self._stands_still = self._has_paused or "time" in change
         elif "steps" in change:
             pace["paused"], self._steps = True, self._steps + 1
         else:
