@@ -20,7 +20,7 @@ SRC = Path(__file__).parents[1] / "src"
 LAYERS = (
     "errors", "plugins", "memory", "spec", "pose", "readings", "pictures", "drawing", "random", "cfg", "compute",
     "geometry", "engines", "world", "measurement", "registry", "patterns", "sensors", "presets", "scene", "wire",
-    "compat", "jax", "rl", "testing", "record", "stream", "view", "client", "local", "demo", "jobs", "cli",
+    "compat", "jax", "rl", "testing", "record", "stream", "client", "local", "view", "demo", "jobs", "cli",
     "__main__",
 )  # fmt: skip
 """The modules and packages in `sensorium`, from lowest to highest layer."""
@@ -30,7 +30,7 @@ OUTPUTS = {
     "wire": {"errors", "plugins", "spec", "pose", "readings"},
     "stream": {"errors", "memory", "spec", "pose", "readings", "wire", "registry", "cfg", "compat"},
     "client": {"errors", "spec", "pose", "readings", "wire"},
-    "view": {"errors", "spec", "readings", "pictures", "drawing"},
+    "view": {"errors", "spec", "readings", "pictures", "drawing", "wire", "stream", "client"},
 }
 """Permitted imports of output packages: readings and specs only; the stream server also builds sensors from blueprints.
 The wire and client packages import nothing heavy.
@@ -210,7 +210,7 @@ def _tree(tmp_path: Path, files: dict[str, str]) -> Path:
             "from sensorium.sensors import imu",
             "stream imports sensors; it may see cfg, compat, errors",
         ),
-        ("view/web.py", "from sensorium.registry import find", "view imports registry; it may see drawing, errors"),
+        ("view/web.py", "from sensorium.registry import find", "view imports registry; it may see client, drawing"),
         ("__init__.py", "from sensorium.errors import ConfigError", "the package itself loads everything lazily"),
         ("sensors/imu.py", "import mujoco", "only the adapters in engines/ may import a simulator"),
         (

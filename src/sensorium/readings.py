@@ -624,6 +624,20 @@ class DebugShape:
     colors: Array | None = None
     size: float | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the shape as numbers and bytes."""
+        colors = None if self.colors is None else self.colors.astype("<f4").tobytes()
+        items = self.items.astype("<f4").tobytes()
+        return {"kind": self.kind, "items": items, "color": list(self.color), "colors": colors, "size": self.size}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> DebugShape:
+        """Return the shape described by the result of `to_dict`."""
+        colors = None if values["colors"] is None else np.frombuffer(values["colors"], "<f4").reshape(-1, 3)
+        red, green, blue = values["color"]
+        items = np.frombuffer(values["items"], "<f4")
+        return cls(values["kind"], items, (red, green, blue), colors=colors, size=values["size"])
+
     @classmethod
     def where(
         cls, mask: Any, kind: str, values: Any, color: tuple[float, float, float] = (1.0, 0.2, 0.2)

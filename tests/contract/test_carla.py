@@ -18,7 +18,7 @@ from sensorium.compat.carla import FActorVariation
 from sensorium.drawing import draw
 from sensorium.readings import Body
 from sensorium.stream import streamed
-from sensorium.view.live.remote import RemoteScene
+from sensorium.view.live.listening import Listening
 from sensorium.wire import serializers
 from sensorium.wire.buffers import Buffer
 from sensorium.wire.data import RawData
@@ -224,19 +224,19 @@ def test_event_behaves_as_a_read_only_array(world: sn.Client) -> None:
 def test_the_box_is_drawn_in_the_view_of_a_client(kind: str, world: sn.Client) -> None:
     """The twelve edges of the box of the formula, for the tutorial's sensor and for the built-in one."""
     world.spawn(f"sensor.other.{kind}", sn.Pose((0.2, 0.0, 0.0)), attach_to=ROAD[EGO], name="guard")
-    remote = RemoteScene(world)
-    remote.listen(0)
+    listening, arrived, info = Listening(world), {}, world.streams["guard"]
+    listening.follow(["guard"], 0, (), ())
     for _ in range(5):
         world.step()
-    until(lambda: "guard" in remote.newest)
-    (lines,) = draw(remote.newest["guard"], remote.description().sensors["guard"])
+    until(lambda: arrived.update(listening.take_all()) or "guard" in arrived)
+    (lines,) = draw(arrived["guard"][-1], {"cfg": info.cfg, "constants": info.constants})
     corners = np.unique(lines.items.reshape(-1, 3).round(4), axis=0)
     middle = np.array([0.2 + (1.0 - 0.5) / 2, 0.0, 0.0])
     half = np.array([(1.0 + 0.5) / 2 + 0.8, 0.5 + 0.4, 0.3])
     expected = [middle + half * [x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]
     assert lines.kind == "lines" and len(lines.items) == 12
     np.testing.assert_allclose(corners, np.unique(np.round(expected, 4), axis=0), atol=1e-4)
-    remote.leave()
+    listening.stop()
 
 
 def test_definition_creates_a_blueprint_in_the_library(world: sn.Client) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from multiprocessing import Pipe
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,8 +11,7 @@ import synthetic as syn
 
 import sensorium as sn
 from sensorium.compat import isaaclab
-from sensorium.readings import DebugShape, Reading
-from sensorium.view.live.feed import SceneFeed
+from sensorium.readings import DebugShape
 from sensorium.view.live.overlays import Overlay, Overlays
 
 from .test_isaaclab import SENSORS, built
@@ -38,7 +35,8 @@ class Nodes:
             raise AttributeError(name)
 
         def add(path: str, *values: Any, **options: Any) -> Any:
-            node = SimpleNamespace(kind=name.removeprefix("add_"), values=values, options=options, colors=None)
+            node = SimpleNamespace(kind=name.removeprefix("add_"), values=values, options=options, colors=None,
+                                   batched_colors=None)  # fmt: skip
             node.remove = lambda: self.nodes.pop(path)
             self.nodes[path] = node
             return node
@@ -50,30 +48,17 @@ class View:
     """What a page draws of environment 0 of a scene."""
 
     def __init__(self, scene: sn.Scene) -> None:
-        self._page, channel = Pipe()
-        self._feed = SceneFeed(scene, channel)
-        first = self._page.recv()
-        sensors = first.description.sensors
-        self._specs = {name: scene[name].specs for name in sensors}
-        self.scene = Nodes()
+        self._scene, self.scene = scene, Nodes()
         self._overlays = Overlays(self.scene)
-        self._overlays.describe(sensors)
-        self._readings: dict[str, Reading] = {}
-        self._take(first.readings)
-
-    def _take(self, readings: Mapping[str, Reading]) -> None:
-        for name, reading in readings.items():
-            reading.specs = self._specs[name]
-        self._readings.update(readings)
 
     def nodes(self) -> list[Any]:
         """Return the nodes of the present state."""
-        self._page.send(("want", 0, ()))
-        self._feed._send_at = 0.0
-        self._feed.wait(0.02)
-        frame = self._page.recv()
-        self._take(frame.readings)
-        self._overlays.show(frame, self._readings, lambda name: True, sorted(frame.drawn))
+        readings = self._scene.publish(["x"], envs=slice(0, 1), truth=True, poses=True)
+        with self._scene.local_client() as client:
+            self._overlays.describe(client.streams)
+            drawings = client.drawings()
+        drawn = sorted(drawings.drawn)
+        self._overlays.show(readings, None, drawings, lambda name: True, drawn, drawn)
         return list(self.scene.nodes.values())
 
 
@@ -120,11 +105,18 @@ def test_visualizer_cfg_sets_the_style_and_acts_only_with_debug_vis(name: str) -
         if node.kind == "batched_axes":
             assert node.options["axes_length"] == 0.25
             continue
-        if node.kind == "camera_frustum":
-            assert node.options["color"] == (0, 51, 255) and node.options["scale"] == 0.25
+        if node.kind == "batched_meshes_simple":  # balls, whose colours are linear
+            assert (node.options["batched_colors"] == (0, 7, 255)).all()
+            assert 2.0 * np.abs(node.values[0]).max() == pytest.approx(0.25, rel=0.01)
+            continue
+        if node.kind == "point_cloud":  # the pixels of an image
             continue
         assert (np.reshape(node.values[1], (-1, 3)) == (0, 51, 255)).all()
-        assert 0.25 in (*node.options.values(), 2.0 * node.options.get("shaft_radius", 0.0))
+        if name == "RayCasterCamera":  # the edges of its frustum
+            edges = node.values[0]
+            assert np.linalg.norm(edges[:4, 1].mean(axis=0) - edges[0, 0]) == pytest.approx(0.25, rel=1e-3)
+        else:
+            assert 0.25 in (*node.options.values(), 2.0 * node.options.get("shaft_radius", 0.0))
     assert all(shape.size == 0.25 and shape.colors is None for shape in scene["x"].drawings())
     scene, view = shown(name, visualizer_cfg=style)
     assert not view.nodes()
@@ -139,7 +131,9 @@ def test_a_node_is_kept_while_the_number_of_its_items_varies() -> None:
         points[2] = np.nan
         overlay.show([DebugShape("points", points, colors=colors.astype(np.float32))])
         (node,) = scene.nodes.values()
-        shown = node.values if count == 6 else (node.points, node.colors)
+        shown = (node.values[3], node.options["batched_colors"])
+        if count > 6:
+            shown = (node.batched_positions, node.batched_colors)
         found = np.unique(np.concatenate(shown, axis=1), axis=0)
         expected = np.delete(np.concatenate([points, 255 * colors], axis=1), 2, axis=0)
         np.testing.assert_allclose(found, expected[np.argsort(expected[:, 0])], atol=1e-6)

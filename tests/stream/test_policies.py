@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from streaming import DT, PATIENCE, Child, Nursery, build, held, serving, until
+from streaming import DT, PATIENCE, Child, Gauge, Nursery, build, held, serving, until
 
 import sensorium as sn
 from sensorium.client.checks import ListenOptions
@@ -199,15 +199,17 @@ def test_subscription_started_within_a_frame_gets_only_its_environments() -> Non
         until(lambda: server.counts.subscriptions == 0)
 
 
-def test_first_sample_counts_towards_max_rate() -> None:
-    """At one sample per thousand seconds no sample follows the greeting."""
+def test_first_sample_counts_towards_max_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At one sample per thousand seconds no sample follows the greeting, and none is computed for the listener."""
+    computed, update = [], Gauge.update_raw_data
+    monkeypatch.setattr(Gauge, "update_raw_data", lambda sensor, raw: computed.append(update(sensor, raw)))
     with build(columns=0).local_client() as client:
         server = client.server
         client.step()
         before = server.sent_bytes
         client.sensors["gauge"].listen(lambda data: None, max_rate=1e-3)
         until(lambda: server.poll() or server.sent_bytes > before, "the greeting")
-        greeted = server.sent_bytes
+        greeted, count = server.sent_bytes, len(computed)
         for _ in range(5):
             client.step()
-        assert server.sent_bytes == greeted
+        assert server.sent_bytes == greeted and len(computed) == count

@@ -129,10 +129,12 @@ class View:
 
     def _show_served(self) -> None:
         from sensorium.client.monitor import Options
-        from sensorium.view.live.remote import RemoteScene
+        from sensorium.view.live.page import Page
+        from sensorium.view.live.web import check_host, checked_token
 
+        check_host(self.host)
         options = Options(self.source, token_file=self.token_file, server_key=self.server_key)
         with options.connect("sensorium view") as client:
-            scene = RemoteScene(client, speed=self.speed)
-            with self._opened(scene, 0.0) as view:
-                scene.run(lambda: self._is_over(view))
+            page = Page(client, host=self.host, port=self.port, token=checked_token(self.host, ""), speed=self.speed)
+            print(f"live view: {page.url}", flush=True)
+            page.run(lambda: time.monotonic() > self._end)

@@ -7,7 +7,7 @@ import contextlib
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary, ref
 
@@ -25,7 +25,7 @@ from sensorium.client.session import FrameListener, Session, SpawnOrder
 from sensorium.client.subscription import Subscription
 from sensorium.errors import ConfigError, SensoriumWarning, StreamError, UnknownNameError
 from sensorium.pose import Pose
-from sensorium.readings import Bodies, Body, Reading, SceneDescription
+from sensorium.readings import Array, Bodies, Body, DebugShape, Reading, SceneDescription
 from sensorium.wire import messages as msg
 from sensorium.wire.attributes import SensorDefinition
 from sensorium.wire.owner import owner_of
@@ -52,6 +52,22 @@ def _close_all() -> None:
         client.close()
     for closer in list(_closers):
         closer.join(1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Drawings:
+    """What viewers need of the sensors of a scene beside their readings.
+
+    Attributes:
+        drawn: names of the sensors that viewers should draw.
+        shapes: shapes of the drawn sensors that draw themselves. Others are drawn from their readings.
+        mounts: place of each mount, float32 `[mount, 8]`: row of its body (-1 for the world), and position (m) and
+            orientation (wxyz) on this body.
+    """
+
+    drawn: frozenset[str] = frozenset()
+    shapes: Mapping[str, list[DebugShape]] = field(default_factory=dict)
+    mounts: Mapping[str, Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +275,22 @@ class Client:
         """
         return bytes(self._session.ask(msg.Ask, "world"))
 
+    def drawings(self, env: int = 0) -> Drawings:
+        """Return what viewers need of the sensors beside their readings.
+
+        Args:
+            env: the environment.
+
+        Raises:
+            StreamError: the server did not answer, or a sensor cannot draw itself; the message contains the reason.
+        """
+        found = self._session.ask(msg.Ask, "drawings", env)
+        return Drawings(
+            frozenset(found["drawn"]),
+            {name: [DebugShape.from_dict(each) for each in shapes] for name, shapes in found["shapes"].items()},
+            {name: np.frombuffer(rows, "<f4").reshape(-1, 8) for name, rows in found["mounts"].items()},
+        )
+
     @property
     def blueprints(self) -> BlueprintLibrary:
         """Blueprints of all sensors that can be spawned, including sensors that run in the client."""
@@ -323,7 +355,12 @@ class Client:
         self._session.ask(msg.Control, *checks.controls("control", ctrl))
 
     def pace(
-        self, *, paused: bool | None = None, speed: float | None = None, steps: int | None = None
+        self,
+        *,
+        paused: bool | None = None,
+        speed: float | None = None,
+        steps: int | None = None,
+        time: float | None = None,
     ) -> dict[str, Any] | None:
         """Pause a simulation that its server runs, take single steps, or change its speed; without arguments only ask.
 
@@ -333,15 +370,17 @@ class Client:
             paused: whether the simulation waits. A pause ends with the client that requested it.
             speed: simulated seconds per second of the wall clock; 0 for maximum speed.
             steps: number of steps to take in a pause, which it starts if needed.
+            time: time at which a recording that a live view shows continues, s.
 
         Returns:
-            ``"paused"`` and ``"speed"``; None if the server's program or the clients take the steps.
+            ``"paused"`` and ``"speed"``; ``"span"`` of a recording that a live view shows, its first and last time, s;
+            None if the server's program or the clients take the steps.
 
         Raises:
             ServerError: an argument is invalid.
             StreamError: the server did not answer, or its program or the clients take the steps.
         """
-        changes = {"paused": paused, "speed": speed, "steps": steps}
+        changes = {"paused": paused, "speed": speed, "steps": steps, "time": time}
         result = self._session.ask(msg.Ask, "pace")
         for what, value in changes.items():
             if value is not None:

@@ -6,18 +6,21 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from sensorium.errors import ScheduleError, SensoriumWarning, UnknownNameError, UnsupportedError
-from sensorium.readings import Array, Bodies, Reading, SceneDescription, read_only
+from sensorium.readings import Bodies, Reading, SceneDescription, read_only
 from sensorium.record.batches import of_envs
 from sensorium.record.recorder import WORLD_FILE
 from sensorium.record.replay import replay
 from sensorium.spec import FieldSpec
 
+WORLD = "world"
+"""Name of the sensor with the poses of all bodies, as servers name it."""
 FIXED = "a recording has only the sensors that it holds"
 
 
@@ -31,7 +34,10 @@ class ReplaySensor:
         samples: number of its readings so far.
         arrivals: number of them with a new measured value.
         buffers: data of outputs about a sensor: the number of listeners.
+        debug_vis: whether viewers draw it, by its config.
     """
+
+    draws_own_shapes: ClassVar[bool] = False
 
     name: str
     newest: Reading | None = None
@@ -39,6 +45,10 @@ class ReplaySensor:
     arrivals: int = 0
     buffers: Any = field(default_factory=lambda: SimpleNamespace(listeners=0, poses=None))
     is_retired: bool = False
+    debug_vis: bool = False
+
+    def mounts_on_bodies(self, env: int) -> None:
+        """Return None: the places of mounts on their bodies are not recorded."""
 
     def take(self, reading: Reading) -> None:
         """Note a reading."""
@@ -115,7 +125,16 @@ class ReplayScene:
         self.replay = replay(path)
         about = self.replay.description
         self._description = replace(about, num_envs=len(self.replay.env_ids))
-        self._sensors = {name: ReplaySensor(name) for name in about.sensors}
+        self._poses = self._world_readings()
+        self._next_poses = next(self._poses, None)
+        if self._next_poses is not None:
+            names, specs = list(self.bodies().names), [spec.to_dict() for spec in self._next_poses.specs]
+            world = {"kind": "body_state", "rate_hz": 0.0, "fields": specs, "mounts": names, "cfg": {}}
+            about = self._description = replace(self._description, sensors={**about.sensors, WORLD: world})
+        self._sensors = {
+            name: ReplaySensor(name, debug_vis=bool(sensor["cfg"].get("debug_vis")))
+            for name, sensor in about.sensors.items()
+        }
         self._specs = {
             name: tuple(FieldSpec.from_dict(each) for each in sensor["fields"])
             for name, sensor in about.sensors.items()
@@ -126,9 +145,6 @@ class ReplayScene:
         self._next: dict[str, Reading] | None = next(self._frames, None)
         first = next(iter(self._next.values())).tick if self._next else 0
         self.engine = SimpleNamespace(name=about.engine, dt=about.dt, tick=first)
-        self._poses = self.replay.body_poses()
-        self._next_poses = next(self._poses, None)
-        self._shown_poses: Array | None = None
         self.compute = SimpleNamespace(is_loading=None, memory=SimpleNamespace(within=_no_spawning))
         self._watches: list[ReplayWatch] = []
         self._advance(first)
@@ -194,22 +210,39 @@ class ReplayScene:
         """Return the description of the world; see `Scene.world_file`."""
         return self.replay.attachment(WORLD_FILE[0]) or b""
 
-    def body_poses(self, envs: slice | None = None) -> Array | None:
-        """Return the newest poses of all bodies, `[env, body, 7]`; None before the first, and where there are none."""
-        while self._next_poses is not None and self._next_poses[0] <= self.time + 1e-9:
-            self._shown_poses = self._next_poses[1]
-            self._next_poses = next(self._poses, None)
-        return None if self._shown_poses is None else self._shown_poses[envs or slice(None)]
+    def _world_readings(self, start: float = -inf) -> Iterator[Reading]:
+        """Yield the recorded poses of all bodies as readings of `WORLD`, unless it was recorded itself.
+
+        Velocities are not recorded: NaN.
+        """
+        if WORLD in self.replay.description.sensors:
+            return
+        bodies, envs = self.bodies(), len(self.replay.env_ids)
+        axes, shape = ("mount", "xyz"), (len(bodies), 3)
+        specs = (
+            FieldSpec("pos_w", axes, shape, "float32", "m", "world", "vector", "point"),
+            FieldSpec("quat_w", ("mount", "wxyz"), (len(bodies), 4), "float32", "1", "world", "rotation", "pose"),
+            FieldSpec("lin_vel_w", axes, shape, "float32", "m/s", "world", "vector", "vector_at"),
+            FieldSpec("ang_vel_w", axes, shape, "float32", "rad/s", "world", "vector", "angular_velocity"),
+        )
+        unknown = np.full((envs, len(bodies), 3), np.nan, np.float32)
+        for time, poses in self.replay.body_poses(start):
+            tick = round(time / self._description.dt)
+            values = {"pos_w": poses[..., :3], "quat_w": poses[..., 3:], "lin_vel_w": unknown, "ang_vel_w": unknown}
+            meta = {"capture_tick": np.full(envs, tick), "frame": np.full(envs, tick), "valid": np.ones(envs, bool),
+                    "is_new": np.ones(envs, bool)}  # fmt: skip
+            yield Reading(WORLD, "body_state", specs, self.replay.env_ids, tick, time, values, values, meta,
+                          _dt=self._description.dt)  # fmt: skip
 
     def seek(self, when: float) -> None:
         """Continue at another time, s; the newest readings before it are shown."""
         now = round(min(max(when, self.span[0]), self.span[1]) / self._description.dt)
         self._frames = self.replay.frames(start=now * self._description.dt)
         self._next = next(self._frames, None)
-        self._poses = self.replay.body_poses(start=now * self._description.dt)
+        self._poses = self._world_readings(now * self._description.dt)
         self._next_poses = next(self._poses, None)
         if self._next_poses is not None:
-            self._shown_poses = self._next_poses[1]
+            self._take({WORLD: replace(self._next_poses, tick=now, time=now * self._description.dt)})
         self._take(self.replay.at(now * self._description.dt))
         self.engine.tick = now
         for watch in self._watches[:]:
@@ -227,13 +260,19 @@ class ReplayScene:
 
     def _advance(self, tick: int) -> None:
         """Take all frames up to a tick."""
-        while (frame := self._next) is not None:
-            now = next(iter(frame.values())).tick
+        while self._next is not None or self._next_poses is not None:
+            frame, poses = self._next or {}, {} if self._next_poses is None else {WORLD: self._next_poses}
+            ticks = [next(iter(each.values())).tick for each in (frame, poses) if each]
+            now = min(ticks)
             if now > tick:
                 break
             self.engine.tick = now
-            self._take(frame)
-            self._next = next(self._frames, None)
+            if frame and ticks[0] == now:
+                self._take(frame)
+                self._next = next(self._frames, None)
+            if poses and ticks[-1] == now:
+                self._take(poses)
+                self._next_poses = next(self._poses, None)
             for watch in self._watches[:]:
                 watch.callback()
         self.engine.tick = tick

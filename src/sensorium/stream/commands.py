@@ -82,10 +82,12 @@ class Commands:
                 return server.scene.world_file()
             case msg.Ask(what="pace"):
                 return self._pace()
+            case msg.Ask(what="drawings", env=env):
+                return self._drawings(*self._envs("drawings", (env,)))
             case msg.Ask(what="nothing"):
                 pass
             case msg.Ask(what=what):
-                raise UnknownNameError("request", what, ["blueprints", "pace", "world"])
+                raise UnknownNameError("request", what, ["blueprints", "drawings", "pace", "world"])
             case msg.Set(name="", knob=what, value=value):
                 return self._set_pace(session, what, value)
             case msg.Set():
@@ -143,6 +145,21 @@ class Commands:
         pace = self._server.pace
         return None if pace is None else pace.to_dict()
 
+    def _drawings(self, env: int) -> dict[str, Any]:
+        """Return what viewers need of the sensors beside their readings; see `Client.drawings`."""
+        scene, shapes, mounts = self._server.scene, {}, {}
+        drawn = {name: sensor for name, sensor in scene.sensors_in_use.items() if sensor.debug_vis}
+        for name, sensor in scene.sensors_in_use.items():
+            if (rows := sensor.mounts_on_bodies(env)) is not None:
+                mounts[name] = rows.astype("<f4").tobytes()
+        for name, sensor in drawn.items():
+            if sensor.draws_own_shapes:
+                try:
+                    shapes[name] = [shape.only(env, scene.num_envs).to_dict() for shape in sensor.drawings()]
+                except Exception as error:
+                    raise StreamError(f"debug_draw of {name!r}: {type(error).__name__}: {error}") from error
+        return {"drawn": list(drawn), "shapes": shapes, "mounts": mounts}
+
     def _set_pace(self, session: Session, what: str, value: Any) -> dict[str, Any] | None:
         if self._server.pace is None:
             raise StreamError(
@@ -187,4 +204,9 @@ class Commands:
             except (TypeError, ValueError, OverflowError):
                 expected = "rows of numbers of equal length"
                 raise ConfigError.single(call, "value", value, expected) from None
-        scene[command.name].set(command.knob, value, envs)
+        try:
+            scene[command.name].set(command.knob, value, envs)
+        except ConfigError:
+            if envs is not None or not hasattr(scene, "reconfigure"):
+                raise
+            scene.reconfigure(command.name, **{command.knob: value})  # a knob that the config lacks

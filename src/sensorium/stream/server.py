@@ -417,7 +417,12 @@ class Server:
         self._note_listeners(self._tick_before)
         fresh = self._table.fresh
         with self._table.lock:
-            listened = {name: self._stream_catalog.topics[name] for name in list(self._stream_catalog.listened)}
+            topics, now = self._stream_catalog.topics, time.monotonic()
+            listened = {  # samples that no subscription takes now, by its max_rate, are not even copied
+                name: topics[name]
+                for name in list(self._stream_catalog.listened)
+                if any(not each.interval or now >= each.next_time for each in topics[name].subscriptions)
+            }
             listeners = {name: topic.subscriptions for name, topic in listened.items()}
             late = [each for each in fresh if each.topic.info.name not in listened]  # served by `_greet_new`
             fresh.clear()

@@ -160,9 +160,10 @@ class Destroy(Request, tag=12):
 
 
 class Ask(Request, tag=13):
-    """Request for one-time information: ``"blueprints"`` or ``"world"``."""
+    """Request for information: ``"blueprints"``, ``"world"``, ``"pace"``, or ``"drawings"`` of an environment."""
 
     what: str
+    env: int = 0
 
 
 class Set(Request, tag=14):

@@ -41,6 +41,9 @@ def world_file(engine: Engine) -> bytes:
     described = []
     for shape in shapes:
         about = {name: getattr(shape, name) for name in _FIELDS}
+        if (texture := shape.material.texture) is not None:  # in its mean colour
+            mean = texture.pixels.reshape(-1, texture.pixels.shape[-1])[:, :3].mean(axis=0) / 255.0
+            about["rgba"] = *(round(a * b, 4) for a, b in zip(shape.rgba, mean.tolist(), strict=False)), shape.rgba[3]
         if shape.mesh is not None:
             about["mesh"] = number = numbers.setdefault(id(shape.mesh), len(numbers))
             arrays[f"mesh/{number}/vertices"] = shape.mesh.vertices

@@ -218,6 +218,19 @@ class Sensor(Readable[CfgT, DataT]):
         poses = self._joined(self.mount.pos_w, self.mount.quat_w)
         return poses if self.pose_offset is None else composed(poses, self._joined(*self.pose_offset))
 
+    def mounts_on_bodies(self, env: int) -> Array | None:
+        """Return the places of the mounts of an environment, float32 `[mount, 8]`: body, position, orientation on it.
+
+        The sensor's `offset` is included; the body is -1 for the world. None for a sensor without mounts.
+        """
+        if self.mount is None:
+            return None
+        poses = self._joined(self.mount.offset_pos[env], self.mount.offset_quat[env])
+        if self.pose_offset is not None:
+            poses = composed(poses, self._joined(*(each[env] for each in self.pose_offset)))
+        body = self.mount.body.cpu().numpy()[:, None]
+        return np.concatenate([body, poses], axis=1, dtype=np.float32, casting="same_kind")
+
     def about_drawing(self) -> dict[str, Any]:
         """Return further data for drawings besides fields and poses: constant ``"drawing"`` of its description.
 

@@ -1,30 +1,42 @@
-"""The process of a page; `LiveView` starts it with the number of the pipe to the loop."""
+"""The process of a page; `LiveView` starts it, with the arguments as a line of JSON on stdin."""
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
-from importlib.util import find_spec
-from multiprocessing.connection import Connection
+import threading
+from collections.abc import Callable
+from typing import Any
 
+from sensorium.client.client import Client
 from sensorium.errors import SensoriumError
 from sensorium.view.live.page import Page
 
 
 def main() -> None:
-    """Serve the page until the loop closes the pipe."""
+    """Serve the page until stdin ends, which is when the loop's process closes it or ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the loop, and thereby the page
-    for name in ("cv2", "pillow_heif"):  # viser and imageio search for them at each image
-        if find_spec(name) is None:
-            sys.modules[name] = None  # type: ignore[assignment]
-    channel: Connection = Connection(int(sys.argv[1]))
+    given = json.loads(sys.stdin.readline())
+    is_over = threading.Event()
     try:
-        page = Page(channel, **channel.recv())
+        with Client(**given["client"]) as client:
+            page = Page(client, **given["page"])
+            _report("url", page.url)
+            threading.Thread(target=_wait_for_end, args=[is_over.set], daemon=True).start()
+            page.run(is_over.is_set)
     except (SensoriumError, OSError) as error:
-        channel.send((type(error).__name__, str(error)))
-        return
-    channel.send(("url", page.url))
-    page.run()
+        _report(type(error).__name__, str(error))
+
+
+def _wait_for_end(then: Callable[[], object]) -> None:
+    sys.stdin.read()
+    then()
+
+
+def _report(*values: Any) -> None:
+    """Write a line for `LiveView`."""
+    print(json.dumps(values), flush=True)
 
 
 if __name__ == "__main__":

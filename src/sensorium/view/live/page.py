@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+import sys
 import threading
+import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
+from sensorium.client.client import WORLD, Client, Drawings
+from sensorium.errors import SensoriumError
 from sensorium.readings import Array, Reading
 from sensorium.spec import FieldSpec
-from sensorium.view.live.feed import Channel
-from sensorium.view.live.frames import Frame
 from sensorium.view.live.images import image_fields, image_of
+from sensorium.view.live.listening import RATE, Listening
 from sensorium.view.live.overlays import Overlays
 from sensorium.view.live.panel import SensorPanel
 from sensorium.view.live.plots import Plot
 from sensorium.view.live.web import serve
 from sensorium.view.live.world3d import ORIGIN, World3d
+from sensorium.wire.stream_info import StreamInfo
 
 LOG = logging.getLogger("sensorium.view")
 SPEEDS = {"no limit": 0.0, "1/20": 0.05, "1/10": 0.1, "1/4": 0.25, "1/2": 0.5, "1": 1.0, "2": 2.0, "5": 5.0}
@@ -29,250 +35,342 @@ SMALL = 160
 """Width below which images are sent with twice their pixels: JPEG has half the resolution for colours."""
 PLOTS = 2
 """Number of plots."""
+STEP = 0.01
+"""Duration of a step that the page takes in lock-step, s."""
+ASK_EVERY = 0.5
+"""Interval of the requests for the pace and the drawings of the server, s; those of plugins have the page's rate."""
+REFUSAL = "The program that serves the simulation takes the steps, so it cannot be paused here."
 
 
 class Page:
-    """A page that shows the frames of a channel, until the channel is closed.
+    """A page that shows the sensors of a server, and sends commands to it.
 
     Args:
-        channel: connection to the loop, see `SceneFeed`.
+        client: connection to the server.
         host: address to bind to.
         port: port; 0 for any.
         token: token that the page's URL must have; empty for none.
         title: title of the page.
+        draws_all: whether all sensors are drawn where no config selects some.
+        speed: initial speed in lock-step, in simulated seconds per second; 0 for no limit.
 
     Attributes:
         server: the `viser.ViserServer`.
         url: address of the page on this machine, with the token.
+        readings: newest reading of each sensor, of the shown environment.
+        time: simulation time of the newest data, s.
 
     Raises:
         MissingDependencyError: viser is not installed.
     """
 
     def __init__(
-        self, channel: Channel, *, host: str = "127.0.0.1", port: int = 0, token: str = "", title: str = "sensorium"
+        self,
+        client: Client,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        token: str = "",
+        title: str = "sensorium",
+        draws_all: bool = True,
+        speed: float = 1.0,
     ) -> None:
-        self._channel, self._lock = channel, threading.Lock()
+        self._client, self._listening, self._draws_all = client, Listening(client), draws_all
+        for name in ("cv2", "pillow_heif"):  # viser and imageio search for them at each image
+            if find_spec(name) is None:
+                sys.modules[name] = None  # type: ignore[assignment]
         self.server = serve(host, port, token, title)
         shown = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self.server.get_port()}/{f'?token={token}' if token else ''}"
         self.readings: dict[str, Reading] = {}
-        """Newest reading of each sensor, of the shown environment."""
-        self.frame: Frame | None = None
-        self._world: World3d | None = None
+        self.time = 0.0
+        self._env = -1
+        self._bodies: Array | None = None
+        self._own_pace = {"paused": True, "speed": speed} if client.is_lockstep else None
+        """The pace in lock-step, in which the page takes the steps."""
+        self._steps, self._note = 0, ""
+        self._pace: Mapping[str, Any] | None = self._own_pace or client.pace()
+        self._has_paused = self._stands_still = self._is_open = False
+        self._asks_now = threading.Event()
+        self._drawings = Drawings()
+        self._streams: Mapping[str, StreamInfo] = {}
         self._origin = self.server.scene.add_frame(ORIGIN, show_axes=False)
         """Node of the whole scene. It moves against the followed body, so that no camera has to move."""
         self._overlays = Overlays(self.server.scene)
-        self._is_waiting = True
-        """Whether a frame was requested and has not arrived; the loop sends the first one without a request."""
-        self._is_watched = False
-        """Whether frames were requested since the last browser connected."""
-        self._is_built = self._is_showing_time = False
-        self.plots: list[Plot] = []
-        self.sensors: Mapping[str, Mapping[str, Any]] = {}
-        self._specs: dict[str, tuple[FieldSpec, ...]] = {}
+        self._world = World3d(self.server, client.world_file())
+        self._is_showing_time = False
+        self._build()
 
     # The loop ---------------------------------------------------------------------------------------------------------
 
-    def send(self, *command: Any) -> None:
-        """Send a command to the loop; a closed loop ignores it."""
+    def run(self, until: Callable[[], bool]) -> None:
+        """Show the newest data until a condition is true; no work is done while no browser is connected."""
+        self._is_open = True
+        asking = threading.Thread(target=self._ask, daemon=True)
+        asking.start()
         try:
-            with self._lock:
-                self._channel.send(command)
-        except OSError:
-            pass
-
-    def run(self) -> None:
-        """Show frames until the loop ends; no work is done while no browser is connected."""
-        try:
-            while True:
-                frame = self._channel.recv() if self._channel.poll(0.1) else None
-                self._is_waiting = self._is_waiting and frame is None
-                self._ask()  # for the next frame, before this one is shown
-                if frame is not None:
-                    self._try_to_show(frame)
-        except (EOFError, OSError):
-            pass
+            while not until() and not self._client.is_closed:
+                begin = time.monotonic()
+                try:
+                    self._update()
+                except Exception:
+                    LOG.exception("The live view could not be updated")
+                time.sleep(max(0.0, begin + 1.0 / RATE - time.monotonic()))
         finally:
+            self._is_open = False
+            self._asks_now.set()
+            self._leave()
             self.server.stop()
 
-    def _ask(self) -> None:
-        """Request a frame, or notify the loop that the last browser has left."""
-        is_watched = bool(self.server.get_clients())
-        if is_watched and not self._is_waiting and self._is_built:
-            self._is_waiting = self._is_watched = True
-            self._want()
-        elif self._is_watched and not is_watched:
-            self._is_waiting = self._is_watched = False
-            self.send("leave")  # no readings, and no pause, for a page that no browser shows
+    @property
+    def is_watched(self) -> bool:
+        """Whether a browser shows the page."""
+        return bool(self.server.get_clients())
 
-    def _want(self) -> None:
-        """Request a frame of the chosen environment, with the ground truth of the sensors that show it."""
-        names = {*(plot.sensor for plot in self.plots), self.panel.chosen, *self.panel.true} - {""}
-        self.send("want", int(self.env.value), tuple(names))
-
-    def _try_to_show(self, frame: Frame) -> None:
-        """Show a frame; an error is logged, and the next frame is tried."""
-        try:
-            self.show(frame)
-        except Exception:
-            LOG.exception("A frame of the live view could not be shown")
-
-    def show(self, frame: Frame) -> None:
-        """Show a frame."""
+    def _update(self) -> None:
+        """Show the data that arrived since the last call, in one step."""
+        if not self.is_watched:
+            self._leave()
+            return
+        if (found := self._shown_streams()) != self._streams:
+            self._describe(found)
+        env = int(np.clip(self.env.value, 0, self._client.num_envs - 1))  # a browser may send any number
+        if env != self._env:
+            self._env = env
+            self._restart()
+            self._asks_now.set()
+        if self._stands_still:
+            self._stands_still = False
+            self._listening.renew()
+        streams = [*self._streams, *([WORLD] if WORLD in self._client.streams else [])]
+        plotted = {plot.sensor for plot in self.plots}
+        self._listening.follow(streams, env, plotted, {self.panel.chosen, *self.panel.true})
+        arrived = self._listening.take_all()
         with self.server.atomic():
-            self._show(frame)
+            self._show(arrived)
 
-    def _show(self, frame: Frame) -> None:
-        before, self.frame = self.frame, frame
-        if frame.world is not None:
-            self._set_world(frame.world)
-        if frame.description is not None:
-            self._describe(frame)
-        for name, reading in frame.readings.items():
-            reading.specs = self._specs.get(name, ())
-        if before is None or before.env != frame.env or frame.time < before.time:
-            self.readings.clear()
-            for plot in self.plots:
-                plot.restart()
-        self.readings.update(frame.readings)
-        if frame.notes:
-            self._notify(frame.notes)
-        if self._world is not None and frame.bodies is not None and len(frame.bodies):
-            self._world.show(frame.bodies)
-            self._follow(frame.bodies)
-        drawn = [name for name in self.sensors if self.panel.draws(name, frame)]
-        self._overlays.show(frame, self.readings, self.panel.shows_truth, drawn, self.panel.take_changed())
+    def _leave(self) -> None:
+        """Stop listening, and end the pause of this page."""
+        self._listening.stop()
+        self._env = -1
+        if self._has_paused:
+            self._has_paused = False
+            self._do(self._client.pace, paused=False)
+
+    def _restart(self) -> None:
+        """Forget the data of another environment, or of a later time."""
+        self.readings.clear()
+        self._bodies = None
         for plot in self.plots:
-            plot.add(self.readings)
-        self._show_images()
-        self.panel.show(frame, self.readings)
-        paused = "paused" if frame.is_paused else "running"
-        refusal = f"\n\n{frame.refusal}" if frame.refusal else ""
-        self.status.content = f"**t = {frame.time:.3f} s** · environment {frame.env} · {paused}{refusal}"
-        if self.buttons.options != (words := self._words(frame)):
+            plot.restart()
+
+    def _shown_streams(self) -> dict[str, StreamInfo]:
+        return {
+            name: info
+            for name, info in self._client.streams.items()
+            if name != WORLD and (info.where == "scene" or "drawing" in info.constants)
+        }
+
+    # Commands ---------------------------------------------------------------------------------------------------------
+
+    def _do(self, command: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Run a command; its errors are shown on the page."""
+        try:
+            return command(*args, **options)
+        except SensoriumError as error:
+            self._notify(str(error))
+        except Exception:
+            LOG.exception("A command of the live view failed")
+
+    def _send(self, command: Callable[..., Any], *args: Any, **options: Any) -> None:
+        """Run a command of a browser, and ask for the state that it leads to."""
+        self._note = ""
+        self._do(command, *args, **options)
+        self._asks_now.set()
+
+    def _set_pace(self, **change: Any) -> None:
+        """Pause, continue, take a step, or change the speed."""
+        pace = self._own_pace
+        if pace is None:
+            self._has_paused = change.get("paused", "steps" in change or self._has_paused)
+            self._client.pace(**change)
+            self._stands_still = self._has_paused or "time" in change
+        elif "steps" in change:
+            pace["paused"], self._steps = True, self._steps + 1
+        else:
+            pace.update(change)
+
+    def _set_knob(self, sensor: str, knob: str, value: Any) -> None:
+        self._client.sensors[sensor].set(knob, value)
+
+    def _ask(self) -> None:
+        """Ask for the pace and the drawings of the server, and take steps in lock-step; a thread of its own."""
+        due = 0.0
+        while self._is_open:
+            pace = self._own_pace
+            self._asks_now.clear()
+            if pace is not None and (self._steps or not pace["paused"]):
+                self._steps = max(0, self._steps - 1)
+                substeps = max(1, round(STEP / self._client.dt))
+                if self._do(self._client.step, substeps=substeps) is None:
+                    pace["paused"] = True
+            if self._env >= 0 and time.monotonic() >= due:
+                self._do(self._note_state)
+                due = time.monotonic() + (1.0 / RATE if self._drawings.shapes else ASK_EVERY)
+            if pace is None or pace["paused"]:
+                if self._asks_now.wait(max(0.0, due - time.monotonic()) if self._env >= 0 else 1.0 / RATE):
+                    due = 0.0
+            elif pace["speed"]:
+                time.sleep(max(0.0, STEP / pace["speed"]))
+
+    def _note_state(self) -> None:
+        """Ask for the pace and for the drawings."""
+        self._pace = self._own_pace or self._client.pace()
+        self._drawings = self._client.drawings(max(self._env, 0))
+        drawn = self._drawings.drawn
+        other = {name for name, info in self._streams.items() if info.where != "scene"}
+        self.panel.drawn = frozenset(drawn or (self._streams if self._draws_all else ())) | other
+
+    # Contents ---------------------------------------------------------------------------------------------------------
+
+    def _show(self, arrived: Mapping[str, Sequence[Reading]]) -> None:
+        """Show readings."""
+        if any(name in self.readings and each[-1].time < self.readings[name].time for name, each in arrived.items()):
+            self._restart()
+            self.time = 0.0
+        self.time = max([self.time, *(each[-1].time for each in arrived.values())])
+        self.readings.update({name: each[-1] for name, each in arrived.items() if name != WORLD})
+        if WORLD in arrived:
+            reading = arrived[WORLD][-1]
+            self._bodies = np.concatenate([reading["pos_w"], reading["quat_w"]], axis=-1).reshape(1, -1, 7)
+            self._world.show(self._bodies[0])
+            self._follow(self._bodies[0])
+        drawn = [name for name in self._streams if self.panel.draws(name)]
+        changed = {*arrived, *self.panel.take_changed()}
+        self._overlays.show(self.readings, self._bodies, self._drawings, self.panel.shows_truth, drawn, changed)
+        for plot in self.plots:
+            info = self._streams.get(plot.sensor)
+            if info is not None and plot.sensor in arrived:
+                plot.add(arrived[plot.sensor], info.rate_hz)
+        self._show_images(arrived)
+        self.panel.show(self.time, self.readings, arrived)
+        pace = self._pace or {}
+        state = "paused" if pace.get("paused") else "running"
+        if not self._client.is_connected:
+            state = "the server does not answer"
+        refusal = f"\n\n{REFUSAL}" if self._pace is None else ""
+        self.status.content = f"**t = {self.time:.3f} s** · environment {max(self._env, 0)} · {state}{refusal}"
+        if self.buttons.options != (words := self._words()):
             self.buttons.options = words
-            self.speed.disabled = "speed" not in frame.can
-        if frame.span is not None:
+        self.speed.disabled = self._pace is None
+        if (span := pace.get("span")) is not None:
             self._is_showing_time = True
-            self.seek.value = float(np.clip(frame.time, *frame.span))
+            self.seek.value = float(np.clip(self.time, *span))
             self._is_showing_time = False
 
-    def _notify(self, notes: list[str]) -> None:
-        """Show messages in all browsers."""
-        with warnings.catch_warnings(action="ignore"):  # of viser, about a browser that is just leaving
-            for client in self.server.get_clients().values():
-                for note in notes:
+    def _notify(self, note: str) -> None:
+        """Show a message in all browsers, unless it was the last one."""
+        if note != self._note:
+            self._note = note
+            with warnings.catch_warnings(action="ignore"):  # of viser, about a browser that is just leaving
+                for client in self.server.get_clients().values():
                     client.add_notification("sensorium", note, color="red", auto_close_seconds=8.0)
 
-    def do(self, word: str) -> None:
-        """Perform the action of a button of the loop: ``play``, ``pause``, ``step``, ``reset`` or ``reset all``."""
-        commands = {
-            "play": ("pause", False), "pause": ("pause", True), "step": ("step",), "reset all": ("reset", None),
-            "reset": ("reset", int(self.env.value)),
-        }  # fmt: skip
-        self.send(*commands[word])
+    def _press(self, word: str) -> None:
+        """Perform the action of a button of the loop; a browser may send any text."""
+        if word in ("play", "pause"):
+            self._send(self._set_pace, paused=word == "pause")
+        elif word == "step":
+            self._send(self._set_pace, steps=1)
+        elif word in ("reset", "reset all"):
+            self._send(self._client.reset, max(self._env, 0) if word == "reset" else None)
 
-    def _words(self, frame: Frame) -> tuple[str, ...]:
-        """Return the buttons of the loop: those that its source accepts."""
-        loop = [word for word in ("play", "pause", "step") if word.replace("play", "pause") in frame.can]
-        resets = ["reset", *(["reset all"] if self._num_envs > 1 else [])] if "reset" in frame.can else []
-        return (*loop, *resets)
+    def _words(self) -> tuple[str, ...]:
+        """Return the buttons of the loop: those that its server accepts."""
+        if self._pace is not None and "span" in self._pace:
+            return "play", "pause"
+        loop = () if self._pace is None else ("play", "pause", "step")
+        return (*loop, "reset", *(["reset all"] if self._client.num_envs > 1 else []))
 
     # Layout -----------------------------------------------------------------------------------------------------------
 
-    def _build(self, frame: Frame) -> None:
+    def _build(self) -> None:
         """Add the controls."""
-        gui, description = self.server.gui, frame.description
-        assert description is not None
+        gui = self.server.gui
+        size = self._world.size
+        self.server.initial_camera.position = (1.1 * size, -1.1 * size, 0.7 * size)
+        self.server.initial_camera.look_at = (0.0, 0.0, 0.0)
         gui.configure_theme(control_width="large", show_logo=False, show_share_button=False)
         gui.main_panel.dock_right()
         self.status = gui.add_markdown("")
-        self._num_envs = description.num_envs
-        self.buttons = gui.add_button_group("loop", self._words(frame))
-        self.buttons.on_click(lambda _: self.do(str(self.buttons.value)))
-        chosen = min(SPEEDS, key=lambda name: abs(SPEEDS[name] - frame.speed))
-        is_fixed = "speed" not in frame.can
-        self.speed = gui.add_dropdown("speed", list(SPEEDS), initial_value=chosen, disabled=is_fixed)
-        self.speed.on_update(lambda _: self.send("speed", SPEEDS[self.speed.value]))
-        last = description.num_envs - 1
-        self.env = gui.add_slider("environment", 0, max(last, 1), 1, frame.env, visible=last > 0)
-        self.env.on_update(lambda _: self._want())
+        self.buttons = gui.add_button_group("loop", self._words())
+        self.buttons.on_click(lambda _: self._press(str(self.buttons.value)))
+        pace = self._pace or {}
+        chosen = min(SPEEDS, key=lambda name: abs(SPEEDS[name] - pace.get("speed", 0.0)))
+        self.speed = gui.add_dropdown("speed", list(SPEEDS), initial_value=chosen)
+        self.speed.on_update(lambda _: self._send(self._set_pace, speed=SPEEDS.get(self.speed.value, 1.0)))
+        last = self._client.num_envs - 1
+        self.env = gui.add_slider("environment", 0, max(last, 1), 1, 0, visible=last > 0)
         self.follow = gui.add_checkbox("camera follows", True)
-        first, end = frame.span or (0.0, 1.0)
-        self.seek = gui.add_slider(
-            "time [s]", first, max(end, first + 1e-3), 0.001, first, visible=frame.span is not None
+        first, end = pace.get("span", (0.0, 1.0))
+        end = max(end, first + 1e-3)
+        self.seek = gui.add_slider("time [s]", first, end, 0.001, first, visible="span" in pace)
+        self.seek.on_update(
+            lambda _: (
+                None
+                if self._is_showing_time
+                else self._send(self._set_pace, time=float(np.clip(np.nan_to_num(self.seek.value), first, end)))
+            )
         )
-        self.seek.on_update(lambda _: None if self._is_showing_time else self.send("seek", float(self.seek.value)))
         self.tabs = gui.add_tab_group()
-        fields = _plottable(description.sensors)
+        fields = _plottable(self._shown_streams())
         with self.tabs.add_tab("Plots"):
             self.plots = [Plot(gui, fields, choice) for choice in _first_choices(fields)]
         with self.tabs.add_tab("Sensors") as tab:
-            self.panel: SensorPanel = SensorPanel(gui, tab, self.send)
+            self.panel = SensorPanel(gui, tab, functools.partial(self._send, self._set_knob))
         with self.tabs.add_tab("Images"):
             gui.add_html(ENLARGED)
             self.image_field = gui.add_dropdown("image", ["none"])
             self.image = gui.add_image(np.zeros((2, 2, 3), np.uint8), format="jpeg", jpeg_quality=90)
-        self._is_built = True
 
-    def _describe(self, frame: Frame) -> None:
-        """Apply a new description: sensors were added, removed or reconfigured."""
-        assert frame.description is not None
-        self.sensors = frame.description.sensors
-        if not self._is_built:
-            self._build(frame)
-        fields = _plottable(self.sensors)
+    def _describe(self, streams: Mapping[str, StreamInfo]) -> None:
+        """Apply changes of the streams: sensors were added, removed or reconfigured."""
+        self._streams = streams
+        fields = _plottable(streams)
         for plot in self.plots:
             plot.set_fields(fields)
-        self.readings = {name: reading for name, reading in self.readings.items() if name in self.sensors}
-        self._overlays.describe(self.sensors)
-        self._specs = {name: _specs(info) for name, info in self.sensors.items()}
-        images = [f"{name}.{field}" for name, specs in self._specs.items() for field in image_fields(specs)]
+        self.readings = {name: reading for name, reading in self.readings.items() if name in streams}
+        self._overlays.describe(streams)
+        images = [f"{name}.{field}" for name, info in streams.items() for field in image_fields(info.specs)]
         chosen = self.image_field.value
         self.image_field.options = images or ["none"]
         if chosen in images:
             self.image_field.value = chosen
         self.image.visible = bool(images)
-        self.panel.describe(frame)
+        self.panel.describe(streams, can_set="span" not in (self._pace or {}))
 
-    def _set_world(self, data: bytes) -> None:
-        if self._world is not None:
-            self._world.remove()
-        self._world = World3d(self.server, data)
-        size = self._world.size
-        self.server.initial_camera.position = (1.1 * size, -1.1 * size, 0.7 * size)
-        self.server.initial_camera.look_at = (0.0, 0.0, 0.0)
-
-    # Contents ---------------------------------------------------------------------------------------------------------
-
-    def _show_images(self) -> None:
-        name, _, field = str(self.image_field.value).rpartition(".")
-        reading = self.readings.get(name)
-        if reading is not None and name in self.frame.readings:  # type: ignore[union-attr]  # set by `_show`
-            image = image_of(reading, field, truth=self.panel.shows_truth(name))
+    def _show_images(self, arrived: Collection[str]) -> None:
+        chosen = str(self.image_field.value)
+        name, _, field = chosen.rpartition(".")
+        if name in arrived and chosen in self.image_field.options:
+            image = image_of(self.readings[name], field, truth=self.panel.shows_truth(name))
             if image is not None:
                 twice = 2 if image.shape[1] < SMALL else 1
                 self.image.image = image.repeat(twice, axis=0).repeat(twice, axis=1)
 
     def _follow(self, bodies: Array) -> None:
         """Keep the first moving body where the cameras look."""
-        assert self._world is not None
         place = bodies[next(iter(self._world.moving), 0), :3]
         if self.follow.value and np.isfinite(place).all():
             self._origin.position = -place
 
 
-def _specs(info: Mapping[str, Any]) -> tuple[FieldSpec, ...]:
-    return tuple(FieldSpec.from_dict(each) for each in info["fields"])
-
-
-def _plottable(sensors: Mapping[str, Mapping[str, Any]]) -> dict[str, FieldSpec]:
+def _plottable(streams: Mapping[str, StreamInfo]) -> dict[str, FieldSpec]:
     """Return ``"sensor.field"`` -> spec of the fields that can be plotted over time."""
     return {
         f"{name}.{spec.name}": spec
-        for name, info in sensors.items()
-        for spec in _specs(info)
+        for name, info in streams.items()
+        for spec in info.specs
         if not spec.is_ragged and spec.columns
     }
 

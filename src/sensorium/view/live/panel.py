@@ -5,16 +5,15 @@ from __future__ import annotations
 import html
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from sensorium.readings import Reading
-from sensorium.spec import FieldSpec
-from sensorium.view.live.frames import Frame
 from sensorium.view.style import unit_text
+from sensorium.wire.stream_info import StreamInfo
 
 KNOBS = ("noise", "bias", "random_walk", "resolution", "density", "delay", "jitter", "loss", "drop_rate")
 """Suffixes of the names of knobs."""
@@ -52,15 +51,14 @@ class Knob:
         return f"{self.name}{f' of {self.field}' if self.field else ''}{unit}"
 
 
-def knobs_of(info: Mapping[str, Any], largest: Mapping[str, float]) -> Iterator[Knob]:
+def knobs_of(info: StreamInfo, largest: Mapping[str, float]) -> Iterator[Knob]:
     """Yield the sliders of a sensor: its knobs that are numbers, and noise and bias of every vector field.
 
     Args:
         info: description of the sensor.
         largest: field -> greatest true value so far, for the ranges.
     """
-    given = info.get("cfg", {})
-    specs = {spec.name: spec for spec in (FieldSpec.from_dict(each) for each in info["fields"])}
+    given, specs = info.cfg, {spec.name: spec for spec in info.specs}
     for name, value in given.items():
         if not name.endswith(KNOBS):
             continue
@@ -108,16 +106,17 @@ class SensorPanel:
         self._gui, self._tab, self._send = gui, tab, send
         self._changed: set[str] = set()
         """Sensors whose drawing changed since the last frame."""
-        self._drawn: frozenset[str] = frozenset()
+        self.drawn: frozenset[str] = frozenset()
+        """Sensors that the server selects for drawing."""
         self._draws: dict[str, bool] = {}
         """Choices of the page's user, which precede the configs."""
         self._truths: dict[str, bool] = {}
         self._largest: dict[str, dict[str, float]] = {}
-        self._costs: dict[str, float] = {}
+        self._latencies: dict[str, float] = {}
         self._next = 0.0
         self._is_filling = False
-        self._sensors: Mapping[str, Mapping[str, Any]] = {}
-        self._can: frozenset[str] = frozenset()
+        self._sensors: Mapping[str, StreamInfo] = {}
+        self._can_set = False
         self.draw_all = gui.add_button_group("draw", ["all", "none", "as configured"])
         self.table = gui.add_html("")
         self.sensor = gui.add_dropdown("sensor", ["none"])
@@ -136,9 +135,9 @@ class SensorPanel:
         """Name of the chosen sensor; empty for none."""
         return self.sensor.value if self.sensor.value in self._sensors else ""
 
-    def draws(self, name: str, frame: Frame) -> bool:
+    def draws(self, name: str) -> bool:
         """Return whether a sensor is drawn."""
-        return self._draws.get(name, name in frame.drawn)
+        return self._draws.get(name, name in self.drawn)
 
     def shows_truth(self, name: str) -> bool:
         """Return whether the ground truth of a sensor is shown in its drawing and its images."""
@@ -167,16 +166,15 @@ class SensorPanel:
     def _fill(self) -> None:
         """Set the controls to the choices for the chosen sensor."""
         self._is_filling = True
-        self.draw.value = self._draws.get(self.chosen, self.chosen in self._drawn)
+        self.draw.value = self.draws(self.chosen)
         self.branch.value = "true" if self.shows_truth(self.chosen) else "measured"
         self._is_filling = False
 
-    def describe(self, frame: Frame) -> None:
-        """Apply a new description."""
-        assert frame.description is not None
+    def describe(self, streams: Mapping[str, StreamInfo], *, can_set: bool) -> None:
+        """Apply new descriptions of the sensors; `can_set` states whether their knobs can be set."""
         before, chosen = self._sensors.get(self.chosen), self.chosen
-        self._sensors, self._can, self._drawn = frame.description.sensors, frame.can, frame.drawn
-        for table in (self._draws, self._truths, self._largest, self._costs):
+        self._sensors, self._can_set = streams, can_set
+        for table in (self._draws, self._truths, self._largest, self._latencies):
             for name in [name for name in table if name not in self._sensors]:
                 del table[name]
         self.sensor.options = list(self._sensors) or ["none"]
@@ -194,7 +192,7 @@ class SensorPanel:
         if not self.chosen:
             return
         self._fill()
-        if "set" not in self._can:
+        if not self._can_set:
             return
         with self._tab, self._gui.add_folder(f"knobs of {self.chosen}") as self._folder:
             for knob in knobs_of(self._sensors[self.chosen], self._largest.get(self.chosen, {})):
@@ -208,20 +206,20 @@ class SensorPanel:
         self.sliders[knob.label] = slider
 
         def turned(_: Any) -> None:
-            amount = float(slider.value)
-            self._send("set", sensor, knob.name, {knob.field: amount} if knob.field else amount, None)
+            amount = float(np.clip(np.nan_to_num(slider.value), knob.low, knob.high))  # a browser may send any number
+            self._send(sensor, knob.name, {knob.field: amount} if knob.field else amount)
 
         slider.on_update(turned)
 
-    def show(self, frame: Frame, readings: Mapping[str, Reading]) -> None:
-        """Show a frame."""
-        self._drawn = frame.drawn
-        self._costs.update(frame.costs)
-        for name, reading in frame.readings.items():
-            self._note_largest(name, reading)
+    def show(self, now: float, readings: Mapping[str, Reading], arrived: Collection[str]) -> None:
+        """Show the newest reading of each sensor, of which some just arrived, at a simulation time, s."""
+        for name in arrived:
+            if name in readings:
+                self._note_largest(name, readings[name])
+                self._latencies[name] = readings[name].latency()
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + TABLE_EVERY
-            self.table.content = self._html(frame, readings)
+            self.table.content = self._html(now, readings)
 
     def _note_largest(self, name: str, reading: Reading) -> None:
         if name in self._largest and name != self.chosen:
@@ -233,29 +231,28 @@ class SensorPanel:
                 finite = values[np.isfinite(values)]
                 found[spec.name] = max(found.get(spec.name, 0.0), float(finite.max()) if finite.size else 0.0)
 
-    def _html(self, frame: Frame, readings: Mapping[str, Reading]) -> str:
+    def _html(self, now: float, readings: Mapping[str, Reading]) -> str:
         """Return the table of all sensors."""
-        heads = ("sensor", "kind", "rate", "age", "valid", "cost", "drawn")
+        heads = ("sensor", "kind", "rate", "age", "valid", "latency", "drawn")
         rows = ["".join(f"<th align='left'>{head}</th>" for head in heads)]
         for name, info in self._sensors.items():
             reading = readings.get(name)
-            cells = [html.escape(name), html.escape(str(info["kind"])), f"{info['rate_hz']:.4g} Hz"]
+            cells = [html.escape(name), html.escape(info.kind), f"{info.rate_hz:.4g} Hz"]
             if reading is None:
                 cells += ["-", "-", "-"]
             else:
-                age = (frame.time - reading.time) + float(reading.age[0])
+                age = (now - reading.time) + float(reading.age[0])
                 valid = "yes" if reading.valid[0] else "<b>no</b>"
-                cells += [f"{1e3 * age:.0f} ms", valid, f"{1e6 * self._costs.get(name, 0.0):.0f} µs"]
-            cells.append("✓" if self.draws(name, frame) else "")
+                cells += [f"{1e3 * age:.0f} ms", valid, f"{1e3 * self._latencies.get(name, 0.0):.0f} ms"]
+            cells.append("✓" if self.draws(name) else "")
             rows.append("".join(f"<td>{cell}</td>" for cell in cells))
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         table = f"<table style='font-size:0.75em;width:100%'>{body}</table>"
         return f"<div style='overflow-x:auto;padding:0 0.6em'>{table}</div>"
 
 
-def _without_knobs(info: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return a description without the values of knobs, which sliders change."""
+def _without_knobs(info: StreamInfo | None) -> StreamInfo | None:
+    """Return a description without the values of knobs, which sliders change, and without its changing number."""
     if info is None:
         return None
-    cfg = {name: value for name, value in info.get("cfg", {}).items() if not name.endswith(KNOBS)}
-    return {**info, "cfg": cfg}
+    return replace(info, id=0, cfg={name: value for name, value in info.cfg.items() if not name.endswith(KNOBS)})

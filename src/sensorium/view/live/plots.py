@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import isfinite, nan
+from collections.abc import Iterable, Mapping
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from sensorium.readings import Reading
+from sensorium.readings import Array, Reading
 from sensorium.spec import FieldSpec
 from sensorium.view.style import ERROR, MEASURED, TRUTH, unit_text
 
-LENGTH = 240
-"""Number of shown readings."""
-GAP = 2.0
-"""Simulated time without readings after which a plot starts again, s."""
+WINDOW, LEAST = 10.0, 240
+"""Shown time, s, and number of readings of a slow sensor that a plot shows at least."""
+GAP = 2.5
+"""Time between two readings, in periods of the sensor, from which there is a gap between them."""
 NO_ROWS = np.empty((3, 0))
 """Times, true and measured values of no readings."""
 PADDING = (12, 12, 0, 0)
 """Space at the top, right, bottom and left of a plot, px; without it, labels of its axes are cut off."""
-EMPTY = (np.array([0.0, 1.0]), *(np.full(2, np.nan) for _ in range(2)))
+EMPTY = (np.array([-1.0, 0.0]), *(np.full(2, np.nan) for _ in range(2)))
 COMPONENTS = ("xyz", "wxyz", "enu", "ned", "rpy", "rgb", "rgba")
 
 
@@ -49,17 +49,22 @@ class Plot:
         self._uplot, self._fields = uplot, dict(fields)
         self.field = gui.add_dropdown("field", list(fields) or ["none"], initial_value=chosen)
         self.column = gui.add_number("element", 0, min=0, max=max(self._columns - 1, 0), step=1)
-        series = [uplot.Series(label="t"), self._line("true", TRUTH), self._line("measured", MEASURED)]
-        plain = {"x": uplot.Scale(time=False)}  # otherwise x is taken for calendar time
+        series = [uplot.Series(label="time from now, s"), self._line("true", TRUTH), self._line("measured", MEASURED)]
+        plain = self._scale(WINDOW)
         axes = (uplot.Axis(), uplot.Axis(size=56))
         self.values = gui.add_uplot(EMPTY, tuple(series), scales=plain, axes=axes, padding=PADDING, height=170)
         lines = (series[0], self._line("error", ERROR))
         self.error = gui.add_uplot(EMPTY[:2], lines, scales=plain, axes=axes, padding=PADDING, height=125)
-        self._rows = NO_ROWS
+        self._rows, self._seq, self._window = NO_ROWS, -1, WINDOW
         """Times, true and measured values that are shown, `[3, n]`; viser sends them later, so it is never changed."""
+        self._is_stale = True
+        """Whether it starts again with the next readings; callbacks of viser run on other threads."""
         self.field.on_update(lambda _: self.restart())
         self.column.on_update(lambda _: self.restart())
-        self.restart()
+
+    def _scale(self, window: float) -> Any:
+        """Return the scale of the times, which ends now: other scales of viser fail where a browser is slow."""
+        return {"x": self._uplot.Scale(time=False, range=(-window, 0.0))}
 
     def _line(self, label: str, color: str) -> Any:
         return self._uplot.Series(label=label, stroke=color, width=2, points=self._uplot.Series_Points(show=False))
@@ -87,33 +92,61 @@ class Plot:
             self.field.value = chosen
 
     def restart(self) -> None:
-        """Forget the shown readings."""
-        self._rows = NO_ROWS
-        spec = self.spec
-        if spec is None:
-            return
-        self.column.max = max(self._columns - 1, 0)
-        self.column.visible = self._columns > 1
-        if self.column.value > self.column.max:
-            self.column.value = self.column.max
-        name = column_name(spec, int(self.column.value))
+        """Forget the shown readings before the next ones."""
+        self._is_stale = True
+
+    def _restart(self, spec: FieldSpec, rate_hz: float) -> None:
+        self._rows, self._seq, self._is_stale = NO_ROWS, -1, False
+        self._window = max(WINDOW, LEAST / rate_hz) if rate_hz else WINDOW
+        self.values.scales = self.error.scales = self._scale(self._window)
+        self.column.max, self.column.visible = max(spec.columns - 1, 0), spec.columns > 1
+        name = column_name(spec, self._column_of(spec))
         unit = f" [{unit_text(spec.unit)}]" if spec.unit not in ("", "1") else ""
         self.values.title = f"{self.field.value}{f' {name}' if name else ''}{unit}"
         self.error.title = f"measured - true{unit}"
 
-    def add(self, readings: Mapping[str, Reading]) -> None:
-        """Add the newest reading of its sensor, and draw."""
-        reading, spec = readings.get(self.sensor), self.spec
-        last = self._rows[0, -1] if self._rows.size else -np.inf
-        if reading is None or spec is None or reading.time == last:
+    def _column_of(self, spec: FieldSpec) -> int:
+        """Return the chosen column; a browser may send any number."""
+        return int(np.clip(self.column.value, 0, spec.columns - 1))
+
+    def add(self, readings: Iterable[Reading], rate_hz: float) -> None:
+        """Add readings of its sensor in their order, and draw.
+
+        Args:
+            readings: all readings since the last call.
+            rate_hz: their rate per second of simulation; 0 if there is none.
+        """
+        spec = self.spec
+        if spec is None:
             return
-        column = min(int(self.column.value), spec.columns - 1)
-        branches = (reading.truth or reading.measured, reading.measured)
-        true, measured = (float(np.reshape(branch[spec.name], (1, -1))[0, column]) for branch in branches)
-        new = [[reading.time], [true if isfinite(true) else nan], [measured if isfinite(measured) else nan]]
-        kept = self._rows[:, 1 - LENGTH :] if 0.0 <= reading.time - last < GAP else NO_ROWS
-        self._rows = np.concatenate([kept, new], axis=1)
-        if kept.size:
-            times, trues, values = self._rows
-            self.values.data = times, trues, values
-            self.error.data = times, values - trues
+        if self._is_stale:
+            self._restart(spec, rate_hz)
+        column, new = self._column_of(spec), []
+        last = self._rows[0, -1] if self._rows.size else np.inf
+        for reading in readings:
+            if spec not in reading.specs:  # the sensor was replaced
+                continue
+            if reading.seq > self._seq + 1 >= 1 or (rate_hz and reading.time - last > GAP / rate_hz):
+                new.append((0.5 * (last + reading.time), np.nan, np.nan))
+            branches = (reading.truth or reading.measured, reading.measured)
+            new.append((reading.time, *(np.reshape(branch[spec.name], (1, -1))[0, column] for branch in branches)))
+            self._seq, last = reading.seq, reading.time
+        if not new:
+            return
+        rows = np.array(new, np.float64).T
+        rows[1:][~np.isfinite(rows[1:])] = np.nan
+        rows = np.concatenate([self._rows, rows], axis=1)
+        self._rows = rows[:, rows[0] >= last - self._window]
+        times, trues, values = self._rows
+        self.values.data = _with_gaps(times - last, trues, values)
+        self.error.data = _with_gaps(times - last, values - trues)
+
+
+def _with_gaps(*columns: Array) -> Any:
+    """Return columns for a plot, which joins the neighbours of NaN by a line, but not those of None.
+
+    Viser makes arrays of the items of a tuple, but sends a list as it is.
+    """
+    if all(np.isfinite(column).all() for column in columns):
+        return columns
+    return [[value if isfinite(value) else None for value in column.tolist()] for column in columns]

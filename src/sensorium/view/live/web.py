@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hmac
 import io
@@ -9,16 +10,20 @@ import ipaddress
 import logging
 import secrets
 import socket
-from collections.abc import Callable, Iterator
-from http import HTTPStatus
+from collections.abc import Callable
+from email.message import Message
+from email.parser import BytesParser
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from unittest import mock
 from urllib.parse import parse_qs, urlsplit
 
 from sensorium.errors import ConfigError, MissingDependencyError
 
 COOKIE = "sensorium-view"
+MAX_HEAD = 16 * 1024
+"""Maximum size of the head of a request, bytes."""
+HEAD_S = 10.0
+"""Longest wait for it, s."""
 
 
 def import_viser() -> Any:
@@ -71,6 +76,9 @@ def checked_token(host: str, token: str) -> str:
 def serve(host: str, port: int, token: str, title: str) -> Any:
     """Return a running `viser.ViserServer`; pages of other origins are refused, and all pages without the token.
 
+    Viser has no setting for this. It takes its event loop from asyncio's policy, so a loop that checks the head of each
+    request before viser sees the connection guards its only port.
+
     Args:
         host: address to bind to.
         port: port; the next free one is taken, 0 for any.
@@ -81,45 +89,128 @@ def serve(host: str, port: int, token: str, title: str) -> Any:
         MissingDependencyError: viser is not installed.
     """
     viser = import_viser()
-    import websockets.asyncio.server as sockets
-
-    opened = sockets.serve
-
-    def guarded(handler: Any, *place: Any, process_request: Callable[[Any, Any], Any], **options: Any) -> Any:
-        def check(connection: Any, request: Any) -> Any:
-            if not _is_allowed(request, token):
-                return connection.respond(HTTPStatus.FORBIDDEN, "Use the address that contains the token.\n")
-            response = process_request(connection, request)
-            if token and response is not None:
-                response.headers["Set-Cookie"] = f"{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/"
-            return response
-
-        return opened(handler, *place, process_request=check, **options)
-
     logging.getLogger("websockets.server").setLevel(logging.CRITICAL)  # browsers close connections as they like
-    with mock.patch.object(sockets, "serve", guarded), _silent():
-        return viser.ViserServer(host=host, port=port, label=title, verbose=False)
+    before = asyncio.get_event_loop_policy()
+    asyncio.set_event_loop_policy(_Policy(token))
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # viser reports an address without the token
+            return viser.ViserServer(host=host, port=port, label=title, verbose=False)
+    finally:
+        asyncio.set_event_loop_policy(before)
 
 
-def _is_allowed(request: Any, token: str) -> bool:
-    """Return whether a request has the token and does not come from a page of another origin."""
-    origin = request.headers.get("Origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("Host"):
-        return False
+class _Policy(asyncio.DefaultEventLoopPolicy):
+    """Policy whose event loops guard their servers by a token."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__()
+        self._token = token
+
+    def new_event_loop(self) -> asyncio.AbstractEventLoop:
+        return _GuardedLoop(self._token)
+
+
+class _GuardedLoop(asyncio.SelectorEventLoop):
+    def __init__(self, token: str) -> None:
+        super().__init__()
+        self._token = token
+        self._waiting: set[asyncio.Transport] = set()
+        """Connections without a complete request."""
+
+    async def create_server(self, protocol_factory: Any, *args: Any, **options: Any) -> Any:
+        return await super().create_server(
+            lambda: _Guard(protocol_factory, self._token, self._waiting), *args, **options
+        )
+
+    def close(self) -> None:
+        for transport in list(self._waiting):
+            transport.abort()
+        self.call_soon(self.stop)
+        self.run_forever()  # the connections are closed in its next iteration
+        super().close()
+
+
+class _Guard(asyncio.Protocol):
+    """Reader of the head of a request; it refuses the connection or hands it over.
+
+    Viser answers one request per connection, so that no later request of a connection needs a check.
+
+    Args:
+        inner: returns the protocol that takes the connection.
+        token: token that a request must have; empty for none.
+        waiting: connections without a complete request.
+    """
+
+    def __init__(self, inner: Callable[[], asyncio.Protocol], token: str, waiting: set[asyncio.Transport]) -> None:
+        self._inner, self._token, self._waiting, self._received = inner, token, waiting, b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._waiting.add(transport)
+        self._timer = asyncio.get_running_loop().call_later(HEAD_S, transport.abort)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._timer.cancel()
+        self._waiting.discard(self._transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport.is_closing():
+            return
+        self._received += data
+        head, end, _ = self._received.partition(b"\r\n\r\n")
+        if len(head) > MAX_HEAD:
+            self._answer("431 Request Header Fields Too Large", "")
+            return
+        if not end:
+            return
+        self._timer.cancel()
+        line, _, rest = head.partition(b"\r\n")
+        path = line.decode("latin-1").split(" ")[1:2]
+        port = self._transport.get_extra_info("sockname")[1]
+        refusal, cookie = _judged("".join(path), BytesParser().parsebytes(rest), self._token, port)
+        if refusal:
+            self._answer("403 Forbidden", "", refusal)
+        elif cookie:  # the page continues with the cookie alone, so that the token leaves the address
+            self._answer("303 See Other", f"Location: /\r\nSet-Cookie: {cookie}\r\n")
+        else:
+            self._waiting.discard(self._transport)
+            inner = self._inner()
+            self._transport.set_protocol(inner)
+            inner.connection_made(self._transport)
+            inner.data_received(self._received)
+
+    def _answer(self, status: str, headers: str, text: str = "") -> None:
+        head = f"HTTP/1.1 {status}\r\n{headers}Content-Length: {len(text)}\r\nConnection: close\r\n\r\n"
+        self._transport.write(f"{head}{text}".encode())
+        self._transport.close()
+
+
+def _judged(path: str, headers: Message, token: str, port: int) -> tuple[str, str]:
+    """Return the reason to refuse a request, and the cookie to set for one whose address has the token.
+
+    Without a token, the host must be a name of this machine: a foreign name that resolves to this machine is an attack
+    by a page of that name.
+    """
+    host, origin = headers.get("Host", ""), headers.get("Origin")
+    try:
+        name, query = urlsplit(f"//{host}").hostname or "", parse_qs(urlsplit(path).query)
+        if origin is not None and urlsplit(origin).netloc != host:
+            return "A page of another origin cannot connect.\n", ""
+    except ValueError:
+        return "The request is invalid.\n", ""
     if not token:
-        return True
+        return ("" if is_loopback(name) else "Use localhost or 127.0.0.1 as the host of the address.\n"), ""
+    key = f"{COOKIE}-{port}"  # cookies are shared by all ports of a host
     cookie: SimpleCookie = SimpleCookie()
     with contextlib.suppress(CookieError):
-        cookie.load(request.headers.get("Cookie", ""))
-    given = [
-        *parse_qs(urlsplit(request.path).query).get("token", []),
-        *(m.value for m in cookie.values() if m.key == COOKIE),
-    ]
-    return any(hmac.compare_digest(each.encode(), token.encode()) for each in given)
+        cookie.load(headers.get("Cookie", ""))
+    if key in cookie and _is_same(cookie[key].value, token):
+        return "", ""
+    if any(_is_same(each, token) for each in query.get("token", [])):
+        return "", "" if headers.get("Upgrade") else f"{key}={token}; HttpOnly; SameSite=Strict; Path=/"
+    return "Use the address that contains the token.\n", ""
 
 
-@contextlib.contextmanager
-def _silent() -> Iterator[None]:
-    """Suppress viser's own report of its address."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        yield
+def _is_same(given: str, token: str) -> bool:
+    return hmac.compare_digest(given.encode(errors="replace"), token.encode())

@@ -1,4 +1,8 @@
-"""The world in three dimensions: one node for each body, with the meshes of its shapes."""
+"""The world in three dimensions: instances of a mesh for each geometry, which move with the bodies.
+
+Viser applies poses of nodes in the frame in which they arrive, and all other changes one frame later. Bodies and
+drawings therefore move by the same kind of change: new coordinates of their items, never poses of nodes.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from sensorium.drawing import composed
 from sensorium.readings import Array
 
 ORIGIN = "/origin"
@@ -20,6 +25,26 @@ PLANE = 20.0
 """Half size of an unbounded plane, m."""
 MOVED = 1e-5
 """Minimum change of a pose that is sent, m or 1."""
+AT_ORIGIN = np.array([[0, 0, 0, 1, 0, 0, 0]], np.float32)
+Key = tuple[Any, ...]
+"""Geometry of shapes: a kind and what distinguishes its meshes besides their scale."""
+
+
+def add_instances(
+    scene: Any, path: str, mesh: tuple[Array, Array], poses: Array, colors: Array, scales: Array | None = None,
+    opacity: float = 1.0, *, is_flat: bool = True,
+) -> Any:  # fmt: skip
+    """Return a new node with a mesh at poses `[n, 7]`, in colours uint8 `[n, 3]`; see `linear`."""
+    return scene.add_batched_meshes_simple(
+        path, mesh[0].astype(np.float32), mesh[1], poses[:, 3:], poses[:, :3], batched_scales=scales,
+        batched_colors=linear(colors), opacity=None if opacity >= 1.0 else opacity, lod="off", flat_shading=is_flat,
+        side="double", cast_shadow=False, receive_shadow=False,
+    )  # fmt: skip
+
+
+def linear(colors: Array) -> Array:
+    """Return colours uint8 of instances, which viser takes for linear, unlike all other colours."""
+    return np.round(255.0 * (colors / 255.0) ** 2.2).astype(np.uint8)
 
 
 class World3d:
@@ -31,112 +56,100 @@ class World3d:
     """
 
     def __init__(self, server: Any, data: bytes) -> None:
-        self._server = server
         self._arrays: dict[str, Array] = {}
         about: dict[str, Any] = {"bodies": [], "shapes": []}
         if data:
             with np.load(io.BytesIO(data)) as file:
                 self._arrays = {name: file[name] for name in file.files}
             about = json.loads(str(self._arrays["description"]))
-        self.bodies: list[str] = about["bodies"]
-        """Names of the bodies."""
         shapes = [shape for shape in about["shapes"] if shape.get("is_visible", True)]
         visual = {shape["body"] for shape in shapes if shape["is_visual"]}
-        self._shown: Array = np.full((len(self.bodies), 7), np.nan, np.float32)
-        self._nodes: dict[int, Any] = {}
         self.moving = sorted({shape["body"] for shape in shapes if not shape["is_static"]})
         """Rows of the bodies that have shapes and move."""
-        self._add_lights()
-        for row in sorted({-1 if shape["is_static"] else shape["body"] for shape in shapes}):
-            self._nodes[row] = server.scene.add_frame(f"{ORIGIN}/world/{row}", show_axes=False)
-            own = [shape for shape in shapes if (-1 if shape["is_static"] else shape["body"]) == row]
-            self._add_body(row, [shape for shape in own if shape["is_visual"] or shape["body"] not in visual])
-        self.size = self._extent(shapes)
+        reach = [np.linalg.norm(each["pos"]) + max(each["size"] or [0.1]) for each in shapes if not each["is_static"]]
+        self.size = float(np.clip(2.0 * max(reach, default=1.0), 0.3, 10.0))
         """Size of the moving bodies, m: a distance from which they are visible."""
-
-    def _add_lights(self) -> None:
-        self._server.scene.configure_default_lights(enabled=True, cast_shadow=False)
-
-    def _add_body(self, row: int, shapes: list[Mapping[str, Any]]) -> None:
-        """Add the meshes of a body, one for each colour."""
-        groups: dict[tuple[float, ...], list[tuple[Array, Array]]] = {}
+        self._shown: Array = np.full((len(about["bodies"]) + 1, 7), np.nan, np.float32)
+        self._nodes: list[tuple[Any, Array, Array]] = []
+        """Node, body of each instance, and its pose on this body `[instance, 7]`."""
+        server.scene.configure_default_lights(enabled=True, cast_shadow=False)
+        groups: dict[Key, list[Mapping[str, Any]]] = {}
         for shape in shapes:
-            mesh = self._mesh(shape)
-            if mesh is not None:
-                turned = mesh[0] @ _matrix(shape["quat"]).T + np.asarray(shape["pos"])
-                groups.setdefault(_color(shape), []).append((turned, mesh[1]))
-        for number, (color, meshes) in enumerate(groups.items()):
-            starts = np.cumsum([0, *(len(vertices) for vertices, _ in meshes)])
-            self._server.scene.add_mesh_simple(
-                f"{ORIGIN}/world/{row}/{number}",
-                np.concatenate([vertices for vertices, _ in meshes]).astype(np.float32),
-                np.concatenate([faces + start for (_, faces), start in zip(meshes, starts, strict=False)]),
-                color=color[:3], opacity=None if color[3] >= 1.0 else color[3], flat_shading=True, side="double",
-                cast_shadow=False, receive_shadow=False,
-            )  # fmt: skip
+            key = self._geometry(shape)
+            if key is not None and (shape["is_visual"] or shape["body"] not in visual):
+                groups.setdefault((*key, _color(shape)[3]), []).append(shape)
+        for number, (group, own) in enumerate(groups.items()):
+            body = np.array([-1 if each["is_static"] else each["body"] for each in own])
+            poses = np.array([[*each["pos"], *each["quat"]] for each in own], np.float32)
+            colors = np.round(255 * np.array([_color(each)[:3] for each in own]))
+            scales = np.array([_scale(each) for each in own], np.float32)
+            path = f"{ORIGIN}/world/{number}"
+            node = add_instances(server.scene, path, self._mesh(group[:-1]), poses, colors, scales, group[-1])
+            self._nodes.append((node, body, poses))
 
-    def _mesh(self, shape: Mapping[str, Any]) -> tuple[Array, Array] | None:
-        """Return vertices and faces of a shape in its own frame."""
+    def _geometry(self, shape: Mapping[str, Any]) -> Key | None:
+        kind, size = shape["kind"], shape["size"]
+        if kind in ("mesh", "hfield"):
+            return (kind, shape[kind], *shape.get("hfield_size", ())) if kind in shape else None
+        if kind == "capsule":
+            return kind, size[0], size[1]
+        kind = "sphere" if kind == "ellipsoid" else kind
+        return (kind,) if kind in ("plane", "box", "sphere", "cylinder") else None
+
+    def _mesh(self, key: Key) -> tuple[Array, Array]:
+        """Return vertices and faces of a geometry at the scale 1."""
         from trimesh import creation
 
-        kind, size = shape["kind"], shape["size"]
-        if kind == "mesh" and "mesh" in shape:
-            vertices = self._arrays[f"mesh/{shape['mesh']}/vertices"] * np.asarray(shape["scale"])
-            return vertices, self._arrays[f"mesh/{shape['mesh']}/faces"]
-        if kind == "hfield" and "hfield" in shape:
-            return _terrain(self._arrays[f"hfield/{shape['hfield']}/heights"], shape["hfield_size"])
-        if kind == "plane":
-            x, y = (half or PLANE for half in size[:2])
-            return np.array([[-x, -y, 0], [x, -y, 0], [x, y, 0], [-x, y, 0]]), np.array([[0, 1, 2], [0, 2, 3]])
-        if kind == "box":
-            mesh = creation.box(2.0 * np.asarray(size[:3]))
-        elif kind in ("sphere", "ellipsoid"):
-            mesh = creation.icosphere(subdivisions=2)
-            return mesh.vertices * (np.asarray(size[:3]) if kind == "ellipsoid" else size[0]), mesh.faces
-        elif kind == "capsule":
-            mesh = creation.capsule(height=2.0 * size[1], radius=size[0], count=(12, 16))
-            return mesh.vertices - [0.0, 0.0, mesh.bounds.mean(axis=0)[2]], mesh.faces
-        elif kind == "cylinder":
-            mesh = creation.cylinder(radius=size[0], height=2.0 * size[1], sections=24)
-        else:
-            return None
+        match key:
+            case "mesh", number:
+                return self._arrays[f"mesh/{number}/vertices"], self._arrays[f"mesh/{number}/faces"]
+            case "hfield", number, *size:
+                return _terrain(self._arrays[f"hfield/{number}/heights"], size)
+            case ("plane",):
+                return np.array([[-1, -1, 0], [1, -1, 0], [1, 1, 0], [-1, 1, 0]]), np.array([[0, 1, 2], [0, 2, 3]])
+            case "capsule", radius, half:
+                mesh = creation.capsule(height=2.0 * half, radius=radius, count=(12, 16))
+                mesh.vertices -= [0.0, 0.0, mesh.bounds.mean(axis=0)[2]]
+            case ("sphere",):
+                mesh = creation.icosphere(subdivisions=2)
+            case ("cylinder",):
+                mesh = creation.cylinder(radius=1.0, height=2.0, sections=24)
+            case _:
+                mesh = creation.box((2.0, 2.0, 2.0))
         return np.asarray(mesh.vertices), np.asarray(mesh.faces)
-
-    def _extent(self, shapes: list[Mapping[str, Any]]) -> float:
-        reach = [
-            np.linalg.norm(shape["pos"]) + max(shape["size"] or [0.1]) for shape in shapes if not shape["is_static"]
-        ]
-        return float(np.clip(2.0 * max(reach, default=1.0), 0.3, 10.0))
 
     def show(self, poses: Array) -> None:
         """Move the bodies to their poses `[body, 7]`; those that are not finite keep theirs."""
+        poses = np.concatenate([poses, AT_ORIGIN])  # the last row is the world, which shapes without a body are on
         with np.errstate(invalid="ignore"):
             is_moved = ~(np.abs(poses - self._shown).max(axis=1) <= MOVED) & np.isfinite(poses).all(axis=1)
-        for row in is_moved.nonzero()[0].tolist():
-            if (node := self._nodes.get(row)) is not None:
-                node.position, node.wxyz = poses[row, :3], poses[row, 3:]
         self._shown[is_moved] = poses[is_moved]
+        for node, body, inner in self._nodes:
+            if is_moved[body].any():
+                now = composed(np.nan_to_num(self._shown[body]), inner)
+                node.batched_positions, node.batched_wxyzs = now[:, :3], now[:, 3:]
 
-    def remove(self) -> None:
-        """Remove all nodes."""
-        for node in self._nodes.values():
-            node.remove()
+
+def _scale(shape: Mapping[str, Any]) -> Any:
+    """Return the factors by which the mesh of a shape's geometry has its size."""
+    kind, size = shape["kind"], shape["size"]
+    match kind:
+        case "mesh":
+            return shape["scale"]
+        case "plane":
+            return *(half or PLANE for half in size[:2]), 1.0
+        case "box" | "ellipsoid":
+            return size[:3]
+        case "sphere":
+            return [size[0]] * 3
+        case "cylinder":
+            return size[0], size[0], size[1]
+    return 1.0, 1.0, 1.0
 
 
 def _color(shape: Mapping[str, Any]) -> tuple[float, ...]:
     rgba = tuple(shape.get("rgba", UNCOLORED))
     return (*(GROUND if shape["is_static"] else ROBOT), 1.0) if rgba == UNCOLORED else rgba
-
-
-def _matrix(quat: Any) -> Array:
-    w, x, y, z = quat
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-        ]
-    )
 
 
 def _terrain(heights: Array, size: Any) -> tuple[Array, Array]:
