@@ -207,6 +207,7 @@ class Commands:
         try:
             scene[command.name].set(command.knob, value, envs)
         except ConfigError:
-            if envs is not None or not hasattr(scene, "reconfigure"):
+            needs_memory = command.knob in ("delay", "jitter", "loss")  # which is limited for clients
+            if envs is not None or needs_memory or not hasattr(scene, "reconfigure"):
                 raise
             scene.reconfigure(command.name, **{command.knob: value})  # a knob that the config lacks
