@@ -29,7 +29,7 @@ import sensorium as sn
 from sensorium.errors import ModelError, SensoriumWarning
 from sensorium.readings import Reading
 from sensorium.record import mcap_writer, rows
-from sensorium.record.mcap_writer import McapWriter
+from sensorium.record.mcap_writer import McapWriter, Part
 from sensorium.record.repair import repair
 
 HERE = Path(__file__).parent
@@ -237,14 +237,26 @@ def test_a_slow_disk_makes_the_step_wait_and_loses_nothing(
     monkeypatch.setattr(mcap_writer, "CHUNK_BYTES", 4000)
     monkeypatch.setattr(mcap_writer, "QUEUE_BYTES", 12_000)
     monkeypatch.setattr(rows, "MOST_ROWS", 2)
-    disk.slow = 0.01
-    made = scene()
-    with following(made) as live, made.record(tmp_path / "run.mcap") as recorder:
+    disk.slow, write = 0.01, disk.write
+    made, writes = scene(), []
+
+    def noted(self: _Disk, data: Any, /) -> int:
+        writes.append((self.tell(), made.time * 1e9))
+        return write(self, data)
+
+    monkeypatch.setattr(disk, "write", noted)
+    with following(made) as live, made.record(tmp_path / "run.mcap"):
         for _ in range(100):
             made.update()
-            assert recorder._writer._queued <= 12_000 + 4000
     with sn.replay(tmp_path / "run.mcap") as replay:
         assert_all_same(live, replay)
+    with open(tmp_path / "run.mcap", "rb") as file:
+        chunks = make_reader(file).get_summary().chunk_indexes  # type: ignore[union-attr]
+    ahead = [
+        sum(each.uncompressed_size for each in chunks if each.chunk_start_offset >= at and each.message_end_time <= now)
+        for at, now in writes
+    ]
+    assert 12_000 < max(ahead) < 12_000 + 3 * 4000
 
 
 def _add_in_reverse(path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: bool) -> McapWriter:
@@ -253,18 +265,18 @@ def _add_in_reverse(path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: bool)
     writer = McapWriter(path, "", "test")
     channel, second = writer.add_channel("/a", "A", "", {}), threading.Event()
 
-    def index(number: int) -> Any:
-        if number == 0:
-            assert second.wait(30.0)
-            if fails:
-                raise RuntimeError("no index")
-        if number == 1:
-            second.set()
-        return np.array([[channel, number, 0]], np.int64)
+    class Slow(Part):
+        def complete(self) -> None:
+            if self.about == 0:
+                assert second.wait(30.0)
+                if fails:
+                    raise RuntimeError("no index")
+            if self.about == 1:
+                second.set()
 
     for number in range(20):
         head = struct.pack("<BQHIQQ", Opcode.MESSAGE, 22, channel, number, number, number)
-        writer.add_records([head], lambda number=number: index(number))
+        writer.add_part(Slow(0, [head], np.array([[channel, number, 0]], np.int64), number), len(head))
     writer.close()
     return writer
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import os
 import struct
 import threading
@@ -17,7 +18,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from enum import IntEnum
+from operator import attrgetter
 from typing import IO, Any
 from weakref import WeakSet
 
@@ -57,9 +59,6 @@ RECORD = struct.Struct("<BQ")
 _MESSAGE = struct.Struct("<BQHIQQ")
 _CHUNK, _SIZE = struct.Struct("<BQQQQI"), struct.Struct("<Q")
 
-Index = Array | Callable[[], Array]
-"""Channel, log time (ns) and relative place of each message, int64 `[message, 3]`, or a function that returns it."""
-
 _open: WeakSet[McapWriter] = WeakSet()
 
 
@@ -72,35 +71,68 @@ def _close_all() -> None:
 
 
 @dataclass(slots=True)
-class _Chunk:
-    """Messages that are not written yet."""
+class Part:
+    """Consecutive records of a chunk.
 
+    Attributes:
+        order: place among the parts of its chunk; those of the same order are written in the order of their addition.
+        buffers: consecutive buffers, which must not change afterwards.
+        index: channel, log time (ns) and relative place of each message, int64 `[message, 3]`.
+        about: data of the owner, see `McapWriter.collect`.
+    """
+
+    order: int
+    buffers: Sequence[Any] = ()
+    index: Array = field(default_factory=lambda: np.empty((0, 3), np.int64))
+    about: Any = None
+
+    def complete(self) -> None:
+        """Complete `buffers` and `index`; called by a thread of the writer, before it reads them."""
+
+
+class _State(IntEnum):
+    OPEN, CLOSED, TAKEN, PACKED, WRITING = range(5)
+
+
+@dataclass(slots=True, eq=False)
+class Chunk:
+    """Messages that are not written yet. An interrupted caller leaves it as it was, or with one more part."""
+
+    state: _State = _State.OPEN
     opened: float = field(default_factory=time.monotonic)
     """Time at which it was opened, s."""
-    parts: list[Any] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
     nbytes: int = 0
-    added: list[tuple[int, Index]] = field(default_factory=list)
-    """Place and index of the messages that were added together."""
+    buffers: list[Any] = field(default_factory=list)
+    """Contents for the file, once it is packed."""
     index: Array = field(default_factory=lambda: np.empty((0, 3), np.int64))
     """Channel, log time (ns) and place of each message, int64 `[message, 3]`, once it is packed."""
     compression: str = ""
     crc: int = 0
-    """Checksum of the parts before compression."""
+    """Checksum of the buffers before compression."""
     error: Exception | None = None
     """Reason why it cannot be written."""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether messages can be added."""
+        return self.state == _State.OPEN
+
     def pack(self) -> None:
-        """Complete the messages, make the index and the checksum, and compress the parts if that is worth the time."""
-        found = [self.index]
-        for start, index in self.added:
-            index = index() if callable(index) else index
-            index[:, 2] += start
-            found.append(index)
-        self.index, self.parts = np.concatenate(found), _joined(self.parts)
-        for part in self.parts:
-            self.crc = crc32(part, self.crc)
-        if _shrinks(self.parts):
-            self.compression, self.parts = "lz4", _compressed(self.parts)
+        """Complete the parts, make the index and the checksum, and compress the buffers if that is worth the time."""
+        buffers, found, self.nbytes = [], [self.index], 0
+        for part in sorted(self.parts, key=attrgetter("order")):
+            part.complete()
+            part.index[:, 2] += self.nbytes
+            found.append(part.index)
+            buffers += part.buffers
+            self.nbytes += sum(map(_size, part.buffers))
+        self.parts = []
+        self.index, self.buffers = np.concatenate(found), _joined(buffers)
+        for each in self.buffers:
+            self.crc = crc32(each, self.crc)
+        if _shrinks(self.buffers):
+            self.compression, self.buffers = "lz4", _compressed(self.buffers)
 
 
 @dataclass(slots=True)
@@ -220,8 +252,8 @@ class McapWriter:
     def __init__(self, path: str | os.PathLike[str] | IO[bytes], profile: str, library: str) -> None:
         self._owns = isinstance(path, str | os.PathLike)
         self.path = os.fspath(path) if isinstance(path, str | os.PathLike) else ""
-        self.collect: Callable[[], None] = lambda: None
-        """Function that adds the collected data of its owner; called by the thread, which holds `lock`."""
+        self.collect: Callable[[Sequence[Part]], None] = lambda parts: None
+        """Function that adds messages to a closed chunk with these parts; called by a thread, which holds `lock`."""
         self.error: Exception | None = None
         file: Any = open(self.path, "ab", buffering=0) if self._owns else path
         self._file = file
@@ -229,11 +261,14 @@ class McapWriter:
         """Size of the file up to its last complete record, bytes."""
         self.summary = Summary()
         self.lock = threading.RLock()
-        """Lock of the contents; held while the data that `collect` adds is changed."""
+        """Lock of the contents; held while they are changed."""
         self.changed = threading.Condition(self.lock)
-        self._chunk = _Chunk()
-        self._queue: deque[_Chunk] = deque()
-        self._queued = 0
+        self._chunks: deque[Chunk] = deque()
+        """Chunks that are not written yet, in the order of the file; only the last one may be open."""
+        self._collecting: Chunk | None = None
+        """Closed chunk to which `collect` adds messages."""
+        self._numbers = itertools.count(1), itertools.count(1)
+        """Numbers of further schemas and channels."""
         self._is_closing = False
         try:
             if self._owns:
@@ -243,11 +278,8 @@ class McapWriter:
         except BaseException:
             self._close_file()
             raise
-        self._taken = self._written = 0
-        """Numbers of chunks that threads have taken, and that are written or dropped."""
-        self._packed: dict[int, _Chunk] = {}
-        """Number -> chunk that is packed and waits to be written."""
         self._threads = [threading.Thread(target=self._run, name="sensorium-record", daemon=True) for _ in range(2)]
+        self._running = len(self._threads)
         for thread in self._threads:
             thread.start()
         _open.add(self)
@@ -266,32 +298,33 @@ class McapWriter:
             metadata: further information about the channel.
             encoding: language of the definition.
         """
-        with self.changed:
+        with self.lock:
             schemas, data = self.summary.schemas, definition.encode()
-            known, name, count = {each.name: each for each in schemas.values()}, schema, 1
+            known, name, repeated = {each.name: each for each in schemas.values()}, schema, 1
             while name in known and known[name].data != data:
-                count += 1
-                name = f"{schema}{count}"
-            number = known[name].id if name in known else len(schemas) + 1
-            if number not in schemas:
-                schemas[number] = records.Schema(number, data, encoding, name)
-                self._put(schemas[number])
-            channel = records.Channel(len(self.summary.channels) + 1, topic, "cdr", dict(metadata), number)
+                repeated += 1
+                name = f"{schema}{repeated}"
+            if name not in known:  # written before it is used, also if the caller is interrupted in between
+                new = records.Schema(next(self._numbers[0]), data, encoding, name)
+                self._put(new)
+                known[name] = schemas[new.id] = new
+            channel = records.Channel(next(self._numbers[1]), topic, "cdr", dict(metadata), known[name].id)
             self._put(channel)
             self.summary.channels[channel.id] = channel
             return channel.id
 
     def _put(self, record: records.McapRecord) -> None:
         data = packed(record)
-        self._chunk.parts.append(data)
-        self._chunk.nbytes += len(data)
+        self.add_part(Part(-1, [data]), len(data))
 
-    def add(self, *messages: tuple[int, int, int, int, Sequence[Any]]) -> None:
+    def add(self, *messages: tuple[int, int, int, int, Sequence[Any]], order: int = 0, about: Any = None) -> None:
         """Add messages one after the other; wait while too many are queued.
 
         Args:
             messages: of each the number of its channel, its time (ns), the wall clock (ns since 1970), the number of
                 its frame, and its consecutive buffers, which must not change afterwards.
+            order: place among the parts of the chunk, see `Part`.
+            about: data of the owner.
         """
         places, parts, at = [], [], 0
         for channel, log_time, publish_time, sequence, contents in messages:
@@ -300,7 +333,7 @@ class McapWriter:
             parts += [b"".join((head, *contents))] if size <= JOINED else [head, *contents]
             places.append((channel, log_time, at))
             at += len(head) + size
-        self.add_records(parts, np.array(places, np.int64))
+        self.add_part(Part(order, parts, np.array(places, np.int64), about), at)
 
     def add_rows(self, channels: Array, log_times: Array, publish_time: int, sequence: int, rows: Array) -> None:
         """Add messages of one size; wait while too many are queued.
@@ -317,28 +350,42 @@ class McapWriter:
         heads["opcode"], heads["length"], heads["channel"] = OPCODE, size + 22, channels
         heads["sequence"], heads["log_time"], heads["publish_time"] = sequence & 0xFFFFFFFF, log_times, publish_time
         data = np.concatenate((heads.view(np.uint8).reshape(count, -1), rows), axis=1)
-        self.add_records([data], np.stack((channels, log_times, np.arange(0, data.nbytes, data.shape[1])), axis=1))
+        index = np.stack((channels, log_times, np.arange(0, data.nbytes, data.shape[1])), axis=1)
+        self.add_part(Part(0, [data], index), data.nbytes)
 
-    def add_records(self, parts: Sequence[Any], index: Index) -> None:
-        """Add records; wait while too many are queued.
+    def add_part(self, part: Part, nbytes: int = 0) -> Chunk:
+        """Add records, and return their chunk; wait while too many are queued.
 
         Args:
-            parts: consecutive buffers, which must not change afterwards.
-            index: channel, log time (ns) and relative place of each message, int64 `[message, 3]`. A function completes
-                the contents of the buffers first; a thread calls it before it writes them.
+            part: the records.
+            nbytes: their size, bytes. Records may be added to the part later, see `grow`.
         """
-        size = sum(map(_size, parts))
-        with self.changed:
-            if self.error is not None:
-                return
-            chunk = self._chunk
-            chunk.added.append((chunk.nbytes, index))
-            chunk.parts += parts
-            chunk.nbytes += size
-            if chunk.nbytes >= CHUNK_BYTES:
-                self._close_chunk()
-            while self._queued > QUEUE_BYTES and self.error is None and threading.current_thread() not in self._threads:
+        with self.lock:
+            chunk = self._open_chunk()
+            chunk.parts.append(part)
+            self.grow(chunk, nbytes)
+            return chunk
+
+    def _open_chunk(self) -> Chunk:
+        """Return the chunk to which messages are added; the caller holds the lock."""
+        if self._collecting is not None:
+            return self._collecting
+        if self.error is not None:
+            return Chunk()  # it is dropped
+        if not self._chunks or not self._chunks[-1].is_open:
+            self._chunks.append(Chunk())
+        return self._chunks[-1]
+
+    def grow(self, chunk: Chunk, nbytes: int) -> None:
+        """Note that a part of an open chunk has grown; wait while too much is queued. The caller holds the lock."""
+        chunk.nbytes += nbytes
+        if chunk.nbytes >= CHUNK_BYTES and chunk.is_open:
+            self._close_chunk()
+            while self._queued() > QUEUE_BYTES and self.error is None:
                 self.changed.wait()
+
+    def _queued(self) -> int:
+        return sum(chunk.nbytes for chunk in self._chunks if not chunk.is_open)
 
     def add_metadata(self, name: str, values: Mapping[str, str]) -> None:
         """Add a record of named texts to the file."""
@@ -367,7 +414,7 @@ class McapWriter:
     def _add_record(self, data: bytes, note: Any) -> None:
         """Write a record outside chunks, after all messages added so far."""
         self.flush()
-        with self.changed:
+        with self.lock:
             if self.error is None:
                 try:
                     at = self._end
@@ -378,29 +425,23 @@ class McapWriter:
 
     def flush(self) -> None:
         """Write all messages added so far to the file, and wait for it."""
-        with self.changed:
-            self.collect()
+        with self.lock:
             self._close_chunk()
-            while self._queued and self.error is None:
+            while self._chunks and self.error is None:
                 self.changed.wait()
 
     def close(self) -> None:
-        """Complete the file: write the rest and the summary. Closing twice has no effect."""
-        with self.changed:
-            if self._is_closing:
-                return
-            self.collect()
+        """Complete the file: write the rest and the summary. Closing twice has no effect.
+
+        The threads complete the file also if the caller is interrupted while it waits for them.
+        """
+        with self.lock:
             self._close_chunk()
             self._is_closing = True
             self.changed.notify_all()
         for thread in self._threads:
             thread.join()
         _open.discard(self)
-        try:
-            self._append([self.summary.ending(self._end)])
-        except OSError as error:  # without space for the summary, the file ends after its last chunk
-            self.error = self.error or error
-        self._close_file()
 
     def _close_file(self) -> None:
         if self._owns:
@@ -408,28 +449,36 @@ class McapWriter:
             self._file.close()
 
     def _close_chunk(self) -> None:
-        """Pass the open chunk to the thread; the caller holds the lock."""
-        chunk = self._chunk
-        if chunk.nbytes and self.error is None:
-            self._chunk = _Chunk()
-            self._queue.append(chunk)
-            self._queued += chunk.nbytes
+        """Pass the open chunk to the threads; the caller holds the lock."""
+        if self._chunks and self._chunks[-1].is_open:
+            self._chunks[-1].state = _State.CLOSED
             self.changed.notify_all()
 
     # The threads ------------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        """Close old chunks, pack closed chunks, and write them in their order."""
-        while (taken := self._next()) is not None:
-            number, chunk = taken
+        """Close old chunks, pack closed chunks, and write them in their order; the last thread completes the file."""
+        while (chunk := self._next()) is not None:
             try:
                 chunk.pack()
             except Exception as error:  # otherwise the caller would wait for a thread that has ended
                 chunk.error = error
-            with self.changed:
-                self._packed[number] = chunk
-                del taken, chunk  # so that its memory is free once it is written
+            with self.lock:
+                chunk.state = _State.PACKED
+                del chunk  # so that its memory is free once it is written
                 self._write_packed()
+        with self.lock:
+            self._running -= 1
+            if not self._running:
+                self._complete()
+
+    def _complete(self) -> None:
+        """Write the summary, and close the file."""
+        try:
+            self._append([self.summary.ending(self._end)])
+        except Exception as error:  # without space for the summary, the file ends after its last chunk
+            self.error = self.error or error
+        self._close_file()
 
     def _write_packed(self) -> None:
         """Write the packed chunks that are next in the file; the caller holds the lock.
@@ -437,56 +486,56 @@ class McapWriter:
         If the previous chunk is still being written, its thread writes them afterwards. No thread therefore waits for
         the other, because waking a thread takes about as long as writing a chunk.
         """
-        while (chunk := self._packed.pop(self._written, None)) is not None:
-            self.changed.release()
+        while self._chunks and self._chunks[0].state == _State.PACKED:
+            chunk = self._chunks[0]
+            chunk.state = _State.WRITING
+            self.lock.release()
             try:
-                if chunk.error is None and self.error is None:
+                if chunk.error is None:
                     self._append_chunk(chunk)
             except Exception as error:
                 chunk.error = error
             finally:
-                self.changed.acquire()
-            self._written += 1
-            self._queued -= chunk.nbytes
+                self.lock.acquire()
             if chunk.error is not None:
                 self._fail(chunk.error)
+            elif self._chunks:  # unless another thread failed
+                self._chunks.popleft()
             self.changed.notify_all()
 
-    def _next(self) -> tuple[int, _Chunk] | None:
-        """Return the number of the next chunk to write, and the chunk; None at the end."""
-        with self.changed:
-            while not self._queue:
+    def _next(self) -> Chunk | None:
+        """Return the next chunk to pack; None at the end."""
+        with self.lock:
+            while True:
+                chunk = next((each for each in self._chunks if each.state <= _State.CLOSED), None)
+                if chunk is not None and chunk.state == _State.CLOSED:
+                    self._take(chunk)
+                    return chunk
                 if self._is_closing:
                     return None
-                left = self._chunk.opened + CHUNK_SECONDS - time.monotonic()
-                if not self._owns:
-                    self.changed.wait()
-                elif left > 0.0:
-                    self.changed.wait(left)
+                left = CHUNK_SECONDS if chunk is None else chunk.opened + CHUNK_SECONDS - time.monotonic()
+                if chunk is not None and left <= 0.0 and self._owns:
+                    self._close_chunk()
                 else:
-                    self._close_old()
-            self._taken += 1
-            return self._taken - 1, self._queue.popleft()
+                    self.changed.wait(left if self._owns else None)
 
-    def _close_old(self) -> None:
-        """Close the open chunk because of its age; the thread holds the lock."""
+    def _take(self, chunk: Chunk) -> None:
+        """Take a closed chunk, and let the owner add messages to it; the thread holds the lock."""
+        chunk.state, self._collecting = _State.TAKEN, chunk
         try:
-            self.collect()
+            self.collect(tuple(chunk.parts))
         except Exception as error:  # of the owner, which reports it
-            self._fail(error)
-        self._close_chunk()
-        self._chunk.opened = time.monotonic()
+            chunk.error = error
+        self._collecting = None
 
     def _fail(self, error: Exception) -> None:
         """Drop everything that is not written; the caller holds the lock."""
         self.error = error
-        self._chunk = _Chunk()
-        self._queued -= sum(chunk.nbytes for chunk in self._queue)
-        self._queue.clear()
+        self._chunks.clear()
         self.changed.notify_all()
 
-    def _append_chunk(self, chunk: _Chunk) -> None:
-        name, size = chunk.compression.encode(), sum(map(len, chunk.parts))
+    def _append_chunk(self, chunk: Chunk) -> None:
+        name, size = chunk.compression.encode(), sum(map(len, chunk.buffers))
         times = chunk.index[:, 1]
         first, last = (int(times.min()), int(times.max())) if len(times) else (0, 0)
         rest = struct.pack("<I", len(name)) + name + _SIZE.pack(size)
@@ -494,7 +543,7 @@ class McapWriter:
         record = _CHUNK.pack(Opcode.CHUNK, length - RECORD.size, first, last, chunk.nbytes, chunk.crc) + rest
         at = self._end
         indexes, places, counts = message_indexes(chunk.index, at + length)
-        self._append([record, *chunk.parts, indexes])
+        self._append([record, *chunk.buffers, indexes])
         self.summary.add(
             records.ChunkIndex(length, at, chunk.compression, size, last, len(indexes), places, first, chunk.nbytes),
             counts,
@@ -511,7 +560,7 @@ class McapWriter:
                 view = memoryview(part)
                 while len(view):
                     view = view[self._file.write(view) or 0 :]
-        except OSError:
+        except BaseException:
             with contextlib.suppress(OSError):
                 self._file.truncate(self._end)
                 self._file.seek(self._end)
@@ -522,7 +571,9 @@ class McapWriter:
 def _joined(parts: Sequence[Any]) -> list[memoryview]:
     """Return buffers as bytes, small ones joined."""
     joined: list[memoryview] = []
-    for is_small, group in groupby(parts, lambda part: _size(part) <= JOINED):  # LZ4 makes a block of each buffer
+    for is_small, group in itertools.groupby(
+        parts, lambda part: _size(part) <= JOINED
+    ):  # LZ4 makes a block of each buffer
         several = list(group)
         several = [b"".join(several)] if is_small else several
         joined += [memoryview(part).cast("B") for part in several]
