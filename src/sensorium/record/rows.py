@@ -281,8 +281,8 @@ class SensorRows(Rows):
         live, envs = self.live, self._envs
         shared = live.update()
         if self._version != live.resets:
-            self._version = live.resets
             self._base = live.frame_base.copy() if envs is None else live.frame_base[envs].copy()
+            self._version = live.resets
         segment, row = self._place(self._version)
         page, at, flat, size = segment.page, row * self.width, segment.flat, self._bad_bytes.nbytes
         page.bad_bytes[row * size : (row + 1) * size] = self._bad_bytes
