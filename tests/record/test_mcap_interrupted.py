@@ -68,7 +68,7 @@ def killed(nursery: Nursery, path: Path, seconds: float, ros2: bool) -> tuple[in
     with pytest.raises(sn.ConfigError, match=r"Recorder\.path.*another recording writes this file"):
         scene().record(path)
     with pytest.raises(ModelError, match=r"run\.mcap.*another recording writes this file"):
-        repair(path)
+        repair(path, in_place=True)
     child.kill()
     assert child.wait() == -signal.SIGKILL
     lines = child.out.splitlines()
@@ -80,8 +80,8 @@ def check_killed(nursery: Nursery, path: Path, seconds: float, ros2: bool) -> No
     wall, _ = killed(nursery, path, seconds, ros2)
     with pytest.warns(SensoriumWarning, match="was not completed"):
         before = [*sn.replay(path)]
-    result = repair(path)
-    assert not result.was_complete and repair(path).was_complete
+    result = repair(path, in_place=True)
+    assert not result.was_complete and repair(path, in_place=True).was_complete
     with sn.replay(path) as replay:
         after = [*replay]
         assert replay.is_complete
@@ -127,7 +127,7 @@ def test_a_file_cut_anywhere_is_completed(tmp_path: Path, monkeypatch: pytest.Mo
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SensoriumWarning)
             before = [*sn.replay(path)]
-        assert not repair(path).was_complete
+        assert not repair(path, in_place=True).was_complete
         with sn.replay(path) as replay:
             assert_all_same(before, replay)
         for one, other in zip(live, before, strict=False):
@@ -205,7 +205,7 @@ def test_a_full_disk_ends_the_recording_only(
     assert 0 < len(readings) < len(live)
     for one, two in zip(live, readings, strict=False):
         assert_same(one, two)
-    repair(path)
+    repair(path, in_place=True)
     with sn.replay(path) as replay:
         assert_all_same(readings, replay)
 
@@ -220,7 +220,7 @@ def test_a_disk_that_is_full_at_the_end_is_reported(disk: type[_Disk], tmp_path:
         disk.space = os.path.getsize(path) + 10
         with pytest.warns(SensoriumWarning, match=r"run\.mcap.*No space left"):
             recorder.close()
-    assert recorder.failed and not repair(path).was_complete
+    assert recorder.failed and not repair(path, in_place=True).was_complete
     with sn.replay(path) as replay:
         assert_all_same(live, replay)
 
