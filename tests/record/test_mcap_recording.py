@@ -215,7 +215,6 @@ def test_recorded_parts_are_found_by_time_and_name(tmp_path: Path, monkeypatch: 
             if number == 60:
                 made.reset()
     with sn.replay(tmp_path / "run.mcap") as replay:
-        assert len(replay._file.blocks) > 100
         assert_all_same(live, replay)
         assert (replay.start, replay.end) == (0.0, pytest.approx(made.time))
         for name in ("imu", "robot/state"):

@@ -47,7 +47,7 @@ PRIVATE = 0x80
 """First opcode of records that programs define for themselves."""
 _OUTSIDE = (Opcode.SCHEMA, Opcode.CHANNEL, Opcode.MESSAGE)
 """Opcodes of the records of runs outside chunks, which occur in chunks too."""
-_CHUNK, _CHUNK_INDEX = struct.Struct("<QQQII"), struct.Struct("<QQQQI")
+_CHUNK = struct.Struct("<QQQII")
 _CHUNK_START = re.compile(rb"\x06(?=.{36}(?:\0{4}|\x03\0{3}lz4|\x04\0{3}zstd))", re.DOTALL)
 _DATA_END = RECORD.pack(Opcode.DATA_END, 4)
 WINDOW = 2**24
@@ -251,23 +251,17 @@ class McapFile:
         total = -1
         for opcode, begin, end in self._walk(data[: self.size - _END - start], Block(start, 0, False)):
             contents = data[begin + RECORD.size : end]
-            if opcode == Opcode.SCHEMA:
-                self._note_schema(self._parsed(records.Schema, contents))
-            elif opcode == Opcode.CHANNEL:
-                self._note_channel(self._parsed(records.Channel, contents))
-            elif opcode == Opcode.STATISTICS:
+            self._define(opcode, contents)
+            if opcode == Opcode.STATISTICS:
                 counts = self._parsed(records.Statistics, contents)
                 self.counts, total = dict(counts.channel_message_counts), counts.message_count
             elif opcode == Opcode.CHUNK_INDEX:
-                first, last, offset, length, size = self._guard(
-                    "a ChunkIndex record", lambda contents=contents: _CHUNK_INDEX.unpack_from(contents)
-                )  # fmt: skip
-                if not len(MAGIC) < offset <= offset + length <= start or size > len(contents) - _CHUNK_INDEX.size:
+                each = self._parsed(records.ChunkIndex, contents)
+                if not len(MAGIC) < each.chunk_start_offset <= each.chunk_start_offset + each.chunk_length <= start:
                     raise self.damaged("its summary names a chunk outside the file")
-                known = frozenset(
-                    struct.unpack_from("<H", contents, _CHUNK_INDEX.size + at)[0] for at in range(0, size - 9, 10)
-                )
-                self.blocks.append(Block(offset, length, True, first, last, known or None))
+                known = frozenset(each.message_index_offsets) or None
+                times = each.message_start_time, each.message_end_time
+                self.blocks.append(Block(each.chunk_start_offset, each.chunk_length, True, *times, known))
             elif opcode in (Opcode.ATTACHMENT_INDEX, Opcode.METADATA_INDEX):
                 kind = records.AttachmentIndex if opcode == Opcode.ATTACHMENT_INDEX else records.MetadataIndex
                 index: Any = self._parsed(kind, contents)
@@ -365,23 +359,14 @@ class McapFile:
             return
         with contextlib.suppress(ModelError):
             for opcode, first, end in self._walk(tail[at : -len(MAGIC)], Block(begin + at, 0, False)):
-                contents = tail[at + first + RECORD.size : at + end]
-                if opcode == Opcode.SCHEMA:
-                    schema = self._parsed(records.Schema, contents)
-                    self.schemas.setdefault(schema.id, schema)
-                elif opcode == Opcode.CHANNEL:
-                    channel = self._parsed(records.Channel, contents)
-                    self.channels.setdefault(channel.id, channel)
+                self._define(opcode, tail[at + first + RECORD.size : at + end])
 
     def _read_block(self, block: Block) -> None:
         """Note a block, and the schemas, channels and messages in it."""
         memory = self._memory(block)
         places = self._walk(memory, block)
         for opcode, begin, end in places:
-            if opcode == Opcode.SCHEMA:
-                self._note_schema(self._parsed(records.Schema, memory[begin + RECORD.size : end]))
-            elif opcode == Opcode.CHANNEL:
-                self._note_channel(self._parsed(records.Channel, memory[begin + RECORD.size : end]))
+            self._define(opcode, memory[begin + RECORD.size : end])
         _, begins, heads = self._messages(memory, places, block)
         times, channels = heads["log_time"], heads["channel"]
         block.index = np.stack((channels, times, begins), axis=1).astype(np.int64)
@@ -389,13 +374,14 @@ class McapFile:
         block.channels = frozenset(channels.tolist())
         self.blocks.append(block)
 
-    def _note_schema(self, schema: records.Schema) -> None:
-        if self.schemas.setdefault(schema.id, schema) != schema:
-            raise self.error(f"schema {schema.id} is defined twice")
-
-    def _note_channel(self, channel: records.Channel) -> None:
-        if self.channels.setdefault(channel.id, channel) != channel:
-            raise self.error(f"channel {channel.id} is defined twice")
+    def _define(self, opcode: int, contents: memoryview) -> None:
+        """Note a schema or a channel; other records are ignored."""
+        if opcode in (Opcode.SCHEMA, Opcode.CHANNEL):
+            kind: Any = records.Schema if opcode == Opcode.SCHEMA else records.Channel
+            known: dict[int, Any] = self.schemas if opcode == Opcode.SCHEMA else self.channels
+            found = self._parsed(kind, contents)
+            if known.setdefault(found.id, found) != found:
+                raise self.error(f"{kind.__name__.lower()} {found.id} is defined twice")
 
     def _attachment_name(self, place: int, length: int) -> str:
         """Return the name of an attachment without reading its contents."""

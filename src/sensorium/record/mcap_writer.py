@@ -120,7 +120,8 @@ class Chunk:
 
     def pack(self) -> None:
         """Complete the parts, make the index and the checksum, and compress the buffers if that is worth the time."""
-        buffers, found, self.nbytes = [], [self.index], 0
+        buffers: list[Any] = []
+        found, self.nbytes = [self.index], 0
         for part in sorted(self.parts, key=attrgetter("order")):
             part.complete()
             part.index[:, 2] += self.nbytes

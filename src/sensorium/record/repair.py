@@ -46,7 +46,8 @@ def repair(path: str | os.PathLike[str], *, in_place: bool = False) -> Repaired:
         MissingDependencyError: the extra `record` is not installed.
     """
     try:
-        from sensorium.record.mcap_file import MAGIC, McapFile
+        from sensorium.record.mcap_file import McapFile
+        from sensorium.record.mcap_writer import MAGIC
         from sensorium.record.staging import lock, staged
     except ImportError as error:
         raise missing(error) from None

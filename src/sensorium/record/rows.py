@@ -66,7 +66,7 @@ class _Segment(Part):
     flat: Any = None
     """Memory of the page, which is reused when nothing refers to it."""
     first: int = 0
-    chunk: Chunk | None = None
+    chunk: Any = None
     version: int = 0
     """Number of resets at which it was opened; its rows have the same `base`."""
     base: Any = None
