@@ -98,20 +98,6 @@ class Block:
     index: Array | None = None
 
 
-class ChunkHead(NamedTuple):
-    """Description of a chunk."""
-
-    size: int
-    """Size after decompression, bytes."""
-    crc: int
-    """Checksum of the decompressed bytes; 0 for none."""
-    compression: str
-    packed: int
-    """Size in the file, bytes."""
-    body: int
-    """Start of the compressed bytes in the record."""
-
-
 class McapFile:
     """Open MCAP file; close it, or use it as a context manager.
 
@@ -327,11 +313,8 @@ class McapFile:
         elif opcode == Opcode.METADATA:
             self._metadata[self.record(records.Metadata, place, length).name] = place, length
         elif opcode == Opcode.ATTACHMENT:
-            self._attachments[self._attachment_name(place, length)] = place, length
-        elif opcode == Opcode.MESSAGE_INDEX:
-            if length < 6 or int.from_bytes(self.read(place + 2, 4), "little") != length - 6:
-                raise self.damaged(f"the index of messages at byte {at} is damaged")
-        elif opcode != Opcode.HEADER and opcode < PRIVATE:
+            self._attachments[self.record(records.Attachment, place, length).name] = place, length
+        elif opcode not in (Opcode.HEADER, Opcode.MESSAGE_INDEX) and opcode < PRIVATE:
             raise self.damaged(f"there is no valid record at byte {at}")
         return end
 
@@ -383,14 +366,6 @@ class McapFile:
             if known.setdefault(found.id, found) != found:
                 raise self.error(f"{kind.__name__.lower()} {found.id} is defined twice")
 
-    def _attachment_name(self, place: int, length: int) -> str:
-        """Return the name of an attachment without reading its contents."""
-        head = self.read(place, min(length, 2**16))
-        size = struct.unpack_from("<I", head, 16)[0] if len(head) >= 20 else 2**32
-        if 20 + size > len(head):
-            raise self.error(f"the attachment at byte {place} is damaged")
-        return head[20 : 20 + size].decode("utf-8", "replace")
-
     # Bytes ------------------------------------------------------------------------------------------------------------
 
     def read(self, offset: int, length: int) -> bytes:
@@ -416,10 +391,7 @@ class McapFile:
         Raises:
             ModelError: it is damaged, or too large.
         """
-        if kind is records.Attachment:
-            self._check_memory(2 * length)
-        elif length > MOST_RECORD:
-            raise self.error(f"a {kind.__name__} record has {in_mb(length)}, expected at most {in_mb(MOST_RECORD)}")
+        self._check_memory(2 * length)
         return self._parsed(kind, memoryview(self.read(place, length)))
 
     def _parsed(self, kind: type[T], data: memoryview) -> T:
@@ -445,21 +417,22 @@ class McapFile:
         self._check_memory(block.length)
         if not block.is_chunk:
             return memoryview(self.read(block.offset, block.length))
-        head = self.chunk_head(block)
-        ratio = MOST_RATIO["lz4" if head.size > LARGE and head.compression else head.compression]
-        if head.body + head.packed != block.length or head.size > ratio * (head.packed + 64):
-            raise self.error(f"the chunk at byte {block.offset} has {head.packed} bytes that decompress to {head.size}")
-        self._check_memory(head.size)
-        body = self.read(block.offset + head.body, head.packed)
-        plain = self._guard(
-            f"the chunk at byte {block.offset}", lambda: _decompressed(head.compression, body, head.size)
-        )
-        if head.crc and crc32(plain) != head.crc:
+        size, crc, name, packed, start = self.chunk_head(block)
+        ratio = MOST_RATIO["lz4" if size > LARGE and name else name]
+        if start + packed != block.length or size > ratio * (packed + 64):
+            raise self.error(f"the chunk at byte {block.offset} has {packed} bytes that decompress to {size}")
+        self._check_memory(size)
+        body = self.read(block.offset + start, packed)
+        plain = self._guard(f"the chunk at byte {block.offset}", lambda: _decompressed(name, body, size))
+        if crc and crc32(plain) != crc:
             raise self.damaged(f"the checksum of the chunk at byte {block.offset} differs")
         return plain
 
-    def chunk_head(self, block: Block) -> ChunkHead:
+    def chunk_head(self, block: Block) -> tuple[int, int, str, int, int]:
         """Return the description of a chunk, without its contents.
+
+        Returns:
+            Size after decompression, checksum (0 for none), compression, size in the file, and start of the contents.
 
         Raises:
             ModelError: there is no chunk, or its compression is unknown.
@@ -473,7 +446,7 @@ class McapFile:
         if named > 16 or name not in MOST_RATIO or len(data) < head + named + 8:
             raise self.error(f"the chunk at byte {block.offset} has the unknown compression {name!r}")
         (packed,) = struct.unpack_from("<Q", data, head + named)
-        return ChunkHead(size, crc, name, packed, head + named + 8)
+        return size, crc, name, packed, head + named + 8
 
     def _messages(self, memory: memoryview, places: list[tuple[int, int, int]], block: Block) -> Messages:
         """Return the messages among the records of a block."""

@@ -390,11 +390,9 @@ class McapWriter:
 
     def add_metadata(self, name: str, values: Mapping[str, str]) -> None:
         """Add a record of named texts to the file."""
-
-        def note(at: int, size: int) -> None:
-            self.summary.metadata.append(records.MetadataIndex(at, size, name))
-
-        self._add_record(packed(records.Metadata(name, dict(values))), note)
+        data = packed(records.Metadata(name, dict(values)))
+        for at in self._add_record(data):
+            self.summary.metadata.append(records.MetadataIndex(at, len(data), name))
 
     def attach(self, name: str, media_type: str, data: bytes) -> None:
         """Attach a file.
@@ -405,24 +403,22 @@ class McapWriter:
             data: its contents.
         """
         now = time.time_ns()
-
-        def note(at: int, size: int) -> None:
-            index = records.AttachmentIndex(at, size, now, now, len(data), name, media_type)
+        record = packed(records.Attachment(now, now, name, media_type, data))
+        for at in self._add_record(record):
+            index = records.AttachmentIndex(at, len(record), now, now, len(data), name, media_type)
             self.summary.attachments.append(index)
 
-        self._add_record(packed(records.Attachment(now, now, name, media_type, data)), note)
-
-    def _add_record(self, data: bytes, note: Any) -> None:
-        """Write a record outside chunks, after all messages added so far."""
+    def _add_record(self, data: bytes) -> list[int]:
+        """Write a record outside chunks, after all messages added so far; return its place, or none after an error."""
         self.flush()
         with self.lock:
+            at = self._end
             if self.error is None:
                 try:
-                    at = self._end
                     self._append([data])
-                    note(at, len(data))
                 except OSError as error:
                     self._fail(error)
+            return [at] if self.error is None else []
 
     def flush(self) -> None:
         """Write all messages added so far to the file, and wait for it."""

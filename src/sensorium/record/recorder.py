@@ -369,7 +369,6 @@ class Recorder:
     def _on_frame(self) -> None:
         """Record new data; called on the loop's thread after each advance of the scene."""
         if self._writer.error is not None:
-            self._report()
             self.close()
             return
         scene = self._scene
@@ -398,15 +397,10 @@ class Recorder:
         """Write the new readings of sensors, which are evaluated together."""
         self.frame = frame
         now = nanoseconds(self._scene.time)
-        for name, reading in self._published(names).items():
-            self._write_reading(name, reading, now, wall)
-
-    def _published(self, names: list[str]) -> dict[str, Reading]:
-        """Return the new readings of some sensors, of the recorded environments."""
         readings = self._scene.publish(names, since=self._cursor, envs=self._span, poses=True)
-        if self._takes_all:
-            return readings
-        return {name: of_envs(reading, self._rows) for name, reading in readings.items()}
+        for name, reading in readings.items():
+            own = reading if self._takes_all else of_envs(reading, self._rows)
+            self._write_reading(name, own, now, wall)
 
     def _write_reading(self, name: str, reading: Reading, now: int, wall: int) -> None:
         """Write one reading."""
@@ -430,8 +424,7 @@ class Recorder:
                 envs = None if len(self.env_ids) == self._scene.num_envs else self._choice
                 about = self._about(lambda data: rows.stack(data[0]))
                 rows = SensorRows(self._writer, order, live, track.batches, track.channels, envs, about)
-                found = {**self._rows_of, name: rows}
-                self._rows_of = {each: found[each] for each in self._followed if each in found}
+                self._rows_of[name] = rows
 
     def _about(self, stack: Callable[[Sequence[Any]], Stack]) -> Any:
         """Return the standard messages to which the readings of a part are added, and a function that returns them."""

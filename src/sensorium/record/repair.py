@@ -94,11 +94,11 @@ def _write(file: McapFile, out: IO[bytes]) -> None:
         if opcode == Opcode.HEADER:  # the chunk with the first definition may be damaged
             out.writelines(packed(each) for each in (*file.schemas.values(), *file.channels.values()))
         elif opcode == Opcode.CHUNK:
-            block, head = blocks[at], file.chunk_head(blocks[at])
+            block, (plain, _, name, packed_size, _) = blocks[at], file.chunk_head(blocks[at])
             assert block.index is not None  # of a file that was read without its summary
             index, places, _ = message_indexes(block.index, start + size)
             out.write(index)
-            about: Any = start, head.compression, head.packed, block.end, len(index), places, block.start, head.size
+            about: Any = start, name, packed_size, block.end, len(index), places, block.start, plain
             summary.chunks.append(records.ChunkIndex(size, *about))
         elif opcode == Opcode.ATTACHMENT:
             each = file.record(records.Attachment, at + RECORD.size, size - RECORD.size)

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from weakref import finalize
 
 import numpy as np
 
 from sensorium.readings import Array
 from sensorium.record.batches import HEADS, LITTLE_ENDIAN, OPCODE, Batch, stacked
-from sensorium.record.mcap_writer import Chunk, McapWriter, Part
+from sensorium.record.mcap_writer import McapWriter, Part
 
 if TYPE_CHECKING:
     from sensorium.record.stacks import Stack
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
 MOST_BYTES, MOST_ROWS = 2**20, 256
 """Maximum size and number of the rows of a page."""
-KEPT_BYTES = 2**24
-"""Maximum size of the unused pages that are kept."""
 AFTER_SENSORS = 2**31
 """Order of the parts with values of the loop."""
 _NO_INDEX = np.empty((0, 3), np.int64)
@@ -48,12 +45,6 @@ class _Page:
     """The same memory, `[byte]`."""
 
 
-def _keep(pages: list[_Page], page: _Page) -> None:
-    """Keep a page for further rows."""
-    if (len(pages) + 1) * page.rows.nbytes <= KEPT_BYTES:
-        pages.append(page)
-
-
 @dataclass(slots=True, eq=False)
 class _Segment(Part):
     """Consecutive rows of a page, which are a part of one chunk.
@@ -64,7 +55,7 @@ class _Segment(Part):
     rows: Any = None
     page: Any = None
     flat: Any = None
-    """Memory of the page, which is reused when nothing refers to it."""
+    """Memory of the page."""
     first: int = 0
     chunk: Any = None
     version: int = 0
@@ -114,16 +105,7 @@ class Rows:
         self._starts, self.width = [0, *ends[:-1]], int(ends[-1])
         self._capacity = max(1, min(MOST_ROWS, MOST_BYTES // self.width))
         self._base: Array = np.zeros(len(batches[0].env_ids), np.int64)
-        self._pages: list[_Page] = []
-        """Unused pages."""
         self._segment = self._open_page()
-
-    def _open_page(self) -> _Segment:
-        """Return an empty segment on an empty page, which is kept for reuse when nothing refers to its messages."""
-        page = self._pages.pop() if self._pages else self._new_page()
-        memory = page.rows.reshape(-1)
-        finalize(memory, _keep, self._pages, page).atexit = False
-        return _Segment(self._order, about=self._about, rows=self, page=page, flat=memory.data)
 
     def _place(self, version: int = 0) -> tuple[_Segment, int]:
         """Return the segment and the row of the next sample.
@@ -145,8 +127,8 @@ class Rows:
         self._segment = segment
         return segment, row
 
-    def _new_page(self) -> _Page:
-        """Return a page with the bytes that all rows share."""
+    def _open_page(self) -> _Segment:
+        """Return an empty segment on a new page, which has the bytes that all rows share."""
         memory = np.zeros((self._capacity, self.width), np.uint8)
         bad = np.zeros((self._capacity, *self._bad), np.uint8)
         page = _Page(memory, [], [], [], bad, bad.reshape(-1).data)
@@ -159,7 +141,7 @@ class Rows:
             about, fields = batch.views(memory, body)
             page.about.append(about)
             page.fields.append(fields)
-        return page
+        return _Segment(self._order, about=self._about, rows=self, page=page, flat=memory.reshape(-1).data)
 
     def complete(self, segment: _Segment) -> Array:
         """Fill in the values that do not depend on the sensor's memory, and return the index; called by any thread."""
