@@ -18,7 +18,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from operator import attrgetter
 from typing import IO, Any
 from weakref import WeakSet
@@ -32,6 +31,7 @@ from mcap.opcode import Opcode
 
 from sensorium.readings import Array
 from sensorium.record.batches import HEADS, OPCODE
+from sensorium.record.chunks import Chunk, Part, State
 from sensorium.record.crc import crc32
 from sensorium.record.staging import lock
 
@@ -68,72 +68,6 @@ def _close_all() -> None:
     for writer in list(_open):
         with contextlib.suppress(Exception):
             writer.close()
-
-
-@dataclass(slots=True)
-class Part:
-    """Consecutive records of a chunk.
-
-    Attributes:
-        order: place among the parts of its chunk; those of the same order are written in the order of their addition.
-        buffers: consecutive buffers, which must not change afterwards.
-        index: channel, log time (ns) and relative place of each message, int64 `[message, 3]`.
-        about: data of the owner, see `McapWriter.collect`.
-    """
-
-    order: int
-    buffers: Sequence[Any] = ()
-    index: Array = field(default_factory=lambda: np.empty((0, 3), np.int64))
-    about: Any = None
-
-    def complete(self) -> None:
-        """Complete `buffers` and `index`; called by a thread of the writer, before it reads them."""
-
-
-class _State(IntEnum):
-    OPEN, CLOSED, TAKEN, PACKED, WRITING = range(5)
-
-
-@dataclass(slots=True, eq=False)
-class Chunk:
-    """Messages that are not written yet. An interrupted caller leaves it as it was, or with one more part."""
-
-    state: _State = _State.OPEN
-    opened: float = field(default_factory=time.monotonic)
-    """Time at which it was opened, s."""
-    parts: list[Part] = field(default_factory=list)
-    nbytes: int = 0
-    buffers: list[Any] = field(default_factory=list)
-    """Contents for the file, once it is packed."""
-    index: Array = field(default_factory=lambda: np.empty((0, 3), np.int64))
-    """Channel, log time (ns) and place of each message, int64 `[message, 3]`, once it is packed."""
-    compression: str = ""
-    crc: int = 0
-    """Checksum of the buffers before compression."""
-    error: Exception | None = None
-    """Reason why it cannot be written."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether messages can be added."""
-        return self.state == _State.OPEN
-
-    def pack(self) -> None:
-        """Complete the parts, make the index and the checksum, and compress the buffers if that is worth the time."""
-        buffers: list[Any] = []
-        found, self.nbytes = [self.index], 0
-        for part in sorted(self.parts, key=attrgetter("order")):
-            part.complete()
-            part.index[:, 2] += self.nbytes
-            found.append(part.index)
-            buffers += part.buffers
-            self.nbytes += sum(map(_size, part.buffers))
-        self.parts = []
-        self.index, self.buffers = np.concatenate(found), _joined(buffers)
-        for each in self.buffers:
-            self.crc = crc32(each, self.crc)
-        if _shrinks(self.buffers):
-            self.compression, self.buffers = "lz4", _compressed(self.buffers)
 
 
 @dataclass(slots=True)
@@ -363,8 +297,7 @@ class McapWriter:
         """
         with self.lock:
             chunk = self._open_chunk()
-            chunk.parts.append(part)
-            self.grow(chunk, nbytes)
+            self.grow(chunk.add_part(part), nbytes)
             return chunk
 
     def _open_chunk(self) -> Chunk:
@@ -448,7 +381,7 @@ class McapWriter:
     def _close_chunk(self) -> None:
         """Pass the open chunk to the threads; the caller holds the lock."""
         if self._chunks and self._chunks[-1].is_open:
-            self._chunks[-1].state = _State.CLOSED
+            self._chunks[-1].state = State.CLOSED
             self.changed.notify_all()
 
     # The threads ------------------------------------------------------------------------------------------------------
@@ -457,11 +390,11 @@ class McapWriter:
         """Close old chunks, pack closed chunks, and write them in their order; the last thread completes the file."""
         while (chunk := self._next()) is not None:
             try:
-                chunk.pack()
+                _pack(chunk)
             except Exception as error:  # otherwise the caller would wait for a thread that has ended
                 chunk.error = error
             with self.lock:
-                chunk.state = _State.PACKED
+                chunk.state = State.PACKED
                 del chunk  # so that its memory is free once it is written
                 self._write_packed()
         with self.lock:
@@ -483,9 +416,9 @@ class McapWriter:
         If the previous chunk is still being written, its thread writes them afterwards. No thread therefore waits for
         the other, because waking a thread takes about as long as writing a chunk.
         """
-        while self._chunks and self._chunks[0].state == _State.PACKED:
+        while self._chunks and self._chunks[0].state == State.PACKED:
             chunk = self._chunks[0]
-            chunk.state = _State.WRITING
+            chunk.state = State.WRITING
             self.lock.release()
             try:
                 if chunk.error is None:
@@ -504,8 +437,8 @@ class McapWriter:
         """Return the next chunk to pack; None at the end."""
         with self.lock:
             while True:
-                chunk = next((each for each in self._chunks if each.state <= _State.CLOSED), None)
-                if chunk is not None and chunk.state == _State.CLOSED:
+                chunk = next((each for each in self._chunks if each.state <= State.CLOSED), None)
+                if chunk is not None and chunk.state == State.CLOSED:
                     self._take(chunk)
                     return chunk
                 if self._is_closing:
@@ -518,7 +451,7 @@ class McapWriter:
 
     def _take(self, chunk: Chunk) -> None:
         """Take a closed chunk, and let the owner add messages to it; the thread holds the lock."""
-        chunk.state, self._collecting = _State.TAKEN, chunk
+        chunk.state, self._collecting = State.TAKEN, chunk
         try:
             self.collect(tuple(chunk.parts))
         except Exception as error:  # of the owner, which reports it
@@ -563,6 +496,24 @@ class McapWriter:
                 self._file.seek(self._end)
             raise
         self._end += sum(map(len, parts))
+
+
+def _pack(chunk: Chunk) -> None:
+    """Complete the parts, make the index and the checksum, and compress the buffers if that is worth the time."""
+    buffers: list[Any] = []
+    found, chunk.nbytes = [chunk.index], 0
+    for part in sorted(chunk.parts, key=attrgetter("order")):
+        part.complete()
+        part.index[:, 2] += chunk.nbytes
+        found.append(part.index)
+        buffers += part.buffers
+        chunk.nbytes += sum(map(_size, part.buffers))
+    chunk.parts = []
+    chunk.index, chunk.buffers = np.concatenate(found), _joined(buffers)
+    for each in chunk.buffers:
+        chunk.crc = crc32(each, chunk.crc)
+    if _shrinks(chunk.buffers):
+        chunk.compression, chunk.buffers = "lz4", _compressed(chunk.buffers)
 
 
 def _joined(parts: Sequence[Any]) -> list[memoryview]:

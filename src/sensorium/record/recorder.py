@@ -26,7 +26,8 @@ from sensorium.record.stacks import Stack
 from sensorium.spec import FieldSpec
 
 if TYPE_CHECKING:
-    from sensorium.record.mcap_writer import McapWriter, Part
+    from sensorium.record.chunks import Part
+    from sensorium.record.mcap_writer import McapWriter
     from sensorium.record.ros2_track import Ros2Track
     from sensorium.record.rows import LogRows, SensorRows
     from sensorium.scene import Scene

@@ -14,9 +14,10 @@ import numpy as np
 
 from sensorium.readings import Array
 from sensorium.record.batches import HEADS, LITTLE_ENDIAN, OPCODE, Batch, stacked
-from sensorium.record.mcap_writer import McapWriter, Part
+from sensorium.record.chunks import Chunk, Part
 
 if TYPE_CHECKING:
+    from sensorium.record.mcap_writer import McapWriter
     from sensorium.record.stacks import Stack
     from sensorium.scene.publish import LiveSample
 
@@ -78,7 +79,7 @@ class Rows:
     """Messages of one sensor or log that are collected in the open chunk of a file.
 
     Args:
-        writer: the file; its lock is held while rows are added.
+        writer: the file, whose lock is held while rows are added; or a chunk of no file.
         order: place of the messages among those of a frame, see `Part`.
         batches: layouts of the measured values and, for a sensor, of the truth.
         channels: their channels.
@@ -90,7 +91,7 @@ class Rows:
 
     def __init__(
         self,
-        writer: McapWriter,
+        writer: McapWriter | Chunk,
         order: int,
         batches: tuple[Batch, ...],
         channels: tuple[int, ...],
@@ -142,6 +143,10 @@ class Rows:
             page.about.append(about)
             page.fields.append(fields)
         return _Segment(self._order, about=self._about, rows=self, page=page, flat=memory.reshape(-1).data)
+
+    def end(self) -> None:
+        """Continue with another part."""
+        self._segment.chunk = None
 
     def complete(self, segment: _Segment) -> Array:
         """Fill in the values that do not depend on the sensor's memory, and return the index; called by any thread."""
@@ -208,7 +213,7 @@ class SensorRows(Rows):
     """Collected messages of one sensor.
 
     Args:
-        writer: the file.
+        writer: the file, or a chunk.
         order: place of the messages among those of a frame.
         live: the sensor's memory.
         batches: layouts of the measured values and of the truth.
@@ -219,7 +224,7 @@ class SensorRows(Rows):
 
     def __init__(
         self,
-        writer: McapWriter,
+        writer: McapWriter | Chunk,
         order: int,
         live: LiveSample,
         batches: tuple[Batch, ...],
