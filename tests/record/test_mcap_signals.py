@@ -63,8 +63,8 @@ class Interrupts:
 
 @functools.cache
 def _is_interrupted(code: CodeType) -> bool:
-    """Return whether a function belongs to the recorder, or is a step."""
-    return Path(code.co_filename).parent.name == "record" or code.co_name == "step"
+    """Return whether a function belongs to the recorder, or is a step. Python drops errors of `_keep`, a finalizer."""
+    return (Path(code.co_filename).parent.name == "record" or code.co_name == "step") and code.co_name != "_keep"
 
 
 @functools.cache

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from weakref import finalize
 
 import numpy as np
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 MOST_BYTES, MOST_ROWS = 2**20, 256
 """Maximum size and number of the rows of a page."""
+KEPT_BYTES = 2**24
+"""Maximum size of the unused pages that are kept: new memory would cost the loop a tenth of its time for recording."""
 AFTER_SENSORS = 2**31
 """Order of the parts with values of the loop."""
 _NO_INDEX = np.empty((0, 3), np.int64)
@@ -46,6 +49,12 @@ class _Page:
     """The same memory, `[byte]`."""
 
 
+def _keep(pages: list[_Page], page: _Page) -> None:
+    """Keep a page for further rows."""
+    if (len(pages) + 1) * page.rows.nbytes <= KEPT_BYTES:
+        pages.append(page)
+
+
 @dataclass(slots=True, eq=False)
 class _Segment(Part):
     """Consecutive rows of a page, which are a part of one chunk.
@@ -56,7 +65,7 @@ class _Segment(Part):
     rows: Any = None
     page: Any = None
     flat: Any = None
-    """Memory of the page."""
+    """Memory of the page, which is reused when nothing refers to it."""
     first: int = 0
     chunk: Any = None
     version: int = 0
@@ -106,6 +115,8 @@ class Rows:
         self._starts, self.width = [0, *ends[:-1]], int(ends[-1])
         self._capacity = max(1, min(MOST_ROWS, MOST_BYTES // self.width))
         self._base: Array = np.zeros(len(batches[0].env_ids), np.int64)
+        self._pages: list[_Page] = []
+        """Unused pages."""
         self._segment = self._open_page()
 
     def _place(self, version: int = 0) -> tuple[_Segment, int]:
@@ -129,7 +140,14 @@ class Rows:
         return segment, row
 
     def _open_page(self) -> _Segment:
-        """Return an empty segment on a new page, which has the bytes that all rows share."""
+        """Return an empty segment on an empty page."""
+        page = self._pages.pop() if self._pages else self._new_page()
+        memory = page.rows.reshape(-1)
+        finalize(memory, _keep, self._pages, page).atexit = False
+        return _Segment(self._order, about=self._about, rows=self, page=page, flat=memory.data)
+
+    def _new_page(self) -> _Page:
+        """Return a page with the bytes that all rows share."""
         memory = np.zeros((self._capacity, self.width), np.uint8)
         bad = np.zeros((self._capacity, *self._bad), np.uint8)
         page = _Page(memory, [], [], [], bad, bad.reshape(-1).data)
@@ -142,7 +160,7 @@ class Rows:
             about, fields = batch.views(memory, body)
             page.about.append(about)
             page.fields.append(fields)
-        return _Segment(self._order, about=self._about, rows=self, page=page, flat=memory.reshape(-1).data)
+        return page
 
     def end(self) -> None:
         """Continue with another part."""
