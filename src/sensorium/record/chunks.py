@@ -36,14 +36,16 @@ class Part:
 class State(IntEnum):
     """What happens to a chunk."""
 
-    OPEN, CLOSED, TAKEN, PACKED, WRITING = range(5)
+    WAITS, TAKEN, PACKED, WRITING = range(4)
 
 
 @dataclass(slots=True, eq=False)
 class Chunk:
     """Messages that are not written yet. An interrupted caller leaves it as it was, or with one more part."""
 
-    state: State = State.OPEN
+    is_open: bool = True
+    """Whether messages can be added."""
+    state: State = State.WAITS
     opened: float = field(default_factory=time.monotonic)
     """Time at which it was opened, s."""
     parts: list[Part] = field(default_factory=list)
@@ -57,11 +59,6 @@ class Chunk:
     """Checksum of the buffers before compression."""
     error: Exception | None = None
     """Reason why it cannot be written."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether messages can be added."""
-        return self.state == State.OPEN
 
     def add_part(self, part: Part, nbytes: int = 0) -> Chunk:
         """Add records of a size, bytes; see `McapWriter.add_part`."""

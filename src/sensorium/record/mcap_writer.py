@@ -381,7 +381,7 @@ class McapWriter:
     def _close_chunk(self) -> None:
         """Pass the open chunk to the threads; the caller holds the lock."""
         if self._chunks and self._chunks[-1].is_open:
-            self._chunks[-1].state = State.CLOSED
+            self._chunks[-1].is_open = False
             self.changed.notify_all()
 
     # The threads ------------------------------------------------------------------------------------------------------
@@ -437,8 +437,8 @@ class McapWriter:
         """Return the next chunk to pack; None at the end."""
         with self.lock:
             while True:
-                chunk = next((each for each in self._chunks if each.state <= State.CLOSED), None)
-                if chunk is not None and chunk.state == State.CLOSED:
+                chunk = next((each for each in self._chunks if each.state == State.WAITS), None)
+                if chunk is not None and not chunk.is_open:
                     self._take(chunk)
                     return chunk
                 if self._is_closing:
