@@ -150,3 +150,22 @@ def test_an_interrupt_at_any_line_of_close_leaves_a_complete_file(made: sn.Scene
         record()
         assert interrupts.at is None
     assert len(lines) > 15
+
+
+def test_an_interrupt_of_a_step_ends_the_recording_with_all_earlier_rows(
+    made: sn.Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Closing does not replace the interrupt by an error about the state of the scene."""
+    step = made.engine.step
+
+    def interrupted(ctrl: Any, ticks: int) -> None:
+        step(ctrl, ticks)
+        raise KeyboardInterrupt
+
+    with following(made) as live, pytest.raises(KeyboardInterrupt), made.record(tmp_path / "run.mcap"):
+        made.step()
+        monkeypatch.setattr(made.engine, "step", interrupted)
+        made.step()
+    with sn.replay(tmp_path / "run.mcap") as replay:
+        assert_all_same(live, replay)
+        assert replay.is_complete
