@@ -13,7 +13,6 @@ import torch
 
 import sensorium as sn
 from benchmarks.timing import repeats_of
-from sensorium.demo.robots import LIDAR_DEG
 from sensorium.jobs.control import steps
 from sensorium.jobs.shard import Simulation, write_shard
 from sensorium.jobs.store import Store
@@ -29,7 +28,7 @@ SENSORS: Any = (
         rate_hz=10.0,
         max_distance=30.0,
         range_noise=0.02,
-        pattern=sn.SpinningPatternCfg(elevations=LIDAR_DEG, cycle_interval=0.1 / 180),
+        pattern=sn.SpinningPatternCfg(elevations=(-30.0, -22.0, -16.0, -11.0, -7.0, -4.0), cycle_interval=0.1 / 180),
     ),
     sn.CameraCfg(
         name="camera", camera="front", width=64, height=64, data_types=("rgb", "depth"), rate_hz=10.0, noise=0.01

@@ -180,7 +180,7 @@ class Device:
 
     def describe(self) -> dict[str, str]:
         """Return device, driver, versions and date for the report."""
-        found = DeviceInventory.here()
+        found = DeviceInventory.detect()
         packages = ("torch", "warp-lang", "mujoco", "mujoco-warp")
         machine = {
             "date": datetime.now().astimezone().strftime("%Y-%m-%d"),

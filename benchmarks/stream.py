@@ -10,14 +10,17 @@ from __future__ import annotations
 import json
 import os
 import platform
+import queue
 import socket
 import struct
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from statistics import median
+from types import FrameType
 from typing import Any, Self
 
 import numpy as np
@@ -402,10 +405,66 @@ def _rate(figures: list[dict[str, Any]], key: str = "rate") -> tuple[float, floa
     return median(values), max(values)
 
 
+COURT = """<mujoco><option timestep="0.1"/><worldbody>
+  <body name="robot/base" pos="0 0 1"><freejoint/><geom size="0.1"/></body>
+  <geom type="box" pos="5 0 1" size="1 3 3"/>
+</worldbody></mujoco>"""
+
+
+def calls_per_frame(frames: int = 20) -> dict[str, float]:
+    """Return the number of Python calls in sensorium for one lidar frame over TCP, by thread.
+
+    They are those of all threads, from `scene.step` of one tick to the callback of a lossless listener in this process.
+    """
+    import sensorium as sn
+
+    counts: Counter[str] = Counter()
+    is_counting = False
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        if is_counting and event == "call" and frame.f_globals.get("__name__", "").startswith("sensorium"):
+            counts[threading.current_thread().name] += 1
+
+    got: queue.SimpleQueue[int] = queue.SimpleQueue()
+    threading.setprofile(count)  # for threads started from here on
+    try:
+        scene = sn.Scene(sn.MujocoEngine(COURT), [sn.preset("vlp16", name="lidar", body="robot/base")])
+        with (
+            sn.serve(scene, "tcp://127.0.0.1:0", shared_memory=False) as server,
+            sn.connect(server.address, shared_memory=False) as client,
+        ):
+            client.sensors["lidar"].listen(lambda data: got.put(data.frame), policy="lossless")
+            while not server.counts.subscriptions:
+                server.poll(0.01)
+            for _ in range(5):
+                scene.step()
+                server.poll()
+            while got.get(timeout=30.0) < server.frame:
+                pass
+            sys.setprofile(count)
+            is_counting = True
+            for _ in range(frames):
+                scene.step()
+                got.get(timeout=30.0)
+            is_counting = False
+            sys.setprofile(None)
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return {name: calls / frames for name, calls in counts.items()}
+
+
 def run() -> list[Row]:
     """Between two processes: frames over shared memory and TCP, and small messages, against plain transport."""
     figures = measure(BASELINES | OURS)
-    rows = []
+    calls = calls_per_frame()
+    rows = [
+        (
+            "Python calls per lidar frame over TCP, from scene.step to the callback",
+            f"{sum(calls.values()):.0f}",
+            ", ".join(f"{name} {number:.0f}" for name, number in calls.items()),
+        )
+    ]
     for what in ("warm", "in turns", "warm to cold", "cold"):
         typical, best = _rate(figures["copy"], what)
         rows.append(

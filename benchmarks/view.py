@@ -13,6 +13,7 @@ from websockets.sync.client import connect
 from benchmarks.timing import repeats_of
 from sensorium import LiveView, Scene
 from sensorium.demo import robots
+from sensorium.jobs.rig import load_rig
 
 Row = tuple[str, str, str]
 
@@ -66,7 +67,7 @@ def cpu_of(process: int) -> float:
 def run() -> list[Row]:
     """Compare the loop's thread without a view, with a page that no browser shows, and with a browser, in pairs."""
     engine = robots.ROBOTS["demo"].engine(ENVS, "cpu")
-    scene = Scene(engine, [cfg.replace(debug_vis=True) for cfg in robots.sensors()])
+    scene = Scene(engine, [cfg.replace(debug_vis=True) for cfg in load_rig(robots.ROBOTS["demo"].rig)[0]])
     control = robots.trot(scene)
 
     def loop() -> float:

@@ -25,7 +25,7 @@ def simulate() -> None:
 
 def listen(address: str) -> tuple[list[int], np.ndarray]:
     """Step the simulation and return the received frames and the newest angular velocities [env, 3]."""
-    got: queue.SimpleQueue[sn.FieldData] = queue.SimpleQueue()
+    got: queue.SimpleQueue[sn.Reading] = queue.SimpleQueue()
     with sn.connect(address) as client:
         imu = client.sensors["imu"]
         print(imu)
@@ -37,7 +37,9 @@ def listen(address: str) -> tuple[list[int], np.ndarray]:
             frames.append(got.get(timeout=10.0))
     data = frames[-1]  # received data never changes
     off = data.ang_vel_b - data.truth.ang_vel_b
-    print(f"{data}\nage {1e3 * data.age:.1f} ms, difference from the truth {off.std():.3f} rad/s from noise and delay")
+    print(
+        f"{data}\nage {1e3 * data.age[0]:.1f} ms, difference from the truth {off.std():.3f} rad/s from noise and delay"
+    )
     return [each.frame for each in frames], data.ang_vel_b
 
 

@@ -12,17 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from sensorium.pose import Pose
 from sensorium.readings import Bodies, Body
 from sensorium.stream import streamed
 from sensorium.stream.failures import FailureLog
 from sensorium.stream.outgoing import Bundle, Context, Outgoing
 from sensorium.stream.sending import Stream
 from sensorium.stream.streamed import StreamedSensor
-from sensorium.wire.data import SensorData
+from sensorium.wire.data import RawData, SensorData
 from sensorium.wire.header import Header, body_offset
 from sensorium.wire.owner import Owner, owner_of
-from sensorium.wire.pose import Pose
-from sensorium.wire.raw_data import RawData
 from sensorium.wire.serializers import by_id
 from sensorium.wire.stream_info import StreamInfo
 from sensorium.wire.world import Snapshot

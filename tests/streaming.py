@@ -22,8 +22,7 @@ from sensorium.client.client_sensor import ClientSensor
 from sensorium.stream import blueprints, streamed
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
-from sensorium.wire.data import ArrayData
-from sensorium.wire.raw_data import RawData
+from sensorium.wire.data import ArrayData, RawData
 from sensorium.wire.serializers import Serializer
 from sensorium.wire.world import Snapshot
 
@@ -107,8 +106,8 @@ class Ticker(StreamedSensor):
 
     @classmethod
     def definition(cls) -> SensorDefinition:
-        burst = Attribute(id="burst", type="int", default="1")
-        size = Attribute(id="size", type="int", default="2")
+        burst = Attribute("burst", {"type": "integer", "default": 1})
+        size = Attribute("size", {"type": "integer", "default": 2})
         return make_generic_sensor_definition("other", "test_ticker", (burst, size))
 
     def set(self, description: ActorDescription) -> None:

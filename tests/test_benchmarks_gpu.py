@@ -63,7 +63,7 @@ def test_missing_cuda_error_names_findings_and_the_cpu_option(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nothing = DeviceInventory("2.13.0", "", 0, 0, "1.19.0", "CUDA 13.4", (), "", None)
-    monkeypatch.setattr(DeviceInventory, "here", classmethod(lambda cls: nothing))
+    monkeypatch.setattr(DeviceInventory, "detect", classmethod(lambda cls: nothing))
     assert gpu.main([]) == 2
     found, hint = capsys.readouterr().err.strip().split("\n")
     assert "--device: got 'cuda:0'" in found and "no NVIDIA driver" in found and "torch 2.13.0" in found

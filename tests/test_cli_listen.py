@@ -32,13 +32,14 @@ from sensorium.cli.values import milliseconds, values_rows
 from sensorium.client import show
 from sensorium.client.__main__ import main as plain
 from sensorium.client.subscription import Stats
+from sensorium.readings import Reading
 from sensorium.spec import FieldSpec
 from sensorium.stream.security import KeyPair
 from sensorium.wire.attributes import SensorDefinition
-from sensorium.wire.field_data import FieldData
+from sensorium.wire.data import RawData, empty
 from sensorium.wire.header import TRUTH, Header, type_id
 from sensorium.wire.layout import plan
-from sensorium.wire.raw_data import RawData, empty
+from sensorium.wire.serializers import FieldSerializer
 from sensorium.wire.stream_info import StreamInfo
 
 HEAVY = ("torch", "warp", "pydantic", "mujoco", "rich", "tyro", "matplotlib")
@@ -152,7 +153,7 @@ def test_blueprints_are_listed_and_described(server: sn.Server, capsys: pytest.C
     assert re.search(r"sensor\.other\.collision +scene +RIG\.toml ", out)
     assert re.search(r"sensor\.other\.safe_distance +scene +The bodies", out)
     assert main(["listen", server.address, "--blueprints", "safe_distance"]) == 0
-    assert "safe_distance_front: float = 1.0 m" in capsys.readouterr().out
+    assert "safe_distance_front: number = 1.0 m" in capsys.readouterr().out
 
 
 def test_blueprints_describe_the_sensor(server: sn.Server, capsys: pytest.CaptureFixture[str]) -> None:
@@ -207,7 +208,7 @@ def test_json_lines_contain_each_sample(server: sn.Server, command: Any, capsys:
             assert sample[branch]["vec"]["unit"] == "m" and sample[branch]["vec"]["shape"] == [1, 3]
         assert (sample["first_env"], sample["num_envs"], sample["sensor"]) == (2, 1, "gauge")
         assert sample["time"] == sample["timestamp"] == pytest.approx(sample["tick"] * DT, abs=1e-9)
-        assert (sample["received"], sample["dropped"], sample["lost"]) == (number, 0, 0)
+        assert (sample["received"], sample["replaced"], sample["lost"]) == (number, 0, 0)
         assert 0.0 <= sample["latency"] < PATIENCE and sample["age"] == 0.0
 
 
@@ -248,7 +249,7 @@ def test_plain_lines_show_rates_shapes_and_values(server: sn.Server, capsys: pyt
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4 and [line.partition(":")[0] for line in lines] == ["gauge", "sheet"] * 2
     last = lines[-2]
-    for word in ("age 0 ms", "latency", " received, ", " dropped, ", "MB/s", "vec [4, 3] m: ", "count [4]: "):
+    for word in ("age 0 ms", "latency", " received, ", " replaced, ", "MB/s", "vec [4, 3] m: ", "count [4]: "):
         assert word in last, (word, last)
     assert float(re.search(r": ([\d.]+)/s", last)[1]) > 10.0  # type: ignore[index]
     assert re.search(r"cells \[4, 8192\] m: \+\S+ to \+\S+", lines[-1])
@@ -529,7 +530,7 @@ def test_help_explains_the_options_quickly() -> None:
 # Text -----------------------------------------------------------------------------------------------------------------
 
 
-def data_of(values: np.ndarray[Any, Any], spec: FieldSpec, cfg: dict[str, Any], *, truth: bool = False) -> FieldData:
+def data_of(values: np.ndarray[Any, Any], spec: FieldSpec, cfg: dict[str, Any], *, truth: bool = False) -> Reading:
     """Return received data with a single field."""
     info = StreamInfo(1, "s", "k", "sensorium.fields/1", (spec,), 10.0, cfg=cfg, num_envs=len(values))
     layout = plan(info.specs, len(values), 0, truth)
@@ -542,7 +543,7 @@ def data_of(values: np.ndarray[Any, Any], spec: FieldSpec, cfg: dict[str, Any], 
     for block in blocks:
         start = header.body_offset + block.offset
         memory[start : start + values.nbytes] = np.frombuffer(values.tobytes(), np.uint8)
-    return FieldData(RawData(memory, info))
+    return FieldSerializer.deserialize(RawData(memory, info))
 
 
 def texts(values: Any, axes: tuple[str, ...], dtype: str = "float32", role: Any = "scalar", **cfg: Any) -> list[str]:

@@ -90,7 +90,7 @@ def test_fields_are_drawn(folder: Path, tmp_path: Path, suffix: str, capsys: pyt
 def test_a_picture_of_all_fields_names_those_that_do_not_fit(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sensorium.cli.reports.MOST_FIELDS", 1)
+    monkeypatch.setattr("sensorium.cli.reports.MAX_FIELDS", 1)
     assert run("plot", folder / "run.npz", "--to", tmp_path / "x.svg") == 0
     err = " ".join(capsys.readouterr().err.split())
     assert "not drawn: robot/imu.lin_acc_b, air.pressure, air.altitude." in err and "x.html" in err

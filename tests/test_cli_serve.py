@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from nursery import COMMAND, PATIENCE, Nursery, Program, until
 import sensorium as sn
 from sensorium.cli import main
 from sensorium.cli.checks import check_addresses
-from sensorium.cli.serve import _logged
+from sensorium.errors import plain_messages
 from sensorium.jobs.control import control_for
 from sensorium.stream.security import KeyPair
 
@@ -253,14 +254,17 @@ def test_secrets_are_created_once_and_required(model: str, tmp_path: Path, servi
     assert keys.read_text() == held
 
 
-def test_log_of_the_server_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    """Warnings of its threads appear as lines while it serves."""
-    log = logging.getLogger("sensorium.stream")
-    with _logged():
-        log.warning("Client %s is disconnected", "'far'")
+def test_log_messages_and_warnings_are_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    """Warnings of other packages keep their source line; both lose their control characters."""
+    log, standard = logging.getLogger("sensorium.stream"), warnings.formatwarning
+    with plain_messages():
+        log.warning("Client %s is disconnected", "'far\x1b'")
         log.info("unseen")
-    log.warning("unseen")
-    assert capsys.readouterr().err.split() == "warning: Client 'far' is disconnected".split()
+        own = warnings.formatwarning("it is \x1bdark", sn.SensoriumWarning, "sensor.py", 7, "warn()")
+        other = warnings.formatwarning("it is \x1bdark", UserWarning, "sensor.py", 7, "warn()")
+    assert capsys.readouterr().err == "warning: Client 'far' is disconnected\n"
+    assert own == "warning: it is dark\n" and other == standard("it is dark", UserWarning, "sensor.py", 7, "warn()")
+    assert warnings.formatwarning is standard
 
 
 # Controls -------------------------------------------------------------------------------------------------------------

@@ -18,18 +18,18 @@ import pytest
 SRC = Path(__file__).parents[1] / "src"
 
 LAYERS = (
-    "errors", "plugins", "memory", "spec", "readings", "pictures", "drawing", "random", "cfg", "compute", "geometry",
-    "engines", "world", "measurement", "registry", "patterns", "sensors", "presets", "scene", "wire", "compat", "jax",
-    "rl", "testing", "record", "stream", "view", "client", "local", "demo", "jobs", "cli",
+    "errors", "plugins", "memory", "spec", "pose", "readings", "pictures", "drawing", "random", "cfg", "compute",
+    "geometry", "engines", "world", "measurement", "registry", "patterns", "sensors", "presets", "scene", "wire",
+    "compat", "jax", "rl", "testing", "record", "stream", "view", "client", "local", "demo", "jobs", "cli",
     "__main__",
 )  # fmt: skip
 """The modules and packages in `sensorium`, from lowest to highest layer."""
 
 OUTPUTS = {
-    "record": {"errors", "plugins", "memory", "spec", "readings", "pictures"},
-    "wire": {"errors", "plugins", "spec", "readings"},
-    "stream": {"errors", "memory", "spec", "readings", "wire", "registry", "cfg"},
-    "client": {"errors", "spec", "readings", "wire"},
+    "record": {"errors", "plugins", "memory", "spec", "pose", "readings", "pictures"},
+    "wire": {"errors", "plugins", "spec", "pose", "readings"},
+    "stream": {"errors", "memory", "spec", "pose", "readings", "wire", "registry", "cfg", "compat"},
+    "client": {"errors", "spec", "pose", "readings", "wire"},
     "view": {"errors", "spec", "readings", "pictures", "drawing"},
 }
 """Permitted imports of output packages: readings and specs only; the stream server also builds sensors from blueprints.
@@ -205,7 +205,11 @@ def _tree(tmp_path: Path, files: dict[str, str]) -> Path:
             "from sensorium.scene import Scene",
             "record imports scene; it may see errors, memory, pictures",
         ),
-        ("stream/server.py", "from sensorium.sensors import imu", "stream imports sensors; it may see cfg, errors"),
+        (
+            "stream/server.py",
+            "from sensorium.sensors import imu",
+            "stream imports sensors; it may see cfg, compat, errors",
+        ),
         ("view/web.py", "from sensorium.registry import find", "view imports registry; it may see drawing, errors"),
         ("__init__.py", "from sensorium.errors import ConfigError", "the package itself loads everything lazily"),
         ("sensors/imu.py", "import mujoco", "only the adapters in engines/ may import a simulator"),

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import synthetic as syn
 import torch
+from reference.draws import normals_numpy, uniforms_numpy
 
 import sensorium as sn
 from sensorium import ObsTerm
-from sensorium.random import normals_numpy, stream_key, uniforms_numpy
+from sensorium.random import stream_key
 from sensorium.scene.mirror import Mirror, other_side
 
 

@@ -431,6 +431,9 @@ def test_hook_of_another_library_is_refused_with_its_replacement(name: str) -> N
         ("apply_tranform", "apply_transform"), ("postprocess", "post_process"), ("upate_raw_data", "update_raw_data"),
         ("reset_stat", "reset_state"), ("comupte", "compute"), ("obseve", "observe"), ("setUp", "setup"),
         ("intermediate_field", "intermediate_fields"), ("render_curent_state", "render_current_state"),
+        ("update_raw", "update_raw_data"), ("apply_physics", "apply_physics_imperfections"), ("setup_impl", "setup"),
+        ("apply_transforms", "apply_transform"), ("update_raw_data_impl", "update_raw_data"),
+        ("reset_state_of", "reset_state"),
     ],
 )  # fmt: skip
 def test_a_misspelled_hook_is_refused_with_its_name(name: str, hook: str) -> None:
@@ -442,8 +445,8 @@ def test_a_misspelled_hook_is_refused_with_its_name(name: str, hook: str) -> Non
 
 def test_helpers_whose_names_resemble_hooks_are_allowed() -> None:
     names = (
-        "observed observer computed commute reset_state_of apply_transforms field need transform set_state preserve "
-        "_post_proces _setup _observe _compute _reset_state _describe_measured preprocess update_state compute_all"
+        "observed observer computed commute compute_all field need transform set_state preserve apply state raw_data "
+        "_post_proces _setup _observe _compute _reset_state _describe_measured preprocess update_state"
     )
     type("Free", (sn.SimpleSensor,), {name: lambda self: None for name in names.split()})
     type("Free", (sn.SimpleSensor,), {"obseve": 1.0, "setUp": property(lambda self: 1.0)})

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import warp as wp
+from reference.draws import normals_numpy, uniforms_numpy
 from scipy import stats
 from scipy.special import ndtri
 
@@ -202,7 +203,7 @@ def test_quantile_accuracy() -> None:
 
 def test_normals_are_normal() -> None:
     """A million normals pass Kolmogorov-Smirnov and have the moments of a standard normal."""
-    z = random.normals_numpy(KEY, 3, np.arange(1000), 0, 1, 1000).astype(np.float64).ravel()
+    z = normals_numpy(KEY, 3, np.arange(1000), 0, 1, 1000).astype(np.float64).ravel()
     n = z.size
     assert stats.kstest(z, "norm").pvalue > 1e-3
     assert abs(z.mean()) < 4.0 / math.sqrt(n)
@@ -213,7 +214,7 @@ def test_normals_are_normal() -> None:
 
 def test_uniforms_are_uniform() -> None:
     """A million uniforms fill 1024 bins evenly, by their high and by their low bits."""
-    u = random.uniforms_numpy(KEY, 3, np.arange(1000), 0, 1, 1000).astype(np.float64).ravel()
+    u = uniforms_numpy(KEY, 3, np.arange(1000), 0, 1, 1000).astype(np.float64).ravel()
     for part in (u, u * 2.0**14 % 1.0):
         assert stats.chisquare(np.bincount((part * 1024).astype(int), minlength=1024)).pvalue > 1e-3
 
@@ -223,7 +224,7 @@ def test_normal_tails_are_exact() -> None:
     beyond = np.zeros((2, 3), int)
     n = 0
     for tick in range(32):
-        z = random.normals_numpy(KEY, tick, np.arange(500), 4, 0, 1000)
+        z = normals_numpy(KEY, tick, np.arange(500), 4, 0, 1000)
         n += z.size
         beyond += [[np.count_nonzero(side > sigma) for sigma in (3.0, 4.0, 5.0)] for side in (z, -z)]
     for column, sigma in enumerate((3.0, 4.0, 5.0)):
@@ -234,18 +235,18 @@ def test_normal_tails_are_exact() -> None:
 def test_no_correlation() -> None:
     """Envs, columns, ticks, episodes, fields, names, purposes and seeds are uncorrelated."""
     env = np.arange(512)
-    z = random.normals_numpy(KEY, 100, env, 3, 1, 512)
+    z = normals_numpy(KEY, 100, env, 3, 1, 512)
     limit = 4.0 / math.sqrt(z.size - 512)
     for lag in (1, 2, 3, 4, 8, 64):
         assert abs(_correlation(z[lag:], z[:-lag])) < limit * math.sqrt(512 / (512 - lag))
         assert abs(_correlation(z[:, lag:], z[:, :-lag])) < limit * math.sqrt(512 / (512 - lag))
     others = {
-        "tick": random.normals_numpy(KEY, 101, env, 3, 1, 512),
-        "episode": random.normals_numpy(KEY, 100, env, 4, 1, 512),
-        "field": random.normals_numpy(KEY, 100, env, 3, 2, 512),
-        "name": random.normals_numpy(stream_key(7, "imu2", "noise"), 100, env, 3, 1, 512),
-        "purpose": random.normals_numpy(stream_key(7, "imu", "bias"), 100, env, 3, 1, 512),
-        "seed": random.normals_numpy(stream_key(8, "imu", "noise"), 100, env, 3, 1, 512),
+        "tick": normals_numpy(KEY, 101, env, 3, 1, 512),
+        "episode": normals_numpy(KEY, 100, env, 4, 1, 512),
+        "field": normals_numpy(KEY, 100, env, 3, 2, 512),
+        "name": normals_numpy(stream_key(7, "imu2", "noise"), 100, env, 3, 1, 512),
+        "purpose": normals_numpy(stream_key(7, "imu", "bias"), 100, env, 3, 1, 512),
+        "seed": normals_numpy(stream_key(8, "imu", "noise"), 100, env, 3, 1, 512),
     }
     for what, other in others.items():
         assert abs(_correlation(z, other)) < limit, what
@@ -254,8 +255,8 @@ def test_no_correlation() -> None:
 
 def test_ticks_and_envs_are_not_correlated_pairwise() -> None:
     """No pair among 100 envs, and no pair among 100 ticks, is correlated over 4096 draws."""
-    by_env = random.normals_numpy(KEY, 5, np.arange(100), 0, 0, 4096)
-    by_tick = np.stack([random.normals_numpy(KEY, tick, 5, 0, 0, 4096) for tick in range(100)])
+    by_env = normals_numpy(KEY, 5, np.arange(100), 0, 0, 4096)
+    by_tick = np.stack([normals_numpy(KEY, tick, 5, 0, 0, 4096) for tick in range(100)])
     for rows in (by_env, by_tick):
         pairs = np.corrcoef(rows)[np.triu_indices(100, 1)] * math.sqrt(4096)
         assert np.abs(pairs).max() < 5.0  # of 4950 pairs; 4 sigma for a single pair
@@ -264,15 +265,15 @@ def test_ticks_and_envs_are_not_correlated_pairwise() -> None:
 
 def test_counter_convention() -> None:
     """Word j of block q belongs to element 4 q + j; the numbers of envs and columns do not change a draw."""
-    z = random.normals_numpy(KEY, (1 << 32) + 9, np.array([4, 2]), np.array([1, 6]), 3, 10)
+    z = normals_numpy(KEY, (1 << 32) + 9, np.array([4, 2]), np.array([1, 6]), 3, 10)
     words = random.philox_numpy(np.array([9, 2, 6, 3 << 24 | 2], np.uint32), KEY)
     assert np.array_equal(z[1, 8:], random.normal_numpy(words)[:2])
-    assert np.array_equal(z[0, :7], random.normals_numpy(KEY, 9, 4, 1, 3, 7))
-    assert random.normals_numpy(KEY, 9, np.arange(3), 0, 0, 0).shape == (3, 0)
+    assert np.array_equal(z[0, :7], normals_numpy(KEY, 9, 4, 1, 3, 7))
+    assert normals_numpy(KEY, 9, np.arange(3), 0, 0, 0).shape == (3, 0)
     with pytest.raises(ValueError, match="field: got 256"):
-        random.normals_numpy(KEY, 0, 0, 0, 256, 1)
+        normals_numpy(KEY, 0, 0, 0, 256, 1)
     with pytest.raises(ValueError, match="count: got"):
-        random.normals_numpy(KEY, 0, 0, 0, 0, (1 << 26) + 1)
+        normals_numpy(KEY, 0, 0, 0, 0, (1 << 26) + 1)
 
 
 def test_stream_keys_differ() -> None:
@@ -286,7 +287,7 @@ def test_stream_keys_differ() -> None:
     assert len(keys) == 75
     assert stream_key(0, "ab", "c") != stream_key(0, "a", "bc")
     assert stream_key(np.int64(7), "imu", "noise") == KEY == GOLDEN_KEY
-    assert random.normals_numpy(KEY, 1, 2, 3, 4, 5).tolist() == GOLDEN_NORMALS
+    assert normals_numpy(KEY, 1, 2, 3, 4, 5).tolist() == GOLDEN_NORMALS
 
 
 def test_table_is_shared_and_read_only() -> None:

@@ -189,7 +189,7 @@ def test_publish_can_select_environments() -> None:
             for mine, theirs in ((reading.measured, full.measured), (reading.truth, full.truth)):
                 assert mine.keys() == theirs.keys()
                 assert all(np.array_equal(mine[key], theirs[key][rows]) for key in mine)
-            for what in ("capture_tick", "truth_tick", "stamp", "age", "valid", "is_new", "frame"):
+            for what in ("capture_tick", "truth_tick", "stamp", "age", "valid", "is_new", "captures"):
                 assert np.array_equal(getattr(reading, what), getattr(full, what)[rows])
         imu = part["imu"].pose
         assert imu is not None and np.array_equal(imu, whole["imu"].pose[rows]) and part["p"].pose is None

@@ -71,7 +71,13 @@ def test_a_watch_of_sensors_is_called_at_each_of_their_changes(fresh: bool) -> N
         def take(scene: sn.Scene = scene, shown: dict[str, list[Any]] = shown, row: int = int(every_tick)) -> None:
             calls[row].append(scene.tick)
             for name, reading in scene.publish().items():
-                about = (reading.capture_tick, reading.valid, reading.frame, reading["pos_w"], reading.truth["pos_w"])
+                about = (
+                    reading.capture_tick,
+                    reading.valid,
+                    reading.captures,
+                    reading["pos_w"],
+                    reading.truth["pos_w"],
+                )
                 if (now := [each.tolist() for each in about]) != shown.get(name):
                     shown[name] = now
                     seen[row].append((scene.tick, name, now))

@@ -9,8 +9,8 @@ import numpy as np
 
 from sensorium.readings import Array, Reading
 from sensorium.spec import FieldSpec
+from sensorium.wire.data import begin_message, empty
 from sensorium.wire.header import TRUTH, Header, type_id
-from sensorium.wire.raw_data import begin_message, empty
 from sensorium.wire.serializers import FieldSerializer
 from sensorium.wire.stream_info import StreamInfo
 

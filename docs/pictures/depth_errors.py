@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sensorium as sn
-from sensorium.presets.depth import d435_stages, kinect_v1_stages
+from sensorium.presets.depth import D435, KINECT_V1
 
 Array = NDArray[np.float64]
 
@@ -61,8 +61,8 @@ def camera() -> type[sn.SimpleSensorCfg[Any]]:
 def cameras() -> Mapping[str, tuple[Any, ...]]:
     """Return the stages of each camera; all see with the same lens, so the devices' focal lengths are replaced."""
     return {
-        "StereoDepth (D435)": tuple(stage.replace(focal_px=FOCAL) for stage in d435_stages()),
-        "KinectDepth (v1)": tuple(stage.replace(focal_px=FOCAL) for stage in kinect_v1_stages()),
+        "StereoDepth (D435)": tuple(stage.replace(focal_px=FOCAL) for stage in D435.stages()),
+        "KinectDepth (v1)": tuple(stage.replace(focal_px=FOCAL) for stage in KINECT_V1.stages()),
         "TofDepth, repeats after 3.75 m": (
             sn.TofDepth(
                 focal_px=FOCAL, modulation_hz=60e6, unambiguous_range=3.75, signal=2e4, ambient=2e3, contrast=0.7,

@@ -25,8 +25,8 @@ def run() -> dict[str, np.ndarray]:
     scene = sn.Scene(sn.TensorEngine(num_envs=1, dt=1.0 / HZ), [imu])
     got: dict[str, list[tuple[float, float]]] = {name: [] for name in POLICIES}
 
-    def listener(calls: list[tuple[float, float]]) -> Callable[[sn.FieldData], None]:
-        def work(data: sn.FieldData) -> None:
+    def listener(calls: list[tuple[float, float]]) -> Callable[[sn.Reading], None]:
+        def work(data: sn.Reading) -> None:
             calls.append((time.time(), data.capture_time_wall))
             time.sleep(WORK)  # what it does with the frame
 

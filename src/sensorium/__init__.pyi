@@ -138,12 +138,14 @@ from sensorium.pictures import colorize_normals as colorize_normals
 from sensorium.pictures import draw_boxes as draw_boxes
 from sensorium.pictures import draw_lines as draw_lines
 from sensorium.pictures import save_image as save_image
+from sensorium.pose import Pose as Pose
 from sensorium.presets import preset as preset
 from sensorium.random import Choice as Choice
 from sensorium.random import Normal as Normal
 from sensorium.random import Uniform as Uniform
 from sensorium.readings import DebugShape as DebugShape
 from sensorium.readings import Reading as Reading
+from sensorium.readings import Sample as Sample
 from sensorium.readings import SceneDescription as SceneDescription
 from sensorium.record import Mark as Mark
 from sensorium.record import Recorder as Recorder
@@ -310,10 +312,8 @@ from sensorium.wire.attributes import SensorDefinition as SensorDefinition
 from sensorium.wire.attributes import make_generic_sensor_definition as make_generic_sensor_definition
 from sensorium.wire.data import ArrayData as ArrayData
 from sensorium.wire.data import LostEvents as LostEvents
+from sensorium.wire.data import RawData as RawData
 from sensorium.wire.data import SensorData as SensorData
-from sensorium.wire.field_data import FieldData as FieldData
-from sensorium.wire.pose import Pose as Pose
-from sensorium.wire.raw_data import RawData as RawData
 from sensorium.wire.serializers import Serializer as Serializer
 from sensorium.world.contacts import ContactMatch as ContactMatch
 from sensorium.world.ray_cast import RayCast as RayCast

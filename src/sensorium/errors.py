@@ -28,8 +28,12 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import logging
+import sys
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 
 class SensoriumError(Exception):
@@ -238,6 +242,37 @@ _CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)))
 def printable(text: str) -> str:
     """Return a text for a terminal: without control characters, with which a name could send it commands."""
     return text.translate(_CONTROLS)
+
+
+@contextlib.contextmanager
+def plain_messages() -> Iterator[None]:
+    """Show this package's warnings and log messages as plain lines on stderr; for programs of the command line.
+
+    Warnings appear without the source line that caused them. Control characters are removed.
+    """
+    standard, log, handler = warnings.formatwarning, logging.getLogger("sensorium"), _Stderr(logging.WARNING)
+
+    def plain(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> str:
+        text = printable(str(message))
+        ours = issubclass(category, SensoriumWarning)
+        return f"warning: {text}\n" if ours else standard(text, category, *where, **more)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", SensoriumWarning)
+        warnings.formatwarning = plain
+        log.addHandler(handler)
+        try:
+            yield
+        finally:
+            warnings.formatwarning = standard
+            log.removeHandler(handler)
+
+
+class _Stderr(logging.Handler):
+    """Log handler that writes to the current `sys.stderr`, which a live display of the terminal replaces."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"warning: {printable(self.format(record))}", file=sys.stderr)
 
 
 def shown(value: object, limit: int = 120) -> str:

@@ -374,32 +374,10 @@ def normal_numpy(words: NDArray[np.uint32]) -> NDArray[np.float32]:
     return (z.view(np.uint32) ^ (words << np.uint32(31))).view(np.float32)
 
 
-def uniforms_numpy(
-    key: tuple[int, int], tick: int, env: ArrayLike, episode: ArrayLike, field: int, count: int
-) -> NDArray[np.float32]:
-    """Return the uniform numbers in [0, 1) of one field at one tick, float32 [n, count].
-
-    Args:
-        key: the result of `stream_key`.
-        tick: capture tick.
-        env: global indices of environments, [n] or one number.
-        episode: episode of each environment, [n] or one number.
-        field: index of the field in its sensor, below 256.
-        count: elements of the field per environment, at most 2^26.
-    """
-    return uniform_numpy(_words(key, tick, env, episode, field, count))
-
-
-def normals_numpy(
-    key: tuple[int, int], tick: int, env: ArrayLike, episode: ArrayLike, field: int, count: int
-) -> NDArray[np.float32]:
-    """Return the standard normal numbers of one field at one tick, float32 [n, count]; see `uniforms_numpy`."""
-    return normal_numpy(_words(key, tick, env, episode, field, count))
-
-
 def _words(
     key: tuple[int, int], tick: int, env: ArrayLike, episode: ArrayLike, field: int, count: int
 ) -> NDArray[np.uint32]:
+    """Return the random words of one field at one tick, uint32 [n, count]; see `Uniform.sample`."""
     if not 0 <= field < _MAX_FIELDS:
         raise ValueError(f"field: got {field}, expected an index from 0 to {_MAX_FIELDS - 1}.")
     if not 0 <= count <= _MAX_ELEMENTS:

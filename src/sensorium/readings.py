@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
+import time as clock
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
+import numpy.typing as npt
 
-from sensorium.errors import ConfigError, UnknownNameError, WireError, listed
+from sensorium.errors import ConfigError, UnknownNameError, WireError, listed, nearest
+from sensorium.pose import Pose
 from sensorium.spec import FieldSpec
 
+if TYPE_CHECKING:
+    from sensorium.wire.stream_info import StreamInfo
+
 Array = np.ndarray[Any, np.dtype[Any]]
+
+_CHUNK = 4096
+"""Number of items that an iteration converts to Python numbers at once."""
 
 
 def read_only(array: Array) -> Array:
@@ -22,11 +32,179 @@ def read_only(array: Array) -> Array:
     return array
 
 
-@dataclass(slots=True)
-class Reading:
-    """Immutable host copy of the output of one sensor at one tick.
+class Items:
+    """Access to an object's `array` as to a read-only list: length, iteration, index and slices."""
 
-    Its arrays are read-only because all outputs share them; use ``array.copy()`` to modify one.
+    __slots__ = ()
+
+    @property
+    def array(self) -> Array:
+        """Array of all items."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __iter__(self) -> Iterator[Any]:
+        array = self.array
+        if array.ndim > 1 or array.dtype.names is not None:
+            yield from array
+            return
+        for start in range(0, len(array), _CHUNK):  # as one list, an image of bytes would be 50 MB of numbers
+            yield from array[start : start + _CHUNK].tolist()
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return self.array[index]
+        try:
+            position = operator.index(index)
+        except TypeError:
+            raise TypeError(f"an index of {type(self).__name__} is an integer or a slice, got {index!r}") from None
+        item = self.array[position]
+        return item.item() if isinstance(item, np.generic) and item.dtype.names is None else item
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
+        if copy:
+            return np.array(self.array, dtype)
+        array: Array = np.asarray(self.array, dtype)
+        if copy is False and not np.shares_memory(array, self.array):
+            raise ValueError(f"{type(self).__name__} cannot be converted to {np.dtype(dtype)} without a copy")
+        return array
+
+
+class Sample:
+    """What all data of a sensor at one frame have in common: name, frame, time, pose.
+
+    Attributes:
+        name: the sensor's name.
+        frame: number of the frame on the server; all data of a frame share it. -1 if no server sent the data.
+        seq: number of the message in its stream; a gap means that this listener missed messages. -1 as above.
+        tick: physics tick of the frame.
+        time: simulation time of that tick, s.
+        timestamp: simulation time of the capture that the first env shows, s.
+        capture_time_wall: wall-clock time of the server at the capture, s since 1970; NaN if no server sent the data.
+        env_ids: numbers of the envs, int64 `[env]`, without gaps in data of a server.
+        pose: float32 `[env, mount, 7]`, pose of the sensor in the world when the shown value was captured: m and wxyz,
+            including the sensor's `offset`. The x axis of a camera points forward in every convention of its `offset`.
+            NaN for values captured before poses were requested. None if poses were not requested, if the sensor is not
+            mounted on anything, or if the engine does not provide poses of bodies.
+        events_lost: number of events lost before this message.
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        name: str
+        frame: int
+        seq: int
+        tick: int
+        time: float
+        timestamp: float
+        capture_time_wall: float
+        env_ids: Array
+        pose: Array | None
+    events_lost: int = 0
+
+    @property
+    def sensor(self) -> str:
+        """Equal to `name`."""
+        return self.name
+
+    def latency(self) -> float:
+        """Return the wall-clock time since the capture, s; between hosts, clock offsets add to it."""
+        return clock.time() - self.capture_time_wall
+
+    @property
+    def first_env(self) -> int:
+        """Number of the first env in the data."""
+        return int(self.env_ids[0]) if len(self.env_ids) else 0
+
+    @property
+    def num_envs(self) -> int:
+        """Number of envs in the data."""
+        return len(self.env_ids)
+
+    @property
+    def transforms(self) -> Array | None:
+        """Equal to `pose`."""
+        return self.pose
+
+    @property
+    def transform(self) -> Pose | None:
+        """Pose of the first env and mount in the world at the capture; None for a sensor without a pose.
+
+        It is also None for a state that is not finite, and for a late sample captured before any listener requested it.
+
+        Raises:
+            WireError: the received numbers are not a pose.
+        """
+        pose = self.pose
+        if pose is None or not len(pose) or not np.isfinite(pose[0, 0]).all():
+            return None
+        try:
+            return Pose.from_array(pose[0, 0])
+        except ConfigError as error:
+            raise WireError(f"the first pose of {self.name!r} is invalid. {error}") from None
+
+    def __repr__(self) -> str:
+        last = self.first_env + self.num_envs - 1
+        envs = {0: "no envs", 1: f"env {last}"}.get(self.num_envs, f"envs {self.first_env}..{last}")
+        frame = f"frame={self.frame}, " if self.frame >= 0 else ""
+        age = f"age={self.time - self.timestamp:.6g} s"
+        about = f"{frame}time={self.time:.6g} s, {age}, {envs}, {self._about()}".removesuffix(", ")
+        return f"{type(self).__name__}({self.name!r}, {about})"
+
+    def _about(self) -> str:
+        """Return the summary of the contents for `repr`."""
+        raise NotImplementedError
+
+
+class Fields(Mapping[str, Array]):
+    """Read-only mapping of fields to their arrays, with fields as attributes: ``reading.truth.lin_acc_b``."""
+
+    __slots__ = ("_arrays",)
+
+    def __init__(self, arrays: Mapping[str, Array]) -> None:
+        self._arrays = arrays
+
+    def __getitem__(self, name: str) -> Array:
+        try:
+            return self._arrays[name]
+        except KeyError:
+            raise UnknownNameError("field", name, self._arrays) from None
+
+    def __getattr__(self, name: str) -> Array:
+        known = [] if name.startswith("_") else self._arrays
+        if name not in known:
+            raise AttributeError(f"there is no field {name!r}.{nearest(name, known)} Fields: {listed(known)}")
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._arrays]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Fields, (dict(self._arrays),)
+
+    def __repr__(self) -> str:
+        return f"Fields({_described(self._arrays)})"
+
+
+@dataclass(slots=True, repr=False, eq=False, weakref_slot=True)
+class Reading(Items, Sample):
+    """Output of one sensor at one tick in host memory: from a live scene, a recording, or the server of a client.
+
+    Fields are available by attribute, ``reading.lin_acc_b``, or by name, ``reading["lin_acc_b"]``; a field with the
+    name of an attribute of this class only by name. A reading with a single field can also be used as that array:
+    `len`, iteration, index. With several fields, `len` is the number of envs.
+
+    Its arrays are read-only because all outputs share them; use ``array.copy()`` to modify one. Arrays of a received
+    reading are views of the received memory, which they keep alive and unchanged; `copy` has its own memory.
 
     A field with an event axis is ragged: it holds the rows of all envs one after the other, `[row, ...]`, and `offsets`
     gives the first row of each env. Any other field has one row per env.
@@ -38,6 +216,9 @@ class Reading:
         env_ids: int64 [n], the envs in this reading.
         tick: physics tick of the reading.
         time: time of that tick, s.
+        frame: number of the frame on the server; -1 if no server sent the reading.
+        seq: number of the message in its stream; -1 if no server sent the reading.
+        info: description of the stream; None if no server sent the reading.
     """
 
     name: str
@@ -46,17 +227,21 @@ class Reading:
     env_ids: Array
     tick: int
     time: float
-    _measured: dict[str, Array] = field(repr=False)
-    _truth: dict[str, Array] = field(repr=False)
-    _meta: dict[str, Array] = field(repr=False)
-    _wait: Callable[[], None] | None = field(default=None, repr=False)
-    _count: str = field(default="", repr=False)
+    _measured: dict[str, Array]
+    _truth: dict[str, Array]
+    _meta: dict[str, Array]
+    _wait: Callable[[], None] | None = None
+    _count: str = ""
     """Name of the field that holds the number of rows per env, while ragged fields are still padded to their
     capacity."""
-    _offsets: Array | None = field(default=None, repr=False)
-    _pose: Array | None = field(default=None, repr=False)
-    _dt: float = field(default=math.nan, repr=False)
+    _offsets: Array | None = None
+    _pose: Array | None = None
+    _dt: float = math.nan
     """Time step, s: values that `_meta` lacks are derived from ticks with it."""
+    frame: int = -1
+    seq: int = -1
+    info: StreamInfo | None = None
+    capture_time_wall: float = math.nan
 
     def _arrived(self) -> None:
         if self._wait is not None:
@@ -87,11 +272,16 @@ class Reading:
 
         Raises:
             TypeError: the sensor has no ragged fields.
+            IndexError: there is no such env.
         """
-        offsets = self.offsets
+        offsets, count = self.offsets, len(self.env_ids)
         if offsets is None:
             raise TypeError(f"reading of {self.name!r}: the sensor has no ragged fields, so there are no rows per env")
-        return slice(int(offsets[index]), int(offsets[index + 1]))
+        position = operator.index(index)
+        if not -count <= position < count:
+            raise IndexError(f"reading of {self.name!r}: it has {count} envs, got index {position}")
+        position %= count
+        return slice(int(offsets[position]), int(offsets[position + 1]))
 
     @property
     def measured(self) -> Mapping[str, Array]:
@@ -100,67 +290,143 @@ class Reading:
         return self._measured
 
     @property
-    def truth(self) -> Mapping[str, Array]:
+    def truth(self) -> Fields:
         """Field -> array `[n, ...]`, ground truth at the newest capture; empty unless truth was requested."""
         self._arrived()
-        return self._truth
+        return Fields(self._truth)
 
     @property
-    def pose(self) -> Array | None:
-        """float32 [n, mount, 7], pose of the sensor in the world when the shown value was captured: m and wxyz.
+    def array(self) -> Array:
+        """Array of the only field.
 
-        The sensor's `offset` is included. The x axis of a camera points forward in every convention of its `offset`.
-        NaN for values captured before poses were requested. None if poses were not requested, if the sensor is not
-        mounted on anything, or if the engine does not provide poses of bodies.
+        Raises:
+            TypeError: there are several fields.
         """
+        measured = self.measured
+        if len(measured) != 1:
+            example = f"reading[{next(iter(measured), '')!r}]"
+            raise TypeError(
+                f"reading of {self.name!r} has several fields: {listed(measured)}. Select one, e.g. {example}."
+            )
+        return next(iter(measured.values()))
+
+    @overload
+    def __getitem__(self, name: str | slice) -> Array: ...
+    @overload
+    def __getitem__(self, name: int) -> Any: ...
+    def __getitem__(self, name: Any) -> Any:
+        if not isinstance(name, str):
+            return Items.__getitem__(self, name)
+        try:
+            return self.measured[name]
+        except KeyError:
+            raise UnknownNameError(f"field of {self.name!r}", name, self._measured) from None
+
+    def __getattr__(self, name: str) -> Array:
+        known = [] if name.startswith("_") else self.measured
+        if name not in known:
+            raise AttributeError(
+                f"reading of {self.name!r} has no {name!r}.{nearest(name, known)} Fields: {listed(known)}"
+            )
+        return self.measured[name]
+
+    def __contains__(self, item: object) -> bool:
+        if isinstance(item, str):
+            return item in self._measured
+        return any(np.array_equal(each, item) for each in self)  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        return len(self.array) if len(self._measured) == 1 else len(self.env_ids)
+
+    def __iter__(self) -> Iterator[Any]:
+        self.array  # noqa: B018 - of several fields none is looped over: an error at once, not at the first item
+        return Items.__iter__(self)
+
+    def __dir__(self) -> list[str]:
+        return [*object.__dir__(self), *self._measured]
+
+    @property
+    def pose(self) -> Array | None:  # type: ignore[override]  # waits for it here
+        """Poses of the sensor, float32 [n, mount, 7]; see `Sample`."""
         self._arrived()
         return self._pose
 
-    def __getitem__(self, name: str) -> Array:
-        return self.measured[name]
+    @property
+    def meta(self) -> Mapping[str, Array]:
+        """Values per env `[n]` by their names in recordings, where ``"frame"`` is the number of captures."""
+        meta = self._meta
+        self._arrived()
+        if "stamp" not in meta:
+            meta["stamp"] = read_only(meta["capture_tick"].astype(np.float64) * self._dt)
+        if "age" not in meta:
+            meta["age"] = read_only((self.tick - meta["capture_tick"]).astype(np.float64) * self._dt)
+        if "truth_tick" not in meta:
+            meta["truth_tick"] = meta["capture_tick"]
+        return meta
 
     @property
     def capture_tick(self) -> Array:
         """int64 [n], tick at which the shown value was captured."""
-        return self._about("capture_tick")
+        return self.meta["capture_tick"]
 
     @property
     def truth_tick(self) -> Array:
         """int64 [n], tick of the newest capture, to which `truth` belongs."""
-        return self._about("truth_tick" if "truth_tick" in self._meta else "capture_tick")
+        return self.meta["truth_tick"]
+
+    @property
+    def timestamp(self) -> float:  # type: ignore[override]  # derived here
+        """Simulation time of the capture that the first env shows, s; NaN without envs."""
+        return self.time - float(self.age[0]) if len(self.env_ids) else math.nan
 
     @property
     def stamp(self) -> Array:
         """float64 [n], timestamp of the shown value by the sensor's own clock, s."""
-        if "stamp" not in self._meta:
-            self._meta["stamp"] = read_only(self.capture_tick.astype(np.float64) * self._dt)
-        return self._about("stamp")
+        return self.meta["stamp"]
 
     @property
     def age(self) -> Array:
         """float64 [n], age of the shown value, s."""
-        if "age" not in self._meta:
-            self._meta["age"] = read_only((self.tick - self.capture_tick).astype(np.float64) * self._dt)
-        return self._about("age")
+        return self.meta["age"]
 
     @property
     def valid(self) -> Array:
         """Bool [n], whether the shown value has arrived and the engine's state was finite when it was captured."""
-        return self._about("valid")
+        return self.meta["valid"]
 
     @property
     def is_new(self) -> Array:
         """Bool [n], whether the shown value arrived in this control step."""
-        return self._about("is_new")
+        return self.meta["is_new"]
 
     @property
-    def frame(self) -> Array:
-        """int64 [n], captures since the env's reset."""
-        return self._about("frame")
+    def captures(self) -> Array:
+        """int64 [n], number of captures since the env's reset."""
+        return self.meta["frame"]
 
-    def _about(self, what: str) -> Array:
+    def copy(self) -> Reading:
+        """Return a copy in separate memory; received memory can then be released."""
         self._arrived()
-        return self._meta[what]
+
+        def own(arrays: Mapping[str, Array]) -> dict[str, Array]:
+            return {name: read_only(array.copy()) for name, array in arrays.items()}
+
+        return replace(
+            self, _measured=own(self._measured), _truth=own(self._truth), _meta=own(self._meta),
+            _offsets=None if self._offsets is None else read_only(self._offsets.copy()),
+            _pose=None if self._pose is None else read_only(self._pose.copy()),
+        )  # fmt: skip
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._arrived()
+        return Reading, tuple(getattr(self, each.name) for each in fields(self))
+
+    def _about(self) -> str:
+        return _described(self.measured) + (", with truth" if self._truth else "")
+
+
+def _described(arrays: Mapping[str, Array]) -> str:
+    return ", ".join(f"{name} {array.dtype.name} {list(array.shape)}" for name, array in arrays.items())
 
 
 @dataclass(frozen=True, slots=True)

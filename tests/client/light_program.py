@@ -42,7 +42,7 @@ def main(address: str, shared: bool, steps: int) -> dict[str, Any]:
 
         def take(data: Any) -> None:
             name, field = ("imu", "lin_acc_b") if data.sensor == "imu" else ("sheet", "cells")
-            true = None if data.truth is None else bits(data.truth[field])
+            true = None if not data.truth else bits(data.truth[field])
             arrived[name][data.frame] = [data.tick, bits(data[field]), true, data.first_env]
 
         client.sensors["imu"].listen(take, policy="lossless", truth=True)

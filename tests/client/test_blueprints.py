@@ -15,24 +15,22 @@ IMU = make_generic_sensor_definition(
     "other",
     "imu",
     [
-        Attribute(id="rate_hz", type="float", low=0.0, open_low=True, unit="Hz", doc="Samples per second."),
-        Attribute(id="history_length", type="int", default="0", low=0),
-        Attribute(id="noise", type="json", low=0.0),
-        Attribute(id="debug_vis", type="bool", default="false"),
+        Attribute("rate_hz", {"type": "number", "exclusiveMinimum": 0.0, "unit": "Hz"}),
+        Attribute("history_length", {"type": "integer", "default": 0, "minimum": 0}),
+        Attribute("noise", {"minimum": 0.0}),
+        Attribute("debug_vis", {"type": "boolean", "default": False}),
         Attribute(
-            id="evaluate",
-            recommended_values=("auto", "always"),
-            restrict_to_recommended=True,
-            doc="When it is computed.",
+            "evaluate",
+            {"type": "string", "enum": ["auto", "always"], "default": "auto", "description": "When it is\n computed."},
         ),
-        Attribute(id="gravity", type="vector", size=3, unit="m/s^2"),
+        Attribute("gravity", {"type": "array", "items": {"type": "number"}, "maxItems": 3, "unit": "m/s^2"}),
     ],
     doc="An IMU.",
 )
 LIDAR = SensorDefinition(
     id="sensor.lidar.ray_cast",
     kind="lidar",
-    attributes=(Attribute(id="channels", type="int", recommended_values=("16", "32")),),
+    attributes=(Attribute("channels", {"type": "integer", "examples": [16, 32], "default": 16}),),
     tags=("sensor", "lidar", "ray_cast", "ranging"),
 )
 SEMANTIC = SensorDefinition(id="sensor.lidar.ray_cast_semantic")
@@ -40,8 +38,8 @@ GUARD = make_generic_sensor_definition(
     "other",
     "safe_distance",
     [
-        Attribute(id="safe_distance_front", type="float", recommended_values=("1.0",), unit="m"),
-        Attribute(id="entity", required=True),
+        Attribute("safe_distance_front", {"type": "number", "default": 1.0, "unit": "m"}),
+        Attribute("entity", required=True),
     ],
     needs="reserve contact",
 )
@@ -181,13 +179,13 @@ def test_blueprint_reports_choices_and_its_text_shows_all_attributes() -> None:
     assert str(bp).splitlines() == [
         "sensor.other.safe_distance",
         "  needs: reserve contact",
-        "  safe_distance_front: float = 1.0 m",
+        "  safe_distance_front: number = 1.0 m",
         "  entity: string = to be set",
     ]
     bp["safe_distance_front"] = 2
     bp["entity"] = "robot"
     assert repr(bp) == "Blueprint('sensor.other.safe_distance', safe_distance_front=2.0, entity='robot')"
-    assert "* safe_distance_front: float = 2.0 m" in str(bp)
+    assert "* safe_distance_front: number = 2.0 m" in str(bp)
     assert "  evaluate: string = auto (one of auto, always)  When it is computed." in str(imu()).splitlines()
 
 
@@ -199,7 +197,7 @@ def test_attribute_converts_its_value_to_the_requested_type() -> None:
     rate, length, shows = (bp.get_attribute(name) for name in ("rate_hz", "history_length", "debug_vis"))
     assert (rate.as_float(), rate.as_int(), rate.as_str()) == (100.0, 100, "100.0")
     assert (length.as_int(), length.as_float(), length.as_str()) == (3, 3.0, "3")
-    assert shows.as_bool() is True and rate.type == "float"
+    assert shows.as_bool() is True and rate.type == "number"
     assert bp.get_attribute("evaluate").recommended_values == ("auto", "always")
     with pytest.raises(ConfigError, match=r"rate_hz: got 100.0, expected true or false"):
         rate.as_bool()

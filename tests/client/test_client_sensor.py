@@ -28,9 +28,9 @@ from sensorium.errors import (
     UnknownNameError,
 )
 from sensorium.plugins import Plugins
+from sensorium.pose import Pose
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.owner import Owner, owner_of
-from sensorium.wire.pose import Pose
 from sensorium.wire.world import Snapshot
 
 LONG = 20.0
@@ -493,7 +493,7 @@ def test_a_class_with_a_definition_is_found_by_its_id_and_works_in_the_client() 
     class Named(Follow):
         @classmethod
         def definition(cls) -> SensorDefinition:
-            speed = Attribute(id="speed", type="float", default="1.0")
+            speed = Attribute("speed", {"type": "number", "default": 1.0})
             return make_generic_sensor_definition(type="other", id="named", attributes=[speed])
 
     assert REGISTRY.find("sensor.other.named") is Named and REGISTRY.registered()["sensor.other.named"] is Named

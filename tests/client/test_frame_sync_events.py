@@ -155,7 +155,7 @@ def test_bundle_fields_are_typed() -> None:
     with scene.local_client() as client, sn.FrameSync(client, ["state"]) as sync:
         bundle = sync.get(client.step(), PATIENCE)
         plain: Any = bundle["state"].pos_w
-        data = bundle.of("state", sn.FieldData)
+        data = bundle.of("state", sn.Reading)
         assert data is not None and data.pos_w is plain
-        with pytest.raises(TypeError, match="sensor 'state' sent FieldData, not LostEvents"):
+        with pytest.raises(TypeError, match="sensor 'state' sent Reading, not LostEvents"):
             bundle.of("state", LostEvents)

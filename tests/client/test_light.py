@@ -139,7 +139,7 @@ print(sensorium.__version__, sys.prefix != sys.base_prefix)
 
 
 LIGHT = (
-    "ArrayData", "Attribute", "Blueprint", "BlueprintLibrary", "Client", "ClientSensor", "FieldData", "FrameSync",
+    "ArrayData", "Attribute", "Blueprint", "BlueprintLibrary", "Client", "ClientSensor", "Reading", "FrameSync",
     "LaneInvasion", "LaneMarking", "Pose", "RawData", "RemoteSensor", "SensorData", "SensorDefinition", "Serializer",
     "ServerError", "StreamError", "UnknownNameError", "SafeDistanceEvent", "connect", "make_generic_sensor_definition",
 )  # fmt: skip
@@ -198,7 +198,7 @@ def test_missing_packages_are_named_with_the_fix(package: str, module: str, tmp_
     python = environment(tmp_path / "env", *others)
     code = """
 import importlib, sensorium as sn
-sn.Pose(), sn.FieldData, sn.Serializer, sn.SensorDefinition
+sn.Pose(), sn.Reading, sn.Serializer, sn.SensorDefinition
 for use in ("sn.connect", "sn.Client", "sn.FrameSync", "sn.serve", "sn.local_client", "sn.LaneInvasion",
             "importlib.import_module('sensorium.client')", "importlib.import_module('sensorium.stream.server')"):
     for _ in range(2):

@@ -121,19 +121,18 @@ ODD: tuple[Any, ...] = (
 
 def test_assignment_copies_and_calls_of_pydantic_raise_our_errors() -> None:
     """For configs of all kinds, with odd values for all their fields."""
+
+    def change(cfg: Any, field: str, odd: Any) -> None:
+        setattr(cfg, field, odd) if isinstance(cfg, AliasedCfg) else cfg.replace(**{field: odd})
+
     for cfg in [*configs(), sn.ImuCfg(site="imu", noise={"ang_vel_b": 0.1}), DOWN, sn.OffsetCfg()]:
         cls, name = type(cfg), next(iter(type(cfg).model_fields))
         assert copy.copy(cfg) == cfg == copy.deepcopy(cfg) == pickle.loads(pickle.dumps(cfg))
         assert cls.model_validate(cfg) == cfg == cfg.model_copy() == cfg.model_copy(deep=True)
-        given = {name: getattr(cfg, name) for name in cfg.model_fields_set}
         attempts: list[Any] = [partial(delattr, cfg, name), partial(setattr, cfg, "no_field", 1)]
-        for odd in ODD:
-            attempts += [partial(cls.model_validate, odd), partial(cls.model_validate_json, str(odd))]
-            attempts += [partial(cls.model_validate_strings, odd), partial(cls.model_construct, no_field=odd)]
-            for field in cls.model_fields:
-                changed = {field: odd}
-                attempts += [partial(cls, **{**given, **changed}), partial(cfg.model_copy, update=changed)]
-                attempts.append(partial(setattr, copy.copy(cfg), field, odd))
+        attempts += [partial(call, odd) for call in (cls, cls.model_validate) for odd in ODD]
+        for field in cls.model_fields:
+            attempts += [partial(change, other, field, odd) for other in (copy.copy(cfg),) for odd in ODD]
         for attempt in attempts:
             with contextlib.suppress(sn.SensoriumError):
                 attempt()
@@ -165,9 +164,61 @@ def test_fields_are_assigned_until_a_sensor_keeps_the_config() -> None:
     assert 3.0 <= sensor.drift.min() and sensor.drift.max() <= 4.0
     with pytest.raises(sn.ConfigError, match="reconfigure"):  # it was absent, so that the sensor has no memory for it
         sensor.cfg.ray_cast_drift_range = {"x": (0.0, 1.0)}
+    still = cfg.replace(name="still", drift_range=(0.0, 0.0))
+    scene = sn.Scene(above_ground(), [still])
+    sensor = scene["still"]
+    assert not sensor.drift.any() and sensor.data.ray_hits_w.equal(sensor.ground_truth.ray_hits_w)
+    sensor.cfg.drift_range = (3.0, 4.0)
+    scene.reset()
+    assert 3.0 <= sensor.drift.min() and sensor.data.pos_w[0, 2] - sensor.ground_truth.pos_w[0, 2] >= 3.0
     changed = sensor.cfg.copy()
     changed.update_period = 0.1
     assert changed.drift_range == (3.0, 4.0)
+
+
+def test_configs_inside_are_assigned_and_fields_are_appended_to() -> None:
+    """Through the config that holds them, which is validated, also where they are defaults."""
+    cfg = isaaclab.RayCasterCfg(prim_path="/World/base", mesh_prim_paths=["/World/ground"], pattern_cfg=DOWN)
+    other, offset = pickle.loads(pickle.dumps(copy.deepcopy(cfg))), cfg.offset
+    offset.pos = (0.0, 0.0, 1.0)
+    cfg.update_period = 0.02
+    offset.rot = (0.0, 0.0, 0.0, 1.0)
+    assert cfg.offset == offset == sn.OffsetCfg(pos=(0.0, 0.0, 1.0), rot=(0.0, 0.0, 0.0, 1.0))
+    assert (
+        cfg.to_dict()["offset"] == {"pos": [0.0, 0.0, 1.0], "rot": [0.0, 0.0, 0.0, 1.0]} and cfg.update_period == 0.02
+    )
+    assert other.offset == sn.OffsetCfg() == sn.RayCasterCfg(body="base").offset and "offset" not in other.to_dict()
+    with pytest.raises(sn.ConfigError, match=r"OffsetCfg\.rot: got .*unit quaternion"):
+        cfg.offset.rot = (2.0, 0.0, 0.0, 0.0)
+    with pytest.raises(sn.ConfigError, match="immutable"):
+        copy.copy(offset).pos = (0.0, 0.0, 9.0)  # nothing holds the copy
+    other.offset = offset
+    other.offset.pos = (0.0, 0.0, 0.5)
+    assert cfg.offset.pos == (0.0, 0.0, 1.0)
+    for each, height in ((cfg, 3.0), (other, 2.5)):
+        scene = sn.Scene(above_ground(), [each])
+        sensor = scene["ray_caster"]
+        assert sensor.ground_truth.distances.item() == pytest.approx(height)
+        with pytest.raises(sn.ConfigError, match=r"OffsetCfg\.pos: .* immutable"):
+            sensor.cfg.offset.pos = (0.0, 0.0, 0.0)
+    assert type(sensor.cfg.targets) is tuple
+    cfg.mesh_prim_paths.append("/World/box")
+    cfg.mesh_prim_paths += ["/World/ball"]
+    assert cfg.targets == ("/World/ground", "/World/box", "/World/ball")
+    assert other.targets == sensor.cfg.targets == ("/World/ground",)
+
+    frames = isaaclab.FrameTransformerCfg(
+        prim_path="/World/base", target_frames=[{"prim_path": "/World/a"}, {"prim_path": "/World/b"}]
+    )
+    for frame in frames.target_frames:
+        frame.name = frame.prim_path[-1]
+        frame.offset.pos = (1.0, 0.0, 0.0)
+    assert [(each.name, each.offset.pos[0]) for each in frames.replace().target_frames] == [("a", 1.0), ("b", 1.0)]
+    with pytest.raises(sn.ConfigError, match=r"target_frames\.2: got 1"):
+        frames.target_frames.append(1)
+    scan = mjlab.RayCastSensorCfg(body="base")
+    scan.pattern.size = (3.0, 3.0)
+    assert scan.pattern.size == (3.0, 3.0) != mjlab.RayCastSensorCfg(body="base").pattern.size
 
 
 def test_a_config_inside_a_kept_one_cannot_be_assigned() -> None:
@@ -179,9 +230,10 @@ def test_a_config_inside_a_kept_one_cannot_be_assigned() -> None:
     ):
         sensor = sn.Scene(above_ground(), [cfg])["ray_caster"]
         assert sensor.cfg == cfg and sensor.cfg.to_dict() == cfg.to_dict()
-        for copied in (sensor.cfg, copy.deepcopy(sensor.cfg)):
-            with pytest.raises(sn.ConfigError, match=r"GridPatternCfg\.resolution: got 0\.1"):
-                copied.pattern.resolution = 0.1
+        with pytest.raises(sn.ConfigError, match=r"GridPatternCfg\.resolution: got 0\.1"):
+            sensor.cfg.pattern.resolution = 0.1
+        if isinstance(cfg, isaaclab.RayCasterCfg):
+            copy.deepcopy(sensor.cfg).pattern.resolution = 0.1
         assert sensor.cfg.pattern.resolution == 1.0 and sensor.num_rays == 9
     pattern.resolution = 0.5
     assert sn.Scene(above_ground(), [sn.RayCasterCfg(body="base", pattern=pattern)])["ray_caster"].num_rays == 25
@@ -194,6 +246,8 @@ def test_another_lens_brings_its_clipping_range_unless_one_was_chosen() -> None:
     assert cfg.replace(spawn=far) == isaaclab.CameraCfg(spawn=far, **fields)
     cfg.spawn = far
     assert cfg == isaaclab.CameraCfg(spawn=far, **fields) and cfg.clipping_range == (0.1, 9.0)
+    cfg.spawn.clipping_range = (0.2, 4.0)
+    assert cfg.clipping_range == (0.2, 4.0) and far.clipping_range == (0.1, 9.0)
     cfg.clipping_range = (0.2, 3.0)
     cfg.spawn = near
     assert cfg.clipping_range == (0.2, 3.0)
@@ -257,7 +311,6 @@ def test_either_name_is_accepted_but_not_both() -> None:
         ({"mesh_prim_paths": "a"}, r"targets=.*sensorium\.compat\.isaaclab"),
         ({"track_link": "a"}, r"targets=.*sensorium\.compat\.genesis"),
         ({"frame": "a"}, r"site=.*sensorium\.compat\.mjlab"),
-        ({"legacy_yaw_directions": True}, "ray_alignment"),
         ({"max_range": 2.0}, "max_distance"),
         ({"renderer_cfg": None}, r"isaaclab follows 2\.3, .*\(w, x, y, z\)"),
     ],

@@ -66,7 +66,7 @@ def test_a_device_gets_its_canonical_name(device: str | torch.device, name: str)
 
 def test_cpu_request_searches_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """A device query would load the CUDA driver, which may take a second."""
-    monkeypatch.setattr(DeviceInventory, "here", lambda: pytest.fail("it looked"))
+    monkeypatch.setattr(DeviceInventory, "detect", lambda: pytest.fail("it looked"))
     assert resolve_device("cpu") == "cpu"
 
 
@@ -140,7 +140,7 @@ def test_missing_cuda_error_names_findings_and_remedy(found: DeviceInventory, pa
 
 
 def test_inventory_matches_torch_and_warp() -> None:
-    found = DeviceInventory.here()
+    found = DeviceInventory.detect()
     assert found.torch == torch.__version__ and found.warp == wp.__version__
     assert found.torch_devices == (torch.cuda.device_count() if torch.cuda.is_available() else 0)
     assert len(found.warp_devices) == wp.get_cuda_device_count()
@@ -163,7 +163,7 @@ MODEL = "<mujoco><worldbody><body name='b'><joint/><geom size='1'/></body></worl
 def test_every_device_argument_is_resolved(make: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Faults are found at construction; afterwards the canonical name is shown."""
     assert make(torch.device("cpu", 0)).device == "cpu"
-    monkeypatch.setattr(devices_module.DeviceInventory, "here", lambda: NONE)
+    monkeypatch.setattr(devices_module.DeviceInventory, "detect", lambda: NONE)
     for device, expected in (("cuda", "no NVIDIA driver"), ("gpu", "expected 'cpu'")):
         with pytest.raises(DeviceError, match=expected):
             make(device)

@@ -18,7 +18,6 @@ from wire_messages import make_message
 import sensorium as sn
 from sensorium import registry
 from sensorium.readings import Reading
-from sensorium.wire.field_data import FieldData
 from sensorium.wire.header import TRUTH
 from sensorium.wire.serializers import FieldSerializer, for_kind, read_message
 from sensorium.wire.stream_info import StreamInfo
@@ -55,29 +54,25 @@ def bits(array: Any) -> bytes:
     return np.ascontiguousarray(array).tobytes()
 
 
-def assert_same(data: FieldData, reading: Reading, part: slice, truth: bool) -> None:
+def assert_same(data: Reading, reading: Reading, part: slice, truth: bool) -> None:
     """Assert that a listener sees every bit of some environments of a reading."""
-    about = {
-        "capture_tick": "capture_tick", "stamps": "stamp", "ages": "age", "captures": "frame", "valid": "valid",
-        "is_new": "is_new", "env_ids": "env_ids",
-    }  # fmt: skip
-    for ours, theirs in about.items():
-        got, expected = getattr(data, ours), getattr(reading, theirs)[part]
-        assert got.dtype == expected.dtype and bits(got) == bits(expected), ours
+    for what in ("capture_tick", "stamp", "age", "captures", "valid", "is_new", "env_ids"):
+        got, expected = getattr(data, what), getattr(reading, what)[part]
+        assert got.dtype == expected.dtype and bits(got) == bits(expected), what
     assert (data.tick, round(data.time * 1e9)) == (reading.tick, round(reading.time * 1e9))
-    assert (data.transforms is None) == (reading.pose is None)
+    assert type(data) is Reading and (data.pose is None) == (reading.pose is None)
     if reading.pose is not None:
-        assert data.transforms is not None
-        assert bits(data.transforms) == bits(reading.pose[part])
-    assert [*data.fields] == [spec.name for spec in reading.specs] and data.specs == reading.specs
-    assert (data.truth is not None) == truth
-    for branch, values in ((data, reading.measured), *(((data.truth, reading.truth),) if truth else ())):
+        assert data.pose is not None
+        assert bits(data.pose) == bits(reading.pose[part])
+    assert [*data.measured] == [spec.name for spec in reading.specs] and data.specs == reading.specs
+    assert bool(data.truth) == truth
+    for branch, values in ((data.measured, reading.measured), *(((data.truth, reading.truth),) if truth else ())):
         for spec in reading.specs:
             rows = part
             if spec.is_ragged:
                 assert reading.offsets is not None
                 rows = slice(int(reading.offsets[part.start]), int(reading.offsets[part.stop]))
-            got, expected = branch[spec.name], values[spec.name][rows]  # type: ignore[index]
+            got, expected = branch[spec.name], values[spec.name][rows]
             assert got.dtype == np.dtype(spec.dtype) and got.shape == expected.shape and bits(got) == bits(expected)
             assert not got.flags.writeable
 
@@ -100,7 +95,7 @@ def test_arrays_of_a_reading_are_read_only(name: str, scene: sn.Scene) -> None:
         reading = scene.publish([name], poses=True, envs=envs)[name]
         arrays = [*reading.measured.values(), *reading.truth.values(), reading.pose, reading.offsets, reading.env_ids]
         arrays += [getattr(reading, what) for what in ("capture_tick", "truth_tick", "stamp", "age", "valid", "is_new")]
-        arrays.append(reading.frame)
+        arrays.append(reading.captures)
         for array in arrays:
             assert array is None or not array.flags.writeable
         with pytest.raises(ValueError, match="read-only"):
@@ -129,7 +124,7 @@ def test_reading_is_bit_identical_after_transport(name: str, scene: sn.Scene) ->
                 tick=reading.tick, time_ns=round(reading.time * 1e9),
             )  # fmt: skip
             data = read_message(message, info)
-            assert isinstance(data, FieldData)
+            assert isinstance(data, Reading)
             assert_same(data, reading, envs, truth)
 
 

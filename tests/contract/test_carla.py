@@ -14,14 +14,15 @@ import pytest
 from streaming import PATIENCE, running, until
 
 import sensorium as sn
+from sensorium.compat.carla import FActorVariation
 from sensorium.drawing import draw
 from sensorium.readings import Body
 from sensorium.stream import streamed
 from sensorium.view.live.remote import RemoteScene
 from sensorium.wire import serializers
 from sensorium.wire.buffers import Buffer
+from sensorium.wire.data import RawData
 from sensorium.wire.owner import Owner
-from sensorium.wire.raw_data import RawData
 from sensorium.wire.world import Snapshot
 
 ROAD = ("vehicle.ego/chassis", "vehicle.audi.a2/chassis", "vehicle.mercedes-benz.coupe/chassis", "walker/body")
@@ -76,7 +77,7 @@ class SafeDistanceSensor(sn.StreamedSensor):
     @classmethod
     def definition(cls) -> sn.SensorDefinition:
         front, back, lateral = (
-            sn.Attribute(id=f"safe_distance_{side}", type="float", recommended_values=(value,))
+            FActorVariation(f"safe_distance_{side}", "float", (value,))
             for side, value in (("front", "1.0"), ("back", "0.5"), ("lateral", "0.5"))
         )
         definition = sn.make_generic_sensor_definition("other", "tutorial_safe_distance")
@@ -214,7 +215,7 @@ def test_event_behaves_as_a_read_only_array(world: sn.Client) -> None:
             each.array[0] = WALKER
         with pytest.raises(TypeError, match="read-only"):
             each.raw_data[0] = 1
-    with pytest.raises(AttributeError, match="read-only"):
+    with pytest.raises(AttributeError):
         event.frame = 0
     assert np.shares_memory(event.array, np.frombuffer(event.raw_data, np.uint8))
 
@@ -247,8 +248,8 @@ def test_definition_creates_a_blueprint_in_the_library(world: sn.Client) -> None
     assert [*attributes] == [f"safe_distance_{side}" for side in ("front", "back", "lateral")]
     for side, value in (("front", "1.0"), ("back", "0.5"), ("lateral", "0.5")):
         attribute = attributes[f"safe_distance_{side}"]
-        assert (attribute.type, attribute.recommended_values) == ("float", (value,))
-        assert attribute.as_str() == value and not attribute.attribute.restrict_to_recommended
+        assert (attribute.type, attribute.recommended_values) == ("number", (value,))
+        assert attribute.as_str() == value and not attribute.restrict_to_recommended
     blueprint["safe_distance_back"] = 7.25
     sensor = world.spawn(blueprint, attach_to=ROAD[EGO])
     assert STORY[0] == ("set", 1.0, 7.25, 0.5)
@@ -326,7 +327,7 @@ class Sender(sn.StreamedSensor):
 
     @classmethod
     def definition(cls) -> sn.SensorDefinition:
-        aside = sn.Attribute(id="aside", type="bool", default="false")
+        aside = sn.Attribute("aside", {"type": "boolean", "default": False})
         return sn.make_generic_sensor_definition("other", "tutorial_sender", (aside,))
 
     def set(self, description: sn.ActorDescription) -> None:

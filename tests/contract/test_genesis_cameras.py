@@ -291,6 +291,10 @@ def test_camera_example_of_the_guide() -> None:
     options = MyCameraOptions(body="body", res=(4, 3), pos=(0.0, 0.0, 0.0), lookat=(1.0, 0.0, 0.0))
     assert not MyCameraSensor.uses_ring_pipeline
     assert "shapes_and_dtypes" in check_sensor(options)
+    engine = sn.TensorEngine(2, bodies=("body",))
+    engine.body_pos_w[:, 0, 2] = torch.tensor([0.2, 0.6])
+    grey = sn.Scene(engine, [options])[options.label].data.grey
+    assert grey.shape == (2, 3, 4, 1) and grey[:, 0, 0, 0].tolist() == [51, 153] == grey[:, 2, 3, 0].tolist()
 
 
 def test_a_camera_without_a_render_hook_fails_when_it_is_built() -> None:

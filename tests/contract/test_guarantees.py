@@ -25,7 +25,7 @@ OURS = [(cfg, sensor) for cfg, sensor in registry.registered().items() if cfg.__
 
 @pytest.mark.parametrize("cfg_class", [cfg for cfg, _ in OURS], ids=lambda cfg: cfg.__name__)
 def test_fields_of_every_config_are_keyword_only(cfg_class: type[SensorCfg[Any]]) -> None:
-    with pytest.raises(TypeError, match="positional"):
+    with pytest.raises(sn.ConfigError, match="positional"):
         cfg_class("name")
 
 

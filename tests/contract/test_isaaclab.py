@@ -14,7 +14,7 @@ import torch
 
 import sensorium as sn
 from sensorium.compat import isaaclab
-from sensorium.world.select import match_prim_path, resolve_prim_path
+from sensorium.world.select import match_prim_path
 
 from .tables import DOCUMENTS
 
@@ -326,10 +326,10 @@ def test_example_path_of_each_sensor_resolves_to_its_element(sensor: str) -> Non
     for namespace in NAMESPACES:
         assert match_prim_path(namespace + path, engine, "Cfg") == (kind, names)
     if len(names) == 1:
-        assert resolve_prim_path(f"/World/{path}", engine, "Cfg") == (kind, names[0])
+        assert match_prim_path(f"/World/{path}", engine, "Cfg", exactly_one=True) == (kind, names)
     else:
         with pytest.raises(sn.SelectionError, match="exactly one body"):
-            resolve_prim_path(f"/World/{path}", engine, "Cfg")
+            match_prim_path(f"/World/{path}", engine, "Cfg", exactly_one=True)
     with pytest.raises(RuntimeError, match="Tried 'robot/base/none' and 'none'"):
         match_prim_path("/World/robot/base/none", engine, "Cfg")
 

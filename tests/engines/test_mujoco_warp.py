@@ -1238,8 +1238,8 @@ def test_sealed_model_error_names_missing_parts_and_preparation():
 
 def test_unavailable_device_raises_the_common_device_error(monkeypatch):
     """Without CUDA, device="cuda" (the default) reports the devices found."""
-    nothing = dataclasses.replace(devices.DeviceInventory.here(), warp_devices=(), torch_devices=0)
-    monkeypatch.setattr(devices.DeviceInventory, "here", lambda: nothing)
+    nothing = dataclasses.replace(devices.DeviceInventory.detect(), warp_devices=(), torch_devices=0)
+    monkeypatch.setattr(devices.DeviceInventory, "detect", lambda: nothing)
     with pytest.raises(sn.DeviceError, match="device: got 'cuda', but no CUDA device is available"):
         MujocoWarpEngine(FALL)
     with pytest.raises(sn.DeviceError, match="device: got 'gpu'"):

@@ -18,11 +18,8 @@ from sensorium.geometry.cameras import (
     apertures_from_intrinsics,
     convert_camera_frame_orientation_convention,
     convert_orientation_convention,
-    create_pointcloud_from_depth,
-    intrinsics_from_apertures,
     inverse_intrinsics,
     look_at,
-    orthogonalize_perspective_depth,
     project_points,
     transform_points,
     unproject_depth,
@@ -157,17 +154,12 @@ def test_an_eye_at_its_target_is_an_error() -> None:
 
 
 def test_apertures_and_intrinsics_are_equivalent() -> None:
-    """An off-centre lens with unequal focal lengths survives the conversion to apertures and back."""
-    apertures = apertures_from_intrinsics(torch.tensor(K, dtype=torch.float64), 960, 540, focal_length=24.0)
-    back = intrinsics_from_apertures(960, 540, 24.0, *apertures)
-    np.testing.assert_allclose(back, K, rtol=1e-14)
-
-
-def test_the_default_lens_has_the_known_focal_length() -> None:
-    """Focal length 24 and aperture 20.955: fx = 732.999 px of 640, a horizontal field of view of 47.17 degrees."""
-    k = intrinsics_from_apertures(640, 480, 24.0, 20.955)
-    assert k[0, 0].item() == pytest.approx(732.999, abs=1e-3) and k[1, 1] == k[0, 0]
-    assert math.degrees(2 * math.atan(320 / k[0, 0].item())) == pytest.approx(47.17, abs=0.01)
+    """An off-centre lens with unequal focal lengths: the image plane from edge to edge, and its centre as tangents."""
+    matrix = torch.tensor(K, dtype=torch.float64)
+    wide, high, right, down = apertures_from_intrinsics(matrix, 960, 540, focal_length=24.0)
+    (fx, _, cx), (_, fy, cy), _ = K
+    np.testing.assert_allclose((960 * 24.0 / wide, 540 * 24.0 / high), (fx, fy), rtol=1e-14)
+    np.testing.assert_allclose((480.0 + right * fx, 270.0 + down * fy), (cx, cy), rtol=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -222,13 +214,10 @@ def test_unprojecting_and_projecting_are_inverse() -> None:
     np.testing.assert_allclose(pixels[:, :, 2].reshape(depth.shape), depth, atol=1e-12)
 
 
-def test_lengths_of_rays_become_depths() -> None:
-    """The norm of a point is the length of its ray; its depth is its z."""
+def test_lengths_of_rays_become_points() -> None:
+    """The norm of a point is the length of its ray."""
     depth, k, points = images()
     lengths = torch.tensor(np.linalg.norm(points, axis=-1)).reshape(depth.shape)
-    np.testing.assert_allclose(orthogonalize_perspective_depth(lengths, k), depth, atol=1e-12)
-    with_channel = orthogonalize_perspective_depth(lengths[..., None], k)
-    assert with_channel.shape == (*depth.shape, 1)
     np.testing.assert_allclose(unproject_depth(lengths, k, is_ortho=False), points, atol=1e-12)
 
 
@@ -240,7 +229,6 @@ def test_a_miss_has_no_point() -> None:
     assert (points[0, 1 * 7 + 2] == math.inf).all() and torch.isfinite(points).sum() == points.numel() - 3
     moved = transform_points(points, torch.ones(2, 3, dtype=torch.float64), random_quats(2))
     assert (moved[0, 1 * 7 + 2] == math.inf).all() and not moved.isnan().any()
-    assert orthogonalize_perspective_depth(depth, k)[0, 1, 2] == math.inf
 
 
 def test_points_are_transformed_by_poses() -> None:
@@ -249,16 +237,3 @@ def test_points_are_transformed_by_poses() -> None:
     expected = np.stack([rotation(quats[n]).apply(points[n]) + np.array([1.0, 2.0, 3.0]) for n in range(3)])
     np.testing.assert_allclose(transform_points(points, pos, quats), expected, atol=1e-12)
     assert torch.equal(transform_points(points), points)
-
-
-def test_point_cloud_omits_pixels_without_depth() -> None:
-    """Misses and holes are omitted unless they are kept by request; a pose maps the other points into the world."""
-    depth, k, points = images()
-    image = depth[0].clone()
-    image[0, 0], image[2, 3] = math.inf, 0.0
-    keep = np.setdiff1d(np.arange(35), [0, 2 * 7 + 3])
-    np.testing.assert_allclose(create_pointcloud_from_depth(k[0], image), points[0, keep], atol=1e-12)
-    assert create_pointcloud_from_depth(k[0], image, keep_invalid=True).shape == (35, 3)
-    quat, pos = torch.tensor(SAME_CAMERA["ros"], dtype=torch.float64), torch.tensor(POSITION, dtype=torch.float64)
-    world = create_pointcloud_from_depth(k[0], image[..., None], position=pos, orientation=quat)
-    np.testing.assert_allclose(world, rotation(quat).apply(points[0, keep]) + POSITION, atol=1e-6)

@@ -19,7 +19,7 @@ from sensorium.geometry.hfield import HFields, build_hfields
 from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.shapes import KINDS, Mesh, Shape
 from sensorium.geometry.solid_grid import PreparedMeshes, build_solids, prepare_mesh
-from sensorium.geometry.solid_mesh import open_edges, require_closed
+from sensorium.geometry.solid_mesh import surface_of
 from sensorium.geometry.solid_walk import Solids
 from sensorium.geometry.solids import signed_distance
 
@@ -288,14 +288,10 @@ def test_rows_with_equal_triangles_share_data() -> None:
 def test_open_mesh_error_names_edges_and_fix() -> None:
     box = box_mesh((0.5, 0.25, 0.125))
     mesh = Mesh(box.vertices, box.faces[:-1], "tub")
-    ends = open_edges(mesh)
-    assert ends.shape == (3, 2, 3)
-    expected = {tuple(sorted(map(tuple, edge))) for edge in box.vertices[[[1, 7], [7, 3], [3, 1]]].tolist()}
-    assert {tuple(sorted(map(tuple, edge))) for edge in ends.tolist()} == expected
     with pytest.raises(
         ModelError, match=r"mesh 'tub'.*3 of 18 edges are open.*\(-0.5, .*0.125\).*triangle.*convex hull"
     ):
-        require_closed(mesh)
+        surface_of(mesh)
     with pytest.raises(ModelError, match="tub"):
         build_solids([None, (mesh, (1.0, 1.0, 1.0))], "cpu")
 
@@ -305,23 +301,22 @@ def test_inconsistent_winding_raises() -> None:
     faces = box.faces.copy()
     faces[4] = faces[4, ::-1]
     with pytest.raises(ModelError, match="3 of 18 edges are between triangles of opposite orientation"):
-        require_closed(Mesh(box.vertices, faces))
+        surface_of(Mesh(box.vertices, faces))
 
 
 def test_edge_with_three_triangles_raises() -> None:
     box = box_mesh((0.5, 0.25, 0.125))
     mesh = Mesh([*box.vertices, [0.9, 0.9, 0.9]], [*box.faces, [0, 1, 8]])
     with pytest.raises(ModelError, match=r"2 of 20 edges are open.*1 of 20 edges are shared by an odd number"):
-        require_closed(mesh)
+        surface_of(mesh)
 
 
 def test_a_closed_mesh_has_no_open_edges_and_a_message_names_the_first_of_many() -> None:
     for mesh in closed_meshes().values():
-        assert open_edges(mesh).shape == (0, 2, 3)
-        require_closed(mesh)
+        surface_of(mesh)
     ring = torus()
     with pytest.raises(ModelError, match=r"and \d+ more"):
-        require_closed(Mesh(ring.vertices, ring.faces[20:]))
+        surface_of(Mesh(ring.vertices, ring.faces[20:]))
 
 
 @pytest.mark.parametrize("apart", [0.0, 1e-8])
@@ -331,7 +326,7 @@ def test_coincident_corners_are_one_vertex(apart: float) -> None:
     soup = mesh.vertices[mesh.faces].reshape(-1, 3)
     soup = soup + np.random.default_rng(0).uniform(-apart, apart, soup.shape)
     split = Mesh(soup, np.arange(len(soup)).reshape(-1, 3))
-    assert not len(open_edges(split))
+    surface_of(split)
     p = places_around(mesh, 600, np.random.default_rng(3))
     np.testing.assert_allclose(signed(split, p)[0], signed(mesh, p)[0], atol=1e-6)
 
@@ -349,11 +344,10 @@ def test_a_vertex_on_an_edge_splits_it_and_the_mesh_is_closed() -> None:
     flat = [[0, 4, 8]]  # this is how some files close a side
     mesh = Mesh(points, [*faces, *fan, *flat], "box", drop_degenerate=True)
     assert len(mesh.faces) == 11 + 9
-    require_closed(mesh)
-    assert len(open_edges(mesh)) == 0
+    surface_of(mesh)
     compare(mesh, places_around(mesh, 1200, np.random.default_rng(5)))
     with pytest.raises(ModelError, match=r"edges are open, with one triangle only"):
-        require_closed(Mesh(points, [*faces, *fan[1:]], "box"))
+        surface_of(Mesh(points, [*faces, *fan[1:]], "box"))
 
 
 def test_inward_winding_is_flipped_and_cavities_are_kept() -> None:

@@ -102,7 +102,7 @@ def samples(readings: Iterator[Any], field: str) -> Iterator[tuple[int, int, np.
     last: dict[int, tuple[int, int]] = {}
     for reading in readings:
         for row, env in enumerate(reading.env_ids.tolist()):
-            capture = int(reading.capture_tick[row]), int(reading.frame[row])
+            capture = int(reading.capture_tick[row]), int(reading.captures[row])
             before, last[env] = last.get(env, (-1, 0)), capture if reading.valid[row] else (-1, 0)
             if reading.valid[row] and (capture[0] != before[0] or capture[1] < before[1]):
                 yield env, capture[0], reading[field][row]

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import synthetic as syn
+from reference.draws import normals_numpy
 
 import sensorium as sn
-from sensorium.random import normals_numpy, stream_key
+from sensorium.random import stream_key
 
 SEED, ENVS, TICKS, DT = 5, 3, 30, 0.002
 INDEX = {name: k for k, name in enumerate(syn.ALL_FIELDS)}

@@ -101,7 +101,8 @@ def test_outputs_show_the_sample_of_the_last_read() -> None:
     sensor, cursor = scene["s0"], scene.sample_cursor()
     look = scene.observer("s0")
     assert (
-        look()[:, 0].equal(syn.signal(0, 4)[:, 0]) and scene.publish("s0", since=cursor)["s0"].frame.tolist() == [0] * 4
+        look()[:, 0].equal(syn.signal(0, 4)[:, 0])
+        and scene.publish("s0", since=cursor)["s0"].captures.tolist() == [0] * 4
     )
     syn.advance(scene, 3)
     assert look()[:, 0].equal(syn.signal(0, 4)[:, 0]) and not cursor.pending()

@@ -44,6 +44,9 @@ def run(
             syn.reset(scene, [2, 3])
         for _ in range(read(k)):
             snapshots(scene)
+            for name in scene:
+                scene[name].read([0])
+                scene[name].read_ground_truth()
     return snapshots(scene)
 
 

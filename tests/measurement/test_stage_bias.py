@@ -11,10 +11,11 @@ import pytest
 import synthetic as syn
 import torch
 from numpy.typing import NDArray
+from reference.draws import normals_numpy
 
 import sensorium as sn
 from sensorium.measurement.stage_runs import StageRun
-from sensorium.random import normals_numpy, stream_key
+from sensorium.random import stream_key
 
 Array = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ import torch
 from depth_camera import camera, measured
 
 import sensorium as sn
-from sensorium.presets.depth import D435, DEVICES, KINECT_V1, DepthDevice, d435_stages, kinect_v1_stages
+from sensorium.presets.depth import D435, DEVICES, KINECT_V1, DepthDevice
 from sensorium.sensors.cameras.depth_camera import DepthCameraCfg
 
 
@@ -42,7 +42,7 @@ def test_d435_noise_is_1_5_cm_at_2_m() -> None:
 def test_d435_range_starts_at_17_cm(width: int) -> None:
     """The search range ends at f B / 126 = 0.168 m, even if the image was made smaller afterwards."""
     z = np.tile(np.repeat(np.array([0.160, 0.176]), 40), (8, 1))
-    near = measured(z, d435_stages(width)[0].replace(noise_px=0.0, shadow=False))[0] > 0.0
+    near = measured(z, D435.stages(width)[0].replace(noise_px=0.0, shadow=False))[0] > 0.0
     assert not near[:, :36].any() and near[:, 44:].all()
 
 
@@ -65,7 +65,7 @@ def test_smaller_image_keeps_the_devices_depth_errors(device: DepthDevice) -> No
 def test_kinect_noise_grows_from_millimetres_to_centimetres(z: float, sd: float) -> None:
     """Over a few centimetres of depth the standard deviation matches the published one."""
     image = np.tile(z + np.linspace(-0.04, 0.04, 400), (30, 1))
-    out = measured(image, *kinect_v1_stages(), envs=3, resolution=KINECT_V1.resolution)
+    out = measured(image, *KINECT_V1.stages(), envs=3, resolution=KINECT_V1.resolution)
     error = (out - image)[:, :, 150:]
     assert error.std() == pytest.approx(sd, rel=0.05)
 

@@ -12,11 +12,18 @@ from numpy.typing import NDArray
 
 import sensorium as sn
 from sensorium.presets import ImuName, Presets, preset_fields, presets
-from sensorium.presets.info import DPS, MG, UG, G, two_sided
 
 Array = NDArray[np.float64]
+DPS, G = math.pi / 180.0, 9.80665
+"""One degree per second, rad/s, and standard gravity, m/s^2."""
+MG, UG = 1e-3 * G, 1e-6 * G
 PREFIXES = {"ang_vel_b": "gyro", "lin_acc_b": "acc", "mag_b": "mag"}
 IMUS = [name for name, info in presets().items() if info.kind == "imu"]
+
+
+def two_sided(density: float) -> float:
+    """Return Allan's two-sided density for a data sheet's one-sided density: ND / sqrt(2)."""
+    return density / math.sqrt(2.0)
 
 
 def scene_of(cfg: Any, envs: int = 256, dt: float = 0.001) -> sn.Scene:

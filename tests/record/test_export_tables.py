@@ -61,10 +61,10 @@ def samples(readings: list[Reading], name: str, branch: str) -> Iterator[tuple[R
             continue
         for row, env in enumerate(reading.env_ids.tolist()):
             if branch == "measured" and not reading.valid[row]:
-                last[env] = (-1, int(reading.frame[row]))
+                last[env] = (-1, int(reading.captures[row]))
                 continue
             tick = int((reading.capture_tick if branch == "measured" else reading.truth_tick)[row])
-            frame = int(reading.frame[row])
+            frame = int(reading.captures[row])
             before = last.get(env, (-1, -1))
             last[env] = (tick, frame)
             if tick != before[0] or frame < before[1]:
@@ -167,7 +167,7 @@ def test_events_have_a_row_each(file_format: str, env: int | None, tmp_path: Pat
 
 
 def test_fields_that_do_not_fit_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "MOST_COLUMNS", 1)
+    monkeypatch.setattr(tables, "MAX_COLUMNS", 1)
     reading = event_reading(1, [1, 2], np.random.default_rng(0))
     (note,) = write_tables([reading], tmp_path, "csv", dt=DT)
     assert "dvs: pixel has 2 values per row" in note and "--format npz" in note

@@ -31,7 +31,7 @@ from sensorium.record.mcap_writer import MAGIC, Summary
 from sensorium.record.recorder import checksum
 from sensorium.record.repair import repair
 
-MOST = 200 * 2**20
+MAX = 200 * 2**20
 """Greatest memory for any of the small files here, bytes."""
 
 
@@ -103,7 +103,7 @@ def test_a_damaged_file_is_refused_or_reads_the_same(
                 assert all(each in rest for each in summed(found)) and len(found) >= count
                 count = len(found)
     assert refused > files / 6
-    assert tracemalloc.get_traced_memory()[1] < MOST
+    assert tracemalloc.get_traced_memory()[1] < MAX
     tracemalloc.stop()
 
 
@@ -304,7 +304,7 @@ def test_a_hostile_file_gives_one_error_and_bounded_memory(name: str, tmp_path: 
     with pytest.raises(ModelError) as caught:
         read(path)
     assert str(path) in str(caught.value) and len(str(caught.value)) < 1000
-    assert tracemalloc.get_traced_memory()[1] < MOST
+    assert tracemalloc.get_traced_memory()[1] < MAX
     tracemalloc.stop()
 
 
@@ -318,5 +318,5 @@ def test_repairing_a_hostile_file_gives_one_error_or_a_valid_file(name: str, tmp
         assert repair(path, in_place=True).was_complete
     except ModelError as error:
         assert str(path) in str(error)
-    assert tracemalloc.get_traced_memory()[1] < MOST
+    assert tracemalloc.get_traced_memory()[1] < MAX
     tracemalloc.stop()

@@ -114,7 +114,7 @@ def test_a_recording_killed_at_a_random_moment_is_completed(number: int, tmp_pat
 def test_a_file_cut_anywhere_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut within chunks, between them, within indexes and within the summary: the start of the recording remains."""
     monkeypatch.setattr(mcap_writer, "CHUNK_BYTES", 8000)
-    monkeypatch.setattr(rows, "MOST_ROWS", 3)
+    monkeypatch.setattr(rows, "MAX_ROWS", 3)
     made = scene()
     with following(made) as live, made.record(tmp_path / "run.mcap"):
         for _ in range(60):
@@ -176,7 +176,7 @@ def test_a_full_disk_ends_the_recording_only(
 ) -> None:
     """One warning; the simulation continues, with the same readings; what was written is a valid start."""
     monkeypatch.setattr(mcap_writer, "CHUNK_BYTES", 20_000)
-    monkeypatch.setattr(rows, "MOST_ROWS", 4)
+    monkeypatch.setattr(rows, "MAX_ROWS", 4)
     disk.space = space
     made, other = scene(), scene()
     path = tmp_path / "run.mcap"

@@ -207,7 +207,7 @@ def test_files_open_with_mcap_and_rosbags(tmp_path: Path) -> None:
 def test_recorded_parts_are_found_by_time_and_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small chunks, so that readings and their truth are split between chunks in all ways."""
     monkeypatch.setattr(mcap_writer, "CHUNK_BYTES", 1000)
-    monkeypatch.setattr(rows, "MOST_ROWS", 1)
+    monkeypatch.setattr(rows, "MAX_ROWS", 1)
     made = scene()
     with following(made) as live, made.record(tmp_path / "run.mcap"):
         for number in range(100):
@@ -395,7 +395,7 @@ def test_noise_is_not_compressed_and_has_a_checksum(tmp_path: Path) -> None:
 
 
 def test_values_of_the_loop_and_marks_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "MOST_ROWS", 3)
+    monkeypatch.setattr(rows, "MAX_ROWS", 3)
     made = scene()
     rewards = np.random.default_rng(0).normal(size=(10, 5))
     with made.record(tmp_path / "run.mcap", envs=[1, 4]) as recorder:

@@ -25,7 +25,7 @@ def test_messages_are_those_of_the_live_readings(
     collected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many readings are converted at once, by recorder and export; two of five environments, with a reset."""
-    monkeypatch.setattr(rows, "MOST_ROWS", collected)
+    monkeypatch.setattr(rows, "MAX_ROWS", collected)
     monkeypatch.setattr(mcap_writer, "CHUNK_BYTES", 20_000)
     monkeypatch.setattr(rosbag2, "BLOCK_BYTES", 1000)
     made = scene()

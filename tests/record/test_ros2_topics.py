@@ -67,7 +67,7 @@ def test_a_batch_equals_its_readings_one_by_one(store: Any) -> None:
                 before is not None
                 and before.valid[env]
                 and before.capture_tick[env] == now.capture_tick[env]
-                and before.frame[env] <= now.frame[env]
+                and before.captures[env] <= now.captures[env]
             )
             if now.valid[env] and not repeated:
                 expected.append((round(now.time * NS), int(now.capture_tick[env]), now["ang_vel_b"][env].tolist()))

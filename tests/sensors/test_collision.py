@@ -20,8 +20,8 @@ from sensorium.sensors.contact.collision import reserve_contact
 from sensorium.spec import contact_array
 from sensorium.stream.events import CollisionEvent, CollisionSerializer
 from sensorium.testing import check_sensor
+from sensorium.wire.data import RawData
 from sensorium.wire.header import Header, body_offset
-from sensorium.wire.raw_data import RawData
 from sensorium.wire.serializers import OURS
 from sensorium.wire.stream_info import StreamInfo
 

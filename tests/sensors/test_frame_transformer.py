@@ -16,7 +16,7 @@ from scipy.spatial.transform import Rotation
 import sensorium as sn
 from sensorium.demo import Trot, model_path
 from sensorium.testing import check_sensor, tumbling_engine
-from sensorium.world.select import match_prim_path, resolve_prim_path
+from sensorium.world.select import match_prim_path
 
 Array = NDArray[np.float64]
 Frame = sn.FrameTransformerCfg.FrameCfg
@@ -591,9 +591,9 @@ def test_one_prim_path_and_many() -> None:
     assert match_prim_path("{ENV_REGEX_NS}/robot/leg_.*", engine, "Cfg") == ("body", ["robot/leg_a", "robot/leg_b"])
     assert match_prim_path("/World/envs/env_*/robot/x/y/leg_b", engine, "Cfg") == ("body", ["robot/leg_b"])
     assert match_prim_path("/World/envs/env_0/robot/leg_*", engine, "Cfg") == ("body", ["robot/leg_a", "robot/leg_b"])
-    assert resolve_prim_path("{ENV_REGEX_NS}/robot/tip", engine, "Cfg") == ("body", "robot/tip")
+    assert match_prim_path("{ENV_REGEX_NS}/robot/tip", engine, "Cfg", exactly_one=True) == ("body", ["robot/tip"])
     with pytest.raises(sn.SelectionError, match=r"Cfg\.prim_path: .*exactly one body\. It matches robot/leg_a, robot/"):
-        resolve_prim_path("{ENV_REGEX_NS}/robot/leg_.*", engine, "Cfg")
+        match_prim_path("{ENV_REGEX_NS}/robot/leg_.*", engine, "Cfg", exactly_one=True)
 
 
 def test_bodies_are_found_by_frame_name() -> None:

@@ -120,7 +120,11 @@ def reference(
     assert names[own] == "tip"
     if near == 0.0:
         return np.zeros(3), np.zeros(3)
-    area = skin.tracked_area if cfg.reference_area == "tracked" else cfg.reference_area
+    area = (
+        sum(each.area for each in skin.sample_points.values())
+        if cfg.reference_area == "tracked"
+        else cfg.reference_area
+    )
     density = cfg.density_scalar / area
     force = turn.T @ (cfg.stiffness * density * near * a + cfg.shear_coupling * density * slide)
     return force, np.cross(local, force) + cfg.twist_scalar * spin / near * (turn.T @ a)
@@ -300,7 +304,7 @@ def test_covered_points_do_not_count() -> None:
         scene, skin = taxels(engine, probe_radius=0.02, n_sample_points=20_000)
         scene.update()  # the probe is in the middle, 5 cm from all outer sides
         assert not skin.data.force.any()
-        areas.append(skin.tracked_area)
+        areas.append(sum(each.area for each in skin.sample_points.values()))
     assert areas[0] == pytest.approx(surface_area(whole))
     assert areas[1] == pytest.approx(areas[0], rel=0.01)
 

@@ -80,9 +80,9 @@ def test_the_blueprint_has_the_attributes_of_the_contract() -> None:
     definition = definitions()["sensor.other.safe_distance"]
     for side, value in (("front", "1.0"), ("back", "0.5"), ("lateral", "0.5")):
         attribute = definition[f"safe_distance_{side}"]
-        assert (attribute.type, attribute.recommended_values, attribute.default) == ("float", (value,), value)
+        assert (attribute.type, attribute.recommended_values, attribute.default) == ("number", (value,), float(value))
         assert not attribute.restrict_to_recommended and attribute.unit == "m"
-    assert definition["exclude_own_links"].value is True and definition["entity"].type == "string"
+    assert definition["exclude_own_links"].default is True and definition["entity"].type == "string"
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,13 @@ from selection import pairs
 
 import sensorium as sn
 import sensorium.sensors.all  # registers the built-in sensors
-from sensorium import registry
+from sensorium import compat, registry
 from sensorium.cfg import SELECTORS, MountedSensorCfg, SensorCfg, meanings
 from sensorium.errors import ConfigError, SensoriumWarning, UnknownNameError
+from sensorium.pose import Pose
 from sensorium.presets import presets
 from sensorium.stream.blueprints import build_cfg, definitions
-from sensorium.stream.variants import VARIANTS
-from sensorium.wire.attributes import Attribute, SensorDefinition, make_generic_sensor_definition
-from sensorium.wire.pose import Pose
+from sensorium.wire.attributes import Attribute, SensorDefinition, make_generic_sensor_definition, text_of
 
 ALL = definitions()
 OURS = sorted({each.kind() for each in registry.registered() if each.__module__.startswith("sensorium.")})  # type: ignore[attr-defined]
@@ -64,13 +63,19 @@ def test_every_field_except_name_offset_and_refused_selectors_is_an_attribute(ki
     """Each attribute has the description from the config's source."""
     cfg_class = registry.cfg_for_kind(kind)
     definition = next(each for each in ALL.values() if each.kind == kind)
-    names = VARIANTS[definition.id].names if definition.id in VARIANTS else {}  # fields with other names
+    variant = compat.variants().get(definition.id)
+    names = variant.names if variant is not None else {}  # fields with other names
     left_out = set(cfg_class.model_fields) - {each.id for each in definition} - names.keys()
     known = {"name", "offset"}
     if issubclass(cfg_class, MountedSensorCfg):
         known |= {each for each in SELECTORS if each not in definition}
     more = {each.id for each in definition if not each.id.startswith("noise_")} - set(cfg_class.model_fields)
-    assert left_out <= known and more == {"sensor_tick", *names.values()}
+    assert left_out <= known and more == ({"sensor_tick", *names.values()} if variant is not None else set())
+    if kind in ("imu", "joint"):
+        schema = cfg_class.model_json_schema()
+        both = schema["properties"].keys() & {each.id for each in definition}
+        assert definition.defs == schema["$defs"]
+        assert {each: definition[each].schema for each in both} == {each: schema["properties"][each] for each in both}
     for name, text in meanings(cfg_class).items():
         is_own = name in left_out or name in names or (kind, name) == ("radar", "distribution")
         assert is_own or definition[name].doc == " ".join(text.split())
@@ -79,35 +84,38 @@ def test_every_field_except_name_offset_and_refused_selectors_is_an_attribute(ki
 @pytest.mark.parametrize(
     ("id", "name", "expected"),
     [
-        ("sensor.other.imu", "rate_hz", {"type": "float", "unit": "Hz", "low": 0.0, "open_low": True, "default": ""}),
-        ("sensor.other.imu", "update_period", {"type": "float", "unit": "s", "low": 0.0, "default": "0.0"}),
-        ("sensor.other.imu", "sensor_tick", {"type": "float", "unit": "s", "default": ""}),
-        ("sensor.other.imu", "history_length", {"type": "int", "low": 0.0, "default": "0"}),
-        ("sensor.other.imu", "debug_vis", {"type": "bool", "default": "false", "unit": ""}),
-        ("sensor.other.imu", "gravity_bias", {"type": "vector", "size": 3, "default": ""}),
-        ("sensor.other.imu", "gyro_noise", {"type": "json", "unit": "rad/s", "low": 0.0, "default": ""}),
-        ("sensor.other.imu", "bias", {"type": "json", "unit": "", "low": -float("inf")}),
-        ("sensor.other.imu", "stages", {"type": "json", "default": "[]"}),
-        ("sensor.other.imu", "site", {"type": "json", "words": True, "default": ""}),
-        ("sensor.other.imu", "fields", {"type": "json", "words": True, "recommended_values": ("measured", "all")}),
+        ("sensor.other.imu", "rate_hz", {"type": "number", "expected": "a number > 0 (Hz)", "default": None}),
+        ("sensor.other.imu", "update_period", {"type": "number", "expected": "a number >= 0 (s)", "default": 0.0}),
+        ("sensor.other.imu", "sensor_tick", {"type": "number", "unit": "s", "default": None}),
+        ("sensor.other.imu", "history_length", {"expected": "a whole number >= 0", "default": 0}),
+        ("sensor.other.imu", "debug_vis", {"type": "boolean", "default": False, "unit": ""}),
+        ("sensor.other.imu", "gravity_bias", {"expected": "3 numbers, e.g. [0, 0, 1]", "default": None}),
+        ("sensor.other.imu", "gyro_noise", {
+            "expected": "a value, or a text in JSON or TOML, with numbers >= 0", "unit": "rad/s", "default": None,
+        }),
+        ("sensor.other.imu", "bias", {"expected": "a value, or a text in JSON or TOML", "unit": ""}),
+        ("sensor.other.imu", "stages", {"type": "structure", "default": []}),
+        ("sensor.other.imu", "site", {"type": "structure", "default": None}),
+        ("sensor.other.imu", "fields", {"type": "structure", "recommended_values": ("measured", "all")}),
         ("sensor.other.imu", "acceleration", {
             "type": "string", "restrict_to_recommended": True, "default": "auto",
             "recommended_values": ("auto", "engine", "difference"),
         }),
         ("sensor.lidar.ray_cast", "sub_rays", {
-            "type": "int", "restrict_to_recommended": True, "recommended_values": ("7", "19"), "default": "7",
+            "type": "integer", "restrict_to_recommended": True, "recommended_values": ("7", "19"), "default": 7,
         }),
         ("sensor.other.force_torque", "tare", {
-            "type": "json", "restrict_to_recommended": True, "recommended_values": ("true", "false", "manual"),
-            "default": "false",
+            "type": "structure", "restrict_to_recommended": True, "recommended_values": ("true", "false", "manual"),
+            "default": False,
         }),
-        ("sensor.other.force_torque", "tool_com", {"type": "vector", "size": 3, "unit": "m"}),
-        ("sensor.other.magnetometer", "unit", {"type": "string", "restrict_to_recommended": True, "default": ""}),
-        ("sensor.other.motor_current", "torque_constant", {"type": "json", "required": True, "unit": "N m/A"}),
-        ("sensor.other.motor_current", "cogging", {"type": "vector", "size": 0, "default": "[]", "unit": "N m"}),
-        ("sensor.other.gnss", "heading_deg", {"type": "float", "unit": "deg"}),
-        ("sensor.other.depth_camera", "res", {"type": "json", "default": "[128, 96]"}),
-        ("sensor.other.ray_caster", "pattern", {"type": "json", "default": '{"kind": "grid"}'}),
+        ("sensor.other.force_torque", "tool_com", {"type": "array", "unit": "m"}),
+        ("sensor.other.magnetometer", "unit", {"type": "string", "restrict_to_recommended": True, "default": None}),
+        ("sensor.other.motor_current", "torque_constant", {"type": "structure", "required": True, "unit": "N m/A"}),
+        ("sensor.other.motor_current", "cogging", {"expected": "numbers, e.g. [0, 0, 1] (N m)", "default": ()}),
+        ("sensor.other.gnss", "heading_deg", {"type": "number", "unit": "deg"}),
+        ("sensor.other.surface_distance_probe", "lookup", {"type": "structure", "unit": "m"}),
+        ("sensor.other.depth_camera", "res", {"type": "structure", "default": [128, 96]}),
+        ("sensor.other.ray_caster", "pattern", {"type": "structure", "default": {"kind": "grid"}}),
     ],
 )  # fmt: skip
 def test_attribute_types_units_bounds_defaults_and_choices_match_the_field(
@@ -132,7 +140,8 @@ def test_setting_every_default_as_text_changes_nothing(kind: str) -> None:
     definition = next(each for each in ALL.values() if each.kind == kind)
     left_out = {*LEAST.get(kind, {}), *BESIDE.get(kind, ())}
     left_out |= {each.id for each in definition if each.id.startswith("noise_") and kind in ("gnss", "imu")}
-    texts = {each.id: each.default for each in definition if each.default and each.id not in left_out}
+    texts = {each.id: text_of(each.default) for each in definition if each.id not in left_out}
+    texts = {id: text for id, text in texts.items() if text}
     assert texts and built(kind, **texts) == built(kind)
     assert built(kind, **definition.describe({**LEAST.get(kind, {}), **texts}).values | {
         name: None for name in left_out - {*LEAST.get(kind, {})}
@@ -273,8 +282,10 @@ def test_any_value_gives_a_config_or_a_config_error(name: str, value: Any) -> No
 
 
 def test_preset_supplies_unset_fields() -> None:
-    offered = definitions(presets=presets())["sensor.other.imu"]["preset"]
-    assert offered.restrict_to_recommended and offered.default == "" and "bmi088" in offered.recommended_values
+    known = definitions(presets=presets())
+    offered = known["sensor.other.imu"]["preset"]
+    assert "preset" in known["sensor.other.lidar"] and "preset" not in known["sensor.lidar.ray_cast"]
+    assert offered.restrict_to_recommended and offered.default is None and "bmi088" in offered.recommended_values
     chosen = {"preset": "bmi088", "gyro_noise_density": "0"}
     cfg = build_cfg("imu", chosen, attach_to=BODY, preset=sn.preset)
     assert cfg == sn.preset("bmi088", body=BODY, gyro_noise_density=0.0) and cfg.rate_hz == 400.0
@@ -378,11 +389,11 @@ DIRECTED = [
     ("ray_caster_camera", {"pattern": CAMERA}, ""),
     ("lidar", {"scan_duration": 0.1, "update_period": 0.1}, ""),
     ("lidar", {"update_period": 0.1}, "vlp16"),
-    ("lidar", {"update_period": 0.1}, "mid360"),
     ("radar", {"points": 400}, ""),
     ("ray_caster", {"pattern": {"kind": "spherical", "n_points": [9, 9], "fov": [20.0, 20.0]}}, ""),
 ]
 """Every directed kind of sensor, with devices."""
+SLOW = ("lidar", {"update_period": 0.1}, "mid360")
 
 
 def _device(value: object) -> str | None:
@@ -390,7 +401,11 @@ def _device(value: object) -> str | None:
     return f"{value[0]} {value[2]}".strip() if isinstance(value, tuple) else None
 
 
-@pytest.mark.parametrize(("attach", "directed"), pairs(["body", None], DIRECTED), ids=_device)
+@pytest.mark.parametrize(
+    ("attach", "directed"),
+    [*pairs(["body", None], DIRECTED), pytest.param("body", SLOW, marks=pytest.mark.full)],
+    ids=_device,
+)
 def test_directional_sensors_look_along_x_of_their_transform(
     attach: str | None, directed: tuple[str, dict[str, Any], str]
 ) -> None:
@@ -452,7 +467,8 @@ class Guard:
 
     @staticmethod
     def definition() -> SensorDefinition:
-        return make_generic_sensor_definition("other", "guard", [Attribute(id="range", type="float", default="1.0")])
+        reach = Attribute("range", {"type": "number", "default": 1.0})
+        return make_generic_sensor_definition("other", "guard", [reach])
 
 
 def test_added_definitions_keep_the_library_sorted() -> None:

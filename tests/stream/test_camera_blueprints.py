@@ -13,9 +13,9 @@ from streaming import PATIENCE
 
 import sensorium as sn
 import sensorium.sensors.all
+from sensorium.compat import variants
 from sensorium.errors import ConfigError
 from sensorium.stream.blueprints import build_cfg, definitions
-from sensorium.stream.variants import VARIANTS
 
 ROOM = """
 <mujoco><worldbody><geom name="floor" type="plane" size="9 9 1"/>
@@ -38,13 +38,13 @@ def room() -> Iterator[Any]:
 
 def test_ids_and_attributes_are_those_of_the_data_types() -> None:
     known = definitions()
-    cameras = {each for each in VARIANTS if each.startswith("sensor.camera.")}
-    assert cameras == {f"sensor.camera.{name}" for name in (*FIELDS, "dvs")} and {*VARIANTS} < {*known}
+    cameras = {each for each in variants() if each.startswith("sensor.camera.")}
+    assert cameras == {f"sensor.camera.{name}" for name in (*FIELDS, "dvs")} and {*variants()} < {*known}
     for name in FIELDS:
         definition = known[f"sensor.camera.{name}"]
         assert definition.kind == name and definition.doc and "camera" in definition.tags
         assert [(each.id, each.default, each.unit) for each in definition][:3] == [
-            ("image_size_x", "800", "px"), ("image_size_y", "600", "px"), ("fov", "90.0", "deg"),
+            ("image_size_x", 800, "px"), ("image_size_y", 600, "px"), ("fov", 90.0, "deg"),
         ]  # fmt: skip
         ids = {each.id for each in definition}
         assert not ids & {"width", "height", "data_types"} and {"sensor_tick", "lens", "noise", "camera"} <= ids

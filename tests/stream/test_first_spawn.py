@@ -7,10 +7,11 @@ import logging
 import threading
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from nursery import Nursery
-from streaming import PATIENCE, Gauge, GaugeCfg, GaugeData, build, running, serving, until
+from streaming import PATIENCE, Gauge, GaugeCfg, GaugeData, build, running, serving
 from test_blueprints import LEAST, OURS
 
 import sensorium as sn
@@ -33,8 +34,10 @@ class SlowGaugeCfg(GaugeCfg):
 class SlowGauge(sn.SimpleSensor[SlowGaugeCfg, GaugeData]):
     requires = (sn.BODY_POSE,)
     update_raw_data = Gauge.update_raw_data
+    started: ClassVar[threading.Event] = threading.Event()
 
     def setup(self) -> None:
+        self.started.set()
         if self.cfg.compiles:
             with loading.lock:
                 time.sleep(LONG)
@@ -42,8 +45,7 @@ class SlowGauge(sn.SimpleSensor[SlowGaugeCfg, GaugeData]):
             time.sleep(LONG)
 
 
-@pytest.mark.parametrize("compiles", [False, True])
-@pytest.mark.parametrize("local", [False, True])
+@pytest.mark.parametrize(("local", "compiles"), [(False, True), (True, False)])
 def test_client_waits_for_a_long_request(local: bool, compiles: bool, caplog: pytest.LogCaptureFixture) -> None:
     """The time-out does not expire while the server works; the client's log reports a compilation of kernels."""
     caplog.set_level(logging.WARNING, "sensorium.client")
@@ -63,9 +65,9 @@ def test_client_waits_for_a_long_request(local: bool, compiles: bool, caplog: py
         else:
             with running(server), sn.connect(server.address, timeout=PATIENCE) as client:
                 use(client)
-    told = [each.getMessage() for each in caplog.records if "waiting for the server" in each.getMessage()]
-    assert len(told) == compiles
-    assert all("compiles kernels, on the first run only" in text for text in told)
+    texts = [each.getMessage() for each in caplog.records if "waiting for the server" in each.getMessage()]
+    assert len(texts) == compiles
+    assert all("compiles kernels, on the first run only" in text for text in texts)
 
 
 def test_other_clients_wait_for_a_long_request() -> None:
@@ -74,8 +76,9 @@ def test_other_clients_wait_for_a_long_request() -> None:
         with sn.connect(server.address, timeout=PATIENCE) as second:
             blueprint = first.blueprints.find("sensor.other.slow_gauge")
             spawning = threading.Thread(target=first.spawn, args=(blueprint,), kwargs={"name": "slow"})
+            SlowGauge.started.clear()
             spawning.start()
-            until(lambda: server._commands.current, "the first request")
+            assert SlowGauge.started.wait(PATIENCE)
             second.timeout = SHORT
             second.reset()
             spawning.join(PATIENCE)
@@ -165,9 +168,8 @@ finally:
 """
 
 
-@pytest.mark.parametrize(
-    "kind", ["imu", *(pytest.param(each, marks=pytest.mark.soak) for each in OURS if each != "imu")]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", OURS)
 def test_the_first_spawn_of_a_kind_works_with_an_empty_cache(tmp_path: Path, kind: str, nursery: Nursery) -> None:
     """All options have their defaults, also the time-out of the spawn, and every kernel has to be compiled."""
     (tmp_path / "model.xml").write_text(MODEL)

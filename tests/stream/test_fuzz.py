@@ -19,9 +19,9 @@ import sensorium as sn
 from sensorium.client import link
 from sensorium.errors import StreamError
 from sensorium.wire import messages as msg
-from sensorium.wire.packing import CONTROL, CREDIT, DATA, PARTS, RELEASE, SLOT, Record, pack, unpack
+from sensorium.wire.packing import CONTROL, CREDIT, DATA, RELEASE, SLOT, Record, pack, unpack
 
-KINDS = (CONTROL, DATA, PARTS, SLOT, CREDIT, RELEASE, 0, 7, 8, 9, 2**32 - 1)
+KINDS = (CONTROL, DATA, SLOT, CREDIT, RELEASE, 0, 7, 8, 9, 255)
 
 
 @contextlib.contextmanager
@@ -127,7 +127,7 @@ def refusals(dealer: Any) -> list[str]:
     return out
 
 
-@pytest.mark.parametrize("messages", [5_000, pytest.param(100_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("messages", [2_000, pytest.param(100_000, marks=pytest.mark.soak)])
 def test_random_and_mutated_messages_do_not_break_the_server(
     session: list[list[bytes]], messages: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -168,7 +168,8 @@ def test_random_and_mutated_messages_do_not_break_the_server(
         assert set(server.streams) == {"gauge", "sheet", "world"}
 
 
-def test_raw_bytes_on_the_port_do_not_break_the_server() -> None:
+@pytest.mark.parametrize("connections", [200, pytest.param(1000, marks=pytest.mark.soak)])
+def test_raw_bytes_on_the_port_do_not_break_the_server(connections: int) -> None:
     """Garbage, a web browser, half a ZeroMQ greeting, huge lengths and endless connections disturb no other client."""
     with serving(step=True, world={"columns": 0}) as server, witness(server):
         port = int(server.address.rpartition(":")[2])
@@ -181,7 +182,7 @@ def test_raw_bytes_on_the_port_do_not_break_the_server() -> None:
         ]  # fmt: skip
         before = held()["fds"]
         open_ones: list[socket.socket] = []
-        for i in range(1000):
+        for i in range(connections):
             each = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
             with contextlib.suppress(OSError):
                 each.sendall(starts[i % len(starts)] + random.bytes(int(random.integers(0, 300))))
@@ -235,7 +236,7 @@ def test_garbage_from_the_server_ends_the_connection_with_a_reason(
         for message in (
             keep, msg.Eos(1, "why"), msg.Pong(b"server", 1), msg.Note("text"), msg.Removed(1, "why"),
             msg.Segment(1, "/proc/1/fd/1", b"t" * 16, 4096, 64), msg.Unmap(1), msg.FrameDone(1, 1, 1, (1, 2)),
-            msg.Subscribed(1, 1), msg.Reply(1, None, "x", "nearest"), msg.Added(keep.streams[0]),
+            msg.Reply(1, None, "x", "nearest"), msg.Added(keep.streams[0]),
         ):  # fmt: skip
             answers.append([bytes(part) for part in pack([Record(CONTROL, 0, 0, msg.encode(message))])])
         for i in range(times):

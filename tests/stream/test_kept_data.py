@@ -15,7 +15,7 @@ import pytest
 from streaming import build, serving, until
 
 import sensorium as sn
-from sensorium.stream.delivery import SLOTS_PER_CLIENT
+from sensorium.stream.segments import SLOTS_PER_CLIENT
 
 LATER = 300
 TRANSPORTS = ("shared memory", "ipc", "socket", "in-process")
@@ -34,6 +34,11 @@ def linked(transport: str, tmp_path: Path) -> Iterator[tuple[sn.Server, sn.Clien
             yield server, client
 
 
+def bytes_of(kept: Any) -> bytes:
+    """Return the bytes of a kept array, or of the first field of kept data."""
+    return (kept if isinstance(kept, np.ndarray) else next(iter(kept.measured.values()))).tobytes()
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_kept_view_is_unchanged_after_many_later_frames(transport: str, tmp_path: Path) -> None:
     """Small and large views, arrays and data objects stay unchanged; writing to them is refused."""
@@ -49,7 +54,7 @@ def test_a_kept_view_is_unchanged_after_many_later_frames(transport: str, tmp_pa
             if counts[data.sensor] == 3:
                 for view in (field, field[1:3, 1:3], data.transforms if data.transforms is not None else field[::2]):
                     kept.append((view, view.tobytes()))
-                kept.append((data, data.raw_data.tobytes()))
+                kept.append((data, bytes_of(data)))
 
         for name in counts:
             client.sensors[name].listen(keep, policy="lossless")
@@ -58,8 +63,7 @@ def test_a_kept_view_is_unchanged_after_many_later_frames(transport: str, tmp_pa
         until(lambda: all(count == 3 + LATER for count in counts.values()))
         assert len(kept) == 8
         for view, before in kept:
-            now = view if isinstance(view, np.ndarray) else view.raw_data
-            assert now.tobytes() == before
+            assert bytes_of(view) == before
             if isinstance(view, np.ndarray):
                 assert not view.flags.writeable
                 with pytest.raises(ValueError, match=r"read-only|WRITEABLE|writeable"):
@@ -67,8 +71,7 @@ def test_a_kept_view_is_unchanged_after_many_later_frames(transport: str, tmp_pa
         for name in counts:
             client.sensors[name].stop()
     for view, before in kept:  # the connection is closed, and in-process the server too
-        now = view if isinstance(view, np.ndarray) else view.raw_data
-        assert now.tobytes() == before
+        assert bytes_of(view) == before
     assert not client.errors
 
 
@@ -178,3 +181,25 @@ def test_slots_released_in_any_thread_and_order_are_returned_once() -> None:
         until(lambda: server.counts.subscriptions == 0, "the end of the subscriptions")
         until(lambda: server.counts.slots_lent == 0, "the slots")
         until(lambda: client.is_connected)
+
+
+@pytest.mark.parametrize("transport", ["shared memory", "ipc", "socket"])
+@pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.soak)])
+def test_readings_appended_to_a_list_stay_unchanged_and_delay_nobody(
+    transport: str, count: int, tmp_path: Path
+) -> None:
+    """The list keeps every message of 32 kB; another listener gets each of them as well."""
+    address = f"ipc://{tmp_path}/socket" if transport == "ipc" else "tcp://127.0.0.1:0"
+    with serving(address, lockstep=True, world={"num_envs": 1, "columns": 8192}) as server:
+        options = {"shared_memory": transport != "socket"}
+        with sn.connect(server.address, **options) as client, sn.connect(server.address, **options) as other:
+            kept: list[Any] = []
+            frames: list[int] = []
+            client.sensors["sheet"].listen(kept.append, policy="lossless")
+            other.sensors["sheet"].listen(lambda data: frames.append(data.frame), policy="lossless")
+            stepped = [client.step() for _ in range(count)]
+            until(lambda: kept and frames and kept[-1].frame == frames[-1] == stepped[-1])
+            assert [data.frame for data in kept][-count:] == frames[-count:] == stepped
+            cells = np.array([data["cells"][0, [0, -1]] for data in kept])
+            assert (cells == np.array([data.tick for data in kept])[:, None] + [0.0, 8191.0]).all()
+            assert not client.notes and not other.notes

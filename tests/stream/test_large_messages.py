@@ -36,7 +36,8 @@ class Mixed(sn.StreamedSensor):
 
     @classmethod
     def definition(cls) -> SensorDefinition:
-        return make_generic_sensor_definition("other", "test_mixed", (Attribute(id="x", type="int", default="1"),))
+        x = Attribute("x", {"type": "integer", "default": 1})
+        return make_generic_sensor_definition("other", "test_mixed", (x,))
 
     class serializer(sn.Serializer):
         type_name = "sensorium.tests.Mixed/1"
@@ -131,7 +132,7 @@ def test_memory_is_reused_and_does_not_grow() -> None:
 
         def take(data: Any) -> None:
             nonlocal count, nbytes
-            count, nbytes = count + 1, len(data.raw_data)
+            count, nbytes = count + 1, sum(array.nbytes for array in data.measured.values())
 
         client.sensors["sheet"].listen(take, policy="lossless")
         for k in range(80):

@@ -16,7 +16,7 @@ from selection import gate
 from streaming import PATIENCE, Nursery, build, held, running, serving, until
 
 import sensorium as sn
-from sensorium.wire.pose import Pose
+from sensorium.pose import Pose
 
 COLUMNS = 65536
 """Numbers of the large reading: 256 KiB for each environment."""
@@ -107,14 +107,14 @@ def test_local_program_has_the_results_of_the_network_one() -> None:
 def spied(client: sn.Client, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return the list of memory that the server has written for listeners."""
     written: list[Any] = []
-    delivery = client.server._table.delivery
-    offer = delivery.offer
+    table = client.server._table
+    offer = table.offer
 
-    def note(payload: Any, receivers: Any) -> None:
+    def note(payload: Any, receivers: Any) -> Any:
         written.append(np.frombuffer(payload.data, np.uint8))
-        offer(payload, receivers)
+        return offer(payload, receivers)
 
-    monkeypatch.setattr(delivery, "offer", note)
+    monkeypatch.setattr(table, "offer", note)
     return written
 
 
@@ -134,7 +134,7 @@ def test_large_local_frame_is_the_servers_memory(monkeypatch: pytest.MonkeyPatch
         for a, b, memory in zip(mine[-20:], its[-20:], written[-20:], strict=True):
             assert np.shares_memory(a["cells"], memory)
             assert np.shares_memory(a["cells"], b["cells"])
-            for view in (a["cells"], a.raw_data):
+            for view in (a["cells"], a.stamp):
                 with pytest.raises((TypeError, ValueError), match="read-only"):
                     view[0] = 0
             with pytest.raises(ValueError, match="WRITEABLE"):

@@ -187,7 +187,7 @@ def test_connection_survives_warnings_as_errors() -> None:
             warnings.simplefilter("error", SensoriumWarning)
             client.sensors["sheet"].listen(kept.append, policy="lossless")
             (session,) = server._table.sessions.values()
-            server._frame_counter._outboxes.note(session, "it is late")
+            server._table.send(session, msg.Note("it is late"))
             for _ in range(20):
                 last = client.step()
             until(lambda: kept and kept[-1].frame == last)

@@ -14,10 +14,11 @@ from streaming import until
 
 import sensorium as sn
 from sensorium.errors import ScheduleError, StreamError
+from sensorium.readings import Reading
 from sensorium.record.replay_scene import ReplayScene
 
 TICKS = 60
-META = ("capture_tick", "stamps", "ages", "captures", "valid", "is_new", "env_ids")
+META = ("capture_tick", "stamp", "age", "frame", "valid", "is_new")
 EVENTS_MODEL = """
 <mujoco>
   <option timestep="0.002"/>
@@ -75,11 +76,11 @@ def summary(data: Any) -> Any:
         return None if array is None else (array.dtype, array.shape, np.ascontiguousarray(array).tobytes())
 
     common = (data.sensor, data.tick, data.timestamp, bits(data.transforms), bits(data.env_ids))
-    if not hasattr(data, "fields"):
+    if not isinstance(data, Reading):
         return (*common, bytes(data.raw_data))
-    about = [bits(getattr(data, name)) for name in META]
-    branches = [data.fields] if data.truth is None else [data.fields, data.truth.fields]
-    truth = None if data.truth is None else bits(data.truth.capture_tick)
+    about = [bits(data.meta[name]) for name in META]
+    branches = [data.measured, data.truth]
+    truth = bits(data.truth_tick) if data.truth else None
     return (*common, about, truth, [[(name, bits(value)) for name, value in each.items()] for each in branches])
 
 

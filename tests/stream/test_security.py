@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import socket
 import stat
+import subprocess
+import sys
 import threading
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -199,10 +204,91 @@ def test_wrong_keys_are_refused_and_never_shown() -> None:
             sn.connect("tcp://127.0.0.1:9", **wrong)
 
 
-def test_ipc_socket_is_accessible_only_to_this_user(tmp_path: Path) -> None:
-    """The socket file grants no rights to others."""
-    with serving(f"ipc://{tmp_path}/socket", world=QUICK):
-        assert stat.S_IMODE(os.stat(tmp_path / "socket").st_mode) & 0o077 == 0
+def test_ipc_socket_is_accessible_only_to_this_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that other threads create meanwhile keep their mode, because the mask of the process is not changed."""
+    monkeypatch.delattr(os, "umask")
+    for _ in range(2):  # also where a killed server left its file
+        with serving(f"ipc://{tmp_path}/socket", world=QUICK) as server:
+            assert server.address == f"ipc://{tmp_path}/socket"
+            assert stat.S_IMODE(os.stat(tmp_path / "socket").st_mode) & 0o077 == 0
+            assert os.listdir(tmp_path) == ["socket"]
+            sn.connect(server.address).close()
+        assert os.listdir(tmp_path) == []
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind(f"{tmp_path}/socket")
+
+
+@contextlib.contextmanager
+def few_descriptors(free: int) -> Iterator[None]:
+    """Let this process open only so many further descriptors."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def can_open_files() -> bool:
+    with contextlib.ExitStack() as files:
+        try:
+            for _ in range(10):
+                files.enter_context(open(os.devnull))
+        except OSError:
+            return False
+    return True
+
+
+CONNECTIONS = """
+import resource, select, socket, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, [resource.getrlimit(resource.RLIMIT_NOFILE)[1]] * 2)
+held = [socket.socket() for _ in range(200)]
+for each in held:
+    each.setblocking(False)
+    each.connect_ex(("127.0.0.1", int(sys.argv[1])))
+poll = select.poll()
+for each in held:
+    poll.register(each, select.POLLRDHUP)
+if poll.poll(20_000):
+    print("the server closed a connection", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("handshake", [0.5, 1000.0])
+def test_connections_before_login_leave_descriptors(
+    handshake: float, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another program opens more connections than this one has descriptors, and says nothing."""
+    monkeypatch.setattr("sensorium.stream.sockets.HANDSHAKE_S", handshake)
+    with few_descriptors(120), serving(step=True, token="secret", world=QUICK) as server:
+        command = [sys.executable, "-Ic", CONNECTIONS, server.address.rpartition(":")[2]]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+            assert other.stdout is not None and other.stdout.readline()
+            until(can_open_files)
+            if handshake < 1.0:
+                with sn.connect(server.address, token="secret", timeout=10.0) as client:
+                    assert client.sensors["gauge"].read(PATIENCE).frame
+            other.communicate()
+    assert caplog.text.count("Connections are refused") == 1 or handshake < 1.0
+
+
+def test_without_descriptors_large_data_are_sent_through_the_socket() -> None:
+    with few_descriptors(200), serving(step=True) as server, sn.connect(server.address) as client:
+        before, taken = server.frame, list[int]()
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.open("/dev/null", os.O_RDONLY))
+        try:
+            cells = client.sensors["sheet"].read(PATIENCE)["cells"]
+            assert server.counts.segments == 0
+        finally:
+            for descriptor in taken:
+                os.close(descriptor)
+        np.testing.assert_array_equal(cells, np.arange(32768) + 1024 * np.arange(4)[:, None] + cells[0, 0])
+        until(lambda: server.frame > before + 10)
+        client.sensors["sheet"].read(PATIENCE)
+        assert server.counts.segments == 1
 
 
 def test_max_clients_limits_the_number_of_clients() -> None:

@@ -38,7 +38,7 @@ class Lookout(StreamedSensor):
         warnings.warn("nobody asked", SensoriumWarning, stacklevel=1)
 
 
-TOLD = [
+REPORTED = [
     (SensoriumWarning, "spawning 'lookout', the server warned: SensoriumWarning: it is dark"),
     (UserWarning, "spawning 'lookout', the server warned: FogWarning: it is foggy"),
 ]
@@ -66,9 +66,9 @@ def test_spawn_warnings_are_sent_with_each_answer(transport: str) -> None:
                 warnings.simplefilter("default")
                 sensor = client.spawn("sensor.other.test_lookout", name="lookout")
                 client.step()
-            here = [(each.category, str(each.message)) for each in caught if each.filename == __file__]
-            assert here == [(SensoriumWarning, "it is dark"), (FogWarning, "it is foggy"), *TOLD, LATER]
-            assert len(caught) == len(here) and client.notes[-2:] == [text for _, text in TOLD]
+            reported = [(each.category, str(each.message)) for each in caught if each.filename == __file__]
+            assert reported == [(SensoriumWarning, "it is dark"), (FogWarning, "it is foggy"), *REPORTED, LATER]
+            assert len(caught) == len(reported) and client.notes[-2:] == [text for _, text in REPORTED]
             sensor.destroy()
         assert len(client.notes) == 4
         client.spawn("sensor.other.test_ticker")
@@ -82,11 +82,10 @@ def test_spawn_fails_if_its_warning_is_an_error(transport: str) -> None:
         with pytest.raises(StreamError, match="it is dark") as refused:
             client.spawn("sensor.other.test_lookout", name="lookout")
         assert getattr(refused.value, "kind", "") == "SensoriumWarning"
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(record=True):
             warnings.simplefilter("ignore")
             warnings.filterwarnings("default", "it is dark")
             warnings.filterwarnings("error", "spawning")
-            warnings.showwarning = lambda *_: None  # type: ignore[assignment]
             with pytest.raises(SensoriumWarning, match="spawning 'lookout', the server warned"):
                 client.spawn("sensor.other.test_lookout", name="lookout")
         until(lambda: "lookout" not in client.streams)
@@ -104,6 +103,6 @@ def test_warnings_of_respawned_sensors_are_notes() -> None:
             first.close()
             with sn.serve(build(), first.address, lockstep=True) as second, running(second):
                 until(lambda: len(client.notes) == 4)
-    again = [text.replace("'lookout'", "'lookout' again") for _, text in TOLD]
+    again = [text.replace("'lookout'", "'lookout' again") for _, text in REPORTED]
     assert client.notes[2:] == again
     assert [str(each.message) for each in caught if each.category is SensoriumWarning][-2:] == again

@@ -20,16 +20,15 @@ import sensorium as sn
 from sensorium import plugins
 from sensorium.errors import RegistrationError, SensoriumWarning, StreamError, UnknownNameError
 from sensorium.plugins import Plugins
+from sensorium.pose import Pose
 from sensorium.stream import streamed
 from sensorium.stream.failures import FailureLog
-from sensorium.stream.sending import MAX_PENDING, MOST_IN_BUNDLE, Capture
+from sensorium.stream.sending import MAX_IN_BUNDLE, MAX_PENDING, Capture
 from sensorium.stream.streamed import StreamedSensor, run_tick
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.buffers import Buffer
-from sensorium.wire.data import ArrayData
+from sensorium.wire.data import ArrayData, RawData
 from sensorium.wire.owner import owner_of
-from sensorium.wire.pose import Pose
-from sensorium.wire.raw_data import RawData
 from sensorium.wire.serializers import Serializer
 from sensorium.wire.world import Snapshot
 
@@ -61,7 +60,7 @@ class Probe(StreamedSensor):
 
     @classmethod
     def definition(cls) -> SensorDefinition:
-        gain = Attribute(id="gain", type="float", default="1.0")
+        gain = Attribute("gain", {"type": "number", "default": 1.0})
         return make_generic_sensor_definition("other", "test_probe", (gain,))
 
     def __init__(self) -> None:
@@ -314,7 +313,7 @@ def test_many_messages_of_a_frame_keep_their_order_and_their_environments(host: 
 
 def test_messages_beyond_one_bundle_all_arrive(host: Host) -> None:
     probe = host.spawn(Probe)
-    count = 2 * MOST_IN_BUNDLE + 3
+    count = 2 * MAX_IN_BUNDLE + 3
 
     def act(probe: Probe, snapshot: Snapshot) -> None:
         for k in range(count):

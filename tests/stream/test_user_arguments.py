@@ -30,7 +30,7 @@ class Pathfinder(ClientSensor):
 
     @classmethod
     def definition(cls) -> SensorDefinition:
-        return make_generic_sensor_definition("other", "test_pathfinder", (Attribute(id="path", type="json"),))
+        return make_generic_sensor_definition("other", "test_pathfinder", (Attribute("path", {}),))
 
     def set(self, description: ActorDescription) -> None:
         super().set(description)
@@ -265,7 +265,7 @@ def test_arguments_of_a_client_side_sensor_stay_in_the_client(client: sn.Client)
     """A path of 80 000 points, more than a message to the server may have, does not concern the server."""
     blueprint = client.blueprints.find("sensor.other.test_pathfinder")
     path = np.linspace(0.0, 1e4, 160_000).reshape(-1, 2).tolist()
-    assert len(msg.encode(msg.Ask(1, path))) > msg.MOST_WORDS  # type: ignore[arg-type]
+    assert len(msg.encode(msg.Ask(1, path))) > msg.MAX_WORDS  # type: ignore[arg-type]
     blueprint["path"] = path
     sensor = client.spawn(blueprint, attach_to="body")
     assert sensor.is_alive and sensor.name in client.streams and sensor.path == path

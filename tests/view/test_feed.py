@@ -164,7 +164,7 @@ def test_commands_run_between_steps() -> None:
     viewer.feed.wait(0.2)
     frame = viewer.take()
     assert frame.env == 1 and frame.bodies[0, 2] == pytest.approx(1.0)
-    assert frame.readings["state"].frame.tolist() == [1] and scene["state"].frame.tolist() != [1, 1, 1]
+    assert frame.readings["state"].captures.tolist() == [1] and scene["state"].frame.tolist() != [1, 1, 1]
     viewer.send("reset", None)
     viewer.feed.wait(0.05)
     assert scene["state"].frame.tolist() == [1, 1, 1]

@@ -22,6 +22,7 @@ from scipy.ndimage import binary_erosion
 
 import sensorium as sn
 from sensorium.demo import robots
+from sensorium.jobs.rig import load_rig
 from sensorium.view.live.feed import SceneFeed
 from sensorium.view.live.page import Page
 
@@ -35,7 +36,9 @@ class Session:
     def __init__(self, robot: str, browser: Browser) -> None:
         kind = robots.ROBOTS[robot]
         self.engine = kind.engine(3, "cpu")
-        self.scene = sn.Scene(self.engine, [cfg.replace(debug_vis=True) for cfg in kind.sensors()], discover=False)
+        self.scene = sn.Scene(
+            self.engine, [cfg.replace(debug_vis=True) for cfg in load_rig(kind.rig)[0]], discover=False
+        )
         self._control = kind.control(self.scene)
         self._numbers = itertools.count()
         channel, theirs = Pipe()

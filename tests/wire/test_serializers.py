@@ -22,11 +22,9 @@ from sensorium.errors import RegistrationError, SensoriumWarning, UnknownNameErr
 from sensorium.plugins import Plugins
 from sensorium.readings import Reading
 from sensorium.wire import serializers
-from sensorium.wire.data import ArrayData
-from sensorium.wire.field_data import FieldData
-from sensorium.wire.header import TRUTH, type_id
+from sensorium.wire.data import ArrayData, RawData, empty
+from sensorium.wire.header import type_id
 from sensorium.wire.layout import plan
-from sensorium.wire.raw_data import RawData, empty
 from sensorium.wire.serializers import FieldSerializer, Serializer, by_id, by_name, read_message
 from sensorium.wire.stream_info import StreamInfo
 
@@ -96,24 +94,19 @@ def test_layout_is_cached() -> None:
 # Round trips ----------------------------------------------------------------------------------------------------------
 
 
-def assert_equal(data: FieldData, reading: Reading, first: int, count: int, truth: bool) -> None:
+def assert_equal(data: Reading, reading: Reading, first: int, count: int, truth: bool) -> None:
     """Compare every bit that a listener sees with the reading."""
     part = slice(first, first + count)
-    about = {
-        "capture_tick": "capture_tick", "stamps": "stamp", "ages": "age", "captures": "frame", "valid": "valid",
-        "is_new": "is_new",
-    }  # fmt: skip
-    for ours, theirs in about.items():
-        got, expected = getattr(data, ours), getattr(reading, theirs)[part]
+    for what in ("capture_tick", "stamp", "age", "captures", "valid", "is_new"):
+        got, expected = getattr(data, what), getattr(reading, what)[part]
         assert got.dtype == expected.dtype
-        assert got.tobytes() == expected.tobytes(), ours
-    branches = [(data, reading.measured)]
+        assert got.tobytes() == expected.tobytes(), what
+    branches = [(data.measured, reading.measured)]
     if truth:
-        assert data.truth is not None
-        assert data.truth.capture_tick.tobytes() == reading.truth_tick[part].tobytes()
-        branches.append((data.truth, reading.truth))  # type: ignore[arg-type]
+        assert data.truth_tick.tobytes() == reading.truth_tick[part].tobytes()
+        branches.append((data.truth, reading.truth))
     else:
-        assert data.truth is None
+        assert not data.truth
     for seen, values in branches:
         for each in reading.specs:
             rows = part
@@ -132,7 +125,7 @@ def assert_equal(data: FieldData, reading: Reading, first: int, count: int, trut
 def test_reading_round_trips_bit_identically(case: str, truth: bool, first: int, count: int) -> None:
     reading = make_reading(SPECS[case])
     data = read_message(field_message(reading, first, count, truth), make_info(SPECS[case]))
-    assert isinstance(data, FieldData)
+    assert isinstance(data, Reading)
     assert_equal(data, reading, first, count, truth)
 
 
@@ -140,7 +133,7 @@ def test_ragged_rows_of_no_env_and_of_envs_without_rows() -> None:
     reading = make_reading(RAGGED)
     reading._measured["count"][:] = 0
     data = read_message(field_message(reading), make_info(RAGGED))
-    assert isinstance(data, FieldData)
+    assert isinstance(data, Reading)
     assert data.offsets is not None
     assert data.offsets.tolist() == [0] * 5
     assert data.point.shape == (0, 3)
@@ -157,7 +150,7 @@ def test_scene_reading_round_trips_bit_identically() -> None:
     reading = scene.publish()["imu"]
     assert reading.specs[0].shape[0] == 2
     data = read_message(field_message(reading, 1, 2, True), make_info(reading.specs, 3))
-    assert isinstance(data, FieldData)
+    assert isinstance(data, Reading)
     assert_equal(data, reading, 1, 2, True)
     assert not np.array_equal(data.lin_acc_b, data.truth.lin_acc_b)  # type: ignore[union-attr]
 
@@ -437,7 +430,7 @@ def test_a_broken_plugin_is_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_message_carries_its_flags_and_rows() -> None:
     data = read_message(field_message(make_reading(RAGGED), truth=True), make_info(RAGGED))
-    assert isinstance(data, FieldData)
-    assert data.raw.header.flags == TRUTH
+    assert isinstance(data, Reading)
+    assert data.truth
     assert data.offsets is not None
-    assert data.raw.header.rows == data.offsets[-1]
+    assert data.offsets[-1] == len(data["point"])

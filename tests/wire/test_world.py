@@ -12,10 +12,10 @@ import pytest
 from wire_messages import field_message, make_info, make_reading, spec
 
 from sensorium.errors import ConfigError, UnknownNameError, WireError
-from sensorium.readings import Bodies, Body
-from sensorium.wire.field_data import FieldData
-from sensorium.wire.pose import Pose
-from sensorium.wire.raw_data import RawData
+from sensorium.pose import Pose
+from sensorium.readings import Bodies, Body, Reading
+from sensorium.wire.data import RawData
+from sensorium.wire.serializers import FieldSerializer
 from sensorium.wire.world import Snapshot
 
 BODIES = Bodies(
@@ -163,7 +163,7 @@ def test_an_array_of_another_shape_is_refused(name: str, shape: tuple[int, ...])
 # From data of a body-state sensor -------------------------------------------------------------------------------------
 
 
-def body_state(bodies: int | None, envs: int = 2, mounts: tuple[str, ...] = ()) -> FieldData:
+def body_state(bodies: int | None, envs: int = 2, mounts: tuple[str, ...] = ()) -> Reading:
     lead = ((), ()) if bodies is None else (("mount",), (bodies,))
     specs = tuple(
         spec(name, (*lead[0], "wxyz" if name == "quat_w" else "xyz"), (*lead[1], 4 if name == "quat_w" else 3))
@@ -172,7 +172,7 @@ def body_state(bodies: int | None, envs: int = 2, mounts: tuple[str, ...] = ()) 
     reading = make_reading(specs, envs)
     for name, value in state(envs, bodies or 1).items():
         reading.measured[name][...] = value.reshape(reading.measured[name].shape)
-    return FieldData(RawData(field_message(reading), make_info(specs, envs, mounts=mounts)))
+    return FieldSerializer.deserialize(RawData(field_message(reading), make_info(specs, envs, mounts=mounts)))
 
 
 @pytest.mark.parametrize("mounts", [(), BODIES.names])
@@ -203,7 +203,7 @@ def test_data_of_other_bodies_or_fields_are_refused_as_snapshot() -> None:
     with pytest.raises(ConfigError, match=r"Snapshot\.pos_w: got \(2, 3, 3\)"):
         Snapshot.of(body_state(3), BODIES)
     specs = (spec("pos_w", ("mount", "xyz"), (4, 3)), spec("height"))
-    data = FieldData(RawData(field_message(make_reading(specs)), make_info(specs)))
+    data = FieldSerializer.deserialize(RawData(field_message(make_reading(specs)), make_info(specs)))
     with pytest.raises(WireError, match=r"data of 'unit' .*quat_w, lin_vel_w, ang_vel_w"):
         Snapshot.of(data, BODIES)
 

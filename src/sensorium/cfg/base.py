@@ -9,13 +9,13 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import chain
 from numbers import Real
-from types import UnionType
+from types import FunctionType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin
 
 import numpy as np
@@ -38,8 +38,9 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, core_schema
 
+from sensorium.cfg.held import Held
 from sensorium.cfg.help import FIELDS, CfgType, meanings
-from sensorium.errors import ConfigError, Fault, nearest, shown
+from sensorium.errors import ConfigError, Fault, SensoriumError, nearest, shown
 
 DataT = TypeVar("DataT")
 T = TypeVar("T")
@@ -117,7 +118,7 @@ LARGEST = 3.4028234e38
 """Config numbers are stored as float32: larger ones are rejected, except infinity in fields that accept it."""
 SMALLEST = 1.1754944e-38
 """Smaller magnitudes other than 0 are rejected for the same reason."""
-MOST = 2**31 - 1
+MAX = 2**31 - 1
 """Whole numbers of a config are stored as int32."""
 
 
@@ -190,8 +191,8 @@ def parse_int(value: Any) -> Any:
     value = value if type(value) is int else python_number(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise bad("a valid integer")
-    if not abs(value) <= MOST:
-        raise bad(f"a whole number from -{MOST} to {MOST}")
+    if not abs(value) <= MAX:
+        raise bad(f"a whole number from -{MAX} to {MAX}")
     return value
 
 
@@ -242,24 +243,10 @@ def _checked(schema: Any) -> Any:
 
 
 def _sealed(value: Any) -> Any:
-    """Return a value with the configs in it sealed; the value itself where none can change."""
+    """Return a value with the configs in it sealed."""
     if isinstance(value, tuple):
-        kept = tuple(map(_sealed, value))
-        return kept if any(new is not old for new, old in zip(kept, value, strict=True)) else value
+        return tuple(map(_sealed, value))
     return value.sealed() if isinstance(value, Cfg) else value
-
-
-def _in_our_words(method: Any) -> Any:
-    """Return a class method of pydantic whose faults are those of a `ConfigError`."""
-
-    @functools.wraps(method.__func__)
-    def call(cls: type[Cfg], given: Any, *args: Any, **options: Any) -> Any:
-        try:
-            return method.__func__(cls, given, *args, **options)
-        except ValidationError as error:
-            raise _config_error(cls, error, given if isinstance(given, Mapping) else {}) from None
-
-    return classmethod(call)
 
 
 class Cfg(BaseModel, metaclass=CfgType):
@@ -274,17 +261,14 @@ class Cfg(BaseModel, metaclass=CfgType):
     )
 
     def __init__(self, /, **data: Any) -> None:
-        try:
-            super().__init__(**data)
-        except ValidationError as error:
-            raise _config_error(type(self), error, data) from None
+        super().__init__(**data)  # defined so that pydantic calls it also for a config inside another one
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Refuse the assignment, which would not be validated, and of which a sensor would know nothing."""
-        expected, fix = (
-            "no assignment, since the config is immutable",
-            f"replace({name}=...) returns a changed copy, for the field or the variable that holds this config.",
-        )
+        """Refuse the assignment, of which a sensor would know nothing, unless the config is marked as `Held`."""
+        if isinstance(given := self.model_fields_set, Held) and name in type(self).model_fields:
+            return given.assign(self, self.replace(**{name: value}))
+        expected = "no assignment, since the config is immutable"
+        fix = f"replace({name}=...) returns a changed copy, for the field or the variable that holds this config."
         if name not in type(self).model_fields:
             expected, fix = _known_fields(type(self), name)
         raise ConfigError.single(self._title, name, value, expected, fix)
@@ -299,34 +283,29 @@ class Cfg(BaseModel, metaclass=CfgType):
         return f"{type(self).__name__.split('[')[0]}{name_in(self.__dict__)}"
 
     def sealed(self) -> Self:
-        """Return the config that a sensor keeps: this one if neither it nor a config inside it can change."""
-        values = {name: getattr(self, name) for name in type(self).model_fields}
-        kept = {name: _sealed(value) for name, value in values.items()}
-        if all(kept[name] is value for name, value in values.items()):
-            return self
+        """Return the copy that a sensor keeps: neither it nor a config inside it can change."""
         copy = self.model_copy()
-        vars(copy).update(kept)
+        vars(copy).update({name: _sealed(getattr(self, name)) for name in type(self).model_fields})
+        object.__setattr__(copy, "__pydantic_fields_set__", {*self.model_fields_set})
         return copy
 
     if not TYPE_CHECKING:
-        model_validate = _in_our_words(BaseModel.model_validate)
-        model_validate_json = _in_our_words(BaseModel.model_validate_json)
-        model_validate_strings = _in_our_words(BaseModel.model_validate_strings)
-
-        @classmethod
-        def model_construct(cls, _fields_set: set[str] | None = None, **values: Any) -> Self:
-            """Return a config, validated like any other."""
-            return cls(**values)
 
         def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
             """Return a copy with some fields changed, validated as a whole."""
             copy = super().model_copy(deep=deep)
             return copy.replace(**update) if update else copy
 
+        @classmethod
+        def model_rebuild(cls, *, _parent_namespace_depth: int = 2, **options: Any) -> bool | None:
+            """Build the validators again; names that the annotations lack are looked up where this is called."""
+            return super().model_rebuild(_parent_namespace_depth=_parent_namespace_depth + 2, **options)
+
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Keep the rules of fields that the class declares again without a rule."""
+        """Keep the rules of fields that the class declares again without a rule, and the errors of its methods."""
         super().__pydantic_init_subclass__(**kwargs)
+        _wrap_methods(cls, vars(cls).keys() & dir(Cfg))
         kept = {}
         for name in cls.model_fields.keys() & inspect.get_annotations(cls).keys():
             above = (base.model_fields.get(name) for base in cls.__mro__[1:] if issubclass(base, BaseModel))
@@ -393,6 +372,8 @@ class Cfg(BaseModel, metaclass=CfgType):
         Raises:
             ConfigError: lists every fault at once.
         """
+        if not isinstance(data, Mapping):
+            raise ConfigError.single(cls.__name__, "(config)", data, "fields by name")
         return cls(**{name: value for name, value in data.items() if name != "kind" or "kind" in cls.model_fields})
 
     def to_json(self) -> str:
@@ -402,7 +383,7 @@ class Cfg(BaseModel, metaclass=CfgType):
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Build the config from JSON text. Raises as `from_dict` does."""
-        return cls.from_dict(_read(cls, json.loads, text))
+        return cls.from_dict(json.loads(text))
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
@@ -426,20 +407,65 @@ class Cfg(BaseModel, metaclass=CfgType):
     def from_toml(cls, text: str) -> Self:
         """Build the config from TOML text. Raises as `from_dict` does."""
         with toml_words():
-            return cls.from_dict(_read(cls, tomllib.loads, text))
+            return cls.from_dict(tomllib.loads(text))
+
+
+def _in_our_words(method: Any) -> Any:
+    """Return a method, or class method, that raises `ConfigError`: for arguments that do not fit, or if replaced."""
+    if isinstance(method, classmethod):
+        return classmethod(_in_our_words(method.__func__))
+    fix = REPLACED.get(method.__name__) if method.__module__ == BaseModel.__module__ else None
+
+    @functools.wraps(method)
+    def call(owner: Any, *args: Any, **options: Any) -> Any:
+        cls = owner if isinstance(owner, type) else type(owner)
+        if fix:
+            fault = Fault(f"{method.__name__}()", "a call", "a method of sensorium's configs", fix)
+            raise ConfigError(cls.__name__, [fault])
+        try:
+            return method(owner, *args, **options)
+        except SensoriumError:
+            raise
+        except Exception as error:  # pydantic raises exceptions of many types
+            if isinstance(error, ValidationError):
+                fields = args[0] if args and isinstance(args[0], Mapping) else options
+                raise _config_error(cls, error, fields) from None
+            given = [*map(shown, args), *(f"{name}={shown(value)}" for name, value in options.items())]
+            title = "(config)" if method.__name__ == "__init__" else f"{method.__name__}()"
+            text = f"{str(error).rstrip('.')}."
+            raise ConfigError(cls.__name__, [Fault(title, ", ".join(given), "valid arguments", text)]) from error
+
+    return call
+
+
+def _wrap_methods(cls: type[Cfg], names: Iterable[str]) -> None:
+    """Apply `_in_our_words` to the methods of a class; pydantic calls `model_post_init` only where it is defined."""
+    for name in names:
+        method = inspect.getattr_static(cls, name)
+        is_called = name == "__init__" or not name.startswith(("_", "model_post_init"))
+        if is_called and isinstance(method, FunctionType | classmethod):
+            setattr(cls, name, _in_our_words(method))
+
+
+REPLACED = {
+    **dict.fromkeys(("construct", "model_construct", "from_orm"), "Call the class with the fields by name."),
+    **dict.fromkeys(("parse_file", "parse_raw"), "Write cls.from_json(text) or cls.from_toml(text)."),
+    **dict.fromkeys(("schema", "schema_json"), "Write cls.model_json_schema()."),
+    "copy": "Write cfg.replace(...) or copy.copy(cfg).",
+    "dict": "Write cfg.to_dict().",
+    "json": "Write cfg.to_json().",
+    "parse_obj": "Write cls.from_dict(fields).",
+    "update_forward_refs": "Write cls.model_rebuild().",
+    "validate": "Write cls.model_validate(value).",
+}
+"""Methods of pydantic that skip checks or that it deprecates, and their replacements."""
+
+_wrap_methods(Cfg, dir(Cfg))
 
 
 _reads_toml: ContextVar[bool] = ContextVar("reads_toml", default=False)
 NONE = "none"
 """None in TOML, which has no such value, for fields that take no text."""
-
-
-def _read(cls: type[Cfg], parse: Callable[[str], Any], text: str) -> dict[str, Any]:
-    """Return the fields that a text contains."""
-    try:
-        return dict(parse(text))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigError.single(cls.__name__, "(config)", text, "fields by name", f"{error}.") from None
 
 
 def _with_none(value: Any) -> Any:
@@ -449,40 +475,32 @@ def _with_none(value: Any) -> Any:
     return [_with_none(each) for each in value] if isinstance(value, list) else NONE if value is None else value
 
 
-WORDS_OF_OTHERS = {
-    "viz": "visualizer_cfg sets the style: give debug_vis=True.",
-    "reference_meshes": "Meshes are always shared: omit this field.",
-    "class_type": "The config's class determines the sensor class: omit this field.",
-    "mesh_prim_paths": "Give targets=...; sensorium.compat.isaaclab has configs with mesh_prim_paths.",
-    "pattern_cfg": "Give pattern=...; sensorium.compat.isaaclab has configs with pattern_cfg.",
-    "attach_yaw_only": 'Give ray_alignment="yaw"; sensorium.compat.isaaclab has configs with attach_yaw_only.',
-    "source_frame_offset": "Give offset=...; sensorium.compat.isaaclab has configs with source_frame_offset.",
-    "update_mesh_ids": "Add geom_ids to fields; sensorium.compat.isaaclab has configs with update_mesh_ids.",
-    "frame": "Give site=..., body=... or geom=...; sensorium.compat.mjlab has configs with frame.",
-    "frames": "Give sites=..., bodies=... or geoms=...",
-    "track_link": "Give targets=...; sensorium.compat.genesis has options with track_link.",
-    "min_range": "Give min_distance=...; sensorium.compat.genesis has options with min_range.",
-    "max_range": "Give max_distance=...; sensorium.compat.genesis has options with max_range.",
-    "return_points": "Add ray_hits_w or points_b to fields.",
-    "return_world_frame": "Add ray_hits_w or points_b to fields.",
-    "legacy_misses": "Use misses_at_radius.",
-    "legacy_shear": "Use shear_along_motion.",
-    "legacy_all_miss": "Use mount_height_on_miss.",
-    "legacy_spacing": 'Use spacing="both_ends" for True, spacing="one_less" for "v1".',
-    "legacy_yaw_directions": 'Use ray_alignment="yaw_starts".',
-    "secondary_policy": "Contact with any of the matches counts: omit this field.",
-    "entity_idx": "Give the mount by name: body=..., site=..., or ObjRef(type, name, entity).",
-    "link_idx_local": "Give the mount by name: link_name=... or body=...",
-    "pos_offset": "Give offset=OffsetCfg(pos=...).",
-    "euler_offset": "Give offset=OffsetCfg(rot=(w, x, y, z)).",
-    **dict.fromkeys(
-        ("renderer_cfg", "isp_cfg"),
-        "Isaac Lab 3 has it; sensorium.compat.isaaclab follows 2.3, whose quaternions are (w, x, y, z).",
-    ),
-    **dict.fromkeys(("fov", "fovy"), "Give lens=PinholeLensCfg(fovy=...)."),
-    "focal_length": "Give lens=PinholeLensCfg(focal_length=...).",
-    "res": "Give width=..., height=...",
-}
+_REPLACEMENTS = {
+    "visualizer_cfg sets the style: give debug_vis=True.": "viz",
+    "Meshes are always shared: omit this field.": "reference_meshes",
+    "The config's class determines the sensor class: omit this field.": "class_type",
+    "Give targets=...; sensorium.compat.isaaclab has configs with mesh_prim_paths.": "mesh_prim_paths",
+    "Give pattern=...; sensorium.compat.isaaclab has configs with pattern_cfg.": "pattern_cfg",
+    'Give ray_alignment="yaw"; sensorium.compat.isaaclab has configs with attach_yaw_only.': "attach_yaw_only",
+    "Give offset=...; sensorium.compat.isaaclab has configs with source_frame_offset.": "source_frame_offset",
+    "Add geom_ids to fields; sensorium.compat.isaaclab has configs with update_mesh_ids.": "update_mesh_ids",
+    "Isaac Lab 3 has it; sensorium.compat.isaaclab follows 2.3, whose quaternions are (w, x, y, z).":
+        "renderer_cfg isp_cfg",
+    "Give site=..., body=... or geom=..., or sites=...; sensorium.compat.mjlab has configs with frame.": "frame frames",
+    "Give targets=...; sensorium.compat.genesis has options with track_link.": "track_link",
+    "Give min_distance=...; sensorium.compat.genesis has options with min_range.": "min_range",
+    "Give max_distance=...; sensorium.compat.genesis has options with max_range.": "max_range",
+    "Add ray_hits_w or points_b to fields.": "return_points return_world_frame",
+    "Contact with any of the matches counts: omit this field.": "secondary_policy",
+    "Give the mount by name: link_name=..., body=..., site=... or ObjRef(type, name, entity).":
+        "entity_idx link_idx_local",
+    "Give offset=OffsetCfg(pos=...).": "pos_offset",
+    "Give offset=OffsetCfg(rot=(w, x, y, z)).": "euler_offset",
+    "Give lens=PinholeLensCfg(fovy=...).": "fov fovy",
+    "Give lens=PinholeLensCfg(focal_length=...).": "focal_length",
+    "Give width=..., height=...": "res",
+}  # fmt: skip
+WORDS_OF_OTHERS = {name: fix for fix, names in _REPLACEMENTS.items() for name in names.split()}
 """Fields of other libraries' configs that have another form here, and the replacements."""
 
 

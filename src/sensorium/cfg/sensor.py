@@ -217,26 +217,18 @@ class SimpleSensorCfg(SensorCfg[DataT], Generic[DataT]):
             raise bad("an amount >= 0", fix)
         return value
 
-    @field_validator("jitter", mode="after")
+    @field_validator("delay", "jitter", mode="after")
     @classmethod
-    def _jitter(cls, value: Any, info: ValidationInfo) -> Any:
-        if value is not None:
-            if "delay" in info.data:
-                delay = info.data["delay"]
-                most = amount_bounds(delay)[0] if delay is not None else 0.0
-                if not isinstance(value, Normal) and amount_bounds(value)[1] > most:
-                    raise bad(f"a jitter of at most the delay, {most:g} s", "Increase delay or decrease jitter.")
-                if delay is None:
-                    raise bad("a delay of at least the jitter", "Give delay as well.")
-            if isinstance(value, tuple):
-                raise bad("one number or distribution, since jitter applies to the sensor and not to a column")
-        return value
-
-    @field_validator("delay", mode="after")
-    @classmethod
-    def _delay(cls, value: Any) -> Any:
+    def _one_for_the_sensor(cls, value: Any, info: ValidationInfo) -> Any:
+        if info.field_name == "jitter" and value is not None and "delay" in info.data:
+            delay = info.data["delay"]
+            most = amount_bounds(delay)[0] if delay is not None else 0.0
+            if not isinstance(value, Normal) and amount_bounds(value)[1] > most:
+                raise bad(f"a jitter of at most the delay, {most:g} s", "Increase delay or decrease jitter.")
+            if delay is None:
+                raise bad("a delay of at least the jitter", "Give delay as well.")
         if isinstance(value, tuple):
-            raise bad("one number or distribution, since delay applies to the sensor and not to a column")
+            raise bad(f"one number or distribution, since {info.field_name} applies to the sensor and not to a column")
         return value
 
     @field_validator("loss", mode="after")

@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: list[str]) -> int:
-    from sensorium.errors import MissingDependencyError, SensoriumError
+    from sensorium.errors import MissingDependencyError, SensoriumError, plain_messages
 
     try:
         if args[:1] == ["--version"]:
@@ -84,7 +84,7 @@ def _run(args: list[str]) -> int:
             return 0
         from sensorium.cli import messages
 
-        with messages.plain_warnings():
+        with plain_messages():
             return _parsed(args or ["--help"]).run()
     except SensoriumError as error:
         messages.error(str(error))

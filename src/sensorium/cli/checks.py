@@ -8,11 +8,11 @@ import os
 import re
 import socket
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sensorium.engines.model_file import SUFFIXES, model_file
-from sensorium.errors import UsageError
+from sensorium.errors import UsageError, listed
 from sensorium.jobs.rig import check_rig
 
 DEVICES = re.compile(r"(?:cpu|cuda)(?::(0|[1-9]\d*))?")
@@ -49,6 +49,19 @@ def check_files(model: str | Path | None, rig: Path | None) -> None:
         check_rig(rig)
     if model is not None:
         model_file(model)
+
+
+def recorded_env(env: int | None, envs: Sequence[int]) -> int:
+    """Return the environment of a recording to read; the first one for None.
+
+    Raises:
+        UsageError: the environment was not recorded.
+    """
+    if env is None and envs:
+        return envs[0]
+    if env is None or env not in envs:
+        raise UsageError.of("--env", env, f"a recorded environment: {listed(map(str, envs), 8)}")
+    return env
 
 
 def check_device_name(device: str) -> None:

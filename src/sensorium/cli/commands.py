@@ -195,7 +195,8 @@ class Run:
         from sensorium.jobs.rig import load_rig
 
         robot = self._robot
-        if self.rig is None and robot is None:
+        rig = self.rig if self.rig is not None or robot is None else robot.rig
+        if rig is None:
             raise UsageError.of("--rig", None, "a rig file", "`sensorium run --help` shows an example.")
         if robot is not None and self.engine != "mujoco":
             raise UsageError.of("--engine", self.engine, "mujoco for the demo", "Omit --engine, or run a model file.")
@@ -204,9 +205,7 @@ class Run:
         NAMED(check_control)(self.control)
         import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
 
-        sensors, presets = ([], {}) if self.rig is None else load_rig(self.rig)
-        if robot is not None and self.rig is None:
-            sensors, presets = robot.sensors(), dict(robot.presets)
+        sensors, presets = load_rig(rig)
         if draws and not any(cfg.debug_vis for cfg in sensors):
             sensors = [cfg.replace(debug_vis=True) for cfg in sensors]
         start()

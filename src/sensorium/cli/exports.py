@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, UseAppendAction, arg
 
 from sensorium.cli.arguments import unset
-from sensorium.cli.messages import stderr, stdout
-from sensorium.errors import ArgumentError, UnknownNameError, UsageError
+from sensorium.cli.checks import recorded_env
+from sensorium.cli.messages import progress, stdout
+from sensorium.errors import ArgumentError, UnknownNameError, UsageError, listed
 
 if TYPE_CHECKING:
     from sensorium.readings import SceneDescription
@@ -175,7 +176,7 @@ class Export:
         if self.format in HOLDS:
             env = int(replay.env_ids[0]) if self.env is None else self.env
             if others := [each for each in replay.env_ids.tolist() if each != env]:
-                found.append(f"environments {_listed(others)}; choose one with --env")
+                found.append(f"environments {listed(map(str, others), 8)}; choose one with --env")
             for name, about in replay.description.sensors.items():
                 if len(about.get("mounts", ())) > 1 and name in (self.sensor or (name,)):
                     found.append(f"{name}: mounts after the first, {about['mounts'][0]}")
@@ -199,16 +200,11 @@ class Export:
 
         For `rosbag2` they are stacks of readings where possible.
         """
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
         start = replay.start if self.start is None else self.start
         end = replay.end if self.end is None else self.end
         passes = len(self.sensor or replay.description.sensors) if self.format == "tum" else 1
-        console, span, done, is_empty = stderr(), max(end - start, 0.0), 0, True
-        columns = (TextColumn("exporting"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-            task = progress.add_task("", total=passes * span)
-
+        span, done, is_empty = max(end - start, 0.0), 0, True
+        with progress("exporting", passes * span) as show_progress:
             many = self.format == "rosbag2" and replay.description.engine != "rosbag2"
             repeats = self.format in HOLDS and replay.description.engine == "rosbag2"
             stamps: dict[str, set[int]] = {}
@@ -216,12 +212,9 @@ class Export:
 
             def follow(names: tuple[str, ...]) -> Iterator[Any]:
                 nonlocal done, is_empty
-                shown = start
                 for reading in read(names or None, start, end):
                     is_empty = False
-                    if reading.time - shown > span / 200:
-                        shown = reading.time
-                        progress.update(task, completed=done * span + shown - start)
+                    show_progress(done * span + reading.time - start)
                     if repeats and reading.valid[0]:
                         known, stamp = stamps.setdefault(reading.name, set()), int(reading.capture_tick[0])
                         if stamp in known:
@@ -280,9 +273,8 @@ def _opened(file: Path, env: int | None, sensors: tuple[str, ...] = ()) -> Itera
     import sensorium
 
     with sensorium.replay(file) as replay:
-        envs = replay.env_ids.tolist()
-        if env is not None and env not in envs:
-            raise UsageError.of("--env", env, f"a recorded environment: {_listed(envs)}")
+        if env is not None:
+            recorded_env(env, replay.env_ids.tolist())
         for name in sensors:
             if name not in replay.description.sensors:
                 raise UnknownNameError("recorded sensor", name, replay.description.sensors)
@@ -319,7 +311,3 @@ def _selected(replay: Replay, names: tuple[str, ...]) -> SceneDescription:
     """Return the description with some sensors; with all if none is named."""
     sensors = replay.description.sensors
     return replace(replay.description, sensors={name: sensors[name] for name in names or sensors})
-
-
-def _listed(envs: list[int]) -> str:
-    return ", ".join(map(str, envs[:8])) + (f" and {len(envs) - 8} more" if len(envs) > 8 else "")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -13,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich import box
 from rich.markup import escape
-from rich.progress import Progress
 from rich.table import Table
 from tyro.conf import Positional, arg
 
@@ -21,7 +18,7 @@ from sensorium.cli.arguments import unset
 from sensorium.cli.checks import check_envs
 from sensorium.cli.commands import INTERRUPTED
 from sensorium.cli.explain import bytes_text
-from sensorium.cli.messages import error, note, stderr, stdout
+from sensorium.cli.messages import error, note, progress, stdout
 from sensorium.errors import GenerateError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
@@ -198,14 +195,6 @@ def _time(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds < 360.0 else f"{seconds / 3600.0:.3g} h"
 
 
-@contextlib.contextmanager
-def _bar(doing: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that shows on a terminal how many of all steps are done."""
-    with Progress(console=stderr(), transient=True, disable=not stderr().is_terminal) as progress:
-        task = progress.add_task(doing)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
-
-
 @dataclass
 class GenerateStatus:
     """Show how much of a data set is done: shards, rows and bytes of each sensor, episodes, simulated hours.
@@ -250,8 +239,8 @@ class GenerateVerify:
             raise UsageError.of("--rerun", self.rerun, "a whole number >= 0", "Use for example --rerun 3.")
         from sensorium.jobs.report import verify
 
-        with _bar("verifying") as progress:
-            differences = verify(self.out, self.rerun, progress)
+        with progress("verifying") as show_progress:
+            differences = verify(self.out, self.rerun, show_progress)
         for text in differences:
             error(text)
         if not differences:
@@ -286,8 +275,8 @@ class GenerateCollect:
             raise UsageError.of(option, given, "--to and --format together", "Use --to DIR --format parquet.")
         from sensorium.jobs.collect import collect
 
-        with _bar("collecting") as progress:
-            notes = collect(self.out, self.to, self.format, progress)
+        with progress("collecting") as show_progress:
+            notes = collect(self.out, self.to, self.format, show_progress)
         for text in notes:
             note(text)
         if self.to is not None:

@@ -16,7 +16,7 @@ from rich.text import Text
 from tyro.conf import Positional, arg
 
 from sensorium.cli.arguments import unset
-from sensorium.cli.messages import live, note, stdout, warn
+from sensorium.cli.messages import live, note, stdout
 
 if TYPE_CHECKING:
     from sensorium.client.blueprints import Blueprint
@@ -33,7 +33,7 @@ NARROW = 100
 """Terminal width in characters below which a blueprint and its description are on separate lines."""
 GAP = 2
 """Characters between two columns, and at both edges together."""
-STATS_WORTH = ("envs", "MB/s", "lost", "received", "dropped", "age", "latency")
+STATS_WORTH = ("envs", "MB/s", "lost", "received", "replaced", "age", "latency")
 """Counts by importance, the least important first, which a narrow terminal omits first."""
 
 
@@ -96,7 +96,7 @@ class Listen:
     def run(self) -> int:
         """Run the command and return the exit code."""
         from sensorium.cli.values import line
-        from sensorium.client.monitor import NO_SENSOR, Options, listen, plain_messages
+        from sensorium.client.monitor import NO_SENSOR, Options, listen
 
         options = Options(
             self.address, self.sensors, self.env, self.every, self.max_rate, self.policy, self.truth, self.count,
@@ -108,17 +108,16 @@ class Listen:
             options.refuse_of_samples(*NO_SENSOR)
         if (keys := options.keys()) is not None:
             note(f"public key of this client: {keys[0]}")
-        with plain_messages(warn):
-            if self.blueprints:
-                with options.connect(TITLE) as client:
-                    _print_blueprints(client, self.sensors, as_json=self.json)
-            elif self.json or (self.sensors and not stdout().is_terminal):
-                listen(options, sys.stdout, note, TITLE, line)
-            elif self.sensors:
-                _live(options)
-            else:
-                with options.connect(TITLE) as client:
-                    _print_catalogue(client)
+        if self.blueprints:
+            with options.connect(TITLE) as client:
+                _print_blueprints(client, self.sensors, as_json=self.json)
+        elif self.json or (self.sensors and not stdout().is_terminal):
+            listen(options, sys.stdout, note, TITLE, line)
+        elif self.sensors:
+            _live(options)
+        else:
+            with options.connect(TITLE) as client:
+                _print_catalogue(client)
         return 0
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.segment import Segment
 
-from sensorium.errors import SensoriumWarning, printable
+from sensorium.errors import printable
 
 
 class _Console(Console):
@@ -82,19 +80,29 @@ def busy(doing: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def plain_warnings() -> Iterator[None]:
-    """Show this package's warnings as one line each, without the source line that caused them, and each text once."""
-    said: set[str] = set()
-    with warnings.catch_warnings():
-        before = warnings.showwarning
+def progress(doing: str, total: float | None = None) -> Iterator[Callable[..., None]]:
+    """Show on a terminal how much of some work is done.
 
-        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-            if not issubclass(category, SensoriumWarning):
-                before(printable(str(message)), category, *where, **more)
-            elif str(message) not in said:
-                said.add(str(message))
-                warn(str(message))
+    Args:
+        doing: name of the work.
+        total: amount of all work; None until it is known.
 
-        warnings.simplefilter("always", SensoriumWarning)
-        warnings.showwarning = show
-        yield
+    Yields:
+        Function of the amount that is done; of the total, if that was unknown; and of a text about the current part.
+    """
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    console = stderr()
+    columns = (TextColumn(doing), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[text]}"))
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task, shown = bar.add_task("", total=total, text=""), 0.0
+
+        def show(done: float, total: float = total or 0.0, text: str = "") -> None:
+            nonlocal shown
+            if done - shown >= total / 200 or done >= total:
+                shown = done
+                bar.update(task, completed=done, total=total, text=text)
+
+        yield show

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, UseAppendAction, arg
 
 from sensorium.cli.arguments import unset
-from sensorium.cli.messages import note, stderr, stdout
+from sensorium.cli.checks import recorded_env
+from sensorium.cli.messages import note, progress, stdout
 from sensorium.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from sensorium.view.report import Table
 
 PICTURES = (".png", ".svg", ".html")
-MOST_FIELDS = 8
+MAX_FIELDS = 8
 """Maximum number of fields in a picture if none is chosen; a page has all."""
 
 
@@ -69,10 +70,10 @@ class Plot:
         fields = _chosen({name: _fields_of(about) for name, about in described.items()}, self.fields)
         fields = [each for each in fields if each in every_field(recording)]
         is_page = self.to.suffix.lower() == ".html"
-        if not is_page and not self.fields and len(fields) > MOST_FIELDS:
-            left_out = ", ".join(".".join(each) for each in fields[MOST_FIELDS:])
+        if not is_page and not self.fields and len(fields) > MAX_FIELDS:
+            left_out = ", ".join(".".join(each) for each in fields[MAX_FIELDS:])
             note(f"not drawn: {left_out}. Name fields, or write a page: --to {self.to.with_suffix('.html')}")
-            fields = fields[:MOST_FIELDS]
+            fields = fields[:MAX_FIELDS]
         if not fields:
             raise UsageError.of("FILE", str(self.file), "a recording with samples of these fields in this time span")
         with UsageError.writing("--to", self.to, "file"):
@@ -183,11 +184,11 @@ def loaded(
         names = _sensors({name: _fields_of(each.info) for name, each in recording.items()}, wanted)
         sensors = {name: recording[name].between(first, last) for name in names}
         envs = sorted({int(each) for sensor in sensors.values() for each in sensor.env_ids})
-        return Recording(recording.description, sensors), _checked(env, envs), []
+        return Recording(recording.description, sensors), recorded_env(env, envs), []
     with recording as replay:
         known = {**replay.description.sensors, **(_logs(replay) if logs else {})}
         names = _sensors({name: _fields_of(about) for name, about in known.items()}, wanted)
-        env = _checked(env, replay.env_ids.tolist())
+        env = recorded_env(env, replay.env_ids.tolist())
         resets = [
             mark.time
             for mark in replay.marks
@@ -208,25 +209,19 @@ def _read(
     """Return one environment of some sensors and logs, by their descriptions, and show how much is read."""
     from math import inf
 
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
     from sensorium.record import NpzRecorder
     from sensorium.record.batches import of_envs
 
     names = [name for name, about in known.items() if "log" not in about]
     recorder, row = NpzRecorder(max_envs=None), replay.env_ids.searchsorted([env])
-    console, first, last = stderr(), max(start, replay.start), min(end, replay.end)
-    columns = (TextColumn("reading"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task, shown = progress.add_task("", total=last - first), first
+    first, last = max(start, replay.start), min(end, replay.end)
+    with progress("reading", last - first) as show_progress:
         for reading in replay.readings(names, start, end):
             recorder.add(of_envs(reading, row))
             if recorder.is_full:
                 note("choose a part of the recording: a sensor, --start or --end")
                 break
-            if reading.time - shown > 0.01 * (last - first):
-                shown = reading.time
-                progress.update(task, completed=shown - first)
+            show_progress(reading.time - first)
     for name in (each for each in known if each not in names):
         log = str(known[name]["log"])
         is_control = log == "control"
@@ -259,7 +254,7 @@ def _at(reading: Reading, tick: int, dt: float) -> Reading:
     import numpy as np
 
     ticks = np.full_like(reading.capture_tick, tick)
-    meta = {"capture_tick": ticks, "frame": reading.frame, "valid": reading.valid, "is_new": reading.is_new}
+    meta = {"capture_tick": ticks, "frame": reading.captures, "valid": reading.valid, "is_new": reading.is_new}
     return replace(reading, tick=tick, time=tick * dt, _meta=meta)
 
 
@@ -288,13 +283,3 @@ def _chosen(fields: Mapping[str, Sequence[str]], texts: Sequence[str]) -> list[t
 
 def _sensors(fields: Mapping[str, Sequence[str]], texts: Sequence[str]) -> list[str]:
     return [*dict.fromkeys(name for name, _ in _chosen(fields, texts))]
-
-
-def _checked(env: int | None, envs: Sequence[int]) -> int:
-    """Return the environment to read; the first one for None."""
-    if env is None and envs:
-        return envs[0]
-    if env is None or env not in envs:
-        listed = ", ".join(map(str, envs[:8])) + (f" and {len(envs) - 8} more" if len(envs) > 8 else "")
-        raise UsageError.of("--env", env, f"a recorded environment: {listed}")
-    return env

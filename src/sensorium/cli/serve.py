@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import re
 import shlex
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -155,7 +154,7 @@ class Serve:
             else:
                 scene, title, control = self._recorded(), f"replay of {self.replay}", None
                 substeps = self.substeps or max(1, round(REPLAY_STEP / scene.engine.dt))
-        with _logged(), ending(signal.SIGINT, signal.SIGTERM) as ended:
+        with ending(signal.SIGINT, signal.SIGTERM) as ended:
             with self._server(scene, addresses, keys, token) as server:
                 self._announce(server, title, has_token=bool(token), public_key=keys.public if keys else "")
                 start, dt = scene.tick, scene.engine.dt
@@ -251,12 +250,14 @@ class Serve:
     # The simulation ---------------------------------------------------------------------------------------------------
 
     def _scene(self, rig: list[Any] | None, reserved: list[Any]) -> tuple[Scene, str]:
+        from sensorium.jobs.rig import load_rig
+
         run = Run(
             Path(self.model), self.rig, self.envs, seed=self.seed, first_env=self.first_env, device=self.device,
             engine=self.engine,
         )  # fmt: skip
         robot, patterns = robots.ROBOTS.get(self.model), [each for each in self.reserve if not each.endswith(".toml")]
-        sensors = rig if rig is not None else [] if robot is None else robot.sensors()
+        sensors = rig if rig is not None else [] if robot is None else load_rig(robot.rig)[0]
 
         def reserve(engine: Engine) -> list[Any]:
             from sensorium.sensors.contact.collision import reserve_contact
@@ -338,22 +339,6 @@ def _reachable(address: str) -> str:
     """Return an address for other machines: this machine's name instead of all interfaces."""
     match = re.fullmatch(r"tcp://\[?(.*?)\]?:(\d+)", address)
     return f"tcp://{socket.gethostname()}:{match[2]}" if match and match[1] in EVERYWHERE else address
-
-
-@contextlib.contextmanager
-def _logged() -> Iterator[None]:
-    """Show the server's log messages as one line each."""
-    log, handler = logging.getLogger("sensorium.stream"), _Lines(logging.WARNING)
-    log.addHandler(handler)
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
-
-
-class _Lines(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        warn(self.format(record))
 
 
 class _Watch:

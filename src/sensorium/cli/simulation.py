@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich import box
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sensorium.cli.messages import note, stderr, stdout
+from sensorium.cli.messages import note, progress, stdout
 from sensorium.cli.signals import ending
 from sensorium.errors import MissingDependencyError, UsageError
 from sensorium.jobs.control import steps
@@ -33,7 +32,7 @@ SHOWN_NUMBERS = 6
 """Maximum number of values of one field in the table."""
 SHOWN_LABELS = 4
 """Maximum number of labels of one image in the table."""
-MOST_NUMBERS = 16
+MAX_NUMBERS = 16
 """Number of values above which a field is summarised."""
 
 
@@ -77,41 +76,18 @@ def simulate(scene: Scene, control: Control, every: int, ticks: int, recorder: N
     sensors = () if recorder is None else tuple(scene.sensors.values())
     start, cursor = scene.tick, scene.sample_cursor()
     try:
-        with _progress(scene, ticks) as advance, ending(signal.SIGINT) as ended:
+        with progress("simulating", ticks) as show_progress, ending(signal.SIGINT) as ended:
             for _ in steps(scene, control, every, ticks, sensors):
                 if recorder is not None:
                     recorder.add_all(scene.publish(scene, since=cursor))
-                advance(scene.tick - start)
+                passed = scene.tick - start
+                show_progress(passed, text=f"{passed * scene.engine.dt:.2f} s")
                 if ended and scene.tick < start + ticks:
                     raise KeyboardInterrupt  # between two steps, where the scene is still readable
     except KeyboardInterrupt:
         note(f"interrupted at t = {scene.time:.4g} s; saving the recorded samples")
         return False
     return True
-
-
-@contextlib.contextmanager
-def _progress(scene: Scene, ticks: int) -> Iterator[Any]:
-    console = stderr()
-    columns = (
-        TextColumn("simulating"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[time]}"),
-        TimeRemainingColumn(),
-    )
-    stride = max(1, ticks // 200)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=ticks, time="")
-        shown = 0
-
-        def advance(done: int) -> None:
-            nonlocal shown
-            if done - shown >= stride or done == ticks:
-                shown = done
-                progress.update(task, completed=done, time=f"{done * scene.engine.dt:.2f} s")
-
-        yield advance
 
 
 def describe(scene: Scene, presets: Mapping[str, str]) -> dict[str, Any]:
@@ -146,10 +122,10 @@ def table(readings: Mapping[str, Reading], description: Mapping[str, Any], width
                 f"{info['rate_hz']:.4g} Hz" if i == 0 else "",
                 *([f"{reading.age[0] * 1e3:.3g} ms" if i == 0 else ""] if has_age else []),
                 *(
-                    _numbers(here[spec.name][env], there[spec.name][env] if there else nothing, spec, info)
-                    if here
+                    _numbers(own[spec.name][env], other[spec.name][env] if other else nothing, spec, info)
+                    if own
                     else "unknown"
-                    for here, there in ((reading.measured, reading.truth), (reading.truth, reading.measured))
+                    for own, other in ((reading.measured, reading.truth), (reading.truth, reading.measured))
                 ),
                 end_section=i == len(reading.specs) - 1,
             )
@@ -162,7 +138,7 @@ def _numbers(value: Array, other: Array, spec: FieldSpec, info: Mapping[str, Any
     For images of ids, it is the share of each label. `other` is the value of the other branch.
     """
     flat = np.asarray(value).reshape(-1)
-    if len(flat) > MOST_NUMBERS:
+    if len(flat) > MAX_NUMBERS:
         image = spec.squeezed().to_dict()
         if picture_kind(image) in ("ids", "color"):
             value = value[0] if spec.axes[:1] == ("mount",) else value

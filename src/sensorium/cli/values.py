@@ -10,17 +10,16 @@ import numpy as np
 
 from sensorium.client.monitor import Monitor
 from sensorium.client.show import unit_of
-from sensorium.readings import Array
+from sensorium.readings import Array, Reading, Sample
 from sensorium.spec import FieldSpec
 from sensorium.wire.data import ArrayData, SensorData
-from sensorium.wire.field_data import FieldBranch, FieldData
 
 SHOWN_NUMBERS = 6
 """Maximum number of values shown per field."""
-MOST_NUMBERS = 16
+MAX_NUMBERS = 16
 """Fields with more values per environment than this are summarised."""
 
-STATS_HEADINGS = ("sensor", "rate", "age", "latency", "received", "dropped", "lost", "MB/s", "envs")
+STATS_HEADINGS = ("sensor", "rate", "age", "latency", "received", "replaced", "lost", "MB/s", "envs")
 """Columns of `stats_row`."""
 VALUE_HEADINGS = ("sensor", "field", "shape", "unit", "newest")
 """Columns of `values_rows`."""
@@ -32,12 +31,12 @@ def stats_row(monitor: Monitor, name: str) -> tuple[str, ...]:
     if data is None:
         return (name, state or "waiting", *[""] * (len(STATS_HEADINGS) - 2))
     megabytes = 0.0 if state else 1e-6 * stats.rate * stats.nbytes / max(stats.received, 1)
-    times, counts = (stats.age, stats.latency), (stats.received, stats.dropped, stats.lost)
+    times, counts = (stats.age, stats.latency), (stats.received, stats.replaced, stats.lost)
     rate = state or f"{stats.rate:.4g}/s"
     return (name, rate, *map(milliseconds, times), *map(str, counts), f"{megabytes:.3g}", _envs(data))
 
 
-def _envs(data: SensorData) -> str:
+def _envs(data: Sample) -> str:
     last = data.first_env + data.num_envs - 1
     return str(last) if data.num_envs == 1 else f"{data.first_env}..{last}"
 
@@ -50,7 +49,7 @@ def milliseconds(seconds: float) -> str:
 def line(monitor: Monitor, name: str) -> str:
     """Return the data flow of a sensor as one line of text."""
     data = monitor.newest.get(name)
-    _, rate, age, latency, received, dropped, lost, megabytes, _ = stats_row(monitor, name)
+    _, rate, age, latency, received, replaced, lost, megabytes, _ = stats_row(monitor, name)
     if data is None:
         return f"{name}: {rate}"
     shown = []
@@ -58,22 +57,20 @@ def line(monitor: Monitor, name: str) -> str:
         numbers = " | ".join(" ".join(part.split()) for part in text.splitlines())
         shown.append(f"{field} {shape}{f' {unit}' if unit else ''}: {numbers}")
     return (
-        f"{name}: {rate}, age {age}, latency {latency}, {received} received, {dropped} dropped, {lost} lost, "
+        f"{name}: {rate}, age {age}, latency {latency}, {received} received, {replaced} replaced, {lost} lost, "
         f"{megabytes} MB/s; {'; '.join(shown)}"
     )
 
 
-def values_rows(name: str, data: SensorData) -> Iterator[tuple[str, ...]]:
+def values_rows(name: str, data: Sample) -> Iterator[tuple[str, ...]]:
     """Yield the rows of a sensor in a table of the newest values, one per field: from the first env or the last event.
 
     The shape is that of the whole array.
     """
-    if isinstance(data, FieldData):
+    if isinstance(data, Reading):
         first = True
-        branches: list[tuple[str, FieldBranch]] = [("", data)]
-        if data.truth is not None:
-            branches.append(("true ", data.truth))
-        no_hit = data.info.cfg.get("no_hit_value")
+        branches = [("", data.measured), *([("true ", data.truth)] if data.truth else [])]
+        no_hit = None if data.info is None else data.info.cfg.get("no_hit_value")
         for spec in data.specs:
             for word, branch in branches:
                 values = branch[spec.name]
@@ -92,7 +89,8 @@ def values_rows(name: str, data: SensorData) -> Iterator[tuple[str, ...]]:
             yield (name if i == 0 else "", field, _shape(values), "", text)
         return
     shown = repr(data)
-    yield (name, "data", f"{len(data.raw_data)} bytes", "", shown if len(shown) <= 200 else f"{shown[:197]}...")
+    size = len(data.raw_data) if isinstance(data, SensorData) else 0
+    yield (name, "data", f"{size} bytes", "", shown if len(shown) <= 200 else f"{shown[:197]}...")
 
 
 def _shape(values: Array) -> str:
@@ -102,7 +100,7 @@ def _shape(values: Array) -> str:
 def _text(value: Any, spec: FieldSpec, no_hit_value: float | None) -> str:
     """Return a value as text: its numbers, or for many numbers the range and the number of missing values."""
     array = np.asarray(value)
-    return _summed_up(array, spec, no_hit_value) if array.size > MOST_NUMBERS else _numbers(array)
+    return _summed_up(array, spec, no_hit_value) if array.size > MAX_NUMBERS else _numbers(array)
 
 
 def _numbers(values: Any) -> str:

@@ -9,19 +9,18 @@ import pkgutil
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from tyro.conf import arg
 
 from sensorium.cli.arguments import unset
 from sensorium.cli.explain import bytes_text
-from sensorium.cli.messages import note, stderr, stdout
+from sensorium.cli.messages import note, progress, stderr, stdout
 from sensorium.errors import listed
 from sensorium.jobs.models import EngineName
 
@@ -177,13 +176,13 @@ def _compile(modules: list[Any], device: str) -> int:
     import warp as wp
 
     before = _binaries()
-    with _progress(device, len(modules)) as advance:
+    with progress(f"compiling for {device}", len(modules)) as show_progress:
         pool = ThreadPoolExecutor(min(WORKERS, os.cpu_count() or 1))
         try:
             jobs = {pool.submit(wp.load_module, module, device=device): module for module in modules}
-            for job in as_completed(jobs):
+            for done, job in enumerate(as_completed(jobs), start=1):
                 job.result()
-                advance(jobs[job].name)
+                show_progress(done, text=jobs[job].name)
         finally:
             pool.shutdown(cancel_futures=True)
     return len(_binaries() - before)
@@ -216,14 +215,3 @@ def _binaries() -> set[tuple[str, str]]:
 
 def _counted(compiled: int, seconds: float) -> str:
     return f"{compiled or 'none'} compiled now, {seconds:.1f} s"
-
-
-@contextlib.contextmanager
-def _progress(device: str, count: int) -> Iterator[Any]:
-    console = stderr()
-    columns = (TextColumn(f"compiling for {device}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(
-        *columns, TextColumn("{task.fields[name]}"), console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
-        task = progress.add_task("", total=count, name="")
-        yield lambda name: progress.update(task, advance=1, name=name)

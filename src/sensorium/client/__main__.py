@@ -34,13 +34,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    from sensorium.errors import MissingDependencyError, SensoriumError
+    from sensorium.errors import MissingDependencyError, SensoriumError, plain_messages
 
     args = vars(_parser().parse_args(argv))
     try:
-        from sensorium.client.monitor import Options, listen, newest_json, plain_messages, to_stderr
+        from sensorium.client.monitor import Options, listen, newest_json, to_stderr
 
-        with plain_messages(lambda text: to_stderr(f"warning: {text}")):
+        with plain_messages():
             options = Options(**{**args, "sensors": tuple(args["sensors"])})
             listen(options, sys.stdout, to_stderr, "python -m sensorium.client", newest_json)
     except SensoriumError as error:

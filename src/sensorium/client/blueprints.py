@@ -10,49 +10,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, cast
 
 from sensorium.client import checks
 from sensorium.wire.attributes import (
     Attribute,
-    AttributeType,
     SensorDefinition,
     blueprint_title,
     find_definition,
     plain,
+    text_of,
 )
+from sensorium.wire.keywords import AttributeType
 
 
-@dataclass(frozen=True, slots=True)
-class ActorAttribute:
-    """Value of one attribute of a blueprint at the time of the look-up.
+@dataclass(frozen=True, kw_only=True)
+class ActorAttribute(Attribute):
+    """Attribute of a blueprint with its value at the time of the look-up.
 
     Args:
-        attribute: definition of the attribute.
         value: current value, as a Python value; the default if no value was set; None if there is no default either.
         is_chosen: whether a value was set.
         blueprint: id of the blueprint.
     """
 
-    attribute: Attribute
     value: Any
     is_chosen: bool
     blueprint: str
-
-    @property
-    def id(self) -> str:
-        """Id of the attribute."""
-        return self.attribute.id
-
-    @property
-    def type(self) -> AttributeType:
-        """Type of the accepted values."""
-        return self.attribute.type
-
-    @property
-    def recommended_values(self) -> tuple[str, ...]:
-        """Recommended values, as text."""
-        return self.attribute.recommended_values
 
     def as_bool(self) -> bool:
         """Return the value as a bool.
@@ -60,7 +44,7 @@ class ActorAttribute:
         Raises:
             ConfigError: the value is not a bool.
         """
-        return bool(self._as("bool"))
+        return cast(bool, self._as("boolean"))
 
     def as_int(self) -> int:
         """Return the value as an integer.
@@ -68,7 +52,7 @@ class ActorAttribute:
         Raises:
             ConfigError: the value is not an integer.
         """
-        return int(self._as("int"))
+        return cast(int, self._as("integer"))
 
     def as_float(self) -> float:
         """Return the value as a float.
@@ -76,14 +60,14 @@ class ActorAttribute:
         Raises:
             ConfigError: the value is not a number.
         """
-        return float(self._as("float"))
+        return cast(float, self._as("number"))
 
     def as_str(self) -> str:
         """Return the value as text; empty if there is no value."""
-        return self.attribute.text(self.value)
+        return text_of(self.value)
 
     def _as(self, type: AttributeType) -> Any:
-        return Attribute(id=self.id, type=type, required=True).parse(self.value, self.blueprint)
+        return Attribute(self.id, {"type": type}, required=True).parse(self.value, self.blueprint)
 
 
 class Blueprint:
@@ -132,9 +116,11 @@ class Blueprint:
         Raises:
             UnknownNameError: the attribute does not exist; the message suggests the nearest name.
         """
-        attribute = self._attribute(id)
-        is_chosen = id in self._chosen
-        return ActorAttribute(attribute, self._chosen[id] if is_chosen else attribute.value, is_chosen, self.id)
+        attribute, chosen = self._attribute(id), id in self._chosen
+        value = self._chosen[id] if chosen else attribute.default
+        return ActorAttribute(
+            id, attribute.schema, attribute.required, value=value, is_chosen=chosen, blueprint=self.id
+        )
 
     def set_attribute(self, id: str, value: object) -> None:
         """Set an attribute to a value, given as text or as a Python value; None restores the default.
@@ -175,9 +161,7 @@ class Blueprint:
 
     def copy(self) -> Blueprint:
         """Return an independent copy with the same values."""
-        twin = Blueprint(self.definition)
-        twin._chosen = dict(self._chosen)
-        return twin
+        return Blueprint(self.definition, self._chosen)
 
     def __getitem__(self, id: str) -> Any:
         """Return the value of an attribute as a Python value; None if there is no value.
@@ -209,12 +193,11 @@ class Blueprint:
         if self.definition.needs:
             lines.append(f"  needs: {self.definition.needs}")
         for each in self:
-            unit = f" {each.attribute.unit}" if each.attribute.unit else ""
-            text = each.as_str() or ("to be set" if each.attribute.required else "not set")
-            among = f" (one of {', '.join(each.recommended_values)})" if each.attribute.restrict_to_recommended else ""
-            meaning = " ".join(each.attribute.doc.split())
+            text = each.as_str() or ("to be set" if each.required else "not set")
+            unit = f" {each.unit}" if each.unit else ""
+            among = f" (one of {', '.join(each.recommended_values)})" if each.choices else ""
             mark = "*" if each.is_chosen else " "
-            lines.append(f"{mark} {each.id}: {each.type} = {text}{unit}{among}{'  ' + meaning if meaning else ''}")
+            lines.append(f"{mark} {each.id}: {each.type} = {text}{unit}{among}  {each.doc}".rstrip())
         return "\n".join(lines)
 
 

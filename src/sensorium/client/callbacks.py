@@ -100,10 +100,8 @@ class ErrorLog(Failures[ListenerError]):
 PATIENCE = 5.0
 """Default longest wait for a running call when its listener stops, s."""
 
-_current = threading.local()
-"""Thread-local storage; `queue` is the queue that the current thread serves."""
-_waits = threading.Lock()
-"""Lock held while a thread records which queue it waits for; prevents two threads from waiting for each other."""
+_listener = threading.local()
+"""Thread-local storage; `is_running` is set on the threads of listeners."""
 
 
 class Callbacks:
@@ -147,7 +145,6 @@ class CallbackQueue(Generic[Item]):
         self._running = False
         self._calls = 0
         self._watchers = 0
-        self._waits_for: CallbackQueue[Any] | None = None
         self._last: Callable[[], object] | None = None
         self.closed = False
         """Whether new items are rejected."""
@@ -161,21 +158,19 @@ class CallbackQueue(Generic[Item]):
             self._go_on()
             return True
 
-    def close(self, last: Callable[[], object] | None = None) -> bool:
-        """Reject new items and drop the pending ones; return whether the queue was open before the call.
+    def close(self, last: Callable[[], object] | None = None) -> deque[Item]:
+        """Reject new items, and return the pending ones; repeated calls have no effect.
 
         Args:
             last: function called on the thread after the running call.
         """
         with self.lock:
-            if self.closed:
-                return False
-            self.closed, self._last = True, last
             dropped, self.items = self.items, deque()
-            if last is not None or self._thread is not None:
-                self._go_on()
-        dropped.clear()  # without the lock: the destructors of items may take locks
-        return True
+            if not self.closed:
+                self.closed, self._last = True, last
+                if last is not None or self._thread is not None:
+                    self._go_on()
+        return dropped  # released without the lock: the destructors of items may take locks
 
     def clear(self) -> None:
         """Drop the pending items."""
@@ -186,31 +181,22 @@ class CallbackQueue(Generic[Item]):
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the running call has ended; return whether it has.
 
-        The method never waits when called from within that call, or while that call itself waits for the caller.
+        A listener never waits, because the other call could wait for it.
 
         Args:
             timeout: longest wait, s; None uses the `patience` of the client and logs a warning when it expires.
         """
-        mine: CallbackQueue[Any] | None = getattr(_current, "queue", None)
         with self.lock:
             if not self._running:
                 return True
-            with _waits:
-                other: CallbackQueue[Any] | None = self
-                while mine is not None and other is not None:
-                    if other is mine:
-                        return False
-                    other = other._waits_for
-                if mine is not None:
-                    mine._waits_for = self
+            if getattr(_listener, "is_running", False):
+                return False
             call, patience = self._calls, self._shared.patience if timeout is None else timeout
             self._watchers += 1
             try:
                 ended = self._changed.wait_for(lambda: not self._running or self._calls != call, patience)
             finally:
                 self._watchers -= 1
-                if mine is not None:
-                    mine._waits_for = None
         if not ended and timeout is None:
             LOGGER.warning("the listener of %r was abandoned, because it blocked for %g s", self.name, patience)
         return ended
@@ -236,7 +222,7 @@ class CallbackQueue(Generic[Item]):
         self._thread = thread
 
     def _run(self) -> None:
-        _current.queue = self
+        _listener.is_running = True
         while True:
             with self.lock:
                 self._running = False

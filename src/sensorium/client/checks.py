@@ -16,22 +16,22 @@ import numpy as np
 import numpy.typing as npt
 
 from sensorium.errors import ConfigError
+from sensorium.pose import Pose
 from sensorium.wire.attributes import plain
-from sensorium.wire.pose import Pose
 
 Policy = Literal["latest", "lossless"]
 """Handling of samples for a slow listener: keep only the newest, or keep all."""
 Envs = slice | int | range | None
 
-MOST = 2**31 - 1
+MAX_WHOLE = 2**31 - 1
 """Default upper bound of integers."""
-LONGEST = 10.0**6
+MAX_WAIT = 10.0**6
 """Longest allowed wait, s."""
 HIDDEN = "(not shown)"
 """Text that error messages show in place of a secret."""
 
 
-def whole(call: str, argument: str, value: object, low: int = 1, high: int = MOST, *, fix: str = "") -> int:
+def whole(call: str, argument: str, value: object, low: int = 1, high: int = MAX_WHOLE, *, fix: str = "") -> int:
     """Return a valid integer.
 
     Args:
@@ -66,7 +66,7 @@ def number(call: str, argument: str, value: object, expected: str, low: float = 
 def seconds(call: str, value: object, *, may_be_zero: bool = True) -> float:
     """Return a valid `timeout`, s."""
     sign, low = (">=", -math.ulp(0.0)) if may_be_zero else (">", 0.0)
-    return number(call, "timeout", value, f"a number of seconds {sign} 0, at most {LONGEST:g}", low, LONGEST)
+    return number(call, "timeout", value, f"a number of seconds {sign} 0, at most {MAX_WAIT:g}", low, MAX_WAIT)
 
 
 def flag(call: str, argument: str, value: object) -> bool:

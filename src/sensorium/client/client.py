@@ -24,19 +24,18 @@ from sensorium.client.sensors import RemoteSensor
 from sensorium.client.session import FrameListener, Session, SpawnOrder
 from sensorium.client.subscription import Subscription
 from sensorium.errors import ConfigError, SensoriumWarning, StreamError, UnknownNameError
-from sensorium.readings import Bodies, Body, SceneDescription
+from sensorium.pose import Pose
+from sensorium.readings import Bodies, Body, Reading, SceneDescription
 from sensorium.wire import messages as msg
 from sensorium.wire.attributes import SensorDefinition
-from sensorium.wire.field_data import FieldData
 from sensorium.wire.owner import owner_of
-from sensorium.wire.pose import Pose
 from sensorium.wire.stream_info import StreamInfo
 from sensorium.wire.warning_relay import WarningText, relay_warnings, relayed_text
 from sensorium.wire.world import Snapshot
 
 WORLD = "world"
 """Name of the stream with the state of all bodies."""
-MOST_SUBSTEPS = 1_000_000
+MAX_SUBSTEPS = 1_000_000
 """Maximum number of physics ticks per step; the server rejects more."""
 
 _open: WeakSet[Client] = WeakSet()
@@ -265,8 +264,8 @@ class Client:
         """Blueprints of all sensors that can be spawned, including sensors that run in the client."""
         if self._library is None:
             offered = [SensorDefinition.from_dict(each) for each in self._session.ask(msg.Ask, "blueprints")]
-            theirs = {definition.id for definition in offered}
-            mine = [each for each in client_sensor.definitions().values() if each.id not in theirs]
+            offered_ids = {definition.id for definition in offered}
+            mine = [each for each in client_sensor.definitions().values() if each.id not in offered_ids]
             self._library = BlueprintLibrary([*offered, *mine])
         return self._library
 
@@ -306,7 +305,7 @@ class Client:
             StreamError: the simulation is free-running, or the server refused or did not answer; includes its reason.
         """
         patience = 2.0 * self.timeout + 30.0 if timeout is None else checks.seconds("step", timeout)
-        substeps = checks.whole("step", "substeps", substeps, 1, MOST_SUBSTEPS)
+        substeps = checks.whole("step", "substeps", substeps, 1, MAX_SUBSTEPS)
         result = self._session.ask(msg.Step, substeps, *checks.controls("step", ctrl), timeout=patience)
         for text in result["notes"]:
             self._session.notes.append(text)
@@ -576,7 +575,7 @@ class _TickListener:
     def __init__(self, callback: Callable[[Snapshot], object], session: Session) -> None:
         self._callback, self._session = callback, session
 
-    def __call__(self, data: FieldData) -> None:
+    def __call__(self, data: Reading) -> None:
         self._callback(Snapshot.of(data, self._session.bodies))
 
     def __repr__(self) -> str:

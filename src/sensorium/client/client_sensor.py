@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 from sensorium.client import checks
 from sensorium.client.callbacks import CallbackQueue, Callbacks
 from sensorium.errors import StaleError
+from sensorium.pose import Pose
 from sensorium.readings import Bodies
 from sensorium.wire.attributes import ActorDescription, SensorDefinition
 from sensorium.wire.owner import Owner
-from sensorium.wire.pose import Pose
 from sensorium.wire.spawned import SpawnedSensor, place, registry_of
 from sensorium.wire.world import Snapshot
 
@@ -299,9 +299,9 @@ class ClientSensor(SpawnedSensor):
             try:
                 if fresh:
                     self.reset()
-                told = self.on_tick(snapshot)
-                if told is not None:
-                    self.emit(told)
+                result = self.on_tick(snapshot)
+                if result is not None:
+                    self.emit(result)
             except BaseException as error:  # as for listeners
                 self._host.callbacks.errors.report(self.name, self.on_tick, error)
             finally:

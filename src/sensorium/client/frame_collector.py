@@ -19,7 +19,7 @@ E = TypeVar("E")
 KEEP = 64
 """Maximum number of pending frames with data; beyond it the oldest is dropped."""
 
-MOST_EVENTS = 4096
+MAX_EVENTS = 4096
 """Maximum number of data items of one sensor kept per frame; further data are only counted."""
 
 GRACE = 1.0
@@ -29,9 +29,9 @@ GRACE = 1.0
 class FrameBundle(Mapping[str, Any]):
     """Read-only data of several sensors in one frame: sensor -> its data, or None if the sensor sent none.
 
-    The class of the data depends on the serializer of the sensor, e.g. `FieldData`, whose fields are known only at run
-    time. A type checker therefore accepts ``bundle["imu"].lin_acc_b`` as it is, and does not report that the value may
-    be None. Write ``bundle.of("imu", FieldData)`` for a checked type.
+    The class of the data depends on the serializer of the sensor. Most are a `Reading`, whose fields are known only at
+    run time. A type checker therefore accepts ``bundle["imu"].lin_acc_b`` as it is, and does not report that the value
+    may be None. Write ``bundle.of("imu", Reading)`` for a checked type.
 
     Args:
         frame: number of the frame.
@@ -122,22 +122,14 @@ class _Frame(Generic[D]):
     kept: dict[str, list[D]] = field(default_factory=dict)
     """All data of each sensor, up to the limit."""
     got: Counter[str] = field(default_factory=Counter)
-    """Number received, including lost ones."""
+    """Number received."""
     counts: Mapping[str, int] = field(default_factory=dict)
-    """Expected numbers; known after the announcement."""
+    """Number sent; known after the announcement."""
+    lost: Mapping[str, int] = field(default_factory=dict)
+    """Number of events that the server could not send."""
     mark: Any = None
     """The announcement."""
     taken: bool = False
-
-
-@dataclass(slots=True)
-class _Lost:
-    """Lost events of one sensor that are not yet assigned to a frame; only their number is known."""
-
-    before: int = 0
-    """Lost before its newest data, in the frame of those data or in an earlier frame."""
-    since: int = 0
-    """Lost after its newest data, in their frame or in a later frame."""
 
 
 class FrameCollector(Generic[D]):
@@ -175,7 +167,7 @@ class FrameCollector(Generic[D]):
         *,
         hold: bool = False,
         keep: int = KEEP,
-        max_events: int = MOST_EVENTS,
+        max_events: int = MAX_EVENTS,
         missing: Callable[[str, int, Any], D] | None = None,
     ) -> None:
         if isinstance(names, str):
@@ -199,7 +191,6 @@ class FrameCollector(Generic[D]):
         self._gone_data: list[object] = []  # released without the lock, because destructors may call other code
         self._awaited: list[int] = []  # frames that calls wait for
         self._closed = False
-        self._lost: dict[str, _Lost] = {}
         self.dropped = self.late = self.left_out = 0
         self._changed = threading.Condition()
 
@@ -227,8 +218,6 @@ class FrameCollector(Generic[D]):
                 return
             number = data.frame
             self._newest[name] = max(self._newest.get(name, -1), number)
-            if (lost := self._lost.get(name)) is not None:
-                lost.before, lost.since = lost.before + lost.since, 0
             if number <= self._floor:
                 self.late += self._first is not None and number >= self._first
                 self._hold(name, data)
@@ -242,30 +231,21 @@ class FrameCollector(Generic[D]):
                 self._gone_data.append(frame.data[name])
             frame.data[name] = data
             frame.got[name] += 1
-            self._find_lost(name)
             self._forget()
             self._changed.notify_all()
         self._release_data()
 
-    def lose(self, name: str, count: int) -> None:
-        """Record that data of a sensor were lost after its last added data."""
-        with self._changed:
-            if self._closed:
-                return
-            self._lost.setdefault(name, _Lost()).since += count
-            self.left_out += count
-            self._find_lost(name)
-            self._changed.notify_all()
-
-    def done(self, frame: int, due: Mapping[str, int], mark: Any = None) -> None:
+    def done(
+        self, frame: int, due: Mapping[str, int], mark: Any = None, lost: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
         """Record the announcement that a frame has ended.
 
         Args:
             frame: number of the frame; numbers increase.
-            due: number of data items of each sensor with data in the frame; other sensors are ignored.
+            due: number of data items sent of each sensor with data in the frame; other sensors are ignored.
             mark: the announcement, passed to the function that makes placeholders for missing data.
+            lost: number of events of each sensor that the server could not send.
         """
-        wanted = {name: count for name, count in due.items() if name in self.names}
         with self._changed:
             if self._closed:
                 return
@@ -279,11 +259,11 @@ class FrameCollector(Generic[D]):
                 self._runs.append([frame, frame])
             elif frame < newest:
                 self._end(self.names, f"the server restarted: frame {frame} followed frame {newest}")
-            if wanted and frame > self._floor:
+            self.left_out += sum(lost.values())
+            due = {name: count for name, count in due.items() if name in self.names}
+            if due and frame > self._floor:
                 announced = self._frames.setdefault(frame, _Frame())
-                announced.counts, announced.mark = wanted, mark
-            for name in list(self._lost):
-                self._find_lost(name)
+                announced.counts, announced.lost, announced.mark = due, lost, mark
             self._forget()
             self._changed.notify_all()
         self._release_data()
@@ -402,31 +382,6 @@ class FrameCollector(Generic[D]):
         short = [name for name in self.names if frame.got[name] < frame.counts.get(name, 0)]
         return [name for name in short if self._newest.get(name, -1) <= number]
 
-    def _find_lost(self, name: str) -> None:
-        """Assign lost data of a sensor to the frames that lack data, earliest first, because data arrive in order."""
-        lost = self._lost.get(name)
-        if lost is None:
-            return
-        newest = self._newest.get(name, -1)
-        for number in sorted(self._frames):
-            frame = self._frames[number]
-            short = frame.counts.get(name, 0) - frame.got[name]
-            if short <= 0 or not self._announced(number):
-                continue
-            if number <= newest:
-                found = min(short, lost.before)
-                lost.before -= found
-                frame.got[name] += found
-                short -= found
-            if number >= newest:
-                found = min(short, lost.since)
-                lost.since -= found
-                frame.got[name] += found
-        if self._runs and self._runs[-1][1] >= newest:
-            lost.before = 0  # the rest belongs to dropped frames
-        if not lost.before and not lost.since:
-            del self._lost[name]
-
     def _next(self) -> int | None:
         """Return the first announced frame with data that is later than all returned frames."""
         later = [number for number, frame in self._frames.items() if number > self._taken and frame.counts]
@@ -451,7 +406,7 @@ class FrameCollector(Generic[D]):
     def _events(self, frame: _Frame[D], name: str) -> tuple[D, ...]:
         """Return all data of a sensor in a frame, followed by the placeholder for missing data."""
         kept = frame.kept.get(name, [])
-        short = max(frame.counts.get(name, 0), frame.got[name]) - len(kept)
+        short = frame.lost.get(name, 0) + frame.got[name] - len(kept)
         if short <= 0 or self._make_missing is None:
             return tuple(kept)
         return (*kept, self._make_missing(name, short, frame.mark))

@@ -5,16 +5,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from sensorium.client.frame_collector import KEEP, MOST_EVENTS, FrameBundle, FrameCollector
+from sensorium.client.frame_collector import KEEP, MAX_EVENTS, FrameBundle, FrameCollector
 from sensorium.errors import ConfigError, StreamError, listed
-from sensorium.wire.data import LostEvents, SensorData
-from sensorium.wire.header import EVENTS, LOST, Header, type_id
+from sensorium.readings import Sample
+from sensorium.wire.data import LostEvents
 from sensorium.wire.messages import FrameDone
-from sensorium.wire.raw_data import RawData
-from sensorium.wire.stream_info import StreamInfo
 
 if TYPE_CHECKING:
     from sensorium.client.client import Client
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
     from sensorium.client.subscription import Subscription
 
 
-class FrameSync(FrameCollector[SensorData]):
+class FrameSync(FrameCollector[Sample]):
     """Data of several sensors by frame, from separate lossless subscriptions that are independent of other listeners.
 
     ```python
@@ -61,33 +58,31 @@ class FrameSync(FrameCollector[SensorData]):
         *,
         hold: bool = False,
         keep: int = KEEP,
-        max_events: int = MOST_EVENTS,
+        max_events: int = MAX_EVENTS,
         **options: Any,
     ) -> None:
         for option in ("policy", "every", "max_rate"):
             if option in options:
                 fix = "Omit it: a FrameSync receives all data of all frames."
                 raise ConfigError.single("FrameSync", option, options[option], "no such option", fix)
-        mine: dict[str, Subscription] = {}
-        infos: dict[str, StreamInfo] = {}
+        subscribed: dict[str, Subscription] = {}
 
-        def missing(name: str, count: int, done: FrameDone) -> SensorData:
-            return _lost(infos[name], mine[name], count, done)
+        def missing(name: str, count: int, done: FrameDone) -> Sample:
+            return subscribed[name].lost_events(done.frame, done.tick, done.time_ns, count)
 
         super().__init__(names, hold=hold, keep=keep, max_events=max_events, missing=missing)
         handles: list[Subscription | FrameListener] = []
         self._finalizer = weakref.finalize(self, _stop, handles)
         self._finalizer.atexit = False  # the client closes at exit
-        here = weakref.ref(self)
+        sync = weakref.ref(self)
         try:
             for name in self.names:
-                infos[name] = client.streams.get(name, StreamInfo(0, name, "", ""))
-                mine[name] = client.subscribe(
-                    name, partial(_receive, here, name), policy="lossless", on_end=partial(_end, here, name), **options
+                subscribed[name] = client.subscribe(
+                    name, partial(_receive, sync, name), policy="lossless", on_end=partial(_end, sync, name), **options
                 )
-                handles.append(mine[name])
+                handles.append(subscribed[name])
             # Last: all later announcements include all subscriptions.
-            handles.append(client.on_frame(partial(_finish, here, mine)))
+            handles.append(client.on_frame(partial(_finish, sync, subscribed)))
         except BaseException:
             self.close()
             raise
@@ -126,38 +121,23 @@ class FrameSync(FrameCollector[SensorData]):
         return f"<FrameSync of {listed(self.names)}: {state}, {self.dropped} dropped>"
 
 
-def _receive(here: weakref.ref[FrameSync], name: str, data: SensorData) -> None:
-    if (sync := here()) is not None:
-        if isinstance(data, LostEvents):
-            sync.lose(name, data.events_lost)
-        else:
-            sync.add(name, data)
+def _receive(sync: weakref.ref[FrameSync], name: str, data: Sample) -> None:
+    if (found := sync()) is not None and not isinstance(data, LostEvents):  # a frame has its own number of lost events
+        found.add(name, data)
 
 
-def _end(here: weakref.ref[FrameSync], name: str, reason: str) -> None:
-    if (sync := here()) is not None:
-        sync.end(name, reason)
+def _end(sync: weakref.ref[FrameSync], name: str, reason: str) -> None:
+    if (found := sync()) is not None:
+        found.end(name, reason)
 
 
-def _finish(here: weakref.ref[FrameSync], mine: Mapping[str, Subscription], done: FrameDone) -> None:
-    if (sync := here()) is not None:
-        sync.done(done.frame, _due(done, mine), done)
-
-
-def _due(done: FrameDone, subscribed: Mapping[str, Subscription]) -> dict[str, int]:
-    """Return the sensors that have data in a frame for these subscriptions, each with its number of data items."""
-    counts = dict(zip_longest(done.subscriptions, done.counts[: len(done.subscriptions)], fillvalue=1))
-    return {name: counts[each.number] for name, each in subscribed.items() if each.number in counts}
-
-
-def _lost(info: StreamInfo, subscribed: Subscription, count: int, done: FrameDone) -> LostEvents:
-    """Return the placeholder for a number of events that a frame does not contain."""
-    time_ns = done.time_ns
-    header = Header(
-        LOST | EVENTS, type_id(info.type_name), info.id, frame=done.frame, tick=done.tick, time_ns=time_ns,
-        capture_ns=time_ns, first_env=subscribed.first, num_envs=subscribed.count, lost=min(count, 2**32 - 1),
-    )  # fmt: skip
-    return LostEvents(RawData(header.pack(), info))
+def _finish(sync: weakref.ref[FrameSync], subscribed: Mapping[str, Subscription], done: FrameDone) -> None:
+    if (found := sync()) is None:
+        return
+    messages = {number: (count, lost) for number, count, lost in done.messages}
+    due = {name: messages[each.number] for name, each in subscribed.items() if each.number in messages}
+    sent = {name: count for name, (count, _) in due.items()}
+    found.done(done.frame, sent, done, {name: lost for name, (_, lost) in due.items() if lost})
 
 
 def _stop(handles: list[Subscription | FrameListener]) -> None:

@@ -21,7 +21,7 @@ from zmq.utils.monitor import parse_monitor_message
 from sensorium.client.callbacks import LOGGER
 from sensorium.errors import StreamError, WireError
 from sensorium.wire import messages as msg
-from sensorium.wire.packing import CONTROL, DATA, PARTS, RELEASE, SLOT, Place, Record, pack, unpack
+from sensorium.wire.packing import CONTROL, CREDIT, DATA, RELEASE, SLOT, Place, Record, pack, unpack
 from sensorium.wire.slots import SlotReader, probe_slots
 from sensorium.wire.waker import Waker
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 HELLO_S = 0.25
 """Seconds between two unanswered greetings."""
-MOST_AT_ONCE = 1024
+MAX_AT_ONCE = 1024
 """Maximum number of messages read from the socket before pending records are sent."""
-MOST_PER_ENVELOPE = 1024
+MAX_PER_ENVELOPE = 1024
 """Maximum number of records in one message to the server."""
 SILENCE_S = 1.0
 """Seconds without a message after which the server counts as unavailable."""
@@ -45,7 +45,7 @@ The same size is reserved beside the content when the length of a long message i
 _END = Record(0, 0, 0, None)
 
 Message = tuple[Any, int]
-"""Memory of a data message (or of its head and its body), and the number of samples dropped before it."""
+"""Memory of a data message (or of its head and its body), and its number in the subscription."""
 
 
 class Link:
@@ -113,6 +113,11 @@ class Link:
         self._outbox.extend(records)
         self._waker.wake()
 
+    def send_credit(self, subscription: int, count: int) -> None:
+        """Notify the server that data messages were read; 0 has no effect."""
+        if count:
+            self.send(Record(CREDIT, subscription, count))
+
     def send_control(self, message: msg.Message) -> None:
         """Send a control message.
 
@@ -124,7 +129,7 @@ class Link:
         except (TypeError, ValueError, OverflowError) as error:
             raise StreamError(f"cannot send {type(message).__name__}: {error}") from None
         is_long, name, size = isinstance(message, msg.LONG), type(message).__name__, len(content)
-        limit = self._most_taken - ENVELOPE if is_long else msg.MOST_WORDS
+        limit = self._most_taken - ENVELOPE if is_long else msg.MAX_WORDS
         if size > limit:
             fix = " Increase serve(..., max_message=...)." if is_long else ""
             raise StreamError(f"{name} has {size} bytes, but the server accepts at most {limit}.{fix}")
@@ -253,7 +258,7 @@ class Link:
         while outbox:
             records: list[Record] = []
             size = 0
-            while outbox and len(records) < MOST_PER_ENVELOPE and size + len(outbox[0].content) <= ENVELOPE:
+            while outbox and len(records) < MAX_PER_ENVELOPE and size + len(outbox[0].content) <= ENVELOPE:
                 records.append(outbox.popleft())
                 size += len(records[-1].content)
             if not records:  # a long record is sent alone
@@ -265,14 +270,13 @@ class Link:
                 return
 
     def _take(self) -> None:
-        for _ in range(MOST_AT_ONCE):
+        for _ in range(MAX_AT_ONCE):
             try:
                 frames = self._dealer.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 break
             self._last_received = time.monotonic()
-            first = memoryview(frames[0].bytes)
-            parts = [first, *(frame.buffer for frame in frames[1:])]
+            parts = [frame.buffer for frame in frames]
             del frames
             try:
                 self._read(parts)
@@ -286,19 +290,17 @@ class Link:
         messages: list[Message] = []
         for kind, a, b, content in chain(unpack(parts), (_END,)):
             if messages and a != number:
-                subscriber = self._session.subscribers.get(number)
-                if subscriber is not None:
-                    subscriber.take(messages)
+                self._session.take(number, messages)
                 messages = []
             number = a
             if kind == CONTROL:
                 self._handle_message(msg.decode_at_client(content))
                 continue
             if kind == DATA:
-                memory: Any = bytes(content)  # a copy, so that a small message does not keep its whole block
-            elif kind == PARTS:
-                memory = tuple(np.frombuffer(part, np.uint8) for part in content)
-                memory = memory if len(memory) > 1 else memory[0]
+                memory: Any = content
+                if isinstance(content, tuple):
+                    memory = tuple(np.frombuffer(part, np.uint8) for part in content)
+                    memory = memory if len(memory) > 1 else memory[0]
             elif kind == SLOT:
                 memory = self._slot(Place.unpack(content))
             elif content is None:
@@ -306,7 +308,7 @@ class Link:
             else:
                 raise WireError(f"a record has the unknown kind {kind}")
             messages.append((memory, b))
-            del memory
+            del memory, content
 
     def _slot(self, place: Place) -> Any:
         reader = self._segments.get(place.segment)

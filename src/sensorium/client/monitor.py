@@ -5,24 +5,20 @@ The table of `sensorium listen` is built on this module.
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 import time
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TextIO
 
 from sensorium.client import show
-from sensorium.client.callbacks import LOGGER
 from sensorium.client.checks import Policy
 from sensorium.client.client import Client
 from sensorium.client.subscription import Stats
-from sensorium.errors import SensoriumWarning, StreamError, UsageError, printable
-from sensorium.wire.data import SensorData
+from sensorium.errors import StreamError, UsageError, printable
+from sensorium.readings import Sample
 from sensorium.wire.keyfiles import TOKEN_VARIABLE, find_keys, find_token
 
 LINES_EVERY = 1.0
@@ -155,10 +151,10 @@ class Monitor:
     """
 
     def __init__(
-        self, client: Client, options: Options, on_sample: Callable[[SensorData, int, Stats], None] = lambda *_: None
+        self, client: Client, options: Options, on_sample: Callable[[Sample, int, Stats], None] = lambda *_: None
     ) -> None:
         self.client, self.options = client, options
-        self.newest: dict[str, SensorData] = {}
+        self.newest: dict[str, Sample] = {}
         """Newest sample of each sensor, by name."""
         self._on_sample = on_sample
         self._failure: OSError | None = None
@@ -182,7 +178,7 @@ class Monitor:
                     envs=options.env, truth=options.truth,
                 )  # fmt: skip
 
-    def _take(self, data: SensorData) -> None:
+    def _take(self, data: Sample) -> None:
         name, sensor, count = data.sensor, self.sensors[data.sensor], self.options.count
         if self._failure is not None or (count and self._taken[name] >= count):
             return
@@ -334,32 +330,6 @@ def about(client: Client) -> str:
     mode = "lock-step" if client.is_lockstep else "free-running"
     envs = f"{description.num_envs} env{'s' if description.num_envs > 1 else ''}"
     return f"{client.address}: {description.engine}, {envs}, {description.dt * 1e3:.4g} ms per tick, {mode}"
-
-
-@contextmanager
-def plain_messages(say: Callable[[str], None]) -> Iterator[None]:
-    """Report warnings and log messages as plain text."""
-    handler = _PlainMessages(say)
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", SensoriumWarning)
-        warnings.showwarning = lambda message, *_: say(str(message))
-        LOGGER.addHandler(handler)
-        try:
-            yield
-        finally:
-            LOGGER.removeHandler(handler)
-
-
-class _PlainMessages(logging.Handler):
-    """Log handler that reports messages as plain text, without tracebacks."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        super().__init__(logging.WARNING)
-        self._say = say
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        self._say(text.splitlines()[-1] if "Traceback" in text else text)
 
 
 def to_stderr(text: str) -> None:

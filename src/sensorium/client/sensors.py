@@ -85,7 +85,7 @@ class RemoteSensor:
         with the name of the sensor and kept in `client.errors`. The next sample follows in any case.
 
         Args:
-            callback: function that takes a `SensorData`, of the class that the serializer of the sensor makes. The
+            callback: function that takes a `Reading`, or data of the class that a custom serializer makes. The
                 object and its arrays may be kept; to keep many, keep ``data.copy()``.
             policy: ``"latest"``: of the samples that arrive while the function runs only the newest is kept; the others
                 are counted as dropped. A burst of small messages is still delivered completely if the function
@@ -125,7 +125,7 @@ class RemoteSensor:
     def stop(self) -> None:
         """Stop listening; the function is not called again. Repeated calls, and calls without a listener, are allowed.
 
-        The call waits until a running call of the function has ended, except when made from within it.
+        The call waits until a running call of the function has ended, except when a listener makes it.
         """
         if self._subscription is not None:
             self._subscription.stop()

@@ -22,11 +22,12 @@ from sensorium.client.address import why_silent
 from sensorium.client.blueprints import Blueprint
 from sensorium.client.callbacks import LOGGER, Callbacks
 from sensorium.client.client_sensor import ClientSensor
-from sensorium.client.link import Link
+from sensorium.client.link import Link, Message
 from sensorium.errors import SensoriumWarning, StreamError, UnknownNameError
+from sensorium.pose import Pose
 from sensorium.readings import Bodies
 from sensorium.wire import messages as msg
-from sensorium.wire.pose import Pose
+from sensorium.wire.bundles import messages_in
 from sensorium.wire.stream_info import StreamInfo
 from sensorium.wire.warning_relay import WarningText, relayed_text
 
@@ -60,7 +61,7 @@ class _Request:
     reply: msg.Reply | None = None
     worked: float = -math.inf
     """Time of the last progress report of the server, if any."""
-    told: bool = False
+    is_notified: bool = False
     """Whether the user was already notified of the work of the server."""
 
 
@@ -325,6 +326,14 @@ class Session:
 
     # Incoming messages, on the thread of the link ---------------------------------------------------------------------
 
+    def take(self, number: int, messages: list[Message]) -> None:
+        """Pass data messages to their subscription; those of an ended one only return their credits."""
+        subscriber = self.subscribers.get(number)
+        if subscriber is not None:
+            subscriber.take(messages)
+        else:
+            self.link.send_credit(number, sum(messages_in(memory) for memory, _ in messages))
+
     def on_welcome(self, welcome: msg.Welcome) -> None:
         """Process the answer to the greeting."""
         with self.lock:
@@ -372,8 +381,8 @@ class Session:
                 with self.changed:
                     for request in [self.requests[number] for number in numbers if number in self.requests]:
                         request.worked = time.monotonic()
-                        if text and not request.told:
-                            request.told = True
+                        if text and not request.is_notified:
+                            request.is_notified = True
                             LOGGER.warning("waiting for the server at %s: %s", self.address, text)
             case msg.Catalogue():
                 self._process_catalogue(message)

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 from sensorium.client.subscription import Stats
-from sensorium.readings import Array
+from sensorium.readings import Array, Reading, Sample
 from sensorium.spec import FieldSpec
 from sensorium.wire.attributes import SensorDefinition
 from sensorium.wire.data import ArrayData, SensorData
-from sensorium.wire.field_data import FieldBranch, FieldData
 from sensorium.wire.stream_info import StreamInfo
 
-MOST_JSON = 64
+MAX_JSON = 64
 """Fields with more values than this are summarised in JSON."""
 MANY_NAMES = 2
 """If there are more mounts than this, only the first and the last are named."""
@@ -67,7 +66,7 @@ def _named(names: Sequence[str]) -> str:
 # JSON -----------------------------------------------------------------------------------------------------------------
 
 
-def as_json(data: SensorData, received: int, stats: Stats) -> str:
+def as_json(data: Sample, received: int, stats: Stats) -> str:
     """Return a sample as one line of JSON.
 
     Arrays of up to 64 numbers appear as ``"values"``. Larger arrays are summarised by shape, minimum, mean, maximum,
@@ -79,33 +78,34 @@ def as_json(data: SensorData, received: int, stats: Stats) -> str:
         stats: statistics of its subscription.
     """
     about = {name: getattr(data, name) for name in ("sensor", "frame", "seq", "tick", "first_env", "num_envs")}
-    about |= {name: round(getattr(data, name), 9) for name in ("time", "timestamp", "age")}
+    about |= {"time": round(data.time, 9), "timestamp": round(data.timestamp, 9)}
+    about["age"] = round(data.time - data.timestamp, 9)
     about["latency"] = round(data.latency(), 6)
-    about |= {"received": received, "dropped": stats.dropped, "lost": stats.lost}
-    if (transforms := data.transforms) is not None:
-        about["transforms"] = _plain(transforms)
-    if isinstance(data, FieldData):
+    about |= {"received": received, "replaced": stats.replaced, "lost": stats.lost}
+    if (pose := data.pose) is not None:
+        about["transforms"] = _plain(pose)
+    if isinstance(data, Reading):
         if (offsets := data.offsets) is not None:
             about["offsets"] = _plain(offsets)
-        about["fields"] = _fields(data)
-        if data.truth is not None:
-            about["truth"] = _fields(data.truth)
+        about["fields"] = _fields(data.specs, data.measured)
+        if data.truth:
+            about["truth"] = _fields(data.specs, data.truth)
     elif isinstance(data, ArrayData):
         names = data.array.dtype.names
         about["items"] = {name: _plain(data.array[name]) for name in names} if names else _plain(data.array)
-    else:
+    elif isinstance(data, SensorData):
         about["bytes"] = len(data.raw_data)
     return json.dumps(about, allow_nan=False)
 
 
-def _fields(branch: FieldBranch) -> dict[str, Any]:
-    return {spec.name: {"unit": spec.unit, **_plain(branch[spec.name])} for spec in branch.specs}
+def _fields(specs: Iterable[FieldSpec], branch: Mapping[str, Array]) -> dict[str, Any]:
+    return {spec.name: {"unit": spec.unit, **_plain(branch[spec.name])} for spec in specs}
 
 
 def _plain(array: Array) -> dict[str, Any]:
     """Return an array as data that can be encoded as JSON."""
     about: dict[str, Any] = {"shape": list(array.shape), "dtype": array.dtype.name}
-    if array.size <= MOST_JSON:
+    if array.size <= MAX_JSON:
         return {**about, "values": _finite(array.tolist())}
     if array.dtype.kind == "b":
         return {**about, "true": int(np.count_nonzero(array))}

@@ -18,17 +18,17 @@ from sensorium.client.checks import ListenOptions, env_range
 from sensorium.client.link import Message
 from sensorium.client.session import Session
 from sensorium.errors import ConfigError, StreamError, UnknownNameError
+from sensorium.readings import Sample
 from sensorium.wire import messages as msg
-from sensorium.wire.bundles import is_bundle
-from sensorium.wire.data import SensorData
-from sensorium.wire.header import HEADER_BYTES, LOST, MAGIC, Header, body_offset
+from sensorium.wire.bundles import is_bundle, messages_in
+from sensorium.wire.data import LostEvents
+from sensorium.wire.header import HEADER_BYTES, MAGIC, Header, body_offset
 from sensorium.wire.layout import plan
-from sensorium.wire.packing import CREDIT, Record
 from sensorium.wire.serializers import FieldSerializer, by_name, read_bundle, read_message
 from sensorium.wire.stream_info import StreamInfo
 
 _Arrived = tuple[int, float, Any, int]
-"""Pending message: subscription number, arrival time (s, monotonic), memory, samples dropped before it."""
+"""Pending message: subscription number, arrival time (s, monotonic), memory, number in the subscription."""
 
 LARGE = 16 * 1024
 """Size from which messages are large, bytes; only a few large messages are in transit at a time."""
@@ -52,7 +52,7 @@ class Stats:
 
     Attributes:
         received: number of messages.
-        dropped: number of samples dropped because newer samples arrived before the listener was ready.
+        replaced: number of samples that newer samples replaced before the listener was ready.
         lost: number of lost events.
         nbytes: number of bytes.
         rate: messages per second of wall clock over the last 2 s.
@@ -62,7 +62,7 @@ class Stats:
     """
 
     received: int = 0
-    dropped: int = 0
+    replaced: int = 0
     lost: int = 0
     nbytes: int = 0
     rate: float = 0.0
@@ -113,7 +113,7 @@ class Subscription:
         self._ended = False
         self._unreturned = 0
         self._is_behind = False  # with policy "latest": whether only the newest pending message is still of use
-        self._received = self._dropped = self._lost = self._nbytes = 0
+        self._seq = self._received = self._replaced = self._lost = self._nbytes = 0
         self._last: tuple[float, float, int] = (0.0, 0.0, -1)
         self._times: deque[tuple[float, int]] = deque(maxlen=512)
 
@@ -145,7 +145,7 @@ class Subscription:
         recent = [(when, count) for when, count in list(self._times) if now - when < RATE_OVER]
         span = now - recent[0][0] if recent else 0.0
         rate = sum(count for _, count in recent[1:]) / span if len(recent) > 1 and span > 0.0 else 0.0
-        return Stats(self._received, self._dropped, self._lost, self._nbytes, rate, *self._last)
+        return Stats(self._received, self._replaced, self._lost, self._nbytes, rate, *self._last)
 
     @property
     def ended(self) -> bool:
@@ -156,7 +156,7 @@ class Subscription:
         """Subscribe, initially and after each reconnection."""
         is_whole = True
         with self._lock:
-            before, self._info, self.number, self._unreturned = self._info, info, number, 0
+            before, self._info, self.number, self._unreturned, self._seq = self._info, info, number, 0, 0
             self._queue.clear()
             if (info.num_envs, info.specs) != (before.num_envs, before.specs):  # the server was restarted
                 try:
@@ -179,82 +179,95 @@ class Subscription:
         now, number, credit = time.monotonic(), self.number, 0
         self._session.note_frame(_frame_of(messages[-1][0]))
         with self._lock:
-            self._queue.put([(number, now, memory, dropped) for memory, dropped in messages])
-            if not self.lossless:
+            if not self._queue.put([(number, now, memory, seq) for memory, seq in messages]):
+                credit = sum(messages_in(memory) for memory, _ in messages)
+            elif not self.lossless:
                 waiting = self._queue.items
                 self._is_behind |= bool(waiting) and now - waiting[0][1] > PROMPT
                 credit = self._leave_out(1 if self._is_behind else max(1, self._window // 2))  # for newer ones
-        if credit:
-            self._session.link.send(Record(CREDIT, number, credit))
+        self._session.link.send_credit(number, credit)
 
     def _leave_out(self, most: int) -> int:
         """Drop the oldest pending messages beyond `most`; return the credits for them. Requires the lock."""
-        waiting, count = self._queue.items, 0
-        while len(waiting) > most:
-            self._dropped += 1 + waiting.popleft()[3]
-            count += 1
+        waiting = self._queue.items
+        count = max(len(waiting) - most, 0)
+        for _ in range(count):
+            waiting.popleft()
         return count
 
     def _deliver(self, item: _Arrived) -> tuple[int, int]:
         """Call the listener with one message, or with each of a bundle; return number and credits for `_return`."""
-        number, when, memory, dropped = item
+        number, when, memory, seq = item
         credit = 0
         if not self.lossless:
             with self._lock:
                 if (self._is_behind or time.monotonic() - when > PROMPT) and self._queue.items:
-                    self._dropped += 1 + dropped
                     credit = 1 + self._leave_out(1)
-                    number, _, memory, dropped = self._queue.items.popleft()
+                    number, _, memory, seq = self._queue.items.popleft()
                 self._is_behind = False
         del item
         callback = self._callback
+        count = messages_in(memory)
+        credit += count
         if self._ended or callback is None or number != self.number:
-            return number, 0
-        self._dropped += dropped
-        info, before, begun, done = self._info, self._received, 0, 0
+            return number, credit
+        missed, self._seq = seq - self._seq - 1, seq + count - 1
+        info, before = self._info, self._received
         head, body = memory if isinstance(memory, tuple) else (memory, None)
         del memory
-        data: SensorData | None = None
-        messages: Iterator[SensorData] | None = None
+        self._nbytes += len(head) + (0 if body is None else len(body))
+        data: Sample | None = None
+        messages: Iterator[Sample] = iter(())
+        try:
+            is_many = body is None and is_bundle(head)
+            messages = read_bundle(head, info) if is_many else map(read_message, (head,), (info,), (body,))
+            if not self.lossless:
+                self._replaced += missed
+            elif missed:
+                self._lost += missed
+                LOGGER.warning(
+                    "the server dropped %d events of %r. Make the listener faster, or increase queue=.",
+                    missed,
+                    self.name,
+                )
+                header = Header.peek(head)
+                self._call(callback, self.lost_events(header.frame, header.tick, header.time_ns, missed))
+        except Exception as error:
+            self._misread(info, error)
+        is_called = False
         while not self._ended:
             try:
-                if messages is None:
-                    messages = iter(())  # for the case that the first line fails
-                    credit += _credits(head)
-                    self._nbytes += len(head) + (0 if body is None else len(body))
-                    is_many = body is None and is_bundle(head)
-                    messages = read_bundle(head, info) if is_many else map(read_message, (head,), (info,), (body,))
-                for data in messages:
-                    begun += 1
-                    if begun == 1:
-                        self._note(data.raw.header)
+                for data in messages:  # runs once per small message
+                    if self._received == before:
+                        self._last = (data.time - data.timestamp, data.latency(), data.frame)
                     self._received += 1
+                    is_called = True
                     callback(data)
-                    done = begun
+                    is_called = False
                     if self._ended:
                         break
                 break
-            except BaseException as error:
-                if begun > done:
+            except BaseException as error:  # includes SystemExit: no listener may end the thread
+                if is_called:
+                    is_called = False
                     self._session.callbacks.errors.report(self.name, callback, error)
-                    done = begun
                 else:
                     self._misread(info, error)
         if self._received > before:
             self._times.append((time.monotonic(), self._received - before))
-        data = messages = head = body = None  # the traceback of a stored error refers to this frame
+        data = messages = head = body = None  # type: ignore[assignment]  # stored tracebacks refer to this frame
         return number, credit
 
-    def _note(self, header: Header) -> None:
-        """Record the frame or the lost events from a message, or from the first message of a bundle."""
-        if header.flags & LOST:
-            self._received -= 1
-            self._lost += header.lost
-            text = "the server dropped %d events of %r. Make the listener faster, or increase queue=."
-            LOGGER.warning(text, header.lost, self.name)
-        else:
-            age = (header.time_ns - header.capture_ns) * 1e-9
-            self._last = (age, (time.time_ns() - header.wall_ns) * 1e-9, header.frame)
+    def _call(self, callback: Callable[[Any], object], data: Sample) -> None:
+        try:
+            callback(data)
+        except BaseException as error:
+            self._session.callbacks.errors.report(self.name, callback, error)
+
+    def lost_events(self, frame: int, tick: int, time_ns: int, count: int) -> LostEvents:
+        """Return the notice that a number of events of this subscription were lost."""
+        env_ids = np.arange(self.first, self.first + self.count)
+        return LostEvents(self.name, self._info, frame, tick, time_ns * 1e-9, env_ids, count)
 
     def _misread(self, info: StreamInfo, error: BaseException) -> None:
         """Report a message that could not be read; end the subscription if no message can be read."""
@@ -269,18 +282,25 @@ class Subscription:
         """Return credits: immediately if the server waits for them, otherwise in large portions."""
         number, count = delivered
         with self._lock:
-            if number != self.number or self._ended:
-                return  # from a broken connection: the new connection has separate credits
-            count += self._unreturned
-            waits = self.lossless and count * 4 < self._window and bool(self._queue.items)
-            self._unreturned = count if waits else 0
-        if count and not waits:
-            self._session.link.send(Record(CREDIT, number, count))
+            if number == self.number and not self._ended:
+                count += self._unreturned
+                waits = self.lossless and count * 4 < self._window and bool(self._queue.items)
+                self._unreturned, count = (count, 0) if waits else (0, count)
+        self._session.link.send_credit(number, count)
+
+    def _close_queue(self, last: Callable[[], object] | None = None) -> None:
+        """Accept no more messages, and return the credits of those that wait."""
+        dropped = self._queue.close(last)
+        with self._lock:
+            count, self._unreturned = self._unreturned, 0
+        for _, _, memory, _ in dropped:
+            count += messages_in(memory)
+        self._session.link.send_credit(self.number, count)
 
     def stop(self, *, reason: str = "") -> None:
         """End the subscription; the listener is not called again. Repeated calls are allowed.
 
-        The call waits until a running call of the listener has ended, except when made from within it. After about 5 s
+        The call waits until a running call of the listener has ended, except when a listener makes it. After about 5 s
         it returns with a warning even if the running call blocks.
 
         Args:
@@ -292,7 +312,7 @@ class Subscription:
                 self.reason = reason
         if first:
             self._session.forget(self)
-        self._queue.close()
+        self._close_queue()
         end = time.monotonic() + self._session.callbacks.patience
         with contextlib.suppress(StreamError):  # the server may be closed
             while not self._queue.wait(0.01) and time.monotonic() < end and self._session.pump(0.0):
@@ -310,7 +330,7 @@ class Subscription:
                 return
             self.reason, self._ended = reason, True
         self._session.forget(self, tell=False)
-        self._queue.close(self._report_end)
+        self._close_queue(self._report_end)
 
     def _report_end(self) -> None:
         """Call `on_end` with the reason, on the thread of the queue, and then release `keeps`."""
@@ -328,11 +348,3 @@ def _frame_of(memory: Any) -> int:
     head = memory[0] if isinstance(memory, tuple) else memory
     is_ours = len(head) >= HEADER_BYTES and bytes(head[:4]) == MAGIC
     return Header.peek(head).frame if is_ours else -1
-
-
-def _credits(head: Any) -> int:
-    """Return the number of messages that the server counted for a received message; 0 for a notice of lost events."""
-    if is_bundle(head):
-        start = Header.peek(head).body_offset
-        return int.from_bytes(bytes(head[start : start + 4]), "little")
-    return 0 if len(head) > 6 and head[6] & LOST else 1

@@ -4,7 +4,14 @@ A script written against one of those documents only changes its imports: ``from
 ImuCfg``. The configs are subclasses of sensorium's and build the same sensors; files contain sensorium's names.
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sensorium.compat.carla.blueprints import Variant
 
 SYSTEMS = ("isaaclab", "mjlab", "genesis", "genelab", "carla")
 
@@ -13,3 +20,10 @@ def places_of(name: str) -> list[str]:
     """Return where this package has a name, such as ``"sensorium.compat.carla.RadarData"``."""
     modules = [import_module(f"sensorium.compat.{system}") for system in SYSTEMS]
     return [f"{module.__name__}.{name}" for module in modules if name in module.__all__]
+
+
+def variants() -> Mapping[str, Variant]:
+    """Return the blueprints of sensors with another system's attributes, by id."""
+    from sensorium.compat.carla.blueprints import VARIANTS
+
+    return VARIANTS

@@ -9,19 +9,17 @@ from typing import Any, ClassVar, Self
 from pydantic import ConfigDict
 
 from sensorium.cfg import Cfg
+from sensorium.cfg.held import Held, let_change
 from sensorium.errors import ConfigError
-
-
-class Kept(set[str]):
-    """Names of the given fields of a config that a sensor keeps, which marks the config as such."""
 
 
 class AliasedCfg(Cfg):
     """Config with another system's names: ``Field(alias=...)`` holds that name of a field.
 
     Either name may be given, but not both. A default that differs from sensorium's is treated as a given value, so that
-    files, which contain sensorium's kinds and names, include it. Fields can be assigned, which validates the whole
-    config. A sensor keeps a copy, of which only `read_at_reset` can be.
+    files, which contain sensorium's kinds and names, include it. Fields, and those of configs inside, can be assigned,
+    which validates the whole config. A sensor keeps a copy, of which only fields in `read_at_reset` that were given
+    can be.
     """
 
     model_config = ConfigDict(populate_by_name=True)
@@ -38,6 +36,7 @@ class AliasedCfg(Cfg):
         given = {aliases(type(self)).get(name, name) for name in data}
         own = {name: value for name, value in own_defaults(type(self)).items() if name not in given}
         super().__init__(**own, **{self.other_aliases.get(name, name): value for name, value in data.items()})
+        let_change(self, self.model_fields_set)
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, validated as a whole."""
@@ -49,26 +48,24 @@ class AliasedCfg(Cfg):
         Raises:
             ConfigError: the config would be invalid or has no such field, or a sensor keeps it.
         """
-        field = aliases(type(self)).get(name, name)
-        if field not in type(self).model_fields:
-            super().__setattr__(name, value)
-        is_off = getattr(self, field) == type(self).model_fields[field].get_default()
-        if (is_kept := isinstance(self.model_fields_set, Kept)) and (is_off or field not in self.read_at_reset):
+        field, given = aliases(type(self)).get(name, name), self.model_fields_set
+        if isinstance(given, Held) or field not in type(self).model_fields:
+            super().__setattr__(field, value)
+        elif field in given and field in self.read_at_reset:
+            vars(self)[field] = getattr(self.replace(**{field: value}), field)
+        else:
             fix = f"Use scene.reconfigure({getattr(self, 'label', '...')!r}, {field}=...)."
+            if field in self.read_at_reset:
+                fix += f" With {field} given from the start, even as 0, it can be assigned."
             raise ConfigError.single(self._title, name, value, "no assignment once a sensor keeps the config", fix)
-        changed = self.replace(**{field: value})
-        vars(self).clear()
-        vars(self).update(vars(changed))
-        given = changed.model_fields_set
-        object.__setattr__(self, "__pydantic_fields_set__", Kept(given) if is_kept else given)
-
-    def sealed(self) -> Self:
-        """Return the copy that a sensor keeps; this one can still change."""
-        kept = super(AliasedCfg, copy := self.model_copy(deep=True)).sealed()
-        object.__setattr__(kept, "__pydantic_fields_set__", Kept(copy.model_fields_set))
-        return kept
 
     def copy(self) -> Self:  # type: ignore[override]  # that of pydantic is deprecated
+        """Return a copy that can change."""
+        return self.replace()
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: object = None) -> Self:
         """Return a copy that can change."""
         return self.replace()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -62,19 +62,20 @@ VIEW: dict[str, Vec3] = {"pos": (3.5, 0.0, 1.5), "lookat": (0.0, 0.0, 0.0), "up"
 """View of a camera by default, in the frame of its link, m."""
 LINKS = {"track_link_idx": "targets", "filter_link_idx": "ignore"}
 """Options with positions of links among all links, and the fields that hold references to them."""
-FIELDS = {**LINKS, "pos_offset": "offset", "euler_offset": "offset", "draw_debug": "debug_vis"}
+FIELDS = {**LINKS, "pos_offset": "offset", "euler_offset": "offset"}
 """Options, and the fields that hold their values."""
-TRACER = "spp denoise aperture focal_len focus_dist env_surface env_radius env_pos env_quat"
-OLD_GEL = "dilate_coefficient shear_coefficient twist_coefficient dilate_max_delta shear_max_delta twist_max_delta"
-REFUSED = {
-    **dict.fromkeys(TRACER.split(), "Omit it, since one renderer without path tracing serves all cameras."),
-    **dict.fromkeys(OLD_GEL.split(), "Give the gel of version 1.4: lambda_d, lambda_s, dilate_scale, shear_scale."),
-    "lights": "Give the lights in the model, since they belong to the scene.",
-    "contact_depth_weight": "Omit it, since heat flows through the area of contact.",
-    "properties_dict": "Give properties={'link': TemperatureProperties(...)}, and default_properties for key -1.",
-    "return_world_frame": "Use a Raycaster with this pattern.",
-    "update_ground_truth_only": "Omit it, since a sensor that is not read costs nothing.",
-}
+_OMITTED = {
+    "Omit it, since one renderer without path tracing serves all cameras.":
+        "spp denoise aperture focal_len focus_dist env_surface env_radius env_pos env_quat",
+    "Give the gel of version 1.4: lambda_d, lambda_s, dilate_scale, shear_scale.":
+        "dilate_coefficient shear_coefficient twist_coefficient dilate_max_delta shear_max_delta twist_max_delta",
+    "Give the lights in the model, since they belong to the scene.": "lights",
+    "Omit it, since heat flows through the area of contact.": "contact_depth_weight",
+    "Give properties={'link': TemperatureProperties(...)}, and default_properties for key -1.": "properties_dict",
+    "Use a Raycaster with this pattern.": "return_world_frame",
+    "Omit it, since a sensor that is not read costs nothing.": "update_ground_truth_only",
+}  # fmt: skip
+REFUSED = {name: fix for fix, names in _OMITTED.items() for name in names.split()}
 """Options without a counterpart, and what to do."""
 
 
@@ -214,8 +215,6 @@ def _attached(title: str, data: dict[str, Any]) -> dict[str, Any]:
         if rows := data.pop(name, ()):
             rows = rows if isinstance(rows, Sequence) else (rows,)
             data[field] = tuple(ObjRef(type="body", name=".*", index=row) for row in rows)
-    if "draw_debug" in data:
-        data["debug_vis"] = data.pop("draw_debug")
     return {name: value for name, value in data.items() if not name.startswith("debug_") or name[6:] in ("vis", "rays")}
 
 
@@ -232,6 +231,8 @@ class _Options(AliasedCfg):
         draw_debug: whether viewers draw the sensor. Options of colours and sizes, `debug_...`, have no effect.
         data: fields of the config.
     """
+
+    other_aliases: ClassVar[Mapping[str, str]] = {"draw_debug": "debug_vis"}
 
     def __init__(self, /, **data: Any) -> None:
         super().__init__(**_attached(type(self).__name__, data))

@@ -27,7 +27,7 @@ SAMPLE: int = wp.constant(0)
 FIRST: int = wp.constant(1)
 """Mode of the off-grid capture at a reset, for the envs just reset: states are reinitialised."""
 
-MOST_TICKS = 2**30
+MAX_TICKS = 2**30
 """Longest period or delay, in ticks: kernels store such differences as int32."""
 
 
@@ -75,10 +75,6 @@ class Rate:
     def index(self, tick: int) -> int:
         """Return the index of the newest grid sample at or before a tick; sample 0 is at tick 0."""
         return tick * self.denominator // self.numerator
-
-    def at_or_before(self, tick: int) -> int:
-        """Return the newest grid tick at or before a tick."""
-        return -(-self.index(tick) * self.numerator // self.denominator)
 
     def next_after(self, tick: int) -> int:
         """Return the first grid tick after a tick."""

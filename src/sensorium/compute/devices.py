@@ -48,7 +48,7 @@ class DeviceInventory:
     visible: str | None
 
     @classmethod
-    def here(cls) -> DeviceInventory:
+    def detect(cls) -> DeviceInventory:
         """Return the facts about this machine, as reported by torch and Warp."""
         built, toolkit, driver = torch.version, wp.get_cuda_toolkit_version(), wp.get_cuda_driver_version()
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -121,7 +121,7 @@ def resolve_device(
         raise DeviceError(f"{got}, expected 'cpu', 'cuda' or 'cuda:INDEX'. {fix}")
     if name.startswith("cpu"):
         return "cpu"
-    found = found or DeviceInventory.here()
+    found = found or DeviceInventory.detect()
     if not found.usable:
         raise DeviceError(
             f"{got}, but no CUDA device is available: found {found}; use {use('cpu')}, or {found.remedy}."
@@ -135,7 +135,7 @@ def resolve_device(
 
 def cuda_devices() -> list[str]:
     """Return the names of all available CUDA devices, in order; empty without CUDA."""
-    return [f"cuda:{index}" for index in range(DeviceInventory.here().usable)]
+    return [f"cuda:{index}" for index in range(DeviceInventory.detect().usable)]
 
 
 def keeps_current(method: Function) -> Function:

@@ -1,32 +1,19 @@
-"""Motion and skin of the demo's arm, which presses its fingertip on an object and strokes it. NumPy only."""
+"""Motion of the demo's arm, which presses its fingertip on an object and strokes it. NumPy only."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import cos, pi, radians, sin
+from math import pi
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Vector = tuple[float, float, float]
 SHOULDER, UPPER, FOREARM, HAND = 0.2, 0.25, 0.22, 0.12
 """Height of the shoulder, and lengths of the links up to the centre of the fingertip, m."""
 TIP = 0.012
 """Radius of the fingertip, m."""
 OBJECT, TOP = (0.35, 0.0), 0.04
 """Place of the object, and the height of its top, m."""
-RINGS = ((0.0, 1), (25.0, 6), (50.0, 12), (75.0, 16))
-"""Angle from the fingertip's axis, deg, and number of taxels of each ring of the skin."""
-
-
-def taxels() -> tuple[tuple[Vector, ...], tuple[Vector, ...]]:
-    """Return positions, m, and outward normals of the taxels in the frame of the fingertip, `[taxel, 3]`."""
-    normals: list[Vector] = []
-    for angle, count in RINGS:
-        x, out = cos(radians(angle)), sin(radians(angle))
-        turns = [2.0 * pi * k / count for k in range(count)]
-        normals += [(x, out * cos(turn), out * sin(turn)) for turn in turns]
-    return tuple((TIP * x, TIP * y, TIP * z) for x, y, z in normals), tuple(normals)
 
 
 def joints(x: ArrayLike, y: ArrayLike, z: ArrayLike) -> NDArray[np.float64]:

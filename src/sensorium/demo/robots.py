@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from sensorium.demo import SEMANTICS, model_path
@@ -12,7 +13,6 @@ from sensorium.demo import SEMANTICS, model_path
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sensorium.cfg import SensorCfg
     from sensorium.engines.mujoco.engine import MujocoEngine
     from sensorium.scene import Scene
 
@@ -25,9 +25,7 @@ class Robot:
 
     Args:
         title: heading of its results.
-        model: name of its model, for `model_path`.
-        presets: sensor name -> name of the modelled device.
-        sensors: returns the configs of its sensors.
+        model: name of its model, for `model_path`, and of its rig file.
         control: returns its motion, for its scene.
         semantics: labels of its world, as `Scene(semantics=...)` takes them.
         begin_episode: returns the state that new episodes of some environments start with, as for `Scene.reset`; by
@@ -36,11 +34,14 @@ class Robot:
 
     title: str
     model: str
-    presets: Mapping[str, str]
-    sensors: Callable[[], list[SensorCfg[Any]]]
     control: Callable[[Scene], Control]
     semantics: Mapping[str, Any] = field(default_factory=dict)
     begin_episode: Callable[[Scene, Tensor], Mapping[str, Tensor] | None] = lambda scene, env_ids: None
+
+    @property
+    def rig(self) -> Path:
+        """Rig file with its sensors."""
+        return model_path(self.model).with_suffix(".toml")
 
     def engine(self, envs: int, device: str) -> MujocoEngine:
         """Return the engine for a number of environments and a device of the sensors."""
@@ -53,67 +54,6 @@ class Robot:
         from sensorium.scene.draws import start_episodes
 
         start_episodes(scene, partial(self.begin_episode, scene), number=0)
-
-
-PRESETS = {"trunk": "bmi088", "foot": "icm42688p"}
-"""Sensor name -> name of the modelled device."""
-LIDAR_DEG = (-30.0, -22.0, -16.0, -11.0, -7.0, -4.0)
-"""Elevations of the demo's lidar, deg; the rings on the ground start at 0.7 m."""
-
-
-def sensors() -> list[SensorCfg[Any]]:
-    """Return the configs of the demo's sensors."""
-    from sensorium.patterns import GridPatternCfg, SpinningPatternCfg
-    from sensorium.presets import presets
-    from sensorium.sensors.cameras.camera_cfg import CameraCfg
-    from sensorium.sensors.frames.frame_transformer import FrameTransformerCfg
-    from sensorium.sensors.joints.joint import JointSensorCfg
-    from sensorium.sensors.rays.lidar import LidarCfg
-    from sensorium.sensors.rays.ray_caster import RayCasterCfg
-    from sensorium.sensors.rays.terrain_height import TerrainHeightCfg
-
-    feet = FrameTransformerCfg.FrameCfg
-    return [
-        presets().build(PRESETS["trunk"], name="trunk", site="imu", rate_hz=200.0, delay=0.004, jitter=0.002),
-        presets().build(PRESETS["foot"], name="foot", site="FL_foot_imu", rate_hz=100.0, delay=0.012, jitter=0.004),
-        JointSensorCfg(
-            name="encoders", joints=".*", bits=14, backlash=0.002, velocity_mode="difference", rate_hz=200.0
-        ),
-        FrameTransformerCfg(
-            name="feet", body="trunk", target_frames=(feet(site=".*_foot"),), fields=("target_pos_source",)
-        ),
-        RayCasterCfg(
-            name="scan",
-            body="trunk",
-            pattern=GridPatternCfg(size=(1.6, 1.0)),
-            ray_alignment="yaw",
-            max_distance=5.0,
-            rate_hz=50.0,
-            noise=0.005,
-            delay=0.02,
-        ),
-        TerrainHeightCfg(name="clearance", sites=".*_foot", max_distance=2.0, rate_hz=100.0, noise=0.002),
-        LidarCfg(
-            name="lidar",
-            site="lidar",
-            pattern=SpinningPatternCfg(elevations=LIDAR_DEG, cycle_interval=0.1 / 180),
-            max_distance=30.0,
-            rate_hz=10.0,
-            range_noise=0.02,
-            drop_rate=0.02,
-            fields=("points_b", "intensity"),
-        ),
-        CameraCfg(
-            name="head",
-            camera="front",
-            width=64,
-            height=48,
-            data_types=("rgb", "depth", "semantic_segmentation"),
-            colorize_semantic_segmentation=False,
-            rate_hz=10.0,
-            noise=0.01,
-        ),
-    ]
 
 
 def trot(scene: Scene) -> Control:
@@ -145,31 +85,6 @@ def scatter(scene: Scene, env_ids: Tensor) -> Mapping[str, Tensor]:
     return {"qpos": qpos}
 
 
-def arm_sensors() -> list[SensorCfg[Any]]:
-    """Return the configs of the sensors of the arm: joints, wrist wrench, fingertip skin, touch, wrist camera."""
-    from sensorium.demo.arm import taxels
-    from sensorium.sensors.cameras.camera_cfg import CameraCfg
-    from sensorium.sensors.contact.contact_force import ContactForceCfg
-    from sensorium.sensors.joints.force_torque import ForceTorqueCfg
-    from sensorium.sensors.joints.joint import JointSensorCfg
-    from sensorium.sensors.touch.kinematic_tactile import KinematicTactileSensorCfg
-
-    places, normals = taxels()
-    return [
-        JointSensorCfg(name="encoders", joints="base|shoulder|elbow|wrist", bits=17, rate_hz=500.0),
-        ForceTorqueCfg(name="wrist", site="wrist", noise={"force": 0.05, "torque": 0.001}, rate_hz=500.0),
-        KinematicTactileSensorCfg(
-            name="skin", body="fingertip", probe_local_pos=places, probe_local_normal=normals, probe_radius=0.002,
-            noise={"force": 0.002}, rate_hz=100.0,
-        ),
-        ContactForceCfg(name="tip", geom="tip", noise=0.02, rate_hz=200.0),
-        CameraCfg(
-            name="camera", camera="wrist", width=64, height=48, data_types=("rgb", "distance_to_image_plane"),
-            clipping_range=(0.01, 2.0), rate_hz=15.0, noise={"distance_to_image_plane": 0.002},
-        ),
-    ]  # fmt: skip
-
-
 def stroke(scene: Scene) -> Control:
     """Return the control of the arm: it presses on the object and strokes it.
 
@@ -187,7 +102,7 @@ def stroke(scene: Scene) -> Control:
 
 
 ROBOTS = {
-    "demo": Robot("demo quadruped, trotting", "quadruped", PRESETS, sensors, trot, SEMANTICS, scatter),
-    "arm": Robot("demo arm, stroking an object", "arm", {}, arm_sensors, stroke),
+    "demo": Robot("demo quadruped, trotting", "quadruped", trot, SEMANTICS, scatter),
+    "arm": Robot("demo arm, stroking an object", "arm", stroke),
 }
 """Name of a model -> the bundled robot."""

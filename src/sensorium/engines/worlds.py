@@ -67,12 +67,12 @@ def rows_of_worlds(
             own[world].append(row)
     rows = [[*shared, *each] for each in own]
     names = [short_names([labels[row] for row in each]) for each in rows]
-    for env, theirs in enumerate(names):
-        if theirs != names[0]:
-            odd = sorted({*theirs} ^ {*names[0]})
+    for env, others in enumerate(names):
+        if others != names[0]:
+            odd = sorted({*others} ^ {*names[0]})
             detail = f", {listed(odd)} are only in one of them" if odd else ", in another order"
             raise ModelError(
-                f"worlds 0 and {env} have different {what} ({len(names[0])} and {len(theirs)}{detail}). Sensors need "
+                f"worlds 0 and {env} have different {what} ({len(names[0])} and {len(others)}{detail}). Sensors need "
                 f"the same {what} in every environment: build all worlds from one model."
             )
     return names[0], np.array(rows, dtype=np.int64).reshape(num_envs, -1)

@@ -18,7 +18,7 @@ LightKind = Literal["head", "directional", "spot", "point"]
 LIGHT_KINDS: tuple[LightKind, ...] = ("head", "directional", "spot", "point")
 """Kinds of lights; the index of a kind is its number in kernels."""
 TRACKING = ("fixed", "position", "target")
-MOST_SHADOWS = 31
+MAX_SHADOWS = 31
 """Maximum number of lights that cast shadows."""
 
 
@@ -215,8 +215,8 @@ class Lighting:
         for name in names:
             if names.count(name) > 1:
                 raise ModelError(f"light {name!r}: {names.count(name)} lights have this name, give each a unique name.")
-        if (count := sum(light.casts_shadow for light in self.lights)) > MOST_SHADOWS:
-            raise ModelError(f"lights: {count} of them cast shadows, expected at most {MOST_SHADOWS}.")
+        if (count := sum(light.casts_shadow for light in self.lights)) > MAX_SHADOWS:
+            raise ModelError(f"lights: {count} of them cast shadows, expected at most {MAX_SHADOWS}.")
 
 
 Varied = dict[str, Any]

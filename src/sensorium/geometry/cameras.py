@@ -138,38 +138,13 @@ def inverse_intrinsics(matrices: Tensor, config: str = "inverse_intrinsics") -> 
     return inverse
 
 
-def intrinsics_from_apertures(
-    width: int,
-    height: int,
-    focal_length: float,
-    horizontal_aperture: float,
-    vertical_aperture: float | None = None,
-    horizontal_offset: float = 0.0,
-    vertical_offset: float = 0.0,
-) -> Tensor:
-    """Return the intrinsic matrix of a lens, float64 `[3, 3]`, pixels.
-
-    Args:
-        width: number of columns.
-        height: number of rows.
-        focal_length: in the unit of the apertures.
-        horizontal_aperture: width of the image plane.
-        vertical_aperture: height of the image plane; None for square pixels.
-        horizontal_offset: shift of the principal point to the right, as tangent: cx = width / 2 + offset fx.
-        vertical_offset: shift of the principal point down, as tangent.
-    """
-    fx = width * focal_length / horizontal_aperture
-    fy = fx if vertical_aperture is None else height * focal_length / vertical_aperture
-    cx, cy = horizontal_offset * fx + 0.5 * width, vertical_offset * fy + 0.5 * height
-    return torch.tensor([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]], dtype=torch.float64, device="cpu")
-
-
 def apertures_from_intrinsics(
     matrix: Tensor, width: int, height: int, focal_length: float = 1.0
 ) -> tuple[float, float, float, float]:
     """Return horizontal and vertical aperture, and both offsets, of an intrinsic matrix `[3, 3]`.
 
-    This is the inverse of `intrinsics_from_apertures`.
+    The apertures are in the unit of `focal_length`. The offsets are the shifts of the principal point to the right and
+    down, as tangents: cx = width / 2 + offset fx.
     """
     inverse_intrinsics(matrix, "apertures_from_intrinsics")
     fx, fy, cx, cy = (float(matrix[i]) for i in ((0, 0), (1, 1), (0, 2), (1, 2)))
@@ -209,23 +184,6 @@ def pixel_rays(intrinsics: Tensor, height: int, width: int) -> Tensor:
     pixels = torch.stack([columns, rows, torch.ones_like(rows)], dim=-1)
     # one product per matrix and row: the bits of an einsum depend on the number of matrices
     return pixels @ inverse.mT.unsqueeze(-3)
-
-
-def orthogonalize_perspective_depth(depth: Tensor, intrinsics: Tensor) -> Tensor:
-    """Return distances to the image plane for lengths of rays.
-
-    Args:
-        depth: `[..., height, width]` or `[..., height, width, 1]`, m: lengths of rays.
-        intrinsics: `[..., 3, 3]`, pixels.
-
-    Returns:
-        In the shape of `depth`; +inf stays +inf.
-    """
-    image, has_channel = _image(depth)
-    rays = pixel_rays(intrinsics, *image.shape[-2:])
-    plane = image / rays.norm(dim=-1).to(image.dtype)
-    shaped: Tensor = plane[..., None] if has_channel else plane
-    return shaped
 
 
 def unproject_depth(depth: Tensor, intrinsics: Tensor, is_ortho: bool = True, lens: Projecting | None = None) -> Tensor:
@@ -289,32 +247,6 @@ def transform_points(points: Tensor, pos: Tensor | None = None, quat: Tensor | N
     turned = points if quat is None else quat_apply(quat[..., None, :], points)
     moved = turned if pos is None else turned + pos[..., None, :]
     return torch.where(torch.isfinite(moved).all(dim=-1, keepdim=True), moved, float("inf"))
-
-
-def create_pointcloud_from_depth(
-    intrinsic_matrix: Tensor,
-    depth: Tensor,
-    keep_invalid: bool = False,
-    position: Tensor | None = None,
-    orientation: Tensor | None = None,
-) -> Tensor:
-    """Return the points of one image of distances to the image plane.
-
-    Args:
-        intrinsic_matrix: `[3, 3]`, pixels.
-        depth: `[height, width]` or `[height, width, 1]`, m.
-        keep_invalid: whether pixels without a finite depth above 0 are kept unchanged; otherwise they are omitted.
-        position: `[3]`, position of the camera, m; None for the origin.
-        orientation: `[4]`, orientation of the camera with the ``"ros"`` axes, (w, x, y, z); None for identity.
-
-    Returns:
-        `[point, 3]`, m, row by row from the top left.
-    """
-    points = unproject_depth(depth, intrinsic_matrix)
-    if not keep_invalid:
-        image, _ = _image(depth)
-        points = points[(torch.isfinite(image) & (image > 0.0)).reshape(-1)]
-    return transform_points(points, position, orientation)
 
 
 def tile_images(images: Tensor) -> Tensor:

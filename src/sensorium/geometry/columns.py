@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from sensorium.errors import ModelError
 
 CELLS_PER_TRIANGLE = 2.0
-"""Number of columns of the grid per triangle."""
+"""Number of columns of the grid per triangle; large triangles make the grid coarser."""
 MAX_CELLS = 1 << 24
 """Maximum number of columns."""
 ENTRIES_PER_TRIANGLE = 16
@@ -102,7 +102,6 @@ def build_columns(
     vertices: ArrayLike,
     faces: ArrayLike,
     progress: Callable[[float], None] | None = None,
-    cells_per_triangle: float = CELLS_PER_TRIANGLE,
 ) -> Columns:
     """Build the index.
 
@@ -110,7 +109,6 @@ def build_columns(
         vertices: `[n, 3]`, m.
         faces: `[m, 3]`, rows of `vertices`; the index identifies triangles by their row here.
         progress: called with the finished fraction, 0 to 1, from time to time.
-        cells_per_triangle: resolution of the grid; large triangles make it coarser.
 
     Raises:
         ModelError: no triangles.
@@ -135,7 +133,7 @@ def build_columns(
     pad = BORDER * np.maximum(high[:2] - low[:2], 1e-3 * scale)  # keeps triangles away from the border
     corner = (low[:2] - pad).astype(np.float32).astype(np.float64)
     extent = high[:2] + pad - corner
-    wanted = min(max(cells_per_triangle * len(rows), 1.0), MAX_CELLS)
+    wanted = min(max(CELLS_PER_TRIANGLE * len(rows), 1.0), MAX_CELLS)
     while True:
         side = np.sqrt(extent.prod() / wanted)
         cells = np.clip(np.ceil(extent / side), 1, wanted).astype(np.int64)

@@ -186,36 +186,37 @@ def nearest_primitive(kind: int, size: wp.vec3, p: wp.vec3) -> tuple[wp.vec3, wp
 
 
 @wp.func
-def nearest_on_triangle(a: wp.vec3d, b: wp.vec3d, c: wp.vec3d) -> wp.vec3d:
-    """Return the point of a triangle nearest to the origin, by the region of the triangle's plane.
+def nearest_on_triangle(a: wp.vec3d, b: wp.vec3d, c: wp.vec3d) -> tuple[wp.vec3d, wp.int32]:
+    """Return the point of a triangle nearest to the origin, and its feature.
 
-    After C. Ericson, "Real-Time Collision Detection", 5.1.5.
+    It is at a corner (0 to 2), on an edge (3 from a to b, 4 from b to c, 5 from c to a) or between them (6). After C.
+    Ericson, "Real-Time Collision Detection", 5.1.5.
     """
     ab = b - a
     ac = c - a
     d1 = -wp.dot(ab, a)
     d2 = -wp.dot(ac, a)
     if d1 <= _ZERO and d2 <= _ZERO:
-        return a
+        return a, 0
     d3 = -wp.dot(ab, b)
     d4 = -wp.dot(ac, b)
     if d3 >= _ZERO and d4 <= d3:
-        return b
+        return b, 1
     vc = d1 * d4 - d3 * d2
     if vc <= _ZERO and d1 >= _ZERO and d3 <= _ZERO:
-        return a + (d1 / (d1 - d3)) * ab
+        return a + (d1 / (d1 - d3)) * ab, 3
     d5 = -wp.dot(ab, c)
     d6 = -wp.dot(ac, c)
     if d6 >= _ZERO and d5 <= d6:
-        return c
+        return c, 2
     vb = d5 * d2 - d1 * d6
     if vb <= _ZERO and d2 >= _ZERO and d6 <= _ZERO:
-        return a + (d2 / (d2 - d6)) * ac
+        return a + (d2 / (d2 - d6)) * ac, 5
     va = d3 * d6 - d5 * d4
     if va <= _ZERO and d4 - d3 >= _ZERO and d5 - d6 >= _ZERO:
-        return b + ((d4 - d3) / ((d4 - d3) + (d5 - d6))) * (c - b)
+        return b + ((d4 - d3) / ((d4 - d3) + (d5 - d6))) * (c - b), 4
     total = va + vb + vc
-    return a + (vb / total) * ab + (vc / total) * ac
+    return a + (vb / total) * ab + (vc / total) * ac, 6
 
 
 @wp.func
@@ -234,7 +235,7 @@ def nearest_mesh(mesh: wp.uint64, p: wp.vec3, limit: float) -> tuple[wp.vec3, wp
     a = wp.vec3d(wp.mesh_get_point(mesh, 3 * query.face)) - origin
     b = wp.vec3d(wp.mesh_get_point(mesh, 3 * query.face + 1)) - origin
     c = wp.vec3d(wp.mesh_get_point(mesh, 3 * query.face + 2)) - origin
-    arm = nearest_on_triangle(a, b, c)
+    arm, _feature = nearest_on_triangle(a, b, c)
     return wp.vec3(origin + arm), wp.float32(wp.length(arm)), query.face
 
 
@@ -381,8 +382,8 @@ def _nearest_in_cell(fields: HFields, h: HField, q: wp.vec3d, col: int, row: int
     y1 = wp.float64(row + 1) / h.per_y - h.half_y - q[1]
     a = wp.vec3d(x0, y0, z00 - q[2])
     b = wp.vec3d(x1, y1, z11 - q[2])
-    right = nearest_on_triangle(a, wp.vec3d(x1, y0, z01 - q[2]), b)
-    left = nearest_on_triangle(a, b, wp.vec3d(x0, y1, z10 - q[2]))
+    right, _feature = nearest_on_triangle(a, wp.vec3d(x1, y0, z01 - q[2]), b)
+    left, _feature = nearest_on_triangle(a, b, wp.vec3d(x0, y1, z10 - q[2]))
     if wp.length_sq(left) < wp.length_sq(right):
         return left
     return right

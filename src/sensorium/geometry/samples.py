@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 Piece = tuple[float, Callable[[Array, Array], tuple[Array, Array]]]
 """Area of a piece of a surface, m2, and its map from u and v, each from 0 to 1, to points and normals."""
 
-MOST_SAMPLES = 10_000_000
+MAX_SAMPLES = 10_000_000
 """Maximum number of samples; more are rejected as a typing error."""
 _GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
 _ASIDE = 1e-7
@@ -195,12 +195,12 @@ def _count(area: float, count: int | None, spacing: float | None, where: str) ->
         if not 0.0 < spacing < math.inf:
             raise ConfigError.single(where, "spacing", spacing, "a positive length, m")
         number = max(1, round(area / spacing**2))
-        if number > MOST_SAMPLES:
+        if number > MAX_SAMPLES:
             raise ConfigError.single(
                 where,
                 "spacing",
                 spacing,
-                f"at most {MOST_SAMPLES} samples, not {number}",
+                f"at most {MAX_SAMPLES} samples, not {number}",
                 "Give the spacing in metres.",
             )
         return number
@@ -208,8 +208,8 @@ def _count(area: float, count: int | None, spacing: float | None, where: str) ->
         number = index(count)  # type: ignore[arg-type]
     except TypeError:
         number = 0
-    if isinstance(count, bool) or not 0 < number <= MOST_SAMPLES:
-        raise ConfigError.single(where, "count", count, f"a whole number from 1 to {MOST_SAMPLES}")
+    if isinstance(count, bool) or not 0 < number <= MAX_SAMPLES:
+        raise ConfigError.single(where, "count", count, f"a whole number from 1 to {MAX_SAMPLES}")
     return number
 
 
@@ -476,10 +476,10 @@ def _clusters(points: Array, count: int, each: int) -> NDArray[np.int64]:
     sizes = np.array([count])
     while sizes.max() > 1:  # one iteration per halving: 17 for 100,000 points
         starts = each * np.concatenate([[0], np.cumsum(sizes)[:-1]])
-        here = points[order]
-        axis = (np.maximum.reduceat(here, starts) - np.minimum.reduceat(here, starts)).argmax(axis=1)
+        ordered = points[order]
+        axis = (np.maximum.reduceat(ordered, starts) - np.minimum.reduceat(ordered, starts)).argmax(axis=1)
         group = np.repeat(np.arange(len(sizes)), sizes * each)
-        order = order[np.lexsort((here[np.arange(len(here)), axis[group]], group))]
+        order = order[np.lexsort((ordered[np.arange(len(ordered)), axis[group]], group))]
         halves = np.stack([sizes - sizes // 2, sizes // 2], axis=1).ravel()
         sizes = halves[halves > 0]
     return order

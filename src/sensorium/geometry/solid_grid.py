@@ -19,13 +19,13 @@ from sensorium.geometry.solid_walk import FACE_BITS, STEPS, Cell, Solid, Solids,
 CELLS_PER_FACE = 6
 """Number of cells of a grid per triangle."""
 FEWEST_CELLS = 1 << 10
-MOST_CELLS = 1 << 18
+MAX_CELLS = 1 << 18
 """Limits of the number of cells of a grid."""
 PADDING = 0.08
 """Extent of a grid beyond its mesh, in longest sides of the mesh; the tree is used for points outside the grid."""
 LONGEST = wp.constant(wp.int32(400))
 """Maximum number of triangles in a cell's list before thinning."""
-MOST_ENTRIES = 1 << 22
+MAX_ENTRIES = 1 << 22
 """Maximum number of entries of all lists of a mesh; beyond it, cells far from the surface get no list."""
 RINGS = 16
 """Number of steps in which cells get lists, those nearest to the surface first."""
@@ -223,7 +223,7 @@ def prepare_mesh(mesh: Mesh, scale: tuple[float, float, float], device: str, *, 
         grid: whether to build a grid; without it, every point uses the tree, which is slower with the same result.
 
     Raises:
-        ModelError: the mesh is not closed; see `require_closed`.
+        ModelError: the mesh is not closed; see `surface_of`.
     """
     surface = surface_of(mesh, scale)
     tree = tree_of(surface.vertices, surface.faces, device)
@@ -231,7 +231,7 @@ def prepare_mesh(mesh: Mesh, scale: tuple[float, float, float], device: str, *, 
     bare = PreparedMesh(surface, tree, np.zeros(3, np.float32), 1.0, (0, 0, 0), nothing[0], 0.0, nothing[1])
     if not grid or len(surface.faces) > 1 << int(FACE_BITS):
         return bare
-    wanted = float(np.clip(CELLS_PER_FACE * len(surface.faces), FEWEST_CELLS, MOST_CELLS))
+    wanted = float(np.clip(CELLS_PER_FACE * len(surface.faces), FEWEST_CELLS, MAX_CELLS))
     sides = 2.0 * (surface.half + 2.0 * PADDING * surface.half.max())
     side = float((sides.prod() / wanted) ** (1.0 / 3.0))
     counts = np.maximum(np.ceil(sides / side), 1.0).astype(int)
@@ -255,9 +255,9 @@ def prepare_mesh(mesh: Mesh, scale: tuple[float, float, float], device: str, *, 
         some = wp.array(ring, dtype=wp.int32, device=device)
         wp.launch(_count, len(ring), [solids, lattice, distance, some, count], device=device)
         cells["count"] = count.numpy()
-        if (cells["count"][ring] > 0).sum() < WORTHWHILE * len(ring) or cells["count"].sum() > MOST_ENTRIES:
+        if (cells["count"][ring] > 0).sum() < WORTHWHILE * len(ring) or cells["count"].sum() > MAX_ENTRIES:
             break
-    cells["count"][nearest_first[np.cumsum(cells["count"][nearest_first]) > MOST_ENTRIES]] = 0
+    cells["count"][nearest_first[np.cumsum(cells["count"][nearest_first]) > MAX_ENTRIES]] = 0
     cells["start"] = np.cumsum(cells["count"]) - cells["count"]
     listed = int(cells["count"].sum())
     entries = wp.zeros(max(listed, 1), dtype=wp.int32, device=device)
@@ -360,7 +360,7 @@ class PreparedMeshes:
         """Return the index of a mesh, scaled by positive factors, in `gathered`.
 
         Raises:
-            ModelError: the mesh is not closed; see `require_closed`.
+            ModelError: the mesh is not closed; see `surface_of`.
         """
         key = (mesh.vertices.tobytes(), mesh.faces.tobytes(), scale)
         if key not in self._rows:
@@ -401,7 +401,7 @@ def build_solids(
         grid: see `prepare_mesh`; no effect if `prepared` is given.
 
     Raises:
-        ModelError: a mesh is not closed; see `require_closed`.
+        ModelError: a mesh is not closed; see `surface_of`.
     """
     prepared = PreparedMeshes(device, grid=grid) if prepared is None else prepared
     rows: list[int] = []

@@ -21,7 +21,7 @@ from sensorium.geometry.shapes import Mesh
 
 WELD = 1e-6
 """Distance below which vertices are merged if a mesh is otherwise open, relative to its extent."""
-MOST_PAIRS = 1 << 24
+MAX_PAIRS = 1 << 24
 """Maximum product of open edges and their vertices for the search of vertices on edges; beyond it the mesh is open."""
 TOLD = 3
 """Number of edges of each kind in a message."""
@@ -53,29 +53,6 @@ class Surface:
     face_normals: Floats
 
 
-def open_edges(mesh: Mesh) -> Floats:
-    """Return both ends of the edges that prevent a mesh from being closed and oriented, `[edge, 2, 3]`, m.
-
-    Corners at the same position are one vertex, even in different rows of `vertices`, which some file formats repeat. A
-    vertex on the edge of another triangle splits that edge; such vertices remain when triangles without an area are
-    removed. A mesh is closed if its triangles traverse each edge equally often in both directions.
-    """
-    points, faces, _rows = _welded(mesh)
-    edges, _count, _run, _first = _faulty(faces)
-    ends: Floats = points[edges]
-    return ends
-
-
-def require_closed(mesh: Mesh) -> None:
-    """Raise an error for a mesh without an inside.
-
-    Raises:
-        ModelError: edges with a single triangle, with triangles of opposite orientation, or with an odd number of them;
-            the message gives their number and the first ones.
-    """
-    _closed(mesh)
-
-
 def surface_of(mesh: Mesh, scale: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> Surface:
     """Return a mesh, scaled, as a closed surface that is oriented outwards.
 
@@ -86,7 +63,9 @@ def surface_of(mesh: Mesh, scale: tuple[float, float, float] = (1.0, 1.0, 1.0)) 
         scale: factors along its axes, all positive.
 
     Raises:
-        ModelError: the mesh is not closed; see `require_closed`.
+        ModelError: the mesh is not closed: edges have a single triangle, triangles of opposite orientation, or an odd
+            number of them; the message gives their number and the first ones. Corners at the same position are one
+            vertex, and a vertex on the edge of another triangle splits that edge.
     """
     points, faces = _closed(mesh)
     points = points * np.array(scale)
@@ -183,7 +162,7 @@ def _split(points: Floats, faces: Ints, rows: Ints, step: float) -> tuple[Ints, 
     while True:
         edges, _count, _run, first = _faulty(faces)
         ends = np.unique(edges)
-        if len(edges) * len(ends) > MOST_PAIRS:
+        if len(edges) * len(ends) > MAX_PAIRS:
             return faces, rows
         start, way = points[edges[:, 0]], points[edges[:, 1]] - points[edges[:, 0]]
         length = np.linalg.norm(way, axis=1)

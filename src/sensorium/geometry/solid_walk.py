@@ -16,6 +16,8 @@ from typing import Any
 
 import warp as wp
 
+from sensorium.geometry.nearest import nearest_on_triangle
+
 _ZERO: Any = wp.constant(wp.float64(0.0))
 _FAR = wp.constant(wp.float32(1.0e30))
 FACE_BITS = wp.constant(wp.int32(20))
@@ -152,40 +154,6 @@ def gap_sq(frames: wp.array[wp.vec4], face: int, q: wp.vec3, best: float) -> wp.
 
 
 @wp.func
-def _foot(a: wp.vec3d, b: wp.vec3d, c: wp.vec3d) -> tuple[wp.vec3d, wp.int32]:
-    """Return the point of a triangle nearest to the origin, and its feature.
-
-    It is at a corner (0 to 2), on an edge (3 from a to b, 4 from b to c, 5 from c to a) or between them (6). After C.
-    Ericson, "Real-Time Collision Detection", 5.1.5.
-    """
-    ab = b - a
-    ac = c - a
-    d1 = -wp.dot(ab, a)
-    d2 = -wp.dot(ac, a)
-    if d1 <= _ZERO and d2 <= _ZERO:
-        return a, 0
-    d3 = -wp.dot(ab, b)
-    d4 = -wp.dot(ac, b)
-    if d3 >= _ZERO and d4 <= d3:
-        return b, 1
-    vc = d1 * d4 - d3 * d2
-    if vc <= _ZERO and d1 >= _ZERO and d3 <= _ZERO:
-        return a + (d1 / (d1 - d3)) * ab, 3
-    d5 = -wp.dot(ab, c)
-    d6 = -wp.dot(ac, c)
-    if d6 >= _ZERO and d5 <= d6:
-        return c, 2
-    vb = d5 * d2 - d1 * d6
-    if vb <= _ZERO and d2 >= _ZERO and d6 <= _ZERO:
-        return a + (d2 / (d2 - d6)) * ac, 5
-    va = d3 * d6 - d5 * d4
-    if va <= _ZERO and d4 - d3 >= _ZERO and d5 - d6 >= _ZERO:
-        return b + ((d4 - d3) / ((d4 - d3) + (d5 - d6))) * (c - b), 4
-    total = va + vb + vc
-    return a + (vb / total) * ab + (vc / total) * ac, 6
-
-
-@wp.func
 def _finish(solids: Solids, s: Solid, face: int, q: wp.vec3d) -> tuple[wp.float32, wp.vec3d, wp.vec3]:
     """Return the signed distance to the nearest triangle, the vector to its nearest point, and the gradient.
 
@@ -196,7 +164,9 @@ def _finish(solids: Solids, s: Solid, face: int, q: wp.vec3d) -> tuple[wp.float3
         q: the point, relative to the mesh's centre, m.
     """
     corner = solids.faces[face]
-    arm, feature = _foot(solids.vertices[corner[0]] - q, solids.vertices[corner[1]] - q, solids.vertices[corner[2]] - q)
+    arm, feature = nearest_on_triangle(
+        solids.vertices[corner[0]] - q, solids.vertices[corner[1]] - q, solids.vertices[corner[2]] - q
+    )
     length = wp.length(arm)
     if feature == 6:
         normal = solids.face_normals[face]

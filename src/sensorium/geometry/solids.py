@@ -11,8 +11,6 @@ be closed; see `sensorium.geometry.solid_mesh`.
 
 from __future__ import annotations
 
-from typing import Any
-
 import warp as wp
 
 from sensorium.geometry.hfield import BASE, HFields, hfield_height, hfield_normal
@@ -20,8 +18,6 @@ from sensorium.geometry.nearest import nearest_hfield, nearest_on_triangle, near
 from sensorium.geometry.primitives import BOX, CAPSULE, CYLINDER, ELLIPSOID, HFIELD, MESH, PLANE, SPHERE
 from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.solid_walk import Solids, signed_mesh
-
-_ZERO: Any = wp.constant(wp.float64(0.0))
 
 
 @wp.func
@@ -170,9 +166,9 @@ def _signed_hfield(fields: HFields, index: int, p: wp.vec3, reach: float) -> tup
             c = wp.vec3d(x1, y0, wp.float64(fields.heights[at + 1]) - wp.float64(p[2]))
             d = wp.vec3d(x0, y1, wp.float64(fields.heights[at + h.cols]) - wp.float64(p[2]))
             for k in range(2):
-                way = nearest_on_triangle(a, c, b)
+                way, _feature = nearest_on_triangle(a, c, b)
                 if k == 1:
-                    way = nearest_on_triangle(a, b, d)
+                    way, _feature = nearest_on_triangle(a, b, d)
                 if wp.length_sq(way) < best:
                     best = wp.length_sq(way)
                     arm = way

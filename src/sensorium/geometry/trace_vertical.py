@@ -224,6 +224,7 @@ def cast_vertical(
         x = p[0] + cosine * x0 - sine * y0
         y = p[1] + sine * x0 + cosine * y0
         z = p[2] + s0[2]
+        s = wp.vec3(x, y, z)
         t = limits[1]
         best = int(-1)
         face = int(-1)
@@ -247,6 +248,8 @@ def cast_vertical(
             row = surroundings.alone[n]
             if hidden[mount, row] != wp.uint8(0):
                 continue
+            found = float(wp.inf)
+            triangle = int(-1)
             if instances.kind[row] == HFIELD:
                 c = instances.pos[row]
                 way = instances.heading[row]
@@ -254,18 +257,12 @@ def cast_vertical(
                 v = y - c[1]
                 at = wp.vec3(way[0] * u + way[1] * v, way[0] * v - way[1] * u, z - c[2])
                 found, triangle = ray_hfield_vertical(fields, instances.field[row], at, sign)
-                if found <= t:
-                    t = found
-                    best = row
-                    face = triangle
             else:
-                found, triangle = ray_instance(
-                    instances, fields, row, instances.pos[row], instances.quat[row], wp.vec3(x, y, z), d, t
-                )
-                if found <= t:
-                    t = found
-                    best = row
-                    face = triangle
+                found, triangle = ray_instance(instances, fields, row, instances.pos[row], instances.quat[row], s, d, t)
+            if found <= t:
+                t = found
+                best = row
+                face = triangle
         looks = wp.where(count > NEAR, movers + standing, count)
         for n in range(looks):
             row = _row(surroundings.bvh_row, instances.moving, movers, n)
@@ -288,7 +285,7 @@ def cast_vertical(
             if k >= 0:
                 at = moving.pos[env, 0, k]
                 turned = moving.quat[env, 0, k]
-            found, triangle = ray_instance(instances, fields, row, at, turned, wp.vec3(x, y, z), d, t)
+            found, triangle = ray_instance(instances, fields, row, at, turned, s, d, t)
             if found <= t:
                 t = found
                 best = row
@@ -302,5 +299,4 @@ def cast_vertical(
                 point = wp.vec3(x, y, z + sign * t + lift)
             out.point[env, mount, r] = point
         if is_more != 0:
-            s = wp.vec3(x, y, z)
             write_hit(surroundings, instances, fields, moving, pose, out, env, mount, r, 0, s, d, t, best, face, is_hit)

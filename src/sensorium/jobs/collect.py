@@ -146,8 +146,8 @@ def _write_mcap(
 
 def _later(reading: Reading, ticks: int, dt: float) -> Reading:
     """Return a reading moved by a number of ticks."""
-    about = {name: getattr(reading, name) for name in ("valid", "is_new", "frame")}
-    about |= {name: getattr(reading, name) + ticks for name in ("capture_tick", "truth_tick")}
+    about = {name: reading.meta[name] for name in ("valid", "is_new", "frame")}
+    about |= {name: reading.meta[name] + ticks for name in ("capture_tick", "truth_tick")}
     about["stamp"] = reading.stamp + ticks * dt
     return replace(reading, tick=reading.tick + ticks, time=(reading.tick + ticks) * dt, _meta=about)
 

@@ -17,7 +17,7 @@ from sensorium.jobs.shard_files import check_installed
 from sensorium.jobs.store import Store
 from sensorium.jobs.workers import Event, InProcess, LocalWorkers, Task, Workers
 
-MOST_FAILURES, MOST_LOSSES = 2, 20
+MAX_FAILURES, MAX_LOSSES = 2, 20
 """Number of errors after which a shard is given up, and of lost workers."""
 CRASHES = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "exit")
 """Starts of the reasons for the end of a worker that its shard caused."""
@@ -168,7 +168,7 @@ class _Driver:
             assert shard is not None
             if event.value["fatal"]:
                 raise GenerateError(f"Shard {shard}: {event.value['error']}", run)
-            self._fail(shard, event.value["error"], MOST_FAILURES)
+            self._fail(shard, event.value["error"], MAX_FAILURES)
         elif event.kind == "done":
             run.done += 1
             run.simulated_s += event.value["simulated_s"]
@@ -190,13 +190,13 @@ class _Driver:
         elif shard is not None:
             text = f"the worker ended: {reason}{', perhaps for lack of memory' if reason == 'SIGKILL' else ''}"
             self._losses[shard] += 1
-            if is_crash or self._losses[shard] > MOST_LOSSES:
-                self._fail(shard, text, MOST_FAILURES if is_crash else 1)
+            if is_crash or self._losses[shard] > MAX_LOSSES:
+                self._fail(shard, text, MAX_FAILURES if is_crash else 1)
             else:
                 self._todo.append(shard)
         else:
             self._losses[None] += 1
-            if self._losses[None] >= MOST_FAILURES if is_crash else self._losses[None] > MOST_LOSSES:
+            if self._losses[None] >= MAX_FAILURES if is_crash else self._losses[None] > MAX_LOSSES:
                 raise GenerateError(f"Workers end before they are ready: {reason}.", self._run)
 
     def _fail(self, shard: int, error: str, most: int) -> None:

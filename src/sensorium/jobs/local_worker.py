@@ -13,18 +13,13 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what user code prints
 
-    from sensorium.jobs.entry_points import message
-    from sensorium.jobs.shard import ShardWorker
+    from sensorium.jobs.workers import Actor, Task
 
-    tasks = iter(sys.stdin)
-    try:
-        worker = ShardWorker(*json.loads(next(tasks)))
-    except Exception as error:
-        _send(out, "failed", message(error))
-        return
-    _send(out, "ready", worker.about())
-    for line in tasks:
-        _send(out, "done", worker.run(json.loads(line)))
+    tasks, worker = iter(sys.stdin), Actor()
+    kind, value = worker.start(Task(*json.loads(next(tasks))))
+    _send(out, kind, value)
+    for line in tasks if kind == "ready" else ():
+        _send(out, *worker.run(json.loads(line)))
 
 
 def _send(out: IO[str], kind: str, value: Any) -> None:

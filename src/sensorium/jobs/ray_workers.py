@@ -10,8 +10,7 @@ import threading
 from typing import Any
 
 from sensorium.errors import ArgumentError, MissingDependencyError, listed
-from sensorium.jobs.entry_points import message
-from sensorium.jobs.workers import THREADS, Event, Task
+from sensorium.jobs.workers import THREADS, Actor, Event, Task
 
 
 class RayWorkers:
@@ -41,7 +40,7 @@ class RayWorkers:
         environment = dict.fromkeys(THREADS, str(task.threads))
         if paths := os.environ.get("PYTHONPATH"):
             environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(each) for each in paths.split(os.pathsep))
-        self._actor_class = self._ray.remote(_Actor).options(
+        self._actor_class = self._ray.remote(Actor).options(
             num_cpus=task.threads, num_gpus=gpus, max_restarts=0, runtime_env={"env_vars": environment}
         )
         self._task = self._ray.put(task)
@@ -97,24 +96,6 @@ class RayWorkers:
     def _disconnect(self) -> None:
         if self._is_ours:
             self._ray.shutdown()
-
-
-class _Actor:
-    """Process of a worker."""
-
-    def start(self, task: Task) -> tuple[str, Any]:
-        """Return the kind and the value of the event."""
-        from sensorium.jobs.shard import ShardWorker
-
-        try:
-            self._worker = ShardWorker(task.job, task.key, task.out, task.folder)
-        except Exception as error:
-            return "failed", message(error)
-        return "ready", self._worker.about()
-
-    def run(self, shard: int) -> tuple[str, Any]:
-        """Return the kind and the value of the event."""
-        return "done", self._worker.run(shard)
 
 
 def _connected(address: str) -> tuple[Any, bool]:

@@ -86,8 +86,8 @@ def load_semantics(path: Path) -> dict[str, str | list[str]]:
 
 def _place(path: Path, number: int, table: Mapping[str, Any]) -> str:
     """Return the location of a sensor: the file, and its table by number, kind and name."""
-    said = [f", {key} {table[key]!r}" for key in ("kind", "name") if isinstance(table.get(key), str)]
-    return f"rig file {str(path)!r}, [[sensor]] {number}{''.join(said)}"
+    labels = [f", {key} {table[key]!r}" for key in ("kind", "name") if isinstance(table.get(key), str)]
+    return f"rig file {str(path)!r}, [[sensor]] {number}{''.join(labels)}"
 
 
 @contextlib.contextmanager

@@ -105,7 +105,7 @@ class Simulation:
         rig, semantics = self.job.rig, {} if self._robot is None else dict(self._robot.semantics)
         if rig is None:
             assert self._robot is not None
-            return self._robot.sensors(), semantics
+            return load_rig(self._robot.rig)[0], semantics
         if not isinstance(rig, str):
             return [sensor_cfg(table) for table in rig], semantics
         if is_entry(rig):

@@ -10,11 +10,14 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Environment variables with the number of threads of PyTorch and NumPy."""
+
+
+Kind = Literal["ready", "done", "failed", "lost"]
 
 
 class Event(NamedTuple):
@@ -22,7 +25,7 @@ class Event(NamedTuple):
 
     worker: int
     """Number of the worker."""
-    kind: Literal["ready", "done", "failed", "lost"]
+    kind: Kind
     """What happened: it is ready for shards, ended one, could not start, or is gone."""
     value: Any
     """The result of `ShardWorker.about` or `ShardWorker.run`, the error, or the reason."""
@@ -72,6 +75,25 @@ class Task:
         return {**dict.fromkeys(THREADS, str(self.threads)), "PYTHONPATH": paths}
 
 
+class Actor:
+    """A worker in its process."""
+
+    def start(self, task: Task) -> tuple[Kind, Any]:
+        """Return the kind and the value of the event."""
+        from sensorium.jobs.entry_points import message
+        from sensorium.jobs.shard import ShardWorker
+
+        try:
+            self._worker = ShardWorker(task.job, task.key, task.out, task.folder)
+        except Exception as error:
+            return "failed", message(error)
+        return "ready", self._worker.about()
+
+    def run(self, shard: int) -> tuple[Kind, Any]:
+        """Return the kind and the value of the event."""
+        return "done", self._worker.run(shard)
+
+
 class InProcess:
     """One worker in the driver's own process, for outputs in memory.
 
@@ -83,24 +105,15 @@ class InProcess:
 
     def __init__(self, task: Task) -> None:
         self._task, self._events = task, list[Event]()
-        self._worker: Any = None
+        self._actor = Actor()
 
     def start(self, worker: int) -> None:
         """Build the worker."""
-        from sensorium.jobs.entry_points import message
-        from sensorium.jobs.shard import ShardWorker
-
-        task = self._task
-        try:
-            self._worker = ShardWorker(task.job, task.key, task.out, task.folder)
-        except Exception as error:
-            self._events.append(Event(worker, "failed", message(error)))
-            return
-        self._events.append(Event(worker, "ready", self._worker.about()))
+        self._events.append(Event(worker, *self._actor.start(self._task)))
 
     def submit(self, worker: int, shard: int) -> None:
         """Generate a shard."""
-        self._events.append(Event(worker, "done", self._worker.run(shard)))
+        self._events.append(Event(worker, *self._actor.run(shard)))
 
     def wait(self, seconds: float) -> list[Event]:
         """Return the events since the last call."""
@@ -109,7 +122,7 @@ class InProcess:
 
     def stop(self) -> None:
         """End the worker."""
-        self._worker = None
+        self._actor = Actor()
 
 
 @dataclass(slots=True)
@@ -142,8 +155,7 @@ class LocalWorkers:
         os.set_blocking(process.stdout.fileno(), False)
         self._running[worker] = _Process(process)
         self._selector.register(process.stdout, selectors.EVENT_READ, worker)
-        task = self.task
-        self._send(worker, [task.job, task.key, task.out, task.folder])
+        self._send(worker, astuple(self.task))
 
     def submit(self, worker: int, shard: int) -> None:
         """Give a shard to a worker."""

@@ -29,7 +29,7 @@ from sensorium.compute import (
     ticks_after,
 )
 from sensorium.measurement.knobs import KnobTable
-from sensorium.measurement.record import words_at
+from sensorium.measurement.record import floats_at, words_at
 from sensorium.random import normal_table, word_to_normal
 
 NOISE = 1
@@ -77,11 +77,6 @@ _QUAD = np.dtype(Quad.numpy_dtype())  # type: ignore[attr-defined]
 
 
 @wp.func
-def _floats(address: wp.uint64):  # type: ignore[no-untyped-def]  # Warp infers it
-    return wp.array(ptr=address, shape=(2147483647,), dtype=wp.float32)
-
-
-@wp.func
 def has_arrived(rows: Rows, captured: int, wait: int) -> bool:
     """Return whether a sample has arrived: the low word of its capture tick, and the ticks until its arrival."""
     return bool(wait <= ticks_after(tick_now(rows), captured))
@@ -90,7 +85,7 @@ def has_arrived(rows: Rows, captured: int, wait: int) -> bool:
 @wp.func
 def _load(address: wp.uint64, at: int, count: int) -> wp.vec4:
     """Read up to four neighbours; the others are 0."""
-    values = _floats(address)
+    values = floats_at(address)
     v = wp.vec4()
     for k in range(4):
         if k < count:
@@ -101,7 +96,7 @@ def _load(address: wp.uint64, at: int, count: int) -> wp.vec4:
 @wp.func
 def _store(address: wp.uint64, at: int, count: int, v: wp.vec4) -> None:
     """Write up to four neighbours."""
-    values = _floats(address)
+    values = floats_at(address)
     for k in range(4):
         if k < count:
             values[at + k] = v[k]

@@ -83,7 +83,7 @@ class StateWatch:
             flags.append((sensor, values))
         self._found = []
         begin, tick = self._found_at
-        said, flagged = [], False
+        messages, flagged = [], False
         for sensor, values in reversed(flags):
             for env, mount in np.argwhere(values == 1).tolist():
                 flagged = True
@@ -91,14 +91,14 @@ class StateWatch:
                     continue
                 self._reported.add((sensor.plan.label, env))
                 body = sensor.body_at_fault(env, mount)
-                said.append(
+                messages.append(
                     f"sensor {sensor.plan.label!r}: the engine's state is not finite in env {env}, body {body!r}, "
                     f"at tick {tick}; its samples are marked invalid until the state is finite again (reset env {env})"
                 )
         if not flagged:
-            said.append(
+            messages.append(
                 f"the engine's state was not finite for a moment between the control steps at ticks {begin} and "
                 f"{tick}; the samples of that moment are marked invalid"
             )
-        for message in said:
+        for message in messages:
             warnings.warn(message, NonFiniteStateWarning, stacklevel=5)

@@ -56,6 +56,12 @@ def words_of(tensor: torch.Tensor, lead: int = 1) -> Words:
 
 
 @wp.func
+def floats_at(address: wp.uint64):  # type: ignore[no-untyped-def]  # Warp infers it
+    """View an address as float32."""
+    return wp.array(ptr=address, shape=(2147483647,), dtype=wp.float32)
+
+
+@wp.func
 def words_at(address: wp.uint64):  # type: ignore[no-untyped-def]  # Warp infers it
     """View an address as 4-byte words."""
     return wp.array(ptr=address, shape=(2147483647,), dtype=wp.int32)

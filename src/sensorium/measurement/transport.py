@@ -32,7 +32,7 @@ from sensorium.compute import (
     tick_now,
     ticks_after,
 )
-from sensorium.compute.clock import MOST_TICKS, Clock
+from sensorium.compute.clock import MAX_TICKS, Clock
 from sensorium.errors import ConfigError
 from sensorium.measurement.chain import NEVER, has_arrived
 from sensorium.measurement.counter import SampleCounter
@@ -130,17 +130,17 @@ def _freeze(rows: Rows, t: Transport, count: int, wide: int, source: wp.uint64, 
     env, w = masked_tid(rows)
     head = t.head[env]
     slots = t.stamps.shape[0]
-    here = env * count + w
+    index = env * count + w
     plane = t.stamps.shape[1] * count
     if mode_now(rows) == FIRST:
         for slot in range(slots):
-            copy_word(wide, source, here, ring, slot * plane + here)
+            copy_word(wide, source, index, ring, slot * plane + index)
         return
     if t.has_loss != 0:
         stamp = t.stamps[head, env]
         if has_arrived(rows, stamp[0], stamp[1]):
-            copy_word(wide, ring, head * plane + here, ring, (slots - 1) * plane + here)
-    copy_word(wide, source, here, ring, head * plane + here)
+            copy_word(wide, ring, head * plane + index, ring, (slots - 1) * plane + index)
+    copy_word(wide, source, index, ring, head * plane + index)
 
 
 @wp.func
@@ -196,8 +196,8 @@ def _select(rows: Rows, t: Transport) -> None:
 def _gather(rows: Rows, t: Transport, count: int, wide: int, ring: wp.uint64, shown: wp.uint64) -> None:
     i, w = wp.tid()
     env = rows.start + i
-    here = env * count + w
-    copy_word(wide, ring, wp.int32(t.shown[env][0]) * t.stamps.shape[1] * count + here, shown, here)
+    index = env * count + w
+    copy_word(wide, ring, wp.int32(t.shown[env][0]) * t.stamps.shape[1] * count + index, shown, index)
 
 
 STAMP_BYTES = 12
@@ -224,8 +224,8 @@ class Ring:
         self.has_loss = cfg.loss is not None
         self._longest, low, high = self._range()
         latest = clock.ticks(self._longest) + clock.ticks(high)
-        if latest > MOST_TICKS:
-            expected = f"at most {MOST_TICKS} ticks of {clock.dt:g} s, the jitter included"
+        if latest > MAX_TICKS:
+            expected = f"at most {MAX_TICKS} ticks of {clock.dt:g} s, the jitter included"
             raise ConfigError.single(cfg.title, "delay", cfg.delay, expected, "Give it in seconds.")
         self.soonest, self.latest = self._in_ticks(low), self._in_ticks((self._longest, high))
         """Minimum and maximum number of ticks from a capture to its arrival."""

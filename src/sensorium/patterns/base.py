@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from pydantic import AfterValidator, Field, Strict, field_validator
+from pydantic import AfterValidator, Strict, field_validator
 from torch import Tensor
 
 from sensorium.cfg import SENSOR_PLUGINS, Cfg, Float, Parsed, Vec3, bad, find_kind, must
@@ -20,10 +20,10 @@ from sensorium.plugins import Registry
 from sensorium.spec import snake_case
 
 Device = str | torch.device
-Int = Annotated[int, Strict(), Field(ge=-(2**63), lt=2**63)]
-"""A whole number of 64 bits; text and fractions are rejected."""
+Int = Annotated[int, Strict()]
+"""A whole number; text and fractions are rejected."""
 
-MOST_RAYS = 100_000_000
+MAX_RAYS = 100_000_000
 """Maximum number of rays of a pattern; more are rejected as a typing error: the directions would fill 1.2 GB."""
 PATTERN_KINDS: Registry[str, type[PatternBaseCfg]] = Registry(
     "kind of pattern",
@@ -376,6 +376,6 @@ Positive = Annotated[Float, must(lambda number: not number <= 0.0, "a number gre
 
 
 def check_count(count: float) -> None:
-    """Raise as a validator does if a pattern has more rays than `MOST_RAYS`."""
-    if count > MOST_RAYS:
-        raise bad(f"at most {MOST_RAYS} rays, not {count:.3g}", "Use a coarser or smaller pattern.")
+    """Raise as a validator does if a pattern has more rays than `MAX_RAYS`."""
+    if count > MAX_RAYS:
+        raise bad(f"at most {MAX_RAYS} rays, not {count:.3g}", "Use a coarser or smaller pattern.")

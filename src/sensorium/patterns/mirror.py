@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from sensorium.cfg import Float, must
-from sensorium.patterns.base import ELEVATIONS, MOST_RAYS, Positive, wrapped
+from sensorium.patterns.base import ELEVATIONS, MAX_RAYS, Positive, wrapped
 from sensorium.patterns.scan import ScanPatternCfg, ScanTable
 
 GOLDEN = 0.6180339887498949
@@ -49,8 +49,8 @@ class RotatingMirrorPatternCfg(ScanPatternCfg):
     def __init__(self, /, **data: Any) -> None:
         super().__init__(**data)
         count = self.period * self.points_per_second
-        if not 1e-6 < count <= MOST_RAYS:
-            expected = f"between 1 and {MOST_RAYS} rays in the table, not {count:.3g}"
+        if not 1e-6 < count <= MAX_RAYS:
+            expected = f"between 1 and {MAX_RAYS} rays in the table, not {count:.3g}"
             raise self._bad("period", self.period, expected, "Give the period in seconds.")
 
     def count_rays(self) -> int:

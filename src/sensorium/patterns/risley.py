@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sensorium.cfg import Float, must
-from sensorium.patterns.base import MOST_RAYS, Positive, along
+from sensorium.patterns.base import MAX_RAYS, Positive, along
 from sensorium.patterns.scan import ScanPatternCfg, ScanTable
 
 Array = NDArray[np.float64]
@@ -65,8 +65,8 @@ class RisleyPatternCfg(ScanPatternCfg):
     def __init__(self, /, **data: Any) -> None:
         super().__init__(**data)
         pulses = self.period * self.points_per_second / len(self.beams)
-        if not 1e-6 < pulses <= MOST_RAYS / len(self.beams):
-            expected = f"between 1 and {MOST_RAYS} rays in the table, not {pulses * len(self.beams):.3g}"
+        if not 1e-6 < pulses <= MAX_RAYS / len(self.beams):
+            expected = f"between 1 and {MAX_RAYS} rays in the table, not {pulses * len(self.beams):.3g}"
             raise self._bad("period", self.period, expected, "Give the period in seconds.")
         widest = sum(self.deviations) + max(math.hypot(*beam) for beam in self.beams)
         if not widest < 90.0:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from sensorium.cfg import Parsed, bad, numbers_in
 from sensorium.errors import ConfigError
-from sensorium.patterns.base import MOST_RAYS, Device, PatternBaseCfg, Positive, Rays, along, tensor
+from sensorium.patterns.base import MAX_RAYS, Device, PatternBaseCfg, Positive, Rays, along, tensor
 
 COLUMNS = ("time", "azimuth", "elevation", "channel")
 _WORDS = {
@@ -180,8 +180,8 @@ def _column(name: str, values: ArrayLike) -> NDArray[np.float64]:
         array = numbers_in(values)
     except ValueError:
         raise ConfigError.single("ScanTable", name, values, "numbers, one per ray") from None
-    if array.ndim != 1 or not 0 < len(array) <= MOST_RAYS:
-        expected = f"one number per ray, 1 to {MOST_RAYS} of them"
+    if array.ndim != 1 or not 0 < len(array) <= MAX_RAYS:
+        expected = f"one number per ray, 1 to {MAX_RAYS} of them"
         raise ConfigError.single("ScanTable", name, array.shape, expected)
     _refuse(name, array, np.isfinite(array), "a finite number")
     return array

@@ -9,7 +9,7 @@ import numpy as np
 
 from sensorium.cfg import Float, must
 from sensorium.errors import ConfigError
-from sensorium.patterns.base import ELEVATIONS, MOST_RAYS, AzimuthSpan, Int, Positive, is_full_turn, wrapped
+from sensorium.patterns.base import ELEVATIONS, MAX_RAYS, AzimuthSpan, Int, Positive, is_full_turn, wrapped
 from sensorium.patterns.scan import ScanPatternCfg, ScanTable
 
 _SLACK = 1e-9
@@ -76,8 +76,8 @@ class SpinningPatternCfg(ScanPatternCfg):
         if self.cycles < 1:
             expected = f"at least one cycle in {self.revolutions / self.rate_hz:g} s"
             raise self._bad("cycle_interval", self.cycle_interval, expected, "Give the interval in seconds.")
-        if self.cycles * lasers > MOST_RAYS:
-            expected = f"at most {MOST_RAYS} rays, not {self.cycles * lasers:.3g}"
+        if self.cycles * lasers > MAX_RAYS:
+            expected = f"at most {MAX_RAYS} rays, not {self.cycles * lasers:.3g}"
             raise self._bad("cycle_interval", self.cycle_interval, expected, "Give the interval in seconds.")
 
     @property

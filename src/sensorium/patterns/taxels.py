@@ -26,11 +26,11 @@ Array = NDArray[np.float64]
 Region = tuple[Sequence[float], Sequence[float] | float]
 """A box, (minimum corner, maximum corner), or a ball, (centre, radius), m."""
 
-MOST_TAXELS = 100_000
+MAX_TAXELS = 100_000
 """Maximum number of taxels of a layout; more are rejected as a typing error."""
-_FIRST, _ENOUGH, _MOST = 20_000, 400_000, 4_000_000
+_FIRST, _ENOUGH, _MAX = 20_000, 400_000, 4_000_000
 """Numbers of places on a surface that are tried to find enough in a patch: at first, to find any, and at most."""
-_PER_TAXEL, _LEAST_PLACES, _MOST_PLACES = 64, 4096, 16384
+_PER_TAXEL, _LEAST_PLACES, _MAX_PLACES = 64, 4096, 16384
 """Candidate places in a patch: number per taxel, and bounds of the total, but never fewer than 8 per taxel."""
 _WORK = 100_000_000
 """Maximum number of distances that are computed to even out a layout."""
@@ -460,7 +460,7 @@ def _patch(
     if count is not None and count > len(points):
         fix = f"Use fewer taxels, or a larger max_angle_deg or region; the patch has {places.area:.3g} m2."
         raise ConfigError.single(where, "count", count, "a patch that is large enough", fix)
-    wanted = count or MOST_TAXELS
+    wanted = count or MAX_TAXELS
     chosen, gaps = _farthest(points, wanted, spacing if count is None else None, places.areas)
     if count is not None:
         even = _evened(points, places.areas, chosen)
@@ -471,9 +471,9 @@ def _patch(
             room = f"at most {fits}, which fit on {1e4 * places.area:.4g} cm2 at a spacing of {spacing:g} m"
             fix = "Use fewer taxels, a smaller spacing, or a larger max_angle_deg or region."
             raise ConfigError.single(where, "count", count, room, fix)
-    elif len(chosen) == MOST_TAXELS:
+    elif len(chosen) == MAX_TAXELS:
         raise ConfigError.single(
-            where, "spacing", spacing, f"at most {MOST_TAXELS} taxels", "Give the spacing in metres."
+            where, "spacing", spacing, f"at most {MAX_TAXELS} taxels", "Give the spacing in metres."
         )
     middle = np.average(points, axis=0, weights=places.areas)
     chosen = chosen[np.argsort(((points[chosen] - middle) ** 2).sum(axis=1), kind="stable")]
@@ -504,11 +504,11 @@ def _places(
             kept = kept[~covered(shapes, kept)]
         taxels = count or math.ceil(1.3 * len(kept) / len(found) * whole / cast(float, spacing) ** 2)
         _check_number(taxels, where, "spacing", spacing)
-        wanted = max(8 * taxels, min(max(_PER_TAXEL * taxels, _LEAST_PLACES), _MOST_PLACES))
-        if len(kept) >= wanted or tried >= max(_MOST, 2 * wanted) or (not len(kept) and tried >= _ENOUGH):
+        wanted = max(8 * taxels, min(max(_PER_TAXEL * taxels, _LEAST_PLACES), _MAX_PLACES))
+        if len(kept) >= wanted or tried >= max(_MAX, 2 * wanted) or (not len(kept) and tried >= _ENOUGH):
             break
         share = max(len(kept) / len(found), 1e-3)
-        most = max(_MOST, 2 * wanted) if len(kept) else _ENOUGH
+        most = max(_MAX, 2 * wanted) if len(kept) else _ENOUGH
         tried = min(max(math.ceil(1.1 * wanted / share), 2 * tried), most)
     if len(kept):
         return kept
@@ -665,8 +665,8 @@ def _whole(value: int, where: str, field: str) -> int:
 
 
 def _check_number(count: int, where: str, field: str, got: object) -> None:
-    if count > MOST_TAXELS:
-        raise ConfigError.single(where, field, got, f"at most {MOST_TAXELS} taxels, not {count}", "Give lengths in m.")
+    if count > MAX_TAXELS:
+        raise ConfigError.single(where, field, got, f"at most {MAX_TAXELS} taxels, not {count}", "Give lengths in m.")
 
 
 def _within(region: Region | None, where: str) -> tuple[Array, Array | float] | None:

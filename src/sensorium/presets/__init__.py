@@ -13,13 +13,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from sensorium.errors import UnknownNameError
-from sensorium.presets.barometer import PRESETS as _BAROMETERS
-from sensorium.presets.camera import PRESETS as _CAMERAS
-from sensorium.presets.depth import PRESETS as _DEPTH_CAMERAS
-from sensorium.presets.imu import PRESETS as _IMUS
-from sensorium.presets.info import PresetInfo, Presets
-from sensorium.presets.lidar import PRESETS as _LIDARS
-from sensorium.presets.magnetometer import PRESETS as _MAGNETOMETERS
+from sensorium.patterns import RotatingMirrorPatternCfg, SpinningPatternCfg
+from sensorium.presets import depth
+from sensorium.presets.info import DEVICES, PresetInfo, Presets, device
 
 if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg, SimpleSensorCfg
@@ -44,9 +40,14 @@ __all__ = [
     "presets",
 ]
 
-_ALL = Presets(
-    {info.name: info for info in (*_IMUS, *_MAGNETOMETERS, *_BAROMETERS, *_DEPTH_CAMERAS, *_CAMERAS, *_LIDARS)}
-)
+_COMPUTED = {
+    **{name: depth.fields_of(each) for name, each in depth.DEVICES.items()},
+    "vlp16": {"pattern": SpinningPatternCfg.vlp16().to_dict()},
+    "os1_64": {"pattern": SpinningPatternCfg.os1_64().to_dict()},
+    "mid360": {"pattern": RotatingMirrorPatternCfg.mid360().to_dict()},
+}
+"""Fields that code computes, by name of the preset."""
+_ALL = Presets({name: device(name, _COMPUTED.get(name, {})) for name in DEVICES})
 ImuName = Literal["bmi088", "icm42688p", "adis16448", "d455"]
 """Names of IMU presets."""
 MagnetometerName = Literal["px4_mag"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from sensorium.cfg import StageCfg
 from sensorium.measurement.stages import KinectDepth, StereoDepth
-from sensorium.presets.info import PresetInfo, texts_of
+from sensorium.presets.info import DEVICES as TABLES
 from sensorium.spec import kind_of
 
 DEPTH = "distance_to_image_plane"
@@ -77,81 +77,30 @@ class DepthDevice:
         }
 
 
-def _texts(name: str) -> dict[str, Any]:
-    """Return name, title, source and notes of a device."""
-    return {"name": name, **{key: texts_of(name)[key] for key in ("title", "source", "notes")}}
+def _device(name: str, stage: type[StageCfg]) -> DepthDevice:
+    about = TABLES[name]
+    texts = {"title": about["title"], "source": about["source"], "notes": tuple(about["notes"])}
+    return DepthDevice(name=name, stage=stage, **texts, **about["device"])
 
 
-D435 = DepthDevice(
-    **_texts("d435"),
-    width=848,
-    height=480,
-    focal_px=424.0,
-    rate_hz=30.0,
-    resolution=0.001,
-    stage=StereoDepth,
-    errors={
-        "baseline": 0.050,
-        "noise_px": 0.08,
-        "quantum": 1 / 32,
-        "max_disparity": 126.0,
-        "edge_fattening": 0.4,
-        "window": 5,
-        "grazing": (math.cos(math.radians(80.0)), math.cos(math.radians(65.0))),
-        "max_range": 10.0,
-    },
-)
+D435 = _device("d435", StereoDepth)
 """Intel RealSense D435."""
-
-KINECT_V1 = DepthDevice(
-    **_texts("kinect_v1"),
-    width=640,
-    height=480,
-    focal_px=580.0,
-    rate_hz=30.0,
-    resolution=0.001,
-    stage=KinectDepth,
-    errors={
-        "baseline": 0.075,
-        "quantum": 0.125,
-        "grazing": (math.cos(math.radians(82.0)), math.cos(math.radians(70.0))),
-        "min_range": 0.4,
-        "max_range": 10.0,
-    },
-)
+KINECT_V1 = _device("kinect_v1", KinectDepth)
 """The first Kinect."""
 
 DEVICES = {device.name: device for device in (D435, KINECT_V1)}
 """Depth cameras by name."""
 
 
-def _preset(device: DepthDevice) -> PresetInfo:
-    """Return the preset of a device: its field of view is fixed, so that `res` can differ."""
-    errors = {name: list(value) if isinstance(value, tuple) else value for name, value in device.errors.items()}
+def fields_of(device: DepthDevice) -> dict[str, Any]:
+    """Return the fields of the preset of a device: its field of view is fixed, so that `res` can differ."""
     lens = {"fov_deg": device.fov_deg, "matched_focal_px": device.focal_px}
-    return PresetInfo(
-        name=device.name,
-        **texts_of(device.name),
-        fields={
-            "res": [device.width, device.height],
-            "fov_horizontal": device.fov_deg,
-            "rate_hz": device.rate_hz,
-            "max_distance": device.errors["max_range"],
-            "depth_clipping_behavior": "zero",
-            "resolution": {DEPTH: device.resolution},
-            "stages": [{"kind": kind_of(device.stage), "fields": [DEPTH], **lens, **errors}],
-        },
-    )
-
-
-PRESETS = tuple(map(_preset, DEVICES.values()))
-
-
-def d435_stages(width: int = 848) -> tuple[StageCfg, ...]:
-    """Return the errors of a D435 for an image of 90 degrees and the given width, pixels."""
-    return D435.stages(width)
-
-
-def kinect_v1_stages(width: int = 640) -> tuple[StageCfg, ...]:
-    """Return the errors of a Kinect v1 for an image of 57.8 degrees and the given width, pixels."""
-    return KINECT_V1.stages(width)
+    return {
+        "res": [device.width, device.height],
+        "fov_horizontal": device.fov_deg,
+        "rate_hz": device.rate_hz,
+        "max_distance": device.errors["max_range"],
+        "depth_clipping_behavior": "zero",
+        "resolution": {DEPTH: device.resolution},
+        "stages": [{"kind": kind_of(device.stage), "fields": [DEPTH], **lens, **device.errors}],
+    }

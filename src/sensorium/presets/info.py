@@ -1,8 +1,7 @@
-"""Description of presets, and the units used in data sheets."""
+"""Description of presets."""
 
 from __future__ import annotations
 
-import math
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,29 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sensorium.cfg import SensorCfg
-
-DPS = math.pi / 180.0
-"""One degree per second, rad/s."""
-G = 9.80665
-"""Standard gravity, m/s^2."""
-MG = 1e-3 * G
-"""One thousandth of standard gravity, m/s^2."""
-UG = 1e-6 * G
-"""One millionth of standard gravity, m/s^2."""
-
-
-def two_sided(density: float) -> float:
-    """Return Allan's two-sided density N, as in `noise_density`, for a data sheet's one-sided density ND: ND / sqrt(2).
-
-    Both describe the same white noise: integrated over the bandwidth B a one-sided density gives the variance ND^2 B; a
-    sample stream of rate f has the bandwidth f/2, hence ND^2 f/2 = N^2 f.
-    """
-    return density / math.sqrt(2.0)
-
-
-def normal(std: float) -> dict[str, list[float]]:
-    """Return a normal distribution around 0, as in files."""
-    return {"normal": [0.0, std]}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -69,18 +45,15 @@ class PresetInfo:
         return "\n".join(lines)
 
 
-TEXTS: Mapping[str, Mapping[str, Any]] = tomllib.loads((files(__package__) / "devices.toml").read_text("utf-8"))
-"""Name -> kind, title, source, convention and notes."""
+DEVICES: Mapping[str, Mapping[str, Any]] = tomllib.loads((files(__package__) / "devices.toml").read_text("utf-8"))
+"""Name -> kind, title, source, convention, notes, and fields or device."""
 
 
-def described(fields: Mapping[str, Mapping[str, Any]]) -> tuple[PresetInfo, ...]:
-    """Return presets with their texts; `fields` gives name -> the fields of the config."""
-    return tuple(PresetInfo(name=name, fields=given, **texts_of(name)) for name, given in fields.items())
-
-
-def texts_of(name: str) -> dict[str, Any]:
-    """Return kind, title, source, convention and notes of a device."""
-    return {**TEXTS[name], "notes": tuple(TEXTS[name]["notes"])}
+def device(name: str, more: Mapping[str, Any]) -> PresetInfo:
+    """Return the preset of a device; `more` gives fields that its table lacks."""
+    about = DEVICES[name]
+    texts = {key: about[key] for key in ("kind", "title", "source", "convention")}
+    return PresetInfo(name=name, **texts, notes=tuple(about["notes"]), fields={**more, **about.get("fields", {})})
 
 
 class Presets(Mapping[str, PresetInfo]):

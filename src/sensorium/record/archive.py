@@ -22,9 +22,9 @@ from sensorium.errors import ModelError
 from sensorium.memory import host_available, in_mb
 from sensorium.readings import Array
 
-MOST_TEXT = 2**26
+MAX_TEXT = 2**26
 """Maximum size of a text in bytes. NumPy stores four per character."""
-MOST_DEFLATED = 1040
+MAX_DEFLATED = 1040
 """Maximum ratio of decompressed to compressed bytes: deflate reaches 1032."""
 LONGEST = 200
 """Maximum size of the name of a file without its end, bytes; file systems accept 255."""
@@ -111,8 +111,8 @@ class Archive:
         member = self.members[name]
         if member.dtype.kind != "U" or member.shape:
             raise self.error(name, f"it holds {member.dtype} {list(member.shape)}, expected one text")
-        if member.nbytes > MOST_TEXT:
-            raise self.error(name, f"it has {in_mb(member.nbytes)}, expected at most {in_mb(MOST_TEXT)}")
+        if member.nbytes > MAX_TEXT:
+            raise self.error(name, f"it has {in_mb(member.nbytes)}, expected at most {in_mb(MAX_TEXT)}")
         return str(self.read(name))
 
     def read(self, name: str) -> Array:
@@ -134,7 +134,7 @@ class Archive:
     def _header(self, info: zipfile.ZipInfo) -> Member:
         if not info.filename.endswith(".npy"):
             raise ValueError("it is not a .npy file")
-        factor = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: MOST_DEFLATED}.get(info.compress_type)
+        factor = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: MAX_DEFLATED}.get(info.compress_type)
         if factor is None:
             raise ValueError(f"its compression {info.compress_type} is not supported, expected deflate or none")
         if not info.file_size <= factor * min(info.compress_size, self._length):

@@ -27,7 +27,7 @@ PIXELS = {
     "rgb16": ("u2", 3), "32FC1": ("f4", 1), "32FC3": ("f4", 3), "64FC1": ("f8", 1), "32SC1": ("i4", 1),
 }  # fmt: skip
 """Encoding of an image -> element type and number of channels."""
-MOST_POINTS = 2**20
+MAX_POINTS = 2**20
 """Stated capacity of clouds; their number of points is not limited."""
 IMAGE, POINTS = ("height", "width", "channel"), ("height", "width", "xyz")
 
@@ -107,7 +107,7 @@ def _value(
     values = values.astype(values.dtype.newbyteorder("="), order="C", copy=values.base is not None)
     if axes is None:
         axes = DEFAULT_AXES.get(values.shape, ("row",)) if values.ndim < 2 else ()
-    shape = (MOST_POINTS, *values.shape[1:]) if axes[:1] == ("event",) else values.shape
+    shape = (MAX_POINTS, *values.shape[1:]) if axes[:1] == ("event",) else values.shape
     return Value(FieldSpec(name, axes, shape, values.dtype.name, unit, frame, kind, role), read_only(values))
 
 

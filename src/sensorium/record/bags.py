@@ -32,9 +32,9 @@ SAME_CLOCK = 3600 * 10**9
 """Maximum difference of the stamp in a message and the time of its arrival in the bag by the same clock, ns."""
 DATED = 10**18
 """Time from which a stamp is a date, ns since 1970. Clocks of simulations and devices start at 0."""
-MOST_TRIED = 100
+MAX_TRIED = 100
 """Number of unreadable messages at the start of a topic after which the topic is omitted."""
-MOST_NOTED = 300
+MAX_NOTED = 300
 """Length of the reasons for one topic, in characters, after which no more are added."""
 
 
@@ -128,7 +128,7 @@ class BagReplay(Replay):
     def _note(self, connection: Connection, reason: str) -> None:
         """Add a reason to `unread`."""
         known = self.unread.setdefault(connection.topic, f"{connection.type}: {reason}")
-        if reason not in known and len(known) < MOST_NOTED:
+        if reason not in known and len(known) < MAX_NOTED:
             self.unread[connection.topic] = f"{known}; {reason}"
 
     # Description ------------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ class BagReplay(Replay):
                 values = values_of(message)
             except Unreadable as error:
                 reason = str(error)
-                if tried >= MOST_TRIED and connection.type != JOINT_STATE:
+                if tried >= MAX_TRIED and connection.type != JOINT_STATE:
                     break
                 continue
             if left := left_out(message, values):

@@ -37,9 +37,9 @@ HEADS: np.dtype[Any] = np.dtype([
 """Head of a message: the record's, and those of the message before its contents."""
 LITTLE_ENDIAN = b"\0\1\0\0"
 """First four bytes of every CDR message here; alignment counts from their end."""
-MOST_ENVS = 2**24
+MAX_ENVS = 2**24
 """Maximum number of environments of a recording."""
-MOST_ELEMENTS = 2**40
+MAX_ELEMENTS = 2**40
 """Maximum number of elements of one field per environment."""
 
 DECODED = 2**18
@@ -230,10 +230,11 @@ class Batch:
             SensoriumError: an array differs from its spec.
         """
         values = reading.measured if self.branch == "measured" else reading.truth
+        about: dict[str, Any] = {**reading.meta, "pose": reading.pose, "offsets": reading.offsets}
         parts: list[Any] = [_HEAD.pack(LITTLE_ENDIAN, reading.tick, reading.time)]
         for index, column in enumerate(self._columns):
             name = column.name
-            array: Array = getattr(reading, name) if index < self._meta else values[name]
+            array: Array = about[name] if index < self._meta else values[name]
             if array.shape != column.shape or array.dtype != column.dtype:
                 raise _differs(reading, name, array, column.dtype, column.shape)
             if column.pad:
@@ -479,14 +480,14 @@ def of_envs(reading: Reading, rows: Array) -> Reading:
     about = ("capture_tick", "truth_tick", "stamp", "valid", "is_new", "frame")
     return Reading(
         reading.name, reading.kind, reading.specs, read_only(reading.env_ids[rows]), reading.tick, reading.time,
-        part(reading.measured), part(reading.truth), {name: read_only(getattr(reading, name)[rows]) for name in about},
+        part(reading.measured), part(reading.truth), {name: read_only(reading.meta[name][rows]) for name in about},
         _offsets=offsets, _pose=None if pose is None else read_only(pose[rows]), _dt=reading._dt,
     )  # fmt: skip
 
 
 def _is_recordable(spec: FieldSpec) -> bool:
     """Return whether a message can hold a field."""
-    return np.dtype(spec.dtype).name in TYPES and prod(size or 1 for size in spec.shape) < MOST_ELEMENTS
+    return np.dtype(spec.dtype).name in TYPES and prod(size or 1 for size in spec.shape) < MAX_ELEMENTS
 
 
 def _differs(reading: Reading, name: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> SensoriumError:

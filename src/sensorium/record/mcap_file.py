@@ -34,9 +34,9 @@ from sensorium.record.batches import HEADS
 from sensorium.record.crc import crc32
 from sensorium.record.mcap_writer import MAGIC, RECORD
 
-MOST_RECORD = 2**24
+MAX_RECORD = 2**24
 """Maximum size of a record other than chunks, messages and attachments, bytes."""
-MOST_RATIO = {"lz4": 256, "zstd": 2**15, "": 1}
+MAX_RATIO = {"lz4": 256, "zstd": 2**15, "": 1}
 """Compression -> greatest ratio of decompressed to compressed bytes."""
 LARGE = 2**28
 """Size of a decompressed chunk above which no ratio above that of LZ4 is accepted, bytes."""
@@ -395,8 +395,8 @@ class McapFile:
         return self._parsed(kind, memoryview(self.read(place, length)))
 
     def _parsed(self, kind: type[T], data: memoryview) -> T:
-        if len(data) > MOST_RECORD and kind is not records.Attachment:
-            raise self.error(f"a {kind.__name__} record has {in_mb(len(data))}, expected at most {in_mb(MOST_RECORD)}")
+        if len(data) > MAX_RECORD and kind is not records.Attachment:
+            raise self.error(f"a {kind.__name__} record has {in_mb(len(data))}, expected at most {in_mb(MAX_RECORD)}")
         reader: Callable[[ReadDataStream], T] = kind.read  # type: ignore[attr-defined]
         return self._guard(f"a {kind.__name__} record", lambda: reader(_Stream(data)))
 
@@ -443,7 +443,7 @@ class McapFile:
             raise self.error(f"there is no chunk at byte {block.offset}")
         _, _, size, crc, named = _CHUNK.unpack_from(data, RECORD.size)
         name = data[head : head + min(named, 16)].decode("utf-8", "replace")
-        if named > 16 or name not in MOST_RATIO or len(data) < head + named + 8:
+        if named > 16 or name not in MAX_RATIO or len(data) < head + named + 8:
             raise self.error(f"the chunk at byte {block.offset} has the unknown compression {name!r}")
         (packed,) = struct.unpack_from("<Q", data, head + named)
         return size, crc, name, packed, head + named + 8

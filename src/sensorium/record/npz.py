@@ -341,7 +341,7 @@ class NpzRecorder:
             track = _Track(*fields, reading.env_ids[rows].copy(), rows)
             tracks.append(track)
         rows = track.rows
-        state = {name: getattr(reading, name)[rows] for name in ("frame", "capture_tick", "truth_tick", "valid")}
+        state = {name: reading.meta[name][rows] for name in ("frame", "capture_tick", "truth_tick", "valid")}
         if track.state and all(np.array_equal(value, track.state[name]) for name, value in state.items()):
             return
         track.state = state

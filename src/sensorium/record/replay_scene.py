@@ -45,8 +45,7 @@ class ReplaySensor:
         before = self.newest
         self.samples += 1
         if before is None or any(
-            not np.array_equal(getattr(reading, name), getattr(before, name))
-            for name in ("capture_tick", "valid", "frame")
+            not np.array_equal(reading.meta[name], before.meta[name]) for name in ("capture_tick", "valid", "frame")
         ):
             self.arrivals += 1
         self.newest = reading

@@ -82,7 +82,7 @@ class Stack:
             np.array([reading.time for reading in readings]),
             joined([reading.measured for reading in readings]),
             joined([reading.truth for reading in readings]),
-            {name: np.stack([getattr(reading, name) for reading in readings]) for name in ABOUT},
+            {name: np.stack([reading.meta[name] for reading in readings]) for name in ABOUT},
             np.stack(poses) if len(poses) == len(readings) else None,
             one_after_the_other(np.stack(offsets)) if offsets else None,
         )

@@ -15,7 +15,7 @@ from sensorium.rl.randomise import Randomisation
 from sensorium.scene import ObserverGroups, ObsTerm, Scene
 from sensorium.scene.draws import env_indices, start_episodes
 
-MOST_EPISODES = 0x3FFFFFFF
+MAX_EPISODES = 0x3FFFFFFF
 """Mask of the episode that a seed starts with; later episodes count on from it."""
 
 
@@ -200,7 +200,7 @@ class RlEnv:
         if seed is not None:
             if env_ids is not None:
                 raise ArgumentError(f"{type(self).__name__}.reset: seed restarts all environments; omit env_ids.")
-            first = stream_key(seed, "rl", "episode")[0] & MOST_EPISODES
+            first = stream_key(seed, "rl", "episode")[0] & MAX_EPISODES
             self.scene.load_state(self._initial)
             self.scene.clock.episode.fill_(first)
         ids = env_indices(self.scene, env_ids).to(self.device)

@@ -20,6 +20,7 @@ import warp as wp
 
 from sensorium.compute import Compute, Rows, keeps_current, kernel, masked_tid
 from sensorium.errors import ConfigError
+from sensorium.measurement.record import floats_at
 from sensorium.random import U32, Distribution, Uniform, add_to_8_envs, draw, normal_table, philox, stream_key
 from sensorium.scene.terms import NORMAL_CLIP, ObsTerm, Part
 
@@ -53,7 +54,7 @@ def _add(rows: Rows, tick: U32, out: wp.uint64, width: int, blocks: wp.array[Blo
     env, k = masked_tid(rows)
     b = blocks[k]
     words = philox(tick, wp.uint32(rows.first_env + env), wp.uint32(rows.episode[env]), b.block, b.key0, b.key1)
-    values = wp.array(ptr=out, shape=(2147483647,), dtype=wp.float32)
+    values = floats_at(out)
     for j in range(b.count):
         values[env * width + b.column + j] += draw(b.kind, b.a, b.b, values, words[j], table)
 
@@ -161,7 +162,6 @@ class Columns:
 
     Attributes:
         key: identification of the saved state; empty without memory.
-        learns: whether running statistics follow new values.
 
     Raises:
         ConfigError: the noise or the scale of a term does not fit its field.
@@ -170,7 +170,7 @@ class Columns:
     def __init__(self, scene: Scene, group: str, parts: Sequence[Part], far: float, stacked: int) -> None:
         compute, terms = scene.compute, [part.term for part in parts]
         self._clock, self._stacked, self._sizes = scene.clock, stacked, [math.prod(part.shape) for part in parts]
-        self.key, self.learns = "", True
+        self.key = ""
         self._counts, self._head, self._tick, self._episodes, self._is_cpu = False, 0, -1, -1, compute.is_cpu
         sizes, starts, device = self._sizes, np.cumsum([0, *self._sizes]).tolist(), compute.device
         keys = {part.name: stream_key(scene.seed, f"{group}/{part.name}", "observation") for part in parts}
@@ -253,8 +253,12 @@ class Columns:
 
     # One observation --------------------------------------------------------------------------------------------------
 
-    def run(self) -> torch.Tensor:
-        """Return the values of the current tick in new memory, float32 `[env, column]` or `[env, history, column]`."""
+    def run(self, learns: bool) -> torch.Tensor:
+        """Return the values of the current tick in new memory, float32 `[env, column]` or `[env, history, column]`.
+
+        Args:
+            learns: whether running statistics follow new values.
+        """
         if self._is_plain:
             return torch.cat(self._sources, 1)
         if is_new := self._clock.tick != self._tick:
@@ -278,12 +282,12 @@ class Columns:
             pieces = chain.from_iterable(zip(*shown, strict=True) if self._stacked else shown)
             out = torch.cat([joined for _, joined in self._joined] or list(pieces), 1)
         if self._sums is not None:
-            if is_new and self.learns and not self._counts:  # the first values are normalised with their own statistics
+            if is_new and learns and not self._counts:  # the first values are normalised with their own statistics
                 self._learn(row)
             mean, factor = self._sums[2:].float().index_select(1, self._element)
-            if is_new and self.learns and self._counts:
+            if is_new and learns and self._counts:
                 self._learn(row)
-            self._counts |= is_new and self.learns
+            self._counts |= is_new and learns
             out.sub_(mean).mul_(factor).clamp_(*self._limits)
         return out.view(len(out), self._stacked, -1) if self._stacked else out
 

@@ -18,7 +18,7 @@ from sensorium.random import Distribution, stream_key
 if TYPE_CHECKING:
     from sensorium.scene.scene import Scene
 
-MOST_ENVS = 2**31
+MAX_ENVS = 2**31
 """Maximum number of environments of one run: the index is an int32 in kernels."""
 NAME = ""
 """Name in the keys of these numbers: no sensor has it."""
@@ -85,7 +85,7 @@ def first_env_of(value: Any, num_envs: int) -> int:
     if value is None:
         _warn_where_distributed()
         return 0
-    most = MOST_ENVS - num_envs
+    most = MAX_ENVS - num_envs
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value <= most:
         expected = f"an integer from 0 to {most}"
         raise ConfigError.single("Scene", "first_env", value, expected, "Pass first_env=rank * num_envs.")

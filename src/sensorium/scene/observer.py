@@ -54,6 +54,9 @@ class Sources:
         replace_inf: as for `Observer`.
         stacked: groups whose history is an axis.
 
+    Attributes:
+        learns: whether running statistics follow new values.
+
     Raises:
         see `Observer`.
     """
@@ -73,7 +76,7 @@ class Sources:
     ) -> None:
         if replace_inf is not None and not math.isfinite(replace_inf):
             raise ConfigError.single("Observer", "replace_inf", replace_inf, "a finite number, or None to keep +inf")
-        self.scene = scene
+        self.scene, self.learns = scene, True
         self.far = math.inf if replace_inf is None else float(replace_inf)
         self.groups = {
             name: self._laid_out(name, list(terms), history, name in stacked) for name, terms in groups.items()
@@ -135,7 +138,7 @@ class Sources:
             part.compute()
         found = {}
         for name, group in self.groups.items():
-            found[name] = group.values.run()
+            found[name] = group.values.run(self.learns)
         return found
 
     def _bind(self) -> None:
@@ -152,18 +155,23 @@ class Sources:
         self._arrangement = self.scene.arrangement
         self._version = -1  # of the clock when the sensors were last brought up to date
 
+
+class _Learning:
+    """Switch of the running statistics, common to an observer and to groups of them."""
+
+    _sources: Sources
+
     @property
     def learns(self) -> bool:
-        """Whether running statistics follow new values."""
-        return next(iter(self.groups.values())).values.learns
+        """Whether running statistics follow new values; set it to False to evaluate a policy."""
+        return self._sources.learns
 
     @learns.setter
     def learns(self, on: bool) -> None:
-        for group in self.groups.values():
-            group.values.learns = bool(on)
+        self._sources.learns = on
 
 
-class Observer:
+class Observer(_Learning):
     """Fields of a scene's sensors as one float32 tensor `[env, column]`; a call returns the newest one.
 
     ``look = scene.observer("imu.ang_vel_b", "feet.found", truth=("imu.lin_vel_b",))`` creates an observer. ``look()``
@@ -202,15 +210,6 @@ class Observer:
     def __call__(self) -> torch.Tensor:
         """Return the current values of the fields, a new float32 tensor of the observer's `shape`."""
         return self._sources.collect()[self._name]
-
-    @property
-    def learns(self) -> bool:
-        """Whether running statistics follow new values; set it to False to evaluate a policy."""
-        return self._sources.learns
-
-    @learns.setter
-    def learns(self, on: bool) -> None:
-        self._sources.learns = on
 
     # Columns ----------------------------------------------------------------------------------------------------------
 
@@ -318,7 +317,7 @@ class Observer:
         return "\n  ".join([title, *lines])
 
 
-class ObserverGroups(Mapping[str, Observer]):
+class ObserverGroups(_Learning, Mapping[str, Observer]):
     """Several groups of observations, such as those of a policy and of a critic; one call gathers all of them.
 
     ``look = scene.observer(groups={"policy": ["imu"], "critic": ["imu", ObsTerm("imu", truth=True)]})`` creates it.
@@ -340,15 +339,6 @@ class ObserverGroups(Mapping[str, Observer]):
             MissingDependencyError: tensordict is not installed.
         """
         return as_tensordict(self())
-
-    @property
-    def learns(self) -> bool:
-        """Whether running statistics follow new values; set it to False to evaluate a policy."""
-        return self._sources.learns
-
-    @learns.setter
-    def learns(self, on: bool) -> None:
-        self._sources.learns = on
 
     def __getitem__(self, name: str) -> Observer:
         try:

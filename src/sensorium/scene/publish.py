@@ -188,13 +188,13 @@ _NAMES_OF_IDS = {"geom_ids": "geom_names", "semantic_ids": "semantic_names"}
 """Field with ids -> property of the sensor with the corresponding names."""
 
 
-MOST_RAYS = 1024
+MAX_RAYS = 1024
 """Maximum number of rays that a description lists; misses of more rays are not drawn."""
 
 
 def _about_drawing(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     about = sensor.about_drawing()
-    if (rays := about.pop("rays", None)) is not None and len(rays["lines"]) <= MOST_RAYS:
+    if (rays := about.pop("rays", None)) is not None and len(rays["lines"]) <= MAX_RAYS:
         about["rays"] = {**rays, "lines": rays["lines"].round(6).tolist()}
     return about
 

@@ -111,10 +111,10 @@ def check_saved(sensor: Sensor[Any, Any], saved: Mapping[str, torch.Tensor]) -> 
 
     Knobs and parameters that were set per environment differ in shape from the config and are not compared.
     """
-    mine, theirs = ({key: tuple(each.shape) for key, each in tensors.items()} for tensors in (sensor.tensors(), saved))
-    for key in {**mine, **theirs}:
+    mine, stored = ({key: tuple(each.shape) for key, each in tensors.items()} for tensors in (sensor.tensors(), saved))
+    for key in {**mine, **stored}:
         kind = key.partition("/")[0]
-        if kind == "param" or (key in mine and key in theirs and (kind == "knob" or mine[key] == theirs[key])):
+        if kind == "param" or (key in mine and key in stored and (kind == "knob" or mine[key] == stored[key])):
             continue
-        expected = f"shape {theirs.get(key, 'none')}, as saved"
+        expected = f"shape {stored.get(key, 'none')}, as saved"
         raise ConfigError.single(sensor.cfg.title, key, mine.get(key), expected, "Use the same config.")

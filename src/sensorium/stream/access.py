@@ -20,13 +20,13 @@ from sensorium.wire.slots import Probe
 
 PONG_S = 0.02
 """Minimum interval between answers to pings of a client, which may send many pings without reading, s."""
-MOST_ANSWERS = 256
+MAX_ANSWERS = 256
 """Maximum number of answers to messages without a session, between two maintenance rounds."""
-MOST_RECORDS = 4096
+MAX_RECORDS = 4096
 """Maximum number of records in one message of a client."""
 GREETING_S = 0.1
 """Minimum interval between answers to greetings of a client, s."""
-MOST_REQUESTS = 256
+MAX_REQUESTS = 256
 """Maximum number of requests of a client that wait for the owner of the loop."""
 LAST_WORDS_S = 0.2
 """Longest wait for clients to read the end of the server, s. Unread messages are lost with the connection."""
@@ -112,7 +112,8 @@ class AccessControl:
 
     def run_periodic(self) -> None:
         """End the sessions of silent clients, and release memory that is no longer used."""
-        self._table.delivery.tidy()
+        with self._table.lock:
+            self._table.segments.tidy()
         self._answers = 0
         now = time.monotonic()
         for session in list(self._table.sessions.values()):
@@ -151,10 +152,12 @@ class AccessControl:
     def _records(parts: list[Any]) -> Iterator[Record]:
         """Yield the records of a message; their number and size are limited so that other clients are not delayed."""
         for number, record in enumerate(unpack(parts)):
-            if number >= MOST_RECORDS:
-                raise WireError(f"more than {MOST_RECORDS} records in one message")
+            if number >= MAX_RECORDS:
+                raise WireError(f"more than {MAX_RECORDS} records in one message")
             content = record.content
-            if len(content) > msg.MOST_WORDS and content[1] not in msg.LONG_TAGS:
+            if isinstance(content, tuple):
+                raise WireError("a record with further parts")
+            if len(content) > msg.MAX_WORDS and content[1] not in msg.LONG_TAGS:
                 raise WireError(f"a control message of {len(content)} bytes")
             yield record
 
@@ -216,7 +219,7 @@ class AccessControl:
 
     def _answer(self, route: bytes, message: msg.Message, *, always: bool = False) -> None:
         self._answers += not always
-        if self._answers > MOST_ANSWERS and not always:
+        if self._answers > MAX_ANSWERS and not always:
             return  # the client asks again
         self._sockets.send_now(route, pack([Record(CONTROL, 0, 0, msg.encode(message))]))
 
@@ -225,9 +228,10 @@ class AccessControl:
     def _take(self, session: Session, record: Record) -> None:
         table = self._table
         if record.kind == CREDIT:
-            table.delivery.give_credit(session, record.a, record.b)
+            table.credit(session, record.a, record.b)
         elif record.kind == RELEASE:
-            table.delivery.release(session, record.a, record.b)
+            with table.lock:
+                table.segments.release(session, record.a, record.b)
         elif record.kind == CONTROL:
             self._handle_message(session, msg.decode_at_server(record.content))
         else:
@@ -261,8 +265,8 @@ class AccessControl:
             case msg.Hello():  # repeated by the client before the answer arrived
                 self._greet(session, resumed=bool(session.sensors))
             case msg.Request():
-                if session.requests >= MOST_REQUESTS:
-                    raise WireError(f"more than {MOST_REQUESTS} requests that wait for an answer")
+                if session.requests >= MAX_REQUESTS:
+                    raise WireError(f"more than {MAX_REQUESTS} requests that wait for an answer")
                 session.requests += 1
                 self.commands.append((session, message))
                 self.on_command()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sensorium.errors import ConfigError, SensoriumError, StreamError, UnknownNameError, listed
+from sensorium.pose import Pose
 from sensorium.stream.access import Command
 from sensorium.stream.failures import LOG
 from sensorium.stream.frame_counter import FrameCounter
@@ -15,7 +16,6 @@ from sensorium.stream.spawner import SensorRequest, Spawner
 from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Session
 from sensorium.wire import messages as msg
-from sensorium.wire.pose import Pose
 from sensorium.wire.warning_relay import WarningText, recording_warnings
 
 if TYPE_CHECKING:
@@ -110,11 +110,11 @@ class Commands:
         if not 1 <= command.substeps <= 1_000_000:
             raise ConfigError.single("step", "substeps", command.substeps, "a whole number from 1 to 1000000")
         ctrl = self._controls("step", command.shape, command.ctrl)
-        self._table.delivery.slow_client_reports.clear()
+        self._table.slow_in_step.clear()
         server.scene.step(ctrl, command.substeps)
         self._frame_counter.flush()
         scene = server.scene
-        notes = list(self._table.delivery.slow_client_reports)
+        notes = list(self._table.slow_in_step)
         return {"frame": server.frame, "tick": scene.tick, "time": scene.time, "notes": notes}
 
     def _controls(self, call: str, shape: tuple[int, ...], content: bytes) -> Any:

@@ -13,8 +13,7 @@ import numpy as np
 from sensorium.errors import WireError
 from sensorium.readings import Array, Reading
 from sensorium.wire.bundles import Item
-from sensorium.wire.data import ArrayData
-from sensorium.wire.raw_data import RawData
+from sensorium.wire.data import ArrayData, RawData
 from sensorium.wire.serializers import Serializer
 
 

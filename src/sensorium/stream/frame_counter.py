@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 
 from sensorium.stream.failures import LOG
-from sensorium.stream.outboxes import Outboxes
+from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Session, Subscription
 from sensorium.wire import messages as msg
 
@@ -20,11 +20,11 @@ class FrameCounter:
     """Frame counter that notifies clients of complete frames in order, after all messages of worker threads were sent.
 
     Args:
-        outboxes: outboxes of the clients.
+        table: the subscriptions.
     """
 
-    def __init__(self, outboxes: Outboxes) -> None:
-        self._outboxes = outboxes
+    def __init__(self, table: SubscriptionTable) -> None:
+        self._table = table
         self.frame = 0
         """Number of the last frame."""
         self._lock = threading.RLock()
@@ -33,7 +33,8 @@ class FrameCounter:
         self._waiting: deque[tuple[int, int, int]] = deque()
         self._since = 0.0
         self._named: set[str] = set()
-        self._sent: dict[int, Counter[Subscription]] = {}
+        self._sent: dict[int, dict[Subscription, list[int]]] = {}
+        """Frame -> number of messages sent to each subscription, and number of lost messages."""
         self._announced = 0
 
     def next(self) -> int:
@@ -49,16 +50,15 @@ class FrameCounter:
     def announce(self, sessions: Iterable[Session], frame: int, tick: int, time_ns: int) -> None:
         """Notify clients of the last complete frame; repeated notifications are allowed."""
         streams: set[int] = set()
-        sent: dict[Session, dict[int, int]] = {}
+        sent: dict[Session, list[tuple[int, int, int]]] = {}
         with self._lock:
-            for each, count in self._sent.get(frame, Counter()).items():
+            for each, (count, lost) in self._sent.get(frame, {}).items():
                 streams.add(each.topic.info.id)
-                sent.setdefault(each.session, {})[each.number] = count
+                sent.setdefault(each.session, []).append((each.number, count, lost))
         named = tuple(sorted(streams))
         for session in sessions:
-            theirs = sorted(sent.get(session, {}).items())
-            numbers, counts = tuple(number for number, _ in theirs), tuple(count for _, count in theirs)
-            self._outboxes.send(session, msg.FrameDone(frame, tick, time_ns, named, numbers, counts))
+            messages = tuple(sorted(sent.get(session, ())))
+            self._table.send(session, msg.FrameDone(frame, tick, time_ns, named, messages))
 
     def capture(self, name: str, frame: int) -> None:
         """Register that a sensor will send a message of a frame later."""
@@ -83,17 +83,30 @@ class FrameCounter:
                     "earlier frame that it has neither sent nor dropped"
                 )
                 LOG.warning("%s", text)
-                self._outboxes.slow.append(text)
-                with self._outboxes.lock:
-                    for session in self._outboxes.sessions.values():
+                self._table.slow.append(text)
+                with self._table.lock:
+                    for session in self._table.sessions.values():
                         if session.listens_to_frames:
-                            self._outboxes.note(session, text)
+                            self._table.send(session, msg.Note(text))
 
-    def sent(self, frame: int, receivers: Iterable[Subscription] | Mapping[Subscription, int]) -> None:
-        """Register the receivers of a message of a frame: once per message, or the number of messages per receiver."""
+    def sent(
+        self, frame: int, receivers: Iterable[Subscription], count: int = 1, lost: Sequence[Subscription] = ()
+    ) -> None:
+        """Register the messages of a frame.
+
+        Args:
+            frame: the frame.
+            receivers: their subscriptions.
+            count: number of messages.
+            lost: receivers that lose them.
+        """
         with self._lock:
-            if frame >= self._announced:
-                self._sent.setdefault(frame, Counter()).update(receivers)
+            if frame < self._announced:
+                return
+            sent = self._sent.setdefault(frame, {})
+            for each in receivers:
+                counts = sent.setdefault(each, [0, 0])
+                counts[each in lost] += count
 
     def done(self, frame: int, tick: int, time_ns: int) -> None:
         """Register that all messages of a frame were sent, except those of captures."""
@@ -123,8 +136,8 @@ class FrameCounter:
             while self._waiting and not any(frame <= self._waiting[0][0] for frame in self._open):
                 frame, tick, time_ns = self._waiting.popleft()
                 self._since = time.monotonic()
-                with self._outboxes.lock:
-                    listeners = [each for each in self._outboxes.sessions.values() if each.listens_to_frames]
+                with self._table.lock:
+                    listeners = [each for each in self._table.sessions.values() if each.listens_to_frames]
                     if listeners:
                         self.announce(listeners, frame, tick, time_ns)
                 self._announced = frame

@@ -32,8 +32,8 @@ class ServerOptions(Cfg):
     max_message: _Count = 16 * 2**20
     """Largest message from a client, bytes; a client that sends a larger one is disconnected."""
     max_queued_mb: _Megabytes = 1024.0
-    """Maximum total memory of the messages that are queued for clients or in transit to them, MB. Beyond it, the
-    subscriptions with the most queued memory lose messages or are ended."""
+    """Maximum total memory of the messages that are queued for clients or in transit to them, MB. Each client has an
+    equal share; beyond it, its subscriptions lose messages or are ended."""
     max_spawned_mb: _Megabytes = 1024.0
     """Maximum total memory of all sensors spawned by clients, MB."""
     max_spawned_rays: Annotated[int, must(lambda number: number >= 0, "a whole number >= 0")] = 5_000_000

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sensorium.errors import ConfigError, StreamError
+from sensorium.pose import Pose
 from sensorium.stream.failures import LOG, FailureLog
 from sensorium.stream.outgoing import Bundle, Context, Moment, Outgoing, Serialised, as_bytes
 from sensorium.wire.buffers import Buffer, BufferPool
 from sensorium.wire.header import type_id
-from sensorium.wire.pose import Pose
 from sensorium.wire.serializers import Serializer
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BUNDLED = 1024
 """Largest message that is bundled with others sent in the same `tick`, bytes."""
-MOST_IN_BUNDLE = 4096
+MAX_IN_BUNDLE = 4096
 """Maximum number of messages in a bundle."""
 
 MAX_PENDING = 8
@@ -126,7 +126,7 @@ class Stream:
             if not bundle:
                 self._bundled = self._moment()  # taken now, because outside tick there may be no frame
             bundle.append((body, envs.start, len(envs)))
-            if len(bundle) >= MOST_IN_BUNDLE:
+            if len(bundle) >= MAX_IN_BUNDLE:
                 self.flush()
             return
         self.flush()

@@ -19,6 +19,7 @@ from weakref import WeakSet
 import zmq.utils.garbage  # noqa: F401 - its handler at exit must be registered before ours, so that it runs later
 
 from sensorium.errors import ConfigError, StreamError, UnknownNameError
+from sensorium.pose import Pose
 from sensorium.stream.access import AccessControl
 from sensorium.stream.catalog import StreamCatalog
 from sensorium.stream.commands import Commands
@@ -33,7 +34,6 @@ from sensorium.stream.streamed_sensors import WORLD, StreamedSensors
 from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Counts, Session
 from sensorium.wire import messages as msg
-from sensorium.wire.pose import Pose
 from sensorium.wire.slots import Probe, slots_available
 from sensorium.wire.stream_info import StreamInfo
 
@@ -128,11 +128,11 @@ class Server:
         uses_slots = options.shared_memory and slots_available()
         self._probe = Probe() if uses_slots else None
         self._table = SubscriptionTable(
-            self._sockets.wake, uses_slots=uses_slots, most_held=int(1e6 * options.max_queued_mb),
+            self._sockets, uses_slots=uses_slots, max_held=int(1e6 * options.max_queued_mb),
             patience=options.patience if lockstep else 0.0,
         )  # fmt: skip
-        self._publisher = Publisher(self._table)
         self._frame_counter = FrameCounter(self._table)
+        self._publisher = Publisher(self._table, self._frame_counter)
         self._access = AccessControl(
             self._table, self._sockets, door, server=self._id, lease=options.lease, max_clients=options.max_clients,
             max_message=options.max_message, probe=self._probe, catalogue=self._catalogue, left=self._gone.append,
@@ -161,7 +161,7 @@ class Server:
             self._stream_catalog.offer_sensor(name, described)
         self._spawner.offer_world()
         self._arrangement = scene.arrangement
-        self._sockets.start(self._table, self._access.receive, self._run_periodic, self._frame_counter.flush_resolved)
+        self._sockets.start(self._access.receive, self._run_periodic, self._frame_counter.flush_resolved)
         _open.add(self)
 
     def __repr__(self) -> str:
@@ -205,7 +205,7 @@ class Server:
     @property
     def sent_bytes(self) -> int:
         """Total size of the data sent to clients so far, bytes."""
-        return self._table.delivery.sent_bytes
+        return self._table.sent_bytes
 
     def slow_client_reports(self) -> list[str]:
         """Return reports of slow clients since the last call, oldest first; at most the newest 100."""
@@ -337,7 +337,7 @@ class Server:
         It may be called repeatedly, and from any thread. Only the loop's thread may modify the scene. If another thread
         closes the server, the scene removes the spawned sensors and the server at its next step.
         """
-        self._table.delivery.stop_waiting()
+        self._table.stop_waiting()
         with self._busy:
             if self._closed:
                 return
@@ -442,10 +442,7 @@ class Server:
                 receivers = listeners[name]
                 if name not in arrived:  # only the ground truth is new
                     receivers = [each for each in receivers if each.key[2]]
-                self._frame_counter.sent(
-                    frame,
-                    self._publisher.reading(listened[name], reading, frame, wall_ns, scene.engine.dt, receivers),
-                )
+                self._publisher.reading(listened[name], reading, frame, wall_ns, scene.engine.dt, receivers)
         for name, failure in self.streamed.tick(frame, wall_ns):
             self.remove(name, f"it failed: {failure}")
         self._frame_counter.done(frame, scene.tick, round(scene.time * 1e9))
@@ -465,8 +462,7 @@ class Server:
                 continue
             reading = scene.publish([info.name], envs=hull([subscription]), truth=truth, poses=True)[info.name]
             now, dt, new = time.time_ns(), scene.engine.dt, [subscription]
-            sent = self._publisher.reading(subscription.topic, reading, self.frame, now, dt, new, is_new=False)
-            self._frame_counter.sent(self.frame, sent)
+            self._publisher.reading(subscription.topic, reading, self.frame, now, dt, new, is_new=False)
         while waiting:
             session, _ = waiting.popitem()
             if session.listens_to_frames and self.frame and not self._frame_counter.waiting:

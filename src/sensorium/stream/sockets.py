@@ -1,4 +1,4 @@
-"""Socket of the server and its only thread, which forwards incoming messages and sends the outboxes."""
+"""Socket of the server and its only thread, which forwards incoming messages and sends records to clients."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ import logging
 import os
 import socket
 import stat
+import tempfile
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 import zmq
+from zmq.utils.monitor import recv_monitor_message
 
 from sensorium.errors import StreamError
-from sensorium.stream.outboxes import Outboxes
-from sensorium.wire.packing import pack
+from sensorium.stream.subscriptions import Session
+from sensorium.wire import messages as msg
+from sensorium.wire.packing import CONTROL, Record, pack
 from sensorium.wire.waker import Waker
 
 LOG = logging.getLogger("sensorium.stream")
@@ -26,10 +29,18 @@ COPIED_BELOW = 64 * 1024
 """Largest part that is copied into the socket, bytes; below it, passing memory by reference costs more."""
 TICK_S = 0.1
 """Interval of the checks for silent clients, s."""
-MOST_RECEIVED = 4096
+MAX_RECEIVED = 4096
 """Maximum number of queued messages of one client; beyond it, the connection is no longer read."""
-MOST_AT_ONCE = 256
-"""Maximum number of messages read from the socket before the outboxes are sent."""
+MAX_AT_ONCE = 256
+"""Maximum number of messages read from the socket before records are sent."""
+MAX_PER_ENVELOPE = 1024
+"""Maximum number of records in one message of the socket."""
+HANDSHAKE_S = 3.0
+"""Time after which a connection whose other end does not speak ZeroMQ is closed, s."""
+BACKLOG = 32
+"""Maximum number of connections that arrive at once: fewer than the reserved descriptors."""
+RESERVED_DESCRIPTORS = 64
+"""Number of descriptors of the process that connections leave free; at most half of its limit."""
 LINGER_S = 0.2
 """Longest wait at the end for sent messages to be read, s."""
 
@@ -55,54 +66,65 @@ class Sockets:
         prepare: Callable[[zmq.Context[Any], Any], Callable[[], None]],
     ) -> None:
         self.context: zmq.Context[Any] = zmq.Context()
+        zmq.Frame(b" ", copy=False)  # pyzmq's thread for sent memory starts now, while there are descriptors for it
         self._waker = Waker()
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._unprepare: Callable[[], None] = lambda: None
-        self._watched: dict[int, Callable[[], None]] = {}
+        self._watched: dict[Any, Callable[[], None]] = {}
+        self._ready: dict[Session, None] = {}
         self._poller = zmq.Poller()
         self._router = router = self.context.socket(zmq.ROUTER)
         router.linger = 0
         router.sndhwm = 0  # messages in transit are limited by credits and by the lease
-        router.rcvhwm = MOST_RECEIVED
+        router.rcvhwm = MAX_RECEIVED
         router.maxmsgsize = max_message
         router.setsockopt(zmq.ROUTER_HANDOVER, 1)
+        router.handshake_ivl = int(1e3 * HANDSHAKE_S)
+        router.backlog = BACKLOG
         router.copy_threshold = COPIED_BELOW
+        self._accepted = router.get_monitor_socket(zmq.EVENT_ACCEPTED)
+        self._was_full = False
+        if os.name == "posix":
+            self.watch(self._accepted, self._refuse_excess)
         self.addresses: list[str] = []
         self._files: list[str] = []
         try:
             self._unprepare = prepare(self.context, router)
             for address in addresses:
-                is_file = address.startswith("ipc://")
+                path = address.removeprefix("ipc://")
+                is_file = path != address and not path.startswith("@")
+                if is_file:
+                    _check_file(path)
                 try:
                     router.ipv6 = "[" in address
                     if is_file:
-                        path = address.removeprefix("ipc://")
-                        _check_file(path)
-                        if _answers(path):  # libzmq would take over the file of the current listener
-                            raise zmq.ZMQError(errno.EADDRINUSE)
-                        previous = os.umask(0o177)  # the socket's file is accessible to this user only
-                        try:
-                            router.bind(address)
-                        finally:
-                            os.umask(previous)
-                        self._files.append(path)
+                        self._bind_file(path)
                     else:
                         router.bind(address)
-                except zmq.ZMQError as error:
+                except (zmq.ZMQError, OSError) as error:
                     fix = "another path" if is_file else "another address, or port 0 for a free one"
                     why = zmq.strerror(error.errno or 0)
                     raise StreamError(f"Cannot listen at {address!r}: {why}. Choose {fix}.") from None
                 endpoint = router.getsockopt(zmq.LAST_ENDPOINT)
                 assert isinstance(endpoint, bytes)
-                self.addresses.append(endpoint.rstrip(b"\0").decode())
+                self.addresses.append(address if is_file else endpoint.rstrip(b"\0").decode())
         except BaseException:
             self._close()
             raise
 
+    def _bind_file(self, path: str) -> None:
+        """Bind to a file that only this user can access."""
+        if _answers(path):  # renaming would take over the file of the current listener
+            raise zmq.ZMQError(errno.EADDRINUSE)
+        with tempfile.TemporaryDirectory(prefix=".", dir=os.path.dirname(path) or ".") as private:
+            self._router.bind(f"ipc://{private}/s")
+            os.chmod(f"{private}/s", 0o600)
+            os.rename(f"{private}/s", path)
+        self._files.append(path)
+
     def start(
         self,
-        outboxes: Outboxes,
         receive: Callable[[bytes, list[Any]], None],
         run_periodic: Callable[[], None],
         between: Callable[[], None],
@@ -110,21 +132,34 @@ class Sockets:
         """Start the thread.
 
         Args:
-            outboxes: outboxes of the clients.
             receive: called with (route, parts) of each incoming message; it raises no exceptions.
             run_periodic: called every `TICK_S`.
-            between: called after every wake-up of the thread, before the outboxes are sent.
+            between: called after every wake-up of the thread, before records are sent.
         """
-        self._outboxes, self._receive, self._run_periodic, self._between = outboxes, receive, run_periodic, between
+        self._receive, self._run_periodic, self._between = receive, run_periodic, between
         self._thread = threading.Thread(target=self._run, name="sensorium-stream", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
-        """Wake the thread to check the outboxes."""
+        """Wake the thread, from any other."""
         self._waker.wake()
 
-    def watch(self, descriptor: int, call: Callable[[], None]) -> None:
-        """Call a function when a descriptor is readable. Only the socket's thread may call this."""
+    def put(self, session: Session, record: Record) -> None:
+        """Send a record to a client, from any thread."""
+        session.outbox.append(record)
+        self._ready[session] = None
+        self._waker.wake()
+
+    def send(self, session: Session, message: msg.Message) -> None:
+        """Send a control message to a client, from any thread."""
+        self.put(session, Record(CONTROL, 0, 0, msg.encode(message)))
+
+    def clear(self, session: Session) -> None:
+        """Discard all records for a client that is gone."""
+        session.outbox.clear()
+
+    def watch(self, descriptor: Any, call: Callable[[], None]) -> None:
+        """Call a function when a descriptor or a ZeroMQ socket is readable. Only the socket's thread may call this."""
         self._watched[descriptor] = call
         self._poller.register(descriptor, zmq.POLLIN)
 
@@ -132,6 +167,29 @@ class Sockets:
         """Undo `watch`. Only the socket's thread may call this."""
         if self._watched.pop(descriptor, None) is not None:
             self._poller.unregister(descriptor)
+
+    def _refuse_excess(self) -> None:
+        """Close new connections that use the descriptors which the process needs otherwise.
+
+        The system gives the lowest free number to a descriptor, so that the number says how many are in use.
+        """
+        import resource  # not on Windows
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with contextlib.suppress(zmq.Again):
+            while True:
+                descriptor = recv_monitor_message(self._accepted, zmq.NOBLOCK)["value"]
+                if descriptor < limit - min(RESERVED_DESCRIPTORS, limit // 2):
+                    continue
+                if not self._was_full:
+                    LOG.warning("Connections are refused: this process may open only %d files. See `ulimit -n`.", limit)
+                self._was_full = True
+                with contextlib.suppress(OSError):  # closed in the meantime
+                    connection = socket.socket(fileno=descriptor)
+                    try:
+                        connection.shutdown(socket.SHUT_RDWR)
+                    finally:
+                        connection.detach()  # its owner closes it
 
     def _run(self) -> None:
         poller, router = self._poller, self._router
@@ -141,7 +199,7 @@ class Sockets:
         next_look = time.monotonic()
         try:
             while not self._stopping:
-                wait = 0 if self._outboxes.has_outgoing else max(0, int(1e3 * (next_look - time.monotonic())) + 1)
+                wait = 0 if self._ready else max(0, int(1e3 * (next_look - time.monotonic())) + 1)
                 events = dict(poller.poll(wait))
                 waker.rest(woken in events)
                 for descriptor in [each for each in events if each in self._watched]:
@@ -161,7 +219,7 @@ class Sockets:
             self._close()
 
     def _take(self) -> None:
-        for _ in range(MOST_AT_ONCE):
+        for _ in range(MAX_AT_ONCE):
             try:
                 route, *parts = self._router.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
@@ -169,9 +227,16 @@ class Sockets:
             self._receive(route, [memoryview(part) for part in parts])
 
     def _give(self) -> None:
-        for session, records in self._outboxes.outgoing():
-            with contextlib.suppress(zmq.ZMQError):  # the connection is gone; the lease detects it
-                self._router.send_multipart([session.route, *pack(records)], zmq.NOBLOCK, copy=False)
+        while self._ready:
+            session, _ = self._ready.popitem()  # before its records are taken: later ones make it ready again
+            records: list[Record] = []
+            with contextlib.suppress(IndexError):  # there are no more
+                while len(records) < MAX_PER_ENVELOPE:
+                    records.append(session.outbox.popleft())
+                self._ready[session] = None
+            if records:
+                with contextlib.suppress(zmq.ZMQError):  # the connection is gone; the lease detects it
+                    self._router.send_multipart([session.route, *pack(records)], zmq.NOBLOCK, copy=False)
 
     def send_now(self, route: bytes, parts: list[Any]) -> None:
         """Send to a client without a session. Only the socket's thread may call this."""
@@ -184,7 +249,7 @@ class Sockets:
         return self._thread is not None and self._thread.is_alive()
 
     def stop(self) -> None:
-        """Send the contents of the outboxes, end the thread and close the socket."""
+        """Send the remaining records, end the thread and close the socket."""
         self._stopping = True
         self._waker.wake()
         if self._thread is None:
@@ -194,10 +259,12 @@ class Sockets:
 
     def _close(self) -> None:
         self._unprepare()
+        self._router.disable_monitor()
+        self._accepted.close()
         self._router.close(linger=int(1e3 * LINGER_S))
         self.context.term()
         for path in self._files:
-            with contextlib.suppress(OSError):  # e.g. of the abstract namespace
+            with contextlib.suppress(OSError):
                 os.unlink(path)
         self._waker.close()
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sensorium import registry
 from sensorium.errors import ConfigError, DuplicateNameError, SensoriumError, UnknownNameError
 from sensorium.memory import Allowance
+from sensorium.pose import Pose
 from sensorium.readings import Bodies, Body
 from sensorium.stream import blueprints, streamed
 from sensorium.stream.catalog import StreamCatalog
@@ -17,14 +18,13 @@ from sensorium.stream.failures import LOG
 from sensorium.stream.streamed_sensors import WORLD, StreamedSensors
 from sensorium.wire.attributes import SensorDefinition, find_definition
 from sensorium.wire.owner import owner_of
-from sensorium.wire.pose import Pose
 from sensorium.wire.stream_info import StreamInfo
 
 if TYPE_CHECKING:
     from sensorium.scene import Scene
 
 _WORLD = {"kind": "body_state", "bodies": ".*"}
-LONGEST_NAME = 128
+MAX_NAME_LENGTH = 128
 SENSOR_BYTES = 64 * 1024
 """Minimum memory counted for a spawned sensor with its stream, bytes; it also limits their number."""
 
@@ -126,18 +126,20 @@ class Spawner:
             expected = f"None for all, or a number from 0 to {num_envs - 1}"
             raise ConfigError.single(request.blueprint, "env", env, expected)
         if request.client_side is not None:
-            return self._dummy(request, body)
-        definition = find_definition(self.definitions(), request.blueprint)
+            definition, make = SensorDefinition.from_dict(request.client_side), self._dummy
+        else:
+            definition = find_definition(self.definitions(), request.blueprint)
+            make = self._in_scene if definition.where == "scene" else self._in_server
         name = self._free_name(request.name, definition)
-        if definition.where == "scene":
-            return self._in_scene(definition, request, name)
-        return self._in_server(definition, request, name, body)
+        make(definition, request, name, body)
+        self._spawned.add(name)
+        return self._stream_catalog.topics[name].info
 
     def _free_name(self, name: str, definition: SensorDefinition) -> str:
         taken = {*self._stream_catalog.topics, *self._scene.sensors}
         if name:
-            if not name.isprintable() or name != name.strip() or len(name) > LONGEST_NAME:
-                expected = f"at most {LONGEST_NAME} printable characters, without leading or trailing spaces"
+            if not name.isprintable() or name != name.strip() or len(name) > MAX_NAME_LENGTH:
+                expected = f"at most {MAX_NAME_LENGTH} printable characters, without leading or trailing spaces"
                 raise ConfigError.single("spawn", "name", name, expected, "All clients see this name.")
             if name in taken:
                 raise DuplicateNameError(f"spawn: a sensor {name!r} already exists. Choose another name.")
@@ -145,7 +147,7 @@ class Spawner:
         stem = definition.id.rpartition(".")[2]
         return next(each for i in itertools.count(1) if (each := stem if i == 1 else f"{stem}_{i}") not in taken)
 
-    def _in_scene(self, definition: SensorDefinition, request: SensorRequest, name: str) -> StreamInfo:
+    def _in_scene(self, definition: SensorDefinition, request: SensorRequest, name: str, body: Body | None) -> None:
         cfg = blueprints.build_cfg(
             definition.id,
             request.values,
@@ -162,23 +164,15 @@ class Spawner:
         except BaseException:
             self._scene.remove(name)
             raise
-        self._spawned.add(name)
-        return self._stream_catalog.topics[name].info
 
-    def _in_server(
-        self, definition: SensorDefinition, request: SensorRequest, name: str, body: Body | None
-    ) -> StreamInfo:
+    def _in_server(self, definition: SensorDefinition, request: SensorRequest, name: str, body: Body | None) -> None:
         if not self.has_world:
-            lack = (
-                "a scene whose engine provides the poses of bodies",
-                ("The model was prepared without them. Use Scene(..., reserve=[BodyStateCfg(bodies='.*')])."),
-            )
+            expected = "a scene whose engine provides the poses of bodies"
+            fix = "The model was prepared without them. Use Scene(..., reserve=[BodyStateCfg(bodies='.*')])."
             if WORLD in self._stream_catalog.topics:
-                lack = (
-                    f"no sensor {WORLD!r} of another kind in the scene",
-                    ("The stream of body states needs this name. Rename the other sensor."),
-                )
-            raise ConfigError.single(definition.id, "attach_to", body and body.name, *lack)
+                expected = f"no sensor {WORLD!r} of another kind in the scene"
+                fix = "The stream of body states needs this name. Rename the other sensor."
+            raise ConfigError.single(definition.id, "attach_to", body and body.name, expected, fix)
         num_envs, env = self._scene.num_envs, request.env
         cls, description = streamed.find(definition.id), definition.describe(request.values)
         self._streamed.add(
@@ -206,19 +200,13 @@ class Spawner:
         except BaseException:
             self._streamed.remove(name)
             raise
-        self._spawned.add(name)
-        return info
 
-    def _dummy(self, request: SensorRequest, body: Body | None) -> StreamInfo:
+    def _dummy(self, definition: SensorDefinition, request: SensorRequest, name: str, body: Body | None) -> None:
         """Register a sensor that runs in a client, so that all clients know of it; it sends no data."""
-        definition = SensorDefinition.from_dict(request.client_side or {})
-        name = self._free_name(request.name, definition)
         cfg = {"attach_to": body.name if body else ""}
         number, num_envs = self._stream_catalog.number(), self._scene.num_envs
         info = StreamInfo(number, name, definition.id, "", where="client", cfg=cfg, num_envs=num_envs)
         self._stream_catalog.offer(info)
-        self._spawned.add(name)
-        return info
 
     def offer_world(self) -> None:
         """Offer the state of all bodies, which sensors of clients and of the server require."""
@@ -251,21 +239,21 @@ class Spawner:
             self._scene.remove(name)
         self._removed(name)
 
-    def forget_removed(self, there: Container[str]) -> None:
+    def forget_removed(self, present: Container[str]) -> None:
         """Remove sensors that the owner of the scene removed, and sensors that depend on them.
 
         Args:
-            there: names of the sensors of the scene.
+            present: names of the sensors of the scene.
         """
-        if WORLD in self._stream_catalog.topics and WORLD not in there:
+        if WORLD in self._stream_catalog.topics and WORLD not in present:
             self._spawned.discard(WORLD)
             self._streamed.world = None
             self._stream_catalog.withdraw(WORLD, "it was removed from its scene")
             self.offer_world()  # the server that it belonged to has ended, and sensors of this server need it
         for name in self._spawned - {WORLD}:
             needed = WORLD if name in self._streamed.sensors else name
-            is_here = self._stream_catalog.topics[name].info.where != "client"
-            if is_here and needed not in there and needed not in self._scene.sensors:
+            is_evaluated = self._stream_catalog.topics[name].info.where != "client"
+            if is_evaluated and needed not in present and needed not in self._scene.sensors:
                 what = "it" if needed == name else "a sensor that it needs"
                 self.remove(name, f"{what} was removed from its scene")
 

@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sensorium.errors import RegistrationError, shown
+from sensorium.pose import Pose
 from sensorium.readings import Array, Bodies
 from sensorium.stream.failures import FailureLog, SensorFailure
 from sensorium.stream.geometry import quat_product, rotated
 from sensorium.stream.sending import Stream
 from sensorium.wire.attributes import ActorDescription
 from sensorium.wire.owner import Owner
-from sensorium.wire.pose import Pose
 from sensorium.wire.serializers import Serializer
 from sensorium.wire.spawned import SpawnedSensor, place, registry_of
 from sensorium.wire.world import Snapshot

@@ -126,10 +126,10 @@ class StreamedSensors:
         topic = self._stream_catalog.topics.get(name)
         if topic is None:
             return
-        publisher = self._publisher
-        sent = publisher.bundle(topic, message) if isinstance(message, Bundle) else publisher.message(topic, message)
-        if sent:
-            self._frame_counter.sent(message.moment.frame, sent)
+        if isinstance(message, Bundle):
+            self._publisher.bundle(topic, message)
+        else:
+            self._publisher.message(topic, message)
 
     def _resolved(self, name: str, frame: int) -> None:
         self._frame_counter.resolved(name, frame)

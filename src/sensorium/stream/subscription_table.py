@@ -1,36 +1,70 @@
-"""Subscription table: the streams of a server, its clients, and their subscriptions. It contains no sockets."""
+"""Subscriptions of a server: its streams and clients, and whether, when and how a message goes to a subscription.
+
+A message is written once for all subscriptions with the same content (same envs, same branches), and numbered in each
+of them. Credits limit the messages in transit to a subscription, so a slow client delays only itself. A message that
+may not be sent yet waits: only the newest one for policy ``"latest"``, up to a limit for a lossless subscription. A
+message that is replaced, or an event that finds no room, leaves a gap in the numbers.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-from sensorium.stream.delivery import Delivery
-from sensorium.stream.outboxes import Outboxes
-from sensorium.stream.subscriptions import Counts, Key, Session, Subscription, Topic
+from sensorium.stream.segments import SMALL, Segments
+from sensorium.stream.sockets import Sockets
+from sensorium.stream.subscriptions import Counts, Key, Payload, Session, Subscription, Topic
 from sensorium.wire import messages as msg
+from sensorium.wire.packing import DATA, SLOT, Record
 
-MOST_SUBSCRIPTIONS = 1024
+MAX_SUBSCRIPTIONS = 1024
 """Maximum number of subscriptions of one client."""
+MAX_WINDOW = 65536
+"""Maximum number of messages in transit to a subscription, and of messages that wait for it."""
+LARGE_IN_SOCKET, LARGE_IN_SLOTS = 3, 4
+"""Maximum number of messages larger than `SMALL` in transit to one subscription, whatever its window. The first limit
+applies to the socket, where more would slow down the receiver, whose memory is then never warm. The second applies to
+shared memory."""
 
 
-class SubscriptionTable(Outboxes):
+class SubscriptionTable:
     """Streams, clients and subscriptions. All methods may be called by any thread.
 
     Args:
-        wake: function that makes the socket's thread send the contents of the outboxes.
-        options: arguments of `Delivery`.
+        sockets: the socket.
+        uses_slots: whether shared memory is available on this machine.
+        max_held: largest total size of messages that wait or are in transit, for all clients together, bytes. Each
+            client has an equal share.
+        patience: time that a step waits for slow lossless listeners, s; 0 if steps do not wait.
     """
 
-    def __init__(self, wake: Callable[[], None], **options: Any) -> None:
-        super().__init__(wake)
+    def __init__(self, sockets: Sockets, *, uses_slots: bool, max_held: int = 2**30, patience: float = 0.0) -> None:
+        self.send = sockets.send
+        self._sockets, self._max_held, self._patience = sockets, max_held, patience
+        self.lock = threading.RLock()
+        self.has_room = threading.Condition(self.lock)
+        """Notified when messages were read, or subscriptions ended."""
+        self.sessions: dict[bytes, Session] = {}
         self.topics: dict[int, Topic] = {}
         self.fresh: deque[Subscription] = deque()
         """Subscriptions that started since the last frame; they also receive its data."""
-        self.delivery = Delivery(self, self.end, **options)
+        self.slow: deque[str] = deque(maxlen=100)
+        """Reports of clients that were too slow, until the owner of the server reads them."""
+        self.slow_in_step: deque[str] = deque(maxlen=100)
+        """Reports of clients that did not read in time during a step."""
+        self.sent_bytes = 0
+        """Total size of the data sent to clients, bytes."""
+        self.segments = Segments(uses_slots, self.sessions, sockets.send)
+        self._is_closing = False
+
+    @property
+    def held(self) -> int:
+        """Total size of messages that wait or are in transit, bytes."""
+        return sum(session.held for session in self.sessions.values())
 
     @property
     def counts(self) -> Counts:
@@ -39,11 +73,17 @@ class SubscriptionTable(Outboxes):
             sessions = list(self.sessions.values())
             return Counts(
                 len(sessions),
-                sum(len(session.subscriptions) for session in sessions),
+                sum(not each.ended for session in sessions for each in session.subscriptions.values()),
                 len(self.topics),
-                self.delivery.segments,
-                sum(sum(session.held.values()) for session in sessions),
+                len(self.segments),
+                sum(session.lent.total() for session in sessions),
             )
+
+    def send_to_all(self, message: msg.Message) -> None:
+        """Send a control message to all clients."""
+        with self.lock:
+            for session in self.sessions.values():
+                self.send(session, message)
 
     # Topics -----------------------------------------------------------------------------------------------------------
 
@@ -61,7 +101,7 @@ class SubscriptionTable(Outboxes):
                 return  # the table was closed in the meantime
             for subscription in list(topic.subscriptions):
                 self.end(subscription, reason)
-            self.delivery.retire(topic)
+            self.segments.retire(topic)
             self.send_to_all(msg.Removed(number, reason))
 
     # Sessions ---------------------------------------------------------------------------------------------------------
@@ -73,14 +113,14 @@ class SubscriptionTable(Outboxes):
                 del self.sessions[session.route]
             for subscription in list(session.subscriptions.values()):
                 self._drop(subscription)
-            self.delivery.forget(session)
-            self.clear(session)
+            self.segments.release_all(session)
+            self._sockets.clear(session)
             self.has_room.notify_all()
 
     # Subscriptions ----------------------------------------------------------------------------------------------------
 
     def subscribe(self, session: Session, terms: msg.Subscribe) -> None:
-        """Start a subscription; a second one of a client with the same number replaces the first.
+        """Start a subscription.
 
         Raises:
             ValueError: the request is invalid; the message names the reason.
@@ -104,27 +144,24 @@ class SubscriptionTable(Outboxes):
                 return
             if topic.env is not None:
                 first, count = topic.env, 1
-            old = session.subscriptions.get(terms.subscription)
-            if old is not None:
-                self._drop(old)
-            if len(session.subscriptions) >= MOST_SUBSCRIPTIONS:
-                raise ValueError(f"more than {MOST_SUBSCRIPTIONS} subscriptions of one client")
-            subscription = Subscription(
+            if terms.subscription in session.subscriptions:
+                raise ValueError(f"a second SUBSCRIBE with number {terms.subscription}")
+            if len(session.subscriptions) >= MAX_SUBSCRIPTIONS:
+                raise ValueError(f"more than {MAX_SUBSCRIPTIONS} subscriptions of one client")
+            is_lossless = terms.lossless or topic.info.events
+            subscription = session.subscriptions[terms.subscription] = Subscription(
                 session,
                 terms.subscription,
                 topic,
-                terms.lossless or topic.info.events,
+                is_lossless,
                 terms.every,
                 1.0 / terms.max_rate if terms.max_rate else 0.0,
                 (first, count, terms.truth),
-                min(terms.window, 65536),
-                min(terms.queue, 65536) if terms.lossless or topic.info.events else 1,
-                min(terms.window, 65536),
+                min(terms.window, MAX_WINDOW),
+                min(terms.queue, MAX_WINDOW) if is_lossless else 1,
             )
-            session.subscriptions[terms.subscription] = subscription
             topic.subscriptions = [*topic.subscriptions, subscription]
             self.fresh.append(subscription)
-            self.send(session, msg.Subscribed(terms.subscription, topic.seq))
 
     def unsubscribe(self, session: Session, number: int) -> None:
         """End a subscription on request of the client."""
@@ -144,12 +181,16 @@ class SubscriptionTable(Outboxes):
         subscription.ended = True
         with contextlib.suppress(ValueError):
             self.fresh.remove(subscription)
-        self.delivery.abandon(subscription)
-        topic, session = subscription.topic, subscription.session
+        self._drop_waiting(subscription)
+        topic = subscription.topic
         topic.subscriptions = [each for each in topic.subscriptions if each is not subscription]
-        if session.subscriptions.get(subscription.number) is subscription:
-            del session.subscriptions[subscription.number]
+        if not subscription.in_transit:  # otherwise it remains until the client has read them
+            subscription.session.subscriptions.pop(subscription.number, None)
         self.has_room.notify_all()
+
+    def _end_slow(self, subscription: Subscription, why: str) -> None:
+        self.slow.append(f"Client {subscription.session} is too slow for {subscription.topic.info.name!r}: {why}")
+        self.end(subscription, f"too slow: {why}")
 
     def wanted(
         self, topic: Topic, among: Iterable[Subscription], *, is_new: bool = True
@@ -178,10 +219,155 @@ class SubscriptionTable(Outboxes):
             out.setdefault(subscription.key, []).append(subscription)
         return out
 
+    # Messages ---------------------------------------------------------------------------------------------------------
+
+    def with_room(self, receivers: list[Subscription]) -> list[Subscription]:
+        """Wait in lock-step for slow lossless listeners; those that stay slow are reported and ended.
+
+        Returns:
+            The receivers that continue.
+        """
+        if not self._patience or not any(self._must_wait(each) for each in receivers):
+            return receivers
+        deadline = time.monotonic() + self._patience
+        with self.lock:
+            while slow := [each for each in receivers if not each.ended and self._must_wait(each)]:
+                left = deadline - time.monotonic()
+                if left <= 0.0 or self._is_closing:
+                    break
+                self.has_room.wait(left)
+        for each in [] if self._is_closing else slow:
+            waited = f"the step waited {self._patience:g} s for"
+            client, name = each.session, each.topic.info.name
+            text = f"{waited.capitalize()} client {client} to read {name!r}. Its lossless subscription has ended"
+            self.slow_in_step.append(text)
+            self.slow.append(text)
+            self.end(each, f"too slow: {waited} it")
+        return [each for each in receivers if not each.ended]
+
+    def _must_wait(self, subscription: Subscription) -> bool:
+        """Return whether a step must wait until a listener has read messages."""
+        if not subscription.lossless or subscription.topic.info.events:
+            return False
+        waiting = subscription.waiting
+        return subscription.is_full or (
+            bool(waiting) and not self._has_memory(subscription.session, waiting[-1][1].size)
+        )
+
+    def stop_waiting(self) -> None:
+        """Stop all waiting steps, because the server closes."""
+        with self.lock:
+            self._is_closing = True
+            self.has_room.notify_all()
+
+    def allocate(
+        self, topic: Topic, size: int, receivers: list[Subscription], *, in_slot: bool = True, body: Any = None
+    ) -> Payload:
+        """Return memory for a message to some subscriptions; see `Segments.allocate`."""
+        with self.lock:
+            return self.segments.allocate(topic, size, [each.session for each in receivers], in_slot, body)
+
+    def offer(self, payload: Payload, receivers: list[Subscription]) -> list[Subscription]:
+        """Send a written message to subscriptions, by the policy of each; return those that lose it."""
+        lost = []
+        with self.lock:
+            for each in receivers:
+                if each.ended:
+                    continue
+                number, each.seq = each.seq + 1, each.seq + payload.count
+                if not each.lossless:
+                    self._drop_waiting(each)
+                if not each.is_full and self._has_memory(each.session, payload.size):
+                    each.waiting.append((number, payload))
+                    each.queued += payload.count
+                    each.session.held += payload.size
+                    self._send_waiting(each)
+                elif each.topic.info.events:
+                    self._note_lost(each)
+                    lost.append(each)
+                elif each.lossless and each.is_full:
+                    fix = "Process data faster, increase queue=, or listen with policy='latest'"
+                    self._end_slow(each, f"{each.limit} messages waited for the listener. {fix}")
+                elif each.lossless:
+                    size, limit = each.session.held / 1e6, self._max_held / 1e6
+                    reached = f"beyond its share of max_queued_mb={limit:.4g}"
+                    fix = "Process data faster, listen with policy='latest', or serve with a higher max_queued_mb"
+                    self._end_slow(each, f"{size:.3g} MB waited for the client {reached}. {fix}")
+        return lost
+
+    def _note_lost(self, subscription: Subscription) -> None:
+        text = f"Client {subscription.session} is too slow and loses events of {subscription.topic.info.name!r}"
+        if text not in self.slow:
+            self.slow.append(text)
+
+    def _has_memory(self, session: Session, size: int) -> bool:
+        """Return whether a client may hold a further message."""
+        return not session.held or session.held + size <= self._max_held // max(len(self.sessions), 1)
+
+    def _send_waiting(self, subscription: Subscription) -> None:
+        """Send waiting messages until too many are in transit."""
+        session, waiting = subscription.session, subscription.waiting
+        while waiting and subscription.sent < subscription.window:
+            number, payload = waiting[0]
+            size, content = payload.size, payload.data
+            is_small = size <= SMALL
+            in_slot = not is_small and self.segments.can_lend(session, payload)
+            if not is_small and payload.count == 1:
+                if subscription.sent >= (LARGE_IN_SLOTS if in_slot else LARGE_IN_SOCKET):
+                    return
+            if in_slot:
+                content = self.segments.lend(session, payload)
+                session.held -= size
+            elif size > session.max_message:
+                reason = f"a message has {size} bytes, and the client accepts at most {session.max_message}"
+                self.end(subscription, f"{reason}. Increase connect(..., max_message=...), or listen to fewer envs")
+                return
+            elif not is_small:
+                content = (payload.data,) if payload.body is None else (payload.data, payload.body)
+            waiting.popleft()
+            subscription.queued -= payload.count
+            subscription.in_transit.append([payload.count, 0 if in_slot else size])
+            subscription.sent += payload.count
+            self.sent_bytes += size
+            self._sockets.put(session, Record(SLOT if in_slot else DATA, subscription.number, number, content))
+
+    def _drop_waiting(self, subscription: Subscription) -> None:
+        subscription.session.held -= sum(payload.size for _, payload in subscription.waiting)
+        subscription.waiting.clear()
+        subscription.queued = 0
+
+    def credit(self, session: Session, number: int, more: int) -> None:
+        """Note that a client has read messages, and send it waiting messages.
+
+        Raises:
+            ValueError: it returns more credits than messages are in transit.
+        """
+        with self.lock:
+            subscription = session.subscriptions.get(number)
+            if subscription is None:
+                return
+            if more > subscription.sent:
+                raise ValueError(f"CREDIT of {more} for subscription {number}, more than the messages in transit")
+            subscription.sent -= more
+            while more > 0:
+                first = subscription.in_transit[0]
+                taken = min(more, first[0])
+                first[0], more = first[0] - taken, more - taken
+                if not first[0]:
+                    session.held -= subscription.in_transit.popleft()[1]
+            if subscription.ended:
+                if not subscription.in_transit:
+                    del session.subscriptions[number]
+                return
+            had_to_wait = self._must_wait(subscription)
+            self._send_waiting(subscription)
+            if had_to_wait:
+                self.has_room.notify_all()
+
     def close(self) -> None:
         """Release all memory."""
         with self.lock:
             for session in list(self.sessions.values()):
                 self.remove_session(session)
-            self.delivery.close()
+            self.segments.close()
             self.topics.clear()

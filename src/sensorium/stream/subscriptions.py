@@ -2,52 +2,20 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sensorium.wire.buffers import BufferPool
-from sensorium.wire.header import Header
 from sensorium.wire.packing import Record
 from sensorium.wire.serializers import FieldSerializer, Serializer
 from sensorium.wire.stream_info import StreamInfo
-
-BYTES_QUEUED = 256 * 2**20
-"""Largest total size of messages queued for one subscription, or in transit to one client, bytes."""
-
-
-class Share:
-    """Memory of a message shared by queues and connections, so that it is counted once.
-
-    Args:
-        size: its size, bytes.
-    """
-
-    __slots__ = ("holders", "size")
-
-    def __init__(self, size: int) -> None:
-        self.size, self.holders = size, 0
-
-
-@dataclass(slots=True)
-class Sent:
-    """Message in transit to a subscription.
-
-    Args:
-        count: number of credits not yet returned.
-        place: number of the message among all messages sent to its client.
-        share: its memory; None for memory that is shared with the client.
-    """
-
-    count: int
-    place: int
-    share: Share | None
-
 
 Key = tuple[int, int, bool]
 """Requested content of a sample: first env, number of envs, whether with the ground truth."""
 
 
+@dataclass(slots=True, eq=False)
 class Payload:
     """One data message in memory.
 
@@ -60,13 +28,12 @@ class Payload:
         body: its body, if it is in separate memory that never changes; `data` is then header and poses.
     """
 
-    __slots__ = ("body", "count", "data", "segment", "share", "size", "slot")
-
-    def __init__(
-        self, data: Any, size: int, segment: int = -1, slot: int = -1, count: int = 1, body: Any = None
-    ) -> None:
-        self.data, self.size, self.segment, self.slot, self.count = data, size, segment, slot, count
-        self.body, self.share = body, Share(size)
+    data: Any
+    size: int
+    segment: int = -1
+    slot: int = -1
+    count: int = 1
+    body: Any = None
 
 
 @dataclass(slots=True, eq=False)
@@ -95,24 +62,15 @@ class Session:
     last_pong: float = 0.0
     outbox: deque[Record] = field(default_factory=deque, repr=False)
     subscriptions: dict[int, Subscription] = field(default_factory=dict, repr=False)
-    held: dict[tuple[int, int], int] = field(default_factory=dict, repr=False)
+    """Subscriptions, including ended ones with messages in transit."""
+    held: int = 0
+    """Size of the messages that wait or are in transit through the socket, bytes."""
+    lent: Counter[tuple[int, int]] = field(default_factory=Counter, repr=False)
     """(segment, slot) -> number of times it was lent."""
-    held_of: dict[int, int] = field(default_factory=dict, repr=False)
-    """Segment -> number of lent slots."""
     segments: set[int] = field(default_factory=set, repr=False)
     """Segments announced to the client."""
     sensors: set[str] = field(default_factory=set, repr=False)
     """Names of the sensors it spawned."""
-    under_way: int = 0
-    """Size of the data not yet confirmed as read, including those to ended subscriptions, bytes."""
-    awaited: int = 0
-    """Number of these messages for which a credit will be returned."""
-    sent: int = 0
-    """Number of messages sent to the client."""
-    is_blocked: bool = False
-    """Whether a message waits only because too many bytes are in transit."""
-    orphans: list[Sent] = field(default_factory=list, repr=False)
-    """Messages in transit to ended subscriptions: a credit for a later message confirms that they were read."""
     requests: int = 0
     """Number of requests that wait for the owner of the loop."""
 
@@ -132,27 +90,28 @@ class Subscription:
     interval: float
     key: Key
     window: int
+    """Maximum number of messages in transit."""
     limit: int
-    """Maximum number of queued messages."""
-    credit: int = 0
+    """Maximum number of waiting messages."""
     samples: int = 0
     """Number of samples available to it; with `every` it receives the first and every n-th after it."""
     next_time: float = 0.0
-    queue: deque[Payload] = field(default_factory=deque, repr=False)
+    seq: int = 0
+    """Number of messages offered to it, including those that were replaced or lost."""
+    waiting: deque[tuple[int, Payload]] = field(default_factory=deque, repr=False)
+    """Messages that may not be sent yet, each with the number of its first message."""
     queued: int = 0
-    """Number of messages in the queue."""
-    queued_bytes: int = 0
-    under_way: deque[Sent] = field(default_factory=deque, repr=False)
-    dropped: int = 0
-    lost: int = 0
-    last_lost: Header = field(default_factory=Header)
-    """Header of the last lost event."""
+    """Number of waiting messages; a bundle counts as its messages."""
+    in_transit: deque[list[int]] = field(default_factory=deque, repr=False)
+    """Number of messages without a credit, and size in the socket, of each sent payload."""
+    sent: int = 0
+    """Number of messages in transit."""
     ended: bool = False
 
     @property
     def is_full(self) -> bool:
-        """Whether no further message can be queued."""
-        return self.queued >= self.limit or self.queued_bytes >= BYTES_QUEUED
+        """Whether no further message may wait."""
+        return self.queued >= self.limit
 
 
 @dataclass(slots=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -35,7 +35,6 @@ from sensorium.testing.trial import (
     unpacked,
     ways_to_read,
 )
-from sensorium.wire.field_data import FieldBranch
 from sensorium.world.select import WORLD
 
 
@@ -502,9 +501,9 @@ class Rules(Trial):
             data = streamed(reading, described, first, end - first, truth)
             rows = slice(first, end)
             events = rows if offsets is None else slice(int(offsets[first]), int(offsets[end]))
-            branches: list[tuple[str, FieldBranch, Mapping[str, Any]]] = [("measured", data, reading.measured)]
-            self.need((data.truth is not None) is truth, "a listener gets the truth if it asks for it", "truth")
-            if data.truth is not None:
+            branches = [("measured", data.measured, reading.measured)]
+            self.need(bool(data.truth) is truth, "a listener gets the truth if it asks for it", "truth")
+            if data.truth:
                 branches.append(("true", data.truth, reading.truth))
             for branch, seen, values in branches:
                 for spec in reading.specs:

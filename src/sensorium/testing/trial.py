@@ -25,9 +25,8 @@ from sensorium.scene import Scene
 from sensorium.sensors.core.base import Sensor
 from sensorium.spec import FieldSpec
 from sensorium.testing.engine import EngineFactory
-from sensorium.wire.field_data import FieldData
+from sensorium.wire.data import begin_message
 from sensorium.wire.header import TRUTH, Header, type_id
-from sensorium.wire.raw_data import begin_message
 from sensorium.wire.serializers import FieldSerializer, read_message
 from sensorium.wire.stream_info import StreamInfo
 
@@ -342,7 +341,7 @@ def snapshot(sensor: Sensor[Any, Any]) -> dict[str, torch.Tensor]:
     return shot
 
 
-def streamed(reading: Reading, described: Mapping[str, Any], first: int, count: int, truth: bool) -> FieldData:
+def streamed(reading: Reading, described: Mapping[str, Any], first: int, count: int, truth: bool) -> Reading:
     """Return the data that a listener gets for some environments of a reading."""
     specs = tuple(FieldSpec.from_dict(spec) for spec in described["fields"])
     info = StreamInfo(
@@ -367,7 +366,7 @@ def streamed(reading: Reading, described: Mapping[str, Any], first: int, count: 
     memory = np.zeros(header.message_bytes, np.uint8)
     _, place = begin_message(memory.data, header)
     np.frombuffer(place, np.uint8)[:] = body
-    return cast(FieldData, read_message(memory, StreamInfo.from_dict(info.to_dict())))
+    return cast(Reading, read_message(memory, StreamInfo.from_dict(info.to_dict())))
 
 
 def equal(a: torch.Tensor, b: torch.Tensor) -> bool:

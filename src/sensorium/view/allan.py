@@ -39,7 +39,7 @@ SHORTEST = 100
 """Minimum number of samples that give an Allan deviation."""
 MEANS, AROUND = 200, 32
 """Number of local means, and number of samples on each side that they contain."""
-MOST_GAPS = 20
+MAX_GAPS = 20
 """Maximum ratio of the periods in a recording to its samples."""
 SHARED = PER_DECADE
 """Number of averaging times that count as one, because they share their samples; simulated walks scatter that much."""
@@ -188,7 +188,7 @@ def series_of(sensor: SensorRecording, spec: Mapping[str, Any], env: int, rate: 
         rows = sensor.arrivals(env)
         time, measured = sensor.capture_time[rows, env], sensor.measured[name][rows, env]
         truth = measured
-    if len(time) < SHORTEST or np.ptp(time) * rate > MOST_GAPS * len(time):
+    if len(time) < SHORTEST or np.ptp(time) * rate > MAX_GAPS * len(time):
         return None
     start = float(time.min())
     place = np.rint((time - start) * rate).astype(np.int64)

@@ -37,13 +37,13 @@ from sensorium.view.style import (
 if TYPE_CHECKING:
     from sensorium.record import Recording, SensorRecording
 
-MOST_LINES = 12
+MAX_LINES = 12
 """Maximum number of elements that are drawn as lines; more are drawn as a map over time."""
 LINE, FOOT = 1.05, 0.5
 """Height of the lines of each element and of the margin below them, inches."""
 BINS = 1200
 """Maximum number of bins of a line; of a bin with several values, the minimum and the maximum are drawn."""
-MOST_EVENTS = 6000
+MAX_EVENTS = 6000
 """Maximum number of drawn events."""
 INVALID, GAP, LOST = "#fbe3e4", "#e3e6e9", "#b3261e"
 """Colours of spans without a valid value, of gaps, and of marks of lost captures."""
@@ -100,7 +100,7 @@ def field_inches(sensor: SensorRecording, spec: Spec, env: int) -> float:
     if (part := _mapped(sensor, spec)) is not None:
         return maps_inches(_maps(part, env))
     columns = columns_of(_one_event(spec) if _is_event(spec) else spec)
-    return HEADING + FOOT + LINE * min(columns, MOST_LINES)
+    return HEADING + FOOT + LINE * min(columns, MAX_LINES)
 
 
 def draw_field(figure: Any, sensor: SensorRecording, spec: Spec, env: int, dt: float, at: float | None = None) -> None:
@@ -149,7 +149,7 @@ def _mapped(sensor: SensorRecording, spec: Spec) -> SensorRecording | None:
     part = replace(_with_truth(sensor, spec), info={**sensor.info, "fields": [spec]})
     if map_fields(part):
         return part
-    if _is_event(spec) or columns_of(spec) <= MOST_LINES:
+    if _is_event(spec) or columns_of(spec) <= MAX_LINES:
         return None
     name = spec["name"]
     flat = {**spec, "axes": ["env", "element"], "shape": [columns_of(spec)], "role": "range", "dtype": "float64"}
@@ -303,12 +303,12 @@ def thin(time: Array, values: Array) -> tuple[Array, Array]:
 def _draw_events(figure: Any, sensor: SensorRecording, spec: Spec, env: int) -> None:
     """Draw the elements of all events over the time at which they arrived."""
     one, name = _one_event(spec), spec["name"]
-    labels = labels_of(sensor, one)[:MOST_LINES]
+    labels = labels_of(sensor, one)[:MAX_LINES]
     rows = sensor.arrivals(env)
     spans = [sensor.events(int(row), env) for row in rows]
     places = np.concatenate([np.arange(0), *(np.arange(span.start, span.stop) for span in spans)]).astype(int)
     time = np.repeat(sensor.time[rows], [span.stop - span.start for span in spans])
-    every = max(1, -(-len(places) // MOST_EVENTS))
+    every = max(1, -(-len(places) // MAX_EVENTS))
     places, drawn = places[::every], time[::every]
     measured, truth = (
         branch[name][places].reshape(len(places), columns_of(one)).astype(np.float64)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LONGEST_LATENCY = 1.0
 """Maximum latency of the search, s, or 10 periods of the sensor if that is longer."""
-MOST_POINTS = 2**20
+MAX_POINTS = 2**20
 """Maximum number of points of a signal that is correlated."""
 ORDER, FEWEST = 10, 32
 """Order of the autoregressive model of the errors of a signal, and the minimum number of samples of its fit."""
@@ -28,7 +28,7 @@ ANGLE = 0.2
 """Time over which samples are averaged for that fit, as an angle of the mean frequency of the signal, rad."""
 PRECISION = 1e-3
 """Error of the interpolation of a signal, relative to its standard deviation."""
-MOST_COLUMNS = 12
+MAX_COLUMNS = 12
 """Most elements of a field that are listed one by one; larger fields have one row for all elements."""
 SPREAD = 8.0
 """Minimum effective number of samples that carry the information on a latency; with fewer, it has no interval."""
@@ -168,7 +168,7 @@ def latency_of(sensor: SensorRecording, env: int, dt: float) -> tuple[float, flo
         return unknown
     true_time, seen_time = sensor.truth_time[captures, env], sensor.time[arrivals]
     first, last = max(true_time[0], seen_time[0]), min(true_time[-1], seen_time[-1])
-    step = dt * max(1, -(-round((last - first) / dt) // MOST_POINTS))
+    step = dt * max(1, -(-round((last - first) / dt) // MAX_POINTS))
     most = int(min(max(LONGEST_LATENCY, 10.0 * period), (last - first) / 4.0) / step)
     if most < 2:
         return unknown
@@ -179,7 +179,7 @@ def latency_of(sensor: SensorRecording, env: int, dt: float) -> tuple[float, flo
     residuals, is_part, pairs = [], [], []
     for spec in signals:
         count = columns_of(spec)
-        chosen = np.unique(np.linspace(0, count - 1, min(count, MOST_COLUMNS)).astype(int))
+        chosen = np.unique(np.linspace(0, count - 1, min(count, MAX_COLUMNS)).astype(int))
         truth, measured = (
             branch[spec["name"]][rows, env].reshape(len(rows), -1)[:, chosen].astype(np.float64)
             for branch, rows in ((sensor.truth, captures), (sensor.measured, arrivals))
@@ -190,7 +190,7 @@ def latency_of(sensor: SensorRecording, env: int, dt: float) -> tuple[float, flo
             x, y = np.interp(true_grid, true_time, true), np.interp(seen_grid, seen_time, seen)
             if x.std() > 1e-6 * np.abs(x).max() and y.std() > 0.0:
                 residuals.append(_residuals(x, y, most)[::-1])
-                is_part.append(count > MOST_COLUMNS)
+                is_part.append(count > MAX_COLUMNS)
                 pairs.append((true, seen))
     if not residuals:
         return unknown
@@ -333,7 +333,7 @@ def errors_of(sensor: SensorRecording, spec: Mapping[str, Any], env: int) -> lis
         lost = is_miss(sensor, spec, seen) & known
         with np.errstate(invalid="ignore"):
             errors = np.where(known & ~lost, seen.astype(np.float64) - there, np.nan)
-        if errors.shape[1] > MOST_COLUMNS:  # common figures
+        if errors.shape[1] > MAX_COLUMNS:  # common figures
             errors, lost, known, labels = errors.reshape(-1, 1), lost.reshape(-1, 1), known.reshape(-1, 1), [""]
             found = np.array([step_of(seen[~is_miss(sensor, spec, seen)])])
         else:

@@ -41,7 +41,7 @@ SHARP = 240
 """Minimum number of columns of a picture in a panel, about."""
 EDGE_POINTS = 24
 """Points along each edge of a 3-D box."""
-MOST_KEYS = 6
+MAX_KEYS = 6
 """Maximum number of entries of a key."""
 LONGEST = 22
 """Maximum number of letters of an entry."""
@@ -254,7 +254,7 @@ def _add_key(axes: Any, entries: Sequence[tuple[str, Sequence[int]]]) -> None:
     """Add patches of colours with their names below an image; the last entry counts those without space."""
     from matplotlib.patches import Patch
 
-    shown = list(entries[:MOST_KEYS] if len(entries) <= MOST_KEYS else entries[: MOST_KEYS - 1])
+    shown = list(entries[:MAX_KEYS] if len(entries) <= MAX_KEYS else entries[: MAX_KEYS - 1])
     handles = [
         Patch(facecolor=(color[0] / 255.0, color[1] / 255.0, color[2] / 255.0), edgecolor=INK, linewidth=0.3,
               label=name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…")

@@ -37,7 +37,7 @@ from sensorium.view.taxels import draw_skin, is_skin
 if TYPE_CHECKING:
     from sensorium.record import SensorRecording
 
-MOST_NUMBERS = 9
+MAX_NUMBERS = 9
 """Maximum number of values per item that are drawn as lines; more are drawn as a map."""
 MAX_MAPS = 3
 """Maximum number of fields per sensor that are not images."""
@@ -70,7 +70,7 @@ def map_fields(sensor: SensorRecording) -> list[Spec]:
             fits = True
         else:
             fits = is_float or kind == "taxels"
-        if fits and (kind == "image" or int(np.prod(items)) > MOST_NUMBERS):
+        if fits and (kind == "image" or int(np.prod(items)) > MAX_NUMBERS):
             found[kind].append(spec)
     return found["taxels"] + found["range"] + found["image"] + found["point"][:1]
 

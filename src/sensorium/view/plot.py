@@ -19,7 +19,7 @@ import numpy as np
 from sensorium.errors import UnknownNameError
 from sensorium.readings import Array
 from sensorium.view.images import picture_kind
-from sensorium.view.maps import MOST_NUMBERS, draw_maps, map_fields, map_strips, maps_inches
+from sensorium.view.maps import MAX_NUMBERS, draw_maps, map_fields, map_strips, maps_inches
 from sensorium.view.panels import Spec
 from sensorium.view.style import FAINT, INK, MEASURED, PAPER, TRUTH, blank_figure, column_of, heading, tidy, unit_text
 from sensorium.view.taxels import is_skin
@@ -132,15 +132,15 @@ def _rows(sensor: SensorRecording) -> list[_Row]:
     fields = []
     for spec in sensor.info.get("fields", ()):
         axes, shape = list(spec["axes"][1:]), list(spec["shape"])
-        if axes[:1] == ["event"] or (is_skin(spec) and int(np.prod(shape)) > MOST_NUMBERS):
+        if axes[:1] == ["event"] or (is_skin(spec) and int(np.prod(shape)) > MAX_NUMBERS):
             continue  # not a value at every time, or a map
         items = 0
         if axes and _is_item_axis(axes[0], shape[0], len(shape)):
             items, axes, shape = shape[0], axes[1:], shape[1:]
         kind, skin = np.dtype(spec["dtype"]).kind, is_skin(spec)
         fits = kind == "f" or (kind == "b" and skin)
-        fits = fits and (len(shape) <= 1 or skin) and int(np.prod(shape)) <= MOST_NUMBERS
-        fits = fits and not (spec["axes"][1:2] == ["ray"] and items > MOST_NUMBERS)
+        fits = fits and (len(shape) <= 1 or skin) and int(np.prod(shape)) <= MAX_NUMBERS
+        fits = fits and not (spec["axes"][1:2] == ["ray"] and items > MAX_NUMBERS)
         if fits and spec["name"] in sensor.measured and (items or 0 not in spec["shape"]):
             fields.append((spec, axes, shape, items))
     if any(_is_range(spec) and "ray" not in spec["axes"] for spec, *_ in fields):

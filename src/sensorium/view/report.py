@@ -23,7 +23,7 @@ from sensorium.view.style import COLORS, FAINT, INK, PAPER, TRUTH, blank_figure,
 if TYPE_CHECKING:
     from sensorium.record import Recording, SensorRecording
 
-MOST_FIELDS = 8
+MAX_FIELDS = 8
 """Maximum number of fields of a sensor with a picture in a report."""
 DOTS = 110
 """Resolution of pictures in a page, dots per inch."""
@@ -289,8 +289,8 @@ def write_report(report: Report, path: str | os.PathLike[str], title: str) -> Pa
     for name, sensor in report.recording.items():
         names = field_names(sensor)
         parts.append(f"<h2>{escape(name)}</h2>")
-        parts += fields_html(report.recording, [(name, each) for each in names[:MOST_FIELDS]], report.env)
-        if left_out := names[MOST_FIELDS:]:
+        parts += fields_html(report.recording, [(name, each) for each in names[:MAX_FIELDS]], report.env)
+        if left_out := names[MAX_FIELDS:]:
             parts.append(f'<p class="note">Not drawn: {escape(", ".join(left_out))}</p>')
     return write_page(path, title, parts)
 

@@ -1,132 +1,151 @@
-"""Blueprints: attributes with their types, defaults and recommended values, as plain values on both sides.
+"""Blueprints: attributes as properties of a JSON schema, with the same values on both sides.
 
-A `SensorDefinition` names a sensor that can be spawned and lists its `Attribute`s. They are sent as the properties of a
-JSON schema, with the additional keyword ``unit``. Values are sent as text or as plain data. ``"0.02"``, ``"true"``,
-``"[0, 0, 1]"``, ``"{uniform = [0, 0.02]}"`` (TOML) and the same in JSON are accepted for numbers, booleans, vectors and
-structures.
+A `SensorDefinition` names a sensor that can be spawned and lists its `Attribute`s. Values are sent as text or as plain
+data. ``"0.02"``, ``"true"``, ``"[0, 0, 1]"``, ``"{uniform = [0, 0.02]}"`` (TOML) and the same in JSON are accepted for
+numbers, booleans, vectors and structures.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import math
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast, get_args
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from sensorium.errors import ConfigError, Fault, SensoriumError, UnknownNameError, WireError, listed, nearest, shown
 
-AttributeType = Literal["bool", "int", "float", "string", "vector", "json"]
-"""Types of an attribute. ``json`` is any nested structure of numbers, text, lists and tables."""
+if TYPE_CHECKING:
+    from sensorium.wire.keywords import AttributeType, Keywords
+
 Where = Literal["scene", "server", "client"]
 """Places where a sensor runs: in the scene, beside it in the server, or in the client."""
-
-_TYPES: tuple[str, ...] = get_args(AttributeType)
-_WHERE: tuple[str, ...] = get_args(Where)
-_SCHEMA_TYPES = {"bool": "boolean", "int": "integer", "float": "number", "string": "string"}
-_TYPES_BY_SCHEMA = {name: type for type, name in _SCHEMA_TYPES.items()}
-_BOOLS = {"true": True, "1": True, "false": False, "0": False}
 _EXPECTED = {
-    "bool": "true or false",
-    "int": "a whole number",
-    "float": "a number",
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "number": "a number",
     "string": "text",
-    "vector": "numbers, e.g. [0, 0, 1]",
-    "json": "a value, or a text in JSON or TOML",
+    "array": "numbers, e.g. [0, 0, 1]",
+    "structure": "a value, or a text in JSON or TOML",
 }
 _ID = re.compile(r"[A-Za-z_]\w*")
 _DEFINITION_ID = re.compile(r"[a-z_]\w*(\.[a-z_0-9]\w*)+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _keywords(schema: Mapping[str, Any]) -> Keywords:
+    """Return the keywords of a JSON schema. Raises ValueError if it is none."""
+    from sensorium.wire.keywords import Keywords, convert
+
+    return convert(schema, Keywords)
+
+
+@dataclass(frozen=True)
 class Attribute:
-    """Attribute of a blueprint.
+    """Attribute of a blueprint: a property of a JSON schema.
 
     Args:
         id: name, an identifier.
-        type: type of the value.
-        default: default value as text; an empty text means that the attribute is then omitted. None uses the first
-            recommended value. Python values are converted to text.
-        recommended_values: sensible values, as text.
-        restrict_to_recommended: whether all other values are rejected.
-        unit: SI unit as text; empty if unknown or without unit.
-        doc: description of the attribute.
+        schema: JSON schema of the values, with the keywords that pydantic uses: ``type``, ``default``, ``description``,
+            bounds, ``examples`` (recommended values), ``enum`` (the only accepted values), and also ``unit`` (an SI
+            unit). Bounds also apply to the components of a vector or a list.
         required: whether a value is required.
-        low: smallest accepted number; also applies to the components of a vector or a list.
-        high: largest accepted number.
-        open_low: whether `low` itself is rejected.
-        size: number of components of a vector; 0 for any number.
-        words: whether a ``json`` attribute also accepts plain text, such as ``all``.
 
     Raises:
-        ConfigError: the id is not an identifier, the type is unknown, or a default or recommended value is not
-            accepted.
+        ConfigError: the id is not an identifier, the schema is invalid, or it does not accept its own default or
+            examples.
     """
 
     id: str
-    type: AttributeType = "string"
-    default: str | None = None
-    recommended_values: tuple[str, ...] = ()
-    restrict_to_recommended: bool = False
-    unit: str = ""
-    doc: str = ""
+    schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
     required: bool = False
-    low: float = -math.inf
-    high: float = math.inf
-    open_low: bool = False
-    size: int = 0
-    words: bool = False
 
     def __post_init__(self) -> None:
         title = f"Attribute({self.id!r})"
         if not _ID.fullmatch(str(self.id)):
             raise ConfigError.single(title, "id", self.id, "letters, digits and underscores, e.g. 'safe_distance'")
-        if self.type not in _TYPES:
-            fix = nearest(str(self.type).lower(), _TYPES).strip()
-            raise ConfigError.single(title, "type", self.type, f"one of {', '.join(_TYPES)}", fix)
-        if isinstance(self.recommended_values, str):
-            got = self.recommended_values
-            raise ConfigError.single(title, "recommended_values", got, "a tuple of values", f"Write ({got!r},).")
-        values = tuple(self._checked(title, "recommended_values", value) for value in self.recommended_values)
-        object.__setattr__(self, "recommended_values", values)
-        if self.restrict_to_recommended and not values:
-            raise ConfigError.single(title, "restrict_to_recommended", True, "recommended values to restrict to")
-        default: Any = self.default
-        if default is None and values and not self.required:
-            default = values[0]
-        object.__setattr__(self, "default", self._checked(title, "default", default))
-
-    def _checked(self, title: str, name: str, value: Any) -> str:
         try:
-            return self.text(self.parse(value)) if value not in ("", None) else ""
-        except ConfigError as error:
-            raise ConfigError(title, [replace(fault, field=name) for fault in error.faults]) from None
+            stated = {"examples": self._keywords.examples, "enum": self.choices, "default": [self._keywords.default]}
+        except ValueError as error:
+            raise ConfigError.single(title, "schema", self.schema, "a JSON schema of a property", f"{error}.") from None
+        for name, value in ((name, each) for name, values in stated.items() for each in values if each is not None):
+            try:
+                self.parse(value)
+            except ConfigError as error:
+                raise ConfigError(title, [replace(fault, field=name) for fault in error.faults]) from None
+
+    @cached_property
+    def _members(self) -> list[dict[str, Any]]:
+        """The alternatives of the schema, without null."""
+        return [each for each in _keywords(self.schema).any_of or [dict(self.schema)] if each.get("type") != "null"]
+
+    @cached_property
+    def _keywords(self) -> Keywords:
+        """Keywords of the schema, of its only alternative, and of the numbers of a vector."""
+        schema = {**self._members[0], **self.schema} if len(self._members) == 1 else self.schema
+        words = _keywords(schema)
+        return _keywords({**words.items, **schema}) if words.kind == "array" else words
+
+    @property
+    def type(self) -> AttributeType:
+        """Type of the values."""
+        return self._keywords.kind if len(self._members) == 1 else "structure"
+
+    @cached_property
+    def _listed(self) -> list[list[Any]]:
+        """The values that each alternative lists: its constant, its enumeration, or those of an alternative flag."""
+        flags = [True, False] if len(self._members) > 1 else []
+        return [each.choices or (flags if each.type == "boolean" else []) for each in map(_keywords, self._members)]
+
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        """The only accepted values; empty if the schema does not list them."""
+        return tuple(chain(*self._listed)) if all(self._listed) else ()
+
+    @property
+    def recommended_values(self) -> tuple[str, ...]:
+        """Recommended values, as text."""
+        return tuple(map(text_of, list(chain(*self._listed)) or self._keywords.examples))
+
+    @property
+    def restrict_to_recommended(self) -> bool:
+        """Whether all other values are rejected."""
+        return bool(self.choices)
 
     @property
     def is_fixed(self) -> bool:
         """Whether only one value is accepted, for the reason in `doc`."""
-        return self.restrict_to_recommended and len(self.recommended_values) == 1
+        return len(self.choices) == 1
+
+    @property
+    def unit(self) -> str:
+        """SI unit as text; empty if unknown or without unit."""
+        return self._keywords.unit
+
+    @property
+    def doc(self) -> str:
+        """Description of the attribute."""
+        return " ".join(self._keywords.description.split())
+
+    @property
+    def default(self) -> Any:
+        """Default as a Python value; None if the attribute is omitted by default."""
+        return None if self._keywords.default is None else self._parsed(self._keywords.default)
 
     @property
     def expected(self) -> str:
         """Description of the accepted values."""
-        if self.is_fixed:
-            return f"only {self.recommended_values[0]}"
-        if self.restrict_to_recommended:
-            return f"one of {', '.join(self.recommended_values)}"
-        words = _EXPECTED[self.type]
-        if self.type == "json" and math.isfinite(max(self.low, -self.high)):
-            words = f"{words}, with numbers"
-        if self.type == "vector" and self.size:
-            words = f"{self.size} numbers, e.g. {json.dumps([0] * (self.size - 1) + [1])}"
-        if math.isfinite(self.low):
-            words += f" {'>' if self.open_low else '>='} {self.low:g}"
-        if math.isfinite(self.high):
-            words += f"{' and' if math.isfinite(self.low) else ''} <= {self.high:g}"
-        return f"{words} ({self.unit})" if self.unit and self.type in ("int", "float", "vector") else words
+        if self.choices:
+            return f"{'only' if self.is_fixed else 'one of'} {', '.join(self.recommended_values)}"
+        words, size = _EXPECTED[self.type], self._keywords.max_items
+        if self.type == "array" and size:
+            words = f"{size} numbers, e.g. {json.dumps([0] * (size - 1) + [1])}"
+        if limits := " and ".join(f"{sign} {bound:g}" for sign, _, bound in self._keywords.bounds):
+            words += f"{', with numbers' if self.type == 'structure' else ''} {limits}"
+        return f"{words} ({self.unit})" if self.unit and self.type in ("integer", "number", "array") else words
 
     def parse(self, value: object, blueprint: str = "") -> Any:
         """Return the parsed value: a bool, int, float, str, a tuple of floats, or plain data.
@@ -137,112 +156,52 @@ class Attribute:
             blueprint: id of the blueprint, for the message.
 
         Raises:
-            ConfigError: the value has the wrong type, is out of bounds, or is not among the values that the attribute
-                is restricted to.
+            ConfigError: the value has the wrong type, is out of bounds, or is not among the `choices`.
         """
         is_empty = value is None or (self.type != "string" and isinstance(value, str) and not value.strip())
+        try:
+            if not is_empty:
+                return self._parsed(plain(value))
+        except (ValueError, TypeError, RecursionError):
+            pass
         if is_empty and not self.required:
             return None
-        with contextlib.suppress(ValueError, TypeError, OverflowError, RecursionError):
-            parsed = _READERS[self.type](self, plain(value))
-            allowed = [_READERS[self.type](self, text) for text in self.recommended_values]
-            is_allowed = not self.restrict_to_recommended or any(_same(parsed, each) for each in allowed)
-            if is_allowed and not is_empty and self._is_within(parsed):
-                return parsed
         fix = nearest(value, self.recommended_values).strip() if isinstance(value, str) else ""
         fix = self.doc if self.is_fixed else fix
         raise ConfigError.single(blueprint_title(blueprint), self.id, value, self.expected, fix)
 
-    def text(self, value: object) -> str:
-        """Return a value as text that `parse` accepts; empty for None."""
-        if value is None:
-            return ""
-        value = plain(value)
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    def _parsed(self, value: Any) -> Any:
+        """Return the value that plain data mean. Raises ValueError if it is not accepted."""
+        parsed = self._converted(value if self.type == "string" or not isinstance(value, str) else value.strip())
+        is_among = any(parsed == each and isinstance(parsed, bool) == isinstance(each, bool) for each in self.choices)
+        is_sized = self.type != "array" or self._keywords.max_items in (0, len(parsed))
+        if (self.choices and not is_among) or not is_sized or not self._is_within(parsed):
+            raise ValueError
+        return parsed
 
-    @property
-    def value(self) -> Any:
-        """Default as a Python value; None if the attribute is omitted by default."""
-        return self.parse(self.default) if self.default else None
+    def _converted(self, value: Any) -> Any:
+        if self.type == "structure":
+            try:
+                return _read_text(value) if isinstance(value, str) else value
+            except (ValueError, TypeError, RecursionError):
+                is_word = any(each.get("type") == "string" for each in self._members) or value in chain(*self._listed)
+                if is_word:
+                    return value
+                raise
+        if self.type == "string" and isinstance(value, bool | int | float):
+            return text_of(value)
+        if self.type == "array" and isinstance(value, str):
+            value = value.strip("[]()").replace(",", " ").split()
+        from sensorium.wire.keywords import TYPES, convert
+
+        return convert(value, TYPES[self.type], strict=False)
 
     def _is_within(self, value: Any) -> bool:
         if isinstance(value, list | tuple):
             return all(map(self._is_within, value))
         if isinstance(value, bool) or not isinstance(value, int | float):
             return True
-        return self.low <= value <= self.high and not (self.open_low and value == self.low)
-
-    def to_schema(self) -> dict[str, Any]:
-        """Return the attribute as the JSON schema of a property."""
-        schema: dict[str, Any] = {}
-        if self.type in _SCHEMA_TYPES:
-            schema["type"] = _SCHEMA_TYPES[self.type]
-        elif self.type == "vector":
-            schema |= {"type": "array", "items": {"type": "number"}}
-            schema |= {"minItems": self.size, "maxItems": self.size} if self.size else {}
-        elif self.words and not self.restrict_to_recommended:
-            schema["anyOf"] = [{"type": "object"}, {"type": "string"}]
-        values = [plain(self.parse(each)) for each in self.recommended_values]
-        found = {
-            "enum" if self.restrict_to_recommended else "examples": values,
-            "exclusiveMinimum" if self.open_low else "minimum": self.low if self.low > -math.inf else None,
-            "maximum": self.high if self.high < math.inf else None,
-            "unit": self.unit,
-            "description": self.doc,
-        }
-        schema |= {name: value for name, value in found.items() if value not in (None, "", [])}
-        return schema | {"default": plain(self.value)} if self.default else schema
-
-    @classmethod
-    def from_schema(cls, id: str, schema: Mapping[str, Any], *, required: bool = False) -> Attribute:
-        """Build the attribute from the JSON schema of a property, as generated by `to_schema` and pydantic.
-
-        ``examples`` become the recommended values, ``enum`` the values that the attribute is restricted to. Structures
-        become ``json``.
-
-        Raises:
-            ConfigError: the schema contradicts itself.
-            LookupError, TypeError, ValueError, AttributeError: the mapping is not a JSON schema.
-        """
-        members = [each for each in schema.get("anyOf", [schema]) if each.get("type") != "null"]
-        if len(members) == 1:  # an optional value has a single member besides null
-            schema = {**members[0], **schema}
-        types, values = [_type_of(each) for each in members], [_values_of(each) for each in members]
-        type: AttributeType = types[0] if len(types) == 1 else "json"
-        is_open = type == "bool" and "enum" not in schema  # both of its values are accepted
-        is_closed = all(values) and not is_open
-        named = [] if is_open else [value for each in values for value in each]
-        bounds = {**schema, **schema["items"]} if type == "vector" and "items" in schema else schema
-        default = schema.get("default")
-        return cls(
-            id=id,
-            type=type,
-            default="" if default is None else default,
-            recommended_values=tuple(named or schema.get("examples", ())),
-            restrict_to_recommended=is_closed,
-            unit=_text(schema.get("unit", "")),
-            doc=" ".join(schema.get("description", "").split()),
-            required=required,
-            low=float(bounds.get("minimum", bounds.get("exclusiveMinimum", -math.inf))),
-            high=float(bounds.get("maximum", math.inf)),
-            open_low="exclusiveMinimum" in bounds,
-            size=schema.get("maxItems", 0) if type == "vector" else 0,
-            words=type == "json" and (is_closed or "string" in types),
-        )
-
-
-def _type_of(schema: Mapping[str, Any]) -> AttributeType:
-    if schema.get("type") == "array":
-        parts = schema.get("prefixItems") or [schema.get("items", {})]
-        return "vector" if all(part.get("type") == "number" for part in parts) else "json"
-    return cast(AttributeType, _TYPES_BY_SCHEMA.get(schema.get("type", ""), "json"))
-
-
-def _values_of(schema: Mapping[str, Any]) -> list[Any]:
-    """Return all values that a schema accepts, if it lists them."""
-    if schema.get("type") == "boolean" and "enum" not in schema:
-        return [True, False]
-    return [schema["const"]] if "const" in schema else list(schema.get("enum", ()))
+        return value == value and all(holds(value, bound) for _, holds, bound in self._keywords.bounds)
 
 
 def plain(value: object) -> Any:
@@ -264,94 +223,25 @@ def plain(value: object) -> Any:
     raise TypeError(f"{shown(value)} cannot be converted to plain data")
 
 
+def text_of(value: object) -> str:
+    """Return a value as text that `Attribute.parse` accepts; empty for None."""
+    value = plain(value)
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
 def blueprint_title(blueprint: str) -> str:
     """Return the title of a blueprint in messages."""
     return f"Blueprint({blueprint!r})" if blueprint else "Attribute"
 
 
-def _same(a: Any, b: Any) -> bool:
-    return a == b and isinstance(a, bool) == isinstance(b, bool)
-
-
-# Parsers: each takes the attribute and a plain value, and raises ValueError for an invalid value ----------------------
-
-
-def _bool(attribute: Attribute, value: Any) -> bool:
-    if isinstance(value, str):
-        value = _BOOLS.get(value.strip().lower(), value)
-    if not isinstance(value, bool):
-        raise ValueError
-    return value
-
-
-def _int(attribute: Attribute, value: Any) -> int:
-    if isinstance(value, str):
-        return int(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
-        raise ValueError
-    return int(value)
-
-
-def _float(attribute: Attribute, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError
-    number = float(value)
-    if math.isnan(number):
-        raise ValueError
-    return number
-
-
-def _string(attribute: Attribute, value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if not isinstance(value, str | int | float):
-        raise ValueError
-    return str(value)
-
-
-def _vector(attribute: Attribute, value: Any) -> tuple[float, ...]:
-    if isinstance(value, str):
-        value = value.strip()
-        inside = value[1:-1] if value[0] + value[-1] in ("[]", "()") else value
-        value = inside.replace(",", " ").split()
-    if not isinstance(value, list) or (attribute.size and len(value) != attribute.size):
-        raise ValueError
-    return tuple(_float(attribute, part) for part in value)
-
-
-def _json(attribute: Attribute, value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        return read_text(value)
-    except (ValueError, RecursionError):
-        if attribute.words:
-            return value
-        raise
-
-
-_READERS = {"bool": _bool, "int": _int, "float": _float, "string": _string, "vector": _vector, "json": _json}
-
-
-def read_text(text: str) -> Any:
-    """Return the value written in a text, parsed as JSON or, failing that, as TOML.
-
-    Raises:
-        ValueError: the text is neither.
-    """
-    try:
+def _read_text(text: str) -> Any:
+    """Return the value written in a text, parsed as JSON or, failing that, as TOML."""
+    with contextlib.suppress(ValueError):
         return json.loads(text)
-    except ValueError:
-        pass
-    except RecursionError:
-        raise ValueError("the text is nested too deeply") from None
-    found = tomllib.loads(f"value = {text.strip()}")
+    found = tomllib.loads(f"value = {text}")
     if set(found) != {"value"}:
         raise ValueError("expected one value")
-    try:
-        return plain(found["value"])
-    except TypeError as error:  # a date
-        raise ValueError(str(error)) from None
+    return plain(found["value"])
 
 
 # Definitions ----------------------------------------------------------------------------------------------------------
@@ -370,6 +260,7 @@ class SensorDefinition:
         needs: description of what must be reserved when the server starts; empty if not needed.
         kind: short name; by default the last part of the id. Blueprints are also found by it.
         attach: description of the effect of `attach_to`; empty for a sensor that cannot be attached.
+        defs: name -> JSON schema of the structures to which attributes refer with ``$ref``.
 
     Raises:
         ConfigError: the id is invalid, or two attributes share an id.
@@ -383,13 +274,14 @@ class SensorDefinition:
     needs: str = ""
     kind: str = ""
     attach: str = "the body that it moves with"
+    defs: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         title = f"SensorDefinition({self.id!r})"
         if not _DEFINITION_ID.fullmatch(str(self.id)):
             raise ConfigError.single(title, "id", self.id, "words separated by dots, e.g. 'sensor.other.safe_distance'")
-        if self.where not in _WHERE:
-            raise ConfigError.single(title, "where", self.where, f"one of {', '.join(_WHERE)}")
+        if self.where not in get_args(Where):
+            raise ConfigError.single(title, "where", self.where, f"one of {', '.join(get_args(Where))}")
         object.__setattr__(self, "attributes", tuple(self.attributes))
         ids = [attribute.id for attribute in self.attributes]
         twice = [name for name in ids if ids.count(name) > 1]
@@ -461,15 +353,19 @@ class SensorDefinition:
         if missing:
             faults = [Fault(each.id, "nothing", each.expected, f"Set {each.id}.") for each in missing]
             raise ConfigError(blueprint_title(self.id), faults)
-        defaults = {each.id: each.value for each in self.attributes if each.default}
+        defaults = {each.id: value for each in self.attributes if (value := each.default) is not None}
         return ActorDescription(self.id, {**defaults, **chosen})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the definition as plain data, with its attributes as a JSON schema."""
-        properties = {attribute.id: attribute.to_schema() for attribute in self.attributes}
-        required = [attribute.id for attribute in self.attributes if attribute.required]
-        texts = {name: getattr(self, name) for name in _TEXTS}
-        return {**texts, "tags": list(self.tags), "properties": properties, "required": required}
+        texts = {name: getattr(self, name) for name in ("id", "doc", "where", "needs", "kind", "attach")}
+        return {
+            **texts,
+            "tags": list(self.tags),
+            "properties": {attribute.id: attribute.schema for attribute in self.attributes},
+            "required": [attribute.id for attribute in self.attributes if attribute.required],
+            "$defs": self.defs,
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SensorDefinition:
@@ -478,25 +374,15 @@ class SensorDefinition:
         Raises:
             WireError: the data are not a definition.
         """
+        from sensorium.wire.keywords import convert
+
         try:
-            required = data.get("required", ())
-            attributes = tuple(
-                Attribute.from_schema(id, schema, required=id in required)
-                for id, schema in data.get("properties", {}).items()
-            )
-            texts = {name: _text(data[name]) for name in _TEXTS if name in data}
-            return cls(attributes=attributes, tags=tuple(map(_text, data.get("tags", ()))), **texts)
-        except (SensoriumError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            properties = convert(data.get("properties", {}), dict[str, dict[str, Any]])
+            required = convert(data.get("required", []), list[str])
+            attributes = [Attribute(id, schema, id in required) for id, schema in properties.items()]
+            return convert({**data, "defs": data.get("$defs", {}), "attributes": attributes}, cls)
+        except (SensoriumError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise WireError(f"SensorDefinition expected, got {shown(data)}: {error}") from None
-
-
-_TEXTS = ("id", "doc", "where", "needs", "kind", "attach")
-
-
-def _text(value: object) -> Any:
-    if not isinstance(value, str):
-        raise TypeError(f"got {shown(value)}, expected text")
-    return value
 
 
 def make_generic_sensor_definition(
@@ -522,21 +408,25 @@ def find_definition(definitions: Mapping[str, SensorDefinition], name: str) -> S
     Raises:
         UnknownNameError: no definition matches, or several have that kind; the message names the nearest.
     """
-    if name in definitions:
-        return definitions[name]
-    kind = name.removeprefix("sensor.other.")
-    found = [definition for definition in definitions.values() if definition.kind == kind]
+    return definitions[find_id({id: each.kind for id, each in definitions.items()}, name)]
+
+
+def find_id(kinds: Mapping[str, str], name: str) -> str:
+    """Return the id of a blueprint from its id or kind; see `find_definition`.
+
+    Args:
+        kinds: id -> kind of all blueprints.
+        name: the id or the kind.
+    """
+    if name in kinds:
+        return name
+    found = [id for id, kind in kinds.items() if kind == name.removeprefix("sensor.other.")]
     if len(found) == 1:
         return found[0]
     if found:
-        raise UnknownNameError("blueprint", name, [each.id for each in found], "Several have that kind, so use the id.")
-    kinds = [definition.kind for definition in definitions.values()]
-    raise UnknownNameError("blueprint", name, definitions, nearest_kind(name, definitions, kinds))
-
-
-def nearest_kind(name: str, ids: Iterable[str], kinds: Iterable[str]) -> str:
-    """Return the kind nearest to a name that resembles no id; empty if there is none."""
-    return "" if nearest(name, ids) else nearest(name.rpartition(".")[2], kinds).strip()
+        raise UnknownNameError("blueprint", name, found, "Several have that kind, so use the id.")
+    fix = "" if nearest(name, kinds) else nearest(name.rpartition(".")[2], kinds.values()).strip()
+    raise UnknownNameError("blueprint", name, kinds, fix)
 
 
 # Descriptions passed to sensors ---------------------------------------------------------------------------------------
@@ -577,7 +467,7 @@ class ActorDescription:
         Raises:
             ConfigError: the value is not a number.
         """
-        return cast(float, self._read("float", id, default))
+        return cast(float, self._read("number", id, default))
 
     def get_int(self, id: str, default: int) -> int:
         """Return an integer, or the default if the value is not set.
@@ -585,7 +475,7 @@ class ActorDescription:
         Raises:
             ConfigError: the value is not an integer.
         """
-        return cast(int, self._read("int", id, default))
+        return cast(int, self._read("integer", id, default))
 
     def get_bool(self, id: str, default: bool) -> bool:
         """Return a boolean, or the default if the value is not set.
@@ -593,7 +483,7 @@ class ActorDescription:
         Raises:
             ConfigError: the value is neither true nor false.
         """
-        return cast(bool, self._read("bool", id, default))
+        return cast(bool, self._read("boolean", id, default))
 
     def get_str(self, id: str, default: str) -> str:
         """Return text, or the default if the value is not set.
@@ -609,8 +499,9 @@ class ActorDescription:
         Raises:
             ConfigError: the value is not a vector.
         """
-        return cast("tuple[float, ...]", self._read("vector", id, default))
+        return cast("tuple[float, ...]", self._read("array", id, default))
 
     def _read(self, type: AttributeType, id: str, default: Any) -> Any:
-        value = Attribute(id=id, type=type).parse(self.values.get(id), self.id)
+        schema = {"type": type} | ({"items": {"type": "number"}} if type == "array" else {})
+        value = Attribute(id, schema).parse(self.values.get(id), self.id)
         return default if value is None else value

@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike
 
 from sensorium.errors import ConfigError
 from sensorium.readings import Array
-from sensorium.wire.raw_data import empty
+from sensorium.wire.data import empty
 
 _COUNT = 8
 _BYTES = 256 * 2**20

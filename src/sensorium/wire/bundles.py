@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sensorium.errors import WireError
-from sensorium.wire.header import BUNDLE
-from sensorium.wire.raw_data import RawData, messages_of
+from sensorium.wire.data import RawData, messages_of
+from sensorium.wire.header import BUNDLE, HEADER_BYTES, Header
 from sensorium.wire.stream_info import StreamInfo
 
 Item = tuple[bytes, int, int]
@@ -25,6 +25,15 @@ _ROW = struct.Struct("<III")
 def is_bundle(memory: Any) -> bool:
     """Return whether a received message is a bundle; False for messages shorter than a header."""
     return len(memory) > 6 and bool(memory[6] & BUNDLE)
+
+
+def messages_in(memory: Any) -> int:
+    """Return the number of messages in received memory, or in its head and body: several for a bundle."""
+    head = memory[0] if isinstance(memory, tuple) else memory
+    if not is_bundle(head):
+        return 1
+    start = Header.peek(head).body_offset if len(head) >= HEADER_BYTES else 0
+    return int.from_bytes(bytes(head[start : start + 4]), "little")
 
 
 def bundle_body(items: Sequence[Item]) -> bytes:

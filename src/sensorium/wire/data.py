@@ -1,175 +1,322 @@
-"""Data of one message, as views of the received memory.
+"""Received messages and the data in them, as views of the received memory; and new messages, prepared for sending.
 
-The data are not copied and are read-only; see `RawData`. Data of sensors of the scene are in `field_data`.
+Data are not copied. Every array is a read-only view of the received memory and keeps it alive and unchanged for as long
+as the array exists. `copy()` returns the same data in separate memory. Data of the scene's sensors are a `Reading`.
 """
 
 from __future__ import annotations
 
-import operator
-import time
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, NoReturn, Self, overload
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from sensorium.errors import ConfigError, RegistrationError, WireError
-from sensorium.wire.pose import Pose
-from sensorium.wire.raw_data import RawData, ReadOnly, put
+from sensorium.errors import RegistrationError, WireError
+from sensorium.readings import Array, Items, Sample
+from sensorium.wire.header import ALIGNMENT, BUNDLE, HEADER_BYTES, POSE_BYTES, Header
 from sensorium.wire.stream_info import StreamInfo
 
-Array = np.ndarray[Any, np.dtype[Any]]
+_FLOAT = np.dtype("<f4")
+_BYTE = np.dtype("u1")
+_NOTHING = np.frombuffer(b"", _BYTE)
 
-_CHUNK = 4096
 
+class RawData:
+    """One message: its header, and the memory of its poses and body. Every length is checked; the data are not copied.
 
-class SensorData(ReadOnly):
-    """Data of one sensor at one frame. Read-only; the object and each of its arrays keep the received memory alive.
+    Args:
+        memory: the message, contiguous: np.uint8 array, memoryview or bytes. It must not be written afterwards.
+        info: stream of the message.
+        body: the message's body, if it is in separate memory; `memory` is then header and poses.
 
-    A custom data type derives from this class or from `ArrayData`, takes a `RawData` and adds properties.
+    Attributes:
+        head: header and poses, or the whole message, read-only.
+        body: the body, read-only.
+        info: stream of the message.
+
+    Raises:
+        WireError: the bytes are not a sensorium message, or not a message of that stream.
     """
 
-    __slots__ = ("__weakref__", "_raw")
+    __slots__ = ("_array", "_header", "body", "head", "info")
 
-    _raw: RawData
+    _header: Header | tuple[Header, int, int, int]
+    body: memoryview
+    info: StreamInfo
+    head: memoryview
+    _array: npt.NDArray[np.uint8] | None
 
-    def __init__(self, raw: RawData) -> None:
-        put(self, "_raw", raw)
-
-    @property
-    def raw(self) -> RawData:
-        """The message: its header and memory."""
-        return self._raw
-
-    @property
-    def info(self) -> StreamInfo:
-        """Stream of the data."""
-        return self._raw.info
-
-    @property
-    def sensor(self) -> str:
-        """Name of the sensor."""
-        return self._raw.info.name
-
-    @property
-    def frame(self) -> int:
-        """Number of the frame on the server; all data of a frame share it."""
-        return self._raw.header.frame
+    def __init__(self, memory: Any, info: StreamInfo, body: Any = None) -> None:
+        head = _bytes_of(memory)
+        rest = None if body is None else _bytes_of(body)
+        header = Header.read(head, None if rest is None else len(rest))
+        if rest is None:
+            rest = head[header.body_offset :]
+        if header.first_env + header.num_envs > info.num_envs:
+            raise WireError(
+                f"a message of stream {info.name!r} contains {header.num_envs} envs from {header.first_env} on, of "
+                f"{info.num_envs}."
+            )
+        self._header, self.head, self.body, self.info = header, head, rest, info
+        self._array = None
 
     @property
-    def seq(self) -> int:
-        """Number of the message in its stream; a gap means that this listener missed messages."""
-        return self._raw.header.seq
+    def header(self) -> Header:
+        """Contents of the header."""
+        header = self._header
+        if isinstance(header, Header):
+            return header
+        whole, seq, first, count = header  # a message of a bundle: its header is created on demand
+        flags, size = whole.flags & ~BUNDLE, len(self.body)
+        own = whole._replace(flags=flags, seq=seq, first_env=first, num_envs=count, body_bytes=size)
+        self._header = own
+        return own
 
     @property
-    def tick(self) -> int:
-        """Physics tick of the frame."""
-        return self._raw.header.tick
+    def array(self) -> npt.NDArray[np.uint8]:
+        """Body as uint8 `[byte]`, base of all arrays: views of the memory itself could be made writable."""
+        array = self._array
+        if array is None:
+            array = np.frombuffer(self.body, _BYTE) if len(self.body) else _NOTHING
+            self._array = array
+        return array
 
     @property
-    def time(self) -> float:
-        """Simulation time of the frame, s."""
-        return self._raw.header.time_ns * 1e-9
-
-    @property
-    def timestamp(self) -> float:
-        """Simulation time of the capture (of the first env), s."""
-        return self._raw.header.capture_ns * 1e-9
-
-    @property
-    def age(self) -> float:
-        """Age of the value at the frame (of the first env), s of simulation time."""
-        return (self._raw.header.time_ns - self._raw.header.capture_ns) * 1e-9
-
-    @property
-    def capture_time_wall(self) -> float:
-        """Wall-clock time of the server at the capture, s since 1970."""
-        return self._raw.header.wall_ns * 1e-9
-
-    def latency(self) -> float:
-        """Return the wall-clock time since the capture, s; between hosts, clock offsets add to it."""
-        return (time.time_ns() - self._raw.header.wall_ns) * 1e-9
-
-    @property
-    def first_env(self) -> int:
-        """Number of the first env in the data."""
-        return self._raw.header.first_env
-
-    @property
-    def num_envs(self) -> int:
-        """Number of envs in the data."""
-        return self._raw.header.num_envs
+    def pose(self) -> npt.NDArray[np.float32] | None:
+        """Poses of the sensor, float32 `[env, mount, 7]` (m, quaternion wxyz), read-only; None without poses."""
+        header = self.header
+        if not header.poses:
+            return None
+        count = header.num_envs * header.poses * 7
+        return np.frombuffer(self.head, _FLOAT, count, HEADER_BYTES).reshape(header.num_envs, header.poses, 7)
 
     @property
     def env_ids(self) -> npt.NDArray[np.int64]:
-        """Numbers of the envs in the data, int64 `[env]`."""
-        header = self._raw.header
+        """Numbers of the envs in the message, int64 `[env]`, read-only."""
+        header = self.header
         ids = np.arange(header.first_env, header.first_env + header.num_envs, dtype=np.int64)
         ids.flags.writeable = False
         return ids
 
-    @property
-    def events_lost(self) -> int:
-        """Number of events lost before this message."""
-        return self._raw.header.lost
+    def copy(self) -> RawData:
+        """Return the same message in separate memory, in one piece."""
+        header = self.header
+        start = header.body_offset
+        memory = empty(header.message_bytes)
+        memory[:start] = np.frombuffer(self._own_head(), np.uint8)
+        memory[start:] = self.array
+        memory.flags.writeable = False
+        return RawData(memory, self.info)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _received, (self._own_head() + bytes(self.body), self.info)
+
+    def _own_head(self) -> bytes:
+        """Return header and poses, up to the start of the body."""
+        header = self.header
+        return (header.pack() + bytes(self.head[HEADER_BYTES : header.body_offset])).ljust(header.body_offset, b"\0")
+
+
+def _bytes_of(memory: Any) -> memoryview:
+    """Return memory as a read-only view of bytes."""
+    view = memoryview(memory).toreadonly()
+    return view if view.ndim == 1 and view.format == "B" else view.cast("B")
+
+
+_new = object.__new__
+_slots: Any = RawData  # writing through a slot's descriptor is faster than by name
+_set_header, _set_body, _set_info = _slots._header.__set__, _slots.body.__set__, _slots.info.__set__
+_set_head, _set_array = _slots.head.__set__, _slots._array.__set__
+
+
+def messages_of(
+    header: Header, head: memoryview, bodies: bytes, rows: Iterable[tuple[int, int, int]], info: StreamInfo
+) -> Iterator[RawData]:
+    """Yield the messages of a bundle whose lengths were checked. The loop body runs once per small message.
+
+    Args:
+        header: header of the bundle.
+        head: read-only memory with the poses of all envs of the bundle, 128 bytes after its start.
+        bodies: the bodies in order, without gaps.
+        rows: length, first env and number of envs of each message.
+        info: stream of the bundle.
+    """
+    at, seq, first0, envs, stride = 0, header.seq, header.first_env, header.num_envs, header.poses * POSE_BYTES
+    for length, first, count in rows:
+        raw = _new(RawData)
+        _set_header(raw, (header, seq, first, count))
+        _set_body(raw, memoryview(bodies[at : at + length]))
+        _set_info(raw, info)
+        _set_head(raw, head if count == envs else head[(first - first0) * stride :])
+        _set_array(raw, None)
+        yield raw
+        at += length
+        seq += 1
+
+
+def begin_message(memory: memoryview, header: Header) -> tuple[npt.NDArray[np.float32], memoryview]:
+    """Write the header of a message and return the memory of its poses and its body, both writable.
+
+    Args:
+        memory: the whole message, or only header and poses if the body is separate; aligned to 64 bytes.
+        header: contents of the header.
+
+    Returns:
+        Poses, float32 `[env, mount, 7]` (m, quaternion wxyz; to be filled), and the body's memory.
+
+    Raises:
+        WireError: the memory is too small.
+    """
+    header.pack_into(memory)
+    start, shape = header.body_offset, (header.num_envs, header.poses, 7)
+    if len(memory) < start:
+        raise WireError(f"the header and the poses need {start} bytes of memory, got {len(memory)}.")
+    poses: npt.NDArray[np.float32] = np.ndarray(shape, _FLOAT, memory, HEADER_BYTES)
+    end = HEADER_BYTES + poses.nbytes
+    memory[end:start] = bytes(start - end)
+    return poses, memory[start:]
+
+
+def empty(size: int) -> npt.NDArray[np.uint8]:
+    """Return memory of `size` bytes, contents undefined, aligned to 64 bytes."""
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size]
+
+
+def _received(message: bytes, info: StreamInfo) -> RawData:
+    """Return a pickled message, in aligned memory."""
+    memory = empty(len(message))
+    memory[:] = np.frombuffer(message, np.uint8)
+    memory.flags.writeable = False
+    return RawData(memory, info)
+
+
+# Custom types of data ------------------------------------------------------------------------------------------------
+
+
+class SensorData(Sample):
+    """Data of one message of a custom type; the object and each of its arrays keep the received memory alive.
+
+    A custom data type derives from this class or from `ArrayData`, takes a `RawData` and adds properties. The
+    attributes of `Sample` are those of the message's header.
+    """
+
+    __slots__ = ("__weakref__", "raw")
+
+    raw: RawData
+    """The message: its header and memory."""
+
+    def __init__(self, raw: RawData) -> None:
+        self.raw = raw
 
     @property
-    def transforms(self) -> npt.NDArray[np.float32] | None:
+    def info(self) -> StreamInfo:
+        """Stream of the data."""
+        return self.raw.info
+
+    @property
+    def name(self) -> str:  # type: ignore[override]  # read-only here
+        """Name of the sensor."""
+        return self.raw.info.name
+
+    @property
+    def frame(self) -> int:  # type: ignore[override]
+        """Number of the frame on the server; all data of a frame share it."""
+        return self.raw.header.frame
+
+    @property
+    def seq(self) -> int:  # type: ignore[override]
+        """Number of the message in its stream; a gap means that this listener missed messages."""
+        return self.raw.header.seq
+
+    @property
+    def tick(self) -> int:  # type: ignore[override]
+        """Physics tick of the frame."""
+        return self.raw.header.tick
+
+    @property
+    def time(self) -> float:  # type: ignore[override]
+        """Simulation time of the frame, s."""
+        return self.raw.header.time_ns * 1e-9
+
+    @property
+    def timestamp(self) -> float:  # type: ignore[override]
+        """Simulation time of the capture (of the first env), s."""
+        return self.raw.header.capture_ns * 1e-9
+
+    @property
+    def age(self) -> float:
+        """Age of the value at the frame (of the first env), s of simulation time."""
+        return (self.raw.header.time_ns - self.raw.header.capture_ns) * 1e-9
+
+    @property
+    def capture_time_wall(self) -> float:  # type: ignore[override]
+        """Wall-clock time of the server at the capture, s since 1970."""
+        return self.raw.header.wall_ns * 1e-9
+
+    @property
+    def env_ids(self) -> Array:  # type: ignore[override]
+        """Numbers of the envs in the data, int64 `[env]`."""
+        return self.raw.env_ids
+
+    @property
+    def pose(self) -> Array | None:  # type: ignore[override]
         """Poses in the world at the capture, `[env, mount, 7]` (m, quaternion wxyz); None for a sensor without pose."""
-        return self._raw.transforms
-
-    @property
-    def transform(self) -> Pose | None:
-        """Pose of the first env and mount in the world at the capture; None for a sensor without a pose.
-
-        It is also None for a state that is not finite, and for a late sample captured before any listener requested it.
-
-        Raises:
-            WireError: the received numbers are not a pose.
-        """
-        poses = self._raw.transforms
-        if poses is None or not len(poses) or not np.isfinite(poses[0, 0]).all():
-            return None
-        try:
-            return Pose.from_array(poses[0, 0])
-        except ConfigError as error:
-            raise WireError(f"the first transform of {self.sensor!r} is invalid. {error}") from None
+        return self.raw.pose
 
     @property
     def raw_data(self) -> memoryview:
         """Bytes of the body, read-only."""
-        return self._raw.body
+        return self.raw.body
 
     def copy(self) -> Self:
         """Return a copy in separate memory; the received memory can then be released."""
-        return type(self)(self._raw.copy())
+        return type(self)(self.raw.copy())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._raw,)
-
-    def __repr__(self) -> str:
-        header = self._raw.header
-        last = header.first_env + header.num_envs - 1
-        envs = {0: "no envs", 1: f"env {last}"}.get(header.num_envs, f"envs {header.first_env}..{last}")
-        about = self._about()
-        return (
-            f"{type(self).__name__}({self.sensor!r}, frame={header.frame}, time={self.time:.6g} s, "
-            f"age={self.age:.6g} s, {envs}{', ' if about else ''}{about})"
-        )
+        return type(self), (self.raw,)
 
     def _about(self) -> str:
-        """Return the summary of the contents for `repr`."""
-        return f"{len(self._raw.body)} bytes" if type(self) is SensorData else ""
+        return f"{len(self.raw.body)} bytes" if type(self) is SensorData else ""
 
 
-_data_slots: Any = SensorData
-_set_raw: Callable[[SensorData, RawData], None] = _data_slots._raw.__set__
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class LostEvents(Sample):
+    """Notice that `events_lost` events were lost, in place of their data; iterating over it yields nothing.
 
+    Attributes:
+        name: the sensor's name.
+        info: stream of the events.
+        frame: number of the frame on the server after which the loss was noticed.
+        tick: physics tick of the frame.
+        time: simulation time of the frame, s.
+        env_ids: numbers of the envs of the subscription, int64 `[env]`.
+        events_lost: number of lost events.
+    """
 
-class LostEvents(SensorData):
-    """Notice that `events_lost` events were lost, sent instead of data; iterating over it yields nothing."""
+    name: str
+    info: StreamInfo
+    frame: int
+    tick: int
+    time: float
+    env_ids: Array
+    events_lost: int
+    seq: int = -1
+    pose: None = None
+    capture_time_wall: float = math.nan
 
-    __slots__ = ()
+    @property
+    def timestamp(self) -> float:  # type: ignore[override]
+        """Equal to `time`."""
+        return self.time
+
+    def copy(self) -> LostEvents:
+        """Return the notice itself, because it holds no received memory."""
+        return self
 
     def __len__(self) -> int:
         return 0
@@ -179,50 +326,6 @@ class LostEvents(SensorData):
 
     def _about(self) -> str:
         return f"{self.events_lost} lost"
-
-
-class Items:
-    """Access to an object's `array` as to a read-only list: length, iteration, index and slices."""
-
-    __slots__ = ()
-
-    @property
-    def array(self) -> Array:
-        """Array of all items."""
-        raise NotImplementedError
-
-    def __len__(self) -> int:
-        return len(self.array)
-
-    def __iter__(self) -> Iterator[Any]:
-        array = self.array
-        if array.ndim > 1 or array.dtype.names is not None:
-            yield from array
-            return
-        for start in range(0, len(array), _CHUNK):  # as one list, an image of bytes would be 50 MB of numbers
-            yield from array[start : start + _CHUNK].tolist()
-
-    @overload
-    def __getitem__(self, index: int) -> Any: ...
-    @overload
-    def __getitem__(self, index: slice) -> Array: ...
-    def __getitem__(self, index: int | slice) -> Any:
-        if isinstance(index, slice):
-            return self.array[index]
-        try:
-            position = operator.index(index)
-        except TypeError:
-            raise TypeError(f"an index of {type(self).__name__} is an integer or a slice, got {index!r}") from None
-        item = self.array[position]
-        return item.item() if isinstance(item, np.generic) and item.dtype.names is None else item
-
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
-        if copy:
-            return np.array(self.array, dtype)
-        array: Array = np.asarray(self.array, dtype)
-        if copy is False and not np.shares_memory(array, self.array):
-            raise ValueError(f"{type(self).__name__} cannot be converted to {np.dtype(dtype)} without a copy")
-        return array
 
 
 class ArrayData(Items, SensorData):
@@ -259,7 +362,7 @@ class ArrayData(Items, SensorData):
         cls._itemsize = dtype.itemsize
 
     def __init__(self, raw: RawData) -> None:
-        _set_raw(self, raw)
+        super().__init__(raw)
         if len(raw.body) % self._itemsize:
             raise WireError(
                 f"a message of {raw.info.name!r} has a body of {len(raw.body)} bytes, which is not a multiple of the "
@@ -269,7 +372,7 @@ class ArrayData(Items, SensorData):
     @property
     def array(self) -> Array:
         """All items, `[item]`, read-only; a view that keeps the received memory alive."""
-        raw = self._raw
+        raw = self.raw
         return np.ndarray((len(raw.body) // self.dtype.itemsize,), self.dtype, raw.array)
 
     def _about(self) -> str:

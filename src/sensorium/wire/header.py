@@ -19,7 +19,7 @@ header with the poses, and the body.
     72  first_env   u32
     76  num_envs    u32
     80  poses       u32     poses per env; 0 for a sensor without a pose
-    84  lost        u32     events lost before this message
+    84  4 zero bytes
     88  body_bytes  u64
     96  32 zero bytes
 """
@@ -44,13 +44,11 @@ TRUTH = 1
 """Flag: the body also contains the ground truth."""
 EVENTS = 2
 """Flag: a message of a stream of events."""
-LOST = 4
-"""Flag: no data, only the notice that `lost` events before this message were lost."""
-BUNDLE = 8
+BUNDLE = 4
 """Flag: the body contains many small messages of one frame, see `bundles`."""
-_KNOWN_FLAGS = TRUTH | EVENTS | LOST | BUNDLE
+_KNOWN_FLAGS = TRUTH | EVENTS | BUNDLE
 
-_STRUCT = struct.Struct("<4sHHQIIQQqqqqIIIIQ32x")
+_STRUCT = struct.Struct("<4sHHQIIQQqqqqIII4xQ32x")
 _unpack, _pack_into, _pack = _STRUCT.unpack_from, _STRUCT.pack_into, _STRUCT.pack
 
 
@@ -86,7 +84,6 @@ class Header(NamedTuple):
     first_env: int = 0
     num_envs: int = 0
     poses: int = 0
-    lost: int = 0
     body_bytes: int = 0
 
     @property
@@ -150,17 +147,15 @@ class Header(NamedTuple):
                 "same version of sensorium on both sides."
             )
         header = cls._make(values[2:])
-        flags, said = header.flags, header.body_bytes
+        flags, stated = header.flags, header.body_bytes
         if flags & ~_KNOWN_FLAGS:
             raise WireError(f"a message has the flags {flags:#x}, of which {flags & ~_KNOWN_FLAGS:#x} are unknown.")
-        if flags & LOST and said:
-            raise WireError(f"a message about lost events has a body of {said} bytes, expected none.")
         start = header.body_offset
-        expected, got = (start + said, size) if body_bytes is None else (start, size)
-        if got != expected or (body_bytes is not None and body_bytes != said):
+        expected, got = (start + stated, size) if body_bytes is None else (start, size)
+        if got != expected or (body_bytes is not None and body_bytes != stated):
             whole = f"{size} bytes" if body_bytes is None else f"{size} and {body_bytes} bytes"
             raise WireError(
                 f"a message has {whole}, but its header states {header.num_envs} envs, {header.poses} poses of each, "
-                f"and a body of {said} bytes."
+                f"and a body of {stated} bytes."
             )
         return header

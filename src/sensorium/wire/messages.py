@@ -1,6 +1,6 @@
 """Control messages between server and client: small, typed, and checked when decoded.
 
-HELLO -> WELCOME and CATALOGUE; SUBSCRIBE -> SUBSCRIBED -> data ... -> EOS; a request -> WORKING ... REPLY;
+HELLO -> WELCOME and CATALOGUE; SUBSCRIBE -> data ... -> EOS; a request -> WORKING ... REPLY;
 PING -> PONG.
 """
 
@@ -16,14 +16,14 @@ from sensorium.errors import WireError
 
 M = TypeVar("M")
 
-PROTOCOL = 4
+PROTOCOL = 5
 """Version of the protocol; it must be the same on both sides."""
 
 PING_S = 0.25
 """Interval of a client's pings, s."""
 
 
-MOST_WORDS = 2**20
+MAX_WORDS = 2**20
 """Largest message to the server, bytes, except for `LONG`. Reading larger ones would delay other clients."""
 
 
@@ -236,14 +236,6 @@ class Removed(ToClient, tag=37):
     reason: str
 
 
-class Subscribed(ToClient, tag=38):
-    """Notice that a subscription starts."""
-
-    subscription: int
-    seq: int
-    """Number of the last sample before the subscription."""
-
-
 class Eos(ToClient, tag=39):
     """Notice that a subscription ended."""
 
@@ -275,11 +267,9 @@ class FrameDone(ToClient, tag=43):
     time_ns: int
     streams: tuple[int, ...]
     """Streams with data in the frame."""
-    subscriptions: tuple[int, ...] = ()
-    """Subscriptions of this client with data in the frame; they may differ between subscriptions of a stream."""
-    counts: tuple[int, ...] = ()
-    """Number of messages of the frame sent to each subscription, including lost events. They may still be in
-    transit."""
+    messages: tuple[tuple[int, int, int], ...] = ()
+    """Subscriptions of this client with data in the frame, each with the number of messages of the frame that were sent
+    to it and may still be in transit, and the number of those that are lost."""
 
 
 class Reply(ToClient, tag=44):

@@ -1,14 +1,14 @@
-"""Packing of records into one ZeroMQ message and unpacking: all records for one receiver share a message.
+"""Records in ZeroMQ messages: all records for one receiver share a multipart message.
 
-The first part is a block of records. A record is a 16-byte head (kind, a, b, length; u32, little-endian), then `length`
-bytes, then zeros up to a multiple of 8. A record of kind `PARTS` has no bytes in the block. Its `length` is the number
-of its message parts, which follow the block.
+A record is a part that starts with a head of 16 bytes: kind, number of further parts, `a` (u32) and `b` (u64), little
+endian. The rest of the part is its content. The content of a record with further parts is these parts.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from sensorium.errors import WireError
@@ -16,19 +16,17 @@ from sensorium.errors import WireError
 CONTROL = 1
 """A control message, see `messages`."""
 DATA = 2
-"""A data message (header, poses, body); a is the subscription, b the number of samples omitted before it."""
-PARTS = 3
-"""A data message in separate parts: the whole message, or header and poses, then the body."""
-SLOT = 4
-"""A data message in a shared-memory slot; the bytes name the slot, see `Place`."""
-CREDIT = 5
+"""A data message (header, poses, body): its bytes, or one or two further parts, header and poses, then the body.
+`a` is the subscription, `b` the number of the message in the subscription, from 1."""
+SLOT = 3
+"""A data message in a shared-memory slot; the content is its `Place`, `a` and `b` as for DATA."""
+CREDIT = 4
 """To the server: b more data messages may be sent to subscription a."""
-RELEASE = 6
+RELEASE = 5
 """To the server: slot b of segment a was read."""
 
-_HEAD = struct.Struct("<IIII")
+_HEAD = struct.Struct("<BBxxIQ")
 _PLACE = struct.Struct("<QQQ")
-_PADS = tuple(bytes(n) for n in range(8))
 
 
 class Record(NamedTuple):
@@ -38,7 +36,7 @@ class Record(NamedTuple):
         kind: see the constants.
         a: see `kind`.
         b: see `kind`.
-        content: bytes of the record; for PARTS a tuple of parts.
+        content: bytes of the record, or a tuple of parts.
     """
 
     kind: int
@@ -78,45 +76,30 @@ class Place(NamedTuple):
 
 def pack(records: Iterable[Record]) -> list[Any]:
     """Return the parts of one message."""
-    block: list[Any] = []
-    parts: list[Any] = [b""]
+    parts: list[Any] = []
     for kind, a, b, content in records:
-        size = len(content)
-        block.append(_HEAD.pack(kind, a, b, size))
-        if kind == PARTS:
-            parts.extend(content)
-        elif size:
-            block.append(content)
-            block.append(_PADS[-size & 7])
-    parts[0] = b"".join(block)
+        if isinstance(content, tuple):
+            parts += (_HEAD.pack(kind, len(content), a, b), *content)
+        else:
+            parts.append(_HEAD.pack(kind, 0, a, b) + content)
     return parts
 
 
-def unpack(parts: Sequence[Any]) -> Iterator[Record]:
+def unpack(parts: Iterable[Any]) -> Iterator[Record]:
     """Yield the records of a message whose parts are memoryviews of bytes; contents are views of them.
 
     Raises:
-        WireError: the lengths do not agree; raised during iteration.
+        WireError: the parts are not records; raised during iteration.
     """
-    if not parts:
-        raise WireError("a message has no parts")
-    block = parts[0]
-    at, end, following = 0, len(block), 1
-    read, size = _HEAD.unpack_from, _HEAD.size
-    while at < end:
-        if end - at < size:
-            raise WireError(f"the head of a record has {end - at} bytes, expected {size}")
-        kind, a, b, length = read(block, at)
-        at += size
-        if kind == PARTS:
-            if not 1 <= length <= 2 or following + length > len(parts):
-                raise WireError(f"a record refers to {length} message parts, but {len(parts) - following} follow")
-            yield Record(kind, a, b, tuple(parts[following : following + length]))
-            following += length
+    rest = iter(parts)
+    for part in rest:
+        if len(part) < _HEAD.size:
+            raise WireError(f"a record has {len(part)} bytes, expected at least {_HEAD.size}")
+        kind, further, a, b = _HEAD.unpack_from(part)
+        if not further:
+            yield Record(kind, a, b, part[_HEAD.size :])
             continue
-        if length > end - at:
-            raise WireError(f"a record has {length} bytes, but only {end - at} bytes follow")
-        yield Record(kind, a, b, block[at : at + length])
-        at += length + (-length & 7)
-    if following != len(parts):
-        raise WireError(f"{len(parts) - following} message parts belong to no record")
+        content = tuple(islice(rest, further))
+        if kind != DATA or not 1 <= len(content) == further <= 2:
+            raise WireError(f"a record of kind {kind} has {len(content)} of {further} further parts")
+        yield Record(kind, a, b, content)

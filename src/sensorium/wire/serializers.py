@@ -14,15 +14,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sensorium.errors import RegistrationError, UnknownNameError, WireError
+from sensorium.errors import RegistrationError, UnknownNameError, WireError, listed
 from sensorium.plugins import Plugins, Registry
-from sensorium.readings import Array, Reading
+from sensorium.readings import Array, Reading, Sample
 from sensorium.wire.bundles import split_bundle
-from sensorium.wire.data import LostEvents, SensorData
-from sensorium.wire.field_data import FieldData
-from sensorium.wire.header import BUNDLE, LOST, type_id
+from sensorium.wire.data import RawData, empty
+from sensorium.wire.header import BUNDLE, TRUTH, type_id
 from sensorium.wire.layout import Block, Layout, plan
-from sensorium.wire.raw_data import RawData, empty
 from sensorium.wire.stream_info import StreamInfo
 
 ENTRY_POINT_GROUP = "sensorium.serializers"
@@ -86,7 +84,7 @@ class Serializer:
         raise NotImplementedError
 
     @staticmethod
-    def deserialize(raw: RawData, /) -> SensorData:
+    def deserialize(raw: RawData, /) -> Sample:
         """Return the data for listeners, as a view of the message.
 
         Raises:
@@ -159,8 +157,8 @@ def registered() -> dict[str, type[Serializer]]:
     return _serializers.registered()
 
 
-def read_message(memory: Any, info: StreamInfo, body: Any = None) -> SensorData:
-    """Return the data of a received message without a copy.
+def read_message(memory: Any, info: StreamInfo, body: Any = None) -> Sample:
+    """Return the data of a received message without a copy: a `Reading`, or data of a custom type.
 
     Args:
         memory: the message, contiguous; it must not be written afterwards.
@@ -177,8 +175,6 @@ def read_message(memory: Any, info: StreamInfo, body: Any = None) -> SensorData:
         raise WireError(f"stream {info.id} ({info.name!r}) received a message that belongs to stream {header.stream}.")
     if header.flags & BUNDLE:
         raise WireError(f"stream {info.name!r} received a bundle instead of a single message.")
-    if header.flags & LOST:
-        return LostEvents(raw)
     cls = by_name(info.type_name)
     if header.type_id != type_id(cls.type_name):
         raise WireError(
@@ -187,7 +183,7 @@ def read_message(memory: Any, info: StreamInfo, body: Any = None) -> SensorData:
     return cls.deserialize(raw)
 
 
-def read_bundle(memory: Any, info: StreamInfo) -> Iterator[SensorData]:
+def read_bundle(memory: Any, info: StreamInfo) -> Iterator[Sample]:
     """Return the data of each message of a bundle.
 
     Raises:
@@ -259,9 +255,10 @@ class FieldSerializer(Serializer):
         for begin, end in layout.gaps:
             memory[begin:end] = 0
         last = first + count
+        meta = reading.meta
         for what, block in layout.meta.items():
             if what != "offsets":
-                _put(reading, what, getattr(reading, what)[first:last], block, out)
+                _put(reading, what, meta[what][first:last], block, out)
         rows = slice(0, 0)
         if "offsets" in layout.meta:
             offsets = reading.offsets
@@ -277,9 +274,32 @@ class FieldSerializer(Serializer):
         return layout
 
     @staticmethod
-    def deserialize(raw: RawData, /) -> FieldData:
-        """Return the fields as views of the message."""
-        return FieldData(raw)
+    def deserialize(raw: RawData, /) -> Reading:
+        """Return the fields as views of the message.
+
+        Raises:
+            WireError: the length of the body does not match the stream's fields and the header, or its ragged rows are
+                not in order.
+        """
+        header, info, body = raw.header, raw.info, raw.array
+        layout = plan(info.specs, header.num_envs, header.rows, bool(header.flags & TRUTH))
+        if layout.nbytes != header.body_bytes:
+            raise WireError(
+                f"a message of {info.name!r} has a body of {header.body_bytes} bytes, expected {layout.nbytes} for "
+                f"{header.num_envs} envs with {header.rows} rows of {listed(spec.name for spec in info.specs)}."
+            )
+        measured, truth, meta = (
+            {name: block.view(body) for name, block in blocks.items()}
+            for blocks in (layout.measured, layout.truth, layout.meta)
+        )
+        offsets = meta.pop("offsets", None)
+        if offsets is not None and (offsets[0] != 0 or offsets[-1] != header.rows or (np.diff(offsets) < 0).any()):
+            raise WireError(f"a message of {info.name!r} has row offsets that do not ascend from 0 to {header.rows}.")
+        return Reading(
+            info.name, info.kind, info.specs, raw.env_ids, header.tick, header.time_ns * 1e-9, measured, truth, meta,
+            _offsets=offsets, _pose=raw.pose, frame=header.frame, seq=header.seq, info=info,
+            capture_time_wall=header.wall_ns * 1e-9,
+        )  # fmt: skip
 
 
 def _put(reading: Reading, what: str, values: Array, block: Block, out: memoryview) -> None:

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from sensorium.errors import ConfigError, RegistrationError, StreamError, shown
 from sensorium.plugins import Plugins, Registry
+from sensorium.pose import Pose
 from sensorium.wire.attributes import ActorDescription, SensorDefinition
 from sensorium.wire.owner import Owner
-from sensorium.wire.pose import Pose
 from sensorium.wire.world import Snapshot
 
 

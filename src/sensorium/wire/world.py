@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sensorium.errors import ConfigError, WireError, listed
-from sensorium.readings import Bodies, Body
-from sensorium.wire.pose import Pose
-
-if TYPE_CHECKING:
-    from sensorium.wire.field_data import FieldData
+from sensorium.pose import Pose
+from sensorium.readings import Bodies, Body, Reading
 
 Floats = npt.NDArray[np.float32]
 
@@ -58,7 +55,7 @@ class Snapshot:
             self.captures = _sealed("captures", self.captures, np.int64, (envs,))
 
     @classmethod
-    def of(cls, data: FieldData, bodies: Bodies) -> Snapshot:
+    def of(cls, data: Reading, bodies: Bodies) -> Snapshot:
         """Return the data of a body-state sensor with one mount per body as a snapshot, without a copy.
 
         Args:
@@ -69,7 +66,7 @@ class Snapshot:
             WireError: the data lack one of these fields.
             ConfigError: the mounts are other bodies.
         """
-        mounts = data.info.mounts
+        mounts = data.info.mounts if data.info is not None else ()
         if mounts and mounts != bodies.names:
             raise ConfigError.single(
                 "Snapshot", "bodies", list(bodies.names), f"the mounts of sensor {data.sensor!r}: {listed(mounts)}"

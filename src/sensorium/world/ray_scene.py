@@ -34,7 +34,6 @@ from sensorium.world.looks import SceneLooks
 from sensorium.world.ray_static import IndexKind, Static, building
 from sensorium.world.select import WORLD, below_namespace, compiled, match_prim_path, scoped, without_positions
 
-GEOMETRIES = ("visual", "collision", "all", "any")
 Geometry = Literal["visual", "collision", "all", "any"]
 
 

@@ -253,16 +253,6 @@ def below_namespace(path: str, num_envs: int, config: str, field: str) -> str:
     return rest[:-1] + ".*" if rest.endswith("_*") else rest
 
 
-def resolve_prim_path(path: str, engine: Engine, config: str) -> tuple[NameKind, str]:
-    """Return the kind and the name of the one element that a prim path of another simulator denotes.
-
-    Raises:
-        PathError: no element matches, or several do.
-    """
-    kind, names = match_prim_path(path, engine, config, exactly_one=True)
-    return kind, names[0]
-
-
 def match_prim_path(
     path: str,
     engine: Named,

@@ -180,10 +180,7 @@ class PinholeCameraCfg(PinholeLensCfg):
         height: int,
         clipping_range: tuple[float, float] = (0.01, 1.0e6),
         focal_length: float | None = None,
-        focus_distance: float = 400.0,
-        f_stop: float = 0.0,
-        projection_type: Literal["pinhole"] = "pinhole",
-        lock_camera: bool = True,
+        **fields: Any,
     ) -> PinholeCameraCfg:
         """Return the lens of an intrinsic matrix; an off-centre principal point and non-square pixels are honoured.
 
@@ -193,26 +190,17 @@ class PinholeCameraCfg(PinholeLensCfg):
             height: number of rows.
             clipping_range: see the field.
             focal_length: unit of the apertures; None for 24.
-            focus_distance: see the field.
-            f_stop: see the field.
-            projection_type: only ``"pinhole"``.
-            lock_camera: see the field.
+            fields: other fields.
 
         Raises:
-            ConfigError: the matrix is singular, not finite, or has skew, or another projection is requested.
+            ConfigError: the matrix is singular, not finite, or has skew, or a field is invalid.
         """
         image = PinholeCameraPatternCfg.from_intrinsic_matrix(
             intrinsic_matrix, width, height, 24.0 if focal_length is None else focal_length
         )
         names = PinholeLensCfg.model_fields.keys() - {"fovy"}
-        return PinholeCameraCfg(
-            **{name: getattr(image, name) for name in names},
-            clipping_range=clipping_range,
-            focus_distance=focus_distance,
-            f_stop=f_stop,
-            projection_type=projection_type,
-            lock_camera=lock_camera,
-        )
+        given = {name: getattr(image, name) for name in names}
+        return PinholeCameraCfg(**given, clipping_range=clipping_range, **fields)
 
 
 class FisheyeCameraCfg(PinholeCameraCfg):

@@ -172,9 +172,9 @@ def _unfused(spec: Any, label: str) -> Any:
             stacklevel=2,
         )
         return model
-    mine, theirs = (np.unique(each.body_weldid) for each in (model, fused))  # in the same order
+    mine, fused_ids = (np.unique(each.body_weldid) for each in (model, fused))  # in the same order
     # Contacts are as soft as those of the merged bodies.
-    model.body_invweight0[:] = fused.body_invweight0[theirs[np.searchsorted(mine, model.body_weldid)]]
+    model.body_invweight0[:] = fused.body_invweight0[fused_ids[np.searchsorted(mine, model.body_weldid)]]
     return model
 
 
@@ -232,9 +232,9 @@ def _warn_of_options(name: str, own: Any, used: Any, owner: str) -> None:
     """
     default, lost = mujoco.MjSpec().option, []
     for option in (option for option in dir(own) if not option.startswith("_")):
-        mine, theirs, usual = (getattr(options, option) for options in (own, used, default))
-        if not np.array_equal(mine, theirs) and not np.array_equal(mine, usual):
-            lost.append(f"{option} {_word(option, mine)} (here {_word(option, theirs)})")
+        mine, effective, usual = (getattr(options, option) for options in (own, used, default))
+        if not np.array_equal(mine, effective) and not np.array_equal(mine, usual):
+            lost.append(f"{option} {_word(option, mine)} (here {_word(option, effective)})")
     if lost:
         warnings.warn(
             f"compose: the entity {name!r} has options that are not used: {', '.join(lost)}. The options of {owner} "

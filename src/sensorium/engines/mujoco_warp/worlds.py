@@ -214,13 +214,13 @@ class Worlds:
         """
         fix = "and a sensor then changed its size: write it after Scene(...)."
         for name in (*STATE, *SHOWN):
-            mine, theirs = getattr(self.d, name, None), getattr(old.d, name, None)
-            if mine is None or theirs is None:
+            mine, previous = getattr(self.d, name, None), getattr(old.d, name, None)
+            if mine is None or previous is None:
                 continue
-            if mine.shape == theirs.shape:
+            if mine.shape == previous.shape:
                 if name in SHOWN:
-                    wp.copy(theirs, mine)
-                setattr(self.d, name, theirs)
+                    wp.copy(previous, mine)
+                setattr(self.d, name, previous)
             elif name in start and not np.array_equal(
                 old.tensor(name).cpu(), np.broadcast_to(start[name], tuple(old.tensor(name).shape))
             ):

@@ -19,10 +19,18 @@ from sensorium.geometry.images.shade import (
     put_color,
     shift_at,
     sky_distance,
-    to_frame,
     world_line,
 )
-from sensorium.geometry.images.structs import Cameras, HitRecord, Lens, Placed, row_pose, row_size, shape_pose
+from sensorium.geometry.images.structs import (
+    Cameras,
+    HitRecord,
+    Lens,
+    Placed,
+    rotation_of,
+    row_pose,
+    row_size,
+    shape_pose,
+)
 from sensorium.geometry.images.texturing import texture_color
 from sensorium.geometry.primitives import BOX, PLANE
 from sensorium.geometry.trace import ray_shape
@@ -30,7 +38,7 @@ from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
 
 BEHIND = wp.constant(wp.float32(0.3))
 """Opacity of a plane seen from behind, as in MuJoCo."""
-MOST_SURFACES = wp.constant(16)
+MAX_SURFACES = wp.constant(16)
 """Maximum number of surfaces along a path."""
 
 
@@ -196,7 +204,7 @@ def trace_paths(
         ends = float(0.0)  # opacity of the last surface
         is_open = bool(True)
         count = int(0)
-        while is_open and count < MOST_SURFACES:
+        while is_open and count < MAX_SURFACES:
             if count > 0:
                 t, row, face = next_surface(placed, fields, hidden, env, mount, skipped, s, d, t * 1.00001, lens.far)
                 if row >= 0:
@@ -228,7 +236,7 @@ def trace_paths(
                     image = wp.vec4(1.0, 1.0, 1.0, 1.0)
                     texture = looks.texture[g, shape]
                     if texture >= 0:
-                        turn = to_frame(quat)
+                        turn = wp.transpose(rotation_of(quat))
                         _s, wu = mirrored(mirror, p, shift_at(lens, cameras, env, mount, pixel, 1, t))
                         _s, wv = mirrored(mirror, p, shift_at(lens, cameras, env, mount, pixel, lens.width, t))
                         along = turn * d

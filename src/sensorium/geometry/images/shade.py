@@ -16,6 +16,7 @@ from sensorium.geometry.images.structs import (
     Placed,
     face_normal,
     pixel_line,
+    rotation_of,
     row_pose,
     row_size,
     shape_pose,
@@ -62,16 +63,6 @@ def flat_normal(placed: Placed, fields: HFields, env: int, row: int, face: int, 
     """Return the outward unit normal of a shape at a point of its surface, in its frame."""
     kind = placed.instances.kind[row]
     return wp.normalize(normal_at(placed, fields, row, kind, row_size(placed, env, row), face, p))
-
-
-@wp.func
-def to_frame(quat: wp.vec4) -> wp.mat33:
-    """Return the matrix of world axes to those of a frame."""
-    return wp.matrix_from_rows(
-        quat_rotate(quat, wp.vec3(1.0, 0.0, 0.0)),
-        quat_rotate(quat, wp.vec3(0.0, 1.0, 0.0)),
-        quat_rotate(quat, wp.vec3(0.0, 0.0, 1.0)),
-    )
 
 
 @wp.func
@@ -268,7 +259,7 @@ def shade(
                     kind = placed.instances.kind[row]
                     size = row_size(placed, env, row)
                     pos, quat = row_pose(placed, env, row)
-                    turn = to_frame(quat)
+                    turn = wp.transpose(rotation_of(quat))
                     rgba = looks.rgba[e, shape]
                     finish = looks.finish[f, shape]
                     texture = looks.texture[g, shape]

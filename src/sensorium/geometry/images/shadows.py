@@ -18,7 +18,7 @@ from sensorium.geometry.images.light_rays import AWAY, is_blocked, ray_to_light
 from sensorium.geometry.images.lighting import way_to_light
 from sensorium.geometry.images.paint_structs import Light, Looks
 from sensorium.geometry.images.place import turned_from_z
-from sensorium.geometry.images.shade import OPAQUE, flat_normal, shift_at, to_frame, world_line
+from sensorium.geometry.images.shade import OPAQUE, flat_normal, shift_at, world_line
 from sensorium.geometry.images.structs import (
     Cameras,
     HitRecord,
@@ -46,7 +46,7 @@ Floats = wp.types.vector(length=POINTS, dtype=wp.float32)
 Ints = wp.types.vector(length=POINTS, dtype=wp.int32)
 Heads = wp.types.vector(length=64, dtype=wp.int32)
 Numbers = wp.types.vector(length=VERTICES, dtype=wp.float32)
-MOST = wp.constant(128)
+MAX = wp.constant(128)
 """Number of shapes that are tested by rays together."""
 Near = wp.types.vector(length=128, dtype=wp.int32)
 Balls = wp.types.matrix(shape=(128, 4), dtype=wp.float32)
@@ -166,7 +166,7 @@ def cast_shadows(
             continue
         way, far = way_to_light(light, middle, forward)
         inverse = 1.0 / far
-        turn = to_frame(turned_from_z(-way))
+        turn = wp.transpose(rotation_of(turned_from_z(-way)))
         # The points that the light may reach, in the projection
         low = wp.vec3(wp.inf, wp.inf, wp.inf)
         high = wp.vec3(-wp.inf, -wp.inf, -wp.inf)
@@ -324,7 +324,7 @@ def cast_shadows(
                                     lit -= 1
                                     reached[place, mount, pixels[at]] = reached[place, mount, pixels[at]] - (1 << bit)
                                 at = after[at]
-            if left == MOST or row == shapes:
+            if left == MAX or row == shapes:
                 for i in range(count):
                     if z[i] < wp.inf and left > 0:
                         start = wp.vec3(starts_x[i], starts_y[i], starts_z[i])

@@ -12,7 +12,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, Place, StageCfg, bad, must
-from sensorium.compute import MOST_TICKS, Rows, is_first, kernel, masked_tid, tick_now
+from sensorium.compute import MAX_TICKS, Rows, is_first, kernel, masked_tid, tick_now
 from sensorium.measurement.record import Record
 from sensorium.measurement.stages.amounts import Time, amount_row, check_fit, column_values, not_drawn, row, state_views
 from sensorium.measurement.stages.key import StageKey
@@ -27,7 +27,7 @@ def noted(differs: bool, pending: int, by_ticks: int, tick: wp.int64) -> wp.int3
     if by_ticks == 0:
         return pending + 1
     if pending == 0:
-        return wp.int32(tick & wp.int64(wp.static(MOST_TICKS - 1))) + 1
+        return wp.int32(tick & wp.int64(wp.static(MAX_TICKS - 1))) + 1
     return pending
 
 
@@ -38,7 +38,7 @@ def has_lasted(pending: int, by_ticks: int, tick: wp.int64, wait: int) -> bool:
         return False
     if by_ticks == 0:
         return pending >= wait
-    return bool(wp.int32((tick - wp.int64(pending - 1)) & wp.int64(wp.static(MOST_TICKS - 1))) >= wait)
+    return bool(wp.int32((tick - wp.int64(pending - 1)) & wp.int64(wp.static(MAX_TICKS - 1))) >= wait)
 
 
 @kernel

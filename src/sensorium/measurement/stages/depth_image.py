@@ -106,10 +106,10 @@ def inverse_at(view: View, env: int, first: int, u: int, v: int) -> float:
 
 
 @wp.func
-def slope_of(before: float, here: float, after: float) -> float:
+def slope_of(before: float, center: float, after: float) -> float:
     """Return the smaller one-sided difference, which at a step is that of the pixel's own surface."""
-    back = here - before
-    ahead = after - here
+    back = center - before
+    ahead = after - center
     if before > 0.0 and (after <= 0.0 or wp.abs(back) < wp.abs(ahead)):
         return back
     if after > 0.0:
@@ -120,9 +120,9 @@ def slope_of(before: float, here: float, after: float) -> float:
 @wp.func
 def slopes_at(view: View, env: int, first: int, u: int, v: int) -> wp.vec2:
     """Return the change of the inverse depth per px, along u and v, on the surface of a pixel."""
-    here = inverse_at(view, env, first, u, v)
-    along = slope_of(inverse_at(view, env, first, u - 1, v), here, inverse_at(view, env, first, u + 1, v))
-    down = slope_of(inverse_at(view, env, first, u, v - 1), here, inverse_at(view, env, first, u, v + 1))
+    center = inverse_at(view, env, first, u, v)
+    along = slope_of(inverse_at(view, env, first, u - 1, v), center, inverse_at(view, env, first, u + 1, v))
+    down = slope_of(inverse_at(view, env, first, u, v - 1), center, inverse_at(view, env, first, u, v + 1))
     return wp.vec2(along, down)
 
 
@@ -173,17 +173,17 @@ def shifted_pixel(view: View, env: int, first: int, u: int, v: int, shift: wp.ve
         wp.clamp(int(wp.floor(float(u) + 0.5 + shift[0])), 0, view.image.width - 1),
         wp.clamp(int(wp.floor(float(v) + 0.5 + shift[1])), 0, view.image.height - 1),
     )
-    here = wp.vec2i(u, v)
+    start = wp.vec2i(u, v)
     if to[0] == u and to[1] == v:
-        return here
+        return start
     w = inverse_at(view, env, first, u, v)
     there = inverse_at(view, env, first, to[0], to[1])
     if there <= 0.0:
-        return here
+        return start
     if keeps_surface != 0:
         slopes = slopes_at(view, env, first, u, v)
         if wp.abs(there - w - slopes[0] * float(to[0] - u) - slopes[1] * float(to[1] - v)) <= EDGE * w:
-            return here
+            return start
     return to
 
 

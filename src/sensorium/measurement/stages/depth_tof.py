@@ -113,10 +113,10 @@ def _tof(
                 if other > 0.0:
                     share = word_to_uniform(words[1])
                     mine = share * amplitude
-                    theirs = (1.0 - share) * strength(tof, reflectances, env, other_column, cosine, other)
+                    foreign = (1.0 - share) * strength(tof, reflectances, env, other_column, cosine, other)
                     turn = tof.phase * (other - r)
-                    x = mine + theirs * wp.cos(turn)
-                    y = theirs * wp.sin(turn)
+                    x = mine + foreign * wp.cos(turn)
+                    y = foreign * wp.sin(turn)
                     total = r + wp.atan2(y, x) / tof.phase
                     amplitude = wp.sqrt(x * x + y * y)
             if tof.path > 0.0:

@@ -180,7 +180,7 @@ def _fir(
     values[env, column] = total
 
 
-MOST_TAPS = 100_000
+MAX_TAPS = 100_000
 """Maximum number of taps of a filter; larger numbers are rejected as typing errors."""
 
 
@@ -198,7 +198,7 @@ class GroupDelay(StageCfg):
     """Place in the chain: ``"saturation"``, after noise and bias and before quantisation, for a digital filter;
     ``"scale"``, before the noise, for a delay of the element; or any other place."""
     samples: (
-        Annotated[int, must(lambda samples: 1 <= samples <= MOST_TAPS, f"a whole number >= 1, at most {MOST_TAPS}")]
+        Annotated[int, must(lambda samples: 1 <= samples <= MAX_TAPS, f"a whole number >= 1, at most {MAX_TAPS}")]
         | None
     ) = None
     """Pure delay, in samples, at most 100,000."""
@@ -236,8 +236,8 @@ class GroupDelay(StageCfg):
             raise bad("exactly one of samples, coefficients and window with length")
         if (value is None) == (given == ["window"]):
             raise bad("a number of taps if and only if a window is given")
-        if value is not None and not 2 <= value <= MOST_TAPS:
-            raise bad(f"a whole number >= 2, at most {MOST_TAPS}")
+        if value is not None and not 2 <= value <= MAX_TAPS:
+            raise bad(f"a whole number >= 2, at most {MAX_TAPS}")
         return value
 
     @property

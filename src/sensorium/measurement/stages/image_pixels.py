@@ -16,7 +16,7 @@ NO_FALLOFF, COS4, POLYNOMIAL = 0, 1, 2
 """Kinds of vignetting."""
 FEW: float = wp.constant(20.0)
 """Mean number of electrons below which the Poisson distribution is inverted."""
-MOST_FEW: int = wp.constant(80)
+MAX_FEW: int = wp.constant(80)
 """Maximum number of electrons that the inversion returns."""
 METERED: int = wp.constant(64)
 """Maximum number of metered pixels along each side of the image."""
@@ -146,7 +146,7 @@ def poisson(mean: float, word: wp.uint32, table: wp.array[wp.vec3]) -> float:
         p = wp.exp(-mean)
         total = p
         count = wp.int32(0)
-        while u >= total and count < MOST_FEW:
+        while u >= total and count < MAX_FEW:
             count += 1
             p *= mean / float(count)
             total += p

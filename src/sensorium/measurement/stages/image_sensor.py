@@ -35,9 +35,9 @@ from sensorium.spec import FieldSpec
 
 LINEAR = "linear_rgb"
 """Field with linear colours."""
-MOST_BLUR = 32.0
+MAX_BLUR = 32.0
 """Maximum blur radius, px."""
-MOST_BLOCKS = 1 << 24
+MAX_BLOCKS = 1 << 24
 """Number of random counters of a field per env, see `sensorium.random`."""
 FILTERS = {
     "none": (-1, 0, 0, 0),
@@ -117,7 +117,7 @@ class ImageSensor(DrawnStage):
     """Falloff of the light towards the corners. ``"cos4"``: the fourth power of the cosine of the angle to the axis,
     from the intrinsic matrix of a pinhole camera. Up to three numbers a, b, c: the factor 1 + a r^2 + b r^4 + c r^6,
     with r the distance from the centre relative to half the diagonal."""
-    blur_radius: Annotated[Amount, ONE_NUMBER, within(0.0, MOST_BLUR, "numbers from 0 to 32, px"), in_unit("px")] = 0.0
+    blur_radius: Annotated[Amount, ONE_NUMBER, within(0.0, MAX_BLUR, "numbers from 0 to 32, px"), in_unit("px")] = 0.0
     """Radius of the point spread, px: of the disk of a defocused lens, or the standard deviation of ``"gaussian"``."""
     point_spread: Literal["disk", "gaussian"] = "disk"
     """Image of a point."""
@@ -185,8 +185,8 @@ class ImageSensor(DrawnStage):
             sizes = dict(zip(specs[field].axes, specs[field].shape, strict=True))
             if axes != ("height", "width", "rgb") or sizes["rgb"] != 3:
                 raise ValueError(f"an image of linear colours with the axes height, width, rgb, such as {LINEAR}")
-            if count >= MOST_BLOCKS:
-                raise ValueError(f"an image of fewer than {MOST_BLOCKS // 3} pixels over all mounts")
+            if count >= MAX_BLOCKS:
+                raise ValueError(f"an image of fewer than {MAX_BLOCKS // 3} pixels over all mounts")
             if self.color_filter != "none" and min(sizes["height"], sizes["width"]) < 2:
                 raise ValueError("an image of at least 2 x 2 pixels, since color_filter is given")
             readout = self.line_time * (sizes["height"] - 1)

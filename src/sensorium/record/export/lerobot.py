@@ -29,7 +29,7 @@ STATE_COLUMNS = 128
 """Maximum number of elements of a field in `observation.state`."""
 ACTIONS, REWARDS, CONTROL = ("action", "actions"), ("reward", "rewards"), "control"
 """Names of logs that become `action` and `next.reward`; the controls are the action where no action was logged."""
-MOST_AXES = 5
+MAX_AXES = 5
 """Maximum number of axes of a feature."""
 NO_TASK = "no task"
 """Task of frames before the first mark with a task."""
@@ -345,7 +345,7 @@ class _Array:
         self._sensor, self._field = sensor, spec.name
         dtype = "float32" if spec.dtype == "float16" else spec.dtype
         shape = spec.shape or (1,)
-        self._shape = shape if len(shape) <= MOST_AXES else (spec.columns,)
+        self._shape = shape if len(shape) <= MAX_AXES else (spec.columns,)
         self.feature = Feature(_key(f"observation.{sensor}.{spec.name}"), dtype, self._shape)
 
     def values(self, newest: Mapping[str, Reading], rows: Array) -> Column:
@@ -369,7 +369,7 @@ class _Image:
         """Return the files of the environments in some rows."""
         reading, found = newest[self._sensor], []
         for row in rows.tolist():
-            capture = int(reading.capture_tick[row]), int(reading.frame[row])
+            capture = int(reading.capture_tick[row]), int(reading.captures[row])
             env = int(reading.env_ids[row])
             known = self._encoded.get(env)
             if known is None or known[0] != capture:

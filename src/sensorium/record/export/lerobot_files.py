@@ -31,7 +31,7 @@ CHUNK_FILES = 1000
 QUANTILES = (0.01, 0.1, 0.5, 0.9, 0.99)
 SAMPLED_IMAGES, SAMPLED_PIXELS = 100, 150
 """Maximum number of images of an episode, and about the pixels per row of an image, that enter its statistics."""
-MOST_COLUMNS = 1024
+MAX_COLUMNS = 1024
 """Most elements of a field whose statistics are computed per element."""
 SAMPLED_ROWS = 20_000
 """About the maximum number of values from which quantiles are estimated."""
@@ -249,7 +249,7 @@ def _stats(values: Array) -> Stats:
 
     There is one value per element of the last axis, or a single one if that axis is long, as that of rays is.
     """
-    columns = values.shape[-1] if values.ndim > 1 and values.shape[-1] <= MOST_COLUMNS else 1
+    columns = values.shape[-1] if values.ndim > 1 and values.shape[-1] <= MAX_COLUMNS else 1
     wide = values.reshape(-1, columns).astype(np.float64)
     finite = np.isfinite(wide)
     counts = np.maximum(finite.sum(axis=0), 1)

@@ -19,7 +19,7 @@ from sensorium.record.stacks import Stack
 from sensorium.record.staging import staged
 from sensorium.spec import FieldSpec
 
-MOST_COLUMNS = 4096
+MAX_COLUMNS = 4096
 """Maximum number of columns of one field in CSV and Parquet files."""
 BLOCK_BYTES = 4_000_000
 """Size of the readings of one sensor that are written at once, bytes."""
@@ -103,7 +103,7 @@ class _SensorTables:
         self._pending: list[Reading] = []
         self._size = 0
         self.notes: list[str] = []
-        limit = None if file_format == "npz" else MOST_COLUMNS
+        limit = None if file_format == "npz" else MAX_COLUMNS
         self._specs: list[FieldSpec] = []
         for spec in first.specs:
             count = prod(spec.shape[1:] if spec.is_ragged else spec.shape)

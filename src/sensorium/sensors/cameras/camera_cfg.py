@@ -15,7 +15,7 @@ from sensorium.engines.base import CameraLens
 from sensorium.measurement.stages.image_sensor import LINEAR, ImageSensor
 from sensorium.memory import in_mb
 from sensorium.patterns import PinholeCameraPatternCfg
-from sensorium.patterns.base import MOST_RAYS
+from sensorium.patterns.base import MAX_RAYS
 from sensorium.patterns.pinhole import Pixels
 from sensorium.sensors.cameras.annotators import ANNOTATORS, TYPES
 from sensorium.sensors.cameras.camera_base_cfg import ON_CAMERAS, CameraBaseCfg, check_types
@@ -134,9 +134,9 @@ class CameraCfg(CameraBaseCfg[CameraData]):
     def _fits(self) -> Self:
         if (self.width is None) != (self.height is None):
             raise bad("width, height: both or neither", "Give width and height.")
-        if self.width is not None and self.height is not None and self.width * self.height > MOST_RAYS:
+        if self.width is not None and self.height is not None and self.width * self.height > MAX_RAYS:
             size = in_mb(4.0 * self.width * self.height)
-            raise bad(f"width, height: at most {MOST_RAYS} pixels, not {self.width} x {self.height}, {size} per image")
+            raise bad(f"width, height: at most {MAX_RAYS} pixels, not {self.width} x {self.height}, {size} per image")
         if sum(isinstance(stage, ImageSensor) for stage in self.stages) > 1:
             raise bad("stages: at most one ImageSensor", "It is the whole path of the light through the camera.")
         self.refuse_idle_knobs("no distance and no color is in data_types", *DISTANCES, LINEAR)

@@ -46,7 +46,7 @@ from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.parts import declared_fields
 from sensorium.spec import Field
 
-MOST_SIDE = 1 << 15
+MAX_SIDE = 1 << 15
 """Minimum width and height that the coordinates of events cannot hold."""
 PER_PIXEL = 8
 """Rows of events per pixel, unless the config gives their number."""
@@ -158,8 +158,8 @@ class EventCamera(Camera, SimpleSensor[EventCameraCfg, EventCameraData]):
         """Prepare the visibility pass, the colours and the pixels."""
         super().setup()
         height, width = self.image_shape
-        if max(height, width) >= MOST_SIDE:
-            expected = f"an image of fewer than {MOST_SIDE} pixels along each side"
+        if max(height, width) >= MAX_SIDE:
+            expected = f"an image of fewer than {MAX_SIDE} pixels along each side"
             raise ConfigError.single(self.cfg.title, "width, height", (width, height), expected)
         self._light = LinearLight(self)
         cfg, count = self.cfg, height * width

@@ -11,7 +11,7 @@ from sensorium.errors import ConfigError, Fault
 from sensorium.patterns import OptionalPatternField, PinholeCameraPatternCfg
 from sensorium.sensors.cameras.camera_base_cfg import ON_CAMERAS, CameraBaseCfg, check_types
 from sensorium.sensors.cameras.camera_data import ALWAYS, DISTANCES, CameraData, RayDataTypes
-from sensorium.sensors.rays.ray_cfg import DriftRange, Range, RayCfg, spans_of
+from sensorium.sensors.rays.ray_cfg import DriftRange, RayCfg
 
 TYPES = ("distance_to_camera", "distance_to_image_plane", "normals", "points_b", "geom_ids", "face_ids")
 NEAREST = 1e-6
@@ -146,17 +146,7 @@ class RayCasterCameraCfg(CameraBaseCfg[CameraData], RayCfg[CameraData]):
         return self.max_distance, self.max_distance if self.depth_clipping_behavior == "max" else 0.0
 
     @property
-    def drift_spans(self) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
-        """Ranges of the drift of the position, and of the drift of the rays (none), for x, y and z, m."""
-        return spans_of(self.drift_range), spans_of((0.0, 0.0))
-
-    @property
     def clips(self) -> bool:
         """Whether a pixel without a hit in range shows a value other than +inf."""
         farthest, beyond = self.clipping
         return farthest < self.limits[1] or beyond != float("inf")
-
-    @property
-    def drifts(self) -> bool:
-        """Whether the measured image is taken from a different pose than the true one."""
-        return any(any(span) for span in self.drift_spans[0])

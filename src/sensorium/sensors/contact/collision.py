@@ -37,7 +37,7 @@ from sensorium.world.select import WORLD, Named, match_names
 
 WORLD_ID = -1
 """Id of shapes without a body: the ground and everything else fixed to the world."""
-MOST_ROWS = 64
+MAX_ROWS = 64
 """Maximum number of rows per environment and control step; few pairs have three rows each."""
 
 _NOT_NEGATIVE = must(lambda number: 0.0 <= number < math.inf, "a finite number >= 0")
@@ -180,7 +180,7 @@ class Collision(CollisionRows[CollisionCfg, CollisionData]):
     @property
     def max_rows(self) -> int:
         """Number of rows per environment and control step."""
-        return min(3 * len(self.sides), MOST_ROWS)
+        return min(3 * len(self.sides), MAX_ROWS)
 
     def setup(self) -> None:
         """Allocate the memory of pairs and envs."""

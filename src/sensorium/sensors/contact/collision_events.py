@@ -34,7 +34,7 @@ from sensorium.compute import (
     ticks_since,
 )
 from sensorium.errors import listed
-from sensorium.measurement.record import Record
+from sensorium.measurement.record import Record, floats_at
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
 from sensorium.spec import CONTACT_REPORT, Field, Requirement, contact_array
@@ -291,7 +291,7 @@ def _look(rows: Rows, tasks: wp.array[CollisionTask]) -> None:
     _begin_tick(rows, pairs, env)
     tick = tick_captured(rows)
     for pair in range(pairs.report.shape[0]):
-        report = wp.array(ptr=pairs.report[pair], shape=(2147483647,), dtype=wp.float32)
+        report = floats_at(pairs.report[pair])
         at = 7 * (env * pairs.primaries[pair] + pairs.place[pair])
         force = pairs.sign[pair] * wp.vec3(report[at + 1], report[at + 2], report[at + 3])
         now = report[at] > 0.0

@@ -26,7 +26,7 @@ from sensorium.cfg import Float, MountedSensorCfg, ObjRef, Vec3, bad, in_unit, m
 from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.engines.base import NameKind
 from sensorium.geometry.transforms import quat_rotate_inverse
-from sensorium.measurement.record import Record, Timeline
+from sensorium.measurement.record import Record, Timeline, floats_at
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.spec import BODY_POSE, CONTACT_REPORT, ContactReduce, Field, Requirement, contact_array
@@ -136,7 +136,7 @@ def net_force(t: Touching, env: int, mount: int) -> wp.vec3:
     found = t.total[env, mount, 0]
     force = wp.vec3(t.total[env, mount, 1], t.total[env, mount, 2], t.total[env, mount, 3])
     for k in range(t.ignored.shape[0]):
-        report = wp.array(ptr=t.ignored[k], shape=(2147483647,), dtype=wp.float32)
+        report = floats_at(t.ignored[k])
         at = 4 * (env * t.total.shape[1] + mount)
         found = found - report[at]
         force = force - wp.vec3(report[at + 1], report[at + 2], report[at + 3])

@@ -14,6 +14,7 @@ from __future__ import annotations
 import warp as wp
 
 from sensorium.compute import FIRST, Rows, kernel, masked_tid, mode_now, tick_now, tick_of_control
+from sensorium.measurement.record import floats_at, words_at
 from sensorium.world.mount import Mounts, mount_pose
 
 FLAGS, SINCE, LAST_AIR, LAST_CONTACT, CONTROL, SAMPLE_TICK, ENTRY, LATCH = range(8)
@@ -113,18 +114,6 @@ class Shown:
 
 
 @wp.func
-def _floats(address: wp.uint64):  # type: ignore[no-untyped-def]  # Warp infers it
-    """View an address as float32."""
-    return wp.array(ptr=address, shape=(2147483647,), dtype=wp.float32)
-
-
-@wp.func
-def _ints(address: wp.uint64):  # type: ignore[no-untyped-def]  # Warp infers it
-    """View an address as int32."""
-    return wp.array(ptr=address, shape=(2147483647,), dtype=wp.int32)
-
-
-@wp.func
 def _vec(values: wp.array[wp.float32], at: int) -> wp.vec3:
     return wp.vec3(values[at], values[at + 1], values[at + 2])
 
@@ -140,7 +129,7 @@ def _put(values: wp.array[wp.float32], at: int, value: wp.vec3) -> None:
 def _open(rows: Rows, memory: Memory, rules: Rules, env: int, primary: int) -> int:
     """Start a tick, and return the offset of its rows; clear state from before a reset."""
     base = (env * memory.primaries + primary) * memory.width
-    ints = _ints(memory.address)
+    ints = words_at(memory.address)
     if mode_now(rows) == FIRST:
         for k in range(memory.width):
             ints[base + k] = 0
@@ -181,8 +170,8 @@ def _close(
 ) -> None:
     """Advance timers and latches by this tick's contacts and net force; at a sample write them to the outputs."""
     base = (env * memory.primaries + primary) * memory.width
-    ints = _ints(memory.address)
-    floats = _floats(memory.address)
+    ints = words_at(memory.address)
+    floats = floats_at(memory.address)
     tick = wp.int32(tick_now(rows))  # of ticks, only differences are used
     mode = mode_now(rows)
     flags = ints[base]
@@ -290,15 +279,15 @@ def _copy(
 def _put_away(sampled: int, memory: Memory, fields: Fields, env: int, primary: int, rows: int) -> None:
     """Append this tick's rows to the history; at a sample write rows and history to the outputs."""
     base = (env * memory.primaries + primary) * memory.width
-    floats = _floats(memory.address)
-    entry = _ints(memory.address)[base + wp.static(ENTRY)]
+    floats = floats_at(memory.address)
+    entry = words_at(memory.address)[base + wp.static(ENTRY)]
     blocks = rows + memory.slots * memory.row
     entries = memory.entries
     for field in range(fields.count):
         width = fields.width[field]
         column = fields.column[field]
-        data = _floats(fields.data[field])
-        history = _floats(fields.history[field])
+        data = floats_at(fields.data[field])
+        history = floats_at(fields.history[field])
         has_history = fields.history[field] != wp.uint64(0)
         for slot in range(memory.slots):
             newest = rows + slot * memory.row + column
@@ -354,7 +343,7 @@ def _chosen(reports: Reports, rules: Rules, env: int, primaries: int, primary: i
         best = wp.int32(-1)
         best_key = float(wp.inf)
         for k in range(reports.count):
-            values = _floats(reports.address[k])
+            values = floats_at(reports.address[k])
             for slot in range(reports.slots):
                 at = _at(reports, env, primaries, primary, slot)
                 if values[at + reports.at.found] > 0.0:
@@ -393,19 +382,19 @@ def slots(
     """Report contacts in slots."""
     env, lane = masked_tid(rows)
     for primary in range(lane, memory.primaries, lanes):
-        here = _open(rows, memory, rules, env, primary)
-        out = _floats(memory.address)
+        start = _open(rows, memory, rules, env, primary)
+        out = floats_at(memory.address)
         primaries = memory.primaries
         found = wp.float32(0.0)
         for k in range(reports.count):
-            found += _floats(reports.address[k])[_at(reports, env, primaries, primary, 0) + reports.at.found]
+            found += floats_at(reports.address[k])[_at(reports, env, primaries, primary, 0) + reports.at.found]
         force = wp.vec3()
         for k in range(nets.count):
-            force += _vec(_floats(nets.address[k]), _at(nets, env, primaries, primary, 0) + nets.at.force)
+            force += _vec(floats_at(nets.address[k]), _at(nets, env, primaries, primary, 0) + nets.at.force)
 
         seen = found
         for slot in range(memory.slots):
-            to = here + slot * memory.row
+            to = start + slot * memory.row
             filled = found > 0.0
             at = _at(reports, env, primaries, primary, slot)
             report = wp.int32(0)
@@ -416,7 +405,7 @@ def slots(
                 else:
                     report = chosen // reports.slots
                     at = _at(reports, env, primaries, primary, chosen % reports.slots)
-            values = _floats(reports.address[report])
+            values = floats_at(reports.address[report])
             if reports.count == 1 or rules.reduce != wp.static(NETFORCE):
                 filled = filled and values[at + reports.at.found] > 0.0
             friction = wp.vec3()
@@ -439,7 +428,7 @@ def slots(
                         seen = wp.float32(wp.nan)
                     if rules.reduce == wp.static(NETFORCE):
                         for k in range(1, reports.count):
-                            f += _vec(_floats(reports.address[k]), at + reports.at.force)
+                            f += _vec(floats_at(reports.address[k]), at + reports.at.force)
                     else:
                         friction = -(f[1] * t + f[2] * wp.cross(n, t))
                         if rules.global_frame != 0:
@@ -466,7 +455,7 @@ def slots(
                     friction_out[env, primary * memory.slots + slot] = friction
                 if contact_pos_out.shape[0] > 0:
                     contact_pos_out[env, primary * memory.slots + slot] = point
-        _put_away(sampled, memory, fields, env, primary, here)
+        _put_away(sampled, memory, fields, env, primary, start)
         _close(rows, sampled, rules, memory, shown, env, primary, seen, force)
 
 
@@ -482,7 +471,7 @@ class Poses:
 @wp.func
 def _normal_force(reports: Reports, report: int, at: int) -> wp.vec3:
     """Return the sum of the normal forces on the primary in the slots of one report."""
-    values = _floats(reports.address[report])
+    values = floats_at(reports.address[report])
     force = wp.vec3()
     for slot in range(reports.slots):
         place = at + slot * reports.at.width
@@ -509,21 +498,21 @@ def bodies(
     """Report normal forces on bodies, in total and by filter."""
     env, lane = masked_tid(rows)
     for primary in range(lane, memory.primaries, lanes):
-        here = _open(rows, memory, rules, env, primary)
-        out = _floats(memory.address)
+        start = _open(rows, memory, rules, env, primary)
+        out = floats_at(memory.address)
         at = _at(total, env, memory.primaries, primary, 0)
-        found = _floats(total.address[0])[at + total.at.found]
+        found = floats_at(total.address[0])[at + total.at.found]
         if found > float(total.slots):
             wp.atomic_max(most_found, 0, primary, int(found))
         force = _normal_force(total, 0, at)
-        out[here] = found
-        _put(out, here + 1, force)
+        out[start] = found
+        _put(out, start + 1, force)
         at = _at(filters, env, memory.primaries, primary, 0)
         for k in range(filters.count):
-            values = _floats(filters.address[k])
+            values = floats_at(filters.address[k])
             if values[at + filters.at.found] > float(filters.slots):
                 wp.atomic_max(most_found, 1 + k, primary, int(values[at + filters.at.found]))
-            _put(out, here + 4 + 3 * k, _normal_force(filters, k, at))
+            _put(out, start + 4 + 3 * k, _normal_force(filters, k, at))
             if sampled != 0 and (friction_out.shape[0] > 0 or contact_pos_out.shape[0] > 0):
                 friction = wp.vec3()
                 point = wp.vec3()
@@ -550,7 +539,7 @@ def bodies(
             pos, quat = mount_pose(poses.bodies, env, primary)
             poses.pos[env, primary] = pos
             poses.quat[env, primary] = quat
-        _put_away(sampled, memory, fields, env, primary, here)
+        _put_away(sampled, memory, fields, env, primary, start)
         _close(rows, sampled, rules, memory, shown, env, primary, found, force)
 
 
@@ -574,7 +563,7 @@ def measured_times(
 ) -> None:
     """Advance the timers of the switch of the measured force: the greatest force of a primary above the threshold."""
     env, primary = masked_tid(rows)
-    values = _floats(force_in)
+    values = floats_at(force_in)
     tick = wp.int32(tick_now(rows))
     size = wp.float32(0.0)
     for slot in range(slots):
@@ -605,8 +594,8 @@ def remember(
 ) -> None:  # fmt: skip
     """Put a measured value in front of its history."""
     env, item = masked_tid(rows)
-    values = _floats(value_in)
-    out = _floats(history_out)
+    values = floats_at(value_in)
+    out = floats_at(history_out)
     items = past.shape[1]
     for column in range(width):
         for k in range(entries - 1):

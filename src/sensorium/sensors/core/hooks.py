@@ -42,39 +42,34 @@ SPELLINGS = {name.replace("_", ""): name for name in (*SIMPLE_HOOKS.values(), *H
 ALIKE = 0.91
 """Similarity from which a name is a misspelled hook; below that of ``field`` and ``fields``."""
 
-HOOKS_OF_OTHERS = {
-    "_get_return_format": "Field(shape=...), or fields(self) where it depends on the config",
-    "_get_cache_dtype": "Field(dtype=...)",
-    "_get_intermediate_format": "intermediate_fields(self)",
-    "_get_intermediate_dtype": "intermediate_fields(self)",
-    "_update_raw_data": "update_raw_data(self, raw)",
-    "_update_current_timestep_data": "update_current_timestep_data(self, raw, slot, timeline)",
-    "_apply_physics_imperfections": "apply_physics_imperfections(self, slot, timeline)",
-    "_apply_transform": "apply_transform(self, data, timeline, *, is_measured)",
-    "_apply_hardware_imperfections": "apply_hardware_imperfections(self, slot)",
-    "_post_process": "post_process(self, data, timeline, *, is_measured)",
-    "_apply_delay": "delay, jitter and loss of the config",
-    "_update_shared_cache": "compute(self, truth, measured) on sn.Sensor, with self.timelines",
-    "_update_shared_ground_truth_cache": "compute(self, truth, measured) on sn.Sensor",
-    "_apply_camera_transform": "apply_camera_transform(self, transform) on sn.RenderedSensor",
-    "_render_current_state": "render_current_state(self) on sn.RenderedSensor",
-    "_draw_debug": "debug_draw(self)",
-    "build": "setup(self)",
-    "edit_spec": "requires = (sn.MODEL_ELEMENTS(function), ...)",
-    "initialize": "setup(self)",
-    "update": "update_raw_data(self, raw) for samples, observe(self) for work at every tick",
-    "_compute_data": "update_raw_data(self, raw)",
-    "postprocess_rays": "update_raw_data(self, raw), with a cast of self.ray_cast(...)",
-    "debug_vis": "debug_draw(self)",
-    "requires_sensor_context": "requires = (...)",
-    "_initialize_impl": "setup(self)",
-    "_initialize_callback": "setup(self)",
-    "_update_buffers_impl": "update_raw_data(self, raw), or compute(self, truth, measured) on sn.Sensor",
-    "_update_outdated_buffers": "update_raw_data(self, raw), or compute(self, truth, measured) on sn.Sensor",
-    "_set_debug_vis_impl": "debug_draw(self)",
-    "_debug_vis_callback": "debug_draw(self)",
-    "reset": "reset_state(self, env_mask); readers call reset with env_ids",
-}
+_REPLACEMENTS = {
+    "Field(shape=...), or fields(self) where it depends on the config": "_get_return_format",
+    "Field(dtype=...)": "_get_cache_dtype",
+    "intermediate_fields(self)": "_get_intermediate_format _get_intermediate_dtype",
+    "update_raw_data(self, raw)": "_update_raw_data _compute_data",
+    "update_current_timestep_data(self, raw, slot, timeline)": "_update_current_timestep_data",
+    "apply_physics_imperfections(self, slot, timeline)": "_apply_physics_imperfections",
+    "apply_transform(self, data, timeline, *, is_measured)": "_apply_transform",
+    "apply_hardware_imperfections(self, slot)": "_apply_hardware_imperfections",
+    "post_process(self, data, timeline, *, is_measured)": "_post_process",
+    "delay, jitter and loss of the config": "_apply_delay",
+    "compute(self, truth, measured) on sn.Sensor, with self.timelines": "_update_shared_cache",
+    "compute(self, truth, measured) on sn.Sensor": "_update_shared_ground_truth_cache",
+    "apply_camera_transform(self, transform) on sn.RenderedSensor": "_apply_camera_transform",
+    "render_current_state(self) on sn.RenderedSensor": "_render_current_state",
+    "debug_draw(self)": "_draw_debug debug_vis _set_debug_vis_impl _debug_vis_callback",
+    "setup(self)":
+        "build initialize _initialize_impl _initialize_callback _initialize_buffers_impl _initialize_rays_impl",
+    "requires = (sn.MODEL_ELEMENTS(function), ...)": "edit_spec",
+    "update_raw_data(self, raw) for samples, observe(self) for work at every tick": "update",
+    "update_raw_data(self, raw), with a cast of self.ray_cast(...)": "postprocess_rays",
+    "update_raw_data(self, raw), or compute(self, truth, measured) on sn.Sensor":
+        "_update_buffers_impl _update_outdated_buffers",
+    "requires = (...)": "requires_sensor_context",
+    "reset_state(self, env_mask); readers call reset with env_ids": "reset",
+    "nothing, since a sensor's memory is freed with its scene": "_invalidate_initialize_callback _on_prim_deletion",
+}  # fmt: skip
+HOOKS_OF_OTHERS = {name: fix for fix, names in _REPLACEMENTS.items() for name in names.split()}
 """Hooks of other libraries, which sensorium never calls, and their replacements."""
 
 
@@ -128,17 +123,20 @@ def hooks_of(sensor: Sensor[Any, Any]) -> Hooks:
 def misspelled(cls: type[Sensor[Any, Any]]) -> Mapping[str, str]:
     """Return the methods of a plugin's class that are named almost like a hook -> that hook.
 
-    A hook's name with an ending, such as ``observed``, or with a leading underscore is that of a helper.
+    A hook's name with an ending, or without its last words, is almost that hook too. Names with a leading underscore,
+    and those of one word with an ending, such as ``observed``, are those of helpers.
     """
     known = {*SPELLINGS.values(), *(name for base in cls.__mro__ if is_ours(base) for name in base.__dict__)}
     found = {}
     for name, value in (item for base in cls.__mro__ for item in base.__dict__.items()):
         if name in known or name.startswith("_") or not isinstance(value, METHODS):
             continue
-        plain = name.replace("_", "").lower()
+        plain = name.removesuffix("_impl").replace("_", "").lower()
         for spelling, hook in SPELLINGS.items():
-            is_near = not plain.startswith(spelling) and get_close_matches(plain, (spelling,), 1, ALIKE)
-            if is_near or sorted(plain) == sorted(spelling):
+            is_longer = plain.startswith(spelling) and plain != spelling
+            is_near = "_" in hook if is_longer else get_close_matches(plain, (spelling,), 1, ALIKE)
+            is_shorter = "_" in name and hook.startswith(f"{name}_")
+            if is_near or is_shorter or sorted(plain) == sorted(spelling):
                 found[name] = hook
     return found
 

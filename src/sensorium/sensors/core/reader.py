@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 import torch
 
 from sensorium.cfg import MountedSensorCfg, SensorCfg, SimpleSensorCfg
-from sensorium.compute import MOST_TICKS, Rate
+from sensorium.compute import MAX_TICKS, Rate
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError, StaleError, UnknownNameError
 from sensorium.measurement.buffers import SensorBuffers
@@ -64,9 +64,9 @@ class Readable(Generic[CfgT, DataT]):
         self.engine, self.compute_on, self.clock = context.engine, context.compute, context.clock
         self._context = context
         self.rate = Rate.of(self.clock.dt_exact, cfg.update_period, cfg.rate_hz, self.name)
-        if self.rate.period > MOST_TICKS:
+        if self.rate.period > MAX_TICKS:
             field = "update_period" if cfg.rate_hz is None else "rate_hz"
-            expected = f"a period of at most {MOST_TICKS} ticks of {self.clock.dt:g} s"
+            expected = f"a period of at most {MAX_TICKS} ticks of {self.clock.dt:g} s"
             raise ConfigError.single(cfg.title, field, getattr(cfg, field), expected, "Sample more often.")
         self.mount: MountView | None = None
         self._mount_axis = False

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from sensorium.cfg import Cfg, Float, MountedSensorCfg, NonNegative, Positive, Vec3, bad, in_unit, must
 from sensorium.compute import (
-    MOST_TICKS,
+    MAX_TICKS,
     Rows,
     is_first,
     kernel,
@@ -224,7 +224,7 @@ def _truth(rows: Rows, tasks: wp.array[GnssTask]) -> None:
         ):  # fmt: skip
             fix = wp.min(fix, t.zone_fix[zone])
             dop = wp.max(dop, t.zone_dop[zone])
-    since_reset = wp.int32(wp.min(tick_captured(rows) - rows.reset_tick[env], wp.int64(wp.static(MOST_TICKS))))
+    since_reset = wp.int32(wp.min(tick_captured(rows) - rows.reset_tick[env], wp.int64(wp.static(MAX_TICKS))))
     if t.again_ticks > 0:
         if fix == 0:
             t.outage[env, mount] = since_reset + 1

@@ -15,7 +15,7 @@ from sensorium.geometry.ray_structs import Bundle, Pose
 from sensorium.measurement.draws import FIXED, ColumnDistribution, draw_value
 from sensorium.random import F32, word_to_normal, word_to_uniform
 
-MOST_SUB_RAYS = 19
+MAX_SUB_RAYS = 19
 NEAREST = wp.constant(1.0e-3)
 """Lower limit of the distance in the power formula, m, because 1/R^2 diverges."""
 STRONGEST, LAST, DUAL = 0, 1, 2
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     Depths: TypeAlias = Any
     Order: TypeAlias = Any
 else:
-    Depths = wp.types.vector(length=MOST_SUB_RAYS, dtype=wp.float32)
-    Order = wp.types.vector(length=MOST_SUB_RAYS, dtype=wp.int32)
+    Depths = wp.types.vector(length=MAX_SUB_RAYS, dtype=wp.float32)
+    Order = wp.types.vector(length=MAX_SUB_RAYS, dtype=wp.int32)
 
 
 @wp.struct

@@ -50,7 +50,7 @@ from sensorium.sensors.rays.radar_kernels import (
 from sensorium.sensors.rays.ray_sensor import RaySensor, ray_field
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement, exact_fraction
 
-MOST_POINTS = 1 << 24
+MAX_POINTS = 1 << 24
 """Maximum of rays times mounts of one radar: the number of elements of its random stream."""
 
 
@@ -80,8 +80,8 @@ class Radar(RaySensor[RadarCfg, RadarData]):
                 raise ConfigError.single(
                     title, "points_per_second", cfg.points_per_second, "at least one ray per sample", fix
                 )
-        if count * self.mount.count > MOST_POINTS:
-            expected = f"at most {MOST_POINTS} rays per sample, all mounts together"
+        if count * self.mount.count > MAX_POINTS:
+            expected = f"at most {MAX_POINTS} rays per sample, all mounts together"
             raise ConfigError.single(title, "points", count * self.mount.count, expected)
         self.compute_on.memory.check_cast((count,), self.mount.count)
         return count

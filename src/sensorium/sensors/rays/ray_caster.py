@@ -28,7 +28,7 @@ from sensorium.geometry.transforms import quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
 from sensorium.patterns import GridPatternCfg, PatternField, Rays
 from sensorium.sensors.core.hooks import used_if
-from sensorium.sensors.rays.ray_cfg import DataT, DriftRange, DriftRanges, Range, RayCfg, spans_of
+from sensorium.sensors.rays.ray_cfg import DataT, DriftRange, DriftRanges, RayCfg
 from sensorium.sensors.rays.ray_sensor import RaySensor, ray_field
 from sensorium.spec import Field
 from sensorium.world.ray_cast import Alignment
@@ -105,16 +105,6 @@ class RayScanCfg(RayCfg[DataT], Generic[DataT]):
     def alignment(self) -> Alignment:
         """Rotation of the rays with their mount, as they are cast."""
         return self.ray_alignment
-
-    @property
-    def drift_spans(self) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
-        """Ranges of the drift of the position, and of the drift of the scan, for x, y and z, m."""
-        return spans_of(self.drift_range), spans_of(self.ray_cast_drift_range)
-
-    @property
-    def drifts(self) -> bool:
-        """Whether the measured scan is cast from a different pose than the true one."""
-        return any(any(span) for spans in self.drift_spans for span in spans)
 
 
 class RayCasterCfg(RayScanCfg[RayCasterData]):
@@ -221,7 +211,7 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
         self.buffers.body_at_fault = self._cast.body_at_fault
         names = ("drift", "cast_drift")
         self._drifts = [
-            self.new_state(name, (self.mount.count, 3)) if any(any(span) for span in spans) else None
+            None if spans is None else self.new_state(name, (self.mount.count, 3))
             for name, spans in zip(names, cfg.drift_spans, strict=True)
         ]
 
@@ -319,7 +309,7 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
         """Redraw the drifts."""
         key0, key1 = self.stream("drift")
         for number, (state, spans) in enumerate(zip(self._drifts, self.cfg.drift_spans, strict=True)):
-            if state is None:
+            if state is None or spans is None:
                 continue
             low, high = (wp.vec3(*(span[end] for span in spans)) for end in (0, 1))
             inputs = [key0, key1, number, low, high]

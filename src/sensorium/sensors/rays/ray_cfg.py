@@ -16,6 +16,7 @@ LIGHT_SPEED = 299_792_458.0
 Distance = Annotated[Float, must(lambda distance: 0.0 <= distance < math.inf, "a finite distance >= 0, m")]
 MissValue = Annotated[Float | None, must(lambda value: value == value, "a number, m", "Omit it for +inf.")]
 Range = tuple[Float, Float]
+Spans = tuple[Range, ...]
 AXES: tuple[Literal["x", "y", "z"], ...] = ("x", "y", "z")
 
 
@@ -66,7 +67,20 @@ class RayCfg(DistanceCfg[DataT], Generic[DataT]):
         """Minimum and maximum measured distance, m."""
         return self.min_distance, self.max_distance
 
+    @property
+    def drift_spans(self) -> tuple[Spans | None, Spans | None]:
+        """Ranges of the drift of the position, and of the drift of the scan, for x, y and z, m; None: cannot drift.
 
-def spans_of(drift: Any) -> tuple[Range, ...]:
-    """Return the ranges of a drift along x, y and z, m."""
-    return tuple(drift.get(axis, (0.0, 0.0)) if isinstance(drift, dict) else drift for axis in AXES)
+        A range that was given can change before a reset, even one of zero.
+        """
+        return self._spans("drift_range"), self._spans("ray_cast_drift_range")
+
+    def _spans(self, name: str) -> Spans | None:
+        drift = getattr(self, name, None) or {}
+        spans = tuple(drift.get(axis, (0.0, 0.0)) if isinstance(drift, dict) else drift for axis in AXES)
+        return spans if name in self.model_fields_set or any(map(any, spans)) else None
+
+    @property
+    def drifts(self) -> bool:
+        """Whether the measured value is of a different pose than the true one."""
+        return any(spans is not None for spans in self.drift_spans)

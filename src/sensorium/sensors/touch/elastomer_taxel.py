@@ -332,8 +332,8 @@ def _parts(points: NDArray[np.float64], size: int) -> list[NDArray[np.int64]]:
                 cut.append(part)
                 continue
             whole = False
-            here = points[part]
-            order = part[np.argsort(here[:, np.ptp(here, axis=0).argmax()], kind="stable")]
+            selected = points[part]
+            order = part[np.argsort(selected[:, np.ptp(selected, axis=0).argmax()], kind="stable")]
             cut += [order[: len(part) // 2], order[len(part) // 2 :]]
         parts = cut
     return parts

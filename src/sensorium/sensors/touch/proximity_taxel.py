@@ -248,14 +248,9 @@ class ProximityTaxel(TaxelSensor[ProximityTaxelCfg, ProximityTaxelData]):
             else each.placed(shape.pos, shape.quat)
             for shape, each in zip(shapes, samples, strict=True)
         ]
-        self._area = sum(each.area for each in self._samples)
-        self._law.area = self._area if cfg.reference_area == "tracked" else cfg.reference_area
+        area = sum(each.area for each in self._samples)
+        self._law.area = area if cfg.reference_area == "tracked" else cfg.reference_area
         self._filed = file_clouds(samples, self._taxels.skin.reach, device)
-
-    @property
-    def tracked_area(self) -> float:
-        """Total tracked surface area, m^2; without parts covered by other shapes of the same body."""
-        return self._area
 
     @property
     def sample_points(self) -> dict[str, SurfaceSamples]:

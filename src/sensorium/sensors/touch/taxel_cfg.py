@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from sensorium.cfg import Float, NonNegative, ObjRef, Vec3, as_plain, bad, in_unit, must, numbers_in
-from sensorium.geometry.samples import MOST_SAMPLES
+from sensorium.geometry.samples import MAX_SAMPLES
 from sensorium.sensors.frames.targets_cfg import TargetsCfg
 from sensorium.spec import Field
 from sensorium.world.ray_scene import Geometry
@@ -75,7 +75,7 @@ Resisting = Annotated[
     ),
 ]
 SampleCount = Annotated[
-    int, must(lambda count: 1 <= count <= MOST_SAMPLES, f"a number of points from 1 to {MOST_SAMPLES}")
+    int, must(lambda count: 1 <= count <= MAX_SAMPLES, f"a number of points from 1 to {MAX_SAMPLES}")
 ]
 
 

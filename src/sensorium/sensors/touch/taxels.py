@@ -18,7 +18,7 @@ from sensorium.cfg import ObjRef
 from sensorium.compute import Memory, Rows, kernel, masked_tid, recorded, sample_uniforms
 from sensorium.errors import ConfigError, Fault, SelectionError, SensoriumWarning, listed, nearest
 from sensorium.geometry.bounds import in_world, local_box
-from sensorium.geometry.samples import MOST_SAMPLES
+from sensorium.geometry.samples import MAX_SAMPLES
 from sensorium.geometry.transforms import quat_apply, rotation
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.base import Sensor, SimpleSensor
@@ -44,10 +44,10 @@ def check_points(memory: Memory, spacing: float | None, count: int, area: float,
         config: the config, for messages.
     """
     points, where = (count, "n_sample_points") if spacing is None else (area / spacing**2, "sample_spacing")
-    if points <= MOST_SAMPLES:
+    if points <= MAX_SAMPLES:
         memory.check(points * HOST_BYTES_PER_POINT, where, count if spacing is None else spacing, config)
-    if spacing is not None and area / spacing**2 > MOST_SAMPLES:
-        expected = f"at most {MOST_SAMPLES} points, not {area / spacing**2:.3g}, on surfaces of {area:.3g} m^2"
+    if spacing is not None and area / spacing**2 > MAX_SAMPLES:
+        expected = f"at most {MAX_SAMPLES} points, not {area / spacing**2:.3g}, on surfaces of {area:.3g} m^2"
         raise ConfigError.single(config, "sample_spacing", spacing, expected, "Give the spacing in metres.")
 
 

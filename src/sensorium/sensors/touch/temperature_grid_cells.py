@@ -27,7 +27,7 @@ ALONG = 36
 """Minimum number of points along each axis of a link for the computation of volumes."""
 PER_CELL = 4
 """Minimum number of points along each axis of a cell."""
-MOST = 1_000_000
+MAX = 1_000_000
 """Number of points beyond which no refinement is tried, even if the volumes of thin shapes are still inaccurate."""
 CLOSE = 0.02
 """Target relative error of volumes."""
@@ -204,7 +204,7 @@ def _cut(
         whole = max(float(share.sum()), 1.0)
         off = max(float(np.abs(seen - true).sum() / true.sum()), 1.0 - float(share[is_there].sum()) / whole)
         is_plain = len(share) == 1 and not is_mesh.any()
-        if off <= CLOSE or is_plain or 8 * math.prod(np.array(grid) * per_cell) > MOST:
+        if off <= CLOSE or is_plain or 8 * math.prod(np.array(grid) * per_cell) > MAX:
             break
         per_cell = 2 * per_cell
     if len(share) == 1:  # there are no faces

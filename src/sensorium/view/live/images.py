@@ -8,7 +8,7 @@ from sensorium.drawing import colors_of
 from sensorium.readings import Array, Reading
 from sensorium.spec import FieldSpec
 
-MOST_PIXELS = 320
+MAX_PIXELS = 320
 """Maximum width or height of a shown image; of larger ones every k-th pixel is shown."""
 
 
@@ -28,7 +28,7 @@ def image_of(reading: Reading, field: str, *, truth: bool) -> Array | None:
     values = (reading.truth if truth and reading.truth else reading.measured)[field][0]
     if spec.axes[:1] == ("mount",):
         values = values[0]
-    every = 1 + (max(values.shape[:2]) - 1) // MOST_PIXELS
+    every = 1 + (max(values.shape[:2]) - 1) // MAX_PIXELS
     pixels = values[::every, ::every]
     if not pixels.size:
         return None

@@ -17,7 +17,7 @@ POINT, LINE, ARROW, AXES = 0.015, 0.003, 0.008, 0.1
 """Default diameter of points, thickness of lines and of arrows, and length of axes, m."""
 FRUSTUM, CAMERA = 0.1, (0.16, 0.35, 0.63)
 """Default length of the frustum of a camera, m, and its colour."""
-MOST = 20_000
+MAX = 20_000
 """Maximum number of points of one shape; of larger ones every k-th is drawn."""
 BLOCK = 256
 """Shapes have a multiple of this number of items or, if there are fewer, a power of two."""
@@ -42,7 +42,7 @@ class Overlay:
             items = np.asarray(shape.items, np.float32)
             colors = np.array([shape.color], np.float32) if shape.colors is None else shape.colors.reshape(-1, 3)
             finite = np.isfinite(items.reshape(len(items), items[:1].size)).all(axis=1)
-            every = 1 + len(items) // MOST
+            every = 1 + len(items) // MAX
             if every > 1 or not finite.all():
                 items = items[finite][::every]
                 colors = colors if shape.colors is None else colors[finite][::every]

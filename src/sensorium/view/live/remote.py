@@ -244,7 +244,7 @@ class RemoteScene:
     def _take(self, data: Any) -> None:
         """Keep a reading; called on a thread of the client."""
         try:
-            reading = reading_of(data.copy(), self._client.dt)
+            reading = reading_of(data.copy())
         except SensoriumError:  # of a stream that was just replaced
             return
         if data.first_env != self._env:  # sent before the switch
@@ -259,17 +259,8 @@ class RemoteScene:
             self._bodies = np.concatenate([data["pos_w"], data["quat_w"]], axis=-1)
 
 
-def reading_of(data: Any, dt: float) -> Reading:
+def reading_of(data: Any) -> Reading:
     """Return the data of one message as a reading; data of a custom type have no fields."""
-    if not data.info.specs:
-        return Reading(data.sensor, data.info.kind, (), data.env_ids, data.tick, data.time, {}, {}, {},
-                       _pose=data.transforms, _dt=dt)  # fmt: skip
-    meta = {"capture_tick": data.capture_tick, "valid": data.valid, "is_new": data.is_new, "frame": data.captures,
-            "age": data.ages, "stamp": data.stamps}  # fmt: skip
-    truth = dict(data.truth.fields) if data.truth is not None else {}
-    if truth:
-        meta["truth_tick"] = data.truth.capture_tick
-    return Reading(
-        data.sensor, data.info.kind, data.info.specs, data.env_ids, data.tick, data.time, dict(data.fields), truth,
-        meta, _offsets=data.offsets, _pose=data.transforms, _dt=dt,
-    )  # fmt: skip
+    if isinstance(data, Reading):
+        return data
+    return Reading(data.name, data.info.kind, (), data.env_ids, data.tick, data.time, {}, {}, {}, _pose=data.pose)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -17,8 +18,38 @@ from sensorium.sensors.cameras import event_camera as _events
 from sensorium.sensors.rays import lidar as _lidar
 from sensorium.sensors.rays import radar as _radar
 from sensorium.wire.attributes import ActorDescription as FActorDescription
-from sensorium.wire.attributes import Attribute as FActorVariation
+from sensorium.wire.attributes import Attribute
 from sensorium.wire.attributes import SensorDefinition as FActorDefinition
+
+_TYPES = {"bool": "boolean", "int": "integer", "float": "number", "string": "string"}
+
+
+class FActorVariation(Attribute):
+    """Attribute of a sensor; its default is the first recommended value.
+
+    Args:
+        id: name, an identifier.
+        type: ``bool``, ``int``, ``float`` or ``string``.
+        recommended_values: sensible values, as text.
+        restrict_to_recommended: whether all other values are rejected.
+
+    Raises:
+        ConfigError: the id is not an identifier, the type is unknown, or a value is not of the type.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        type: str = "string",
+        recommended_values: Sequence[str] = (),
+        restrict_to_recommended: bool = False,
+    ) -> None:
+        if type not in _TYPES:
+            raise ConfigError.single(f"FActorVariation({id!r})", "type", type, f"one of {', '.join(_TYPES)}")
+        schema = {"type": _TYPES[type]}
+        values = [Attribute(id, schema).parse(value) for value in recommended_values]
+        listed = {"enum" if restrict_to_recommended else "examples": values, "default": values[0]} if values else {}
+        super().__init__(id, {**schema, **listed})
 
 
 def lidar_pattern(

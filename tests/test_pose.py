@@ -11,7 +11,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 import sensorium as sn
-from sensorium.wire.pose import Pose
+from sensorium.pose import Pose
 
 
 def random_pose(seed: int) -> Pose:
