@@ -236,7 +236,7 @@ def test_a_slow_disk_makes_the_step_wait_and_loses_nothing(
 ) -> None:
     monkeypatch.setattr(mcap_writer, "CHUNK_BYTES", 4000)
     monkeypatch.setattr(mcap_writer, "QUEUE_BYTES", 12_000)
-    monkeypatch.setattr(rows, "MOST_ROWS", 2)
+    monkeypatch.setattr(rows, "MAX_ROWS", 2)
     disk.slow, write = 0.01, disk.write
     made, writes = scene(), []
 

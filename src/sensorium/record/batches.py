@@ -375,8 +375,8 @@ def _layout(text: str) -> tuple[tuple[FieldSpec, ...], list[int], int, float]:
     about = json.loads(text)
     specs = tuple(FieldSpec.from_dict(each) for each in about["specs"])
     env_ids, mounts, dt = about["env_ids"], about["mounts"], float(about["dt"])
-    fits = type(mounts) is int and 0 <= mounts < MOST_ENVS and dt > 0.0
-    fits &= all(type(each) is int and 0 <= each < 2**31 for each in env_ids) and len(env_ids) <= MOST_ENVS
+    fits = type(mounts) is int and 0 <= mounts < MAX_ENVS and dt > 0.0
+    fits &= all(type(each) is int and 0 <= each < 2**31 for each in env_ids) and len(env_ids) <= MAX_ENVS
     if not fits or len({spec.name for spec in specs}) != len(specs):
         raise ValueError("a value is out of range")
     return specs, env_ids, mounts, dt

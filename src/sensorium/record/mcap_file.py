@@ -409,7 +409,7 @@ class McapFile:
             raise self.error(f"{what} is damaged ({type(error).__name__}: {error})") from None
 
     def _check_memory(self, nbytes: int) -> None:
-        if nbytes > MOST_RECORD and nbytes > (available := host_available() or nbytes):
+        if nbytes > MAX_RECORD and nbytes > (available := host_available() or nbytes):
             raise self.error(f"a part of it needs {in_mb(nbytes)} of memory, and {in_mb(available)} are available")
 
     def _memory(self, block: Block) -> memoryview:
@@ -418,7 +418,7 @@ class McapFile:
         if not block.is_chunk:
             return memoryview(self.read(block.offset, block.length))
         size, crc, name, packed, start = self.chunk_head(block)
-        ratio = MOST_RATIO["lz4" if size > LARGE and name else name]
+        ratio = MAX_RATIO["lz4" if size > LARGE and name else name]
         if start + packed != block.length or size > ratio * (packed + 64):
             raise self.error(f"the chunk at byte {block.offset} has {packed} bytes that decompress to {size}")
         self._check_memory(size)

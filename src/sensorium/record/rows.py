@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sensorium.record.stacks import Stack
     from sensorium.scene.publish import LiveSample
 
-MOST_BYTES, MOST_ROWS = 2**20, 256
+MAX_BYTES, MAX_ROWS = 2**20, 256
 """Maximum size and number of the rows of a page."""
 KEPT_BYTES = 2**24
 """Maximum size of the unused pages that are kept: new memory would cost the loop a tenth of its time for recording."""
@@ -113,7 +113,7 @@ class Rows:
         self._batches, self._channels, self._time_at, self._bad, self._envs = batches, channels, time_at, bad, envs
         ends = np.cumsum([HEADS.itemsize + batch.nbytes for batch in batches]).tolist()
         self._starts, self.width = [0, *ends[:-1]], int(ends[-1])
-        self._capacity = max(1, min(MOST_ROWS, MOST_BYTES // self.width))
+        self._capacity = max(1, min(MAX_ROWS, MAX_BYTES // self.width))
         self._base: Array = np.zeros(len(batches[0].env_ids), np.int64)
         self._pages: list[_Page] = []
         """Unused pages."""
