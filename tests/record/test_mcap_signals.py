@@ -120,7 +120,7 @@ def test_an_interrupt_at_any_line_loses_no_earlier_row(made: sn.Scene, tmp_path:
         run()
 
     def key(reading: Reading) -> Any:
-        return reading.name, reading.tick, reading.frame.tolist()
+        return reading.name, reading.tick, reading.captures.tolist()
 
     readings = [*sn.replay(tmp_path / "run.mcap")]
     for was_interrupted, expected in frames:
