@@ -186,9 +186,9 @@ def test_repair_completes_a_cut_file(rig: Path, tmp_path: Path, capsys: pytest.C
     assert run("--rig", rig, "--seconds", 0.1, "--record", path) == 0
     path.write_bytes(path.read_bytes()[:-100])
     capsys.readouterr()
-    assert main(["replay", str(path)]) == 0
-    captured = capsys.readouterr()
-    assert "sensorium repair" in captured.err and "trunk" in captured.out
+    with pytest.warns(sn.SensoriumWarning, match="sensorium repair"):
+        assert main(["replay", str(path)]) == 0
+    assert "trunk" in capsys.readouterr().out
     cut, copy = path.read_bytes(), tmp_path / "run.repaired.mcap"
     assert main(["repair", str(path)]) == 0
     assert f"wrote {copy}: " in capsys.readouterr().out and path.read_bytes() == cut
