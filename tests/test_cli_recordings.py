@@ -189,8 +189,11 @@ def test_repair_completes_a_cut_file(rig: Path, tmp_path: Path, capsys: pytest.C
     with pytest.warns(sn.SensoriumWarning, match="sensorium repair"):
         assert main(["replay", str(path)]) == 0
     assert "trunk" in capsys.readouterr().out
+    cut, copy = path.read_bytes(), tmp_path / "run.repaired.mcap"
     assert main(["repair", str(path)]) == 0
-    assert "completed" in capsys.readouterr().out
+    assert f"wrote {copy}: " in capsys.readouterr().out and path.read_bytes() == cut
+    assert main(["repair", str(path), "--in-place"]) == 0
+    assert f"wrote {path}: " in capsys.readouterr().out and path.read_bytes() == copy.read_bytes()
     assert main(["repair", str(path)]) == 0
     assert "already complete" in capsys.readouterr().err
     assert main(["replay", str(path)]) == 0

@@ -11,7 +11,7 @@ import numpy as np
 import sensorium as sn
 from sensorium.readings import Reading
 
-META = ("env_ids", "capture_tick", "truth_tick", "stamp", "age", "valid", "is_new", "frame", "offsets", "pose")
+META = ("env_ids", "capture_tick", "truth_tick", "stamp", "age", "valid", "is_new", "captures", "offsets", "pose")
 
 
 def scene(envs: int = 5, *, dt: float = 0.002, seed: int = 1) -> sn.Scene:

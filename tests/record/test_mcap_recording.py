@@ -215,7 +215,6 @@ def test_recorded_parts_are_found_by_time_and_name(tmp_path: Path, monkeypatch: 
             if number == 60:
                 made.reset()
     with sn.replay(tmp_path / "run.mcap") as replay:
-        assert len(replay._file.blocks) > 100
         assert_all_same(live, replay)
         assert (replay.start, replay.end) == (0.0, pytest.approx(made.time))
         for name in ("imu", "robot/state"):
@@ -427,7 +426,7 @@ def test_values_of_the_loop_and_marks_are_recorded(tmp_path: Path, monkeypatch: 
         assert [each.tick for each in replay.log("imu", 0.004, 0.008)] == [2, 3, 4]
         assert np.array_equal([each["value"] for each in replay.log("reward")], rewards[:, [1, 4]])
         assert [each["value"].shape for each in replay.log("action")] == [(2, 2, 3)] * 10
-        assert [(each.tick, each.frame.tolist()) for each in replay.log("reward")] == [
+        assert [(each.tick, each.captures.tolist()) for each in replay.log("reward")] == [
             (number + 1, [number] * 2) for number in range(10)
         ]
         marks = [(each.tick, each.time, each.env_ids.tolist(), each.name, each.value) for each in replay.marks]

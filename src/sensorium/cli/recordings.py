@@ -139,26 +139,29 @@ def _written(replay: OpenReplay, readings: Iterator[Reading], folder: Path) -> l
 
 @dataclass
 class Repair:
-    """Complete a recording whose writer was killed, so that every reader of MCAP files opens it.
+    """Write a complete copy of a recording whose writer was killed, or that is damaged: run.repaired.mcap.
 
-    The file is changed in place. Everything up to the last complete part is kept. At most the last second is lost. A
-    complete file is left unchanged. Any MCAP file can be completed, including those of other programs.
+    The copy has everything up to the last complete part, without damaged parts, and every reader of MCAP files opens
+    it. A complete file is left unchanged. Any MCAP file can be repaired, including those of other programs.
 
     For example:
       sensorium repair run.mcap
+      sensorium repair run.mcap --in-place
     """
 
     file: Annotated[Positional[Path], arg(metavar="FILE.mcap")]
-    """Recording to complete."""
+    """Recording to repair."""
+    in_place: bool = False
+    """Replace the recording by the copy."""
 
     def run(self) -> int:
         """Run the command and return the exit code."""
         from sensorium.record.repair import repair
 
-        result = repair(self.file)
+        result = repair(self.file, in_place=self.in_place)
         if result.was_complete:
             note(f"{self.file} is already complete; it was left unchanged")
         else:
-            cut = f", cut off {result.cut} bytes of an incomplete part" if result.cut else ""
-            stdout().print(f"completed {self.file}: {result.messages} messages{cut}", markup=False, soft_wrap=True)
+            cut = f", without {result.cut} bytes of damaged or incomplete parts" if result.cut else ""
+            stdout().print(f"wrote {result.path}: {result.messages} messages{cut}", markup=False, soft_wrap=True)
         return 0

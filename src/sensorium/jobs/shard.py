@@ -26,6 +26,7 @@ from sensorium.jobs.store import JOB, Store
 from sensorium.readings import Reading
 from sensorium.record.archive import stem_of
 from sensorium.record.batches import batches_of
+from sensorium.record.chunks import Chunk
 from sensorium.record.recorder import CONTROL, LARGEST
 from sensorium.record.rows import SensorRows as LiveRows
 from sensorium.rl.randomise import Randomisation
@@ -253,11 +254,11 @@ class ShardFile:
         stack.callback(self._writer.abort)
         self._held: list[Block] = []
         self._holds = job.keep is not None
-        self._dt, self._live = about.scene.dt, None
+        self._dt, self._live, self._samples = about.scene.dt, None, Chunk()
         if live is not None and not is_mcap:
             batches = batches_of(reading, reading.env_ids, self._dt)
             if sum(batch.nbytes for batch in batches) <= LARGEST:
-                self._live = LiveRows(live, batches, (0, 0), None)
+                self._live = LiveRows(self._samples, 0, live, batches, (0, 0), None, None)
         self.takes_samples = self._live is not None
         """Whether `take_sample` takes the samples, instead of `add`."""
 
@@ -274,19 +275,21 @@ class ShardFile:
         live = self._live
         assert live is not None
         if live.live.take():
-            if live.must_flush:
-                self._put_samples()
             live.add((0, 0, tick))
+            self._put_samples(1)
 
-    def _put_samples(self) -> None:
-        if self._live is not None and self._live.count:
-            data, complete = self._live.take()
-            complete()
-            self._put(self.rows.block(self._live.stack(data), self._dt))
+    def _put_samples(self, rest: int = 0) -> None:
+        """Put the parts with samples but the last ones, to which samples are added."""
+        while self._live is not None and len(self._samples.parts) > rest:
+            part = self._samples.parts.pop(0)
+            part.complete()
+            self._put(self.rows.block(self._live.stack(part.buffers[0]), self._dt))
 
     def end(self, kept: Array) -> None:
         """End an episode: its rows are written, or dropped in some environments."""
         self._put_samples()
+        if self._live is not None:
+            self._live.end()
         self._put(self.rows.take())
         held, self._held = self._held, []
         for block in held:

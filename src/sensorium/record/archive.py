@@ -7,7 +7,7 @@ import re
 import stat
 import struct
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -57,18 +57,21 @@ class Member:
         return prod(self.shape) * self.dtype.itemsize
 
 
-class Archive(Mapping[str, Member]):
-    """Open `.npz` file: name -> `Member`, in the order of the file; created by `open_archive`.
+class Archive:
+    """Open `.npz` file; created by `open_archive`.
 
     Args:
         path: the file, for messages.
         file: the archive.
+
+    Attributes:
+        members: name -> array, in the order of the file.
     """
 
     def __init__(self, path: str, file: zipfile.ZipFile) -> None:
         self._path, self._file = path, file
         self._length = os.stat(path).st_size
-        self._members: dict[str, Member] = {}
+        self.members: dict[str, Member] = {}
         with open(path, "rb") as raw:
             raw.seek(-_END.size, os.SEEK_END)
             mark, *_, count, _, _, _ = _END.unpack(raw.read(_END.size))
@@ -76,18 +79,9 @@ class Archive(Mapping[str, Member]):
             raise ModelError(f"{path!r} is not a recording: its directory of arrays is damaged. {WRITE_IT}")
         for info in file.infolist():
             name = info.filename.removesuffix(".npy")
-            if name in self._members:
+            if name in self.members:
                 raise self.error(name, "it occurs twice")
-            self._members[name] = self._guard(name, lambda info=info: self._header(info))  # type: ignore[misc]
-
-    def __getitem__(self, name: str) -> Member:
-        return self._members[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._members)
-
-    def __len__(self) -> int:
-        return len(self._members)
+            self.members[name] = self._guard(name, lambda info=info: self._header(info))  # type: ignore[misc]
 
     def error(self, name: str, reason: str) -> ModelError:
         """Return the error of one member."""
@@ -99,7 +93,7 @@ class Archive(Mapping[str, Member]):
         Raises:
             ModelError: insufficient memory; the message gives both sizes.
         """
-        needed, available = sum(self[name].nbytes for name in names), host_available()
+        needed, available = sum(self.members[name].nbytes for name in names), host_available()
         if available is not None and needed > available:
             raise ModelError(
                 f"recording {self._path!r} needs {in_mb(needed)} of memory, and {in_mb(available)} are available. "
@@ -112,9 +106,9 @@ class Archive(Mapping[str, Member]):
         Raises:
             ModelError: the array is missing, not text, too long or damaged.
         """
-        if name not in self:
+        if name not in self.members:
             raise self.error(name, "it is missing")
-        member = self[name]
+        member = self.members[name]
         if member.dtype.kind != "U" or member.shape:
             raise self.error(name, f"it holds {member.dtype} {list(member.shape)}, expected one text")
         if member.nbytes > MAX_TEXT:
@@ -129,7 +123,7 @@ class Archive(Mapping[str, Member]):
         """
 
         def data() -> Array:
-            with self._file.open(self[name].info) as stream:
+            with self._file.open(self.members[name].info) as stream:
                 values: Array = np.lib.format.read_array(stream, allow_pickle=False)
                 if stream.read(1):  # reading to the end also verifies the checksum
                     raise ValueError("bytes follow it")

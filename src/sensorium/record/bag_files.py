@@ -12,12 +12,13 @@ from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import numpy as np
 import zstandard
 from mcap.records import Schema
 from ruamel.yaml import YAML
 
 from sensorium.record.archive import check_regular
-from sensorium.record.mcap_file import McapFile, Message
+from sensorium.record.mcap_file import McapFile
 
 
 class Connection(NamedTuple):
@@ -73,16 +74,19 @@ class McapBag:
             last: last time, ns.
         """
 
-        def of_block(number: int) -> Iterator[tuple[int, Message | None]]:
+        def of_block(number: int) -> Iterator[tuple[int, int, Any]]:
             block = self._file.blocks[number]
-            yield block.start, None  # so that chunks are not read before their time
-            found = ((each.log_time, each) for each in self._file.messages(block) if each.channel in numbers)
-            yield from sorted(found, key=itemgetter(0))
+            yield block.start, 0, None  # so that chunks are not read before their time
+            messages = self._file.messages(block)
+            times, channels = messages.heads["log_time"], messages.heads["channel"]
+            own = np.flatnonzero(np.isin(channels, [*numbers]) & (times >= first) & (times <= last))
+            for each in own[np.argsort(times[own], kind="stable")].tolist():
+                yield int(times[each]), int(channels[each]), messages.data(each)
 
         blocks = map(of_block, self._file.blocks_of(numbers, first, last))
-        for time, each in merge(*blocks, key=itemgetter(0)):
-            if each is not None and first <= time <= last:
-                yield each.channel, time, each.data
+        for time, channel, data in merge(*blocks, key=itemgetter(0)):
+            if data is not None:
+                yield channel, time, data
 
 
 class SqliteBag:

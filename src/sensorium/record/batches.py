@@ -14,6 +14,7 @@ import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -196,17 +197,19 @@ class Batch:
             ModelError: the metadata do not describe a layout.
         """
         try:
-            about = json.loads(metadata["layout"])
-            specs = tuple(FieldSpec.from_dict(each) for each in about["specs"])
-            env_ids, mounts, dt = about["env_ids"], about["mounts"], float(about["dt"])
-            fits = all(map(_is_recordable, specs)) and metadata["branch"] in BRANCHES
-            fits &= type(mounts) is int and 0 <= mounts < MAX_ENVS and dt > 0.0
-            fits &= all(type(each) is int and 0 <= each < 2**31 for each in env_ids) and len(env_ids) <= MAX_ENVS
-            fits &= len({spec.name for spec in specs}) == len(specs)
-            if not fits:
-                raise ValueError("a value is out of range")
+            specs, env_ids, mounts, dt = _layout(metadata["layout"])
+            if metadata["branch"] not in BRANCHES:
+                raise ValueError(f"branch {metadata['branch']!r}")
             return cls(metadata["sensor"], metadata["kind"], specs, env_ids, metadata["branch"], mounts, dt)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+            SensoriumError,
+        ) as error:
             raise ModelError(f"a channel does not describe its sensor ({type(error).__name__}: {error})") from None
 
     def __eq__(self, other: object) -> bool:
@@ -362,6 +365,23 @@ class Batch:
         return ModelError(f"sensor {self.sensor!r}, {self.branch}: {text}")
 
 
+_DAMAGES = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+"""Errors of metadata with other contents than a layout."""
+
+
+@lru_cache(maxsize=1)  # the channels of the measured values and of the truth have the same
+def _layout(text: str) -> tuple[tuple[FieldSpec, ...], list[int], int, float]:
+    """Return specs, environments, number of poses and time step of a layout in JSON."""
+    about = json.loads(text)
+    specs = tuple(FieldSpec.from_dict(each) for each in about["specs"])
+    env_ids, mounts, dt = about["env_ids"], about["mounts"], float(about["dt"])
+    fits = type(mounts) is int and 0 <= mounts < MAX_ENVS and dt > 0.0
+    fits &= all(type(each) is int and 0 <= each < 2**31 for each in env_ids) and len(env_ids) <= MAX_ENVS
+    if not fits or len({spec.name for spec in specs}) != len(specs):
+        raise ValueError("a value is out of range")
+    return specs, env_ids, mounts, dt
+
+
 def readings_of(
     measured: Batch, firsts: Sequence[memoryview], truth: Batch | None = None, seconds: Sequence[memoryview] = ()
 ) -> Iterator[Reading]:
@@ -376,9 +396,11 @@ def readings_of(
     Raises:
         ModelError: the messages do not belong together, or one is damaged.
     """
-    together = max(1, DECODED // (measured.nbytes + (0 if truth is None else truth.nbytes)))
-    for start in range(0, len(firsts), together):
+    most = max(1, DECODED // (measured.nbytes + (0 if truth is None else truth.nbytes)))
+    start, together = 0, min(most, 4)  # the first readings are soon there
+    while start < len(firsts):
         some = slice(start, start + together)
+        start, together = start + together, min(most, 4 * together)
         others = itertools.repeat(None) if truth is None else truth.decode(seconds[some])
         for (tick, time, meta, fields), other in zip(measured.decode(firsts[some]), others, strict=False):
             true: dict[str, Array] = {}

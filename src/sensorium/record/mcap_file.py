@@ -1,16 +1,21 @@
 """Reader of untrusted MCAP files: every length is checked before memory is allocated.
 
-A file without a valid end, whose writer was killed, is read up to its last complete record.
+A file without a valid end, whose writer was killed, is read up to its last complete record. `sensorium.record.repair`
+also reads what follows damaged bytes, from the next chunk.
+
+The package `mcap` reads records, but not chunks: it decompresses them without limits on their size, and makes an object
+per message, where one array per block has the heads of all.
 """
 
 from __future__ import annotations
 
-import io
+import contextlib
 import os
+import re
 import struct
 import weakref
-from collections.abc import Callable, Iterator, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,6 +30,7 @@ from sensorium.errors import ModelError
 from sensorium.memory import host_available, in_mb
 from sensorium.readings import Array
 from sensorium.record.archive import check_regular
+from sensorium.record.batches import HEADS
 from sensorium.record.crc import crc32
 from sensorium.record.mcap_writer import MAGIC, RECORD
 
@@ -39,26 +45,33 @@ RUN_BYTES = 4_000_000
 
 PRIVATE = 0x80
 """First opcode of records that programs define for themselves."""
-_IN_DATA = (Opcode.HEADER, Opcode.SCHEMA, Opcode.CHANNEL, Opcode.MESSAGE, Opcode.CHUNK)
-"""Opcodes before the end of data besides those that are read specially."""
-_MESSAGE = struct.Struct("<HIQQ")
+_OUTSIDE = (Opcode.SCHEMA, Opcode.CHANNEL, Opcode.MESSAGE)
+"""Opcodes of the records of runs outside chunks, which occur in chunks too."""
 _CHUNK = struct.Struct("<QQQII")
+_CHUNK_START = re.compile(rb"\x06(?=.{36}(?:\0{4}|\x03\0{3}lz4|\x04\0{3}zstd))", re.DOTALL)
+_DATA_END = RECORD.pack(Opcode.DATA_END, 4)
+WINDOW = 2**24
+"""Size of the parts of a file that are searched for a chunk, bytes."""
 _FOOTER = struct.Struct("<BQQQI")
 _END = _FOOTER.size + len(MAGIC)
 
 T = TypeVar("T")
 
 
-class Message(NamedTuple):
-    """One message; `data` is a view of the memory of its chunk."""
+class Messages(NamedTuple):
+    """Messages of a block, in order of the file."""
 
-    channel: int
-    sequence: int
-    log_time: int
-    """Time, ns."""
-    publish_time: int
-    """Wall-clock time, ns since 1970."""
-    data: memoryview
+    memory: memoryview
+    """The records of the block."""
+    begins: Array
+    """Places of the messages in it, int64 `[message]`."""
+    heads: Array
+    """Heads of their records, `HEADS` `[message]`."""
+
+    def data(self, number: int) -> memoryview:
+        """Return the contents of a message, a view of the memory."""
+        begin = int(self.begins[number])
+        return self.memory[begin + HEADS.itemsize : begin + RECORD.size + int(self.heads["length"][number])]
 
 
 @dataclass(slots=True)
@@ -72,6 +85,8 @@ class Block:
         start: first log time, ns.
         end: last log time, ns.
         channels: channels of its messages; None if unknown.
+        index: channel, log time (ns) and place in the block of each message, int64 `[message, 3]`, of files without a
+            summary.
     """
 
     offset: int
@@ -80,28 +95,7 @@ class Block:
     start: int = 0
     end: int = 2**63
     channels: frozenset[int] | None = None
-
-
-class ChunkHead(NamedTuple):
-    """Description of a chunk."""
-
-    size: int
-    """Size after decompression, bytes."""
-    crc: int
-    """Checksum of the decompressed bytes; 0 for none."""
-    compression: str
-    packed: int
-    """Size in the file, bytes."""
-    body: int
-    """Start of the compressed bytes in the record."""
-
-
-@dataclass(slots=True)
-class _Places:
-    """Places of records outside chunks: name -> (offset, length)."""
-
-    attachments: dict[str, tuple[int, int]] = field(default_factory=dict)
-    metadata: dict[str, tuple[int, int]] = field(default_factory=dict)
+    index: Array | None = None
 
 
 class McapFile:
@@ -109,7 +103,8 @@ class McapFile:
 
     Args:
         path: the file.
-        uses_summary: whether to trust the summary at the end of a completed file. Otherwise everything is read.
+        recovers: whether to read everything, without the summary at the end of a completed file. Damaged parts are
+            omitted, up to the next chunk.
 
     Attributes:
         profile: profile of the file.
@@ -118,13 +113,13 @@ class McapFile:
         blocks: where its messages are, in order of the file.
         is_complete: whether it has an end.
         counts: channel -> number of messages.
-        size: size of the file up to the last complete record, bytes; `repair` continues from there.
+        records: opcode, place and size of all records before the end of data, if there is no summary or it is not used.
 
     Raises:
         ModelError: the file is missing, is not an MCAP file, or is damaged.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, uses_summary: bool = True) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, recovers: bool = False) -> None:
         self.path = os.fspath(path)
         try:
             check_regular(Path(self.path))
@@ -138,18 +133,21 @@ class McapFile:
             self.channels: dict[int, records.Channel] = {}
             self.blocks: list[Block] = []
             self.counts: dict[int, int] = {}
-            self._places = _Places()
+            self.records: list[tuple[int, int, int]] = []
+            self._attachments: dict[str, tuple[int, int]] = {}
+            self._metadata: dict[str, tuple[int, int]] = {}
+            """Name -> place and size of the contents."""
             if self.size < len(MAGIC) or self.read(0, len(MAGIC)) != MAGIC:
                 raise self.error(
                     "it is not an MCAP file. Open an npz file with sensorium.record.load or sensorium.open"
                 )
-            first = next(self.scan(), None)
-            if first is None or first[0] != Opcode.HEADER:
+            opcode, place, length = self._at(len(MAGIC))
+            if opcode != Opcode.HEADER:
                 raise self.error("it has no header")
-            self.profile = self.record(records.Header, *first[1:]).profile
+            self.profile = self.record(records.Header, place, length).profile
             self.is_complete = self.read(self.size - len(MAGIC), len(MAGIC)) == MAGIC
-            if not (uses_summary and self._read_summary()):
-                self._read_all()
+            if recovers or not self._read_summary():
+                self._read_all(recovers)
         except BaseException:
             self.close()
             raise
@@ -174,16 +172,14 @@ class McapFile:
 
     # Contents ---------------------------------------------------------------------------------------------------------
 
-    def messages(self, block: Block) -> Iterator[Message]:
-        """Yield the messages of a block, in order of the file.
+    def messages(self, block: Block) -> Messages:
+        """Return the messages of a block.
 
         Raises:
             ModelError: the block is damaged.
         """
         memory = self._memory(block)
-        for opcode, begin, end in self._records(memory, block):
-            if opcode == Opcode.MESSAGE:
-                yield Message(*self._head(memory, begin, end, block), memory[begin + _MESSAGE.size : end])
+        return self._messages(memory, self._walk(memory, block), block)
 
     @property
     def span(self) -> tuple[int, int]:
@@ -200,25 +196,23 @@ class McapFile:
 
     def metadata(self, name: str) -> dict[str, str]:
         """Return a record of named texts; empty if there is none."""
-        place = self._places.metadata.get(name)
+        place = self._metadata.get(name)
         return {} if place is None else self.record(records.Metadata, *place).metadata
 
     def attachment(self, name: str) -> bytes | None:
         """Return the contents of an attached file; None if there is none."""
-        place = self._places.attachments.get(name)
+        place = self._attachments.get(name)
         if place is None:
             return None
         return self.record(records.Attachment, *place).data
 
-    def scan(self) -> Iterator[tuple[int, int, int]]:
-        """Yield opcode, place of the contents and their size of each complete record outside chunks."""
-        at = len(MAGIC)
-        while at + RECORD.size <= self.size:
-            opcode, length = RECORD.unpack(self.read(at, RECORD.size))
-            if opcode == 0 or length > self.size - at - RECORD.size:
-                return
-            yield opcode, at + RECORD.size, length
-            at += RECORD.size + length
+    def _at(self, offset: int) -> tuple[int, int, int]:
+        """Return opcode, place of the contents and their size of a record outside chunks; 0 for an incomplete one."""
+        place = offset + RECORD.size
+        if place > self.size:
+            return 0, place, 0
+        opcode, length = RECORD.unpack(self.read(offset, RECORD.size))
+        return (opcode, place, length) if length <= self.size - place else (0, place, 0)
 
     # Index ------------------------------------------------------------------------------------------------------------
 
@@ -236,26 +230,19 @@ class McapFile:
             return False
         if not len(MAGIC) < start <= self.size - _END or not (offsets == 0 or start <= offsets <= self.size - _END):
             raise self.damaged("its summary is outside the file")
-        if crc:
-            self._check_memory(self.size - start)
-            found = crc32(self.read(start, self.size - len(MAGIC) - 4 - start))
-            if found != crc:
-                raise self.damaged("the checksum of its summary differs")
-        at, total = start, -1
-        while at < self.size - _END:
-            opcode, length = RECORD.unpack(self.read(at, RECORD.size))
-            place = at + RECORD.size
-            if length > self.size - _END - place:
-                raise self.damaged("its summary is damaged")
-            if opcode == Opcode.SCHEMA:
-                self._note_schema(self.record(records.Schema, place, length))
-            elif opcode == Opcode.CHANNEL:
-                self._note_channel(self.record(records.Channel, place, length))
-            elif opcode == Opcode.STATISTICS:
-                counts = self.record(records.Statistics, place, length)
+        self._check_memory(self.size - start)
+        data = memoryview(self.read(start, self.size - len(MAGIC) - start))
+        if crc and crc32(data[:-4]) != crc:
+            raise self.damaged("the checksum of its summary differs")
+        total = -1
+        for opcode, begin, end in self._walk(data[: self.size - _END - start], Block(start, 0, False)):
+            contents = data[begin + RECORD.size : end]
+            self._define(opcode, contents)
+            if opcode == Opcode.STATISTICS:
+                counts = self._parsed(records.Statistics, contents)
                 self.counts, total = dict(counts.channel_message_counts), counts.message_count
             elif opcode == Opcode.CHUNK_INDEX:
-                each = self.record(records.ChunkIndex, place, length)
+                each = self._parsed(records.ChunkIndex, contents)
                 if not len(MAGIC) < each.chunk_start_offset <= each.chunk_start_offset + each.chunk_length <= start:
                     raise self.damaged("its summary names a chunk outside the file")
                 known = frozenset(each.message_index_offsets) or None
@@ -263,12 +250,11 @@ class McapFile:
                 self.blocks.append(Block(each.chunk_start_offset, each.chunk_length, True, *times, known))
             elif opcode in (Opcode.ATTACHMENT_INDEX, Opcode.METADATA_INDEX):
                 kind = records.AttachmentIndex if opcode == Opcode.ATTACHMENT_INDEX else records.MetadataIndex
-                index: Any = self.record(kind, place, length)
+                index: Any = self._parsed(kind, contents)
                 if not len(MAGIC) < index.offset <= index.offset + index.length <= start or index.length < RECORD.size:
                     raise self.damaged("its summary names a record outside the file")
-                named = self._places.attachments if opcode == Opcode.ATTACHMENT_INDEX else self._places.metadata
+                named = self._attachments if opcode == Opcode.ATTACHMENT_INDEX else self._metadata
                 named[index.name] = index.offset + RECORD.size, index.length - RECORD.size
-            at = place + length
         schemas = {each.schema_id for each in self.channels.values()} - {0}
         is_whole = self.counts.keys() <= self.channels.keys() and schemas <= self.schemas.keys()
         if not is_whole or sum(self.counts.values()) != total or (total and not self.blocks):  # parts are optional
@@ -277,74 +263,108 @@ class McapFile:
         self.blocks.sort(key=lambda block: block.offset)
         return True
 
-    def _read_all(self) -> None:
-        """Read the whole file block by block: its channels, and the times of its blocks."""
-        end, run = len(MAGIC), None
-        for opcode, place, length in self.scan():
-            at = place - RECORD.size
-            if opcode in (Opcode.DATA_END, Opcode.FOOTER):
-                break
-            if opcode == Opcode.METADATA:
-                self._places.metadata[self.record(records.Metadata, place, length).name] = place, length
-            elif opcode == Opcode.ATTACHMENT:
-                self._places.attachments[self._attachment_name(place, length)] = place, length
-            elif opcode == Opcode.MESSAGE_INDEX:
-                if length < 6 or int.from_bytes(self.read(place + 2, 4), "little") != length - 6:
-                    raise self.error(f"the index of messages at byte {at} is damaged")
-            elif opcode not in _IN_DATA and opcode < PRIVATE:
-                raise self.error(f"there is no valid record at byte {at}")
-            if opcode == Opcode.CHUNK:
-                self.blocks.append(Block(at, RECORD.size + length, True))
-            elif opcode in (Opcode.MESSAGE, Opcode.SCHEMA, Opcode.CHANNEL):
-                if run is None or run.offset + run.length != at or run.length > RUN_BYTES:
-                    run = Block(at, 0, False)
-                    self.blocks.append(run)
-                run.length += RECORD.size + length
-            end = place + length
-        self.size = end
+    def _read_all(self, recovers: bool) -> None:
+        """Read the whole file: its channels, and the places and times of its blocks.
+
+        Args:
+            recovers: whether to continue at the next chunk after damaged bytes.
+
+        Raises:
+            ModelError: it is damaged.
+        """
+        at = certain = len(MAGIC)  # the end of the last chunk: checksums show that it is not damaged
         self.counts = {}
-        for number, block in enumerate(self.blocks):
+        while True:
+            opcode, place, length = self._at(at)
+            if not recovers and (opcode in (Opcode.DATA_END, Opcode.FOOTER) or (opcode == 0 and not self.is_complete)):
+                break
             try:
-                self._read_block(block)
+                end = self._read_record(opcode, at, place + length)
             except ModelError:
-                if self.is_complete or number + 1 < len(self.blocks):
+                if not recovers and (self.is_complete or self._at(place + length)[0]):
                     raise
-                self.blocks.pop()  # the last bytes that the writer wrote
-                self.size = block.offset
+                if not recovers or not (following := self._next_chunk(certain + (at == certain))):
+                    break  # the last bytes that the writer wrote
+                self.records = [each for each in self.records if each[1] + each[2] <= following]
+                self.blocks = [each for each in self.blocks if each.offset + each.length <= following]
+                at = certain = following
+                continue
+            self.records.append((opcode, at, end - at))
+            at = end
+            if opcode == Opcode.CHUNK:
+                certain = end
+        self.size = at
+        for block in self.blocks:
+            for channel, count in zip(*np.unique(block.index[:, 0], return_counts=True), strict=True):  # type: ignore
+                self.counts[int(channel)] = self.counts.get(int(channel), 0) + int(count)
+
+    def _read_record(self, opcode: int, at: int, end: int) -> int:
+        """Read a record, or a run of records, and return its end.
+
+        Raises:
+            ModelError: it is damaged, or does not belong to the data.
+        """
+        place, length = at + RECORD.size, end - at - RECORD.size
+        if opcode in _OUTSIDE:
+            while end - at < RUN_BYTES and (following := self._at(end))[0] in _OUTSIDE:
+                end = following[1] + following[2]
+        if opcode in (Opcode.CHUNK, *_OUTSIDE):
+            self._read_block(Block(at, end - at, opcode == Opcode.CHUNK))
+        elif opcode == Opcode.METADATA:
+            self._metadata[self.record(records.Metadata, place, length).name] = place, length
+        elif opcode == Opcode.ATTACHMENT:
+            self._attachments[self.record(records.Attachment, place, length).name] = place, length
+        elif opcode not in (Opcode.HEADER, Opcode.MESSAGE_INDEX) and opcode < PRIVATE:
+            raise self.damaged(f"there is no valid record at byte {at}")
+        return end
+
+    def _next_chunk(self, start: int) -> int:
+        """Return the place of the next chunk that is not damaged; 0 without one."""
+        self._read_spare_channels()
+        for begin in range(start, self.size, WINDOW):
+            data = self.read(begin, min(WINDOW + 64, self.size - begin))
+            for found in _CHUNK_START.finditer(data):
+                opcode, _, length = self._at(begin + found.start())
+                with contextlib.suppress(ModelError):
+                    block = Block(begin + found.start(), RECORD.size + length, True)
+                    if opcode:
+                        self.messages(block)
+                        return block.offset
+        return 0
+
+    def _read_spare_channels(self) -> None:
+        """Read the channels in the summary, of which the chunk with their first definition may be damaged."""
+        begin = max(self.size - WINDOW, 0)
+        tail = memoryview(self.read(begin, self.size - begin))
+        at = bytes(tail).rfind(_DATA_END) + len(_DATA_END) + 4
+        (crc,) = struct.unpack_from("<I", tail, len(tail) - len(MAGIC) - 4)
+        if not self.is_complete or at < len(_DATA_END) + 4 or crc not in (0, crc32(tail[at : -len(MAGIC) - 4])):
+            return
+        with contextlib.suppress(ModelError):
+            for opcode, first, end in self._walk(tail[at : -len(MAGIC)], Block(begin + at, 0, False)):
+                self._define(opcode, tail[at + first + RECORD.size : at + end])
 
     def _read_block(self, block: Block) -> None:
-        """Note the channels and times of a block."""
+        """Note a block, and the schemas, channels and messages in it."""
         memory = self._memory(block)
-        counts: dict[int, int] = {}
-        times = []
-        for opcode, begin, end in self._records(memory, block):
-            if opcode == Opcode.SCHEMA:
-                self._note_schema(self._parsed(records.Schema, memory[begin:end]))
-            elif opcode == Opcode.CHANNEL:
-                self._note_channel(self._parsed(records.Channel, memory[begin:end]))
-            elif opcode == Opcode.MESSAGE:
-                channel, _, log_time, _ = self._head(memory, begin, end, block)
-                counts[channel] = counts.get(channel, 0) + 1
-                times.append(log_time)
-        block.start, block.end, block.channels = min(times, default=0), max(times, default=0), frozenset(counts)
-        for channel, count in counts.items():
-            self.counts[channel] = self.counts.get(channel, 0) + count
+        places = self._walk(memory, block)
+        for opcode, begin, end in places:
+            self._define(opcode, memory[begin + RECORD.size : end])
+        _, begins, heads = self._messages(memory, places, block)
+        times, channels = heads["log_time"], heads["channel"]
+        block.index = np.stack((channels, times, begins), axis=1).astype(np.int64)
+        block.start, block.end = (int(times.min()), int(times.max())) if len(times) else (0, 0)
+        block.channels = frozenset(channels.tolist())
+        self.blocks.append(block)
 
-    def _note_schema(self, schema: records.Schema) -> None:
-        if self.schemas.setdefault(schema.id, schema) != schema:
-            raise self.error(f"schema {schema.id} is defined twice")
-
-    def _note_channel(self, channel: records.Channel) -> None:
-        if self.channels.setdefault(channel.id, channel) != channel:
-            raise self.error(f"channel {channel.id} is defined twice")
-
-    def _attachment_name(self, place: int, length: int) -> str:
-        """Return the name of an attachment without reading its contents."""
-        head = self.read(place, min(length, 2**16))
-        size = struct.unpack_from("<I", head, 16)[0] if len(head) >= 20 else 2**32
-        if 20 + size > len(head):
-            raise self.error(f"the attachment at byte {place} is damaged")
-        return head[20 : 20 + size].decode("utf-8", "replace")
+    def _define(self, opcode: int, contents: memoryview) -> None:
+        """Note a schema or a channel; other records are ignored."""
+        if opcode in (Opcode.SCHEMA, Opcode.CHANNEL):
+            kind: Any = records.Schema if opcode == Opcode.SCHEMA else records.Channel
+            known: dict[int, Any] = self.schemas if opcode == Opcode.SCHEMA else self.channels
+            found = self._parsed(kind, contents)
+            if known.setdefault(found.id, found) != found:
+                raise self.error(f"{kind.__name__.lower()} {found.id} is defined twice")
 
     # Bytes ------------------------------------------------------------------------------------------------------------
 
@@ -371,17 +391,14 @@ class McapFile:
         Raises:
             ModelError: it is damaged, or too large.
         """
-        if kind is records.Attachment:
-            self._check_memory(2 * length)
-        elif length > MAX_RECORD:
-            raise self.error(f"a {kind.__name__} record has {in_mb(length)}, expected at most {in_mb(MAX_RECORD)}")
+        self._check_memory(2 * length)
         return self._parsed(kind, memoryview(self.read(place, length)))
 
     def _parsed(self, kind: type[T], data: memoryview) -> T:
         if len(data) > MAX_RECORD and kind is not records.Attachment:
             raise self.error(f"a {kind.__name__} record has {in_mb(len(data))}, expected at most {in_mb(MAX_RECORD)}")
         reader: Callable[[ReadDataStream], T] = kind.read  # type: ignore[attr-defined]
-        return self._guard(f"a {kind.__name__} record", lambda: reader(ReadDataStream(_Exact(data))))
+        return self._guard(f"a {kind.__name__} record", lambda: reader(_Stream(data)))
 
     def _guard(self, what: str, read: Callable[[], T]) -> T:
         try:
@@ -392,31 +409,30 @@ class McapFile:
             raise self.error(f"{what} is damaged ({type(error).__name__}: {error})") from None
 
     def _check_memory(self, nbytes: int) -> None:
-        available = host_available()
-        if available is not None and nbytes > available:
+        if nbytes > MAX_RECORD and nbytes > (available := host_available() or nbytes):
             raise self.error(f"a part of it needs {in_mb(nbytes)} of memory, and {in_mb(available)} are available")
 
     def _memory(self, block: Block) -> memoryview:
         """Return the records of a block, decompressed."""
         self._check_memory(block.length)
-        data = memoryview(self.read(block.offset, block.length))
         if not block.is_chunk:
-            return data
-        head = self.chunk_head(block)
-        body = data[head.body :]
-        ratio = MAX_RATIO["lz4" if head.size > LARGE and head.compression else head.compression]
-        if head.packed != len(body) or head.size > ratio * (head.packed + 64):
-            raise self.error(f"the chunk at byte {block.offset} has {head.packed} bytes that decompress to {head.size}")
-        self._check_memory(head.size)
-        plain = self._guard(
-            f"the chunk at byte {block.offset}", lambda: _decompressed(head.compression, body, head.size)
-        )
-        if head.crc and crc32(plain) != head.crc:
-            raise self.error(f"the checksum of the chunk at byte {block.offset} differs")
+            return memoryview(self.read(block.offset, block.length))
+        size, crc, name, packed, start = self.chunk_head(block)
+        ratio = MAX_RATIO["lz4" if size > LARGE and name else name]
+        if start + packed != block.length or size > ratio * (packed + 64):
+            raise self.error(f"the chunk at byte {block.offset} has {packed} bytes that decompress to {size}")
+        self._check_memory(size)
+        body = self.read(block.offset + start, packed)
+        plain = self._guard(f"the chunk at byte {block.offset}", lambda: _decompressed(name, body, size))
+        if crc and crc32(plain) != crc:
+            raise self.damaged(f"the checksum of the chunk at byte {block.offset} differs")
         return plain
 
-    def chunk_head(self, block: Block) -> ChunkHead:
+    def chunk_head(self, block: Block) -> tuple[int, int, str, int, int]:
         """Return the description of a chunk, without its contents.
+
+        Returns:
+            Size after decompression, checksum (0 for none), compression, size in the file, and start of the contents.
 
         Raises:
             ModelError: there is no chunk, or its compression is unknown.
@@ -430,51 +446,48 @@ class McapFile:
         if named > 16 or name not in MAX_RATIO or len(data) < head + named + 8:
             raise self.error(f"the chunk at byte {block.offset} has the unknown compression {name!r}")
         (packed,) = struct.unpack_from("<Q", data, head + named)
-        return ChunkHead(size, crc, name, packed, head + named + 8)
+        return size, crc, name, packed, head + named + 8
 
-    def places(self, block: Block) -> Array:
-        """Return channel, log time (ns) and place in the block of each of its messages, int64 `[message, 3]`."""
-        memory, found = self._memory(block), []
-        for opcode, begin, end in self._records(memory, block):
-            if opcode == Opcode.MESSAGE:
-                channel, _, log_time, _ = self._head(memory, begin, end, block)
-                found.append((channel, log_time, begin - RECORD.size))
-        return np.array(found, np.int64).reshape(-1, 3)
-
-    def _head(self, memory: memoryview, begin: int, end: int, block: Block) -> tuple[int, int, int, int]:
-        """Return channel, sequence, log time and publish time of a message."""
-        if end - begin < _MESSAGE.size:
+    def _messages(self, memory: memoryview, places: list[tuple[int, int, int]], block: Block) -> Messages:
+        """Return the messages among the records of a block."""
+        begins = np.array([begin for opcode, begin, _ in places if opcode == Opcode.MESSAGE], np.int64)
+        size = HEADS.itemsize
+        if len(begins) and begins[-1] + size > len(memory):
             raise self.error(f"a message at byte {block.offset} is too short")
-        found: tuple[int, int, int, int] = _MESSAGE.unpack_from(memory, begin)
-        if found[0] not in self.channels:
-            raise self.error(f"a message at byte {block.offset} is of the unknown channel {found[0]}")
+        heads = np.ndarray(max(len(memory) - size + 1, 0), HEADS, memory, strides=(1,))[begins]
+        if (heads["length"] < size - RECORD.size).any():
+            raise self.error(f"a message at byte {block.offset} is too short")
+        if unknown := {*np.unique(heads["channel"]).tolist()} - self.channels.keys():
+            raise self.error(f"a message at byte {block.offset} is of the unknown channel {min(unknown)}")
+        return Messages(memory, begins, heads)
+
+    def _walk(self, memory: memoryview, block: Block) -> list[tuple[int, int, int]]:
+        """Return opcode, start and end of each record in the memory of a block."""
+        at, size, unpack, head, found = 0, len(memory), RECORD.unpack_from, RECORD.size, []
+        while at + head <= size:
+            opcode, length = unpack(memory, at)
+            end = at + head + length
+            found.append((opcode, at, end))
+            at = end
+        if at != size:
+            raise self.error(f"the last record of the block at byte {block.offset} is incomplete")
         return found
 
-    def _records(self, memory: memoryview, block: Block) -> Iterator[tuple[int, int, int]]:
-        """Yield opcode, start and end of each record in the memory of a block."""
-        at, size, unpack = 0, len(memory), RECORD.unpack_from
-        while at < size:
-            if size - at < RECORD.size:
-                raise self.error(f"the records at byte {block.offset} are incomplete")
-            opcode, length = unpack(memory, at)
-            at += RECORD.size
-            if length > size - at:
-                raise self.error(f"a record at byte {block.offset} is longer than its chunk")
-            yield opcode, at, at + length
-            at += length
 
-
-class _Exact(io.BytesIO):
+class _Stream(ReadDataStream):
     """Bytes that raise an error if fewer are there than are read."""
 
-    def read(self, size: int | None = -1, /) -> bytes:
-        data = super().read(size)
-        if size is not None and len(data) < size:
-            raise EOFError(f"{size} bytes were expected, and {len(data)} exist")
-        return data
+    def __init__(self, data: memoryview) -> None:
+        self._data, self._count = bytes(data), 0
+
+    def read(self, length: int) -> bytes:
+        begin, self._count = self._count, self._count + length
+        if self._count > len(self._data):
+            raise EOFError(f"{length} bytes were expected, and {len(self._data) - begin} exist")
+        return self._data[begin : self._count]
 
 
-def _decompressed(name: str, body: memoryview, size: int) -> memoryview:
+def _decompressed(name: str, body: bytes, size: int) -> memoryview:
     """Return the bytes of a chunk.
 
     Raises:

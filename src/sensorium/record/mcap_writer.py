@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import os
 import struct
 import threading
@@ -17,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from operator import attrgetter
 from typing import IO, Any
 from weakref import WeakSet
 
@@ -30,6 +31,7 @@ from mcap.opcode import Opcode
 
 from sensorium.readings import Array
 from sensorium.record.batches import HEADS, OPCODE
+from sensorium.record.chunks import Chunk, Part, State
 from sensorium.record.crc import crc32
 from sensorium.record.staging import lock
 
@@ -57,9 +59,6 @@ RECORD = struct.Struct("<BQ")
 _MESSAGE = struct.Struct("<BQHIQQ")
 _CHUNK, _SIZE = struct.Struct("<BQQQQI"), struct.Struct("<Q")
 
-Index = Array | Callable[[], Array]
-"""Channel, log time (ns) and relative place of each message, int64 `[message, 3]`, or a function that returns it."""
-
 _open: WeakSet[McapWriter] = WeakSet()
 
 
@@ -69,38 +68,6 @@ def _close_all() -> None:
     for writer in list(_open):
         with contextlib.suppress(Exception):
             writer.close()
-
-
-@dataclass(slots=True)
-class _Chunk:
-    """Messages that are not written yet."""
-
-    opened: float = field(default_factory=time.monotonic)
-    """Time at which it was opened, s."""
-    parts: list[Any] = field(default_factory=list)
-    nbytes: int = 0
-    added: list[tuple[int, Index]] = field(default_factory=list)
-    """Place and index of the messages that were added together."""
-    index: Array = field(default_factory=lambda: np.empty((0, 3), np.int64))
-    """Channel, log time (ns) and place of each message, int64 `[message, 3]`, once it is packed."""
-    compression: str = ""
-    crc: int = 0
-    """Checksum of the parts before compression."""
-    error: Exception | None = None
-    """Reason why it cannot be written."""
-
-    def pack(self) -> None:
-        """Complete the messages, make the index and the checksum, and compress the parts if that is worth the time."""
-        found = [self.index]
-        for start, index in self.added:
-            index = index() if callable(index) else index
-            index[:, 2] += start
-            found.append(index)
-        self.index, self.parts = np.concatenate(found), _joined(self.parts)
-        for part in self.parts:
-            self.crc = crc32(part, self.crc)
-        if _shrinks(self.parts):
-            self.compression, self.parts = "lz4", _compressed(self.parts)
 
 
 @dataclass(slots=True)
@@ -220,8 +187,8 @@ class McapWriter:
     def __init__(self, path: str | os.PathLike[str] | IO[bytes], profile: str, library: str) -> None:
         self._owns = isinstance(path, str | os.PathLike)
         self.path = os.fspath(path) if isinstance(path, str | os.PathLike) else ""
-        self.collect: Callable[[], None] = lambda: None
-        """Function that adds the collected data of its owner; called by the thread, which holds `lock`."""
+        self.collect: Callable[[Sequence[Part]], None] = lambda parts: None
+        """Function that adds messages to a closed chunk with these parts; called by a thread, which holds `lock`."""
         self.error: Exception | None = None
         file: Any = open(self.path, "ab", buffering=0) if self._owns else path
         self._file = file
@@ -229,11 +196,14 @@ class McapWriter:
         """Size of the file up to its last complete record, bytes."""
         self.summary = Summary()
         self.lock = threading.RLock()
-        """Lock of the contents; held while the data that `collect` adds is changed."""
+        """Lock of the contents; held while they are changed."""
         self.changed = threading.Condition(self.lock)
-        self._chunk = _Chunk()
-        self._queue: deque[_Chunk] = deque()
-        self._queued = 0
+        self._chunks: deque[Chunk] = deque()
+        """Chunks that are not written yet, in the order of the file; only the last one may be open."""
+        self._collecting: Chunk | None = None
+        """Closed chunk to which `collect` adds messages."""
+        self._numbers = itertools.count(1), itertools.count(1)
+        """Numbers of further schemas and channels."""
         self._is_closing = False
         try:
             if self._owns:
@@ -243,11 +213,8 @@ class McapWriter:
         except BaseException:
             self._close_file()
             raise
-        self._taken = self._written = 0
-        """Numbers of chunks that threads have taken, and that are written or dropped."""
-        self._packed: dict[int, _Chunk] = {}
-        """Number -> chunk that is packed and waits to be written."""
         self._threads = [threading.Thread(target=self._run, name="sensorium-record", daemon=True) for _ in range(2)]
+        self._running = len(self._threads)
         for thread in self._threads:
             thread.start()
         _open.add(self)
@@ -266,32 +233,33 @@ class McapWriter:
             metadata: further information about the channel.
             encoding: language of the definition.
         """
-        with self.changed:
+        with self.lock:
             schemas, data = self.summary.schemas, definition.encode()
-            known, name, count = {each.name: each for each in schemas.values()}, schema, 1
+            known, name, repeated = {each.name: each for each in schemas.values()}, schema, 1
             while name in known and known[name].data != data:
-                count += 1
-                name = f"{schema}{count}"
-            number = known[name].id if name in known else len(schemas) + 1
-            if number not in schemas:
-                schemas[number] = records.Schema(number, data, encoding, name)
-                self._put(schemas[number])
-            channel = records.Channel(len(self.summary.channels) + 1, topic, "cdr", dict(metadata), number)
+                repeated += 1
+                name = f"{schema}{repeated}"
+            if name not in known:  # written before it is used, also if the caller is interrupted in between
+                new = records.Schema(next(self._numbers[0]), data, encoding, name)
+                self._put(new)
+                known[name] = schemas[new.id] = new
+            channel = records.Channel(next(self._numbers[1]), topic, "cdr", dict(metadata), known[name].id)
             self._put(channel)
             self.summary.channels[channel.id] = channel
             return channel.id
 
     def _put(self, record: records.McapRecord) -> None:
         data = packed(record)
-        self._chunk.parts.append(data)
-        self._chunk.nbytes += len(data)
+        self.add_part(Part(-1, [data]), len(data))
 
-    def add(self, *messages: tuple[int, int, int, int, Sequence[Any]]) -> None:
+    def add(self, *messages: tuple[int, int, int, int, Sequence[Any]], order: int = 0, about: Any = None) -> None:
         """Add messages one after the other; wait while too many are queued.
 
         Args:
             messages: of each the number of its channel, its time (ns), the wall clock (ns since 1970), the number of
                 its frame, and its consecutive buffers, which must not change afterwards.
+            order: place among the parts of the chunk, see `Part`.
+            about: data of the owner.
         """
         places, parts, at = [], [], 0
         for channel, log_time, publish_time, sequence, contents in messages:
@@ -300,7 +268,7 @@ class McapWriter:
             parts += [b"".join((head, *contents))] if size <= JOINED else [head, *contents]
             places.append((channel, log_time, at))
             at += len(head) + size
-        self.add_records(parts, np.array(places, np.int64))
+        self.add_part(Part(order, parts, np.array(places, np.int64), about), at)
 
     def add_rows(self, channels: Array, log_times: Array, publish_time: int, sequence: int, rows: Array) -> None:
         """Add messages of one size; wait while too many are queued.
@@ -317,36 +285,47 @@ class McapWriter:
         heads["opcode"], heads["length"], heads["channel"] = OPCODE, size + 22, channels
         heads["sequence"], heads["log_time"], heads["publish_time"] = sequence & 0xFFFFFFFF, log_times, publish_time
         data = np.concatenate((heads.view(np.uint8).reshape(count, -1), rows), axis=1)
-        self.add_records([data], np.stack((channels, log_times, np.arange(0, data.nbytes, data.shape[1])), axis=1))
+        index = np.stack((channels, log_times, np.arange(0, data.nbytes, data.shape[1])), axis=1)
+        self.add_part(Part(0, [data], index), data.nbytes)
 
-    def add_records(self, parts: Sequence[Any], index: Index) -> None:
-        """Add records; wait while too many are queued.
+    def add_part(self, part: Part, nbytes: int = 0) -> Chunk:
+        """Add records, and return their chunk; wait while too many are queued.
 
         Args:
-            parts: consecutive buffers, which must not change afterwards.
-            index: channel, log time (ns) and relative place of each message, int64 `[message, 3]`. A function completes
-                the contents of the buffers first; a thread calls it before it writes them.
+            part: the records.
+            nbytes: their size, bytes. Records may be added to the part later, see `grow`.
         """
-        size = sum(map(_size, parts))
-        with self.changed:
-            if self.error is not None:
-                return
-            chunk = self._chunk
-            chunk.added.append((chunk.nbytes, index))
-            chunk.parts += parts
-            chunk.nbytes += size
-            if chunk.nbytes >= CHUNK_BYTES:
-                self._close_chunk()
-            while self._queued > QUEUE_BYTES and self.error is None and threading.current_thread() not in self._threads:
+        with self.lock:
+            chunk = self._open_chunk()
+            self.grow(chunk.add_part(part), nbytes)
+            return chunk
+
+    def _open_chunk(self) -> Chunk:
+        """Return the chunk to which messages are added; the caller holds the lock."""
+        if self._collecting is not None:
+            return self._collecting
+        if self.error is not None:
+            return Chunk()  # it is dropped
+        if not self._chunks or not self._chunks[-1].is_open:
+            self._chunks.append(Chunk())
+        return self._chunks[-1]
+
+    def grow(self, chunk: Chunk, nbytes: int) -> None:
+        """Note that a part of an open chunk has grown; wait while too much is queued. The caller holds the lock."""
+        chunk.nbytes += nbytes
+        if chunk.nbytes >= CHUNK_BYTES and chunk.is_open:
+            self._close_chunk()
+            while self._queued() > QUEUE_BYTES and self.error is None:
                 self.changed.wait()
+
+    def _queued(self) -> int:
+        return sum(chunk.nbytes for chunk in self._chunks if not chunk.is_open)
 
     def add_metadata(self, name: str, values: Mapping[str, str]) -> None:
         """Add a record of named texts to the file."""
-
-        def note(at: int, size: int) -> None:
-            self.summary.metadata.append(records.MetadataIndex(at, size, name))
-
-        self._add_record(packed(records.Metadata(name, dict(values))), note)
+        data = packed(records.Metadata(name, dict(values)))
+        for at in self._add_record(data):
+            self.summary.metadata.append(records.MetadataIndex(at, len(data), name))
 
     def attach(self, name: str, media_type: str, data: bytes) -> None:
         """Attach a file.
@@ -357,50 +336,42 @@ class McapWriter:
             data: its contents.
         """
         now = time.time_ns()
-
-        def note(at: int, size: int) -> None:
-            index = records.AttachmentIndex(at, size, now, now, len(data), name, media_type)
+        record = packed(records.Attachment(now, now, name, media_type, data))
+        for at in self._add_record(record):
+            index = records.AttachmentIndex(at, len(record), now, now, len(data), name, media_type)
             self.summary.attachments.append(index)
 
-        self._add_record(packed(records.Attachment(now, now, name, media_type, data)), note)
-
-    def _add_record(self, data: bytes, note: Any) -> None:
-        """Write a record outside chunks, after all messages added so far."""
+    def _add_record(self, data: bytes) -> list[int]:
+        """Write a record outside chunks, after all messages added so far; return its place, or none after an error."""
         self.flush()
-        with self.changed:
+        with self.lock:
+            at = self._end
             if self.error is None:
                 try:
-                    at = self._end
                     self._append([data])
-                    note(at, len(data))
                 except OSError as error:
                     self._fail(error)
+            return [at] if self.error is None else []
 
     def flush(self) -> None:
         """Write all messages added so far to the file, and wait for it."""
-        with self.changed:
-            self.collect()
+        with self.lock:
             self._close_chunk()
-            while self._queued and self.error is None:
+            while self._chunks and self.error is None:
                 self.changed.wait()
 
     def close(self) -> None:
-        """Complete the file: write the rest and the summary. Closing twice has no effect."""
-        with self.changed:
-            if self._is_closing:
-                return
-            self.collect()
+        """Complete the file: write the rest and the summary. Closing twice has no effect.
+
+        The threads complete the file also if the caller is interrupted while it waits for them.
+        """
+        with self.lock:
             self._close_chunk()
             self._is_closing = True
             self.changed.notify_all()
         for thread in self._threads:
             thread.join()
         _open.discard(self)
-        try:
-            self._append([self.summary.ending(self._end)])
-        except OSError as error:  # without space for the summary, the file ends after its last chunk
-            self.error = self.error or error
-        self._close_file()
 
     def _close_file(self) -> None:
         if self._owns:
@@ -408,28 +379,36 @@ class McapWriter:
             self._file.close()
 
     def _close_chunk(self) -> None:
-        """Pass the open chunk to the thread; the caller holds the lock."""
-        chunk = self._chunk
-        if chunk.nbytes and self.error is None:
-            self._chunk = _Chunk()
-            self._queue.append(chunk)
-            self._queued += chunk.nbytes
+        """Pass the open chunk to the threads; the caller holds the lock."""
+        if self._chunks and self._chunks[-1].is_open:
+            self._chunks[-1].is_open = False
             self.changed.notify_all()
 
     # The threads ------------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        """Close old chunks, pack closed chunks, and write them in their order."""
-        while (taken := self._next()) is not None:
-            number, chunk = taken
+        """Close old chunks, pack closed chunks, and write them in their order; the last thread completes the file."""
+        while (chunk := self._next()) is not None:
             try:
-                chunk.pack()
+                _pack(chunk)
             except Exception as error:  # otherwise the caller would wait for a thread that has ended
                 chunk.error = error
-            with self.changed:
-                self._packed[number] = chunk
-                del taken, chunk  # so that its memory is free once it is written
+            with self.lock:
+                chunk.state = State.PACKED
+                del chunk  # so that its memory is free once it is written
                 self._write_packed()
+        with self.lock:
+            self._running -= 1
+            if not self._running:
+                self._complete()
+
+    def _complete(self) -> None:
+        """Write the summary, and close the file."""
+        try:
+            self._append([self.summary.ending(self._end)])
+        except Exception as error:  # without space for the summary, the file ends after its last chunk
+            self.error = self.error or error
+        self._close_file()
 
     def _write_packed(self) -> None:
         """Write the packed chunks that are next in the file; the caller holds the lock.
@@ -437,56 +416,56 @@ class McapWriter:
         If the previous chunk is still being written, its thread writes them afterwards. No thread therefore waits for
         the other, because waking a thread takes about as long as writing a chunk.
         """
-        while (chunk := self._packed.pop(self._written, None)) is not None:
-            self.changed.release()
+        while self._chunks and self._chunks[0].state == State.PACKED:
+            chunk = self._chunks[0]
+            chunk.state = State.WRITING
+            self.lock.release()
             try:
-                if chunk.error is None and self.error is None:
+                if chunk.error is None:
                     self._append_chunk(chunk)
             except Exception as error:
                 chunk.error = error
             finally:
-                self.changed.acquire()
-            self._written += 1
-            self._queued -= chunk.nbytes
+                self.lock.acquire()
             if chunk.error is not None:
                 self._fail(chunk.error)
+            elif self._chunks:  # unless another thread failed
+                self._chunks.popleft()
             self.changed.notify_all()
 
-    def _next(self) -> tuple[int, _Chunk] | None:
-        """Return the number of the next chunk to write, and the chunk; None at the end."""
-        with self.changed:
-            while not self._queue:
+    def _next(self) -> Chunk | None:
+        """Return the next chunk to pack; None at the end."""
+        with self.lock:
+            while True:
+                chunk = next((each for each in self._chunks if each.state == State.WAITS), None)
+                if chunk is not None and not chunk.is_open:
+                    self._take(chunk)
+                    return chunk
                 if self._is_closing:
                     return None
-                left = self._chunk.opened + CHUNK_SECONDS - time.monotonic()
-                if not self._owns:
-                    self.changed.wait()
-                elif left > 0.0:
-                    self.changed.wait(left)
+                left = CHUNK_SECONDS if chunk is None else chunk.opened + CHUNK_SECONDS - time.monotonic()
+                if chunk is not None and left <= 0.0 and self._owns:
+                    self._close_chunk()
                 else:
-                    self._close_old()
-            self._taken += 1
-            return self._taken - 1, self._queue.popleft()
+                    self.changed.wait(left if self._owns else None)
 
-    def _close_old(self) -> None:
-        """Close the open chunk because of its age; the thread holds the lock."""
+    def _take(self, chunk: Chunk) -> None:
+        """Take a closed chunk, and let the owner add messages to it; the thread holds the lock."""
+        chunk.state, self._collecting = State.TAKEN, chunk
         try:
-            self.collect()
+            self.collect(tuple(chunk.parts))
         except Exception as error:  # of the owner, which reports it
-            self._fail(error)
-        self._close_chunk()
-        self._chunk.opened = time.monotonic()
+            chunk.error = error
+        self._collecting = None
 
     def _fail(self, error: Exception) -> None:
         """Drop everything that is not written; the caller holds the lock."""
         self.error = error
-        self._chunk = _Chunk()
-        self._queued -= sum(chunk.nbytes for chunk in self._queue)
-        self._queue.clear()
+        self._chunks.clear()
         self.changed.notify_all()
 
-    def _append_chunk(self, chunk: _Chunk) -> None:
-        name, size = chunk.compression.encode(), sum(map(len, chunk.parts))
+    def _append_chunk(self, chunk: Chunk) -> None:
+        name, size = chunk.compression.encode(), sum(map(len, chunk.buffers))
         times = chunk.index[:, 1]
         first, last = (int(times.min()), int(times.max())) if len(times) else (0, 0)
         rest = struct.pack("<I", len(name)) + name + _SIZE.pack(size)
@@ -494,7 +473,7 @@ class McapWriter:
         record = _CHUNK.pack(Opcode.CHUNK, length - RECORD.size, first, last, chunk.nbytes, chunk.crc) + rest
         at = self._end
         indexes, places, counts = message_indexes(chunk.index, at + length)
-        self._append([record, *chunk.parts, indexes])
+        self._append([record, *chunk.buffers, indexes])
         self.summary.add(
             records.ChunkIndex(length, at, chunk.compression, size, last, len(indexes), places, first, chunk.nbytes),
             counts,
@@ -511,7 +490,7 @@ class McapWriter:
                 view = memoryview(part)
                 while len(view):
                     view = view[self._file.write(view) or 0 :]
-        except OSError:
+        except BaseException:
             with contextlib.suppress(OSError):
                 self._file.truncate(self._end)
                 self._file.seek(self._end)
@@ -519,10 +498,30 @@ class McapWriter:
         self._end += sum(map(len, parts))
 
 
+def _pack(chunk: Chunk) -> None:
+    """Complete the parts, make the index and the checksum, and compress the buffers if that is worth the time."""
+    buffers: list[Any] = []
+    found, chunk.nbytes = [chunk.index], 0
+    for part in sorted(chunk.parts, key=attrgetter("order")):
+        part.complete()
+        part.index[:, 2] += chunk.nbytes
+        found.append(part.index)
+        buffers += part.buffers
+        chunk.nbytes += sum(map(_size, part.buffers))
+    chunk.parts = []
+    chunk.index, chunk.buffers = np.concatenate(found), _joined(buffers)
+    for each in chunk.buffers:
+        chunk.crc = crc32(each, chunk.crc)
+    if _shrinks(chunk.buffers):
+        chunk.compression, chunk.buffers = "lz4", _compressed(chunk.buffers)
+
+
 def _joined(parts: Sequence[Any]) -> list[memoryview]:
     """Return buffers as bytes, small ones joined."""
     joined: list[memoryview] = []
-    for is_small, group in groupby(parts, lambda part: _size(part) <= JOINED):  # LZ4 makes a block of each buffer
+    for is_small, group in itertools.groupby(
+        parts, lambda part: _size(part) <= JOINED
+    ):  # LZ4 makes a block of each buffer
         several = list(group)
         several = [b"".join(several)] if is_small else several
         joined += [memoryview(part).cast("B") for part in several]

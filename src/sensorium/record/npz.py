@@ -221,7 +221,7 @@ def _places(archive: Archive, name: str) -> dict[str, str]:
     """
     key, own = key_of(name), len(key_of(name)) + 1
     found: dict[str, str] = {}
-    for member in archive:
+    for member in archive.members:
         part = member[own:] if member.startswith(f"{key}/") else ""
         branch, _, rest = part.partition("/")
         if part in (*_PARTS, "offsets"):
@@ -233,12 +233,12 @@ def _places(archive: Archive, name: str) -> dict[str, str]:
     for part in _PARTS:
         if part not in found:
             raise archive.error(f"{key}/{part}", "it is missing")
-    rows, envs = archive[found["time"]].shape[:1], archive[found["env_ids"]].shape[:1]
+    rows, envs = archive.members[found["time"]].shape[:1], archive.members[found["env_ids"]].shape[:1]
     wanted = {"env_ids": (envs, "iu"), "time": (rows, "f"), "valid": (rows + envs, "b")}
     wanted |= dict.fromkeys(("capture_time", "truth_time", "stamp"), (rows + envs, "f"))
     wanted["offsets"] = (*rows, sum(envs) + 1), "iu"
     for part, member in found.items():
-        shape, dtype = archive[member].shape, archive[member].dtype
+        shape, dtype = archive.members[member].shape, archive.members[member].dtype
         if part in wanted:
             expected, kinds = wanted[part]
             fits = shape == expected and dtype.kind in kinds
@@ -274,29 +274,6 @@ def _of_parts(name: str, info: Mapping[str, Any], parts: Mapping[str, Array]) ->
     return SensorRecording(name, info, env_ids, time, captures, truths, valid, measured, truth, stamp, offsets)
 
 
-class _Column:
-    """Rows of one array, in memory that doubles when full; `joined` if an addition may be any number of rows."""
-
-    def __init__(self, like: Array, joined: bool) -> None:
-        self._rows = np.empty((64, *like.shape[1:]), like.dtype)
-        self._joined = joined
-        self.count = 0
-
-    def add(self, value: Array) -> None:
-        added = value if self._joined else value[None]
-        end = self.count + len(added)
-        if end > len(self._rows):
-            grown = np.empty((max(2 * len(self._rows), end), *self._rows.shape[1:]), self._rows.dtype)
-            grown[: self.count] = self._rows[: self.count]
-            self._rows = grown
-        self._rows[self.count : end] = added
-        self.count = end
-
-    @property
-    def values(self) -> Array:
-        return self._rows[: self.count]
-
-
 @dataclass(slots=True)
 class _Track:
     """Recorded data of one sensor, of readings with the same fields."""
@@ -305,14 +282,14 @@ class _Track:
     has_truth: bool
     env_ids: Array
     rows: Array
-    columns: dict[str, _Column] = field(default_factory=dict)
+    columns: dict[str, list[Array]] = field(default_factory=dict)
     state: dict[str, Array] = field(default_factory=dict)
     """Content of the last added row; a reading with the same content is skipped."""
     events: int = 0
     """Number of rows of ragged fields so far."""
 
     def __len__(self) -> int:
-        return self.columns["tick"].count if self.columns else 0
+        return len(self.columns.get("tick", ()))
 
 
 def _described(tracks: list[_Track], info: Mapping[str, Any]) -> _Track:
@@ -378,7 +355,7 @@ class NpzRecorder:
             row["offsets"] = offsets + track.events
         for branch, values in (("measured", reading.measured), ("truth", reading.truth)):
             for name, value in values.items():
-                kept = value[: int(offsets[-1])] if offsets is not None and name in ragged else value[rows]
+                kept = value[: int(offsets[-1])].copy() if offsets is not None and name in ragged else value[rows]
                 row[f"{branch}/{name}"] = kept
         size = sum(value.nbytes for value in row.values())
         if self.nbytes + size > self.max_bytes:
@@ -393,10 +370,7 @@ class NpzRecorder:
         self.nbytes += size
         track.events += 0 if offsets is None else int(offsets[-1])
         for key, value in row.items():
-            if key not in track.columns:
-                is_ragged = key.partition("/")[2] in ragged
-                track.columns[key] = _Column(value[:0] if is_ragged else value[None], joined=is_ragged)
-            track.columns[key].add(value)
+            track.columns.setdefault(key, []).append(value)
 
     def recording(self, description: SceneDescription | Mapping[str, Any]) -> Recording:
         """Return the recording so far, as `load` would return it after `save`.
@@ -413,7 +387,11 @@ class NpzRecorder:
         for name, tracks in self._tracks.items():
             info = described["sensors"][name]
             track = _described(tracks, info)
-            values = {key: column.values for key, column in track.columns.items()}
+            ragged = {spec.name for spec in track.specs if spec.is_ragged}
+            values = {
+                key: np.concatenate(rows) if key.partition("/")[2] in ragged else np.stack(rows)
+                for key, rows in track.columns.items()
+            }
             if not values:
                 continue
             total = sum(map(len, tracks))

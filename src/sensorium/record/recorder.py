@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -10,25 +11,25 @@ import struct
 import time
 import warnings
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from sensorium.errors import ConfigError, MissingDependencyError, SensoriumWarning, shown
+from sensorium.errors import ConfigError, MissingDependencyError, ScheduleError, SensoriumWarning, shown
 from sensorium.readings import Array, Reading, read_only
 from sensorium.record.batches import LITTLE_ENDIAN, PACKAGE, TYPES, Batch, batches_of, of_envs
 from sensorium.record.stacks import Stack
 from sensorium.spec import FieldSpec
 
 if TYPE_CHECKING:
+    from sensorium.record.chunks import Part
     from sensorium.record.mcap_writer import McapWriter
     from sensorium.record.ros2_track import Ros2Track
-    from sensorium.record.rows import LogRows, SensorRows, Taken
+    from sensorium.record.rows import LogRows, SensorRows
     from sensorium.scene import Scene
 
 FORMAT = "1"
@@ -348,12 +349,10 @@ class Recorder:
 
     def close(self) -> None:
         """Complete the file. Closing twice has no effect."""
-        if not self._watch.is_closed:
-            self._watch.close()
-            self._flush_rows()
-            for name in list(self._followed):
-                self._unfollow(name)
+        self._watch.close()
         self._writer.close()
+        for name in list(self._followed):
+            self._unfollow(name)
         self._report()
 
     # Description ------------------------------------------------------------------------------------------------------
@@ -371,7 +370,6 @@ class Recorder:
     def _on_frame(self) -> None:
         """Record new data; called on the loop's thread after each advance of the scene."""
         if self._writer.error is not None:
-            self._report()
             self.close()
             return
         scene = self._scene
@@ -387,8 +385,6 @@ class Recorder:
                     others = []
                 self.frame = frame + 1
                 with self._writer.lock:
-                    if rows.must_flush:
-                        self._collect()
                     rows.add((self.frame, wall, tick))
         if others:
             self._write_readings(others, frame + 1, wall)
@@ -402,62 +398,51 @@ class Recorder:
         """Write the new readings of sensors, which are evaluated together."""
         self.frame = frame
         now = nanoseconds(self._scene.time)
-        for name, reading in self._published(names).items():
-            self._write_reading(name, reading, now, wall)
-
-    def _published(self, names: list[str]) -> dict[str, Reading]:
-        """Return the new readings of some sensors, of the recorded environments."""
         readings = self._scene.publish(names, since=self._cursor, envs=self._span, poses=True)
-        if self._takes_all:
-            return readings
-        return {name: of_envs(reading, self._rows) for name, reading in readings.items()}
+        for name, reading in readings.items():
+            own = reading if self._takes_all else of_envs(reading, self._rows)
+            self._write_reading(name, own, now, wall)
 
     def _write_reading(self, name: str, reading: Reading, now: int, wall: int) -> None:
-        """Write one reading after all data that was collected before it."""
-        self._flush_rows()
+        """Write one reading."""
         track = self._tracks.get(name)
         if track is None or track.sensor is not self._followed[name]:
             track = self._open_track(name, reading)
-        if self._ros2 is not None:
-            with self._writer.lock:
-                self._ros2.add(Stack.of([reading]))
-                self._ros2.write(self.frame)
-        self._writer.add(*(
-            (channel, now, wall, self.frame, batch.encode(reading))
-            for batch, channel in zip(track.batches, track.channels, strict=True)
-        ))  # fmt: skip
+        order = [*self._followed].index(name)
+        self._writer.add(
+            *(
+                (channel, now, wall, self.frame, batch.encode(reading))
+                for batch, channel in zip(track.batches, track.channels, strict=True)
+            ),
+            order=order,
+            about=self._about(lambda _: Stack.of([reading])),
+        )
         if sum(batch.nbytes for batch in track.batches) <= LARGEST:
             live = self._scene.live_sample(name)
             if live is not None:
                 from sensorium.record.rows import SensorRows
 
                 envs = None if len(self.env_ids) == self._scene.num_envs else self._choice
-                rows = SensorRows(live, track.batches, track.channels, envs)
-                found = {**self._rows_of, name: rows}
-                self._rows_of = {each: found[each] for each in self._followed if each in found}
+                about = self._about(lambda data: rows.stack(data[0]))
+                rows = SensorRows(self._writer, order, live, track.batches, track.channels, envs, about)
+                self._rows_of[name] = rows
 
-    def _flush_rows(self) -> None:
-        """Add the collected data to the file."""
-        with self._writer.lock:
-            self._collect()
+    def _about(self, stack: Callable[[Sequence[Any]], Stack]) -> Any:
+        """Return the standard messages to which the readings of a part are added, and a function that returns them."""
+        return None if self._ros2 is None else (self._ros2, stack)
 
-    def _collect(self) -> None:
-        """Add the collected data of all sensors to the file at once; the caller holds the writer's lock."""
-        from sensorium.record.rows import completed
-
-        sensors = [rows for rows in self._rows_of.values() if rows.count]
-        logs = [rows for rows in self._logs.values() if rows.count]
-        taken: list[Taken] = [rows.take() for rows in (*sensors, *logs)]
-        parts = [data for data, _ in taken]
-        if self._ros2 is None:
-            if taken:  # completed by the writer's thread
-                self._writer.add_records(parts, partial(completed, taken))
-            return
-        if taken:
-            self._writer.add_records(parts, completed(taken))
-        for rows, data in zip(sensors, parts, strict=False):
-            self._ros2.add(rows.stack(data))
-        self._ros2.write(self.frame)
+    def _collect(self, parts: Sequence[Part]) -> None:
+        """Add the standard messages of the readings in a chunk; called by the writer's thread."""
+        tracks: dict[Ros2Track, None] = {}
+        for part in parts:
+            if part.about is not None:
+                part.complete()
+                if part.buffers:
+                    track, stack = part.about
+                    track.add(stack(part.buffers))
+                    tracks[track] = None
+        for track in tracks:
+            track.write(self.frame)
 
     def _follow(self) -> Mapping[str, Any]:
         """Return the sensors to record by name; they count this recorder among their listeners."""
@@ -467,30 +452,28 @@ class Recorder:
                 found: Mapping[str, Any] = scene.sensors_in_use
             else:
                 found = {name: scene[name] for name in self._names if name in scene}
-            self._arrangement = scene.arrangement
-            with self._writer.lock:
-                self._collect()
-                for name, rows in self._rows_of.items():
-                    self._cursor.follow(self._followed[name], rows.live)
-                self._rows_of = {}
+            for name, rows in self._rows_of.items():
+                self._cursor.follow(self._followed[name], rows.live)
+            self._rows_of = {}
             is_changed = found != self._followed
             for name in [*self._followed]:
                 if found.get(name) is not self._followed[name]:
                     self._unfollow(name)
             for name, sensor in found.items():
                 if name not in self._followed:
+                    self._followed[name] = sensor
                     sensor.buffers.listeners += 1
             self._followed = dict(found)
             self._watch.sensors = tuple(self._followed.values())
             if self.ros2 and is_changed:
                 self._follow_ros2()
+            self._arrangement = scene.arrangement
         return self._followed
 
     def _follow_ros2(self) -> None:
         """Prepare the messages of the sensors that are followed now."""
         from sensorium.record.ros2_track import Ros2Track
 
-        self._flush_rows()
         about = self._scene.description()
         about = replace(about, sensors={name: about.sensors[name] for name in self._followed})
         self._ros2 = Ros2Track(self._writer, about, self.env_ids.tolist(), self._ros2, time=self._scene.time)
@@ -499,7 +482,8 @@ class Recorder:
         sensor = self._followed.pop(name)
         sensor.buffers.listeners -= 1
         if not sensor.is_retired:
-            self._scene.forget_poses([name])
+            with contextlib.suppress(ScheduleError):  # after an interrupted step, the scene only allows a reset
+                self._scene.forget_poses([name])
 
     def _open_track(self, name: str, reading: Reading) -> _Track:
         """Open the channels of a sensor."""
@@ -521,8 +505,8 @@ class Recorder:
                     self._sees_ctrl, self._controls = ctrl.is_cpu, ctrl.detach().cpu().numpy()
             contents = self._controls.tobytes()
             if contents != self._control:
-                self._control = contents
                 self._log(CONTROL, self._controls[self._choice], self._tick, "the controls", actuators=True)
+                self._control = contents
         self._is_step_start = not scene.is_within_step
 
     def _record_bodies(self) -> None:
@@ -530,10 +514,10 @@ class Recorder:
         scene = self._scene
         if scene.is_within_step or 0 <= scene.tick - self._bodies_at < self._bodies_every:
             return
-        self._bodies_at = scene.tick
         poses = scene.body_poses(self._span)
         if poses is not None and poses.shape[1]:
             self._log(BODIES, poses if self._takes_all else poses[self._rows], scene.tick, "the poses of bodies")
+        self._bodies_at = scene.tick
 
     def _log(self, name: str, values: Array, tick: int, expected: str, actuators: bool = False) -> None:
         if self.is_closed:
@@ -546,8 +530,6 @@ class Recorder:
             fits = f"{expected} of shape {[len(values), *spec.shape]} and type {spec.dtype} as before"
             raise ConfigError.single("Recorder.log", name, f"{values.dtype} {list(values.shape)}", fits)
         with self._writer.lock:
-            if rows.must_flush:
-                self._collect()
             rows.add((self.frame, time.time_ns(), tick), values)
 
     def _open_log(self, name: str, values: Array, actuators: bool) -> LogRows:
@@ -558,7 +540,7 @@ class Recorder:
         spec = FieldSpec("value", axes, values.shape[1:], values.dtype.name, "", "", "vector", "scalar")
         batch = Batch(name, "log", (spec,), self.env_ids, "measured", 0, self._scene.engine.dt)
         about = {"names": json.dumps(list(self._scene.engine.control_names))} if actuators else {}
-        return LogRows(batch, add_batch(self._writer, batch, "log", **about), self._scene.clock.time_at)
+        return LogRows(self._writer, batch, add_batch(self._writer, batch, "log", **about), self._scene.clock.time_at)
 
     def _episodes(self) -> Array:
         return _on_host(self._scene.clock.episode).copy()
@@ -567,9 +549,9 @@ class Recorder:
         """Mark the environments whose episode changed since the last call."""
         now = self._episodes()
         changed = self.env_ids[(now != self._episode)[self.env_ids]]
-        self._episode = now
         if len(changed):
             self.mark("episode", env_ids=changed.tolist())
+        self._episode = now
 
     def _report(self) -> None:
         """Warn, once, that the file could not be written."""

@@ -9,7 +9,7 @@ import struct
 import time
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -25,7 +25,7 @@ from sensorium.record.npz import NpzRecorder, Recording, load
 from sensorium.record.recorder import ABOUT, BODIES, FORMAT, MARKS, checksum, missing
 
 if TYPE_CHECKING:
-    from sensorium.record.mcap_file import McapFile, Message
+    from sensorium.record.mcap_file import McapFile, Messages
     from sensorium.record.stacks import Stack
 
 SUFFIXES = (".mcap", ".db3", ".npz")
@@ -36,7 +36,24 @@ CACHED = 2
 
 _Key = tuple[int, int]
 """Channels of the measured and of the true messages; 0 without truth."""
-_Pairs = tuple[list[memoryview], list[memoryview]]
+
+
+class _Several(Sequence[memoryview]):
+    """Contents of some messages, which are only made when they are read."""
+
+    def __init__(self, data: Callable[[int], memoryview], numbers: Array) -> None:
+        self._data, self._numbers = data, numbers.tolist()
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, chosen: Any) -> Any:
+        if isinstance(chosen, slice):
+            return [self._data(number) for number in self._numbers[chosen]]
+        return self._data(self._numbers[chosen])
+
+
+_Pairs = tuple[_Several, _Several]
 """Measured messages, and those of their truth."""
 
 
@@ -99,7 +116,7 @@ class Replay:
         self._file: McapFile = McapFile(path)
         self.unread: dict[str, str] = {}
         try:
-            self._cache: OrderedDict[int, list[Message]] = OrderedDict()
+            self._cache: OrderedDict[int, Messages] = OrderedDict()
             self._read_description()
         except BaseException:
             self._file.close()
@@ -364,12 +381,12 @@ class Replay:
 
     def _numbered_marks(self) -> list[tuple[int, Mark]]:
         """Return all marks with the numbers of their frames."""
-        return [
-            (each.sequence, self._mark(each.data))
-            for index in self._blocks_between(self._marks)
-            for each in self._messages(index)
-            if each.channel in self._marks
-        ]
+        found = []
+        for index in self._blocks_between(self._marks):
+            messages = self._messages(index)
+            for number in np.flatnonzero(np.isin(messages.heads["channel"], [*self._marks])).tolist():
+                found.append((int(messages.heads["sequence"][number]), self._mark(messages.data(number))))
+        return found
 
     def _mark(self, data: memoryview) -> Mark:
         try:
@@ -457,43 +474,48 @@ class Replay:
         Returns:
             Number of the frame and key of each, in order, and the messages with each key.
         """
-        messages, order = self._messages(index), []
-        pairs: dict[_Key, _Pairs] = {}
-        for place, each in enumerate(messages):
-            if each.channel not in channels:
-                continue
-            sensor = self._batches[each.channel].sensor
-            truths = self._truths.get(sensor, set()) if each.channel in self._sensors else set()
-            key = each.channel, 0
-            if truths:
-                true = messages[place + 1] if place + 1 < len(messages) else self._first_after(index)
-                if true is None:  # the writer was killed between the two
-                    break
-                if true.channel not in truths:
-                    raise self._error(f"a reading of {sensor!r} at byte {self._file.blocks[index].offset} has no truth")
-                key = each.channel, true.channel
-                pairs.setdefault(key, ([], []))[1].append(true.data)
-            pairs.setdefault(key, ([], []))[0].append(each.data)
-            order.append((each.sequence, key))
-        return order, pairs
+        messages, after = self._messages(index), None
+        channel = messages.heads["channel"].astype(np.int64)
+        numbers = np.flatnonzero(np.isin(channel, [*channels]))
+        if len(numbers) and numbers[-1] + 1 == len(channel):
+            after = self._first_after(index)
 
-    def _first_after(self, index: int) -> Message | None:
-        """Return the first message after a block."""
+        def data(number: int) -> memoryview:
+            return messages.data(number) if after is None or number < len(channel) else after[1]
+
+        follower = np.append(channel[1:], -1 if after is None else after[0])[numbers]
+        with_truth = [each for each in channels & self._sensors.keys() if self._batches[each].sensor in self._truths]
+        follower[~np.isin(channel[numbers], with_truth)] = 0
+        numbers, follower = numbers[follower >= 0], follower[follower >= 0]  # the writer was killed between the two
+        keys, which = np.unique(channel[numbers] << 32 | follower, return_inverse=True)
+        names, pairs = [(key >> 32, key & 0xFFFFFFFF) for key in keys.tolist()], {}
+        for place, (first, second) in enumerate(names):
+            sensor, own = self._batches[first].sensor, numbers[which == place]
+            if second and second not in self._truths[sensor]:
+                raise self._error(f"a reading of {sensor!r} at byte {self._file.blocks[index].offset} has no truth")
+            pairs[first, second] = _Several(data, own), _Several(data, own + 1 if second else own[:0])
+        sequences = messages.heads["sequence"][numbers].tolist()
+        return [(each, names[place]) for each, place in zip(sequences, which.tolist(), strict=True)], pairs
+
+    def _first_after(self, index: int) -> tuple[int, memoryview] | None:
+        """Return channel and contents of the first message after a block."""
         for following in range(index + 1, len(self._file.blocks)):
-            if messages := self._messages(following):
-                return messages[0]
+            messages = self._messages(following)
+            if len(messages.heads):
+                return int(messages.heads["channel"][0]), messages.data(0)
         return None
 
-    def _messages(self, index: int) -> list[Message]:
+    def _messages(self, index: int) -> Messages:
         """Return the messages of readings, logs and marks in a block, frame by frame.
 
         The recorder writes many small messages of one sensor after the other.
         """
         found = self._cache.get(index)
         if found is None:
-            messages = self._file.messages(self._file.blocks[index])
-            own = [each for each in messages if each.channel in self._batches or each.channel in self._marks]
-            found = self._cache[index] = sorted(own, key=lambda each: each.sequence)
+            found = self._file.messages(self._file.blocks[index])
+            own = np.flatnonzero(np.isin(found.heads["channel"], [*self._batches, *self._marks]))
+            own = own[np.argsort(found.heads["sequence"][own], kind="stable")]
+            found = self._cache[index] = found._replace(begins=found.begins[own], heads=found.heads[own])
             while len(self._cache) > CACHED:
                 self._cache.popitem(last=False)
         else:
