@@ -210,7 +210,6 @@ class ContactProbeOptions(Options):
 
     def configs(self, name: str = "checked") -> list[Any]:
         given = compat._attached("KinematicContactProbe", self.attached() | {"name": name, "geometry": "collision"})
-        given["debug_vis"] = given.pop("draw_debug", False)
         stiffness, normal = given.pop("stiffness", 1000.0), given.pop("probe_local_normal", (0.0, 0.0, 1.0))
         viscous = dict.fromkeys(("normal_damping", "shear_scalar", "twist_scalar"), 0.0)
         given.setdefault("probe_radius", 0.005)
