@@ -802,6 +802,7 @@ def test_genesis_options_without_a_counterpart_are_refused_with_a_reason() -> No
     assert camera.lens == sn.PinholeLensCfg(fovy=60.0) and camera.clipping_range == (0.1, 9.0)
     drawn = genesis.Contact(entity_idx=0, draw_debug=True, debug_sphere_radius=0.1, debug_color=(1.0, 0.0, 1.0, 0.5))
     assert drawn.debug_vis and genesis.TemperatureProperties().density == 1000.0
+    assert genesis.RasterizerCameraOptions(draw_debug=True).debug_vis
 
 
 # GeneLab and CARLA ----------------------------------------------------------------------------------------------------

@@ -215,6 +215,8 @@ def _attached(title: str, data: dict[str, Any]) -> dict[str, Any]:
         if rows := data.pop(name, ()):
             rows = rows if isinstance(rows, Sequence) else (rows,)
             data[field] = tuple(ObjRef(type="body", name=".*", index=row) for row in rows)
+    if "draw_debug" in data:
+        data["debug_vis"] = data.pop("draw_debug")
     return {name: value for name, value in data.items() if not name.startswith("debug_") or name[6:] in ("vis", "rays")}
 
 

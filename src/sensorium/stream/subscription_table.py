@@ -99,10 +99,10 @@ class SubscriptionTable:
             topic = self.topics.pop(number, None)
             if topic is None:
                 return  # the table was closed in the meantime
+            self.send_to_all(msg.Removed(number, reason))  # first: a listener whose stream ended finds no sensor
             for subscription in list(topic.subscriptions):
                 self.end(subscription, reason)
             self.segments.retire(topic)
-            self.send_to_all(msg.Removed(number, reason))
 
     # Sessions ---------------------------------------------------------------------------------------------------------
 
