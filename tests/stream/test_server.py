@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from streaming import DT, PATIENCE, GaugeCfg, Sheet, SheetCfg, TickerDataSerializer, build, held
+from streaming import DT, PATIENCE, GaugeCfg, Sheet, SheetCfg, TickerDataSerializer, build, held, until
 from synthetic import advance, world
 
 import sensorium as sn
@@ -561,7 +561,8 @@ def test_short_lived_listeners_leave_nothing() -> None:
         steps(server, 2)
         after = held()
         assert (after["fds"], after["threads"]) == (before["fds"], before["threads"])
-        assert server.counts[:2] == (0, 0) and not server._table.fresh and not server._sockets._ready
+        assert server.counts[:2] == (0, 0) and not server._table.fresh
+        until(lambda: not server._sockets._ready, "the socket's thread")
         assert scene["gauge"].buffers.listeners == 0 and scene["world"].buffers.listeners == 0
         assert scene["world"].buffers.poses is None
 
