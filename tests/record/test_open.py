@@ -81,7 +81,7 @@ def test_a_bag_whose_writer_was_killed_names_repair(files: Path, tmp_path: Path)
     shutil.copy(files / "bag/metadata.yaml", folder)
     with pytest.raises(ModelError, match=f"sensorium repair {file}"):
         sn.open(folder)
-    assert main(["repair", str(file)]) == 0
+    assert main(["repair", str(file), "--in-place"]) == 0
     with sn.replay(folder) as replay:
         assert len(list(replay)) == 1
 

@@ -272,7 +272,7 @@ class Serve:
 
         assert self.replay is not None
         scene = ReplayScene(self.replay)
-        if not scene.sensors_in_use:
+        if not scene.replay.description.sensors:
             raise UsageError.of("--replay", str(self.replay), "a recording with sensors", "It has none to serve.")
         return scene
 
