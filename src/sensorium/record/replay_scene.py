@@ -243,7 +243,9 @@ class ReplayScene:
         self._next_poses = next(self._poses, None)
         if self._next_poses is not None:
             self._take({WORLD: replace(self._next_poses, tick=now, time=now * self._description.dt)})
-        self._take(self.replay.at(now * self._description.dt))
+        time = now * self._description.dt
+        found = self.replay.at(time)  # all are new at this tick, also those of slow sensors
+        self._take({name: replace(reading, tick=now, time=time) for name, reading in found.items()})
         self.engine.tick = now
         for watch in self._watches[:]:
             watch.callback()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 import sys
@@ -84,6 +85,8 @@ class Page:
         self.url = f"http://{shown}:{self.server.get_port()}/{f'?token={token}' if token else ''}"
         self.readings: dict[str, Reading] = {}
         self.time = 0.0
+        self._times: dict[str, float] = {}
+        """Stream -> time of its newest reading, s."""
         self._env = -1
         self._bodies: Array | None = None
         self._own_pace = {"paused": True, "speed": speed} if client.is_lockstep else None
@@ -98,7 +101,6 @@ class Page:
         """Node of the whole scene. It moves against the followed body, so that no camera has to move."""
         self._overlays = Overlays(self.server.scene)
         self._world = World3d(self.server, client.world_file())
-        self._is_showing_time = False
         self._build()
 
     # The loop ---------------------------------------------------------------------------------------------------------
@@ -160,6 +162,7 @@ class Page:
     def _restart(self) -> None:
         """Forget the data of another environment, or of a later time."""
         self.readings.clear()
+        self._times.clear()
         self._bodies = None
         for plot in self.plots:
             plot.restart()
@@ -235,10 +238,11 @@ class Page:
 
     def _show(self, arrived: Mapping[str, Sequence[Reading]]) -> None:
         """Show readings."""
-        if any(name in self.readings and each[-1].time < self.readings[name].time for name, each in arrived.items()):
+        times = {name: each[-1].time for name, each in arrived.items()}
+        if any(time < self._times.get(name, time) for name, time in times.items()):
             self._restart()
-            self.time = 0.0
-        self.time = max([self.time, *(each[-1].time for each in arrived.values())])
+        self._times |= times
+        self.time = max(self._times.values(), default=0.0)
         self.readings.update({name: each[-1] for name, each in arrived.items() if name != WORLD})
         if WORLD in arrived:
             reading = arrived[WORLD][-1]
@@ -264,9 +268,7 @@ class Page:
             self.buttons.options = words
         self.speed.disabled = self._pace is None
         if (span := pace.get("span")) is not None:
-            self._is_showing_time = True
             self.seek.value = float(np.clip(self.time, *span))
-            self._is_showing_time = False
 
     def _notify(self, note: str) -> None:
         """Show a message in all browsers, unless it was the last one."""
@@ -315,13 +317,14 @@ class Page:
         first, end = pace.get("span", (0.0, 1.0))
         end = max(end, first + 1e-3)
         self.seek = gui.add_slider("time [s]", first, end, 0.001, first, visible="span" in pace)
-        self.seek.on_update(
-            lambda _: (
-                None
-                if self._is_showing_time
-                else self._send(self._set_pace, time=float(np.clip(np.nan_to_num(self.seek.value), first, end)))
-            )
-        )
+
+        async def seek(event: Any) -> None:
+            when = self.seek.value  # in viser's loop: before `_show` moves the slider again
+            if event.client_id is not None:
+                when = float(np.clip(np.nan_to_num(when), first, end))
+                await asyncio.to_thread(self._send, self._set_pace, time=when)
+
+        self.seek.on_update(seek)
         self.tabs = gui.add_tab_group()
         fields = _plottable(self._shown_streams())
         with self.tabs.add_tab("Plots"):
