@@ -122,7 +122,9 @@ def test_every_sample_is_a_point_of_the_plot(browser: Browser) -> None:
     with Session(scene, browser) as session:
         session.client.pace(paused=True)
         plot, tick = session.page.plots[0], scene.tick
-        wait_until(lambda: session.page.time == pytest.approx(0.002 * tick) and plot.values.data[0].size)
+        shown = session.page.readings  # the bodies may arrive before the samples of the plot
+        wait_until(lambda: "joint" in shown and shown["joint"].time == pytest.approx(0.002 * tick))
+        wait_until(lambda: plot.values.data[0].size)
         before = plot.values.data[0].size
         session.client.pace(steps=80)
         wait_until(lambda: plot.values.data[0].size == before + 400)
