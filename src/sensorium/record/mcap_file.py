@@ -168,7 +168,7 @@ class McapFile:
 
     def damaged(self, reason: str) -> ModelError:
         """Return the error of a file that may be repaired."""
-        return self.error(f"{reason}. Run: sensorium repair {self.path}")
+        return self.error(f"{reason}. Run: sensorium repair {self.path} (with --in-place, to open its folder again)")
 
     # Contents ---------------------------------------------------------------------------------------------------------
 

@@ -207,7 +207,7 @@ class Page:
         self._client.sensors[sensor].set(knob, value)
 
     def _ask(self) -> None:
-        """Ask for the pace and the drawings of the server, and take steps in lock-step; a thread of its own."""
+        """Ask for the pace and the drawings of the server, and take steps in lock-step, on a separate thread."""
         due = 0.0
         while self._is_open:
             pace = self._own_pace
