@@ -18,7 +18,7 @@ import warp as wp
 from benchmarks.camera_scenes import SCENES, poses_of
 from benchmarks.rays import on_tensors
 from benchmarks.timing import interleaved, repeats_of, wall_and_cpu
-from sensorium import CameraCfg, EventCameraCfg, MujocoWarpEngine, PinholeLensCfg, Scene
+from sensorium import CameraCfg, EventCameraCfg, MujocoWarpEngine, Scene
 from sensorium.geometry.images.analytic import draw_analytic
 from sensorium.geometry.images.cast import cast_pixels
 from sensorium.geometry.images.dense import draw_dense
@@ -29,6 +29,7 @@ from sensorium.geometry.images.place import place_cameras
 from sensorium.geometry.images.raster import draw_clusters
 from sensorium.geometry.images.shade import shade
 from sensorium.geometry.images.shadows import cast_shadows
+from sensorium.lenses import PinholeLensCfg
 from sensorium.sensors.cameras.annotators import distances
 
 PASS = (place_cameras, list_shapes, draw_analytic, draw_clusters, draw_dense, distances._measure)

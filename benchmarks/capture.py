@@ -11,16 +11,16 @@ from sensorium import (
     ContactMatch,
     ContactSensorCfg,
     FrameTransformerCfg,
-    GridPatternCfg,
     ImuCfg,
     JointSensorCfg,
     OffsetCfg,
     RayCasterCfg,
     Scene,
     SensorCfg,
-    Shape,
     TensorEngine,
 )
+from sensorium.engines import Shape
+from sensorium.patterns import GridPatternCfg
 
 Row = tuple[str, str, str]
 FEET = ("FL_foot", "FR_foot", "RL_foot", "RR_foot")

@@ -28,7 +28,9 @@ SENSORS: Any = (
         rate_hz=10.0,
         max_distance=30.0,
         range_noise=0.02,
-        pattern=sn.SpinningPatternCfg(elevations=(-30.0, -22.0, -16.0, -11.0, -7.0, -4.0), cycle_interval=0.1 / 180),
+        pattern=sn.patterns.SpinningPatternCfg(
+            elevations=(-30.0, -22.0, -16.0, -11.0, -7.0, -4.0), cycle_interval=0.1 / 180
+        ),
     ),
     sn.CameraCfg(
         name="camera", camera="front", width=64, height=64, data_types=("rgb", "depth"), rate_hz=10.0, noise=0.01

@@ -26,24 +26,22 @@ from sensorium import (
     ContactSensorCfg,
     DepthCameraCfg,
     Field,
-    GridPatternCfg,
     ImuCfg,
     JointSensorCfg,
     LidarCfg,
-    LidarPatternCfg,
     MujocoWarpEngine,
     RayCasterCfg,
     Scene,
     SensorCfg,
     SimpleSensor,
     SimpleSensorCfg,
-    SpinningPatternCfg,
     TensorEngine,
     Uniform,
     recorded,
 )
 from sensorium.compute import Rows
 from sensorium.demo import model_path
+from sensorium.patterns import GridPatternCfg, LidarPatternCfg, SpinningPatternCfg
 from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY, GRAVITY, SHAPES, contact_array
 
 BOXES = 12

@@ -11,7 +11,8 @@ import torch
 
 from benchmarks.sensors import step
 from benchmarks.timing import interleaved
-from sensorium import ProximityTaxelCfg, Scene, Shape, TensorEngine
+from sensorium import ProximityTaxelCfg, Scene, TensorEngine
+from sensorium.engines import Shape
 from sensorium.geometry import surface_cloud
 
 Row = tuple[str, str, str]

@@ -11,8 +11,10 @@ import torch
 import warp as wp
 
 from benchmarks.timing import interleaved
-from sensorium import BODY_POSE, SHAPES, GridPatternCfg, LidarPatternCfg, MujocoEngine, Scene, TensorEngine
+from sensorium import MujocoEngine, Scene, TensorEngine
+from sensorium.engines import BODY_POSE, SHAPES
 from sensorium.geometry.bounds import in_world, tree_of
+from sensorium.patterns import GridPatternCfg, LidarPatternCfg
 from sensorium.sensors.rays.ray_caster import RayCasterCfg
 
 Row = tuple[str, str, str]

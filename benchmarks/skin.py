@@ -16,14 +16,12 @@ from sensorium import (
     KinematicTactileSensorCfg,
     ProximityTaxelCfg,
     Scene,
-    Shape,
-    TaxelCrosstalk,
-    TaxelGain,
     TemperatureGridCfg,
     TensorEngine,
     Uniform,
-    Viscoelastic,
 )
+from sensorium.engines import Shape
+from sensorium.stages import TaxelCrosstalk, TaxelGain, Viscoelastic
 
 Row = tuple[str, str, str]
 RADIUS = 0.004

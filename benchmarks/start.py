@@ -14,7 +14,7 @@ FAMILIES = {
     "inertial": 'sn.ImuCfg(name="imu", site="imu", acc_noise=0.1, delay=0.004)',
     "joints": 'sn.JointSensorCfg(name="joints", joints=".*", noise={"position": 0.001})',
     "contact": 'sn.ContactSensorCfg(name="feet", primary=sn.ContactMatch(mode="body", pattern=".*_shank"))',
-    "rays": 'sn.RayCasterCfg(name="scan", body="trunk", pattern=sn.GridPatternCfg(size=(0.4, 0.4)))',
+    "rays": 'sn.RayCasterCfg(name="scan", body="trunk", pattern=sn.patterns.GridPatternCfg(size=(0.4, 0.4)))',
     "lidar and radar": 'sn.LidarCfg(name="lidar", site="lidar"), sn.RadarCfg(name="radar", site="lidar")',
     "cameras": 'sn.DepthCameraCfg(name="camera", site="camera")',
     "touch": 'sn.ContactDepthProbeCfg(name="foot", body="FL_shank", probe_local_pos=((0.0, 0.0, -0.22),))',

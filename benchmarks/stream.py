@@ -164,8 +164,8 @@ def serving(shared_memory: bool, content: Any) -> Iterator[tuple[Any, Any]]:
             return data
 
         @staticmethod
-        def deserialize(raw: sn.RawData) -> sn.ArrayData:
-            return sn.ArrayData(raw)
+        def deserialize(raw: sn.client.RawData) -> sn.client.ArrayData:
+            return sn.client.ArrayData(raw)
 
     class Sending(sn.StreamedSensor):
         serializer = Content
@@ -227,7 +227,8 @@ def our_smalls(_: str = "") -> Role:
 
 
 def _our_listening(address: str, wanted: int) -> Role:
-    from sensorium import ArrayData, RawData, Serializer, connect
+    from sensorium import Serializer, connect
+    from sensorium.client import ArrayData, RawData
 
     class Content(Serializer):
         type_name = "benchmarks.Content/1"

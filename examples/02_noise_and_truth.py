@@ -14,7 +14,7 @@ gyro = sn.ImuCfg(
     gyro_noise_density=DENSITY,
     gyro_bias=sn.Normal(0.0, 0.02),  # drawn per environment at each reset
     delay=0.010,
-    stages=(sn.Saturation(fields=("ang_vel_b",), high=LIMIT),),
+    stages=(sn.stages.Saturation(fields=("ang_vel_b",), high=LIMIT),),
 )
 
 

@@ -28,7 +28,7 @@ class PitotCfg(sn.MountedSensorCfg[PitotData]):
 class Pitot(sn.SimpleSensor[PitotCfg, PitotData]):
     """Pitot tube: q = rho v^2 / 2 for the airspeed v from ahead, 0 from behind."""
 
-    requires = (sn.BODY_POSE, sn.BODY_VELOCITY)
+    requires = (sn.engines.BODY_POSE, sn.engines.BODY_VELOCITY)
 
     def update_raw_data(self, raw: sn.Record) -> None:
         air = self.mount.lin_vel_w - torch.tensor(self.cfg.wind, device=self.device)  # [env, mount, 3]

@@ -16,8 +16,8 @@ imu = sn.ImuCfg(
     rate_hz=RATE,
     gyro_noise=0.002,
     stages=(
-        sn.StuckFault(fields=("ang_vel_b",), start=STUCK, duration=0.5, elements=(2,)),
-        sn.SpikeFault(fields=("ang_vel_b",), start=SPIKE, duration=1.0 / RATE, amount=0.5, elements=(0,)),
+        sn.stages.StuckFault(fields=("ang_vel_b",), start=STUCK, duration=0.5, elements=(2,)),
+        sn.stages.SpikeFault(fields=("ang_vel_b",), start=SPIKE, duration=1.0 / RATE, amount=0.5, elements=(0,)),
     ),
 )
 

@@ -8,9 +8,9 @@ from sensorium.geometry.cameras import transform_points
 ENVS, WALL = 4, 3.0  # m
 
 shapes = {
-    "floor": sn.Shape("plane", ""),
-    "wall": sn.Shape("box", "", (0.1, 9.0, 9.0), pos=(WALL + 0.1, 0.0, 0.0)),
-    "crate": sn.Shape("box", "", (0.2, 0.2, 0.2), pos=(2.0, 0.8, 0.2)),
+    "floor": sn.engines.Shape("plane", ""),
+    "wall": sn.engines.Shape("box", "", (0.1, 9.0, 9.0), pos=(WALL + 0.1, 0.0, 0.0)),
+    "crate": sn.engines.Shape("box", "", (0.2, 0.2, 0.2), pos=(2.0, 0.8, 0.2)),
 }
 device = sn.preset(
     "d435",

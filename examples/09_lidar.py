@@ -21,7 +21,7 @@ def bend(time: float) -> dict[str, tuple[float, ...]]:
 
 
 walls = [
-    sn.Shape("box", f"wall_{k}", (0.1, 20.1, 4.0), pos=(20.1 * math.cos(a), 20.1 * math.sin(a), 2.0),
+    sn.engines.Shape("box", f"wall_{k}", (0.1, 20.1, 4.0), pos=(20.1 * math.cos(a), 20.1 * math.sin(a), 2.0),
              quat=(math.cos(a / 2), 0.0, 0.0, math.sin(a / 2)), reflectance=0.2 + 0.2 * k)
     for k, a in enumerate(np.arange(4) * math.pi / 2)
 ]  # fmt: skip

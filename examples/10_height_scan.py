@@ -7,18 +7,18 @@ import sensorium as sn
 
 # Waves along x as a height field, and a crate that slides on them. 32 environments have different headings.
 x = np.linspace(-4.0, 4.0, 161)
-waves = sn.HeightField(np.tile(0.15 * np.sin(1.3 * x), (41, 1)), size=(4.0, 4.0))
+waves = sn.engines.HeightField(np.tile(0.15 * np.sin(1.3 * x), (41, 1)), size=(4.0, 4.0))
 shapes = [
-    sn.Shape("hfield", "ground", hfield=waves, labels=("terrain",)),
-    sn.Shape("box", "crate", (0.3, 0.3, 0.4), body="crate"),
-    sn.Shape("box", "hull", (0.3, 0.15, 0.05), body="trunk"),
+    sn.engines.Shape("hfield", "ground", hfield=waves, labels=("terrain",)),
+    sn.engines.Shape("box", "crate", (0.3, 0.3, 0.4), body="crate"),
+    sn.engines.Shape("box", "hull", (0.3, 0.15, 0.05), body="trunk"),
 ]
 sites = {"left_foot": ("trunk", (0.0, 0.15, -0.3)), "right_foot": ("trunk", (0.0, -0.15, -0.3))}
 engine = sn.TensorEngine(num_envs=32, dt=0.02, bodies=("trunk", "crate"), shapes=shapes, sites=sites)
 scan = sn.RayCasterCfg(
     name="scan",
     body="trunk",
-    pattern=sn.GridPatternCfg(size=(1.6, 1.0), resolution=0.1),  # 17 x 11 rays straight down
+    pattern=sn.patterns.GridPatternCfg(size=(1.6, 1.0), resolution=0.1),  # 17 x 11 rays straight down
     ray_alignment="yaw",
     offset=sn.OffsetCfg(pos=(0.3, 0.0, 0.0)),  # shifted forward
     fields="all",

@@ -13,9 +13,9 @@ rng = np.random.default_rng(0)
 ENVS = 20
 speeds, sides = rng.uniform(5.0, 30.0, ENVS), rng.uniform(-1.5, 1.5, ENVS)  # m/s forward and, on ice, sideways
 
-shapes = [sn.Shape("box", "rail", (200.0, 0.1, 0.6), pos=(0.0, 7.0, 0.0))]
-shapes += [sn.Shape("cylinder", f"tree_{k}", (0.6, 2.0), pos=(12.0 + 8.0 * k, -8.0, 0.0)) for k in range(8)]
-shapes += [sn.Shape("box", name, (2.2, 0.9, 0.7), body=name) for name in ("oncoming", "leading")]
+shapes = [sn.engines.Shape("box", "rail", (200.0, 0.1, 0.6), pos=(0.0, 7.0, 0.0))]
+shapes += [sn.engines.Shape("cylinder", f"tree_{k}", (0.6, 2.0), pos=(12.0 + 8.0 * k, -8.0, 0.0)) for k in range(8)]
+shapes += [sn.engines.Shape("box", name, (2.2, 0.9, 0.7), body=name) for name in ("oncoming", "leading")]
 engine = sn.TensorEngine(ENVS, dt=0.05, bodies=("ego", "oncoming", "leading"), shapes=shapes)
 engine.body_lin_vel_w[:, 0, :2] = torch.tensor(np.stack([speeds, sides], axis=-1))
 engine.body_pos_w[:, 1:, :2] = torch.tensor([(25.0, 3.0), (18.0, -1.0)])

@@ -13,7 +13,7 @@ joints = sn.JointSensorCfg(
     name="joints", joints=".*", fields=("position", "velocity"), noise={"position": 0.002, "velocity": 0.1}, delay=0.01
 )
 feet = sn.ContactSensorCfg(name="feet", primary=sn.ContactMatch(mode="geom", pattern=".*_foot"), fields=("found",))
-down = sn.GridPatternCfg(size=(0.8, 0.4), resolution=0.2)
+down = sn.patterns.GridPatternCfg(size=(0.8, 0.4), resolution=0.2)
 scan = sn.RayCasterCfg(name="scan", site="imu", pattern=down, ray_alignment="yaw", max_distance=2.0, noise=0.01)
 
 engine = sn.MujocoEngine(model_path(), num_envs=ENVS, keyframe="home")

@@ -17,11 +17,11 @@ HALF_LANE, HALF_CAR, SECONDS = 1.75, 0.9, 4.0
 scene = sn.Scene(sn.MujocoEngine(ROAD, num_envs=4), seed=0)
 scene.reset(qvel=np.pad(DRIFT[:, None], ((0, 0), (1, 4))) + np.eye(6)[0] * 15.0)
 lanes = [
-    sn.LaneMarking([(-10, HALF_LANE), (200, HALF_LANE)], type="broken"),
-    sn.LaneMarking([(-10, -HALF_LANE), (200, -HALF_LANE)], type="solid"),
-    sn.LaneMarking([(59.0, -5.0), (59.0, 5.0)], type="finish"),
+    sn.client.LaneMarking([(-10, HALF_LANE), (200, HALF_LANE)], type="broken"),
+    sn.client.LaneMarking([(-10, -HALF_LANE), (200, -HALF_LANE)], type="solid"),
+    sn.client.LaneMarking([(59.0, -5.0), (59.0, 5.0)], type="finish"),
 ]
-events: queue.SimpleQueue[sn.LaneInvasionEvent] = queue.SimpleQueue()
+events: queue.SimpleQueue[sn.client.LaneInvasionEvent] = queue.SimpleQueue()
 
 with scene.local_client() as client:  # the simulation computes nothing for this sensor
     keeper = client.spawn("sensor.other.lane_invasion", attach_to="car", lanes=lanes)

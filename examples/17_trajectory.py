@@ -11,7 +11,7 @@ path, world = hall.drone(), hall.shapes()
 engine = sn.TrajectoryEngine(path, STEP, world=world)
 clean = sn.ImuCfg(name="clean", body="body", fields=("ang_vel_b", "lin_acc_b"))
 noisy = clean.replace(name="noisy", gyro_noise=2e-3, acc_noise=2e-2, gyro_bias=2e-4, acc_bias=5e-3)
-beams = sn.SphericalPatternCfg(fov=(360.0, 150.0), n_points=(180, 60))
+beams = sn.patterns.SphericalPatternCfg(fov=(360.0, 150.0), n_points=(180, 60))
 lidar = sn.LidarCfg(body="body", pattern=beams, rate_hz=1.0, max_distance=40.0, fields=("points_b", "geom_ids"))
 scene = sn.Scene(engine, [clean, noisy, lidar], seed=0)
 

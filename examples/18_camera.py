@@ -8,16 +8,16 @@ from sensorium.geometry.cameras import transform_points
 ENVS, RADIUS, HEIGHT = 8, 0.04, 0.1  # m
 
 shapes = {
-    "table": sn.Shape("box", "", (0.6, 0.4, 0.02), pos=(0.0, 0.0, -0.02)),
-    "cup_1": sn.Shape("cylinder", "", (RADIUS, HEIGHT / 2), body="cup_1", labels=("cup", "color:red")),
-    "cup_2": sn.Shape("cylinder", "", (RADIUS, HEIGHT / 2), body="cup_2", labels=("cup", "color:blue")),
+    "table": sn.engines.Shape("box", "", (0.6, 0.4, 0.02), pos=(0.0, 0.0, -0.02)),
+    "cup_1": sn.engines.Shape("cylinder", "", (RADIUS, HEIGHT / 2), body="cup_1", labels=("cup", "color:red")),
+    "cup_2": sn.engines.Shape("cylinder", "", (RADIUS, HEIGHT / 2), body="cup_2", labels=("cup", "color:blue")),
 }
 camera = sn.CameraCfg(
     name="camera",
     body="world",
     width=160,
     height=120,
-    lens=sn.PinholeLensCfg(fovy=50.0),
+    lens=sn.lenses.PinholeLensCfg(fovy=50.0),
     offset=sn.CameraCfg.OffsetCfg.from_view(pos=(0.0, -0.5, 1.0), lookat=(0.0, 0.0, 0.0)),
     data_types=("points_b", "instance_segmentation"),
     colorize_instance_segmentation=False,

@@ -15,12 +15,12 @@ COLORS = ("rgb", "rgba", "albedo")
 TYPES = ("depth", "distance_to_camera", "points_b", "normals", "geom_ids", "face_ids", *IDS, "motion_vectors",
          "optical_flow", "bounding_box_2d_tight", "bounding_box_2d_loose", "bounding_box_3d")  # fmt: skip
 LENSES = {
-    "pinhole": sn.PinholeLensCfg(fovy=60.0),
-    "brown_conrady": sn.BrownConradyLensCfg(fovy=75.0, k1=-0.25, k2=0.05),
-    "kannala_brandt": sn.KannalaBrandtLensCfg(fovy=117.0, k1=0.01, max_fov_deg=180.0),
-    "f_theta": sn.FThetaLensCfg(coefficients=(0.012, 0.0, 1e-6), nominal_size=(240, 180), max_fov_deg=220.0),
-    "equirectangular": sn.EquirectangularLensCfg(),
-    "orthographic": sn.OrthographicLensCfg(view_height=1.2),
+    "pinhole": sn.lenses.PinholeLensCfg(fovy=60.0),
+    "brown_conrady": sn.lenses.BrownConradyLensCfg(fovy=75.0, k1=-0.25, k2=0.05),
+    "kannala_brandt": sn.lenses.KannalaBrandtLensCfg(fovy=117.0, k1=0.01, max_fov_deg=180.0),
+    "f_theta": sn.lenses.FThetaLensCfg(coefficients=(0.012, 0.0, 1e-6), nominal_size=(240, 180), max_fov_deg=220.0),
+    "equirectangular": sn.lenses.EquirectangularLensCfg(),
+    "orthographic": sn.lenses.OrthographicLensCfg(view_height=1.2),
 }
 common = {"body": "world", "width": 240, "height": 180,
           "offset": sn.CameraCfg.OffsetCfg.from_view(pos=(-0.4, -0.85, 0.65), lookat=(0.45, 0.3, 0.25)),
@@ -37,23 +37,28 @@ for name, lens in LENSES.items():
     data = scene[name].data
     images = {each: image[0] for each, image in data.output.items()}
     k, pos, quat = data.intrinsic_matrices[0], data.pos_w[0], data.quat_w_ros[0]
-    points = sn.unproject_depth(images["distance_to_camera"], k, is_ortho=False, lens=lens)  # as the camera's own
+    points = sn.math.unproject_depth(images["distance_to_camera"], k, is_ortho=False, lens=lens)  # as the camera's own
     torch.testing.assert_close(points, images["points_b"].reshape(-1, 3), atol=1e-3, rtol=1e-4)
     colors = images["rgb"].numpy()
-    sn.save_image(FOLDER / f"lens_{name}.png", colors)
+    sn.pictures.save_image(FOLDER / f"lens_{name}.png", colors)
     labels = {label["class"]: int(id) for id, label in data.info[0]["semantic_segmentation"]["idToLabels"].items()}
     assert (images["semantic_segmentation"] == labels["robot"]).float().mean() > 0.005
     if name == "pinhole":
-        edges = torch.from_numpy(sn.box_edges(images["bounding_box_3d"])).float().reshape(-1, 3)
-        lines = sn.project_points(quat_apply(quat_conjugate(quat), edges - pos), k, lens)[:, :2].reshape(-1, 24, 2)
-        height = sn.transform_points(points, pos, quat)[:, 2].reshape(180, 240, 1)
-        pictures = {each: sn.colorize_depth(images[each]) for each in TYPES[:2]}
+        edges = torch.from_numpy(sn.pictures.box_edges(images["bounding_box_3d"])).float().reshape(-1, 3)
+        lines = sn.math.project_points(quat_apply(quat_conjugate(quat), edges - pos), k, lens)[:, :2].reshape(-1, 24, 2)
+        height = sn.math.transform_points(points, pos, quat)[:, 2].reshape(180, 240, 1)
+        pictures = {each: sn.pictures.colorize_depth(images[each]) for each in TYPES[:2]}
         pictures |= {each: images[each].numpy() for each in COLORS}
-        pictures |= {each: sn.colorize_ids(images[each], 2 * (each in IDS)) for each in ("geom_ids", "face_ids", *IDS)}
-        pictures |= {each: sn.colorize_flow(images[each]) for each in ("motion_vectors", "optical_flow")}
-        pictures |= {each: sn.draw_boxes(colors, images[each]) for each in TYPES[-3:-1]}
-        pictures |= {"bounding_box_3d": sn.draw_lines(colors, lines), "normals": sn.colorize_normals(images["normals"])}
-        pictures |= {"points_b": sn.colorize_depth(3.0 - height, 1.5, 3.0)}  # high is bright
+        pictures |= {
+            each: sn.pictures.colorize_ids(images[each], 2 * (each in IDS)) for each in ("geom_ids", "face_ids", *IDS)
+        }
+        pictures |= {each: sn.pictures.colorize_flow(images[each]) for each in ("motion_vectors", "optical_flow")}
+        pictures |= {each: sn.pictures.draw_boxes(colors, images[each]) for each in TYPES[-3:-1]}
+        pictures |= {
+            "bounding_box_3d": sn.pictures.draw_lines(colors, lines),
+            "normals": sn.pictures.colorize_normals(images["normals"]),
+        }
+        pictures |= {"points_b": sn.pictures.colorize_depth(3.0 - height, 1.5, 3.0)}  # high is bright
         for each, picture in pictures.items():
-            sn.save_image(FOLDER / f"{each}.png", picture)
+            sn.pictures.save_image(FOLDER / f"{each}.png", picture)
 print(f"wrote {len(pictures)} data types and {len(LENSES)} lenses to {FOLDER}")

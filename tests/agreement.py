@@ -104,7 +104,7 @@ def imperfect(cfg: Any, sensor: Any) -> Any:
     fields = [spec for spec in sensor.specs if spec.kind in ("vector", "rotation")]
     vectors = [spec.name for spec in fields if spec.kind == "vector"]
     size = {spec.name: 0.01 for spec in fields} if len(fields) > 1 else 0.01
-    stages = tuple(sn.Dropout(probability=0.1, fields=(name,)) for name in vectors[:1])
+    stages = tuple(sn.stages.Dropout(probability=0.1, fields=(name,)) for name in vectors[:1])
     knobs = {"noise": size, "bias": size, "random_walk": size, "loss": 0.2, "delay": 0.012, "jitter": 0.008}
     return cfg.replace(**knobs, stages=stages, **OWN_IMPERFECTIONS.get(cfg.kind(), {}))
 

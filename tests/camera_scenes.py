@@ -23,13 +23,13 @@ SAME_CAMERA: dict[Any, Any] = {
 """A camera at POSITION that looks at the origin, in three conventions."""
 OPTICAL = Rotation.from_matrix([[0, 0, 1], [-1, 0, 0], [0, -1, 0]])
 """Rotation from right, down, forward to forward, left, up."""
-GROUND = sn.Shape("plane", "ground", (50.0, 50.0))
+GROUND = sn.engines.Shape("plane", "ground", (50.0, 50.0))
 THINGS = (
     GROUND,
-    sn.Shape("box", "box", (0.5, 0.4, 0.3), pos=(0.6, 0.2, 0.3), quat=(0.9, 0.1, -0.2, 0.3)),
-    sn.Shape("sphere", "ball", (0.4,), pos=(-0.5, 0.5, 0.4)),
-    sn.Shape("capsule", "leg", (0.2, 0.6), pos=(0.1, -0.8, 0.5), quat=(0.8, 0.5, 0.0, 0.2)),
-    sn.Shape("cylinder", "drum", (0.3, 0.4), pos=(-0.9, -0.4, 0.4)),
+    sn.engines.Shape("box", "box", (0.5, 0.4, 0.3), pos=(0.6, 0.2, 0.3), quat=(0.9, 0.1, -0.2, 0.3)),
+    sn.engines.Shape("sphere", "ball", (0.4,), pos=(-0.5, 0.5, 0.4)),
+    sn.engines.Shape("capsule", "leg", (0.2, 0.6), pos=(0.1, -0.8, 0.5), quat=(0.8, 0.5, 0.0, 0.2)),
+    sn.engines.Shape("cylinder", "drum", (0.3, 0.4), pos=(-0.9, -0.4, 0.4)),
 )
 
 

@@ -71,7 +71,7 @@ class PlainCamera(SimpleSensor[PlainCameraCfg, PlainCameraData]):
             self.compute_on.launch(_show, (image.size,), [source], [target])
 
 
-def camera(images: Any, *stages: sn.StageCfg, **knobs: Any) -> PlainCameraCfg:
+def camera(images: Any, *stages: sn.stages.StageCfg, **knobs: Any) -> PlainCameraCfg:
     """Return a camera that sees a z-depth image, or images by field."""
     name = f"images {len(IMAGES)}"
     IMAGES[name] = dict(images) if isinstance(images, Mapping) else {Z: images}
@@ -83,7 +83,7 @@ def world(cfg: PlainCameraCfg, envs: int = 1, seed: int = 0, dt: float = 0.01, *
     return sn.Scene(sn.TensorEngine(envs, dt), [cfg], seed=seed, **kwargs)
 
 
-def measured(images: Any, *stages: sn.StageCfg, envs: int = 1, samples: int = 1, **knobs: Any) -> Array:
+def measured(images: Any, *stages: sn.stages.StageCfg, envs: int = 1, samples: int = 1, **knobs: Any) -> Array:
     """Return the measured z-depth of some samples, `[sample * env, height, width]`, and check the truth."""
     scene = world(camera(images, *stages, **knobs), envs)
     out = []

@@ -50,7 +50,7 @@ class LinearCamera(SimpleSensor[LinearCameraCfg, LinearCameraData]):
 
 
 def scene_of(
-    source: Any, *stages: sn.StageCfg, envs: int = 1, seed: int = 0, dt: float = 0.01, **fields: Any
+    source: Any, *stages: sn.stages.StageCfg, envs: int = 1, seed: int = 0, dt: float = 0.01, **fields: Any
 ) -> sn.Scene:
     """Return a scene with a camera that sees an image, or a function of the tick."""
     SOURCES.append(source if callable(source) else lambda tick: source)

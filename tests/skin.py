@@ -35,7 +35,7 @@ class SkinCfg(SimpleSensorCfg[SkinData]):
 
 
 class Skin(SimpleSensor[SkinCfg, SkinData]):
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
 
     def fields(self) -> Mapping[str, Field]:
         axes = ("probe",) if len(self.cfg.layout) == 1 else ("row", "column")

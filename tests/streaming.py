@@ -46,7 +46,7 @@ class GaugeCfg(SimpleSensorCfg[GaugeData]):
 
 
 class Gauge(SimpleSensor[GaugeCfg, GaugeData]):
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
 
     def update_raw_data(self, raw: Any) -> None:
         pos = self.engine.array("body_pos_w")[:, 0]
@@ -67,7 +67,7 @@ class SheetCfg(SimpleSensorCfg[SheetData]):
 
 
 class Sheet(SimpleSensor[SheetCfg, SheetData]):
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
     computed = 0
     """Number of computations by all instances."""
 

@@ -16,9 +16,10 @@ import warp as wp
 from torch import Tensor
 
 import sensorium as sn
-from sensorium import Field, Record, SimpleSensor, SimpleSensorCfg, StageCfg, Timeline
+from sensorium import Field, Record, SimpleSensor, SimpleSensorCfg, Timeline
 from sensorium.cfg import Place
 from sensorium.compute import Rows
+from sensorium.stages import StageCfg
 
 # World ----------------------------------------------------------------------------------------------------------------
 
@@ -49,7 +50,7 @@ def world(
     dt: float = 0.01,
     tick: int = 0,
     provides: Sequence[Any] = ("pose", "velocity", "gravity"),
-    shapes: Sequence[sn.Shape] | None = None,
+    shapes: Sequence[sn.engines.Shape] | None = None,
     at: Sequence[float] | None = None,
     **kwargs: Any,
 ) -> sn.Scene:
@@ -57,7 +58,7 @@ def world(
     engine = sn.TensorEngine(num_envs, dt, provides=provides, shapes=shapes)
     engine.body_pos_w[:, 0] = signal(tick, num_envs) if at is None else torch.tensor(at)
     engine.body_quat_w[:, 0] = yaw(tick, num_envs)
-    return sn.Scene(engine, cfgs, reserve=[sn.BODY_POSE], **kwargs)
+    return sn.Scene(engine, cfgs, reserve=[sn.engines.BODY_POSE], **kwargs)
 
 
 def advance(scene: sn.Scene, ticks: int = 1, **kwargs: Any) -> None:
@@ -144,7 +145,7 @@ def fill(raw: Record, engine: Any) -> None:
 class Probe(SimpleSensor[ProbeCfg, ProbeData]):
     """A sensor with a torch hook."""
 
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
     calls = 0
 
     def fields(self) -> Mapping[str, Field]:
@@ -188,7 +189,7 @@ def _probe(
 class KernelProbe(SimpleSensor[KernelProbeCfg, ProbeData]):
     """A sensor with a recorded Warp kernel."""
 
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
 
     @sn.recorded
     def update_raw_data(self, raw: Record) -> None:
@@ -218,7 +219,7 @@ HARDWARE = 4.0 * torch.tensor([(k >> 2) & 1 for k in range(8)], dtype=torch.floa
 
 
 class Contract(SimpleSensor[ContractCfg, ContractData]):
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
     lookback = 1
 
     def update_raw_data(self, raw: Record) -> None:
@@ -250,7 +251,7 @@ class CastCfg(SimpleSensorCfg[CastData]):
 
 
 class Cast(SimpleSensor[CastCfg, CastData]):
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
 
     def intermediate_fields(self) -> Mapping[str, Field]:
         return {"raw": Field("m", (2,))}
@@ -276,7 +277,7 @@ class SumCfg(SimpleSensorCfg[SumData]):
 class Sum(SimpleSensor[SumCfg, SumData]):
     """Updates its states with torch."""
 
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
 
     def _allocate(self) -> None:
         super()._allocate()
@@ -314,7 +315,7 @@ def _sum(
 
 
 class KernelSum(SimpleSensor[KernelSumCfg, SumData]):
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
 
     def _allocate(self) -> None:
         super()._allocate()
@@ -356,7 +357,7 @@ def _ema(rows: Rows, before: wp.array[wp.vec3], now: wp.array[wp.vec3]):
 
 
 class Ema(SimpleSensor[EmaCfg, EmaData]):
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
     lookback = 1
 
     @sn.recorded
@@ -374,7 +375,7 @@ class LagCfg(SimpleSensorCfg[EmaData]):
 
 
 class Lag(SimpleSensor[LagCfg, EmaData]):
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
     lookback = 1
 
     def update_raw_data(self, raw: Record) -> None:
@@ -394,7 +395,7 @@ class ScalarCfg(SimpleSensorCfg[ScalarData]):
 
 
 class Scalar(SimpleSensor[ScalarCfg, ScalarData]):
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
     single = True
 
     def update_raw_data(self, raw: Record) -> None:
@@ -489,8 +490,8 @@ class Ramp(StageCfg):
 
 def menagerie() -> list[Any]:
     """Return a config for every stateful feature: knobs, walks, stages, rings, post-processing, states."""
-    gauss = sn.GaussMarkov(fields=("vec",), density=0.1, tau=0.5, turn_on=1.0)
-    scale = sn.ScaleError(fields=("vec",), scale=sn.Normal(0.0, 0.05), cross_axis=sn.Uniform(-0.1, 0.1))
+    gauss = sn.stages.GaussMarkov(fields=("vec",), density=0.1, tau=0.5, turn_on=1.0)
+    scale = sn.stages.ScaleError(fields=("vec",), scale=sn.Normal(0.0, 0.05), cross_axis=sn.Uniform(-0.1, 0.1))
     knobs = {
         "noise": {"vec": sn.Uniform(0.1, 0.2), "quat": 0.01},
         "bias": {"vec": sn.Normal(0.0, 1.0), "quat": (0.0, 0.01, 0.0)},
@@ -502,7 +503,9 @@ def menagerie() -> list[Any]:
         ProbeCfg(name="noisy", noise=0.5),
         ProbeCfg(name="torch", fields=ALL_FIELDS, **knobs, history_length=3, delay=0.02),
         KernelProbeCfg(name="kernel", **knobs, delay=0.03, jitter=0.02, history_length=2),
-        KernelProbeCfg(name="stages", **knobs, stages=(gauss, scale, sn.Saturation(fields=("vec",), high=100.0))),
+        KernelProbeCfg(
+            name="stages", **knobs, stages=(gauss, scale, sn.stages.Saturation(fields=("vec",), high=100.0))
+        ),
         KernelProbeCfg(name="lossy", noise={"vec": 0.1}, delay=0.02, loss=0.4, rate_hz=30.0),
         KernelProbeCfg(name="bursts", delay=sn.Uniform(0.0, 0.03), loss=sn.GilbertElliott(0.3, 0.4)),
         ProbeCfg(name="plugin", stages=(NOTES["bias"](amount=0.5, by_count=True),), history_length=2),

@@ -53,7 +53,7 @@ class HeightCfg(sn.SimpleSensorCfg[HeightData]):
 class Height(sn.SimpleSensor[HeightCfg, HeightData]):
     """Measures the height of the first body, with a lag, with torch only."""
 
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
     lookback = 1
 
     def setup(self) -> None:
@@ -81,16 +81,18 @@ class Height(sn.SimpleSensor[HeightCfg, HeightData]):
 def configs() -> list[sn.SensorCfg[Any]]:
     """Return one or more configs of most kinds, with noise, stages, rates, delays, losses and histories."""
     feet, target = sn.ContactMatch(mode="body", pattern=FEET), sn.FrameTransformerCfg.FrameCfg(body="[FR].")
-    grid = sn.GridPatternCfg(size=(0.8, 0.4), resolution=0.2)
-    spin = sn.SpinningPatternCfg(elevations=(-20.0, -5.0), cycle_interval=2e-3, firing_interval=1e-4, rate_hz=50.0)
+    grid = sn.patterns.GridPatternCfg(size=(0.8, 0.4), resolution=0.2)
+    spin = sn.patterns.SpinningPatternCfg(
+        elevations=(-20.0, -5.0), cycle_interval=2e-3, firing_interval=1e-4, rate_hz=50.0
+    )
     return [
         sn.ImuCfg(name="imu", body="base"),
         sn.ImuCfg(
             name="worn", body="base", rate_hz=100, acc_noise=0.1, gyro_bias=sn.Normal(0.0, 0.01), gyro_random_walk=1e-4,
             acc_resolution=0.01, delay=0.02, jitter=0.01, loss=0.1, history_length=3,
             stages=(
-                sn.LowPass(cutoff_hz=20.0, fields=("lin_acc_b",)),
-                sn.GaussMarkov(density=0.01, tau=0.5, fields=("ang_vel_b",)),
+                sn.stages.LowPass(cutoff_hz=20.0, fields=("lin_acc_b",)),
+                sn.stages.GaussMarkov(density=0.01, tau=0.5, fields=("ang_vel_b",)),
             ),
         ),
         sn.JointSensorCfg(name="joints", joints=".*", fields="all"),
@@ -103,7 +105,7 @@ def configs() -> list[sn.SensorCfg[Any]]:
         sn.RayCasterCfg(name="scan", body="base", pattern=grid, ray_alignment="yaw", noise={"distances": 0.01}),
         sn.LidarCfg(name="lidar", body="base", pattern=spin, rate_hz=50.0, delay=0.01),
         sn.RayCasterCameraCfg(
-            name="camera", body="base", rate_hz=40.0, pattern=sn.PinholeCameraPatternCfg(width=12, height=8),
+            name="camera", body="base", rate_hz=40.0, pattern=sn.patterns.PinholeCameraPatternCfg(width=12, height=8),
             offset={"pos": (0.0, 0.0, 0.2), "convention": "world"},
         ),
         sn.BarometerCfg(name="barometer", body="base", noise=1.0, rate_hz=60),
@@ -114,9 +116,9 @@ def configs() -> list[sn.SensorCfg[Any]]:
 def crowd(num_envs: int = 3, cfgs: list[Any] | None = None, device: str = "cpu", **kwargs: Any) -> sn.Scene:
     """Build a scene with all configs over tensors that `advance` writes."""
     shapes = [
-        sn.Shape("plane", "ground"),
-        sn.Shape("box", "wall", size=(0.1, 2.0, 1.0), pos=(1.5, 0.0, 0.5)),
-        sn.Shape("sphere", "ball", size=(0.2,), body="FL", is_static=False),
+        sn.engines.Shape("plane", "ground"),
+        sn.engines.Shape("box", "wall", size=(0.1, 2.0, 1.0), pos=(1.5, 0.0, 0.5)),
+        sn.engines.Shape("sphere", "ball", size=(0.2,), body="FL", is_static=False),
     ]
     provides = (
         "pose", "velocity", "acceleration", "gravity", "joint_state", "joint_effort", "contact", "magnetic",
@@ -222,7 +224,7 @@ CHANGES: dict[str, Callable[[sn.Scene], object]] = {
     ),
     "a camera's place": lambda scene: scene["camera"].set_world_poses(torch.tensor([[0.1, 0.2, 2.0]]), env_ids=[2]),
     "another pattern": lambda scene: scene.reconfigure(
-        "scan", pattern=sn.GridPatternCfg(size=(0.4, 0.4), resolution=0.1)
+        "scan", pattern=sn.patterns.GridPatternCfg(size=(0.4, 0.4), resolution=0.1)
     ),
     "another sensor": lambda scene: scene.add(sn.ImuCfg(name="late", body="FL", gyro_noise=0.1)),
     "a sensor less": lambda scene: scene.remove("joints"),

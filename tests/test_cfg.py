@@ -49,7 +49,7 @@ def test_all_faults_are_reported_together() -> None:
         ({"update_period": math.inf}, "update_period"), ({"rate_hz": "fast"}, "rate_hz"),
         ({"history_length": 1.5}, "history_length"), ({"name": 3}, "name"), ({"debug_vis": "perhaps"}, "debug_vis"),
         ({"stages": ({"kind": "gauss_markow", "tau": 1.0},)}, "stages"), ({"stages": (1,)}, "stages"),
-        ({"stages": sn.Saturation(high=1.0)}, "stages"),
+        ({"stages": sn.stages.Saturation(high=1.0)}, "stages"),
     ],
     ids=str,
 )  # fmt: skip
@@ -63,13 +63,13 @@ def test_invalid_fields_are_refused(given: dict[str, Any], field: str) -> None:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: sn.GaussMarkov(density=-1.0, tau=0.0), "density.*\n.*tau"),
-        (lambda: sn.GaussMarkov(density=sn.Uniform(0.0, 1.0), tau=1.0), "density"),
-        (lambda: sn.GaussMarkov(density=1.0, tau=1.0, start="late"), "start"),
-        (lambda: sn.ScaleError(scale=(1.0, 2.0)), "scale"),
-        (lambda: sn.ScaleError(cross_axis=(1.0, 2.0, 3.0, 4.0)), "cross_axis"),
-        (lambda: sn.Saturation(high=1.0, low=2.0), "low"),
-        (lambda: sn.Saturation(hihg=1.0), "hihg"),
+        (lambda: sn.stages.GaussMarkov(density=-1.0, tau=0.0), "density.*\n.*tau"),
+        (lambda: sn.stages.GaussMarkov(density=sn.Uniform(0.0, 1.0), tau=1.0), "density"),
+        (lambda: sn.stages.GaussMarkov(density=1.0, tau=1.0, start="late"), "start"),
+        (lambda: sn.stages.ScaleError(scale=(1.0, 2.0)), "scale"),
+        (lambda: sn.stages.ScaleError(cross_axis=(1.0, 2.0, 3.0, 4.0)), "cross_axis"),
+        (lambda: sn.stages.Saturation(high=1.0, low=2.0), "low"),
+        (lambda: sn.stages.Saturation(hihg=1.0), "hihg"),
         (lambda: GilbertElliott(1.5, 0.0), "p: .*\n.*r: "),
         (lambda: OffsetCfg(rot=(1.0, 1.0, 0.0, 0.0)), "0.707107"),
         (lambda: OffsetCfg(rot=(0.0, 0.0, 0.0, 0.0)), "unit quaternion"),
@@ -151,8 +151,8 @@ CONFIGS: list[Any] = [
     ),
     sn.ImuCfg(bodies=("a", sn.ObjRef(type="body", name="b.*", entity="robot")), fields="all"),
     syn.ProbeCfg(noise=sn.Uniform((0.0, 0.1, 0.2), 1.0), delay=sn.Uniform(0.1, 0.2), jitter=sn.Normal(0.0, 0.01)),
-    sn.ImuCfg(name="faulty", site="imu", stages=(sn.SpikeFault(amount=1.0, rate=0.1, duration=None),)),
-    sn.CameraCfg(name="none", width=2, height=2, camera="none", stages=(sn.ImageSensor(bit_depth=None),)),
+    sn.ImuCfg(name="faulty", site="imu", stages=(sn.stages.SpikeFault(amount=1.0, rate=0.1, duration=None),)),
+    sn.CameraCfg(name="none", width=2, height=2, camera="none", stages=(sn.stages.ImageSensor(bit_depth=None),)),
     sn.LidarCfg(name="lidar", body="base", noise={"ranges": sn.Uniform(0.0, 0.1)}, reflectance={"wall": 0.5}),
     sn.TerrainHeightCfg(name="text", body="none", reduction="none"),
 ]
@@ -183,7 +183,7 @@ def test_none_is_written_where_it_is_not_the_default() -> None:
 def test_files_are_readable() -> None:
     """Distributions, stages, losses and offsets appear in a file as a person would write them."""
     cfg = sn.ImuCfg(site="imu", gyro_noise=sn.Uniform(0, 0.02), loss=GilbertElliott(0.1, 0.5), delay=0.01,
-                    stages=(sn.Saturation(high=16.0, fields=("lin_acc_b",)),))  # fmt: skip
+                    stages=(sn.stages.Saturation(high=16.0, fields=("lin_acc_b",)),))  # fmt: skip
     assert cfg.to_dict() == {
         "kind": "imu", "site": "imu", "gyro_noise": {"uniform": [0.0, 0.02]}, "loss": {"p": 0.1, "r": 0.5},
         "delay": 0.01, "stages": [{"kind": "saturation", "high": 16.0, "fields": ["lin_acc_b"]}],

@@ -79,9 +79,9 @@ def test_every_registered_sensor_passes_the_contract(sensor_class: type[Any]) ->
             gyro_noise_density=1e-3,
             delay=0.004,
             stages=(
-                sn.ScaleError(fields=("ang_vel_b",), scale=sn.Normal(0, 0.01), cross_axis=0.01),
-                sn.GaussMarkov(fields=("lin_acc_b",), density=1e-3, tau=10.0, turn_on=0.1),
-                sn.Saturation(fields=("lin_acc_b",), high=9.0),
+                sn.stages.ScaleError(fields=("ang_vel_b",), scale=sn.Normal(0, 0.01), cross_axis=0.01),
+                sn.stages.GaussMarkov(fields=("lin_acc_b",), density=1e-3, tau=10.0, turn_on=0.1),
+                sn.stages.Saturation(fields=("lin_acc_b",), high=9.0),
             ),
         ),
     ],
@@ -278,7 +278,7 @@ class Draws(_Height, sn.SimpleSensor[DrawsCfg, HeightData]):
     def update_raw_data(self, raw: sn.Record) -> None:
         raw.height.copy_(self.mount.pos_w[..., 2] + self.drawn[:, None])
 
-    def debug_draw(self) -> Iterable[sn.DebugShape]:
+    def debug_draw(self) -> Iterable[sn.readings.DebugShape]:
         self.drawn.add_(1.0)
         return ()
 
@@ -645,16 +645,16 @@ class Labelled(_Height, sn.SimpleSensor[LabelledCfg, LabelledData]):
     labels = torch.arange(3)
 
 
-class PokesTruth(sn.StageCfg):
+class PokesTruth(sn.stages.StageCfg):
     """A stage that writes into the truth."""
 
     place: ClassVar[Place] = "noise"
 
-    def apply(self, slot: sn.Record, truth: sn.Record, state: Mapping[str, Tensor], key: sn.StageKey) -> None:
+    def apply(self, slot: sn.Record, truth: sn.Record, state: Mapping[str, Tensor], key: sn.stages.StageKey) -> None:
         truth.height.add_(0.5)
 
 
-class NeverResets(sn.StageCfg):
+class NeverResets(sn.stages.StageCfg):
     """A stage that counts samples across resets."""
 
     place: ClassVar[Place] = "noise"
@@ -662,11 +662,11 @@ class NeverResets(sn.StageCfg):
     def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
         return {"count": ()}
 
-    def apply(self, slot: sn.Record, truth: sn.Record, state: Mapping[str, Tensor], key: sn.StageKey) -> None:
+    def apply(self, slot: sn.Record, truth: sn.Record, state: Mapping[str, Tensor], key: sn.stages.StageKey) -> None:
         state["count"].add_(1.0)
         slot.height.add_(state["count"][:, None])
 
-    def reset(self, state: Mapping[str, Tensor], key: sn.StageKey) -> None:
+    def reset(self, state: Mapping[str, Tensor], key: sn.stages.StageKey) -> None:
         pass
 
 
@@ -693,7 +693,7 @@ def test_correct_plugins_pass(cfg_class: type[MountedSensorCfg[HeightData]]) -> 
         (PerEnvCfg, "fields_follow_the_config", ["(1,", "(4,", "self.cfg"]),
         (MisshapenCfg, "shapes_and_dtypes", ["update_raw_data failed", "RuntimeError", "height=(4, 1) float32"]),
         (ForgetfulCfg, "declares_what_it_reads", ["BODY_VELOCITY", "requires"]),
-        (ForgetsInSetupCfg, "declares_what_it_reads", ["'gravity_w'", "Add sn.GRAVITY to `requires`"]),
+        (ForgetsInSetupCfg, "declares_what_it_reads", ["'gravity_w'", "Add sn.engines.GRAVITY to `requires`"]),
         (HoarderCfg, "nothing_lasts_in_plain_attributes", ["self.total", "new_state"]),
         (KernelHoarderCfg, "nothing_lasts_in_plain_attributes", ["self.total", "new_state"]),
         (ScribblesCfg, "post_process_only_projects", ["data.height", "do not modify `data`"]),
@@ -757,7 +757,7 @@ def test_each_other_rule_finds_a_sensor_that_breaks_it(cfg: sn.SensorCfg[Any], r
     ],
     ids=["truth", "reset"],
 )
-def test_broken_stages_are_detected(stage: sn.StageCfg, rule: str, part: str) -> None:
+def test_broken_stages_are_detected(stage: sn.stages.StageCfg, rule: str, part: str) -> None:
     """A stage is tested on a correct sensor."""
     with pytest.raises(ContractError) as caught:
         check_sensor(GoodCfg(body="body", stages=(stage,)))

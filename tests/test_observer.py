@@ -99,7 +99,7 @@ class OddCfg(sn.SimpleSensorCfg[OddData]):
 
 
 class Odd(sn.SimpleSensor[OddCfg, OddData]):
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
 
     def update_raw_data(self, raw: Record) -> None:
         raw.big.copy_(torch.tensor([1.0 / 3.0, math.inf, math.nan], dtype=torch.float64))
@@ -422,8 +422,8 @@ def test_split_gives_views_of_any_leading_axes() -> None:
 
 def scan_scene(**options: Any) -> sn.Scene:
     """Return a scene with two rays down from 0.5 m: one hits a box, the other passes it."""
-    engine = sn.TensorEngine(1, 0.01, shapes=[sn.Shape("box", "box", (0.2, 0.2, 0.1), pos=(0.0, 0.0, -0.6))])
-    pattern = sn.GridPatternCfg(size=(1.0, 0.0), resolution=1.0)
+    engine = sn.TensorEngine(1, 0.01, shapes=[sn.engines.Shape("box", "box", (0.2, 0.2, 0.1), pos=(0.0, 0.0, -0.6))])
+    pattern = sn.patterns.GridPatternCfg(size=(1.0, 0.0), resolution=1.0)
     return sn.Scene(engine, [sn.RayCasterCfg(name="scan", body="body", pattern=pattern, max_distance=4.0, **options)])
 
 

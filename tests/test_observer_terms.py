@@ -204,8 +204,8 @@ def test_age_validity_derived_values_and_functions_are_observed() -> None:
 
 
 def test_height_scan_is_observed_measured_and_true() -> None:
-    engine = sn.TensorEngine(2, 0.01, shapes=[sn.Shape("box", "box", (0.2, 0.2, 0.1), pos=(0.0, 0.0, -0.6))])
-    pattern = sn.GridPatternCfg(size=(1.0, 0.0), resolution=0.5)
+    engine = sn.TensorEngine(2, 0.01, shapes=[sn.engines.Shape("box", "box", (0.2, 0.2, 0.1), pos=(0.0, 0.0, -0.6))])
+    pattern = sn.patterns.GridPatternCfg(size=(1.0, 0.0), resolution=0.5)
     scan = sn.RayCasterCfg(name="scan", body="body", pattern=pattern, max_distance=4.0, noise=0.05)
     scene = sn.Scene(engine, [scan])
     look = scene.observer("scan.height_scan", ObsTerm("scan.height_scan", truth=True, history=2))
@@ -220,7 +220,7 @@ def test_knobs_can_be_read_and_observed() -> None:
     cfg = sn.ImuCfg(
         name="imu", body="body", fields=("ang_vel_b", "lin_acc_b"), gyro_bias=sn.Uniform(-1.0, 1.0), gyro_noise=0.0,
         delay=sn.Uniform(0.0, 0.04), loss=0.0,
-        stages=(sn.ScaleError(fields=("lin_acc_b",), scale=sn.Normal(0.0, 0.1)),),
+        stages=(sn.stages.ScaleError(fields=("lin_acc_b",), scale=sn.Normal(0.0, 0.1)),),
     )  # fmt: skip
     scene = syn.world([cfg], provides=("pose", "velocity", "acceleration", "gravity"))
     imu, look = scene["imu"], scene.observer(groups={"policy": ["imu"], "critic": ["imu.gyro_bias", "imu.delay"]})
@@ -308,7 +308,7 @@ def test_mirror_of_a_mirrored_robot() -> None:
     """Two falling robots whose states are mirror images of one another have mirrored observations."""
     legs = LEG.format(s="L", y=0.1, z=0.03) + LEG.format(s="R", y=-0.1, z=-0.03)
     engine = sn.MujocoEngine(LEFT_RIGHT.format(legs=legs), num_envs=2)
-    grid = sn.GridPatternCfg(size=(0.4, 0.4), resolution=0.2)
+    grid = sn.patterns.GridPatternCfg(size=(0.4, 0.4), resolution=0.2)
     scene = sn.Scene(
         engine,
         [

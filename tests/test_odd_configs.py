@@ -27,6 +27,7 @@ from sensorium import registry
 from sensorium.cfg import STAGE_KINDS, Cfg, GilbertElliott, ObjRef, OffsetCfg
 from sensorium.compat import isaaclab
 from sensorium.compat.aliases import AliasedCfg
+from sensorium.patterns import LidarPatternCfg
 from sensorium.patterns.base import PATTERN_KINDS
 from sensorium.patterns.ring import Ring
 
@@ -62,7 +63,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Saturation": {"high": 1.0},
     "GSensitivity": {"matrix": np.eye(3).tolist()},
     "TaxelCrosstalk": {"strength": 0.1, "sigma": 0.002},
-    "GeneratedPatternCfg": {"source": sn.GridPatternCfg()},
+    "GeneratedPatternCfg": {"source": sn.patterns.GridPatternCfg()},
     "LidarPatternCfg": {
         "channels": 4, "vertical_fov_range": (-10.0, 10.0), "horizontal_fov_range": (-90.0, 90.0),
         "horizontal_res": 10.0,
@@ -256,7 +257,7 @@ BALL = {"primary": sn.ContactMatch(mode="geom", pattern="ball")}
         (lambda: sn.ImuCfg(site="a", body="b", name=np.array([1, 2])), "name: got array([1, 2]), expected"),
         (lambda: sn.ImuCfg(body="b", name=b"imu"), "name: got b'imu', expected a valid string"),
         (lambda: sn.BuiltinSensorCfg(name=np.array(["x", "y"])), "name: got array"),
-        (lambda: sn.LidarPatternCfg(**{**NEEDED["LidarPatternCfg"], "channels": 2**40}), "channels: got 1099511627776"),
+        (lambda: LidarPatternCfg(**{**NEEDED["LidarPatternCfg"], "channels": 2**40}), "channels: got 1099511627776"),
     ],
 )  # fmt: skip
 def test_meaningless_value_is_refused_at_config_construction(make: Any, message: str) -> None:
@@ -377,7 +378,7 @@ FAR: list[Any] = [
     0, 1, -1, 2, 7, 64, 1000, 10**6, 2**31 - 1, -(2**31), 0.0, 1e-37, 1e-9, 0.5, 1.0, -1.0, 90.0, 360.0, 1e4, 1e9, 3e38,
     math.inf, -math.inf, "", "x", ".*", "trunk", "world", "auto", "all", None, True, False, sn.Uniform(0.0, 3e38),
     sn.Normal(0.0, 1e37), sn.Choice((0.0, 1e9)), [0.1, 0.2, 0.3], {"x": 0.1}, {"pos": 1e38}, (".*", "trunk"),
-    sn.Dropout(probability=0.5),
+    sn.stages.Dropout(probability=0.5),
 ]  # fmt: skip
 """Values of the right type, of any size."""
 
@@ -415,7 +416,7 @@ def odd_sensor(rng: random.Random, offered: list[Any]) -> tuple[Any, str, Any]:
     """
     base = rng.choice(offered)
     if rng.random() < 0.25:
-        cls = rng.choice([cls for cls in OFFERED if issubclass(cls, sn.StageCfg)])
+        cls = rng.choice([cls for cls in OFFERED if issubclass(cls, sn.stages.StageCfg)])
         field = rng.choice(list(cls.model_fields))
         stage = cls(**arguments(cls))
         value = mutated(rng, getattr(stage, field))

@@ -194,7 +194,7 @@ class {name}Cfg(sn.MountedSensorCfg[{name}Data]):
     """A sensor of a plugin."""
 
 class {name}(sn.SimpleSensor[{name}Cfg, {name}Data]):
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
     def update_raw_data(self, raw):
         {work}
 '''
@@ -221,7 +221,7 @@ PLUGINS: dict[str, tuple[str, str]] = {
     "clashing": ("b_clashing", SENSOR.format(name="Imu", work=GOOD)),
     "samea": ("b_samea", SENSOR.format(name="Same", work=GOOD)),
     "sameb": ("b_sameb", SENSOR.format(name="Same", work=GOOD)),
-    "staging": ("b_staging", "import sensorium as sn\nclass Saturation(sn.StageCfg):\n    place = 'post'\n"),
+    "staging": ("b_staging", "import sensorium as sn\nclass Saturation(sn.stages.StageCfg):\n    place = 'post'\n"),
     "rebinding": ("b_rebinding", SENSOR.format(name="Rebinding", work="raw = self.mount.pos_w[..., 2]")),
     "misshapen": ("b_misshapen", SENSOR.format(name="Misshapen", work="raw.value.copy_(self.mount.pos_w)")),
 }
@@ -321,7 +321,7 @@ def test_other_plugins_work_beside_broken_ones() -> None:
     SENSOR_PLUGINS.load(warn=False)
     saturation = STAGE_KINDS["saturation"]
     assert registry.cfg_for_kind("imu") is sn.ImuCfg
-    assert saturation is sn.Saturation
+    assert saturation is sn.stages.Saturation
     kinds = {cfg_class.kind() for cfg_class in registry.registered()}  # type: ignore[attr-defined]
     assert "good" in kinds and "raising" not in kinds
     scene = sn.Scene(tumbling_engine(2), [registry.cfg_for_kind("good")(body="body"), sn.ImuCfg(body="body")])

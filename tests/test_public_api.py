@@ -1,4 +1,4 @@
-"""The public names: listed once, in `sensorium/__init__.pyi`, and loaded only when used."""
+"""The public names: listed once, in stubs, and loaded only when used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ import pytest
 
 import sensorium
 
-STUB = Path(__file__).parents[1] / "src/sensorium/__init__.pyi"
+SRC = Path(__file__).parents[1] / "src"
+MOST = 200
+"""Names that `sensorium` itself may have: more than that is no list that a newcomer reads."""
+PARTS = {"client", "engines", "lenses", "math", "patterns", "pictures", "readings", "stages"}
+"""Parts whose names are public."""
 
 
 def _run(code: str) -> str:
@@ -22,23 +26,57 @@ def _run(code: str) -> str:
 # A single list --------------------------------------------------------------------------------------------------------
 
 
-def test_every_name_of_the_stub_is_defined_in_its_module() -> None:
-    """The stub is read as type checkers do: `from module import name as name`, a submodule from the package."""
-    imports = [node for node in ast.parse(STUB.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom)]
+def _stub(path: str) -> dict[str, str]:
+    """Return name -> module as type checkers read a stub: `from module import name as name`, a part from its package."""
+    tree = ast.parse((SRC / "sensorium" / path).read_text(encoding="utf-8"))
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     assert all(alias.asname == alias.name for node in imports for alias in node.names)
-    listed = {alias.name: str(node.module) for node in imports for alias in node.names}
-    for name in ("compat", "patterns"):
-        assert listed.pop(name) == "sensorium" and getattr(sensorium, name) is import_module(f"sensorium.{name}")
-    assert len(listed) > 250
-    for name, module in listed.items():
-        assert getattr(sensorium, name) is getattr(import_module(module), name)
-    assert sorted(sensorium.__all__) == sorted(listed)
-    assert dir(sensorium) == sorted([*listed, "__version__"])
+    return {alias.name: str(node.module) for node in imports for alias in node.names}
+
+
+def test_every_name_of_the_stub_is_defined_in_its_module() -> None:
+    listed = _stub("__init__.pyi")
+    assert dir(sensorium) == sorted(listed)
+    parts = {name for name, module in listed.items() if module == "sensorium"}
+    assert parts == {*PARTS, "compat"}
+    for name in parts:
+        assert getattr(sensorium, name) is import_module(f"sensorium.{name}")
+    assert sorted(sensorium.__all__) == sorted(listed.keys() - parts)
+    assert len(sensorium.__all__) <= MOST
+    for name in sensorium.__all__:
+        assert getattr(sensorium, name) is getattr(import_module(listed[name]), name)
+
+
+@pytest.mark.parametrize(
+    ("part", "stub"),
+    [
+        ("client", "client/__init__.pyi"),
+        ("engines", "engines/__init__.pyi"),
+        *((part, f"{part}.pyi") for part in ("lenses", "math", "stages")),
+    ],
+)
+def test_every_name_of_a_part_is_defined_in_its_module(part: str, stub: str) -> None:
+    module = getattr(sensorium, part)
+    assert dir(module) == sorted(module.__all__)
+    for name, source in _stub(stub).items():
+        assert getattr(module, name) is getattr(import_module(source), name)
+
+
+def test_a_name_of_a_part_is_public_there_alone() -> None:
+    shared = {"Client", "Reading", "ServerError", "connect"}
+    names = [name for part in PARTS for name in getattr(sensorium, part).__all__]
+    assert len({*names}) == len(names)
+    for name in names:
+        if name not in shared:
+            with pytest.raises(AttributeError, match=rf"'{name}'\. Use sensorium\.\w+\.{name}$"):
+                getattr(sensorium, name)
+    with pytest.raises(AttributeError, match=r"'sensorium\.engines' has no attribute 'Scene'\. Use sensorium\.Scene$"):
+        _ = sensorium.engines.Scene  # type: ignore[attr-defined]
 
 
 def test_no_public_name_hides_a_submodule() -> None:
     # Python sets a submodule as attribute of its package, so such a name would depend on earlier imports.
-    modules = {path.stem for path in STUB.parent.iterdir()}
+    modules = {path.stem for path in (SRC / "sensorium").iterdir()}
     assert modules.isdisjoint(sensorium.__all__)
 
 

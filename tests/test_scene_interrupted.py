@@ -17,9 +17,10 @@ import torch
 from selection import gate, pairs
 
 import sensorium as sn
-from sensorium import Field, Record, SimpleSensor, SimpleSensorCfg, StageCfg, Timeline
+from sensorium import Field, Record, SimpleSensor, SimpleSensorCfg, Timeline
 from sensorium.cfg import Place
 from sensorium.compute import program
+from sensorium.stages import StageCfg
 
 ERRORS = (RuntimeError("a fault"), KeyboardInterrupt())
 
@@ -80,7 +81,7 @@ class TrapCfg(SimpleSensorCfg[syn.ProbeData]):
 
 
 class TrapSensor(SimpleSensor[TrapCfg, syn.ProbeData]):
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
     lookback = 1
 
     def fields(self) -> Mapping[str, Field]:
@@ -125,7 +126,7 @@ class TrapFusedCfg(SimpleSensorCfg[syn.ProbeData]):
 
 
 class TrapFused(SimpleSensor[TrapFusedCfg, syn.ProbeData]):
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
 
     def fields(self) -> Mapping[str, Field]:
         return {"vec": super().fields()["vec"]}
@@ -141,7 +142,7 @@ class TrapComputeCfg(SimpleSensorCfg[syn.ProbeData]):
 
 
 class TrapCompute(sn.Sensor[TrapComputeCfg, syn.ProbeData]):
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
 
     def fields(self) -> Mapping[str, Field]:
         return {"vec": super().fields()["vec"]}
@@ -157,7 +158,7 @@ class TrapLazyCfg(SimpleSensorCfg[syn.ProbeData]):
 
 
 class TrapLazy(SimpleSensor[TrapLazyCfg, syn.ProbeData]):
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
 
     def fields(self) -> Mapping[str, Field]:
         return {"vec": super().fields()["vec"]}

@@ -45,12 +45,12 @@ class Engine(sn.TensorEngine):
             "native:robot/left/touch": 100.0 * t + env,
         }
 
-    def supports(self, requirement: sn.Requirement) -> str | None:
+    def supports(self, requirement: sn.engines.Requirement) -> str | None:
         if self.broken and requirement == NATIVE_SENSOR("robot/left/touch"):
             return "this fake cannot compute it."
         return super().supports(requirement)
 
-    def _apply(self, requirements: frozenset[sn.Requirement]) -> None:
+    def _apply(self, requirements: frozenset[sn.engines.Requirement]) -> None:
         self.asked += sorted(need.args[0] for need in requirements if need.kind == "NATIVE_SENSOR")
 
 

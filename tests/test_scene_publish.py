@@ -231,7 +231,7 @@ def test_without_truth_no_ground_truth_is_copied() -> None:
 
 def test_age_and_stamp_follow_from_the_ticks() -> None:
     """Age and capture time of a delayed sample agree with the sensor, and so does the time of a faulty sensor clock."""
-    clock = sn.ClockError(skew_ppm=sn.Normal(0.0, 100.0), offset=0.5)
+    clock = sn.stages.ClockError(skew_ppm=sn.Normal(0.0, 100.0), offset=0.5)
     scene = moving([syn.ProbeCfg(name="p", delay=0.02, jitter=0.02), syn.ProbeCfg(name="c", stages=(clock,))])
     scene.step(substeps=9)
     for name, reading in scene.publish().items():

@@ -33,7 +33,7 @@ XML = '''<mujoco><worldbody><geom type="plane" size="5 5 0.1"/>
 sensors = [
     sn.ImuCfg(name="imu", body="ball", gyro_noise=0.01, gyro_random_walk=0.01, delay=0.004),
     sn.ContactSensorCfg(name="contact", primary=sn.ContactMatch(mode="body", pattern="ball"), fields=("found",)),
-    sn.RayCasterCfg(name="scan", body="ball", pattern=sn.GridPatternCfg(size=(0.4, 0.4)), noise=0.01),
+    sn.RayCasterCfg(name="scan", body="ball", pattern=sn.patterns.GridPatternCfg(size=(0.4, 0.4)), noise=0.01),
 ]
 scene = sn.Scene(sn.MujocoEngine(XML, 2, threads=1), sensors[: int(sys.argv[1])], seed=1)
 for _ in range(20):

@@ -17,6 +17,7 @@ import sensorium as sn
 from sensorium.compat.mjlab import RayCastSensorCfg
 from sensorium.engines.base import ARRAYS
 from sensorium.engines.mujoco.needs import NEEDS
+from sensorium.lenses import PinholeLensCfg
 from sensorium.spec import Requirement, contact_columns
 
 MODEL = Path(__file__).parent / "models/two_engines.xml"
@@ -29,8 +30,8 @@ WALKER = sn.ContactMatch(mode="subtree", pattern="trunk")
 BALL = sn.ContactMatch(mode="body", pattern="ball")
 GROUND = sn.ContactMatch(mode="geom", pattern="ground")
 EVERYTHING = ("found", "force", "torque", "dist", "pos", "normal", "tangent")
-SCAN = sn.GridPatternCfg(resolution=0.2, size=(0.6, 0.4))
-PINHOLE = sn.PinholeCameraPatternCfg(width=6, height=4, focal_length=20.0, horizontal_aperture=20.0)
+SCAN = sn.patterns.GridPatternCfg(resolution=0.2, size=(0.6, 0.4))
+PINHOLE = sn.patterns.PinholeCameraPatternCfg(width=6, height=4, focal_length=20.0, horizontal_aperture=20.0)
 IMAGES = (
     "distance_to_camera", "distance_to_image_plane", "normals", "points_b", "geom_ids", "face_ids",
     "semantic_segmentation", "instance_segmentation", "instance_id_segmentation", "segmentation",
@@ -99,11 +100,11 @@ def sensors() -> list[sn.SensorCfg[Any]]:
             data_types=("distance_to_camera", "distance_to_image_plane", "normals", "points_b", "geom_ids", "face_ids"),
         ),
         sn.CameraCfg(
-            name="images", camera="front", width=6, height=4, lens=sn.PinholeLensCfg(fovy=60.0),
+            name="images", camera="front", width=6, height=4, lens=PinholeLensCfg(fovy=60.0),
             clipping_range=(0.05, 4.0), data_types=IMAGES,
         ),
         sn.EventCameraCfg(
-            name="dvs", camera="front", width=6, height=4, lens=sn.PinholeLensCfg(fovy=60.0), positive_threshold=0.1,
+            name="dvs", camera="front", width=6, height=4, lens=PinholeLensCfg(fovy=60.0), positive_threshold=0.1,
         ),
         sn.DepthCameraCfg(
             name="depth", body="carriage", res=(6, 4), fov_horizontal=80.0, max_distance=4.0,
@@ -114,7 +115,7 @@ def sensors() -> list[sn.SensorCfg[Any]]:
             fields="all", lookup=((0.0, 100.0, 0.0), (2.0, 5.0, 0.1)),
         ),
         sn.LidarCfg(
-            name="lidar", site="antenna", pattern=sn.SphericalPatternCfg(n_points=(8, 6)), fields="all",
+            name="lidar", site="antenna", pattern=sn.patterns.SphericalPatternCfg(n_points=(8, 6)), fields="all",
             max_distance=4.0,
         ),
         sn.ObstacleCfg(
@@ -154,7 +155,7 @@ def sensors() -> list[sn.SensorCfg[Any]]:
 
 def reports() -> list[Requirement]:
     """Return a contact report for each kind of element and each reduction, with all fields."""
-    report, ground = sn.CONTACT_REPORT, ("geom", "ground")
+    report, ground = sn.engines.CONTACT_REPORT, ("geom", "ground")
     feet = ("left_foot", "right_foot", "stilt_foot")
     return [
         report(("geom", feet), None, EVERYTHING, "netforce"),

@@ -163,7 +163,7 @@ def test_rays_are_those_of_mujoco(landed: Any) -> None:
         name="scan",
         body="world",
         offset=sn.OffsetCfg(pos=(0.05, 0.02, 1.1)),
-        pattern=sn.GridPatternCfg(resolution=0.05, size=(0.6, 0.4)),
+        pattern=sn.patterns.GridPatternCfg(resolution=0.05, size=(0.6, 0.4)),
     )
     scene = sn.Scene(sj.from_mjx(model, mx, landed), [scan])
     data = run(scene, landed)

@@ -17,7 +17,7 @@ from sensorium.engines.mjx.arrays import to_jax, to_torch
 from sensorium.errors import ArgumentError, ScheduleError
 
 IMU = sn.ImuCfg(name="imu", site="imu", gyro_noise=0.01)
-SCAN = sn.RayCasterCfg(name="scan", site="imu", pattern=sn.GridPatternCfg(size=(0.2, 0.2), resolution=0.1))
+SCAN = sn.RayCasterCfg(name="scan", site="imu", pattern=sn.patterns.GridPatternCfg(size=(0.2, 0.2), resolution=0.1))
 
 
 @pytest.fixture

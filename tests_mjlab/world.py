@@ -82,7 +82,7 @@ SENSORS: tuple[sn.SensorCfg[Any], ...] = (
     ),
     sn.RayCasterCfg(
         name="scan", body="robot/base", ray_alignment="yaw", noise=0.01, fields=("distances", "pos_w"),
-        pattern=sn.GridPatternCfg(size=(0.4, 0.2), resolution=0.1),
+        pattern=sn.patterns.GridPatternCfg(size=(0.4, 0.2), resolution=0.1),
     ),
 )  # fmt: skip
 FIELDS = {

@@ -12,7 +12,7 @@ import sensorium as sn
 
 TYPES = ("depth", "normals", "geom_ids", "face_ids", "motion_vectors", "segmentation")
 CAMERA = sn.CameraCfg(
-    name="camera", body="world", width=56, height=40, lens=sn.PinholeLensCfg(fovy=50.0), data_types=TYPES,
+    name="camera", body="world", width=56, height=40, lens=sn.lenses.PinholeLensCfg(fovy=50.0), data_types=TYPES,
     offset=sn.CameraCfg.OffsetCfg.from_view((0.9, -0.8, 0.8), (0.0, 0.0, 0.3)),
 )  # fmt: skip
 

@@ -16,7 +16,7 @@ SCAN = sn.RayCasterCfg(
     name="scan",
     body="world",
     offset=sn.OffsetCfg(pos=(0.05, 0.02, 1.1)),
-    pattern=sn.GridPatternCfg(resolution=0.04, size=(0.8, 0.6)),
+    pattern=sn.patterns.GridPatternCfg(resolution=0.04, size=(0.8, 0.6)),
 )
 
 

@@ -28,7 +28,7 @@ BALL = """
 
 def simulate(seconds: float = 2.0) -> dict[str, np.ndarray]:
     """Return time, and for both sensors the true and the measured values."""
-    full_scale = sn.Saturation(low=0.0, high=120.0)
+    full_scale = sn.stages.Saturation(low=0.0, high=120.0)
     scene = sn.Scene(
         sn.MujocoEngine(BALL),
         [

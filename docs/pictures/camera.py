@@ -12,20 +12,20 @@ import sensorium as sn
 RED, BLUE = ("cup", "color:red"), ("cup", "color:blue")
 
 
-def shapes() -> dict[str, sn.Shape]:
+def shapes() -> dict[str, sn.engines.Shape]:
     """Return a table with cups, boxes, a ball and a tool of two parts."""
     turn = (0.92, 0.0, 0.0, 0.39)
     return {
-        "floor": sn.Shape("plane", "", pos=(0.0, 0.0, -0.7)),
-        "table": sn.Shape("box", "", (0.6, 0.45, 0.02), pos=(0.0, 0.0, -0.02), labels=("table",)),
-        "cup_1": sn.Shape("cylinder", "", (0.05, 0.07), pos=(-0.3, 0.1, 0.07), labels=RED),
-        "cup_2": sn.Shape("cylinder", "", (0.05, 0.07), pos=(0.05, 0.25, 0.07), labels=BLUE),
-        "cup_3": sn.Shape("cylinder", "", (0.05, 0.07), pos=(0.3, -0.05, 0.07), labels=BLUE),
-        "crate": sn.Shape("box", "", (0.09, 0.06, 0.06), pos=(-0.1, -0.15, 0.06), quat=turn, labels=("box",)),
-        "case": sn.Shape("box", "", (0.05, 0.05, 0.1), pos=(-0.42, -0.2, 0.1), quat=turn, labels=("box",)),
-        "ball": sn.Shape("sphere", "", (0.06,), pos=(0.1, -0.3, 0.06)),
-        "handle": sn.Shape("capsule", "", (0.02, 0.1), body="tool", labels=("tool",)),
-        "head": sn.Shape("box", "", (0.03, 0.06, 0.03), body="tool", pos=(0.0, 0.0, 0.12), labels=("tool",)),
+        "floor": sn.engines.Shape("plane", "", pos=(0.0, 0.0, -0.7)),
+        "table": sn.engines.Shape("box", "", (0.6, 0.45, 0.02), pos=(0.0, 0.0, -0.02), labels=("table",)),
+        "cup_1": sn.engines.Shape("cylinder", "", (0.05, 0.07), pos=(-0.3, 0.1, 0.07), labels=RED),
+        "cup_2": sn.engines.Shape("cylinder", "", (0.05, 0.07), pos=(0.05, 0.25, 0.07), labels=BLUE),
+        "cup_3": sn.engines.Shape("cylinder", "", (0.05, 0.07), pos=(0.3, -0.05, 0.07), labels=BLUE),
+        "crate": sn.engines.Shape("box", "", (0.09, 0.06, 0.06), pos=(-0.1, -0.15, 0.06), quat=turn, labels=("box",)),
+        "case": sn.engines.Shape("box", "", (0.05, 0.05, 0.1), pos=(-0.42, -0.2, 0.1), quat=turn, labels=("box",)),
+        "ball": sn.engines.Shape("sphere", "", (0.06,), pos=(0.1, -0.3, 0.06)),
+        "handle": sn.engines.Shape("capsule", "", (0.02, 0.1), body="tool", labels=("tool",)),
+        "head": sn.engines.Shape("box", "", (0.03, 0.06, 0.03), body="tool", pos=(0.0, 0.0, 0.12), labels=("tool",)),
     }
 
 
@@ -36,7 +36,7 @@ def simulate() -> Any:
         body="world",
         width=320,
         height=240,
-        lens=sn.PinholeLensCfg(fovy=48.0),
+        lens=sn.lenses.PinholeLensCfg(fovy=48.0),
         offset=sn.CameraCfg.OffsetCfg.from_view(pos=(0.1, -1.15, 0.85), lookat=(0.0, -0.02, 0.0)),
         data_types=("depth", "normals", "semantic_segmentation", "instance_segmentation", "geom_ids"),
     )

@@ -32,7 +32,7 @@ def simulate() -> tuple[np.ndarray, list[sn.CollisionEvent], list[str]]:
     with scene.local_client() as client:
         client.spawn("sensor.other.collision", attach_to="ball", name="bumper")
         row = client.bodies.row("ball")
-        with sn.FrameSync(client, ["bumper", "world"]) as sync:
+        with sn.client.FrameSync(client, ["bumper", "world"]) as sync:
             for _ in range(round(SECONDS / DT / TICKS)):
                 last, frame = client.step(substeps=TICKS), 0
                 while frame < last:  # contacts are looked at in every tick, so a step has many frames

@@ -22,9 +22,9 @@ def simulate() -> dict[str, np.ndarray]:
     engine = sn.TensorEngine(
         1, 0.01, bodies=("finger",), provides=("pose",),
         shapes=[
-            sn.Shape("cylinder", "rod", (ROD, 0.05), quat=(0.5**0.5, 0.0, 0.5**0.5, 0.0)),
-            sn.Shape("box", "ledge", (0.05, *LEDGE), pos=(0.0, 0.05, HEIGHT - 0.002 - LEDGE[1])),
-            sn.Shape("box", "bone", (0.01, 0.014, 0.006), pos=(0.0, 0.0, 0.006), body="finger"),
+            sn.engines.Shape("cylinder", "rod", (ROD, 0.05), quat=(0.5**0.5, 0.0, 0.5**0.5, 0.0)),
+            sn.engines.Shape("box", "ledge", (0.05, *LEDGE), pos=(0.0, 0.05, HEIGHT - 0.002 - LEDGE[1])),
+            sn.engines.Shape("box", "bone", (0.01, 0.014, 0.006), pos=(0.0, 0.0, 0.006), body="finger"),
         ],
     )  # fmt: skip
     cfg = sn.ContactDepthProbeCfg(

@@ -27,7 +27,9 @@ def press(t: float) -> float:
 
 def simulate() -> dict[str, np.ndarray]:
     """Return time, depth true and measured, and the flags of both probes, true and measured."""
-    engine = sn.TensorEngine(1, 0.01, bodies=("finger",), provides=("pose",), shapes=[sn.Shape("plane", "table")])
+    engine = sn.TensorEngine(
+        1, 0.01, bodies=("finger",), provides=("pose",), shapes=[sn.engines.Shape("plane", "table")]
+    )
     cfgs = [
         sn.ContactProbeCfg(name=name, body="finger", probe_radius=RADIUS, noise=NOISE, **fields)
         for name, fields in PROBES.items()

@@ -12,18 +12,18 @@ from sensorium.view.style import MEASURED
 ROW = 115
 
 
-def shapes() -> dict[str, sn.Shape]:
+def shapes() -> dict[str, sn.engines.Shape]:
     """Return rough ground with boxes, a post and a leg of capsules before a wall."""
     x, y = np.meshgrid(np.linspace(-5, 5, 101), np.linspace(-5, 5, 101))
-    ground = sn.HeightField(0.04 * np.sin(2.3 * x) * np.cos(1.9 * y), (5.0, 5.0))
+    ground = sn.engines.HeightField(0.04 * np.sin(2.3 * x) * np.cos(1.9 * y), (5.0, 5.0))
     bend = (0.966, 0.0, 0.259, 0.0)
     return {
-        "ground": sn.Shape("hfield", "", hfield=ground),
-        "wall": sn.Shape("box", "", (0.1, 5.0, 1.0), pos=(4.6, 0.0, 1.0)),
-        "crate": sn.Shape("box", "", (0.3, 0.3, 0.35), pos=(2.4, 0.9, 0.35), quat=(0.95, 0.0, 0.0, 0.31)),
-        "post": sn.Shape("cylinder", "", (0.06, 0.8), pos=(1.6, -0.2, 0.8)),
-        "thigh": sn.Shape("capsule", "", (0.09, 0.22), pos=(2.9, -1.25, 0.8), quat=bend),
-        "shank": sn.Shape("capsule", "", (0.07, 0.25), pos=(2.9, -1.25, 0.3), quat=(0.966, 0.0, -0.259, 0.0)),
+        "ground": sn.engines.Shape("hfield", "", hfield=ground),
+        "wall": sn.engines.Shape("box", "", (0.1, 5.0, 1.0), pos=(4.6, 0.0, 1.0)),
+        "crate": sn.engines.Shape("box", "", (0.3, 0.3, 0.35), pos=(2.4, 0.9, 0.35), quat=(0.95, 0.0, 0.0, 0.31)),
+        "post": sn.engines.Shape("cylinder", "", (0.06, 0.8), pos=(1.6, -0.2, 0.8)),
+        "thigh": sn.engines.Shape("capsule", "", (0.09, 0.22), pos=(2.9, -1.25, 0.8), quat=bend),
+        "shank": sn.engines.Shape("capsule", "", (0.07, 0.25), pos=(2.9, -1.25, 0.3), quat=(0.966, 0.0, -0.259, 0.0)),
     }
 
 

@@ -64,7 +64,7 @@ def cameras() -> Mapping[str, tuple[Any, ...]]:
         "StereoDepth (D435)": tuple(stage.replace(focal_px=FOCAL) for stage in D435.stages()),
         "KinectDepth (v1)": tuple(stage.replace(focal_px=FOCAL) for stage in KINECT_V1.stages()),
         "TofDepth, repeats after 3.75 m": (
-            sn.TofDepth(
+            sn.stages.TofDepth(
                 focal_px=FOCAL, modulation_hz=60e6, unambiguous_range=3.75, signal=2e4, ambient=2e3, contrast=0.7,
                 reflectance=0.5, min_signal=200.0, multipath=0.02, flying=0.7, wiggle=0.004,
             ),

@@ -27,7 +27,7 @@ def pose(tick: int) -> tuple[float, float, float]:
 
 def simulate() -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray], np.ndarray, dict[str, np.ndarray]]:
     """Return true and measured fields at each stage, places of the ball, and time series of three markers."""
-    ball = sn.Shape("sphere", "ball", (RADIUS,), body="ball")
+    ball = sn.engines.Shape("sphere", "ball", (RADIUS,), body="ball")
     engine = sn.TensorEngine(1, 0.01, bodies=("pad", "ball"), shapes=[ball])
     engine.body_pos_w[0, 1, 2] = 2.0 * RADIUS
     gel = sn.ElastomerTaxelCfg(

@@ -31,7 +31,7 @@ def simulate() -> dict[str, Any]:
     offset = sn.CameraCfg.OffsetCfg.from_view(pos=(1.3, 0.0, 0.7), lookat=(0.0, 0.0, 0.15))
     place: dict[str, Any] = {
         "body": "world", "offset": offset, "width": 160, "height": 120, "rate_hz": RATE,
-        "lens": sn.PinholeLensCfg(fovy=45.0),
+        "lens": sn.lenses.PinholeLensCfg(fovy=45.0),
     }  # fmt: skip
     scene = sn.Scene(
         sn.MujocoEngine(WORLD),

@@ -53,8 +53,10 @@ def creeping() -> dict[str, np.ndarray]:
     """Put 100 N on for half an hour and take them off; return minutes, and force z true and of four devices."""
     engine = sn.TensorEngine(4, 1.0, bodies=("hand",), provides=("pose", "joint_wrench"))
     stages = (
-        sn.Crosstalk(fields=SIX, matrix=sn.Normal(0.0, 0.003), full_scale=(300.0, 30.0)),
-        sn.Creep(fields=("force",), creep=sn.Normal(0.0, 0.002), t0=2.0, t_max=7200.0, drift=sn.Normal(0.0, 0.5)),
+        sn.stages.Crosstalk(fields=SIX, matrix=sn.Normal(0.0, 0.003), full_scale=(300.0, 30.0)),
+        sn.stages.Creep(
+            fields=("force",), creep=sn.Normal(0.0, 0.002), t0=2.0, t_max=7200.0, drift=sn.Normal(0.0, 0.5)
+        ),
     )
     cfg = sn.ForceTorqueCfg(name="ft", body="hand", stages=stages, tare=True, noise={"force": 0.05})
     scene = sn.Scene(engine, [cfg], seed=4)

@@ -30,14 +30,14 @@ WORLD = """
 """
 DARK = Light("directional", "none", diffuse=(0.0,) * 3, specular=(0.0,) * 3)
 WELL, READ = 2000.0, 5.0
-STEPS: dict[str, sn.ImageSensor] = {
-    "motion blur, 20 ms": sn.ImageSensor(exposure_time=0.02, subposes=24),
-    "rolling shutter, 0.16 ms per row": sn.ImageSensor(exposure_time=1e-3, line_time=1.6e-4, subposes=60),
-    "defocus and vignetting": sn.ImageSensor(blur_radius=2.5, vignetting=(-0.4, -0.3)),
-    "500 electrons at white": sn.ImageSensor(
+STEPS: dict[str, sn.stages.ImageSensor] = {
+    "motion blur, 20 ms": sn.stages.ImageSensor(exposure_time=0.02, subposes=24),
+    "rolling shutter, 0.16 ms per row": sn.stages.ImageSensor(exposure_time=1e-3, line_time=1.6e-4, subposes=60),
+    "defocus and vignetting": sn.stages.ImageSensor(blur_radius=2.5, vignetting=(-0.4, -0.3)),
+    "500 electrons at white": sn.stages.ImageSensor(
         full_well=WELL, gain=4.0, read_noise=READ, prnu=0.02, black_level=64.0, color_filter="rggb"
     ),
-    "JPEG, quality 15": sn.ImageSensor(jpeg_quality=15),
+    "JPEG, quality 15": sn.stages.ImageSensor(jpeg_quality=15),
 }
 
 
@@ -47,7 +47,7 @@ def images() -> dict[str, Any]:
     cameras = [
         sn.CameraCfg(
             name=f"camera {k}", body="world", offset=offset, width=160, height=120, rate_hz=50.0, data_types=("rgb",),
-            lens=sn.PinholeLensCfg(fovy=45.0), stages=(step,),
+            lens=sn.lenses.PinholeLensCfg(fovy=45.0), stages=(step,),
         )
         for k, step in enumerate(STEPS.values())
     ]  # fmt: skip
@@ -63,13 +63,13 @@ def photon_transfer() -> tuple[Array, Array, Array]:
     """Return means and variances of patches of the sensor with few electrons, and the expected variances."""
     step = STEPS["500 electrons at white"].replace(color_filter="none", prnu=0.0)
     shapes = [
-        sn.Shape(
+        sn.engines.Shape(
             "box", f"patch {k}", (0.01, 0.05, 0.5), pos=(1.0, 0.5 - 0.1 * (k + 0.5), 0.0), rgba=(v, v, v, 1.0),
             material=Material(emission=1.0, specular=0.0),
         )
         for k, v in enumerate(np.linspace(0.05, 0.9, 10) ** 0.5)
     ]  # fmt: skip
-    lens = sn.PinholeLensCfg(fovy=50.0)
+    lens = sn.lenses.PinholeLensCfg(fovy=50.0)
     camera = sn.CameraCfg(
         name="camera", body="world", offset={"convention": "world"}, lens=lens, width=300, height=300,
         data_types=("linear_rgb",), stages=(step,),

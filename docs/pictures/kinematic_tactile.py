@@ -35,13 +35,13 @@ HELD, DRAGGED, END = 0.6, 1.0, 1.6
 
 def skin(stiffness: float) -> sn.KinematicTactileSensorCfg:
     """Return a pad of 12 x 18 taxels of radius 0.5 mm whose balls touch the skin from within."""
-    layout = sn.taxel_grid(12, 18, SPACING, origin=(0.0, 0.0, -0.0005))
+    layout = sn.patterns.taxel_grid(12, 18, SPACING, origin=(0.0, 0.0, -0.0005))
     return sn.KinematicTactileSensorCfg(
         name="skin", link_name="pad", probe_radius=0.0005, normal_stiffness=stiffness, normal_damping=0.0,
         friction=MU, shear_stiffness=stiffness, shear_scalar=0.0, twist_scalar=0.0, noise={"force": 0.005},
         stages=(
-            sn.TaxelGain(fields=("force",), gain=sn.Normal(1.0, 0.08)),
-            sn.DeadTaxels(fields=("force",), probability=0.02),
+            sn.stages.TaxelGain(fields=("force",), gain=sn.Normal(1.0, 0.08)),
+            sn.stages.DeadTaxels(fields=("force",), probability=0.02),
         ),
         rate_hz=200.0, **layout.cfg(),
     )  # fmt: skip
@@ -72,7 +72,7 @@ def calibrated() -> float:
 
 def show(axis: Any, force: np.ndarray, most: float, title: str) -> Any:
     """Draw normal forces as colours and shear as arrows; 0.3 N of shear is as long as 4 mm."""
-    layout = sn.taxel_grid(12, 18, SPACING)
+    layout = sn.patterns.taxel_grid(12, 18, SPACING)
     x, y, _ = 1e3 * np.moveaxis(np.array(layout.positions), -1, 0)
     image = axis.pcolormesh(x, y, force[..., 2], cmap="viridis", vmin=0.0, vmax=most, shading="nearest")
     shown = np.hypot(force[..., 0], force[..., 1]) > 0.02

@@ -14,10 +14,12 @@ DT, SPEED, SECONDS = 0.04, 12.0, 8.8
 HALF = np.array([2.2, 0.9])
 CORNERS = {"front_left": (1, 1), "front_right": (1, -1), "back_left": (-1, 1), "back_right": (-1, -1)}
 LANES = (
-    sn.LaneMarking([(x, 5.25 + 2.0 * np.sin(x / 40.0)) for x in range(-10, 121, 2)], type="solid"),
-    sn.LaneMarking([(x, 1.75 + 2.0 * np.sin(x / 40.0)) for x in range(-10, 121, 2)], type="broken"),
-    sn.LaneMarking([(x, -1.75 + 2.0 * np.sin(x / 40.0)) for x in range(-10, 121, 2)], type="solid", color="yellow"),
-    sn.LaneMarking([(100.0, -4.0), (100.0, 8.0)], type="stop"),
+    sn.client.LaneMarking([(x, 5.25 + 2.0 * np.sin(x / 40.0)) for x in range(-10, 121, 2)], type="solid"),
+    sn.client.LaneMarking([(x, 1.75 + 2.0 * np.sin(x / 40.0)) for x in range(-10, 121, 2)], type="broken"),
+    sn.client.LaneMarking(
+        [(x, -1.75 + 2.0 * np.sin(x / 40.0)) for x in range(-10, 121, 2)], type="solid", color="yellow"
+    ),
+    sn.client.LaneMarking([(100.0, -4.0), (100.0, 8.0)], type="stop"),
 )
 
 
@@ -36,7 +38,7 @@ def motion(time: float) -> dict[str, Any]:
 
 def simulate() -> list[Any]:
     """Return the events until the car is past the stop line."""
-    box = sn.Shape("box", "box", (*HALF, 0.7), body="body")
+    box = sn.engines.Shape("box", "box", (*HALF, 0.7), body="body")
     scene = sn.Scene(sn.TensorEngine(num_envs=1, dt=DT, motion=motion, shapes=[box]))
     got: queue.SimpleQueue[Any] = queue.SimpleQueue()
     events: list[Any] = []

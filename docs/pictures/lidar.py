@@ -14,25 +14,25 @@ from sensorium.view.style import MEASURED
 SPEED, YAW_RATE, DT = 12.0, 1.0, 0.005
 
 
-def _ground() -> sn.HeightField:
+def _ground() -> sn.engines.HeightField:
     x, y = np.meshgrid(np.linspace(-40, 40, 161), np.linspace(-40, 40, 161))
     bumps = 0.6 * np.sin(0.25 * x) * np.cos(0.2 * y) + 0.25 * np.sin(0.9 * x + 0.5 * y)
-    return sn.HeightField(bumps * np.clip(np.hypot(x, y) / 15.0 - 0.3, 0.0, 1.0), (40.0, 40.0))
+    return sn.engines.HeightField(bumps * np.clip(np.hypot(x, y) / 15.0 - 0.3, 0.0, 1.0), (40.0, 40.0))
 
 
-def _box(name: str, x: float, y: float, z: float, size: tuple[float, float, float], rho: float) -> sn.Shape:
-    return sn.Shape("box", name, size, pos=(x, y, z), reflectance=rho)
+def _box(name: str, x: float, y: float, z: float, size: tuple[float, float, float], rho: float) -> sn.engines.Shape:
+    return sn.engines.Shape("box", name, size, pos=(x, y, z), reflectance=rho)
 
 
 WORLD = (
-    sn.Shape("hfield", "ground", hfield=_ground(), reflectance=0.25),
+    sn.engines.Shape("hfield", "ground", hfield=_ground(), reflectance=0.25),
     _box("north", 0.0, 15.0, 1.5, (16.0, 0.2, 3.0), 0.6),
     _box("south", 0.0, -13.0, 1.5, (16.0, 0.2, 3.0), 0.6),
     _box("east", 18.0, 0.0, 1.5, (0.2, 8.0, 3.0), 0.9),
     _box("crate", 8.0, 5.0, 0.9, (1.0, 1.5, 1.2), 0.1),
     _box("crate_2", -9.0, -6.0, 0.9, (1.5, 1.0, 1.2), 0.1),
     _box("post", 6.0, -6.0, 2.0, (0.15, 0.15, 2.5), 0.8),
-    sn.Shape("box", "van", (2.2, 0.9, 1.0), body="van", reflectance=0.75),
+    sn.engines.Shape("box", "van", (2.2, 0.9, 1.0), body="van", reflectance=0.75),
 )
 
 

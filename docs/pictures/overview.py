@@ -25,7 +25,7 @@ def sensors() -> dict[str, Any]:
     given = [
         sn.CameraCfg(
             name="chase", body="world", offset=view, width=CHASE[0], height=CHASE[1], samples=4, rate_hz=1.0,
-            data_types=("rgb", "distance_to_image_plane"), lens=sn.PinholeLensCfg(fovy=48.0),
+            data_types=("rgb", "distance_to_image_plane"), lens=sn.lenses.PinholeLensCfg(fovy=48.0),
         ),
         sn.CameraCfg(
             name="head", camera="front", width=HEAD[0], height=HEAD[1], rate_hz=1.0,
@@ -63,7 +63,7 @@ def visible(scene: sn.Scene, points: Any) -> np.ndarray:
     points = points[points.isfinite().all(dim=-1)]
     seen = quat_apply(quat_conjugate(quat), points - pos)
     seen = seen[seen[:, 2] > 0.05]
-    pixels = sn.project_points(seen, k)[:, :2]
+    pixels = sn.math.project_points(seen, k)[:, :2]
     column, row = pixels.floor().long().unbind(dim=-1)
     inside = (column >= 0) & (column < CHASE[0]) & (row >= 0) & (row < CHASE[1])
     depth = data.output["distance_to_image_plane"][0, ..., 0]
@@ -94,8 +94,8 @@ def draw(path: Path) -> None:
     head = scene["head"].data.output
     pictures = {
         "head camera": head["rgb"][0].numpy(),
-        "depth": sn.colorize_depth(head["depth"][0]),
-        "semantic segmentation": sn.colorize_ids(head["semantic_segmentation"][0]),
+        "depth": sn.pictures.colorize_depth(head["depth"][0]),
+        "semantic segmentation": sn.pictures.colorize_ids(head["semantic_segmentation"][0]),
     }
     for number, (name, picture) in enumerate(pictures.items()):
         axes = fig.add_axes((0.735, 0.757 - 0.243 * number, 0.262, 0.235))

@@ -27,7 +27,7 @@ def gap(t: float) -> float:
 def simulate() -> dict[str, np.ndarray]:
     """Return time, gap, and the forces along the normals `[time, row, column]`, true and measured."""
     grid = np.stack([*np.meshgrid(SIDE, SIDE), np.zeros((15, 15))], axis=-1)
-    egg = sn.Shape("ellipsoid", "egg", EGG, body="egg", quat=QUAT)
+    egg = sn.engines.Shape("ellipsoid", "egg", EGG, body="egg", quat=QUAT)
     engine = sn.TensorEngine(1, 0.005, bodies=("palm", "egg"), shapes=[egg])
     engine.body_pos_w[:, 1, 2] = EGG[2]
     cfg = sn.ProximityTaxelCfg(

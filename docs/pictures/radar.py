@@ -17,9 +17,9 @@ HALF = (2.2, 0.9, 0.75)
 def simulate() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], tuple[str, ...], sn.RadarCfg]:
     """Return the detections of one scan, the true ones, the names of the shapes, and the config."""
     shapes = [
-        sn.Shape("box", "rail", (60.0, 0.1, 0.6), pos=(60.0, 7.0, 0.0), reflectance=1.0),
-        sn.Shape("box", "building", (10.0, 4.0, 5.0), pos=(55.0, -14.0, 0.0), reflectance=1.0),
-        *(sn.Shape("box", name, HALF, body=name, labels=("car",)) for name in CARS),
+        sn.engines.Shape("box", "rail", (60.0, 0.1, 0.6), pos=(60.0, 7.0, 0.0), reflectance=1.0),
+        sn.engines.Shape("box", "building", (10.0, 4.0, 5.0), pos=(55.0, -14.0, 0.0), reflectance=1.0),
+        *(sn.engines.Shape("box", name, HALF, body=name, labels=("car",)) for name in CARS),
     ]
     engine = sn.TensorEngine(1, 0.05, bodies=("ego", *CARS), shapes=shapes)
     engine.body_lin_vel_w[0, 0, 0] = SPEED

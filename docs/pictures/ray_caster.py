@@ -14,17 +14,17 @@ SIZE, POINTS = 4.0, 161
 NOISE, DRIFT = 0.02, 0.06
 
 
-def terrain() -> sn.HeightField:
+def terrain() -> sn.engines.HeightField:
     """Return gentle hills with a flight of five steps along x, in the middle."""
     x = np.linspace(-SIZE, SIZE, POINTS)
     xx, yy = np.meshgrid(x, x)
     hills = 0.12 * np.sin(1.3 * xx + 0.5) * np.cos(0.9 * yy)
     steps = 0.12 * np.clip(np.floor((xx + 0.2) / 0.4), 0, 5)
     on_steps = np.abs(yy) < 0.45
-    return sn.HeightField(np.where(on_steps, steps, hills), (SIZE, SIZE), name="terrain")
+    return sn.engines.HeightField(np.where(on_steps, steps, hills), (SIZE, SIZE), name="terrain")
 
 
-def simulate() -> tuple[sn.HeightField, Any, Any]:
+def simulate() -> tuple[sn.engines.HeightField, Any, Any]:
     """Return the terrain, and the measured and the true scan after 2 s of walking."""
     field = terrain()
 
@@ -34,10 +34,12 @@ def simulate() -> tuple[sn.HeightField, Any, Any]:
                          np.cos(yaw / 2) * np.sin(pitch / 2), np.sin(yaw / 2) * np.cos(pitch / 2)])  # fmt: skip
         return {"body_pos_w": (0.3 * time, 0.06, 0.6 + 0.15 * time), "body_quat_w": quat}
 
-    engine = sn.TensorEngine(bodies=("trunk",), motion=motion, dt=0.02, shapes=[sn.Shape("hfield", "t", hfield=field)])
+    engine = sn.TensorEngine(
+        bodies=("trunk",), motion=motion, dt=0.02, shapes=[sn.engines.Shape("hfield", "t", hfield=field)]
+    )
     scan = sn.RayCasterCfg(
         body="trunk",
-        pattern=sn.GridPatternCfg(size=(1.6, 1.0), resolution=0.1),
+        pattern=sn.patterns.GridPatternCfg(size=(1.6, 1.0), resolution=0.1),
         ray_alignment="yaw",
         noise=NOISE,
         drift_range={"z": (DRIFT, DRIFT)},

@@ -10,23 +10,23 @@ import numpy as np
 import sensorium as sn
 
 
-def shapes() -> dict[str, sn.Shape]:
+def shapes() -> dict[str, sn.engines.Shape]:
     """Return rough ground, boxes, and a robot of capsules with a box as its trunk."""
     x, y = np.meshgrid(np.linspace(-3, 3, 61), np.linspace(-3, 3, 61))
-    ground = sn.HeightField(0.07 * np.sin(2.1 * x) * np.cos(1.7 * y) + 0.03 * np.sin(5 * x + 2 * y), (3.0, 3.0))
-    robot = {"trunk": sn.Shape("box", "trunk", (0.35, 0.15, 0.08), pos=(0.0, 0.0, 0.62))}
+    ground = sn.engines.HeightField(0.07 * np.sin(2.1 * x) * np.cos(1.7 * y) + 0.03 * np.sin(5 * x + 2 * y), (3.0, 3.0))
+    robot = {"trunk": sn.engines.Shape("box", "trunk", (0.35, 0.15, 0.08), pos=(0.0, 0.0, 0.62))}
     tilt = (0.2, -0.2)
     for k, (front, left) in enumerate(((1, 1), (1, -1), (-1, 1), (-1, -1))):
         for part, height, turn in (("thigh", 0.46, tilt[0]), ("shank", 0.2, tilt[1])):
             pos = (0.28 * front - 0.4 * turn * (0.5 if part == "thigh" else 0.6), 0.19 * left, height)
             quat = (float(np.cos(turn / 2)), 0.0, float(np.sin(turn / 2)), 0.0)
-            robot[f"{part}{k}"] = sn.Shape("capsule", "", (0.04, 0.12), pos=pos, quat=quat)
+            robot[f"{part}{k}"] = sn.engines.Shape("capsule", "", (0.04, 0.12), pos=pos, quat=quat)
     boxes = {
-        "crate": sn.Shape("box", "", (0.25, 0.25, 0.25), pos=(0.9, -1.2, 0.25), quat=(0.92, 0.0, 0.0, 0.39)),
-        "post": sn.Shape("cylinder", "", (0.09, 0.6), pos=(0.6, 1.1, 0.6)),
-        "ball": sn.Shape("sphere", "", (0.15,), pos=(-0.1, -0.75, 0.15)),
+        "crate": sn.engines.Shape("box", "", (0.25, 0.25, 0.25), pos=(0.9, -1.2, 0.25), quat=(0.92, 0.0, 0.0, 0.39)),
+        "post": sn.engines.Shape("cylinder", "", (0.09, 0.6), pos=(0.6, 1.1, 0.6)),
+        "ball": sn.engines.Shape("sphere", "", (0.15,), pos=(-0.1, -0.75, 0.15)),
     }
-    return {"ground": sn.Shape("hfield", "", hfield=ground), **robot, **boxes}
+    return {"ground": sn.engines.Shape("hfield", "", hfield=ground), **robot, **boxes}
 
 
 def simulate() -> Any:
@@ -34,7 +34,7 @@ def simulate() -> Any:
     camera = sn.RayCasterCameraCfg(
         name="camera",
         body="world",
-        pattern=sn.PinholeCameraPatternCfg(width=320, height=240, horizontal_aperture=28.0),
+        pattern=sn.patterns.PinholeCameraPatternCfg(width=320, height=240, horizontal_aperture=28.0),
         data_types=("distance_to_image_plane", "normals", "geom_ids"),
     )
     import torch

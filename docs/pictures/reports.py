@@ -23,7 +23,7 @@ def simulate() -> Recording:
     imu = sn.ImuCfg(
         name="imu", body="body", fields=("ang_vel_b", "lin_acc_b"), delay=0.1, gyro_noise_density=2e-3,
         gyro_random_walk_density=4e-4, acc_noise_density=0.01,
-        stages=(sn.GaussMarkov(fields=("lin_acc_b",), density=0.02, tau=4.0),),
+        stages=(sn.stages.GaussMarkov(fields=("lin_acc_b",), density=0.02, tau=4.0),),
     )  # fmt: skip
     scene = sn.Scene(sn.TensorEngine(dt=0.025, motion=motion), [imu], seed=2)
     recorder = NpzRecorder()

@@ -29,7 +29,7 @@ def simulate() -> Track:
     poses, told = [], []
     with scene.local_client() as client:
         client.spawn("sensor.other.safe_distance", attach_to="robot/base", name="guard")
-        with sn.FrameSync(client, ["guard", "world"]) as sync:
+        with sn.client.FrameSync(client, ["guard", "world"]) as sync:
             for _ in range(250):
                 bundle = sync.get(client.step(), timeout=10.0)
                 w, _, _, z = bundle["world"]["quat_w"][0, 0]

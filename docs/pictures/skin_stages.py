@@ -23,7 +23,7 @@ SPEED = 1.0
 def pads(stages: dict[str, Any], depth: float = 0.004) -> dict[str, Array]:
     """Return the normal force that pads read of a ball that moves along their rows; by name, and of the truth."""
     middle = 5.5 * PITCH
-    ball = sn.Shape("sphere", "ball", size=(0.03,), body="ball", pos=(middle, middle, 0.03 - depth))
+    ball = sn.engines.Shape("sphere", "ball", size=(0.03,), body="ball", pos=(middle, middle, 0.03 - depth))
     engine = sn.TensorEngine(1, 0.001, bodies=("pad", "ball"), shapes=(ball,))
     engine.motion = lambda t: {"body_pos_w": ((0.0, 0.0, 0.0), (SPEED * (t - 0.02), 0.0, 0.0))}
     common: dict[str, Any] = {
@@ -43,7 +43,7 @@ def pads(stages: dict[str, Any], depth: float = 0.004) -> dict[str, Array]:
 
 def loops(stages: dict[str, Any], frequency: float = 1.0) -> tuple[Array, dict[str, Array]]:
     """Return true and measured force of one taxel, pressed by 0 to 4 mm, over the third cycle."""
-    ball = sn.Shape("sphere", "ball", size=(0.03,), body="ball", pos=(0.0, 0.0, 0.031))
+    ball = sn.engines.Shape("sphere", "ball", size=(0.03,), body="ball", pos=(0.0, 0.0, 0.031))
     engine = sn.TensorEngine(1, 0.002, bodies=("pad", "ball"), shapes=(ball,))
 
     def motion(t: float) -> dict[str, Any]:
@@ -75,15 +75,19 @@ def draw(path: Path) -> None:
     import matplotlib.pyplot as plt
 
     maps = {
-        "TaxelGain, 15 % spread": (sn.TaxelGain(fields=FORCE, gain=sn.Normal(1.0, 0.15)),),
-        "DeadTaxels, 15 %, 0 to 3 N": (sn.DeadTaxels(fields=FORCE, probability=0.15, value=sn.Uniform(0.0, 3.0)),),
-        "TaxelCrosstalk, 60 %, 6 mm": (sn.TaxelCrosstalk(fields=FORCE, strength=0.6, sigma=0.006, spacing=PITCH),),
-        "RowScan, 20 ms, ball at 1 m/s": (sn.RowScan(fields=FORCE, scan_time=0.02),),
+        "TaxelGain, 15 % spread": (sn.stages.TaxelGain(fields=FORCE, gain=sn.Normal(1.0, 0.15)),),
+        "DeadTaxels, 15 %, 0 to 3 N": (
+            sn.stages.DeadTaxels(fields=FORCE, probability=0.15, value=sn.Uniform(0.0, 3.0)),
+        ),
+        "TaxelCrosstalk, 60 %, 6 mm": (
+            sn.stages.TaxelCrosstalk(fields=FORCE, strength=0.6, sigma=0.006, spacing=PITCH),
+        ),
+        "RowScan, 20 ms, ball at 1 m/s": (sn.stages.RowScan(fields=FORCE, scan_time=0.02),),
     }
     shown = pads(maps)
     plays = {
-        "Play, 1.5 N": sn.Play(fields=FORCE, width=1.5),
-        "Viscoelastic, 0.3, 0.16 s": sn.Viscoelastic(fields=FORCE, strength=0.3, tau=0.16),
+        "Play, 1.5 N": sn.stages.Play(fields=FORCE, width=1.5),
+        "Viscoelastic, 0.3, 0.16 s": sn.stages.Viscoelastic(fields=FORCE, strength=0.3, tau=0.16),
     }
     force, read = loops(plays)
 

@@ -16,11 +16,11 @@ from sensorium.view.style import MEASURED
 Array = NDArray[np.float64]
 
 GYRO = ("ang_vel_b",)
-FLICKER = sn.Flicker(fields=GYRO, bias_instability=1.0, tau_min=2.0, tau_max=200.0)
+FLICKER = sn.stages.Flicker(fields=GYRO, bias_instability=1.0, tau_min=2.0, tau_max=200.0)
 
 
 def read(
-    stages: tuple[sn.StageCfg, ...],
+    stages: tuple[sn.stages.StageCfg, ...],
     turn_rate: Callable[[float], float],
     seconds: float,
     dt: float = 0.005,
@@ -81,10 +81,10 @@ def draw(path: Path) -> None:
         return 1.0 if t > 0.0475 else 0.0
 
     for label, stage in {
-        "LowPass, time_constant=0.02": sn.LowPass(time_constant=0.02),
-        "LowPass, cutoff_hz=8, order=2": sn.LowPass(cutoff_hz=8.0, order=2),
-        "GroupDelay, hann of 9": sn.GroupDelay(window="hann", length=9),
-        "GroupDelay, 10 samples": sn.GroupDelay(samples=10),
+        "LowPass, time_constant=0.02": sn.stages.LowPass(time_constant=0.02),
+        "LowPass, cutoff_hz=8, order=2": sn.stages.LowPass(cutoff_hz=8.0, order=2),
+        "GroupDelay, hann of 9": sn.stages.GroupDelay(window="hann", length=9),
+        "GroupDelay, 10 samples": sn.stages.GroupDelay(samples=10),
     }.items():
         times, values = read((stage,), step, 0.3)
         top_right.plot(times * 1e3, values[:, 0], ".-", ms=4, lw=1, label=label)
@@ -95,10 +95,10 @@ def draw(path: Path) -> None:
         return math.sin(2.0 * math.pi * t)
 
     faults = (
-        sn.Dropout(fields=GYRO, probability=(0.0, 0.2, 0.0), mode="zero"),
-        sn.StuckFault(fields=GYRO, start=0.5, duration=0.4, elements=(0,)),
-        sn.SaturationFault(fields=GYRO, start=1.3, duration=0.3, high=2.0, rail="high", elements=(0,)),
-        sn.SpikeFault(fields=GYRO, rate=4.0, amount=sn.Choice((-1.5, 1.5)), elements=(2,)),
+        sn.stages.Dropout(fields=GYRO, probability=(0.0, 0.2, 0.0), mode="zero"),
+        sn.stages.StuckFault(fields=GYRO, start=0.5, duration=0.4, elements=(0,)),
+        sn.stages.SaturationFault(fields=GYRO, start=1.3, duration=0.3, high=2.0, rail="high", elements=(0,)),
+        sn.stages.SpikeFault(fields=GYRO, rate=4.0, amount=sn.Choice((-1.5, 1.5)), elements=(2,)),
     )
     times, values = read(faults, sine, 2.0, dt=0.02)
     for k, (label, color) in enumerate(
@@ -114,7 +114,7 @@ def draw(path: Path) -> None:
         )
     low_left.set(title="Faults (axes shifted apart)", xlabel="time (s)", ylabel="rate (rad/s)", ylim=(-11.0, 6.5))
 
-    warm = sn.TemperatureDrift(
+    warm = sn.stages.TemperatureDrift(
         coefficient=sn.Normal(2.6e-4, 5e-5), ambient=sn.Uniform(5.0, 25.0), self_heating=15.0, tau=60.0
     )
     times, values = read((warm,), lambda t: 0.0, 300.0, dt=1.0, envs=8)

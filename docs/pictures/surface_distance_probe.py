@@ -14,11 +14,11 @@ SHOWN = ((0, "y -", "tab:green"), (3, "down", "tab:blue"), (6, "y +", "tab:red")
 REACH = 0.4
 
 
-def ground() -> sn.HeightField:
+def ground() -> sn.engines.HeightField:
     """Return rough ground of 2 m by 2 m that is the same along x."""
     y = np.linspace(-1.0, 1.0, 81)
     height = 0.12 + 0.08 * np.sin(5.0 * y + 1.0) + 0.03 * np.sin(17.0 * y)
-    return sn.HeightField(np.repeat(height[:, None], 5, axis=1), (1.0, 1.0))
+    return sn.engines.HeightField(np.repeat(height[:, None], 5, axis=1), (1.0, 1.0))
 
 
 def simulate() -> dict[str, np.ndarray]:
@@ -27,10 +27,10 @@ def simulate() -> dict[str, np.ndarray]:
     engine = sn.TensorEngine(
         1, 0.01, bodies=("hand", "ball"),
         shapes=[
-            sn.Shape("hfield", "ground", hfield=field),
-            sn.Shape("box", "post", (0.1, 0.1, 0.45), pos=(0.0, -0.65, 0.45)),
-            sn.Shape("sphere", "ball", (0.12,), body="ball"),
-            sn.Shape("sphere", "shell", (0.11,), body="hand"),
+            sn.engines.Shape("hfield", "ground", hfield=field),
+            sn.engines.Shape("box", "post", (0.1, 0.1, 0.45), pos=(0.0, -0.65, 0.45)),
+            sn.engines.Shape("sphere", "ball", (0.12,), body="ball"),
+            sn.engines.Shape("sphere", "shell", (0.11,), body="hand"),
         ],
     )  # fmt: skip
     cfg = sn.SurfaceDistanceProbeCfg(

@@ -13,7 +13,7 @@ BALL = (0.004, 0.002)
 """Where the ball is pressed on the pad, m."""
 
 
-def fingertip(count: int = 60) -> sn.Mesh:
+def fingertip(count: int = 60) -> sn.engines.Mesh:
     """Return an ellipsoid of 12 x 9 x 15 mm with bumps."""
     polar, turn = np.pi * np.arange(1, count) / count, np.pi * np.arange(2 * count) / count
     p, a = (grid.ravel() for grid in np.meshgrid(polar, turn, indexing="ij"))
@@ -28,14 +28,16 @@ def fingertip(count: int = 60) -> sn.Mesh:
         np.stack([north, row[0], row[0, after]], -1),
         np.stack([north + 1, row[-1, after], row[-1]], -1),
     ]
-    return sn.Mesh(points * [0.012, 0.009, 0.015], np.concatenate([part.reshape(-1, 3) for part in faces]), "fingertip")
+    return sn.engines.Mesh(
+        points * [0.012, 0.009, 0.015], np.concatenate([part.reshape(-1, 3) for part in faces]), "fingertip"
+    )
 
 
-def press(layout: sn.TaxelLayout) -> tuple[np.ndarray, sn.PadReading]:
+def press(layout: sn.patterns.TaxelLayout) -> tuple[np.ndarray, sn.PadReading]:
     """Return normal forces `[row, column]`, N, and four pad readings, of a ball that sinks 1 mm into a flat skin."""
     engine = sn.TensorEngine(
         1, bodies=("pad", "ball"), provides=("pose", "velocity"),
-        shapes=[sn.Shape("sphere", "ball", (0.008,), body="ball")],
+        shapes=[sn.engines.Shape("sphere", "ball", (0.008,), body="ball")],
     )  # fmt: skip
     engine.body_pos_w = np.array([[[0.0, 0.0, 0.0], [*BALL, 0.007]]])
     cfg = sn.KinematicTactileSensorCfg(name="skin", link_name="pad", probe_radius=0.001, **layout.cfg())
@@ -52,7 +54,7 @@ def solid(axis: Any, points: np.ndarray, faces: np.ndarray) -> None:
     axis.plot_trisurf(x, y, z, triangles=faces, color="0.8", alpha=0.6, lw=0, antialiased=False, rasterized=True)
 
 
-def taxels(axis: Any, layout: sn.TaxelLayout, title: str, length: float = 2.0) -> None:
+def taxels(axis: Any, layout: sn.patterns.TaxelLayout, title: str, length: float = 2.0) -> None:
     """Draw places and normals of taxels."""
     places, normals = (np.reshape(part, (-1, 3)) for part in (layout.positions, layout.normals))
     up, turn = np.radians(28.0), np.radians(-55.0)
@@ -78,15 +80,15 @@ def draw(path: Path) -> None:
     import matplotlib.pyplot as plt
 
     fig = plt.figure(figsize=(12, 3.7), dpi=88, layout="constrained")
-    pad = sn.taxel_grid(8, 10, 0.002)
+    pad = sn.patterns.taxel_grid(8, 10, 0.002)
     axis = fig.add_subplot(1, 4, 1, projection="3d", computed_zorder=False)
     taxels(axis, pad, "taxel_grid(8, 10, 0.002)")
     axis.set_zlim(-4, 6)
     axis.set_aspect("equal")
 
-    dome = sn.taxel_dome(0.008, 5, 12)
+    dome = sn.patterns.taxel_dome(0.008, 5, 12)
     axis = fig.add_subplot(1, 4, 2, projection="3d", computed_zorder=False)
-    shell = sn.taxel_dome(0.0079, 24, 48, angle_deg=90.0)
+    shell = sn.patterns.taxel_dome(0.0079, 24, 48, angle_deg=90.0)
     index = np.arange(24 * 48).reshape(24, 48)
     near, far = index[:-1].ravel(), index[1:].ravel()
     beside, beyond = np.roll(index, -1, 1)[:-1].ravel(), np.roll(index, -1, 1)[1:].ravel()
@@ -95,7 +97,7 @@ def draw(path: Path) -> None:
     taxels(axis, dome, "taxel_dome(0.008, 5, 12)")
 
     mesh = fingertip()
-    patch = sn.taxel_patch(mesh, count=64, normal=(0.4, -0.6, 1.0), max_angle_deg=60.0)
+    patch = sn.patterns.taxel_patch(mesh, count=64, normal=(0.4, -0.6, 1.0), max_angle_deg=60.0)
     axis = fig.add_subplot(1, 4, 3, projection="3d", computed_zorder=False)
     solid(axis, mesh.vertices, mesh.faces)
     taxels(axis, patch, "taxel_patch(mesh, count=64,\nnormal=(0.4, -0.6, 1.0))", 3.0)

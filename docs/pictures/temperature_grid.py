@@ -24,8 +24,8 @@ def simulate() -> dict[str, np.ndarray]:
     engine = sn.TensorEngine(
         1, DT, bodies=("pad", "rod"),
         shapes=[
-            sn.Shape("box", "pad", (0.012, 0.012, 0.0015), body="pad"),
-            sn.Shape("box", "rod", (0.003, 0.03, 0.003), body="rod", quat=(0.966, 0.0, 0.0, -0.259)),
+            sn.engines.Shape("box", "pad", (0.012, 0.012, 0.0015), body="pad"),
+            sn.engines.Shape("box", "rod", (0.003, 0.03, 0.003), body="rod", quat=(0.966, 0.0, 0.0, -0.259)),
         ],
     )  # fmt: skip
     cfg = sn.TemperatureGridCfg(

@@ -29,7 +29,7 @@ def path_of(time: float) -> tuple[float, float]:
 def simulate() -> dict[str, np.ndarray]:
     """Return time, place of the sole and its heights by three reductions, true and measured."""
     stairs = [
-        sn.Shape("box", f"step_{k}", (0.5 * TREAD * (STEPS - k), 0.4, 0.5 * RISE * (k + 1)),
+        sn.engines.Shape("box", f"step_{k}", (0.5 * TREAD * (STEPS - k), 0.4, 0.5 * RISE * (k + 1)),
                  pos=(0.5 * TREAD * (STEPS + k), 0.0, 0.5 * RISE * (k + 1)))
         for k in range(STEPS)
     ]  # fmt: skip
@@ -38,9 +38,9 @@ def simulate() -> dict[str, np.ndarray]:
         x, z = path_of(time)
         return {"body_pos_w": (x, 0.0, z)}
 
-    ground = sn.Shape("plane", "ground")
+    ground = sn.engines.Shape("plane", "ground")
     engine = sn.TensorEngine(bodies=("foot",), motion=motion, dt=0.01, shapes=[ground, *stairs])
-    ring = sn.RingPatternCfg.single_ring(radius=RADIUS, num_samples=8)
+    ring = sn.patterns.RingPatternCfg.single_ring(radius=RADIUS, num_samples=8)
     offset = sn.OffsetCfg(pos=(0.0, 0.0, LIFT))
     cfgs = [
         sn.TerrainHeightCfg(name=how, body="foot", pattern=ring, reduction=how, noise=NOISE, offset=offset)

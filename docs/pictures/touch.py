@@ -27,7 +27,9 @@ PADS = ("left", "middle", "right")
 
 def simulate() -> dict[str, np.ndarray]:
     """Return time, position of the ball, and the forces of the pads [time, 3], true and measured."""
-    pads = sn.TouchCfg(name="pads", sites=PADS, noise=0.15, resolution=0.1, stages=(sn.LowPass(time_constant=0.02),))
+    pads = sn.TouchCfg(
+        name="pads", sites=PADS, noise=0.15, resolution=0.1, stages=(sn.stages.LowPass(time_constant=0.02),)
+    )
     engine = sn.MujocoEngine(PLATE)
     scene = sn.Scene(engine, [pads], seed=1)
     scene.reset(qvel=[[0.45, 0.0, 0.0, 0.0, 11.0, 0.0]])

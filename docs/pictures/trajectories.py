@@ -17,7 +17,7 @@ COLORS = {
 
 def simulate() -> tuple[np.ndarray, np.ndarray]:
     """Return the points of a flight in the world, `[point, 3]`, m, and the index of each point's shape."""
-    beams = sn.SphericalPatternCfg(fov=(360.0, 150.0), n_points=(240, 100))
+    beams = sn.patterns.SphericalPatternCfg(fov=(360.0, 150.0), n_points=(240, 100))
     lidar = sn.LidarCfg(
         body="body", pattern=beams, rate_hz=0.5, max_distance=40.0, fields=("distances", "points_w", "geom_ids")
     )

@@ -17,6 +17,11 @@ import numpy as np
 from sensorium.errors import ArgumentError, MissingDependencyError, UnknownNameError
 from sensorium.readings import Array
 
+__all__ = [
+    "box_edges", "colorize_depth", "colorize_flow", "colorize_ids", "colorize_normals", "draw_boxes", "draw_lines",
+    "save_image",
+]  # fmt: skip
+
 MISS = (211, 216, 221)
 """Color of pixels without a value, red, green, blue."""
 VIRIDIS = np.array(

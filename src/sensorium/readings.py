@@ -20,6 +20,8 @@ from sensorium.spec import FieldSpec
 if TYPE_CHECKING:
     from sensorium.wire.stream_info import StreamInfo
 
+__all__ = ["DebugShape", "Reading", "Sample", "SceneDescription"]
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _CHUNK = 4096

@@ -32,7 +32,7 @@ def main(address: str, shared: bool, steps: int) -> dict[str, Any]:
         guard.listen(lambda event: arrived["near"].append([event.frame, event.first_env, [*event]]))
         lane = {"points": [[1.0, -2.0], [1.0, 2.0]], "type": "broken"}
         invasion = client.spawn("lane_invasion", attach_to="robot/base", lanes=[lane])
-        assert isinstance(invasion, sn.LaneInvasion)
+        assert isinstance(invasion, sn.client.LaneInvasion)
 
         def crossed(event: Any) -> None:
             marking = event.crossed_lane_markings[0]
@@ -48,7 +48,7 @@ def main(address: str, shared: bool, steps: int) -> dict[str, Any]:
         client.sensors["imu"].listen(take, policy="lossless", truth=True)
         client.sensors["sheet"].listen(take, policy="lossless", envs=1)
         client.on_tick(lambda snapshot: ended.set() if snapshot.tick == steps else None)
-        with sn.FrameSync(client, ["imu", "sheet"]) as sync:
+        with sn.client.FrameSync(client, ["imu", "sheet"]) as sync:
             for _ in range(steps):
                 frame = client.step()
                 bundle = sync.get(frame, timeout=10.0)

@@ -33,8 +33,8 @@ def test_events_of_all_environments_are_in_their_frame() -> None:
         guard = client.spawn("sensor.other.safe_distance", attach_to="car/base", name="guard")
         crate = client.bodies["crate/base"].id
         with (
-            sn.FrameSync(client, ["guard", "state"]) as sync,
-            sn.FrameSync(client, ["guard", "state"], envs=slice(1, 3)) as middle,
+            sn.client.FrameSync(client, ["guard", "state"]) as sync,
+            sn.client.FrameSync(client, ["guard", "state"], envs=slice(1, 3)) as middle,
         ):
             for _ in range(20):
                 frame = client.step()
@@ -61,7 +61,7 @@ def test_collisions_of_one_tick_in_several_environments_are_all_in_its_frame() -
     with scene.local_client() as client:
         client.spawn("sensor.other.collision", attach_to="car/base", name="bumper")
         seen: list[tuple[int, list[int]]] = []
-        with sn.FrameSync(client, ["bumper", "world"]) as sync:
+        with sn.client.FrameSync(client, ["bumper", "world"]) as sync:
             last = 0
             for _ in range(20):
                 last = client.step()
@@ -74,7 +74,7 @@ def test_collisions_of_one_tick_in_several_environments_are_all_in_its_frame() -
         assert [envs for _, envs in seen][:2] == [[1, 2], [0, 3]] and seen[0][0] < seen[1][0]
 
 
-def hold_up(sync: sn.FrameSync, gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+def hold_up(sync: sn.client.FrameSync, gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     """Block the subscriptions of a `FrameSync` at a gate, to simulate slow threads."""
     add = sync.add
 
@@ -91,7 +91,7 @@ def test_frame_waits_for_all_events_after_its_announcement(monkeypatch: pytest.M
         bp = client.blueprints.find("sensor.other.test_ticker").set_attributes(burst=200)
         client.spawn(bp, name="ticker")
         gate = threading.Event()
-        with sn.FrameSync(client, ["ticker"]) as sync:
+        with sn.client.FrameSync(client, ["ticker"]) as sync:
             for k in range(30):
                 if k == 10:
                     hold_up(sync, gate, monkeypatch)
@@ -113,7 +113,7 @@ def test_events_lost_by_a_slow_listener_are_counted_in_their_frames(monkeypatch:
         bp = client.blueprints.find("sensor.other.test_ticker").set_attributes(burst=burst)
         client.spawn(bp, name="ticker")
         gate = threading.Event()
-        with sn.FrameSync(client, ["ticker"], queue=100, max_events=burst) as sync:
+        with sn.client.FrameSync(client, ["ticker"], queue=100, max_events=burst) as sync:
             client.step()
             sync.next(PATIENCE)
             hold_up(sync, gate, monkeypatch)
@@ -139,7 +139,7 @@ def test_events_beyond_the_limit_of_a_frame_are_counted() -> None:
     with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
         bp = client.blueprints.find("sensor.other.test_ticker").set_attributes(burst=50)
         client.spawn(bp, name="ticker")
-        with sn.FrameSync(client, ["ticker"], max_events=20) as sync:
+        with sn.client.FrameSync(client, ["ticker"], max_events=20) as sync:
             frame = client.step()
             bundle = sync.get(frame, PATIENCE)
             *events, last = bundle.events["ticker"]
@@ -152,7 +152,7 @@ def test_events_beyond_the_limit_of_a_frame_are_counted() -> None:
 def test_bundle_fields_are_typed() -> None:
     """The result of `of` is typed; another class is an error."""
     scene = sn.Scene(sn.MujocoEngine(YARD, num_envs=2), [sn.BodyStateCfg(name="state", body="car/base")])
-    with scene.local_client() as client, sn.FrameSync(client, ["state"]) as sync:
+    with scene.local_client() as client, sn.client.FrameSync(client, ["state"]) as sync:
         bundle = sync.get(client.step(), PATIENCE)
         plain: Any = bundle["state"].pos_w
         data = bundle.of("state", sn.Reading)

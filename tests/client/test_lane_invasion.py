@@ -452,6 +452,6 @@ def test_longest_step_must_be_positive() -> None:
 
 
 def test_public_names() -> None:
-    assert (sn.LaneInvasion, sn.LaneMarking) == (LaneInvasion, LaneMarking)
-    assert sn.FrameSync.__module__ == "sensorium.client.frame_sync"
-    assert sn.ClientSensor in LaneInvasion.__mro__ and len(CORNERS) == 4
+    assert (sn.client.LaneInvasion, sn.client.LaneMarking) == (LaneInvasion, LaneMarking)
+    assert sn.client.FrameSync.__module__ == "sensorium.client.frame_sync"
+    assert sn.client.ClientSensor in LaneInvasion.__mro__ and len(CORNERS) == 4

@@ -72,8 +72,8 @@ def said(python: str, *arguments: str) -> str:
 
 def scene() -> sn.Scene:
     shapes = [
-        sn.Shape("box", "hull", (0.5, 0.25, 0.2), body="robot/base"),
-        sn.Shape("box", "wood", (0.2, 0.2, 0.2), body="crate/box"),
+        sn.engines.Shape("box", "hull", (0.5, 0.25, 0.2), body="robot/base"),
+        sn.engines.Shape("box", "wood", (0.2, 0.2, 0.2), body="crate/box"),
     ]
 
     def motion(t: float) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def test_missing_packages_are_named_with_the_fix(package: str, module: str, tmp_
     code = """
 import importlib, sensorium as sn
 sn.Pose(), sn.Reading, sn.Serializer, sn.SensorDefinition
-for use in ("sn.connect", "sn.Client", "sn.FrameSync", "sn.serve", "sn.local_client", "sn.LaneInvasion",
+for use in ("sn.connect", "sn.Client", "sn.client.FrameSync", "sn.serve", "sn.local_client", "sn.client.LaneInvasion",
             "importlib.import_module('sensorium.client')", "importlib.import_module('sensorium.stream.server')"):
     for _ in range(2):
         try:

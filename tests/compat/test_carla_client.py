@@ -277,7 +277,7 @@ def test_deviations_become_noise_and_the_aperture_changes_the_exposure() -> None
     imu = build_cfg("sensor.other.imu", {"noise_accel_stddev_y": "0.5", "noise_gyro_stddev_z": 0.1}, attach_to="car")
     assert imu == sn.ImuCfg(body="car", acc_noise=(0.0, 0.5, 0.0), gyro_noise=(0.0, 0.0, 0.1))
     (stage,) = build_cfg("sensor.camera.rgb", {"fstop": "2.8", "shutter_speed": "50"}).stages
-    assert stage == sn.ImageSensor(exposure_time=0.02, white_exposure=0.02)  # a quarter of the light
+    assert stage == sn.stages.ImageSensor(exposure_time=0.02, white_exposure=0.02)  # a quarter of the light
     lidar = build_cfg("sensor.lidar.ray_cast", attach_to="car")
     assert isinstance(lidar, sn.LidarCfg) and lidar.model == "dropoff" and lidar.pattern.count_rays() == 5600
     semantic = build_cfg("sensor.lidar.ray_cast_semantic", attach_to="car")

@@ -22,13 +22,13 @@ from sensorium.compat.aliases import AliasedCfg, aliases, own_defaults
 from sensorium.geometry.transforms import rotation
 from sensorium.testing import tumbling_engine
 
-GROUND = sn.Shape("plane", "ground", (20.0, 20.0))
-DOWN = sn.GridPatternCfg(size=(0.0, 0.0))
+GROUND = sn.engines.Shape("plane", "ground", (20.0, 20.0))
+DOWN = sn.patterns.GridPatternCfg(size=(0.0, 0.0))
 RING = mjlab.RingPatternCfg.single_ring(0.1, 4, include_center=False)
-IMAGE = sn.PinholeCameraPatternCfg(width=4, height=3)
+IMAGE = sn.patterns.PinholeCameraPatternCfg(width=4, height=3)
 
 
-def above_ground(*shapes: sn.Shape, envs: int = 1, height: float = 2.0, **options: Any) -> sn.TensorEngine:
+def above_ground(*shapes: sn.engines.Shape, envs: int = 1, height: float = 2.0, **options: Any) -> sn.TensorEngine:
     """Return an engine with a body ``base`` at a height over the ground."""
     engine = sn.TensorEngine(envs, 0.01, bodies=("base",), shapes=[GROUND, *shapes], **options)
     engine.body_pos_w[:, 0, 2] = height
@@ -372,7 +372,7 @@ FALL = """
 
 
 def test_isaac_lab_ray_casters_have_its_fields() -> None:
-    box = sn.Shape("box", "box", (0.5, 0.5, 0.5), pos=(0.0, 0.0, 0.5))
+    box = sn.engines.Shape("box", "box", (0.5, 0.5, 0.5), pos=(0.0, 0.0, 0.5))
     given = {"name": "rays", "prim_path": "/World/base", "pattern_cfg": DOWN}
     cfg = isaaclab.MultiMeshRayCasterCfg(**given, mesh_prim_paths=["/World"], update_mesh_ids=True)
     sensor = sn.Scene(above_ground(box), [cfg])["rays"]
@@ -383,7 +383,7 @@ def test_isaac_lab_ray_casters_have_its_fields() -> None:
     assert sn.Scene(above_ground(box), [only])["rays"].data.ray_hits_w.tolist() == [[[0.0, 0.0, 0.0]]]
     assert only.attach_yaw_only is False and only.replace(attach_yaw_only=True).ray_alignment == "yaw"
     assert only.replace(ray_alignment="yaw").attach_yaw_only is True
-    moving = sn.Shape("box", "hull", (0.1, 0.1, 0.1), body="leg")
+    moving = sn.engines.Shape("box", "hull", (0.1, 0.1, 0.1), body="leg")
     still = isaaclab.RaycastTargetCfg(prim_expr="/World/leg", track_mesh_transforms=False)
     engine = sn.TensorEngine(1, 0.01, bodies=("base", "leg"), shapes=[GROUND, moving])
     with pytest.raises(sn.ConfigError, match=r"targets: got 'hull', which moves with 'leg'.*track_mesh_transforms"):
@@ -449,7 +449,9 @@ def test_isaac_lab_camera_has_its_image_names() -> None:
 
 def test_isaac_lab_camera_for_several_meshes_reports_their_ids() -> None:
     """The box fills the middle of the image, and the ground is around it; a mesh that was not listed is not seen."""
-    shapes = [sn.Shape("box", name, (0.3, 0.3, 0.3), pos=(x, 0.0, 0.0)) for name, x in (("box", 0.0), ("other", 1.0))]
+    shapes = [
+        sn.engines.Shape("box", name, (0.3, 0.3, 0.3), pos=(x, 0.0, 0.0)) for name, x in (("box", 0.0), ("other", 1.0))
+    ]
     down = isaaclab.RayCasterCameraCfg.OffsetCfg(rot=(0.0, 1.0, 0.0, 0.0))
     given: dict[str, Any] = {"name": "eye", "prim_path": "/World/base", "offset": down}
     given["pattern_cfg"] = isaaclab.PinholeCameraPatternCfg(width=21, height=3, focal_length=10.0)
@@ -514,7 +516,7 @@ def test_isaac_lab_lidar_pattern_includes_both_ends(
     assert starts.shape == (count, 3) and not starts.any()
     np.testing.assert_allclose(directions, expected, atol=1e-6)
     assert isinstance(cfg, patterns.LidarPatternCfg) and isinstance(cfg, patterns.PatternBaseCfg)
-    for ours in (patterns.LidarPatternCfg, sn.PatternBaseCfg):  # a file is read by either
+    for ours in (patterns.LidarPatternCfg, sn.patterns.PatternBaseCfg):  # a file is read by either
         assert ours.from_dict(cfg.to_dict()).rays().directions.equal(directions)
 
 
@@ -541,7 +543,7 @@ def test_isaac_lab_grid_pattern_is_checked_by_its_function() -> None:
     cfg = patterns.GridPatternCfg(size=(1.0, 0.5), resolution=0.5, ordering="yx")
     expected = [[x, y, 0.0] for x in (-0.5, 0.0, 0.5) for y in (-0.25, 0.25)]
     assert patterns.grid_pattern(cfg, "cpu")[0].tolist() == expected
-    assert sn.PatternBaseCfg.from_dict(cfg.to_dict()).rays().starts.tolist() == expected
+    assert sn.patterns.PatternBaseCfg.from_dict(cfg.to_dict()).rays().starts.tolist() == expected
     assert (
         patterns.PinholeCameraPatternCfg.from_intrinsic_matrix([5, 0, 3, 0, 6, 2, 0, 0, 1], 6, 4).focal_length == 24.0
     )
@@ -646,16 +648,16 @@ def test_genesis_imu_has_its_fields() -> None:
 def test_genesis_proximity_reports_a_miss_as_reach_and_own_position() -> None:
     probes = {"body": "base", "probe_local_pos": ((0.0, 0.0, -1.5), (0.0, 0.0, 0.0))}
     for cfg, reach in ((genesis.SurfaceDistanceProbe(**probes), 0.5), (genesis.Proximity(**probes), 10.0)):
-        ghost = sn.Shape("sphere", "ghost", (0.2,), pos=(0.0, 0.0, 19.0), is_collision=False)
+        ghost = sn.engines.Shape("sphere", "ghost", (0.2,), pos=(0.0, 0.0, 19.0), is_collision=False)
         sensor: Any = sn.Scene(above_ground(ghost, height=20.0), [cfg])[cfg]
         assert sensor.data.distance.tolist() == [[reach, reach]]
         assert sensor.data.nearest_points is sensor.data.nearest_points_w
         assert sensor.data.nearest_points[0, 1].tolist() == [0.0, 0.0, 20.0]
 
 
-WALL = sn.Shape("box", "wall", (0.05, 5.0, 5.0), pos=(3.05, 0.0, 0.0))
+WALL = sn.engines.Shape("box", "wall", (0.05, 5.0, 5.0), pos=(3.05, 0.0, 0.0))
 """A wall whose face is the plane x = 3 m."""
-BALL = sn.Shape("sphere", "ball", (0.4,), pos=(2.0, 0.5, 0.0))
+BALL = sn.engines.Shape("sphere", "ball", (0.4,), pos=(2.0, 0.5, 0.0))
 
 
 def test_genesis_rays_have_the_axes_of_their_pattern() -> None:
@@ -712,7 +714,7 @@ def test_genesis_depth_camera_looks_along_x() -> None:
 
 
 def test_genesis_rays_hit_their_own_link() -> None:
-    hull = sn.Shape("sphere", "hull", (1.0,), body=0)
+    hull = sn.engines.Shape("sphere", "hull", (1.0,), body=0)
     cfg = genesis.Raycaster(name="r", entity_idx=0, pattern=genesis.SphericalPattern(n_points=(3, 5)))
     engine = sn.TensorEngine(1, bodies=("base",), shapes=[hull], provides=("pose",))
     _points, distances = sn.Scene(engine, [cfg])["r"].read()
@@ -799,7 +801,7 @@ def test_genesis_options_without_a_counterpart_are_refused_with_a_reason() -> No
     with pytest.warns(sn.SensoriumWarning, match="interpolate"):
         genesis.IMU(delay=0.1, jitter=0.1, interpolate=True)
     camera = genesis.RasterizerCameraOptions(entity_idx=0, lights=[], near=0.1, far=9.0)
-    assert camera.lens == sn.PinholeLensCfg(fovy=60.0) and camera.clipping_range == (0.1, 9.0)
+    assert camera.lens == sn.lenses.PinholeLensCfg(fovy=60.0) and camera.clipping_range == (0.1, 9.0)
     drawn = genesis.Contact(entity_idx=0, draw_debug=True, debug_sphere_radius=0.1, debug_color=(1.0, 0.0, 1.0, 0.5))
     assert drawn.debug_vis and genesis.TemperatureProperties().density == 1000.0
     assert genesis.RasterizerCameraOptions(draw_debug=True).debug_vis
@@ -814,7 +816,7 @@ def test_other_genelab_sensors_are_native() -> None:
 
 def test_carla_event_camera_has_its_values() -> None:
     """Its polarities are bool and its times whole nanoseconds."""
-    ball = sn.Shape("sphere", "ball", (0.3,), pos=(1.0, 0.0, 0.0), body="ball")
+    ball = sn.engines.Shape("sphere", "ball", (0.3,), pos=(1.0, 0.0, 0.0), body="ball")
     engine = sn.TensorEngine(1, 0.01, bodies=("base", "ball"), shapes=[ball])
     offset = {"convention": "world"}
     cfg = carla.EventCameraCfg(name="dvs", body="base", offset=offset, width=16, height=12)
@@ -829,7 +831,7 @@ def test_carla_event_camera_has_its_values() -> None:
 
 
 def test_carla_radar_has_its_values() -> None:
-    ball = sn.Shape("sphere", "ball", (1.0,), pos=(5.0, 2.0, 1.0))
+    ball = sn.engines.Shape("sphere", "ball", (1.0,), pos=(5.0, 2.0, 1.0))
     cfg = carla.RadarCfg(name="radar", body="base", points=400, horizontal_fov_deg=90.0, vertical_fov_deg=60.0)
     engine = above_ground(ball, provides=("pose", "velocity"))
     data: Any = sn.Scene(engine, [cfg])["radar"].data

@@ -200,7 +200,7 @@ scene_cfg = InteractiveSceneCfg(
 
 def test_genelab_example_reads_zero_without_contact_and_ten_newtons_at_one_centimetre() -> None:
     cfg = run(GENELAB)["scene_cfg"]
-    box = sn.Shape("box", "box", (0.5, 0.5, 0.5), pos=(0.0, 0.0, -0.5))
+    box = sn.engines.Shape("box", "box", (0.5, 0.5, 0.5), pos=(0.0, 0.0, -0.5))
     tip = sn.TensorEngine(1, 0.01, bodies=("right_finger_tip",), shapes=[box], provides=("pose", "velocity"))
     tip.body_pos_w[0, 0] = torch.tensor([0.0, 0.0, 0.5])
     scene = sn.Scene(tip, cfg)

@@ -19,7 +19,7 @@ from sensorium.compat.isaaclab import (
 )
 
 BASE = "{ENV_REGEX_NS}/Robot/base"
-GROUND = sn.Shape("plane", "ground", (20.0, 20.0))
+GROUND = sn.engines.Shape("plane", "ground", (20.0, 20.0))
 DOWN = patterns.GridPatternCfg(size=(0.0, 0.0), resolution=0.1)
 
 

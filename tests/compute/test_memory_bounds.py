@@ -15,6 +15,7 @@ from torch import Tensor
 import sensorium as sn
 from sensorium.compute import Memory
 from sensorium.memory import Allowance, host_available, in_mb
+from sensorium.patterns import SpinningPatternCfg
 
 FREE = 400_000_000
 
@@ -26,7 +27,7 @@ def small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def engine(num_envs: int = 1) -> sn.TensorEngine:
-    wall = sn.Shape("box", "wall", (0.5, 30.0, 30.0), pos=(2.5, 0.0, 0.0))
+    wall = sn.engines.Shape("box", "wall", (0.5, 30.0, 30.0), pos=(2.5, 0.0, 0.0))
     return sn.TensorEngine(num_envs, 0.01, provides=("pose", "velocity", "gravity", "contact"), shapes=(wall,))
 
 
@@ -62,11 +63,11 @@ LARGE: dict[str, tuple[Any, int, str]] = {
                 r" a size that fits: it needs 48000 MB with 1 environment, and 400 MB are available\. Use a smaller"),
     "envs": (sn.ImuCfg(**BODY, history_length=10**5), 1000, r"history_length: .* 4800 MB with 1000 environments"),
     "delay": (sn.ImuCfg(**BODY, delay=1e7), 1, r"ImuCfg\('imu'\)\.delay: got 10000000\.0, .* 48000 MB"),
-    "grid": (sn.RayCasterCfg(**BODY, pattern=sn.GridPatternCfg(size=(100.0, 100.0), resolution=0.02)), 1,
+    "grid": (sn.RayCasterCfg(**BODY, pattern=sn.patterns.GridPatternCfg(size=(100.0, 100.0), resolution=0.02)), 1,
              r"RayCasterCfg\('ray_caster'\)\.pattern: got GridPatternCfg\(.* 2\.501e\+07 rays, 6253 MB"),
-    "scan": (sn.LidarCfg(**BODY, pattern=sn.SpinningPatternCfg.os1_64(columns=1_000_000)), 1, r"pattern: .*6.4e\+07 r"),
+    "scan": (sn.LidarCfg(**BODY, pattern=SpinningPatternCfg.os1_64(columns=1_000_000)), 1, r"pattern: .*6.4e\+07 r"),
     "image": (sn.DepthCameraCfg(**BODY, res=(11000, 9000)), 2, r"'depth_camera'\)\.res: got \(11000, 9000\)"),
-    "pinhole": (sn.RayCasterCameraCfg(**BODY, pattern=sn.PinholeCameraPatternCfg(width=11000, height=9000)), 2,
+    "pinhole": (sn.RayCasterCameraCfg(**BODY, pattern=sn.patterns.PinholeCameraPatternCfg(width=11000, height=9000)), 2,
                 r"\.pattern: got PinholeCameraPatternCfg\("),
     "cells": (sn.TemperatureGridCfg(**BODY, grid_size=(100, 100, 10)), 4000, r"\.num_envs: got 4000, .* 1600 MB"),
     "points": (sn.ProximityTaxelCfg(**BODY, n_sample_points=1_000_000), 1, r"n_sample_points: got 1000000, .* 1000 MB"),
@@ -116,16 +117,16 @@ def test_pattern_size_is_known_before_rays_are_generated() -> None:
     prisms = {"wedges": (10.0, 10.0), "rates_hz": (70.0, -60.0), "points_per_second": 1e5, "period": 0.01}
     turn = {"horizontal_fov_range": (-180.0, 180.0), "horizontal_res": 7.0}
     patterns: list[Any] = [
-        sn.GridPatternCfg(size=(1.05, 0.5), resolution=0.1),
-        sn.RingPatternCfg(rings=({"radius": 0.1, "num_samples": 4},)),
-        sn.SphericalPatternCfg(),
-        sn.SphericalPatternCfg(angular_resolution=(7.0, 3.0)),
-        sn.BpearlPatternCfg(),
-        sn.LidarPatternCfg(channels=4, vertical_fov_range=(-10.0, 10.0), **turn),
-        sn.PinholeCameraPatternCfg(width=7, height=5),
-        sn.SpinningPatternCfg.vlp16(),
-        sn.RotatingMirrorPatternCfg.mid360(0.1),
-        sn.RisleyPatternCfg(**prisms, beams=((0.0, 0.0), (1.0, 0.0))),
+        sn.patterns.GridPatternCfg(size=(1.05, 0.5), resolution=0.1),
+        sn.patterns.RingPatternCfg(rings=({"radius": 0.1, "num_samples": 4},)),
+        sn.patterns.SphericalPatternCfg(),
+        sn.patterns.SphericalPatternCfg(angular_resolution=(7.0, 3.0)),
+        sn.patterns.BpearlPatternCfg(),
+        sn.patterns.LidarPatternCfg(channels=4, vertical_fov_range=(-10.0, 10.0), **turn),
+        sn.patterns.PinholeCameraPatternCfg(width=7, height=5),
+        SpinningPatternCfg.vlp16(),
+        sn.patterns.RotatingMirrorPatternCfg.mid360(0.1),
+        sn.patterns.RisleyPatternCfg(**prisms, beams=((0.0, 0.0), (1.0, 0.0))),
     ]
     for pattern in patterns:
         count, true = pattern.count_rays(), len(pattern.rays("cpu"))

@@ -196,7 +196,7 @@ def mixture() -> list[sn.SensorCfg[Any]]:
         {"acceleration": "difference", "fields": "all", "acc_bias": sn.Normal(0.0, 0.1)},
         {"rate_hz": 100.0, "delay": 0.02, "jitter": 0.01, "loss": 0.2},
         {"fields": ("lin_acc_b", "quat_w"), "gravity_bias": (0.0, 0.0, 1.0), "history_length": 3},
-        {"acc_noise": 0.1, "stages": (sn.LowPass(cutoff_hz=20.0, fields=("lin_acc_b",)),)},
+        {"acc_noise": 0.1, "stages": (sn.stages.LowPass(cutoff_hz=20.0, fields=("lin_acc_b",)),)},
     ]
     cfgs = [cfg.replace(**sorts[k % len(sorts)]) for k, cfg in enumerate(imus(19, magnetic_field=(0.1, 0.2, 0.3)))]
     cfgs.append(sn.ImuCfg(name="many", bodies=BODIES, gyro_noise=0.1))

@@ -43,12 +43,12 @@ OF_ITS_OWN: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """Random options of a kind besides the standard knobs."""
 DEPTH = {
-    "stereo": sn.StereoDepth(
+    "stereo": sn.stages.StereoDepth(
         fov_deg=80.0, baseline=0.05, noise_px=0.5, slow_share=0.5, slow_time=0.01, grazing=(0.1, 0.9)
     ),
-    "kinect": sn.KinectDepth(fov_deg=80.0, baseline=0.05, grazing=(0.1, 0.9)),
-    "redwood": sn.KinectDepth(fov_deg=80.0, variant="redwood"),
-    "tof": sn.TofDepth(fov_deg=80.0, modulation_hz=2e7, grazing=(0.1, 0.9), window=3),
+    "kinect": sn.stages.KinectDepth(fov_deg=80.0, baseline=0.05, grazing=(0.1, 0.9)),
+    "redwood": sn.stages.KinectDepth(fov_deg=80.0, variant="redwood"),
+    "tof": sn.stages.TofDepth(fov_deg=80.0, modulation_hz=2e7, grazing=(0.1, 0.9), window=3),
 }
 
 
@@ -103,7 +103,7 @@ def configs() -> list[SensorCfg[Any]]:
     (camera,) = (cfg for cfg in sensors() if cfg.kind() == "depth_camera")
     made += [camera.replace(name=name, stages=(stage,)) for name, stage in DEPTH.items()]
     made.append(sn.ImuCfg(name="drawn", site="imu", stages=(Drawn(fields=("ang_vel_b", "lin_acc_b")),)))
-    made.append(sn.ImuCfg(name="timed", site="imu", gyro_noise=0.1, stages=(sn.ClockError(jitter=1e-4),)))
+    made.append(sn.ImuCfg(name="timed", site="imu", gyro_noise=0.1, stages=(sn.stages.ClockError(jitter=1e-4),)))
     return made
 
 

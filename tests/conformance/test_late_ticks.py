@@ -30,15 +30,15 @@ RAMP = sn.DepthCameraCfg.OffsetCfg(rot=(0.97, 0.0, 0.24, 0.0), convention="world
 def remembering() -> list[SensorCfg[Any]]:
     """Return sensors without random numbers whose memory holds ticks."""
     stages = (
-        sn.TemperatureDrift(self_heating=20.0, tau=0.01, coefficient=0.1, fields=("lin_acc_b",)),
-        sn.Debounce(time=0.008, threshold=0.5, fields=("ang_vel_b",)),
-        sn.StuckFault(start=0.012, duration=0.006, fields=("ang_vel_b",)),
+        sn.stages.TemperatureDrift(self_heating=20.0, tau=0.01, coefficient=0.1, fields=("lin_acc_b",)),
+        sn.stages.Debounce(time=0.008, threshold=0.5, fields=("ang_vel_b",)),
+        sn.stages.StuckFault(start=0.012, duration=0.006, fields=("ang_vel_b",)),
     )
     return [
         *(cfg for cfg in sensors() if cfg.label not in DRAWS),
         sn.ImuCfg(name="late", site="imu", delay=0.01, history_length=3, stages=stages),
         sn.ImuCfg(name="slow", site="imu", acceleration="difference", update_period=0.012, delay=0.008),
-        sn.ImuCfg(name="sometimes", site="imu", rate_hz=150.0, stages=(sn.ClockError(skew_ppm=50.0),)),
+        sn.ImuCfg(name="sometimes", site="imu", rate_hz=150.0, stages=(sn.stages.ClockError(skew_ppm=50.0),)),
         sn.JointSensorCfg(name="encoder", joints=".*knee", resolution={"position": 1e-3}, velocity_mode="period"),
         sn.BarometerCfg(name="port", site="antenna", lag=0.01),
         sn.ContactCfg(name="bounces", geoms=".*_foot", on_force=5.0, stages=()),
@@ -49,7 +49,7 @@ def remembering() -> list[SensorCfg[Any]]:
         ),
         sn.CameraCfg(
             name="blurred", body="trunk", offset=RAMP, width=6, height=4, data_types=("rgb",), rate_hz=125.0,
-            stages=(sn.ImageSensor(exposure_time=0.006, line_time=0.0003),),
+            stages=(sn.stages.ImageSensor(exposure_time=0.006, line_time=0.0003),),
         ),
     ]  # fmt: skip
 

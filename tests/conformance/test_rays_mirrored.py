@@ -69,7 +69,7 @@ class Case:
     label: str
     model: mujoco.MjModel
     world: World
-    shape: sn.Shape
+    shape: sn.engines.Shape
     corners: Array
 
     @property
@@ -120,7 +120,7 @@ def cases(seed: int, count: int, kinds: tuple[str, ...] = KINDS) -> Iterator[Cas
         place, way = np.zeros(3), np.zeros(4)
         mujoco.mju_mulPose(place, way, at, quat, pos, turned)
         mesh = Mesh(points, faces, "m", drop_degenerate=True)
-        shape = sn.Shape("mesh", "g", (), -1, tuple(place), tuple(way), mesh, tuple(scale))
+        shape = sn.engines.Shape("mesh", "g", (), -1, tuple(place), tuple(way), mesh, tuple(scale))
         corners = ((points * scale) @ rotation(way).T + place)[faces]
         label = f"seed {seed}, mesh {turn}: {kind}, scale {scale.tolist()}, {'moving' if turn % 2 else 'static'}"
         yield Case(label, spec.compile(), World(sn.MujocoEngine(spec, 1)), shape, corners)
@@ -203,7 +203,7 @@ def test_rays_from_afar_do_not_leak_through_a_shared_edge() -> None:
     points, faces = icosphere(2)
     mesh = Mesh(single(points), faces, "ball")
     for is_static in (True, False):
-        shape = sn.Shape("mesh", "ball", mesh=mesh, body="b" if not is_static else -1)
+        shape = sn.engines.Shape("mesh", "ball", mesh=mesh, body="b" if not is_static else -1)
         engine = sn.TensorEngine(1, bodies=("b",), shapes=[shape])
         world = World(engine)
         rng = np.random.default_rng(5)

@@ -51,7 +51,7 @@ def mj_rays(
     return distance, ids.astype(int)
 
 
-def geom_ids(engine: sn.Engine, model: mujoco.MjModel) -> Array:
+def geom_ids(engine: sn.engines.Engine, model: mujoco.MjModel) -> Array:
     """Return the geom id of each shape, by its name; the last entry is that of a miss."""
     named = {(model.geom(i).name or f"geom_{i}"): i for i in range(model.ngeom)}
     return np.array([*(named[shape.name] for shape in engine.shapes()), -1])
@@ -136,7 +136,7 @@ def test_a_robot_in_motion(robot: str) -> None:
     assert hits > 0.2 * 3 * n
 
 
-def below_planes(engine: sn.Engine, reference: Any) -> Array:
+def below_planes(engine: sn.engines.Engine, reference: Any) -> Array:
     """Return which rays hit a plane from below, which mj_ray's do not."""
     kinds = np.array([*(shape.kind == "plane" for shape in engine.shapes()), False])
     under: Array = kinds[reference.shape] & ((reference.normal * reference.directions).sum(axis=1) > 0.0)
@@ -356,7 +356,7 @@ CLOTH = """
 
 def test_deformable_is_refused_by_name_unless_excluded() -> None:
     engine = sn.MujocoEngine(CLOTH, 1)
-    down = sn.GridPatternCfg(size=(0.2, 0.2), resolution=0.1)
+    down = sn.patterns.GridPatternCfg(size=(0.2, 0.2), resolution=0.1)
     cfg = sn.RayCasterCfg(name="rays", prim_path="/World", pattern=down, offset=sn.OffsetCfg(pos=(0.0, 0.0, 3.0)))
     with pytest.raises(ConfigError, match=r"(?s)cloth.*deformable \(a flex\).*exclude=\('cloth',\)"):
         sn.Scene(engine, [cfg])

@@ -74,7 +74,7 @@ def into_tensors(engine: Any, poses: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize(
-    "lens", [sn.PinholeLensCfg(fovy=60.0), sn.EquirectangularLensCfg()], ids=["pinhole", "panorama"]
+    "lens", [sn.lenses.PinholeLensCfg(fovy=60.0), sn.lenses.EquirectangularLensCfg()], ids=["pinhole", "panorama"]
 )
 def test_images_have_the_same_bits_on_every_engine(lens: Any) -> None:
     """Depth, normals, points, ids and motion of two frames, on MuJoCo, MuJoCo Warp on the CPU and a TensorEngine."""

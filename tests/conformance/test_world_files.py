@@ -54,7 +54,7 @@ def image(engine: Any, body: str = "body", kind: Any = "rgb", **offset: Any) -> 
         body=body,
         width=64,
         height=48,
-        lens=sn.PinholeLensCfg(fovy=70.0),
+        lens=sn.lenses.PinholeLensCfg(fovy=70.0),
         data_types=(kind,),
         show_sites=True,
         offset={"convention": "world", **offset},
@@ -78,12 +78,12 @@ def test_a_model_looks_the_same_in_every_engine(tmp_path: Path) -> None:
     path.write_text(WORLD, encoding="utf-8")
     expected = expected_of(path)
     assert expected.mean() > 50.0 and expected.std() > 30.0
-    hull = sn.Shape("sphere", "hull", (0.1,), "body", (-2.0, 0.0, 0.0))
+    hull = sn.engines.Shape("sphere", "hull", (0.1,), "body", (-2.0, 0.0, 0.0))
     written = sn.TensorEngine(world=path, provides=("pose",), shapes=[hull])
     written.body_pos_w, written.body_quat_w = torch.tensor(POS), torch.tensor(QUAT)
     for engine in (along_trajectory(path), written):
         assert (image(engine) - expected).abs().mean() < 0.05, engine.name
-    dark = sn.TensorEngine(world=path, lighting=sn.Lighting(lights=()), provides=("pose",))
+    dark = sn.TensorEngine(world=path, lighting=sn.engines.Lighting(lights=()), provides=("pose",))
     assert not dark.lighting().lights
 
 

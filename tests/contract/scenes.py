@@ -76,7 +76,7 @@ def _camera() -> Any:
 
 
 def _engine_with_ground() -> sn.TensorEngine:
-    return sn.TensorEngine(ENVS, sites={"site": "body"}, shapes=[sn.Shape("plane", "ground")])
+    return sn.TensorEngine(ENVS, sites={"site": "body"}, shapes=[sn.engines.Shape("plane", "ground")])
 
 
 def _sensor(cfg: Any, engine: Any = None) -> Any:
@@ -86,7 +86,7 @@ def _sensor(cfg: Any, engine: Any = None) -> Any:
 
 
 def _skin() -> Any:
-    engine = sn.TensorEngine(2, bodies=("tip",), shapes=[sn.Shape("plane", "ground")])
+    engine = sn.TensorEngine(2, bodies=("tip",), shapes=[sn.engines.Shape("plane", "ground")])
     return sn.Scene(engine, [genelab.KinematicTactileSensorCfg(name="skin", link_name="tip")])["skin"]
 
 

@@ -56,7 +56,7 @@ class SafeDistanceSerializer(sn.Serializer):
 # 3. The sensor data object --------------------------------------------------------------------------------------------
 
 
-class SafeDistanceEvent(sn.ArrayData):
+class SafeDistanceEvent(sn.client.ArrayData):
     dtype = np.uint32
 
     @property
@@ -83,7 +83,7 @@ class SafeDistanceSensor(sn.StreamedSensor):
         definition = sn.make_generic_sensor_definition("other", "tutorial_safe_distance")
         return definition.with_attributes(front, back, lateral)
 
-    def set(self, description: sn.ActorDescription) -> None:
+    def set(self, description: sn.client.ActorDescription) -> None:
         super().set(description)
         front = description.get_float("safe_distance_front", 1.0)
         back = description.get_float("safe_distance_back", 0.5)
@@ -130,7 +130,7 @@ def at(tick: int) -> list[list[float]]:
 
 
 def scene(num_envs: int = 1) -> sn.Scene:
-    shapes = [sn.Shape("box", body, (0.8, 0.4, 0.3), body=body) for body in ROAD]
+    shapes = [sn.engines.Shape("box", body, (0.8, 0.4, 0.3), body=body) for body in ROAD]
 
     def motion(t: float) -> dict[str, Any]:
         return {"body_pos_w": np.array([at(round(64.0 * t))], np.float32)}
@@ -291,7 +291,7 @@ def test_ids_of_bodies_are_the_same_on_both_sides(engine: str) -> None:
 # Streams and buffers --------------------------------------------------------------------------------------------------
 
 
-class Text(sn.ArrayData):
+class Text(sn.client.ArrayData):
     dtype = np.dtype("u1")
 
     def __str__(self) -> str:
@@ -330,7 +330,7 @@ class Sender(sn.StreamedSensor):
         aside = sn.Attribute("aside", {"type": "boolean", "default": False})
         return sn.make_generic_sensor_definition("other", "tutorial_sender", (aside,))
 
-    def set(self, description: sn.ActorDescription) -> None:
+    def set(self, description: sn.client.ActorDescription) -> None:
         super().set(description)
         self.aside = description.get_bool("aside", False)
         self.threads: list[threading.Thread] = []
@@ -392,7 +392,7 @@ def test_tick_sends_asynchronously(world: sn.Client) -> None:
 # Client-side sensors --------------------------------------------------------------------------------------------------
 
 
-class Odometer(sn.ClientSensor):
+class Odometer(sn.client.ClientSensor):
     """A client-side sensor that reports the distance of its owner at every update."""
 
     @classmethod

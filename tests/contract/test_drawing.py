@@ -90,9 +90,9 @@ def test_a_sensor_is_drawn_while_debug_vis_is_on(name: str) -> None:
 def test_visualizer_cfg_sets_the_style_and_acts_only_with_debug_vis(name: str) -> None:
     """Isaac Lab's markers set it: the first visible one has the colour, and the size as its diameter."""
     needed = {
-        "RayCaster": {"mesh_prim_paths": ["/World"], "pattern_cfg": sn.GridPatternCfg()},
+        "RayCaster": {"mesh_prim_paths": ["/World"], "pattern_cfg": sn.patterns.GridPatternCfg()},
         "RayCasterCamera": {
-            "mesh_prim_paths": ["/World"], "pattern_cfg": sn.PinholeCameraPatternCfg(width=4, height=3)
+            "mesh_prim_paths": ["/World"], "pattern_cfg": sn.patterns.PinholeCameraPatternCfg(width=4, height=3)
         },
         "FrameTransformer": {"target_frames": [isaaclab.FrameTransformerCfg.FrameCfg(prim_path="/World/body")]},
     }  # fmt: skip

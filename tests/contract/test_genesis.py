@@ -49,7 +49,7 @@ def test_positions_example_of_the_guide() -> None:
         pass
 
     class Positions(sn.SimpleSensor[PositionsCfg, PosData]):
-        requires = (sn.BODY_POSE,)
+        requires = (sn.engines.BODY_POSE,)
 
         def update_raw_data(self, raw: sn.Record) -> None:
             raw.pos.copy_(self.mount.pos_w)
@@ -69,7 +69,7 @@ def test_a_hook_is_called_once_for_all_mounts_and_envs() -> None:
         pass
 
     class Counted(sn.SimpleSensor[CountedCfg, PosData]):
-        requires = (sn.BODY_POSE,)
+        requires = (sn.engines.BODY_POSE,)
 
         def update_raw_data(self, raw: sn.Record) -> None:
             calls.append(tuple(raw.pos.shape))
@@ -92,7 +92,7 @@ def test_setup_is_called_once_per_sensor() -> None:
         pass
 
     class SetUp(sn.SimpleSensor[SetUpCfg, PosData]):
-        requires = (sn.BODY_POSE,)
+        requires = (sn.engines.BODY_POSE,)
 
         def setup(self) -> None:
             seen.append(self.cfg.name)
@@ -136,7 +136,7 @@ def test_apply_transform_is_called_on_both_branches() -> None:
         pass
 
     class Branch(sn.SimpleSensor[BranchCfg, PosData]):
-        requires = (sn.BODY_POSE,)
+        requires = (sn.engines.BODY_POSE,)
         lookback = 1
 
         def update_raw_data(self, raw: sn.Record) -> None:
@@ -164,7 +164,7 @@ def test_rc_element_of_the_guide_does_not_affect_the_truth() -> None:
         pass
 
     class Rc(sn.SimpleSensor[RcCfg, PosData]):
-        requires = (sn.BODY_POSE, sn.BODY_VELOCITY)
+        requires = (sn.engines.BODY_POSE, sn.engines.BODY_VELOCITY)
         lookback = 1
 
         def update_raw_data(self, raw: sn.Record) -> None:
@@ -196,7 +196,7 @@ def test_threshold_example_of_the_guide() -> None:
         """Height, m."""
 
     class High(sn.SimpleSensor[HighCfg, HighData]):
-        requires = (sn.BODY_POSE,)
+        requires = (sn.engines.BODY_POSE,)
         single = True
 
         def intermediate_fields(self) -> Mapping[str, sn.Field]:
@@ -225,7 +225,7 @@ class ClampCfg(sn.MountedSensorCfg[PosData]):
 
 def clamp_class() -> type[Any]:
     class Clamp(sn.SimpleSensor[ClampCfg, PosData]):
-        requires = (sn.BODY_POSE,)
+        requires = (sn.engines.BODY_POSE,)
         lookback = 1
 
         def intermediate_fields(self) -> Mapping[str, sn.Field]:
@@ -277,7 +277,7 @@ def test_post_process_sees_each_branch_and_its_own_previous_output() -> None:
         pass
 
     class Dsp(sn.SimpleSensor[DspCfg, PosData]):
-        requires = (sn.BODY_POSE,)
+        requires = (sn.engines.BODY_POSE,)
         lookback = 1
 
         def intermediate_fields(self) -> Mapping[str, sn.Field]:
@@ -343,7 +343,7 @@ def test_the_fused_hook_replaces_raw_and_physics() -> None:
         pass
 
     class Fused(sn.SimpleSensor[FusedCfg, PosData]):
-        requires = (sn.BODY_POSE,)
+        requires = (sn.engines.BODY_POSE,)
 
         def update_current_timestep_data(self, raw: sn.Record, slot: sn.Record, timeline: sn.Timeline) -> None:
             raw.pos.copy_(self.mount.pos_w)
@@ -375,7 +375,7 @@ def echo_class(*, is_fused: bool) -> type[Any]:
         pass
 
     class Echo(sn.SimpleSensor[OwnCfg, PosData]):
-        requires = (sn.BODY_POSE,)
+        requires = (sn.engines.BODY_POSE,)
         lookback = 1
 
         def update_raw_data(self, raw: sn.Record) -> None:
@@ -426,7 +426,7 @@ def test_the_default_hooks_do_nothing() -> None:
         pass
 
     class Quiet(sn.SimpleSensor[QuietCfg, PosData]):
-        requires = (sn.BODY_POSE,)
+        requires = (sn.engines.BODY_POSE,)
         lookback = 1
 
         def intermediate_fields(self) -> Mapping[str, sn.Field]:
@@ -519,7 +519,7 @@ def test_state_persists_between_steps_and_is_reset_per_episode() -> None:
         pass
 
     class Kept(sn.SimpleSensor[KeptCfg, PosData]):
-        requires = (sn.BODY_POSE,)
+        requires = (sn.engines.BODY_POSE,)
 
         def setup(self) -> None:
             self.count = self.new_state("count")
@@ -644,7 +644,7 @@ class ProximityCfg(sn.MountedSensorCfg[ProximityData]):
 
 
 class Proximity(sn.SimpleSensor[ProximityCfg, ProximityData]):
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
 
     def update_raw_data(self, raw: sn.Record) -> None:
         raw.distance.copy_(self.mount.pos_w.norm(dim=-1).clamp(max=self.params.max_range)[..., None])

@@ -135,7 +135,7 @@ def test_an_explicit_matrix_replaces_the_view() -> None:
 def test_color_cameras_image_the_scene(name: str) -> None:
     """One renderer behind three names: uint8 `[env, height, width, 3]`, whose middle shows a red ball on black."""
     options = getattr(genesis, f"{name}CameraOptions")
-    ball = sn.Shape("sphere", "ball", (0.5,), rgba=(1.0, 0.0, 0.0, 1.0))
+    ball = sn.engines.Shape("sphere", "ball", (0.5,), rgba=(1.0, 0.0, 0.0, 1.0))
     engine = sn.TensorEngine(2, bodies=("link",), provides=("pose",), shapes=[ball])
     cfg = options(name="eye", body="link", pos=(3.0, 0.0, 0.0), lookat=(0.0, 0.0, 0.0), res=(9, 5))
     scene = sn.Scene(engine, [cfg])

@@ -14,6 +14,7 @@ import torch
 
 import sensorium as sn
 from sensorium.compat import isaaclab
+from sensorium.patterns import GridPatternCfg
 from sensorium.world.select import match_prim_path
 
 from .tables import DOCUMENTS
@@ -46,7 +47,9 @@ def ray_caster(**fields: Any) -> sn.RayCasterCfg:
 
 def ray_camera(**fields: Any) -> sn.RayCasterCameraCfg:
     mount = {} if {"bodies", "prim_path"} & fields.keys() else {"body": "body"}
-    return sn.RayCasterCameraCfg(name="x", pattern=sn.PinholeCameraPatternCfg(width=4, height=3), **mount, **fields)
+    return sn.RayCasterCameraCfg(
+        name="x", pattern=sn.patterns.PinholeCameraPatternCfg(width=4, height=3), **mount, **fields
+    )
 
 
 def camera(cfg_class: Any = isaaclab.CameraCfg, **fields: Any) -> sn.CameraCfg:
@@ -75,7 +78,7 @@ each_sensor = pytest.mark.parametrize("name", SENSORS)
 each_plain_sensor = pytest.mark.parametrize("name", [name for name in SENSORS if name != "ContactSensor"])
 """Sensors that can be lazy and have the common history, which excludes contact sensors."""
 PROVIDES = ("pose", "velocity", "gravity", "contact")
-SHAPES = (sn.Shape("plane", "ground"),)
+SHAPES = (sn.engines.Shape("plane", "ground"),)
 
 
 def built(name: str, **fields: Any) -> sn.Scene:
@@ -120,10 +123,10 @@ WAITING: dict[str, Callable[..., Any]] = {
         isaaclab.FrameTransformerCfg, **PATH,
         target_frames=[isaaclab.FrameTransformerCfg.FrameCfg(prim_path="/World/body")],
     ),
-    "RayCaster": partial(isaaclab.RayCasterCfg, **PATH, mesh_prim_paths=["ground"], pattern_cfg=sn.GridPatternCfg()),
+    "RayCaster": partial(isaaclab.RayCasterCfg, **PATH, mesh_prim_paths=["ground"], pattern_cfg=GridPatternCfg()),
     "RayCasterCamera": partial(
         isaaclab.RayCasterCameraCfg, **PATH, mesh_prim_paths=["ground"],
-        pattern_cfg=sn.PinholeCameraPatternCfg(width=4, height=3),
+        pattern_cfg=sn.patterns.PinholeCameraPatternCfg(width=4, height=3),
     ),
     "Camera": partial(isaaclab.CameraCfg, **IMAGE),
     "TiledCamera": partial(isaaclab.TiledCameraCfg, **IMAGE),
@@ -389,7 +392,7 @@ def test_entity_name_alone_selects_its_root_body(space: str) -> None:
             sn.ContactSensorCfg(name="net", prim_path=path["Cube"], filter_prim_paths_expr=[path["Robot"]]),
             sn.RayCasterCfg(name="rays", prim_path=path["Robot"], targets=[path["Cube"]]),
             sn.RayCasterCameraCfg(
-                name="eye", prim_path=path["Robot"], pattern=sn.PinholeCameraPatternCfg(width=4, height=3)
+                name="eye", prim_path=path["Robot"], pattern=sn.patterns.PinholeCameraPatternCfg(width=4, height=3)
             ),
         ],
     )

@@ -281,7 +281,9 @@ def test_semantic_filter(name: str, given: str) -> None:
         "no3": ["typeB:labelC"], "box": ["class:box"],
     }  # fmt: skip
     shapes = [
-        sn.Shape("sphere", each, (0.3,), pos=(3.0, 1.0 * (k % 4) - 1.5, 1.0 * (k // 4) - 0.5), labels=tuple(own))
+        sn.engines.Shape(
+            "sphere", each, (0.3,), pos=(3.0, 1.0 * (k % 4) - 1.5, 1.0 * (k // 4) - 0.5), labels=tuple(own)
+        )
         for k, (each, own) in enumerate(labels.items())
     ]
     text, expected = FILTERS[given]

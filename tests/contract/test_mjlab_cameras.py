@@ -107,7 +107,7 @@ def test_patterns_have_mjlabs_fields_order_and_rays() -> None:
     expected = [(x, y, -1.0) for y in (-1.0, 0.0, 1.0) for x in (-1.0, 0.0, 1.0)]
     np.testing.assert_allclose(directions, expected, atol=1e-6)
     again = sn.patterns.PatternBaseCfg.from_dict(cube.to_dict())
-    assert type(again) is sn.ImagePlanePatternCfg and again.rays().directions.equal(cube.rays().directions)
+    assert type(again) is sn.patterns.ImagePlanePatternCfg and again.rays().directions.equal(cube.rays().directions)
     default = mjlab.PinholeCameraPatternCfg()
     assert (default.width, default.height, default.fovy) == (16, 12, 45.0)
     assert mjlab.PinholeCameraPatternCfg.from_intrinsic_matrix([1, 0, 2, 0, 1, 1, 0, 0, 1], 4, 2).fovy == pytest.approx(

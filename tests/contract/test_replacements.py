@@ -36,7 +36,7 @@ def test_state_attribute_is_saved_and_reset_with_the_sensor() -> None:
         pass
 
     class Travel(sn.SimpleSensor[TravelCfg, TravelData]):
-        requires = (sn.BODY_POSE, sn.BODY_VELOCITY)
+        requires = (sn.engines.BODY_POSE, sn.engines.BODY_VELOCITY)
 
         def setup(self) -> None:
             self.total = self.new_state("total", (self.mount.count,))
@@ -70,7 +70,7 @@ def test_hooks_read_the_engines_state() -> None:
         array: str = "body_pos_w"
 
     class Height(sn.Sensor[HeightCfg, TravelData]):
-        requires = (sn.BODY_POSE,)
+        requires = (sn.engines.BODY_POSE,)
 
         def compute(self, truth: sn.Record, measured: sn.Record) -> None:
             for record in (truth, measured):

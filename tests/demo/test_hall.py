@@ -14,7 +14,7 @@ import sensorium as sn
 from sensorium.demo import hall
 
 
-def corners(world: tuple[sn.Shape, ...]) -> np.ndarray:
+def corners(world: tuple[sn.engines.Shape, ...]) -> np.ndarray:
     return np.concatenate([shape.mesh.vertices[shape.mesh.faces] for shape in world if shape.mesh is not None])
 
 

@@ -42,7 +42,7 @@ WITH, WITHOUT = MODEL.format('<accelerometer name="own" site="imu"/>'), MODEL.fo
 QVEL = (0.3, -0.2, 0.5, 1.0, -2.0, 3.0, 4.0)
 ENVS = 2
 
-Runner = tuple[sn.Engine, Callable[[sn.Scene], None]]
+Runner = tuple[sn.engines.Engine, Callable[[sn.Scene], None]]
 
 
 def tensor() -> Runner:
@@ -245,7 +245,9 @@ def test_unfresh_engine_allows_no_late_sensors(kind: str) -> None:
 def test_engine_reports_what_it_grants_late() -> None:
     """By default an engine grants only shapes late; contacts must be reserved on all engines."""
     engine = sn.TensorEngine(1)
-    report = sn.CONTACT_REPORT(("body", ("body",)), None, ("found",), "netforce")
-    assert sn.Engine.grants_late(engine, sn.SHAPES) and not sn.Engine.grants_late(engine, BODY_POSE)
-    assert engine.grants_late(BODY_POSE) and engine.grants_late(sn.SHAPES) and not engine.grants_late(report)
+    report = sn.engines.CONTACT_REPORT(("body", ("body",)), None, ("found",), "netforce")
+    assert sn.engines.Engine.grants_late(engine, sn.engines.SHAPES) and not sn.engines.Engine.grants_late(
+        engine, BODY_POSE
+    )
+    assert engine.grants_late(BODY_POSE) and engine.grants_late(sn.engines.SHAPES) and not engine.grants_late(report)
     assert not sn.MujocoEngine(WITH).grants_late(report)

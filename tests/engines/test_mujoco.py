@@ -1015,7 +1015,7 @@ def test_shapes_that_change_alike_in_all_environments_are_refused(field: str, en
     xml = f"<mujoco><worldbody><geom name='rock' size='.4'/>{drone}</worldbody></mujoco>"
     engine = sn.MujocoEngine(xml, envs)
     engine.batch.expand(field)[:] += 0.1  # before the sensors are built
-    pattern = sn.GridPatternCfg(size=(0.0, 0.0))
+    pattern = sn.patterns.GridPatternCfg(size=(0.0, 0.0))
     scene = sn.Scene(engine, [sn.RayCasterCfg(name="scan", body="body_1", pattern=pattern, ray_alignment="world")])
     scene.reset()
     engine.batch.expand(field)[:] += 0.1

@@ -67,7 +67,7 @@ def test_time_step_written_by_a_sensor_is_checked():
 
     engine = MujocoEngine(BODY.format(0.002))
     with pytest.raises(sn.ModelError, match=r"timestep: got 0"):
-        engine.prepare({sn.MODEL_ELEMENTS(stop): "probe"})
+        engine.prepare({sn.engines.MODEL_ELEMENTS(stop): "probe"})
 
 
 def test_edited_time_step_raises_at_the_next_step():

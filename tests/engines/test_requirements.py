@@ -67,7 +67,7 @@ REPORT = CONTACT_REPORT(("body", ("ball",)), ("geom", "ground"), COLUMNS, "maxfo
 NATIVE = NATIVE_SENSOR("gyro")
 BOXES = {"ground": "plane", "plate": "box", "ball": "sphere", "base": "box", "arm": "capsule", "rod": "cylinder"}
 
-CORD = sn.Shape("capsule", "cord", (0.02, 1.0), element="tendon")
+CORD = sn.engines.Shape("capsule", "cord", (0.02, 1.0), element="tendon")
 
 
 def _add_marker(spec: Any) -> None:
@@ -172,7 +172,7 @@ def tensor_engine() -> Any:
         slides=("slide",),
         geoms={"ground": "world"},
         native={"gyro": 3},
-        shapes=[*(sn.Shape(kind, name, syn) for name, kind, syn in _sizes()), CORD],
+        shapes=[*(sn.engines.Shape(kind, name, syn) for name, kind, syn in _sizes()), CORD],
         provides=("pose", "velocity", "acceleration", "gravity", "joint_state", "joint_effort", "joint_torque",
                   "joint_wrench", "tendon_paths", "contact"),
     )  # fmt: skip

@@ -62,19 +62,19 @@ KINDS = f"""
 </mujoco>"""
 
 
-def live(xml: str) -> sn.Engine:
+def live(xml: str) -> sn.engines.Engine:
     model = mujoco.MjModel.from_xml_string(xml)
     return sn.MujocoEngine.from_mj(model, mujoco.MjData(model))
 
 
-def batch(xml: str) -> sn.Engine:
+def batch(xml: str) -> sn.engines.Engine:
     return sn.MujocoEngine(xml, 2)
 
 
 ENGINES = pytest.mark.parametrize("make", [batch, live])
 
 
-def by_name(engine: sn.Engine) -> dict[str, sn.Shape]:
+def by_name(engine: sn.engines.Engine) -> dict[str, sn.engines.Shape]:
     return {shape.name: shape for shape in engine.shapes()}
 
 
@@ -96,7 +96,7 @@ def randomised(model: mujoco.MjModel, seed: int = 0) -> mujoco.MjData:
     return data
 
 
-def pose_w(engine: sn.Engine, shape: sn.Shape, data: mujoco.MjData) -> tuple[np.ndarray, np.ndarray]:
+def pose_w(engine: sn.engines.Engine, shape: sn.engines.Shape, data: mujoco.MjData) -> tuple[np.ndarray, np.ndarray]:
     """Return origin and rotation of a shape in the world, composed with MuJoCo's pose of its body."""
     pos, turn = np.array(shape.pos), rotation(shape.quat)
     if shape.is_static:
@@ -105,7 +105,7 @@ def pose_w(engine: sn.Engine, shape: sn.Shape, data: mujoco.MjData) -> tuple[np.
     return body.xpos + body.xmat.reshape(3, 3) @ pos, body.xmat.reshape(3, 3) @ turn
 
 
-def triangles_w(engine: sn.Engine, shape: sn.Shape, data: mujoco.MjData) -> np.ndarray:
+def triangles_w(engine: sn.engines.Engine, shape: sn.engines.Shape, data: mujoco.MjData) -> np.ndarray:
     """Return the corners of a mesh shape in the world `[face, 3, 3]`."""
     pos, turn = pose_w(engine, shape, data)
     assert shape.mesh is not None
@@ -116,7 +116,7 @@ def triangles_w(engine: sn.Engine, shape: sn.Shape, data: mujoco.MjData) -> np.n
 
 
 @ENGINES
-def test_every_shape_kind_has_mujocos_pose(make: Callable[[str], sn.Engine]) -> None:
+def test_every_shape_kind_has_mujocos_pose(make: Callable[[str], sn.engines.Engine]) -> None:
     """The pose of a shape, composed with its body's, is geom_xpos and geom_xmat of a random state to 1e-6."""
     engine = make(KINDS)
     data = randomised(engine.model)
@@ -199,7 +199,7 @@ def test_triangles_without_area_are_omitted() -> None:
 # Height fields --------------------------------------------------------------------------------------------------------
 
 
-def height(field: sn.HeightField, x: float, y: float) -> float:
+def height(field: sn.engines.HeightField, x: float, y: float) -> float:
     """Return the height as documented in `HeightField`: two triangles per cell, split from (r, c) to (r + 1, c + 1)."""
     rows, columns = field.heights.shape
     u, v = ((x / field.size[0] + 1) / 2 * (columns - 1), (y / field.size[1] + 1) / 2 * (rows - 1))
@@ -239,7 +239,7 @@ def test_heights_match_mujocos_rays() -> None:
 
 
 @ENGINES
-def test_welded_bodies_are_static_and_mocap_bodies_are_not(make: Callable[[str], sn.Engine]) -> None:
+def test_welded_bodies_are_static_and_mocap_bodies_are_not(make: Callable[[str], sn.engines.Engine]) -> None:
     """Static shapes are the world and all without a joint between, except mocap bodies and bodies welded to them."""
     engine = make(KINDS)
     shapes = by_name(engine)
@@ -334,7 +334,7 @@ def test_names_of_composed_entities_have_their_prefix() -> None:
 
 
 @ENGINES
-def test_shapes_that_rays_cannot_hit_give_the_reason(make: Callable[[str], sn.Engine]) -> None:
+def test_shapes_that_rays_cannot_hit_give_the_reason(make: Callable[[str], sn.engines.Engine]) -> None:
     """A flex and a signed distance field are listed with their names, flags and a fault; no other shape has one."""
     shapes = by_name(
         make(
@@ -366,13 +366,13 @@ def test_shapes_added_by_sensors_are_omitted() -> None:
     """Hidden geoms, and all on hidden bodies, are not shapes and do not shift the names of nameless geoms."""
     xml = '<mujoco><worldbody><body name="b"><joint/><geom size=".1"/></body></worldbody></mujoco>'
     spec = mujoco.MjSpec.from_string(xml)
-    prepare_spec(spec, [sn.MODEL_ELEMENTS(add_hidden)])
+    prepare_spec(spec, [sn.engines.MODEL_ELEMENTS(add_hidden)])
     model = spec.compile()
     assert model.ngeom == 4
     sealed, wrapped = sn.MujocoEngine(model), sn.MujocoEngine.from_mj(model, mujoco.MjData(model))
     asked = sn.MujocoEngine(xml)
     assert [shape.name for shape in asked.shapes()] == ["geom_0"]
-    asked.prepare({sn.MODEL_ELEMENTS(add_hidden): "marker", sn.SHAPES: "lidar"})
+    asked.prepare({sn.engines.MODEL_ELEMENTS(add_hidden): "marker", sn.engines.SHAPES: "lidar"})
     assert asked.model.ngeom == 4
     for engine in (sealed, wrapped, asked):
         (shape,) = engine.shapes()
@@ -383,20 +383,20 @@ def test_shapes_added_by_sensors_are_omitted() -> None:
 
 
 @ENGINES
-def test_shapes_are_granted_without_an_array_or_a_stage(make: Callable[[str], sn.Engine]) -> None:
+def test_shapes_are_granted_without_an_array_or_a_stage(make: Callable[[str], sn.engines.Engine]) -> None:
     """SHAPES requires no computation and adds no array, alone or with others, also for a sealed model."""
     engine = make(KINDS)
-    assert engine.supports(sn.SHAPES) is None
-    engine.prepare({sn.SHAPES: "lidar"})
-    assert engine.stage == 0 and sn.SHAPES in engine.prepared
+    assert engine.supports(sn.engines.SHAPES) is None
+    engine.prepare({sn.engines.SHAPES: "lidar"})
+    assert engine.stage == 0 and sn.engines.SHAPES in engine.prepared
     engine.refresh()
     with pytest.raises(KeyError, match="unknown derived array 'shapes'"):
         engine.array("shapes")
-    engine.prepare({sn.BODY_POSE: "lidar"})
+    engine.prepare({sn.engines.BODY_POSE: "lidar"})
     engine.refresh()
     assert engine.array("body_pos_w").shape[1] == len(engine.names("body"))
-    assert sn.MujocoEngine(mujoco.MjModel.from_xml_string(KINDS)).supports(sn.SHAPES) is None
-    assert sn.prepare(mujoco.MjSpec.from_string(KINDS), [sn.SHAPES]).compile().ngeom == len(engine.shapes())
+    assert sn.MujocoEngine(mujoco.MjModel.from_xml_string(KINDS)).supports(sn.engines.SHAPES) is None
+    assert sn.prepare(mujoco.MjSpec.from_string(KINDS), [sn.engines.SHAPES]).compile().ngeom == len(engine.shapes())
 
 
 @pytest.mark.parametrize(
@@ -485,8 +485,8 @@ def test_robots_of_dm_control_have_a_shape_for_each_geom(path: str) -> None:
 # Custom shapes --------------------------------------------------------------------------------------------------------
 
 
-def box(name: str, **more: Any) -> sn.Shape:
-    return sn.Shape("box", name, (0.1, 0.2, 0.3), **more)
+def box(name: str, **more: Any) -> sn.engines.Shape:
+    return sn.engines.Shape("box", name, (0.1, 0.2, 0.3), **more)
 
 
 def test_tensor_engine_returns_the_given_shapes() -> None:
@@ -495,7 +495,7 @@ def test_tensor_engine_returns_the_given_shapes() -> None:
         bodies=("base", "tool"),
         geoms={"pad": "tool"},
         shapes=[
-            sn.Shape("plane", "ground"),
+            sn.engines.Shape("plane", "ground"),
             box("wall", body="world"),
             box("trunk", body="base", pos=(1, 2, 3)),
             box("tip", body="tool"),
@@ -510,14 +510,14 @@ def test_tensor_engine_returns_the_given_shapes() -> None:
     assert [shape.is_static for shape in shapes] == [True, True, False, False, False, True]
     assert shapes[2].pos == (1.0, 2.0, 3.0) and shapes[2].row == 0
     assert engine.names("geom") == ("pad",)
-    assert engine.supports(sn.SHAPES) is None
-    engine.prepare({sn.SHAPES: "lidar", sn.BODY_POSE: "lidar"})
+    assert engine.supports(sn.engines.SHAPES) is None
+    engine.prepare({sn.engines.SHAPES: "lidar", sn.engines.BODY_POSE: "lidar"})
 
 
 def test_mapping_keys_name_the_shapes() -> None:
     """The keys are the names; one shape may be used twice, and the mesh is the same object."""
-    wedge = sn.Mesh([[0, 0, 0], [1, 0, 0], [0, 2, 0]], [[0, 1, 2]])
-    stone = sn.Shape("mesh", "stone", mesh=wedge, body="body")
+    wedge = sn.engines.Mesh([[0, 0, 0], [1, 0, 0], [0, 2, 0]], [[0, 1, 2]])
+    stone = sn.engines.Shape("mesh", "stone", mesh=wedge, body="body")
     engine = sn.TensorEngine(shapes={"left": stone, "right": stone})
     assert [shape.name for shape in engine.shapes()] == ["left", "right"]
     assert all(shape.mesh is wedge for shape in engine.shapes())
@@ -528,9 +528,9 @@ def test_tensor_engine_without_shapes_explains_how_to_give_them() -> None:
     engine = sn.TensorEngine()
     assert engine.shapes() == ()
     with pytest.raises(UnsupportedError, match=r"'lidar' requires SHAPES.*Give TensorEngine\(\.\.\., shapes=\["):
-        engine.prepare({sn.SHAPES: "lidar"})
+        engine.prepare({sn.engines.SHAPES: "lidar"})
     empty = sn.TensorEngine(shapes=())
-    assert empty.supports(sn.SHAPES) is None and empty.shapes() == ()
+    assert empty.supports(sn.engines.SHAPES) is None and empty.shapes() == ()
 
 
 @pytest.mark.parametrize(
@@ -566,8 +566,8 @@ def test_a_shape_that_does_not_fit_is_named(more: dict[str, Any], message: str) 
 
 def test_static_shapes_need_no_poses() -> None:
     """A fixed world is granted even if no pose is written."""
-    engine = sn.TensorEngine(shapes=[sn.Shape("plane", "ground")], provides=("velocity",))
-    assert engine.supports(sn.SHAPES) is None
+    engine = sn.TensorEngine(shapes=[sn.engines.Shape("plane", "ground")], provides=("velocity",))
+    assert engine.supports(sn.engines.SHAPES) is None
 
 
 def test_a_shape_on_a_named_body_has_no_row_yet() -> None:

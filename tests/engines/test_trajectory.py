@@ -250,7 +250,7 @@ def test_invalid_arguments(arguments: dict[str, Any], part: str) -> None:
 # World ----------------------------------------------------------------------------------------------------------------
 
 
-def off(points: np.ndarray, world: tuple[sn.Shape, ...]) -> float:
+def off(points: np.ndarray, world: tuple[sn.engines.Shape, ...]) -> float:
     """Return the greatest distance of points from the surface of a world, in float64, m."""
     corners = np.concatenate([shape.mesh.vertices[shape.mesh.faces] for shape in world if shape.mesh is not None])
     points = points.astype(np.float64)
@@ -354,8 +354,8 @@ def test_a_mesh_file_without_trimesh_names_the_line_to_install(tmp_path: Path, m
 
 
 def test_a_shape_moves_with_its_body() -> None:
-    ball = sn.Shape("sphere", "ball", (0.2,), body="body")
-    beam = sn.RayCasterCfg(body="world", pattern=sn.GridPatternCfg(size=(0.0, 0.0), direction=(0.0, 0.0, 1.0)))
+    ball = sn.engines.Shape("sphere", "ball", (0.2,), body="body")
+    beam = sn.RayCasterCfg(body="world", pattern=sn.patterns.GridPatternCfg(size=(0.0, 0.0), direction=(0.0, 0.0, 1.0)))
     scene = sn.Scene(sn.TrajectoryEngine(figure_eight(1.0), 0.01, world=[ball]), [beam])
     assert scene[beam].data.distances[0, 0].item() == pytest.approx(1.8, abs=1e-5)
     scene.step(substeps=20)

@@ -170,7 +170,7 @@ def test_a_mesh_of_an_unknown_package_is_explained(package: Path) -> None:
 
 
 def test_visual_shapes_that_are_dropped_are_reported_once_where_a_camera_looks() -> None:
-    camera = sn.CameraCfg(name="camera", body="world", width=4, height=4, lens=sn.PinholeLensCfg(fovy=60.0))
+    camera = sn.CameraCfg(name="camera", body="world", width=4, height=4, lens=sn.lenses.PinholeLensCfg(fovy=60.0))
     beam = sn.RayCasterCfg(name="beam", body="world")
     parts = (link("base", BALL.format("collision", "0 0 0"), BALL.format("visual", "0 0 1")), link("arm"))
     keep = '<mujoco><compiler discardvisual="false"/></mujoco>'

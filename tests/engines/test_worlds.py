@@ -55,7 +55,10 @@ def test_shapes_that_all_worlds_have_are_described_once() -> None:
     """Equal meshes of two worlds are one; a difference is named with its world and field."""
     points, faces = np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0]]), [[0, 1, 2]]
     worlds = [
-        [sn.Shape("mesh", "rock", mesh=sn.Mesh(points, faces)), sn.Shape("hfield", "hill", hfield=hill())]
+        [
+            sn.engines.Shape("mesh", "rock", mesh=sn.engines.Mesh(points, faces)),
+            sn.engines.Shape("hfield", "hill", hfield=hill()),
+        ]
         for _ in range(3)
     ]
     assert common_shapes(worlds)[0].mesh is worlds[0][0].mesh
@@ -70,10 +73,10 @@ def test_textures_of_worlds_are_compared_by_their_pixels() -> None:
     """Each world may have its own copy of a texture; other pixels or texture coordinates are a difference."""
     points, faces = np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0]]), [[0, 1, 2]]
 
-    def world(shade: int = 0, uv: np.ndarray | None = None) -> list[sn.Shape]:
+    def world(shade: int = 0, uv: np.ndarray | None = None) -> list[sn.engines.Shape]:
         pixels = np.full((2, 2, 3), shade, np.uint8)
-        look = sn.Material(texture=sn.Texture(pixels, "wood"))
-        return [sn.Shape("mesh", "crate", mesh=sn.Mesh(points, faces, uv=uv), material=look)]
+        look = sn.engines.Material(texture=sn.engines.Texture(pixels, "wood"))
+        return [sn.engines.Shape("mesh", "crate", mesh=sn.engines.Mesh(points, faces, uv=uv), material=look)]
 
     uv = np.zeros((1, 3, 2))
     assert common_shapes([world(), world()])[0].name == "crate"
@@ -87,7 +90,10 @@ def test_textures_of_worlds_are_compared_by_their_pixels() -> None:
 
 def test_a_tensor_engine_takes_the_shapes_of_each_world() -> None:
     """Equal shapes are shared; different ones refuse SHAPES with the difference, and nothing else."""
-    worlds = [[sn.Shape("plane", "ground"), sn.Shape("box", "crate", (1.0, 1.0, 1.0), body="body")] for _ in range(2)]
+    worlds = [
+        [sn.engines.Shape("plane", "ground"), sn.engines.Shape("box", "crate", (1.0, 1.0, 1.0), body="body")]
+        for _ in range(2)
+    ]
     assert [shape.name for shape in sn.TensorEngine(2, shapes=worlds).shapes()] == ["ground", "crate"]
     worlds[1][1] = replace(worlds[1][1], size=(1.0, 1.0, 2.0))
     engine = sn.TensorEngine(2, shapes=worlds)
@@ -98,5 +104,5 @@ def test_a_tensor_engine_takes_the_shapes_of_each_world() -> None:
         sn.TensorEngine(3, shapes=worlds)
 
 
-def hill() -> sn.HeightField:
-    return sn.HeightField(np.zeros((3, 3)), (1.0, 1.0))
+def hill() -> sn.engines.HeightField:
+    return sn.engines.HeightField(np.zeros((3, 3)), (1.0, 1.0))

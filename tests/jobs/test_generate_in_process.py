@@ -382,6 +382,6 @@ def test_key_follows_the_files_and_the_plugins_of_sensors(tmp_path: Path) -> Non
     for angle in (1.0, 2.0):
         table.write_text(f"time,azimuth,elevation\n0,0,{angle}\n0.01,5,{angle}\n")
         rig.write_text(f'[[sensor]]\nkind = "lidar"\nbody = "base"\npattern = {{kind = "table", path = "{table}"}}\n')
-        inline = sn.LidarCfg(body="base", pattern=sn.TablePatternCfg(path=table))
+        inline = sn.LidarCfg(body="base", pattern=sn.patterns.TablePatternCfg(path=table))
         keys.append([small(tmp_path, rig=each).key for each in (rig, [inline])])
     assert keys[0][0] != keys[1][0] and keys[0][1] != keys[1][1]

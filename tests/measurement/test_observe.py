@@ -81,12 +81,12 @@ def seen_class(how: str) -> type[Any]:
     if how == "compute":
 
         class Full(Parts, looks, Compute, sn.Sensor[SeenCfg, SeenData]):
-            requires = (sn.BODY_POSE,)
+            requires = (sn.engines.BODY_POSE,)
 
     else:
 
         class Simple(Parts, looks, Raw, sn.SimpleSensor[SeenCfg, SeenData]):
-            requires = (sn.BODY_POSE,)
+            requires = (sn.engines.BODY_POSE,)
 
     return SeenCfg
 
@@ -150,7 +150,7 @@ def test_a_stage_in_torch_observes_every_tick(monkeypatch: pytest.MonkeyPatch) -
     """The sum over all ticks since the reset is exact at each sample."""
     monkeypatch.setattr(cfg, "STAGE_KINDS", dict(cfg.STAGE_KINDS))
 
-    class TickSum(sn.StageCfg):
+    class TickSum(sn.stages.StageCfg):
         place: ClassVar[cfg.Place] = "post"
         observes: ClassVar[bool] = True
 

@@ -146,7 +146,7 @@ def test_sensors_that_need_every_sample_do_not_wait() -> None:
     """With a memory, or at every tick, the mode is that of "auto"."""
     memory: list[dict[str, Any]] = [
         {"history_length": 2}, {"delay": 0.01}, {"random_walk": 0.1},
-        {"stages": (sn.GaussMarkov(density=0.1, tau=1.0),)}, {"update_period": 0.0},
+        {"stages": (sn.stages.GaussMarkov(density=0.1, tau=1.0),)}, {"update_period": 0.0},
     ]  # fmt: skip
     for options in memory:
         options = {"update_period": 0.04, **options}

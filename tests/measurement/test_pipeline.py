@@ -45,7 +45,7 @@ def test_truth_is_independent_of_feature_combinations() -> None:
     parts: dict[str, dict[str, Any]] = {
         "n": {"noise": 0.5}, "b": {"bias": 1.0}, "w": {"random_walk": 0.5}, "r": {"resolution": 0.3},
         "d": {"delay": 0.02}, "l": {"loss": 0.5}, "h": {"history_length": 2},
-        "s": {"stages": (sn.ScaleError(scale=0.1),)},
+        "s": {"stages": (sn.stages.ScaleError(scale=0.1),)},
     }  # fmt: skip
     cfgs = []
     for size in (0, 1, 2, len(parts) - 1, len(parts)):
@@ -186,7 +186,7 @@ class FullCfg(SimpleSensorCfg[syn.EmaData]):
 
 
 class Full(Sensor[FullCfg, syn.EmaData]):
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
 
     def compute(self, truth: Record, measured: Record) -> None:
         truth.x.copy_(self.engine.array("body_pos_w")[:, 0])
@@ -270,7 +270,7 @@ class FusedCfg(SimpleSensorCfg[syn.EmaData]):
 
 
 class Fused(SimpleSensor[FusedCfg, syn.EmaData]):
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
 
     def update_current_timestep_data(self, raw: Record, slot: Record, timeline: Any) -> None:
         raw.x.copy_(self.engine.array("body_pos_w")[:, 0])

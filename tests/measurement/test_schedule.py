@@ -164,7 +164,7 @@ def jump(scene: sn.Scene, ticks: int) -> None:
 
 
 @pytest.mark.parametrize("memory", [{"delay": 0.02}, {"history_length": 2}, {"random_walk": 0.1},
-                                    {"stages": (sn.GaussMarkov(density=0.1, tau=1.0),)}], ids=str)  # fmt: skip
+                                    {"stages": (sn.stages.GaussMarkov(density=0.1, tau=1.0),)}], ids=str)  # fmt: skip
 def test_jump_raises_for_sensors_with_memory(memory: dict[str, Any]) -> None:
     """A jump over samples of a sensor with memory raises and keeps the scene usable; `allow_gaps` permits it."""
     cfgs = [syn.ScalarCfg(name="p", **memory), syn.ScalarCfg(name="clean")]

@@ -52,7 +52,7 @@ def allan_deviation(samples: Array, m: int) -> float:
 @functools.cache
 def flicker(tau_min: float, tau_max: float, dt: float, steps: int, envs: int) -> Array:
     """Return the flicker of B = 1 at rest, `[time, column]`."""
-    stage = sn.Flicker(bias_instability=1.0, tau_min=tau_min, tau_max=tau_max)
+    stage = sn.stages.Flicker(bias_instability=1.0, tau_min=tau_min, tau_max=tau_max)
     scene = still([syn.ProbeCfg(name="p", stages=(stage,))], envs, dt, seed=3)
     rows = [error(scene).ravel()]
     for _ in range(steps - 1):
@@ -64,7 +64,7 @@ def flicker(tau_min: float, tau_max: float, dt: float, steps: int, envs: int) ->
 @pytest.mark.parametrize("band", [(1.0, 3.0), (0.1, 10.0), (1.0, 1000.0), (0.02, 7000.0)])
 def test_the_processes_add_up_to_a_flat_floor(band: tuple[float, float]) -> None:
     """The closed Allan variances of the processes sum to (0.664 B)^2 within 5 %, so 2.5 % of the deviation."""
-    taus, sds = sn.Flicker(bias_instability=1.0, tau_min=band[0], tau_max=band[1]).components()
+    taus, sds = sn.stages.Flicker(bias_instability=1.0, tau_min=band[0], tau_max=band[1]).components()
     t = np.geomspace(*band, 300)
     deviation = np.sqrt(sum(gauss_markov_variance(t, tau, sd) for tau, sd in zip(taus, sds, strict=True)))
     np.testing.assert_allclose(deviation, FLOOR, rtol=0.025)
@@ -93,7 +93,9 @@ def test_slow_sampling_does_not_alias_into_the_band() -> None:
 def test_flicker_starts_stationary() -> None:
     """The first sample and later samples have the same deviation, the root of the sum of the variances."""
     samples = flicker(10.0, 400.0, 1.0, 2400, 400)
-    sd = float(np.sqrt((sn.Flicker(bias_instability=1.0, tau_min=10.0, tau_max=400.0).components()[1] ** 2).sum()))
+    sd = float(
+        np.sqrt((sn.stages.Flicker(bias_instability=1.0, tau_min=10.0, tau_max=400.0).components()[1] ** 2).sum())
+    )
     for row in (0, 1, 1200, 2399):
         # sampling at 1 s removes 1 % from the process of 1.7 s
         assert samples[row].std() == pytest.approx(sd, rel=0.01 + 5.0 / math.sqrt(2.0 * samples.shape[1]))
@@ -104,7 +106,7 @@ def test_flicker_amount_is_per_axis_and_env() -> None:
     base = dict(tau_min=0.1, tau_max=1.0)
     amounts = {"one": 1.0, "axes": (1.0, 2.0, 0.0), "drawn": sn.Uniform(1.0, 3.0)}
     scenes = {
-        name: still([syn.ProbeCfg(name="p", stages=(sn.Flicker(bias_instability=amount, **base),))], 64)
+        name: still([syn.ProbeCfg(name="p", stages=(sn.stages.Flicker(bias_instability=amount, **base),))], 64)
         for name, amount in amounts.items()
     }
     ratios = []
@@ -128,7 +130,7 @@ def run_of(scene: sn.Scene) -> StageRun:
 def test_a_long_correlation_time_keeps_its_digits() -> None:
     """3000 samples of a process of 1000 s at 1 kHz equal float64 arithmetic on the same normals, up to rounding."""
     dt, tau, q, envs = 0.001, 1000.0, 0.1, 8
-    stage = sn.GaussMarkov(density=q, tau=tau)
+    stage = sn.stages.GaussMarkov(density=q, tau=tau)
     scene = still([syn.ProbeCfg(name="p", stages=(stage,))], envs, dt, seed=4)
     key = stream_key(4, "p", "stage0/gauss_markov/drift")
     phi = math.exp(-dt / tau)
@@ -158,7 +160,7 @@ def test_a_long_correlation_time_keeps_its_digits() -> None:
 )
 def test_impossible_flicker_is_refused(kwargs: dict[str, Any], text: str) -> None:
     with pytest.raises(sn.ConfigError, match=text):
-        sn.Flicker(**kwargs)
+        sn.stages.Flicker(**kwargs)
 
 
 # Temperature ----------------------------------------------------------------------------------------------------------
@@ -169,7 +171,7 @@ def test_warming_up_is_exponential(rate: dict[str, float]) -> None:
     """Bias and scale follow T = ambient + heating (1 - exp(-t/tau)) at any rate, per axis, from the reset on."""
     tau, dt, ambient, heating = 0.7, 0.01, 15.0, 20.0
     coefficient, scale = np.array([0.01, -0.02, 0.0]), np.array([0.0, 0.001, -0.002])
-    stage = sn.TemperatureDrift(
+    stage = sn.stages.TemperatureDrift(
         coefficient=tuple(coefficient), scale_coefficient=tuple(scale), ambient=ambient, self_heating=heating, tau=tau
     )
     scene = still([syn.ProbeCfg(name="p", stages=(stage,), **rate)], 3, dt)
@@ -191,7 +193,7 @@ def test_late_sensor_warms_up_from_its_start() -> None:
     scene = still([], 2)
     for _ in range(50):
         scene.update()
-    stage = sn.TemperatureDrift(coefficient=1.0, self_heating=10.0, tau=0.5)
+    stage = sn.stages.TemperatureDrift(coefficient=1.0, self_heating=10.0, tau=0.5)
     sensor = scene.add(syn.ScalarCfg(name="p", stages=(stage,)))
     for k in range(5):
         expected = 1.0 + 10.0 * (1.0 - math.exp(-k * 0.01 / 0.5))
@@ -205,7 +207,7 @@ def test_temperatures_are_drawn_per_env() -> None:
     """A distribution of the ambient temperature shifts all axes of an env equally, redrawn at its reset; tau = 0 is
     warm.
     """
-    stage = sn.TemperatureDrift(coefficient=(1.0, 2.0, 4.0), ambient=sn.Uniform(0.0, 40.0), self_heating=5.0)
+    stage = sn.stages.TemperatureDrift(coefficient=(1.0, 2.0, 4.0), ambient=sn.Uniform(0.0, 40.0), self_heating=5.0)
     scene = still([syn.ProbeCfg(name="p", stages=(stage,))], 512)
     first = error(scene)
     np.testing.assert_allclose(first[:, 1:], first[:, :1] * [2.0, 4.0], rtol=1e-5, atol=1e-5)
@@ -229,4 +231,4 @@ def test_temperatures_are_drawn_per_env() -> None:
 )
 def test_impossible_temperatures_are_refused(kwargs: dict[str, Any], text: str) -> None:
     with pytest.raises(sn.ConfigError, match=text):
-        sn.TemperatureDrift(**kwargs)
+        sn.stages.TemperatureDrift(**kwargs)

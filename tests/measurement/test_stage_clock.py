@@ -16,7 +16,7 @@ N = 2000
 
 
 def scene_of(num_envs: int = 4, dt: float = 0.01, **clock: Any) -> sn.Scene:
-    cfg = syn.ProbeCfg(name="p", delay=0.02, stages=(sn.ClockError(**clock),))
+    cfg = syn.ProbeCfg(name="p", delay=0.02, stages=(sn.stages.ClockError(**clock),))
     return syn.world([cfg], num_envs, dt)
 
 
@@ -74,7 +74,7 @@ def test_jitter_and_resolution_belong_to_a_sample() -> None:
 def test_clock_error_does_not_change_values_or_arrivals() -> None:
     """A clock error alters no value, no capture time, no age and no validity."""
     plain = syn.world([syn.ProbeCfg(name="p", delay=0.02, noise=0.1)])
-    wrong = syn.world([syn.ProbeCfg(name="p", delay=0.02, noise=0.1, stages=(sn.ClockError(offset=0.3),))])
+    wrong = syn.world([syn.ProbeCfg(name="p", delay=0.02, noise=0.1, stages=(sn.stages.ClockError(offset=0.3),))])
     for scene in (plain, wrong):
         syn.advance(scene, 6)
     syn.same(syn.snapshot(plain["p"]), syn.snapshot(wrong["p"]))
@@ -101,23 +101,23 @@ def test_stamps_do_not_depend_on_the_number_of_envs() -> None:
 )
 def test_bad_values_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(sn.ConfigError, match=message):
-        sn.ClockError(**fields)
+        sn.stages.ClockError(**fields)
 
 
 def test_clock_error_with_fields_or_a_second_clock_is_refused() -> None:
     """A clock stage alters no field, and a sensor has one clock."""
     with pytest.raises(sn.ConfigError, match="alters no value"):
-        syn.world([syn.ProbeCfg(stages=(sn.ClockError(fields=("vec",), offset=0.1),))])
+        syn.world([syn.ProbeCfg(stages=(sn.stages.ClockError(fields=("vec",), offset=0.1),))])
     with pytest.raises(sn.ConfigError, match="only one stage of this kind"):
-        syn.world([syn.ProbeCfg(stages=(sn.ClockError(offset=0.1), sn.ClockError(skew_ppm=1.0)))])
+        syn.world([syn.ProbeCfg(stages=(sn.stages.ClockError(offset=0.1), sn.stages.ClockError(skew_ppm=1.0)))])
 
 
 def test_sensor_reset_alone_sets_its_own_clock() -> None:
     """The skew counts from the last reset of the sensor: of its env, of itself, or from its addition."""
-    scene = syn.world([syn.ProbeCfg(name="p", stages=(sn.ClockError(skew_ppm=1e5),))], 3)
+    scene = syn.world([syn.ProbeCfg(name="p", stages=(sn.stages.ClockError(skew_ppm=1e5),))], 3)
     syn.advance(scene, 10)
     scene["p"].reset([1])
-    scene.add(syn.ProbeCfg(name="late", delay=0.02, stages=(sn.ClockError(skew_ppm=1e5),)))
+    scene.add(syn.ProbeCfg(name="late", delay=0.02, stages=(sn.stages.ClockError(skew_ppm=1e5),)))
     syn.advance(scene, 5)
     syn.reset(scene, [2])
     syn.advance(scene, 5)
@@ -126,6 +126,6 @@ def test_sensor_reset_alone_sets_its_own_clock() -> None:
         expected = 0.1 * (sensor.capture_time - torch.tensor(starts, dtype=torch.float64))
         torch.testing.assert_close(sensor.stamp - sensor.capture_time, expected, rtol=0.0, atol=1e-12)
     saved = scene.state()
-    twin = syn.world([syn.ProbeCfg(name="p", stages=(sn.ClockError(skew_ppm=1e5),)), scene["late"].cfg], 3)
+    twin = syn.world([syn.ProbeCfg(name="p", stages=(sn.stages.ClockError(skew_ppm=1e5),)), scene["late"].cfg], 3)
     twin.load_state(saved)
     assert all(torch.equal(twin[name].stamp, scene[name].stamp) for name in ("p", "late"))

@@ -11,41 +11,42 @@ import torch
 import sensorium as sn
 from sensorium.cfg import PLACES, STAGE_KINDS, StageCfg
 from sensorium.random import MAX_NORMAL
+from sensorium.stages import Dropout, SpikeFault
 from sensorium.testing import check_sensor
 
 STAGES: dict[str, StageCfg] = {
-    "gauss_markov": sn.GaussMarkov(density=0.5, tau=0.1, turn_on=1.0),
-    "flicker": sn.Flicker(bias_instability=1.0, tau_min=0.05, tau_max=2.0),
-    "flicker_drawn": sn.Flicker(bias_instability=sn.Uniform(0.5, 1.0), tau_min=0.05, tau_max=2.0),
-    "temperature": sn.TemperatureDrift(coefficient=0.1, scale_coefficient=0.01, self_heating=20.0, tau=0.1),
-    "temperature_drawn": sn.TemperatureDrift(
+    "gauss_markov": sn.stages.GaussMarkov(density=0.5, tau=0.1, turn_on=1.0),
+    "flicker": sn.stages.Flicker(bias_instability=1.0, tau_min=0.05, tau_max=2.0),
+    "flicker_drawn": sn.stages.Flicker(bias_instability=sn.Uniform(0.5, 1.0), tau_min=0.05, tau_max=2.0),
+    "temperature": sn.stages.TemperatureDrift(coefficient=0.1, scale_coefficient=0.01, self_heating=20.0, tau=0.1),
+    "temperature_drawn": sn.stages.TemperatureDrift(
         coefficient=sn.Normal(0.0, 0.1), scale_coefficient=sn.Uniform(-0.01, 0.01), ambient=sn.Uniform(0.0, 40.0),
         self_heating=sn.Choice((5.0, 10.0)), tau=0.1,
     ),
-    "scale_error": sn.ScaleError(scale=sn.Normal(0.0, 0.1), cross_axis=0.02),
-    "g_sensitivity": sn.GSensitivity(matrix=sn.Normal(0.0, 0.1), fields=("vec",), source="vec"),
-    "crosstalk": sn.Crosstalk(matrix=sn.Normal(0.0, 0.1), size=3),
-    "creep": sn.Creep(creep=sn.Uniform(0.0, 0.1), t0=0.01, t_max=1.0, drift=sn.Normal(0.0, 100.0)),
-    "creep_settled": sn.Creep(creep=0.1, t0=0.01, t_max=1.0, start="settled"),
-    "debounce": sn.Debounce(samples=3, threshold=4.0),
-    "debounce_timed": sn.Debounce(time=0.02, threshold=4.0, place="scale"),
-    "low_pass": sn.LowPass(time_constant=(0.02, 0.05, 0.1)),
-    "low_pass_2": sn.LowPass(cutoff_hz=8.0, order=2, place="saturation"),
-    "low_pass_physics": sn.LowPass(cutoff_hz=8.0, place="physics"),
-    "group_delay": sn.GroupDelay(window="hann", length=5),
-    "group_delay_pure": sn.GroupDelay(samples=2, place="post"),
-    "taxel_gain": sn.TaxelGain(gain=sn.Normal(1.0, 0.5)),
-    "dead_taxels": sn.DeadTaxels(probability=0.5, value=sn.Uniform(0.0, 1.0)),
-    "stuck_taxels": sn.StuckTaxels(probability=0.5, start=sn.Uniform(0.0, 0.1)),
-    "viscoelastic": sn.Viscoelastic(strength=sn.Uniform(0.5, 1.0), tau=0.05),
-    "play": sn.Play(width=(3.0, 6.0), weight=(0.3, 0.6)),
-    "saturation": sn.Saturation(high=20.0, low=-3.0),
-    "dropout": sn.Dropout(probability=sn.Uniform(0.1, 0.6)),
-    "dropout_bursts": sn.Dropout(probability=sn.GilbertElliott(0.3, 0.4), per="sample", mode="value", value=-1.0),
-    "stuck_fault": sn.StuckFault(rate=10.0, duration=sn.Uniform(0.0, 0.05)),
-    "stuck_fault_timed": sn.StuckFault(start=sn.Uniform(0.0, 0.1), duration=0.05, per="sample"),
-    "spike_fault": sn.SpikeFault(probability=sn.Uniform(0.1, 0.4), amount=sn.Choice((-50.0, 50.0)), place="dropout"),
-    "saturation_fault": sn.SaturationFault(rate=sn.Uniform(5.0, 20.0), duration=0.03, high=9.0, elements=(0, 2)),
+    "scale_error": sn.stages.ScaleError(scale=sn.Normal(0.0, 0.1), cross_axis=0.02),
+    "g_sensitivity": sn.stages.GSensitivity(matrix=sn.Normal(0.0, 0.1), fields=("vec",), source="vec"),
+    "crosstalk": sn.stages.Crosstalk(matrix=sn.Normal(0.0, 0.1), size=3),
+    "creep": sn.stages.Creep(creep=sn.Uniform(0.0, 0.1), t0=0.01, t_max=1.0, drift=sn.Normal(0.0, 100.0)),
+    "creep_settled": sn.stages.Creep(creep=0.1, t0=0.01, t_max=1.0, start="settled"),
+    "debounce": sn.stages.Debounce(samples=3, threshold=4.0),
+    "debounce_timed": sn.stages.Debounce(time=0.02, threshold=4.0, place="scale"),
+    "low_pass": sn.stages.LowPass(time_constant=(0.02, 0.05, 0.1)),
+    "low_pass_2": sn.stages.LowPass(cutoff_hz=8.0, order=2, place="saturation"),
+    "low_pass_physics": sn.stages.LowPass(cutoff_hz=8.0, place="physics"),
+    "group_delay": sn.stages.GroupDelay(window="hann", length=5),
+    "group_delay_pure": sn.stages.GroupDelay(samples=2, place="post"),
+    "taxel_gain": sn.stages.TaxelGain(gain=sn.Normal(1.0, 0.5)),
+    "dead_taxels": sn.stages.DeadTaxels(probability=0.5, value=sn.Uniform(0.0, 1.0)),
+    "stuck_taxels": sn.stages.StuckTaxels(probability=0.5, start=sn.Uniform(0.0, 0.1)),
+    "viscoelastic": sn.stages.Viscoelastic(strength=sn.Uniform(0.5, 1.0), tau=0.05),
+    "play": sn.stages.Play(width=(3.0, 6.0), weight=(0.3, 0.6)),
+    "saturation": sn.stages.Saturation(high=20.0, low=-3.0),
+    "dropout": Dropout(probability=sn.Uniform(0.1, 0.6)),
+    "dropout_bursts": Dropout(probability=sn.GilbertElliott(0.3, 0.4), per="sample", mode="value", value=-1.0),
+    "stuck_fault": sn.stages.StuckFault(rate=10.0, duration=sn.Uniform(0.0, 0.05)),
+    "stuck_fault_timed": sn.stages.StuckFault(start=sn.Uniform(0.0, 0.1), duration=0.05, per="sample"),
+    "spike_fault": SpikeFault(probability=sn.Uniform(0.1, 0.4), amount=sn.Choice((-50.0, 50.0)), place="dropout"),
+    "saturation_fault": sn.stages.SaturationFault(rate=sn.Uniform(5.0, 20.0), duration=0.03, high=9.0, elements=(0, 2)),
 }  # fmt: skip
 ALL = pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)
 
@@ -181,26 +182,26 @@ GYRO = ("ang_vel_b",)
     "stages",
     [
         (
-            sn.Flicker(fields=GYRO, bias_instability=sn.Uniform(1e-3, 1e-2), tau_min=0.01, tau_max=1.0),
-            sn.TemperatureDrift(
+            sn.stages.Flicker(fields=GYRO, bias_instability=sn.Uniform(1e-3, 1e-2), tau_min=0.01, tau_max=1.0),
+            sn.stages.TemperatureDrift(
                 fields=GYRO, coefficient=1e-3, ambient=sn.Uniform(0.0, 40.0), self_heating=9.0, tau=0.02
             ),
-            sn.GSensitivity(matrix=sn.Normal(0.0, 1e-3)),
-            sn.LowPass(fields=GYRO, time_constant=0.01),
+            sn.stages.GSensitivity(matrix=sn.Normal(0.0, 1e-3)),
+            sn.stages.LowPass(fields=GYRO, time_constant=0.01),
         ),
         (
-            sn.LowPass(fields=GYRO, cutoff_hz=80.0, order=2, place="saturation"),
-            sn.GroupDelay(fields=GYRO, window="boxcar", length=4),
-            sn.LowPass(fields=("lin_acc_b",), cutoff_hz=50.0, place="physics"),
+            sn.stages.LowPass(fields=GYRO, cutoff_hz=80.0, order=2, place="saturation"),
+            sn.stages.GroupDelay(fields=GYRO, window="boxcar", length=4),
+            sn.stages.LowPass(fields=("lin_acc_b",), cutoff_hz=50.0, place="physics"),
         ),
         (
-            sn.Dropout(fields=GYRO, probability=sn.GilbertElliott(0.2, 0.5)),
-            sn.Dropout(fields=("lin_acc_b",), probability=0.3, per="sample", mode="value", value=7.0),
-            sn.SpikeFault(fields=("lin_acc_b",), rate=100.0, amount=sn.Normal(0.0, 9.0)),
+            Dropout(fields=GYRO, probability=sn.GilbertElliott(0.2, 0.5)),
+            Dropout(fields=("lin_acc_b",), probability=0.3, per="sample", mode="value", value=7.0),
+            SpikeFault(fields=("lin_acc_b",), rate=100.0, amount=sn.Normal(0.0, 9.0)),
         ),
         (
-            sn.StuckFault(fields=GYRO, rate=50.0, duration=sn.Uniform(0.0, 0.01)),
-            sn.SaturationFault(fields=("lin_acc_b",), start=sn.Uniform(0.0, 0.02), duration=0.008, high=160.0),
+            sn.stages.StuckFault(fields=GYRO, rate=50.0, duration=sn.Uniform(0.0, 0.01)),
+            sn.stages.SaturationFault(fields=("lin_acc_b",), start=sn.Uniform(0.0, 0.02), duration=0.008, high=160.0),
         ),
     ],
     ids=["bias", "filters", "dropout", "faults"],

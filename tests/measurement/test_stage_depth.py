@@ -13,13 +13,13 @@ import sensorium as sn
 from sensorium.testing import check_sensor
 
 STAGES: dict[str, Any] = {
-    "stereo": sn.StereoDepth(
+    "stereo": sn.stages.StereoDepth(
         baseline=0.05, fov_deg=60.0, noise_px=0.1, quantum=1 / 32, locking=0.02, max_disparity=100.0,
         edge_fattening=0.5, grazing=(0.1, 0.4), window=3, slow_share=0.3, slow_time=0.05, max_range=9.0,
     ),
-    "kinect": sn.KinectDepth(focal_px=40.0, baseline=0.5, grazing=(0.1, 0.4), principal_point=(15.0, 11.0)),
-    "redwood": sn.KinectDepth(focal_px=40.0, variant="redwood"),
-    "tof": sn.TofDepth(
+    "kinect": sn.stages.KinectDepth(focal_px=40.0, baseline=0.5, grazing=(0.1, 0.4), principal_point=(15.0, 11.0)),
+    "redwood": sn.stages.KinectDepth(focal_px=40.0, variant="redwood"),
+    "tof": sn.stages.TofDepth(
         focal_px=40.0, modulation_hz=20e6, ambient=1e4, contrast=0.5, min_signal=500.0, multipath=0.1, flying=0.5,
         wiggle=0.01, window=3,
     ),

@@ -18,9 +18,9 @@ FB = F * B
 PHI = statistics.NormalDist().cdf
 
 
-def kinect(**fields: Any) -> sn.KinectDepth:
+def kinect(**fields: Any) -> sn.stages.KinectDepth:
     """Return a Kinect without shadows, except for the given options."""
-    return sn.KinectDepth(**{"focal_px": F, "shadow": False, **fields})
+    return sn.stages.KinectDepth(**{"focal_px": F, "shadow": False, **fields})
 
 
 def axial(z: Any, angle: Any) -> Any:
@@ -83,7 +83,7 @@ def test_values_are_limited_to_the_range() -> None:
     assert (out[~seen] == 0.0).all()
 
 
-def redwood(**fields: Any) -> sn.KinectDepth:
+def redwood(**fields: Any) -> sn.stages.KinectDepth:
     """Return the Redwood variant without shadows and limits below 10 m."""
     return kinect(**{"variant": "redwood", "min_range": 0.0, **fields})
 

@@ -17,9 +17,9 @@ FB = F * B
 PHI = statistics.NormalDist().cdf
 
 
-def stereo(**fields: Any) -> sn.StereoDepth:
+def stereo(**fields: Any) -> sn.stages.StereoDepth:
     """Return a pair of cameras without errors other than the given ones."""
-    return sn.StereoDepth(**{"baseline": B, "focal_px": F, "shadow": False, **fields})
+    return sn.stages.StereoDepth(**{"baseline": B, "focal_px": F, "shadow": False, **fields})
 
 
 def test_a_perfect_pair_measures_the_truth() -> None:
@@ -196,8 +196,8 @@ def test_pixel_locking_is_a_sine_of_the_fraction() -> None:
 
 def test_the_field_of_view_gives_the_focal_length() -> None:
     """fov_deg=90 at 64 px is f = 32 px, and the noise corresponds to it."""
-    by_fov = sn.StereoDepth(baseline=B, fov_deg=90.0, noise_px=0.05, shadow=False)
-    by_focal = sn.StereoDepth(baseline=B, focal_px=32.0, noise_px=0.05, shadow=False)
+    by_fov = sn.stages.StereoDepth(baseline=B, fov_deg=90.0, noise_px=0.05, shadow=False)
+    by_focal = sn.stages.StereoDepth(baseline=B, focal_px=32.0, noise_px=0.05, shadow=False)
     image = np.full((8, 64), 0.3)
     np.testing.assert_allclose(measured(image, by_fov), measured(image, by_focal), rtol=1e-5)
 
@@ -230,7 +230,7 @@ def test_impossible_numbers_are_refused(fields: dict[str, Any], match: str) -> N
         stereo(**fields)
 
 
-def of_two(image: Any, stage: sn.StereoDepth, envs: int = 1) -> np.ndarray:
+def of_two(image: Any, stage: sn.stages.StereoDepth, envs: int = 1) -> np.ndarray:
     """Return the measurements of two cameras of one sensor, `[env, mount, height, width]`."""
     scene = world(camera({"flat": image}, stage.replace(fields=("flat",))), envs)
     scene.update()

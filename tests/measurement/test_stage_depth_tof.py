@@ -17,9 +17,9 @@ SPAN = 0.5 * C / FM
 H, W = 24, 32
 
 
-def tof(**fields: Any) -> sn.TofDepth:
+def tof(**fields: Any) -> sn.stages.TofDepth:
     """Return a camera without errors other than the given ones, 77 degrees wide at 64 px."""
-    return sn.TofDepth(**{"focal_px": F, "modulation_hz": FM, "noise_scale": 0.0, **fields})
+    return sn.stages.TofDepth(**{"focal_px": F, "modulation_hz": FM, "noise_scale": 0.0, **fields})
 
 
 def stretch(height: int = H, width: int = W) -> np.ndarray:

@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 N = 4096
 
 
-def series(stage: sn.StageCfg, ticks: int, num_envs: int = N, reset: dict[int, list[int]] | None = None,
+def series(stage: sn.stages.StageCfg, ticks: int, num_envs: int = N, reset: dict[int, list[int]] | None = None,
            dt: float = 0.01, **kwargs: Any) -> tuple[Array, Array]:  # fmt: skip
     """Return truth and measured values of every tick, `[time, env, 3]`; all true values of an env differ."""
     scene = syn.world([syn.ProbeCfg(name="p", stages=(stage,), **kwargs)], num_envs, dt, seed=6)
@@ -48,7 +48,7 @@ def binomial(count: int, trials: int, p: float) -> None:
 def test_elements_drop_out_independently() -> None:
     """The share of lost values is the probability, per axis, and axes are lost independently."""
     p = np.array([0.1, 0.3, 0.0])
-    truth, value = series(sn.Dropout(probability=tuple(p), mode="value", value=-7.5), 6)
+    truth, value = series(sn.stages.Dropout(probability=tuple(p), mode="value", value=-7.5), 6)
     lost = value != truth
     assert (value[lost] == -7.5).all()
     for j in range(3):
@@ -58,7 +58,7 @@ def test_elements_drop_out_independently() -> None:
 
 def test_whole_sample_drops_out() -> None:
     """With per="sample" all elements of all fields of the stage are lost together."""
-    stage = sn.Dropout(probability=0.25, per="sample", mode="nan", fields=("vec", "speed"))
+    stage = sn.stages.Dropout(probability=0.25, per="sample", mode="nan", fields=("vec", "speed"))
     scene = syn.world([syn.ProbeCfg(name="p", fields=("vec", "speed"), stages=(stage,))], N)
     lost = scene["p"].data.speed.isnan()
     assert torch.equal(scene["p"].data.vec.isnan(), lost[:, None].expand(-1, 3))
@@ -67,7 +67,7 @@ def test_whole_sample_drops_out() -> None:
 
 def test_a_held_value_is_the_last_good_one() -> None:
     """mode="hold" repeats the previous report across any number of lost samples, but never across a reset."""
-    truth, value = series(sn.Dropout(probability=0.5), 30, 256, reset={17: [3, 4, 5]})
+    truth, value = series(sn.stages.Dropout(probability=0.5), 30, 256, reset={17: [3, 4, 5]})
     good = truth[0]
     np.testing.assert_array_equal(value[0], good)  # the first sample is good
     lost = 0
@@ -80,14 +80,14 @@ def test_a_held_value_is_the_last_good_one() -> None:
         np.testing.assert_array_equal(value[tick], good)
         lost += int((~is_good).sum())
     binomial(lost, 29 * 256 * 3 - 9, 0.5)
-    _, stuck = series(sn.Dropout(probability=1.0), 5, 2)
+    _, stuck = series(sn.stages.Dropout(probability=1.0), 5, 2)
     np.testing.assert_array_equal(stuck, np.broadcast_to(stuck[0], stuck.shape))
 
 
 @pytest.mark.parametrize(("mode", "filled"), [("zero", 0.0), ("miss", math.inf), ("nan", math.nan)])
 def test_gap_is_filled_as_configured(mode: Any, filled: float) -> None:
     """0, a miss or NaN is reported unchanged, after quantisation and full scale."""
-    stages = (sn.Saturation(high=30.0), sn.Dropout(probability=1.0, mode=mode))
+    stages = (sn.stages.Saturation(high=30.0), sn.stages.Dropout(probability=1.0, mode=mode))
     scene = syn.world([syn.ProbeCfg(name="p", bias=0.3, resolution=0.5, stages=stages)], 2)
     np.testing.assert_array_equal(scene["p"].data.vec.numpy(), np.full((2, 3), filled))
 
@@ -97,7 +97,7 @@ def test_dropouts_come_in_bursts() -> None:
     state.
     """
     p, r = 0.1, 0.4
-    truth, value = series(sn.Dropout(probability=sn.GilbertElliott(p, r), mode="zero"), 80, 512, reset={40: [7]})
+    truth, value = series(sn.stages.Dropout(probability=sn.GilbertElliott(p, r), mode="zero"), 80, 512, reset={40: [7]})
     lost = value != truth
     binomial(int(lost[0].sum()), lost[0].size, p)  # the first sample may have just turned bad
     settled = lost[30:].reshape(50, -1)
@@ -111,7 +111,7 @@ def test_dropouts_come_in_bursts() -> None:
 
 def test_a_probability_is_drawn_per_env() -> None:
     """A distribution draws each env's and axis's probability for an episode, and redraws it after a reset."""
-    stage = sn.Dropout(probability=sn.Choice((0.0, 1.0)), mode="zero")
+    stage = sn.stages.Dropout(probability=sn.Choice((0.0, 1.0)), mode="zero")
     truth, value = series(stage, 8, 512, reset={4: [0, 1]})
     lost = (value == 0.0) & (truth != 0.0)
     binomial(int(lost[1].sum()), lost[1].size, 0.5)
@@ -125,8 +125,8 @@ def struck(truth: Array, value: Array) -> NDArray[np.bool_]:
     return value != truth
 
 
-def spike(**kwargs: Any) -> sn.SpikeFault:
-    return sn.SpikeFault(amount=1000.0, **kwargs)
+def spike(**kwargs: Any) -> sn.stages.SpikeFault:
+    return sn.stages.SpikeFault(amount=1000.0, **kwargs)
 
 
 def test_scheduled_fault_occurs_at_its_time() -> None:
@@ -209,18 +209,18 @@ def test_permanent_fault_ends_with_the_episode() -> None:
 
 def test_a_stuck_value_is_the_last_one_before_the_fault() -> None:
     """During the fault the previous value is repeated; at the first sample of an episode, that sample."""
-    truth, value = series(sn.StuckFault(start=0.04, duration=0.03), 10, 3)
+    truth, value = series(sn.stages.StuckFault(start=0.04, duration=0.03), 10, 3)
     expected = truth.copy()
     expected[4:7] = truth[3]
     np.testing.assert_array_equal(value, expected)
-    truth, value = series(sn.StuckFault(start=0.0), 10, 3, reset={6: [1]})
+    truth, value = series(sn.stages.StuckFault(start=0.0), 10, 3, reset={6: [1]})
     np.testing.assert_array_equal(value[:6], np.broadcast_to(truth[0], (6, 3, 3)))
     np.testing.assert_array_equal(value[6:, 1], np.broadcast_to(truth[6, 1], (4, 3)))
 
 
 def test_a_stuck_value_repeats_its_noise() -> None:
     """The stuck value is the reported value, with noise and quantisation: it repeats to the bit."""
-    _, value = series(sn.StuckFault(start=0.02), 8, 3, noise=1.0, resolution=0.25)
+    _, value = series(sn.stages.StuckFault(start=0.02), 8, 3, noise=1.0, resolution=0.25)
     np.testing.assert_array_equal(value[2:], np.broadcast_to(value[1], (6, 3, 3)))
     np.testing.assert_array_equal(value, np.round(value * 4.0) / 4.0)
 
@@ -229,7 +229,7 @@ def test_spikes_follow_their_distribution() -> None:
     """Amounts are redrawn for each spike and element: they pass a Kolmogorov-Smirnov test, uncorrelated."""
     from scipy import stats
 
-    stage = sn.SpikeFault(probability=1.0, amount=sn.Normal(3.0, 2.0))
+    stage = sn.stages.SpikeFault(probability=1.0, amount=sn.Normal(3.0, 2.0))
     scene = syn.world([syn.ProbeCfg(name="p", stages=(stage,))], N)
     draws = []
     for _ in range(2):
@@ -245,7 +245,7 @@ def test_spike_place_in_the_chain() -> None:
     """By default full scale and resolution also apply to the spike; at "dropout" it exceeds both."""
     results = {}
     for place in ("bias", "dropout"):
-        stages = (sn.SpikeFault(start=0.0, amount=100.2, place=place), sn.Saturation(high=50.0))
+        stages = (sn.stages.SpikeFault(start=0.0, amount=100.2, place=place), sn.stages.Saturation(high=50.0))
         _, value = series(stages[0], 1, 1, resolution=0.5)
         scene = syn.world([syn.ProbeCfg(name="p", resolution=0.5, stages=stages)], 1)
         results[place] = (value[0, 0, 0], float(scene["p"].data.vec[0, 0]))
@@ -256,9 +256,9 @@ def test_spike_place_in_the_chain() -> None:
 def test_a_rail_is_low_high_or_drawn_per_fault() -> None:
     """The value is at one rail for a whole fault, at either with equal chance; the next fault redraws it."""
     for rail, expected in (("low", [-5.0, -6.0, -7.0]), ("high", [5.0, 6.0, 7.0])):
-        _, value = series(sn.SaturationFault(start=0.02, high=(5.0, 6.0, 7.0), rail=rail), 5, 2)
+        _, value = series(sn.stages.SaturationFault(start=0.02, high=(5.0, 6.0, 7.0), rail=rail), 5, 2)
         np.testing.assert_array_equal(value[2:], np.broadcast_to(expected, (3, 2, 3)))
-    stage = sn.SaturationFault(start=0.02, high=100000.0, low=-50000.0)
+    stage = sn.stages.SaturationFault(start=0.02, high=100000.0, low=-50000.0)
     _, value = series(stage, 9, reset={5: list(range(N))})
     assert set(np.unique(value[2])) == {-50000.0, 100000.0}
     np.testing.assert_array_equal(value[2:5], np.broadcast_to(value[2], (3, N, 3)))
@@ -273,20 +273,23 @@ def test_a_rail_is_low_high_or_drawn_per_fault() -> None:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: sn.Dropout(probability=1.5), r"probability in \[0, 1\]"),
-        (lambda: sn.Dropout(probability={"p": 2.0, "r": 0.5}), "probability in"),
-        (lambda: sn.Dropout(probability=0.1, mode="value"), "a value if and only if mode is 'value'"),
-        (lambda: sn.Dropout(probability=0.1, value=3.0), "value: got 3.0, expected a value if and only if mode"),
-        (lambda: sn.Dropout(probability=0.1, mode="gone"), "mode"),
-        (lambda: sn.StuckFault(), "exactly one of probability, rate and start"),
-        (lambda: sn.StuckFault(rate=1.0, start=1.0), "exactly one of"),
-        (lambda: sn.StuckFault(probability=0.1, rate=1.0), "exactly one of"),
-        (lambda: sn.StuckFault(start=-1.0), "start: got -1.0, expected times >= 0"),
-        (lambda: sn.StuckFault(start=1.0, per="sample", elements=(1,)), "elements: .*no elements with per='sample'"),
-        (lambda: sn.StuckFault(start=1.0, elements=(-1,)), "indices >= 0"),
-        (lambda: sn.SpikeFault(start=1.0), "amount"),
-        (lambda: sn.SpikeFault(start=1.0, amount=sn.Choice(((1.0, 2.0, 3.0),))), "choice among numbers"),
-        (lambda: sn.SaturationFault(start=1.0, high=1.0, low=2.0), "at or below the upper"),
+        (lambda: sn.stages.Dropout(probability=1.5), r"probability in \[0, 1\]"),
+        (lambda: sn.stages.Dropout(probability={"p": 2.0, "r": 0.5}), "probability in"),
+        (lambda: sn.stages.Dropout(probability=0.1, mode="value"), "a value if and only if mode is 'value'"),
+        (lambda: sn.stages.Dropout(probability=0.1, value=3.0), "value: got 3.0, expected a value if and only if mode"),
+        (lambda: sn.stages.Dropout(probability=0.1, mode="gone"), "mode"),
+        (lambda: sn.stages.StuckFault(), "exactly one of probability, rate and start"),
+        (lambda: sn.stages.StuckFault(rate=1.0, start=1.0), "exactly one of"),
+        (lambda: sn.stages.StuckFault(probability=0.1, rate=1.0), "exactly one of"),
+        (lambda: sn.stages.StuckFault(start=-1.0), "start: got -1.0, expected times >= 0"),
+        (
+            lambda: sn.stages.StuckFault(start=1.0, per="sample", elements=(1,)),
+            "elements: .*no elements with per='sample'",
+        ),
+        (lambda: sn.stages.StuckFault(start=1.0, elements=(-1,)), "indices >= 0"),
+        (lambda: sn.stages.SpikeFault(start=1.0), "amount"),
+        (lambda: sn.stages.SpikeFault(start=1.0, amount=sn.Choice(((1.0, 2.0, 3.0),))), "choice among numbers"),
+        (lambda: sn.stages.SaturationFault(start=1.0, high=1.0, low=2.0), "at or below the upper"),
     ],
 )
 def test_impossible_faults_are_refused(make: Callable[[], Any], text: str) -> None:
@@ -297,15 +300,15 @@ def test_impossible_faults_are_refused(make: Callable[[], Any], text: str) -> No
 @pytest.mark.parametrize(
     ("stage", "text"),
     [
-        (sn.StuckFault(rate=101.0), "at most one fault per sample, 100 per second"),
-        (sn.StuckFault(start=0.0, elements=(3,)), "elements below 3"),
-        (sn.StuckFault(start=(0.0, 1.0)), "2 numbers does not fit 3 columns"),
-        (sn.Dropout(probability=(0.1, 0.2, 0.3), per="sample"), "3 numbers does not fit 1 columns"),
-        (sn.SpikeFault(start=0.0, amount=(1.0, 2.0)), "amount that fits"),
-        (sn.Saturation(high=(1.0, 2.0)), "high that fits"),
+        (sn.stages.StuckFault(rate=101.0), "at most one fault per sample, 100 per second"),
+        (sn.stages.StuckFault(start=0.0, elements=(3,)), "elements below 3"),
+        (sn.stages.StuckFault(start=(0.0, 1.0)), "2 numbers does not fit 3 columns"),
+        (sn.stages.Dropout(probability=(0.1, 0.2, 0.3), per="sample"), "3 numbers does not fit 1 columns"),
+        (sn.stages.SpikeFault(start=0.0, amount=(1.0, 2.0)), "amount that fits"),
+        (sn.stages.Saturation(high=(1.0, 2.0)), "high that fits"),
     ],
 )
-def test_faults_that_do_not_fit_a_sensor_are_refused(stage: sn.StageCfg, text: str) -> None:
+def test_faults_that_do_not_fit_a_sensor_are_refused(stage: sn.stages.StageCfg, text: str) -> None:
     """The error names the sensor and the stage."""
     with pytest.raises(sn.ConfigError, match=rf"'p'.*stages\.0.*{text}"):
         syn.world([syn.ProbeCfg(name="p", stages=(stage,))])

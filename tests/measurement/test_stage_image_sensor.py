@@ -37,7 +37,7 @@ def digital(values: np.ndarray) -> np.ndarray:
 
 def test_defaults_only_quantise() -> None:
     """Half a step of 12 bits; the truth stays."""
-    scene = scene_of(gradient(), sn.ImageSensor())
+    scene = scene_of(gradient(), sn.stages.ImageSensor())
     error = images(scene, 1)[0, 0] - gradient()
     assert 1e-5 < np.abs(error).max() <= 0.5 / 4095 + 1e-7
     np.testing.assert_array_equal(scene["camera"].ground_truth.linear_rgb[0], gradient().astype(np.float32))
@@ -48,7 +48,7 @@ def test_photon_transfer(gain: float) -> None:
     """var = K^2 (read^2 + dark) + K (mean - dark mean) + 1/12: slope and intercept within 3 % (EMVA 1288)."""
     levels = np.linspace(0.0, 0.8, 9)
     image = np.repeat(levels, 48)[None, :, None] * np.ones((120, 1, 3))
-    sensor = sn.ImageSensor(gain=gain, white_exposure=0.01 * gain, **NOISY)
+    sensor = sn.stages.ImageSensor(gain=gain, white_exposure=0.01 * gain, **NOISY)
     out = digital(images(scene_of(image, sensor, seed=4), 4)[:, 0]).reshape(4, 120, 9, 48, 3)
     mean, var = out.mean(axis=(0, 1, 3, 4)), out.var(axis=(0, 1, 3, 4))
     per_electron = gain * (4095.0 - BLACK) / WELL
@@ -62,7 +62,7 @@ def test_photon_transfer(gain: float) -> None:
 @pytest.mark.parametrize("electrons", [0.3, 3.0, 19.0, 21.0, 60.0])
 def test_few_electrons_are_poisson_distributed(electrons: float) -> None:
     """The distribution function of 200,000 pixels is that of a Poisson number within 0.6 %."""
-    sensor = sn.ImageSensor(full_well=1000.0, bit_depth=None)
+    sensor = sn.stages.ImageSensor(full_well=1000.0, bit_depth=None)
     counts = images(scene_of(flat(electrons / 1000.0, 256, 260), sensor), 1).reshape(-1) * 1000.0
     np.testing.assert_allclose(counts, np.rint(counts), atol=1e-3)
     at = np.arange(150)
@@ -73,7 +73,7 @@ def test_few_electrons_are_poisson_distributed(electrons: float) -> None:
 
 def test_pattern_is_fixed_within_an_episode() -> None:
     """Gains and offsets of pixels stay from frame to frame, and differ between envs and episodes."""
-    sensor = sn.ImageSensor(full_well=1e6, prnu=0.01, dsnu=100.0, bit_depth=None)
+    sensor = sn.stages.ImageSensor(full_well=1e6, prnu=0.01, dsnu=100.0, bit_depth=None)
     scene = scene_of(np.concatenate([flat(0.0), flat(0.5)]), sensor, envs=2)
     first = images(scene, 8)
     pattern = first.mean(axis=0)
@@ -88,13 +88,13 @@ def test_pattern_is_fixed_within_an_episode() -> None:
 
 
 def test_bright_light_is_clipped_at_the_full_well() -> None:
-    out = images(scene_of(flat(1.7), sn.ImageSensor(gain=0.5, white_exposure=0.01, bit_depth=None)), 1)
+    out = images(scene_of(flat(1.7), sn.stages.ImageSensor(gain=0.5, white_exposure=0.01, bit_depth=None)), 1)
     np.testing.assert_allclose(out, 0.5, atol=1e-6)
 
 
 def test_same_seed_same_bits() -> None:
     """Numbers depend on seed, env and tick only."""
-    sensor = sn.ImageSensor(prnu=0.01, dsnu=1.0, color_filter="rggb", jpeg_quality=80, **NOISY)
+    sensor = sn.stages.ImageSensor(prnu=0.01, dsnu=1.0, color_filter="rggb", jpeg_quality=80, **NOISY)
     one = images(scene_of(gradient(), sensor, envs=2, seed=7), 2)
     np.testing.assert_array_equal(one, images(scene_of(gradient(), sensor, envs=3, seed=7), 2)[:, :2])
     assert (one != images(scene_of(gradient(), sensor, envs=2, seed=8), 2)).mean() > 0.5
@@ -107,10 +107,10 @@ def test_flat_field_is_the_vignetting() -> None:
     """cos^4 of the angle to the axis, f = 40 px; and a polynomial of the distance from the centre."""
     v, u = np.mgrid[:48, :64] + 0.5
     r2 = (u - 32) ** 2 + (v - 24) ** 2
-    out = images(scene_of(flat(0.9, 48, 64), sn.ImageSensor(vignetting="cos4", bit_depth=None)), 1)[0, 0]
+    out = images(scene_of(flat(0.9, 48, 64), sn.stages.ImageSensor(vignetting="cos4", bit_depth=None)), 1)[0, 0]
     np.testing.assert_allclose(out[..., 1], 0.9 * np.cos(np.arctan(np.sqrt(r2) / 40.0)) ** 4, rtol=1e-5)
     shape = (-0.4, 0.1, -0.05)
-    out = images(scene_of(flat(0.9, 48, 64), sn.ImageSensor(vignetting=shape, bit_depth=None)), 1)[0, 0]
+    out = images(scene_of(flat(0.9, 48, 64), sn.stages.ImageSensor(vignetting=shape, bit_depth=None)), 1)[0, 0]
     s = r2 / (32**2 + 24**2)
     np.testing.assert_allclose(out[..., 0], 0.9 * (1 - 0.4 * s + 0.1 * s**2 - 0.05 * s**3), rtol=1e-5)
 
@@ -120,7 +120,7 @@ def test_a_point_becomes_its_spread(spread: Any, variance: float) -> None:
     """The light stays; its variance along an axis is r^2 / 4 for a disk and r^2 for a normal distribution."""
     image = flat(0.0, 41, 41)
     image[20, 20] = (0.9, 0.5, 0.1)
-    sensor = sn.ImageSensor(blur_radius=4.0, point_spread=spread, bit_depth=None)
+    sensor = sn.stages.ImageSensor(blur_radius=4.0, point_spread=spread, bit_depth=None)
     out = images(scene_of(image, sensor), 1)[0, 0]
     np.testing.assert_allclose(out.sum(axis=(0, 1)), image[20, 20], rtol=1e-5)
     u = np.arange(41) - 20
@@ -136,7 +136,7 @@ def test_a_point_becomes_its_spread(spread: Any, variance: float) -> None:
 def test_demosaicing_is_bilinear(name: Any) -> None:
     """Each pixel keeps its own colour; the others are means of adjacent pixels, computed by convolutions."""
     image = gradient(10, 13)
-    out = images(scene_of(image, sn.ImageSensor(color_filter=name, bit_depth=None)), 1)[0, 0]
+    out = images(scene_of(image, sn.stages.ImageSensor(color_filter=name, bit_depth=None)), 1)[0, 0]
     v, u = np.mgrid[:10, :13]
     kernel = np.ones((3, 3))
     for c, letter in enumerate("rgb"):
@@ -148,11 +148,11 @@ def test_demosaicing_is_bilinear(name: Any) -> None:
 
 def test_white_balance_compensates_the_response_and_its_noise_grows() -> None:
     """A grey wall stays grey; red, whose pixels collect half the electrons, has twice the variance."""
-    sensor = sn.ImageSensor(full_well=2000.0, color_response=(0.5, 1.0, 0.8), bit_depth=None)
+    sensor = sn.stages.ImageSensor(full_well=2000.0, color_response=(0.5, 1.0, 0.8), bit_depth=None)
     out = images(scene_of(flat(0.3, 128, 128), sensor), 1)[0, 0].reshape(-1, 3)
     np.testing.assert_allclose(out.mean(axis=0), 0.3, rtol=0.01)
     assert out[:, 0].var() / out[:, 1].var() == pytest.approx(2.0, rel=0.05)
-    tinted = sn.ImageSensor(white_balance=sn.Uniform((0.8, 1.0, 1.0), (0.8, 1.0, 1.2)), bit_depth=None)
+    tinted = sn.stages.ImageSensor(white_balance=sn.Uniform((0.8, 1.0, 1.0), (0.8, 1.0, 1.2)), bit_depth=None)
     means = images(scene_of(flat(0.5, 4, 4), tinted, envs=6), 1)[0].mean(axis=(1, 2))
     np.testing.assert_allclose(means[:, :2], [[0.4, 0.5]] * 6, rtol=1e-5)
     assert (means[:, 2] >= 0.5).all() and means[:, 2].std() > 0.01
@@ -171,7 +171,7 @@ def test_jpeg_equals_that_of_libjpeg(quality: int, size: tuple[int, int]) -> Non
     file = io.BytesIO()
     pillow.fromarray(codes).save(file, "JPEG", quality=quality, subsampling=2)
     expected = np.asarray(pillow.open(file), np.float64)
-    out = images(scene_of(image, sn.ImageSensor(jpeg_quality=quality, bit_depth=None)), 1)[0, 0]
+    out = images(scene_of(image, sn.stages.ImageSensor(jpeg_quality=quality, bit_depth=None)), 1)[0, 0]
     found = np.rint(255.0 * np.where(out <= 0.0031308, 12.92 * out, 1.055 * out ** (1 / 2.4) - 0.055))
     difference = np.abs(found - expected)
     assert difference.mean() < 0.1 * np.abs(expected - codes).mean()
@@ -183,8 +183,8 @@ def test_jpeg_equals_that_of_libjpeg(quality: int, size: tuple[int, int]) -> Non
 
 def test_automatic_exposure_reaches_its_target_at_its_rate() -> None:
     """From a frame to the next at most 8 stops/s; time first, then gain, both within bounds."""
-    auto = sn.AutoExposure(target=0.2, rate=8.0, exposure_time=(1e-3, 8e-3), gain=(1.0, 4.0))
-    sensor = sn.ImageSensor(auto_exposure=auto, exposure_time=1e-3, white_exposure=4e-3, bit_depth=None)
+    auto = sn.stages.AutoExposure(target=0.2, rate=8.0, exposure_time=(1e-3, 8e-3), gain=(1.0, 4.0))
+    sensor = sn.stages.ImageSensor(auto_exposure=auto, exposure_time=1e-3, white_exposure=4e-3, bit_depth=None)
     scene = scene_of(lambda tick: flat(0.02 if tick > 200 else 0.05, 8, 8), sensor, envs=2)
     means = images(scene, 400)[:, :, 0, 0, 0]
     assert means[0] == pytest.approx(0.05 / 4 * 2**0.08, rel=1e-4)  # the second frame
@@ -198,7 +198,7 @@ def test_automatic_exposure_reaches_its_target_at_its_rate() -> None:
 
 
 def test_amounts_are_drawn_per_env_at_reset() -> None:
-    sensor = sn.ImageSensor(exposure_time=sn.Uniform(0.005, 0.01), white_exposure=0.01, bit_depth=None)
+    sensor = sn.stages.ImageSensor(exposure_time=sn.Uniform(0.005, 0.01), white_exposure=0.01, bit_depth=None)
     scene = scene_of(flat(0.8, 4, 4), sensor, envs=16)
     before = images(scene, 2)[:, :, 0, 0, 0]
     np.testing.assert_array_equal(before[0], before[1])
@@ -223,7 +223,7 @@ def test_amounts_are_drawn_per_env_at_reset() -> None:
 )
 def test_invalid_configs_name_field_and_fix(fields: dict[str, Any], text: str) -> None:
     with pytest.raises(sn.ConfigError, match=text):
-        sn.ImageSensor(**fields)
+        sn.stages.ImageSensor(**fields)
 
 
 @pytest.mark.parametrize(
@@ -236,12 +236,12 @@ def test_invalid_configs_name_field_and_fix(fields: dict[str, Any], text: str) -
 )
 def test_a_stage_that_does_not_fit_the_sensor_is_rejected(fields: dict[str, Any], text: str) -> None:
     with pytest.raises(sn.ConfigError, match=text):
-        scene_of(flat(0.5, 4, 4), sn.ImageSensor(**fields))
+        scene_of(flat(0.5, 4, 4), sn.stages.ImageSensor(**fields))
 
 
 def test_config_survives_files() -> None:
-    sensor = sn.ImageSensor(
-        auto_exposure=sn.AutoExposure(target=0.3), vignetting=(-0.3,), gain=2.0, color_filter="rggb"
+    sensor = sn.stages.ImageSensor(
+        auto_exposure=sn.stages.AutoExposure(target=0.3), vignetting=(-0.3,), gain=2.0, color_filter="rggb"
     )
     cfg = sn.ImuCfg(body="b", stages=(sensor,))
     for other in (sn.ImuCfg.from_toml(cfg.to_toml()), sn.ImuCfg.from_json(cfg.to_json())):

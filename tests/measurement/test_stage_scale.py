@@ -14,7 +14,7 @@ from sensorium.testing import tumbling_engine
 MATRIX = ((1e-3, 2e-3, 0.0), (0.0, -1e-3, 5e-4), (3e-3, 0.0, 2e-3))
 
 
-def run(stage: sn.GSensitivity, num_envs: int = 3, ticks: int = 20, **kwargs: Any) -> sn.Scene:
+def run(stage: sn.stages.GSensitivity, num_envs: int = 3, ticks: int = 20, **kwargs: Any) -> sn.Scene:
     cfg = sn.ImuCfg(fields=("ang_vel_b", "lin_acc_b"), stages=(stage,), **({"body": "body"} | kwargs))
     scene = sn.Scene(tumbling_engine(num_envs), [cfg])
     for _ in range(ticks):
@@ -24,7 +24,7 @@ def run(stage: sn.GSensitivity, num_envs: int = 3, ticks: int = 20, **kwargs: An
 
 def test_the_error_is_g_times_the_true_specific_force() -> None:
     """The reading is w + G f with the *true* f: the accelerometer's noise and bias are not included."""
-    scene = run(sn.GSensitivity(matrix=MATRIX), acc_bias=5.0, acc_noise=1.0)
+    scene = run(sn.stages.GSensitivity(matrix=MATRIX), acc_bias=5.0, acc_noise=1.0)
     truth = scene["imu"].ground_truth
     f, w = truth.lin_acc_b.double().numpy(), truth.ang_vel_b.double().numpy()
     expected = w + f @ np.array(MATRIX).T
@@ -36,8 +36,8 @@ def test_the_error_is_g_times_the_true_specific_force() -> None:
 def test_one_or_three_numbers_give_the_diagonal() -> None:
     """A number is G = g I, three numbers are diag(g); with a mount axis each mount senses its own force."""
     for matrix, diagonal in ((0.01, [0.01] * 3), ((0.01, 0.0, -0.02), [0.01, 0.0, -0.02])):
-        scene = run(sn.GSensitivity(matrix=matrix), body=None, bodies="body") if matrix == 0.01 else run(
-            sn.GSensitivity(matrix=matrix)
+        scene = run(sn.stages.GSensitivity(matrix=matrix), body=None, bodies="body") if matrix == 0.01 else run(
+            sn.stages.GSensitivity(matrix=matrix)
         )  # fmt: skip
         truth = scene["imu"].ground_truth
         expected = truth.ang_vel_b.double().numpy() + truth.lin_acc_b.double().numpy() * diagonal
@@ -46,7 +46,7 @@ def test_one_or_three_numbers_give_the_diagonal() -> None:
 
 def test_distribution_draws_nine_numbers_per_env() -> None:
     """Three forces determine the matrix of an env: nine draws, constant in an episode."""
-    scene = run(sn.GSensitivity(matrix=sn.Normal(0.0, 0.01)), num_envs=256, ticks=1)
+    scene = run(sn.stages.GSensitivity(matrix=sn.Normal(0.0, 0.01)), num_envs=256, ticks=1)
     forces, errors = [], []
     for _ in range(40):
         scene.step(None, 10)
@@ -64,7 +64,7 @@ def test_distribution_draws_nine_numbers_per_env() -> None:
 def test_a_sensor_without_the_force_is_refused() -> None:
     """The source must be one of the sensor's fields, have three axes, and be spelled correctly."""
     engine = tumbling_engine(2)
-    stage = sn.GSensitivity(matrix=0.01)
+    stage = sn.stages.GSensitivity(matrix=0.01)
     with pytest.raises(sn.ConfigError, match=r"stages\.0.*a field 'lin_acc_b'; this one has ang_vel_b"):
         sn.Scene(engine, [sn.ImuCfg(body="body", fields=("ang_vel_b",), stages=(stage,))])
     wrong = stage.replace(source="lin_acc")
@@ -75,14 +75,19 @@ def test_a_sensor_without_the_force_is_refused() -> None:
         sn.Scene(engine, [sn.ImuCfg(body="body", fields=("ang_vel_b", "quat_w"), stages=(four,))])
     for matrix in ((1.0, 2.0), (MATRIX, MATRIX), sn.Normal((0.0, 0.0, 0.0), 1.0)):
         with pytest.raises(sn.ConfigError, match=r"3x3|nine"):
-            sn.GSensitivity(matrix=matrix)
+            sn.stages.GSensitivity(matrix=matrix)
 
 
 def test_three_mounts_are_not_three_axes() -> None:
     """Three numbers of three mounts, or a quaternion per mount, are not a vector whose axes could couple."""
     engine = sn.TensorEngine(1, 0.01, bodies=("a", "b", "c"))
-    for stage in (sn.ScaleError(cross_axis=0.1), sn.GSensitivity(matrix=0.1, fields=("pressure",), source="pressure")):
+    for stage in (
+        sn.stages.ScaleError(cross_axis=0.1),
+        sn.stages.GSensitivity(matrix=0.1, fields=("pressure",), source="pressure"),
+    ):
         with pytest.raises(sn.ConfigError, match=r"stages\.0.*three-axis fields.*'pressure'"):
             sn.Scene(engine, [sn.BarometerCfg(bodies=".*", stages=(stage,))])
-    scene = sn.Scene(engine, [sn.ImuCfg(bodies=".*", fields=("ang_vel_b",), stages=(sn.ScaleError(cross_axis=0.1),))])
+    scene = sn.Scene(
+        engine, [sn.ImuCfg(bodies=".*", fields=("ang_vel_b",), stages=(sn.stages.ScaleError(cross_axis=0.1),))]
+    )
     assert scene["imu"].data.ang_vel_b.shape == (1, 3, 3)

@@ -20,7 +20,7 @@ FORCE = ("force",)
 PEAK = ((0.0, 0.1, 0.0), (0.2, 0.5, 0.05), (0.0, 0.15, 0.0))
 
 
-def recovered(stage: sn.StageCfg, layout: tuple[int, ...], field: str = "force", pads: int = 1) -> Array:
+def recovered(stage: sn.stages.StageCfg, layout: tuple[int, ...], field: str = "force", pads: int = 1) -> Array:
     """Return each taxel's reading for a unit poke of each, `[poked, part, pad, taxel]`; pads are poked equally."""
     count = math.prod(layout)
     pokes = np.zeros((1, count * 3, pads, count, 3))
@@ -42,20 +42,22 @@ def test_crosstalk_matrix_is_recovered_by_unit_loads(layout: tuple[int, ...], pa
     """C is found column by column, to 1e-6, for a list and for a grid, for each pad and each part separately."""
     count = math.prod(layout)
     matrix = RNG.normal(0.0, 0.3, (count, count)) + np.eye(count)
-    stage = sn.TaxelCrosstalk(fields=FORCE, matrix=matrix)
+    stage = sn.stages.TaxelCrosstalk(fields=FORCE, matrix=matrix)
     found = recovered(stage, layout, pads=pads)
     np.testing.assert_allclose(found, np.broadcast_to(matrix.T[:, None, None], found.shape), atol=1e-6)
     np.testing.assert_array_equal(stage.coefficients(layout), matrix)
-    numbers = recovered(sn.TaxelCrosstalk(fields=("pressure",), matrix=matrix), layout, "pressure", pads)
+    numbers = recovered(sn.stages.TaxelCrosstalk(fields=("pressure",), matrix=matrix), layout, "pressure", pads)
     np.testing.assert_allclose(numbers[:, 2], np.broadcast_to(matrix.T[:, None], numbers[:, 2].shape), atol=1e-6)
 
 
 @pytest.mark.parametrize("given", [{"strength": 0.3, "sigma": 1.0}, {"matrix": RNG.normal(0.0, 0.3, (12, 12))}])
 def test_crosstalk_matrix_is_recovered_by_loads_on_a_tactile_sensor(given: dict[str, Any]) -> None:
     """A ball of 1 mm pokes one probe per environment; all readings over the probe's own value are its column."""
-    layout = sn.taxel_grid(3, 4, 0.004)
-    stage = sn.TaxelCrosstalk(fields=FORCE, **given)
-    engine = sn.TensorEngine(12, bodies=("pad", "ball"), shapes=(sn.Shape("sphere", "ball", (0.001,), body="ball"),))
+    layout = sn.patterns.taxel_grid(3, 4, 0.004)
+    stage = sn.stages.TaxelCrosstalk(fields=FORCE, **given)
+    engine = sn.TensorEngine(
+        12, bodies=("pad", "ball"), shapes=(sn.engines.Shape("sphere", "ball", (0.001,), body="ball"),)
+    )
     engine.body_pos_w[:, 1] = torch.tensor(layout.positions).view(12, 3) + torch.tensor((0.0, 0.0, 0.0012))
     cfg = sn.KinematicTactileSensorCfg(name="s", body="pad", probe_radius=0.001, stages=(stage,), **layout.cfg())
     scene = sn.Scene(engine, [cfg])
@@ -71,8 +73,8 @@ def test_crosstalk_matrix_is_recovered_by_loads_on_a_tactile_sensor(given: dict[
 @pytest.mark.parametrize("border", ["keep", "leak"])
 def test_gaussian_equals_its_explicit_kernel(shape: tuple[int, int], field: str, border: Any) -> None:
     """Spread along each axis in turn, also on a pad narrower than the bell, it equals the full sum to 1e-6."""
-    bell = sn.TaxelCrosstalk(fields=(field,), strength=0.6, sigma=(0.5, 1.4), border=border)
-    kernel = sn.TaxelCrosstalk(fields=(field,), kernel=bell.weights(), border=border)
+    bell = sn.stages.TaxelCrosstalk(fields=(field,), strength=0.6, sigma=(0.5, 1.4), border=border)
+    kernel = sn.stages.TaxelCrosstalk(fields=(field,), kernel=bell.weights(), border=border)
     forces = RNG.normal(size=(1, 4, math.prod(shape) * 2, 3))
     shown = [
         readings(SkinCfg(name="s", layout=shape, pads=2, stages=(each,)), forces, field) for each in (bell, kernel)
@@ -84,7 +86,7 @@ def test_readings_are_the_product_with_the_matrix() -> None:
     """y = C x for any loads, in float64, to the rounding of a sum of twelve."""
     matrix = RNG.normal(0.0, 0.3, (12, 12))
     forces = RNG.normal(size=(1, 5, 12, 3)).astype(np.float32).astype(np.float64)
-    cfg = SkinCfg(name="s", stages=(sn.TaxelCrosstalk(fields=BOTH, matrix=matrix),))
+    cfg = SkinCfg(name="s", stages=(sn.stages.TaxelCrosstalk(fields=BOTH, matrix=matrix),))
     expected = np.einsum("ij,ejk->eik", matrix, forces[0]).reshape(5, 1, 3, 4, 3)
     bound = 13.0 * 2.0**-24 * np.einsum("ij,ejk->eik", np.abs(matrix), np.abs(forces[0])).max()
     np.testing.assert_allclose(readings(cfg, forces)[0], expected, rtol=0.0, atol=bound)
@@ -96,7 +98,7 @@ def test_kernel_with_a_leak_convolves_with_zero_padding(shape: tuple[int, int]) 
     """The result matches SciPy's float64 convolution, also for asymmetric kernels and kernels larger than the pad."""
     kernel = RNG.uniform(0.0, 0.2, shape)
     forces = RNG.normal(size=(1, 2, 20, 3)).astype(np.float32).astype(np.float64)
-    stage = sn.TaxelCrosstalk(fields=FORCE, kernel=kernel, border="leak")
+    stage = sn.stages.TaxelCrosstalk(fields=FORCE, kernel=kernel, border="leak")
     out = readings(SkinCfg(name="s", layout=(4, 5), stages=(stage,)), forces)[0, :, 0]
     x = forces[0].reshape(2, 4, 5, 3)
     for env in range(2):
@@ -107,7 +109,7 @@ def test_kernel_with_a_leak_convolves_with_zero_padding(shape: tuple[int, int]) 
 
 def test_unit_load_in_the_centre_shows_the_kernel() -> None:
     """Row and column of the kernel are the target of the share."""
-    found = recovered(sn.TaxelCrosstalk(fields=FORCE, kernel=PEAK), (5, 5))
+    found = recovered(sn.stages.TaxelCrosstalk(fields=FORCE, kernel=PEAK), (5, 5))
     np.testing.assert_allclose(found[12, 0, 0].reshape(5, 5)[1:4, 1:4], PEAK, atol=1e-7)
 
 
@@ -118,7 +120,7 @@ def test_unit_load_in_the_centre_shows_the_kernel() -> None:
 )  # fmt: skip
 def test_kernel_conserves_load_at_the_border(given: dict[str, Any]) -> None:
     """A load shows as itself (times the sum of the kernel) in the sum over the pad, also in a corner."""
-    stage = sn.TaxelCrosstalk(fields=FORCE, **given)
+    stage = sn.stages.TaxelCrosstalk(fields=FORCE, **given)
     found, leaky = recovered(stage, (4, 6)), recovered(stage.replace(border="leak"), (4, 6))
     total = stage.weights().sum()
     np.testing.assert_allclose(found.sum(axis=-1), total, rtol=1e-6)
@@ -129,7 +131,7 @@ def test_kernel_conserves_load_at_the_border(given: dict[str, Any]) -> None:
 
 def test_strength_and_sigma_give_a_normalised_gaussian() -> None:
     """A taxel keeps (1 - s) and spreads s over a bell cut at three deviations; sigma in m is converted to spacings."""
-    weights = sn.TaxelCrosstalk(strength=0.3, sigma=(1.0, 2.0)).weights()
+    weights = sn.stages.TaxelCrosstalk(strength=0.3, sigma=(1.0, 2.0)).weights()
     assert weights.shape == (7, 13) and weights.sum() == pytest.approx(1.0, abs=1e-12)
     own = weights[3, 6] - 0.7
     for down in range(-3, 4):
@@ -137,7 +139,7 @@ def test_strength_and_sigma_give_a_normalised_gaussian() -> None:
             if (down, right) != (0, 0):
                 bell = math.exp(-0.5 * down**2 - 0.5 * (right / 2.0) ** 2)
                 assert weights[3 + down, 6 + right] == pytest.approx(own * bell, rel=1e-12)
-    in_metres = sn.TaxelCrosstalk(strength=0.3, sigma=0.004, spacing=(0.004, 0.002)).weights()
+    in_metres = sn.stages.TaxelCrosstalk(strength=0.3, sigma=0.004, spacing=(0.004, 0.002)).weights()
     np.testing.assert_allclose(in_metres, weights, rtol=1e-12)
 
 
@@ -148,16 +150,16 @@ def test_strength_and_sigma_give_a_normalised_gaussian() -> None:
 def test_no_crosstalk_changes_no_bit(given: dict[str, Any]) -> None:
     """Strength 0, the kernel and the matrix that are the identity, a bell narrower than a taxel."""
     forces = RNG.normal(size=(1, 3, 12, 3)).astype(np.float32).astype(np.float64)
-    out = readings(SkinCfg(name="s", stages=(sn.TaxelCrosstalk(fields=FORCE, **given),)), forces)
+    out = readings(SkinCfg(name="s", stages=(sn.stages.TaxelCrosstalk(fields=FORCE, **given),)), forces)
     assert np.array_equal(out[0].reshape(3, 12, 3), forces[0])
 
 
 def test_normal_force_shear_and_torque_have_separate_kernels() -> None:
     """Stages may name other components or fields; unnamed ones stay bit for bit the same, infinite or not."""
     stages = (
-        sn.TaxelCrosstalk(fields=FORCE, components=(2,), strength=0.5, sigma=1.0),
-        sn.TaxelCrosstalk(fields=FORCE, components=(0,), kernel=PEAK),
-        sn.TaxelCrosstalk(fields=("torque",), matrix=0.5 * np.eye(12)),
+        sn.stages.TaxelCrosstalk(fields=FORCE, components=(2,), strength=0.5, sigma=1.0),
+        sn.stages.TaxelCrosstalk(fields=FORCE, components=(0,), kernel=PEAK),
+        sn.stages.TaxelCrosstalk(fields=("torque",), matrix=0.5 * np.eye(12)),
     )
     forces = RNG.normal(size=(1, 3, 12, 3)).astype(np.float32).astype(np.float64)
     forces[0, 0, 4, 1] = math.inf
@@ -173,8 +175,12 @@ def test_normal_force_shear_and_torque_have_separate_kernels() -> None:
 def test_genesis_order_is_the_given_order() -> None:
     """After crosstalk, the viscoelastic and the gain, a step in one taxel gives gain_i (1 + strength) C_ij."""
     gains = np.linspace(0.5, 1.5, 12)
-    cross = sn.TaxelCrosstalk(fields=FORCE, kernel=PEAK)
-    stages = (cross, sn.Viscoelastic(fields=FORCE, strength=0.25, tau=0.1), sn.TaxelGain(fields=FORCE, gain=gains))
+    cross = sn.stages.TaxelCrosstalk(fields=FORCE, kernel=PEAK)
+    stages = (
+        cross,
+        sn.stages.Viscoelastic(fields=FORCE, strength=0.25, tau=0.1),
+        sn.stages.TaxelGain(fields=FORCE, gain=gains),
+    )
     forces = np.zeros((2, 1, 12, 3))
     forces[1, 0, 5] = 2.0
     out = readings(SkinCfg(name="s", stages=stages), forces)[1].reshape(12, 3)
@@ -188,7 +194,7 @@ def test_genesis_order_is_the_given_order() -> None:
 @pytest.mark.usefixtures("at_once")
 def test_env_counts_captures_and_resets_do_not_matter() -> None:
     """Env 1 of 2 equals env 1 of 300, bit for bit, launched or captured; a reset does not change the mixing."""
-    stage = sn.TaxelCrosstalk(fields=BOTH, strength=0.6, sigma=1.2)
+    stage = sn.stages.TaxelCrosstalk(fields=BOTH, strength=0.6, sigma=1.2)
     cfg = SkinCfg(name="s", layout=(6, 5), pads=2, stages=(stage,), noise={"force": 0.1})
     scenes = [sn.Scene(skin.moving(cfg)(envs), [cfg], capture=capture) for envs, capture in
               ((2, False), (300, False), (2, True))]  # fmt: skip
@@ -224,25 +230,37 @@ def test_env_counts_captures_and_resets_do_not_matter() -> None:
 )
 def test_invalid_crosstalk_is_refused(make: dict[str, Any], match: str) -> None:
     with pytest.raises(sn.ConfigError, match=match):
-        sn.TaxelCrosstalk(fields=FORCE, **make)
+        sn.stages.TaxelCrosstalk(fields=FORCE, **make)
 
 
 @pytest.mark.parametrize(
     ("layout", "stage", "match"),
     [
-        ((3, 4), sn.TaxelCrosstalk(fields=FORCE, matrix=np.eye(3)), "a matrix over 12 taxels, 12 x 12, not 3 x 3"),
-        ((12,), sn.TaxelCrosstalk(fields=FORCE, kernel=PEAK), "a grid .* not 12 taxels in a list: give a matrix"),
-        ((12,), sn.TaxelCrosstalk(fields=FORCE, strength=0.1, sigma=1.0), "give a matrix"),
-        ((3, 4), sn.TaxelCrosstalk(fields=("pressure",), kernel=PEAK, components=(2,)), "'pressure' has 1 per taxel"),
+        (
+            (3, 4),
+            sn.stages.TaxelCrosstalk(fields=FORCE, matrix=np.eye(3)),
+            "a matrix over 12 taxels, 12 x 12, not 3 x 3",
+        ),
+        (
+            (12,),
+            sn.stages.TaxelCrosstalk(fields=FORCE, kernel=PEAK),
+            "a grid .* not 12 taxels in a list: give a matrix",
+        ),
+        ((12,), sn.stages.TaxelCrosstalk(fields=FORCE, strength=0.1, sigma=1.0), "give a matrix"),
+        (
+            (3, 4),
+            sn.stages.TaxelCrosstalk(fields=("pressure",), kernel=PEAK, components=(2,)),
+            "'pressure' has 1 per taxel",
+        ),
         (
             (1, 4),
-            sn.TaxelCrosstalk(fields=FORCE, kernel=((1.0,), (0.0,), (1.0,))),
+            sn.stages.TaxelCrosstalk(fields=FORCE, kernel=((1.0,), (0.0,), (1.0,))),
             "border='leak': .* taxel 0 sum to 0",
         ),
-        ((3, 4), sn.TaxelCrosstalk(fields=("touch",), kernel=PEAK), "fields of float32, not bool"),
+        ((3, 4), sn.stages.TaxelCrosstalk(fields=("touch",), kernel=PEAK), "fields of float32, not bool"),
     ],
 )
-def test_mismatch_with_the_skin_is_refused(layout: tuple[int, ...], stage: sn.StageCfg, match: str) -> None:
+def test_mismatch_with_the_skin_is_refused(layout: tuple[int, ...], stage: sn.stages.StageCfg, match: str) -> None:
     """Found when the scene is built, with the number of taxels there are."""
     cfg = SkinCfg(name="s", layout=layout, stages=(stage,))
     with pytest.raises(sn.ConfigError, match=match):
@@ -259,6 +277,6 @@ def test_mismatch_with_the_skin_is_refused(layout: tuple[int, ...], stage: sn.St
 )
 def test_contract_holds(given: dict[str, Any]) -> None:
     """A skin with crosstalk passes every rule, including files."""
-    cfg = SkinCfg(stages=(sn.TaxelCrosstalk(fields=BOTH, **given),))
+    cfg = SkinCfg(stages=(sn.stages.TaxelCrosstalk(fields=BOTH, **given),))
     assert SkinCfg.from_toml(cfg.to_toml()) == cfg == SkinCfg.from_json(cfg.to_json())
     assert "resuming_is_exact" in check_sensor(cfg, engine=skin.moving(cfg))

@@ -34,7 +34,7 @@ def ramps(ticks: int, envs: int = 2, taxels: int = 20, pace: float = 64.0) -> Ar
 def test_each_row_of_a_ramp_is_delayed_by_its_fraction_of_the_scan(scan: float, order: tuple[Any, Any]) -> None:
     """Row r of n shows t - scan_time (n - 1 - r)/n exactly, whether the scan is shorter or longer than a tick."""
     axis, direction = order
-    stage = sn.RowScan(fields=BOTH, scan_time=scan * DT, axis=axis, direction=direction)
+    stage = sn.stages.RowScan(fields=BOTH, scan_time=scan * DT, axis=axis, direction=direction)
     cfg = SkinCfg(name="s", layout=(4, 5) if axis == "row" else (5, 4), update_period=4.0 * DT, stages=(stage,))
     forces = ramps(9)
     out = readings(cfg, forces, dt=DT)
@@ -50,7 +50,7 @@ def test_each_row_of_a_ramp_is_delayed_by_its_fraction_of_the_scan(scan: float, 
 def test_any_signal_is_interpolated_between_its_ticks() -> None:
     """Values match NumPy's interpolation over the ticks at t - scan_time (n - 1 - r)/n, for noise and several pads."""
     forces = np.random.default_rng(5).normal(size=(13, 3, 24, 3)).astype(np.float32).astype(np.float64)
-    stage = sn.RowScan(fields=FORCE, scan_time=0.037)
+    stage = sn.stages.RowScan(fields=FORCE, scan_time=0.037)
     cfg = SkinCfg(name="s", pads=2, rate_hz=25.0, stages=(stage,))
     out = readings(cfg, forces)
     times, flat = 0.01 * np.arange(13), forces.reshape(13, 3, 2, 3, 4, 3)
@@ -67,7 +67,7 @@ def test_any_signal_is_interpolated_between_its_ticks() -> None:
 def test_scan_of_zero_duration_changes_no_bit(between: Any) -> None:
     """With scan_time=0 all rows are from the instant of capture."""
     forces = np.random.default_rng(5).normal(size=(9, 2, 12, 3)).astype(np.float32).astype(np.float64)
-    stage = sn.RowScan(fields=FORCE, scan_time=0.0, between=between)
+    stage = sn.stages.RowScan(fields=FORCE, scan_time=0.0, between=between)
     out = readings(SkinCfg(name="s", rate_hz=25.0, stages=(stage,)), forces)
     for tick in range(9):
         assert np.array_equal(out[tick].reshape(2, 12, 3), forces[4 * (tick // 4)])
@@ -76,7 +76,7 @@ def test_scan_of_zero_duration_changes_no_bit(between: Any) -> None:
 @pytest.mark.parametrize("between", ["ticks", "samples"])
 def test_ramp_delay_is_equal_between_samples(between: Any) -> None:
     """A linear signal is the same interpolated over four ticks or over one period."""
-    stage = sn.RowScan(fields=FORCE, scan_time=4.0 * DT, between=between)
+    stage = sn.stages.RowScan(fields=FORCE, scan_time=4.0 * DT, between=between)
     cfg, forces = SkinCfg(name="s", layout=(4, 5), update_period=4.0 * DT, stages=(stage,)), ramps(9)
     late = np.arange(3, -1, -1)[:, None, None]
     out = readings(cfg, forces, dt=DT)
@@ -87,7 +87,7 @@ def test_ramp_delay_is_equal_between_samples(between: Any) -> None:
 @pytest.mark.parametrize("between", ["ticks", "samples"])
 def test_values_from_before_the_episode_are_its_first_value(between: Any) -> None:
     """The first sample has no skew; after a reset no earlier data appears, and the other env is unaffected."""
-    stage = sn.RowScan(fields=FORCE, scan_time=0.04, between=between)
+    stage = sn.stages.RowScan(fields=FORCE, scan_time=0.04, between=between)
     cfg = SkinCfg(name="s", layout=(4, 3), rate_hz=25.0, stages=(stage,))
     engine = skin.engine_of(cfg, 2)
     engine.body_pos_w[:] = 100.0
@@ -112,7 +112,7 @@ def test_values_from_before_the_episode_are_its_first_value(between: Any) -> Non
 def test_edit_without_time_is_in_no_scan() -> None:
     """update(ticks=0) after an edit, once or repeatedly, keeps the sample, and no later sample contains the edit."""
     for between in ("ticks", "samples"):
-        stage = sn.RowScan(fields=FORCE, scan_time=0.04, between=between)
+        stage = sn.stages.RowScan(fields=FORCE, scan_time=0.04, between=between)
         cfg = SkinCfg(name="s", layout=(4, 3), rate_hz=25.0, stages=(stage,))
         engine = skin.engine_of(cfg, 1)
         scene = sn.Scene(engine, [cfg])
@@ -135,7 +135,7 @@ def test_a_miss_is_not_interpolated() -> None:
     """Between infinity and a number the nearer value is shown, never NaN."""
     forces = ramps(5, 1, 12)
     forces[3] = math.inf
-    stage = sn.RowScan(fields=FORCE, scan_time=2.4 * DT)
+    stage = sn.stages.RowScan(fields=FORCE, scan_time=2.4 * DT)
     out = readings(SkinCfg(name="s", update_period=4.0 * DT, stages=(stage,)), forces, dt=DT)[4, 0, 0]
     # the rows look back by 1.6, 0.8 and 0 ticks: the nearest of them are 2 (a number), 3 (infinity) and 4
     flat = forces.reshape(5, 3, 4, 3)
@@ -146,7 +146,7 @@ def test_a_miss_is_not_interpolated() -> None:
 def test_non_finite_tick_leaves_no_nan_in_later_valid_samples(between: Any) -> None:
     """Sampled at every tick, row 0 looks back two thirds of a tick: at the bad tick, and then from the next tick."""
     forces = ramps(5, 1, 12).astype(np.float32)
-    cfg = SkinCfg(name="s", stages=(sn.RowScan(fields=FORCE, scan_time=DT, between=between),))
+    cfg = SkinCfg(name="s", stages=(sn.stages.RowScan(fields=FORCE, scan_time=DT, between=between),))
     engine = skin.engine_of(cfg, 1, DT)
     engine.body_pos_w[:] = torch.tensor(forces[0])
     scene = sn.Scene(engine, [cfg])
@@ -174,18 +174,22 @@ def test_non_finite_tick_leaves_no_nan_in_later_valid_samples(between: Any) -> N
 )
 def test_invalid_scan_is_refused(make: dict[str, Any], match: str) -> None:
     with pytest.raises(sn.ConfigError, match=match):
-        sn.RowScan(fields=FORCE, **make)
+        sn.stages.RowScan(fields=FORCE, **make)
 
 
 @pytest.mark.parametrize(
     ("layout", "stage", "match"),
     [
-        ((12,), sn.RowScan(fields=FORCE, scan_time=0.01), r"a grid of rows and columns; 'force' has 12 taxels"),
-        ((3, 4), sn.RowScan(fields=FORCE, scan_time=0.02), r"a scan_time of at most the period, 0\.01 s, not 0\.02 s"),
-        ((3, 4), sn.RowScan(fields=("touch",), scan_time=0.01), "fields of float32, not bool"),
+        ((12,), sn.stages.RowScan(fields=FORCE, scan_time=0.01), r"a grid of rows and columns; 'force' has 12 taxels"),
+        (
+            (3, 4),
+            sn.stages.RowScan(fields=FORCE, scan_time=0.02),
+            r"a scan_time of at most the period, 0\.01 s, not 0\.02 s",
+        ),
+        ((3, 4), sn.stages.RowScan(fields=("touch",), scan_time=0.01), "fields of float32, not bool"),
     ],
 )
-def test_mismatch_with_the_skin_is_refused(layout: tuple[int, ...], stage: sn.StageCfg, match: str) -> None:
+def test_mismatch_with_the_skin_is_refused(layout: tuple[int, ...], stage: sn.stages.StageCfg, match: str) -> None:
     """The fault is found when the scene is built."""
     cfg = SkinCfg(name="s", layout=layout, stages=(stage,))
     with pytest.raises(sn.ConfigError, match=match):
@@ -196,7 +200,7 @@ def test_mismatch_with_the_skin_is_refused(layout: tuple[int, ...], stage: sn.St
 @pytest.mark.parametrize("between", ["ticks", "samples"])
 def test_env_counts_and_captures_do_not_matter(between: Any) -> None:
     """Env 1 of 2 equals env 1 of 300, bit for bit, launched or captured, with a reset in between."""
-    stage = sn.RowScan(fields=BOTH, scan_time=0.025, between=between)
+    stage = sn.stages.RowScan(fields=BOTH, scan_time=0.025, between=between)
     cfg = SkinCfg(name="s", layout=(6, 5), pads=2, rate_hz=30.0, stages=(stage,))
     scenes = [sn.Scene(skin.moving(cfg)(envs), [cfg], capture=capture) for envs, capture in
               ((2, False), (300, False), (2, True))]  # fmt: skip
@@ -212,7 +216,7 @@ def test_env_counts_and_captures_do_not_matter(between: Any) -> None:
 @pytest.mark.parametrize(("between", "rate"), pairs(["ticks", "samples"], [{}, {"rate_hz": 25.0}]), ids=str)
 def test_contract_holds(between: Any, rate: dict[str, float]) -> None:
     """A skin that scans its rows passes every rule, files included."""
-    cfg = SkinCfg(stages=(sn.RowScan(fields=BOTH, scan_time=0.008, between=between),), **rate)
+    cfg = SkinCfg(stages=(sn.stages.RowScan(fields=BOTH, scan_time=0.008, between=between),), **rate)
     assert SkinCfg.from_toml(cfg.to_toml()) == cfg == SkinCfg.from_json(cfg.to_json())
     assert "resuming_is_exact" in check_sensor(cfg, engine=skin.moving(cfg))
 
@@ -227,7 +231,7 @@ def test_a_low_pass_is_the_rc_element_of_a_taxel(layout: tuple[int, ...], field:
     tau, count = 0.02, math.prod(layout)
     low = np.random.default_rng(1).normal(size=(1, 2, count, 3)).astype(np.float32).astype(np.float64)
     forces = np.concatenate([low] * 3 + [low + 8.0] * 20)
-    stage = sn.LowPass(fields=(field,), time_constant=tau)
+    stage = sn.stages.LowPass(fields=(field,), time_constant=tau)
     out = readings(SkinCfg(name="s", layout=layout, stages=(stage,)), forces, field, dt=0.001)
     low = low[0] if field == "force" else low[0, ..., 2]
     assert np.array_equal(out[2].reshape(low.shape), low)
@@ -246,7 +250,7 @@ def pad(**fields: Any) -> sn.KinematicTactileSensorCfg:
 
 def floor() -> sn.TensorEngine:
     """Return an engine whose body moves along a floor within reach of its probes."""
-    ground = sn.Shape("plane", "floor", size=(5.0, 5.0, 0.1), pos=(0.0, 0.0, -0.2))
+    ground = sn.engines.Shape("plane", "floor", size=(5.0, 5.0, 0.1), pos=(0.0, 0.0, -0.2))
     engine = sn.TensorEngine(3, 0.01, bodies=("body",), shapes=(ground,))
     engine.motion = lambda t: {"body_pos_w": (0.0, 0.0, -0.1 * t), "body_lin_vel_w": (0.0, 0.0, -0.1)}
     return engine
@@ -254,7 +258,7 @@ def floor() -> sn.TensorEngine:
 
 def test_sensor_without_observation_interpolates_between_samples() -> None:
     """With anchors the sensor stores contact positions: the ticks are rejected by name, the samples are accepted."""
-    ticks = sn.RowScan(fields=BOTH, scan_time=0.04)
+    ticks = sn.stages.RowScan(fields=BOTH, scan_time=0.04)
     with pytest.raises(sn.ConfigError, match=r"row_scan.*stores earlier samples.*between='samples'\) interpolates"):
         sn.Scene(floor(), [pad(rate_hz=25.0, shear_stiffness=10.0, stages=(ticks,))])
     cfg = pad(rate_hz=25.0, shear_stiffness=10.0, stages=(ticks.replace(between="samples"),))
@@ -267,7 +271,7 @@ def test_sensor_without_observation_interpolates_between_samples() -> None:
 
 def test_a_tactile_sensor_scans_its_rows() -> None:
     """Pressed at 0.1 m/s with k = 1000 N/m, a row is late by 100 N/s times its lag; both scan methods agree."""
-    stage = sn.RowScan(fields=("force",), scan_time=0.03)
+    stage = sn.stages.RowScan(fields=("force",), scan_time=0.03)
     cfgs = [pad(rate_hz=25.0, stages=(each,)).replace(name=each.between) for each in
             (stage, stage.replace(between="samples"))]  # fmt: skip
     scene = sn.Scene(floor(), cfgs)
@@ -280,12 +284,12 @@ def test_a_tactile_sensor_scans_its_rows() -> None:
 
 def test_scan_of_a_dragged_ball_is_delayed_row_by_row() -> None:
     """Every 8 ms a scan of 7.3 ms: row r shows an unscanned twin's value 7.3 (4 - r) / 5 ms before, between ticks."""
-    layout = sn.taxel_grid(5, 6, 0.004)
-    ball = sn.Shape("sphere", "ball", (0.01,), body="ball")
+    layout = sn.patterns.taxel_grid(5, 6, 0.004)
+    ball = sn.engines.Shape("sphere", "ball", (0.01,), body="ball")
     engine = sn.TensorEngine(1, 0.001, bodies=("pad", "ball"), shapes=(ball,))
     engine.motion = lambda t: {"body_pos_w": ((0, 0, 0), (0.15 * t - 0.01, 0.002 * math.sin(30.0 * t), 0.0098))}
     twin = sn.KinematicTactileSensorCfg(name="twin", body="pad", probe_radius=0.001, **layout.cfg())
-    cfg = twin.replace(name="scan", rate_hz=125.0, stages=(sn.RowScan(fields=FORCE, scan_time=0.0073),))
+    cfg = twin.replace(name="scan", rate_hz=125.0, stages=(sn.stages.RowScan(fields=FORCE, scan_time=0.0073),))
     scene = sn.Scene(engine, [twin, cfg])
     known = [scene[twin].data.force[0].double().numpy().copy()]
     for tick in range(1, 121):
@@ -303,18 +307,18 @@ def test_scan_of_a_dragged_ball_is_delayed_row_by_row() -> None:
 def test_the_contract_holds_for_a_tactile_sensor_with_every_stage() -> None:
     """One sensor with all skin imperfections passes every rule."""
     stages = (
-        sn.RowScan(fields=BOTH, scan_time=0.0015),
-        sn.TaxelCrosstalk(fields=BOTH, strength=0.3, sigma=0.2, spacing=0.2),
-        sn.Viscoelastic(fields=BOTH, strength=0.1, tau=0.01),
-        sn.Play(fields=BOTH, width=0.5, weight=0.5),
-        sn.TaxelGain(fields=BOTH, gain=sn.Normal(1.0, 0.1)),
-        sn.LowPass(fields=BOTH, time_constant=0.005),
-        sn.DeadTaxels(fields=BOTH, probability=0.1),
-        sn.StuckTaxels(fields=BOTH, probability=0.1, start=sn.Uniform(0.0, 0.02)),
+        sn.stages.RowScan(fields=BOTH, scan_time=0.0015),
+        sn.stages.TaxelCrosstalk(fields=BOTH, strength=0.3, sigma=0.2, spacing=0.2),
+        sn.stages.Viscoelastic(fields=BOTH, strength=0.1, tau=0.01),
+        sn.stages.Play(fields=BOTH, width=0.5, weight=0.5),
+        sn.stages.TaxelGain(fields=BOTH, gain=sn.Normal(1.0, 0.1)),
+        sn.stages.LowPass(fields=BOTH, time_constant=0.005),
+        sn.stages.DeadTaxels(fields=BOTH, probability=0.1),
+        sn.stages.StuckTaxels(fields=BOTH, probability=0.1, start=sn.Uniform(0.0, 0.02)),
     )
 
     def engine(envs: int) -> sn.TensorEngine:
-        ground = sn.Shape("plane", "ground", pos=(0.0, 0.0, -0.3))
+        ground = sn.engines.Shape("plane", "ground", pos=(0.0, 0.0, -0.3))
         words = ("pose", "velocity", "acceleration")
         return sn.TensorEngine(
             envs, 0.002, bodies=("body",), shapes=(ground,), motion=tumbling_engine(envs).motion, provides=words

@@ -30,7 +30,7 @@ def test_a_gain_is_one_factor_for_all_parts_and_fields_of_a_taxel() -> None:
     """Gains are drawn per env and taxel: all six numbers of force and torque share a gain, other taxels or envs
     differ.
     """
-    stage = sn.TaxelGain(fields=BOTH, gain=sn.Normal(1.0, 0.1))
+    stage = sn.stages.TaxelGain(fields=BOTH, gain=sn.Normal(1.0, 0.1))
     cfg, forces = SkinCfg(name="s", pads=2, stages=(stage,)), steady(500, 24)
     force, torque = (readings(cfg, forces, field)[0].reshape(500, 24, 3) for field in BOTH)
     gains = force / forces[0]
@@ -48,7 +48,7 @@ def test_gains_can_be_given_per_taxel(layout: tuple[int, ...]) -> None:
     """One number per taxel, row by row or nested like the grid, is the same for each pad."""
     gains = np.arange(6.0)
     given = gains.reshape(layout).tolist()
-    cfg = SkinCfg(name="s", layout=layout, pads=2, stages=(sn.TaxelGain(fields=("pressure",), gain=given),))
+    cfg = SkinCfg(name="s", layout=layout, pads=2, stages=(sn.stages.TaxelGain(fields=("pressure",), gain=given),))
     forces = steady(3, 12)
     expected = forces[0, ..., 2].reshape(3, 2, *layout) * gains.reshape(layout)
     np.testing.assert_allclose(readings(cfg, forces, "pressure")[0], expected, rtol=1e-7)
@@ -56,7 +56,7 @@ def test_gains_can_be_given_per_taxel(layout: tuple[int, ...]) -> None:
 
 def test_gains_are_redrawn_at_a_reset_of_their_env_only() -> None:
     """The state holds the drawn gains, `[env, mount, row, column]`; a reset of env 1 changes those of env 1."""
-    stage = sn.TaxelGain(fields=("force",), gain=sn.Uniform(0.8, 1.2))
+    stage = sn.stages.TaxelGain(fields=("force",), gain=sn.Uniform(0.8, 1.2))
     cfg = SkinCfg(name="s", stages=(stage,))
     engine = skin.engine_of(cfg, 3)
     engine.body_pos_w[:] = 1.0
@@ -72,7 +72,7 @@ def test_gains_are_redrawn_at_a_reset_of_their_env_only() -> None:
 
 def test_a_normal_gain_is_never_negative() -> None:
     """A negative gain is clipped at 0, which silences the taxel."""
-    stage = sn.TaxelGain(fields=("force",), gain=sn.Normal(0.0, 1.0))
+    stage = sn.stages.TaxelGain(fields=("force",), gain=sn.Normal(0.0, 1.0))
     out = readings(SkinCfg(name="s", stages=(stage,)), steady(50, 12))
     assert (out >= 0.0).all() and 0.4 < (out == 0.0).mean() < 0.6
 
@@ -81,7 +81,7 @@ def test_a_miss_stays_a_miss() -> None:
     """Infinity times a gain of 0 is undefined, so infinity is kept."""
     forces = steady(1, 12).copy()
     forces[0, 0, 3] = math.inf
-    out = readings(SkinCfg(name="s", stages=(sn.TaxelGain(fields=("force",), gain=0.0),)), forces)
+    out = readings(SkinCfg(name="s", stages=(sn.stages.TaxelGain(fields=("force",), gain=0.0),)), forces)
     assert np.isposinf(out[0, 0, 0, 0, 3]).all() and np.count_nonzero(out) == 3
 
 
@@ -91,7 +91,7 @@ def test_a_miss_stays_a_miss() -> None:
 def test_fraction_of_dead_taxels_is_the_probability() -> None:
     """Taxels are dead independently; a dead taxel reads 0 in all parts of all fields, and the others are unchanged."""
     p, envs = 0.2, 1000
-    stage = sn.DeadTaxels(fields=BOTH, probability=p)
+    stage = sn.stages.DeadTaxels(fields=BOTH, probability=p)
     cfg, forces = SkinCfg(name="s", pads=2, stages=(stage,)), steady(envs, 24)
     force, torque = (readings(cfg, forces, field)[0].reshape(envs, 24, 3) for field in BOTH)
     dead = force[..., 0] == 0.0
@@ -104,7 +104,7 @@ def test_fraction_of_dead_taxels_is_the_probability() -> None:
 
 def test_dead_taxel_is_constant_despite_noise_and_quantisation() -> None:
     """One draw of the range applies to all parts of all fields, unrounded, for the whole episode, until a reset."""
-    stage = sn.DeadTaxels(fields=BOTH, probability=0.5, value=sn.Uniform(5.0, 6.0))
+    stage = sn.stages.DeadTaxels(fields=BOTH, probability=0.5, value=sn.Uniform(5.0, 6.0))
     knobs: Any = {"noise": {"force": 0.1, "torque": 0.1}, "resolution": {"force": 0.25, "torque": 0.25}}
     cfg = SkinCfg(name="s", stages=(stage,), **knobs)
     scene = sn.Scene(skin.engine_of(cfg, 20), [cfg])
@@ -136,7 +136,7 @@ MASK[0, 3] = MASK[1, 3] = True
                                    {"probability": MASK.astype(float).tolist()}])  # fmt: skip
 def test_dead_taxels_can_be_selected(given: dict[str, Any]) -> None:
     """Taxels are given by numbers, by a mask nested or not, or by probabilities of 0 and 1, for each pad and env."""
-    cfg = SkinCfg(name="s", pads=2, stages=(sn.DeadTaxels(fields=("force",), value=-1.0, **given),))
+    cfg = SkinCfg(name="s", pads=2, stages=(sn.stages.DeadTaxels(fields=("force",), value=-1.0, **given),))
     forces = steady(3, 24)
     expected = forces[0].reshape(3, 2, 3, 4, 3).copy()
     expected[:, :, MASK] = -1.0
@@ -149,7 +149,7 @@ def test_dead_taxels_can_be_selected(given: dict[str, Any]) -> None:
 
 def test_a_stuck_taxel_holds_its_first_sample_until_the_reset() -> None:
     """The others continue; after a reset of its env the taxel holds the first sample of the new episode."""
-    cfg = SkinCfg(name="s", stages=(sn.StuckTaxels(fields=BOTH, taxels=(5,)),))
+    cfg = SkinCfg(name="s", stages=(sn.stages.StuckTaxels(fields=BOTH, taxels=(5,)),))
     engine = skin.engine_of(cfg, 2)
     scene = sn.Scene(engine, [cfg])
     for k in range(1, 4):
@@ -168,11 +168,11 @@ def test_a_stuck_taxel_holds_its_first_sample_until_the_reset() -> None:
 def test_a_taxel_sticks_at_the_last_value_before_its_time() -> None:
     """From the first sample at or after `start` on, the taxel shows the previous sample, like `StuckFault`."""
     ramp = np.broadcast_to(np.arange(10.0)[:, None, None, None], (10, 2, 4, 3))
-    stage = sn.StuckTaxels(fields=("force",), probability=1.0, start=(0.0, 0.03, 0.035, 1.0))
+    stage = sn.stages.StuckTaxels(fields=("force",), probability=1.0, start=(0.0, 0.03, 0.035, 1.0))
     out = readings(SkinCfg(name="s", layout=(4,), stages=(stage,)), ramp)[:, 1, 0, :, 0]
     for taxel, last in enumerate((0.0, 2.0, 3.0, 9.0)):
         assert np.array_equal(out[:, taxel], np.minimum(np.arange(10.0), last))
-    alike = sn.StuckFault(fields=("force",), start=tuple(np.repeat((0.0, 0.03, 0.035, 1.0), 3).tolist()))
+    alike = sn.stages.StuckFault(fields=("force",), start=tuple(np.repeat((0.0, 0.03, 0.035, 1.0), 3).tolist()))
     assert np.array_equal(out, readings(SkinCfg(name="s", layout=(4,), stages=(alike,)), ramp)[:, 1, 0, :, 0])
 
 
@@ -180,7 +180,7 @@ def test_drawn_times_are_per_env_and_taxel() -> None:
     """Start times are uniform over ten ticks, and all parts of a taxel stick together."""
     envs = 400
     ramp = np.broadcast_to(np.arange(13.0)[:, None, None, None], (13, envs, 4, 3))
-    stage = sn.StuckTaxels(fields=("force",), probability=1.0, start=sn.Uniform(0.01, 0.11))
+    stage = sn.stages.StuckTaxels(fields=("force",), probability=1.0, start=sn.Uniform(0.01, 0.11))
     out = readings(SkinCfg(name="s", layout=(4,), stages=(stage,)), ramp)[-1, :, 0]
     assert (out == out[..., :1]).all()
     counts = np.bincount(out[..., 0].astype(int).reshape(-1), minlength=11)
@@ -194,17 +194,17 @@ def test_drawn_times_are_per_env_and_taxel() -> None:
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (lambda: sn.TaxelGain(), "gain: got nothing"),
-        (lambda: sn.TaxelGain(gain=-0.1), r"gain: got -0\.1, expected factors >= 0"),
-        (lambda: sn.TaxelGain(gain=sn.Uniform(-1.0, 1.0)), "factors >= 0"),
-        (lambda: sn.DeadTaxels(), "probability, taxels, mask: .*at least one of them"),
-        (lambda: sn.DeadTaxels(probability=-0.1), r"probability: got -0\.1, expected a probability in \[0, 1\]"),
-        (lambda: sn.DeadTaxels(probability=1.1), "a probability"),
-        (lambda: sn.DeadTaxels(probability=sn.Uniform(0.0, 1.0)), "drawn per env and taxel"),
-        (lambda: sn.DeadTaxels(taxels=(-1,)), "indices of taxels >= 0"),
-        (lambda: sn.DeadTaxels(mask=(0.5, 1.0)), "true or false for each taxel"),
-        (lambda: sn.DeadTaxels(mask=True), "true or false for each taxel"),
-        (lambda: sn.StuckTaxels(probability=0.1, start=-1.0), r"start: got -1\.0, expected times >= 0"),
+        (lambda: sn.stages.TaxelGain(), "gain: got nothing"),
+        (lambda: sn.stages.TaxelGain(gain=-0.1), r"gain: got -0\.1, expected factors >= 0"),
+        (lambda: sn.stages.TaxelGain(gain=sn.Uniform(-1.0, 1.0)), "factors >= 0"),
+        (lambda: sn.stages.DeadTaxels(), "probability, taxels, mask: .*at least one of them"),
+        (lambda: sn.stages.DeadTaxels(probability=-0.1), r"probability: got -0\.1, expected a probability in \[0, 1\]"),
+        (lambda: sn.stages.DeadTaxels(probability=1.1), "a probability"),
+        (lambda: sn.stages.DeadTaxels(probability=sn.Uniform(0.0, 1.0)), "drawn per env and taxel"),
+        (lambda: sn.stages.DeadTaxels(taxels=(-1,)), "indices of taxels >= 0"),
+        (lambda: sn.stages.DeadTaxels(mask=(0.5, 1.0)), "true or false for each taxel"),
+        (lambda: sn.stages.DeadTaxels(mask=True), "true or false for each taxel"),
+        (lambda: sn.stages.StuckTaxels(probability=0.1, start=-1.0), r"start: got -1\.0, expected times >= 0"),
     ],
 )
 def test_invalid_gain_and_fault_are_refused(make: Any, match: str) -> None:
@@ -216,19 +216,28 @@ def test_invalid_gain_and_fault_are_refused(make: Any, match: str) -> None:
     ("stage", "match"),
     [
         (
-            sn.TaxelGain(fields=BOTH, gain=(1.0, 2.0)),
+            sn.stages.TaxelGain(fields=BOTH, gain=(1.0, 2.0)),
             r"gain with one number, or one for each of 12 taxels \(3 x 4, row",
         ),
-        (sn.DeadTaxels(fields=BOTH, taxels=(12,)), r"taxels below 12, since there are 12 taxels .*, not 12"),
-        (sn.DeadTaxels(fields=BOTH, mask=(True,) * 3), r"a mask over 12 taxels .*, not one of 3"),
-        (sn.DeadTaxels(fields=BOTH, probability=(0.1,) * 3), "probability with one number, or one for each of 12"),
-        (sn.DeadTaxels(fields=BOTH, taxels=(1,), value=(0.1,) * 3), "value with one number, or one for each of 12"),
-        (sn.StuckTaxels(fields=BOTH, taxels=(1,), start=(0.1,) * 3), "start with one number, or one for each of 12"),
-        (sn.DeadTaxels(fields=("touch",), taxels=(1,)), "'touch', expected fields of float32, not bool"),
-        (sn.TaxelGain(gain=1.0), "units N, N m, Pa"),
+        (sn.stages.DeadTaxels(fields=BOTH, taxels=(12,)), r"taxels below 12, since there are 12 taxels .*, not 12"),
+        (sn.stages.DeadTaxels(fields=BOTH, mask=(True,) * 3), r"a mask over 12 taxels .*, not one of 3"),
+        (
+            sn.stages.DeadTaxels(fields=BOTH, probability=(0.1,) * 3),
+            "probability with one number, or one for each of 12",
+        ),
+        (
+            sn.stages.DeadTaxels(fields=BOTH, taxels=(1,), value=(0.1,) * 3),
+            "value with one number, or one for each of 12",
+        ),
+        (
+            sn.stages.StuckTaxels(fields=BOTH, taxels=(1,), start=(0.1,) * 3),
+            "start with one number, or one for each of 12",
+        ),
+        (sn.stages.DeadTaxels(fields=("touch",), taxels=(1,)), "'touch', expected fields of float32, not bool"),
+        (sn.stages.TaxelGain(gain=1.0), "units N, N m, Pa"),
     ],
 )
-def test_mismatch_with_the_skin_is_refused(stage: sn.StageCfg, match: str) -> None:
+def test_mismatch_with_the_skin_is_refused(stage: sn.stages.StageCfg, match: str) -> None:
     """The fault is found when the scene is built, and the error states the number of taxels."""
     cfg = SkinCfg(name="s", stages=(stage,))
     with pytest.raises(sn.ConfigError, match=match):
@@ -239,16 +248,16 @@ def test_absent_stage_has_no_state() -> None:
     cfg = SkinCfg(name="s")
     scene = sn.Scene(skin.engine_of(cfg, 1), [cfg])
     with pytest.raises(KeyError, match="has no stage"):
-        scene["s"].stage_state(sn.DeadTaxels(taxels=(1,)))
+        scene["s"].stage_state(sn.stages.DeadTaxels(taxels=(1,)))
 
 
 @pytest.mark.parametrize("layout", [pytest.param((5,), marks=pytest.mark.full), (3, 4)])
 def test_contract_holds(layout: tuple[int, ...]) -> None:
     """A skin with these stages passes every rule."""
     stages = (
-        sn.TaxelGain(fields=BOTH, gain=sn.Normal(1.0, 0.1)),
-        sn.DeadTaxels(fields=BOTH, probability=0.2, value=sn.Uniform(0.0, 1.0)),
-        sn.StuckTaxels(fields=("force",), probability=0.3, start=sn.Uniform(0.0, 0.05)),
+        sn.stages.TaxelGain(fields=BOTH, gain=sn.Normal(1.0, 0.1)),
+        sn.stages.DeadTaxels(fields=BOTH, probability=0.2, value=sn.Uniform(0.0, 1.0)),
+        sn.stages.StuckTaxels(fields=("force",), probability=0.3, start=sn.Uniform(0.0, 0.05)),
     )
     cfg = SkinCfg(layout=layout, stages=stages)
     assert "resuming_is_exact" in check_sensor(cfg, engine=skin.moving(cfg))

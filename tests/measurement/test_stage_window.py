@@ -14,7 +14,7 @@ import sensorium as sn
 from sensorium.errors import ScheduleError
 from sensorium.testing import tumbling_engine
 
-WINDOW = (sn.WindowAverage(),)
+WINDOW = (sn.stages.WindowAverage(),)
 
 
 def probe(rate_hz: float = 25.0, **knobs: Any) -> syn.ProbeCfg:
@@ -32,7 +32,7 @@ def mean_signal(ticks: range, envs: int) -> np.ndarray:
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("capture", [False, True])
 @pytest.mark.parametrize(
-    "cfg", [probe(), syn.KernelProbeCfg(name="p", rate_hz=25.0, stages=(sn.WindowAverage(fields=("vec",)),))]
+    "cfg", [probe(), syn.KernelProbeCfg(name="p", rate_hz=25.0, stages=(sn.stages.WindowAverage(fields=("vec",)),))]
 )
 def test_a_sample_is_the_mean_over_the_ticks_since_the_last_one(cfg: Any, capture: bool) -> None:
     """At 25 Hz and 100 ticks/s a sample is the mean of four ticks, its own included; the truth is the point sample."""
@@ -58,7 +58,7 @@ def test_scene_substeps_count_as_ticks() -> None:
     means = []
     for substeps in (1, 7, 14):
         scene = sn.Scene(tumbling_engine(3), [sn.ImuCfg(name="p", body="body", rate_hz=100.0, stages=(
-            sn.WindowAverage(fields=("lin_acc_b", "ang_vel_b")),))])  # fmt: skip
+            sn.stages.WindowAverage(fields=("lin_acc_b", "ang_vel_b")),))])  # fmt: skip
         for _ in range(14 // substeps):
             scene.step(substeps=substeps)
         means.append(torch.cat([scene["p"].data.lin_acc_b, scene["p"].data.ang_vel_b], dim=1).numpy().copy())
@@ -150,7 +150,7 @@ def test_jumps_over_ticks_are_refused() -> None:
 def test_sensors_without_observation_are_refused_by_name() -> None:
     """Sensors with their own memory, a kernel for both branches, or no samples while unread are rejected by name."""
     engine = sn.TensorEngine(1, 0.01)
-    window = (sn.WindowAverage(fields=("lin_acc_b",)),)
+    window = (sn.stages.WindowAverage(fields=("lin_acc_b",)),)
     imu = sn.ImuCfg(name="imu", body="body", acceleration="difference", rate_hz=25.0, stages=window)
     with pytest.raises(sn.ConfigError, match=r"stages: got 'window_average'.*lin_vel"):
         sn.Scene(engine, [imu])
@@ -162,7 +162,7 @@ def test_window_average_must_be_first_at_its_place() -> None:
     """A stage at place physics before the window is rejected, because it would alter only one tick; after it is
     accepted.
     """
-    spike = sn.SpikeFault(start=0.0, duration=None, amount=8.0, place="physics")
+    spike = sn.stages.SpikeFault(start=0.0, duration=None, amount=8.0, place="physics")
     with pytest.raises(sn.ConfigError, match=r"stages\.0: got spike_fault, expected .*after window_average"):
         syn.world([syn.ProbeCfg(name="p", rate_hz=25.0, stages=(spike, *WINDOW))])
     scene = syn.world([syn.ProbeCfg(name="p", rate_hz=25.0, stages=(*WINDOW, spike))])

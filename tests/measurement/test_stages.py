@@ -11,6 +11,19 @@ import torch
 
 import sensorium as sn
 from sensorium.cfg import PLACES, Place, StageCfg
+from sensorium.stages import (
+    Dropout,
+    Flicker,
+    GaussMarkov,
+    GroupDelay,
+    LowPass,
+    Saturation,
+    SaturationFault,
+    SpikeFault,
+    StuckFault,
+    TemperatureDrift,
+    WindowAverage,
+)
 
 N = 4096
 
@@ -35,7 +48,7 @@ def test_gauss_markov_is_stationary_with_its_correlation_time(start: str, rate: 
     from scipy import stats
 
     q, tau, dt = 0.2, 0.1, 0.01
-    stage = sn.GaussMarkov(density=q, tau=tau, start=start)
+    stage = GaussMarkov(density=q, tau=tau, start=start)
     scene = still([syn.ScalarCfg(name="p", stages=(stage,), **rate)], dt=dt, seed=1)
     sd = q * (tau / 2.0) ** 0.5
     if start == "zero":
@@ -58,7 +71,7 @@ def test_turn_on_bias_is_drawn_per_episode() -> None:
     """The turn-on bias has its deviation across envs, is constant in an episode and is redrawn at a reset."""
     from scipy import stats
 
-    stage = sn.GaussMarkov(density=0.0, tau=1.0, turn_on=0.5)
+    stage = GaussMarkov(density=0.0, tau=1.0, turn_on=0.5)
     scene = still([syn.ScalarCfg(name="p", stages=(stage,))], seed=2)
     first = error(scene)
     low, high = stats.chi2.ppf([0.005, 0.995], N) / N
@@ -86,7 +99,7 @@ def test_scale_error_is_the_configured_matrix() -> None:
         "three": ((0.1, 0.2, 0.3), np.array([[1, 0.2, 0.3], [0.1, 1, 0.3], [0.1, 0.2, 1]])),
         "one": (0.1, np.full((3, 3), 0.1) + 0.9 * np.eye(3)),
     }
-    cfgs = [syn.ProbeCfg(name=name, stages=(sn.ScaleError(scale=tuple(scale), cross_axis=cross),))
+    cfgs = [syn.ProbeCfg(name=name, stages=(sn.stages.ScaleError(scale=tuple(scale), cross_axis=cross),))
             for name, (cross, _) in matrices.items()]  # fmt: skip
     scene = still(cfgs, 3)
     for name, (_, matrix) in matrices.items():
@@ -96,7 +109,7 @@ def test_scale_error_is_the_configured_matrix() -> None:
 
 def test_scale_error_is_drawn_per_env() -> None:
     """A distribution of scale errors is drawn per env and axis at reset and constant in an episode."""
-    scene = still([syn.ProbeCfg(name="p", stages=(sn.ScaleError(scale=sn.Uniform(-0.1, 0.1)),))], 64)
+    scene = still([syn.ProbeCfg(name="p", stages=(sn.stages.ScaleError(scale=sn.Uniform(-0.1, 0.1)),))], 64)
     first = scene["p"].data.vec / scene["p"].ground_truth.vec - 1.0
     assert first.abs().max() < 0.1000002 and len(first.unique()) > 180
     scene.update()
@@ -110,9 +123,9 @@ def test_scale_error_is_drawn_per_env() -> None:
 def test_saturation_clips_at_both_ends() -> None:
     """Values are clipped exactly to full scale, per axis or with two ends, before quantisation."""
     cfgs = [
-        syn.ProbeCfg(name="both", bias=-3.0, stages=(sn.Saturation(high=1.5),)),
-        syn.ProbeCfg(name="ends", stages=(sn.Saturation(high=(1.5, 9.0, 3.0), low=1.25),)),
-        syn.ProbeCfg(name="steps", resolution=1.0, stages=(sn.Saturation(high=2.4),)),
+        syn.ProbeCfg(name="both", bias=-3.0, stages=(Saturation(high=1.5),)),
+        syn.ProbeCfg(name="ends", stages=(Saturation(high=(1.5, 9.0, 3.0), low=1.25),)),
+        syn.ProbeCfg(name="steps", resolution=1.0, stages=(Saturation(high=2.4),)),
     ]  # fmt: skip
     scene = still(cfgs, 2)
     assert scene["both"].data.vec[0].tolist() == [-1.5, -1.0, 1.0]
@@ -120,7 +133,7 @@ def test_saturation_clips_at_both_ends() -> None:
     assert scene["steps"].data.vec[0].tolist() == [1.0, 2.0, 2.0]
 
 
-@pytest.mark.parametrize("make", [sn.Saturation, lambda **ends: sn.SaturationFault(rate=1.0, **ends)])
+@pytest.mark.parametrize("make", [Saturation, lambda **ends: SaturationFault(rate=1.0, **ends)])
 def test_empty_saturation_range_is_refused(make: Any) -> None:
     """The negative of a negative upper end lies above it, so the lower end must be given."""
     with pytest.raises(sn.ConfigError, match=r"low: got None, expected .*below"):
@@ -136,10 +149,10 @@ def test_empty_saturation_range_is_refused(make: Any) -> None:
 @pytest.mark.parametrize(
     "stage",
     [
-        sn.GaussMarkov(density=1.0, tau=1.0), sn.Flicker(bias_instability=1.0), sn.TemperatureDrift(coefficient=0.1),
-        sn.LowPass(time_constant=1.0), sn.GroupDelay(window="hann", length=3), sn.Saturation(high=0.5),
-        sn.SpikeFault(rate=1.0, amount=1.0), sn.SaturationFault(rate=1.0, high=1.0), sn.StuckFault(rate=1.0),
-        sn.Dropout(probability=0.5), sn.Dropout(probability=0.5, per="sample", mode="zero"), sn.WindowAverage(),
+        GaussMarkov(density=1.0, tau=1.0), Flicker(bias_instability=1.0), TemperatureDrift(coefficient=0.1),
+        LowPass(time_constant=1.0), GroupDelay(window="hann", length=3), Saturation(high=0.5),
+        SpikeFault(rate=1.0, amount=1.0), SaturationFault(rate=1.0, high=1.0), StuckFault(rate=1.0),
+        Dropout(probability=0.5), Dropout(probability=0.5, per="sample", mode="zero"), WindowAverage(),
     ],
     ids=lambda stage: stage.to_dict()["kind"],
 )  # fmt: skip
@@ -152,9 +165,9 @@ def test_stage_that_breaks_unit_quaternions_is_refused(stage: StageCfg) -> None:
 @pytest.mark.parametrize(
     "stage",
     [
-        sn.GroupDelay(samples=2), sn.StuckFault(rate=20.0, per="sample", duration=0.05),
-        sn.Dropout(probability=0.5, per="sample"),
-        sn.Dropout(probability=0.5, per="sample", mode="value", value=(1.0, 0.0, 0.0, 0.0)),
+        GroupDelay(samples=2), StuckFault(rate=20.0, per="sample", duration=0.05),
+        Dropout(probability=0.5, per="sample"),
+        Dropout(probability=0.5, per="sample", mode="value", value=(1.0, 0.0, 0.0, 0.0)),
     ],
     ids=["delay", "stuck", "hold", "value"],
 )  # fmt: skip
@@ -283,7 +296,7 @@ def test_stage_keys_are_independent() -> None:
     assert torch.equal(scene["p"].data.vec[:, 0], first)
     scene.update()
     assert not torch.equal(scene["p"].data.vec[:, 0], first)
-    twice = syn.ProbeCfg(name="p", stages=(sn.GaussMarkov(density=1.0, tau=1.0),) * 2)
+    twice = syn.ProbeCfg(name="p", stages=(GaussMarkov(density=1.0, tau=1.0),) * 2)
     states = still([twice], 4)["p"].buffers.stages
     assert not torch.equal(*(run.states["drift_vec"] for run in states))
 
@@ -291,10 +304,10 @@ def test_stage_keys_are_independent() -> None:
 def test_invalid_stages_are_refused() -> None:
     """A stage on an unknown field, on fields of several units, or on an unsuitable field is rejected by name."""
     for stages, text in [
-        ((sn.Saturation(high=1.0, fields=("vek",)),), "vec"),
-        ((sn.Saturation(high=1.0),), "fields"),
-        ((sn.ScaleError(fields=("speed",)),), "three-axis"),
-        ((sn.Saturation(high=1.0, fields=("label",)),), "label"),
+        ((Saturation(high=1.0, fields=("vek",)),), "vec"),
+        ((Saturation(high=1.0),), "fields"),
+        ((sn.stages.ScaleError(fields=("speed",)),), "three-axis"),
+        ((Saturation(high=1.0, fields=("label",)),), "label"),
     ]:
         with pytest.raises(sn.ConfigError, match=text):
             syn.world([syn.ProbeCfg(fields=("vec", "speed", "label"), stages=stages)])

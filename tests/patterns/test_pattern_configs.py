@@ -15,35 +15,37 @@ import torch
 import sensorium as sn
 from sensorium.cfg import Cfg
 from sensorium.compat.carla import lidar_pattern
-from sensorium.patterns import OptionalPatternField, PatternField
+from sensorium.patterns import GridPatternCfg, LidarPatternCfg, OptionalPatternField, PatternField
 from sensorium.patterns.base import PATTERN_KINDS
 
-PATTERNS: list[sn.PatternBaseCfg] = [
-    sn.GridPatternCfg(),
-    sn.GridPatternCfg(size=(1.6, 1.0), resolution=0.1, direction=(0.1, 0.0, -1.0), ordering="yx"),
-    sn.RingPatternCfg(rings=(sn.Ring(0.1, 8), sn.Ring(0.2, 12)), include_center=False),
-    sn.PinholeCameraPatternCfg(width=8, height=6, focal_length=20.0),
-    sn.ImagePlanePatternCfg(width=4, fovx=50.0),
-    sn.PinholeCameraPatternCfg.from_lens(res=(8, 6)),
-    sn.SphericalPatternCfg(fov=(90.0, (-10.0, 20.0)), n_points=(5, 4)),
-    sn.SphericalPatternCfg(angular_resolution=(10.0, 5.0)),
-    sn.SphericalPatternCfg(angles=((0.0, 90.0), (0.0,))),
-    sn.LidarPatternCfg(
+PATTERNS: list[sn.patterns.PatternBaseCfg] = [
+    GridPatternCfg(),
+    GridPatternCfg(size=(1.6, 1.0), resolution=0.1, direction=(0.1, 0.0, -1.0), ordering="yx"),
+    sn.patterns.RingPatternCfg(rings=(sn.patterns.Ring(0.1, 8), sn.patterns.Ring(0.2, 12)), include_center=False),
+    sn.patterns.PinholeCameraPatternCfg(width=8, height=6, focal_length=20.0),
+    sn.patterns.ImagePlanePatternCfg(width=4, fovx=50.0),
+    sn.patterns.PinholeCameraPatternCfg.from_lens(res=(8, 6)),
+    sn.patterns.SphericalPatternCfg(fov=(90.0, (-10.0, 20.0)), n_points=(5, 4)),
+    sn.patterns.SphericalPatternCfg(angular_resolution=(10.0, 5.0)),
+    sn.patterns.SphericalPatternCfg(angles=((0.0, 90.0), (0.0,))),
+    LidarPatternCfg(
         channels=4, vertical_fov_range=(-15, 15), horizontal_fov_range=(0, 90), horizontal_res=7, spacing="one_less"
     ),
-    sn.BpearlPatternCfg(horizontal_fov=180.0),
-    sn.SpinningPatternCfg.vlp16(),
-    sn.SpinningPatternCfg.os1_64(),
+    sn.patterns.BpearlPatternCfg(horizontal_fov=180.0),
+    sn.patterns.SpinningPatternCfg.vlp16(),
+    sn.patterns.SpinningPatternCfg.os1_64(),
     lidar_pattern(horizontal_fov=120.0),
-    sn.RisleyPatternCfg.avia(period=0.1),
-    sn.RotatingMirrorPatternCfg.mid360(period=0.1),
-    sn.TablePatternCfg(time=np.arange(5) * 0.1, azimuth=range(5), elevation=[0.0] * 5, channel=[0, 1, 0, 1, 0]),
-    sn.TablePatternCfg.from_table(sn.ScanTable([0.0, 0.1], [0.0, 1.0], [2.0, 3.0], period=0.5)),
+    sn.patterns.RisleyPatternCfg.avia(period=0.1),
+    sn.patterns.RotatingMirrorPatternCfg.mid360(period=0.1),
+    sn.patterns.TablePatternCfg(
+        time=np.arange(5) * 0.1, azimuth=range(5), elevation=[0.0] * 5, channel=[0, 1, 0, 1, 0]
+    ),
+    sn.patterns.TablePatternCfg.from_table(sn.patterns.ScanTable([0.0, 0.1], [0.0, 1.0], [2.0, 3.0], period=0.5)),
 ]
 
 
 class CasterCfg(Cfg):
-    pattern: PatternField = sn.GridPatternCfg()
+    pattern: PatternField = GridPatternCfg()
     other: OptionalPatternField = None
 
 
@@ -60,15 +62,15 @@ def _own_kinds() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda p: p.kind())
-def test_pattern_round_trips_through_json_and_toml(pattern: sn.PatternBaseCfg) -> None:
-    for again in (type(pattern).from_json(pattern.to_json()), sn.PatternBaseCfg.from_toml(pattern.to_toml())):
+def test_pattern_round_trips_through_json_and_toml(pattern: sn.patterns.PatternBaseCfg) -> None:
+    for again in (type(pattern).from_json(pattern.to_json()), sn.patterns.PatternBaseCfg.from_toml(pattern.to_toml())):
         assert again == pattern and type(again) is type(pattern)
         assert torch.equal(again.rays().directions, pattern.rays().directions)
         assert torch.equal(again.rays().starts, pattern.rays().starts)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda p: p.kind())
-def test_a_field_of_a_config_holds_a_pattern_of_any_kind(pattern: sn.PatternBaseCfg) -> None:
+def test_a_field_of_a_config_holds_a_pattern_of_any_kind(pattern: sn.patterns.PatternBaseCfg) -> None:
     cfg = CasterCfg(pattern=pattern, other=pattern)
     assert cfg.pattern is pattern
     assert CasterCfg.from_toml(cfg.to_toml()) == CasterCfg.from_json(cfg.to_json()) == cfg
@@ -96,12 +98,11 @@ def test_invalid_pattern_error_names_the_field(value: Any, expected: str) -> Non
 
 def test_class_refuses_another_kind() -> None:
     with pytest.raises(sn.ConfigError, match=r"GridPatternCfg\.kind: got 'ring', expected 'grid'"):
-        sn.GridPatternCfg.from_dict({"kind": "ring"})
+        GridPatternCfg.from_dict({"kind": "ring"})
 
 
 def test_patterns_are_a_public_submodule() -> None:
-    assert sn.patterns.GridPatternCfg is sn.GridPatternCfg
-    cfg = sn.patterns.GridPatternCfg(size=(1.0, 1.0), resolution=0.5)
+    cfg = GridPatternCfg(size=(1.0, 1.0), resolution=0.5)
     assert sn.patterns.grid_pattern(cfg, "cpu")[0].shape == (9, 3)
 
 
@@ -113,29 +114,29 @@ def cross(cfg: Any, device: str) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.zeros_like(directions), directions
 
 
-class MethodPatternCfg(sn.PatternBaseCfg):
+class MethodPatternCfg(sn.patterns.PatternBaseCfg):
     width: float = 3.0
 
     def func(self, device: str) -> tuple[torch.Tensor, torch.Tensor]:
         return cross(self, device)
 
 
-class AttributePatternCfg(sn.PatternBaseCfg):
+class AttributePatternCfg(sn.patterns.PatternBaseCfg):
     width: float = 3.0
     func = cross
 
 
-class StaticPatternCfg(sn.PatternBaseCfg):
+class StaticPatternCfg(sn.patterns.PatternBaseCfg):
     width: float = 3.0
     func = staticmethod(cross)
 
 
-class ClassVarPatternCfg(sn.PatternBaseCfg):
+class ClassVarPatternCfg(sn.patterns.PatternBaseCfg):
     width: float = 3.0
     func: ClassVar[Callable[..., Any]] = functools.partial(cross)
 
 
-class FieldPatternCfg(sn.PatternBaseCfg):
+class FieldPatternCfg(sn.patterns.PatternBaseCfg):
     func: Callable[..., Any] = cross
     width: float = 3.0
 
@@ -145,7 +146,7 @@ OWN_KINDS = {cls.kind(): cls for cls in OWN}
 
 
 @pytest.mark.parametrize("cls", OWN)
-def test_func_can_be_a_method_attribute_or_field(cls: type[sn.PatternBaseCfg]) -> None:
+def test_func_can_be_a_method_attribute_or_field(cls: type[sn.patterns.PatternBaseCfg]) -> None:
     rays = cls(width=5.0).rays()
     assert rays.directions.tolist() == [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
     assert rays.return_shape == cls().return_shape == (2,)
@@ -164,7 +165,7 @@ def test_installed_plugin_pattern_is_found_by_kind(monkeypatch: pytest.MonkeyPat
     """Before an unknown kind is an error, installed plugins are loaded."""
 
     def load() -> None:
-        class WindmillPatternCfg(sn.PatternBaseCfg):
+        class WindmillPatternCfg(sn.patterns.PatternBaseCfg):
             width: float = 1.0
             func = cross
 
@@ -175,14 +176,14 @@ def test_installed_plugin_pattern_is_found_by_kind(monkeypatch: pytest.MonkeyPat
 def test_built_in_kind_cannot_be_redefined() -> None:
     with pytest.raises(sn.RegistrationError, match=r"the kind 'grid' of .*GridPatternCfg belongs to the built-in"):
 
-        class GridPatternCfg(sn.PatternBaseCfg):
+        class GridPatternCfg(sn.patterns.PatternBaseCfg):
             func = cross
 
-    assert PATTERN_KINDS["grid"] is sn.GridPatternCfg
+    assert PATTERN_KINDS["grid"] is GridPatternCfg
 
 
 def test_pattern_with_custom_axes_reports_them() -> None:
-    class TwoRowsPatternCfg(sn.PatternBaseCfg):
+    class TwoRowsPatternCfg(sn.patterns.PatternBaseCfg):
         rows: int = 2
 
         def func(self, device: str) -> tuple[torch.Tensor, torch.Tensor]:
@@ -202,12 +203,12 @@ def test_pattern_with_custom_axes_reports_them() -> None:
 
 
 def test_custom_scan_is_a_table() -> None:
-    class LinePatternCfg(sn.ScanPatternCfg):
+    class LinePatternCfg(sn.patterns.ScanPatternCfg):
         is_abstract: ClassVar[bool] = False
         lines: int = 3
 
-        def table(self) -> sn.ScanTable:
-            return sn.ScanTable(np.arange(self.lines) * 0.1, np.zeros(self.lines), np.arange(self.lines))
+        def table(self) -> sn.patterns.ScanTable:
+            return sn.patterns.ScanTable(np.arange(self.lines) * 0.1, np.zeros(self.lines), np.arange(self.lines))
 
     rays = CasterCfg.from_dict({"pattern": {"kind": "line", "lines": 4}}).pattern.rays()
     assert rays.times is not None and rays.times.tolist() == pytest.approx([0.0, 0.1, 0.2, 0.3])
@@ -222,15 +223,15 @@ def test_mjlab_pattern_object_is_accepted() -> None:
     assert cfg.pattern.rays().directions.tolist() == [[0.0, 0.0, -1.0]] * 4
     with pytest.raises(sn.ConfigError, match="expected a value that a file can hold"):
         cfg.pattern.to_dict()
-    starts, directions = sn.GridPatternCfg().generate_rays(None, "cpu")  # and the built-in patterns work with mjlab
+    starts, directions = GridPatternCfg().generate_rays(None, "cpu")  # and the built-in patterns work with mjlab
     assert starts.shape == directions.shape == (121, 3)
 
 
 # Bad input ------------------------------------------------------------------------------------------------------------
 
 
-def pattern_of(result: Any) -> sn.PatternBaseCfg:
-    class BadPatternCfg(sn.PatternBaseCfg):
+def pattern_of(result: Any) -> sn.patterns.PatternBaseCfg:
+    class BadPatternCfg(sn.patterns.PatternBaseCfg):
         def func(self, device: str) -> Any:
             return result
 
@@ -265,7 +266,7 @@ def test_float64_and_tiny_directions_become_unit_float32() -> None:
 
 
 def test_class_without_func_error_shows_the_method() -> None:
-    class EmptyPatternCfg(sn.PatternBaseCfg):
+    class EmptyPatternCfg(sn.patterns.PatternBaseCfg):
         pass
 
     with pytest.raises(sn.RegistrationError, match=r"EmptyPatternCfg has no func\. Write a method: def func"):
@@ -278,31 +279,31 @@ LIDAR = {"channels": 4, "vertical_fov_range": (-15, 15), "horizontal_fov_range":
 
 @pytest.mark.parametrize(
     ("cls", "fields", "expected"),
-    [(sn.GridPatternCfg, {"ordering": "zx"}, "ordering: got 'zx', expected 'xy' or 'yx'"),
-     (sn.GridPatternCfg, {"resolution": -1.0}, r"resolution: got -1\.0, expected a resolution greater than 0, m"),
-     (sn.GridPatternCfg, {"resolution": 0.0}, r"resolution: got 0\.0"),
-     (sn.GridPatternCfg, {"resolution": math.nan}, "resolution: got nan"),
-     (sn.GridPatternCfg, {"resolution": 1e-7}, "resolution: .*at most 100000000 rays"),
-     (sn.GridPatternCfg, {"size": (-1.0, 1.0)}, "size: .*two lengths >= 0"),
-     (sn.GridPatternCfg, {"direction": (0, 0, 0)}, "direction: .*not zero"),
-     (sn.RingPatternCfg, {"rings": (), "include_center": False}, "include_center: .*at least one ray"),
-     (sn.RingPatternCfg, {"rings": ({"radius": 0.0, "num_samples": 3},)}, r"rings\.0\.radius: got 0\.0"),
-     (sn.RingPatternCfg, {"rings": ({"radius": 1.0, "num_samples": 0},)}, r"rings\.0\.num_samples: got 0"),
-     (sn.RingPatternCfg, {"rings": (), "direction": (0, 0, math.nan)}, "direction: .*finite"),
-     (sn.SphericalPatternCfg, {"fov": (361.0, 10.0)}, "fov: .*at most 360 degrees, not 361"),
-     (sn.SphericalPatternCfg, {"fov": (90.0, 181.0)}, "fov: .*elevations from -90 to 90"),
-     (sn.SphericalPatternCfg, {"n_points": (0, 4)}, "n_points: .*at least 1"),
-     (sn.SphericalPatternCfg, {"angular_resolution": (0.0, 1.0)}, "angular_resolution: .*greater than 0"),
-     (sn.SphericalPatternCfg, {"angles": ((), (0.0,))}, "angles: .*at least one"),
-     (sn.LidarPatternCfg, {**LIDAR, "channels": 0}, "channels: got 0, expected at least 1 channel"),
-     (sn.LidarPatternCfg, {**LIDAR, "channels": 2.5}, r"channels: got 2\.5, expected a valid integer"),
-     (sn.LidarPatternCfg, {**LIDAR, "horizontal_res": 0.0}, r"horizontal_res: got 0\.0, expected a step greater"),
-     (sn.LidarPatternCfg, {**LIDAR, "horizontal_fov_range": (-200, 200)}, "horizontal_fov_range: .*at most 360"),
-     (sn.LidarPatternCfg, {**LIDAR, "vertical_fov_range": (-100, 0)}, "vertical_fov_range: .*-90 to 90"),
-     (sn.LidarPatternCfg, {**LIDAR, "spacing": "v2"}, "spacing"),
-     (sn.BpearlPatternCfg, {"horizontal_fov": 400.0}, r"horizontal_fov: got 400\.0, .*up to 360"),
-     (sn.BpearlPatternCfg, {"horizontal_res": -1.0}, r"horizontal_res: got -1\.0"),
-     (sn.BpearlPatternCfg, {"vertical_ray_angles": ()}, "vertical_ray_angles: .*at least one")],
+    [(GridPatternCfg, {"ordering": "zx"}, "ordering: got 'zx', expected 'xy' or 'yx'"),
+     (GridPatternCfg, {"resolution": -1.0}, r"resolution: got -1\.0, expected a resolution greater than 0, m"),
+     (GridPatternCfg, {"resolution": 0.0}, r"resolution: got 0\.0"),
+     (GridPatternCfg, {"resolution": math.nan}, "resolution: got nan"),
+     (GridPatternCfg, {"resolution": 1e-7}, "resolution: .*at most 100000000 rays"),
+     (GridPatternCfg, {"size": (-1.0, 1.0)}, "size: .*two lengths >= 0"),
+     (GridPatternCfg, {"direction": (0, 0, 0)}, "direction: .*not zero"),
+     (sn.patterns.RingPatternCfg, {"rings": (), "include_center": False}, "include_center: .*at least one ray"),
+     (sn.patterns.RingPatternCfg, {"rings": ({"radius": 0.0, "num_samples": 3},)}, r"rings\.0\.radius: got 0\.0"),
+     (sn.patterns.RingPatternCfg, {"rings": ({"radius": 1.0, "num_samples": 0},)}, r"rings\.0\.num_samples: got 0"),
+     (sn.patterns.RingPatternCfg, {"rings": (), "direction": (0, 0, math.nan)}, "direction: .*finite"),
+     (sn.patterns.SphericalPatternCfg, {"fov": (361.0, 10.0)}, "fov: .*at most 360 degrees, not 361"),
+     (sn.patterns.SphericalPatternCfg, {"fov": (90.0, 181.0)}, "fov: .*elevations from -90 to 90"),
+     (sn.patterns.SphericalPatternCfg, {"n_points": (0, 4)}, "n_points: .*at least 1"),
+     (sn.patterns.SphericalPatternCfg, {"angular_resolution": (0.0, 1.0)}, "angular_resolution: .*greater than 0"),
+     (sn.patterns.SphericalPatternCfg, {"angles": ((), (0.0,))}, "angles: .*at least one"),
+     (LidarPatternCfg, {**LIDAR, "channels": 0}, "channels: got 0, expected at least 1 channel"),
+     (LidarPatternCfg, {**LIDAR, "channels": 2.5}, r"channels: got 2\.5, expected a valid integer"),
+     (LidarPatternCfg, {**LIDAR, "horizontal_res": 0.0}, r"horizontal_res: got 0\.0, expected a step greater"),
+     (LidarPatternCfg, {**LIDAR, "horizontal_fov_range": (-200, 200)}, "horizontal_fov_range: .*at most 360"),
+     (LidarPatternCfg, {**LIDAR, "vertical_fov_range": (-100, 0)}, "vertical_fov_range: .*-90 to 90"),
+     (LidarPatternCfg, {**LIDAR, "spacing": "v2"}, "spacing"),
+     (sn.patterns.BpearlPatternCfg, {"horizontal_fov": 400.0}, r"horizontal_fov: got 400\.0, .*up to 360"),
+     (sn.patterns.BpearlPatternCfg, {"horizontal_res": -1.0}, r"horizontal_res: got -1\.0"),
+     (sn.patterns.BpearlPatternCfg, {"vertical_ray_angles": ()}, "vertical_ray_angles: .*at least one")],
 )  # fmt: skip
 def test_bad_fields_are_refused_with_the_expected_value(cls, fields, expected: str) -> None:
     with pytest.raises(ValueError, match=expected):

@@ -22,31 +22,33 @@ from sensorium.patterns import bpearl_pattern, grid_pattern, lidar_pattern
      ((1.6, 1.0), 0.1, "xy", 187), ((0.9, 0.9), 0.1, "xy", 100)],
 )  # fmt: skip
 def test_a_grid_has_one_ray_per_point_and_both_its_edges(size, resolution, ordering, count) -> None:
-    starts, directions = grid_pattern(sn.GridPatternCfg(size=size, resolution=resolution, ordering=ordering), "cpu")
+    starts, directions = grid_pattern(
+        sn.patterns.GridPatternCfg(size=size, resolution=resolution, ordering=ordering), "cpu"
+    )
     assert starts.shape == directions.shape == (count, 3)
     assert starts.dtype == directions.dtype == torch.float32
 
 
 def test_ordering_xy_walks_along_x_first_and_yx_along_y() -> None:
-    xy = sn.GridPatternCfg(size=(2.0, 2.0), resolution=1.0, ordering="xy").rays()
-    yx = sn.GridPatternCfg(size=(2.0, 2.0), resolution=1.0, ordering="yx").rays()
+    xy = sn.patterns.GridPatternCfg(size=(2.0, 2.0), resolution=1.0, ordering="xy").rays()
+    yx = sn.patterns.GridPatternCfg(size=(2.0, 2.0), resolution=1.0, ordering="yx").rays()
     assert xy.starts[:4, :2].tolist() == [[-1.0, -1.0], [0.0, -1.0], [1.0, -1.0], [-1.0, 0.0]]
     assert yx.starts[:4, :2].tolist() == [[-1.0, -1.0], [-1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]]
 
 
 def test_the_shape_of_a_grid_gives_the_rays_their_rows_and_columns() -> None:
-    rays = sn.GridPatternCfg(size=(1.6, 1.0), resolution=0.1).rays()
+    rays = sn.patterns.GridPatternCfg(size=(1.6, 1.0), resolution=0.1).rays()
     assert rays.return_shape == (11, 17)
     starts = rays.starts.reshape(11, 17, 3)
     assert torch.equal(starts[:, 3, 0], starts[:1, 3, 0].expand(11))  # a column has one x
-    turned = sn.GridPatternCfg(size=(1.6, 1.0), resolution=0.1, ordering="yx").rays()
+    turned = sn.patterns.GridPatternCfg(size=(1.6, 1.0), resolution=0.1, ordering="yx").rays()
     assert turned.return_shape == (17, 11)
     torch.testing.assert_close(turned.starts.reshape(17, 11, 3).transpose(0, 1), starts, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("direction", [(0.0, 0.0, -1.0), (1.0, 0.0, 0.0), (0.0, 2.0, -2.0)])
 def test_grid_directions_are_raw_in_func_and_unit_in_rays(direction) -> None:
-    cfg = sn.GridPatternCfg(size=(2.0, 2.0), resolution=0.5, direction=direction)
+    cfg = sn.patterns.GridPatternCfg(size=(2.0, 2.0), resolution=0.5, direction=direction)
     raw = cfg.func(cfg, "cpu")[1]
     torch.testing.assert_close(raw, torch.tensor(direction).expand(25, 3))
     unit = np.array(direction) / np.linalg.norm(direction)
@@ -54,18 +56,18 @@ def test_grid_directions_are_raw_in_func_and_unit_in_rays(direction) -> None:
 
 
 def test_a_grid_is_centred_and_flat() -> None:
-    starts = sn.GridPatternCfg(size=(2.0, 4.0), resolution=0.5).rays().starts
+    starts = sn.patterns.GridPatternCfg(size=(2.0, 4.0), resolution=0.5).rays().starts
     assert (starts.amin(dim=0).tolist(), starts.amax(dim=0).tolist()) == ([-1.0, -2.0, 0.0], [1.0, 2.0, 0.0])
 
 
 def test_size_not_a_multiple_of_the_resolution_starts_at_the_low_edge() -> None:
-    x = sn.GridPatternCfg(size=(1.0, 0.0), resolution=0.3).rays().starts[:, 0]
+    x = sn.patterns.GridPatternCfg(size=(1.0, 0.0), resolution=0.3).rays().starts[:, 0]
     np.testing.assert_allclose(x.numpy(), [-0.5, -0.2, 0.1, 0.4], atol=1e-7)
 
 
 def test_the_grid_of_genesis_has_its_defaults() -> None:
     fields = {"size": (2.0, 2.0), "resolution": 0.1, "direction": (0.0, 0.0, -1.0), "ordering": "yx"}
-    assert GridPattern() == sn.GridPatternCfg(**fields)
+    assert GridPattern() == sn.patterns.GridPatternCfg(**fields)
     assert GridPattern(size=(0.9, 0.9)).return_shape == (10, 10)
 
 
@@ -73,7 +75,7 @@ def test_the_grid_of_genesis_has_its_defaults() -> None:
 
 
 def test_rings_follow_the_centre_in_order_from_plus_x_to_the_left() -> None:
-    rays = sn.RingPatternCfg(rings=(sn.Ring(0.1, 4), sn.Ring(0.2, 2))).rays()
+    rays = sn.patterns.RingPatternCfg(rings=(sn.patterns.Ring(0.1, 4), sn.patterns.Ring(0.2, 2))).rays()
     expected = [[0, 0, 0], [0.1, 0, 0], [0, 0.1, 0], [-0.1, 0, 0], [0, -0.1, 0], [0.2, 0, 0], [-0.2, 0, 0]]
     np.testing.assert_allclose(rays.starts.numpy(), expected, atol=1e-7)
     assert rays.directions.tolist() == [[0.0, 0.0, -1.0]] * 7
@@ -81,15 +83,15 @@ def test_rings_follow_the_centre_in_order_from_plus_x_to_the_left() -> None:
 
 
 def test_a_single_ring_is_a_circle_of_eight_and_the_centre() -> None:
-    assert len(sn.RingPatternCfg.single_ring().rays()) == 9
-    assert len(sn.RingPatternCfg.single_ring(num_samples=5, include_center=False).rays()) == 5
+    assert len(sn.patterns.RingPatternCfg.single_ring().rays()) == 9
+    assert len(sn.patterns.RingPatternCfg.single_ring(num_samples=5, include_center=False).rays()) == 5
 
 
 # Spherical ------------------------------------------------------------------------------------------------------------
 
 
 def test_genesis_sphere_is_azimuths_by_elevations_without_the_end_of_a_full_turn() -> None:
-    rays = sn.SphericalPatternCfg().rays()
+    rays = sn.patterns.SphericalPatternCfg().rays()
     assert rays.return_shape == (128, 64)
     d = rays.directions.double().reshape(128, 64, 3).numpy()
     azimuth = np.degrees(np.unwrap(np.arctan2(d[:, 30, 1], d[:, 30, 0])))
@@ -100,16 +102,18 @@ def test_genesis_sphere_is_azimuths_by_elevations_without_the_end_of_a_full_turn
 
 def test_partial_sphere_includes_both_ends() -> None:
     for fov in ((90.0, 20.0), ((-45.0, 45.0), (-10.0, 10.0))):
-        azimuth, elevation = sn.SphericalPatternCfg(fov=fov, n_points=(4, 3)).grid_angles()
+        azimuth, elevation = sn.patterns.SphericalPatternCfg(fov=fov, n_points=(4, 3)).grid_angles()
         np.testing.assert_allclose(azimuth, [-45.0, -15.0, 15.0, 45.0])
         np.testing.assert_allclose(elevation, [-10.0, 0.0, 10.0])
 
 
 def test_sphere_angles_can_be_steps_or_explicit() -> None:
-    azimuth, elevation = sn.SphericalPatternCfg(fov=(360.0, 50.0), angular_resolution=(90.0, 20.0)).grid_angles()
+    azimuth, elevation = sn.patterns.SphericalPatternCfg(
+        fov=(360.0, 50.0), angular_resolution=(90.0, 20.0)
+    ).grid_angles()
     np.testing.assert_allclose(azimuth, [-180.0, -90.0, 0.0, 90.0])
     np.testing.assert_allclose(elevation, [-25.0, -5.0, 15.0])
-    rays = sn.SphericalPatternCfg(angles=((0.0, 90.0), (0.0, 90.0))).rays()
+    rays = sn.patterns.SphericalPatternCfg(angles=((0.0, 90.0), (0.0, 90.0))).rays()
     np.testing.assert_allclose(rays.directions.numpy(), [[1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 0, 1]], atol=1e-7)
 
 
@@ -121,8 +125,8 @@ LIDARS = [(16, (-15, 15), (-180, 180), 0.2), (16, (-15, 15), (-180, 180), 90.0),
           (16, (-15, 15), (-60, 60), 7.0)]  # fmt: skip
 
 
-def lidar(channels, vertical, horizontal, res, **more) -> sn.LidarPatternCfg:
-    return sn.LidarPatternCfg(
+def lidar(channels, vertical, horizontal, res, **more) -> sn.patterns.LidarPatternCfg:
+    return sn.patterns.LidarPatternCfg(
         channels=channels, vertical_fov_range=vertical, horizontal_fov_range=horizontal, horizontal_res=res, **more
     )
 
@@ -191,13 +195,13 @@ def test_directions_of_a_lidar_point_forward_left_and_up() -> None:
 
 @pytest.mark.parametrize(("fov", "res"), [(360.0, 10.0), (360.0, 5.0), (180.0, 10.0), (90.0, 5.0)])
 def test_bpearl_has_32_rays_per_column_without_the_end(fov, res) -> None:
-    rays = sn.BpearlPatternCfg(horizontal_fov=fov, horizontal_res=res).rays()
+    rays = sn.patterns.BpearlPatternCfg(horizontal_fov=fov, horizontal_res=res).rays()
     assert len(rays) == 32 * int(fov / res)
     assert rays.return_shape == (int(fov / res), 32)
 
 
 def test_bpearl_points_up_and_starts_ahead_near_the_zenith() -> None:
-    starts, directions = bpearl_pattern(sn.BpearlPatternCfg(), "cpu")
+    starts, directions = bpearl_pattern(sn.patterns.BpearlPatternCfg(), "cpu")
     np.testing.assert_allclose(directions[0], [0.00873, 0.0, 0.99996], atol=1e-5)
     np.testing.assert_allclose(directions.norm(dim=-1), 1.0, rtol=1e-5)
     assert not starts.any() and bool((directions[:, 2] > 0.0).all())
@@ -207,5 +211,5 @@ def test_bpearl_points_up_and_starts_ahead_near_the_zenith() -> None:
 
 
 def test_bpearl_accepts_other_angles() -> None:
-    cfg = sn.BpearlPatternCfg(horizontal_res=90.0, vertical_ray_angles=(80.0, 60.0, 40.0, 20.0, 0.0))
+    cfg = sn.patterns.BpearlPatternCfg(horizontal_res=90.0, vertical_ray_angles=(80.0, 60.0, 40.0, 20.0, 0.0))
     assert len(cfg.rays()) == 20

@@ -27,7 +27,7 @@ def test_every_camera_states_what_it_estimates() -> None:
 @pytest.mark.parametrize("name", CAMERAS)
 def test_a_preset_images_a_wall(name: str) -> None:
     """The lens has the device's angle; grey stays grey and reaches the target; depth is near 1 m, or absent."""
-    wall = sn.Shape("box", "wall", (0.1, 5.0, 5.0), pos=(1.1, 0.0, 0.0), rgba=(0.6, 0.6, 0.6, 1.0))
+    wall = sn.engines.Shape("box", "wall", (0.1, 5.0, 5.0), pos=(1.1, 0.0, 0.0), rgba=(0.6, 0.6, 0.6, 1.0))
     fields: Any = CAMERAS[name].fields
     width = 64
     cfg: Any = sn.preset(

@@ -78,7 +78,7 @@ def wall_camera(yaw: float, envs: int = 1, **fields: Any) -> sn.Scene:
     """Return a scene with a wall with its face on the plane x = 2 m, and a camera at the origin, rotated by a yaw in
     rad.
     """
-    wall = sn.Shape("box", "wall", size=(0.1, 50.0, 50.0), pos=(2.1, 0.0, 0.0))
+    wall = sn.engines.Shape("box", "wall", size=(0.1, 50.0, 50.0), pos=(2.1, 0.0, 0.0))
     engine = sn.TensorEngine(envs, 1 / 30, bodies=("body",), shapes=(wall,))
     engine.body_quat_w[:] = torch.tensor([math.cos(0.5 * yaw), 0.0, 0.0, math.sin(0.5 * yaw)])
     cfg = DepthCameraCfg(name="camera", body="body", offset={"convention": "world"}, **fields)
@@ -108,7 +108,7 @@ def test_incidence_equals_that_of_the_wall_for_any_source(types: tuple[str, ...]
     normals.
     """
     yaw, focal, envs = math.radians(66.0), 60.0, 300
-    stage = sn.StereoDepth(baseline=0.05, focal_px=focal, grazing=(0.2, 0.5), shadow=False)
+    stage = sn.stages.StereoDepth(baseline=0.05, focal_px=focal, grazing=(0.2, 0.5), shadow=False)
     shown = ("distance_to_image_plane", *types)
     scene = wall_camera(yaw, envs, res=(24, 16), fx=focal, data_types=shown, stages=(stage,), max_distance=100.0)
     share = (scene["camera"].data.distance_to_image_plane.numpy()[..., 0] > 0.0).mean(axis=0)

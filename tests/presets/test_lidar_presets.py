@@ -20,7 +20,7 @@ AHEAD = SpinningPatternCfg(elevations=(0.0,) * 2000, cycle_interval=1.0, rate_hz
 
 def lidar_at(name: LidarName, at: float, rho: float) -> sn.Lidar:
     """Return a device with 2000 rays straight ahead and a wall at a distance."""
-    wall = sn.Shape("box", "wall", (0.5, 50.0, 50.0), pos=(at + 0.5, 0.0, 0.0), reflectance=rho)
+    wall = sn.engines.Shape("box", "wall", (0.5, 50.0, 50.0), pos=(at + 0.5, 0.0, 0.0), reflectance=rho)
     cfg = sn.preset(name, name="lidar", body="body", pattern=AHEAD, rate_hz=1.0)
     scene = sn.Scene(sn.TensorEngine(1, 0.01, shapes=[wall]), [cfg], seed=3)
     sensor = scene["lidar"]
@@ -52,7 +52,7 @@ def test_preset_builds_and_round_trips_through_a_file(name: LidarName) -> None:
 )
 def test_a_scan_has_the_devices_number_of_rays(name: LidarName, rays: int) -> None:
     """A scan of 0.1 s has 1808 x 16 rays, 1024 x 64 rays or 200,000 rays per second."""
-    engine = sn.TensorEngine(1, 0.01, shapes=[sn.Shape("plane", "ground", pos=(0.0, 0.0, -1.0))])
+    engine = sn.TensorEngine(1, 0.01, shapes=[sn.engines.Shape("plane", "ground", pos=(0.0, 0.0, -1.0))])
     scene = sn.Scene(engine, [sn.preset(name, name="lidar", body="body", beam_divergence=0)])
     assert scene["lidar"].data.points_b.shape == (1, rays, 3)
 

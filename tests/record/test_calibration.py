@@ -13,6 +13,7 @@ from scipy.spatial.transform import Rotation
 
 import sensorium as sn
 from sensorium.cli import main
+from sensorium.lenses import EquirectangularLensCfg
 from sensorium.record.calibration import distortion_of, noise_of
 from sensorium.record.export import write_calibration
 
@@ -42,11 +43,11 @@ def opencv(model: str, d: tuple[float, ...], tangents: np.ndarray) -> np.ndarray
 @pytest.mark.parametrize(
     ("lens", "model", "kalibr"),
     [
-        (sn.PinholeLensCfg(fovy=60.0), "plumb_bob", "radtan"),
-        (sn.BrownConradyLensCfg(fovy=60.0, k1=-0.2, k2=0.05, p1=1e-3, p2=-2e-3), "plumb_bob", "radtan"),
-        (sn.BrownConradyLensCfg(fovy=60.0, k1=-0.2, k3=0.01), "plumb_bob", ""),
-        (sn.BrownConradyLensCfg(fovy=60.0, k1=0.3, k2=0.1, k4=0.4, k6=0.02), "rational_polynomial", ""),
-        (sn.KannalaBrandtLensCfg(fovy=60.0, k1=-0.01, k2=0.02, k3=1e-3, k4=1e-4), "equidistant", "equidistant"),
+        (sn.lenses.PinholeLensCfg(fovy=60.0), "plumb_bob", "radtan"),
+        (sn.lenses.BrownConradyLensCfg(fovy=60.0, k1=-0.2, k2=0.05, p1=1e-3, p2=-2e-3), "plumb_bob", "radtan"),
+        (sn.lenses.BrownConradyLensCfg(fovy=60.0, k1=-0.2, k3=0.01), "plumb_bob", ""),
+        (sn.lenses.BrownConradyLensCfg(fovy=60.0, k1=0.3, k2=0.1, k4=0.4, k6=0.02), "rational_polynomial", ""),
+        (sn.lenses.KannalaBrandtLensCfg(fovy=60.0, k1=-0.01, k2=0.02, k3=1e-3, k4=1e-4), "equidistant", "equidistant"),
     ],
 )
 def test_distortion(lens: Any, model: str, kalibr: str) -> None:
@@ -58,7 +59,7 @@ def test_distortion(lens: Any, model: str, kalibr: str) -> None:
     np.testing.assert_allclose(opencv(model, found.coefficients, tangents), lens.project(points), atol=1e-12)
 
 
-@pytest.mark.parametrize("lens", [sn.EquirectangularLensCfg(), sn.OrthographicLensCfg(view_height=2.0)])
+@pytest.mark.parametrize("lens", [EquirectangularLensCfg(), sn.lenses.OrthographicLensCfg(view_height=2.0)])
 def test_lenses_without_a_model(lens: Any) -> None:
     assert distortion_of(sn.CameraCfg(body="a", width=8, height=6, lens=lens).to_dict()) is None
 
@@ -94,7 +95,7 @@ def test_amounts_per_sample_become_densities_with_the_same_readings() -> None:
         ({"noise_density": {"ang_vel_b": 0.1}}, 0.1, 0.0, ""),
         ({"noise_density": {"gyro": [0.1, 0.3, 0.2]}}, 0.3, 0.0, "differs between the axes"),
         ({"gyro_noise": sn.Uniform(0.1, 0.3)}, 0.02, 0.0, "the mean of its distribution"),
-        ({"stages": [sn.GaussMarkov(fields=("ang_vel_b",), density=4e-6, tau=300.0)]}, 0.0, 4e-6, "300 s"),
+        ({"stages": [sn.stages.GaussMarkov(fields=("ang_vel_b",), density=4e-6, tau=300.0)]}, 0.0, 4e-6, "300 s"),
         ({}, 0.0, 0.0, ""),
     ],
 )
@@ -120,7 +121,9 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     turned = Rotation.from_rotvec(np.outer(times, [0.3, -0.5, 0.9])).as_quat()[:, [3, 0, 1, 2]]
     path = sn.Trajectory(times, np.stack([5.0 + times, times**2, 1.0 - times], axis=1), turned)
     still = sn.Trajectory(times, np.zeros((11, 3)), np.tile([1.0, 0.0, 0.0, 0.0], (11, 1)))
-    engine = sn.TrajectoryEngine({"drone": path, "gate": still}, 0.01, world=[sn.Shape("plane", "floor", (9, 9, 1))])
+    engine = sn.TrajectoryEngine(
+        {"drone": path, "gate": still}, 0.01, world=[sn.engines.Shape("plane", "floor", (9, 9, 1))]
+    )
 
     def place(name: str) -> Any:
         pos, rot = MOUNTS[name]
@@ -128,11 +131,11 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     sensors = [
         sn.ImuCfg(name="imu", body="drone", offset=sn.OffsetCfg(pos=(0.0, 0.0, 0.1)), rate_hz=50.0, gyro_noise=0.01,
-                  acc_noise_density=0.02, stages=[sn.ClockError(offset=0.004)]),
+                  acc_noise_density=0.02, stages=[sn.stages.ClockError(offset=0.004)]),
         sn.DepthCameraCfg(name="left", body="drone", offset=place("left"), res=(8, 6), fx=10.0, fy=11.0, rate_hz=10.0),
         sn.CameraCfg(name="right", body="drone", offset=place("right"), width=8, height=6, rate_hz=10.0,
-                     lens=sn.KannalaBrandtLensCfg(fovy=70.0, k1=0.01)),
-        sn.CameraCfg(name="round", body="drone", width=8, height=4, lens=sn.EquirectangularLensCfg(), rate_hz=10.0),
+                     lens=sn.lenses.KannalaBrandtLensCfg(fovy=70.0, k1=0.01)),
+        sn.CameraCfg(name="round", body="drone", width=8, height=4, lens=EquirectangularLensCfg(), rate_hz=10.0),
         sn.BodyStateCfg(name="gate", body="gate", rate_hz=10.0),
     ]  # fmt: skip
     file = tmp_path_factory.mktemp("calib") / "run.mcap"
@@ -209,7 +212,7 @@ def test_another_environment(recording: Path, tmp_path: Path, capsys: pytest.Cap
 
 def test_two_mounts_of_two_environments(tmp_path: Path) -> None:
     """Mounts are cameras of their own; topics have the prefix of the environment."""
-    floor = sn.Shape("plane", "floor", (9, 9, 1))
+    floor = sn.engines.Shape("plane", "floor", (9, 9, 1))
     engine = sn.TensorEngine(num_envs=2, dt=0.01, bodies=["base", "arm"], shapes=[floor])
     cameras = sn.DepthCameraCfg(name="eyes", bodies=["base", "arm"], res=(4, 3))
     scene = sn.Scene(engine, [cameras])
@@ -228,7 +231,9 @@ def test_two_mounts_of_two_environments(tmp_path: Path) -> None:
 
 def test_cameras_with_equal_and_long_names_have_files_and_topics(tmp_path: Path) -> None:
     names = ["an eye", "an_eye", "left/an_eye", "left_an_eye", "x" * 300]
-    engine = sn.TensorEngine(num_envs=1, dt=0.01, bodies=["base"], shapes=[sn.Shape("plane", "floor", (9, 9, 1))])
+    engine = sn.TensorEngine(
+        num_envs=1, dt=0.01, bodies=["base"], shapes=[sn.engines.Shape("plane", "floor", (9, 9, 1))]
+    )
     scene = sn.Scene(engine, [sn.DepthCameraCfg(name=name, body="base", res=(4, 3)) for name in names])
     write_calibration(scene.publish(poses=True).values(), tmp_path, scene.description())
     chain = YAML(typ="safe", pure=True).load(tmp_path / "camchain.yaml")

@@ -21,7 +21,7 @@ from sensorium.testing import tumbling_engine
 
 OTHERS = ("exact (imu)", "imu (imu)", "state (body_state)")
 START = 1403636580838555648
-BEAMS = sn.SphericalPatternCfg(fov=(360.0, 120.0), n_points=(60, 20))
+BEAMS = sn.patterns.SphericalPatternCfg(fov=(360.0, 120.0), n_points=(60, 20))
 SENSORS = (
     sn.ImuCfg(name="imu", body="body", rate_hz=200.0, gyro_noise=0.01, delay=0.01),
     sn.BodyStateCfg(name="state", body="body", rate_hz=50.0),
@@ -180,13 +180,18 @@ def test_euroc_images_and_their_pose_on_the_body(tmp_path: Path) -> None:
 def test_euroc_has_the_calibration_of_imus_and_cameras(tmp_path: Path) -> None:
     """Amounts per sample are converted to densities with the rate; the focal length follows from the angle of view."""
     yaml = pytest.importorskip("ruamel.yaml").YAML(typ="safe")
-    pinhole = sn.PinholeLensCfg(fovy=60.0)
-    lens = sn.BrownConradyLensCfg(fovy=60.0, k1=-0.2, k2=0.05, p1=1e-3, p2=-5e-4)
+    pinhole = sn.lenses.PinholeLensCfg(fovy=60.0)
+    lens = sn.lenses.BrownConradyLensCfg(fovy=60.0, k1=-0.2, k2=0.05, p1=1e-3, p2=-5e-4)
     cameras = [
         sn.CameraCfg(name="eye", body="body", width=60, height=40, lens=pinhole, data_types=("rgb",), rate_hz=20.0),
         sn.CameraCfg(name="bent", body="body", width=60, height=40, data_types=("rgb",), lens=lens),
         sn.CameraCfg(
-            name="round: 1", body="body", width=60, height=40, data_types=("rgb",), lens=sn.EquirectangularLensCfg()
+            name="round: 1",
+            body="body",
+            width=60,
+            height=40,
+            data_types=("rgb",),
+            lens=sn.lenses.EquirectangularLensCfg(),
         ),
     ]
     imu = sn.ImuCfg(name="imu", body="body", rate_hz=100.0, gyro_noise=0.02, acc_random_walk_density=3e-4)

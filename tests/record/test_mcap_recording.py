@@ -299,7 +299,7 @@ class ClashingCfg(sn.MountedSensorCfg[ClashingData]):
 
 
 class Clashing(sn.SimpleSensor[ClashingCfg, ClashingData]):
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
 
     def update_raw_data(self, raw: Any) -> None:
         for place, name in enumerate(ClashingData.__slots__):

@@ -81,7 +81,7 @@ def test_rosbags_reads_all_topics(tmp_path: Path) -> None:
 
 def test_constant_transforms_of_a_camera_that_is_added(tmp_path: Path) -> None:
     """Each message on /tf_static holds all frames, and the first one is not earlier than the recording."""
-    engine = sn.TensorEngine(num_envs=2, dt=0.002, bodies=["base", "arm"], shapes=[sn.Shape("plane", "floor")])
+    engine = sn.TensorEngine(num_envs=2, dt=0.002, bodies=["base", "arm"], shapes=[sn.engines.Shape("plane", "floor")])
     made = sn.Scene(engine, [sn.BodyStateCfg(name="state", body="base")])
     for _ in range(100):
         made.update()

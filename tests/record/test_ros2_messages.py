@@ -473,13 +473,13 @@ def test_image_without_channel_axis(store: Any) -> None:
 
 LENSES = [
     (None, "plumb_bob", [0.0] * 5),
-    (sn.PinholeLensCfg(fovy=40.0), "plumb_bob", [0.0] * 5),
-    (sn.BrownConradyLensCfg(k1=0.1, k2=0.2, p1=0.3, p2=0.4, k3=0.5), "plumb_bob", [0.1, 0.2, 0.3, 0.4, 0.5]),
-    (sn.BrownConradyLensCfg(p2=0.4, k6=0.8), "rational_polynomial", [0.0, 0.0, 0.0, 0.4, 0.0, 0.0, 0.0, 0.8]),
-    (sn.KannalaBrandtLensCfg(k1=0.1, k4=0.4), "equidistant", [0.1, 0.0, 0.0, 0.4]),
-    (sn.FThetaLensCfg(coefficients=(0.1,), nominal_size=(4, 6)), "", []),
-    (sn.EquirectangularLensCfg(), "", []),
-    (sn.OrthographicLensCfg(view_height=2.0), "", []),
+    (sn.lenses.PinholeLensCfg(fovy=40.0), "plumb_bob", [0.0] * 5),
+    (sn.lenses.BrownConradyLensCfg(k1=0.1, k2=0.2, p1=0.3, p2=0.4, k3=0.5), "plumb_bob", [0.1, 0.2, 0.3, 0.4, 0.5]),
+    (sn.lenses.BrownConradyLensCfg(p2=0.4, k6=0.8), "rational_polynomial", [0.0, 0.0, 0.0, 0.4, 0.0, 0.0, 0.0, 0.8]),
+    (sn.lenses.KannalaBrandtLensCfg(k1=0.1, k4=0.4), "equidistant", [0.1, 0.0, 0.0, 0.4]),
+    (sn.lenses.FThetaLensCfg(coefficients=(0.1,), nominal_size=(4, 6)), "", []),
+    (sn.lenses.EquirectangularLensCfg(), "", []),
+    (sn.lenses.OrthographicLensCfg(view_height=2.0), "", []),
 ]
 
 

@@ -346,7 +346,7 @@ def test_lag_continues_after_a_non_finite_state() -> None:
             wind=(3.0, 1.0, 0.0),
             temperature=40.0,
             temperature_coefficient=0.75,
-            stages=(sn.GaussMarkov(fields=("pressure",), density=0.1, tau=10.0),),
+            stages=(sn.stages.GaussMarkov(fields=("pressure",), density=0.1, tau=10.0),),
         ),
     ],
     ids=["plain", "everything"],

@@ -195,11 +195,11 @@ def test_the_scene_lists_its_bodies() -> None:
 
 def test_unbounded_shapes_are_omitted() -> None:
     """A plane, a height field and a static shape of a body without a pose are not part of a box."""
-    field = sn.HeightField(np.zeros((2, 2)), (1.0, 1.0))
+    field = sn.engines.HeightField(np.zeros((2, 2)), (1.0, 1.0))
     shapes = [
-        sn.Shape("plane", "floor", body="a"),
-        sn.Shape("hfield", "hills", hfield=field, body="a"),
-        sn.Shape("sphere", "ball", (0.5,), body="b", pos=(1.0, 0.0, 0.0)),
+        sn.engines.Shape("plane", "floor", body="a"),
+        sn.engines.Shape("hfield", "hills", hfield=field, body="a"),
+        sn.engines.Shape("sphere", "ball", (0.5,), body="b", pos=(1.0, 0.0, 0.0)),
     ]
     engine = sn.TensorEngine(1, bodies=("a", "b"), shapes=shapes)
     assert body_boxes(engine).tolist() == [[0.0] * 6, [1.0, 0.0, 0.0, 0.5, 0.5, 0.5]]

@@ -41,7 +41,7 @@ def camera(**options: Any) -> sn.CameraCfg:
     return sn.CameraCfg(
         **{
             "name": "camera", "body": "body", "width": 40, "height": 30, "offset": {"convention": "world"},
-            "lens": sn.PinholeLensCfg.from_intrinsic_matrix(K, 40, 30), **options,
+            "lens": sn.lenses.PinholeLensCfg.from_intrinsic_matrix(K, 40, 30), **options,
         }
     )  # fmt: skip
 
@@ -171,7 +171,7 @@ def test_images_match_a_brute_force_render(seed: int) -> None:
 
 def test_images_equal_those_of_cast_rays() -> None:
     """A `RayCasterCamera` of the same pose and lens sees the same, on a robot with moving parts."""
-    pattern = sn.PinholeCameraPatternCfg(width=32, height=24, fovy=60)
+    pattern = sn.patterns.PinholeCameraPatternCfg(width=32, height=24, fovy=60)
     rays = sn.RayCasterCameraCfg(
         name="rays", camera="head", pattern=pattern, data_types=HITS, exclude_own_links=False, exclude_parent_body=False
     )
@@ -189,7 +189,10 @@ def test_images_equal_those_of_cast_rays() -> None:
 
 def test_normals_of_a_sphere_in_parallel_lines_of_sight() -> None:
     """Each line of sight has its own start, here 0.1 m beside those of its neighbours."""
-    lens, ball = sn.OrthographicLensCfg(view_height=3.0), sn.Shape("sphere", "ball", (1.0,), pos=(3.0, 0.2, 0.0))
+    lens, ball = (
+        sn.lenses.OrthographicLensCfg(view_height=3.0),
+        sn.engines.Shape("sphere", "ball", (1.0,), pos=(3.0, 0.2, 0.0)),
+    )
     cfg = camera(lens=lens, data_types=("normals", "geom_ids"))
     data: Any = scene_of(cfg, shapes=[ball], pos=(0, 0, 0))["camera"].data
     row, column = np.mgrid[:30, :40] + 0.5
@@ -204,8 +207,10 @@ def test_normals_of_a_sphere_in_parallel_lines_of_sight() -> None:
 def test_normals_of_a_mesh_with_dropped_triangles_are_those_of_its_faces() -> None:
     """Face ids count the given triangles, also those without an area; the normal belongs to the right triangle."""
     corners = [[0, -1, -1], [0, 1, -1], [0, 1, 1], [0, -1, 1], [1, -1, 3]]
-    mesh = sn.Mesh(corners, [[0, 0, 1], [0, 2, 1], [1, 1, 2], [0, 3, 2], [2, 3, 4]], "wall", drop_degenerate=True)
-    shapes = [sn.Shape("mesh", "wall", mesh=mesh, pos=(3.0, 0.0, 0.0))]
+    mesh = sn.engines.Mesh(
+        corners, [[0, 0, 1], [0, 2, 1], [1, 1, 2], [0, 3, 2], [2, 3, 4]], "wall", drop_degenerate=True
+    )
+    shapes = [sn.engines.Shape("mesh", "wall", mesh=mesh, pos=(3.0, 0.0, 0.0))]
     data: Any = scene_of(camera(data_types=("normals", "face_ids")), shapes=shapes, pos=(0, 0, 0))["camera"].data
     faces = data.face_ids[0, ..., 0]
     assert {*faces.unique().tolist()} == {-1, 1, 3, 4}
@@ -219,7 +224,7 @@ def test_normals_of_a_mesh_with_dropped_triangles_are_those_of_its_faces() -> No
 @pytest.mark.parametrize("envs", [1, 7, 11, 53])
 def test_each_environment_images_only_itself(envs: int) -> None:
     """A ball at another place in each environment is at its own projection; no environment sees another one's ball."""
-    ball = sn.Shape("sphere", "ball", (0.05,), body="other")
+    ball = sn.engines.Shape("sphere", "ball", (0.05,), body="other")
     cfg = camera(data_types=("geom_ids", "distance_to_image_plane"))
     scene = scene_of(cfg, envs=envs, shapes=(ball,), pos=(0, 0, 0))
     rng = np.random.default_rng(envs)
@@ -266,8 +271,8 @@ def test_surfaces_outside_the_clipping_range_are_cut_away() -> None:
     np.testing.assert_allclose(seen[inside], np.broadcast_to(depth[inside, None], (inside.sum(), 40)), rtol=1e-5)
     assert (seen[~inside] == math.inf).all()
     assert (data.geom_ids[0, ..., 0].numpy() == np.where(inside, 0, -1)[:, None]).all()
-    near = sn.Shape("box", "near", (0.1, 9.0, 9.0), pos=(0.4, 0.0, 0.0))
-    wall = sn.Shape("box", "wall", (0.1, 9.0, 9.0), pos=(3.0, 0.0, 0.0))
+    near = sn.engines.Shape("box", "near", (0.1, 9.0, 9.0), pos=(0.4, 0.0, 0.0))
+    wall = sn.engines.Shape("box", "wall", (0.1, 9.0, 9.0), pos=(3.0, 0.0, 0.0))
     cut: Any = scene_of(camera(clipping_range=(1.0, 6.0)), shapes=(near, wall), pos=(0, 0, 0))["camera"].data
     np.testing.assert_allclose(numpy(cut.distance_to_image_plane), 2.9, rtol=1e-6)
 
@@ -356,8 +361,8 @@ def test_a_camera_sits_at_a_view_or_a_matrix() -> None:
 
 def test_a_camera_of_the_model_defines_what_the_config_omits() -> None:
     whole, small = sn.CameraCfg(name="a", camera="head"), sn.CameraCfg(name="b", camera="head", width=16, height=16)
-    lens = sn.CameraCfg(name="c", camera="head", lens=sn.PinholeLensCfg(fovy=90.0))
-    shifted = sn.CameraCfg(name="d", camera="head", lens=sn.PinholeLensCfg(horizontal_aperture_offset=0.5))
+    lens = sn.CameraCfg(name="c", camera="head", lens=sn.lenses.PinholeLensCfg(fovy=90.0))
+    shifted = sn.CameraCfg(name="d", camera="head", lens=sn.lenses.PinholeLensCfg(horizontal_aperture_offset=0.5))
     scene: Any = robot(whole, small, lens, shifted)
     shapes = {name: scene[name].image_shape for name in "abcd"}
     assert shapes == {"a": (24, 32), "b": (16, 16), "c": (24, 32), "d": (24, 32)}
@@ -372,7 +377,7 @@ def test_a_camera_of_the_model_defines_what_the_config_omits() -> None:
 
 def test_a_fisheye_lens_maps_angles_to_radii() -> None:
     """An equidistant lens of 220 degrees equals a float64 render along its directions; beyond its circle is nothing."""
-    lens = sn.FThetaLensCfg(nominal_size=(80, 60), centre=(42, 28), coefficients=(0.05,), max_fov_deg=220.0)
+    lens = sn.lenses.FThetaLensCfg(nominal_size=(80, 60), centre=(42, 28), coefficients=(0.05,), max_fov_deg=220.0)
     scene = scene_of(camera(lens=lens, data_types=ALL, **RAW), quat=(0.9, 0.1, 0.3, 0.2))
     sensor: Any = scene["camera"]
     data = sensor.data
@@ -398,7 +403,9 @@ def test_a_fisheye_lens_maps_angles_to_radii() -> None:
     torch.testing.assert_close(k, torch.tensor([[10.0, 0.0, 21.0], [0.0, 10.0, 14.0], [0.0, 0.0, 1.0]]))
     with pytest.raises(sn.ConfigError, match=r"stages\.0.*no depth error"):
         scene_of(
-            camera(lens=lens, stages=(sn.StereoDepth(focal_px=10.0, principal_point=(21.0, 14.0), baseline=0.05),))
+            camera(
+                lens=lens, stages=(sn.stages.StereoDepth(focal_px=10.0, principal_point=(21.0, 14.0), baseline=0.05),)
+            )
         )
 
 
@@ -437,8 +444,8 @@ def test_setters_act_at_once_in_every_evaluation_mode(debug: bool) -> None:
 
     A sample of an earlier tick is held, and the change is in the next one. A reset samples its envs at its tick.
     """
-    lens = {"width": 4, "height": 3, "lens": sn.PinholeLensCfg(fovy=60.0), "offset": {"convention": "world"}}
-    rays = {"offset": lens["offset"], "pattern": sn.PinholeCameraPatternCfg(width=4, height=3)}
+    lens = {"width": 4, "height": 3, "lens": sn.lenses.PinholeLensCfg(fovy=60.0), "offset": {"convention": "world"}}
+    rays = {"offset": lens["offset"], "pattern": sn.patterns.PinholeCameraPatternCfg(width=4, height=3)}
     each: list[Any] = [camera(name=f"camera {mode}", evaluate=mode, **lens) for mode in MODES]
     each += [sn.RayCasterCameraCfg(name=f"rays {mode}", body="body", evaluate=mode, **rays) for mode in MODES]
     each += [camera(name=f"noisy {mode}", evaluate=mode, noise=0.1, **lens) for mode in ("auto", "always")]
@@ -647,7 +654,7 @@ def test_what_does_not_fit_the_scene_is_named_when_it_is_built() -> None:
         k = torch.tensor([[40.0, 0.0, 17.0], [3.0, 35.0, 18.0], [0.0, 0.0, 1.0]])
         scene_of(camera())["camera"].set_intrinsic_matrices(k)  # type: ignore[attr-defined]
     with pytest.raises(sn.ConfigError, match=r"not finite|finite numbers"):
-        sn.PinholeLensCfg.from_intrinsic_matrix(np.full((3, 3), np.nan), 4, 4)
+        sn.lenses.PinholeLensCfg.from_intrinsic_matrix(np.full((3, 3), np.nan), 4, 4)
     for given, says in (("class: rbot", "Did you mean 'robot'"), ("kind: *", "a type of labels")):
         with pytest.raises(sn.SelectionError, match=f"semantic_filter.*{says}"):
             cfg = camera(data_types=("semantic_segmentation",), semantic_filter=given)

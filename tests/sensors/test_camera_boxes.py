@@ -14,12 +14,12 @@ from sensorium.errors import ConfigError
 
 TYPES = ("bounding_box_2d_tight", "bounding_box_2d_loose", "bounding_box_3d", "geom_ids", "semantic_segmentation")
 SHAPES = (
-    sn.Shape("plane", "ground", (50.0, 50.0)),
-    sn.Shape("box", "crate", (0.3, 0.2, 0.4), body="crate"),
-    sn.Shape("sphere", "ball", (0.35,), pos=(0.9, 0.9, 0.35)),
-    sn.Shape("capsule", "handle", (0.05, 0.3), body="crate", pos=(0.0, 0.0, 0.6), quat=(0.7, 0.7, 0.0, 0.0)),
-    sn.Shape("box", "wall", (0.05, 0.15, 0.5), pos=(-0.8, 0.2, 0.5)),
-    sn.Shape("sphere", "away", (0.2,), pos=(-9.0, 0.0, 0.0)),
+    sn.engines.Shape("plane", "ground", (50.0, 50.0)),
+    sn.engines.Shape("box", "crate", (0.3, 0.2, 0.4), body="crate"),
+    sn.engines.Shape("sphere", "ball", (0.35,), pos=(0.9, 0.9, 0.35)),
+    sn.engines.Shape("capsule", "handle", (0.05, 0.3), body="crate", pos=(0.0, 0.0, 0.6), quat=(0.7, 0.7, 0.0, 0.0)),
+    sn.engines.Shape("box", "wall", (0.05, 0.15, 0.5), pos=(-0.8, 0.2, 0.5)),
+    sn.engines.Shape("sphere", "away", (0.2,), pos=(-9.0, 0.0, 0.0)),
 )
 SEMANTICS = {"class:crate": ("crate", "handle"), "class:ball": ("ball", "away")}
 CRATE, BALL = (1, 3), (2,)
@@ -31,7 +31,7 @@ def scene_of(shapes: Any = SHAPES, envs: int = 1, types: Any = TYPES, semantics:
         turn = Rotation.from_euler("xyz", [0.3, -0.2, 0.4 + env]).as_quat(scalar_first=True)
         engine.body_pos_w[env] = torch.tensor([[0.2, -0.3 + 0.1 * env, 0.7], [-2.5, 0.2, 1.0]])
         engine.body_quat_w[env] = torch.tensor(np.array([turn, [0.995, 0.0, 0.0998, 0.0]]), dtype=torch.float32)
-    cfg = {"width": 80, "height": 60, "lens": sn.PinholeLensCfg(fovy=60.0), "data_types": types,
+    cfg = {"width": 80, "height": 60, "lens": sn.lenses.PinholeLensCfg(fovy=60.0), "data_types": types,
            "colorize_semantic_segmentation": False, "offset": {"convention": "world"}} | cfg  # fmt: skip
     return sn.Scene(engine, [sn.CameraCfg(name="camera", body="camera", **cfg)], semantics=semantics)
 
@@ -79,7 +79,7 @@ def test_boxes_are_those_of_id_images(envs: int) -> None:
 
 def test_hidden_objects_have_a_loose_and_a_3d_box_but_no_tight_one() -> None:
     """A wall in front of the camera hides everything: the occlusion ratio is 1."""
-    shapes = (*SHAPES, sn.Shape("box", "screen", (0.05, 3.0, 3.0), pos=(-2.0, 0.0, 0.0)))
+    shapes = (*SHAPES, sn.engines.Shape("box", "screen", (0.05, 3.0, 3.0), pos=(-2.0, 0.0, 0.0)))
     data = scene_of(shapes)["camera"].data
     assert rows_of(data, "bounding_box_2d_tight") == []
     assert [row[5] for row in rows_of(data, "bounding_box_2d_loose")] == [1.0, 1.0]
@@ -107,8 +107,8 @@ def test_solid_boxes_are_those_of_the_shapes() -> None:
 
 def test_boxes_do_not_include_pixels_beyond_the_field_of_view() -> None:
     """A wall on the axis of a fisheye, wider than its circle: all boxes are the circle, and nothing is hidden."""
-    shapes = (sn.Shape("box", "wall", (0.1, 90.0, 90.0), pos=(2.0, 0.0, 0.0)),)
-    lens = sn.KannalaBrandtLensCfg(fovy=90.0, max_fov_deg=60.0)
+    shapes = (sn.engines.Shape("box", "wall", (0.1, 90.0, 90.0), pos=(2.0, 0.0, 0.0)),)
+    lens = sn.lenses.KannalaBrandtLensCfg(fovy=90.0, max_fov_deg=60.0)
     data = scene_of(shapes, semantics={"wall": "wall"}, lens=lens)["camera"].data
     label, *bounds, hidden = rows_of(data, "bounding_box_2d_tight")[0]
     assert bounds == extent(data.geom_ids[0, ..., 0].numpy() == 0) and 0 < bounds[0] and bounds[2] < 79

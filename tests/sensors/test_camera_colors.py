@@ -13,15 +13,15 @@ import sensorium as sn
 from tests.conformance.test_colors_mujoco import PRIMITIVES
 
 TYPES = ("rgb", "rgba", "albedo", "linear_rgb", "depth", "geom_ids")
-SUN = sn.Light("directional", "sun", direction=(0.0, 0.6, -0.8), diffuse=(0.9, 0.8, 0.7), specular=(0.5,) * 3)
+SUN = sn.engines.Light("directional", "sun", direction=(0.0, 0.6, -0.8), diffuse=(0.9, 0.8, 0.7), specular=(0.5,) * 3)
 
 
 def scene_of(shapes: Any, lights: Any = (SUN,), envs: int = 1, parts: Any = None, **options: Any) -> sn.Scene:
     """Return a scene with a camera 2 m above the origin that looks down, with a view of 90 degrees."""
-    lighting = options.pop("lighting", sn.Lighting(lights))
+    lighting = options.pop("lighting", sn.engines.Lighting(lights))
     more = {name: options.pop(name) for name in ("appearance", "seed", "first_env") if name in options}
     engine = sn.TensorEngine(envs, provides=("pose",), shapes=shapes, lighting=lighting, **(parts or {}))
-    options = {"data_types": TYPES, "width": 9, "height": 9, "lens": sn.PinholeLensCfg(fovy=90.0)} | options
+    options = {"data_types": TYPES, "width": 9, "height": 9, "lens": sn.lenses.PinholeLensCfg(fovy=90.0)} | options
     down = sn.CameraCfg.OffsetCfg(pos=(0.0, 0.0, 2.0), rot=(1.0, 0.0, 0.0, 0.0), convention="opengl")
     cfg = sn.CameraCfg(name="eye", body="world", offset=down, **options)
     return sn.Scene(engine, [cfg], discover=False, **more)
@@ -35,10 +35,10 @@ def images(*args: Any, **options: Any) -> Any:
 @pytest.mark.parametrize("shininess", [0.25, 0.3])
 def test_light_follows_the_formula_of_blinn_and_phong(shininess: float) -> None:
     """A plane in the light of the sun and of a spot: diffuse and specular light per pixel, in float64."""
-    rgb, material = np.array([0.4, 0.5, 0.6]), sn.Material(emission=0.1, specular=0.8, shininess=shininess)
+    rgb, material = np.array([0.4, 0.5, 0.6]), sn.engines.Material(emission=0.1, specular=0.8, shininess=shininess)
     spot = {"pos": (0.5, 0.0, 1.0), "attenuation": (1.0, 0.2, 0.1), "cutoff_deg": 60.0, "exponent": 2.5}
-    lamp = sn.Light("spot", "lamp", direction=(0.0, 0.0, -1.0), diffuse=(0.6,) * 3, casts_shadow=False, **spot)
-    data = images([sn.Shape("plane", "ground", rgba=(*rgb, 1.0), material=material)], (SUN, lamp), width=35)
+    lamp = sn.engines.Light("spot", "lamp", direction=(0.0, 0.0, -1.0), diffuse=(0.6,) * 3, casts_shadow=False, **spot)
+    data = images([sn.engines.Shape("plane", "ground", rgba=(*rgb, 1.0), material=material)], (SUN, lamp), width=35)
     u, v = np.meshgrid(np.arange(35) - 17.0, np.arange(9) - 4.0)
     back = np.stack([-u / 4.5, v / 4.5, np.ones_like(u)], axis=-1)
     point = np.array([0.0, 0.0, 2.0]) - 2.0 * back
@@ -67,15 +67,15 @@ def test_light_follows_the_formula_of_blinn_and_phong(shininess: float) -> None:
 
 def test_a_light_behind_a_surface_makes_no_highlight() -> None:
     """The direction halfway between the viewer and a light just below the ground is that of a highlight."""
-    ground = [sn.Shape("plane", "ground", material=sn.Material(specular=1.0, shininess=0.02))]
+    ground = [sn.engines.Shape("plane", "ground", material=sn.engines.Material(specular=1.0, shininess=0.02))]
     for height, is_lit in ((0.1, True), (-0.1, False)):
         light: Any = {"direction": (0.0, 1.0, -height), "diffuse": (0.0,) * 3, "casts_shadow": False}
-        data = images(ground, [sn.Light("directional", "sun", specular=(1.0,) * 3, **light)])
+        data = images(ground, [sn.engines.Light("directional", "sun", specular=(1.0,) * 3, **light)])
         assert bool((data.rgb > 20).all()) == is_lit == bool(data.rgb.any())
 
 
 def test_a_miss_is_black_and_clear() -> None:
-    data = images([sn.Shape("sphere", "ball", (0.1,))])
+    data = images([sn.engines.Shape("sphere", "ball", (0.1,))])
     assert not data.rgba[0, 0, 0].any() and not data.albedo[0, 0, 0].any() and not data.linear_rgb[0, 0, 0].any()
     assert int(data.rgba[0, 4, 4, 3]) == 255
 
@@ -93,7 +93,7 @@ def test_pixels_beyond_the_field_of_view_are_black_and_clear() -> None:
     cfgs = [
         sn.CameraCfg(
             name=str(fov), body="world", width=40, height=30, offset=offset, data_types=types, **{
-                "lens": sn.KannalaBrandtLensCfg(fovy=90.0, max_fov_deg=fov), "depth_clipping_behavior": clip},
+                "lens": sn.lenses.KannalaBrandtLensCfg(fovy=90.0, max_fov_deg=fov), "depth_clipping_behavior": clip},
         )
         for fov, clip in ((100.0, "none"), (170.0, "none"), (101.0, "max"), (102.0, "zero"))
     ]  # fmt: skip
@@ -119,10 +119,10 @@ def test_pixels_beyond_the_field_of_view_are_black_and_clear() -> None:
 
 def test_a_spot_and_a_point_light_fall_off() -> None:
     """Below a light 1.5 m above the ground: attenuation, and for a spot the cone."""
-    ground = [sn.Shape("plane", "ground", rgba=(1.0,) * 4, material=sn.Material(specular=0.0))]
+    ground = [sn.engines.Shape("plane", "ground", rgba=(1.0,) * 4, material=sn.engines.Material(specular=0.0))]
     common = {"pos": (0.0, 0.0, 1.5), "attenuation": (0.5, 0.4, 0.3), "diffuse": (0.6,) * 3, "casts_shadow": False}
-    point = images(ground, [sn.Light("point", "lamp", **common)])
-    spot = images(ground, [sn.Light("spot", "lamp", cutoff_deg=20.0, exponent=3.0, **common)])
+    point = images(ground, [sn.engines.Light("point", "lamp", **common)])
+    spot = images(ground, [sn.engines.Light("spot", "lamp", cutoff_deg=20.0, exponent=3.0, **common)])
     for column in (4, 5, 8):
         x = 2.0 * (column - 4) / 4.5
         far = np.hypot(x, 1.5)
@@ -135,8 +135,8 @@ def test_a_spot_and_a_point_light_fall_off() -> None:
 
 def test_a_shadow_takes_the_light_and_its_ambient_part() -> None:
     """A ball between lamp and ground; where rays towards the lamp meet it, the ground is black."""
-    lamp = sn.Light("point", "lamp", pos=(1.5, 0.0, 1.5), ambient=(0.2,) * 3, diffuse=(0.5,) * 3)
-    shapes = [sn.Shape("plane", "ground"), sn.Shape("sphere", "ball", (0.3,), pos=(0.0, 0.0, 0.4))]
+    lamp = sn.engines.Light("point", "lamp", pos=(1.5, 0.0, 1.5), ambient=(0.2,) * 3, diffuse=(0.5,) * 3)
+    shapes = [sn.engines.Shape("plane", "ground"), sn.engines.Shape("sphere", "ball", (0.3,), pos=(0.0, 0.0, 0.4))]
     dark, bright = (images(shapes, [lamp], width=33, height=33, shadows=on) for on in (True, False))
     u, v = np.meshgrid((np.arange(33) - 16.0) / 16.5, (np.arange(33) - 16.0) / 16.5)
     at = np.stack([2.0 * u, -2.0 * v, 0.0 * u], axis=-1)
@@ -154,11 +154,13 @@ def test_a_shadow_takes_the_light_and_its_ambient_part() -> None:
 def test_the_light_of_several_lamps_adds_up() -> None:
     """Each of three lamps has its own shadows of a ball and of a box."""
     ways = [(1.0, 0.0, -1.0), (-1.0, 0.2, -1.0), (0.0, -1.0, -1.5)]
-    lamps = [sn.Light("directional", f"lamp {k}", direction=way, diffuse=(0.3,) * 3) for k, way in enumerate(ways)]
+    lamps = [
+        sn.engines.Light("directional", f"lamp {k}", direction=way, diffuse=(0.3,) * 3) for k, way in enumerate(ways)
+    ]
     shapes = [
-        sn.Shape("plane", "ground"),
-        sn.Shape("sphere", "ball", (0.3,), pos=(0.5, 0.1, 0.4)),
-        sn.Shape("box", "box", (0.2, 0.3, 0.1), pos=(-0.6, -0.2, 0.3)),
+        sn.engines.Shape("plane", "ground"),
+        sn.engines.Shape("sphere", "ball", (0.3,), pos=(0.5, 0.1, 0.4)),
+        sn.engines.Shape("box", "box", (0.2, 0.3, 0.1), pos=(-0.6, -0.2, 0.3)),
     ]
     size = {"width": 33, "height": 33, "shadows": True}
     together, *alone = (
@@ -171,15 +173,17 @@ def test_the_light_of_several_lamps_adds_up() -> None:
 
 @pytest.mark.parametrize(
     ("lens", "distance"),
-    [(sn.PinholeLensCfg(fovy=90.0), "depth"), (sn.EquirectangularLensCfg(), "distance_to_camera")],
+    [(sn.lenses.PinholeLensCfg(fovy=90.0), "depth"), (sn.lenses.EquirectangularLensCfg(), "distance_to_camera")],
 )
 def test_fog_mixes_with_the_light_by_the_distance_of_the_clipping_range(lens: Any, distance: str) -> None:
     """A ball whose lights with shadows add up to more than white."""
-    fog = sn.Fog(0.5, 2.0, (0.1, 0.6, 0.2))
+    fog = sn.engines.Fog(0.5, 2.0, (0.1, 0.6, 0.2))
     none = (0.0,) * 3
     light: Any = {"pos": (0.0, 0.0, 9.0), "diffuse": none, "specular": none, "ambient": (0.7, 0.5, 0.3)}
-    lighting = sn.Lighting((sn.Light("point", "a", **light), sn.Light("point", "b", **light)), fog=fog)
-    ball = [sn.Shape("sphere", "ball", (1.5,), pos=(0.0, 0.0, -0.5), rgba=(1.0,) * 4)]
+    lighting = sn.engines.Lighting(
+        (sn.engines.Light("point", "a", **light), sn.engines.Light("point", "b", **light)), fog=fog
+    )
+    ball = [sn.engines.Shape("sphere", "ball", (1.5,), pos=(0.0, 0.0, -0.5), rgba=(1.0,) * 4)]
     data = images(ball, lighting=lighting, lens=lens, fog=True, width=33, data_types=("rgb", distance, "geom_ids"))
     seen = data.geom_ids[0, ..., 0] == 0
     share = ((data.output[distance][0][seen].double() - 0.5) / 1.5).clamp(0.0, 1.0)
@@ -205,28 +209,28 @@ def nearest_triangle(starts: Any, ways: Any, triangles: Any) -> Any:
 @pytest.mark.parametrize(
     "lamp",
     [
-        sn.Light("directional", "lamp", direction=(0.7, 0.3, -0.6), ambient=(0.4,) * 3),
-        sn.Light("point", "lamp", pos=(1.2, -0.8, 0.9), ambient=(0.4,) * 3),
-        sn.Light("point", "lamp", pos=(0.05, 0.35, 0.3), ambient=(0.4,) * 3),
-        sn.Light("point", "lamp", pos=(0.0, 0.5, -3.0), ambient=(0.4,) * 3),
+        sn.engines.Light("directional", "lamp", direction=(0.7, 0.3, -0.6), ambient=(0.4,) * 3),
+        sn.engines.Light("point", "lamp", pos=(1.2, -0.8, 0.9), ambient=(0.4,) * 3),
+        sn.engines.Light("point", "lamp", pos=(0.05, 0.35, 0.3), ambient=(0.4,) * 3),
+        sn.engines.Light("point", "lamp", pos=(0.0, 0.5, -3.0), ambient=(0.4,) * 3),
     ],
     ids=["directional", "point", "near", "below"],
 )
-def test_shadows_of_triangles_equal_those_of_rays(lamp: sn.Light) -> None:
+def test_shadows_of_triangles_equal_those_of_rays(lamp: sn.engines.Light) -> None:
     """Rough ground under a scaled and turned mesh: float64 rays against all triangles, except at edges of shadows."""
     rng, side = np.random.default_rng(0), np.linspace(-2.5, 2.5, 19)
     x, y = (axis.ravel() for axis in np.meshgrid(side, side + 0.037))
     i = (np.arange(18)[:, None] * 19 + np.arange(18)).ravel()
     faces = np.concatenate([np.stack([i, i + 1, i + 20], -1), np.stack([i, i + 20, i + 19], -1)])
-    ground = sn.Mesh(np.stack([x, y, rng.normal(scale=0.06, size=x.size)], -1), faces, "ground")
+    ground = sn.engines.Mesh(np.stack([x, y, rng.normal(scale=0.06, size=x.size)], -1), faces, "ground")
     corners = np.array([[0, 0, 1], [1, 0, 0], [0, 1, 0], [-1, 0, 0], [0, -1, 0], [0, 0, -1]], float)
     sides = [[0, 1, 2], [0, 2, 3], [0, 3, 4], [0, 4, 1], [5, 2, 1], [5, 3, 2], [5, 4, 3], [5, 1, 4]]
     scale, angle = np.array([0.5, 0.2, -0.3]), 0.4
     turn = np.array([[np.cos(angle), -np.sin(angle), 0], [np.sin(angle), np.cos(angle), 0], [0, 0, 1]])
     at, quat = np.array([-0.3, 0.2, 0.6]), (np.cos(angle / 2), 0.0, 0.0, np.sin(angle / 2))
-    thing = {"mesh": sn.Mesh(corners, sides, "thing"), "scale": tuple(scale), "pos": tuple(at), "quat": quat}
+    thing = {"mesh": sn.engines.Mesh(corners, sides, "thing"), "scale": tuple(scale), "pos": tuple(at), "quat": quat}
     size = 24
-    shapes = [sn.Shape("mesh", "ground", mesh=ground), sn.Shape("mesh", "thing", **thing)]
+    shapes = [sn.engines.Shape("mesh", "ground", mesh=ground), sn.engines.Shape("mesh", "thing", **thing)]
     image = images(shapes, [lamp], width=size, height=size).rgb[0].numpy().reshape(-1, 3)
 
     placed = (corners * scale) @ turn.T + at
@@ -258,9 +262,9 @@ def test_shadows_of_triangles_equal_those_of_rays(lamp: sn.Light) -> None:
 
 def test_a_transparent_shape_is_blended_twice_in_color_and_opaque_in_depth() -> None:
     """As MuJoCo does: ground c, glass g of opacity a gives c (1 - a)^2 + g (1 - (1 - a)^2), in light without shadow."""
-    lamp = sn.Light("directional", "lamp", ambient=(1.0,) * 3, diffuse=(0.0,) * 3, specular=(0.0,) * 3)
-    ground = sn.Shape("plane", "ground", rgba=(0.2, 0.4, 0.6, 1.0))
-    glass = sn.Shape(
+    lamp = sn.engines.Light("directional", "lamp", ambient=(1.0,) * 3, diffuse=(0.0,) * 3, specular=(0.0,) * 3)
+    ground = sn.engines.Shape("plane", "ground", rgba=(0.2, 0.4, 0.6, 1.0))
+    glass = sn.engines.Shape(
         "box", "glass", (9.0, 9.0, 0.1), pos=(0.0, 0.0, 0.5), rgba=(0.8, 0.1, 0.3, 0.4), casts_shadow=False
     )
     data = images([ground, glass], [lamp])
@@ -274,7 +278,10 @@ def test_a_transparent_shape_is_blended_twice_in_color_and_opaque_in_depth() -> 
 
 
 def test_depth_and_ids_do_not_depend_on_colors() -> None:
-    shapes = [sn.Shape("plane", "ground"), sn.Shape("sphere", "ball", (0.3,), rgba=(1.0, 0.0, 0.0, 0.5))]
+    shapes = [
+        sn.engines.Shape("plane", "ground"),
+        sn.engines.Shape("sphere", "ball", (0.3,), rgba=(1.0, 0.0, 0.0, 0.5)),
+    ]
     with_colors, without = images(shapes), images(shapes, data_types=("depth", "geom_ids"))
     for name in ("distance_to_image_plane", "geom_ids"):
         assert torch.equal(getattr(with_colors, name), getattr(without, name))
@@ -289,7 +296,7 @@ def test_colors_have_the_same_bits_on_all_engines(size: tuple[int, int]) -> None
     tensors = sn.TensorEngine(2, bodies=(), provides=("pose",), shapes=owner.shapes(), lighting=owner.lighting())
     offset = sn.CameraCfg.OffsetCfg(pos=frame.pos, rot=frame.quat, convention="opengl")
     cfg = sn.CameraCfg(name="eye", body="world", offset=offset, width=size[0], height=size[1],
-                       lens=sn.PinholeLensCfg(fovy=55.0), data_types=("rgb", "linear_rgb"))  # fmt: skip
+                       lens=sn.lenses.PinholeLensCfg(fovy=55.0), data_types=("rgb", "linear_rgb"))  # fmt: skip
     found = [sn.Scene(engine, [cfg], discover=False)["eye"].read() for engine in (owner, warp, tensors)]
     for other in found[1:]:
         assert torch.equal(other.rgb, found[0].rgb) and torch.equal(other.linear_rgb, found[0].linear_rgb)
@@ -298,24 +305,24 @@ def test_colors_have_the_same_bits_on_all_engines(size: tuple[int, int]) -> None
 
 # Looks of each environment --------------------------------------------------------------------------------------------
 
-BALLS = [sn.Shape("sphere", name, (0.4,), pos=(x, 0.0, 0.0)) for name, x in (("left", -0.7), ("right", 0.7))]
+BALLS = [sn.engines.Shape("sphere", name, (0.4,), pos=(x, 0.0, 0.0)) for name, x in (("left", -0.7), ("right", 0.7))]
 
 
 @pytest.mark.parametrize("quat", [(1.0, 0.0, 0.0, 0.0), (0.5**0.5, 0.0, 0.0, 0.5**0.5)])
 def test_a_texture_around_a_sphere_has_no_seam(quat: tuple[float, float, float, float]) -> None:
     """Rings around the axis look the same from all sides, also where the ends of the image meet."""
     rings = np.arange(64)[:, None, None] // 4 % 2 * np.full((64, 64, 3), 255)
-    material = sn.Material(texture=sn.Texture(rings.astype(np.uint8), "rings"))
-    shape = sn.Shape("sphere", "ball", (0.8,), material=material, pos=(0.0, 0.0, 0.2), quat=quat)
-    image = images([shape], width=41, height=41, lens=sn.PinholeLensCfg(fovy=60.0)).albedo[0].numpy().astype(int)
+    material = sn.engines.Material(texture=sn.engines.Texture(rings.astype(np.uint8), "rings"))
+    shape = sn.engines.Shape("sphere", "ball", (0.8,), material=material, pos=(0.0, 0.0, 0.2), quat=quat)
+    image = images([shape], width=41, height=41, lens=sn.lenses.PinholeLensCfg(fovy=60.0)).albedo[0].numpy().astype(int)
     assert image.std() > 40.0
     image[17:24, 17:24] = 0  # at the pole, the texture is sampled too coarsely
     for turns in (1, 2, 3):
         assert np.abs(np.rot90(image, turns) - image).max() <= 10
 
 
-CHECKS = sn.Texture(np.indices((8, 8)).sum(0)[..., None].repeat(3, -1).astype(np.uint8) % 2 * 255, "checks")
-DOTS = sn.Texture(np.full((4, 4, 3), (9, 200, 30), np.uint8), "dots")
+CHECKS = sn.engines.Texture(np.indices((8, 8)).sum(0)[..., None].repeat(3, -1).astype(np.uint8) % 2 * 255, "checks")
+DOTS = sn.engines.Texture(np.full((4, 4, 3), (9, 200, 30), np.uint8), "dots")
 LOOKS = [
     sn.ShapeLookCfg(shapes="left", rgba=sn.Uniform((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))),
     sn.ShapeLookCfg(shapes="right", texture=("checks", "dots", "")),
@@ -327,7 +334,7 @@ LOOKS = [
 
 def random_scene(envs: int, **options: Any) -> sn.Scene:
     """Return a scene whose looks are drawn at reset."""
-    lighting = sn.Lighting((SUN,), textures=(CHECKS, DOTS))
+    lighting = sn.engines.Lighting((SUN,), textures=(CHECKS, DOTS))
     return scene_of(BALLS, envs=envs, lighting=lighting, appearance=LOOKS, data_types=("rgb", "albedo"), **options)
 
 
@@ -364,12 +371,15 @@ def test_normal_looks_are_clipped_and_others_are_rejected_beyond_their_range() -
 
 def test_a_mirror_and_an_opacity_that_are_set_at_reset_are_shown() -> None:
     """A box mirrors the ball above it, and a clear ball shows the box; neither is so in the engine's own looks."""
-    shapes = [sn.Shape("box", "box", (1.0, 1.0, 0.1)), sn.Shape("sphere", "ball", (0.2,), pos=(0.6, 0.0, 0.6))]
+    shapes = [
+        sn.engines.Shape("box", "box", (1.0, 1.0, 0.1)),
+        sn.engines.Shape("sphere", "ball", (0.2,), pos=(0.6, 0.0, 0.6)),
+    ]
     looks = {
         "mirror": sn.ShapeLookCfg(shapes="box", mirror=0.5),
         "clear": sn.ShapeLookCfg(shapes="ball", rgba=(1, 0, 0, 0.2)),
     }
-    lamp = [sn.Light("directional", "lamp", ambient=(0.4,) * 3)]
+    lamp = [sn.engines.Light("directional", "lamp", ambient=(0.4,) * 3)]
     plain = images(shapes, lamp, width=33, height=33)
     on_ball = plain.geom_ids[0, :, :, 0] == 1
     for name, look in looks.items():
@@ -429,7 +439,7 @@ def test_lights_of_a_batch_may_differ_after_the_scene_was_built() -> None:
         ({"appearance": [sn.LightLookCfg(lights="moon", diffuse=0.5)]}, sn.SelectionError, "moon.*sun"),
         ({"appearance": [sn.ShapeLookCfg(texture=("wood",))]}, sn.ConfigError, "texture.*wood"),
         ({"appearance": [sn.ShapeLookCfg(rgba=(1.0, 0.0))]}, sn.ConfigError, "rgba.*3 or 4 numbers"),
-        ({"lens": sn.EquirectangularLensCfg(), "samples": 4}, sn.ConfigError, "samples.*1 for this lens"),
+        ({"lens": sn.lenses.EquirectangularLensCfg(), "samples": 4}, sn.ConfigError, "samples.*1 for this lens"),
         ({"parts": {"looks": {"color": 1}}}, sn.ArgumentError, "looks.*color.*rgba"),
         ({"parts": {"looks": {"rgba": np.ones((1, 3, 4))}}}, sn.ArgumentError, r"looks\['rgba'\].*\(1, 2, 4\)"),
     ],

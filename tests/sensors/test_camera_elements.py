@@ -30,7 +30,7 @@ def camera(**options: Any) -> sn.CameraCfg:
     return sn.CameraCfg(
         **{
             "name": "camera", "body": "world", "width": 80, "height": 60, "offset": VIEW, "data_types": IDS, **RAW,
-            "lens": sn.PinholeLensCfg(fovy=40.0), **options,
+            "lens": sn.lenses.PinholeLensCfg(fovy=40.0), **options,
         }
     )  # fmt: skip
 
@@ -62,7 +62,7 @@ def test_geoms_keep_their_rows_and_rays_do_not_see_other_elements() -> None:
     """Without tendons and sites `geom_names` are the geoms; with them they follow. Cast rays see geoms only."""
     assert seen(SLACK, exclude="rope").geom_names == ("floor", "load")
     assert seen(SLACK, show_sites=True).geom_names[:3] == ("floor", "load", "rope")
-    pattern = sn.PinholeCameraPatternCfg(width=80, height=60, fovy=40)
+    pattern = sn.patterns.PinholeCameraPatternCfg(width=80, height=60, fovy=40)
     rays = sn.RayCasterCameraCfg(name="rays", body="world", pattern=pattern, offset=VIEW, data_types=("geom_ids",))
     sensor: Any = sn.Scene(sn.MujocoEngine(SLACK), [rays], discover=False)["rays"]
     assert sensor.geom_names == ("floor", "load") and names(sensor) == {"floor", "load"}
@@ -74,7 +74,7 @@ def test_visible_skin_or_flex_is_rejected_by_name() -> None:
     with pytest.raises(sn.ConfigError, match=r"(?s)camera.*hide.*it is a skin.*exclude=\('hide',\)"):
         seen(model)
     assert names(seen(model, exclude="hide")) == {"floor", "load", "rope"}
-    scan = sn.RayCasterCfg(name="scan", body="load", pattern=sn.GridPatternCfg(size=(0.1, 0.1)))
+    scan = sn.RayCasterCfg(name="scan", body="load", pattern=sn.patterns.GridPatternCfg(size=(0.1, 0.1)))
     sn.Scene(sn.MujocoEngine(model), [scan], discover=False)
     cloth = '<flexcomp name="cloth" type="grid" count="3 3 1" spacing=".2 .2 .2" dim="2" radius=".01" rigid="true"/>'
     with pytest.raises(sn.ConfigError, match=r"(?s)camera.*cloth.*deformable.*exclude=\('cloth',\)"):
@@ -208,15 +208,15 @@ def tensor_engine(envs: int, shapes: Any) -> Any:
     return sn.TensorEngine(envs, bodies=("b",), shapes=shapes, provides=("pose", "tendon_paths"))
 
 
-CHAIN = [sn.Shape("capsule", "cable", (0.05, 1.0), element="tendon") for _ in range(3)]
+CHAIN = [sn.engines.Shape("capsule", "cable", (0.05, 1.0), element="tendon") for _ in range(3)]
 
 
 @pytest.mark.parametrize(
     "lens",
     [
-        sn.PinholeLensCfg(fovy=40.0),
-        sn.EquirectangularLensCfg(horizontal_fov_deg=60.0, vertical_fov_deg=45.0),
-        sn.OrthographicLensCfg(view_height=2.0),
+        sn.lenses.PinholeLensCfg(fovy=40.0),
+        sn.lenses.EquirectangularLensCfg(horizontal_fov_deg=60.0, vertical_fov_deg=45.0),
+        sn.lenses.OrthographicLensCfg(view_height=2.0),
     ],
     ids=["pinhole", "panorama", "parallel"],
 )
@@ -237,7 +237,7 @@ def test_a_segment_is_the_capsule_between_its_ends(lens: Any) -> None:
             axis = (end - start) / np.linalg.norm(end - start)
             turn = np.array([1.0 + axis[2], -axis[1], axis[0], 0.0])
             size = float(engine.tendon_radii[env, k]), 0.5 * float(np.linalg.norm(end - start))
-            capsules.append(sn.Shape("capsule", f"c{k}", size, pos=tuple((start + end) / 2), quat=tuple(turn)))
+            capsules.append(sn.engines.Shape("capsule", f"c{k}", size, pos=tuple((start + end) / 2), quat=tuple(turn)))
         other: Any = sn.Scene(sn.TensorEngine(shapes=capsules), [camera(lens=lens, data_types=types)])["camera"]
         mine, theirs = sensor.data, other.data
         same = mine.geom_ids[env] == theirs.geom_ids[0]

@@ -120,7 +120,7 @@ def test_image_and_lens_match_the_models_camera(engine: str) -> None:
 @pytest.mark.parametrize("name", ["fovy", "lens", "metres", "mount"])
 def test_an_image_of_another_aspect_has_the_rays_of_the_frustum(name: str, width: int, height: int) -> None:
     """All 1024 depths are within 1 mm; in "mount", sensor and resolution also differ in aspect."""
-    size = sn.PinholeCameraPatternCfg(width=width, height=height)
+    size = sn.patterns.PinholeCameraPatternCfg(width=width, height=height)
     scene = sn.Scene(sn.MujocoEngine(MODEL), [sn.RayCasterCameraCfg(name="eye", camera=name, pattern=size)])
     depth = numpy(scene["eye"].data.distance_to_image_plane)[0, ..., 0]
     assert (abs(depth - mujocos(name, width, height)[1]) < 1e-3).all()
@@ -144,7 +144,7 @@ def k_of(cfg: Any, kind: str = "mujoco") -> Array:
 
 def test_config_overrides_the_model_field_by_field() -> None:
     """The camera "lens" has focal lengths 17 and 15 px and centre (12 - 3, 8 + 2) px of 24 x 16."""
-    pinhole = sn.PinholeCameraPatternCfg
+    pinhole = sn.patterns.PinholeCameraPatternCfg
     lens = [[17.0, 0.0, 9.0], [0.0, 15.0, 10.0], [0.0, 0.0, 1.0]]
     for options, expected in (
         ({}, lens),
@@ -185,7 +185,7 @@ def test_config_overrides_the_model_field_by_field() -> None:
 
 def test_camera_without_resolution_uses_that_of_the_config() -> None:
     focal = 24.0 / np.tan(np.radians(25.0))
-    image = sn.PinholeCameraPatternCfg(width=64, height=48)
+    image = sn.patterns.PinholeCameraPatternCfg(width=64, height=48)
     k = k_of(sn.RayCasterCameraCfg(name="eye", camera="sizeless", pattern=image))
     np.testing.assert_allclose(k, [[focal, 0.0, 32.0], [0.0, focal, 24.0], [0.0, 0.0, 1.0]], rtol=1e-6)
     k = k_of(sn.DepthCameraCfg(name="eye", camera="sizeless"))  # 128 x 96, the default
@@ -206,7 +206,7 @@ def test_parallel_rays_are_refused_by_name() -> None:
         sn.ConfigError, match="camera: got camera 'parallel', which is orthographic, expected a perspective camera"
     ):
         sn.Scene(sn.MujocoEngine(MODEL), [sn.RayCasterCameraCfg(name="eye", camera="parallel")])
-    image = sn.PinholeCameraPatternCfg(width=8, height=8, fovy=90.0)
+    image = sn.patterns.PinholeCameraPatternCfg(width=8, height=8, fovy=90.0)
     k = k_of(sn.RayCasterCameraCfg(name="eye", camera="parallel", pattern=image))
     np.testing.assert_allclose(k, [[4.0, 0.0, 4.0], [0.0, 4.0, 4.0], [0.0, 0.0, 1.0]], rtol=1e-6)
 
@@ -217,7 +217,7 @@ def test_cameras_of_one_sensor_share_image_and_lens() -> None:
     for cameras, what in ((("fovy", "lens"), "image"), (("lens", "metres"), "lens")):
         with pytest.raises(sn.ConfigError, match=f"cameras: got '{cameras[0]}' and '{cameras[1]}', whose {what} diff"):
             sn.Scene(sn.MujocoEngine(MODEL), [sn.RayCasterCameraCfg(name="eyes", cameras=cameras)])
-    same = sn.PinholeCameraPatternCfg.from_fov(8, 6, fov_horizontal=60.0)
+    same = sn.patterns.PinholeCameraPatternCfg.from_fov(8, 6, fov_horizontal=60.0)
     offsets = {"horizontal_aperture_offset": 0.0, "vertical_aperture_offset": 0.0}
     scene = sn.Scene(
         sn.MujocoEngine(MODEL),
@@ -254,15 +254,17 @@ def test_each_environment_has_its_own_lens(engine: str) -> None:
 
 
 def test_depth_error_stage_must_use_the_cameras_lens() -> None:
-    stage = sn.StereoDepth(focal_px=14.0, baseline=0.05)
+    stage = sn.stages.StereoDepth(focal_px=14.0, baseline=0.05)
     with pytest.raises(sn.ConfigError, match="the focal length of the camera"):
         sn.Scene(sn.MujocoEngine(MODEL), [sn.DepthCameraCfg(name="eye", camera="fovy", stages=(stage,))])
-    right = sn.StereoDepth(focal_px=float(7.0 / np.tan(np.radians(35.0))), baseline=0.05)
+    right = sn.stages.StereoDepth(focal_px=float(7.0 / np.tan(np.radians(35.0))), baseline=0.05)
     sn.Scene(sn.MujocoEngine(MODEL), [sn.DepthCameraCfg(name="eye", camera="fovy", stages=(right,))])
 
 
 def test_config_without_lens_round_trips_through_files() -> None:
-    cfg = sn.RayCasterCameraCfg(name="eye", camera="lens", pattern=sn.PinholeCameraPatternCfg(width=12, height=8))
+    cfg = sn.RayCasterCameraCfg(
+        name="eye", camera="lens", pattern=sn.patterns.PinholeCameraPatternCfg(width=12, height=8)
+    )
     again = sn.RayCasterCameraCfg.from_json(cfg.to_json())
     np.testing.assert_array_equal(k_of(again), k_of(cfg))
     bare = sn.RayCasterCameraCfg(name="eye", camera="lens")

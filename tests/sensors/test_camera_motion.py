@@ -13,21 +13,22 @@ from reference import reference_cast
 from scipy.spatial.transform import Rotation
 
 import sensorium as sn
+from sensorium.engines import Shape
 from sensorium.sensors.cameras.lenses import LensCfg, lens_rays
 
 WIDTH, HEIGHT = 64, 48
 SHAPES = (
-    sn.Shape("plane", "ground", (50.0, 50.0)),
-    sn.Shape("box", "box", (0.4, 0.3, 0.5), body="box"),
-    sn.Shape("cylinder", "drum", (0.3, 0.4), pos=(1.0, 0.8, 0.4)),
+    Shape("plane", "ground", (50.0, 50.0)),
+    Shape("box", "box", (0.4, 0.3, 0.5), body="box"),
+    Shape("cylinder", "drum", (0.3, 0.4), pos=(1.0, 0.8, 0.4)),
 )
 LENSES: list[LensCfg] = [
-    sn.PinholeLensCfg(fovy=70.0),
-    sn.BrownConradyLensCfg(fovy=70.0, k1=-0.12, k2=0.02, p1=1e-3, p2=-2e-3),
-    sn.KannalaBrandtLensCfg(fovy=70.0, k1=-0.02, k2=0.004),
-    sn.FThetaLensCfg(coefficients=(0.025, 1e-5), nominal_size=(80.0, 60.0)),
-    sn.EquirectangularLensCfg(horizontal_fov_deg=200.0, vertical_fov_deg=120.0),
-    sn.OrthographicLensCfg(view_height=3.0),
+    sn.lenses.PinholeLensCfg(fovy=70.0),
+    sn.lenses.BrownConradyLensCfg(fovy=70.0, k1=-0.12, k2=0.02, p1=1e-3, p2=-2e-3),
+    sn.lenses.KannalaBrandtLensCfg(fovy=70.0, k1=-0.02, k2=0.004),
+    sn.lenses.FThetaLensCfg(coefficients=(0.025, 1e-5), nominal_size=(80.0, 60.0)),
+    sn.lenses.EquirectangularLensCfg(horizontal_fov_deg=200.0, vertical_fov_deg=120.0),
+    sn.lenses.OrthographicLensCfg(view_height=3.0),
 ]
 OPTICAL = Rotation.from_matrix([[0, 0, 1], [-1, 0, 0], [0, -1, 0]])
 """Rotation from right, down, forward to forward, left, up."""
@@ -62,7 +63,7 @@ def reference(lens: LensCfg, k: Any, frame: int) -> tuple[Any, Any, Any]:
     box, (pos, turn) = poses(frame)
     starts, directions = (rays[0].numpy() for rays in lens_rays(lens, k[None].double(), HEIGHT, WIDTH))
     starts, directions = pos + turn.apply(OPTICAL.apply(starts)), turn.apply(OPTICAL.apply(directions))
-    shapes = (SHAPES[0], sn.Shape("box", "box", SHAPES[1].size, pos=box[0], quat=box[1].as_quat(scalar_first=True)),
+    shapes = (SHAPES[0], Shape("box", "box", SHAPES[1].size, pos=box[0], quat=box[1].as_quat(scalar_first=True)),
               SHAPES[2])  # fmt: skip
     hits = reference_cast(shapes, starts, directions)
     distance = np.where(np.isfinite(hits.distance), hits.distance, 0.0)
@@ -121,10 +122,8 @@ def test_motion_equals_the_projected_motion_of_the_points(lens: LensCfg) -> None
 
 def test_only_pixels_that_the_lens_sees_move() -> None:
     """The background of a turning fisheye moves within 30 degrees of the axis, and nothing beyond."""
-    lens = sn.KannalaBrandtLensCfg(fovy=90.0, max_fov_deg=60.0)
-    engine = sn.TensorEngine(
-        1, 0.01, bodies=("head",), shapes=(sn.Shape("sphere", "far", (0.1,), pos=(0.0, 0.0, -9.0)),)
-    )
+    lens = sn.lenses.KannalaBrandtLensCfg(fovy=90.0, max_fov_deg=60.0)
+    engine = sn.TensorEngine(1, 0.01, bodies=("head",), shapes=(Shape("sphere", "far", (0.1,), pos=(0.0, 0.0, -9.0)),))
     cfg = sn.CameraCfg(
         body="head", width=40, height=30, data_types=("optical_flow",), lens=lens,
         offset=sn.CameraCfg.OffsetCfg(convention="world"),
@@ -142,10 +141,10 @@ def test_only_pixels_that_the_lens_sees_move() -> None:
 
 def test_a_surface_that_moves_left_has_positive_motion_vectors() -> None:
     """One metre to the left at depth 4 m is f / 4 px."""
-    engine = sn.TensorEngine(1, 0.01, bodies=("box",), shapes=(sn.Shape("box", "box", (0.1, 2.0, 2.0), body="box"),))
+    engine = sn.TensorEngine(1, 0.01, bodies=("box",), shapes=(Shape("box", "box", (0.1, 2.0, 2.0), body="box"),))
     engine.body_pos_w[:] = torch.tensor([4.1, 0.0, 0.0])
     cfg = sn.CameraCfg(
-        name="camera", body="world", width=20, height=20, lens=sn.PinholeLensCfg(fovy=90.0),
+        name="camera", body="world", width=20, height=20, lens=sn.lenses.PinholeLensCfg(fovy=90.0),
         offset={"convention": "world"}, data_types=("motion_vectors",),
     )  # fmt: skip
     scene = sn.Scene(engine, [cfg])
@@ -194,9 +193,9 @@ def test_after_a_reset_nothing_has_moved() -> None:
 
 def test_the_background_moves_like_a_point_at_infinity() -> None:
     """A camera that turns by an angle sees the sky move by f tan(angle) at the image centre, wherever it stands."""
-    engine = sn.TensorEngine(1, 0.01, bodies=("camera",), shapes=(sn.Shape("sphere", "far", (0.1,), pos=(-9, 0, 0)),))
+    engine = sn.TensorEngine(1, 0.01, bodies=("camera",), shapes=(Shape("sphere", "far", (0.1,), pos=(-9, 0, 0)),))
     cfg = sn.CameraCfg(
-        name="camera", body="camera", width=21, height=21, lens=sn.PinholeLensCfg(fovy=90.0),
+        name="camera", body="camera", width=21, height=21, lens=sn.lenses.PinholeLensCfg(fovy=90.0),
         offset={"convention": "world"}, data_types=("optical_flow", "depth"),
     )  # fmt: skip
     scene = sn.Scene(engine, [cfg])
@@ -248,7 +247,7 @@ def test_intrinsics_of_a_lens_can_differ_between_environments(lens: LensCfg, eva
 
 def test_a_refused_intrinsic_matrix_changes_nothing() -> None:
     """With a shorter focal length the lens would fold over within the image: images and matrices stay."""
-    scene = scene_of(sn.BrownConradyLensCfg(fovy=40.0, k1=-0.25), "depth", envs=2)
+    scene = scene_of(sn.lenses.BrownConradyLensCfg(fovy=40.0, k1=-0.25), "depth", envs=2)
     sensor: Any = scene["camera"]
     before = sensor.read()
     wide = before.intrinsic_matrices[1].clone()

@@ -41,7 +41,7 @@ def camera(**options: Any) -> sn.CameraCfg:
     return sn.CameraCfg(
         **{
             "name": "camera", "body": "world", "width": 160, "height": 120, "offset": VIEW, "data_types": TYPES, **RAW,
-            "lens": sn.PinholeLensCfg(fovy=50.0), **options,
+            "lens": sn.lenses.PinholeLensCfg(fovy=50.0), **options,
         }
     )  # fmt: skip
 

@@ -23,7 +23,7 @@ def bars(envs: int = 1, speed: float = 0.0, yaw: float = 0.0, **fields: Any) -> 
     """Return a scene with an upright bar, 4.8 px wide, that moves to the right (m/s) before a camera that turns (rad/s)
     to the left. At the time `CENTRED` it is in the centre.
     """
-    bar = sn.Shape("box", "bar", (0.01, BAR / 2, 5.0), body="bar", rgba=(0.9, 0.9, 0.9, 1.0), material=SHINING)
+    bar = sn.engines.Shape("box", "bar", (0.01, BAR / 2, 5.0), body="bar", rgba=(0.9, 0.9, 0.9, 1.0), material=SHINING)
     lamp = Light("directional", "lamp", direction=(1.0, 0.0, 0.0), diffuse=(0.3,) * 3, specular=(0.0,) * 3)
     engine = sn.TensorEngine(envs, DT, bodies=("bar", "camera"), shapes=[bar], lighting=Lighting((lamp,)))
 
@@ -36,7 +36,7 @@ def bars(envs: int = 1, speed: float = 0.0, yaw: float = 0.0, **fields: Any) -> 
         }
 
     engine.motion = motion
-    lens = sn.PinholeLensCfg(fovy=float(2 * np.degrees(np.arctan(0.5 * HEIGHT / FOCAL))))
+    lens = sn.lenses.PinholeLensCfg(fovy=float(2 * np.degrees(np.arctan(0.5 * HEIGHT / FOCAL))))
     options = {"width": WIDTH, "height": HEIGHT, "lens": lens, "data_types": ("rgb", "linear_rgb"), **fields}
     cfg = sn.CameraCfg(name="camera", body="camera", offset={"convention": "world"}, **options)
     return sn.Scene(engine, [cfg], seed=2)
@@ -72,7 +72,7 @@ RATE = 480.0
 def test_blur_is_as_long_as_the_motion_during_the_exposure(speed: float, yaw: float) -> None:
     """w f t_e: the bar's light is spread over 9.6 px more, up to the true bar, and keeps its sum."""
     exposure = 0.02
-    stage = sn.ImageSensor(exposure_time=exposure, subposes=48, bit_depth=None)
+    stage = sn.stages.ImageSensor(exposure_time=exposure, subposes=48, bit_depth=None)
     image, truth = run(bars(speed=speed, yaw=yaw, stages=(stage,), rate_hz=50.0), 40)
     (mean, var), (true_mean, _) = moments(image), moments(truth)
     length = RATE * exposure
@@ -87,7 +87,7 @@ def test_blur_is_as_long_as_the_motion_during_the_exposure(speed: float, yaw: fl
 def test_a_rolling_shutter_tilts_an_upright_bar(speed: float, yaw: float) -> None:
     """Row v shows t - t_e/2 - (h - 1 - v) t_line; the truth stays upright."""
     line = 4e-4
-    stage = sn.ImageSensor(exposure_time=1e-3, line_time=line, subposes=80, bit_depth=None)
+    stage = sn.stages.ImageSensor(exposure_time=1e-3, line_time=line, subposes=80, bit_depth=None)
     image, truth = run(bars(speed=speed, yaw=yaw, stages=(stage,), rate_hz=50.0), 40)
     mean, true_mean = moments(image)[0], moments(truth)[0]
     assert np.ptp(true_mean) < 0.1
@@ -99,7 +99,7 @@ def test_a_rolling_shutter_tilts_an_upright_bar(speed: float, yaw: float) -> Non
 
 def test_motion_starts_at_the_reset() -> None:
     """The first frame of an episode is sharp, also after motion, and that of other envs stays as it was."""
-    stage = sn.ImageSensor(exposure_time=0.02, subposes=8, bit_depth=None)
+    stage = sn.stages.ImageSensor(exposure_time=0.02, subposes=8, bit_depth=None)
     scene = bars(2, speed=16.0, stages=(stage,), rate_hz=50.0)
     run(scene, 40)
     sensor: Any = scene["camera"]
@@ -112,8 +112,10 @@ def test_motion_starts_at_the_reset() -> None:
 
 def test_longer_exposures_of_automatic_exposure_blur_more() -> None:
     """The blur follows the exposure time of each env."""
-    auto = sn.AutoExposure(target=1.0, rate=100.0, exposure_time=(1e-3, 0.02), gain=(1.0, 1.0))
-    stage = sn.ImageSensor(exposure_time=1e-3, white_exposure=0.02, subposes=24, auto_exposure=auto, bit_depth=None)
+    auto = sn.stages.AutoExposure(target=1.0, rate=100.0, exposure_time=(1e-3, 0.02), gain=(1.0, 1.0))
+    stage = sn.stages.ImageSensor(
+        exposure_time=1e-3, white_exposure=0.02, subposes=24, auto_exposure=auto, bit_depth=None
+    )
     scene = bars(speed=16.0, stages=(stage,), rate_hz=50.0)
     widths = []
     for ticks in (20, 20, 20):
@@ -125,7 +127,7 @@ def test_longer_exposures_of_automatic_exposure_blur_more() -> None:
 
 def test_colors_are_encoded_from_the_measured_light() -> None:
     """`rgb` is the sRGB code of `linear_rgb`, `rgba` keeps its opacity; an ideal sensor changes at most one step."""
-    stage = sn.ImageSensor(full_well=500.0, read_noise=5.0, black_level=64.0)
+    stage = sn.stages.ImageSensor(full_well=500.0, read_noise=5.0, black_level=64.0)
     scene = bars(stages=(stage,), data_types=("rgba", "rgb", "geom_ids"))
     scene.update()
     data: Any = scene["camera"].data
@@ -140,7 +142,7 @@ def test_colors_are_encoded_from_the_measured_light() -> None:
     assert "linear_rgb" not in {spec.name for spec in scene["camera"].specs} | {
         *scene.publish(["camera"])["camera"].measured
     }
-    ideal = bars(stages=(sn.ImageSensor(),), data_types=("rgb",))
+    ideal = bars(stages=(sn.stages.ImageSensor(),), data_types=("rgb",))
     ideal.update()
     sensor: Any = ideal["camera"]
     assert (sensor.data.rgb.int() - sensor.ground_truth.rgb.int()).abs().max() <= 1
@@ -148,7 +150,7 @@ def test_colors_are_encoded_from_the_measured_light() -> None:
 
 def test_motion_with_four_samples_per_pixel() -> None:
     """The blurred bar is where one sample per pixel sees it, and a bar at rest has the true, smooth edges."""
-    stage = sn.ImageSensor(exposure_time=0.02, subposes=8, bit_depth=None)
+    stage = sn.stages.ImageSensor(exposure_time=0.02, subposes=8, bit_depth=None)
     one, four = (run(bars(speed=16.0, samples=n, stages=(stage,), rate_hz=50.0), 40)[0] for n in (1, 4))
     np.testing.assert_allclose(moments(one)[0], moments(four)[0], atol=0.25)
     assert np.diff(four[0]).min() > 1.3 * np.diff(one[0]).min()  # edges in smaller steps
@@ -161,7 +163,7 @@ def test_events_of_a_moving_bar_add_up_to_its_brightness(samples: int) -> None:
     """Bright in front, dark behind; the sums are the change of a camera's linear colors within a threshold."""
     eye = sn.EventCameraCfg(
         name="dvs", body="camera", offset={"convention": "world"}, width=WIDTH, height=HEIGHT, samples=samples,
-        lens=sn.PinholeLensCfg(fovy=float(2 * np.degrees(np.arctan(0.5 * HEIGHT / FOCAL)))), rate_hz=500.0,
+        lens=sn.lenses.PinholeLensCfg(fovy=float(2 * np.degrees(np.arctan(0.5 * HEIGHT / FOCAL)))), rate_hz=500.0,
     )  # fmt: skip
     scene = bars(speed=16.0, samples=samples)
     scene.add(eye)
@@ -187,8 +189,8 @@ def test_events_of_a_moving_bar_add_up_to_its_brightness(samples: int) -> None:
 def test_depth_and_colors_have_their_own_errors() -> None:
     """Noisy, clipped depth beside moving colours: misses show 0, and the pose is that of the capture."""
     stages = (
-        sn.ImageSensor(exposure_time=0.01, subposes=4),
-        sn.StereoDepth(focal_px=FOCAL, baseline=0.05, noise_px=0.1, shadow=False),
+        sn.stages.ImageSensor(exposure_time=0.01, subposes=4),
+        sn.stages.StereoDepth(focal_px=FOCAL, baseline=0.05, noise_px=0.1, shadow=False),
     )
     scene = bars(
         yaw=8.0, stages=stages, rate_hz=50.0, data_types=("rgb", "depth", "points_b"), depth_clipping_behavior="zero"
@@ -212,13 +214,13 @@ def test_contract_holds() -> None:
             late = 0.3 * (t + 0.3 * torch.arange(envs)[:, None, None])
             return {"body_pos_w": torch.cat([late - 3.0, late.cos(), late.sin()], dim=-1)}
 
-        box = sn.Shape("box", "box", (0.5, 0.5, 0.5), rgba=(0.9, 0.5, 0.2, 1.0))
+        box = sn.engines.Shape("box", "box", (0.5, 0.5, 0.5), rgba=(0.9, 0.5, 0.2, 1.0))
         return sn.TensorEngine(envs, 0.01, shapes=[box], provides=("pose",), motion=motion)
 
-    eye = sn.ImageSensor(
+    eye = sn.stages.ImageSensor(
         exposure_time=0.01, white_exposure=0.01, line_time=1e-3, subposes=3, vignetting="cos4", full_well=1000.0,
         blur_radius=sn.Uniform(0.0, 1.0), dark_current=50.0, prnu=0.01, dsnu=1.0, read_noise=3.0, black_level=64.0,
-        color_filter="grbg", jpeg_quality=80, auto_exposure=sn.AutoExposure(exposure_time=(1e-3, 0.02)),
+        color_filter="grbg", jpeg_quality=80, auto_exposure=sn.stages.AutoExposure(exposure_time=(1e-3, 0.02)),
     )  # fmt: skip
     cfg = sn.CameraCfg(
         name="camera", bodies=("body",), offset={"convention": "world"}, height=5, width=7, rate_hz=50.0,
@@ -230,15 +232,15 @@ def test_contract_holds() -> None:
 
 def test_exposures_longer_than_the_period_are_rejected() -> None:
     with pytest.raises(sn.ConfigError, match=r"stages\.0.*at most the period, 0\.02 s, as time for the exposure"):
-        bars(stages=(sn.ImageSensor(exposure_time=0.03, subposes=2),), rate_hz=50.0)
+        bars(stages=(sn.stages.ImageSensor(exposure_time=0.03, subposes=2),), rate_hz=50.0)
     with pytest.raises(sn.ConfigError, match="time for the readout of rows"):
-        bars(stages=(sn.ImageSensor(line_time=0.001),), rate_hz=50.0)
+        bars(stages=(sn.stages.ImageSensor(line_time=0.001),), rate_hz=50.0)
 
 
 def test_stages_of_colors_need_colors() -> None:
     with pytest.raises(sn.ConfigError, match="no distance and no color is in data_types"):
-        bars(stages=(sn.ImageSensor(),), data_types=("normals",))
+        bars(stages=(sn.stages.ImageSensor(),), data_types=("normals",))
     with pytest.raises(sn.ConfigError, match="at most one ImageSensor"):
-        bars(stages=(sn.ImageSensor(), sn.ImageSensor()))
+        bars(stages=(sn.stages.ImageSensor(), sn.stages.ImageSensor()))
     with pytest.raises(sn.ConfigError, match=r"noise: got 0\.1, expected no such knob"):
         bars(data_types=("rgb",))["camera"].set("noise", 0.1)

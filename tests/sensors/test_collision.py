@@ -244,7 +244,7 @@ def streamed(scene: sn.Scene, steps: int, substeps: int, env: int | None = None,
         for name, value in values.items():
             blueprint.set_attribute(name, value)
         guard = client.spawn(blueprint, attach_to="car", env=env)
-        with sn.FrameSync(client, [guard.name]) as sync:
+        with sn.client.FrameSync(client, [guard.name]) as sync:
             for _ in range(steps):
                 found += sync.get(client.step(substeps=substeps), timeout=10.0).events[guard.name]
     return found
@@ -270,7 +270,7 @@ def test_a_listener_that_starts_later_gets_no_earlier_collision() -> None:
     with scene.local_client() as client:
         guard = client.spawn("sensor.other.collision", attach_to="car")
         client.step(substeps=5)
-        with sn.FrameSync(client, [guard.name]) as sync:
+        with sn.client.FrameSync(client, [guard.name]) as sync:
             bundle = sync.get(client.step(substeps=5), timeout=10.0)
     assert not bundle.events[guard.name]
 
@@ -537,7 +537,7 @@ def test_impulse_covers_the_control_step_even_with_per_tick_sensors() -> None:
     with scene.local_client() as client:
         client.spawn("sensor.other.collision", attach_to="box", name="bumper")
         velocity, event = 0.0, None
-        with sn.FrameSync(client, ["bumper", "world"]) as sync:
+        with sn.client.FrameSync(client, ["bumper", "world"]) as sync:
             for _ in range(20):
                 before = velocity
                 frame = client.step(substeps=20)

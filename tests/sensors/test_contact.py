@@ -26,7 +26,7 @@ STRONGEST = CONTACT_REPORT(("body", FEET), None, ("found", "force"), "maxforce")
         pytest.param({"bodies": ".*"}, NET, marks=pytest.mark.full),
         ({"body": "left", "on_force": 10.0, "off_force": 5.0, "debounce": 0.025}, LEFT),
         ({"bodies": FEET, "on_force": 10.0, "debounce_samples": 2, "measure": "strongest",
-          "stages": (sn.LowPass(time_constant=0.01),)}, STRONGEST),
+          "stages": (sn.stages.LowPass(time_constant=0.01),)}, STRONGEST),
     ],
 )  # fmt: skip
 def test_contract_holds(fields: dict[str, Any], report: Any) -> None:
@@ -101,9 +101,9 @@ def test_a_number_of_samples_is_one_more_than_the_ticks_between() -> None:
 
 
 def test_debounced_switch_equals_switch_plus_debounce_stage() -> None:
-    """The rule is that of `sn.Debounce`, applied to the force of a switch without hysteresis."""
+    """The rule is that of `sn.stages.Debounce`, applied to the force of a switch without hysteresis."""
     forces = np.repeat(np.random.default_rng(5).choice([0.0, 9.0], 90), 2)[:150].tolist()
-    stage = sn.Debounce(time=0.02, threshold=5.0)
+    stage = sn.stages.Debounce(time=0.02, threshold=5.0)
     assert shown(forces, on_force=5.0, debounce=0.02) == shown(forces, on_force=5.0, stages=(stage,))
 
 
@@ -144,7 +144,7 @@ def test_any_number_of_feet_is_supported(count: int) -> None:
     "knobs",
     [{"noise": 50.0}, {"bias": 20.0}, {"random_walk": 30.0}, {"noise": sn.Uniform(1.0, 9.0), "resolution": 3.0}],
 )
-@pytest.mark.parametrize("stages", [(), (sn.LowPass(time_constant=0.02),)])
+@pytest.mark.parametrize("stages", [(), (sn.stages.LowPass(time_constant=0.02),)])
 def test_noise_without_force_causes_no_contact(knobs: dict[str, Any], stages: Any) -> None:
     """In the air all samples of 64 envs stay off, at any noise and threshold; under load noise has an effect."""
     engine = engine_of(64)
@@ -180,7 +180,7 @@ def test_noise_affects_the_force_and_not_the_flag() -> None:
 
 def test_stuck_fault_produces_a_false_contact() -> None:
     """A stuck switch stays on in the air, in the measured branch only."""
-    fault = sn.StuckFault(start=0.02)
+    fault = sn.stages.StuckFault(start=0.02)
     engine = engine_of(1)
     engine.contacts[LEFT] = (1.0, 0.0, 0.0, 30.0)
     scene = sn.Scene(engine, [sn.ContactCfg(name="c", body="left", on_force=5.0, noise=1.0, stages=(fault,))])

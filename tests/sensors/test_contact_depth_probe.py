@@ -20,10 +20,10 @@ Array = NDArray[np.float64]
 
 EPS = 2.0**-24
 """Half a unit in the last place of float32, relative: the rounding of one operation."""
-BALL = sn.Shape("sphere", "ball", (0.1,), body="thing")
-BOX = sn.Shape("box", "block", (0.2, 0.3, 0.1), body="thing")
-GROUND = sn.Shape("plane", "ground")
-SHELL = sn.Shape("sphere", "shell", (0.05,), body="tip")
+BALL = sn.engines.Shape("sphere", "ball", (0.1,), body="thing")
+BOX = sn.engines.Shape("box", "block", (0.2, 0.3, 0.1), body="thing")
+GROUND = sn.engines.Shape("plane", "ground")
+SHELL = sn.engines.Shape("sphere", "shell", (0.05,), body="tip")
 
 
 def numpy(tensor: torch.Tensor) -> Array:
@@ -34,7 +34,7 @@ def engine_of(shapes: Any, envs: int = 1, **kwargs: Any) -> sn.TensorEngine:
     return sn.TensorEngine(envs, 0.01, bodies=("tip", "thing"), shapes=shapes, provides=("pose",), **kwargs)
 
 
-def probing(engine: sn.Engine, **cfg: Any) -> tuple[sn.Scene, sn.ContactDepthProbe]:
+def probing(engine: sn.engines.Engine, **cfg: Any) -> tuple[sn.Scene, sn.ContactDepthProbe]:
     scene = sn.Scene(engine, [sn.ContactDepthProbeCfg(name="skin", **{"link_name": "tip", **cfg})], seed=2)
     return scene, scene["skin"]  # type: ignore[return-value]
 
@@ -98,31 +98,35 @@ def test_depth_in_a_turned_box_is_per_env() -> None:
 def test_depth_over_a_slope_is_along_its_normal() -> None:
     """A plane rotated by 30 degrees about y, a probe at height h above its origin: sd = h cos 30."""
     quat = (math.cos(math.pi / 12), 0.0, math.sin(math.pi / 12), 0.0)
-    engine = engine_of([sn.Shape("plane", "slope", quat=quat)], 3)
+    engine = engine_of([sn.engines.Shape("plane", "slope", quat=quat)], 3)
     engine.body_pos_w[:, 0, 2] = torch.tensor([0.02, 0.0, -0.3])
     _, skin = probing(engine, probe_radius=0.04)
     expected = 0.04 - np.array([0.02, 0.0, -0.3]) * math.cos(math.pi / 6)
     np.testing.assert_allclose(numpy(skin.data)[:, 0], expected, atol=16 * EPS)
 
 
-def cube() -> sn.Mesh:
+def cube() -> sn.engines.Mesh:
     """A closed mesh: the cube from -1 to 1."""
     corners = [[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]
     faces = [[0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1],
              [2, 3, 7], [2, 7, 6], [0, 2, 6], [0, 6, 4], [1, 5, 7], [1, 7, 3]]  # fmt: skip
-    return sn.Mesh(corners, faces)
+    return sn.engines.Mesh(corners, faces)
 
 
 HEIGHTS = np.random.default_rng(5).uniform(0.0, 0.1, (4, 5))
 CROWD = (
-    sn.Shape("sphere", "sphere", (0.1,), pos=(0.2, 0.0, 0.0)),
-    sn.Shape("capsule", "capsule", (0.05, 0.1), pos=(-0.2, 0.0, 0.1), quat=(0.6, 0.8, 0.0, 0.0)),
-    sn.Shape("cylinder", "cylinder", (0.1, 0.05), pos=(0.0, 0.25, 0.0), quat=(0.8, 0.0, 0.6, 0.0), body="thing"),
-    sn.Shape("ellipsoid", "ellipsoid", (0.1, 0.05, 0.15), pos=(0.0, -0.25, 0.0), body="thing"),
-    sn.Shape("box", "box", (0.1, 0.05, 0.08), pos=(0.1, 0.1, 0.25), quat=(0.6, 0.0, 0.0, 0.8)),
-    sn.Shape("plane", "plane", (0.0, 0.0), pos=(0.0, 0.0, -0.35)),
-    sn.Shape("mesh", "mesh", mesh=cube(), scale=(0.1, 0.1, 0.1), pos=(-0.1, -0.1, -0.2), body="thing"),
-    sn.Shape("hfield", "hfield", hfield=sn.HeightField(HEIGHTS, (0.3, 0.3), base=0.05), pos=(0.0, 0.0, -0.1)),
+    sn.engines.Shape("sphere", "sphere", (0.1,), pos=(0.2, 0.0, 0.0)),
+    sn.engines.Shape("capsule", "capsule", (0.05, 0.1), pos=(-0.2, 0.0, 0.1), quat=(0.6, 0.8, 0.0, 0.0)),
+    sn.engines.Shape(
+        "cylinder", "cylinder", (0.1, 0.05), pos=(0.0, 0.25, 0.0), quat=(0.8, 0.0, 0.6, 0.0), body="thing"
+    ),
+    sn.engines.Shape("ellipsoid", "ellipsoid", (0.1, 0.05, 0.15), pos=(0.0, -0.25, 0.0), body="thing"),
+    sn.engines.Shape("box", "box", (0.1, 0.05, 0.08), pos=(0.1, 0.1, 0.25), quat=(0.6, 0.0, 0.0, 0.8)),
+    sn.engines.Shape("plane", "plane", (0.0, 0.0), pos=(0.0, 0.0, -0.35)),
+    sn.engines.Shape("mesh", "mesh", mesh=cube(), scale=(0.1, 0.1, 0.1), pos=(-0.1, -0.1, -0.2), body="thing"),
+    sn.engines.Shape(
+        "hfield", "hfield", hfield=sn.engines.HeightField(HEIGHTS, (0.3, 0.3), base=0.05), pos=(0.0, 0.0, -0.1)
+    ),
 )
 
 
@@ -254,7 +258,7 @@ def test_names_labels_groups_and_geometry_select(selection: dict[str, Any], dept
     """A ball on a body penetrates by 5 mm and a non-colliding ground by 9 mm; a wall is far away."""
     ball = replace(BALL, labels=("toy",))
     ground = replace(GROUND, is_collision=False, group=2)
-    engine = engine_of([ball, ground, sn.Shape("box", "wall", (0.1, 0.1, 0.1), pos=(3.0, 0.0, 0.0))])
+    engine = engine_of([ball, ground, sn.engines.Shape("box", "wall", (0.1, 0.1, 0.1), pos=(3.0, 0.0, 0.0))])
     engine.body_pos_w[0, 0, 2] = 0.001
     engine.body_pos_w[0, 1] = torch.tensor([0.105, 0.0, 0.001])
     _, skin = probing(engine, **selection)
@@ -377,7 +381,7 @@ def test_noise_bias_and_stages_act_on_the_depth_but_never_on_a_probe_without_rad
     radii = (0.0, 0.0, 0.01, 0.01)
     _, skin = probing(
         engine_of([GROUND], 200), probe_local_pos=np.zeros((2, 2, 3)), probe_radius=radii, noise=0.001, bias=0.002,
-        probe_radius_noise=0.001, stages=(sn.Saturation(low=-1.0, high=0.0125),),
+        probe_radius_noise=0.001, stages=(sn.stages.Saturation(low=-1.0, high=0.0125),),
     )  # fmt: skip
     assert (skin.data[:, 0] == 0.0).all()
     row = numpy(skin.data)[:, 1]
@@ -427,7 +431,10 @@ def test_debug_points_show_touching_probes() -> None:
 
 def tumbling_over_ground(num_envs: int, shift: float = 0.0) -> sn.TensorEngine:
     plain = tumbling_engine(num_envs, shift=shift)
-    ground, box = sn.Shape("plane", "ground", pos=(0.0, 0.0, -0.5)), sn.Shape("box", "box", (0.2, 0.3, 0.4))
+    ground, box = (
+        sn.engines.Shape("plane", "ground", pos=(0.0, 0.0, -0.5)),
+        sn.engines.Shape("box", "box", (0.2, 0.3, 0.4)),
+    )
     return sn.TensorEngine(
         num_envs, 0.002, bodies=("body",), sites={"site": ("body", (0.1, 0.0, 0.05))}, motion=plain.motion,
         shapes=[ground, box], provides=("pose", "velocity", "acceleration", "gravity"),

@@ -59,7 +59,7 @@ def stepping(report: Requirement) -> Any:
         pytest.param({"bodies": ".*"}, NET, marks=pytest.mark.full),
         ({"body": "left", "min_force": 2.0, "max_force": (30.0, 30.0, 20.0)}, LEFT),
         ({"bodies": FEET, "min_force": 1.0, "resolution": 0.3, "max_force": 20.0,
-          "stages": (sn.ScaleError(scale=0.1),)}, NET),
+          "stages": (sn.stages.ScaleError(scale=0.1),)}, NET),
     ],
 )  # fmt: skip
 def test_contract_holds(fields: dict[str, Any], report: Requirement) -> None:

@@ -17,7 +17,7 @@ from sensorium.testing import check_sensor, tumbling_engine
 Array = NDArray[np.float64]
 
 RADIUS = 0.01
-GROUND = sn.Shape("plane", "ground")
+GROUND = sn.engines.Shape("plane", "ground")
 
 
 def engine_of(envs: int = 1, **kwargs: Any) -> sn.TensorEngine:
@@ -27,7 +27,7 @@ def engine_of(envs: int = 1, **kwargs: Any) -> sn.TensorEngine:
     return engine
 
 
-def touching(engine: sn.Engine, **cfg: Any) -> tuple[sn.Scene, sn.ContactProbe]:
+def touching(engine: sn.engines.Engine, **cfg: Any) -> tuple[sn.Scene, sn.ContactProbe]:
     given = {"link_name": "tip", "probe_radius": RADIUS, **cfg}
     scene = sn.Scene(engine, [sn.ContactProbeCfg(name="skin", **given)], seed=2)
     return scene, scene["skin"]  # type: ignore[return-value]
@@ -207,7 +207,7 @@ def test_radius_noise_acts_on_the_depth() -> None:
 
 def test_stages_act_on_the_depth() -> None:
     """A low-pass of 50 ms on a step of 1 mm passes 0.5 mm after tau ln 2 = 34.7 ms, at the fourth sample of 10 ms."""
-    scene, skin = touching(engine_of(), contact_threshold=5e-4, stages=(sn.LowPass(time_constant=0.05),))
+    scene, skin = touching(engine_of(), contact_threshold=5e-4, stages=(sn.stages.LowPass(time_constant=0.05),))
     seen = []
     for _ in range(5):
         press(scene, 1e-3)
@@ -307,7 +307,11 @@ def test_info_shows_the_thresholds() -> None:
 
 def test_shape_without_pose_invalidates_the_sample() -> None:
     engine = sn.TensorEngine(
-        2, 0.01, bodies=("tip", "thing"), shapes=[sn.Shape("sphere", "ball", (0.1,), body="thing")], provides=("pose",)
+        2,
+        0.01,
+        bodies=("tip", "thing"),
+        shapes=[sn.engines.Shape("sphere", "ball", (0.1,), body="thing")],
+        provides=("pose",),
     )
     scene, skin = touching(engine)
     assert skin.valid.tolist() == [True, True]
@@ -327,7 +331,10 @@ def test_debug_points_show_probes_that_are_on() -> None:
 
 def tumbling_over_ground(num_envs: int, shift: float = 0.0) -> sn.TensorEngine:
     plain = tumbling_engine(num_envs, shift=shift)
-    ground, box = sn.Shape("plane", "ground", pos=(0.0, 0.0, -0.5)), sn.Shape("box", "box", (0.2, 0.3, 0.4))
+    ground, box = (
+        sn.engines.Shape("plane", "ground", pos=(0.0, 0.0, -0.5)),
+        sn.engines.Shape("box", "box", (0.2, 0.3, 0.4)),
+    )
     return sn.TensorEngine(
         num_envs, 0.002, bodies=("body",), sites={"site": ("body", (0.1, 0.0, 0.05))}, motion=plain.motion,
         shapes=[ground, box], provides=("pose", "velocity", "acceleration", "gravity"),

@@ -18,7 +18,7 @@ from sensorium.testing import check_sensor
 Array = NDArray[np.float64]
 
 FORWARD = {"convention": "world"}
-WALL = sn.Shape("box", "wall", (0.5, 30.0, 30.0), pos=(2.5, 0.0, 0.0))  # its face is at x = 2
+WALL = sn.engines.Shape("box", "wall", (0.5, 30.0, 30.0), pos=(2.5, 0.0, 0.0))  # its face is at x = 2
 DEVICES = [name for name, info in presets().items() if info.kind == "depth_camera"]
 
 
@@ -103,7 +103,7 @@ def test_lens_is_the_configured_one(lens: Any, expected: Any) -> None:
 
 
 def test_pattern_can_serve_as_lens() -> None:
-    pattern = sn.PinholeCameraPatternCfg(width=20, height=10, horizontal_aperture=30.0)
+    pattern = sn.patterns.PinholeCameraPatternCfg(width=20, height=10, horizontal_aperture=30.0)
     sensor = sensor_of(sn.DepthCameraCfg(body="body", pattern=pattern, offset=FORWARD))
     assert sensor.read_image().shape == (1, 10, 20) and sensor.data.intrinsic_matrices[0, 0, 0] == 16.0
 
@@ -197,7 +197,7 @@ def test_preset_measures_a_wall_like_the_device(name: str, sd: float, quantum: f
 def test_preset_reads_zero_without_depth() -> None:
     """Beyond 10 m and in the sky a device reads 0, and so does the truth."""
     sensor = sensor_of(sn.preset("d435", name="camera", body="body", res=(64, 48), offset=FORWARD), shapes=(
-        sn.Shape("box", "far", (0.5, 5.0, 30.0), pos=(12.0, 0.0, 0.0)),
+        sn.engines.Shape("box", "far", (0.5, 5.0, 30.0), pos=(12.0, 0.0, 0.0)),
     ))  # fmt: skip
     assert (sensor.read_image() == 0.0).all() and (sensor.ground_truth.distance_to_image_plane == 0.0).all()
 
@@ -235,9 +235,9 @@ def test_contract_holds(options: Any) -> None:
 @pytest.mark.parametrize(
     "stage",
     [
-        sn.StereoDepth(baseline=0.05, fov_deg=60.0, noise_px=0.02, edge_fattening=0.8),
-        sn.KinectDepth(fov_deg=60.0),
-        sn.TofDepth(modulation_hz=20e6, fov_deg=60.0, flying=1.0, noise_scale=0.0),
+        sn.stages.StereoDepth(baseline=0.05, fov_deg=60.0, noise_px=0.02, edge_fattening=0.8),
+        sn.stages.KinectDepth(fov_deg=60.0),
+        sn.stages.TofDepth(modulation_hz=20e6, fov_deg=60.0, flying=1.0, noise_scale=0.0),
     ],
     ids=lambda stage: type(stage).__name__,
 )
@@ -248,7 +248,7 @@ def test_miss_value_is_no_surface_for_depth_errors(stage: Any, shown: Any) -> No
         cfg = sn.DepthCameraCfg(
             name="camera", body="body", res=(48, 36), fov_horizontal=60.0, stages=(stage,), **options
         )
-        box = sn.Shape("box", "box", (0.3, 0.3, 0.3), pos=(2.0, 0.0, 0.0))
+        box = sn.engines.Shape("box", "box", (0.3, 0.3, 0.3), pos=(2.0, 0.0, 0.0))
         return sn.Scene(sn.TensorEngine(shapes=(box,)), [cfg], seed=1)["camera"].data.distance_to_image_plane
 
     plain = measured()
@@ -266,7 +266,7 @@ def test_miss_value_is_no_surface_for_depth_errors(stage: Any, shown: Any) -> No
         ({"fx": -3.0}, "fx: got -3.0, expected a finite focal length above 0"),
         ({"cy": math.nan}, "cy: got nan, expected a finite number"),
         (
-            {"pattern": sn.PinholeCameraPatternCfg(width=4, height=4)},
+            {"pattern": sn.patterns.PinholeCameraPatternCfg(width=4, height=4)},
             "pattern: got PinholeCamera.*either pattern or res",
         ),
         (
@@ -278,7 +278,7 @@ def test_miss_value_is_no_surface_for_depth_errors(stage: Any, shown: Any) -> No
             "data_types: got .*expected distance_to_image_plane, which read_image returns",
         ),
         ({"data_types": ("rgb",)}, "without rgb, which cast rays do not provide"),
-        ({"stages": (sn.StereoDepth(baseline=0.05, fov_deg=60.0),)}, r"stages\.0\.focal_px.*fx 16"),
+        ({"stages": (sn.stages.StereoDepth(baseline=0.05, fov_deg=60.0),)}, r"stages\.0\.focal_px.*fx 16"),
     ],
 )
 def test_bad_config_error_names_the_field(options: Any, says: str) -> None:

@@ -15,7 +15,7 @@ from sensorium.testing import check_sensor, tumbling_engine
 
 Array = NDArray[np.float64]
 RADIUS = 0.01
-BALL = sn.Shape("sphere", "ball", (RADIUS,), body="ball")
+BALL = sn.engines.Shape("sphere", "ball", (RADIUS,), body="ball")
 UP = np.array([0.0, 0.0, 1.0])
 
 
@@ -60,7 +60,7 @@ def engine_of(shapes: Any = (BALL,), envs: int = 1, bodies: tuple[str, ...] = ("
     return engine
 
 
-def elastomer(engine: sn.Engine, seed: int = 1, **cfg: Any) -> tuple[sn.Scene, sn.ElastomerTaxel]:
+def elastomer(engine: sn.engines.Engine, seed: int = 1, **cfg: Any) -> tuple[sn.Scene, sn.ElastomerTaxel]:
     given = {"body": "pad", "probe_local_pos": grid(9, 9), "targets": "ball", **cfg}
     if "bodies" in cfg:
         del given["body"]
@@ -122,7 +122,7 @@ def test_indenting_sphere_matches_the_closed_form(method: str) -> None:
 @pytest.mark.parametrize("method", ["direct", "fft"])
 def test_each_pad_and_env_matches_the_closed_form_of_its_sphere(method: str) -> None:
     """Two pads with different orientations in four envs, each pressed by a ball to a different depth, agree to 1e-6."""
-    balls = (BALL, sn.Shape("sphere", "bead", (0.5 * RADIUS,), body="bead"))
+    balls = (BALL, sn.engines.Shape("sphere", "bead", (0.5 * RADIUS,), body="bead"))
     engine = engine_of(balls, 4, ("left", "right", "ball", "bead"))
     faces = [(1.0, 0.0, 0.0, 0.0), (0.5, 0.5, 0.5, 0.5), (0.5, -0.5, 0.5, 0.5), (0.0, 1.0, 0.0, 0.0)]
     for env in range(4):
@@ -240,7 +240,7 @@ def test_fft_equals_the_direct_sum(mode: str, shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(sum(shape))
     places = grid(*shape, (1.2e-3, 0.9e-3))
     normals = UP + 0.2 * rng.normal(size=places.shape)
-    box = sn.Shape("box", "brick", (0.003, 0.002, 0.004), body="brick")
+    box = sn.engines.Shape("box", "brick", (0.003, 0.002, 0.004), body="brick")
     fields = []
     for method in ("fft", "direct"):
         engine = engine_of([BALL, box], 5, ("left", "right", "ball", "brick"))
@@ -424,8 +424,8 @@ def test_visual_copy_of_a_shape_changes_nothing() -> None:
     """An object with identical collision and visual boxes presses and drags the same as an object with one box."""
     fields, counts = [], []
     for names in (("brick",), ("brick", "look")):
-        box = [sn.Shape("box", name, (0.004, 0.003, 0.004), body="ball") for name in names]
-        engine = engine_of([*box, sn.Shape("sphere", "knob", (0.002,), pos=(0.0, 0.0, 0.004), body="ball")])
+        box = [sn.engines.Shape("box", name, (0.004, 0.003, 0.004), body="ball") for name in names]
+        engine = engine_of([*box, sn.engines.Shape("sphere", "knob", (0.002,), pos=(0.0, 0.0, 0.004), body="ball")])
         scene, gel = elastomer(engine, n_sample_points=400)
         for x in (0.0, 3e-4):
             engine.body_pos_w[:, 1] = torch.tensor([x, 0.0, 0.003])
@@ -487,7 +487,7 @@ def test_point_sticks_from_the_threshold_on() -> None:
 
 def test_points_slip_beyond_max_shear_and_reverse_immediately() -> None:
     """For a flat block all points are alike: the field follows the drag up to 0.2 mm, then stays constant."""
-    block = sn.Shape("box", "block", (0.002, 0.002, 0.002), body="ball")
+    block = sn.engines.Shape("box", "block", (0.002, 0.002, 0.002), body="ball")
     engine = engine_of([block])
     scene, gel = elastomer(engine, dilate_scale=0.0, max_shear=2e-4, lambda_s=0.0, release=-1.0)
     levels = []
@@ -500,7 +500,7 @@ def test_points_slip_beyond_max_shear_and_reverse_immediately() -> None:
 
 def test_contact_at_the_back_does_not_drag_the_front() -> None:
     """A ball 1 mm deep in the back of a 6 mm finger has points below the front skin, which are not sensed."""
-    engine = engine_of([BALL, sn.Shape("box", "finger", (0.01, 0.01, 0.003), pos=(0, 0, -0.003), body="pad")])
+    engine = engine_of([BALL, sn.engines.Shape("box", "finger", (0.01, 0.01, 0.003), pos=(0, 0, -0.003), body="pad")])
     scene, gel = elastomer(engine, probe_local_pos=grid(15, 15))
     for x in (0.0, 5e-4):
         engine.body_pos_w[:, 1] = torch.tensor([x, 0.0, -0.006 - RADIUS + 1e-3])
@@ -575,7 +575,7 @@ def test_a_random_scene_agrees_with_a_slow_model(method: str) -> None:
     """
     places = grid(10, 9)
     normals = np.tile(UP, (90, 1))
-    box = sn.Shape("box", "brick", (0.003, 0.002, 0.004), body="brick")
+    box = sn.engines.Shape("box", "brick", (0.003, 0.002, 0.004), body="brick")
     engine = engine_of([BALL, box], 4, ("pad", "ball", "brick"))
     scene, gel = elastomer(
         engine, probe_local_pos=places, targets=("ball", "brick"), n_sample_points=3000, compressibility=0.7,
@@ -700,7 +700,7 @@ def tumbling_over_ground(num_envs: int) -> sn.TensorEngine:
     plain = tumbling_engine(num_envs)
     return sn.TensorEngine(
         num_envs, 0.002, bodies=("body",), sites={"site": ("body", (0.1, 0.0, 0.05))}, motion=plain.motion,
-        shapes=[sn.Shape("sphere", "ground", (0.3,))], provides=("pose", "velocity", "acceleration", "gravity"),
+        shapes=[sn.engines.Shape("sphere", "ground", (0.3,))], provides=("pose", "velocity", "acceleration", "gravity"),
     )  # fmt: skip
 
 
@@ -768,7 +768,7 @@ def test_bad_values_are_refused_with_the_reason(given: dict[str, Any], message: 
 
 def test_an_unbounded_plane_presses_but_cannot_drag() -> None:
     """The shape has no points, so it is rejected as the only tracked link, unless shear is disabled."""
-    engine = engine_of([sn.Shape("plane", "ground", pos=(0.0, 0.0, 0.001))])
+    engine = engine_of([sn.engines.Shape("plane", "ground", pos=(0.0, 0.0, 0.001))])
     with pytest.raises(sn.ConfigError, match=r"ground.*bounded surface.*shear_scale=0"):
         elastomer(engine, targets="ground")
     scene, gel = elastomer(engine, targets="ground", shear_scale=0.0)

@@ -37,7 +37,7 @@ def _prescribed(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest)
 
 
 def scene_of(envs: int = 1, seed: int = 0, size: tuple[int, int] = (HEIGHT, WIDTH), **fields: Any) -> sn.Scene:
-    engine = sn.TensorEngine(envs, DT, shapes=[sn.Shape("box", "box", (1.0, 1.0, 1.0), body="body")])
+    engine = sn.TensorEngine(envs, DT, shapes=[sn.engines.Shape("box", "box", (1.0, 1.0, 1.0), body="body")])
     cfg = sn.EventCameraCfg(name="dvs", body="body", height=size[0], width=size[1], **fields)
     return sn.Scene(engine, [cfg], seed=seed)
 
@@ -288,7 +288,7 @@ def test_environments_are_independent_and_repeatable() -> None:
 
 def test_slow_rates_interpolate_over_their_own_interval() -> None:
     """At 100 Hz with 400 ticks per second the times cover the 10 ms between two samples."""
-    engine = sn.TensorEngine(1, 0.0025, shapes=[sn.Shape("box", "box", (1.0, 1.0, 1.0), body="body")])
+    engine = sn.TensorEngine(1, 0.0025, shapes=[sn.engines.Shape("box", "box", (1.0, 1.0, 1.0), body="body")])
     scene = sn.Scene(
         engine, [sn.EventCameraCfg(name="dvs", body="body", height=2, width=2, rate_hz=100.0, max_events=99)]
     )
@@ -321,7 +321,7 @@ def test_readings_are_ragged() -> None:
     ("fields", "text"),
     [
         ({"data_types": ("rgb",)}, "no data types"),
-        ({"stages": (sn.Saturation(high=1.0),)}, "Stages act on values, not on events"),
+        ({"stages": (sn.stages.Saturation(high=1.0),)}, "Stages act on values, not on events"),
         ({"positive_threshold": 0.0}, "positive_threshold: got 0.0"),
         ({"max_events": 0}, "a whole number from 1"),
     ],
@@ -337,7 +337,7 @@ def test_contract_holds() -> None:
             late = 0.3 * (t + 0.3 * torch.arange(envs)[:, None, None])
             return {"body_pos_w": torch.cat([late - 3.0, late.cos(), late.sin()], dim=-1)}
 
-        box = sn.Shape("box", "box", (0.5, 0.5, 0.5), rgba=(0.9, 0.5, 0.2, 1.0))
+        box = sn.engines.Shape("box", "box", (0.5, 0.5, 0.5), rgba=(0.9, 0.5, 0.2, 1.0))
         return sn.TensorEngine(envs, 0.05, shapes=[box], provides=("pose",), motion=motion)
 
     cfg = sn.EventCameraCfg(

@@ -60,7 +60,7 @@ def loaded(envs: int) -> sn.TensorEngine:
     [
         pytest.param({"site": "flange"}, marks=pytest.mark.full),
         {"bodies": ".*", "tare": True, "tool_mass": 0.5, "tool_com": (0.0, 0.0, 0.1), "compensate": "motion"},
-        {"joint": "wrist", "on": "parent", "tare": "manual", "stages": (sn.Crosstalk(fields=SIX, matrix=0.01),)},
+        {"joint": "wrist", "on": "parent", "tare": "manual", "stages": (sn.stages.Crosstalk(fields=SIX, matrix=0.01),)},
     ],
 )
 def test_contract_holds(fields: dict[str, Any]) -> None:
@@ -292,7 +292,7 @@ def test_crosstalk_is_identified_from_eight_noisy_loads() -> None:
     rng, envs = np.random.default_rng(6), 200
     engine = engine_of(envs)
     full = np.array([300.0] * 3 + [30.0] * 3)
-    stage = sn.Crosstalk(fields=SIX, matrix=sn.Normal(0.0, 0.02), full_scale=(300.0, 30.0))
+    stage = sn.stages.Crosstalk(fields=SIX, matrix=sn.Normal(0.0, 0.02), full_scale=(300.0, 30.0))
     noise = {"force": 0.1, "torque": 0.005}
     cfg = sn.ForceTorqueCfg(name="ft", body="hand", stages=(stage,), noise=noise, tare=True)
     scene = sn.Scene(engine, [cfg], seed=1)
@@ -314,7 +314,7 @@ def test_inverse_crosstalk_recovers_a_known_wrench() -> None:
     """The reading is C (w - w0); C^-1 gives the change of the wrench since the tare."""
     rng = np.random.default_rng(7)
     c = np.eye(6) + rng.uniform(-0.05, 0.05, (6, 6))
-    stage = sn.Crosstalk(fields=SIX, matrix=tuple(map(tuple, c - np.eye(6))))
+    stage = sn.stages.Crosstalk(fields=SIX, matrix=tuple(map(tuple, c - np.eye(6))))
     first, second = rng.normal(0.0, 20.0, (2, 6))
     engine = engine_of(1)
 
@@ -334,7 +334,7 @@ def test_compensation_follows_full_scale_and_quantisation() -> None:
     """A load beyond full scale reads full scale less the tare, however large it is; the tare is on the grid."""
     engine = engine_of(1)
     engine.body_parent_force_w[:, 0] = torch.tensor([12.3, 0.0, 0.0])
-    full = sn.Saturation(fields=("force",), high=50.0)
+    full = sn.stages.Saturation(fields=("force",), high=50.0)
     cfg = sn.ForceTorqueCfg(name="ft", body="hand", stages=(full,), resolution={"force": 1.0}, tare=True)
     scene = sn.Scene(engine, [cfg])
     for load, expected in ((30.7, 19.0), (70.0, 38.0), (700.0, 38.0)):

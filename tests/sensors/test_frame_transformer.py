@@ -58,7 +58,7 @@ def scatter(engine: sn.TensorEngine, rng: np.random.Generator) -> tuple[Array, A
     return numpy(engine.body_pos_w), numpy(engine.body_quat_w)
 
 
-def transformer(engine: sn.Engine, **fields: Any) -> Any:
+def transformer(engine: sn.engines.Engine, **fields: Any) -> Any:
     return sn.Scene(engine, [sn.FrameTransformerCfg(**fields)])["frame_transformer"]
 
 

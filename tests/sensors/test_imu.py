@@ -617,7 +617,7 @@ def test_the_turn_on_bias_is_normal_over_envs_and_constant_in_an_episode() -> No
     reset.
     """
     envs, sd = 2048, 0.01
-    turn_on = sn.GaussMarkov(fields=("ang_vel_b",), density=0.0, tau=100.0, turn_on=sd)
+    turn_on = sn.stages.GaussMarkov(fields=("ang_vel_b",), density=0.0, tau=100.0, turn_on=sd)
     scene = sn.Scene(engine_of(envs), [sn.ImuCfg(body="body", fields=("ang_vel_b",), stages=(turn_on,))])
     first = numpy(scene["imu"].read().ang_vel_b)
     assert stats.kstest(first.ravel() / sd, "norm").pvalue > 1e-3
@@ -639,7 +639,7 @@ def test_saturation_clips_exactly_at_full_scale() -> None:
     rates = torch.linspace(-50.0, 50.0, 201)
     engine = engine_of(201)
     engine.body_ang_vel_w = rates[:, None, None].expand(201, 1, 3)
-    stages = (sn.Saturation(fields=("ang_vel_b",), high=(34.9, 10.0, 20.0), low=(-34.9, -10.0, 0.0)),)
+    stages = (sn.stages.Saturation(fields=("ang_vel_b",), high=(34.9, 10.0, 20.0), low=(-34.9, -10.0, 0.0)),)
     scene = sn.Scene(engine, [sn.ImuCfg(body="body", fields=("ang_vel_b",), stages=stages)])
     for column, (low, high) in enumerate([(-34.9, 34.9), (-10.0, 10.0), (0.0, 20.0)]):
         expected = rates.clamp(torch.tensor(low), torch.tensor(high))
@@ -672,7 +672,7 @@ def test_six_pose_calibration_recovers_scale_and_misalignment() -> None:
     engine.body_quat_w = wxyz(poses)[:, None]
     scale, bias = np.array([0.01, -0.02, 0.03]), np.array([0.1, -0.2, 0.05])
     xy, xz, yx, yz, zx, zy = cross = (0.001, -0.002, 0.003, -0.004, 0.005, -0.006)
-    stages = (sn.ScaleError(fields=("lin_acc_b",), scale=scale.tolist(), cross_axis=cross),)
+    stages = (sn.stages.ScaleError(fields=("lin_acc_b",), scale=scale.tolist(), cross_axis=cross),)
     scene = sn.Scene(engine, [sn.ImuCfg(body="body", fields=("lin_acc_b",), stages=stages, acc_bias=bias.tolist())])
     truth, measured = numpy(scene["imu"].ground_truth.lin_acc_b), numpy(scene["imu"].data.lin_acc_b)
     solution, *_ = np.linalg.lstsq(np.hstack([truth, np.ones((6, 1))]), measured, rcond=None)

@@ -116,7 +116,7 @@ def gauss_markov_deviation(m: int, dt: float = STEP) -> float:
 
 
 def gauss_markov() -> Array:
-    stage = sn.GaussMarkov(fields=("ang_vel_b",), density=DRIVE, tau=TAU)
+    stage = sn.stages.GaussMarkov(fields=("ang_vel_b",), density=DRIVE, tau=TAU)
     return recorded(STEP, 8.0, stages=(stage,))["ang_vel_b"]
 
 

@@ -478,7 +478,7 @@ def test_delay_keeps_position_and_velocity_synchronous() -> None:
 def test_velocity_is_derived_from_the_fully_measured_position() -> None:
     """A clipped position is constant, and its velocity is zero, though the joint continues to move."""
     path = np.linspace(0.0, 1.0, 101)[:, None]
-    clip = sn.Saturation(fields=("position",), high=0.5)
+    clip = sn.stages.Saturation(fields=("position",), high=0.5)
     read, velocity = along(path, sn.JointSensorCfg(joints=".*", velocity_mode="difference", stages=(clip,)))
     assert read.max() == 0.5 and not velocity[52:].any()
     np.testing.assert_allclose(velocity[1:50], 10.0, rtol=1e-3)
@@ -504,7 +504,7 @@ def test_derived_velocity_has_no_separate_noise() -> None:
     with pytest.raises(sn.UnknownNameError, match="velocity"):
         scene["joint"].set("noise", {"velocity": 0.1})
     with pytest.raises(sn.ConfigError, match="a field of this sensor"):
-        clip = sn.Saturation(fields=("velocity",), high=1.0)
+        clip = sn.stages.Saturation(fields=("velocity",), high=1.0)
         sn.Scene(engine_of(1), [sn.JointSensorCfg(joints=".*", velocity_mode="difference", stages=(clip,))])
 
 

@@ -185,7 +185,7 @@ def test_parent_axes_are_those_of_the_parent_body() -> None:
     cfgs = {(frame, joint): sn.JointWrenchCfg(name=f"{frame} {joint}", joint=joint, frame=frame)
             for frame in frames for joint in ("elbow", "root")}  # fmt: skip
     engine = sn.MujocoEngine(ARM)
-    scene = sn.Scene(engine, cfgs.values(), reserve=[sn.BODY_POSE])
+    scene = sn.Scene(engine, cfgs.values(), reserve=[sn.engines.BODY_POSE])
     scene.step(torch.tensor([[2.0]]), substeps=150)
     engine.refresh()
     upper = Rotation.from_quat(numpy(engine.array("body_quat_w")[0, 1]), scalar_first=True)

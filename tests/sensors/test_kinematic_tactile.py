@@ -43,13 +43,13 @@ def engine_of(shapes: Any, envs: int = 1, **kwargs: Any) -> sn.TensorEngine:
     return sn.TensorEngine(envs, 0.001, bodies=("tip", "thing"), shapes=shapes, **kwargs)
 
 
-def tactile(engine: sn.Engine, **cfg: Any) -> tuple[sn.Scene, sn.KinematicTactileSensor]:
+def tactile(engine: sn.engines.Engine, **cfg: Any) -> tuple[sn.Scene, sn.KinematicTactileSensor]:
     scene = sn.Scene(engine, [sn.KinematicTactileSensorCfg(name="skin", **{"link_name": "tip", **cfg})], seed=2)
     return scene, scene["skin"]  # type: ignore[return-value]
 
 
-BOX = sn.Shape("box", "block", (0.2, 0.2, 0.1), body="thing")
-BALL = sn.Shape("sphere", "ball", (0.05,), body="thing")
+BOX = sn.engines.Shape("box", "block", (0.2, 0.2, 0.1), body="thing")
+BALL = sn.engines.Shape("sphere", "ball", (0.05,), body="thing")
 
 
 def law(
@@ -254,17 +254,17 @@ def test_reading_is_in_the_links_axes() -> None:
 
 def test_own_link_is_ignored_and_every_other_shape_detected() -> None:
     """The scene includes invisible shapes, shapes without collisions, and shapes of the robot's other links."""
-    shell = sn.Shape("sphere", "shell", (0.5,), body="tip")
+    shell = sn.engines.Shape("sphere", "shell", (0.5,), body="tip")
     for shape, is_felt in (
         (shell, False),
-        (sn.Shape("sphere", "ghost", (0.05,), body="thing", is_collision=False, is_visible=False), True),
-        (sn.Shape("plane", "ground"), True),
+        (sn.engines.Shape("sphere", "ghost", (0.05,), body="thing", is_collision=False, is_visible=False), True),
+        (sn.engines.Shape("plane", "ground"), True),
     ):
-        engine = engine_of([shape, sn.Shape("sphere", "far", (0.1,), pos=(50.0, 0.0, 0.0))])
+        engine = engine_of([shape, sn.engines.Shape("sphere", "far", (0.1,), pos=(50.0, 0.0, 0.0))])
         scene, skin = tactile(engine, probe_local_pos=((0.0, 0.0, 0.0),))
         scene.update()
         assert bool(skin.data.force.any()) == is_felt, shape.name
-    engine = engine_of([shell, sn.Shape("sphere", "far", (0.1,), pos=(50.0, 0.0, 0.0))])
+    engine = engine_of([shell, sn.engines.Shape("sphere", "far", (0.1,), pos=(50.0, 0.0, 0.0))])
     scene, skin = tactile(engine, exclude_parent_body=False)
     scene.update()
     assert skin.data.force[0, 0, 2] > 500.0
@@ -272,8 +272,8 @@ def test_own_link_is_ignored_and_every_other_shape_detected() -> None:
 
 def test_deepest_shape_determines_the_reading() -> None:
     deep, shallow = (
-        sn.Shape("sphere", "deep", (0.1,), pos=(0.0, 0.0, 0.102)),
-        sn.Shape("plane", "ground", pos=(0, 0, -0.004)),
+        sn.engines.Shape("sphere", "deep", (0.1,), pos=(0.0, 0.0, 0.102)),
+        sn.engines.Shape("plane", "ground", pos=(0, 0, -0.004)),
     )
     engine = engine_of([shallow, deep])
     scene, skin = tactile(engine)
@@ -283,7 +283,7 @@ def test_deepest_shape_determines_the_reading() -> None:
 
 def test_depth_grows_deep_inside() -> None:
     """A probe 0.15 m below the surface of a ball of 0.3 m reads a depth of 0.16 m."""
-    engine = engine_of([sn.Shape("sphere", "ball", (0.3,), pos=(0.0, 0.0, 0.15))])
+    engine = engine_of([sn.engines.Shape("sphere", "ball", (0.3,), pos=(0.0, 0.0, 0.15))])
     scene, skin = tactile(engine)
     scene.update()
     assert float(skin.data.force[0, 0, 2]) == pytest.approx(160.0, rel=1e-5)
@@ -425,8 +425,10 @@ def test_an_anchor_is_dropped_when_contact_is_lost_and_at_a_reset() -> None:
 def test_anchor_persists_while_the_deepest_shape_of_a_body_changes() -> None:
     """For two blocks moved within a body the shear covers the whole distance at each step; another body's does not."""
     half = np.sqrt(0.5)
-    left = sn.Shape("box", "left", (0.1, 0.05, 0.1), body="thing", pos=(-0.05, 0.0, 0.0), quat=(half, 0.0, 0.0, half))
-    right = sn.Shape("box", "right", (0.05, 0.1, 0.1), body="thing", pos=(0.05, 0.0, 0.0001))
+    left = sn.engines.Shape(
+        "box", "left", (0.1, 0.05, 0.1), body="thing", pos=(-0.05, 0.0, 0.0), quat=(half, 0.0, 0.0, half)
+    )
+    right = sn.engines.Shape("box", "right", (0.05, 0.1, 0.1), body="thing", pos=(0.05, 0.0, 0.0001))
     for body, is_one in (("thing", True), ("other", False)):
         shapes = [left, replace(right, body=body)]
         engine = sn.TensorEngine(1, 0.001, bodies=("tip", "thing", "other"), shapes=shapes)
@@ -564,7 +566,7 @@ def test_only_coefficients_given_in_the_config_can_be_set() -> None:
 
 
 def test_a_grid_and_several_links_keep_their_axes() -> None:
-    engine = engine_of([sn.Shape("plane", "ground")], 2)
+    engine = engine_of([sn.engines.Shape("plane", "ground")], 2)
     engine.body_pos_w[:, 1, 2] = 0.005
     scene, skin = tactile(engine, link_name=None, link_names=("tip", "thing"), probe_local_pos=np.zeros((2, 5, 3)))
     scene.update()
@@ -640,7 +642,7 @@ def test_shape_without_pose_invalidates_the_sample() -> None:
 def test_contract_holds() -> None:
     def make(num_envs: int) -> sn.TensorEngine:
         plain = tumbling_engine(num_envs)
-        ground = sn.Shape("plane", "ground", pos=(0.0, 0.0, -0.5))
+        ground = sn.engines.Shape("plane", "ground", pos=(0.0, 0.0, -0.5))
         return sn.TensorEngine(
             num_envs, 0.002, bodies=("body",), sites={"site": ("body", (0.1, 0.0, 0.05))}, motion=plain.motion,
             shapes=[ground], provides=("pose", "velocity", "acceleration", "gravity"),
@@ -750,7 +752,7 @@ def test_a_sphere_on_a_bed_of_springs_makes_the_force_of_its_indentation() -> No
     spacing, depth, radius = 2.5e-4, 2e-4, 0.05
     side = np.arange(-0.006, 0.006, spacing)
     grid = np.stack([*np.meshgrid(side, side), np.zeros((len(side), len(side)))], axis=-1)
-    engine = engine_of([sn.Shape("sphere", "ball", (radius,), body="thing")])
+    engine = engine_of([sn.engines.Shape("sphere", "ball", (radius,), body="thing")])
     engine.body_pos_w[:, 1, 2] = radius - depth
     scene, skin = tactile(engine, probe_local_pos=grid, probe_radius=1e-7)
     scene.update()

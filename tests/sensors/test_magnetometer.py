@@ -329,6 +329,6 @@ def test_contract_holds() -> None:
             dipoles=(magnet,),
             hard_iron=sn.Normal(0.0, 0.1),
             soft_iron=sn.Uniform(-0.05, 0.05),
-            stages=(sn.Saturation(high=5.0),),
+            stages=(sn.stages.Saturation(high=5.0),),
         )
     )

@@ -17,7 +17,7 @@ LOW, HIGH, NEAR, FAR = 0.5, 2.0, 0.55, 1.9
 SIGMA = 0.3
 """Deviation of the noise, m: far more than the gaps between the heights and the limits."""
 DOWN = sn.CameraCfg.OffsetCfg(rot=(math.sqrt(0.5), 0.0, math.sqrt(0.5), 0.0), convention="world")
-RAYS = sn.GridPatternCfg(size=(1.0, 1.0), resolution=0.05)
+RAYS = sn.patterns.GridPatternCfg(size=(1.0, 1.0), resolution=0.05)
 IMAGE: dict[str, Any] = {"res": (24, 20), "fov_horizontal": 40.0, "offset": DOWN}
 BODY: dict[str, Any] = {"body": "body", "min_distance": LOW, "max_distance": HIGH}
 PLACES = tuple((x, y, 0.0) for x in np.linspace(0.0, 1.0, 21) for y in np.linspace(0.0, 1.0, 21))
@@ -46,7 +46,7 @@ SENSORS: dict[str, sn.SensorCfg[Any]] = {
 
 def scene_at(height: float, configs: dict[str, Any], num_envs: int = 4) -> sn.Scene:
     """Return a scene with sensors at a height above the ground, which look down."""
-    engine = sn.TensorEngine(num_envs, bodies=("body",), shapes=[sn.Shape("plane", "ground")])
+    engine = sn.TensorEngine(num_envs, bodies=("body",), shapes=[sn.engines.Shape("plane", "ground")])
     engine.body_pos_w[:, 0, 2] = height
     return sn.Scene(engine, [cfg.replace(name=name) for name, cfg in configs.items()], seed=3)
 
@@ -147,13 +147,13 @@ def test_rounding_ends_in_the_range() -> None:
 def test_faults_and_depth_errors_end_in_the_range() -> None:
     """A spike or a lost value is a miss; a camera shows lost values and holes as 0, which is not a measurement."""
     plain = {**BODY, "pattern": RAYS}
-    spike = sn.SpikeFault(probability=1.0, amount=-3.0)
-    hole = sn.StereoDepth(baseline=0.05, fov_deg=40.0, max_disparity=2.0, shadow=False)
+    spike = sn.stages.SpikeFault(probability=1.0, amount=-3.0)
+    hole = sn.stages.StereoDepth(baseline=0.05, fov_deg=40.0, max_disparity=2.0, shadow=False)
     configs = {
         "spike": sn.LidarCfg(**plain, stages=(spike,)),
-        "zero": sn.RayCasterCfg(**plain, stages=(sn.Dropout(probability=1.0, mode="zero"),)),
-        "no depth": sn.DepthCameraCfg(**BODY, **IMAGE, stages=(sn.Dropout(probability=1.0, mode="zero"),)),
-        "lost": sn.RayCasterCfg(**plain, fields="all", stages=(sn.Dropout(probability=1.0, mode="miss"),)),
+        "zero": sn.RayCasterCfg(**plain, stages=(sn.stages.Dropout(probability=1.0, mode="zero"),)),
+        "no depth": sn.DepthCameraCfg(**BODY, **IMAGE, stages=(sn.stages.Dropout(probability=1.0, mode="zero"),)),
+        "lost": sn.RayCasterCfg(**plain, fields="all", stages=(sn.stages.Dropout(probability=1.0, mode="miss"),)),
         "hole": sn.DepthCameraCfg(**BODY, **IMAGE, stages=(hole,)),
         "stereo": sn.DepthCameraCfg(**BODY, **IMAGE, stages=(hole.replace(max_disparity=math.inf, noise_px=2.0),)),
     }

@@ -63,7 +63,7 @@ EVERYTHING: dict[str, Any] = {
     "fields",
     [
         pytest.param({"joints": ".*", "torque_constant": 0.1}, marks=pytest.mark.full),
-        {**EVERYTHING, "stages": (sn.Saturation(high=2.0),)},
+        {**EVERYTHING, "stages": (sn.stages.Saturation(high=2.0),)},
         {"joint": "b", "torque_constant": 0.1, "fields": ("current",), "cogging": (0.1,)},
     ],
 )
@@ -190,7 +190,7 @@ def test_the_estimate_follows_the_measured_current() -> None:
     engine = driven(400)
     cfg = sn.MotorCurrentCfg(
         joints=".*", torque_constant=0.5, gear=4.0, noise=0.1, current_bias=0.3, resolution=0.05,
-        stages=(sn.Saturation(high=2.0),), history_length=2, delay=0.004,
+        stages=(sn.stages.Saturation(high=2.0),), history_length=2, delay=0.004,
     )  # fmt: skip
     scene = sn.Scene(engine, [cfg])
     for _ in range(5):

@@ -12,9 +12,9 @@ import sensorium as sn
 from sensorium.testing import check_sensor, tumbling_engine
 
 SHAPES = (
-    sn.Shape("box", "wall", (0.1, 5.0, 5.0), pos=(6.0, 0.0, 0.0)),
-    sn.Shape("sphere", "post", (0.2,), pos=(0.0, 0.0, 0.0), body="post/base", is_static=False),
-    sn.Shape("sphere", "hull", (0.1,), pos=(0.0, 0.0, 0.0), body="car/base", is_static=False),
+    sn.engines.Shape("box", "wall", (0.1, 5.0, 5.0), pos=(6.0, 0.0, 0.0)),
+    sn.engines.Shape("sphere", "post", (0.2,), pos=(0.0, 0.0, 0.0), body="post/base", is_static=False),
+    sn.engines.Shape("sphere", "hull", (0.1,), pos=(0.0, 0.0, 0.0), body="car/base", is_static=False),
 )
 BODIES = ("car/base", "post/base")
 
@@ -55,7 +55,7 @@ def tumbling(envs: int) -> sn.TensorEngine:
     base = tumbling_engine(envs)
     return sn.TensorEngine(
         envs, base.dt, bodies=("body",), sites={"site": ("body", (0.1, 0.0, 0.05))},
-        shapes=[SHAPES[0], sn.Shape("plane", "ground", pos=(0.0, 0.0, -1.0))],
+        shapes=[SHAPES[0], sn.engines.Shape("plane", "ground", pos=(0.0, 0.0, -1.0))],
         provides=("pose", "velocity", "acceleration", "gravity"), motion=base.motion,
     )  # fmt: skip
 

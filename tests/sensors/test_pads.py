@@ -12,10 +12,10 @@ from no_waiting import nobody_waits
 import sensorium as sn
 from sensorium.errors import ConfigError, UnknownNameError
 
-ROW = sn.taxel_list([(0.0, 0.0, 0.01), (0.01, 0.0, 0.01), (0.02, 0.0, 0.01), (0.03, 0.0, 0.01)])
+ROW = sn.patterns.taxel_list([(0.0, 0.0, 0.01), (0.01, 0.0, 0.01), (0.02, 0.0, 0.01), (0.03, 0.0, 0.01)])
 
 
-def random_forces(*lead: int, layout: sn.TaxelLayout, seed: int = 0) -> torch.Tensor:
+def random_forces(*lead: int, layout: sn.patterns.TaxelLayout, seed: int = 0) -> torch.Tensor:
     """Return forces of about 1 N in all directions."""
     return torch.randn(*lead, *layout.shape, 3, generator=torch.Generator().manual_seed(seed))
 
@@ -37,7 +37,7 @@ def test_pad_reads_the_sum_and_torque_of_its_taxels() -> None:
 @pytest.mark.parametrize("twisted", [False, True])
 def test_pads_agree_with_plain_sums_on_a_dome(about: Any, twisted: bool) -> None:
     """Normals of all directions, overlapping pads and mounts match loops in float64."""
-    layout = sn.taxel_dome(0.01, 5, 8, origin=(0.0, 0.01, 0.0), normal=(1.0, 2.0, 2.0))
+    layout = sn.patterns.taxel_dome(0.01, 5, 8, origin=(0.0, 0.01, 0.0), normal=(1.0, 2.0, 2.0))
     groups = {"top": np.s_[:2], "front": np.s_[:, :4], "one": np.s_[4, 7]}
     force = random_forces(3, 2, layout=layout)
     own = torch.linalg.cross(torch.tensor(layout.positions, dtype=torch.float32).expand_as(force), force)
@@ -66,7 +66,7 @@ def test_centre_of_a_linear_pressure_matches_the_closed_form() -> None:
     of it.
     """
     a, b, length, n = 2000.0, 30000.0, 0.06, 30
-    layout = sn.taxel_grid(4, n, size=(length, 0.01), origin=(0.2, 0.0, 0.0))
+    layout = sn.patterns.taxel_grid(4, n, size=(length, 0.01), origin=(0.2, 0.0, 0.0))
     x = torch.tensor(layout.positions)[..., 0] - 0.2
     force = torch.zeros(1, 4, n, 3)
     force[0, ..., 2] = (a + b * x) * torch.tensor(layout.areas)
@@ -80,7 +80,7 @@ def test_centre_of_a_linear_pressure_matches_the_closed_form() -> None:
 
 
 def test_the_centre_of_a_small_load_far_from_the_link_keeps_its_digits() -> None:
-    layout = sn.taxel_grid(3, 3, 0.001, origin=(2.0, -3.0, 1.0))
+    layout = sn.patterns.taxel_grid(3, 3, 0.001, origin=(2.0, -3.0, 1.0))
     force = torch.zeros(1, 3, 3, 3)
     force[0, 1, 2, 2], force[0, 1, 1, 2] = 3e-6, 1e-6
     felt = sn.Pads(layout, {"all": ...})(force)
@@ -104,7 +104,7 @@ def test_unloaded_pad_shows_the_centre_of_its_taxels_and_is_invalid() -> None:
 
 
 def test_taxels_are_indexed_as_numpy_does_on_the_axes_of_the_layout() -> None:
-    layout = sn.taxel_grid(3, 4, 0.002)
+    layout = sn.patterns.taxel_grid(3, 4, 0.002)
     mask = np.zeros((3, 4), bool)
     mask[2, 1:3] = True
     pads = sn.Pads(layout, {
@@ -122,7 +122,7 @@ def test_taxels_are_indexed_as_numpy_does_on_the_axes_of_the_layout() -> None:
 
 
 def test_grid_is_split_into_even_blocks() -> None:
-    layout = sn.taxel_grid(5, 4, 0.002)
+    layout = sn.patterns.taxel_grid(5, 4, 0.002)
     blocks = sn.pad_blocks(layout, 2, 2)
     assert list(blocks) == ["0,0", "0,1", "1,0", "1,1"]
     pads = sn.Pads(layout, blocks)
@@ -133,7 +133,7 @@ def test_grid_is_split_into_even_blocks() -> None:
 
 
 def test_any_axes_before_those_of_the_taxels_are_kept() -> None:
-    layout = sn.taxel_grid(2, 3, 0.002)
+    layout = sn.patterns.taxel_grid(2, 3, 0.002)
     pads = sn.Pads(layout, {"all": ..., "first": 0})
     for lead in ((), (5,), (5, 2), (5, 4, 2)):
         force = random_forces(*lead, layout=layout)
@@ -167,10 +167,10 @@ def test_pads_do_not_synchronise_and_work_after_inference_mode() -> None:
 
 def test_pads_of_a_finger_on_a_box_sum_the_sensors_taxels() -> None:
     """A flat skin sunk 2 mm into a box reads k s n for each taxel in it, pressed at the position of the box."""
-    layout = sn.taxel_grid(4, 6, 0.01, normal=(0.0, 0.0, -1.0), x_axis=(1.0, 0.0, 0.0))
+    layout = sn.patterns.taxel_grid(4, 6, 0.01, normal=(0.0, 0.0, -1.0), x_axis=(1.0, 0.0, 0.0))
     engine = sn.TensorEngine(
         2, bodies=("finger",), provides=("pose", "velocity"),
-        shapes=[sn.Shape("box", "anvil", (0.5, 0.5, 0.1), pos=(0.5, 0.0, -0.1))],
+        shapes=[sn.engines.Shape("box", "anvil", (0.5, 0.5, 0.1), pos=(0.5, 0.0, -0.1))],
     )  # fmt: skip
     engine.body_pos_w[:, 0, 2] = 0.003
     cfg = sn.KinematicTactileSensorCfg(
@@ -198,7 +198,7 @@ def test_pads_of_a_finger_on_a_box_sum_the_sensors_taxels() -> None:
 # Errors ---------------------------------------------------------------------------------------------------------------
 
 
-GRID = sn.taxel_grid(2, 3, 0.002)
+GRID = sn.patterns.taxel_grid(2, 3, 0.002)
 
 
 @pytest.mark.parametrize(

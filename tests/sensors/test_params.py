@@ -9,8 +9,9 @@ from pydantic import field_validator
 from torch import Tensor
 
 import sensorium as sn
-from sensorium import BODY_POSE, Field, MountedSensorCfg, SimpleSensor
+from sensorium import Field, MountedSensorCfg, SimpleSensor
 from sensorium.cfg import Float, bad
+from sensorium.engines import BODY_POSE
 from sensorium.testing import check_sensor, tumbling_engine
 
 

@@ -43,14 +43,14 @@ def engine_of(shapes: Any, envs: int = 1, **kwargs: Any) -> sn.TensorEngine:
     return sn.TensorEngine(envs, 0.001, **{"bodies": ("tip", "thing"), "shapes": shapes, **kwargs})
 
 
-def taxels(engine: sn.Engine, **cfg: Any) -> tuple[sn.Scene, sn.ProximityTaxel]:
+def taxels(engine: sn.engines.Engine, **cfg: Any) -> tuple[sn.Scene, sn.ProximityTaxel]:
     scene = sn.Scene(engine, [sn.ProximityTaxelCfg(name="skin", **{"link_name": "tip", **cfg})], seed=2)
     return scene, scene["skin"]  # type: ignore[return-value]
 
 
-BOX = sn.Shape("box", "block", (0.05, 0.04, 0.03), body="thing")
-BALL = sn.Shape("sphere", "ball", (0.05,), body="thing")
-FLOOR = sn.Shape("plane", "floor")
+BOX = sn.engines.Shape("box", "block", (0.05, 0.04, 0.03), body="thing")
+BALL = sn.engines.Shape("sphere", "ball", (0.05,), body="thing")
+FLOOR = sn.engines.Shape("plane", "floor")
 
 
 def over_plane(radius: Any, height: Any) -> Any:
@@ -135,20 +135,24 @@ def test_readings_are_the_formula_summed_point_by_point(radius: Any) -> None:
     """Random scenes of all kinds of shapes, poses, velocities and coefficients match float64 per env."""
     rng = np.random.default_rng(1)
     heights = rng.uniform(0.0, 0.1, (5, 6))
-    tetra = sn.Mesh([[0, 0, 0], [0.3, 0, 0], [0, 0.3, 0], [0, 0, 0.3]], [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]])
-    sheet = sn.Mesh([[0, 0, 0], [0.3, 0, 0], [0, 0.3, 0]], [[0, 1, 2]])  # open: there is no inside
+    tetra = sn.engines.Mesh(
+        [[0, 0, 0], [0.3, 0, 0], [0, 0.3, 0], [0, 0, 0.3]], [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]]
+    )
+    sheet = sn.engines.Mesh([[0, 0, 0], [0.3, 0, 0], [0, 0.3, 0]], [[0, 1, 2]])  # open: there is no inside
     tilted = tuple(unit(1.0, 0.3, -0.2, 0.5))
     shapes = [
-        sn.Shape("box", "box", (0.1, 0.2, 0.05), body="a", pos=(0.1, 0.0, 0.0), quat=tilted),  # type: ignore[arg-type]
-        sn.Shape("sphere", "sphere", (0.12,), body="a", pos=(-0.05, 0.0, 0.1)),
-        sn.Shape("capsule", "capsule", (0.06, 0.1), body="b"),
-        sn.Shape("cylinder", "cylinder", (0.08, 0.05), body="b", pos=(0.2, 0.1, 0.0)),
-        sn.Shape("ellipsoid", "ellipsoid", (0.2, 0.1, 0.05), body="b", pos=(-0.3, 0.1, 0.0)),
-        sn.Shape("mesh", "tetra", mesh=tetra, body="c", scale=(1.0, -1.2, 0.8)),
-        sn.Shape("mesh", "sheet", mesh=sheet, pos=(0.1, 0.2, 0.3), quat=tilted),  # type: ignore[arg-type]
-        sn.Shape("hfield", "hills", hfield=sn.HeightField(heights, (0.5, 0.4), 0.1), pos=(0.0, 0.0, -0.3)),
-        sn.Shape("plane", "plate", (0.3, 0.2), pos=(0.0, -0.3, 0.0), quat=tilted),  # type: ignore[arg-type]
-        sn.Shape("sphere", "shell", (0.1,), body="tip"),
+        sn.engines.Shape("box", "box", (0.1, 0.2, 0.05), body="a", pos=(0.1, 0.0, 0.0), quat=tilted),  # type: ignore[arg-type]
+        sn.engines.Shape("sphere", "sphere", (0.12,), body="a", pos=(-0.05, 0.0, 0.1)),
+        sn.engines.Shape("capsule", "capsule", (0.06, 0.1), body="b"),
+        sn.engines.Shape("cylinder", "cylinder", (0.08, 0.05), body="b", pos=(0.2, 0.1, 0.0)),
+        sn.engines.Shape("ellipsoid", "ellipsoid", (0.2, 0.1, 0.05), body="b", pos=(-0.3, 0.1, 0.0)),
+        sn.engines.Shape("mesh", "tetra", mesh=tetra, body="c", scale=(1.0, -1.2, 0.8)),
+        sn.engines.Shape("mesh", "sheet", mesh=sheet, pos=(0.1, 0.2, 0.3), quat=tilted),  # type: ignore[arg-type]
+        sn.engines.Shape(
+            "hfield", "hills", hfield=sn.engines.HeightField(heights, (0.5, 0.4), 0.1), pos=(0.0, 0.0, -0.3)
+        ),
+        sn.engines.Shape("plane", "plate", (0.3, 0.2), pos=(0.0, -0.3, 0.0), quat=tilted),  # type: ignore[arg-type]
+        sn.engines.Shape("sphere", "shell", (0.1,), body="tip"),
     ]
     engine = engine_of(shapes, 24, bodies=("tip", "a", "b", "c"))
     state = written(engine, random_state(rng, 24, 4, 0.3))
@@ -176,7 +180,7 @@ def test_cells_of_any_size_list_all_points_in_reach(
     monkeypatch.setattr(surface_cloud, "CELLS", cells)
     monkeypatch.setattr(surface_cloud, "ENTRIES", entries)
     rng = np.random.default_rng(9)
-    engine = engine_of([sn.Shape("cylinder", "rod", (0.02, 0.6), body="thing")], 200)
+    engine = engine_of([sn.engines.Shape("cylinder", "rod", (0.02, 0.6), body="thing")], 200)
     state = random_state(rng, 200, 2, 0.03)
     state[:, 1, :3] = state[:, 0, :3]
     for env in range(200):
@@ -195,7 +199,7 @@ def test_sum_over_a_flat_plate_matches_the_closed_form() -> None:
     """A bounded plate of many points is within 1 % of the greatest value at 30 heights, from deep below to out of
     reach.
     """
-    engine = engine_of([sn.Shape("plane", "plate", (0.1, 0.1), pos=(0.003, -0.002, 0.0))], 30)
+    engine = engine_of([sn.engines.Shape("plane", "plate", (0.1, 0.1), pos=(0.003, -0.002, 0.0))], 30)
     heights = np.linspace(-0.022, 0.022, 30)
     engine.body_pos_w[:, 0, 2] = torch.tensor(heights, dtype=torch.float32)
     scene, skin = taxels(engine, probe_radius=0.02, n_sample_points=8000)
@@ -210,7 +214,7 @@ def test_unbounded_plane_is_exact_without_points() -> None:
     """Also when tilted, sliding and rotating, the centre of the sum is the foot of the probe."""
     quat, rng = unit(0.9, 0.3, -0.2, 0.1), np.random.default_rng(3)
     up = matrix(quat)[:, 2]
-    engine = engine_of([sn.Shape("plane", "floor", pos=(0.1, 0.2, 0.3), quat=tuple(quat))], 16)  # type: ignore[arg-type]
+    engine = engine_of([sn.engines.Shape("plane", "floor", pos=(0.1, 0.2, 0.3), quat=tuple(quat))], 16)  # type: ignore[arg-type]
     state = random_state(rng, 16, 2, 0.05)
     state[:, 0, :3] = (
         np.array((0.1, 0.2, 0.3))
@@ -248,7 +252,7 @@ def test_sum_over_a_sphere_matches_the_closed_form() -> None:
 
 
 @pytest.mark.parametrize("body", [BALL, BOX])
-def test_readings_converge_with_the_number_of_points_and_do_not_grow_with_it(body: sn.Shape) -> None:
+def test_readings_converge_with_the_number_of_points_and_do_not_grow_with_it(body: sn.engines.Shape) -> None:
     """The error over 200 random positions decreases at least as fast as n^-1/2, the law of random points."""
     rng = np.random.default_rng(5)
     engine = engine_of([body], 200)
@@ -279,7 +283,7 @@ def test_beyond_reach_reads_exactly_zero() -> None:
 
 def test_approaching_boxes_read_before_contact_and_increase_evenly() -> None:
     """As a tip approaches and enters a box face, the force of the middle probe is the plate's closed form."""
-    tip = sn.Shape("box", "tip", (0.01, 0.01, 0.005), body="tip", pos=(0.0, 0.0, -0.005))
+    tip = sn.engines.Shape("box", "tip", (0.01, 0.01, 0.005), body="tip", pos=(0.0, 0.0, -0.005))
     gaps = np.linspace(0.012, -0.004, 17)
     engine = engine_of([tip, BOX], 17)
     engine.body_pos_w[:, 1, 2] = torch.tensor(0.03 + gaps, dtype=torch.float32)
@@ -293,10 +297,10 @@ def test_approaching_boxes_read_before_contact_and_increase_evenly() -> None:
 
 def test_covered_points_do_not_count() -> None:
     """Two boxes that form one block read as the block, though their ends are inside each other."""
-    whole = sn.Shape("box", "whole", (0.1, 0.05, 0.05), body="thing")
+    whole = sn.engines.Shape("box", "whole", (0.1, 0.05, 0.05), body="thing")
     halves = [
-        sn.Shape("box", "left", (0.06, 0.05, 0.05), body="thing", pos=(-0.04, 0.0, 0.0)),
-        sn.Shape("box", "right", (0.06, 0.0499, 0.0499), body="thing", pos=(0.04, 0.0, 0.0)),
+        sn.engines.Shape("box", "left", (0.06, 0.05, 0.05), body="thing", pos=(-0.04, 0.0, 0.0)),
+        sn.engines.Shape("box", "right", (0.06, 0.0499, 0.0499), body="thing", pos=(0.04, 0.0, 0.0)),
     ]
     areas = []
     for shapes in ([whole], halves):
@@ -325,9 +329,9 @@ def test_genesis_mode_weights_by_number_of_points() -> None:
 
 def test_points_are_split_by_area_over_links_and_shapes() -> None:
     shapes = [
-        sn.Shape("sphere", "a", (0.1,), body="thing"),
-        sn.Shape("sphere", "b", (0.2,), body="thing", pos=(1.0, 0.0, 0.0)),
-        sn.Shape("sphere", "c", (0.05,), pos=(2.0, 0.0, 0.0)),
+        sn.engines.Shape("sphere", "a", (0.1,), body="thing"),
+        sn.engines.Shape("sphere", "b", (0.2,), body="thing", pos=(1.0, 0.0, 0.0)),
+        sn.engines.Shape("sphere", "c", (0.05,), pos=(2.0, 0.0, 0.0)),
         FLOOR,
     ]
     _, skin = taxels(engine_of(shapes), n_sample_points=2100, probe_radius=0.1)
@@ -348,7 +352,7 @@ def test_points_are_split_by_area_over_links_and_shapes() -> None:
 
 def test_sliding_adds_shear_and_approach_adds_nothing() -> None:
     """A tip that slides along +x over the floor reads +x; a box that slides instead reads -x."""
-    floor = sn.Shape("box", "block", (0.1, 0.1, 0.1), body="thing")
+    floor = sn.engines.Shape("box", "block", (0.1, 0.1, 0.1), body="thing")
     engine = engine_of([floor])
     engine.body_pos_w[:, 1, 2] = 0.105
     scene, skin = taxels(engine, shear_coupling=50.0, n_sample_points=20_000)
@@ -414,8 +418,8 @@ def test_coefficients_can_be_set_per_env_at_run_time() -> None:
 
 
 def test_own_link_is_ignored_and_other_links_detected() -> None:
-    shell = sn.Shape("sphere", "shell", (0.005,), body="tip")
-    near = sn.Shape("sphere", "near", (0.005,), body="thing")
+    shell = sn.engines.Shape("sphere", "shell", (0.005,), body="tip")
+    near = sn.engines.Shape("sphere", "near", (0.005,), body="thing")
     for shapes, is_sensed in (([shell, BOX], False), ([shell, near], True)):
         engine = engine_of(shapes)
         engine.body_pos_w[:, 1, 0] = 0.0 if is_sensed else 1.0
@@ -426,8 +430,8 @@ def test_own_link_is_ignored_and_other_links_detected() -> None:
 
 def test_hidden_shapes_are_omitted_unless_requested() -> None:
     """An object with a visual and a collision shape counts once."""
-    seen = sn.Shape("sphere", "seen", (0.05,), body="thing", is_collision=False)
-    hull = sn.Shape("sphere", "hull", (0.05,), body="thing", is_visual=False, group=3)
+    seen = sn.engines.Shape("sphere", "seen", (0.05,), body="thing", is_collision=False)
+    hull = sn.engines.Shape("sphere", "hull", (0.05,), body="thing", is_visual=False, group=3)
     for geometry, names in (("visual", ["seen"]), ("collision", ["hull"]), ("any", ["seen", "hull"])):
         _, skin = taxels(engine_of([seen, hull]), geometry=geometry)
         assert list(skin.sample_points) == names
@@ -473,7 +477,7 @@ def test_gain_and_noise_do_not_affect_the_truth() -> None:
     engine.body_pos_w[:, 1, 2] = 0.053
     scene, skin = taxels(
         engine, probe_local_pos=THREE, n_sample_points=4000, noise={"torque": 1e-4},
-        stages=(sn.TaxelGain(gain=(0.5, 1.0, 2.0), fields=("force",)),),
+        stages=(sn.stages.TaxelGain(gain=(0.5, 1.0, 2.0), fields=("force",)),),
     )  # fmt: skip
     clean_scene, clean = taxels(engine, probe_local_pos=THREE, n_sample_points=4000)
     for _ in range(5):
@@ -528,7 +532,10 @@ def test_reading_after_a_reset_is_of_the_new_state() -> None:
 
 def test_a_grid_and_several_links_keep_their_axes() -> None:
     """Each link senses the other, and not itself."""
-    shapes = [sn.Shape("sphere", "one", (0.01,), body="tip"), sn.Shape("sphere", "two", (0.02,), body="thing")]
+    shapes = [
+        sn.engines.Shape("sphere", "one", (0.01,), body="tip"),
+        sn.engines.Shape("sphere", "two", (0.02,), body="thing"),
+    ]
     engine = engine_of(shapes, 2)
     engine.body_pos_w[:, 1, 0] = 0.025
     scene, skin = taxels(
@@ -556,8 +563,8 @@ def test_non_finite_state_is_flagged(body: int, name: str) -> None:
 def test_contract_holds() -> None:
     def make(num_envs: int) -> sn.TensorEngine:
         plain = tumbling_engine(num_envs)
-        ground = sn.Shape("plane", "ground", pos=(0.0, 0.0, -0.5))
-        post = sn.Shape("cylinder", "post", (0.1, 0.5), pos=(0.5, 0.0, 0.0))
+        ground = sn.engines.Shape("plane", "ground", pos=(0.0, 0.0, -0.5))
+        post = sn.engines.Shape("cylinder", "post", (0.1, 0.5), pos=(0.5, 0.0, 0.0))
         return sn.TensorEngine(
             num_envs, 0.002, bodies=("body",), sites={"site": ("body", (0.1, 0.0, 0.05))}, motion=plain.motion,
             shapes=[ground, post], provides=("pose", "velocity", "acceleration", "gravity"),
@@ -628,7 +635,7 @@ def test_bad_input_error_names_field_and_fix(fields: dict[str, Any], words: str)
 
 
 def test_no_tracked_shape_raises() -> None:
-    shell = sn.Shape("sphere", "shell", (0.01,), body="tip")
+    shell = sn.engines.Shape("sphere", "shell", (0.01,), body="tip")
     with pytest.raises(sn.SelectionError, match="no_such_thing"):
         taxels(engine_of([BALL]), targets="no_such_thing")
     with pytest.raises(sn.SelectionError, match="exclude_parent_body=False"):
@@ -647,14 +654,14 @@ def test_too_many_points_are_refused_by_name() -> None:
 def test_plane_without_required_area_is_named() -> None:
     with pytest.raises(sn.ConfigError, match=r"'floor' is an unbounded plane.*exclude=\('floor',\)"):
         taxels(engine_of([BALL, FLOOR]), reference_area="tracked")
-    strip = sn.Shape("plane", "strip", (0.5, 0.0))
+    strip = sn.engines.Shape("plane", "strip", (0.5, 0.0))
     with pytest.raises(sn.ConfigError, match=r"'strip' is a plane of size.*bounded on one axis only"):
         taxels(engine_of([BALL, strip]))
 
 
 def test_too_sparse_points_are_warned_of() -> None:
     """500 points on a hall are 0.25 m apart and raise a warning; the proposed spacing does not."""
-    hall = sn.Shape("box", "hall", (2.0, 2.0, 0.001))
+    hall = sn.engines.Shape("box", "hall", (2.0, 2.0, 0.001))
     with pytest.warns(UserWarning, match="points on 'hall' are 0.253 m apart.*sample_spacing=0.0033"):
         taxels(engine_of([BALL, hall]))
     taxels(engine_of([BALL, hall]), probe_radius=0.1, sample_spacing=0.033)

@@ -16,7 +16,8 @@ from scipy.spatial.transform import Rotation
 from synthetic import same, snapshot
 
 import sensorium as sn
-from sensorium import ConfigError, SelectionError, Shape
+from sensorium import ConfigError, SelectionError
+from sensorium.engines import Shape
 from sensorium.testing import check_sensor, tumbling_engine
 
 Array = NDArray[np.float64]
@@ -30,7 +31,7 @@ RATIO = 0.5
 """Default reflectance of shapes."""
 
 
-class AheadPatternCfg(sn.PatternBaseCfg):
+class AheadPatternCfg(sn.patterns.PatternBaseCfg):
     """Equal rays along x."""
 
     count: int = 1

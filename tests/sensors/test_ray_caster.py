@@ -27,7 +27,7 @@ DOWN = (0.0, 0.0, -1.0)
 IDENTITY = (1.0, 0.0, 0.0, 0.0)
 
 
-class GivenPatternCfg(sn.PatternBaseCfg):
+class GivenPatternCfg(sn.patterns.PatternBaseCfg):
     """Explicitly listed rays."""
 
     starts: tuple[tuple[float, float, float], ...] = ((0.0, 0.0, 0.0),)
@@ -56,7 +56,7 @@ def turn(axis: str, degrees: float) -> tuple[float, ...]:
 
 
 def engine_of(
-    shapes: Sequence[sn.Shape], poses: Mapping[str, Sequence[Any]] | None = None, envs: int = 1, **kwargs: Any
+    shapes: Sequence[sn.engines.Shape], poses: Mapping[str, Sequence[Any]] | None = None, envs: int = 1, **kwargs: Any
 ) -> sn.TensorEngine:
     """Return an engine with bodies at poses: name to (position,) or (position, quaternion)."""
     poses = {"base": ((0.0, 0.0, 2.0),)} if poses is None else poses
@@ -67,7 +67,7 @@ def engine_of(
     return engine
 
 
-GROUND = sn.Shape("plane", "ground")
+GROUND = sn.engines.Shape("plane", "ground")
 
 
 def numpy(tensor: torch.Tensor) -> Array:
@@ -75,7 +75,7 @@ def numpy(tensor: torch.Tensor) -> Array:
 
 
 def scene_of(
-    engine: sn.Engine, seed: int = 0, kind: type[sn.SensorCfg[Any]] = sn.RayCasterCfg, **fields: Any
+    engine: sn.engines.Engine, seed: int = 0, kind: type[sn.SensorCfg[Any]] = sn.RayCasterCfg, **fields: Any
 ) -> sn.Scene:
     """Return a scene with one ray caster "rays", by default with one ray down from the body "base"."""
     selectors = {"sites", "site", "bodies", "body", "geom", "geoms", "prim_path", "frame", "frames"}
@@ -83,7 +83,7 @@ def scene_of(
     return sn.Scene(engine, [kind(**{"name": "rays", "pattern": RAY, **mount, **fields})], seed=seed)
 
 
-def data_of(engine: sn.Engine, **fields: Any) -> sn.RayCasterData:
+def data_of(engine: sn.engines.Engine, **fields: Any) -> sn.RayCasterData:
     """Return what one ray caster measures."""
     data: sn.RayCasterData = scene_of(engine, **fields)["rays"].data
     return data
@@ -94,13 +94,13 @@ def data_of(engine: sn.Engine, **fields: Any) -> sn.RayCasterData:
 CORNERS = np.array([[x, y, z] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-0.5, 0.5)])
 FACES = [[1, 3, 0], [4, 1, 0], [0, 3, 2], [2, 4, 0], [1, 7, 3], [5, 1, 4],
          [5, 7, 1], [3, 7, 2], [6, 4, 2], [2, 7, 6], [6, 5, 4], [7, 5, 6]]  # fmt: skip
-BOX = sn.Mesh(CORNERS, FACES, "box")
+BOX = sn.engines.Mesh(CORNERS, FACES, "box")
 """A box of 2 x 2 x 1 m, its faces in trimesh's order: the bottom is 3 (x + y < 0) and 8."""
 UP = ((0.0, -0.35, -5.0), (0.0, 0.0, 1.0)), ((0.25, 0.35, -5.0), (0.0, 0.0, 1.0))
 
 
 def test_rays_from_below_hit_the_bottom_of_a_box() -> None:
-    engine = engine_of([sn.Shape("mesh", "box", mesh=BOX)], {})
+    engine = engine_of([sn.engines.Shape("mesh", "box", mesh=BOX)], {})
     data = data_of(engine, body="world", pattern=rays(*UP), fields="all")
     assert data.distances.tolist() == [[4.5, 4.5]]
     np.testing.assert_allclose(numpy(data.ray_hits_w), [[[0.0, -0.35, -0.5], [0.25, 0.35, -0.5]]], rtol=EPS)
@@ -115,10 +115,12 @@ def test_two_boxes_are_distinguished(is_moving: bool) -> None:
     pattern = rays(UP[0], ((0.25, 4.5, -5.0), up), ((0.0, 9.0, -5.0), up))
     places = [(0.0, 0.0, 0.0), (0.0, 4.5, 0.0)]
     if is_moving:
-        shapes = [sn.Shape("mesh", f"box_{k}", mesh=BOX, body=f"body_{k}") for k in range(2)]
+        shapes = [sn.engines.Shape("mesh", f"box_{k}", mesh=BOX, body=f"body_{k}") for k in range(2)]
         engine = engine_of(shapes, {f"body_{k}": (place,) for k, place in enumerate(places)})
     else:
-        engine = engine_of([sn.Shape("mesh", f"box_{k}", mesh=BOX, pos=place) for k, place in enumerate(places)], {})
+        engine = engine_of(
+            [sn.engines.Shape("mesh", f"box_{k}", mesh=BOX, pos=place) for k, place in enumerate(places)], {}
+        )
     cfg = sn.RayCasterCfg(body="world", pattern=pattern, fields=("distances", "geom_ids"))
     sensor = sn.Scene(engine, [cfg])[cfg]
     assert sensor.data.geom_ids.tolist() == [[0, 1, -1]]
@@ -128,7 +130,7 @@ def test_two_boxes_are_distinguished(is_moving: bool) -> None:
 
 def test_a_moving_mesh_is_followed_in_the_same_step() -> None:
     """A box that rises from 0 to 1 m moves hits and distances with it, and the faces are unchanged."""
-    engine = engine_of([sn.Shape("mesh", "box", mesh=BOX, body="box")], {"box": ((0.0, 0.0, 0.0),)})
+    engine = engine_of([sn.engines.Shape("mesh", "box", mesh=BOX, body="box")], {"box": ((0.0, 0.0, 0.0),)})
     scene = scene_of(engine, body="world", pattern=rays(*UP), fields="all")
     for height in np.linspace(0.0, 1.0, 10):
         engine.body_pos_w[:, 0, 2] = float(height)
@@ -140,7 +142,9 @@ def test_a_moving_mesh_is_followed_in_the_same_step() -> None:
 
 
 def test_a_box_that_is_turned_by_half_a_turn_swaps_its_faces() -> None:
-    engine = engine_of([sn.Shape("mesh", "box", mesh=BOX, body="box")], {"box": ((0.0, 0.0, 0.0), turn("z", 180))})
+    engine = engine_of(
+        [sn.engines.Shape("mesh", "box", mesh=BOX, body="box")], {"box": ((0.0, 0.0, 0.0), turn("z", 180))}
+    )
     data = data_of(engine, body="world", pattern=rays(*UP), fields="all")
     np.testing.assert_allclose(numpy(data.distances), [[4.5, 4.5]], atol=50 * EPS)
     assert data.face_ids.tolist() == [[8, 3]]
@@ -153,11 +157,11 @@ def test_posed_mesh_is_hit_like_one_with_rotated_vertices() -> None:
         rotation, pos = Rotation.random(rng=rng), rng.uniform(-0.2, 0.2, 3)
         quat = tuple(rotation.as_quat(scalar_first=True).tolist())
         pattern = rays(*(((*rng.uniform(-0.1, 0.1, 2), -5.0), (0.0, 0.0, 1.0)) for _ in range(20)))
-        moved = sn.Mesh(rotation.apply(CORNERS) + pos, FACES)
+        moved = sn.engines.Mesh(rotation.apply(CORNERS) + pos, FACES)
         engines = [
-            engine_of([sn.Shape("mesh", "box", mesh=BOX, body="box")], {"box": (pos, quat)}),
-            engine_of([sn.Shape("mesh", "box", mesh=BOX, pos=tuple(pos), quat=quat)], {}),
-            engine_of([sn.Shape("mesh", "box", mesh=moved)], {}),
+            engine_of([sn.engines.Shape("mesh", "box", mesh=BOX, body="box")], {"box": (pos, quat)}),
+            engine_of([sn.engines.Shape("mesh", "box", mesh=BOX, pos=tuple(pos), quat=quat)], {}),
+            engine_of([sn.engines.Shape("mesh", "box", mesh=moved)], {}),
         ]
         first, *others = [data_of(each, body="world", pattern=pattern, fields="all") for each in engines]
         assert first.distances.isfinite().all()
@@ -210,8 +214,8 @@ def test_heading_of_an_upright_body_is_that_of_its_side(pitch: float) -> None:
 def test_offsets_are_full_poses_of_starts_and_directions(alignment: str) -> None:
     """For random poses, offsets and rays, p + R(o + O s) along R O d matches a float64 reference; pos_w excludes s."""
     rng = np.random.default_rng(1)
-    shapes = [GROUND, sn.Shape("box", "box", (0.6, 0.4, 0.3), pos=(0.5, 0.2, 0.3), quat=(0.9, 0.1, 0.2, 0.3)),
-              sn.Shape("sphere", "ball", (0.7,), pos=(-1.0, 0.5, 0.6))]  # fmt: skip
+    shapes = [GROUND, sn.engines.Shape("box", "box", (0.6, 0.4, 0.3), pos=(0.5, 0.2, 0.3), quat=(0.9, 0.1, 0.2, 0.3)),
+              sn.engines.Shape("sphere", "ball", (0.7,), pos=(-1.0, 0.5, 0.6))]  # fmt: skip
     envs, count = 5, 40
     starts, directions = rng.normal(scale=0.3, size=(count, 3)), rng.normal(size=(count, 3))
     turned, offset = Rotation.random(rng=rng), rng.normal(scale=0.3, size=3)
@@ -248,10 +252,10 @@ def test_offsets_are_full_poses_of_starts_and_directions(alignment: str) -> None
 # Visibility -----------------------------------------------------------------------------------------------------------
 
 TOWER = [
-    sn.Shape("box", "hull", (0.2, 0.2, 0.1), body="base"),
-    sn.Shape("box", "foot", (0.1, 0.1, 0.1), body="leg", group=3),
-    sn.Shape("sphere", "lamp", (0.1,), pos=(0.0, 0.0, 0.7), group=1, labels=("lamp",)),
-    sn.Shape("plane", "ground", is_visual=False),
+    sn.engines.Shape("box", "hull", (0.2, 0.2, 0.1), body="base"),
+    sn.engines.Shape("box", "foot", (0.1, 0.1, 0.1), body="leg", group=3),
+    sn.engines.Shape("sphere", "lamp", (0.1,), pos=(0.0, 0.0, 0.7), group=1, labels=("lamp",)),
+    sn.engines.Shape("plane", "ground", is_visual=False),
 ]
 POSES = {"base": ((0.0, 0.0, 2.0),), "leg": ((0.0, 0.0, 1.5),)}
 
@@ -281,7 +285,7 @@ POSES = {"base": ((0.0, 0.0, 2.0),), "leg": ((0.0, 0.0, 1.5),)}
 )
 def test_shapes_are_selected_by_geometry_group_name_path_and_label(fields: dict[str, Any], expected: str) -> None:
     """A tower under the sensor: its own hull, a foot on another body, a lamp and the ground (collision only)."""
-    shapes = [each if each.name != "foot" else sn.Shape("box", "foot", each.size, body="leg") for each in TOWER]
+    shapes = [each if each.name != "foot" else sn.engines.Shape("box", "foot", each.size, body="leg") for each in TOWER]
     if "include_geom_groups" in fields:
         shapes = TOWER
     shapes = [shape if fields.get("labels") != "wal.*" or shape.name != "ground" else GROUND for shape in shapes]
@@ -294,10 +298,10 @@ def test_shapes_are_selected_by_geometry_group_name_path_and_label(fields: dict[
 
 def test_paths_select_entities_and_their_bodies() -> None:
     """``Robot`` and ``Robot/.*`` select the whole robot, ``Robot_*`` all robots; a body without shapes gives none."""
-    shapes = [sn.Shape("sphere", "Robot_1/hull", (0.1,), pos=(1.0, 0.0, 0.0), body="Robot_1/base"),
-              sn.Shape("sphere", "Robot_2/hull", (0.1,), pos=(2.0, 0.0, 0.0), body="Robot_2/base"),
-              sn.Shape("sphere", "marker", (0.1,), pos=(3.0, 0.0, 0.0)),
-              sn.Shape("plane", "ground", pos=(0.0, 0.0, -1.0))]  # fmt: skip
+    shapes = [sn.engines.Shape("sphere", "Robot_1/hull", (0.1,), pos=(1.0, 0.0, 0.0), body="Robot_1/base"),
+              sn.engines.Shape("sphere", "Robot_2/hull", (0.1,), pos=(2.0, 0.0, 0.0), body="Robot_2/base"),
+              sn.engines.Shape("sphere", "marker", (0.1,), pos=(3.0, 0.0, 0.0)),
+              sn.engines.Shape("plane", "ground", pos=(0.0, 0.0, -1.0))]  # fmt: skip
     poses = {name: ((0.0, 0.0, 1.0),) for name in ("Robot_1/base", "Robot_2/base", "marker")}
     pattern = rays(*(((x, 0.0, 1.0 if x < 3 else 0.0), (0.0, 0.0, -1.0)) for x in (1.0, 2.0, 3.0, 5.0)))
     cases = {
@@ -315,7 +319,10 @@ def test_paths_select_entities_and_their_bodies() -> None:
 
 
 def test_every_mount_ignores_only_its_own_body() -> None:
-    shapes = [GROUND, *(sn.Shape("box", f"hull_{name}", (0.1, 0.1, 0.1), body=name) for name in ("low", "high"))]
+    shapes = [
+        GROUND,
+        *(sn.engines.Shape("box", f"hull_{name}", (0.1, 0.1, 0.1), body=name) for name in ("low", "high")),
+    ]
     engine = engine_of(shapes, {"low": ((0.0, 0.0, 1.0),), "high": ((0.0, 0.0, 3.0),)})
     data = data_of(engine, bodies=("low", "high"), fields="all")
     np.testing.assert_allclose(numpy(data.distances), [[[1.0], [1.9]]], atol=10 * EPS)
@@ -331,7 +338,7 @@ def test_the_world_is_never_a_mounts_own_body() -> None:
 
 def test_rays_never_hit_bodies_of_other_envs() -> None:
     """A box is under the sensor in env 1 only, and at a different height in env 2."""
-    box = sn.Shape("box", "box", (0.2, 0.2, 0.1), body="box")
+    box = sn.engines.Shape("box", "box", (0.2, 0.2, 0.1), body="box")
     engine = engine_of([GROUND, box], {"base": ((0.0, 0.0, 2.0),), "box": ((5.0, 0.0, 0.5),)}, envs=4)
     engine.body_pos_w[1, 1] = torch.tensor([0.0, 0.0, 0.5])
     engine.body_pos_w[2, 1] = torch.tensor([0.0, 0.0, 1.0])
@@ -370,7 +377,7 @@ def test_hits_outside_the_limits_are_misses_and_stay_without_noise(fields: dict[
 
 def test_hit_below_min_distance_occludes() -> None:
     """A hit before `min_distance` is a miss, even if the ray would hit a farther shape."""
-    shapes = [GROUND, sn.Shape("box", "lid", (0.2, 0.2, 0.01), pos=(0.0, 0.0, 1.9))]
+    shapes = [GROUND, sn.engines.Shape("box", "lid", (0.2, 0.2, 0.01), pos=(0.0, 0.0, 1.9))]
     assert data_of(engine_of(shapes), min_distance=0.5).distances.tolist() == [[INF]]
     assert data_of(engine_of([GROUND]), min_distance=0.5).distances.tolist() == [[2.0]]
 
@@ -381,7 +388,7 @@ def test_hit_below_min_distance_occludes() -> None:
 @pytest.mark.parametrize("fields", [("distances", "ray_hits_w"), ("ray_hits_w",), ("points_b",), "all"])
 def test_measured_hits_match_the_measured_distances(fields: Any) -> None:
     engine = engine_of([GROUND], {"base": ((0.3, 0.1, 2.0), turn("zy", [30, 20]))}, envs=4)
-    pattern = sn.GridPatternCfg(size=(0.4, 0.2), direction=(0.3, 0.0, -1.0))
+    pattern = sn.patterns.GridPatternCfg(size=(0.4, 0.2), direction=(0.3, 0.0, -1.0))
     sensor = scene_of(engine, pattern=pattern, fields=fields, noise=0.05)["rays"]
     data, truth = sensor.data, sensor.ground_truth
     error = numpy(data.distances - truth.distances)
@@ -490,7 +497,7 @@ def test_non_finite_pose_invalidates_samples_until_it_is_finite() -> None:
 
 
 def test_non_finite_shape_pose_invalidates_scans_of_its_env() -> None:
-    engine = engine_of([GROUND, sn.Shape("box", "box", (0.2, 0.2, 0.1), body="box")],
+    engine = engine_of([GROUND, sn.engines.Shape("box", "box", (0.2, 0.2, 0.1), body="box")],
                        {"base": ((0.0, 0.0, 2.0),), "box": ((0.0, 0.0, 0.5),)}, envs=2)  # fmt: skip
     scene = scene_of(engine, noise=0.0)
     engine.body_pos_w[0, 1] = math.nan
@@ -505,7 +512,7 @@ def test_non_finite_shape_pose_invalidates_scans_of_its_env() -> None:
 
 def test_flat_puts_the_rays_of_all_mounts_on_one_axis() -> None:
     engine = engine_of([GROUND], sites={"a": ("base", (0.0, 0.0, 0.0)), "b": ("base", (0.0, 0.0, 1.0))}, envs=2)
-    pattern = sn.GridPatternCfg(size=(0.1, 0.1))
+    pattern = sn.patterns.GridPatternCfg(size=(0.1, 0.1))
     sensor = scene_of(engine, fields="all", sites=("a", "b"), pattern=pattern)["rays"]
     assert (sensor.num_frames, sensor.num_rays_per_frame, sensor.num_rays) == (2, 4, 8)
     assert sensor.flat.distances.tolist() == [[2.0] * 4 + [3.0] * 4] * 2
@@ -522,7 +529,7 @@ def test_unrequested_fields_are_none() -> None:
 
 
 def test_pattern_determines_the_scan_shape() -> None:
-    pattern = sn.GridPatternCfg(size=(1.6, 1.0), resolution=0.1)
+    pattern = sn.patterns.GridPatternCfg(size=(1.6, 1.0), resolution=0.1)
     sensor = scene_of(engine_of([GROUND]), pattern=pattern)["rays"]
     assert sensor.pattern.return_shape == (11, 17) and sensor.num_rays == 187
     grid = sensor.data.ray_hits_w.view(-1, *sensor.pattern.return_shape, 3)
@@ -531,7 +538,10 @@ def test_pattern_determines_the_scan_shape() -> None:
 
 
 def test_a_height_scan_is_the_mounts_height_above_the_hits() -> None:
-    shapes = [sn.Shape("box", "step", (0.5, 0.5, 0.15), pos=(0.6, 0.0, 0.15)), sn.Shape("plane", "ground", (2.0, 2.0))]
+    shapes = [
+        sn.engines.Shape("box", "step", (0.5, 0.5, 0.15), pos=(0.6, 0.0, 0.15)),
+        sn.engines.Shape("plane", "ground", (2.0, 2.0)),
+    ]
     pattern = rays(((0.0, 0.0, 0.0), DOWN), ((0.5, 0.0, 0.5), DOWN), ((5.0, 0.0, 0.0), DOWN))
     sensor = scene_of(engine_of(shapes), pattern=pattern, max_distance=10.0)["rays"]
     np.testing.assert_allclose(numpy(sensor.height_scan()), [[2.0, 1.7, 10.0]], atol=1e-6)
@@ -542,7 +552,9 @@ def test_a_height_scan_is_the_mounts_height_above_the_hits() -> None:
 
 
 def test_debug_draw_shows_hits_misses_and_rays() -> None:
-    engine = engine_of([sn.Shape("plane", "ground", (1.0, 1.0))], {"base": ((0.0, 0.0, 2.0), turn("z", 90))}, envs=2)
+    engine = engine_of(
+        [sn.engines.Shape("plane", "ground", (1.0, 1.0))], {"base": ((0.0, 0.0, 2.0), turn("z", 90))}, envs=2
+    )
     pattern = rays(((0.5, 0.0, 0.0), DOWN), ((3.0, 0.0, 0.0), DOWN))
     for fields in ("all", ("distances",)):
         for alignment, shown in (("base", None), ("yaw", -1.0)):
@@ -563,14 +575,16 @@ def test_debug_draw_shows_hits_misses_and_rays() -> None:
 
 def test_debug_draw_distinguishes_environments() -> None:
     """The second scanner is beside the ground: the hit belongs to the first, as does one of the four misses."""
-    engine = engine_of([sn.Shape("plane", "ground", (1.0, 1.0))], {"base": ((0.0, 0.0, 2.0), turn("z", 90))}, envs=2)
+    engine = engine_of(
+        [sn.engines.Shape("plane", "ground", (1.0, 1.0))], {"base": ((0.0, 0.0, 2.0), turn("z", 90))}, envs=2
+    )
     engine.body_pos_w[1, 0, 0] = 5.0
     pattern = rays(((0.5, 0.0, 0.0), DOWN), ((3.0, 0.0, 0.0), DOWN))
     shapes = scene_of(engine, pattern=pattern, debug_rays=True)["rays"].debug_draw()
     assert [[len(shape.of_env(env, 2)) for env in range(2)] for shape in shapes] == [[1, 0], [1, 2], [1, 0], [1, 2]]
     np.testing.assert_allclose(shapes[0].of_env(0, 2), [[0.0, 0.5, 0.0]], atol=1e-6)
     np.testing.assert_allclose(shapes[1].of_env(1, 2), [[5.0, 0.5, 2.0], [5.0, 3.0, 2.0]], atol=1e-6)
-    every = sn.DebugShape("points", np.arange(12.0).reshape(2, 2, 3))  # as many in each
+    every = sn.readings.DebugShape("points", np.arange(12.0).reshape(2, 2, 3))  # as many in each
     np.testing.assert_array_equal(every.of_env(1, 2), [[6.0, 7.0, 8.0], [9.0, 10.0, 11.0]])
 
 
@@ -596,7 +610,7 @@ ARENA = """
 """
 
 
-def mj_scan(model: mujoco.MjModel, qpos: Array, pattern: sn.PatternBaseCfg) -> tuple[Array, list[int]]:
+def mj_scan(model: mujoco.MjModel, qpos: Array, pattern: sn.patterns.PatternBaseCfg) -> tuple[Array, list[int]]:
     """Return distances and geoms by mj_ray from the site, ignoring its body; -1 on a miss."""
     data = mujoco.MjData(model)
     data.qpos[:] = qpos
@@ -617,7 +631,7 @@ def mj_scan(model: mujoco.MjModel, qpos: Array, pattern: sn.PatternBaseCfg) -> t
 def test_hits_match_mujocos_rays_while_bodies_fall(kind: str) -> None:
     """A base with an arm and a ball fall and rotate; every scan matches mj_ray at the state of that step."""
     model = mujoco.MjModel.from_xml_string(ARENA)
-    pattern = sn.GridPatternCfg(size=(0.9, 0.9), resolution=0.15, direction=(0.1, 0.2, -1.0))
+    pattern = sn.patterns.GridPatternCfg(size=(0.9, 0.9), resolution=0.15, direction=(0.1, 0.2, -1.0))
     cfg = RayCastSensorCfg(name="rays", site="scanner", pattern=pattern, no_hit_value=-1.0)
     rng = np.random.default_rng(3)
     velocities = rng.normal(size=(2, model.nv))
@@ -698,14 +712,14 @@ MJLAB = """
         ({"include_geom_groups": None, "geometry": "all"}, 0.95),
         ({"exclude_parent_body": False}, 0.1),
         ({"max_distance": 1.5}, -1.0),
-        ({"pattern": sn.GridPatternCfg(size=(0.2, 0.2), direction=(0.0, 0.0, 1.0))}, -1.0),
+        ({"pattern": sn.patterns.GridPatternCfg(size=(0.2, 0.2), direction=(0.0, 0.0, 1.0))}, -1.0),
     ],
     ids=str,
 )
 def test_mjlab_cases(fields: dict[str, Any], distance: float) -> None:
     """Grids of 3 x 3 rays over a floor have correct hits and normals, misses, own body, groups, frames and limits."""
     mount = {} if "frame" in fields else {"body": "base"}
-    given = {"pattern": sn.GridPatternCfg(size=(0.2, 0.2)), "no_hit_value": -1.0, **mount, **fields}
+    given = {"pattern": sn.patterns.GridPatternCfg(size=(0.2, 0.2)), "no_hit_value": -1.0, **mount, **fields}
     data = data_of(sn.MujocoEngine(MJLAB), kind=RayCastSensorCfg, **given)
     np.testing.assert_allclose(numpy(data.distances), np.full((1, 9), distance), atol=1e-6)
     if distance > 0.0:
@@ -734,8 +748,8 @@ def test_world_alignment_keeps_the_site_position() -> None:
 
 def test_pinhole_pattern_points_ahead() -> None:
     """For a wall 3 m ahead, the middle ray is 3 m long and others 3 m over the cosine of their angle."""
-    wall = sn.Shape("box", "wall", (0.1, 50.0, 50.0), pos=(3.1, 0.0, 0.0))
-    pattern = sn.PinholeCameraPatternCfg(focal_length=1.0, horizontal_aperture=2.0, width=5, height=3)
+    wall = sn.engines.Shape("box", "wall", (0.1, 50.0, 50.0), pos=(3.1, 0.0, 0.0))
+    pattern = sn.patterns.PinholeCameraPatternCfg(focal_length=1.0, horizontal_aperture=2.0, width=5, height=3)
     data = data_of(engine_of([wall]), pattern=pattern)
     directions = numpy(pattern.rays("cpu").directions)
     np.testing.assert_allclose(numpy(data.distances)[0], 3.0 / directions[:, 0], rtol=1e-5)
@@ -748,15 +762,15 @@ def test_pinhole_pattern_points_ahead() -> None:
 def tumbling(envs: int) -> sn.TensorEngine:
     """Return a tumbling body with a ball on it, a rotating box, and ground."""
     model = tumbling_engine(envs)
-    shapes = [GROUND, sn.Shape("box", "table", (0.5, 0.5, 0.1), pos=(0.0, 0.0, -0.5)),
-              sn.Shape("sphere", "ball", (0.1,), body="body", pos=(0.3, 0.0, 0.0))]  # fmt: skip
+    shapes = [GROUND, sn.engines.Shape("box", "table", (0.5, 0.5, 0.1), pos=(0.0, 0.0, -0.5)),
+              sn.engines.Shape("sphere", "ball", (0.1,), body="body", pos=(0.3, 0.0, 0.0))]  # fmt: skip
     return sn.TensorEngine(
         envs, model.dt, sites={"site": ("body", (0.1, 0.0, 0.05))}, motion=model.motion, shapes=shapes,
         provides=("pose", "velocity", "acceleration", "gravity"), magnetic=(0.2, 0.0, -0.4),
     )  # fmt: skip
 
 
-SMALL = sn.GridPatternCfg(size=(0.4, 0.2))
+SMALL = sn.patterns.GridPatternCfg(size=(0.4, 0.2))
 
 
 @pytest.mark.parametrize(
@@ -834,7 +848,7 @@ def test_contradictory_config_is_refused(fields: dict[str, Any], message: str) -
 )  # fmt: skip
 def test_selection_that_rays_cannot_hit_is_refused(fields: dict[str, Any], message: str) -> None:
     poses = {"base": ((0.0, 0.0, 2.0),), "sensor": ((0.0, 0.0, 0.0),)}
-    engine = engine_of([GROUND, sn.Shape("sphere", "hull", (0.1,), body="base")], poses)
+    engine = engine_of([GROUND, sn.engines.Shape("sphere", "hull", (0.1,), body="base")], poses)
     with pytest.raises(sn.ConfigError, match=message):
         scene_of(engine, **fields)
 
@@ -846,7 +860,7 @@ def test_excluding_a_body_without_shapes_is_allowed() -> None:
 
 @pytest.mark.parametrize("patterns", ["groud", ("ground", "tabel")])
 def test_unused_semantic_label_raises_at_scene_build(patterns: Any) -> None:
-    shapes = [GROUND, sn.Shape("box", "table", (1.0, 1.0, 1.0))]
+    shapes = [GROUND, sn.engines.Shape("box", "table", (1.0, 1.0, 1.0))]
     with pytest.raises(sn.SelectionError, match=r"Scene.semantics\['walkable'\]: got '(groud|tabel)'"):
         sn.Scene(engine_of(shapes), [], semantics={"walkable": patterns})
 
@@ -896,7 +910,7 @@ def test_every_mount_ignores_its_robot_and_hits_others() -> None:
     down = sn.RayCasterCfg(name="rays", bodies=("trunk", "leg", "crate"), pattern=RAY)
     scene = sn.Scene(sn.MujocoEngine(LINKS), [down])
     np.testing.assert_allclose(numpy(scene["rays"].data.distances)[0, :, 0], [2.0, 1.5, 0.5], atol=1e-6)
-    across = sn.GridPatternCfg(size=(0.0, 0.0), direction=(-1.0, 0.0, 0.5))
+    across = sn.patterns.GridPatternCfg(size=(0.0, 0.0), direction=(-1.0, 0.0, 0.5))
     cfg = sn.RayCasterCfg(name="rays", body="crate", pattern=across, fields="all")
     sensor = sn.Scene(sn.MujocoEngine(LINKS), [cfg])["rays"]
     assert sensor.geom_names[int(sensor.data.geom_ids)] == "foot"
@@ -905,14 +919,14 @@ def test_every_mount_ignores_its_robot_and_hits_others() -> None:
 def test_without_a_kinematic_tree_the_links_of_its_entity_are_its_own() -> None:
     poses = {"dog/trunk": ((0.0, 0.0, 2.0), (1, 0, 0, 0)), "dog/leg": ((0.0, 0.0, 1.5), (1, 0, 0, 0)),
              "ball": ((0.0, 0.0, 1.0), (1, 0, 0, 0))}  # fmt: skip
-    shapes = [GROUND, *(sn.Shape("sphere", name, (0.1,), body=name) for name in poses)]
+    shapes = [GROUND, *(sn.engines.Shape("sphere", name, (0.1,), body=name) for name in poses)]
     engine = engine_of(shapes, poses)
     assert data_of(engine, body="dog/trunk").distances.item() == pytest.approx(0.9)
     assert data_of(engine, body="ball").distances.item() == pytest.approx(1.0)
 
 
 def test_body_ids_distinguish_body_world_and_miss() -> None:
-    shapes = [GROUND, sn.Shape("box", "crate", (0.2, 0.2, 0.2), body="crate")]
+    shapes = [GROUND, sn.engines.Shape("box", "crate", (0.2, 0.2, 0.2), body="crate")]
     poses = {"base": ((0.0, 0.0, 2.0),), "crate": ((1.0, 0.0, 0.5),)}
     down, up = (0.0, 0.0, -1.0), (0.0, 0.0, 1.0)
     pattern = rays(((0.0, 0.0, 0.0), down), ((1.0, 0.0, 0.0), down), ((0.0, 0.0, 0.0), up))

@@ -18,7 +18,7 @@ from sensorium.sensors.cameras.camera_base_cfg import CameraOffsetCfg
 from sensorium.sensors.cameras.ray_caster_camera_cfg import UNSUPPORTED
 from sensorium.testing import check_sensor
 
-SMALL = sn.PinholeCameraPatternCfg(width=40, height=30, horizontal_aperture=40.0)
+SMALL = sn.patterns.PinholeCameraPatternCfg(width=40, height=30, horizontal_aperture=40.0)
 CLIPPED = [[380.08 / 4, 0.0, 467.79 / 4], [0.0, 380.08 / 4, 262.05 / 4], [0.0, 0.0, 1.0]]
 ALL = ("distance_to_image_plane", "distance_to_camera", "normals", "points_b", "geom_ids", "face_ids")
 
@@ -101,7 +101,9 @@ def test_images_match_a_brute_force_render(seed: int) -> None:
     rng = np.random.default_rng(seed)
     k = np.array([[35.0 + 9 * rng.random(), 0, 25.0], [0, 30.0, 11.0], [0, 0, 1.0]])
     eye = torch.tensor([[*(2.0 * rng.normal(size=2)), 1.6]])
-    cfg = camera(data_types=ALL, pattern=sn.PinholeCameraPatternCfg.from_intrinsic_matrix(k, 40, 30), body="world")
+    cfg = camera(
+        data_types=ALL, pattern=sn.patterns.PinholeCameraPatternCfg.from_intrinsic_matrix(k, 40, 30), body="world"
+    )
     scene = scene_of(cfg, shapes=THINGS)
     sensor: Any = scene["camera"]
     sensor.set_world_poses_from_view(eye, torch.tensor([[0.0, 0.0, 0.3]]))
@@ -133,9 +135,10 @@ def test_a_floor_seen_from_above_is_a_flat_image() -> None:
 @pytest.mark.parametrize(("focal", "aperture"), [(24.0, 20.955), (1.93, 3.6), (0.193, 20.955), (19.3, 20.955)])
 def test_lens_maps_a_floor_by_its_angles(focal: float, aperture: float) -> None:
     """From 5 m up the image's edges see the floor at 5 aperture / (2 focal): the points have the lens's scale."""
-    pattern = sn.PinholeCameraPatternCfg(width=32, height=24, focal_length=focal, horizontal_aperture=aperture)
+    pattern = sn.patterns.PinholeCameraPatternCfg(width=32, height=24, focal_length=focal, horizontal_aperture=aperture)
     sensor: Any = scene_of(
-        camera(pattern=pattern, data_types=("distance_to_image_plane", "points_b")), shapes=(sn.Shape("plane", "p"),)
+        camera(pattern=pattern, data_types=("distance_to_image_plane", "points_b")),
+        shapes=(sn.engines.Shape("plane", "p"),),
     )["camera"]
     sensor.set_world_poses_from_view(torch.tensor([[0.0, 0.0, 5.0]]), torch.tensor([[0.0, 0.0, 0.0]]))
     points = numpy(sensor.data.points_b[0])
@@ -160,7 +163,7 @@ def test_points_are_the_image_in_world_coordinates() -> None:
 
 
 def test_moving_shape_is_imaged_in_the_same_step() -> None:
-    ball = sn.Shape("sphere", "ball", (0.5,), body="other")
+    ball = sn.engines.Shape("sphere", "ball", (0.5,), body="other")
     scene = scene_of(
         camera(data_types=("distance_to_image_plane", "geom_ids")), shapes=(ball,), envs=2, pos=(0.0, 0.0, 0.0)
     )
@@ -169,7 +172,7 @@ def test_moving_shape_is_imaged_in_the_same_step() -> None:
         scene.engine.body_pos_w[0, 1] = torch.tensor([distance, 0.0, 0.0])
         scene.engine.body_pos_w[1, 1] = torch.tensor([-distance, 0.0, 0.0])  # behind the other env's camera
         scene.update()
-        at = (sn.Shape("sphere", "ball", (0.5,), pos=(distance, 0.0, 0.0)),)
+        at = (sn.engines.Shape("sphere", "ball", (0.5,), pos=(distance, 0.0, 0.0)),)
         expected, cosine = render(at, (0, 0, 0), OPTICAL.as_quat(scalar_first=True), SMALL.intrinsic_matrix, 30, 40)
         depth, ids = (
             numpy(sensor.data.distance_to_image_plane[0]).reshape(-1),
@@ -188,7 +191,7 @@ def test_moving_shape_is_imaged_in_the_same_step() -> None:
 @cache
 def clipped(behaviour: str, no_hit_value: float | None = None) -> Any:
     """Return data of a camera at (2.5, 2.5, 6) that sees floor, horizon and sky through a wide lens, max 10 m."""
-    pattern = sn.PinholeCameraPatternCfg.from_intrinsic_matrix(CLIPPED, 240, 135)
+    pattern = sn.patterns.PinholeCameraPatternCfg.from_intrinsic_matrix(CLIPPED, 240, 135)
     cfg = camera(
         body="world", pattern=pattern, max_distance=10.0, depth_clipping_behavior=behaviour,
         data_types=("distance_to_camera", "distance_to_image_plane"), no_hit_value=no_hit_value,
@@ -417,7 +420,7 @@ def test_plural_mounts_have_their_own_axis() -> None:
 def test_the_lens_of_the_pattern_is_reported() -> None:
     """A RealSense's matrix at 320 x 240 is unchanged over ten updates."""
     k = [229.31640625, 0.0, 164.810546875, 0.0, 229.826171875, 122.1650390625, 0.0, 0.0, 1.0]
-    scene = scene_of(camera(pattern=sn.PinholeCameraPatternCfg.from_intrinsic_matrix(k, 320, 240)), envs=2)
+    scene = scene_of(camera(pattern=sn.patterns.PinholeCameraPatternCfg.from_intrinsic_matrix(k, 320, 240)), envs=2)
     sensor: Any = scene["camera"]
     for _ in range(10):
         scene.update()
@@ -428,7 +431,7 @@ def test_the_lens_of_the_pattern_is_reported() -> None:
 def test_a_camera_rebuilt_from_its_own_matrix_is_the_same() -> None:
     first: Any = scene_of(camera(), shapes=THINGS, pos=(-2.0, 0.1, 0.8))["camera"].data
     k = first.intrinsic_matrices[0].numpy()
-    cfg = camera(pattern=sn.PinholeCameraPatternCfg.from_intrinsic_matrix(k, 40, 30))
+    cfg = camera(pattern=sn.patterns.PinholeCameraPatternCfg.from_intrinsic_matrix(k, 40, 30))
     again: Any = scene_of(cfg, shapes=THINGS, pos=(-2.0, 0.1, 0.8))["camera"].data
     torch.testing.assert_close(again.distance_to_image_plane, first.distance_to_image_plane)
     torch.testing.assert_close(again.intrinsic_matrices, first.intrinsic_matrices)
@@ -443,7 +446,7 @@ def test_each_env_can_have_its_own_lens() -> None:
     sensor.set_intrinsic_matrices(k, focal_length=24.0)
     torch.testing.assert_close(sensor.data.intrinsic_matrices, k)
     for env in range(3):
-        cfg = camera(pattern=sn.PinholeCameraPatternCfg.from_intrinsic_matrix(k[env].numpy(), 40, 30))
+        cfg = camera(pattern=sn.patterns.PinholeCameraPatternCfg.from_intrinsic_matrix(k[env].numpy(), 40, 30))
         own: Any = scene_of(cfg, shapes=THINGS, pos=(-2.0, 0.1, 0.8))["camera"].data
         close = torch.isclose(sensor.data.distance_to_image_plane[env], own.distance_to_image_plane[0], rtol=1e-5)
         assert close.float().mean() > 0.995  # except for pixels on an edge
@@ -452,7 +455,7 @@ def test_each_env_can_have_its_own_lens() -> None:
 
 def test_widened_lens_images_moving_shapes() -> None:
     """A ball at the border of the view, outside the old lens, is visible through a wider lens."""
-    ball = sn.Shape("sphere", "ball", (0.2,), body="other")
+    ball = sn.engines.Shape("sphere", "ball", (0.2,), body="other")
     scene = scene_of(camera(data_types=("distance_to_image_plane", "geom_ids")), shapes=(ball,), pos=(0.0, 0.0, 0.0))
     scene.engine.body_pos_w[0, 1] = torch.tensor([1.0, 2.0, 0.0])
     scene.update()
@@ -461,7 +464,7 @@ def test_widened_lens_images_moving_shapes() -> None:
     wide = torch.tensor([[6.0, 0.0, 20.0], [0.0, 6.0, 15.0], [0.0, 0.0, 1.0]])
     sensor.set_intrinsic_matrices(wide)
     expected, _ = render(
-        (sn.Shape("sphere", "ball", (0.2,), pos=(1.0, 2.0, 0.0)),),
+        (sn.engines.Shape("sphere", "ball", (0.2,), pos=(1.0, 2.0, 0.0)),),
         (0, 0, 0),
         OPTICAL.as_quat(scalar_first=True),
         wide,
@@ -475,7 +478,7 @@ def test_widened_lens_images_moving_shapes() -> None:
 
 def test_the_lens_of_one_env_does_not_narrow_the_view_of_another() -> None:
     """Env 0 has a wide lens and then env 1 a narrow lens: env 0 sees the ball at the border as it does alone."""
-    ball = sn.Shape("sphere", "ball", (0.2,), body="other")
+    ball = sn.engines.Shape("sphere", "ball", (0.2,), body="other")
     scene = scene_of(camera(data_types=("geom_ids",)), envs=2, shapes=(ball,), pos=(0.0, 0.0, 0.0))
     scene.engine.body_pos_w[:, 1] = torch.tensor([1.0, 2.0, 0.0])
     scene.update()
@@ -586,7 +589,7 @@ def test_clipping_follows_the_noise_in_both_branches() -> None:
     """For a wall at 2.99 m with noise and a limit of 3 m, measured values never exceed 3 m; clipped ones are exactly 3
     m.
     """
-    wall = sn.Shape("box", "wall", (0.5, 9.0, 9.0), pos=(3.49, 0.0, 2.0))
+    wall = sn.engines.Shape("box", "wall", (0.5, 9.0, 9.0), pos=(3.49, 0.0, 2.0))
     cfg = camera(data_types=ALONG, noise=0.05, max_distance=3.0, depth_clipping_behavior="max")
     sensor: Any = scene_of(cfg, shapes=(wall,))["camera"]
     measured, truth = sensor.data.distance_to_image_plane, sensor.ground_truth.distance_to_image_plane
@@ -600,7 +603,7 @@ def test_clipping_follows_the_noise_in_both_branches() -> None:
 
 def test_stereo_camera_uses_its_lens() -> None:
     """StereoDepth rounds disparities to its quantum, and the range follows from that depth."""
-    stage = sn.StereoDepth(baseline=0.05, quantum=0.125, focal_px=40.0, shadow=False)
+    stage = sn.stages.StereoDepth(baseline=0.05, quantum=0.125, focal_px=40.0, shadow=False)
     sensor: Any = scene_of(
         camera(data_types=ALONG, stages=(stage,), pattern=SMALL.replace(horizontal_aperture=24.0)),
         shapes=THINGS,
@@ -620,9 +623,12 @@ def test_stereo_camera_uses_its_lens() -> None:
 @pytest.mark.parametrize(
     ("stage", "says"),
     [
-        (sn.StereoDepth(baseline=0.05, focal_px=41.0), r"stages\.0\.focal_px: got 41"),
-        (sn.KinectDepth(fov_deg=90.0), r"stages\.0\.focal_px: got 20"),
-        (sn.StereoDepth(baseline=0.05, focal_px=40.0, principal_point=(10.0, 15.0)), r"stages\.0\.principal_point"),
+        (sn.stages.StereoDepth(baseline=0.05, focal_px=41.0), r"stages\.0\.focal_px: got 41"),
+        (sn.stages.KinectDepth(fov_deg=90.0), r"stages\.0\.focal_px: got 20"),
+        (
+            sn.stages.StereoDepth(baseline=0.05, focal_px=40.0, principal_point=(10.0, 15.0)),
+            r"stages\.0\.principal_point",
+        ),
     ],
 )
 def test_depth_error_stage_of_another_lens_raises(stage: Any, says: str) -> None:
@@ -671,7 +677,7 @@ def test_delay_shows_an_older_image_with_its_own_pose_and_lens() -> None:
 @pytest.mark.parametrize("body", [0, 1])
 def test_non_finite_state_invalidates_the_image(body: int) -> None:
     """NaN in the pose of the mount, or of a moving shape, of one env invalidates its image until the pose is finite."""
-    scene = scene_of(camera(), envs=3, shapes=(GROUND, sn.Shape("sphere", "ball", (0.5,), body="other")))
+    scene = scene_of(camera(), envs=3, shapes=(GROUND, sn.engines.Shape("sphere", "ball", (0.5,), body="other")))
     sensor: Any = scene["camera"]
     scene.engine.body_pos_w[1, body, 0] = math.nan
     with pytest.warns(sn.NonFiniteStateWarning):
@@ -704,7 +710,7 @@ def test_contract_holds(options: Any) -> None:
 
         return sn.TensorEngine(envs, 0.05, sites={"site": "body"}, shapes=THINGS, provides=("pose",), motion=motion)
 
-    pattern = sn.PinholeCameraPatternCfg(width=6, height=4)
+    pattern = sn.patterns.PinholeCameraPatternCfg(width=6, height=4)
     rules = check_sensor(camera(pattern=pattern, **options), engine=engine, steps=6)
     assert {"resuming_is_exact", "config_round_trip"} <= {*rules}
     assert ("lazy_equals_eager" in rules) == ("drift_range" not in options)
@@ -734,7 +740,7 @@ def test_unsupported_data_types_are_refused_by_name(word: str) -> None:
         ({"data_types": ()}, "data_types.*at least one"),
         ({"data_types": ("normals", "normals")}, "data_types.*each once"),
         ({"data_types": ("points_b", "normals")}, "data_types.*a distance together with points_b"),
-        ({"pattern": sn.GridPatternCfg()}, "pattern.*a PinholeCameraPatternCfg"),
+        ({"pattern": sn.patterns.GridPatternCfg()}, "pattern.*a PinholeCameraPatternCfg"),
         ({"depth_clipping_behavior": "min"}, "depth_clipping_behavior"),
         (
             {"depth_clipping_behavior": "max", "no_hit_value": 0.0},
@@ -797,9 +803,9 @@ def test_debug_draw_shows_the_view_pyramid() -> None:
 
 def test_cameras_with_equal_selection_share_all_trees() -> None:
     """Cases 27 and 37: meshes are shared; a camera prints its name, its image and its pattern's size."""
-    ground = sn.Mesh([[-5, -5, 0], [5, -5, 0], [5, 5, 0], [-5, 5, 0]], [[0, 1, 2], [0, 2, 3]], "ground")
-    engine = sn.TensorEngine(2, shapes=[sn.Shape("mesh", "ground", mesh=ground)])
-    pattern = sn.PinholeCameraPatternCfg(width=8, height=6)
+    ground = sn.engines.Mesh([[-5, -5, 0], [5, -5, 0], [5, 5, 0], [-5, 5, 0]], [[0, 1, 2], [0, 2, 3]], "ground")
+    engine = sn.TensorEngine(2, shapes=[sn.engines.Shape("mesh", "ground", mesh=ground)])
+    pattern = sn.patterns.PinholeCameraPatternCfg(width=8, height=6)
     cfgs = [sn.RayCasterCameraCfg(name=name, body="body", pattern=pattern) for name in ("left", "right")]
     scene = sn.Scene(engine, cfgs)
     left, right = (scene[name] for name in ("left", "right"))

@@ -15,16 +15,16 @@ import sensorium as sn
 
 Array = NDArray[np.float64]
 
-GROUND = sn.Shape("plane", "ground")
-STEP = sn.Shape("box", "step", (0.5, 2.0, 0.15), pos=(1.5, 2.0, 0.15))
+GROUND = sn.engines.Shape("plane", "ground")
+STEP = sn.engines.Shape("box", "step", (0.5, 2.0, 0.15), pos=(1.5, 2.0, 0.15))
 """A step with its top 0.3 m high, over x from 1 to 2 m and y from 0 to 4 m."""
-CUBE = sn.Mesh(
+CUBE = sn.engines.Mesh(
     np.array([[x, y, z] for x in (-0.5, 0.5) for y in (-0.5, 0.5) for z in (-0.5, 0.5)]),
     [[0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1],
      [2, 3, 7], [2, 7, 6], [0, 2, 6], [0, 6, 4], [1, 5, 7], [1, 7, 3]],
     "cube",
 )  # fmt: skip
-WALL = sn.Shape("box", "wall", (0.5, 9.0, 9.0), pos=(4.5, 0.0, 0.0))
+WALL = sn.engines.Shape("box", "wall", (0.5, 9.0, 9.0), pos=(4.5, 0.0, 0.0))
 """A wall with its face at x = 4 m."""
 ANGLES = ((0.4, 0.3, -0.2), (-1.1, -0.25, 0.35))
 """Heading, pitch and roll of the robot in two envs, rad."""
@@ -51,7 +51,7 @@ def swaying(cfg: Any) -> sn.Scene:
 
 def test_height_map_under_a_robot_follows_its_heading_only() -> None:
     """The rays of a leaning robot are the grid rotated by its heading, straight down on ground and step."""
-    pattern = sn.GridPatternCfg(size=(1.2, 0.8), resolution=0.19)
+    pattern = sn.patterns.GridPatternCfg(size=(1.2, 0.8), resolution=0.19)
     cfg = sn.RayCasterCfg(
         prim_path="{ENV_REGEX_NS}/Robot/base", targets=["/World"], ray_alignment="yaw", pattern=pattern,
         offset=sn.RayCasterCfg.OffsetCfg(pos=(0.0, 0.0, 20.0)), exclude_parent_body=True,
@@ -69,7 +69,7 @@ def test_height_map_under_a_robot_follows_its_heading_only() -> None:
 
 def test_a_height_map_by_a_camera_follows_its_heading_only() -> None:
     """For a camera that looks straight down from a leaning robot, a pixel's depth is its height over the hit."""
-    image = sn.PinholeCameraPatternCfg(width=14, height=10, focal_length=10.0, horizontal_aperture=10.0)
+    image = sn.patterns.PinholeCameraPatternCfg(width=14, height=10, focal_length=10.0, horizontal_aperture=10.0)
     down = (0.0, 1.0, 0.0, 0.0)  # right, down, forward are x, -y, -z
     cfg = sn.RayCasterCameraCfg(
         prim_path="{ENV_REGEX_NS}/Robot/base", targets=["/World"], ray_alignment="yaw", pattern=image,
@@ -90,8 +90,8 @@ def test_a_height_map_by_a_camera_follows_its_heading_only() -> None:
 
 def test_camera_measures_distances_to_a_mesh() -> None:
     """The near face of a triangle cube, 1.5 m ahead and 1 m wide, in empty space, gives z-depth, range and normals."""
-    shape = sn.Shape("mesh", "cube", mesh=CUBE, pos=(2.0, 0.0, 0.0))
-    image = sn.PinholeCameraPatternCfg(width=31, height=21, focal_length=10.0, horizontal_aperture=10.0)
+    shape = sn.engines.Shape("mesh", "cube", mesh=CUBE, pos=(2.0, 0.0, 0.0))
+    image = sn.patterns.PinholeCameraPatternCfg(width=31, height=21, focal_length=10.0, horizontal_aperture=10.0)
     cfg = sn.RayCasterCameraCfg(
         body="body", pattern=image, offset={"convention": "world"},
         data_types=["distance_to_image_plane", "distance_to_camera", "normals"],
@@ -116,11 +116,11 @@ def test_camera_measures_distances_to_a_mesh() -> None:
 )
 def test_camera_sees_only_the_given_meshes(paths: list[str], depth: float) -> None:
     """A moving cube hides a wall only if both are given; shapes that no path names are not visible."""
-    back = sn.Shape("box", "back", (0.5, 9.0, 9.0), pos=(-4.5, 0.0, 0.0))
-    shapes = [GROUND, WALL, back, sn.Shape("mesh", "cube", mesh=CUBE, body="drone")]
+    back = sn.engines.Shape("box", "back", (0.5, 9.0, 9.0), pos=(-4.5, 0.0, 0.0))
+    shapes = [GROUND, WALL, back, sn.engines.Shape("mesh", "cube", mesh=CUBE, body="drone")]
     engine = sn.TensorEngine(2, bodies=("body", "drone"), shapes=shapes)
     engine.body_pos_w[:] = torch.tensor([[0.0, 0.0, 1.0], [9.0, 9.0, 9.0]])
-    image = sn.PinholeCameraPatternCfg(width=4, height=4, focal_length=100.0, horizontal_aperture=10.0)
+    image = sn.patterns.PinholeCameraPatternCfg(width=4, height=4, focal_length=100.0, horizontal_aperture=10.0)
     cfg = sn.RayCasterCameraCfg(body="body", pattern=image, targets=paths, offset={"convention": "world"})
     scene = sn.Scene(engine, [cfg])
     before: Any = scene[cfg].data.distance_to_image_plane

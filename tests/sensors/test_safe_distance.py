@@ -48,7 +48,7 @@ class Street(sn.TensorEngine):
         return self.parents[body] if self.parents else None
 
 
-def guarded(engine: sn.Engine, **cfg: Any) -> sn.Scene:
+def guarded(engine: sn.engines.Engine, **cfg: Any) -> sn.Scene:
     """Return a scene with one sensor on the car."""
     return sn.Scene(engine, [sn.SafeDistanceCfg(name="guard", **({"body": "car/base"} | cfg))])
 

@@ -25,9 +25,9 @@ Array = NDArray[np.float64]
 
 EPS = 2.0**-24
 """Half a unit in the last place of float32, relative: the rounding of one operation."""
-GROUND = sn.Shape("plane", "ground")
-BALL = sn.Shape("sphere", "ball", (0.1,), body="ball")
-OWN = sn.Shape("box", "shell", (0.02, 0.02, 0.02), body="hand")
+GROUND = sn.engines.Shape("plane", "ground")
+BALL = sn.engines.Shape("sphere", "ball", (0.1,), body="ball")
+OWN = sn.engines.Shape("box", "shell", (0.02, 0.02, 0.02), body="hand")
 
 
 def engine_of(envs: int = 1, shapes: Any = (GROUND, BALL, OWN), **kwargs: Any) -> sn.TensorEngine:
@@ -52,8 +52,11 @@ def numpy(tensor: torch.Tensor) -> Array:
 def tumbling_over_ground(num_envs: int, shift: float = 0.0) -> sn.TensorEngine:
     """Return the tumbling body, with a shell, over ground and beside a static box."""
     plain = tumbling_engine(num_envs, shift=shift)
-    ground, shell = sn.Shape("plane", "ground", pos=(0.0, 0.0, -0.5)), sn.Shape("sphere", "shell", (0.05,), body="body")
-    box = sn.Shape("box", "box", (0.2, 0.3, 0.4), pos=(0.9, 0.2, 0.0))
+    ground, shell = (
+        sn.engines.Shape("plane", "ground", pos=(0.0, 0.0, -0.5)),
+        sn.engines.Shape("sphere", "shell", (0.05,), body="body"),
+    )
+    box = sn.engines.Shape("box", "box", (0.2, 0.3, 0.4), pos=(0.9, 0.2, 0.0))
     return sn.TensorEngine(
         num_envs, 0.002, bodies=("body",), sites={"site": ("body", (0.1, 0.0, 0.05))}, motion=plain.motion,
         shapes=[ground, box, shell], provides=("pose", "velocity", "acceleration", "gravity"),
@@ -88,8 +91,8 @@ def test_probes_rotate_with_body_and_offset() -> None:
 
 def test_a_moving_mesh_is_followed_in_the_same_step() -> None:
     """With different tetrahedra per env, each env measures only its own, at its current pose."""
-    mesh = sn.Mesh([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]])
-    engine = engine_of(2, [sn.Shape("mesh", "tetra", mesh=mesh, body="ball", scale=(0.5, 0.5, 0.5))])
+    mesh = sn.engines.Mesh([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], [[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]])
+    engine = engine_of(2, [sn.engines.Shape("mesh", "tetra", mesh=mesh, body="ball", scale=(0.5, 0.5, 0.5))])
     engine.body_pos_w[1, 1, 0] = 3.0
     scene, probe = probing(engine)
     np.testing.assert_allclose(numpy(probe.data.distance)[:, 0], [1.0, 3.0], rtol=1e-6)
@@ -129,7 +132,7 @@ def test_random_scenes_match_a_slow_search(seed: int) -> None:
         assert hit.sum() > 30 and len({*data.geom_ids[env].tolist()}) > 8
 
 
-def _on(shape: sn.Shape, body: str) -> sn.Shape:
+def _on(shape: sn.engines.Shape, body: str) -> sn.engines.Shape:
     from dataclasses import replace
 
     return replace(shape, body=body)
@@ -138,8 +141,8 @@ def _on(shape: sn.Shape, body: str) -> sn.Shape:
 def test_distance_over_a_height_field_slope_equals_that_to_a_plane() -> None:
     """For terrain z = 0.5 x + 0.25 y, the distance at height c above it is c / sqrt(1 + 0.5^2 + 0.25^2)."""
     x, y = np.meshgrid(np.linspace(-4, 4, 65), np.linspace(-4, 4, 33))
-    field = sn.HeightField(0.5 * x + 0.25 * y, (4.0, 4.0))
-    engine = engine_of(1, [sn.Shape("hfield", "slope", hfield=field)])
+    field = sn.engines.HeightField(0.5 * x + 0.25 * y, (4.0, 4.0))
+    engine = engine_of(1, [sn.engines.Shape("hfield", "slope", hfield=field)])
     rng = np.random.default_rng(0)
     places = np.c_[rng.uniform(-2, 2, (50, 2)), np.zeros(50)]
     above = rng.uniform(-1.0, 1.0, 50)
@@ -220,8 +223,8 @@ def test_static_meshes_on_mount_bodies_are_detected_by_other_mounts_only() -> No
     corners = [[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]
     faces = [[0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1],
              [2, 3, 7], [2, 7, 6], [0, 2, 6], [0, 6, 4], [1, 5, 7], [1, 7, 3]]  # fmt: skip
-    slab = sn.Shape(
-        "mesh", "slab", mesh=sn.Mesh(corners, faces), scale=(2.0, 2.0, -0.1), body="hand", pos=(0.0, 0.0, 1.3),
+    slab = sn.engines.Shape(
+        "mesh", "slab", mesh=sn.engines.Mesh(corners, faces), scale=(2.0, 2.0, -0.1), body="hand", pos=(0.0, 0.0, 1.3),
         is_static=True,
     )  # fmt: skip
     _, probe = probing(engine_of(1, (GROUND, slab, BALL)), body=None, bodies=("hand", "ball"), fields="all")
@@ -231,9 +234,9 @@ def test_static_meshes_on_mount_bodies_are_detected_by_other_mounts_only() -> No
 
 def test_sensors_share_mesh_trees() -> None:
     """Meshes that were scaled beforehand give the same result."""
-    mesh = sn.Mesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]])
+    mesh = sn.engines.Mesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]])
     shapes = [
-        sn.Shape("mesh", f"m{k}", mesh=mesh, body="ball", scale=scale)
+        sn.engines.Shape("mesh", f"m{k}", mesh=mesh, body="ball", scale=scale)
         for k, scale in enumerate([(1.0, 2.0, 3.0), (1.0, 2.0, 3.0), (2.0, 2.0, -2.0)])
     ]
     cfgs = [SurfaceDistanceProbeCfg(name=name, body="hand") for name in "ab"]
@@ -255,8 +258,8 @@ def test_sensors_share_mesh_trees() -> None:
 )
 def test_names_groups_and_labels_select_shapes(selection: dict[str, Any], distance: float) -> None:
     shapes = (
-        sn.Shape("plane", "ground", labels=("floor",)),
-        sn.Shape("sphere", "ball", (0.1,), body="ball", group=2),
+        sn.engines.Shape("plane", "ground", labels=("floor",)),
+        sn.engines.Shape("sphere", "ball", (0.1,), body="ball", group=2),
     )
     _, probe = probing(engine_of(1, shapes), **selection)
     assert probe.data.distance.item() == pytest.approx(distance)
@@ -294,7 +297,7 @@ def test_window_with_a_miss_is_a_miss_for_any_miss_value() -> None:
     """A stage that runs at every tick receives misses as infinite and does not average the miss value."""
     engine = engine_of()
     scene, probe = probing(
-        engine, targets="ground", probe_radius=1.0, no_hit_value=-7.0, stages=(sn.WindowAverage(),), rate_hz=25.0
+        engine, targets="ground", probe_radius=1.0, no_hit_value=-7.0, stages=(sn.stages.WindowAverage(),), rate_hz=25.0
     )
     for heights, measured in (((0.25, 2.0, 0.75, 0.5), -7.0), ((0.25, 0.25, 0.75, 0.75), 0.5)):
         for height in heights:
@@ -378,7 +381,7 @@ def test_lookup_converts_distances_to_device_values() -> None:
 @pytest.mark.parametrize("noise", [0.0, 1e-9])
 def test_lookup_responds_to_a_miss_for_any_miss_value(noise: float, knobs: Any, shown: Any) -> None:
     """Beyond the table's last row its value applies: 0.4 V, in truth and measured, though the distance reads 0 m."""
-    engine = sn.TensorEngine(2, shapes=[sn.Shape("plane", "ground")])
+    engine = sn.TensorEngine(2, shapes=[sn.engines.Shape("plane", "ground")])
     engine.body_pos_w[:, 0, 2] = torch.tensor([0.5, 5.0])
     lookup = ((0.1, 2.3, 0.0), (0.5, 1.0, 0.0), (1.6, 0.4, noise))
     probe: Any = sn.Scene(engine, [SurfaceDistanceProbeCfg(body="body", lookup=lookup, **knobs, **shown)], seed=0)[

@@ -12,7 +12,7 @@ import torch
 import sensorium as sn
 from sensorium.sensors.touch.taxel_cfg import unit_normals
 
-BALL = sn.Shape("sphere", "ball", (0.1,), body="ball")
+BALL = sn.engines.Shape("sphere", "ball", (0.1,), body="ball")
 ARM = """
 <mujoco><worldbody><body name="base"><geom size=".1"/>
   <body name="tip" pos="0 0 1"><joint/><geom name="tip" size=".02"/></body></body></worldbody></mujoco>
@@ -23,7 +23,7 @@ def skin(**given: Any) -> sn.ContactDepthProbeCfg:
     return sn.ContactDepthProbeCfg(name="skin", **given)
 
 
-def mounts(engine: sn.Engine, **given: Any) -> tuple[str, ...]:
+def mounts(engine: sn.engines.Engine, **given: Any) -> tuple[str, ...]:
     return sn.Scene(engine, [skin(**given)])["skin"].info.mounts
 
 
@@ -129,8 +129,8 @@ def test_invalid_probes_are_refused_by_name(given: dict[str, Any], match: str) -
 
 
 def test_open_mesh_is_refused_unless_excluded() -> None:
-    sheet = sn.Mesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]])
-    shapes = [BALL, sn.Shape("mesh", "sheet", mesh=sheet, is_collision=False)]
+    sheet = sn.engines.Mesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]])
+    shapes = [BALL, sn.engines.Shape("mesh", "sheet", mesh=sheet, is_collision=False)]
     engine = sn.TensorEngine(1, bodies=("tip", "ball"), shapes=shapes)
     with pytest.raises(sn.ModelError, match="3 of 3 edges are open"):
         sn.Scene(engine, [skin(link_name="tip")])
@@ -140,7 +140,7 @@ def test_open_mesh_is_refused_unless_excluded() -> None:
 
 # Probes far away ------------------------------------------------------------------------------------------------------
 
-SHELL = sn.Shape("box", "shell", (0.03, 0.04, 0.05), body="tip", pos=(0.0, 0.0, 0.1))
+SHELL = sn.engines.Shape("box", "shell", (0.03, 0.04, 0.05), body="tip", pos=(0.0, 0.0, 0.1))
 """A link with a diagonal, its size, of 0.1414 m."""
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import sensorium as sn
+from sensorium.engines import Shape
 from sensorium.testing import check_sensor
 
 METAL = sn.LinkThermalCfg(
@@ -22,12 +23,16 @@ AIRLESS: dict[str, Any] = {"convection": 0.0}
 SIGMA = 5.670374419e-8
 
 
-def box(name: str, *half: float, **kwargs: Any) -> sn.Shape:
-    return sn.Shape("box", name, half, body=kwargs.pop("body", name), **kwargs)
+def box(name: str, *half: float, **kwargs: Any) -> Shape:
+    return Shape("box", name, half, body=kwargs.pop("body", name), **kwargs)
 
 
 def world(
-    cfg: sn.TemperatureGridCfg, shapes: list[sn.Shape], places: dict[str, Any], dt: float = 0.1, num_envs: int = 1
+    cfg: sn.TemperatureGridCfg,
+    shapes: list[Shape],
+    places: dict[str, Any],
+    dt: float = 0.1,
+    num_envs: int = 1,
 ) -> tuple[sn.Scene, Any]:
     """Return a scene with bodies at poses (position, or position and quaternion), and its sensor."""
     engine = sn.TensorEngine(num_envs, dt, bodies=tuple(places), shapes=shapes)
@@ -82,19 +87,19 @@ def test_radiation_follows_the_stefan_boltzmann_law():
     assert kelvin < 370.0 and abs(float(sensor.ground_truth) + 273.15 - kelvin) < 1e-3
 
 
-OCTAHEDRON = sn.Mesh(
+OCTAHEDRON = sn.engines.Mesh(
     [[1, 0, 0], [-1, 0, 0], [0, 1, 0], [0, -1, 0], [0, 0, 1], [0, 0, -1]],
     [[0, 2, 4], [2, 1, 4], [1, 3, 4], [3, 0, 4], [2, 0, 5], [1, 2, 5], [3, 1, 5], [0, 3, 5]],
 )
 TILT = (0.8, 0.36, 0.0, 0.48)
 SOLIDS = {
-    "sphere": (sn.Shape("sphere", "s", (0.05,), body="link"), 4 / 3 * math.pi * 0.05**3, 4 * math.pi * 0.05**2),
+    "sphere": (Shape("sphere", "s", (0.05,), body="link"), 4 / 3 * math.pi * 0.05**3, 4 * math.pi * 0.05**2),
     "capsule": (
-        sn.Shape("capsule", "s", (0.02, 0.05), body="link", quat=TILT),
+        Shape("capsule", "s", (0.02, 0.05), body="link", quat=TILT),
         math.pi * 0.02**2 * (0.1 + 4 / 3 * 0.02), 2 * math.pi * 0.02 * (0.1 + 0.04),
     ),
     "cylinder": (
-        sn.Shape("cylinder", "s", (0.03, 0.05), body="link", quat=TILT),
+        Shape("cylinder", "s", (0.03, 0.05), body="link", quat=TILT),
         math.pi * 0.03**2 * 0.1, 2 * math.pi * 0.03 * (0.1 + 0.03),
     ),
     "tilted box": (
@@ -102,7 +107,7 @@ SOLIDS = {
         8 * (0.03 * 0.04 + 0.04 * 0.05 + 0.05 * 0.03),
     ),
     "mesh": (
-        sn.Shape("mesh", "s", body="link", mesh=OCTAHEDRON, scale=(0.05, 0.05, 0.05)), 4 / 3 * 0.05**3,
+        Shape("mesh", "s", body="link", mesh=OCTAHEDRON, scale=(0.05, 0.05, 0.05)), 4 / 3 * 0.05**3,
         8 * math.sqrt(3) / 4 * 2 * 0.05**2,
     ),
 }  # fmt: skip
@@ -153,8 +158,10 @@ def test_a_mesh_whose_parts_overlap_has_the_volume_and_the_surface_of_both_toget
     cells.
     """
     vertices, faces = OCTAHEDRON.vertices, OCTAHEDRON.faces
-    both = sn.Mesh(np.concatenate([vertices, vertices + np.array((1.0, 0.0, 0.0))]), np.concatenate([faces, faces + 6]))
-    shape = sn.Shape("mesh", "s", body="link", mesh=both, scale=(0.05, 0.05, 0.05))
+    both = sn.engines.Mesh(
+        np.concatenate([vertices, vertices + np.array((1.0, 0.0, 0.0))]), np.concatenate([faces, faces + 6])
+    )
+    shape = Shape("mesh", "s", body="link", mesh=both, scale=(0.05, 0.05, 0.05))
     _, sensor = world(sn.TemperatureGridCfg(body="link", grid_size=(3, 2, 2)), [shape], {"link": (0.0, 0.0, 0.0)})
     (cells,) = sensor.link_cells
     shared, cut = 2 / 3 * (0.5 * 0.05) ** 3 * 2, 8 * math.sqrt(3) / 4 * 2 * (0.5 * 0.05) ** 2
@@ -292,7 +299,7 @@ def test_the_flow_through_a_contact_is_that_of_the_resistances_in_series(conduct
         body="block", default_properties=each, properties={"world": sn.LinkThermalCfg(base_temperature=20.0)},
         contact_conductance=conductance, **AIRLESS,
     )  # fmt: skip
-    shapes = [box("block", 0.05, 0.04, 0.01), sn.Shape("plane", "floor")]
+    shapes = [box("block", 0.05, 0.04, 0.01), Shape("plane", "floor")]
     scene, sensor = world(cfg, shapes, {"block": (0.3, 0.2, 0.0099)})
     run(scene, 200)
     resistance = 0.01 / 0.2 + (0.0 if conductance is None else 1.0 / conductance)
@@ -304,7 +311,7 @@ def test_the_flow_through_a_contact_is_that_of_the_resistances_in_series(conduct
 def test_only_facing_surfaces_touch(quat):
     """For a block on the floor, the contact area is the bottom, 4 a b, without the sides, which start equally near."""
     cfg = sn.TemperatureGridCfg(body="block", grid_size=(4, 2, 3), contact_distance=0.003)
-    shapes = [box("block", 0.05, 0.03, 0.02), sn.Shape("plane", "floor")]
+    shapes = [box("block", 0.05, 0.03, 0.02), Shape("plane", "floor")]
     scene, sensor = world(cfg, shapes, {"block": ((0.0, 0.0, 0.0195), quat)})
     run(scene, 1)
     covered = sensor._covered[0].view(4, 2, 3)
@@ -315,7 +322,7 @@ def test_only_facing_surfaces_touch(quat):
 def test_sphere_touches_with_its_nearest_cap():
     """Pressed in by 2 mm, with 1 mm of reach, the cap of 3 mm has an area of 2 pi R h, within 3 %."""
     cfg = sn.TemperatureGridCfg(body="ball", contact_distance=0.001, surface_samples=4000)
-    shapes = [sn.Shape("sphere", "ball", (0.05,), body="ball"), sn.Shape("plane", "floor")]
+    shapes = [Shape("sphere", "ball", (0.05,), body="ball"), Shape("plane", "floor")]
     scene, sensor = world(cfg, shapes, {"ball": (0.0, 0.0, 0.048)})
     run(scene, 1)
     assert abs(float(sensor._covered) / (2.0 * math.pi * 0.05 * 0.003) - 1.0) < 0.03
@@ -333,7 +340,7 @@ def test_box_mesh_touches_like_a_box():
     shown = []
     for bar in (
         box("bar", 0.01, 0.05, 0.01),
-        sn.Shape("mesh", "bar", body="bar", mesh=sn.Mesh(corners, faces), scale=(0.01, 0.05, 0.01)),
+        Shape("mesh", "bar", body="bar", mesh=sn.engines.Mesh(corners, faces), scale=(0.01, 0.05, 0.01)),
     ):
         places = {"pad": (0.0, 0.0, 0.0), "bar": (-0.0113, 0.0, -0.0152)}
         scene, sensor = world(cfg, [box("pad", 0.02, 0.02, 0.005), bar], places)
@@ -673,7 +680,7 @@ def test_knobs_follow_the_element_and_do_not_affect_truth_or_lag():
 def bouncing(num_envs: int) -> sn.TensorEngine:
     """Return a pad that moves up and down over a floor, with a ball on it that appears and disappears."""
     shapes = [
-        box("pad", 0.02, 0.02, 0.01), sn.Shape("sphere", "ball", (0.03,), body="ball"), sn.Shape("plane", "floor")
+        box("pad", 0.02, 0.02, 0.01), Shape("sphere", "ball", (0.03,), body="ball"), Shape("plane", "floor")
     ]  # fmt: skip
     phase = torch.arange(num_envs, dtype=torch.float64)
 
@@ -736,11 +743,11 @@ def test_bad_materials_are_refused_by_name(field):
 
 def test_unknown_links_and_links_without_a_volume_are_refused_with_a_hint():
     """Patterns that match nothing, a body without shapes, an open mesh, a plane, the world, a site, a link twice."""
-    sheet = sn.Mesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]])
+    sheet = sn.engines.Mesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]])
     shapes = [
-        box("cube", 0.05, 0.05, 0.05), sn.Shape("mesh", "sheet", body="sheet", mesh=sheet),
-        sn.Shape("plane", "plate", (0.1, 0.1), body="plate"), sn.Shape("plane", "floor"),
-        sn.Shape("sphere", "ghost", (0.1,), body="ghost", is_collision=False),
+        box("cube", 0.05, 0.05, 0.05), Shape("mesh", "sheet", body="sheet", mesh=sheet),
+        Shape("plane", "plate", (0.1, 0.1), body="plate"), Shape("plane", "floor"),
+        Shape("sphere", "ghost", (0.1,), body="ghost", is_collision=False),
     ]  # fmt: skip
     bodies = ("cube", "sheet", "plate", "empty", "ghost")
 

@@ -17,14 +17,16 @@ from sensorium.testing import check_sensor, tumbling_engine
 
 Array = NDArray[np.float64]
 INF = float("inf")
-GROUND = sn.Shape("plane", "ground")
-STEP = sn.Shape("box", "step", (0.5, 0.5, 0.1), pos=(0.5, 0.0, 0.1))
+GROUND = sn.engines.Shape("plane", "ground")
+STEP = sn.engines.Shape("box", "step", (0.5, 0.5, 0.1), pos=(0.5, 0.0, 0.1))
 """A step from x = 0 on, 0.2 m high."""
-CROSS = sn.RingPatternCfg.single_ring(radius=0.1, num_samples=4)
+CROSS = sn.patterns.RingPatternCfg.single_ring(radius=0.1, num_samples=4)
 """Rays at the centre, then 0.1 m ahead, left, behind and right of it."""
 
 
-def engine_of(shapes: Sequence[sn.Shape], feet: Mapping[str, Sequence[float]], envs: int = 1) -> sn.TensorEngine:
+def engine_of(
+    shapes: Sequence[sn.engines.Shape], feet: Mapping[str, Sequence[float]], envs: int = 1
+) -> sn.TensorEngine:
     """Return an engine with feet (bodies of that name, and a site at each) at positions."""
     engine = sn.TensorEngine(
         envs, bodies=tuple(feet), sites={f"{name}_sole": name for name in feet}, shapes=shapes
@@ -34,7 +36,7 @@ def engine_of(shapes: Sequence[sn.Shape], feet: Mapping[str, Sequence[float]], e
     return engine
 
 
-def heights_of(engine: sn.Engine, **fields: Any) -> Array:
+def heights_of(engine: sn.engines.Engine, **fields: Any) -> Array:
     """Return the measured heights."""
     mount = {} if {"site", "sites", "body"} & {*fields} else {"sites": ".*_sole"}
     cfg = sn.TerrainHeightCfg(**{"pattern": CROSS, **mount, **fields})
@@ -92,8 +94,8 @@ def test_heights_are_vertical_for_slanted_offset_rays() -> None:
     foot.
     """
     slope = math.radians(20.0)
-    plane = sn.Shape("plane", "slope", quat=(math.cos(-slope / 2), 0.0, math.sin(-slope / 2), 0.0))
-    pattern = sn.RingPatternCfg.single_ring(radius=0.1, num_samples=4, direction=(0.5, 0.2, -1.0))
+    plane = sn.engines.Shape("plane", "slope", quat=(math.cos(-slope / 2), 0.0, math.sin(-slope / 2), 0.0))
+    pattern = sn.patterns.RingPatternCfg.single_ring(radius=0.1, num_samples=4, direction=(0.5, 0.2, -1.0))
     foot = np.array([0.4, -0.2, 0.9])
     engine = engine_of([plane], {"foot": foot.tolist()})
     fields = {"pattern": pattern, "offset": sn.OffsetCfg(pos=(0.0, 0.0, 0.2))}
@@ -107,7 +109,7 @@ def test_heights_are_vertical_for_slanted_offset_rays() -> None:
 
 def test_a_foot_inside_the_terrain_has_height_zero() -> None:
     """Rays inside the box hit its bottom from within; those outside keep their height over the ground."""
-    engine = engine_of([sn.Shape("plane", "ground", pos=(0.0, 0.0, -1.0)), STEP], {"foot": (0.05, 0.0, 0.15)})
+    engine = engine_of([sn.engines.Shape("plane", "ground", pos=(0.0, 0.0, -1.0)), STEP], {"foot": (0.05, 0.0, 0.15)})
     np.testing.assert_allclose(heights_of(engine, reduction="none"), [[[0.0, 0.0, 0.0, 1.15, 0.0]]], atol=1e-6)
     np.testing.assert_allclose(heights_of(engine), [[0.0]], atol=1e-6)
 
@@ -119,7 +121,7 @@ def test_rays_from_above_give_a_foot_in_the_ground_a_negative_height() -> None:
     np.testing.assert_allclose(heights_of(engine, offset=sn.OffsetCfg(pos=(0.0, 0.0, 0.1))), [[-0.01]], atol=1e-6)
 
 
-ISLAND = sn.Shape("box", "island", (0.3, 0.3, 0.1))
+ISLAND = sn.engines.Shape("box", "island", (0.3, 0.3, 0.1))
 
 
 @pytest.mark.parametrize(
@@ -153,7 +155,7 @@ def test_foot_without_any_hit_has_no_height() -> None:
 
 def test_environments_have_their_own_feet_and_platforms() -> None:
     """A moving platform is under the foot in env 1 only."""
-    platform = sn.Shape("box", "platform", (0.3, 0.3, 0.1), body="lift")
+    platform = sn.engines.Shape("box", "platform", (0.3, 0.3, 0.1), body="lift")
     engine = engine_of([GROUND, platform], {"foot": (0.0, 0.0, 1.0), "lift": (5.0, 0.0, 0.2)}, envs=3)
     engine.body_pos_w[1, 1] = torch.tensor([0.0, 0.0, 0.2])
     engine.body_pos_w[2, 0, 2] = 0.6
@@ -188,11 +190,11 @@ def test_position_drift_moves_foot_and_rays_and_scan_drift_moves_hits() -> None:
 def test_heights_over_a_height_field_are_those_of_its_surface() -> None:
     """On a wave that is linear between its columns, the foot's height is the sum with the surface below it."""
     x = np.linspace(-2.0, 2.0, 21)
-    field = sn.HeightField(np.tile(0.3 * np.sin(2.0 * x), (5, 1)), (2.0, 1.0))
+    field = sn.engines.HeightField(np.tile(0.3 * np.sin(2.0 * x), (5, 1)), (2.0, 1.0))
     places = np.random.default_rng(0).uniform(-1.5, 1.5, 16)
-    engine = engine_of([sn.Shape("hfield", "hills", hfield=field)], {"foot": (0.0, 0.0, 0.0)}, envs=16)
+    engine = engine_of([sn.engines.Shape("hfield", "hills", hfield=field)], {"foot": (0.0, 0.0, 0.0)}, envs=16)
     engine.body_pos_w[:, 0] = torch.tensor(np.stack([places, 0.0 * places, 0.0 * places + 1.0], axis=1))
-    heights = heights_of(engine, site="foot_sole", pattern=sn.RingPatternCfg(rings=()))
+    heights = heights_of(engine, site="foot_sole", pattern=sn.patterns.RingPatternCfg(rings=()))
     np.testing.assert_allclose(heights, 1.0 - np.interp(places, x, 0.3 * np.sin(2.0 * x)), atol=1e-5)
 
 
@@ -229,8 +231,8 @@ def test_feet_of_a_falling_quadruped() -> None:
 def tumbling(envs: int) -> sn.TensorEngine:
     """Return a tumbling body above ground and a table."""
     model = tumbling_engine(envs)
-    shapes = [sn.Shape("plane", "ground", pos=(0.0, 0.0, -1.0)),
-              sn.Shape("box", "table", (0.3, 0.3, 0.1), pos=(0.0, 0.0, -0.5))]  # fmt: skip
+    shapes = [sn.engines.Shape("plane", "ground", pos=(0.0, 0.0, -1.0)),
+              sn.engines.Shape("box", "table", (0.3, 0.3, 0.1), pos=(0.0, 0.0, -0.5))]  # fmt: skip
     return sn.TensorEngine(
         envs, model.dt, sites={"site": ("body", (0.1, 0.0, 0.05))}, motion=model.motion, shapes=shapes,
         provides=("pose", "velocity", "acceleration", "gravity"), magnetic=(0.2, 0.0, -0.4),

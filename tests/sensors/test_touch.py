@@ -80,7 +80,7 @@ def test_knobs_and_stages_act_on_the_force() -> None:
     engine.native["subject/a"] = [[3.2], [90.0]]
     engine.native["subject/b"] = [[0.0], [7.9]]
     cfg = sn.TouchCfg(
-        name="subject", sites="[ab]", bias=0.1, resolution=0.5, stages=(sn.Saturation(low=0.0, high=50.0),)
+        name="subject", sites="[ab]", bias=0.1, resolution=0.5, stages=(sn.stages.Saturation(low=0.0, high=50.0),)
     )
     scene = sn.Scene(engine, [cfg])
     scene.update()

@@ -110,7 +110,9 @@ def test_lidar_casts_no_rays_without_listeners_and_then_sends_equal_data() -> No
 def test_sensors_with_memory_are_not_computed_on_demand() -> None:
     """A contact sensor refuses `evaluate="wanted"`; a stage that averages over ticks needs each tick."""
     contact = sn.ContactSensorCfg(name="contact", primary=sn.ContactMatch(mode="body", pattern="robot/base"))
-    mean = sn.ImuCfg(name="mean", body="robot/base", rate_hz=50.0, stages=(sn.WindowAverage(fields=("ang_vel_b",)),))
+    mean = sn.ImuCfg(
+        name="mean", body="robot/base", rate_hz=50.0, stages=(sn.stages.WindowAverage(fields=("ang_vel_b",)),)
+    )
     always = sn.LidarCfg(name="always", body="robot/base", evaluate="always")
     lidar = sn.LidarCfg(name="lidar", body="robot/base")
     scene = sn.Scene(sn.MujocoEngine(COURT), [contact, mean, always, lidar])
@@ -226,7 +228,7 @@ def test_frame_sync_returns_the_same_events_as_a_listener() -> None:
         guard = client.spawn(blueprint, sn.Pose((0.0, 0.0, -1.0)), "robot/base")  # at the height of the ball
         got: queue.SimpleQueue[Any] = queue.SimpleQueue()
         guard.listen(got.put)
-        with sn.FrameSync(client, [guard.name]) as sync:
+        with sn.client.FrameSync(client, [guard.name]) as sync:
             frame = client.step()
             bundle = sync.get(frame, timeout=PATIENCE)
             assert [event.first_env for event in bundle.events[guard.name]] == [0, 1, 2]

@@ -202,7 +202,7 @@ def test_config_from_text_equals_the_one_in_python() -> None:
         noise_density={"lin_acc_b": 0.01},
         delay=0.02,
         loss=sn.GilbertElliott(0.1, 0.5),
-        stages=(sn.Saturation(fields=("ang_vel_b",), high=3.0),),
+        stages=(sn.stages.Saturation(fields=("ang_vel_b",), high=3.0),),
         fields="all",
         gravity_bias=(0.0, 0.0, 9.81),
         debug_vis=True,
@@ -212,7 +212,7 @@ def test_config_from_text_equals_the_one_in_python() -> None:
 
 
 def test_typed_values_and_patterns_are_accepted_unchanged() -> None:
-    pattern = sn.GridPatternCfg(size=(1.0, 2.0), resolution=0.5)
+    pattern = sn.patterns.GridPatternCfg(size=(1.0, 2.0), resolution=0.5)
     cfg = build_cfg("ray_caster", {"pattern": pattern, "rate_hz": 20, "noise": sn.Normal(0.0, 0.01)}, attach_to=BODY)
     assert cfg == sn.RayCasterCfg(body=BODY, pattern=pattern, rate_hz=20.0, noise=sn.Normal(0.0, 0.01))
     assert build_cfg("ray_caster", {"pattern": "{kind = 'grid', size = [1, 2], resolution = 0.5}", "rate_hz": "20",
@@ -372,8 +372,8 @@ def test_spawned_imu_uses_its_pose() -> None:
 
 def test_spawned_camera_looks_along_x() -> None:
     """Half a metre ahead of the body and 2 m from a wall, the camera sees the wall at 1.5 m, upright."""
-    wall = sn.Shape("box", "wall", (0.5, 30.0, 30.0), pos=(2.5, 0.0, 0.0))  # the wall's face is at x = 2
-    floor = sn.Shape("box", "floor", (30.0, 30.0, 0.5), pos=(0.0, 0.0, -1.5))  # the floor's face is at z = -1
+    wall = sn.engines.Shape("box", "wall", (0.5, 30.0, 30.0), pos=(2.5, 0.0, 0.0))  # the wall's face is at x = 2
+    floor = sn.engines.Shape("box", "floor", (30.0, 30.0, 0.5), pos=(0.0, 0.0, -1.5))  # the floor's face is at z = -1
     cfg = build_cfg("depth_camera", {"res": "[32, 24]"}, attach_to="body", transform=Pose((0.5, 0.0, 0.0)))
     image = sn.Scene(sn.TensorEngine(1, 0.01, shapes=(wall, floor)), [cfg])["depth_camera"].read_image()[0]
     torch.testing.assert_close(image[:12], torch.full((12, 32), 1.5), rtol=1e-6, atol=0.0)
@@ -415,7 +415,7 @@ def test_directional_sensors_look_along_x_of_their_transform(
         rot=(math.cos(math.pi / 12), 0.0, math.sin(math.pi / 12), 0.0)
     )
     transform = Pose((0.3, -0.2, 0.1)) @ turn
-    ball = sn.Shape("sphere", "ball", (0.3,), pos=tuple(transform.apply((2.3, 0.0, 0.0)).tolist()))
+    ball = sn.engines.Shape("sphere", "ball", (0.3,), pos=tuple(transform.apply((2.3, 0.0, 0.0)).tolist()))
     chosen = values | ({"preset": device} if device else {})
     cfg = build_cfg(kind, chosen, name="it", attach_to=attach, transform=transform, preset=sn.preset)
     scene = sn.Scene(sn.TensorEngine(1, 0.01, shapes=(ball,)), [cfg])

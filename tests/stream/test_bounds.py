@@ -21,7 +21,7 @@ GRID = {"kind": "grid", "size": (100.0, 100.0), "resolution": 0.02}
 @pytest.fixture
 def world() -> sn.Scene:
     """Return a scene with something that rays hit."""
-    wall = sn.Shape("box", "wall", (0.5, 30.0, 30.0), pos=(2.5, 0.0, 0.0))
+    wall = sn.engines.Shape("box", "wall", (0.5, 30.0, 30.0), pos=(2.5, 0.0, 0.0))
     return sn.Scene(sn.TensorEngine(2, 0.01, provides=("pose", "velocity", "gravity"), shapes=(wall,)))
 
 

@@ -60,7 +60,7 @@ def test_a_spawned_camera_sends_the_images_of_the_scenes_camera(name: str, room:
     blueprint = client.blueprints.find(f"sensor.camera.{name}").set_attributes(**SMALL, fov="70")
     pose = sn.Pose((0.1, 0.0, 0.0))
     spawned = client.spawn(blueprint, transform=pose, attach_to="robot/base")
-    lens = sn.PinholeLensCfg(focal_length=1.0, horizontal_aperture=2.0 * math.tan(math.radians(35.0)))
+    lens = sn.lenses.PinholeLensCfg(focal_length=1.0, horizontal_aperture=2.0 * math.tan(math.radians(35.0)))
     offset = sn.CameraCfg.OffsetCfg(pos=(0.1, 0.0, 0.0), convention="world")
     own = sn.CameraCfg(name=f"own_{name}", body="robot/base", offset=offset, width=32, height=24, lens=lens,
                        data_types=(name,), colorize_semantic_segmentation=False,
@@ -86,7 +86,7 @@ def test_lens_camera_and_colors_can_be_chosen() -> None:
     chosen = build_cfg("depth", {**SMALL, "lens": fisheye, "sensor_tick": "0.1"}, attach_to="robot/base")
     assert chosen == sn.CameraCfg(
         body="robot/base", offset=sn.CameraCfg.OffsetCfg(convention="world"), width=32, height=24, update_period=0.1,
-        lens=sn.KannalaBrandtLensCfg(fovy=90.0, k1=0.01), data_types=("depth",),
+        lens=sn.lenses.KannalaBrandtLensCfg(fovy=90.0, k1=0.01), data_types=("depth",),
     )  # fmt: skip
     head = build_cfg(
         "sensor.camera.semantic_segmentation", {"camera": "head", "colorize_semantic_segmentation": "true"}
@@ -123,7 +123,7 @@ def test_shutter_and_sensitivity_of_colors() -> None:
     """Twice the ISO is one stop brighter; the defaults change nothing."""
     assert build_cfg("sensor.camera.rgb", SMALL).stages == ()
     (stage,) = build_cfg("rgb", {**SMALL, "iso": "200", "shutter_speed": "50"}).stages
-    assert stage == sn.ImageSensor(exposure_time=0.02, gain=2.0, white_exposure=0.005)
+    assert stage == sn.stages.ImageSensor(exposure_time=0.02, gain=2.0, white_exposure=0.005)
 
 
 def test_events_by_the_names_of_the_blueprint() -> None:

@@ -92,7 +92,7 @@ def test_unreferenced_idle_client_ends_with_a_warning(transport: str) -> None:
         kept: list[Any] = []
         gauge = client.sensors["gauge"]
         gauge.listen(kept.append, policy="lossless")
-        with sn.FrameSync(client, ["gauge"]) as sync:
+        with sn.client.FrameSync(client, ["gauge"]) as sync:
             frame = client.step()
             assert sync.get(frame, timeout=PATIENCE)["gauge"] is not None
         ticker = client.spawn("sensor.other.test_ticker", attach_to="body")

@@ -32,7 +32,7 @@ class SlowGaugeCfg(GaugeCfg):
 
 
 class SlowGauge(sn.SimpleSensor[SlowGaugeCfg, GaugeData]):
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
     update_raw_data = Gauge.update_raw_data
     started: ClassVar[threading.Event] = threading.Event()
 

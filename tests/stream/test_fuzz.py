@@ -58,7 +58,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> list[list[bytes]]:
 
     with serving(lockstep=True, world={"columns": 1024}) as server, monkeypatch.context() as patched:
         patched.setattr(link, "pack", note)
-        with sn.connect(server.address) as client, sn.FrameSync(client, ["gauge"]) as sync:
+        with sn.connect(server.address) as client, sn.client.FrameSync(client, ["gauge"]) as sync:
             client.sensors["sheet"].listen(lambda data: None, policy="lossless", envs=slice(0, 2), truth=True)
             ticker = client.spawn("sensor.other.test_ticker", name="tick")
             ticker.listen(lambda data: None)

@@ -53,7 +53,7 @@ def test_sensor_delaying_a_frame_is_reported_once_to_waiting_clients(monkeypatch
     monkeypatch.setattr(frame_counter, "HELD_S", 0.2)
     with serving(lockstep=True) as server, sn.connect(server.address) as client, sn.connect(server.address) as other:
         client.spawn("sensor.other.test_keeper", name="keeper")
-        with sn.FrameSync(client, ["gauge"]) as sync:
+        with sn.client.FrameSync(client, ["gauge"]) as sync:
             first, last = client.step(), client.step()
             until(lambda: any("'keeper' has a capture" in note for note in client.notes))
             assert [text for text in server.slow_client_reports() if "'keeper'" in text and f"Frame {first} " in text]

@@ -47,7 +47,7 @@ class Mixed(sn.StreamedSensor):
             return data
 
         @staticmethod
-        def deserialize(raw: sn.RawData) -> Any:
+        def deserialize(raw: sn.client.RawData) -> Any:
             return Numbers(raw)
 
     def set(self, description: ActorDescription) -> None:
@@ -61,7 +61,7 @@ class Mixed(sn.StreamedSensor):
             self.stream.send(numbers)
 
 
-class Numbers(sn.ArrayData):
+class Numbers(sn.client.ArrayData):
     dtype = np.dtype("<i8")
 
 
@@ -75,7 +75,7 @@ def test_large_frames_arrive_whole_and_in_order_with_small_ones_and_frame_ends()
             sheets.append(np.array(data.cells))
 
         client.sensors["sheet"].listen(take, policy="lossless")
-        with sn.FrameSync(client, ["sheet", "gauge"]) as sync:
+        with sn.client.FrameSync(client, ["sheet", "gauge"]) as sync:
             for _ in range(60):
                 frame = client.step()
                 bundle = sync.get(frame, timeout=PATIENCE)

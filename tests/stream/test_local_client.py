@@ -72,7 +72,7 @@ def a_program(client: sn.Client) -> dict[str, Any]:
     ticker.listen(lambda event: arrived["events"].append((event.frame, [*event], event.transform.pos, event.first_env)))
     walker = client.spawn("sensor.other.test_pedometer", attach_to="body")
     walker.listen(arrived["frames"].append)
-    with sn.FrameSync(client, ["gauge"]) as sync:
+    with sn.client.FrameSync(client, ["gauge"]) as sync:
         frames = [client.step(substeps=k) for k in (1, 2, 1)]
         synced = [sync.get(frame, timeout=PATIENCE)["gauge"].frame for frame in frames]
     client.reset([3])

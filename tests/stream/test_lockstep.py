@@ -97,7 +97,7 @@ def test_steps_deliver_every_frame_once_in_order_bit_identical(server: Child, tm
 
 def test_a_frame_sync_has_the_data_of_every_frame_together(server: Child, tmp_path: Path) -> None:
     """Each frame's bundle is available right after its step, with the bits of that frame."""
-    with sn.connect(server.address) as client, sn.FrameSync(client, ["gauge", "sheet"]) as sync:
+    with sn.connect(server.address) as client, sn.client.FrameSync(client, ["gauge", "sheet"]) as sync:
         seen: list[tuple[int, bytes, float]] = []
         for _ in range(STEPS):
             frame = client.step()

@@ -148,7 +148,7 @@ def test_frame_is_complete_after_the_last_worker_without_polling() -> None:
     Later.gate.clear()
     with sn.serve(build(columns=0), "tcp://127.0.0.1:0") as server:
         server.spawn("sensor.other.test_later", name="later")
-        with sn.connect(server.address) as client, sn.FrameSync(client, ["later", "gauge"]) as sync:
+        with sn.connect(server.address) as client, sn.client.FrameSync(client, ["later", "gauge"]) as sync:
             until(lambda: server.counts.subscriptions == 2 and server._access.new_frame_listeners)
             server.poll()
             server.scene.step()

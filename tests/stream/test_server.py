@@ -219,7 +219,7 @@ def test_frames_are_complete_for_listeners_of_some_environments() -> None:
     with build(columns=0).local_client() as client:
         sensor = client.spawn("sensor.other.test_in_turn")
         sensor.listen(lambda data: None)
-        with sn.FrameSync(client, [sensor.name, "gauge"], envs=slice(1, 2)) as sync:
+        with sn.client.FrameSync(client, [sensor.name, "gauge"], envs=slice(1, 2)) as sync:
             for _ in range(8):
                 frame = client.step()
                 bundle = sync.get(frame, timeout=PATIENCE)
@@ -288,7 +288,7 @@ def test_values_poses_and_truth_equal_the_scenes_bit_for_bit() -> None:
 
 def test_sensors_with_history_send_each_sample_once() -> None:
     """Their `data` holds the last samples; the message holds the newest of them, as for every other sensor."""
-    block = sn.Shape("box", "block", (0.2, 0.2, 0.1), body="thing")
+    block = sn.engines.Shape("box", "block", (0.2, 0.2, 0.1), body="thing")
     engine = sn.TensorEngine(3, 0.001, bodies=("tip", "thing"), shapes=[block])
     points = ((0.0, 0.0, 0.0), (0.05, 0.0, 0.0))
     cfg = sn.KinematicTactileSensorCfg(name="skin", link_name="tip", probe_local_pos=points, history_length=4)

@@ -16,7 +16,7 @@ from sensorium.testing import ContractError, check_engine, tumbling_engine
 from sensorium.testing.engine_rules import RULES, EngineRules
 
 PAGE = (Path(__file__).parents[2] / "docs/extending.md").read_text(encoding="utf-8")
-SPHERE = sn.Shape("sphere", "ball", (0.1,), body=1)
+SPHERE = sn.engines.Shape("sphere", "ball", (0.1,), body=1)
 
 
 def toys() -> Any:
@@ -27,11 +27,11 @@ def toys() -> Any:
     toys = names["Toys"]
 
     class Shaped(toys):  # type: ignore[valid-type, misc]
-        def shapes(self) -> tuple[sn.Shape, ...]:
+        def shapes(self) -> tuple[sn.engines.Shape, ...]:
             return (SPHERE,)
 
         def supports(self, requirement: Any) -> str | None:
-            return None if requirement == sn.SHAPES else super().supports(requirement)
+            return None if requirement == sn.engines.SHAPES else super().supports(requirement)
 
     return Shaped
 
@@ -72,13 +72,13 @@ class NamesakeBodies(Toys):
         return {"site": ("tip", "tip")}.get(kind) or super().names(kind)
 
     def frame(self, kind: str, name: str) -> Any:
-        return sn.FrameOnBody(0) if (kind, name) == ("site", "tip") else super().frame(kind, name)
+        return sn.engines.FrameOnBody(0) if (kind, name) == ("site", "tip") else super().frame(kind, name)
 
 
 class LongFrames(Toys):
     def frame(self, kind: str, name: str) -> Any:
         frame = super().frame(kind, name)
-        return sn.FrameOnBody(frame.body, frame.pos, (1.0, 1.0, 0.0, 0.0)) if kind == "joint" else frame
+        return sn.engines.FrameOnBody(frame.body, frame.pos, (1.0, 1.0, 0.0, 0.0)) if kind == "joint" else frame
 
 
 class Ring(Toys):
@@ -87,7 +87,7 @@ class Ring(Toys):
 
 
 class NamesakeShapes(Toys):
-    def shapes(self) -> tuple[sn.Shape, ...]:
+    def shapes(self) -> tuple[sn.engines.Shape, ...]:
         return (SPHERE, SPHERE)
 
 
@@ -302,7 +302,7 @@ class Frozen(Toys):
     """The shape of the ball is static."""
 
     def shapes(self) -> Any:
-        return (sn.Shape("sphere", "ball", (0.1,), body=1, is_static=True),)
+        return (sn.engines.Shape("sphere", "ball", (0.1,), body=1, is_static=True),)
 
 
 class Captured(Toys):
@@ -328,7 +328,7 @@ class Growing(Toys):
     """A late requirement moves all arrays."""
 
     def grants_late(self, requirement: Any) -> bool:
-        return requirement == sn.GRAVITY
+        return requirement == sn.engines.GRAVITY
 
     def _apply(self, requirements: Any) -> None:
         if self.prepared:

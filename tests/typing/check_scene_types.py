@@ -10,7 +10,7 @@ from torch import Tensor
 import sensorium as sn
 
 
-def scene_knows_the_data_of_a_cfg(engine: sn.Engine) -> None:
+def scene_knows_the_data_of_a_cfg(engine: sn.engines.Engine) -> None:
     imu = sn.ImuCfg(name="imu", site="imu")
     scene = sn.Scene(engine, sensors=[imu])
 

@@ -133,7 +133,7 @@ class BeaconCfg(sn.MountedSensorCfg[BeaconData]):
 
 
 class Beacon(sn.SimpleSensor[BeaconCfg, BeaconData]):
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
     fails = False
 
     def update_raw_data(self, raw: Any) -> None:

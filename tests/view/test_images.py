@@ -19,16 +19,16 @@ from sensorium.view import plot_recording, plottable, save_frames
 from sensorium.view.images import _edges, id_shares, picture_kind, picture_of
 
 SHAPES = {
-    "floor": sn.Shape("plane", "floor", pos=(0.0, 0.0, -0.5)),
-    "cup": sn.Shape("cylinder", "cup", (0.2, 0.3), body="cup", labels=("cup", "color:red")),
-    "crate": sn.Shape("box", "crate", (0.3, 0.2, 0.25), pos=(1.8, 0.7, 0.0), labels=("crate",)),
+    "floor": sn.engines.Shape("plane", "floor", pos=(0.0, 0.0, -0.5)),
+    "cup": sn.engines.Shape("cylinder", "cup", (0.2, 0.3), body="cup", labels=("cup", "color:red")),
+    "crate": sn.engines.Shape("box", "crate", (0.3, 0.2, 0.25), pos=(1.8, 0.7, 0.0), labels=("crate",)),
 }
 VIEW = sn.CameraCfg.OffsetCfg.from_view(pos=(-0.5, 0.2, 0.8), lookat=(1.5, 0.1, 0.0))
 
 
 def recorded(envs: int = 2, data_types: Any = TYPES, **cfg: Any) -> Recording:
     """Return a recording of two frames between which the cup moves."""
-    size = {"width": 48, "height": 36, "lens": sn.PinholeLensCfg(fovy=60.0)}
+    size = {"width": 48, "height": 36, "lens": sn.lenses.PinholeLensCfg(fovy=60.0)}
     place = {"body": "world", "offset": VIEW} | (
         {"bodies": "cup|hand", "body": None} if cfg.pop("plural", False) else {}
     )
@@ -74,7 +74,7 @@ def test_noise_is_drawn_beside_the_truth(tmp_path: Path) -> None:
 
 
 def test_mounts_fisheyes_and_frames_that_never_arrived_are_drawn(tmp_path: Path) -> None:
-    fisheye = sn.KannalaBrandtLensCfg(fovy=100.0, max_fov_deg=150.0)
+    fisheye = sn.lenses.KannalaBrandtLensCfg(fovy=100.0, max_fov_deg=150.0)
     several = recorded(1, ("normals", "bounding_box_2d_tight", "bounding_box_3d"), plural=True, lens=fisheye)
     text = words_of(several, tmp_path)
     assert "mount 1 of 2" in text and "bounding_box_3d: edges need a pinhole" in text
@@ -93,9 +93,9 @@ def test_files_hold_the_last_frame(every: Recording, tmp_path: Path) -> None:
                                              name != "points_b"]  # fmt: skip
     images = {path.name.split(".")[1]: np.rint(matplotlib.image.imread(path) * 255.0).astype(int) for path in paths}
     last = {name: values[-1, 1] for name, values in sensor.measured.items()}
-    np.testing.assert_array_equal(images["distance_to_camera"], sn.colorize_depth(last["distance_to_camera"]))
-    np.testing.assert_array_equal(images["optical_flow"], sn.colorize_flow(last["optical_flow"]))
-    np.testing.assert_array_equal(images["geom_ids"], sn.colorize_ids(last["geom_ids"], first=0))
+    np.testing.assert_array_equal(images["distance_to_camera"], sn.pictures.colorize_depth(last["distance_to_camera"]))
+    np.testing.assert_array_equal(images["optical_flow"], sn.pictures.colorize_flow(last["optical_flow"]))
+    np.testing.assert_array_equal(images["geom_ids"], sn.pictures.colorize_ids(last["geom_ids"], first=0))
     np.testing.assert_array_equal(images["instance_id_segmentation"], images["geom_ids"])  # one color for one shape
     crate = last["geom_ids"][..., 0] == 2
     assert (images["instance_segmentation"][crate] == last["instance_segmentation"][crate][:, :3]).all()
@@ -139,9 +139,9 @@ def test_edges_of_boxes_are_those_of_the_projection(every: Recording) -> None:
         turn = np.array([[1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
                          [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
                          [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)]])  # fmt: skip
-        local = (sn.box_edges(box[None]).reshape(-1, 3) - pos) @ turn
+        local = (sn.pictures.box_edges(box[None]).reshape(-1, 3) - pos) @ turn
         optical = torch.tensor(np.stack([-local[:, 1], -local[:, 2], local[:, 0]], axis=1))
-        expected = sn.project_points(optical, torch.tensor(k))[:, :2].numpy()
+        expected = sn.math.project_points(optical, torch.tensor(k))[:, :2].numpy()
         np.testing.assert_allclose(found.reshape(-1, 2), expected, atol=1e-4)
     rows, columns = np.nonzero(last["geom_ids"][..., 0] == 2)
     low, high = found.reshape(-1, 2).min(axis=0), found.reshape(-1, 2).max(axis=0)

@@ -454,8 +454,8 @@ def test_rounding_errors_are_not_drawn_as_load(tmp_path: Path) -> None:
 
 def test_real_skin_is_drawn_at_its_position(tmp_path: Path) -> None:
     """A recorded tactile sensor contains its places: a ball pressed at x = 4 mm, y = -2 mm appears there."""
-    layout = sn.taxel_grid(6, 8, 0.002)
-    ball = sn.Shape("sphere", "ball", (0.008,), body="ball")
+    layout = sn.patterns.taxel_grid(6, 8, 0.002)
+    ball = sn.engines.Shape("sphere", "ball", (0.008,), body="ball")
     engine = sn.TensorEngine(2, 0.01, bodies=("pad", "ball"), provides=("pose", "velocity"), shapes=[ball])
     engine.body_pos_w[:, 1] = torch.tensor([0.004, -0.002, 0.0078])
     scene = sn.Scene(

@@ -14,6 +14,7 @@ from scipy.signal import lfilter
 from scipy.spatial.transform import Rotation
 
 import sensorium as sn
+from sensorium.engines import Shape
 from sensorium.patterns import SpinningPatternCfg
 from sensorium.record import NpzRecorder, Recording, SensorRecording
 from sensorium.view.figures import errors_of, labels_of, latency_of, rotation_between, step_of, timing_of
@@ -214,9 +215,9 @@ def test_the_latency_of_a_scan_is_the_mean_of_its_rays(noise: float) -> None:
 
 def test_a_lidar_on_a_moving_drone_shows_its_range_noise() -> None:
     """Both scans are swept, so that 3 cm of range noise remain, and no latency. A crate has edges."""
-    room = [sn.Shape("box", f"wall {k}", (0.1, 15.0, 15.0), pos=(x, y, 0.0), quat=(1.0, 0.0, 0.0, float(y != 0.0)))
+    room = [Shape("box", f"wall {k}", (0.1, 15.0, 15.0), pos=(x, y, 0.0), quat=(1.0, 0.0, 0.0, float(y != 0.0)))
             for k, (x, y) in enumerate(((9.0, 0.0), (-11.0, 0.0), (0.0, 8.0), (0.0, -12.0)))]  # fmt: skip
-    room.append(sn.Shape("box", "crate", (0.5, 0.5, 0.5), pos=(-5.0, 4.0, 0.0)))
+    room.append(Shape("box", "crate", (0.5, 0.5, 0.5), pos=(-5.0, 4.0, 0.0)))
 
     def flight(time: float) -> dict[str, Any]:
         turn = 0.6 * math.sin(0.9 * time)

@@ -610,7 +610,7 @@ sys.meta_path.insert(0, Refuse())
 import sensorium as sn
 import sensorium.wire.world, sensorium.wire.serializers
 data = pickle.loads(sys.stdin.buffer.read())
-assert sn.Reading is type(data) and sn.Pose and sn.Serializer and sn.ArrayData
+assert sn.Reading is type(data) and sn.Pose and sn.Serializer and sn.client.ArrayData
 print(data.force.shape, data.truth.force.sum() == data.truth["force"].sum(), data.transform is not None)
 """
 

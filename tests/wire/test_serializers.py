@@ -311,7 +311,8 @@ def test_random_and_mutated_messages_raise_only_wire_errors() -> None:
 # Installed packages ---------------------------------------------------------------------------------------------------
 
 GOOD = """
-from sensorium import ArrayData, Serializer
+from sensorium import Serializer
+from sensorium.client import ArrayData
 
 class Wind(ArrayData):
     dtype = "f4"

@@ -80,7 +80,7 @@ def sensors() -> list[sn.SensorCfg[Any]]:
         FrameCfg(name="hinge", joint="hinge"),
         FrameCfg(name="base", body="base"),
     ]
-    grid = sn.GridPatternCfg(size=(0.4, 0.2), resolution=0.1)
+    grid = sn.patterns.GridPatternCfg(size=(0.4, 0.2), resolution=0.1)
     return [
         sn.ImuCfg(name="imu", site="wrist", offset=ON_TOP),
         sn.ForceTorqueCfg(name="wrench", site="wrist", offset=ON_TOP),

@@ -317,7 +317,7 @@ def test_rays_added_later_do_not_affect_other_sensors(fresh: bool) -> None:
     scenes = [sn.Scene(sn.MujocoEngine(model, fresh=fresh), [sn.ImuCfg(name="imu", body="ball")]) for _ in range(2)]
     for scene in scenes:
         scene.step(substeps=20)
-    pattern = sn.GridPatternCfg(size=(0.0, 0.0))
+    pattern = sn.patterns.GridPatternCfg(size=(0.0, 0.0))
     scenes[0].add(sn.RayCasterCfg(name="down", body="ball", pattern=pattern, evaluate="always"))
     for scene in scenes:
         scene.step(substeps=20)

@@ -7,16 +7,9 @@ public name of this package. The user can therefore interrupt ``python -m sensor
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from sensorium.client.client import Client as Client
-    from sensorium.client.client import connect as connect
-    from sensorium.client.session import ServerError as ServerError
-
-_MODULES = {"Client": "client", "ServerError": "session", "connect": "client"}
+from sensorium.lazy import public_names
 
 for _module, _package in (("zmq", "pyzmq"), ("msgspec", "msgspec")):
     if find_spec(_module) is None:
@@ -31,12 +24,4 @@ for _module, _package in (("zmq", "pyzmq"), ("msgspec", "msgspec")):
         raise _missing
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-__all__ = ["Client", "ServerError", "connect"]
+__all__, __getattr__, __dir__ = public_names(__name__, f"{__file__}i")

@@ -23,7 +23,7 @@ class FrameSync(FrameCollector[Sample]):
     """Data of several sensors by frame, from separate lossless subscriptions that are independent of other listeners.
 
     ```python
-    with sn.FrameSync(client, ["imu", "lidar"]) as sync:
+    with sn.client.FrameSync(client, ["imu", "lidar"]) as sync:
         frame = client.step(ctrl)
         bundle = sync.get(frame)
         bundle["lidar"]  # its data, or None if it was not due in this frame

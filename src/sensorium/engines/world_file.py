@@ -69,7 +69,7 @@ def read_world(path: str | Path) -> World:
     if path.suffix.lower() not in MESHES:
         raise ModelError(
             f"{label}: got the ending {path.suffix!r}, expected one of {listed((*MESHES, *SUFFIXES))}. Convert the "
-            "file, or give shapes: sensorium.Shape('mesh', 'hall', mesh=sensorium.Mesh(vertices, faces))."
+            "file, or give shapes: sn.engines.Shape('mesh', 'hall', mesh=sn.engines.Mesh(vertices, faces))."
         )
     scene = _loaded(path, label)
     objects = _objects(scene, path.suffix)
@@ -82,7 +82,7 @@ def read_world(path: str | Path) -> World:
     except ModelError as error:
         raise ModelError(f"{label}: {error}") from None
     has_lights = "KHR_lights_punctual" in scene.metadata.get("gltf_extensions", {})
-    notice = f"{label}: its lights, in lux and candela, are not used: give lighting=sensorium.Lighting(...)."
+    notice = f"{label}: its lights, in lux and candela, are not used: give lighting=sensorium.engines.Lighting(...)."
     return World(shapes, notice=notice if has_lights else "")
 
 

@@ -158,6 +158,75 @@ def quat_level(quat: Tensor) -> Tensor:
     return torch.stack([half.cos(), 0.0 * half, 0.0 * half, half.sin()], dim=-1)
 
 
+def quat_apply_inverse(quat: Tensor, vectors: Tensor) -> Tensor:
+    """Rotate vectors by the inverse of quaternions, e.g. from world axes to body axes."""
+    return quat_apply(quat_conjugate(quat), vectors)
+
+
+def quat_from_euler(euler: Tensor) -> Tensor:
+    """Return the quaternions of roll, pitch and yaw `[..., 3]`, rad.
+
+    Roll is about the fixed x axis, then pitch about the fixed y axis, then yaw about the fixed z axis.
+    """
+    cosines, sines = (0.5 * euler).cos().unbind(-1), (0.5 * euler).sin().unbind(-1)
+    zero = torch.zeros_like(cosines[0])
+    roll = torch.stack([cosines[0], sines[0], zero, zero], dim=-1)
+    pitch = torch.stack([cosines[1], zero, sines[1], zero], dim=-1)
+    yaw = torch.stack([cosines[2], zero, zero, sines[2]], dim=-1)
+    return quat_mul(yaw, quat_mul(pitch, roll))
+
+
+def euler_from_quat(quat: Tensor) -> Tensor:
+    """Return roll, pitch and yaw `[..., 3]` as for `quat_from_euler`, rad: pitch in [-pi/2, pi/2], others in [-pi, pi].
+
+    At a pitch of +-pi/2 only the sum or the difference of roll and yaw is defined.
+    """
+    w, x, y, z = quat.unbind(-1)
+    roll = torch.atan2(2.0 * (w * x + y * z), 1.0 - 2.0 * (x * x + y * y))
+    pitch = torch.asin((2.0 * (w * y - z * x)).clamp(-1.0, 1.0))
+    yaw = torch.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
+    return torch.stack([roll, pitch, yaw], dim=-1)
+
+
+def quat_from_rotvec(rotvec: Tensor) -> Tensor:
+    """Return the quaternions of rotation vectors `[..., 3]`: axis times angle, rad."""
+    half = 0.5 * rotvec.norm(dim=-1, keepdim=True)
+    return torch.cat([half.cos(), 0.5 * torch.sinc(half / math.pi) * rotvec], dim=-1)
+
+
+def rotvec_from_quat(quat: Tensor) -> Tensor:
+    """Return the rotation vectors `[..., 3]` of quaternions, of a length of at most pi, rad."""
+    w, axis = quat[..., :1], quat[..., 1:]
+    sine = axis.norm(dim=-1, keepdim=True)
+    angle = 2.0 * torch.atan2(sine, w.abs())
+    return torch.where(w < 0.0, -1.0, 1.0) * axis * torch.where(sine > 0.0, angle / sine, 2.0)
+
+
+def compose_poses(pos: Tensor, quat: Tensor, inner_pos: Tensor, inner_quat: Tensor) -> tuple[Tensor, Tensor]:
+    """Return position and quaternion, in the parent frame, of poses given in the frame of an outer pose.
+
+    Args:
+        pos: position of the outer frame in the parent frame, m.
+        quat: orientation of the outer frame in the parent frame.
+        inner_pos: position in the outer frame, m.
+        inner_quat: orientation in the outer frame.
+    """
+    return pos + quat_apply(quat, inner_pos), quat_mul(quat, inner_quat)
+
+
+def relative_pose(pos: Tensor, quat: Tensor, other_pos: Tensor, other_quat: Tensor) -> tuple[Tensor, Tensor]:
+    """Return position and quaternion of another pose in the frame of a pose, both given in the same parent frame.
+
+    Args:
+        pos: position of the frame, m.
+        quat: orientation of the frame.
+        other_pos: position of the other frame, m.
+        other_quat: orientation of the other frame.
+    """
+    inverse = quat_conjugate(quat)
+    return quat_apply(inverse, other_pos - pos), quat_mul(inverse, other_quat)
+
+
 # The host -------------------------------------------------------------------------------------------------------------
 
 

@@ -1,8 +1,8 @@
 """Description of the world for viewers and recordings: the shapes of all bodies, meshes and height fields, as `.npz`.
 
 `description` is a JSON text: `bodies`, the names of the bodies, and `shapes`, one entry per shape with its fields as in
-`sensorium.Shape`. `mesh` and `hfield` are numbers: `mesh/0/vertices` `[vertex, 3]` and `mesh/0/faces` `[face, 3]`,
-`hfield/0/heights` `[row, column]`.
+`sensorium.engines.Shape`. `mesh` and `hfield` are numbers: `mesh/0/vertices` `[vertex, 3]` and `mesh/0/faces`
+`[face, 3]`, `hfield/0/heights` `[row, column]`.
 """
 
 from __future__ import annotations

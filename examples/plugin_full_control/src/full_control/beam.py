@@ -74,7 +74,7 @@ def follow_beams(
 class Beam(sn.Sensor[BeamCfg, BeamData]):
     """Distance to a level floor along a trembling beam."""
 
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
 
     @sn.recorded
     def compute(self, truth: sn.Record, measured: sn.Record) -> None:

@@ -34,7 +34,7 @@ class FloorImageCfg(sn.MountedSensorCfg[FloorImageData]):
 class FloorImage(sn.Sensor[FloorImageCfg, FloorImageData]):
     """A map of the floor around each mount, north up."""
 
-    requires = (sn.BODY_POSE,)
+    requires = (sn.engines.BODY_POSE,)
     uses_ring_pipeline: ClassVar[bool] = False
 
     def fields(self) -> Mapping[str, sn.Field]:

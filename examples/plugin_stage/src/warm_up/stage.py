@@ -11,7 +11,7 @@ from sensorium.cfg import Place
 from torch import Tensor
 
 
-class WarmUp(sn.StageCfg):
+class WarmUp(sn.stages.StageCfg):
     """A bias at switch-on that decays: b(t) = b0 exp(-t / tau)."""
 
     place: ClassVar[Place] = "bias"
@@ -25,13 +25,13 @@ class WarmUp(sn.StageCfg):
         """Return one bias per column of each field."""
         return {f"bias_{field}": (count,) for field, count in columns.items()}
 
-    def reset(self, state: Mapping[str, Tensor], key: sn.StageKey) -> None:
+    def reset(self, state: Mapping[str, Tensor], key: sn.stages.StageKey) -> None:
         """Draw b0 for the environments that are reset."""
         for field in key.columns:
             bias = state[f"bias_{field}"]
             bias.copy_(torch.where(key.mask[:, None] > 0, self.start * key.normal("start", field), bias))
 
-    def apply(self, slot: sn.Record, truth: sn.Record, state: Mapping[str, Tensor], key: sn.StageKey) -> None:
+    def apply(self, slot: sn.Record, truth: sn.Record, state: Mapping[str, Tensor], key: sn.stages.StageKey) -> None:
         """Add the bias of this sample, and reduce it for the next one."""
         for field in key.columns:
             bias = state[f"bias_{field}"]

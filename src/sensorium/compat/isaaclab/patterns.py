@@ -83,7 +83,7 @@ class LidarPatternCfg(AliasedCfg, _patterns.LidarPatternCfg):
     is_abstract: ClassVar[bool] = True
 
     spacing: Literal["exact", "both_ends", "one_less"] = "both_ends"
-    """``both_ends`` reduces a step that does not divide the range; see `sensorium.LidarPatternCfg`."""
+    """``both_ends`` reduces a step that does not divide the range; see `sensorium.patterns.LidarPatternCfg`."""
 
 
 __all__ = [

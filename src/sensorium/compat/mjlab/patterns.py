@@ -64,7 +64,7 @@ class PinholeCameraPatternCfg(_Ordered, _patterns.ImagePlanePatternCfg):
         """Return the pattern with the vertical field of view of an intrinsic matrix, px; pixels are square.
 
         Raises:
-            ConfigError: as for `sensorium.PinholeCameraPatternCfg.from_intrinsic_matrix`.
+            ConfigError: as for `sensorium.patterns.PinholeCameraPatternCfg.from_intrinsic_matrix`.
         """
         image = _patterns.PinholeCameraPatternCfg.from_intrinsic_matrix(intrinsic_matrix, width, height, 1.0)
         tangent = 0.5 * float(image.vertical_aperture or 0.0)  # for a focal length of 1

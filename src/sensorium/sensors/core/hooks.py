@@ -60,7 +60,7 @@ _REPLACEMENTS = {
     "debug_draw(self)": "_draw_debug debug_vis _set_debug_vis_impl _debug_vis_callback",
     "setup(self)":
         "build initialize _initialize_impl _initialize_callback _initialize_buffers_impl _initialize_rays_impl",
-    "requires = (sn.MODEL_ELEMENTS(function), ...)": "edit_spec",
+    "requires = (sn.engines.MODEL_ELEMENTS(function), ...)": "edit_spec",
     "update_raw_data(self, raw) for samples, observe(self) for work at every tick": "update",
     "update_raw_data(self, raw), with a cast of self.ray_cast(...)": "postprocess_rays",
     "update_raw_data(self, raw), or compute(self, truth, measured) on sn.Sensor":

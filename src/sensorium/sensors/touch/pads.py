@@ -189,7 +189,7 @@ class Pads:
         if not hasattr(cfg, "probe_local_pos") or not hasattr(cfg, "probe_local_normal"):
             raise ConfigError.single(
                 "Pads", "sensor", type(sensor).__name__, "a sensor with probe_local_pos and probe_local_normal",
-                "Give a layout for other tensors: Pads(sn.taxel_list(positions, normals), ...).",
+                "Give a layout for other tensors: Pads(sn.patterns.taxel_list(positions, normals), ...).",
             )  # fmt: skip
         return cls(
             taxel_list(cfg.probe_local_pos, cfg.probe_local_normal),

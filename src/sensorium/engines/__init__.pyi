@@ -1,0 +1,29 @@
+"""The public names of `sensorium.engines`."""
+
+from sensorium.engines.base import Engine as Engine
+from sensorium.engines.base import FrameOnBody as FrameOnBody
+from sensorium.engines.contacts import ContactList as ContactList
+from sensorium.geometry.appearance import Fog as Fog
+from sensorium.geometry.appearance import Light as Light
+from sensorium.geometry.appearance import Lighting as Lighting
+from sensorium.geometry.appearance import Material as Material
+from sensorium.geometry.appearance import Sky as Sky
+from sensorium.geometry.appearance import Texture as Texture
+from sensorium.geometry.shapes import HeightField as HeightField
+from sensorium.geometry.shapes import Mesh as Mesh
+from sensorium.geometry.shapes import Shape as Shape
+from sensorium.spec import BODY_ACCELERATION as BODY_ACCELERATION
+from sensorium.spec import BODY_POSE as BODY_POSE
+from sensorium.spec import BODY_VELOCITY as BODY_VELOCITY
+from sensorium.spec import CONTACT_REPORT as CONTACT_REPORT
+from sensorium.spec import GRAVITY as GRAVITY
+from sensorium.spec import JOINT_EFFORT as JOINT_EFFORT
+from sensorium.spec import JOINT_STATE as JOINT_STATE
+from sensorium.spec import JOINT_TORQUE as JOINT_TORQUE
+from sensorium.spec import JOINT_WRENCH as JOINT_WRENCH
+from sensorium.spec import MAGNETIC as MAGNETIC
+from sensorium.spec import MODEL_ELEMENTS as MODEL_ELEMENTS
+from sensorium.spec import NATIVE_SENSOR as NATIVE_SENSOR
+from sensorium.spec import SHAPES as SHAPES
+from sensorium.spec import TENDON_PATHS as TENDON_PATHS
+from sensorium.spec import Requirement as Requirement
