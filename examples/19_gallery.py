@@ -7,7 +7,7 @@ import torch
 
 import sensorium as sn
 from sensorium.demo import SEMANTICS, Trot, model_path
-from sensorium.geometry.transforms import quat_apply, quat_conjugate
+from sensorium.math import quat_apply_inverse
 
 FOLDER = Path(sys.argv[1] if len(sys.argv) > 1 else "gallery")
 IDS = ("semantic_segmentation", "instance_segmentation", "instance_id_segmentation")
@@ -45,7 +45,7 @@ for name, lens in LENSES.items():
     assert (images["semantic_segmentation"] == labels["robot"]).float().mean() > 0.005
     if name == "pinhole":
         edges = torch.from_numpy(sn.pictures.box_edges(images["bounding_box_3d"])).float().reshape(-1, 3)
-        lines = sn.math.project_points(quat_apply(quat_conjugate(quat), edges - pos), k, lens)[:, :2].reshape(-1, 24, 2)
+        lines = sn.math.project_points(quat_apply_inverse(quat, edges - pos), k, lens)[:, :2].reshape(-1, 24, 2)
         height = sn.math.transform_points(points, pos, quat)[:, 2].reshape(180, 240, 1)
         pictures = {each: sn.pictures.colorize_depth(images[each]) for each in TYPES[:2]}
         pictures |= {each: images[each].numpy() for each in COLORS}

@@ -27,7 +27,7 @@ def _run(code: str) -> str:
 
 
 def _stub(path: str) -> dict[str, str]:
-    """Return name -> module as type checkers read a stub: `from module import name as name`, a part from its package."""
+    """Return name -> module as type checkers read a stub: `from module import name as name`."""
     tree = ast.parse((SRC / "sensorium" / path).read_text(encoding="utf-8"))
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     assert all(alias.asname == alias.name for node in imports for alias in node.names)
