@@ -17,8 +17,8 @@ from torch import Tensor
 
 import sensorium as sn
 from sensorium import Field, Record, SimpleSensor, SimpleSensorCfg, Timeline
-from sensorium.cfg import Place
 from sensorium.compute import Rows
+from sensorium.measurement.stage_cfg import Place
 from sensorium.stages import StageCfg
 
 # World ----------------------------------------------------------------------------------------------------------------

@@ -16,8 +16,9 @@ from torch import Tensor
 
 import sensorium as sn
 from sensorium import registry
-from sensorium.cfg import MountedSensorCfg, Place
 from sensorium.compute import Rows
+from sensorium.measurement.sensor_cfg import MountedSensorCfg
+from sensorium.measurement.stage_cfg import Place
 from sensorium.spec import BODY_POSE, Field
 from sensorium.testing import ContractError, check_sensor, tumbling_engine
 from sensorium.testing.rules import Rules

@@ -18,9 +18,9 @@ import pytest
 from selection import gate
 
 from sensorium import registry
-from sensorium.cfg import SENSOR_PLUGINS, STAGE_KINDS
 from sensorium.client.client_sensor import ClientSensor
 from sensorium.jobs.rig import load_rig
+from sensorium.measurement.stage_cfg import SENSOR_PLUGINS, STAGE_KINDS
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire import serializers
 

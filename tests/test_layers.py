@@ -28,7 +28,7 @@ LAYERS = (
 OUTPUTS = {
     "record": {"errors", "plugins", "memory", "spec", "pose", "readings", "pictures"},
     "wire": {"errors", "plugins", "spec", "pose", "readings"},
-    "stream": {"errors", "memory", "spec", "pose", "readings", "wire", "registry", "cfg", "compat"},
+    "stream": {"errors", "memory", "spec", "pose", "readings", "wire", "registry", "cfg", "measurement", "compat"},
     "client": {"lazy", "errors", "spec", "pose", "readings", "wire"},
     "view": {"errors", "spec", "readings", "pictures", "drawing", "wire", "stream", "client"},
 }

@@ -24,9 +24,10 @@ from selection import gate
 
 import sensorium as sn
 from sensorium import registry
-from sensorium.cfg import STAGE_KINDS, Cfg, GilbertElliott, ObjRef, OffsetCfg
+from sensorium.cfg import Cfg, GilbertElliott, ObjRef, OffsetCfg
 from sensorium.compat import isaaclab
 from sensorium.compat.aliases import AliasedCfg
+from sensorium.measurement.stage_cfg import STAGE_KINDS
 from sensorium.patterns import LidarPatternCfg
 from sensorium.patterns.base import PATTERN_KINDS
 from sensorium.patterns.ring import Ring

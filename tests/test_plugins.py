@@ -14,11 +14,11 @@ from selection import gate
 
 import sensorium as sn
 from sensorium import registry
-from sensorium.cfg import SENSOR_PLUGINS, STAGE_KINDS
 from sensorium.cli import main
 from sensorium.cli.new_sensor import LONGEST, Names, write
 from sensorium.demo import model_path
 from sensorium.jobs.rig import load_rig
+from sensorium.measurement.stage_cfg import SENSOR_PLUGINS, STAGE_KINDS
 from sensorium.plugins import is_ours
 from sensorium.record import load
 from sensorium.sensors.core.hooks import HOOKS_OF_OTHERS

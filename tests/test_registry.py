@@ -11,7 +11,7 @@ from torch import Tensor
 
 import sensorium as sn
 from sensorium import plugins, registry
-from sensorium.cfg import SENSOR_PLUGINS
+from sensorium.measurement.stage_cfg import SENSOR_PLUGINS
 
 PLUGIN = {
     "__init__.py": "",

@@ -18,8 +18,8 @@ from selection import gate, pairs
 
 import sensorium as sn
 from sensorium import Field, Record, SimpleSensor, SimpleSensorCfg, Timeline
-from sensorium.cfg import Place
 from sensorium.compute import program
+from sensorium.measurement.stage_cfg import Place
 from sensorium.stages import StageCfg
 
 ERRORS = (RuntimeError("a fault"), KeyboardInterrupt())

@@ -11,13 +11,9 @@ from sensorium import readings as readings
 from sensorium import stages as stages
 from sensorium.cfg import GilbertElliott as GilbertElliott
 from sensorium.cfg import LightLookCfg as LightLookCfg
-from sensorium.cfg import MountedSensorCfg as MountedSensorCfg
 from sensorium.cfg import ObjRef as ObjRef
 from sensorium.cfg import OffsetCfg as OffsetCfg
-from sensorium.cfg import SensorCfg as SensorCfg
 from sensorium.cfg import ShapeLookCfg as ShapeLookCfg
-from sensorium.cfg import SimpleSensorCfg as SimpleSensorCfg
-from sensorium.cfg import VisualizerCfg as VisualizerCfg
 from sensorium.client import Client as Client
 from sensorium.client import ServerError as ServerError
 from sensorium.client import connect as connect
@@ -55,6 +51,10 @@ from sensorium.jobs.shard import run_shard as run_shard
 from sensorium.local import local_client as local_client
 from sensorium.measurement.record import Record as Record
 from sensorium.measurement.record import Timeline as Timeline
+from sensorium.measurement.sensor_cfg import MountedSensorCfg as MountedSensorCfg
+from sensorium.measurement.sensor_cfg import SensorCfg as SensorCfg
+from sensorium.measurement.sensor_cfg import SimpleSensorCfg as SimpleSensorCfg
+from sensorium.measurement.sensor_cfg import VisualizerCfg as VisualizerCfg
 from sensorium.pose import Pose as Pose
 from sensorium.presets import preset as preset
 from sensorium.random import Choice as Choice

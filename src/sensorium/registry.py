@@ -14,12 +14,12 @@ from functools import partial
 from itertools import takewhile
 from typing import Any
 
-from sensorium.cfg.sensor import OWNERS, SensorCfg
-from sensorium.cfg.stage import SENSOR_PLUGINS
 from sensorium.errors import DuplicateNameError, RegistrationError, UnknownNameError
+from sensorium.measurement.sensor_cfg import OWNERS, SensorCfg
+from sensorium.measurement.stage_cfg import SENSOR_PLUGINS
 from sensorium.plugins import BrokenPlugin, Registry, attempt, is_ours, path_of, text_of
 
-WITHOUT_SENSORS = ("sensorium.cfg.", "sensorium.compat.")
+WITHOUT_SENSORS = ("sensorium.measurement.", "sensorium.compat.")
 """Packages whose configs have no sensors: no sibling module is imported for them."""
 
 _hidden: set[type] = set()

@@ -1,6 +1,6 @@
 """The public names of `sensorium.stages`."""
 
-from sensorium.cfg import StageCfg as StageCfg
+from sensorium.measurement.stage_cfg import StageCfg as StageCfg
 from sensorium.measurement.stages.bias import Flicker as Flicker
 from sensorium.measurement.stages.bias import GaussMarkov as GaussMarkov
 from sensorium.measurement.stages.bias import TemperatureDrift as TemperatureDrift

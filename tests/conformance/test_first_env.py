@@ -15,8 +15,9 @@ from two_engines import ENVS, MODEL, OPTIONS, sensors, start
 
 import sensorium as sn
 from sensorium import registry
-from sensorium.cfg import Place, SensorCfg, SimpleSensorCfg, StageCfg
 from sensorium.measurement.record import Record
+from sensorium.measurement.sensor_cfg import SensorCfg, SimpleSensorCfg
+from sensorium.measurement.stage_cfg import Place, StageCfg
 from sensorium.measurement.stages import StageKey
 from sensorium.random import Normal, Uniform
 from sensorium.testing.trial import chained_fields, snapshot

@@ -13,8 +13,8 @@ from test_first_env import configs, engine
 from two_engines import ENVS, FEET, GROUND, sensors
 
 import sensorium as sn
-from sensorium.cfg import SensorCfg
 from sensorium.compat.carla import lidar_pattern
+from sensorium.measurement.sensor_cfg import SensorCfg
 from sensorium.testing.trial import snapshot
 
 LIMIT = 2**31

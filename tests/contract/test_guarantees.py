@@ -11,7 +11,7 @@ from torch import Tensor
 
 import sensorium as sn
 from sensorium import registry
-from sensorium.cfg import SensorCfg
+from sensorium.measurement.sensor_cfg import SensorCfg
 
 
 @pytest.fixture(autouse=True)

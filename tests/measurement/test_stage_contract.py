@@ -9,7 +9,7 @@ import synthetic as syn
 import torch
 
 import sensorium as sn
-from sensorium.cfg import PLACES, STAGE_KINDS, StageCfg
+from sensorium.measurement.stage_cfg import PLACES, STAGE_KINDS, StageCfg
 from sensorium.random import MAX_NORMAL
 from sensorium.stages import Dropout, SpikeFault
 from sensorium.testing import check_sensor

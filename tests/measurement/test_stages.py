@@ -10,7 +10,7 @@ import synthetic as syn
 import torch
 
 import sensorium as sn
-from sensorium.cfg import PLACES, Place, StageCfg
+from sensorium.measurement.stage_cfg import PLACES, Place, StageCfg
 from sensorium.stages import (
     Dropout,
     Flicker,

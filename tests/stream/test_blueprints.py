@@ -13,8 +13,9 @@ from selection import pairs
 import sensorium as sn
 import sensorium.sensors.all  # registers the built-in sensors
 from sensorium import compat, registry
-from sensorium.cfg import SELECTORS, MountedSensorCfg, SensorCfg, meanings
+from sensorium.cfg import meanings
 from sensorium.errors import ConfigError, SensoriumWarning, UnknownNameError
+from sensorium.measurement.sensor_cfg import SELECTORS, MountedSensorCfg, SensorCfg
 from sensorium.pose import Pose
 from sensorium.presets import presets
 from sensorium.stream.blueprints import build_cfg, definitions

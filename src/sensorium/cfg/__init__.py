@@ -33,23 +33,12 @@ from sensorium.cfg.base import (
 )
 from sensorium.cfg.help import Parsed, meanings
 from sensorium.cfg.knobs import COLUMN_KNOBS, Amount, GilbertElliott, Knob, amount_bounds, is_within, parse_amount
-from sensorium.cfg.sensor import (
-    SELECTORS,
-    Evaluate,
-    MountedSensorCfg,
-    Selector,
-    Selectors,
-    SensorCfg,
-    SimpleSensorCfg,
-    VisualizerCfg,
-)
-from sensorium.cfg.stage import PLACES, SENSOR_PLUGINS, STAGE_KINDS, Place, StageCfg, find_kind
 
 __all__ = [
-    "ABSENT", "COLUMN_KNOBS", "LARGEST", "NONE", "PLACES", "SELECTORS", "SENSOR_PLUGINS", "STAGE_KINDS", "Amount",
-    "AppearanceCfg", "Cfg", "Evaluate", "Finite", "Float", "GilbertElliott", "Knob", "LightLookCfg", "MountedSensorCfg",
-    "NonNegative", "ObjRef", "ObjType", "OffsetCfg", "Parsed", "Place", "Positive", "Selector", "Selectors",
-    "SensorCfg", "ShapeLookCfg", "Share", "SimpleSensorCfg", "StageCfg", "Vec3", "VisualizerCfg", "amount_bounds",
-    "as_plain", "bad", "find_kind", "in_unit", "is_finite", "is_within", "meanings", "must", "name_in",
+    "ABSENT", "COLUMN_KNOBS", "LARGEST", "NONE", "Amount",
+    "AppearanceCfg", "Cfg", "Finite", "Float", "GilbertElliott", "Knob", "LightLookCfg", 
+    "NonNegative", "ObjRef", "ObjType", "OffsetCfg", "Parsed", "Positive", 
+    "ShapeLookCfg", "Share", "Vec3", "amount_bounds",
+    "as_plain", "bad", "in_unit", "is_finite", "is_within", "meanings", "must", "name_in",
     "numbers_in", "parse_amount", "toml_words", "values_differ", "without_absent",
 ]  # fmt: skip

@@ -19,10 +19,10 @@ from sensorium.jobs.models import EngineName
 from sensorium.jobs.rig import EXAMPLE
 
 if TYPE_CHECKING:
-    from sensorium.cfg import SensorCfg
     from sensorium.engines.base import Engine
     from sensorium.engines.trajectory.engine import TrajectoryEngine
     from sensorium.jobs.control import Control
+    from sensorium.measurement.sensor_cfg import SensorCfg
     from sensorium.scene import Scene
 
 NAMED = UsageError.naming(control="--control", seconds="--seconds")

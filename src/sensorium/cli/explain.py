@@ -20,8 +20,8 @@ from sensorium.cli.messages import busy, stderr, stdout
 from sensorium.jobs.models import EngineName
 
 if TYPE_CHECKING:
-    from sensorium.cfg import SensorCfg
     from sensorium.engines.base import Engine
+    from sensorium.measurement.sensor_cfg import SensorCfg
     from sensorium.scene import Scene
     from sensorium.sensors.core.base import Sensor
     from sensorium.world.image_cast import ImageCast

@@ -51,7 +51,8 @@ def described() -> Kinds:
     """
     import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
     from sensorium import registry
-    from sensorium.cfg import PLACES, SENSOR_PLUGINS, STAGE_KINDS, MountedSensorCfg
+    from sensorium.measurement.sensor_cfg import MountedSensorCfg
+    from sensorium.measurement.stage_cfg import PLACES, SENSOR_PLUGINS, STAGE_KINDS
     from sensorium.patterns.base import PATTERN_KINDS, GeneratedPatternCfg
     from sensorium.presets import presets
 
@@ -101,7 +102,7 @@ def _path(cls: type) -> str:
 
 def _title(cls: type) -> str:
     """Return name, plugin and summary of a config or stage."""
-    from sensorium.cfg import SENSOR_PLUGINS
+    from sensorium.measurement.stage_cfg import SENSOR_PLUGINS
 
     plugin = "" if is_ours(cls) else SENSOR_PLUGINS.of(cls)
     return f"{cls.__name__}{f' ({plugin})' if plugin else ''}: {summary(cls)}"

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from sensorium.cfg import SensorCfg
 from sensorium.compat.aliases import AliasedCfg
+from sensorium.measurement.sensor_cfg import SensorCfg
 from sensorium.sensors.touch import kinematic_tactile as _tactile
 from sensorium.sensors.touch.contact_depth_probe import ContactDepthProbe as KinematicDepthSensor
 from sensorium.sensors.touch.contact_depth_probe import ContactDepthProbeCfg as KinematicDepthSensorCfg

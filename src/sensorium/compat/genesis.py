@@ -18,12 +18,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from sensorium.cfg import Float, NonNegative, ObjRef, OffsetCfg, Selectors, Vec3, as_plain, name_in
-from sensorium.cfg.sensor import SELECTORS
+from sensorium.cfg import Float, NonNegative, ObjRef, OffsetCfg, Vec3, as_plain, name_in
 from sensorium.compat.aliases import AliasedCfg
 from sensorium.engines.base import Engine
 from sensorium.errors import ConfigError, SensoriumWarning, StaleError
 from sensorium.geometry.transforms import compose
+from sensorium.measurement.sensor_cfg import SELECTORS, Selectors
 from sensorium.measurement.stages import ScaleError
 from sensorium.patterns import GridPatternCfg, PinholeCameraPatternCfg, SphericalPatternCfg
 from sensorium.scene.scene import Scene as _Scene

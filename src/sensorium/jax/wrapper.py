@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from sensorium.cfg import SensorCfg
 from sensorium.engines.mjx.arrays import check_concrete, module, to_jax, to_torch
 from sensorium.engines.mjx.live import LiveMjxEngine
 from sensorium.errors import ConfigError, ScheduleError
+from sensorium.measurement.sensor_cfg import SensorCfg
 from sensorium.scene import Scene
 from sensorium.scene.observer import TRUE, Observer
 

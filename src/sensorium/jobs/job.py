@@ -16,12 +16,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import field_serializer, field_validator, model_validator
 
-from sensorium.cfg import Cfg, Positive, SensorCfg, bad, must
+from sensorium.cfg import Cfg, Positive, bad, must
 from sensorium.cfg.knobs import parse_amount
 from sensorium.engines.model_file import files_of
 from sensorium.errors import ConfigError, ModelError, SensoriumError, nearest
 from sensorium.jobs.control import LOGS
 from sensorium.jobs.entry_points import import_from_here
+from sensorium.measurement.sensor_cfg import SensorCfg
 from sensorium.random import Distribution
 
 Count = Annotated[int, must(lambda count: count >= 1, "a whole number >= 1")]

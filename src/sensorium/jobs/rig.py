@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sensorium.errors import ConfigError, DuplicateNameError, ModelError, SensoriumError, listed, nearest, shown
 
 if TYPE_CHECKING:
-    from sensorium.cfg import SensorCfg
+    from sensorium.measurement.sensor_cfg import SensorCfg
 
 EXAMPLE = """\
 [[sensor]]

@@ -35,8 +35,8 @@ from sensorium.scene.draws import start_episodes
 from sensorium.spec import FieldSpec
 
 if TYPE_CHECKING:
-    from sensorium.cfg import SensorCfg
     from sensorium.engines.trajectory.trajectory import Trajectory
+    from sensorium.measurement.sensor_cfg import SensorCfg
     from sensorium.readings import Array
     from sensorium.scene.publish import LiveSample
 

@@ -14,10 +14,11 @@ from typing import Any
 
 import torch
 
-from sensorium.cfg import SimpleSensorCfg, StageCfg
 from sensorium.compute.clock import Rate
 from sensorium.errors import ConfigError
 from sensorium.measurement.record import Record, Timeline
+from sensorium.measurement.sensor_cfg import SimpleSensorCfg
+from sensorium.measurement.stage_cfg import StageCfg
 from sensorium.spec import FieldSpec, kind_of
 
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import torch
 
-from sensorium.cfg import PLACES, StageCfg
 from sensorium.compute import Compute
 from sensorium.compute.clock import Clock
 from sensorium.errors import ConfigError, Fault, UnknownNameError
 from sensorium.measurement.plan import SensorPlan
+from sensorium.measurement.stage_cfg import PLACES, StageCfg
 from sensorium.measurement.stages import StageKey
 from sensorium.spec import kind_of
 
@@ -46,7 +46,8 @@ def stage_runs(plan: SensorPlan, compute: Compute, clock: Clock) -> list[StageRu
         if isinstance(names := _fields(plan, number, stage), Fault):
             faults.append(names)
             continue
-        key = StageKey(plan, compute, clock, f"stage{number}/{kind}", {name: plan.chained[name] for name in names})
+        fields = {name: plan.chained[name] for name in names}
+        key = StageKey(compute, clock, plan.seed, plan.label, f"stage{number}/{kind}", plan.rate.period, fields)
         try:
             stage.check(key.columns, {spec.name: spec for spec in plan.mid_specs}, key.period)
             states = {name: new_state(compute, shape) for name, shape in stage.state_shapes(key).items()}

@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import AfterValidator, Strict, field_validator
 from torch import Tensor
 
-from sensorium.cfg import SENSOR_PLUGINS, Cfg, Float, Parsed, Vec3, bad, find_kind, must
+from sensorium.cfg import Cfg, Float, Parsed, Vec3, bad, must
 from sensorium.errors import ConfigError, RegistrationError, nearest, shown
+from sensorium.measurement.stage_cfg import SENSOR_PLUGINS, find_kind
 from sensorium.plugins import Registry
 from sensorium.spec import snake_case
 

@@ -18,7 +18,7 @@ from sensorium.presets import depth
 from sensorium.presets.info import DEVICES, PresetInfo, Presets, device
 
 if TYPE_CHECKING:
-    from sensorium.cfg import SensorCfg, SimpleSensorCfg
+    from sensorium.measurement.sensor_cfg import SensorCfg, SimpleSensorCfg
     from sensorium.sensors.cameras.camera_cfg import CameraCfg
     from sensorium.sensors.cameras.depth_camera import DepthCameraCfg
     from sensorium.sensors.inertial.barometer import BarometerCfg

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sensorium.cfg import StageCfg
+from sensorium.measurement.stage_cfg import StageCfg
 from sensorium.measurement.stages import KinectDepth, StereoDepth
 from sensorium.presets.info import DEVICES as TABLES
 from sensorium.spec import kind_of

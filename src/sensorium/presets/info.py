@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sensorium.cfg import SensorCfg
+    from sensorium.measurement.sensor_cfg import SensorCfg
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from sensorium import registry
-from sensorium.cfg import SensorCfg
 from sensorium.engines.base import NameKind
+from sensorium.measurement.sensor_cfg import SensorCfg
 from sensorium.sensors.builtin import BuiltinSensorCfg, with_full_names
 from sensorium.spec import Requirement
 from sensorium.world.select import Named, plural

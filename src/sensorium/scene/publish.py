@@ -9,11 +9,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from sensorium.cfg import SimpleSensorCfg
 from sensorium.compute import pinned
 from sensorium.engines.base import Engine
 from sensorium.errors import ConfigError
 from sensorium.measurement.counter import NEVER
+from sensorium.measurement.sensor_cfg import SimpleSensorCfg
 from sensorium.measurement.stages import ClockError
 from sensorium.readings import Reading, read_only
 from sensorium.sensors.core.base import Sensor

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from sensorium import registry
-from sensorium.cfg import AppearanceCfg, SensorCfg
+from sensorium.cfg import AppearanceCfg
 from sensorium.compute import Clock, Compute, Memory, keeps_current
 from sensorium.compute.clock import FIRST, SAMPLE
 from sensorium.compute.exclusive import SceneGuard, exclusive, restoring
@@ -24,6 +24,7 @@ from sensorium.engines.base import Engine
 from sensorium.engines.envs import env_selection, mark
 from sensorium.errors import ArgumentError, ConfigError, ScheduleError, SensoriumWarning, listed, shown
 from sensorium.measurement.schedule import Schedule
+from sensorium.measurement.sensor_cfg import SensorCfg
 from sensorium.plugins import is_ours
 from sensorium.presets import Presets, presets
 from sensorium.random import Distribution, checked_seed

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from sensorium.cfg import SensorCfg
 from sensorium.compute import Clock, Memory
 from sensorium.engines.base import Engine, NativeSensor
 from sensorium.errors import (
@@ -22,6 +21,7 @@ from sensorium.errors import (
     listed,
     nearest,
 )
+from sensorium.measurement.sensor_cfg import SensorCfg
 from sensorium.scene.needs import requirements_of
 from sensorium.scene.publish import describe
 from sensorium.sensors.builtin import BuiltinSensorCfg, described, field_of, with_full_names

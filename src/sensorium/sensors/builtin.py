@@ -74,11 +74,12 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, ObjRef, ObjType, SimpleSensorCfg, bad, must, name_in
+from sensorium.cfg import Float, ObjRef, ObjType, bad, must, name_in
 from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.engines.base import NameKind, NativeSensor
 from sensorium.errors import Fault, SelectionError, listed, nearest, shown
 from sensorium.measurement.record import Record
+from sensorium.measurement.sensor_cfg import SimpleSensorCfg
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.sensors.core.parts import frames_of

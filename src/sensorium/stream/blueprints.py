@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic.json_schema import GenerateJsonSchema
 
 from sensorium import compat, registry
-from sensorium.cfg import SELECTORS, MountedSensorCfg, SensorCfg
 from sensorium.errors import (
     ConfigError,
     DuplicateNameError,
@@ -28,6 +27,7 @@ from sensorium.errors import (
     SensoriumWarning,
     shown,
 )
+from sensorium.measurement.sensor_cfg import SELECTORS, MountedSensorCfg, SensorCfg
 from sensorium.spec import Requirement
 from sensorium.wire.attributes import Attribute, SensorDefinition, blueprint_title, find_id, plain
 

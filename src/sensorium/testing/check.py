@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from sensorium.cfg import MountedSensorCfg, SensorCfg
+from sensorium.measurement.sensor_cfg import MountedSensorCfg, SensorCfg
 from sensorium.sensors.core.base import Sensor
 from sensorium.sensors.core.trial import HookError
 from sensorium.testing.engine import EngineFactory, tumbling_engine

@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
-from sensorium.cfg import MountedSensorCfg, SensorCfg, StageCfg
 from sensorium.engines.base import ARRAYS
 from sensorium.errors import ConfigError
 from sensorium.measurement.record import TORCH_DTYPES, Record
+from sensorium.measurement.sensor_cfg import MountedSensorCfg, SensorCfg
+from sensorium.measurement.stage_cfg import StageCfg
 from sensorium.measurement.stages import SpikeFault
 from sensorium.measurement.work import as_fields
 from sensorium.scene import Scene

@@ -14,11 +14,11 @@ import torch
 import warp as wp
 
 from sensorium import registry
-from sensorium.cfg import SensorCfg, SimpleSensorCfg
 from sensorium.engines.base import Engine
 from sensorium.engines.tensor import TensorEngine
 from sensorium.errors import SensoriumError
 from sensorium.measurement.knobs import CHAIN_KNOBS
+from sensorium.measurement.sensor_cfg import SensorCfg, SimpleSensorCfg
 from sensorium.plugins import is_ours
 from sensorium.readings import Reading
 from sensorium.scene import Scene

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
-from sensorium.cfg import Float, ObjRef, Selector, Selectors, SimpleSensorCfg, is_finite, must
+from sensorium.cfg import Float, ObjRef, is_finite, must
 from sensorium.engines.base import Engine
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, shown
 from sensorium.spec import Field
 from sensorium.world.select import match_names, matching
 
-DataT = TypeVar("DataT")
+if TYPE_CHECKING:
+    from sensorium.sensors.joints.scalar import JointsCfg
 
 
 def per_joint(value: Any) -> tuple[Any, ...]:
@@ -31,32 +32,6 @@ PerJoint = Annotated[
 Positive = Annotated[PerJoint, must(lambda value: min(per_joint(value)) > 0.0, "a number above 0, or one per joint")]
 
 _SLIDE_UNITS = {"rad": "m", "rad/s": "m/s", "N m": "N"}
-
-
-class JointsCfg(SimpleSensorCfg[DataT], Generic[DataT]):
-    """Sensor of scalar joints. Give exactly one of `joint` and `joints`.
-
-    `joint` means exactly one and gives no joint axis; `joints` (a full-match pattern or a list) gives a joint axis
-    after env.
-    """
-
-    joint: Selector = None
-    """Name (or full-match pattern) of one hinge or slide."""
-    joints: Selectors = None
-    """Pattern or list of hinges and slides; ``".*"`` selects all."""
-
-    def __init__(self, /, **data: Any) -> None:
-        given = [name for name in ("joint", "joints") if data.get(name) is not None]
-        faults = []
-        if len(given) != 1:
-            got = ", ".join(f"{name}={data[name]!r}" for name in given) or "no selector"
-            faults.append(Fault("joints", got, "exactly one of joint and joints", 'Give joints=".*" for all.'))
-        self._init_with(data, faults)
-
-    @property
-    def is_plural(self) -> bool:
-        """Whether the sensor has a joint axis."""
-        return self.joints is not None
 
 
 @dataclass(frozen=True, slots=True)

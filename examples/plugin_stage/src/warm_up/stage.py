@@ -7,7 +7,7 @@ from typing import ClassVar
 import sensorium as sn
 import torch
 from pydantic import NonNegativeFloat, PositiveFloat
-from sensorium.cfg import Place
+from sensorium.measurement.stage_cfg import Place
 from torch import Tensor
 
 

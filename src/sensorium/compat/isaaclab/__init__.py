@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from sensorium.cfg import Evaluate, MountedSensorCfg, OffsetCfg, Vec3
+from sensorium.cfg import OffsetCfg, Vec3
 from sensorium.compat.isaaclab import cameras, markers, patterns, rays
 from sensorium.compat.isaaclab.base import WithoutHandles
 from sensorium.compat.isaaclab.cameras import *  # noqa: F403
@@ -18,6 +18,7 @@ from sensorium.compat.isaaclab.markers import MarkedCfg, VisualizationMarkersCfg
 from sensorium.compat.isaaclab.patterns import *  # noqa: F403
 from sensorium.compat.isaaclab.rays import *  # noqa: F403
 from sensorium.compat.isaaclab.scenes import InteractiveSceneCfg, configclass
+from sensorium.measurement.sensor_cfg import Evaluate, MountedSensorCfg
 from sensorium.sensors.contact import contact_sensor as _contact
 from sensorium.sensors.contact.contact_sensor import ContactSensorData
 from sensorium.sensors.core.base import Sensor

@@ -9,13 +9,14 @@ from numpy.typing import ArrayLike
 from pydantic import BeforeValidator, Field, field_serializer
 from torch import Tensor
 
-from sensorium.cfg import NONE, Evaluate, Float, OffsetCfg, bad
+from sensorium.cfg import NONE, Float, OffsetCfg, bad
 from sensorium.compat.aliases import AliasedCfg, aliases
 from sensorium.compat.isaaclab import rays as _rays
 from sensorium.compat.isaaclab.base import WithoutHandles
 from sensorium.compat.isaaclab.markers import Style
 from sensorium.errors import ConfigError, Fault, PathError, listed
 from sensorium.geometry.cameras import Convention, tile_images
+from sensorium.measurement.sensor_cfg import Evaluate
 from sensorium.patterns import PatternField, PinholeCameraPatternCfg
 from sensorium.patterns.pinhole import Pixels
 from sensorium.sensors.cameras import camera as _camera

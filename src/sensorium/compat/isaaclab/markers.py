@@ -9,9 +9,10 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from sensorium.cfg import VisualizerCfg, bad
+from sensorium.cfg import bad
 from sensorium.compat.aliases import AliasedCfg
 from sensorium.compat.isaaclab.scenes import configclass
+from sensorium.measurement.sensor_cfg import VisualizerCfg
 
 
 @configclass

@@ -9,10 +9,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, field_serializer
 from torch import Tensor
 
-from sensorium.cfg import Cfg, Evaluate
+from sensorium.cfg import Cfg
 from sensorium.compat.isaaclab.base import WithoutHandles
 from sensorium.compat.isaaclab.markers import MarkedCfg
 from sensorium.errors import Fault, PathError
+from sensorium.measurement.sensor_cfg import Evaluate
 from sensorium.patterns import PatternField
 from sensorium.sensors.rays import ray_caster as _rays
 from sensorium.world.ray_cast import Alignment

@@ -10,8 +10,9 @@ from functools import partial
 from types import FunctionType
 from typing import Any, TypeVar, dataclass_transform
 
-from sensorium.cfg import Cfg, SensorCfg
+from sensorium.cfg import Cfg
 from sensorium.errors import ConfigError, Fault
+from sensorium.measurement.sensor_cfg import SensorCfg
 
 T = TypeVar("T")
 KEPT = FunctionType, property, classmethod, staticmethod, type

@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
-from sensorium.cfg import ObjRef, SensorCfg
+from sensorium.cfg import ObjRef
 from sensorium.compat.mjlab.cameras import CameraSensor, CameraSensorCfg, CameraSensorData
 from sensorium.compat.mjlab.entries import SceneEntryCfg
 from sensorium.compat.mjlab.patterns import GridPatternCfg, PinholeCameraPatternCfg, RingPatternCfg
@@ -21,6 +21,7 @@ from sensorium.compat.mjlab.rays import (
     TerrainHeightSensor,
     TerrainHeightSensorCfg,
 )
+from sensorium.measurement.sensor_cfg import SensorCfg
 from sensorium.sensors import builtin as _builtin
 from sensorium.sensors.builtin import BuiltinSensor
 from sensorium.sensors.contact import contact_sensor as _contact

@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from sensorium.cfg import SELECTORS, Float, name_in
+from sensorium.cfg import Float, name_in
 from sensorium.compat.mjlab.entries import SceneEntryCfg
 from sensorium.errors import ConfigError
+from sensorium.measurement.sensor_cfg import SELECTORS
 from sensorium.patterns.pinhole import Pixels
 from sensorium.sensors.cameras import camera as _camera
 from sensorium.sensors.cameras import camera_cfg as _cfg

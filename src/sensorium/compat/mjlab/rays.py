@@ -11,9 +11,10 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from sensorium.cfg import SELECTORS, Float, ObjRef, name_in
+from sensorium.cfg import Float, ObjRef, name_in
 from sensorium.compat.mjlab.entries import SceneEntryCfg
 from sensorium.errors import ConfigError, Fault
+from sensorium.measurement.sensor_cfg import SELECTORS
 from sensorium.patterns import GridPatternCfg, PatternField
 from sensorium.sensors.rays import ray_caster as _rays
 from sensorium.sensors.rays import terrain_height as _terrain

@@ -19,7 +19,6 @@ from weakref import WeakValueDictionary
 import numpy as np
 import torch
 
-from sensorium.cfg import SensorCfg
 from sensorium.engines.mujoco_warp.engine import MujocoWarpEngine
 from sensorium.errors import (
     ConfigError,
@@ -31,6 +30,7 @@ from sensorium.errors import (
     shown,
 )
 from sensorium.geometry.transforms import matrix_from_quat
+from sensorium.measurement.sensor_cfg import SensorCfg
 from sensorium.readings import DebugShape
 from sensorium.scene import Scene, prepare
 from sensorium.sensors.cameras.lenses import PinholeLensCfg

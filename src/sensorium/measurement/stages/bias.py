@@ -12,10 +12,11 @@ import warp as wp
 from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Amount, Float, Place, StageCfg, bad, must
+from sensorium.cfg import Amount, Float, bad, must
 from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now, ticks_since
 from sensorium.measurement.draws import Stream, is_drawn, normals_of
 from sensorium.measurement.record import Record
+from sensorium.measurement.stage_cfg import Place, StageCfg
 from sensorium.measurement.stages.amounts import (
     BEGAN,
     ONE_NUMBER,

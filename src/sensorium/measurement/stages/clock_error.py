@@ -8,10 +8,11 @@ from typing import Annotated, ClassVar
 import torch
 import warp as wp
 
-from sensorium.cfg import Amount, Place, StageCfg
+from sensorium.cfg import Amount
 from sensorium.compute import Rows, kernel, ticks_since
 from sensorium.measurement.draws import Stream, is_drawn, normals_of
 from sensorium.measurement.record import Record
+from sensorium.measurement.stage_cfg import Place, StageCfg
 from sensorium.measurement.stages.amounts import (
     BEGAN,
     ONE_NUMBER,

@@ -12,9 +12,10 @@ import warp as wp
 from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Amount, Float, Place, StageCfg, bad
+from sensorium.cfg import Amount, Float, bad
 from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now, ticks_since
 from sensorium.measurement.record import Record
+from sensorium.measurement.stage_cfg import Place, StageCfg
 from sensorium.measurement.stages.amounts import (
     BEGAN,
     DrawnStage,

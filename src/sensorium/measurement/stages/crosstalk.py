@@ -12,10 +12,11 @@ import warp as wp
 from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad, must
+from sensorium.cfg import Amount, amount_bounds, bad, must
 from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.measurement.draws import is_drawn
 from sensorium.measurement.record import Record
+from sensorium.measurement.stage_cfg import Place, StageCfg
 from sensorium.measurement.stages.amounts import (
     Row,
     amount_row,

@@ -17,11 +17,12 @@ import warp as wp
 from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Float, Positive, Share, StageCfg, bad, must
+from sensorium.cfg import Float, Positive, Share, bad, must
 from sensorium.compute import Rows, kernel, masked_tid, tick_now
 from sensorium.geometry.transforms import quat_rotate
 from sensorium.measurement.draws import Stream, normals_of
 from sensorium.measurement.record import Record
+from sensorium.measurement.stage_cfg import StageCfg
 from sensorium.measurement.stages.amounts import column_values
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import normal_table

@@ -11,10 +11,11 @@ import warp as wp
 from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Float, NonNegative, Place, Positive, bad
+from sensorium.cfg import Float, NonNegative, Positive, bad
 from sensorium.compute import Rows, kernel, masked_tid, tick_now
 from sensorium.measurement.draws import stream_words
 from sensorium.measurement.record import Record
+from sensorium.measurement.stage_cfg import Place
 from sensorium.measurement.stages.depth_image import (
     DepthDraws,
     DepthStage,

@@ -9,10 +9,11 @@ from typing import Annotated, Any, ClassVar
 import torch
 import warp as wp
 
-from sensorium.cfg import Float, NonNegative, Place, Positive, must
+from sensorium.cfg import Float, NonNegative, Positive, must
 from sensorium.compute import Rows, kernel, masked_tid, tick_now
 from sensorium.measurement.draws import stream_words
 from sensorium.measurement.record import Record
+from sensorium.measurement.stage_cfg import Place
 from sensorium.measurement.stages.amounts import column_values
 from sensorium.measurement.stages.depth_image import (
     EDGE,

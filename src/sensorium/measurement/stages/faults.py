@@ -12,21 +12,11 @@ import warp as wp
 from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import (
-    Amount,
-    GilbertElliott,
-    Parsed,
-    Place,
-    StageCfg,
-    amount_bounds,
-    bad,
-    is_within,
-    must,
-    parse_amount,
-)
+from sensorium.cfg import Amount, GilbertElliott, Parsed, amount_bounds, bad, is_within, must, parse_amount
 from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now, ticks_since
 from sensorium.measurement.draws import ColumnDistribution, Stream, converted, draw_value, is_drawn, stream_words
 from sensorium.measurement.record import Record
+from sensorium.measurement.stage_cfg import Place, StageCfg
 from sensorium.measurement.stages.amounts import (
     BEGAN,
     amount_distribution,

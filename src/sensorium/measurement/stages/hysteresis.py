@@ -11,9 +11,10 @@ import torch
 import warp as wp
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Amount, Float, Place, Positive, StageCfg, amount_bounds, bad, must
+from sensorium.cfg import Amount, Float, Positive, amount_bounds, bad, must
 from sensorium.compute import Rows, is_first, kernel, masked_tid
 from sensorium.measurement.record import Record
+from sensorium.measurement.stage_cfg import Place, StageCfg
 from sensorium.measurement.stages.amounts import (
     DrawnStage,
     PositiveTime,

@@ -10,22 +10,10 @@ import torch
 import warp as wp
 from pydantic import model_validator
 
-from sensorium.cfg import (
-    Amount,
-    Cfg,
-    Finite,
-    Float,
-    NonNegative,
-    Place,
-    Positive,
-    Share,
-    amount_bounds,
-    bad,
-    in_unit,
-    must,
-)
+from sensorium.cfg import Amount, Cfg, Finite, Float, NonNegative, Positive, Share, amount_bounds, bad, in_unit, must
 from sensorium.measurement.draws import is_drawn
 from sensorium.measurement.record import Record
+from sensorium.measurement.stage_cfg import Place
 from sensorium.measurement.stages import image_jpeg, image_pixels
 from sensorium.measurement.stages.amounts import ONE_NUMBER, DrawnStage, check_fit, column_values, within
 from sensorium.measurement.stages.image_pixels import COS4, NO_FALLOFF, POLYNOMIAL, Amounts, Chip, Metering

@@ -11,7 +11,6 @@ import warp as wp
 from sensorium.compute import Compute, Rows, kernel, tick_now
 from sensorium.compute.clock import Clock
 from sensorium.measurement.draws import Stream, stream_of, stream_words
-from sensorium.measurement.plan import SensorPlan
 from sensorium.random import normal_table, stream_key, word_to_normal, word_to_uniform
 from sensorium.spec import FieldSpec
 
@@ -42,10 +41,12 @@ class StageKey:
     Every draw is a pure function of (seed, sensor name, stage, purpose; capture tick, env, episode, field, column).
 
     Args:
-        plan: the sensor's plan.
         compute: device and masks.
         clock: time.
+        seed: seed of the scene.
+        sensor: the sensor's name.
         stage: name of the stage's random streams.
+        period: ticks between samples.
         fields: the fields that it alters, with their index in the data class.
 
     Attributes:
@@ -57,15 +58,21 @@ class StageKey:
     """
 
     def __init__(
-        self, plan: SensorPlan, compute: Compute, clock: Clock, stage: str, fields: Mapping[str, tuple[int, FieldSpec]]
+        self,
+        compute: Compute,
+        clock: Clock,
+        seed: int,
+        sensor: str,
+        stage: str,
+        period: float,
+        fields: Mapping[str, tuple[int, FieldSpec]],
     ) -> None:
         self.compute, self.clock = compute, clock
-        self.period = clock.dt * plan.rate.period
+        self.period = clock.dt * period
         self.columns = {name: spec.columns for name, (_, spec) in fields.items()}
         self.field_index = {name: index for name, (index, _) in fields.items()}
         self.specs = {name: spec for name, (_, spec) in fields.items()}
-        self.sensor = plan.label
-        self._seed, self._stage = plan.seed, stage
+        self.sensor, self._seed, self._stage = sensor, seed, stage
         self._buffers: dict[tuple[str, str], torch.Tensor] = {}
 
     def __repr__(self) -> str:

@@ -10,10 +10,11 @@ import torch
 import warp as wp
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Amount, Place, bad
+from sensorium.cfg import Amount, bad
 from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.measurement.draws import converted, is_drawn
 from sensorium.measurement.record import Record
+from sensorium.measurement.stage_cfg import Place
 from sensorium.measurement.stages.amounts import DrawnStage, parts
 from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Choice

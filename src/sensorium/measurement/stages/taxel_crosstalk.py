@@ -11,9 +11,10 @@ import torch
 import warp as wp
 from pydantic import field_validator, model_validator
 
-from sensorium.cfg import Amount, Float, Place, Share, StageCfg, bad, must
+from sensorium.cfg import Amount, Float, Share, bad, must
 from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.measurement.record import Record
+from sensorium.measurement.stage_cfg import Place, StageCfg
 from sensorium.measurement.stages.amounts import Row, amount_row, column_values, not_drawn
 from sensorium.measurement.stages.key import StageKey
 from sensorium.measurement.stages.taxels import TaxelLayout, layout_of

@@ -17,10 +17,11 @@ import torch
 import warp as wp
 from pydantic import field_validator, model_validator
 
-from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad, must, numbers_in
+from sensorium.cfg import Amount, amount_bounds, bad, must, numbers_in
 from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now, ticks_since
 from sensorium.measurement.draws import converted, is_drawn
 from sensorium.measurement.record import Record
+from sensorium.measurement.stage_cfg import Place, StageCfg
 from sensorium.measurement.stages.amounts import (
     BEGAN,
     Row,

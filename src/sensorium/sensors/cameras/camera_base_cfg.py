@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from sensorium.cfg import MountedSensorCfg, OffsetCfg, Vec3, bad, numbers_in
+from sensorium.cfg import OffsetCfg, Vec3, bad, numbers_in
 from sensorium.engines.base import CameraLens
 from sensorium.errors import ConfigError, Fault, nearest
 from sensorium.geometry.cameras import Convention, convert_orientation_convention, look_at
 from sensorium.geometry.transforms import quat_from_matrix
+from sensorium.measurement.sensor_cfg import MountedSensorCfg
 from sensorium.measurement.stages.depth_image import DepthStage
 from sensorium.patterns import PinholeCameraPatternCfg
 from sensorium.sensors.cameras.camera_data import ALIASES, ALWAYS, COUNT

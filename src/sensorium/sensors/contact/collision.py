@@ -18,8 +18,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import field_validator, model_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, MountedSensorCfg, bad, in_unit, must
+from sensorium.cfg import Float, bad, in_unit, must
 from sensorium.errors import ConfigError, UnsupportedError
+from sensorium.measurement.sensor_cfg import MountedSensorCfg
 from sensorium.sensors.contact.collision_events import (
     BEGIN,
     END,

@@ -21,7 +21,7 @@ import warp as wp
 from pydantic import field_validator
 from torch import Tensor
 
-from sensorium.cfg import MountedSensorCfg, SensorCfg, bad, in_unit, must
+from sensorium.cfg import bad, in_unit, must
 from sensorium.compute import (
     Rows,
     is_first,
@@ -35,6 +35,7 @@ from sensorium.compute import (
 )
 from sensorium.errors import listed
 from sensorium.measurement.record import Record, floats_at
+from sensorium.measurement.sensor_cfg import MountedSensorCfg, SensorCfg
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
 from sensorium.spec import CONTACT_REPORT, Field, Requirement, contact_array

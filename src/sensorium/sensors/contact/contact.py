@@ -23,9 +23,10 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import COLUMN_KNOBS, Float, MountedSensorCfg, ObjRef, OffsetCfg, bad, in_unit, must
+from sensorium.cfg import COLUMN_KNOBS, Float, ObjRef, OffsetCfg, bad, in_unit, must
 from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, tick_now
 from sensorium.measurement.record import Record, Timeline
+from sensorium.measurement.sensor_cfg import MountedSensorCfg
 from sensorium.measurement.stages.debounce import has_lasted, noted
 from sensorium.sensors.contact.contact_force import TOUCHABLE, Touching, ignored, net_force, reports, touching
 from sensorium.sensors.core.base import SimpleSensor

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple,
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import COLUMN_KNOBS, Evaluate, SimpleSensorCfg, bad, in_unit, must
+from sensorium.cfg import COLUMN_KNOBS, bad, in_unit, must
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, shown
+from sensorium.measurement.sensor_cfg import Evaluate, SimpleSensorCfg
 from sensorium.spec import CONTACT_FIELDS, CONTACT_REPORT, ContactReduce, Field, Requirement
 from sensorium.world.contacts import ContactMatch, Side, resolve_match, resolve_paths
 from sensorium.world.select import Named

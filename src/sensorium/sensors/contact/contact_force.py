@@ -22,11 +22,12 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, MountedSensorCfg, ObjRef, Vec3, bad, in_unit, must
+from sensorium.cfg import Float, ObjRef, Vec3, bad, in_unit, must
 from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.engines.base import NameKind
 from sensorium.geometry.transforms import quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline, floats_at
+from sensorium.measurement.sensor_cfg import MountedSensorCfg
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.spec import BODY_POSE, CONTACT_REPORT, ContactReduce, Field, Requirement, contact_array

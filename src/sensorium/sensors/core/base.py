@@ -17,12 +17,14 @@ import numpy as np
 import torch
 
 from sensorium import registry
-from sensorium.cfg import COLUMN_KNOBS, MountedSensorCfg, OffsetCfg, SensorCfg, SimpleSensorCfg, StageCfg
+from sensorium.cfg import COLUMN_KNOBS, OffsetCfg
 from sensorium.drawing import composed, draw, styled
 from sensorium.errors import ConfigError, RegistrationError, UnsupportedError
 from sensorium.measurement.buffers import SensorBuffers
 from sensorium.measurement.plan import SensorPlan
 from sensorium.measurement.record import TORCH_DTYPES, Record, Timeline
+from sensorium.measurement.sensor_cfg import MountedSensorCfg, SensorCfg, SimpleSensorCfg
+from sensorium.measurement.stage_cfg import StageCfg
 from sensorium.measurement.stages import StageKey
 from sensorium.measurement.work import begin_measured
 from sensorium.patterns.base import PatternBaseCfg, Rays
@@ -303,7 +305,7 @@ class Sensor(Readable[CfgT, DataT]):
         """Random tensors and times of the current sample for torch hooks: ``self.key.normal("dust", "distance")``."""
         plan = self.buffers.plan
         fields = {spec.name: (k, spec) for k, spec in enumerate(plan.mid_specs)}
-        return StageKey(plan, self.compute_on, self.clock, "sensor", fields)
+        return StageKey(self.compute_on, self.clock, plan.seed, self.name, "sensor", self.rate.period, fields)
 
     def stage_state(self, stage: StageCfg) -> Mapping[str, torch.Tensor]:
         """Return the state of a stage of the config, name -> float32 `[env, ...]`: live memory, read-only.

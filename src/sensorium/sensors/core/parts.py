@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from sensorium.cfg import AppearanceCfg, LightLookCfg, SensorCfg
+from sensorium.cfg import AppearanceCfg, LightLookCfg
 from sensorium.compute import Clock, Compute
 from sensorium.engines.base import Engine, FrameOnBody, NameKind
 from sensorium.errors import RegistrationError, SensoriumError
+from sensorium.measurement.sensor_cfg import SensorCfg
 from sensorium.spec import Field, FieldSpec
 
 if TYPE_CHECKING:

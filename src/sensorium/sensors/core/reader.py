@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import torch
 
-from sensorium.cfg import MountedSensorCfg, SensorCfg, SimpleSensorCfg
 from sensorium.compute import MAX_TICKS, Rate
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError, StaleError, UnknownNameError
@@ -18,6 +17,7 @@ from sensorium.measurement.buffers import SensorBuffers
 from sensorium.measurement.counter import NEVER
 from sensorium.measurement.plan import is_recorded
 from sensorium.measurement.record import Record
+from sensorium.measurement.sensor_cfg import MountedSensorCfg, SensorCfg, SimpleSensorCfg
 from sensorium.measurement.stages import ClockError
 from sensorium.measurement.transport import Ring
 from sensorium.sensors.core.parts import Params, SensorContext, SensorInfo, declared

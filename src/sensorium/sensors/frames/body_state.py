@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 import warp as wp
 from torch import Tensor
 
-from sensorium.cfg import SELECTORS, MountedSensorCfg
 from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.measurement.record import Record
+from sensorium.measurement.sensor_cfg import SELECTORS, MountedSensorCfg
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement

@@ -21,12 +21,13 @@ import warp as wp
 from pydantic import field_validator
 from torch import Tensor
 
-from sensorium.cfg import Cfg, MountedSensorCfg, OffsetCfg, Selector, bad, must, name_in
+from sensorium.cfg import Cfg, OffsetCfg, bad, must, name_in
 from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.engines.base import FrameOnBody
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, shown
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
+from sensorium.measurement.sensor_cfg import MountedSensorCfg, Selector
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.spec import BODY_POSE, Field, Requirement
 from sensorium.world.mount import Mounts, MountView, flag_state, is_finite3, is_finite4

@@ -24,11 +24,12 @@ from pydantic import Field as Described
 from pydantic import field_validator, model_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, MountedSensorCfg, bad, in_unit, must
+from sensorium.cfg import Float, bad, in_unit, must
 from sensorium.compute import Rows, kernel, recorded
 from sensorium.errors import Fault, SelectionError, listed
 from sensorium.geometry.boxes import ENDLESS, boxes_overlap, quat_matrix
 from sensorium.measurement.record import Record
+from sensorium.measurement.sensor_cfg import MountedSensorCfg
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.spec import BODY_POSE, SHAPES, Field
 from sensorium.world.bodies import body_boxes, entity_of, tree_of

@@ -6,7 +6,8 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import field_validator
 
-from sensorium.cfg import MountedSensorCfg, ObjRef, Selectors, bad
+from sensorium.cfg import ObjRef, bad
+from sensorium.measurement.sensor_cfg import MountedSensorCfg, Selectors
 from sensorium.world.ray_scene import Geometry, Targets
 
 DataT = TypeVar("DataT")

@@ -22,10 +22,11 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from sensorium.cfg import COLUMN_KNOBS, Finite, Float, MountedSensorCfg, Vec3, in_unit, is_finite, must
+from sensorium.cfg import COLUMN_KNOBS, Finite, Float, Vec3, in_unit, is_finite, must
 from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, tick_captured, ticks_after
 from sensorium.geometry.transforms import quat_rotate_inverse
 from sensorium.measurement.record import Record, Timeline
+from sensorium.measurement.sensor_cfg import MountedSensorCfg
 from sensorium.random import F64
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports, used_if

@@ -23,7 +23,7 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Cfg, Float, MountedSensorCfg, NonNegative, Positive, Vec3, bad, in_unit, must
+from sensorium.cfg import Cfg, Float, NonNegative, Positive, Vec3, bad, in_unit, must
 from sensorium.compute import (
     MAX_TICKS,
     Rows,
@@ -37,6 +37,7 @@ from sensorium.compute import (
 )
 from sensorium.geometry.geodesy import enu_axes, enu_to_geodetic_wp, geodetic_to_ecef
 from sensorium.measurement.record import Record, Timeline
+from sensorium.measurement.sensor_cfg import MountedSensorCfg
 from sensorium.random import F64, normal_table
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.prefixed import GnssKnobs

@@ -17,10 +17,11 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from sensorium.cfg import COLUMN_KNOBS, MountedSensorCfg, Vec3
+from sensorium.cfg import COLUMN_KNOBS, Vec3
 from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded, tick_captured, ticks_after
 from sensorium.geometry.transforms import quat_rotate_inverse
 from sensorium.measurement.record import Record
+from sensorium.measurement.sensor_cfg import MountedSensorCfg
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
 from sensorium.sensors.core.prefixed import ImuKnobs

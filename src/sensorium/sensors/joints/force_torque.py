@@ -33,12 +33,13 @@ import warp as wp
 from pydantic import ValidationInfo, field_validator
 from torch import Tensor
 
-from sensorium.cfg import Float, MountedSensorCfg, Vec3, bad, in_unit, is_finite, must
+from sensorium.cfg import Float, Vec3, bad, in_unit, is_finite, must
 from sensorium.compute import Rows, is_first, kernel, masked_tid, recorded
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError
 from sensorium.geometry.transforms import quat_multiply, quat_rotate_inverse
 from sensorium.measurement.record import Record
+from sensorium.measurement.sensor_cfg import MountedSensorCfg
 from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.sensors.joints.wrench import WrenchSensor
 from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY, GRAVITY, JOINT_WRENCH, Field, Requirement

@@ -31,9 +31,9 @@ from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.sensors.core.prefixed import JointSensorKnobs
 from sensorium.sensors.joints import joint_kernels as kernels
-from sensorium.sensors.joints.scalar import ScalarJointSensor
+from sensorium.sensors.joints.scalar import JointsCfg, ScalarJointSensor
 from sensorium.spec import JOINT_EFFORT, JOINT_STATE, Field, Requirement
-from sensorium.world.joints import JointsCfg, PerJoint, ScalarJoints, per_joint
+from sensorium.world.joints import PerJoint, ScalarJoints, per_joint
 from sensorium.world.select import Named
 
 

@@ -21,11 +21,11 @@ from typing import Annotated, Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from sensorium.cfg import MountedSensorCfg
 from sensorium.compute import recorded
 from sensorium.engines.base import FrameOnBody
 from sensorium.errors import ConfigError
 from sensorium.measurement.record import Record
+from sensorium.measurement.sensor_cfg import MountedSensorCfg
 from sensorium.sensors.core.parts import frame_rows
 from sensorium.sensors.joints.wrench import WrenchSensor
 from sensorium.spec import BODY_POSE, JOINT_WRENCH, Field, Requirement

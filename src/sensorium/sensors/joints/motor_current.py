@@ -32,9 +32,9 @@ from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.hooks import Supports, used_if
 from sensorium.sensors.core.prefixed import MotorCurrentKnobs
-from sensorium.sensors.joints.scalar import ScalarJointSensor
+from sensorium.sensors.joints.scalar import JointsCfg, ScalarJointSensor
 from sensorium.spec import JOINT_EFFORT, JOINT_STATE, JOINT_TORQUE, Field, Requirement
-from sensorium.world.joints import JointsCfg, PerJoint, Positive, per_joint
+from sensorium.world.joints import PerJoint, Positive, per_joint
 from sensorium.world.mount import flag_state
 from sensorium.world.select import Named
 

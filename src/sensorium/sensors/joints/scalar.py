@@ -10,14 +10,44 @@ import torch
 import warp as wp
 from torch import Tensor
 
+from sensorium.errors import Fault
 from sensorium.measurement.record import Record
+from sensorium.measurement.sensor_cfg import Selector, Selectors, SimpleSensorCfg
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.parts import frames_of
 from sensorium.spec import Field
-from sensorium.world.joints import JointsCfg, ScalarJoints, resolve_joints
+from sensorium.world.joints import ScalarJoints, resolve_joints
+
+DataT = TypeVar("DataT")
+
+
+class JointsCfg(SimpleSensorCfg[DataT], Generic[DataT]):
+    """Sensor of scalar joints. Give exactly one of `joint` and `joints`.
+
+    `joint` means exactly one and gives no joint axis; `joints` (a full-match pattern or a list) gives a joint axis
+    after env.
+    """
+
+    joint: Selector = None
+    """Name (or full-match pattern) of one hinge or slide."""
+    joints: Selectors = None
+    """Pattern or list of hinges and slides; ``".*"`` selects all."""
+
+    def __init__(self, /, **data: Any) -> None:
+        given = [name for name in ("joint", "joints") if data.get(name) is not None]
+        faults = []
+        if len(given) != 1:
+            got = ", ".join(f"{name}={data[name]!r}" for name in given) or "no selector"
+            faults.append(Fault("joints", got, "exactly one of joint and joints", 'Give joints=".*" for all.'))
+        self._init_with(data, faults)
+
+    @property
+    def is_plural(self) -> bool:
+        """Whether the sensor has a joint axis."""
+        return self.joints is not None
+
 
 JointsCfgT = TypeVar("JointsCfgT", bound=JointsCfg[Any])
-DataT = TypeVar("DataT")
 
 
 class ScalarJointSensor(SimpleSensor[JointsCfgT, DataT], Generic[JointsCfgT, DataT]):

@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Generic, TypeVar
 import warp as wp
 from torch import Tensor
 
-from sensorium.cfg import MountedSensorCfg
 from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.errors import ConfigError
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
+from sensorium.measurement.sensor_cfg import MountedSensorCfg
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.world.mount import Mounts, flag_state, is_finite3, is_finite4
 

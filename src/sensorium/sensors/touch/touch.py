@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import warp as wp
 from torch import Tensor
 
-from sensorium.cfg import MountedSensorCfg, OffsetCfg
+from sensorium.cfg import OffsetCfg
 from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.errors import ConfigError, Fault
 from sensorium.measurement.record import Record
+from sensorium.measurement.sensor_cfg import MountedSensorCfg
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
 from sensorium.spec import NATIVE_SENSOR, Field, Requirement

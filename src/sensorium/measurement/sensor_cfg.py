@@ -10,8 +10,8 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from sensorium.cfg.base import Cfg, DataT, Float, ObjRef, OffsetCfg, Vec3, bad, in_unit, must, name_in
 from sensorium.cfg.knobs import COLUMN_KNOBS, Amount, GilbertElliott, Knob, amount_bounds
-from sensorium.cfg.stage import Stages
 from sensorium.errors import ConfigError, Fault, nearest
+from sensorium.measurement.stage_cfg import Stages
 from sensorium.random import Choice, Normal, Uniform
 from sensorium.spec import kind_of
 
