@@ -7,6 +7,7 @@ import pydoc
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 import sensorium as sn
 from sensorium import registry
@@ -50,7 +51,16 @@ def test_help_shows_fields_before_methods() -> None:
     shown = pydoc.render_doc(sn.ImuCfg, renderer=pydoc.plaintext)
     assert shown.index("gyro_noise: Knob | None = None. `noise` of ang_vel_b, rad/s.") < shown.index("Methods")
     assert "rate_hz: float | None = None [Hz]. Samples per second" in flat(shown.replace("|  ", ""))
-    assert "PlainValidator" not in shown
+    assert "PlainValidator" not in shown and "to_toml" in shown
+    assert not [name for name in dir(BaseModel) if f" {name}(" in shown or f" {name} =" in shown]
+
+
+@pytest.mark.parametrize("cfg", OURS, ids=lambda cfg: cfg.kind())
+def test_completion_lists_methods_and_given_fields_without_pydantics(cfg: Any) -> None:
+    made = BaseModel.model_construct.__func__(cfg)  # type: ignore[attr-defined]  # defaults of required fields as well
+    given = {name for name in cfg.model_fields if getattr(made, name, None) is not None}
+    assert given <= {*dir(made)} and len(dir(made)) <= 60 and {"replace", "to_toml"} <= {*dir(cfg)} <= {*dir(made)}
+    assert not {*dir(BaseModel)} & {*dir(made)}
 
 
 def test_signature_has_required_fields_first_and_defaults() -> None:

@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from sensorium.errors import RegistrationError
+
 
 def exact_fraction(seconds: float) -> Fraction:
     """Return the decimal number that `seconds` was written as, exactly: 0.002 gives 1/500, not its nearest double."""
@@ -63,6 +65,9 @@ class Field:
         low: lower bound of the true values, up to rounding; -inf where unknown.
         high: upper bound of the true values, up to rounding; +inf where unknown.
         parity: how the vector behaves in a mirror; see `Parity`.
+
+    Raises:
+        RegistrationError: `axes` does not have one name for each size of `shape`.
     """
 
     unit: str
@@ -75,6 +80,15 @@ class Field:
     low: float = -inf
     high: float = inf
     parity: Parity = ""
+
+    def __post_init__(self) -> None:
+        if self.axes is not None and len(self.axes) != len(self.shape):
+            sizes = ", ".join(str(len(axis)) if axis in VECTOR_AXES else "n" for axis in self.axes)
+            comma = "," if len(self.axes) == 1 else ""
+            raise RegistrationError(
+                f"Field({self.unit!r}): got axes={self.axes!r} for shape={self.shape!r}, expected one name for each "
+                f"size; give shape=({sizes}{comma})."
+            )
 
 
 VECTOR_AXES = ("xyz", "wxyz", "enu", "ned", "rpy", "rgb", "rgba")

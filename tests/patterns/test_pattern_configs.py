@@ -179,7 +179,7 @@ def test_built_in_kind_cannot_be_redefined() -> None:
         class GridPatternCfg(sn.patterns.PatternBaseCfg):
             func = cross
 
-    assert PATTERN_KINDS["grid"] is GridPatternCfg
+    assert PATTERN_KINDS["grid"] is sn.patterns.GridPatternCfg
 
 
 def test_pattern_with_custom_axes_reports_them() -> None:

@@ -353,6 +353,11 @@ class Cfg(BaseModel, metaclass=CfgType):
         values = (self.__dict__[name] for name in type(self).model_fields)
         return hash((type(self), *(each for each in values if not isinstance(each, Mapping))))
 
+    def __dir__(self) -> list[str]:
+        """Return the methods and the fields with a value; `replace` accepts all fields."""
+        fields = [name for name in type(self).model_fields if vars(self).get(name) is not None]
+        return sorted({*dir(type(self)), *fields})
+
     def __repr_args__(self) -> Any:
         return [(name, value) for name, value in super().__repr_args__() if name in self.model_fields_set]
 

@@ -143,6 +143,11 @@ class CfgType(ModelMetaclass):
                 namespace[field] = Field(default=namespace.pop(given), alias=info.alias)
         return super().__new__(mcs, name, bases, namespace, **kwargs)
 
+    def __dir__(cls) -> list[str]:
+        """Return the methods that sensorium's configs define, without those of pydantic; `help` shows these."""
+        names = (name for name in type.__dir__(cls) if not name.startswith("_") and not hasattr(BaseModel, name))
+        return sorted(name for name in names if callable(getattr(cls, name, None)))
+
     @property
     def __doc__(cls) -> str:  # type: ignore[override]
         """The class's docstring, followed by its fields."""

@@ -31,8 +31,6 @@ PerJoint = Annotated[
 """One finite number for all joints, or one per joint in the order of `joint_names`."""
 Positive = Annotated[PerJoint, must(lambda value: min(per_joint(value)) > 0.0, "a number above 0, or one per joint")]
 
-_SLIDE_UNITS = {"rad": "m", "rad/s": "m/s", "N m": "N"}
-
 
 @dataclass(frozen=True, slots=True)
 class ScalarJoints:
@@ -55,12 +53,12 @@ class ScalarJoints:
         """Number of joints."""
         return len(self.names)
 
-    def unit(self, hinge: str) -> str:
-        """Return the unit of a quantity, given its unit at a hinge: that of a slide, or both as ``"rad|m"``."""
-        slide = _SLIDE_UNITS.get(hinge, hinge)
-        if all(self.slides) or slide == hinge:
-            return slide
-        return f"{hinge}|{slide}" if any(self.slides) else hinge
+    def unit(self, declared: str) -> str:
+        """Return the unit of a quantity that is declared as that at a hinge and at a slide, e.g. ``"rad|m"``."""
+        hinge, _, slide = declared.partition("|")
+        if not slide or not any(self.slides):
+            return hinge
+        return slide if all(self.slides) else declared
 
     def fields(self, declared: Mapping[str, Field]) -> dict[str, Field]:
         """Return the fields of a data class with the joint axis and the units of these joints."""

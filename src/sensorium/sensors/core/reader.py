@@ -28,6 +28,14 @@ CfgT = TypeVar("CfgT", bound=SensorCfg[Any])
 DataT = TypeVar("DataT")
 
 
+OMITTED = {
+    "cfg_class", "data_class", "derived_values", "ensure_current", "ensure_shown", "has_arrived", "held",
+    "is_initialized", "is_lazy", "is_retired", "nbytes", "next_change", "own_history", "own_tensors", "packaged",
+    "retire", "set_bias", "set_delay", "set_jitter", "set_noise", "set_random_walk", "set_resolution", "spoil",
+}  # fmt: skip
+"""Public members that `dir` omits: those for scenes and outputs, and aliases."""
+
+
 def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two tensors are bit-identical, including NaN."""
     return torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
@@ -90,6 +98,14 @@ class Readable(Generic[CfgT, DataT]):
         rate = 1.0 / (self.clock.dt * self.rate.period)
         where = f" on {', '.join(self.mount.names)}" if self.mount is not None else ""
         return f"<{type(self).__name__} {self.name!r}{where}, {self.num_envs} env(s), {rate:g} Hz: {fields}>"
+
+    def __dir__(self) -> list[str]:
+        """Return what readers use: without the hooks of authors, aliases and the methods that scenes call."""
+        kinds = [base for base in type(self).__mro__ if base is not object]
+        core = {name for base in kinds if base.__module__.startswith("sensorium.sensors.core") for name in vars(base)}
+        own = {name for base in kinds for name in vars(base)} - core
+        names = {"name", "cfg", *self._constant_names, *own, *vars(Readable)} - OMITTED
+        return sorted(name for name in names if not name.startswith("_") and not name.isupper())
 
     @property
     def constants(self) -> dict[str, Any]:

@@ -41,11 +41,11 @@ from sensorium.world.select import Named
 class JointSensorData:
     """One sample of joints; fields that the config does not select are None."""
 
-    position: Annotated[Tensor, Field("rad")]
+    position: Annotated[Tensor, Field("rad|m")]
     """Position `[env, joint]`, rad (slide: m)."""
-    velocity: Annotated[Tensor, Field("rad/s")]
+    velocity: Annotated[Tensor, Field("rad/s|m/s")]
     """Velocity `[env, joint]`, rad/s (slide: m/s)."""
-    effort: Annotated[Tensor, Field("N m")]
+    effort: Annotated[Tensor, Field("N m|N")]
     """Effort of the actuators at the joint, through their gears `[env, joint]`, N m (slide: N)."""
     joint_names: tuple[str, ...]
     """Full names of the joints, in the order of the joint axis."""

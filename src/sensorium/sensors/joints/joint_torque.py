@@ -39,7 +39,7 @@ from sensorium.world.select import Named
 class JointTorqueData:
     """One sample of torque cells."""
 
-    torque: Annotated[Tensor, Field("N m")]
+    torque: Annotated[Tensor, Field("N m|N")]
     """Torque that the drive delivers to the link `[env, joint]`, N m (slide: force, N)."""
 
 

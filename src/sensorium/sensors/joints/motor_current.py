@@ -48,7 +48,7 @@ class MotorCurrentData:
 
     current: Annotated[Tensor, Field("A")]
     """Torque-producing current of the motor (q axis) `[env, joint]`, A."""
-    torque: Annotated[Tensor, Field("N m", kind="derived")]
+    torque: Annotated[Tensor, Field("N m|N", kind="derived")]
     """Torque at the gearbox output `[env, joint]`, N m (slide: N); the measured value is the drive's estimate."""
     joint_names: tuple[str, ...]
     """Full names of the joints, in the order of the joint axis."""
