@@ -48,7 +48,7 @@ FRAMEWORKS = {"mjlab"}
 OTHERS = re.compile(r"isaac|mjlab|genesis|genelab|carla", re.IGNORECASE)
 """Names of other systems, which appear in `compat/` alone."""
 
-MAY_NAME_OTHERS = {"cfg/base.py": "sensorium.compat.", "engines/mujoco_warp/worlds.py": "pip install"}
+MAY_NAME_OTHERS = {"engines/mujoco_warp/worlds.py": "pip install"}
 """Files whose messages state what to write or to install, and the permitted text of such messages."""
 
 

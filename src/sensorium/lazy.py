@@ -40,6 +40,11 @@ def public_names(package: str, stub: str) -> tuple[list[str], Callable[[str], An
     return names, load, lambda: sorted(modules)
 
 
+def public_part(name: str) -> Any:
+    """Return a public part of sensorium for the text of an error, in a module that must not import it."""
+    return getattr(sys.modules["sensorium"], name)
+
+
 def _hint(name: str, names: list[str]) -> str:
     """Return where else a name is public, otherwise the nearest names of the package."""
     from difflib import get_close_matches

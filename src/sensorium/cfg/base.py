@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import json
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import chain
 from numbers import Real
-from types import FunctionType, UnionType
+from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin
 
 import numpy as np
@@ -38,9 +37,9 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, core_schema
 
-from sensorium.cfg.held import Held
 from sensorium.cfg.help import FIELDS, CfgType, meanings
-from sensorium.errors import ConfigError, Fault, SensoriumError, nearest, shown
+from sensorium.errors import ConfigError, Fault, nearest, shown
+from sensorium.lazy import public_part
 
 DataT = TypeVar("DataT")
 T = TypeVar("T")
@@ -260,13 +259,18 @@ class Cfg(BaseModel, metaclass=CfgType):
         defer_build=True, frozen=True, extra="forbid", validate_default=False, arbitrary_types_allowed=True
     )
 
-    def __init__(self, /, **data: Any) -> None:
-        super().__init__(**data)  # defined so that pydantic calls it also for a config inside another one
+    def __init__(self, /, **data: Any) -> None:  # pydantic calls it for a config inside another one as well
+        try:
+            super().__init__(**data)
+        except ValidationError as error:
+            raise _config_error(type(self), error, data) from None
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Refuse the assignment, of which a sensor would know nothing, unless the config is marked as `Held`."""
-        if isinstance(given := self.model_fields_set, Held) and name in type(self).model_fields:
-            return given.assign(self, self.replace(**{name: value}))
+        """Refuse the assignment, of which a sensor would know nothing, unless the set of given fields accepts it."""
+        assign = getattr(self.model_fields_set, "assign", None)
+        if assign is not None and name in type(self).model_fields:
+            assign(self, self.replace(**{name: value}))
+            return
         expected = "no assignment, since the config is immutable"
         fix = f"replace({name}=...) returns a changed copy, for the field or the variable that holds this config."
         if name not in type(self).model_fields:
@@ -296,16 +300,10 @@ class Cfg(BaseModel, metaclass=CfgType):
             copy = super().model_copy(deep=deep)
             return copy.replace(**update) if update else copy
 
-        @classmethod
-        def model_rebuild(cls, *, _parent_namespace_depth: int = 2, **options: Any) -> bool | None:
-            """Build the validators again; names that the annotations lack are looked up where this is called."""
-            return super().model_rebuild(_parent_namespace_depth=_parent_namespace_depth + 2, **options)
-
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Keep the rules of fields that the class declares again without a rule, and the errors of its methods."""
+        """Keep the rules of fields that the class declares again without a rule."""
         super().__pydantic_init_subclass__(**kwargs)
-        _wrap_methods(cls, vars(cls).keys() & dir(Cfg))
         kept = {}
         for name in cls.model_fields.keys() & inspect.get_annotations(cls).keys():
             above = (base.model_fields.get(name) for base in cls.__mro__[1:] if issubclass(base, BaseModel))
@@ -377,7 +375,7 @@ class Cfg(BaseModel, metaclass=CfgType):
         Raises:
             ConfigError: lists every fault at once.
         """
-        if not isinstance(data, Mapping):
+        if not isinstance(data, Mapping) or not all(isinstance(name, str) for name in data):
             raise ConfigError.single(cls.__name__, "(config)", data, "fields by name")
         return cls(**{name: value for name, value in data.items() if name != "kind" or "kind" in cls.model_fields})
 
@@ -388,7 +386,7 @@ class Cfg(BaseModel, metaclass=CfgType):
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Build the config from JSON text. Raises as `from_dict` does."""
-        return cls.from_dict(json.loads(text))
+        return cls.from_dict(cls._parsed(json.loads, text))
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
@@ -412,60 +410,15 @@ class Cfg(BaseModel, metaclass=CfgType):
     def from_toml(cls, text: str) -> Self:
         """Build the config from TOML text. Raises as `from_dict` does."""
         with toml_words():
-            return cls.from_dict(tomllib.loads(text))
+            return cls.from_dict(cls._parsed(tomllib.loads, text))
 
-
-def _in_our_words(method: Any) -> Any:
-    """Return a method, or class method, that raises `ConfigError`: for arguments that do not fit, or if replaced."""
-    if isinstance(method, classmethod):
-        return classmethod(_in_our_words(method.__func__))
-    fix = REPLACED.get(method.__name__) if method.__module__ == BaseModel.__module__ else None
-
-    @functools.wraps(method)
-    def call(owner: Any, *args: Any, **options: Any) -> Any:
-        cls = owner if isinstance(owner, type) else type(owner)
-        if fix:
-            fault = Fault(f"{method.__name__}()", "a call", "a method of sensorium's configs", fix)
-            raise ConfigError(cls.__name__, [fault])
+    @classmethod
+    def _parsed(cls, loads: Callable[[str], Any], text: str) -> Any:
         try:
-            return method(owner, *args, **options)
-        except SensoriumError:
-            raise
-        except Exception as error:  # pydantic raises exceptions of many types
-            if isinstance(error, ValidationError):
-                fields = args[0] if args and isinstance(args[0], Mapping) else options
-                raise _config_error(cls, error, fields) from None
-            given = [*map(shown, args), *(f"{name}={shown(value)}" for name, value in options.items())]
-            title = "(config)" if method.__name__ == "__init__" else f"{method.__name__}()"
-            text = f"{str(error).rstrip('.')}."
-            raise ConfigError(cls.__name__, [Fault(title, ", ".join(given), "valid arguments", text)]) from error
-
-    return call
-
-
-def _wrap_methods(cls: type[Cfg], names: Iterable[str]) -> None:
-    """Apply `_in_our_words` to the methods of a class; pydantic calls `model_post_init` only where it is defined."""
-    for name in names:
-        method = inspect.getattr_static(cls, name)
-        is_called = name == "__init__" or not name.startswith(("_", "model_post_init"))
-        if is_called and isinstance(method, FunctionType | classmethod):
-            setattr(cls, name, _in_our_words(method))
-
-
-REPLACED = {
-    **dict.fromkeys(("construct", "model_construct", "from_orm"), "Call the class with the fields by name."),
-    **dict.fromkeys(("parse_file", "parse_raw"), "Write cls.from_json(text) or cls.from_toml(text)."),
-    **dict.fromkeys(("schema", "schema_json"), "Write cls.model_json_schema()."),
-    "copy": "Write cfg.replace(...) or copy.copy(cfg).",
-    "dict": "Write cfg.to_dict().",
-    "json": "Write cfg.to_json().",
-    "parse_obj": "Write cls.from_dict(fields).",
-    "update_forward_refs": "Write cls.model_rebuild().",
-    "validate": "Write cls.model_validate(value).",
-}
-"""Methods of pydantic that skip checks or that it deprecates, and their replacements."""
-
-_wrap_methods(Cfg, dir(Cfg))
+            return loads(text)
+        except (ValueError, TypeError, RecursionError) as error:
+            expected = "a config as JSON" if loads is json.loads else "a config as TOML"
+            raise ConfigError.single(cls.__name__, "(text)", text, expected, f"{error}.") from None
 
 
 _reads_toml: ContextVar[bool] = ContextVar("reads_toml", default=False)
@@ -478,35 +431,6 @@ def _with_none(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _with_none(each) for name, each in value.items()}
     return [_with_none(each) for each in value] if isinstance(value, list) else NONE if value is None else value
-
-
-_REPLACEMENTS = {
-    "visualizer_cfg sets the style: give debug_vis=True.": "viz",
-    "Meshes are always shared: omit this field.": "reference_meshes",
-    "The config's class determines the sensor class: omit this field.": "class_type",
-    "Give targets=...; sensorium.compat.isaaclab has configs with mesh_prim_paths.": "mesh_prim_paths",
-    "Give pattern=...; sensorium.compat.isaaclab has configs with pattern_cfg.": "pattern_cfg",
-    'Give ray_alignment="yaw"; sensorium.compat.isaaclab has configs with attach_yaw_only.': "attach_yaw_only",
-    "Give offset=...; sensorium.compat.isaaclab has configs with source_frame_offset.": "source_frame_offset",
-    "Add geom_ids to fields; sensorium.compat.isaaclab has configs with update_mesh_ids.": "update_mesh_ids",
-    "Isaac Lab 3 has it; sensorium.compat.isaaclab follows 2.3, whose quaternions are (w, x, y, z).":
-        "renderer_cfg isp_cfg",
-    "Give site=..., body=... or geom=..., or sites=...; sensorium.compat.mjlab has configs with frame.": "frame frames",
-    "Give targets=...; sensorium.compat.genesis has options with track_link.": "track_link",
-    "Give min_distance=...; sensorium.compat.genesis has options with min_range.": "min_range",
-    "Give max_distance=...; sensorium.compat.genesis has options with max_range.": "max_range",
-    "Add ray_hits_w or points_b to fields.": "return_points return_world_frame",
-    "Contact with any of the matches counts: omit this field.": "secondary_policy",
-    "Give the mount by name: link_name=..., body=..., site=... or ObjRef(type, name, entity).":
-        "entity_idx link_idx_local",
-    "Give offset=OffsetCfg(pos=...).": "pos_offset",
-    "Give offset=OffsetCfg(rot=(w, x, y, z)).": "euler_offset",
-    "Give lens=PinholeLensCfg(fovy=...).": "fov fovy",
-    "Give lens=PinholeLensCfg(focal_length=...).": "focal_length",
-    "Give width=..., height=...": "res",
-}  # fmt: skip
-WORDS_OF_OTHERS = {name: fix for fix, names in _REPLACEMENTS.items() for name in names.split()}
-"""Fields of other libraries' configs that have another form here, and the replacements."""
 
 
 def _config_error(cls: type[Cfg], error: ValidationError, data: Mapping[str, Any]) -> ConfigError:
@@ -543,7 +467,7 @@ def _config_error(cls: type[Cfg], error: ValidationError, data: Mapping[str, Any
 def _known_fields(cls: type[Cfg], unknown: str) -> tuple[str, str]:
     """Return the fields of a config, or the nearest ones of many, and the replacement of an unknown field."""
     known = list(cls.model_fields)
-    fix = WORDS_OF_OTHERS.get(unknown, "")
+    fix = public_part("compat").replacement_of(unknown)
     field = re.match(r"Give (\w+)=", fix)
     if not fix or (field and field[1] not in known):
         fix = nearest(unknown, known).strip()

@@ -22,6 +22,13 @@ def places_of(name: str) -> list[str]:
     return [f"{module.__name__}.{name}" for module in modules if name in module.__all__]
 
 
+def replacement_of(field: str) -> str:
+    """Return what to write instead of a field of another system's config; empty if the field is unknown."""
+    from sensorium.compat.renamed import REPLACEMENTS
+
+    return REPLACEMENTS.get(field, "")
+
+
 def variants() -> Mapping[str, Variant]:
     """Return the blueprints of sensors with another system's attributes, by id."""
     from sensorium.compat.carla.blueprints import VARIANTS

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from pydantic import ConfigDict
 
 from sensorium.cfg import Cfg
-from sensorium.cfg.held import Held, let_change
+from sensorium.compat.held import Held, let_change
 from sensorium.errors import ConfigError
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Generic, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from sensorium.cfg.base import Cfg, DataT, Float, ObjRef, OffsetCfg, Vec3, bad, in_unit, must, name_in
-from sensorium.cfg.knobs import COLUMN_KNOBS, Amount, GilbertElliott, Knob, amount_bounds
+from sensorium.cfg.knobs import COLUMN_KNOBS, Amount, GilbertElliott, Knob, amount_bounds, is_within
 from sensorium.errors import ConfigError, Fault, nearest
 from sensorium.measurement.stage_cfg import Stages
-from sensorium.random import Choice, Normal, Uniform
+from sensorium.random import Normal
 from sensorium.spec import kind_of
 
 OWNERS: list[Callable[[type], type]] = [lambda cls: cls]
@@ -45,11 +46,23 @@ class SensorCfg(Cfg, Generic[DataT]):
 
     name: str = ""
     """Name in the scene; by default the kind, e.g. ``"imu"``."""
-    update_period: Annotated[Float, in_unit("s", minimum=0.0)] = 0.0
+    update_period: Annotated[
+        Float,
+        must(
+            lambda seconds: 0.0 <= seconds < math.inf,
+            "a finite number of seconds >= 0",
+            "Give 0 to sample at every tick.",
+        ),
+        in_unit("s", minimum=0.0),
+    ] = 0.0
     """Seconds between samples; 0 samples at every physics tick. Need not be a multiple of the time step."""
-    rate_hz: Annotated[Float | None, in_unit("Hz", exclusiveMinimum=0.0)] = None
+    rate_hz: Annotated[
+        Float | None,
+        must(lambda rate: 0.0 < rate < math.inf, "a finite number of samples per second > 0"),
+        in_unit("Hz", exclusiveMinimum=0.0),
+    ] = None
     """Samples per second; an alternative to `update_period`."""
-    history_length: Annotated[int, in_unit(minimum=0)] = 0
+    history_length: Annotated[int, must(lambda length: length >= 0, "a whole number >= 0"), in_unit(minimum=0)] = 0
     """Number of samples kept in `.history`; 0 keeps none."""
     debug_vis: bool = False
     """Whether viewers draw the sensor."""
@@ -98,28 +111,11 @@ class SensorCfg(Cfg, Generic[DataT]):
         if faults:
             raise ConfigError(f"{type(self).__name__.split('[')[0]}{name_in(data)}", faults)
 
-    @field_validator("update_period")
-    @classmethod
-    def _period(cls, value: float) -> float:
-        if not 0.0 <= value < float("inf"):
-            raise bad("a finite number of seconds >= 0", "Give 0 to sample at every tick.")
-        return value
-
     @field_validator("rate_hz")
     @classmethod
     def _rate(cls, value: float | None, info: ValidationInfo) -> float | None:
-        if value is not None:
-            if not 0.0 < value < float("inf"):
-                raise bad("a finite number of samples per second > 0")
-            if info.data.get("update_period"):
-                raise bad("either rate_hz or update_period", "Keep one of the two.")
-        return value
-
-    @field_validator("history_length")
-    @classmethod
-    def _history(cls, value: int) -> int:
-        if value < 0:
-            raise bad("a whole number >= 0")
+        if value is not None and info.data.get("update_period"):
+            raise bad("either rate_hz or update_period", "Keep one of the two.")
         return value
 
     @classmethod
@@ -147,9 +143,12 @@ class SensorCfg(Cfg, Generic[DataT]):
         return {"kind": self.kind(), **super().to_dict()}
 
 
-_NON_NEGATIVE = ("noise", "noise_density", "random_walk", "random_walk_density", "resolution", "delay", "jitter")
-_NON_NEGATIVE_ENDINGS = tuple(f"_{knob}" for knob in _NON_NEGATIVE[:5])
-"""Endings of prefixed knobs such as `gyro_noise`."""
+_AT_LEAST_0 = must(
+    lambda amount: is_within(amount, 0.0, math.inf),
+    "an amount >= 0",
+    "Give an amount >= 0; a Normal distribution is clipped at 0.",
+)
+NonNegativeKnob = Annotated[Knob, _AT_LEAST_0, in_unit(minimum=0.0)]
 
 
 class SimpleSensorCfg(SensorCfg[DataT], Generic[DataT]):
@@ -160,23 +159,29 @@ class SimpleSensorCfg(SensorCfg[DataT], Generic[DataT]):
     changes.
     """
 
-    noise: Annotated[Knob, in_unit(minimum=0.0)] = None
+    noise: NonNegativeKnob = None
     """Standard deviation of white noise, per sample, in the field's unit (rad for a rotation)."""
-    noise_density: Annotated[Knob, in_unit(minimum=0.0)] = None
+    noise_density: NonNegativeKnob = None
     """White noise as a two-sided density (Allan's N), unit/sqrt(Hz): sigma = N * sqrt(sample rate)."""
     bias: Knob = None
     """Constant offset, in the field's unit."""
-    random_walk: Annotated[Knob, in_unit(minimum=0.0)] = None
+    random_walk: NonNegativeKnob = None
     """Standard deviation of the bias increment, per sample, in the field's unit."""
-    random_walk_density: Annotated[Knob, in_unit(minimum=0.0)] = None
+    random_walk_density: NonNegativeKnob = None
     """Rate random walk (Allan's K), unit*sqrt(Hz): sigma of the increment = K / sqrt(sample rate)."""
-    resolution: Annotated[Knob, in_unit(minimum=0.0)] = None
+    resolution: NonNegativeKnob = None
     """Quantisation step, in the field's unit; 0 leaves the signal continuous."""
-    delay: Annotated[Amount | None, in_unit("s", minimum=0.0)] = None
+    delay: Annotated[Amount | None, _AT_LEAST_0, in_unit("s", minimum=0.0)] = None
     """Seconds from capture to arrival, rounded to the nearest tick, half up."""
-    jitter: Annotated[Amount | None, in_unit("s", minimum=0.0)] = None
+    jitter: Annotated[Amount | None, _AT_LEAST_0, in_unit("s", minimum=0.0)] = None
     """Extra delay, drawn per sample, s. A number means uniform in [0, jitter). At most `delay`."""
-    loss: Float | GilbertElliott | None = None
+    loss: Annotated[
+        Float | GilbertElliott | None,
+        must(
+            lambda loss: not isinstance(loss, float) or 0.0 <= loss < 1.0,
+            "a probability in [0, 1), or GilbertElliott(p, r)",
+        ),
+    ] = None
     """Probability that a sample never arrives, or `GilbertElliott(p, r)` for bursts of loss."""
     stages: Stages = ()
     """Imperfections beyond the standard chain; those with the same `place` run in this order."""
@@ -199,23 +204,10 @@ class SimpleSensorCfg(SensorCfg[DataT], Generic[DataT]):
                 for knob, unit_of_knob in COLUMN_KNOBS.items():
                     named = unit_of_knob.format(unit)
                     extra: Any = {"unit": named} | ({} if knob == "bias" else {"minimum": 0.0})
-                    hints[f"{prefix}_{knob}"] = Knob
+                    hints[f"{prefix}_{knob}"] = Knob if knob == "bias" else Annotated[Knob, _AT_LEAST_0]
                     described = Field(None, description=f"`{knob}` of {field}, {named}.", json_schema_extra=extra)
                     setattr(cls, f"{prefix}_{knob}", described)
         cls.__annotations__ = hints
-
-    @field_validator("*", mode="after")
-    @classmethod
-    def _non_negative(cls, value: Any, info: ValidationInfo) -> Any:
-        name = info.field_name or ""
-        if name not in _NON_NEGATIVE and not name.endswith(_NON_NEGATIVE_ENDINGS):
-            return value
-        if not isinstance(value, float | tuple | Mapping | Uniform | Choice):
-            return value
-        if amount_bounds(value)[0] < 0.0:
-            fix = "Give an amount >= 0; a Normal distribution is clipped at 0."
-            raise bad("an amount >= 0", fix)
-        return value
 
     @field_validator("delay", "jitter", mode="after")
     @classmethod
@@ -229,13 +221,6 @@ class SimpleSensorCfg(SensorCfg[DataT], Generic[DataT]):
                 raise bad("a delay of at least the jitter", "Give delay as well.")
         if isinstance(value, tuple):
             raise bad(f"one number or distribution, since {info.field_name} applies to the sensor and not to a column")
-        return value
-
-    @field_validator("loss", mode="after")
-    @classmethod
-    def _loss(cls, value: Any) -> Any:
-        if isinstance(value, float) and not 0.0 <= value < 1.0:
-            raise bad("a probability in [0, 1), or GilbertElliott(p, r)")
         return value
 
 
