@@ -24,7 +24,7 @@ from sensorium.engines.base import Engine
 from sensorium.errors import ConfigError, SensoriumWarning, StaleError
 from sensorium.geometry.transforms import compose
 from sensorium.measurement.sensor_cfg import SELECTORS, Selectors
-from sensorium.measurement.stages import ScaleError
+from sensorium.measurement.stages.scale import ScaleError
 from sensorium.patterns import GridPatternCfg, PinholeCameraPatternCfg, SphericalPatternCfg
 from sensorium.scene.scene import Scene as _Scene
 from sensorium.sensors.cameras.camera import Camera

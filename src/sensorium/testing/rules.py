@@ -15,7 +15,7 @@ from sensorium.errors import ConfigError
 from sensorium.measurement.record import TORCH_DTYPES, Record
 from sensorium.measurement.sensor_cfg import MountedSensorCfg, SensorCfg
 from sensorium.measurement.stage_cfg import StageCfg
-from sensorium.measurement.stages import SpikeFault
+from sensorium.measurement.stages.faults import SpikeFault
 from sensorium.measurement.work import as_fields
 from sensorium.scene import Scene
 from sensorium.sensors.core.base import Sensor

@@ -25,7 +25,7 @@ from sensorium.measurement.plan import SensorPlan
 from sensorium.measurement.record import TORCH_DTYPES, Record, Timeline
 from sensorium.measurement.sensor_cfg import MountedSensorCfg, SensorCfg, SimpleSensorCfg
 from sensorium.measurement.stage_cfg import StageCfg
-from sensorium.measurement.stages import StageKey
+from sensorium.measurement.stages.key import StageKey
 from sensorium.measurement.work import begin_measured
 from sensorium.patterns.base import PatternBaseCfg, Rays
 from sensorium.plugins import is_ours
