@@ -256,7 +256,9 @@ class Scene:
     def sensors_in_use(self) -> dict[str, Sensor[Any, Any]]:
         """Name -> sensor: sensors with a config, and discovered ones that were read."""
         free = self._table.free
-        return {name: each for name, each in self._table.built.items() if name not in free or each.buffers.was_read}
+        return {
+            name: each for name, each in self._table.built.items() if name not in free or not each.buffers.before_first
+        }
 
     @property
     def presets(self) -> Presets:
