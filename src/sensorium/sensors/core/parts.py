@@ -138,7 +138,7 @@ def declared(data_class: type) -> tuple[Mapping[str, Field], tuple[str, ...]]:
     class with the representation that `dataclass` generates gets `data_text` instead.
     """
     if hasattr(vars(data_class).get("__repr__"), "__wrapped__"):  # generated: it guards against recursion
-        data_class.__repr__ = data_text  # type: ignore[method-assign]
+        data_class.__repr__ = data_text  # type: ignore[method-assign, assignment]
     hints = typing.get_type_hints(data_class, include_extras=True)
     found: dict[str, Field] = {}
     for item in dataclasses.fields(data_class):
@@ -159,8 +159,9 @@ MOST_SHOWN = 24
 
 def data_text(data: Any) -> str:
     """Return a sample as text: shape and unit of each field that the config selects, and its values if they are few."""
-    fields, constants = declared(type(data))
-    lines = [f"{type(data).__qualname__}:"]
+    data_class: type = type(data)
+    fields, constants = declared(data_class)
+    lines = [f"{data_class.__qualname__}:"]
     for name, field in fields.items():
         value = getattr(data, name)
         if isinstance(value, torch.Tensor):

@@ -52,7 +52,7 @@ def declared_only(sensor: Sensor[Any, Any], owner: str) -> Iterator[None]:
     def guarded(name: str) -> torch.Tensor:
         needed = next((requirement for requirement, names in ARRAYS.items() if name in names), None)
         if needed is not None and needed not in declared:
-            required = ", ".join(f"sn.{each}" for each in (*declared, needed))
+            required = ", ".join(f"sn.engines.{each}" for each in (*declared, needed))
             raise HookError(
                 f"{owner}: it reads {name!r} without requiring {needed}, so an engine may lack it. "
                 f"Add it: requires = ({required},).",
