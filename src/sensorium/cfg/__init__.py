@@ -28,17 +28,14 @@ from sensorium.cfg.base import (
     name_in,
     numbers_in,
     toml_words,
-    values_differ,
     without_absent,
 )
 from sensorium.cfg.help import Parsed, meanings
 from sensorium.cfg.knobs import COLUMN_KNOBS, Amount, GilbertElliott, Knob, amount_bounds, is_within, parse_amount
 
 __all__ = [
-    "ABSENT", "COLUMN_KNOBS", "LARGEST", "NONE", "Amount",
-    "AppearanceCfg", "Cfg", "Finite", "Float", "GilbertElliott", "Knob", "LightLookCfg", 
-    "NonNegative", "ObjRef", "ObjType", "OffsetCfg", "Parsed", "Positive", 
-    "ShapeLookCfg", "Share", "Vec3", "amount_bounds",
-    "as_plain", "bad", "in_unit", "is_finite", "is_within", "meanings", "must", "name_in",
-    "numbers_in", "parse_amount", "toml_words", "values_differ", "without_absent",
+    "ABSENT", "COLUMN_KNOBS", "LARGEST", "NONE", "Amount", "AppearanceCfg", "Cfg", "Finite", "Float",
+    "GilbertElliott", "Knob", "LightLookCfg", "NonNegative", "ObjRef", "ObjType", "OffsetCfg", "Parsed", "Positive",
+    "ShapeLookCfg", "Share", "Vec3", "amount_bounds", "as_plain", "bad", "in_unit", "is_finite", "is_within",
+    "meanings", "must", "name_in", "numbers_in", "parse_amount", "toml_words", "without_absent",
 ]  # fmt: skip

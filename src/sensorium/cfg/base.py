@@ -149,14 +149,6 @@ def numbers_in(value: Any) -> NDArray[np.float64]:
     return numbers
 
 
-def values_differ(one: Any, other: Any) -> bool:
-    """Return whether two values given for the same field under two names differ."""
-    try:
-        return bool(as_plain(one) != as_plain(other))
-    except Exception:  # as in numbers_in
-        return True
-
-
 def name_in(data: Mapping[str, Any]) -> str:
     """Return the `name` among a config's arguments in brackets, for messages; empty if it is not text."""
     name = data.get("name")
