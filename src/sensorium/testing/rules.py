@@ -79,7 +79,7 @@ class Rules(Trial):
         def guarded(name: str) -> torch.Tensor:
             needed = next((requirement for requirement, names in ARRAYS.items() if name in names), None)
             where = f"engine.array({name!r}) comes with {needed}"
-            fix = f"Add sn.{needed} to `requires`."
+            fix = f"Add sn.engines.{needed} to `requires`."
             self.need(needed is None or needed in declared, "a sensor declares the arrays that it reads", where, fix)
             return array(name)
 
