@@ -20,11 +20,11 @@ import numpy as np
 import torch
 
 import sensorium as sn
+from sensorium.spec import BODY_POSE
 
-if "stages" not in dir(sn):  # an older commit, which has these names in `sensorium`
-    setattr(sn, "stages", sn)  # noqa: B010
-    setattr(sn, "engines", sn)  # noqa: B010
 ENGINES = ("mujoco", "mujoco_warp", "tensor")
+STAGES: Any = sn.stages if "stages" in dir(sn) else sn
+"""Stages, which older commits have in `sensorium` itself."""
 STEPS = 150
 SUBSTEPS = (1, 2, 1, 4, 1, 3)
 RATES = (75.0, 100.0, 62.5, None, 30.0)
@@ -49,7 +49,7 @@ def imperfect(cfg: Any, specs: Any, number: int, own: Mapping[str, Any], coarse:
         knobs = {knob: next(iter(size.values())) for knob, size in knobs.items()}
     rate, stages = (
         RATES[number % len(RATES)],
-        tuple(sn.stages.Dropout(probability=0.1, fields=(name,)) for name in vectors[:1]),
+        tuple(STAGES.Dropout(probability=0.1, fields=(name,)) for name in vectors[:1]),
     )
     if cfg.kind() == "builtin":  # a native sensor is declared in the model by its name
         return cfg.replace(**knobs, loss=0.2, rate_hz=rate)
@@ -87,9 +87,9 @@ def configs(engine: Any, kinds: Iterable[str]) -> tuple[list[Any], dict[str, str
             makers[f"imu {label}"] = lambda s=stage, o=source: alone.replace(stages=(s.replace(fields=gyro, **o),))
         for rate in (83.0, 62.5, 25.0):
             makers[f"imu mean {rate}"] = lambda r=rate: alone.replace(
-                rate_hz=r, stages=(sn.stages.WindowAverage(fields=gyro),)
+                rate_hz=r, stages=(STAGES.WindowAverage(fields=gyro),)
             )
-        clock = sn.stages.ClockError(skew_ppm=sn.Normal(0.0, 100.0), offset=0.5, jitter=1e-4)
+        clock = STAGES.ClockError(skew_ppm=sn.Normal(0.0, 100.0), offset=0.5, jitter=1e-4)
         makers["imu clock"] = lambda: alone.replace(delay=0.012, gyro_noise=0.1, acc_bias=0.2, stages=(clock,))
         makers["imu always"] = lambda: alone.replace(evaluate="always", noise_density={"ang_vel_b": 0.01})
         makers["imu on_read"] = lambda: alone.replace(evaluate="on_read")
@@ -99,10 +99,10 @@ def configs(engine: Any, kinds: Iterable[str]) -> tuple[list[Any], dict[str, str
     if gel is not None:
         near = {"strength": 0.3, "sigma": 0.02, "spacing": 0.01}
         makers["gel crosstalk"] = lambda: gel.replace(
-            stages=(sn.stages.TaxelCrosstalk(fields=field_of(gel, scene), **near),)
+            stages=(STAGES.TaxelCrosstalk(fields=field_of(gel, scene), **near),)
         )
         makers["gel scan"] = lambda: gel.replace(
-            rate_hz=50.0, stages=(sn.stages.RowScan(fields=field_of(gel, scene), scan_time=0.013, between="samples"),)
+            rate_hz=50.0, stages=(STAGES.RowScan(fields=field_of(gel, scene), scan_time=0.013, between="samples"),)
         )  # fmt: skip
     refused: dict[str, str] = {}
     out = dict(clean)
@@ -178,7 +178,7 @@ class World:
             provides=("pose", "velocity", "acceleration", "gravity", "magnetic", "joint_state", "joint_effort",
                       "joint_torque", "joint_wrench", "contact"),
         )  # fmt: skip
-        like.prepare({sn.engines.BODY_POSE: "world"})
+        like.prepare({BODY_POSE: "world"})
         like.forward()
         self.home = like.array("body_pos_w")[0].double(), like.array("body_quat_w")[0].double()
         self.write()

@@ -798,7 +798,7 @@ def test_post_process_without_intermediate_fields_is_refused_at_class_definition
     ("cfg_class", "message"),
     [
         (ForgetfulCfg, r"sensor 'forgetful' \(Forgetful\): it reads '.*' without requiring BODY_VELOCITY.*requires = "
-                       r"\(sn\.BODY_POSE, sn\.BODY_VELOCITY,\)"),
+                       r"\(sn\.engines\.BODY_POSE, sn\.engines\.BODY_VELOCITY,\)"),
         (RebindsCfg, r"sensor 'rebinds' \(Rebinds\): update_raw_data does not write raw\.height in place"),
         (MisshapenCfg, r"sensor 'misshapen' \(Misshapen\): update_raw_data failed \(.*test_check_sensor\.py:\d+\)"),
     ],
