@@ -23,7 +23,7 @@ import sensorium as sn
 from sensorium.spec import BODY_POSE
 
 ENGINES = ("mujoco", "mujoco_warp", "tensor")
-STAGE_CLASSES: Any = sn.stages if "stages" in dir(sn) else sn
+STAGES_OF: Any = sn.stages if "stages" in dir(sn) else sn
 """Stages, which older commits have in `sensorium` itself."""
 STEPS = 150
 SUBSTEPS = (1, 2, 1, 4, 1, 3)
@@ -49,7 +49,7 @@ def imperfect(cfg: Any, specs: Any, number: int, own: Mapping[str, Any], coarse:
         knobs = {knob: next(iter(size.values())) for knob, size in knobs.items()}
     rate, stages = (
         RATES[number % len(RATES)],
-        tuple(STAGE_CLASSES.Dropout(probability=0.1, fields=(name,)) for name in vectors[:1]),
+        tuple(STAGES_OF.Dropout(probability=0.1, fields=(name,)) for name in vectors[:1]),
     )
     if cfg.kind() == "builtin":  # a native sensor is declared in the model by its name
         return cfg.replace(**knobs, loss=0.2, rate_hz=rate)
@@ -87,9 +87,9 @@ def configs(engine: Any, kinds: Iterable[str]) -> tuple[list[Any], dict[str, str
             makers[f"imu {label}"] = lambda s=stage, o=source: alone.replace(stages=(s.replace(fields=gyro, **o),))
         for rate in (83.0, 62.5, 25.0):
             makers[f"imu mean {rate}"] = lambda r=rate: alone.replace(
-                rate_hz=r, stages=(STAGE_CLASSES.WindowAverage(fields=gyro),)
+                rate_hz=r, stages=(STAGES_OF.WindowAverage(fields=gyro),)
             )
-        clock = STAGE_CLASSES.ClockError(skew_ppm=sn.Normal(0.0, 100.0), offset=0.5, jitter=1e-4)
+        clock = STAGES_OF.ClockError(skew_ppm=sn.Normal(0.0, 100.0), offset=0.5, jitter=1e-4)
         makers["imu clock"] = lambda: alone.replace(delay=0.012, gyro_noise=0.1, acc_bias=0.2, stages=(clock,))
         makers["imu always"] = lambda: alone.replace(evaluate="always", noise_density={"ang_vel_b": 0.01})
         makers["imu on_read"] = lambda: alone.replace(evaluate="on_read")
@@ -99,10 +99,10 @@ def configs(engine: Any, kinds: Iterable[str]) -> tuple[list[Any], dict[str, str
     if gel is not None:
         near = {"strength": 0.3, "sigma": 0.02, "spacing": 0.01}
         makers["gel crosstalk"] = lambda: gel.replace(
-            stages=(STAGE_CLASSES.TaxelCrosstalk(fields=field_of(gel, scene), **near),)
+            stages=(STAGES_OF.TaxelCrosstalk(fields=field_of(gel, scene), **near),)
         )
         makers["gel scan"] = lambda: gel.replace(
-            rate_hz=50.0, stages=(STAGE_CLASSES.RowScan(fields=field_of(gel, scene), scan_time=0.013, between="samples"),)
+            rate_hz=50.0, stages=(STAGES_OF.RowScan(fields=field_of(gel, scene), scan_time=0.013, between="samples"),)
         )  # fmt: skip
     refused: dict[str, str] = {}
     out = dict(clean)
