@@ -16,11 +16,11 @@ from sensorium.compute import Clock, Compute
 from sensorium.engines.base import Engine, FrameOnBody
 from sensorium.geometry.shapes import Shape
 from sensorium.geometry.transforms import rotation
+from sensorium.shapes.query import QueryContext
+from sensorium.shapes.ray_cast import RayCast, RaySpec
+from sensorium.shapes.scene import RayScene
 from sensorium.spec import BODY_POSE, SHAPES
 from sensorium.world.mount import MountView
-from sensorium.world.query import QueryContext
-from sensorium.world.ray_cast import RayCast, RaySpec
-from sensorium.world.ray_scene import RayScene
 
 Array = NDArray[np.float64]
 OUTPUTS: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {

@@ -19,7 +19,8 @@ SRC = Path(__file__).parents[1] / "src"
 
 LAYERS = (
     "errors", "plugins", "memory", "spec", "pose", "readings", "pictures", "drawing", "random", "cfg", "compute",
-    "geometry", "engines", "world", "measurement", "registry", "patterns", "sensors", "presets", "scene", "wire",
+    "geometry", "engines", "world", "shapes", "measurement", "registry", "patterns", "sensors", "cameras", "presets",
+    "scene", "wire",
     "compat", "jax", "rl", "testing", "record", "stream", "client", "local", "view", "demo", "jobs", "cli",
     "__main__",
 )  # fmt: skip

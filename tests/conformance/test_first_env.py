@@ -17,7 +17,7 @@ import sensorium as sn
 from sensorium import registry
 from sensorium.cfg import Place, SensorCfg, SimpleSensorCfg, StageCfg
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages import StageKey
+from sensorium.measurement.stage_key import StageKey
 from sensorium.random import Normal, Uniform
 from sensorium.testing.trial import chained_fields, snapshot
 

@@ -18,8 +18,8 @@ from selection import gate
 import sensorium as sn
 from sensorium.errors import ConfigError, ModelError, SelectionError
 from sensorium.geometry.shapes import HeightField, Mesh, Shape
-from sensorium.world.ray_scene import RayScene, Targets
-from sensorium.world.ray_static import LARGE, building
+from sensorium.shapes.ray_static import LARGE, building
+from sensorium.shapes.scene import RayScene, Targets
 
 
 def ground(n: int, name: str = "ground") -> Mesh:

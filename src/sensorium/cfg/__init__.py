@@ -5,7 +5,6 @@ A config holds plain values, and the library never modifies it. All faults of on
 at reset. For a sensor with fields of several units, they also accept a mapping from field to one of these.
 """
 
-from sensorium.cfg.appearance import AppearanceCfg, LightLookCfg, ShapeLookCfg
 from sensorium.cfg.base import (
     ABSENT,
     LARGEST,
@@ -47,9 +46,9 @@ from sensorium.cfg.stage import PLACES, SENSOR_PLUGINS, STAGE_KINDS, Place, Stag
 
 __all__ = [
     "ABSENT", "COLUMN_KNOBS", "LARGEST", "NONE", "PLACES", "SELECTORS", "SENSOR_PLUGINS", "STAGE_KINDS", "Amount",
-    "AppearanceCfg", "Cfg", "Evaluate", "Finite", "Float", "GilbertElliott", "Knob", "LightLookCfg", "MountedSensorCfg",
+    "Cfg", "Evaluate", "Finite", "Float", "GilbertElliott", "Knob", "MountedSensorCfg",
     "NonNegative", "ObjRef", "ObjType", "OffsetCfg", "Parsed", "Place", "Positive", "Selector", "Selectors",
-    "SensorCfg", "ShapeLookCfg", "Share", "SimpleSensorCfg", "StageCfg", "Vec3", "VisualizerCfg", "amount_bounds",
+    "SensorCfg", "Share", "SimpleSensorCfg", "StageCfg", "Vec3", "VisualizerCfg", "amount_bounds",
     "as_plain", "bad", "find_kind", "in_unit", "is_finite", "is_within", "meanings", "must", "name_in",
     "numbers_in", "parse_amount", "toml_words", "values_differ", "without_absent",
 ]  # fmt: skip

@@ -20,13 +20,13 @@ from sensorium.cli.messages import busy, stderr, stdout
 from sensorium.jobs.models import EngineName
 
 if TYPE_CHECKING:
+    from sensorium.cameras.render.image_cast import ImageCast
     from sensorium.cfg import SensorCfg
     from sensorium.engines.base import Engine
     from sensorium.scene import Scene
     from sensorium.sensors.core.base import Sensor
-    from sensorium.world.image_cast import ImageCast
-    from sensorium.world.ray_cast import RayCast
-    from sensorium.world.solid_query import SolidQuery
+    from sensorium.shapes.ray_cast import RayCast
+    from sensorium.shapes.solid_query import SolidQuery
 
 SHOWN_SHAPES = 12
 """Maximum number of shape names in the tables."""
@@ -156,7 +156,7 @@ def _described(sensor: Sensor[Any, Any], numbers: Iterable[int]) -> list[dict[st
 
 def _solids(sensor: Sensor[Any, Any]) -> SolidQuery | None:
     """Return the query for the depth of a taxel sensor in shapes; None for other sensors."""
-    from sensorium.world.solid_query import SolidQuery
+    from sensorium.shapes.solid_query import SolidQuery
 
     held = [each for value in vars(sensor).values() for each in (value, getattr(value, "query", None))]
     return next((each for each in held if isinstance(each, SolidQuery)), None)
@@ -164,15 +164,15 @@ def _solids(sensor: Sensor[Any, Any]) -> SolidQuery | None:
 
 def _casts(sensor: Sensor[Any, Any]) -> list[RayCast | ImageCast]:
     """Return the casts of a sensor, that of a scan first; empty if it has none."""
-    from sensorium.world.image_cast import ImageCast
-    from sensorium.world.ray_cast import RayCast
+    from sensorium.cameras.render.image_cast import ImageCast
+    from sensorium.shapes.ray_cast import RayCast
 
     return list(dict.fromkeys(value for value in vars(sensor).values() if isinstance(value, RayCast | ImageCast)))
 
 
 def _shapes_nbytes(scene: Scene) -> int:
     """Return bytes of the shapes for the rays of all sensors, for any number of envs; 0 without rays."""
-    from sensorium.world.ray_cast import RayCast
+    from sensorium.shapes.ray_cast import RayCast
 
     casts = [cast for sensor in scene.sensors.values() for cast in _casts(sensor)]
     for cast in casts:

@@ -11,7 +11,7 @@ from sensorium.compute import Compute
 from sensorium.compute.clock import Clock
 from sensorium.errors import ConfigError, Fault, UnknownNameError
 from sensorium.measurement.plan import SensorPlan
-from sensorium.measurement.stages import StageKey
+from sensorium.measurement.stage_key import StageKey
 from sensorium.spec import kind_of
 
 

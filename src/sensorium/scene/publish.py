@@ -14,7 +14,7 @@ from sensorium.compute import pinned
 from sensorium.engines.base import Engine
 from sensorium.errors import ConfigError
 from sensorium.measurement.counter import NEVER
-from sensorium.measurement.stages import ClockError
+from sensorium.measurement.stages.clock_error import ClockError
 from sensorium.readings import Reading, read_only
 from sensorium.sensors.core.base import Sensor
 from sensorium.sensors.core.poses import CapturePoses

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from sensorium import registry
-from sensorium.cfg import AppearanceCfg, SensorCfg
+from sensorium.cfg import SensorCfg
 from sensorium.compute import Clock, Compute, Memory, keeps_current
 from sensorium.compute.clock import FIRST, SAMPLE
 from sensorium.compute.exclusive import SceneGuard, exclusive, restoring
@@ -53,6 +53,7 @@ from sensorium.world.bodies import bodies_of
 from sensorium.world.description import world_file
 
 if TYPE_CHECKING:
+    from sensorium.cameras.appearance_cfg import AppearanceCfg
     from sensorium.record import Recorder
     from sensorium.view.live.handle import LiveView
 

@@ -1,9 +1,8 @@
-"""All built-in sensors: importing this module imports and registers every sensor of the package."""
+"""All built-in sensors: importing this module imports and registers every sensor and stage of the package."""
 
 from importlib import import_module
 from pkgutil import walk_packages
 
-from sensorium import sensors
-
-for _module in walk_packages(sensors.__path__, f"{sensors.__name__}."):
-    import_module(_module.name)
+for _package in map(import_module, ("sensorium.sensors", "sensorium.cameras", "sensorium.measurement.stages")):
+    for _module in walk_packages(_package.__path__, f"{_package.__name__}."):
+        import_module(_module.name)

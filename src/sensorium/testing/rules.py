@@ -14,7 +14,7 @@ from sensorium.cfg import MountedSensorCfg, SensorCfg, StageCfg
 from sensorium.engines.base import ARRAYS
 from sensorium.errors import ConfigError
 from sensorium.measurement.record import TORCH_DTYPES, Record
-from sensorium.measurement.stages import SpikeFault
+from sensorium.measurement.stages.faults import SpikeFault
 from sensorium.measurement.work import as_fields
 from sensorium.scene import Scene
 from sensorium.sensors.core.base import Sensor

@@ -15,8 +15,8 @@ from sensorium.compat.isaaclab.markers import MarkedCfg
 from sensorium.errors import Fault, PathError
 from sensorium.patterns import PatternField
 from sensorium.sensors.rays import ray_caster as _rays
-from sensorium.world.ray_cast import Alignment
-from sensorium.world.ray_scene import Targets
+from sensorium.shapes.ray_cast import Alignment
+from sensorium.shapes.scene import Targets
 
 
 class RayCaster(WithoutHandles, _rays.RayCaster):

@@ -16,6 +16,7 @@ from sensorium.cfg import Amount, Float, Place, StageCfg, bad, must
 from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now, ticks_since
 from sensorium.measurement.draws import Stream, is_drawn, normals_of
 from sensorium.measurement.record import Record
+from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.stages.amounts import (
     BEGAN,
     ONE_NUMBER,
@@ -34,7 +35,6 @@ from sensorium.measurement.stages.amounts import (
     state_views,
     within,
 )
-from sensorium.measurement.stages.key import StageKey
 from sensorium.random import normal_table
 
 # Gauss-Markov ---------------------------------------------------------------------------------------------------------

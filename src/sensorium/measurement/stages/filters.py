@@ -20,8 +20,8 @@ from pydantic import ValidationInfo, field_validator
 from sensorium.cfg import Amount, Float, Place, StageCfg, amount_bounds, bad, must
 from sensorium.compute import Rows, is_first, kernel, masked_tid
 from sensorium.measurement.record import Record
+from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.stages.amounts import amount_row, check_fit, column_values, not_drawn, row, state_views
-from sensorium.measurement.stages.key import StageKey
 from sensorium.spec import FieldSpec
 
 # Low-pass -------------------------------------------------------------------------------------------------------------

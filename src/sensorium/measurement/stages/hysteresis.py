@@ -14,6 +14,7 @@ from pydantic import ValidationInfo, field_validator
 from sensorium.cfg import Amount, Float, Place, Positive, StageCfg, amount_bounds, bad, must
 from sensorium.compute import Rows, is_first, kernel, masked_tid
 from sensorium.measurement.record import Record
+from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.stages.amounts import (
     DrawnStage,
     PositiveTime,
@@ -22,7 +23,6 @@ from sensorium.measurement.stages.amounts import (
     column_values,
     state_views,
 )
-from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Normal
 
 # Rate-dependent -------------------------------------------------------------------------------------------------------

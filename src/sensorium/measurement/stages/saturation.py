@@ -12,8 +12,8 @@ from pydantic import Field as PydanticField
 from sensorium.cfg import Amount, Place, StageCfg
 from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.measurement.record import Record
+from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.stages.amounts import amount_row, below_high, check_fit, column_values, ends_row, not_drawn
-from sensorium.measurement.stages.key import StageKey
 
 
 @kernel

@@ -14,8 +14,8 @@ from pydantic import field_validator, model_validator
 from sensorium.cfg import Amount, Float, Place, Share, StageCfg, bad, must
 from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.measurement.record import Record
+from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.stages.amounts import Row, amount_row, column_values, not_drawn
-from sensorium.measurement.stages.key import StageKey
 from sensorium.measurement.stages.taxels import TaxelLayout, layout_of
 from sensorium.spec import FieldSpec
 

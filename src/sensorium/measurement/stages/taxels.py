@@ -21,6 +21,7 @@ from sensorium.cfg import Amount, Place, StageCfg, amount_bounds, bad, must, num
 from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now, ticks_since
 from sensorium.measurement.draws import converted, is_drawn
 from sensorium.measurement.record import Record
+from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.stages.amounts import (
     BEGAN,
     Row,
@@ -36,7 +37,6 @@ from sensorium.measurement.stages.amounts import (
     state_views,
     within,
 )
-from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Uniform
 from sensorium.spec import VECTOR_AXES, FieldSpec
 

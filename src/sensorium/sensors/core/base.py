@@ -23,7 +23,7 @@ from sensorium.errors import ConfigError, RegistrationError, UnsupportedError
 from sensorium.measurement.buffers import SensorBuffers
 from sensorium.measurement.plan import SensorPlan
 from sensorium.measurement.record import TORCH_DTYPES, Record, Timeline
-from sensorium.measurement.stages import StageKey
+from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.work import begin_measured
 from sensorium.patterns.base import PatternBaseCfg, Rays
 from sensorium.plugins import is_ours
@@ -38,11 +38,11 @@ from sensorium.world.mount import MountView
 from sensorium.world.select import Named, resolve_mounts
 
 if TYPE_CHECKING:
-    from sensorium.world.image_cast import ImageCast
-    from sensorium.world.query import QueryContext
-    from sensorium.world.ray_cast import RayCast
-    from sensorium.world.ray_scene import RayScene
-    from sensorium.world.solid_query import SolidQuery
+    from sensorium.cameras.render.image_cast import ImageCast
+    from sensorium.shapes.query import QueryContext
+    from sensorium.shapes.ray_cast import RayCast
+    from sensorium.shapes.scene import RayScene
+    from sensorium.shapes.solid_query import SolidQuery
 
 PIPELINE_KNOBS = ("history_length", *COLUMN_KNOBS, "delay", "jitter", "loss", "stages")
 """Knobs that need the memory of the standard pipeline."""
@@ -353,7 +353,7 @@ class Sensor(Readable[CfgT, DataT]):
         """Context for queries from this sensor's mounts at the shapes of the scene."""
         config = self.cfg.title
         assert self.mount is not None, f"{config} has no mount from which a query could start"
-        from sensorium.world.query import QueryContext  # imported on use: slow to import, and rarely needed
+        from sensorium.shapes.query import QueryContext  # imported on use: slow to import, and rarely needed
 
         return QueryContext(self.rays, self.engine, self.compute_on, self.clock, self.mount, config)
 
@@ -365,7 +365,7 @@ class Sensor(Readable[CfgT, DataT]):
         Args:
             options: see `RaySpec`.
         """
-        from sensorium.world.ray_cast import RayCast, RaySpec  # as above
+        from sensorium.shapes.ray_cast import RayCast, RaySpec  # as above
 
         return RayCast(self.query_context, RaySpec(**options))
 
@@ -377,7 +377,7 @@ class Sensor(Readable[CfgT, DataT]):
         Args:
             options: see `ImageSpec`.
         """
-        from sensorium.world.image_cast import ImageCast, ImageSpec  # as above
+        from sensorium.cameras.render.image_cast import ImageCast, ImageSpec  # as above
 
         return ImageCast(self.query_context, ImageSpec(**options))
 
@@ -389,7 +389,7 @@ class Sensor(Readable[CfgT, DataT]):
         Args:
             options: see `SolidQuery`, from `points` on.
         """
-        from sensorium.world.solid_query import SolidQuery  # as above
+        from sensorium.shapes.solid_query import SolidQuery  # as above
 
         return SolidQuery(self.query_context, **options)
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from sensorium.cfg import AppearanceCfg, LightLookCfg, SensorCfg
+from sensorium.cfg import SensorCfg
 from sensorium.compute import Clock, Compute
 from sensorium.engines.base import Engine, FrameOnBody, NameKind
 from sensorium.errors import RegistrationError, SensoriumError
 from sensorium.spec import Field, FieldSpec
 
 if TYPE_CHECKING:
-    from sensorium.sensors.cameras.random_looks import RandomLooks
-    from sensorium.world.ray_scene import RayScene
+    from sensorium.cameras.random_looks import RandomLooks
+    from sensorium.shapes.scene import RayScene
 
 
 @dataclass
@@ -42,13 +42,14 @@ class SensorContext:
     """Whether readers get copies, which are overwritten once they are outdated."""
     semantics: Mapping[str, str | Sequence[str]] | None
     """Semantic labels of shapes, as in `RayScene`."""
-    appearance: Sequence[AppearanceCfg] = ()
+    appearance: Sequence[Any] = ()
     """Looks of shapes and lights that are set at reset."""
 
     @functools.cached_property
     def ray_scene(self) -> RayScene:
         """Shapes of the scene; created on first access."""
-        from sensorium.world.ray_scene import RayScene  # imported on use: slow to import, and only rays need it
+        from sensorium.cameras.appearance_cfg import LightLookCfg
+        from sensorium.shapes.scene import RayScene  # imported on use: slow to import, and only rays need it
 
         prefixes = ["light_" if isinstance(cfg, LightLookCfg) else "" for cfg in self.appearance]
         varied = {prefix + name for prefix, cfg in zip(prefixes, self.appearance, strict=True) for name in cfg.given}
@@ -57,7 +58,7 @@ class SensorContext:
     @functools.cached_property
     def random_looks(self) -> RandomLooks:
         """Looks that are set at reset; created on first access."""
-        from sensorium.sensors.cameras.random_looks import RandomLooks  # imported on use, as above
+        from sensorium.cameras.random_looks import RandomLooks  # imported on use, as above
 
         return RandomLooks(self.appearance, self.ray_scene, self.compute, self.seed)
 

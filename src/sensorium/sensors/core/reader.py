@@ -18,7 +18,7 @@ from sensorium.measurement.buffers import SensorBuffers
 from sensorium.measurement.counter import NEVER
 from sensorium.measurement.plan import is_recorded
 from sensorium.measurement.record import Record
-from sensorium.measurement.stages import ClockError
+from sensorium.measurement.stages.clock_error import ClockError
 from sensorium.measurement.transport import Ring
 from sensorium.sensors.core.parts import Params, SensorContext, SensorInfo, declared
 from sensorium.spec import FieldSpec, kind_of

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import field_validator
 
 from sensorium.cfg import MountedSensorCfg, ObjRef, Selectors, bad
-from sensorium.world.ray_scene import Geometry, Targets
+from sensorium.shapes.scene import Geometry, Targets
 
 DataT = TypeVar("DataT")
 
