@@ -18,7 +18,7 @@ from sensorium.geometry.shapes import Shape
 from sensorium.geometry.transforms import rotation
 from sensorium.shapes.query import QueryContext
 from sensorium.shapes.ray_cast import RayCast, RaySpec
-from sensorium.shapes.scene import RayScene
+from sensorium.shapes.scene import ShapeScene
 from sensorium.spec import BODY_POSE, SHAPES
 from sensorium.world.mount import MountView
 
@@ -57,7 +57,7 @@ class World:
         self.bad = torch.zeros((engine.num_envs, len(frames)), dtype=torch.uint8)
         names = [f"mount {i}" for i in range(len(frames))]
         self.mount = MountView(engine, self.compute, self.clock, names, frames, OffsetCfg(), lambda: self.bad)
-        self.scene = RayScene(engine, self.compute)
+        self.scene = ShapeScene(engine, self.compute)
 
     def rays(self, starts: ArrayLike, directions: ArrayLike, **options: Any) -> RayCast:
         """Return rays from all mounts; see `RayCast`."""

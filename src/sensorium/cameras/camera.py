@@ -20,7 +20,6 @@ from sensorium.cameras.camera_data import CameraData, Images
 from sensorium.cameras.image_camera import ImageCamera
 from sensorium.cameras.lens_tables import lines_of, projection_of
 from sensorium.cameras.lenses import LensCfg
-from sensorium.cameras.random_looks import RandomLooks
 from sensorium.cameras.semantics import Semantics
 from sensorium.cameras.shutter import ShutterMotion
 from sensorium.cameras.stages.depth_image import DepthStage
@@ -143,11 +142,6 @@ class Camera(ImageCamera[CameraCfg], SimpleSensor[CameraCfg, CameraData]):
     def geom_names(self) -> tuple[str, ...]:
         """Names indexed by `geom_ids`: of all geoms, then of tendons (one entry per segment) and of sites."""
         return tuple(shape.name for shape in self._shapes)
-
-    @property
-    def random_looks(self) -> RandomLooks:
-        """Looks of the scene that are set at reset."""
-        return self._context.random_looks
 
     def frame_stack(self) -> Images:
         """Return the last `history_length` frames as channels, oldest first, undelayed (copies).

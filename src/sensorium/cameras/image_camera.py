@@ -15,6 +15,7 @@ from torch import Tensor
 from sensorium.cameras.annotators import ANNOTATORS, Distances
 from sensorium.cameras.camera_base import CameraBase, CameraCfgT
 from sensorium.cameras.camera_data import ALWAYS, CameraData
+from sensorium.cameras.render.image_cast import ImageCast, ImageSpec
 from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.measurement import work
 from sensorium.measurement.record import Record, Timeline
@@ -67,7 +68,7 @@ class ImageCamera(CameraBase[CameraCfgT, CameraData], Generic[CameraCfgT]):
             "targets": cfg.seen,
         }
         """Fields of the `ImageSpec` of `cast`."""
-        self.cast = self.image_cast(**self.view)
+        self.cast = ImageCast(self.query_context, ImageSpec(**self.view))
         self.buffers.body_at_fault = self.cast.body_at_fault
         names = {name: ANNOTATORS[name] for name in cfg.selected if name not in ALWAYS}
         self._annotators = [

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 import warp as wp
 
 from sensorium.cameras.appearance_cfg import AppearanceCfg, LightLookCfg, ShapeLookCfg
+from sensorium.cameras.render.looks import SceneLooks
 from sensorium.compute import Compute, Rows, kernel, masked_tid
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest
 from sensorium.geometry.appearance import VARIED
@@ -25,7 +26,8 @@ from sensorium.measurement.draws import (
     stream_words,
 )
 from sensorium.random import Choice, normal_table, stream_key
-from sensorium.shapes.scene import RayScene
+from sensorium.sensors.core.parts import SensorContext
+from sensorium.shapes.scene import ShapeScene
 
 LIMITS = dict.fromkeys(("rgba", "emission", "specular", "shininess", "mirror"), (0.0, 1.0))
 LIMITS |= dict.fromkeys(("light_ambient", "light_diffuse", "light_specular"), (0.0, math.inf))
@@ -59,6 +61,7 @@ class RandomLooks:
     Args:
         configs: the configs; later ones overwrite earlier ones.
         scene: the shapes.
+        looks: their looks.
         compute: device and masks.
         seed: seed of the scene.
 
@@ -67,8 +70,10 @@ class RandomLooks:
         ConfigError: a value does not fit its quantity, or there is no such texture.
     """
 
-    def __init__(self, configs: Sequence[AppearanceCfg], scene: RayScene, compute: Compute, seed: int) -> None:
-        self._looks, self._compute = scene.looks, compute
+    def __init__(
+        self, configs: Sequence[AppearanceCfg], scene: ShapeScene, looks: SceneLooks, compute: Compute, seed: int
+    ) -> None:
+        self._looks, self._compute = looks, compute
         self._draws: list[tuple[str, torch.Tensor, int, list[Any], torch.Tensor]] = []
         names = [light.name for light in self._looks.lighting.lights]
         for number, cfg in enumerate(configs):
@@ -86,6 +91,12 @@ class RandomLooks:
                     amount = Choice(tuple(self._texture(each, type(cfg).__name__) for each in amount))
                 key = stream_key(seed, f"appearance/{number}", name)
                 self._add(prefix + name, items, amount, key, type(cfg).__name__)
+
+    @classmethod
+    def from_context(cls, context: SensorContext) -> Self:
+        """Return the looks that a scene's `appearance` sets."""
+        scene, looks = context.service(ShapeScene), context.service(SceneLooks)
+        return cls(context.appearance, scene, looks, context.compute, context.seed)
 
     def _texture(self, name: str, title: str) -> float:
         known = [texture.name for texture in self._looks.textures]

@@ -119,7 +119,7 @@ class Semantics:
     """Ids of the shapes of a scene for segmentations, with the labels that a filter keeps.
 
     Args:
-        labels: labels of each shape, as in `RayScene.labels`.
+        labels: labels of each shape, as in `ShapeScene.labels`.
         names: name of each shape.
         rows: row of the body of each shape, -1 for the world.
         firsts: number of each shape; for the segments of a tendon, that of the first segment.

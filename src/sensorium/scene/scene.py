@@ -157,7 +157,9 @@ class Scene:
             tuple(appearance),
         )
         if semantics:
-            self._context.ray_scene.check_labels()
+            from sensorium.shapes.scene import ShapeScene  # imported on use: few scenes need shapes
+
+            self._context.service(ShapeScene).check_labels()
         self._schedule = Schedule(engine, self.compute, self.clock, self._guard)
         self._own_control_steps = False
         """Whether the owner of the loop marks the start of control steps."""

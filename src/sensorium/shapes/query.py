@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from sensorium.compute import Clock, Compute
 from sensorium.engines.base import Engine
-from sensorium.shapes.scene import RayScene
+from sensorium.shapes.arrays import ShapeArrays
+from sensorium.shapes.scene import ShapeScene
 from sensorium.world.mount import MountView
 
 
@@ -30,7 +31,7 @@ class QueryContext:
         config: the config, for messages.
     """
 
-    scene: RayScene
+    scene: ShapeScene
     engine: Engine
     compute: Compute
     clock: Clock
@@ -67,6 +68,7 @@ class MountQuery:
 
     def __init__(self, context: QueryContext, view: Any, hidden: NDArray[np.uint8]) -> None:
         self._context, self._config, self.scene, self.view = context, context.config, context.scene, view
+        self.arrays = context.scene.view(ShapeArrays)
         self._engine, self._compute, self._mount = context.engine, context.compute, context.mount
         self._hidden = torch.from_numpy(hidden).to(context.compute.device)
 

@@ -22,6 +22,7 @@ from sensorium.geometry.trace import cast_rays
 from sensorium.geometry.trace_vertical import cast_vertical
 from sensorium.geometry.transforms import rotation
 from sensorium.shapes.query import MountQuery, QueryContext
+from sensorium.shapes.ray_view import RayViews
 from sensorium.shapes.scene import Targets
 
 Alignment = Literal["base", "yaw", "world", "yaw_starts"]
@@ -141,7 +142,7 @@ class RayCast(MountQuery):
     def __init__(self, context: QueryContext, spec: RaySpec) -> None:
         compute, mount, device = context.compute, context.mount, context.compute.device
         targets = spec.targets or Targets()
-        super().__init__(context, *context.scene.view(targets, mount.body.tolist(), context.config))
+        super().__init__(context, *context.scene.view(RayViews).select(targets, mount.body.tolist(), context.config))
         self._spec, self._miss = spec, spec.miss
         self._limits = (spec.limits[0], min(spec.limits[1], FARTHEST))  # with infinity a miss would count as a hit
         self._block = (int(BLOCK) if compute.is_cpu else 1) if spec.block is None else spec.block
@@ -313,7 +314,7 @@ class RayCast(MountQuery):
             self._block,
             surroundings,
             self.view.instances,
-            self.scene.fields,
+            self.arrays.fields,
             self._moving,
             self._unseen(),
             pose,

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from sensorium.geometry.solid_around import NearShapes, Shapes, place_solids
 from sensorium.shapes.query import MountQuery, QueryContext
 from sensorium.shapes.scene import Targets
+from sensorium.shapes.solid_view import SolidViews
 
 
 class SolidQuery(MountQuery):
@@ -47,7 +48,8 @@ class SolidQuery(MountQuery):
     ) -> None:
         scene, mount, device = context.scene, context.mount, context.compute.device
         chosen = targets or Targets(geometry="any")
-        super().__init__(context, *scene.solids(chosen, mount.body.tolist(), context.config, with_inside=with_inside))
+        solids = scene.view(SolidViews)
+        super().__init__(context, *solids.select(chosen, mount.body.tolist(), context.config, with_inside=with_inside))
         if with_motion:
             self.states = (*self.states, "body_lin_vel_w", "body_ang_vel_w")
         self._with_motion = with_motion
@@ -59,7 +61,7 @@ class SolidQuery(MountQuery):
         self.shapes = Shapes()
         """The shapes, for kernels."""
         self.shapes.instances, self.shapes.solids, self.shapes.fields = (
-            self.view.instances, self.view.solids, scene.fields,
+            self.view.instances, self.view.solids, self.arrays.fields,
         )  # fmt: skip
         size = (self._compute.num_envs, mount.count, len(self.view.shapes))
         self.around = NearShapes()

@@ -17,6 +17,7 @@ from sensorium.geometry.probes import Nearest, Trees, follow_distance, probe_sur
 from sensorium.geometry.ray_poses import place_shapes
 from sensorium.geometry.ray_structs import Moving
 from sensorium.shapes.query import MountQuery, QueryContext
+from sensorium.shapes.ray_view import RayViews
 from sensorium.shapes.scene import Targets
 
 _OUTPUTS = {"distance": wp.float32, "point": wp.vec3, "shape": wp.int32}
@@ -48,7 +49,8 @@ class SurfaceQuery(MountQuery):
         targets: Targets | None = None,
     ) -> None:
         mount, device, self._least = context.mount, context.compute.device, least
-        super().__init__(context, *context.scene.view(targets or Targets(), mount.body.tolist(), context.config))
+        shapes = context.scene.view(RayViews)
+        super().__init__(context, *shapes.select(targets or Targets(), mount.body.tolist(), context.config))
         places = np.asarray(points, np.float32).reshape(-1, 3)
         self.count = len(places)
         """Probes of one mount."""
@@ -73,10 +75,10 @@ class SurfaceQuery(MountQuery):
                 ids.append(0)
                 scales.append((1.0, 1.0, 1.0))
             elif (scale == scale[0]).all():
-                ids.append(int(self.scene.mesh(shape.mesh).id))
+                ids.append(int(self.arrays.mesh(shape.mesh).id))
                 scales.append(shape.scale)
             else:
-                ids.append(int(self.scene.mesh(shape.mesh, shape.scale).id))
+                ids.append(int(self.arrays.mesh(shape.mesh, shape.scale).id))
                 scales.append((1.0, 1.0, 1.0))
         out, device = Trees(), self._compute.device
         out.mesh = wp.array(np.array(ids, np.uint64), dtype=wp.uint64, device=device)
@@ -110,7 +112,7 @@ class SurfaceQuery(MountQuery):
             self.view.surroundings,
             self.view.instances,
             self._trees,
-            self.scene.fields,
+            self.arrays.fields,
             self._moving,
             self._unseen(),
         ]

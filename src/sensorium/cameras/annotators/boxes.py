@@ -103,7 +103,7 @@ class Boxes(Annotator):
         for extents in (self._visible, self._alone):
             launch(clear_extents, (mounts, extents.shape[2]), list(camera.image_shape), [extents])
         launch(measure_visible, every, [cast.lens, objects, hits], [self._visible], split=True)
-        scene = [cast.lens, cast.cameras, cast.placed, cast.scene.fields, objects, cast.hidden]
+        scene = [cast.lens, cast.cameras, cast.placed, cast.arrays.fields, objects, cast.hidden]
         launch(measure_alone, every, scene, [self._alone], split=True)
         for name in self.names:
             if name.endswith(COUNT):

@@ -9,6 +9,9 @@ import torch
 import warp as wp
 
 from sensorium.cameras.annotators.base import Annotator
+from sensorium.cameras.random_looks import RandomLooks
+from sensorium.cameras.render.image_cast import ImageCast, ImageSpec
+from sensorium.cameras.render.looks import SceneLooks
 from sensorium.cameras.render.paint_structs import Canvas
 from sensorium.cameras.render.paths import trace_paths
 from sensorium.cameras.render.shade import refine_lens, shade, write_bytes, write_linear
@@ -20,7 +23,6 @@ from sensorium.measurement.record import Record
 
 if TYPE_CHECKING:
     from sensorium.cameras.camera import Camera
-    from sensorium.cameras.render.image_cast import ImageCast
 
 SIDE = 16
 """Pixels along a side of a tile whose shadows are found together, on a CPU core."""
@@ -55,7 +57,7 @@ class Colors(Annotator):
         self._cast = camera.cast if self._side == 1 else self._finer_cast()
         self._record: Record | None = None
         try:
-            self._looks = looks = self._cast.scene.looks
+            self._looks = looks = camera.service(SceneLooks)
         except ModelError as error:
             raise ConfigError.single(cfg.title, "data_types", names, "types without color", str(error)) from None
         self._is_lit = any(name in LIT for name in names)
@@ -90,12 +92,11 @@ class Colors(Annotator):
         height, width = camera.image_shape
         self._inverse_k = torch.zeros((camera.num_envs, 3, 3), dtype=torch.float32, device=camera.device)
         view = {**camera.view, "image": (2 * height, 2 * width), "inverse_k": self._inverse_k}
-        finer: ImageCast = camera.image_cast(**view)
-        return finer
+        return ImageCast(camera.query_context, ImageSpec(**view))
 
     def reset(self, env_mask: torch.Tensor) -> None:
         """Set the looks of a new episode."""
-        self.camera.random_looks.reset(env_mask)
+        self.camera.service(RandomLooks).reset(env_mask)
 
     def loaded(self) -> None:
         """Set the looks that were restored."""
@@ -135,7 +136,7 @@ class Colors(Annotator):
         """Compute the colours of the surfaces, and write them into the images of a record."""
         camera, cast, looks, launch = self.camera, self._cast, self._looks, self.camera.compute_on.launch
         mounts, canvas = camera.mount.count, self._canvas(record)
-        seen = [cast.lens, cast.cameras, cast.placed, cast.scene.fields]
+        seen = [cast.lens, cast.cameras, cast.placed, cast.arrays.fields]
         if self._casts_shadows:
             side = SIDE if camera.compute_on.is_cpu else SIDE_ON_GPU
             tiles = -(-cast.lens.width // side) * -(-cast.lens.height // side)

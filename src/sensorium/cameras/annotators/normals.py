@@ -100,6 +100,6 @@ class Normals(Annotator):
     def annotate(self, record: Record, hits: Any, *, is_last: bool) -> None:
         """Compute the normals of a frame (one launch)."""
         camera, cast = self.camera, self.camera.cast
-        inputs = [cast.lens, cast.cameras, cast.placed, cast.scene.fields, hits]
+        inputs = [cast.lens, cast.cameras, cast.placed, cast.arrays.fields, hits]
         outputs = [self.image(record, "normals", wp.vec3)]
         camera.compute_on.launch(_normals, (camera.mount.count, camera.image_shape[0]), inputs, outputs, split=True)

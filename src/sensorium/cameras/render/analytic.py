@@ -90,7 +90,7 @@ def draw_analytic(rows: Rows, lens: Lens, cameras: Cameras, placed: Placed, list
                 if record.inverse[place, mount, base + u] > front:
                     continue
                 d = dy + float(u - shift) * du
-                inverse = 0.0
+                inverse = float(0.0)
                 if is_box:
                     enters = wp.min(wp.min(sx[0] * d[0] + open[0], sy[0] * d[1] + open[1]), sz[0] * d[2] + open[2])
                     leaves = wp.max(

@@ -138,7 +138,7 @@ def write_boxes(
 ) -> None:
     """List the boxes of the objects with pixels: label, minimum and maximum column and row, occlusion ratio."""
     env, mount = masked_tid(rows)
-    count = 0
+    count = int(0)
     for item in range(objects.label.shape[0]):
         if extents[env, mount, item, COUNT] > 0:
             boxes_out[env, mount, count, 0] = float(objects.label[item])
@@ -207,7 +207,7 @@ def write_solid_boxes(
     origin in the last row.
     """
     env, mount = masked_tid(rows)
-    count = 0
+    count = int(0)
     for item in range(objects.label.shape[0]):
         if alone[env, mount, item, COUNT] > 0:
             first = solids.first[item]

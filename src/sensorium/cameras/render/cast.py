@@ -35,8 +35,8 @@ def tile_cone(lens: Lens, env: int, u0: int, v0: int, side: int) -> tuple[wp.vec
             total = total + d
     if wp.length(total) > 1.0e-3:
         middle = wp.normalize(total)
-    away = 0.0
-    cosine = 1.0
+    away = float(0.0)
+    cosine = float(1.0)
     for v in range(v0, v1):
         for u in range(u0, u1):
             s, d = pixel_line(lens, env, v * lens.width + u)
@@ -82,7 +82,7 @@ def cast_pixels(
     start = eye + quat_rotate(turn, start)
     axis = quat_rotate(turn, axis)
     near = Near()
-    count = 0
+    count = int(0)
     shapes = instances.kind.shape[0]
     for row in range(shapes):
         if hidden[mount, row] != wp.uint8(0):

@@ -2,7 +2,8 @@
 
 A sensor creates an `ImageCast` in `setup`, and launches its annotators in a hook marked `@recorded`:
 
-    self._cast = self.image_cast(image=(height, width), inverse_k=inverse_k, offsets=(pos, quat), limits=(0.01, 100.0))
+    spec = ImageSpec(image=(height, width), inverse_k=inverse_k, offsets=(pos, quat), limits=(0.01, 100.0))
+    self._cast = ImageCast(self.query_context, spec)
 
     with self._cast.render() as record:
         self.compute_on.launch(annotate, (mounts, height), [self._cast.lens, record], [image], split=True)
@@ -39,6 +40,7 @@ import warp as wp
 from sensorium.cameras.render.analytic import draw_analytic
 from sensorium.cameras.render.cast import cast_pixels
 from sensorium.cameras.render.dense import draw_dense
+from sensorium.cameras.render.image_view import ImageViews
 from sensorium.cameras.render.listing import FEW, list_shapes
 from sensorium.cameras.render.place import BASE, WORLD, YAW, place_cameras, place_seen, place_segments
 from sensorium.cameras.render.raster import draw_clusters
@@ -113,7 +115,7 @@ class ImageCast(MountQuery):
     def __init__(self, context: QueryContext, spec: ImageSpec) -> None:
         compute, mount, device = context.compute, context.mount, context.compute.device
         targets = spec.targets or Targets(exclude_own=False)
-        super().__init__(context, *context.scene.images(targets, mount.body.tolist(), context.config))
+        super().__init__(context, *context.scene.view(ImageViews).select(targets, mount.body.tolist(), context.config))
         self._spec = spec
         height, width = spec.image
         self.count = height * width
@@ -242,7 +244,7 @@ class ImageCast(MountQuery):
         """Cast the pixels of a table of directions (launches)."""
         side = SIDE if self._compute.is_cpu else SIDE_ON_GPU
         tiles = -(-self.lens.width // side) * -(-self.lens.height // side)
-        inputs = [side, self.lens, self.cameras, self.placed, self.scene.fields, self._unseen()]
+        inputs = [side, self.lens, self.cameras, self.placed, self.arrays.fields, self._unseen()]
         self._compute.launch(cast_pixels, (self._mount.count, tiles), inputs, [self.record], split=True)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +11,13 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from sensorium.cameras.render.clusters import Surface
+from sensorium.cameras.render.clusters import Surface, build_clusters, triangles_of
 from sensorium.cameras.render.structs import Placed
+from sensorium.errors import SensoriumWarning
 from sensorium.geometry.bounds import local_box
 from sensorium.geometry.shapes import HeightField, Mesh, Shape
+from sensorium.shapes.arrays import ShapeArrays
+from sensorium.shapes.scene import SceneView, ShapeScene, Targets, hidden_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +85,60 @@ def build_image_view(
         frozenset(shape.kind for shape in chosen),
         max((len(g.faces) for g in geometries if isinstance(g, Mesh)), default=0),
     )
+
+
+class ImageViews(SceneView):
+    """The shapes of a scene for images: cameras with the same selection share them, and all share surfaces."""
+
+    def __init__(self, scene: ShapeScene) -> None:
+        super().__init__(scene)
+        self._built: dict[tuple[int, ...], ImageView] = {}
+        self._surfaces: dict[Mesh | HeightField, Any] = {}
+        self._surface_bytes = 0
+
+    def select(self, targets: Targets, own_bodies: Sequence[int], config: str) -> tuple[ImageView, NDArray[np.uint8]]:
+        """Return the shapes for a camera, and which of its instance rows are hidden from each of its mounts.
+
+        Args:
+            targets: its selection.
+            own_bodies: as for `RayViews.select`.
+            config: for messages.
+
+        Raises:
+            SelectionError: nothing matches, or all selected shapes are the sensor's own.
+            ConfigError: a selected shape cannot be hit.
+
+        Warns:
+            SensoriumWarning: once per scene, if the engine lacks a part of its model that cameras would see.
+        """
+        if not self._built and (notice := self.scene.engine.camera_notice()):
+            warnings.warn(notice, SensoriumWarning, stacklevel=2)
+        chosen, own_of = self.scene.seen(targets, own_bodies, config)
+        shapes = self.scene.drawable
+        rows = sorted(chosen, key=lambda i: (not shapes[i].is_static, shapes[i].element == "tendon"))
+        key = tuple(rows)
+        if key not in self._built:
+            instances = self.scene.view(ShapeArrays).instances(rows)
+            self._built[key] = build_image_view(shapes, rows, instances, self.surface, self.device)
+        view = self._built[key]
+        return view, hidden_from(own_of, view.bodies)
+
+    def surface(self, geometry: Mesh | HeightField) -> Any:
+        """Return the triangles of a mesh or a height field for drawing, a `Surface`; equal requests share it."""
+        if geometry not in self._surfaces:
+            device = self.device
+            if isinstance(geometry, Mesh):
+                clusters = build_clusters(geometry.vertices, geometry.faces)
+                points = self.scene.view(ShapeArrays).mesh(geometry).points
+            else:
+                vertices, faces, ids = triangles_of(geometry)
+                clusters = build_clusters(vertices, faces, ids)
+                points = wp.array(vertices.astype(np.float32), dtype=wp.vec3, device=device)
+            self._surfaces[geometry] = clusters.surface(points, device)
+            self._surface_bytes += clusters.nbytes
+        return self._surfaces[geometry]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the surfaces."""
+        return self._surface_bytes

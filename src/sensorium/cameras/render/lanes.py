@@ -68,7 +68,7 @@ def lit_surfaces(
     gleam = Lanes()
     count = lights.shape[1]
     glow = wp.where(count == 0, GLOBAL, 0.0)
-    i = 0
+    i = int(0)
     while i < LANES:
         scale = wp.sqrt(sight[0, i] * sight[0, i] + sight[1, i] * sight[1, i] + sight[2, i] * sight[2, i])
         scale = -1.0 / wp.max(scale, 1.0e-9)
@@ -82,7 +82,7 @@ def lit_surfaces(
     for k in range(count):
         light = lights[env, k]
         whole = whole_part(light.cone[1])
-        i = 0
+        i = int(0)
         while i < LANES:
             p = wp.vec3(point[0, i], point[1, i], point[2, i])
             n = wp.vec3(unit[0, i], unit[1, i], unit[2, i])
@@ -96,19 +96,19 @@ def lit_surfaces(
             gleam[i] = wp.where(square[i] > 0.0, finish[1, i] * bright, 0.0)
             i += 1
         if light.cone[1] != float(whole):
-            i = 0
+            i = int(0)
             while i < LANES:
                 share[i] = share[i] * wp.pow(along[i], light.cone[1] - float(whole))
                 i += 1
         if has_fractions:
-            i = 0
+            i = int(0)
             while i < LANES:
                 half = 0.5 * finish[2, i]
                 if square[i] > 0.0 and half != float(whole_part(half)):
                     gleam[i] = gleam[i] * wp.pow(square[i], half - float(whole_part(half)))
                 i += 1
         if has_shadows and light.shadow >= 0:
-            i = 0
+            i = int(0)
             while i < LANES:
                 part = wp.where(((reached[i] >> light.shadow) & 1) != 0, share[i], 0.0)
                 for c in range(3):
@@ -118,13 +118,13 @@ def lit_surfaces(
                     extra[c, i] = extra[c, i] + color
                 i += 1
         else:
-            i = 0
+            i = int(0)
             while i < LANES:
                 for c in range(3):
                     color = (light.ambient[c] + cosine[i] * light.diffuse[c]) * rgb[c, i]
                     base[c, i] = base[c, i] + share[i] * (color + gleam[i] * light.specular[c])
                 i += 1
-    i = 0
+    i = int(0)
     while i < LANES:
         for c in range(3):
             limited = wp.clamp(base[c, i], 0.0, 1.0) + more[c, i]

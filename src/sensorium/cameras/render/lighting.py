@@ -121,7 +121,7 @@ def whole_part(exponent: float) -> wp.int32:
 @wp.func
 def whole_power(base: float, exponent: int) -> wp.float32:
     """Return a number to a whole power from 0 to 127, without branches."""
-    result = 1.0
+    result = float(1.0)
     square = float(base)
     rest = int(exponent)
     for _bit in range(7):
@@ -237,7 +237,7 @@ def lit_surface(
         bit = light.shadow
         if reached == -1 or bit < 0 or ((reached >> bit) & 1) != 0:
             share, along, cosine, square = light_at(light, forward, point, normal, back, finish[2])
-            gleam = 0.0
+            gleam = float(0.0)
             if square > 0.0:
                 gleam = finish[1] * power(square, 0.5 * finish[2])
             color = wp.cw_mul(light.ambient + cosine * light.diffuse, rgb) + gleam * light.specular

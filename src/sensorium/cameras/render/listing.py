@@ -71,7 +71,7 @@ def list_shapes(
     right = wp.normalize(high_u * forward - row_u)
     top = wp.normalize(row_v - low_v * forward)
     bottom = wp.normalize(high_v * forward - row_v)
-    count = 0
+    count = int(0)
     for row in range(instances.kind.shape[0]):
         if hidden[mount, row] != wp.uint8(0):
             continue
@@ -83,9 +83,9 @@ def list_shapes(
             if radius == 0.0:
                 continue
         front = lens.near
-        u_first = 0
+        u_first = int(0)
         u_last = wide - 1
-        v_first = 0
+        v_first = int(0)
         v_last = high - 1
         area = AROUND * float(size * size)
         if radius < UNBOUNDED:
@@ -106,8 +106,8 @@ def list_shapes(
             max_u = float(-wp.inf)
             min_v = float(wp.inf)
             max_v = float(-wp.inf)
-            beside = 15
-            corners = 8
+            beside = int(15)
+            corners = int(8)
             for corner in range(corners):
                 at = wp.vec3(
                     wp.where((corner & 1) == 0, -half[0], half[0]),
@@ -155,7 +155,7 @@ def list_shapes(
         count += 1
     lists.count[place, mount, tile] = count
     # Front to back: insertion sort with decreasing gaps
-    gap = 1
+    gap = int(1)
     while 3 * gap < count:
         gap = 3 * gap + 1
     while gap > 0:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 import warp as wp
 from numpy.typing import NDArray
 
+from sensorium.cameras.appearance_cfg import LightLookCfg
 from sensorium.cameras.render.lighting import LightMounts, place_lights
 from sensorium.cameras.render.paint_structs import Backdrop, Light, Looks, Textures
 from sensorium.compute import Compute
@@ -18,6 +19,8 @@ from sensorium.engines.base import Engine
 from sensorium.errors import ModelError
 from sensorium.geometry.appearance import LIGHT_KINDS, TRACKING, VARIED, Lighting, Texture
 from sensorium.geometry.shapes import Shape
+from sensorium.sensors.core.parts import SensorContext
+from sensorium.shapes.scene import ShapeScene
 
 OPAQUE = 0.995
 """Minimum opacity of a shape that hides everything behind it, as in MuJoCo."""
@@ -72,6 +75,13 @@ class SceneLooks:
         self._fill_fixed()
         self.refresh()
         self.bind()
+
+    @classmethod
+    def from_context(cls, context: SensorContext) -> Self:
+        """Return the looks of a scene, some of which differ between environments if its `appearance` sets them."""
+        prefixes = ["light_" if isinstance(cfg, LightLookCfg) else "" for cfg in context.appearance]
+        varied = {prefix + name for prefix, cfg in zip(prefixes, context.appearance, strict=True) for name in cfg.given}
+        return cls(context.engine, context.service(ShapeScene).drawable, context.compute, varied)
 
     def _array(self, values: Any, dtype: Any, width: int = 0) -> Any:
         kind = np.int32 if dtype in (wp.int32, wp.vec2i) else np.float32

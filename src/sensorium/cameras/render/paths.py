@@ -53,8 +53,8 @@ def next_surface(
     unit = d / length
     start = s + after * d
     best = (far - after) * length
-    found_row = -1
-    found_face = -1
+    found_row = int(-1)
+    found_face = int(-1)
     for row in range(instances.kind.shape[0]):
         if hidden[mount, row] == wp.uint8(0) and row != skipped:
             if is_near(placed, env, row, start, unit, best):
@@ -75,7 +75,7 @@ def reached_by(
 ) -> wp.int32:  # fmt: skip
     """Return the mask of the lights with shadows that reach a point of a surface."""
     instances = placed.instances
-    mask = 0
+    mask = int(0)
     for k in range(lights.shape[1]):
         light = lights[env, k]
         bit = light.shadow
@@ -155,9 +155,9 @@ def trace_paths(
     f = env % looks.finish.shape[0]
     g = env % looks.texture.shape[0]
     first = (rows.first + piece) * lens.width
-    last_shape = -1
-    is_plain = True  # whether the shape needs no path
-    start = 0
+    last_shape = int(-1)
+    is_plain = bool(True)  # whether the shape needs no path
+    start = int(0)
     while start < lens.width and is_plain:  # most rows need no path: this loop is small
         shape = hits.shape[place, mount, first + start]
         if shape != last_shape:
@@ -183,16 +183,16 @@ def trace_paths(
         line = d
         last = float(wp.inf)  # t of the last surface in front of the mirror, or of the mirror
         mirror = wp.vec4()
-        shine = 1.0  # factor of the colours in a mirror
-        skipped = -1
+        shine = float(1.0)  # factor of the colours in a mirror
+        skipped = int(-1)
         # Of the surfaces so far: share of the light that passes them, and their colours blended in either order
-        passes = 1.0
+        passes = float(1.0)
         nearer = wp.vec3()
         farther = wp.vec3()
         raw_nearer = wp.vec3()
         raw_farther = wp.vec3()
         # The same in front of the mirror, and the colour of the mirror
-        outer_passes = 1.0
+        outer_passes = float(1.0)
         outer_nearer = wp.vec3()
         outer_farther = wp.vec3()
         raw_outer_nearer = wp.vec3()
@@ -201,9 +201,9 @@ def trace_paths(
         raw_own = wp.vec3()
         color = wp.vec3()
         raw = wp.vec3()
-        ends = 0.0  # opacity of the last surface
-        is_open = True
-        count = 0
+        ends = float(0.0)  # opacity of the last surface
+        is_open = bool(True)
+        count = int(0)
         while is_open and count < MAX_SURFACES:
             if count > 0:
                 t, row, face = next_surface(placed, fields, hidden, env, mount, skipped, s, d, t * 1.00001, lens.far)
@@ -243,7 +243,7 @@ def trace_paths(
                         wu = on_plane(turn * (spacing * wu), along, flat)
                         wv = on_plane(turn * (spacing * wv), along, flat)
                         image = texture_color(looks, textures, instances, texture, shape, row, face, p, wu, wv)
-                    reached = -1
+                    reached = int(-1)
                     if is_opaque and has_shadows != 0 and skipped < 0:
                         reached = reached_by(
                             placed, fields, hidden, looks, lights, env, mount, shape, point, n, forward, AWAY * t

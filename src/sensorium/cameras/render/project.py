@@ -40,16 +40,16 @@ def _brown_conrady(c: wp.array[wp.float32], x: float, y: float) -> wp.vec2:
 @wp.func
 def _fisheye_radius(projection: Projection, angle: float) -> wp.float32:
     c = projection.coefficients
-    radius = 0.0
+    radius = float(0.0)
     if projection.kind == KANNALA_BRANDT:
         a2 = angle * angle
         radius = angle * (1.0 + a2 * (c[0] + a2 * (c[1] + a2 * (c[2] + a2 * c[3]))))
     else:
-        low = 0.0
+        low = float(0.0)
         high = projection.edge
         for _step in range(30):
             middle = 0.5 * (low + high)
-            value = 0.0
+            value = float(0.0)
             for power in range(c.shape[0]):
                 value = (value + c[c.shape[0] - 1 - power]) * middle
             if value < angle:

@@ -211,16 +211,16 @@ def shade(
     e = env % looks.rgba.shape[0]
     f = env % looks.finish.shape[0]
     g = env % looks.texture.shape[0]
-    last = -1
-    row = -1
-    kind = -1
+    last = int(-1)
+    row = int(-1)
+    kind = int(-1)
     size = wp.vec3()
     pos = wp.vec3()
     turn = wp.mat33()
     rgba = wp.vec4()
     finish = wp.vec4()
-    texture = -1
-    is_smooth = False
+    texture = int(-1)
+    is_smooth = bool(False)
     top = (rows.first + piece) * lens.width
     # the line of sight of a pinhole is linear in the pixels
     eye, ahead = world_line(lens, cameras, env, mount, top)
@@ -236,11 +236,11 @@ def shade(
     tint = Lanes3()
     mask = LaneInts()
     shown = LaneInts()
-    start = 0
+    start = int(0)
     while start < lens.width:
         count = wp.min(lens.width - start, LANES)
-        has_fractions = False
-        i = 0
+        has_fractions = bool(False)
+        i = int(0)
         while i < count:  # the surfaces
             pixel = top + start + i
             s = eye
@@ -301,7 +301,7 @@ def shade(
             colors, raws = lit_surfaces(
                 lights, env, has_shadows, has_fractions, forward, mask, point, normal, sight, rgb, shine, tint
             )
-        i = 0
+        i = int(0)
         while i < count:  # the pixels
             pixel = top + start + i
             s = eye

@@ -132,7 +132,7 @@ def cast_shadows(
     is_pinhole = lens.inverse_k.shape[0] > 0
     forward = quat_rotate(cameras.quat[env, mount], wp.vec3(1.0, 0.0, 0.0))
     e = env % looks.rgba.shape[0]
-    is_empty = True
+    is_empty = bool(True)
     middle = wp.vec3()  # a point of the tile
     for v in range(v0, v1):
         for u in range(u0, u1):
@@ -170,10 +170,10 @@ def cast_shadows(
         # The points that the light may reach, in the projection
         low = wp.vec3(wp.inf, wp.inf, wp.inf)
         high = wp.vec3(-wp.inf, -wp.inf, -wp.inf)
-        count = 0
-        is_ahead = True
-        own = -1
-        own_row = -1
+        count = int(0)
+        is_ahead = bool(True)
+        own = int(-1)
+        own_row = int(-1)
         own_pos = wp.vec3()
         own_quat = wp.vec4()
         for v in range(v0, v1):
@@ -215,14 +215,14 @@ def cast_shadows(
             continue
         per_x = float(BINS) / wp.max(high[0] - low[0], 1.0e-9)
         per_y = float(BINS) / wp.max(high[1] - low[1], 1.0e-9)
-        is_sorted = False
+        is_sorted = bool(False)
         lit = int(count)
-        left = 0  # shapes for rays
-        last = -1  # the shape that blocked the light of the point before is likely to block this one's
+        left = int(0)  # shapes for rays
+        last = int(-1)  # the shape that blocked the light of the point before is likely to block this one's
         for row in range(shapes + 1):
             is_caster = row < shapes and lit > 0
             centre = wp.vec3()
-            radius = 0.0
+            radius = float(0.0)
             if is_caster:
                 is_caster = hidden[mount, row] == wp.uint8(0) and looks.casts[instances.shape[row]] != 0
             if is_caster:
@@ -232,14 +232,14 @@ def cast_shadows(
                 if is_ahead:
                     is_caster = is_caster and not is_aside(turn * (centre - middle), radius, inverse, low, high)
             # The clusters between the points and the light
-            index = -1
+            index = int(-1)
             if is_caster:
                 index = placed.surface[row]
             is_drawn = is_ahead and index >= 0
             if is_drawn:  # triangles over the points, if they are spread evenly
                 share = wp.min((high[0] - low[0]) * (high[1] - low[1]) / (3.0 * radius * radius), 1.0)
                 is_drawn = share * float(surfaces[index].triangles) < float(lit * DENSE)
-            found = 0
+            found = int(0)
             scale = wp.vec3(1.0, 1.0, 1.0)
             to = wp.mat33()
             shift = wp.vec3()
@@ -253,7 +253,7 @@ def cast_shadows(
                 clusters = surfaces[index].sphere.shape[0]
                 groups = surfaces[index].group.shape[0]
                 limit = wp.min(wp.static(CLUSTERS), lit * DENSE / 64)
-                group = 0
+                group = int(0)
                 while group < groups and is_drawn:
                     ball = surfaces[index].group[group]
                     if not is_aside(
@@ -329,10 +329,10 @@ def cast_shadows(
                     if z[i] < wp.inf and left > 0:
                         start = wp.vec3(starts_x[i], starts_y[i], starts_z[i])
                         to_light, length = way_to_light(light, start, forward)
-                        is_dark = False
+                        is_dark = bool(False)
                         if last >= 0:
                             is_dark = is_blocked(placed, fields, env, last, start, to_light, length)
-                        c = 0
+                        c = int(0)
                         while c < left and not is_dark:
                             ball = balls[c]
                             gap = wp.vec3(ball[0], ball[1], ball[2]) - start

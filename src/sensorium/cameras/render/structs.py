@@ -185,7 +185,7 @@ def face_normal(mesh: wp.uint64, face: int, scale: wp.vec3) -> wp.vec3:
 def segment_bounds(size: wp.vec3) -> tuple[wp.float32, wp.vec3]:
     """Return the radius of a sphere around a segment of a tendon, 0 if it is absent, and half extents of a box, m."""
     half = wp.vec3(size[0], size[0], size[0] + size[1]) * 1.00001
-    radius = 0.0
+    radius = float(0.0)
     if size[0] > 0.0:
         radius = half[2] * 1.0001 + 1.0e-6
     return radius, half

@@ -17,7 +17,7 @@ def part_of(kind: int, extent: wp.vec3, inverse: wp.vec3, p: wp.vec3) -> wp.int3
 
     A box has the axis of its side, a cylinder 2 for a cap, a capsule 1 and -1 for its upper and lower half sphere.
     """
-    part = 0
+    part = int(0)
     if kind == BOX:
         q = wp.cw_mul(wp.vec3(wp.abs(p[0]), wp.abs(p[1]), wp.abs(p[2])), inverse)
         if q[1] > q[0]:
@@ -98,7 +98,7 @@ def cube_direction(kind: int, part: int, extent: wp.vec3, inverse: wp.vec3, scal
 def cube_side(r: wp.vec3) -> wp.int32:
     """Return the side of a cube in a direction: +x, -x, +y, -y, +z, -z."""
     a = wp.vec3(wp.abs(r[0]), wp.abs(r[1]), wp.abs(r[2]))
-    axis = 0
+    axis = int(0)
     if a[1] > a[0]:
         axis = 1
     if a[2] > wp.max(a[0], a[1]):
@@ -261,7 +261,7 @@ def texture_color(
     inverse = looks.inverse[shape]
     scale = looks.scale[shape]
     part = part_of(kind, extent, inverse, p)
-    side = 0
+    side = int(0)
     at = wp.vec2()
     du = wp.vec2()
     dv = wp.vec2()

@@ -30,7 +30,7 @@ from sensorium.plugins import is_ours
 from sensorium.random import stream_key
 from sensorium.readings import Array, DebugShape, Reading
 from sensorium.sensors.core.hooks import Supports, check_hooks, hook_of, hooks_of
-from sensorium.sensors.core.parts import SensorContext, declared_fields
+from sensorium.sensors.core.parts import SensorContext, ServiceT, declared_fields
 from sensorium.sensors.core.poses import CapturePoses
 from sensorium.sensors.core.reader import CfgT, DataT, Readable
 from sensorium.spec import BODY_POSE, Field, FieldSpec, Requirement, resolve_field
@@ -38,10 +38,9 @@ from sensorium.world.mount import MountView
 from sensorium.world.select import Named, resolve_mounts
 
 if TYPE_CHECKING:
-    from sensorium.cameras.render.image_cast import ImageCast
     from sensorium.shapes.query import QueryContext
     from sensorium.shapes.ray_cast import RayCast
-    from sensorium.shapes.scene import RayScene
+    from sensorium.shapes.scene import ShapeScene
     from sensorium.shapes.solid_query import SolidQuery
 
 PIPELINE_KNOBS = ("history_length", *COLUMN_KNOBS, "delay", "jitter", "loss", "stages")
@@ -328,10 +327,16 @@ class Sensor(Readable[CfgT, DataT]):
         States of `new_state` are zero at this point. By default nothing is done.
         """
 
+    def service(self, kind: type[ServiceT]) -> ServiceT:
+        """Return the scene's one object of a class, which all sensors share; see `SensorContext.service`."""
+        return self._context.service(kind)
+
     @property
-    def rays(self) -> RayScene:
+    def rays(self) -> ShapeScene:
         """Shapes of the scene, for a `RayCast`. The sensor must require SHAPES and BODY_POSE."""
-        return self._context.ray_scene
+        from sensorium.shapes.scene import ShapeScene  # imported on use: slow to import, and rarely needed
+
+        return self.service(ShapeScene)
 
     def rays_of(self, name: str) -> Rays:
         """Return the rays of one of the config's patterns, on the host.
@@ -353,7 +358,7 @@ class Sensor(Readable[CfgT, DataT]):
         """Context for queries from this sensor's mounts at the shapes of the scene."""
         config = self.cfg.title
         assert self.mount is not None, f"{config} has no mount from which a query could start"
-        from sensorium.shapes.query import QueryContext  # imported on use: slow to import, and rarely needed
+        from sensorium.shapes.query import QueryContext  # as above
 
         return QueryContext(self.rays, self.engine, self.compute_on, self.clock, self.mount, config)
 
@@ -368,18 +373,6 @@ class Sensor(Readable[CfgT, DataT]):
         from sensorium.shapes.ray_cast import RayCast, RaySpec  # as above
 
         return RayCast(self.query_context, RaySpec(**options))
-
-    def image_cast(self, **options: Any) -> ImageCast:
-        """Return the visibility pass of cameras at this sensor's mounts; create it in `setup`.
-
-        Launch annotators in a block ``with cast.render() as record`` in a hook.
-
-        Args:
-            options: see `ImageSpec`.
-        """
-        from sensorium.cameras.render.image_cast import ImageCast, ImageSpec  # as above
-
-        return ImageCast(self.query_context, ImageSpec(**options))
 
     def solids(self, **options: Any) -> SolidQuery:
         """Return a query for the solids around this sensor's mounts; create it in `setup`, `place` it in a hook.

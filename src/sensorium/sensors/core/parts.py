@@ -6,8 +6,8 @@ import dataclasses
 import functools
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol, Self, TypeVar, cast
 
 import torch
 
@@ -17,9 +17,16 @@ from sensorium.engines.base import Engine, FrameOnBody, NameKind
 from sensorium.errors import RegistrationError, SensoriumError
 from sensorium.spec import Field, FieldSpec
 
-if TYPE_CHECKING:
-    from sensorium.cameras.random_looks import RandomLooks
-    from sensorium.shapes.scene import RayScene
+
+class Service(Protocol):
+    """An object that the sensors of a scene share, e.g. its shapes."""
+
+    @classmethod
+    def from_context(cls, context: Any) -> Self:
+        """Return the object for the scene of a `SensorContext`."""
+
+
+ServiceT = TypeVar("ServiceT", bound=Service)
 
 
 @dataclass
@@ -41,26 +48,16 @@ class SensorContext:
     debug: bool
     """Whether readers get copies, which are overwritten once they are outdated."""
     semantics: Mapping[str, str | Sequence[str]] | None
-    """Semantic labels of shapes, as in `RayScene`."""
+    """Semantic labels of shapes, as in `ShapeScene`."""
     appearance: Sequence[Any] = ()
     """Looks of shapes and lights that are set at reset."""
+    _services: dict[type, Any] = field(default_factory=dict)
 
-    @functools.cached_property
-    def ray_scene(self) -> RayScene:
-        """Shapes of the scene; created on first access."""
-        from sensorium.cameras.appearance_cfg import LightLookCfg
-        from sensorium.shapes.scene import RayScene  # imported on use: slow to import, and only rays need it
-
-        prefixes = ["light_" if isinstance(cfg, LightLookCfg) else "" for cfg in self.appearance]
-        varied = {prefix + name for prefix, cfg in zip(prefixes, self.appearance, strict=True) for name in cfg.given}
-        return RayScene(self.engine, self.compute, self.semantics, varied)
-
-    @functools.cached_property
-    def random_looks(self) -> RandomLooks:
-        """Looks that are set at reset; created on first access."""
-        from sensorium.cameras.random_looks import RandomLooks  # imported on use, as above
-
-        return RandomLooks(self.appearance, self.ray_scene, self.compute, self.seed)
+    def service(self, kind: type[ServiceT]) -> ServiceT:
+        """Return the scene's one object of a class, created from the context on first use."""
+        if kind not in self._services:
+            self._services[kind] = kind.from_context(self)
+        return cast(ServiceT, self._services[kind])
 
 
 @dataclass(frozen=True, slots=True)
