@@ -33,7 +33,8 @@ from sensorium.errors import (
 )
 from sensorium.geometry.transforms import matrix_from_quat
 from sensorium.readings import DebugShape
-from sensorium.scene import Scene, prepare
+from sensorium.scene import Scene
+from sensorium.scene.needs import prepare
 from sensorium.sensors.core.base import Sensor
 
 try:

@@ -18,26 +18,24 @@ import torch
 
 from sensorium import registry
 from sensorium.cfg import COLUMN_KNOBS, MountedSensorCfg, OffsetCfg, SensorCfg, SimpleSensorCfg, StageCfg
-from sensorium.drawing import composed, draw, styled
 from sensorium.errors import ConfigError, RegistrationError, UnsupportedError
 from sensorium.measurement.buffers import SensorBuffers
 from sensorium.measurement.plan import SensorPlan
 from sensorium.measurement.record import TORCH_DTYPES, Record, Timeline
 from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.work import begin_measured
-from sensorium.patterns.base import PatternBaseCfg, Rays
 from sensorium.plugins import is_ours
 from sensorium.random import stream_key
 from sensorium.readings import Array, DebugShape, Reading
 from sensorium.sensors.core.hooks import Supports, check_hooks, hook_of, hooks_of
 from sensorium.sensors.core.parts import SensorContext, ServiceT, declared_fields
-from sensorium.sensors.core.poses import CapturePoses
 from sensorium.sensors.core.reader import CfgT, DataT, Readable
 from sensorium.spec import BODY_POSE, Field, FieldSpec, Requirement, resolve_field
 from sensorium.world.mount import MountView
 from sensorium.world.select import Named, resolve_mounts
 
 if TYPE_CHECKING:
+    from sensorium.patterns.base import PatternBaseCfg, Rays
     from sensorium.shapes.query import QueryContext
     from sensorium.shapes.ray_cast import RayCast
     from sensorium.shapes.scene import ShapeScene
@@ -189,6 +187,8 @@ class Sensor(Readable[CfgT, DataT]):
         Here they follow from the fields and their roles, see `sensorium.drawing`: built-in sensors are drawn so, and
         plugins whose `debug_draw` returns ``super().debug_draw()``.
         """
+        from sensorium.drawing import draw  # imported on use: few loops draw
+
         self.ensure_current()
         values = {name: value.cpu().numpy() for name, value in self.own_tensors(is_measured=False).items()}
         bodies = None
@@ -210,12 +210,19 @@ class Sensor(Readable[CfgT, DataT]):
     def _joined(self, pos: torch.Tensor, quat: torch.Tensor) -> Array:
         return torch.cat([pos, quat], dim=-1).float().cpu().numpy()
 
+    def _with_offset(self, poses: Array, envs: Any) -> Array:
+        """Return poses of the mounts in some envs, followed by the sensor's offset."""
+        if self.pose_offset is None:
+            return poses
+        from sensorium.drawing import composed
+
+        return composed(poses, self._joined(*(each[envs] for each in self.pose_offset)))
+
     def _mount_poses(self) -> Array | None:
         """Return the current poses of the mounts in the world, `[env, mount, 7]`."""
         if self.mount is None:
             return None
-        poses = self._joined(self.mount.pos_w, self.mount.quat_w)
-        return poses if self.pose_offset is None else composed(poses, self._joined(*self.pose_offset))
+        return self._with_offset(self._joined(self.mount.pos_w, self.mount.quat_w), slice(None))
 
     def mounts_on_bodies(self, env: int) -> Array | None:
         """Return the places of the mounts of an environment, float32 `[mount, 8]`: body, position, orientation on it.
@@ -225,8 +232,7 @@ class Sensor(Readable[CfgT, DataT]):
         if self.mount is None:
             return None
         poses = self._joined(self.mount.offset_pos[env], self.mount.offset_quat[env])
-        if self.pose_offset is not None:
-            poses = composed(poses, self._joined(*(each[env] for each in self.pose_offset)))
+        poses = self._with_offset(poses, env)
         body = self.mount.body.cpu().numpy()[:, None]
         return np.concatenate([body, poses], axis=1, dtype=np.float32, casting="same_kind")
 
@@ -242,6 +248,8 @@ class Sensor(Readable[CfgT, DataT]):
 
     def drawings(self) -> list[DebugShape]:
         """Return the shapes of `debug_draw` in the style of the config's `visualizer_cfg`."""
+        from sensorium.drawing import styled
+
         style = self.cfg.visualizer_cfg
         with self.held():
             return [shape if style is None else styled(shape, style.to_dict()) for shape in self.debug_draw()]
@@ -478,6 +486,8 @@ class Sensor(Readable[CfgT, DataT]):
 
     def keep_poses(self, on: bool) -> None:
         """Start or stop recording the poses of the mounts at each capture; the caller rebuilds the programs."""
+        from sensorium.sensors.core.poses import CapturePoses  # imported on use, for outputs only
+
         self.buffers.poses = CapturePoses(self) if on else None
         self.begin_poses()
 
