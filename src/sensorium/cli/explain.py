@@ -20,12 +20,10 @@ from sensorium.cli.messages import busy, stderr, stdout
 from sensorium.jobs.models import EngineName
 
 if TYPE_CHECKING:
-    from sensorium.cameras.render.image_cast import ImageCast
     from sensorium.cfg import SensorCfg
     from sensorium.engines.base import Engine
     from sensorium.scene import Scene
     from sensorium.sensors.core.base import Sensor
-    from sensorium.shapes.ray_cast import RayCast
     from sensorium.shapes.solid_query import SolidQuery
 
 SHOWN_SHAPES = 12
@@ -162,12 +160,12 @@ def _solids(sensor: Sensor[Any, Any]) -> SolidQuery | None:
     return next((each for each in held if isinstance(each, SolidQuery)), None)
 
 
-def _casts(sensor: Sensor[Any, Any]) -> list[RayCast | ImageCast]:
+def _casts(sensor: Sensor[Any, Any]) -> list[Any]:
     """Return the casts of a sensor, that of a scan first; empty if it has none."""
-    from sensorium.cameras.render.image_cast import ImageCast
-    from sensorium.shapes.ray_cast import RayCast
+    from sensorium.shapes.query import MountQuery
 
-    return list(dict.fromkeys(value for value in vars(sensor).values() if isinstance(value, RayCast | ImageCast)))
+    queries = (value for value in vars(sensor).values() if isinstance(value, MountQuery))
+    return list(dict.fromkeys(query for query in queries if query.is_cast))
 
 
 def _shapes_nbytes(scene: Scene) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -64,6 +64,8 @@ class MountQuery:
 
     states: tuple[str, ...] = ("body_pos_w", "body_quat_w")
     """Names of the engine's arrays that the query reads."""
+    is_cast: ClassVar[bool] = False
+    """Whether it casts rays: a line of sight per ray or pixel."""
     view: Any
 
     def __init__(self, context: QueryContext, view: Any, hidden: NDArray[np.uint8]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -133,6 +133,8 @@ class RayCast(MountQuery):
     Raises:
         ConfigError: directions that are zero or not finite, or no shapes to hit.
     """
+
+    is_cast: ClassVar[bool] = True
 
     _pose: Any
     _moving: Any

@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import warp as wp
@@ -111,6 +111,8 @@ class ImageCast(MountQuery):
         moving_quat_w: their orientations `[env, moving, 4]`.
         moving: number in the scene of each moving shape.
     """
+
+    is_cast: ClassVar[bool] = True
 
     def __init__(self, context: QueryContext, spec: ImageSpec) -> None:
         compute, mount, device = context.compute, context.mount, context.compute.device
