@@ -148,6 +148,7 @@ class Scene:
             self._retake,
             self._update_one,
             self.arrange,
+            self._rebuild,
             debug,
             semantics,
             tuple(appearance),
@@ -256,7 +257,9 @@ class Scene:
     def sensors_in_use(self) -> dict[str, Sensor[Any, Any]]:
         """Name -> sensor: sensors with a config, and discovered ones that were read."""
         free = self._table.free
-        return {name: each for name, each in self._table.built.items() if name not in free or each.buffers.was_read}
+        return {
+            name: each for name, each in self._table.built.items() if name not in free or not each.buffers.before_first
+        }
 
     @property
     def presets(self) -> Presets:
@@ -642,8 +645,6 @@ class Scene:
         self._guard.changing = interrupted
 
     @exclusive
-    @keeps_current
-    @launching
     def reconfigure(self, name: str | SensorCfg[Any], /, **changes: Any) -> Sensor[Any, Any]:
         """Rebuild one sensor with a changed config between steps; its old views raise on further use.
 
@@ -652,6 +653,13 @@ class Scene:
         """
         old = self[name]
         (cfg,) = self._table.named([old.cfg.replace(**changes)], without=old.name)
+        return self._rebuild(old, cfg)
+
+    @exclusive
+    @keeps_current
+    @launching
+    def _rebuild(self, old: Sensor[Any, Any], cfg: SensorCfg[Any]) -> Sensor[Any, Any]:
+        """Build a sensor with another config, and replace the old one by it."""
         self._table.prepare_late(cfg, self.compute.memory)
         new = self._build(cfg)
         self._reset_one(new, None)
