@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ class World:
         self.bad = torch.zeros((engine.num_envs, len(frames)), dtype=torch.uint8)
         names = [f"mount {i}" for i in range(len(frames))]
         self.mount = MountView(engine, self.compute, self.clock, names, frames, OffsetCfg(), lambda: self.bad)
-        self.scene = ShapeScene(engine, self.compute)
+        self.scene = ShapeScene(SimpleNamespace(engine=engine, compute=self.compute, semantics=None))
 
     def rays(self, starts: ArrayLike, directions: ArrayLike, **options: Any) -> RayCast:
         """Return rays from all mounts; see `RayCast`."""

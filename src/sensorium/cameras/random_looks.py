@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
 import warp as wp
 
-from sensorium.cameras.appearance_cfg import AppearanceCfg, LightLookCfg, ShapeLookCfg
+from sensorium.cameras.appearance_cfg import LightLookCfg, ShapeLookCfg
 from sensorium.cameras.render.looks import SceneLooks
-from sensorium.compute import Compute, Rows, kernel, masked_tid
+from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest
 from sensorium.geometry.appearance import VARIED
 from sensorium.measurement.draws import (
@@ -59,24 +59,19 @@ class RandomLooks:
     """The quantities of a scene's looks that configs set at reset.
 
     Args:
-        configs: the configs; later ones overwrite earlier ones.
-        scene: the shapes.
-        looks: their looks.
-        compute: device and masks.
-        seed: seed of the scene.
+        context: the scene, with the configs in `appearance`; later ones overwrite earlier ones.
 
     Raises:
         SelectionError: a pattern matches nothing.
         ConfigError: a value does not fit its quantity, or there is no such texture.
     """
 
-    def __init__(
-        self, configs: Sequence[AppearanceCfg], scene: ShapeScene, looks: SceneLooks, compute: Compute, seed: int
-    ) -> None:
-        self._looks, self._compute = looks, compute
+    def __init__(self, context: SensorContext) -> None:
+        scene, seed, self._compute = context.service(ShapeScene), context.seed, context.compute
+        self._looks = context.service(SceneLooks)
         self._draws: list[tuple[str, torch.Tensor, int, list[Any], torch.Tensor]] = []
         names = [light.name for light in self._looks.lighting.lights]
-        for number, cfg in enumerate(configs):
+        for number, cfg in enumerate(context.appearance):
             prefix = "light_" if isinstance(cfg, LightLookCfg) else ""
             if isinstance(cfg, ShapeLookCfg):
                 items = scene.matching(_patterns(cfg.shapes), type(cfg).__name__, "shapes")
@@ -91,12 +86,6 @@ class RandomLooks:
                     amount = Choice(tuple(self._texture(each, type(cfg).__name__) for each in amount))
                 key = stream_key(seed, f"appearance/{number}", name)
                 self._add(prefix + name, items, amount, key, type(cfg).__name__)
-
-    @classmethod
-    def from_context(cls, context: SensorContext) -> Self:
-        """Return the looks that a scene's `appearance` sets."""
-        scene, looks = context.service(ShapeScene), context.service(SceneLooks)
-        return cls(context.appearance, scene, looks, context.compute, context.seed)
 
     def _texture(self, name: str, title: str) -> float:
         known = [texture.name for texture in self._looks.textures]

@@ -7,10 +7,10 @@ prepares selected shapes once for all environments and all sensors.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Self, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,30 +99,23 @@ class ShapeScene:
     """The shapes of a scene for all of its sensors.
 
     Args:
-        engine: the engine with the shapes.
-        compute: device.
-        labels: semantic label to patterns of names of geoms or bodies, in addition to the shapes' own labels.
+        context: a `SensorContext`: engine, device, and semantic label to patterns of names of geoms or bodies, in
+            addition to the shapes' own labels.
 
     Attributes:
         shapes: all shapes, with their labels.
     """
 
-    def __init__(
-        self, engine: Engine, compute: Compute, labels: Mapping[str, str | Sequence[str]] | None = None
-    ) -> None:
-        self.engine, self.compute = engine, compute
+    def __init__(self, context: Any) -> None:
+        self.engine: Engine = context.engine
+        self.compute: Compute = context.compute
         self._given = {
             label: (patterns,) if isinstance(patterns, str) else tuple(patterns)
-            for label, patterns in (labels or {}).items()
+            for label, patterns in (context.semantics or {}).items()
         }
-        self._views: dict[type[SceneView], SceneView] = {}
+        self._views: dict[Callable[[ShapeScene], SceneView], Any] = {}
 
-    @classmethod
-    def from_context(cls, context: Any) -> Self:
-        """Return the shapes for a `SensorContext`."""
-        return cls(context.engine, context.compute, context.semantics)
-
-    def view(self, kind: type[ViewT]) -> ViewT:
+    def view(self, kind: Callable[[ShapeScene], ViewT]) -> ViewT:
         """Return the scene's one view of a class, created on first use."""
         if kind not in self._views:
             self._views[kind] = kind(self)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from sensorium.cameras.render.clusters import Surface, build_clusters, triangles
 from sensorium.cameras.render.structs import Placed
 from sensorium.errors import SensoriumWarning
 from sensorium.geometry.bounds import local_box
-from sensorium.geometry.shapes import HeightField, Mesh, Shape
+from sensorium.geometry.shapes import HeightField, Mesh
 from sensorium.shapes.arrays import ShapeArrays
 from sensorium.shapes.scene import SceneView, ShapeScene, Targets, hidden_from
 
@@ -46,45 +46,6 @@ class ImageView:
     def met(self) -> list[int]:
         """Numbers of all shapes, sorted."""
         return sorted(self.shapes)
-
-
-def build_image_view(
-    shapes: Sequence[Shape], rows: Sequence[int], instances: Any, surface: Callable[[Any], Any], device: Any
-) -> ImageView:
-    """Return the shapes of a selection for images.
-
-    Args:
-        shapes: all shapes of the scene.
-        rows: the selected ones, static ones first, segments of tendons last.
-        instances: their `Instances`.
-        surface: returns the `Surface` of a mesh or a height field.
-        device: device of the arrays.
-    """
-    chosen = [shapes[i] for i in rows]
-    geometries: dict[Mesh | HeightField, int] = {}
-    index = [-1 if (g := shape.mesh or shape.hfield) is None else geometries.setdefault(g, len(geometries))
-             for shape in chosen]  # fmt: skip
-    row = np.full(max(len(shapes), 1), -1, np.int32)
-    row[list(rows)] = np.arange(len(rows))
-    half = np.array([local_box(shape)[1] for shape in chosen]).reshape(-1, 3)
-    placed = Placed()
-    placed.instances = instances
-    placed.half = wp.array(np.minimum(half * (1.0 + 1e-5), 1e30).astype(np.float32), dtype=wp.vec3, device=device)
-    placed.surface = wp.array(np.array(index, np.int32), dtype=wp.int32, device=device)
-    placed.row = wp.array(row, dtype=wp.int32, device=device)
-    tendons = [i for i, shape in enumerate(shapes) if shape.element == "tendon"]
-    segments = np.array([tendons.index(i) for i in rows if shapes[i].element == "tendon"], np.int32)
-    placed.segments = len(rows) - len(segments)
-    surfaces = [surface(geometry) for geometry in geometries]
-    return ImageView(
-        list(rows),
-        np.array([shape.row for shape in chosen], dtype=np.int32),
-        segments,
-        placed,
-        wp.array(surfaces, dtype=Surface, device=device) if surfaces else wp.zeros(0, dtype=Surface, device=device),
-        frozenset(shape.kind for shape in chosen),
-        max((len(g.faces) for g in geometries if isinstance(g, Mesh)), default=0),
-    )
 
 
 class ImageViews(SceneView):
@@ -118,10 +79,37 @@ class ImageViews(SceneView):
         rows = sorted(chosen, key=lambda i: (not shapes[i].is_static, shapes[i].element == "tendon"))
         key = tuple(rows)
         if key not in self._built:
-            instances = self.scene.view(ShapeArrays).instances(rows)
-            self._built[key] = build_image_view(shapes, rows, instances, self.surface, self.device)
+            self._built[key] = self._build(rows)
         view = self._built[key]
         return view, hidden_from(own_of, view.bodies)
+
+    def _build(self, rows: Sequence[int]) -> ImageView:
+        shapes, device = self.scene.drawable, self.device
+        chosen = [shapes[i] for i in rows]
+        geometries: dict[Mesh | HeightField, int] = {}
+        index = [-1 if (g := shape.mesh or shape.hfield) is None else geometries.setdefault(g, len(geometries))
+                 for shape in chosen]  # fmt: skip
+        row = np.full(max(len(shapes), 1), -1, np.int32)
+        row[list(rows)] = np.arange(len(rows))
+        half = np.array([local_box(shape)[1] for shape in chosen]).reshape(-1, 3)
+        placed = Placed()
+        placed.instances = self.scene.view(ShapeArrays).instances(rows)
+        placed.half = wp.array(np.minimum(half * (1.0 + 1e-5), 1e30).astype(np.float32), dtype=wp.vec3, device=device)
+        placed.surface = wp.array(np.array(index, np.int32), dtype=wp.int32, device=device)
+        placed.row = wp.array(row, dtype=wp.int32, device=device)
+        tendons = [i for i, shape in enumerate(shapes) if shape.element == "tendon"]
+        segments = np.array([tendons.index(i) for i in rows if shapes[i].element == "tendon"], np.int32)
+        placed.segments = len(rows) - len(segments)
+        surfaces = [self.surface(geometry) for geometry in geometries]
+        return ImageView(
+            list(rows),
+            np.array([shape.row for shape in chosen], dtype=np.int32),
+            segments,
+            placed,
+            wp.array(surfaces, dtype=Surface, device=device) if surfaces else wp.zeros(0, dtype=Surface, device=device),
+            frozenset(shape.kind for shape in chosen),
+            max((len(g.faces) for g in geometries if isinstance(g, Mesh)), default=0),
+        )
 
     def surface(self, geometry: Mesh | HeightField) -> Any:
         """Return the triangles of a mesh or a height field for drawing, a `Surface`; equal requests share it."""

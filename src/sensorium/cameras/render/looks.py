@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from sensorium.cameras.appearance_cfg import LightLookCfg
 from sensorium.cameras.render.lighting import LightMounts, place_lights
 from sensorium.cameras.render.paint_structs import Backdrop, Light, Looks, Textures
-from sensorium.compute import Compute
-from sensorium.engines.base import Engine
 from sensorium.errors import ModelError
 from sensorium.geometry.appearance import LIGHT_KINDS, TRACKING, VARIED, Lighting, Texture
 from sensorium.geometry.shapes import Shape
@@ -35,10 +33,7 @@ class SceneLooks:
     """Looks, lights and textures of a scene, shared by its cameras.
 
     Args:
-        engine: the engine with the lights.
-        shapes: all shapes of the scene.
-        compute: device.
-        varied: quantities that are set per environment.
+        context: the scene; the quantities that its `appearance` sets differ between environments.
 
     Attributes:
         lighting: lights, sky and fog of one environment.
@@ -52,8 +47,11 @@ class SceneLooks:
         ModelError: the engine cannot describe its lights, or gives values of another shape.
     """
 
-    def __init__(self, engine: Engine, shapes: Sequence[Shape], compute: Compute, varied: Collection[str] = ()) -> None:
+    def __init__(self, context: SensorContext) -> None:
+        engine, compute, shapes = context.engine, context.compute, context.service(ShapeScene).drawable
         self._engine, self._shapes, self._compute = engine, shapes, compute
+        prefixes = ["light_" if isinstance(cfg, LightLookCfg) else "" for cfg in context.appearance]
+        varied = {prefix + name for prefix, cfg in zip(prefixes, context.appearance, strict=True) for name in cfg.given}
         self._varied = frozenset(VARIED if engine.varies_late else varied)
         self.lighting: Lighting = engine.lighting()
         if self.lighting.fault:
@@ -75,13 +73,6 @@ class SceneLooks:
         self._fill_fixed()
         self.refresh()
         self.bind()
-
-    @classmethod
-    def from_context(cls, context: SensorContext) -> Self:
-        """Return the looks of a scene, some of which differ between environments if its `appearance` sets them."""
-        prefixes = ["light_" if isinstance(cfg, LightLookCfg) else "" for cfg in context.appearance]
-        varied = {prefix + name for prefix, cfg in zip(prefixes, context.appearance, strict=True) for name in cfg.given}
-        return cls(context.engine, context.service(ShapeScene).drawable, context.compute, varied)
 
     def _array(self, values: Any, dtype: Any, width: int = 0) -> Any:
         kind = np.int32 if dtype in (wp.int32, wp.vec2i) else np.float32

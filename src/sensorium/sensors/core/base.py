@@ -8,7 +8,7 @@ always present. A singular selector removes it only from `.data`, `.ground_truth
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin
@@ -335,7 +335,7 @@ class Sensor(Readable[CfgT, DataT]):
         States of `new_state` are zero at this point. By default nothing is done.
         """
 
-    def service(self, kind: type[ServiceT]) -> ServiceT:
+    def service(self, kind: Callable[[SensorContext], ServiceT]) -> ServiceT:
         """Return the scene's one object of a class, which all sensors share; see `SensorContext.service`."""
         return self._context.service(kind)
 

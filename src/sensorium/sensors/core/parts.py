@@ -7,7 +7,7 @@ import functools
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 
@@ -17,16 +17,7 @@ from sensorium.engines.base import Engine, FrameOnBody, NameKind
 from sensorium.errors import RegistrationError, SensoriumError
 from sensorium.spec import Field, FieldSpec
 
-
-class Service(Protocol):
-    """An object that the sensors of a scene share, e.g. its shapes."""
-
-    @classmethod
-    def from_context(cls, context: Any) -> Self:
-        """Return the object for the scene of a `SensorContext`."""
-
-
-ServiceT = TypeVar("ServiceT", bound=Service)
+ServiceT = TypeVar("ServiceT")
 
 
 @dataclass
@@ -53,12 +44,12 @@ class SensorContext:
     """Semantic labels of shapes, as in `ShapeScene`."""
     appearance: Sequence[Any] = ()
     """Looks of shapes and lights that are set at reset."""
-    _services: dict[type, Any] = field(default_factory=dict)
+    _services: dict[Any, Any] = field(default_factory=dict)
 
-    def service(self, kind: type[ServiceT]) -> ServiceT:
+    def service(self, kind: Callable[[SensorContext], ServiceT]) -> ServiceT:
         """Return the scene's one object of a class, created from the context on first use."""
         if kind not in self._services:
-            self._services[kind] = kind.from_context(self)
+            self._services[kind] = kind(self)
         return cast(ServiceT, self._services[kind])
 
 
