@@ -158,7 +158,8 @@ def loaded(nursery: Nursery) -> list[tuple[int, int, list[str], int, int]]:
 
     Returns:
         After each scene, the number of kernels and Warp modules loaded, the kernels among them that were never
-        launched, and the number of loads until the scene was built and of later ones. Each compilation is followed by a load, also of a kernel that replaces a loaded one.
+        launched, and the number of loads until the scene was built and of later ones. Each compilation is followed by a
+        load, also of a kernel that replaces a loaded one.
     """
     program = nursery.program(SCENES, bare=True)
     assert program.wait(4.0 * PATIENCE) == 0, program.err
