@@ -86,6 +86,7 @@ BENCHMARKS: list[tuple[str, Callable[[], Rows]]] = [
     ("with_physics", partial(_run, "scene.with_physics")),
     ("memory", partial(_run, "scene.memory")),
     ("start", partial(_run, "start.run")),
+    ("footprint", partial(_run, "footprint.run")),
     ("commands", partial(_run, "scene.commands")),
     ("stream", partial(_run, "stream.run")),
     ("generate", partial(_run, "generate.run")),

@@ -19,18 +19,18 @@ from benchmarks.camera_scenes import SCENES, poses_of
 from benchmarks.rays import on_tensors
 from benchmarks.timing import interleaved, repeats_of, wall_and_cpu
 from sensorium import CameraCfg, EventCameraCfg, MujocoWarpEngine, Scene
-from sensorium.geometry.images.analytic import draw_analytic
-from sensorium.geometry.images.cast import cast_pixels
-from sensorium.geometry.images.dense import draw_dense
-from sensorium.geometry.images.lighting import place_lights
-from sensorium.geometry.images.listing import list_shapes
-from sensorium.geometry.images.paths import trace_paths
-from sensorium.geometry.images.place import place_cameras
-from sensorium.geometry.images.raster import draw_clusters
-from sensorium.geometry.images.shade import shade
-from sensorium.geometry.images.shadows import cast_shadows
+from sensorium.cameras.annotators import distances
+from sensorium.cameras.render.analytic import draw_analytic
+from sensorium.cameras.render.cast import cast_pixels
+from sensorium.cameras.render.dense import draw_dense
+from sensorium.cameras.render.lighting import place_lights
+from sensorium.cameras.render.listing import list_shapes
+from sensorium.cameras.render.paths import trace_paths
+from sensorium.cameras.render.place import place_cameras
+from sensorium.cameras.render.raster import draw_clusters
+from sensorium.cameras.render.shade import shade
+from sensorium.cameras.render.shadows import cast_shadows
 from sensorium.lenses import PinholeLensCfg
-from sensorium.sensors.cameras.annotators import distances
 
 PASS = (place_cameras, list_shapes, draw_analytic, draw_clusters, draw_dense, distances._measure)
 """Kernels of a pinhole image of depth."""

@@ -3,7 +3,7 @@
 import math
 
 import sensorium as sn
-from sensorium.math import transform_points
+from sensorium.cameras.geometry import transform_points
 
 ENVS, WALL = 4, 3.0  # m
 

@@ -13,10 +13,10 @@ from ray_worlds import World
 from reference import CastComparison, compare_casts
 from reference.images import lengths_of, pinhole_lines, reference_image
 
+from sensorium.cameras.render.image_cast import ImageCast, ImageSpec
+from sensorium.cameras.render.structs import HitRecord
 from sensorium.compute import Rows, kernel, masked_tid, place_of
-from sensorium.geometry.images.structs import HitRecord
-from sensorium.world.image_cast import ImageCast, ImageSpec
-from sensorium.world.query import QueryContext
+from sensorium.shapes.query import QueryContext
 
 Array = NDArray[Any]
 

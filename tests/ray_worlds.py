@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,11 @@ from sensorium.compute import Clock, Compute
 from sensorium.engines.base import Engine, FrameOnBody
 from sensorium.geometry.shapes import Shape
 from sensorium.geometry.transforms import rotation
+from sensorium.shapes.query import QueryContext
+from sensorium.shapes.ray_cast import RayCast, RaySpec
+from sensorium.shapes.scene import ShapeScene
 from sensorium.spec import BODY_POSE, SHAPES
 from sensorium.world.mount import MountView
-from sensorium.world.query import QueryContext
-from sensorium.world.ray_cast import RayCast, RaySpec
-from sensorium.world.ray_scene import RayScene
 
 Array = NDArray[np.float64]
 OUTPUTS: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {
@@ -57,7 +58,7 @@ class World:
         self.bad = torch.zeros((engine.num_envs, len(frames)), dtype=torch.uint8)
         names = [f"mount {i}" for i in range(len(frames))]
         self.mount = MountView(engine, self.compute, self.clock, names, frames, OffsetCfg(), lambda: self.bad)
-        self.scene = RayScene(engine, self.compute)
+        self.scene = ShapeScene(SimpleNamespace(engine=engine, compute=self.compute, semantics=None))
 
     def rays(self, starts: ArrayLike, directions: ArrayLike, **options: Any) -> RayCast:
         """Return rays from all mounts; see `RayCast`."""

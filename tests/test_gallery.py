@@ -11,9 +11,9 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from sensorium.sensors.cameras.annotators import TYPES
-from sensorium.sensors.cameras.camera_data import ALIASES
-from sensorium.sensors.cameras.lenses import LENSES
+from sensorium.cameras.annotators import TYPES
+from sensorium.cameras.camera_data import ALIASES
+from sensorium.cameras.lenses import LENSES
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs/gallery"

@@ -10,7 +10,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,9 +19,9 @@ SRC = Path(__file__).parents[1] / "src"
 
 LAYERS = (
     "errors", "lazy", "plugins", "memory", "spec", "pose", "readings", "pictures", "drawing", "random", "cfg",
-    "compute", "geometry", "math", "engines", "world", "measurement", "stages", "registry", "patterns", "sensors",
-    "lenses", "presets", "scene", "wire", "compat", "jax", "rl", "testing", "record", "stream", "client", "local",
-    "view", "demo", "jobs", "cli", "__main__",
+    "compute", "geometry", "math", "engines", "world", "shapes", "measurement", "stages", "registry", "patterns",
+    "sensors", "cameras", "lenses", "presets", "scene", "wire", "compat", "jax", "rl", "testing", "record", "stream",
+    "client", "local", "view", "demo", "jobs", "cli", "__main__",
 )  # fmt: skip
 """The modules and packages in `sensorium`, from lowest to highest layer."""
 
@@ -35,6 +35,20 @@ OUTPUTS = {
 """Permitted imports of output packages: readings and specs only; the stream server also builds sensors from blueprints.
 The wire and client packages import nothing heavy.
 """
+
+FAMILIES = {"inertial", "joints", "contact", "rays", "touch", "frames", "cameras"}
+"""The families of sensors: the folders of `sensors/`, and `cameras/`."""
+
+BETWEEN_FAMILIES = {
+    "cameras": {"rays", "frames"},
+    "touch": {"rays", "frames"},
+    "rays": {"frames"},
+    "joints": {"inertial"},
+}
+"""Permitted imports between families."""
+
+LOAD_FAMILIES = {"compat", "demo", "presets", "cli"}
+"""Packages outside the families that import them; no scene imports these packages unless they are used."""
 
 SIMULATORS = {"mujoco", "mujoco_warp", "newton", "genesis", "dm_control", "jax"}
 """Packages that only the engine adapters import."""
@@ -92,10 +106,16 @@ def _called(call: ast.Call) -> str:
 
 
 def lazy_names(src: Path) -> dict[str, str]:
-    """Return the layer of each public name, from the stub `sensorium/__init__.pyi`."""
+    """Return the module of each public name below `sensorium`, from the stub `sensorium/__init__.pyi`."""
     stub = ast.parse((src / "sensorium/__init__.pyi").read_text(encoding="utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom) and node.module != "sensorium"]
-    return {alias.name: str(node.module).split(".")[1] for node in imports for alias in node.names}
+    return {alias.name: str(node.module).partition(".")[2] for node in imports for alias in node.names}
+
+
+def family_of(parts: Sequence[str]) -> str:
+    """Return the family of a module, given as the parts of its name below `sensorium`; empty for other modules."""
+    name = parts[1] if parts[0] == "sensors" and len(parts) > 1 else parts[0]
+    return name if name in FAMILIES else ""
 
 
 def violations(src: Path) -> list[str]:
@@ -118,9 +138,13 @@ def violations(src: Path) -> list[str]:
                 found.append(f"{where}:{line}: imports {top}; only sensorium.compat.{top} may import it")
             if top != "sensorium" or rest == "__version__":
                 continue
-            target = rest.partition(".")[0]
-            if target not in LAYERS:  # a public name counts as its module, the package itself as its last module
-                target = public.get(target, "scene")
+            if rest.partition(".")[0] not in LAYERS:  # a public name counts as its module, the package as its last one
+                rest = public.get(rest.partition(".")[0], "scene")
+            target, family = rest.partition(".")[0], family_of(rest.split("."))
+            own = family_of(where.with_suffix("").parts[1:])
+            if family and family != own and family not in BETWEEN_FAMILIES.get(own, ()) and layer not in LOAD_FAMILIES:
+                found.append(f"{where}:{line}: {own or layer} imports the family {family}")
+                continue
             if layer == "":
                 if target != "lazy":
                     found.append(f"{where}:{line}: imports {target}; the package itself loads everything lazily")
@@ -212,6 +236,10 @@ def _tree(tmp_path: Path, files: dict[str, str]) -> Path:
             "stream imports sensors; it may see cfg, compat, errors",
         ),
         ("view/web.py", "from sensorium.registry import find", "view imports registry; it may see client, drawing"),
+        ("sensors/core/base.py", "from sensorium.sensors.inertial import imu", "sensors imports the family inertial"),
+        ("scene/scene.py", "def f():\n    from sensorium.cameras import camera", "scene imports the family cameras"),
+        ("sensors/rays/lidar.py", "from sensorium.cameras.camera import Camera", "rays imports the family cameras"),
+        ("sensors/touch/touch.py", "from sensorium.sensors import contact", "touch imports the family contact"),
         ("__init__.py", "from sensorium.errors import ConfigError", "the package itself loads everything lazily"),
         ("sensors/imu.py", "import mujoco", "only the adapters in engines/ may import a simulator"),
         (
@@ -241,6 +269,8 @@ def test_a_planted_violation_is_found(tmp_path: Path, file: str, text: str, expe
         ("spec.py", "import typing\nif typing.TYPE_CHECKING:\n    import mujoco"),
         ("engines/mujoco/engine.py", "import mujoco\nfrom sensorium.engines.base import Engine\nfrom . import base"),
         ("stream/server.py", "from sensorium.registry import find\nfrom sensorium.stream import protocol"),
+        ("cameras/camera.py", "from sensorium.sensors.rays import ray_caster\nfrom sensorium.cameras import lenses"),
+        ("demo/run.py", "def f():\n    from sensorium.sensors.inertial.imu import Imu"),
         ("compat/mjlab/scenes.py", "from mjlab.sensor import Sensor\nfrom sensorium.scene import Scene"),
         ("demo/run.py", "import sensorium as sn"),
         ("cli.py", "def main():\n    from sensorium.demo import run"),

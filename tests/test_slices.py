@@ -14,11 +14,11 @@ from cart import Pushed
 from slices import ENVS, Values, check_slices, seen
 
 import sensorium as sn
+from sensorium.cameras.geometry import pixel_rays
 from sensorium.cli import main
 from sensorium.cli.commands import Run
 from sensorium.cli.serve import Serve
 from sensorium.demo.gait import Trot, steer
-from sensorium.geometry.cameras import pixel_rays
 from sensorium.geometry.transforms import angle_of, quat_level
 from sensorium.record import load
 from sensorium.rl import GymnasiumVectorEnv

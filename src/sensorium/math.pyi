@@ -1,8 +1,8 @@
 """The public names of `sensorium.math`."""
 
-from sensorium.geometry.cameras import project_points as project_points
-from sensorium.geometry.cameras import transform_points as transform_points
-from sensorium.geometry.cameras import unproject_depth as unproject_depth
+from sensorium.cameras.geometry import project_points as project_points
+from sensorium.cameras.geometry import transform_points as transform_points
+from sensorium.cameras.geometry import unproject_depth as unproject_depth
 from sensorium.geometry.transforms import compose_poses as compose_poses
 from sensorium.geometry.transforms import euler_from_quat as euler_from_quat
 from sensorium.geometry.transforms import matrix_from_quat as matrix_from_quat

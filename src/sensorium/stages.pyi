@@ -1,6 +1,12 @@
 """The public names of `sensorium.stages`."""
 
+from sensorium.cameras.stages.depth_kinect import KinectDepth as KinectDepth
+from sensorium.cameras.stages.depth_stereo import StereoDepth as StereoDepth
+from sensorium.cameras.stages.depth_tof import TofDepth as TofDepth
+from sensorium.cameras.stages.image_sensor import AutoExposure as AutoExposure
+from sensorium.cameras.stages.image_sensor import ImageSensor as ImageSensor
 from sensorium.measurement.stage_cfg import StageCfg as StageCfg
+from sensorium.measurement.stage_key import StageKey as StageKey
 from sensorium.measurement.stages.bias import Flicker as Flicker
 from sensorium.measurement.stages.bias import GaussMarkov as GaussMarkov
 from sensorium.measurement.stages.bias import TemperatureDrift as TemperatureDrift
@@ -8,9 +14,6 @@ from sensorium.measurement.stages.clock_error import ClockError as ClockError
 from sensorium.measurement.stages.creep import Creep as Creep
 from sensorium.measurement.stages.crosstalk import Crosstalk as Crosstalk
 from sensorium.measurement.stages.debounce import Debounce as Debounce
-from sensorium.measurement.stages.depth_kinect import KinectDepth as KinectDepth
-from sensorium.measurement.stages.depth_stereo import StereoDepth as StereoDepth
-from sensorium.measurement.stages.depth_tof import TofDepth as TofDepth
 from sensorium.measurement.stages.faults import Dropout as Dropout
 from sensorium.measurement.stages.faults import SaturationFault as SaturationFault
 from sensorium.measurement.stages.faults import SpikeFault as SpikeFault
@@ -19,9 +22,6 @@ from sensorium.measurement.stages.filters import GroupDelay as GroupDelay
 from sensorium.measurement.stages.filters import LowPass as LowPass
 from sensorium.measurement.stages.hysteresis import Play as Play
 from sensorium.measurement.stages.hysteresis import Viscoelastic as Viscoelastic
-from sensorium.measurement.stages.image_sensor import AutoExposure as AutoExposure
-from sensorium.measurement.stages.image_sensor import ImageSensor as ImageSensor
-from sensorium.measurement.stages.key import StageKey as StageKey
 from sensorium.measurement.stages.row_scan import RowScan as RowScan
 from sensorium.measurement.stages.saturation import Saturation as Saturation
 from sensorium.measurement.stages.scale import GSensitivity as GSensitivity

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from sensorium.cameras.camera_base_cfg import CameraOffsetCfg
 from sensorium.cfg import OffsetCfg
 from sensorium.errors import ConfigError
-from sensorium.sensors.cameras.camera_base_cfg import CameraOffsetCfg
 from sensorium.sensors.frames.safe_distance import SafeDistanceCfg
 
 REQUIRED = "required"

@@ -194,7 +194,7 @@ FORBIDDEN = {"get_preferred_device", "set_default_device", "set_default_tensor_t
 
 ALLOWED = {
     ("sensorium/geometry/bounds.py", "wp.Mesh("): "a mesh is where its points are",
-    ("sensorium/world/ray_static.py", "wp.Bvh(lower, upper)"): "a tree is where its bounds are",
+    ("sensorium/shapes/ray_static.py", "wp.Bvh(lower, upper)"): "a tree is where its bounds are",
 }
 """(file, start of the call): the reason why it needs no `device=`."""
 

@@ -18,7 +18,7 @@ from sensorium import registry
 from sensorium.measurement.record import Record
 from sensorium.measurement.sensor_cfg import SensorCfg, SimpleSensorCfg
 from sensorium.measurement.stage_cfg import Place, StageCfg
-from sensorium.measurement.stages.key import StageKey
+from sensorium.measurement.stage_key import StageKey
 from sensorium.random import Normal, Uniform
 from sensorium.testing.trial import chained_fields, snapshot
 

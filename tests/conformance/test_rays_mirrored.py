@@ -22,7 +22,7 @@ from solid_meshes import bumpy, hull, icosphere, single
 import sensorium as sn
 from sensorium.geometry.shapes import Mesh
 from sensorium.geometry.transforms import rotation
-from sensorium.world.ray_scene import Targets
+from sensorium.shapes.scene import Targets
 
 SIGNS = tuple(product((1.0, -1.0), repeat=3))
 KINDS = ("hull", "bumpy", "open", "fine", "sheet")

@@ -23,7 +23,7 @@ from selection import gate
 
 import sensorium as sn
 from sensorium.errors import ConfigError
-from sensorium.world.ray_scene import Targets
+from sensorium.shapes.scene import Targets
 
 pytest.importorskip("mujoco.batch")
 

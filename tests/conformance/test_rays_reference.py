@@ -23,8 +23,8 @@ from sensorium.geometry.ray_structs import NEAR
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape
 from sensorium.geometry.transforms import rotation
 from sensorium.patterns import PatternBaseCfg
-from sensorium.world.ray_cast import RayCast
-from sensorium.world.ray_scene import Targets
+from sensorium.shapes.ray_cast import RayCast
+from sensorium.shapes.scene import Targets
 
 FAR = 40.0
 """Planes are unbounded and tilted by a few degrees only: beyond this distance float32 cannot resolve 1e-4 m."""

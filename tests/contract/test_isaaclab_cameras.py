@@ -12,8 +12,8 @@ import torch
 from camera_scenes import POSITION, SAME_CAMERA
 
 import sensorium as sn
+from sensorium.cameras.geometry import apertures_from_intrinsics
 from sensorium.compat import isaaclab
-from sensorium.geometry.cameras import apertures_from_intrinsics
 
 from .tables import DOCUMENTS
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 import sensorium as sn
-from sensorium.geometry.cameras import (
+from sensorium.cameras.geometry import (
     CONVENTIONS,
     apertures_from_intrinsics,
     convert_camera_frame_orientation_convention,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sensorium.geometry.images.clusters import triangles_of
+from sensorium.cameras.render.clusters import triangles_of
 from sensorium.geometry.shapes import HeightField
 
 

@@ -228,7 +228,7 @@ def test_terrain_uses_the_grid_walk_and_rooms_the_tree(monkeypatch: pytest.Monke
     found = {}
     for name in ("walk", "tree"):
         if name == "tree":
-            monkeypatch.setattr("sensorium.world.ray_static.may_be_terrain", lambda *_: False)
+            monkeypatch.setattr("sensorium.shapes.ray_static.may_be_terrain", lambda *_: False)
         there = world(*terrain(40))
         cast = there.rays(np.zeros((4000, 3)), directions)
         assert bool(cast.view.slanted().is_walked) == (name == "walk")

@@ -11,8 +11,8 @@ import torch
 from depth_camera import camera, measured
 
 import sensorium as sn
+from sensorium.cameras.depth_camera import DepthCameraCfg
 from sensorium.presets.depth import D435, DEVICES, KINECT_V1, DepthDevice
-from sensorium.sensors.cameras.depth_camera import DepthCameraCfg
 
 
 @pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)

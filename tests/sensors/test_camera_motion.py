@@ -13,8 +13,8 @@ from reference import reference_cast
 from scipy.spatial.transform import Rotation
 
 import sensorium as sn
+from sensorium.cameras.lenses import LensCfg, lens_rays
 from sensorium.engines import Shape
-from sensorium.sensors.cameras.lenses import LensCfg, lens_rays
 
 WIDTH, HEIGHT = 64, 48
 SHAPES = (

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import sensorium as sn
+from sensorium.cameras.semantics import parse_filter, typed
 from sensorium.pictures import colors_of
-from sensorium.sensors.cameras.semantics import parse_filter, typed
 
 TYPES = ("geom_ids", "semantic_segmentation", "instance_segmentation", "instance_id_segmentation", "segmentation")
 RAW: dict[str, Any] = {

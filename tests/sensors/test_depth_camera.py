@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 import sensorium as sn
+from sensorium.cameras.ray_caster_camera import RayCasterCamera
 from sensorium.presets import DepthCameraName, presets
-from sensorium.sensors.cameras.ray_caster_camera import RayCasterCamera
 from sensorium.testing import check_sensor
 
 Array = NDArray[np.float64]

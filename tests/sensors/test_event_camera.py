@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 import sensorium as sn
-from sensorium.sensors.cameras import event_camera
+from sensorium.cameras import event_camera
 from sensorium.testing import check_sensor
 
 Array = NDArray[np.float64]

@@ -11,9 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sensorium.errors import ConfigError
-from sensorium.geometry.cameras import project_points, unproject_depth
-from sensorium.sensors.cameras.lenses import (
+from sensorium.cameras.geometry import project_points, unproject_depth
+from sensorium.cameras.lenses import (
     LENSES,
     BrownConradyLensCfg,
     EquirectangularLensCfg,
@@ -25,6 +24,7 @@ from sensorium.sensors.cameras.lenses import (
     lens_rays,
     parse_lens,
 )
+from sensorium.errors import ConfigError
 
 WIDTH, HEIGHT = 64, 48
 K = torch.tensor([[[40.0, 0.0, 31.0], [0.0, 42.0, 26.0], [0.0, 0.0, 1.0]]], dtype=torch.float64, device="cpu")

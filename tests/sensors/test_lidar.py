@@ -311,7 +311,7 @@ def test_shapes_culled_from_ray_blocks_are_never_hit(monkeypatch: pytest.MonkeyP
         return {"body_pos_w": at + speed * 0.03 * np.sin(t / 0.03), "body_quat_w": turn}
 
     def scans(block: int) -> list[torch.Tensor]:
-        monkeypatch.setattr("sensorium.world.ray_cast.BLOCK", block)
+        monkeypatch.setattr("sensorium.shapes.ray_cast.BLOCK", block)
         engine = engine_of(
             [ROOM[2], *shapes], dt=0.01, bodies=("body", *(f"m{k}" for k in range(count))), motion=motion
         )

@@ -14,8 +14,8 @@ from scipy.spatial.transform import Rotation
 from synthetic import same, snapshot
 
 import sensorium as sn
-from sensorium.sensors.cameras.camera_base_cfg import CameraOffsetCfg
-from sensorium.sensors.cameras.ray_caster_camera_cfg import UNSUPPORTED
+from sensorium.cameras.camera_base_cfg import CameraOffsetCfg
+from sensorium.cameras.ray_caster_camera_cfg import UNSUPPORTED
 from sensorium.testing import check_sensor
 
 SMALL = sn.patterns.PinholeCameraPatternCfg(width=40, height=30, horizontal_aperture=40.0)

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import sensorium as sn
+from sensorium.cameras.annotators import TYPES
+from sensorium.cameras.event_camera import EventCameraData
 from sensorium.record import NpzRecorder, Recording
-from sensorium.sensors.cameras.annotators import TYPES
-from sensorium.sensors.cameras.event_camera import EventCameraData
 from sensorium.view import plot_recording, plottable, save_frames
 from sensorium.view.images import _edges, id_shares, picture_kind, picture_of
 

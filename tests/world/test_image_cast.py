@@ -13,9 +13,9 @@ from ray_worlds import tensor_engine
 from reference import random_poses, random_shapes
 from selection import gate
 
+from sensorium.cameras.render import image_cast
 from sensorium.geometry.shapes import KINDS, HeightField, Mesh, Shape, ShapeKind
-from sensorium.world import image_cast
-from sensorium.world.ray_scene import Targets
+from sensorium.shapes.scene import Targets
 
 IMAGE = (40, 48)
 

@@ -18,8 +18,9 @@ from selection import gate
 import sensorium as sn
 from sensorium.errors import ConfigError, ModelError, SelectionError
 from sensorium.geometry.shapes import HeightField, Mesh, Shape
-from sensorium.world.ray_scene import RayScene, Targets
-from sensorium.world.ray_static import LARGE, building
+from sensorium.shapes.ray_static import LARGE, building
+from sensorium.shapes.ray_view import RayViews
+from sensorium.shapes.scene import ShapeScene, Targets
 
 
 def ground(n: int, name: str = "ground") -> Mesh:
@@ -48,7 +49,7 @@ def world_of(envs: int = 2, shapes: Any = SHAPES, **more: Any) -> World:
     return World(tensor_engine(shapes, 2, envs), **more)
 
 
-def names(scene: RayScene, **targets: Any) -> set[str]:
+def names(scene: ShapeScene, **targets: Any) -> set[str]:
     return {scene.shapes[i].name for i in scene.select(Targets(**targets), "Test")}
 
 
@@ -201,7 +202,7 @@ def test_labels_are_given_by_name_and_body() -> None:
 def test_selection_without_match_error_lists_existing_names(targets: dict[str, Any], message: str) -> None:
     world = world_of()
     with pytest.raises(SelectionError, match=re.compile(message, re.DOTALL)):
-        world.scene.view(Targets(**targets), [-1], "Test")
+        world.scene.view(RayViews).select(Targets(**targets), [-1], "Test")
 
 
 def test_own_body_is_hit_only_if_requested() -> None:

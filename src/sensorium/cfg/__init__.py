@@ -5,7 +5,6 @@ A config holds plain values, and the library never modifies it. All faults of on
 at reset. For a sensor with fields of several units, they also accept a mapping from field to one of these.
 """
 
-from sensorium.cfg.appearance import AppearanceCfg, LightLookCfg, ShapeLookCfg
 from sensorium.cfg.base import (
     ABSENT,
     LARGEST,
@@ -34,8 +33,8 @@ from sensorium.cfg.help import Parsed, meanings
 from sensorium.cfg.knobs import COLUMN_KNOBS, Amount, GilbertElliott, Knob, amount_bounds, is_within, parse_amount
 
 __all__ = [
-    "ABSENT", "COLUMN_KNOBS", "LARGEST", "NONE", "Amount", "AppearanceCfg", "Cfg", "Finite", "Float",
-    "GilbertElliott", "Knob", "LightLookCfg", "NonNegative", "ObjRef", "ObjType", "OffsetCfg", "Parsed", "Positive",
-    "ShapeLookCfg", "Share", "Vec3", "amount_bounds", "as_plain", "bad", "in_unit", "is_finite", "is_within",
+    "ABSENT", "COLUMN_KNOBS", "LARGEST", "NONE", "Amount", "Cfg", "Finite", "Float",
+    "GilbertElliott", "Knob", "NonNegative", "ObjRef", "ObjType", "OffsetCfg", "Parsed", "Positive",
+    "Share", "Vec3", "amount_bounds", "as_plain", "bad", "in_unit", "is_finite", "is_within",
     "meanings", "must", "name_in", "numbers_in", "parse_amount", "toml_words", "without_absent",
 ]  # fmt: skip

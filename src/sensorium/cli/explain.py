@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from sensorium.measurement.sensor_cfg import SensorCfg
     from sensorium.scene import Scene
     from sensorium.sensors.core.base import Sensor
-    from sensorium.world.image_cast import ImageCast
-    from sensorium.world.ray_cast import RayCast
-    from sensorium.world.solid_query import SolidQuery
+    from sensorium.shapes.solid_query import SolidQuery
 
 SHOWN_SHAPES = 12
 """Maximum number of shape names in the tables."""
@@ -156,23 +154,23 @@ def _described(sensor: Sensor[Any, Any], numbers: Iterable[int]) -> list[dict[st
 
 def _solids(sensor: Sensor[Any, Any]) -> SolidQuery | None:
     """Return the query for the depth of a taxel sensor in shapes; None for other sensors."""
-    from sensorium.world.solid_query import SolidQuery
+    from sensorium.shapes.solid_query import SolidQuery
 
     held = [each for value in vars(sensor).values() for each in (value, getattr(value, "query", None))]
     return next((each for each in held if isinstance(each, SolidQuery)), None)
 
 
-def _casts(sensor: Sensor[Any, Any]) -> list[RayCast | ImageCast]:
+def _casts(sensor: Sensor[Any, Any]) -> list[Any]:
     """Return the casts of a sensor, that of a scan first; empty if it has none."""
-    from sensorium.world.image_cast import ImageCast
-    from sensorium.world.ray_cast import RayCast
+    from sensorium.shapes.query import MountQuery
 
-    return list(dict.fromkeys(value for value in vars(sensor).values() if isinstance(value, RayCast | ImageCast)))
+    queries = (value for value in vars(sensor).values() if isinstance(value, MountQuery))
+    return list(dict.fromkeys(query for query in queries if query.is_cast))
 
 
 def _shapes_nbytes(scene: Scene) -> int:
     """Return bytes of the shapes for the rays of all sensors, for any number of envs; 0 without rays."""
-    from sensorium.world.ray_cast import RayCast
+    from sensorium.shapes.ray_cast import RayCast
 
     casts = [cast for sensor in scene.sensors.values() for cast in _casts(sensor)]
     for cast in casts:

@@ -18,6 +18,16 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from sensorium.cameras.camera import Camera
+from sensorium.cameras.camera_base_cfg import CameraOffsetCfg
+from sensorium.cameras.camera_cfg import CameraCfg
+from sensorium.cameras.camera_data import CameraData as _CameraData
+from sensorium.cameras.camera_data import DataTypes
+from sensorium.cameras.depth_camera import DepthCamera as DepthCameraSensor
+from sensorium.cameras.depth_camera import DepthCameraCfg
+from sensorium.cameras.lenses import PinholeLensCfg
+from sensorium.cameras.rendered import RenderedSensor as BaseCameraSensor
+from sensorium.cameras.rendered import RenderedSensorCfg
 from sensorium.cfg import Float, NonNegative, ObjRef, OffsetCfg, Vec3, as_plain, name_in
 from sensorium.compat.aliases import AliasedCfg
 from sensorium.engines.base import Engine
@@ -27,16 +37,6 @@ from sensorium.measurement.sensor_cfg import SELECTORS, Selectors
 from sensorium.measurement.stages.scale import ScaleError
 from sensorium.patterns import GridPatternCfg, PinholeCameraPatternCfg, SphericalPatternCfg
 from sensorium.scene.scene import Scene as _Scene
-from sensorium.sensors.cameras.camera import Camera
-from sensorium.sensors.cameras.camera_base_cfg import CameraOffsetCfg
-from sensorium.sensors.cameras.camera_cfg import CameraCfg
-from sensorium.sensors.cameras.camera_data import CameraData as _CameraData
-from sensorium.sensors.cameras.camera_data import DataTypes
-from sensorium.sensors.cameras.depth_camera import DepthCamera as DepthCameraSensor
-from sensorium.sensors.cameras.depth_camera import DepthCameraCfg
-from sensorium.sensors.cameras.lenses import PinholeLensCfg
-from sensorium.sensors.cameras.rendered import RenderedSensor as BaseCameraSensor
-from sensorium.sensors.cameras.rendered import RenderedSensorCfg
 from sensorium.sensors.contact.contact import Contact as ContactSensor
 from sensorium.sensors.contact.contact import ContactCfg, Force
 from sensorium.sensors.contact.contact_force import ContactForce as ContactForceSensor
@@ -54,7 +54,7 @@ from sensorium.sensors.touch.elastomer_taxel import ElastomerTaxelCfg
 from sensorium.sensors.touch.surface_distance_probe import SurfaceDistanceProbe as ProximitySensor
 from sensorium.sensors.touch.temperature_grid import TemperatureGrid as TemperatureGridSensor
 from sensorium.sensors.touch.temperature_grid_cfg import LinkThermalCfg, TemperatureGridCfg
-from sensorium.world.ray_scene import Geometry
+from sensorium.shapes.scene import Geometry
 
 DepthCameraPattern = PinholeCameraPatternCfg.from_lens
 DataT = TypeVar("DataT")

@@ -137,6 +137,11 @@ class SensorBuffers:
         if self.plan.is_on_access:
             self.counter = AccessCounter(self.clock, self.plan.rate)
 
+    @property
+    def own_clock(self) -> Any:
+        """The run of the stage that is the sensor's own clock: it has `stamps`. None without one."""
+        return next((run for run in self.stages if hasattr(run.cfg, "stamps")), None)
+
     # The chain --------------------------------------------------------------------------------------------------------
 
     def refresh_tables(self) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from sensorium.measurement.record import Record
-    from sensorium.measurement.stages.key import StageKey
+    from sensorium.measurement.stage_key import StageKey
     from sensorium.spec import FieldSpec
 
 Place = Literal["physics", "scale", "noise", "bias", "saturation", "dropout", "post"]

@@ -11,7 +11,7 @@ from sensorium.compute.clock import Clock
 from sensorium.errors import ConfigError, Fault, UnknownNameError
 from sensorium.measurement.plan import SensorPlan
 from sensorium.measurement.stage_cfg import PLACES, StageCfg
-from sensorium.measurement.stages.key import StageKey
+from sensorium.measurement.stage_key import StageKey
 from sensorium.spec import kind_of
 
 

@@ -18,9 +18,9 @@ from sensorium.presets import depth
 from sensorium.presets.info import DEVICES, PresetInfo, Presets, device
 
 if TYPE_CHECKING:
+    from sensorium.cameras.camera_cfg import CameraCfg
+    from sensorium.cameras.depth_camera import DepthCameraCfg
     from sensorium.measurement.sensor_cfg import SensorCfg, SimpleSensorCfg
-    from sensorium.sensors.cameras.camera_cfg import CameraCfg
-    from sensorium.sensors.cameras.depth_camera import DepthCameraCfg
     from sensorium.sensors.inertial.barometer import BarometerCfg
     from sensorium.sensors.inertial.imu import ImuCfg
     from sensorium.sensors.inertial.magnetometer import MagnetometerCfg

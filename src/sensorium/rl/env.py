@@ -12,8 +12,10 @@ from sensorium.errors import ArgumentError, ConfigError, shown
 from sensorium.random import Distribution, stream_key
 from sensorium.rl.delay import ActionDelay, DelayLine
 from sensorium.rl.randomise import Randomisation
-from sensorium.scene import ObserverGroups, ObsTerm, Scene
+from sensorium.scene import Scene
 from sensorium.scene.draws import env_indices, start_episodes
+from sensorium.scene.observer import ObserverGroups
+from sensorium.scene.terms import ObsTerm
 
 MAX_EPISODES = 0x3FFFFFFF
 """Mask of the episode that a seed starts with; later episodes count on from it."""

@@ -16,7 +16,7 @@ from sensorium.engines.envs import as_tensor
 from sensorium.errors import ArgumentError, ConfigError, ScheduleError
 from sensorium.random import checked_seed
 from sensorium.rl.env import RlEnv
-from sensorium.scene import Observer
+from sensorium.scene.observer import Observer
 
 Array = np.ndarray[Any, Any]
 

@@ -14,10 +14,8 @@ from sensorium.engines.base import Engine
 from sensorium.errors import ConfigError
 from sensorium.measurement.counter import NEVER
 from sensorium.measurement.sensor_cfg import SimpleSensorCfg
-from sensorium.measurement.stages.clock_error import ClockError
 from sensorium.readings import Reading, read_only
 from sensorium.sensors.core.base import Sensor
-from sensorium.sensors.core.poses import CapturePoses
 from sensorium.spec import BODY_POSE
 
 if TYPE_CHECKING:
@@ -44,6 +42,8 @@ def without_poses(sensors: Iterable[Sensor[Any, Any]], engine: Engine) -> list[S
     """Return the sensors whose poses can be kept but are not yet; prepare the engine for them."""
     new = [sensor for sensor in sensors if sensor.buffers.poses is None and sensor.mount is not None]
     if BODY_POSE not in engine.prepared:
+        from sensorium.sensors.core.poses import CapturePoses  # imported on use, for outputs only
+
         can = engine.grants_late(BODY_POSE) and engine.supports(BODY_POSE) is None
         new = [sensor for sensor in new if can or not CapturePoses.needs_bodies(sensor)]
         if (asks := next(filter(CapturePoses.needs_bodies, new), None)) is not None:
@@ -81,7 +81,7 @@ def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: b
     about = ["capture_tick", "valid", "is_new", "frame"]
     if sensor.buffers.late is not None:
         about.append("truth_tick")
-    if any(isinstance(run.cfg, ClockError) for run in sensor.buffers.stages):
+    if sensor.buffers.own_clock is not None:
         about.append("stamp")
     meta = {what: copied(getattr(sensor, what)) for what in about}
     pose = copied(sensor.buffers.poses.shown()) if poses and sensor.buffers.poses is not None else None
@@ -137,7 +137,7 @@ class LiveSample:
         self.taken = (*_captures(sensor), sensor.clock.tick)
         self.time_at = sensor.clock.time_at
         self._is_lazy, self._is_late = sensor.buffers.plan.is_lazy, sensor.buffers.late is not None
-        self._varies = self._is_late or any(isinstance(run.cfg, ClockError) for run in sensor.buffers.stages)
+        self._varies = self._is_late or sensor.buffers.own_clock is not None
         """Whether environments may differ in their captures."""
         poses = sensor.buffers.poses
         self.pose = None if poses is None or self._is_late else poses.shown().numpy()

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from sensorium import registry
-from sensorium.cfg import AppearanceCfg
 from sensorium.compute import Clock, Compute, Memory, keeps_current
 from sensorium.compute.clock import FIRST, SAMPLE
 from sensorium.compute.exclusive import SceneGuard, exclusive, restoring
@@ -26,13 +25,10 @@ from sensorium.errors import ArgumentError, ConfigError, ScheduleError, Sensoriu
 from sensorium.measurement.schedule import Schedule
 from sensorium.measurement.sensor_cfg import SensorCfg
 from sensorium.plugins import is_ours
-from sensorium.presets import Presets, presets
 from sensorium.random import Distribution, checked_seed
 from sensorium.readings import Array, Bodies, Reading, SceneDescription
-from sensorium.scene.columns import Columns
 from sensorium.scene.draws import draw, first_env_of
 from sensorium.scene.needs import requirements_of
-from sensorium.scene.observer import ALONE, Observer, ObserverGroups, Sources, measured_and_true
 from sensorium.scene.publish import (
     LiveSample,
     SampleCursor,
@@ -42,19 +38,19 @@ from sensorium.scene.publish import (
     take_reading,
     without_poses,
 )
-from sensorium.scene.saving import fitting_sensors, restore, saved_scene
 from sensorium.scene.table import SensorMap, SensorTable
-from sensorium.scene.terms import ObsTerm
 from sensorium.sensors.builtin import BuiltinSensorCfg
 from sensorium.sensors.core.base import Sensor
 from sensorium.sensors.core.parts import SensorContext
-from sensorium.sensors.core.trial import try_hooks
 from sensorium.spec import BODY_POSE, Requirement
-from sensorium.world.bodies import bodies_of
-from sensorium.world.description import world_file
 
 if TYPE_CHECKING:
+    from sensorium.cameras.appearance_cfg import AppearanceCfg
+    from sensorium.presets import Presets
     from sensorium.record import Recorder
+    from sensorium.scene.columns import Columns
+    from sensorium.scene.observer import Observer, ObserverGroups
+    from sensorium.scene.terms import ObsTerm
     from sensorium.view.live.handle import LiveView
 
 DataT = TypeVar("DataT")
@@ -158,7 +154,9 @@ class Scene:
             tuple(appearance),
         )
         if semantics:
-            self._context.ray_scene.check_labels()
+            from sensorium.shapes.scene import ShapeScene  # imported on use: few scenes need shapes
+
+            self._context.service(ShapeScene).check_labels()
         self._schedule = Schedule(engine, self.compute, self.clock, self._guard)
         self._own_control_steps = False
         """Whether the owner of the loop marks the start of control steps."""
@@ -195,6 +193,8 @@ class Scene:
         with self.compute.memory.building(cfg):
             sensor: Sensor[Any, Any] = sensor_class(cfg, self._context)
         if not is_ours(sensor_class):
+            from sensorium.sensors.core.trial import try_hooks  # imported on use, as in the other methods
+
             try_hooks(sensor)
         return sensor
 
@@ -264,6 +264,8 @@ class Scene:
     @property
     def presets(self) -> Presets:
         """Device presets that sensors can be created from, by name, e.g. for a server that offers them."""
+        from sensorium.presets import presets
+
         return presets()
 
     @property
@@ -673,6 +675,8 @@ class Scene:
 
         With a wrapped engine the caller saves the simulation as well, and restores it before calling `load_state`.
         """
+        from sensorium.scene.saving import saved_scene
+
         return saved_scene(self)
 
     @restoring
@@ -682,6 +686,8 @@ class Scene:
         Raises:
             ConfigError: `state` is not the state of a scene, or its seed, `first_env`, sensors or shapes differ.
         """
+        from sensorium.scene.saving import fitting_sensors, restore
+
         interrupted = self._guard.changing
         with launching:
             sensors = fitting_sensors(state, self)
@@ -765,6 +771,8 @@ class Scene:
             stacked: whether the history is an axis before the columns, `[env, history, column]`; with `groups` also the
                 names of the groups to stack. By default the values of each field follow one another in its columns.
         """
+        from sensorium.scene.observer import ALONE, Observer, ObserverGroups, Sources, measured_and_true
+
         plan = {ALONE: measured_and_true(fields, truth)} if groups is None else dict(groups)
         if groups is not None and (fields or truth or not groups):
             fix = (
@@ -866,6 +874,8 @@ class Scene:
 
         Boxes are in m, and 0 where the engine knows no shapes.
         """
+        from sensorium.world.bodies import bodies_of
+
         return bodies_of(self.engine, "Scene.bodies")
 
     @exclusive
@@ -895,6 +905,8 @@ class Scene:
 
         Recordings and viewers show the world by it; see `sensorium.world.description`.
         """
+        from sensorium.world.description import world_file
+
         return world_file(self.engine)
 
     @exclusive

@@ -23,7 +23,6 @@ from sensorium.errors import (
 )
 from sensorium.measurement.sensor_cfg import SensorCfg
 from sensorium.scene.needs import requirements_of
-from sensorium.scene.publish import describe
 from sensorium.sensors.builtin import BuiltinSensorCfg, described, field_of, with_full_names
 from sensorium.sensors.core.base import Sensor
 from sensorium.spec import NATIVE_SENSOR, resolve_field
@@ -226,6 +225,8 @@ class SensorTable:
 
     def describe(self, clock: Clock) -> dict[str, dict[str, Any]]:
         """Return the static description of each sensor; free sensors are not built for it."""
+        from sensorium.scene.publish import describe  # imported on use: few loops describe their sensors
+
         out = {name: describe(self.built[name]) for name in self.configured}
         for name, sensor in self.free.items():
             field, cfg = resolve_field("value", field_of(sensor), None), BuiltinSensorCfg.from_existing(name)

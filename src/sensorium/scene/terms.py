@@ -188,14 +188,12 @@ class Part:
             return -1.0, 1.0
         if self.sensor is None or self.read is not None:
             return spec.low, spec.high
-        from sensorium.sensors.rays.ray_cfg import RayCfg  # slow to import, and needed where rays are observed only
-
         cfg, is_true = self.sensor.cfg, not self.is_measured or self._is_unaltered()
-        if isinstance(cfg, RayCfg) and spec.role == "range":
+        if spec.role == "range" and hasattr(cfg, "limits") and hasattr(cfg, "miss"):
             if not is_true and not (cfg.is_clean and spec.kind == "vector"):
                 return -math.inf, math.inf
             miss = far if math.isinf(cfg.miss) else cfg.miss
-            return min(0.0, miss), max(cfg.max_distance, miss)
+            return min(0.0, miss), max(cfg.limits[1], miss)
         return (spec.low, spec.high) if is_true or spec.kind != "vector" else (-math.inf, math.inf)
 
     def _is_unaltered(self) -> bool:

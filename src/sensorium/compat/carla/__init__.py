@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sensorium.cameras import event_camera as _events
 from sensorium.cfg import Positive
 from sensorium.compat.aliases import AliasedCfg
 from sensorium.errors import ConfigError
 from sensorium.patterns import PatternField, SpinningPatternCfg
-from sensorium.sensors.cameras import event_camera as _events
 from sensorium.sensors.rays import lidar as _lidar
 from sensorium.sensors.rays import radar as _radar
 from sensorium.wire.attributes import ActorDescription as FActorDescription

@@ -9,24 +9,24 @@ from numpy.typing import ArrayLike
 from pydantic import BeforeValidator, Field, field_serializer
 from torch import Tensor
 
+from sensorium.cameras import camera as _camera
+from sensorium.cameras import camera_base_cfg as _camera_base_cfg
+from sensorium.cameras import camera_cfg as _camera_cfg
+from sensorium.cameras import camera_data as _camera_data
+from sensorium.cameras import ray_caster_camera as _ray_camera
+from sensorium.cameras import ray_caster_camera_cfg as _ray_camera_cfg
+from sensorium.cameras.geometry import Convention, tile_images
+from sensorium.cameras.lenses import FThetaLensCfg, LensCfg, LensField, PinholeLensCfg
 from sensorium.cfg import NONE, Float, OffsetCfg, bad
 from sensorium.compat.aliases import AliasedCfg, aliases
 from sensorium.compat.isaaclab import rays as _rays
 from sensorium.compat.isaaclab.base import WithoutHandles
 from sensorium.compat.isaaclab.markers import Style
 from sensorium.errors import ConfigError, Fault, PathError, listed
-from sensorium.geometry.cameras import Convention, tile_images
 from sensorium.measurement.sensor_cfg import Evaluate
 from sensorium.patterns import PatternField, PinholeCameraPatternCfg
 from sensorium.patterns.pinhole import Pixels
-from sensorium.sensors.cameras import camera as _camera
-from sensorium.sensors.cameras import camera_base_cfg as _camera_base_cfg
-from sensorium.sensors.cameras import camera_cfg as _camera_cfg
-from sensorium.sensors.cameras import camera_data as _camera_data
-from sensorium.sensors.cameras import ray_caster_camera as _ray_camera
-from sensorium.sensors.cameras import ray_caster_camera_cfg as _ray_camera_cfg
-from sensorium.sensors.cameras.lenses import FThetaLensCfg, LensCfg, LensField, PinholeLensCfg
-from sensorium.world.ray_cast import Alignment
+from sensorium.shapes.ray_cast import Alignment
 
 
 class CameraData(_camera_data.CameraData):

@@ -17,8 +17,8 @@ from sensorium.errors import Fault, PathError
 from sensorium.measurement.sensor_cfg import Evaluate
 from sensorium.patterns import PatternField
 from sensorium.sensors.rays import ray_caster as _rays
-from sensorium.world.ray_cast import Alignment
-from sensorium.world.ray_scene import Targets
+from sensorium.shapes.ray_cast import Alignment
+from sensorium.shapes.scene import Targets
 
 
 class RayCaster(WithoutHandles, _rays.RayCaster):

@@ -7,15 +7,15 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
+from sensorium.cameras import camera as _camera
+from sensorium.cameras import camera_cfg as _cfg
+from sensorium.cameras import camera_data as _data
+from sensorium.cameras import lenses as _lenses
 from sensorium.cfg import Float, name_in
 from sensorium.compat.mjlab.entries import SceneEntryCfg
 from sensorium.errors import ConfigError
 from sensorium.measurement.sensor_cfg import SELECTORS
 from sensorium.patterns.pinhole import Pixels
-from sensorium.sensors.cameras import camera as _camera
-from sensorium.sensors.cameras import camera_cfg as _cfg
-from sensorium.sensors.cameras import camera_data as _data
-from sensorium.sensors.cameras import lenses as _lenses
 
 CameraSensor = _camera.Camera
 _POSE = {"parent_body": None, "pos": (0.0, 0.0, 1.0), "quat": (1.0, 0.0, 0.0, 0.0)}

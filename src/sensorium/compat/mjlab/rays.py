@@ -19,7 +19,7 @@ from sensorium.patterns import GridPatternCfg, PatternField
 from sensorium.sensors.rays import ray_caster as _rays
 from sensorium.sensors.rays import terrain_height as _terrain
 from sensorium.sensors.rays.ray_cfg import MissValue
-from sensorium.world.ray_cast import Alignment
+from sensorium.shapes.ray_cast import Alignment
 
 RayCastSensor = _rays.RayCaster
 TerrainHeightSensor = _terrain.TerrainHeight

@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import torch
 
+from sensorium.cameras.lenses import PinholeLensCfg
 from sensorium.engines.mujoco_warp.engine import MujocoWarpEngine
 from sensorium.errors import (
     ConfigError,
@@ -32,8 +33,8 @@ from sensorium.errors import (
 from sensorium.geometry.transforms import matrix_from_quat
 from sensorium.measurement.sensor_cfg import SensorCfg
 from sensorium.readings import DebugShape
-from sensorium.scene import Scene, prepare
-from sensorium.sensors.cameras.lenses import PinholeLensCfg
+from sensorium.scene import Scene
+from sensorium.scene.needs import prepare
 from sensorium.sensors.core.base import Sensor
 
 try:

@@ -378,7 +378,7 @@ class TensorEngine(Engine):
 
     def camera_notice(self) -> str:
         """Return a warning about lights or visual shapes of the file of the world that are lost, or an empty text."""
-        return self._model.world.notice
+        return "" if self._model.world is None else self._model.world.notice
 
     def looks(self) -> Varied:
         """Return the given values of quantities of shapes and lights."""

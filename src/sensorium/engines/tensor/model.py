@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from sensorium.engines.base import ARRAYS, FrameOnBody, NameKind, NativeSensor
 from sensorium.engines.contacts import ContactList
 from sensorium.engines.envs import as_tensor, positive_int
-from sensorium.engines.world_file import World, read_world
-from sensorium.engines.worlds import common_shapes
 from sensorium.errors import ArgumentError, ModelError, UnknownNameError, listed, nearest, shown
 from sensorium.geometry.appearance import VARIED, Lighting
 from sensorium.geometry.shapes import Shape
+
+if TYPE_CHECKING:
+    from sensorium.engines.world_file import World
 
 Provides = Literal[
     "pose", "velocity", "acceleration", "gravity", "magnetic", "joint_state", "joint_effort", "joint_torque",
@@ -97,12 +98,17 @@ class TensorModel:
             joint: None if given is None else self._place("joint", joint, given) for joint, given in places.items()
         }
         self.shape_fault = ""
-        file = parts.get("world")
-        self.world = World(()) if file is None else read_world(file)
-        shapes = () if shapes is None and file is not None else shapes
+        self.world: World | None = None
+        """The world of a file."""
+        if (file := parts.get("world")) is not None:
+            from sensorium.engines.world_file import read_world  # imported on use: few engines read a file
+
+            self.world, shapes = read_world(file), () if shapes is None else shapes
         self.shapes = None if shapes is None else self._shapes_of_worlds(shapes)
         lighting = parts.get("lighting")
-        self.lighting = self.world.lighting if lighting is None else lighting
+        if lighting is None:
+            lighting = Lighting() if self.world is None else self.world.lighting
+        self.lighting = lighting
         if not isinstance(self.lighting, Lighting):
             raise ArgumentError(f"lighting: got {shown(self.lighting)}, expected a Lighting.")
         self.looks = dict(mapping_of(parts, "looks"))
@@ -179,6 +185,8 @@ class TensorModel:
             return self._placed_shapes(given)
         if len(given) != self._num_envs:
             raise ModelError(f"shapes: got shapes of {len(given)} worlds, expected one sequence or {self._num_envs}.")
+        from sensorium.engines.worlds import common_shapes  # imported on use, as above
+
         worlds = [self._placed_shapes(each) for each in given]
         try:
             return common_shapes(worlds)
@@ -197,7 +205,7 @@ class TensorModel:
                 raise ModelError(f"shapes: got {shown(shape)}, expected a Shape, e.g. Shape('plane', 'ground').")
         if isinstance(given, Mapping):
             shapes = [replace(shape, name=name) for name, shape in given.items()]
-        shapes = [*self.world.shapes, *shapes]
+        shapes = [*(() if self.world is None else self.world.shapes), *shapes]
         names = Counter((shape.element, shape.name) for shape in shapes if shape.element != "tendon")
         for (_, name), count in names.items():
             if count > 1:

@@ -15,7 +15,7 @@ from sensorium.cfg import Float, amount_bounds, bad, is_within, must
 from sensorium.compute import Rows, is_first, kernel, masked_tid, note_tick, tick_now
 from sensorium.measurement.draws import column_distribution, draw_columns, is_drawn
 from sensorium.measurement.stage_cfg import StageCfg
-from sensorium.measurement.stages.key import StageKey
+from sensorium.measurement.stage_key import StageKey
 from sensorium.random import Choice, Normal, Uniform, normal_table
 
 Row = np.ndarray[Any, np.dtype[np.float64]]

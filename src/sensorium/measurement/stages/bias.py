@@ -17,6 +17,7 @@ from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now, tick
 from sensorium.measurement.draws import Stream, is_drawn, normals_of
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
+from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.stages.amounts import (
     BEGAN,
     ONE_NUMBER,
@@ -35,7 +36,6 @@ from sensorium.measurement.stages.amounts import (
     state_views,
     within,
 )
-from sensorium.measurement.stages.key import StageKey
 from sensorium.random import normal_table
 
 # Gauss-Markov ---------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from sensorium.compute import Rows, kernel, ticks_since
 from sensorium.measurement.draws import Stream, is_drawn, normals_of
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
+from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.stages.amounts import (
     BEGAN,
     ONE_NUMBER,
@@ -21,7 +22,6 @@ from sensorium.measurement.stages.amounts import (
     draw_amount,
     launch_start,
 )
-from sensorium.measurement.stages.key import StageKey
 from sensorium.random import normal_table
 
 

@@ -16,6 +16,7 @@ from sensorium.cfg import Amount, Float, bad
 from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now, ticks_since
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
+from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.stages.amounts import (
     BEGAN,
     DrawnStage,
@@ -27,7 +28,6 @@ from sensorium.measurement.stages.amounts import (
     launch_start,
     state_views,
 )
-from sensorium.measurement.stages.key import StageKey
 
 _PER_DECADE = 2
 """Processes per decade of rates: the sum is then within 2e-3 of the creep of one decade."""

@@ -17,6 +17,7 @@ from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.measurement.draws import is_drawn
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
+from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.stages.amounts import (
     Row,
     amount_row,
@@ -26,7 +27,6 @@ from sensorium.measurement.stages.amounts import (
     not_drawn,
     parts,
 )
-from sensorium.measurement.stages.key import StageKey
 from sensorium.spec import FieldSpec
 
 

@@ -15,8 +15,8 @@ from sensorium.cfg import Amount, bad, must
 from sensorium.compute import MAX_TICKS, Rows, is_first, kernel, masked_tid, tick_now
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
+from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.stages.amounts import Time, amount_row, check_fit, column_values, not_drawn, row, state_views
-from sensorium.measurement.stages.key import StageKey
 from sensorium.spec import exact_fraction
 
 

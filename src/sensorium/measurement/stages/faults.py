@@ -17,6 +17,7 @@ from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now, tick
 from sensorium.measurement.draws import ColumnDistribution, Stream, converted, draw_value, is_drawn, stream_words
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
+from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.stages.amounts import (
     BEGAN,
     amount_distribution,
@@ -34,7 +35,6 @@ from sensorium.measurement.stages.amounts import (
     state_views,
     within,
 )
-from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Choice, Normal, normal_table, word_to_uniform
 from sensorium.spec import FieldSpec
 

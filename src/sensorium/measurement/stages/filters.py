@@ -21,8 +21,8 @@ from sensorium.cfg import Amount, Float, amount_bounds, bad, must
 from sensorium.compute import Rows, is_first, kernel, masked_tid
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
+from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.stages.amounts import amount_row, check_fit, column_values, not_drawn, row, state_views
-from sensorium.measurement.stages.key import StageKey
 from sensorium.spec import FieldSpec
 
 # Low-pass -------------------------------------------------------------------------------------------------------------

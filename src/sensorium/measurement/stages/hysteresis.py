@@ -15,6 +15,7 @@ from sensorium.cfg import Amount, Float, Positive, amount_bounds, bad, must
 from sensorium.compute import Rows, is_first, kernel, masked_tid
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
+from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.stages.amounts import (
     DrawnStage,
     PositiveTime,
@@ -23,7 +24,6 @@ from sensorium.measurement.stages.amounts import (
     column_values,
     state_views,
 )
-from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Normal
 
 # Rate-dependent -------------------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from sensorium.cfg import Float, must
 from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
+from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.stages.amounts import Row, amount_row, column_values, state_views
-from sensorium.measurement.stages.key import StageKey
 from sensorium.measurement.stages.taxels import TaxelLayout, layout_of
 from sensorium.spec import FieldSpec, exact_fraction
 

@@ -13,8 +13,8 @@ from sensorium.cfg import Amount
 from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
+from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.stages.amounts import amount_row, below_high, check_fit, column_values, ends_row, not_drawn
-from sensorium.measurement.stages.key import StageKey
 
 
 @kernel

@@ -15,8 +15,8 @@ from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.measurement.draws import converted, is_drawn
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place
+from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.stages.amounts import DrawnStage, parts
-from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Choice
 from sensorium.spec import FieldSpec
 

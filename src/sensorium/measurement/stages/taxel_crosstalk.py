@@ -15,8 +15,8 @@ from sensorium.cfg import Amount, Float, Share, bad, must
 from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
+from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.stages.amounts import Row, amount_row, column_values, not_drawn
-from sensorium.measurement.stages.key import StageKey
 from sensorium.measurement.stages.taxels import TaxelLayout, layout_of
 from sensorium.spec import FieldSpec
 

@@ -22,6 +22,7 @@ from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now, tick
 from sensorium.measurement.draws import converted, is_drawn
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
+from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.stages.amounts import (
     BEGAN,
     Row,
@@ -37,7 +38,6 @@ from sensorium.measurement.stages.amounts import (
     state_views,
     within,
 )
-from sensorium.measurement.stages.key import StageKey
 from sensorium.random import Uniform
 from sensorium.spec import VECTOR_AXES, FieldSpec
 

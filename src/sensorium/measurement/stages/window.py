@@ -11,8 +11,8 @@ import warp as wp
 from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
+from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.stages.amounts import column_values, state_views
-from sensorium.measurement.stages.key import StageKey
 
 
 @wp.func

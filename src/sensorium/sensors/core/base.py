@@ -8,7 +8,7 @@ always present. A singular selector removes it only from `.data`, `.ground_truth
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin
@@ -18,33 +18,30 @@ import torch
 
 from sensorium import registry
 from sensorium.cfg import COLUMN_KNOBS, OffsetCfg
-from sensorium.drawing import composed, draw, styled
 from sensorium.errors import ConfigError, RegistrationError, UnsupportedError
 from sensorium.measurement.buffers import SensorBuffers
 from sensorium.measurement.plan import SensorPlan
 from sensorium.measurement.record import TORCH_DTYPES, Record, Timeline
 from sensorium.measurement.sensor_cfg import MountedSensorCfg, SensorCfg, SimpleSensorCfg
 from sensorium.measurement.stage_cfg import StageCfg
-from sensorium.measurement.stages.key import StageKey
+from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.work import begin_measured
-from sensorium.patterns.base import PatternBaseCfg, Rays
 from sensorium.plugins import is_ours
 from sensorium.random import stream_key
 from sensorium.readings import Array, DebugShape, Reading
 from sensorium.sensors.core.hooks import Supports, check_hooks, hook_of, hooks_of
-from sensorium.sensors.core.parts import SensorContext, declared_fields
-from sensorium.sensors.core.poses import CapturePoses
+from sensorium.sensors.core.parts import SensorContext, ServiceT, declared_fields
 from sensorium.sensors.core.reader import CfgT, DataT, Readable
 from sensorium.spec import BODY_POSE, Field, FieldSpec, Requirement, resolve_field
 from sensorium.world.mount import MountView
 from sensorium.world.select import Named, resolve_mounts
 
 if TYPE_CHECKING:
-    from sensorium.world.image_cast import ImageCast
-    from sensorium.world.query import QueryContext
-    from sensorium.world.ray_cast import RayCast
-    from sensorium.world.ray_scene import RayScene
-    from sensorium.world.solid_query import SolidQuery
+    from sensorium.patterns.base import PatternBaseCfg, Rays
+    from sensorium.shapes.query import QueryContext
+    from sensorium.shapes.ray_cast import RayCast
+    from sensorium.shapes.scene import ShapeScene
+    from sensorium.shapes.solid_query import SolidQuery
 
 PIPELINE_KNOBS = ("history_length", *COLUMN_KNOBS, "delay", "jitter", "loss", "stages")
 """Knobs that need the memory of the standard pipeline."""
@@ -192,6 +189,8 @@ class Sensor(Readable[CfgT, DataT]):
         Here they follow from the fields and their roles, see `sensorium.drawing`: built-in sensors are drawn so, and
         plugins whose `debug_draw` returns ``super().debug_draw()``.
         """
+        from sensorium.drawing import draw  # imported on use: few loops draw
+
         self.ensure_current()
         values = {name: value.cpu().numpy() for name, value in self.own_tensors(is_measured=False).items()}
         bodies = None
@@ -213,12 +212,19 @@ class Sensor(Readable[CfgT, DataT]):
     def _joined(self, pos: torch.Tensor, quat: torch.Tensor) -> Array:
         return torch.cat([pos, quat], dim=-1).float().cpu().numpy()
 
+    def _with_offset(self, poses: Array, envs: Any) -> Array:
+        """Return poses of the mounts in some envs, followed by the sensor's offset."""
+        if self.pose_offset is None:
+            return poses
+        from sensorium.drawing import composed
+
+        return composed(poses, self._joined(*(each[envs] for each in self.pose_offset)))
+
     def _mount_poses(self) -> Array | None:
         """Return the current poses of the mounts in the world, `[env, mount, 7]`."""
         if self.mount is None:
             return None
-        poses = self._joined(self.mount.pos_w, self.mount.quat_w)
-        return poses if self.pose_offset is None else composed(poses, self._joined(*self.pose_offset))
+        return self._with_offset(self._joined(self.mount.pos_w, self.mount.quat_w), slice(None))
 
     def mounts_on_bodies(self, env: int) -> Array | None:
         """Return the places of the mounts of an environment, float32 `[mount, 8]`: body, position, orientation on it.
@@ -228,8 +234,7 @@ class Sensor(Readable[CfgT, DataT]):
         if self.mount is None:
             return None
         poses = self._joined(self.mount.offset_pos[env], self.mount.offset_quat[env])
-        if self.pose_offset is not None:
-            poses = composed(poses, self._joined(*(each[env] for each in self.pose_offset)))
+        poses = self._with_offset(poses, env)
         body = self.mount.body.cpu().numpy()[:, None]
         return np.concatenate([body, poses], axis=1, dtype=np.float32, casting="same_kind")
 
@@ -245,6 +250,8 @@ class Sensor(Readable[CfgT, DataT]):
 
     def drawings(self) -> list[DebugShape]:
         """Return the shapes of `debug_draw` in the style of the config's `visualizer_cfg`."""
+        from sensorium.drawing import styled
+
         style = self.cfg.visualizer_cfg
         with self.held():
             return [shape if style is None else styled(shape, style.to_dict()) for shape in self.debug_draw()]
@@ -330,10 +337,16 @@ class Sensor(Readable[CfgT, DataT]):
         States of `new_state` are zero at this point. By default nothing is done.
         """
 
+    def service(self, kind: Callable[[SensorContext], ServiceT]) -> ServiceT:
+        """Return the scene's one object of a class, which all sensors share; see `SensorContext.service`."""
+        return self._context.service(kind)
+
     @property
-    def rays(self) -> RayScene:
+    def rays(self) -> ShapeScene:
         """Shapes of the scene, for a `RayCast`. The sensor must require SHAPES and BODY_POSE."""
-        return self._context.ray_scene
+        from sensorium.shapes.scene import ShapeScene  # imported on use: slow to import, and rarely needed
+
+        return self.service(ShapeScene)
 
     def rays_of(self, name: str) -> Rays:
         """Return the rays of one of the config's patterns, on the host.
@@ -355,7 +368,7 @@ class Sensor(Readable[CfgT, DataT]):
         """Context for queries from this sensor's mounts at the shapes of the scene."""
         config = self.cfg.title
         assert self.mount is not None, f"{config} has no mount from which a query could start"
-        from sensorium.world.query import QueryContext  # imported on use: slow to import, and rarely needed
+        from sensorium.shapes.query import QueryContext  # as above
 
         return QueryContext(self.rays, self.engine, self.compute_on, self.clock, self.mount, config)
 
@@ -367,21 +380,9 @@ class Sensor(Readable[CfgT, DataT]):
         Args:
             options: see `RaySpec`.
         """
-        from sensorium.world.ray_cast import RayCast, RaySpec  # as above
+        from sensorium.shapes.ray_cast import RayCast, RaySpec  # as above
 
         return RayCast(self.query_context, RaySpec(**options))
-
-    def image_cast(self, **options: Any) -> ImageCast:
-        """Return the visibility pass of cameras at this sensor's mounts; create it in `setup`.
-
-        Launch annotators in a block ``with cast.render() as record`` in a hook.
-
-        Args:
-            options: see `ImageSpec`.
-        """
-        from sensorium.world.image_cast import ImageCast, ImageSpec  # as above
-
-        return ImageCast(self.query_context, ImageSpec(**options))
 
     def solids(self, **options: Any) -> SolidQuery:
         """Return a query for the solids around this sensor's mounts; create it in `setup`, `place` it in a hook.
@@ -391,7 +392,7 @@ class Sensor(Readable[CfgT, DataT]):
         Args:
             options: see `SolidQuery`, from `points` on.
         """
-        from sensorium.world.solid_query import SolidQuery  # as above
+        from sensorium.shapes.solid_query import SolidQuery  # as above
 
         return SolidQuery(self.query_context, **options)
 
@@ -487,6 +488,8 @@ class Sensor(Readable[CfgT, DataT]):
 
     def keep_poses(self, on: bool) -> None:
         """Start or stop recording the poses of the mounts at each capture; the caller rebuilds the programs."""
+        from sensorium.sensors.core.poses import CapturePoses  # imported on use, for outputs only
+
         self.buffers.poses = CapturePoses(self) if on else None
         self.begin_poses()
 

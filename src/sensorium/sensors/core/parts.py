@@ -6,21 +6,18 @@ import dataclasses
 import functools
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
 
 import torch
 
-from sensorium.cfg import AppearanceCfg, LightLookCfg
 from sensorium.compute import Clock, Compute
 from sensorium.engines.base import Engine, FrameOnBody, NameKind
 from sensorium.errors import RegistrationError, SensoriumError
 from sensorium.measurement.sensor_cfg import SensorCfg
 from sensorium.spec import Field, FieldSpec
 
-if TYPE_CHECKING:
-    from sensorium.sensors.cameras.random_looks import RandomLooks
-    from sensorium.world.ray_scene import RayScene
+ServiceT = TypeVar("ServiceT")
 
 
 @dataclass
@@ -44,25 +41,16 @@ class SensorContext:
     debug: bool
     """Whether readers get copies, which are overwritten once they are outdated."""
     semantics: Mapping[str, str | Sequence[str]] | None
-    """Semantic labels of shapes, as in `RayScene`."""
-    appearance: Sequence[AppearanceCfg] = ()
+    """Semantic labels of shapes, as in `ShapeScene`."""
+    appearance: Sequence[Any] = ()
     """Looks of shapes and lights that are set at reset."""
+    _services: dict[Any, Any] = field(default_factory=dict)
 
-    @functools.cached_property
-    def ray_scene(self) -> RayScene:
-        """Shapes of the scene; created on first access."""
-        from sensorium.world.ray_scene import RayScene  # imported on use: slow to import, and only rays need it
-
-        prefixes = ["light_" if isinstance(cfg, LightLookCfg) else "" for cfg in self.appearance]
-        varied = {prefix + name for prefix, cfg in zip(prefixes, self.appearance, strict=True) for name in cfg.given}
-        return RayScene(self.engine, self.compute, self.semantics, varied)
-
-    @functools.cached_property
-    def random_looks(self) -> RandomLooks:
-        """Looks that are set at reset; created on first access."""
-        from sensorium.sensors.cameras.random_looks import RandomLooks  # imported on use, as above
-
-        return RandomLooks(self.appearance, self.ray_scene, self.compute, self.seed)
+    def service(self, kind: Callable[[SensorContext], ServiceT]) -> ServiceT:
+        """Return the scene's one object of a class, created from the context on first use."""
+        if kind not in self._services:
+            self._services[kind] = kind(self)
+        return cast(ServiceT, self._services[kind])
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +150,11 @@ def data_text(data: Any) -> str:
     data_class: type = type(data)
     fields, constants = declared(data_class)
     lines = [f"{data_class.__qualname__}:"]
-    for name, field in fields.items():
+    for name, declaration in fields.items():
         value = getattr(data, name)
         if isinstance(value, torch.Tensor):
             values = f": {value.tolist()}" if value.numel() <= MOST_SHOWN else f", {value.dtype}"
-            lines.append(f"  {name} {list(value.shape)} {field.unit}{values}")
+            lines.append(f"  {name} {list(value.shape)} {declaration.unit}{values}")
     lines += [f"  {name}: {getattr(data, name)!r}" for name in constants]
     return "\n".join(lines)
 

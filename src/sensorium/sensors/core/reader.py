@@ -18,7 +18,6 @@ from sensorium.measurement.counter import NEVER
 from sensorium.measurement.plan import is_recorded
 from sensorium.measurement.record import Record
 from sensorium.measurement.sensor_cfg import MountedSensorCfg, SensorCfg, SimpleSensorCfg
-from sensorium.measurement.stages.clock_error import ClockError
 from sensorium.measurement.transport import Ring
 from sensorium.sensors.core.parts import Params, SensorContext, SensorInfo, declared
 from sensorium.spec import FieldSpec, kind_of
@@ -326,10 +325,8 @@ class Readable(Generic[CfgT, DataT]):
 
         It equals `capture_time`, unless the config's stages contain a `ClockError`.
         """
-        for run in self.buffers.stages:
-            if isinstance(run.cfg, ClockError):
-                return run.cfg.stamps(self.capture_tick, run.states, run.key)
-        return self.capture_time
+        run = self.buffers.own_clock
+        return self.capture_time if run is None else run.cfg.stamps(self.capture_tick, run.states, run.key)
 
     @property
     def age(self) -> torch.Tensor:

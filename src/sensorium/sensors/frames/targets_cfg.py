@@ -8,7 +8,7 @@ from pydantic import field_validator
 
 from sensorium.cfg import ObjRef, bad
 from sensorium.measurement.sensor_cfg import MountedSensorCfg, Selectors
-from sensorium.world.ray_scene import Geometry, Targets
+from sensorium.shapes.scene import Geometry, Targets
 
 DataT = TypeVar("DataT")
 

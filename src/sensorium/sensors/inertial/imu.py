@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -219,7 +220,7 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
         declared = super().fields()
         return {name: declared[name] for name in self._available(self.cfg, self.engine.supports)}
 
-    @property
+    @cached_property
     def acceleration_source(self) -> str:
         """Source of accelerations: ``"engine"``, ``"difference"`` or ``"none"`` (no selected field needs them)."""
         if not {"lin_acc_b", "ang_acc_b"} & set(self.cfg.selected):
@@ -240,7 +241,7 @@ class Imu(SimpleSensor[ImuCfg, ImuData]):
     @recorded
     def update_raw_data(self, raw: Record) -> None:
         """Compute every selected field in one launch, shared by all IMUs of one rate."""
-        cfg, names, engine, t = self.cfg, set(self.fields()), self.engine, ImuTask()
+        cfg, names, engine, t = self.cfg, set(raw), self.engine, ImuTask()
         t.dt = self.clock.dt
         t.mounts = self.mount.warp_state(velocities=bool(names & MOVING))
         if self.acceleration_source == "engine":

@@ -50,8 +50,8 @@ from sensorium.sensors.rays.lidar_kernels import (
 from sensorium.sensors.rays.lidar_scan import Window, bias_distribution, sub_rays, window_of
 from sensorium.sensors.rays.ray_cfg import LIGHT_SPEED
 from sensorium.sensors.rays.ray_sensor import RaySensor, ray_field
+from sensorium.shapes.ray_cast import RayCast
 from sensorium.spec import Field
-from sensorium.world.ray_cast import RayCast
 
 VECTORS_AND_IDS = {
     **dict.fromkeys(("points_b", "points_w", "normals_w"), wp.vec3),

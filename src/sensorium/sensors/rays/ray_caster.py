@@ -30,8 +30,8 @@ from sensorium.patterns import GridPatternCfg, PatternField, Rays
 from sensorium.sensors.core.hooks import used_if
 from sensorium.sensors.rays.ray_cfg import DataT, DriftRange, DriftRanges, RayCfg
 from sensorium.sensors.rays.ray_sensor import RaySensor, ray_field
+from sensorium.shapes.ray_cast import Alignment
 from sensorium.spec import Field
-from sensorium.world.ray_cast import Alignment
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from torch import Tensor
 from sensorium.errors import Fault, SelectionError, listed, nearest
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.rays.ray_cfg import RayCfg
+from sensorium.shapes.ray_cast import RayCast
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
-from sensorium.world.ray_cast import RayCast
 
 RayCfgT = TypeVar("RayCfgT", bound=RayCfg[Any])
 RayDataT = TypeVar("RayDataT")

@@ -24,8 +24,8 @@ from sensorium.patterns import PatternField, RingPatternCfg
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.rays.ray_caster import FIELDS, RayCaster, RayCasterData, RayScanCfg
 from sensorium.sensors.rays.ray_sensor import ray_field
+from sensorium.shapes.ray_cast import Alignment
 from sensorium.spec import Field
-from sensorium.world.ray_cast import Alignment
 
 _REDUCTIONS = ("min", "max", "mean", "none")
 

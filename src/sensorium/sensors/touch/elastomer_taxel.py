@@ -58,6 +58,7 @@ from sensorium.sensors.touch import elastomer_kernels as kernels
 from sensorium.sensors.touch.elastomer_cfg import LIVE, LIVE_SHEAR, ElastomerTaxelCfg, ElastomerTaxelData
 from sensorium.sensors.touch.elastomer_grid import Convolution, Lattice, layer_table, typical_spacing
 from sensorium.sensors.touch.taxels import TaxelSensor, check_points
+from sensorium.shapes.solid_view import SolidViews
 
 TRIED = 4000
 """Number of points of a link's shapes that are tested for being covered by another of its shapes."""
@@ -165,7 +166,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         """
         cfg, device, config = self.cfg, self.device, self.cfg.title
         shapes, bodies = self.rays.shapes, self.mount.body.tolist()
-        view, hidden = self.rays.solids(cfg.seen, bodies, config)
+        view, hidden = self.rays.view(SolidViews).select(cfg.seen, bodies, config)
         links: dict[int, list[Shape]] = {}
         for k in view.shapes:
             if shapes[k].kind != "plane" or 0.0 not in shapes[k].size:

@@ -45,8 +45,8 @@ from sensorium.geometry.transforms import quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
 from sensorium.sensors.touch.taxel_cfg import NormalTaxelCfg, Resisting, SampleCount
 from sensorium.sensors.touch.taxels import Skin, TaxelSensor, check_points, drawn_radius
+from sensorium.shapes.scene import Geometry
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement
-from sensorium.world.ray_scene import Geometry
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import used_if
 from sensorium.sensors.rays.ray_cfg import DistanceCfg
 from sensorium.sensors.touch.taxel_cfg import Line, ProbesCfg, laid_out
+from sensorium.shapes.surface_query import SurfaceQuery
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
-from sensorium.world.surface_query import SurfaceQuery
 
 
 @dataclass(frozen=True, slots=True)

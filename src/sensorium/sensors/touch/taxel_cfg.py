@@ -14,8 +14,8 @@ from pydantic import AfterValidator, BeforeValidator, model_validator
 from sensorium.cfg import Float, NonNegative, ObjRef, Vec3, as_plain, bad, in_unit, must, numbers_in
 from sensorium.geometry.samples import MAX_SAMPLES
 from sensorium.sensors.frames.targets_cfg import TargetsCfg
+from sensorium.shapes.scene import Geometry
 from sensorium.spec import Field
-from sensorium.world.ray_scene import Geometry
 
 DataT = TypeVar("DataT")
 Line = tuple[Vec3, ...]

@@ -42,8 +42,8 @@ from sensorium.sensors.core.parts import frame_rows
 from sensorium.sensors.touch import temperature_grid_kernels as kernels
 from sensorium.sensors.touch.temperature_grid_cells import LinkCells, in_link, link_cells
 from sensorium.sensors.touch.temperature_grid_cfg import LinkThermalCfg, TemperatureGridCfg, TemperatureGridData
+from sensorium.shapes.scene import Targets
 from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
-from sensorium.world.ray_scene import Targets
 from sensorium.world.select import WORLD
 
 

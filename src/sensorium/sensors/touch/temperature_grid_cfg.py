@@ -14,8 +14,8 @@ from torch import Tensor
 
 from sensorium.cfg import Cfg, Float, NonNegative, OffsetCfg, Positive, Share, as_plain, bad, in_unit, must, numbers_in
 from sensorium.sensors.frames.targets_cfg import TargetsCfg
+from sensorium.shapes.scene import Geometry
 from sensorium.spec import Field
-from sensorium.world.ray_scene import Geometry
 
 ABSOLUTE_ZERO = -273.15
 """0 K in degrees Celsius."""

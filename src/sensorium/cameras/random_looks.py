@@ -1,0 +1,144 @@
+"""Looks of shapes and lights that are drawn at each reset."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import warp as wp
+
+from sensorium.cameras.appearance_cfg import LightLookCfg, ShapeLookCfg
+from sensorium.cameras.render.looks import SceneLooks
+from sensorium.compute import Rows, kernel, masked_tid
+from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest
+from sensorium.geometry.appearance import VARIED
+from sensorium.measurement.draws import (
+    FIXED,
+    ColumnDistribution,
+    Stream,
+    column_distribution,
+    draw_value,
+    stream_of,
+    stream_words,
+)
+from sensorium.random import Choice, normal_table, stream_key
+from sensorium.sensors.core.parts import SensorContext
+from sensorium.shapes.scene import ShapeScene
+
+LIMITS = dict.fromkeys(("rgba", "emission", "specular", "shininess", "mirror"), (0.0, 1.0))
+LIMITS |= dict.fromkeys(("light_ambient", "light_diffuse", "light_specular"), (0.0, math.inf))
+"""Quantity -> range to which drawn values are clipped."""
+
+
+@kernel
+def _draw_looks(
+    rows: Rows,
+    size: int,
+    dist: ColumnDistribution,
+    stream: Stream,
+    table: wp.array[wp.vec3],
+    values_out: wp.array2d[wp.float32],
+) -> None:
+    """Draw `size` values for each shape or light; a choice among vectors picks one vector for each of them."""
+    env, column = masked_tid(rows)
+    drawn = column
+    if dist.joint != 0:
+        drawn = column - column % size
+    value = dist.first[column]
+    if dist.kind != FIXED:
+        words = stream_words(rows, env, wp.int64(0), drawn / 4, stream)
+        value = draw_value(dist, column, words[drawn % 4], table)
+    values_out[env, column] = value
+
+
+class RandomLooks:
+    """The quantities of a scene's looks that configs set at reset.
+
+    Args:
+        context: the scene, with the configs in `appearance`; later ones overwrite earlier ones.
+
+    Raises:
+        SelectionError: a pattern matches nothing.
+        ConfigError: a value does not fit its quantity, or there is no such texture.
+    """
+
+    def __init__(self, context: SensorContext) -> None:
+        scene, seed, self._compute = context.service(ShapeScene), context.seed, context.compute
+        self._looks = context.service(SceneLooks)
+        self._draws: list[tuple[str, torch.Tensor, int, list[Any], torch.Tensor]] = []
+        names = [light.name for light in self._looks.lighting.lights]
+        for number, cfg in enumerate(context.appearance):
+            prefix = "light_" if isinstance(cfg, LightLookCfg) else ""
+            if isinstance(cfg, ShapeLookCfg):
+                items = scene.matching(_patterns(cfg.shapes), type(cfg).__name__, "shapes")
+            elif isinstance(cfg, LightLookCfg):
+                items = _matching(_patterns(cfg.lights), names, type(cfg).__name__)
+            else:
+                expected = "ShapeLookCfg or LightLookCfg"
+                raise ConfigError.single("Scene", f"appearance[{number}]", cfg, expected)
+            for name in cfg.given:
+                amount = getattr(cfg, name)
+                if name == "texture":
+                    amount = Choice(tuple(self._texture(each, type(cfg).__name__) for each in amount))
+                key = stream_key(seed, f"appearance/{number}", name)
+                self._add(prefix + name, items, amount, key, type(cfg).__name__)
+
+    def _texture(self, name: str, title: str) -> float:
+        known = [texture.name for texture in self._looks.textures]
+        if name and name not in known:
+            fix = f"{nearest(name, known).strip()} Textures of this model: {listed(known)}.".strip()
+            raise ConfigError.single(title, "texture", name, "the name of a texture", fix)
+        return float(known.index(name)) if name else -1.0
+
+    def _add(self, quantity: str, items: Sequence[int], amount: Any, key: tuple[int, int], title: str) -> None:
+        device, full = self._compute.wp_device, VARIED[quantity]
+        sizes = [full - 1, full] if quantity == "rgba" else [full]
+        for size in sizes:
+
+            def spread(value: Any, size: int = size) -> np.ndarray[Any, Any]:
+                return np.broadcast_to(np.asarray(value, np.float32), (len(items), size)).ravel()
+
+            try:
+                distribution = column_distribution(amount, len(items) * size, spread, device)
+                break
+            except ValueError:
+                continue
+        else:
+            expected = f"a number or {' or '.join(map(str, sizes))} numbers"
+            raise ConfigError.single(title, quantity.removeprefix("light_"), amount, expected)
+        values = torch.zeros(
+            (self._compute.num_envs, len(items) * size), dtype=torch.float32, device=self._compute.device
+        )
+        rows = torch.tensor(items, dtype=torch.int64, device="cpu").to(self._compute.device)
+        inputs = [size, distribution, stream_of(0, key), normal_table(device)]
+        self._draws.append((quantity, rows, size, inputs, values))
+
+    def reset(self, env_mask: torch.Tensor) -> None:
+        """Take the engine's looks in the envs of a uint8 `[env]` mask, and draw those of the configs."""
+        self._looks.refresh(env_mask)
+        for quantity, rows, size, inputs, values in self._draws:
+            self._compute.launch(_draw_looks, (values.shape[1],), inputs, [values])
+            if quantity in LIMITS:
+                values.clamp_(*LIMITS[quantity])
+            self._looks.tables[quantity][:, rows, :size] = values.view(len(values), len(rows), size)
+        self._looks.bind()
+
+
+def _patterns(given: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else given
+
+
+def _matching(patterns: Sequence[str], names: Sequence[str], config: str) -> list[int]:
+    """Return the lights whose names match a pattern in full."""
+    found: dict[int, None] = {}
+    for pattern in patterns:
+        hits = [i for i, name in enumerate(names) if re.fullmatch(pattern, name)]
+        if not hits:
+            fix = f"{nearest(pattern, names).strip()} Lights: {listed(names)}.".strip()
+            raise SelectionError(config, [Fault("lights", repr(pattern), "the name of a light", fix)])
+        found |= dict.fromkeys(hits)
+    return list(found)

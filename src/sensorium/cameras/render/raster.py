@@ -1,0 +1,178 @@
+"""Triangles of meshes and height fields in a tile of a pinhole image, drawn cluster by cluster.
+
+A triangle is drawn with homogeneous coordinates: a line of sight meets it if it passes its three edges on the same
+side. The side is the sign of the product of the direction with the edge's plane through the camera, the cross product
+of the edge's ends. Two triangles with a common edge use the same numbers with opposite signs, so no pixel between them
+is lost. Triangles that cross the camera's plane need no clipping.
+
+See M. Olano and T. Greer, Triangle scan conversion using 2D homogeneous coordinates, Graphics Hardware 1997.
+"""
+
+from __future__ import annotations
+
+import warp as wp
+
+from sensorium.cameras.render.clusters import GROUP, VERTICES, Surface
+from sensorium.cameras.render.structs import (
+    Cameras,
+    HitRecord,
+    Lens,
+    Lists,
+    Placed,
+    put_hit,
+    rotation_of,
+    row_pose,
+    tile_axes,
+)
+from sensorium.compute import Rows, kernel, masked_tid, place_of
+from sensorium.geometry.primitives import MESH
+
+Numbers = wp.types.vector(length=VERTICES, dtype=wp.float32)
+"""One coordinate of the vertices of a cluster."""
+MARGIN = wp.constant(1e-3)
+"""Margin of the rectangle around a triangle, px, for rounding."""
+
+
+@wp.func
+def is_beside(
+    ball: wp.vec4,
+    turn: wp.mat33,
+    shift: wp.vec3,
+    low: wp.vec2,
+    high: wp.vec2,
+    reach: wp.vec4,
+    widest: float,
+    near: float,
+    far: float,
+) -> wp.bool:
+    """Return whether a sphere in a shape's frame is outside the part of space that a rectangle of pixels shows."""
+    p = turn * wp.vec3(ball[0], ball[1], ball[2]) + shift
+    r = ball[3] * widest
+    if p[2] + r < near or p[2] - r > far:
+        return True
+    if p[0] - low[0] * p[2] < -r * reach[0] or high[0] * p[2] - p[0] < -r * reach[1]:
+        return True
+    return p[1] - low[1] * p[2] < -r * reach[2] or high[1] * p[2] - p[1] < -r * reach[3]
+
+
+@kernel
+def draw_clusters(
+    rows: Rows,
+    lens: Lens,
+    cameras: Cameras,
+    placed: Placed,
+    surfaces: wp.array[Surface],
+    lists: Lists,
+    record: HitRecord,
+) -> None:
+    """Draw the triangles of one tile."""
+    env, mount, piece = masked_tid(rows)
+    tile = rows.first + piece
+    place = place_of(rows, env)
+    instances = placed.instances
+    to_pixels, _to_world = tile_axes(lens, cameras, env, mount, tile)
+    eye = cameras.pos[env, mount]
+    u0 = (tile % lens.columns) * lens.tile
+    v0 = (tile / lens.columns) * lens.tile
+    half = lens.tile / 2
+    row_u = wp.vec3(to_pixels[0, 0], to_pixels[0, 1], to_pixels[0, 2])
+    row_v = wp.vec3(to_pixels[1, 0], to_pixels[1, 1], to_pixels[1, 2])
+    forward = wp.vec3(to_pixels[2, 0], to_pixels[2, 1], to_pixels[2, 2])
+    least = 1.0 / lens.far
+    most = 1.0 / lens.near
+    x = Numbers()
+    y = Numbers()
+    z = Numbers()
+    us = Numbers()
+    vs = Numbers()
+    for k in range(lists.count[place, mount, tile]):
+        entry = lists.row[place, mount, tile, k]
+        row = entry >> 1
+        if instances.kind[row] < MESH or (entry & 1) != 0:
+            continue
+        rect = lists.rect[place, mount, tile, k]
+        u_first = (rect & 255) - half
+        u_last = ((rect >> 8) & 255) - half
+        v_first = ((rect >> 16) & 255) - half
+        v_last = (rect >> 24) - half
+        low = wp.vec2(float(u_first) - 0.5, float(v_first) - 0.5)
+        high = wp.vec2(float(u_last) + 0.5, float(v_last) + 0.5)
+        reach = wp.vec4(
+            wp.length(row_u - low[0] * forward),
+            wp.length(row_u - high[0] * forward),
+            wp.length(row_v - low[1] * forward),
+            wp.length(row_v - high[1] * forward),
+        )
+        edge_u = wp.vec2(float(u_first), float(u_last))
+        edge_v = wp.vec2(float(v_first), float(v_last))
+        shape = instances.shape[row]
+        scale = wp.vec3(1.0, 1.0, 1.0)
+        if instances.kind[row] == MESH:
+            scale = instances.size[row]
+        widest = wp.max(wp.abs(scale))
+        pos, quat = row_pose(placed, env, row)
+        turn = to_pixels * rotation_of(quat) * wp.diag(scale)
+        shift = to_pixels * (pos - eye)
+        surface = surfaces[placed.surface[row]]
+        clusters = surface.sphere.shape[0]
+        for group in range(surface.group.shape[0]):
+            if is_beside(surface.group[group], turn, shift, low, high, reach, widest, lens.near, lens.far):
+                continue
+            for c in range(group * GROUP, wp.min(group * GROUP + GROUP, clusters)):
+                if is_beside(surface.sphere[c], turn, shift, low, high, reach, widest, lens.near, lens.far):
+                    continue
+                ball = surface.sphere[c]
+                is_ahead = (turn[2, 0] * ball[0] + turn[2, 1] * ball[1] + turn[2, 2] * ball[2] + shift[2]) > ball[
+                    3
+                ] * widest
+                first = surface.first_vertex[c]
+                for i in range(surface.first_vertex[c + 1] - first):
+                    p = turn * surface.points[surface.vertex[first + i]] + shift
+                    inverse = 1.0 / p[2]
+                    x[i] = p[0]
+                    y[i] = p[1]
+                    z[i] = p[2]
+                    us[i] = p[0] * inverse
+                    vs[i] = p[1] * inverse
+                for triangle in range(surface.first_triangle[c], surface.first_triangle[c + 1]):
+                    corners = surface.corner[triangle]
+                    i = corners & 255
+                    j = (corners >> 8) & 255
+                    m = corners >> 16
+                    low_u = edge_u[0]
+                    high_u = edge_u[1]
+                    low_v = edge_v[0]
+                    high_v = edge_v[1]
+                    if is_ahead or wp.min(wp.min(z[i], z[j]), z[m]) > 0.0:
+                        low_u = wp.clamp(wp.min(wp.min(us[i], us[j]), us[m]) - MARGIN, low_u, 99.0)
+                        high_u = wp.clamp(wp.max(wp.max(us[i], us[j]), us[m]) + MARGIN, -99.0, high_u)
+                        low_v = wp.clamp(wp.min(wp.min(vs[i], vs[j]), vs[m]) - MARGIN, low_v, 99.0)
+                        high_v = wp.clamp(wp.max(wp.max(vs[i], vs[j]), vs[m]) + MARGIN, -99.0, high_v)
+                    begin_u = 128 - int(128.0 - low_u)  # rounds up
+                    end_u = int(high_u + 128.0) - 128  # rounds down
+                    begin_v = 128 - int(128.0 - low_v)
+                    end_v = int(high_v + 128.0) - 128
+                    if wp.max(begin_u - end_u, begin_v - end_v) > 0:
+                        continue
+                    a = wp.vec3(x[i], y[i], z[i])
+                    b = wp.vec3(x[j], y[j], z[j])
+                    e = wp.vec3(x[m], y[m], z[m])
+                    na = wp.cross(b, e)
+                    nb = wp.cross(e, a)
+                    nc = wp.cross(a, b)
+                    for v in range(begin_v, end_v + 1):
+                        ra = na[1] * float(v) + na[2]
+                        rb = nb[1] * float(v) + nb[2]
+                        rc = nc[1] * float(v) + nc[2]
+                        base = (v0 + half + v) * lens.width + u0 + half
+                        for u in range(begin_u, end_u + 1):
+                            wa = na[0] * float(u) + ra
+                            wb = nb[0] * float(u) + rb
+                            wc = nc[0] * float(u) + rc
+                            # one branch for all conditions, since it is seldom predictable
+                            inverse = (wa + wb + wc) / (wa * a[2] + wb * b[2] + wc * e[2])
+                            sides = wp.min(wp.min(wa, wb), wc) * wp.max(wp.max(wa, wb), wc)
+                            inverse = wp.where(sides >= 0.0, inverse, -1.0)
+                            if inverse >= wp.max(record.inverse[place, mount, base + u], least):
+                                if inverse <= most:
+                                    put_hit(record, place, mount, base + u, inverse, shape, surface.face[triangle])

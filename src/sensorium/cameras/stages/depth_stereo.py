@@ -1,0 +1,140 @@
+"""Stereo depth cameras, passive or with a projected texture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+import torch
+import warp as wp
+
+from sensorium.cameras.stages.depth_image import (
+    DepthDraws,
+    DepthStage,
+    Sight,
+    View,
+    inverse,
+    is_seen,
+    noise_of,
+    shifted_pixel,
+)
+from sensorium.cfg import Float, NonNegative, Positive, must
+from sensorium.compute import Rows, kernel, masked_tid, tick_now
+from sensorium.measurement.draws import stream_words
+from sensorium.measurement.record import Record
+from sensorium.measurement.stage_cfg import Place
+from sensorium.measurement.stage_key import StageKey
+from sensorium.random import word_to_normal, word_to_uniform
+
+
+@wp.struct
+class Stereo:
+    """Parameters of `StereoDepth`, with the parallax f B of the matcher, px m."""
+
+    matched: wp.float32
+    noise: wp.float32
+    quantum: wp.float32
+    locking: wp.float32
+    most: wp.float32
+    fattening: wp.float32
+    sight: Sight
+
+
+@kernel
+def _stereo(
+    rows: Rows,
+    view: View,
+    stereo: Stereo,
+    draws: DepthDraws,
+    table: wp.array[wp.vec3],
+    before: wp.array2d[wp.float32],
+    nearest: wp.array2d[wp.float32],
+    values: wp.array2d[wp.float32],
+) -> None:
+    env, mount, v, quad = masked_tid(rows)
+    image = view.image
+    first = mount * image.height * image.width
+    noise = noise_of(rows, env, mount, v, quad, image, draws, table)
+    for j in range(4):
+        u = 4 * quad + j
+        if u >= image.width:
+            return
+        column = first + v * image.width + u
+        if inverse(before[env, column]) <= 0.0:
+            continue
+        words = stream_words(rows, env, tick_now(rows), column, draws.pixel)
+        at = wp.vec2i(u, v)
+        if stereo.fattening > 0.0:
+            shift = wp.vec2(
+                stereo.fattening * word_to_normal(words[0], table), stereo.fattening * word_to_normal(words[1], table)
+            )
+            at = shifted_pixel(view, env, first, u, v, shift, 1)
+        seen = is_seen(view, stereo.sight, nearest, env, mount, at, word_to_uniform(words[2]))
+        d = stereo.matched * inverse(before[env, first + at[1] * image.width + at[0]])
+        d = d + stereo.noise * noise[j]
+        if stereo.locking > 0.0:
+            d = d + stereo.locking * wp.sin(2.0 * wp.pi * (d - wp.floor(d)))
+        if stereo.quantum > 0.0:
+            d = stereo.quantum * wp.floor(d / stereo.quantum + 0.5)
+        depth = stereo.sight.hole
+        if seen and d > 0.0 and d <= stereo.most:
+            depth = stereo.matched / d
+            if depth > stereo.sight.max_range:
+                depth = stereo.sight.hole
+        values[env, column] = depth
+
+
+Above0 = Annotated[Float, must(lambda number: number > 0.0, "a number > 0")]
+
+
+class StereoDepth(DepthStage):
+    """Errors of a stereo camera: z = f B / q(d + n), d = f B / z the disparity in px, q rounding to the quantum.
+
+    So the standard deviation of the depth is z^2 noise_px / (f B), and its steps are z^2 quantum / (f B), to first
+    order (e.g. Gallup, Frahm, Mordohai, Pollefeys, "Variable baseline/resolution stereo", CVPR 2008).
+
+    The image is that of the left camera; the other camera is at `baseline` to its right. There is no value for
+
+    - points nearer than f B / max_disparity, outside the matcher's search range;
+    - the background beside an object's left edge that the right camera does not see: a band of
+      f B (1/z_near - 1/z_far) px; and a band of f B / z px along the left border of the image (`shadow`);
+    - a surface at grazing incidence (`grazing`).
+
+    Disparities of windows that straddle a step belong to one of its sides: each pixel is looked up at a random offset
+    (`edge_fattening`). This has no effect within a surface.
+    """
+
+    place: ClassVar[Place] = "saturation"
+
+    baseline: Above0
+    """Distance between the two cameras, m."""
+    matched_focal_px: Positive | None = None
+    """Focal length of the matched images, px, if this image is a downscaled version of the device's: all disparities
+    and `edge_fattening` are in px of those images. None: this image has their resolution."""
+    noise_px: NonNegative = 0.0
+    """Standard deviation of the disparity n, px."""
+    quantum: NonNegative = 0.0
+    """Subpixel step of the disparity, px, e.g. 1/32; 0 leaves it continuous."""
+    locking: NonNegative = 0.0
+    """Pixel locking: amplitude of a sine error over the fractional disparity, px (Shimizu and Okutomi, ICCV 2001:
+    subpixel interpolation biases disparities towards whole or half pixels)."""
+    max_disparity: Above0 = math.inf
+    """Maximum disparity that the matcher searches, px."""
+    edge_fattening: NonNegative = 0.0
+    """Standard deviation of the look-up offset along each image axis, px."""
+    shadow: bool = True
+    """Whether regions that only the left camera sees have no value."""
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Compute depths by matching (four launches per field)."""
+        for field in key.columns:
+            view = self.view_of(slot, truth, key, field)
+            focal, ratio = self.matching(view.image, self.matched_focal_px)
+            stereo = Stereo()
+            stereo.matched, stereo.most = self.baseline * focal, self.max_disparity
+            stereo.noise, stereo.quantum, stereo.locking = self.noise_px, self.quantum, self.locking
+            stereo.fattening = self.edge_fattening * ratio
+            stereo.sight = self.sight(self.baseline * view.image.focal, self.shadow)
+            seen = self.prepare_views(slot, view, stereo.sight, key, field)
+            self.measure(_stereo, slot, key, field, [view, stereo], seen)
