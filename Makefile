@@ -34,7 +34,7 @@ SPELLED := *.md CITATION.cff .github Makefile pyproject.toml benchmarks changelo
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test test-full test-lowest test-mjlab test-newton test-jax test-formats test-rl test-ray test-peers soak \
-  coverage wheel-check changelog bench bench-gpu lint type format clean env-plot env-test env-mjlab env-newton env-jax \
+  coverage wheel-check changelog docs bench bench-gpu lint type format clean env-plot env-test env-docs env-mjlab env-newton env-jax \
   env-formats env-rl env-ray env-genesis env-lowest env-warp
 
 help:  ## show this help
@@ -97,6 +97,10 @@ test-ray: env-ray  ## generate data on a Ray cluster of two nodes on this machin
 test-peers: env-test env-mjlab env-genesis  ## run tests of other libraries with our sensors; PEERS=folder with their checkouts
 	$(PY) -m tests_peers.run $(or $(PEERS),$(error PEERS=folder with checkouts of mjlab, Genesis and Isaac Lab)) $(FILES)
 
+docs: env-docs  ## build the documentation site in out/site; broken links and other warnings are errors
+	$(PY) -m sphinx --fresh-env --fail-on-warning --keep-going --quiet --jobs auto docs out/site
+	@echo "Open out/site/index.html."
+
 bench: env-plot  ## measure speed and memory; `make bench engines cameras` runs only these groups
 	$(PY) -m benchmarks $(GROUPS)
 
@@ -116,14 +120,18 @@ format: env-test  ## format the code and fix what ruff can fix
 	$(PY) -m ruff format .
 
 clean:  ## remove .venv and all other generated files
-	rm -rf $(VENV) .venv-mjlab .venv-newton .venv-jax .venv-formats .venv-rl .venv-ray .venv-genesis .venv-lowest
+	rm -rf $(VENV) .venv-docs .venv-mjlab .venv-newton .venv-jax .venv-formats .venv-rl .venv-ray .venv-genesis .venv-lowest
 	rm -rf .venv-warp out build dist .pytest_cache .mypy_cache .ruff_cache MUJOCO_LOG.TXT
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# .venv with one extra of pyproject.toml. Every call checks it, because it may be missing, incomplete, moved, older than
+# .venv with one extra of pyproject.toml, or one of its groups of developers' packages. Every call checks it, because it may be missing, incomplete, moved, older than
 # the pins, or created by a Python that no longer exists. The file `.unfinished` marks an incomplete .venv.
 # .venv-mjlab is created in the same way without an extra: only its pins are installed besides torch.
 WANTED = -e '.[$*]'
+env-test: WANTED = -e . --group test
+# .venv-docs likewise with the group `docs`.
+docs env-docs: VENV := .venv-docs
+env-docs: WANTED = -e '.[all]' --group docs
 test-mjlab env-mjlab: VENV := .venv-mjlab
 env-mjlab: PINS := requirements-mjlab.txt
 env-mjlab: WANTED = --no-deps -r $(PINS) -e .
@@ -160,7 +168,7 @@ env-lowest: WANTED = -e '.[stream]' pytest scipy
 # .venv-warp has the packages of `make test` but for the lowest Warp, because the tests of sensors need a recent MuJoCo.
 env-warp: VENV := .venv-warp
 env-warp: PINS := out/constraints-warp.txt
-env-warp: WANTED = -e '.[test]'
+env-warp: WANTED = -e . --group test
 env-warp: out/constraints-warp.txt
 out/constraints-warp.txt: constraints.txt requirements-lowest.txt
 	@mkdir -p $(@D)
@@ -169,7 +177,7 @@ out/constraints-warp.txt: constraints.txt requirements-lowest.txt
 # the demo.
 env-plot: WANTED = -e '.[plot,stream,record,generate]'
 
-env-plot env-test env-mjlab env-newton env-jax env-formats env-rl env-ray env-genesis env-lowest env-warp: env-%:
+env-plot env-test env-docs env-mjlab env-newton env-jax env-formats env-rl env-ray env-genesis env-lowest env-warp: env-%:
 	@set -eu; \
 	state="$$(cat Makefile pyproject.toml $(sort constraints.txt $(PINS)) | cksum) $(CURDIR)"; \
 	sound() { \
@@ -200,6 +208,6 @@ env-plot env-test env-mjlab env-newton env-jax env-formats env-rl env-ray env-ge
 	touch $(VENV)/.unfinished; \
 	$(PIP_INSTALL) $(TORCH); \
 	{ $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt uv && $(UV_INSTALL) $(WANTED); } || \
-	  { echo "uv did not install them; pip does."; $(PIP_INSTALL) $(WANTED); }; \
+	  { echo "uv did not install them; pip does."; $(PIP_INSTALL) 'pip>=25.1' && $(PIP_INSTALL) $(WANTED); }; \
 	echo "$$state" > $(VENV)/.installed-$*; \
 	rm $(VENV)/.unfinished

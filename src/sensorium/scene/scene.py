@@ -84,8 +84,8 @@ class Scene:
         semantics: semantic label -> patterns of the names of geoms or bodies with that label, e.g. ``{"person":
             "human/.*"}``, for sensors that see shapes.
         appearance: colours, materials, textures and lights that are set in each environment at reset, for colour
-            images: `ShapeLookCfg` and `LightLookCfg`, whose values may be distributions. Later ones overwrite earlier
-                ones.
+            images: `ShapeLookCfg` and `LightLookCfg`, whose values may be distributions. Later ones overwrite
+            earlier ones.
 
     A scene is used by one thread at a time; other threads get readings through `publish`. An exception in a hook, or
     Ctrl-C, can end a call halfway. The scene continues if no sample was touched. Otherwise each later call raises a
