@@ -34,7 +34,7 @@ SPELLED := *.md CITATION.cff .github Makefile pyproject.toml benchmarks changelo
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test test-full test-lowest test-mjlab test-newton test-jax test-formats test-rl test-ray test-peers soak \
-  coverage wheel-check changelog docs bench bench-gpu lint type format clean env-plot env-test env-docs env-mjlab env-newton env-jax \
+  coverage package wheel-check changelog docs bench bench-gpu lint type format clean env-plot env-test env-docs env-package env-mjlab env-newton env-jax \
   env-formats env-rl env-ray env-genesis env-lowest env-warp
 
 help:  ## show this help
@@ -55,12 +55,22 @@ test-full: lint type  ## run the checks of `make test` with every case of every 
 coverage: env-test  ## measure which lines of src the tests of `make test` run; the report is out/coverage/index.html
 	$(PYTEST_ALL) --cov=sensorium --cov-report=term:skip-covered --cov-report=html:out/coverage $(PYTEST_ARGS)
 
-wheel-check: env-test  ## build the wheel, install it in a clean environment and simulate with it
-	rm -rf dist out/wheel && mkdir -p out/wheel
-	$(PY) -m pip wheel --quiet --no-deps --wheel-dir dist .
+package: env-package  ## build the source distribution and the wheel in dist/ and check them; TAG=v1.2.3 checks the version
+	@version=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml); tag='$(TAG)'; \
+	if [ -n "$$tag" ] && [ "$$tag" != "v$$version" ]; then \
+	  echo "The tag is $$tag, the version in pyproject.toml $$version."; exit 1; fi
+	rm -rf dist
+	$(PY) -m build --quiet
+	$(PY) -m twine check --strict dist/*
+	$(VENV)/bin/check-wheel-contents dist/*.whl
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@size=$$(cat dist/*.tar.gz | wc -c); echo "The source distribution has $$size bytes."; [ $$size -lt 2000000 ]
+
+wheel-check: package  ## install the wheel in a clean environment and simulate with it
+	rm -rf out/wheel && mkdir -p out/wheel
 	$(PY) -m venv out/wheel/venv
-	out/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check -c $(PINS) $(TORCH)
-	out/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check -c $(PINS) dist/*.whl
+	out/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(TORCH)
+	out/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
 	cd out/wheel && env -u PYTHONPATH venv/bin/python -m pip check
 	cd out/wheel && env -u PYTHONPATH venv/bin/sensorium list
 	cd out/wheel && env -u PYTHONPATH venv/bin/python $(CURDIR)/examples/01_first_reading.py
@@ -120,7 +130,7 @@ format: env-test  ## format the code and fix what ruff can fix
 	$(PY) -m ruff format .
 
 clean:  ## remove .venv and all other generated files
-	rm -rf $(VENV) .venv-docs .venv-mjlab .venv-newton .venv-jax .venv-formats .venv-rl .venv-ray .venv-genesis .venv-lowest
+	rm -rf $(VENV) .venv-docs .venv-package .venv-mjlab .venv-newton .venv-jax .venv-formats .venv-rl .venv-ray .venv-genesis .venv-lowest
 	rm -rf .venv-warp out build dist .pytest_cache .mypy_cache .ruff_cache MUJOCO_LOG.TXT
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -131,6 +141,8 @@ WANTED = -e '.[$*]'
 env-test: WANTED = -e . --group test
 # .venv-docs likewise with the group `docs`.
 docs env-docs: VENV := .venv-docs
+package wheel-check env-package: VENV := .venv-package
+env-package: WANTED = --group package
 env-docs: WANTED = -e '.[all]' --group docs
 test-mjlab env-mjlab: VENV := .venv-mjlab
 env-mjlab: PINS := requirements-mjlab.txt
@@ -177,7 +189,7 @@ out/constraints-warp.txt: constraints.txt requirements-lowest.txt
 # the demo.
 env-plot: WANTED = -e '.[plot,stream,record,generate]'
 
-env-plot env-test env-docs env-mjlab env-newton env-jax env-formats env-rl env-ray env-genesis env-lowest env-warp: env-%:
+env-plot env-test env-docs env-package env-mjlab env-newton env-jax env-formats env-rl env-ray env-genesis env-lowest env-warp: env-%:
 	@set -eu; \
 	state="$$(cat Makefile pyproject.toml $(sort constraints.txt $(PINS)) | cksum) $(CURDIR)"; \
 	sound() { \
