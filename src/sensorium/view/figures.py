@@ -400,10 +400,6 @@ def step_of(values: Array) -> float:
     return float(gaps.sum() / np.rint(gaps / step).sum())
 
 
-_LETTERS = (*VECTOR_AXES, "lla")
-"""Axes whose elements are named by their letters."""
-
-
 def labels_of(sensor: SensorRecording, spec: Mapping[str, Any]) -> list[str]:
     """Return the names of a field's elements, e.g. ``"left_foot x"``, in their order in memory.
 
@@ -412,8 +408,10 @@ def labels_of(sensor: SensorRecording, spec: Mapping[str, Any]) -> list[str]:
     constants, words = sensor.info.get("constants", {}), []
     for axis, size in zip(spec["axes"][1:], spec["shape"], strict=True):
         names = sensor.info.get("mounts", ()) if axis == "mount" else constants.get(f"{axis}_names", ())
-        if axis in _LETTERS and len(axis) == size:
+        if axis in VECTOR_AXES and len(axis) == size:
             names = list(axis)
+        elif axis == "lla":
+            names = ["latitude", "longitude", "altitude"]
         elif axis == "mount" and size == 1:
             names = [""]
         words.append([str(name) for name in names] if len(names) == size else [f"{axis} {k}" for k in range(size)])
