@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from sensorium.pictures import viridis
 from sensorium.readings import Array, DebugShape, Reading
 from sensorium.spec import VECTOR_AXES, FieldSpec
 
@@ -34,16 +35,9 @@ LARGE_PROBE = 0.01
 TAXEL_AXES = (("probe",), ("row", "column"), ("x", "y", "z"))
 GREEN, RED, GREY = (0.2, 0.8, 0.2), (1.0, 0.0, 0.0), (0.6, 0.6, 0.6)
 IDENTITY, INVERSE = np.array([0, 0, 0, 1, 0, 0, 0], np.float32), np.array([1, -1, -1, -1], np.float32)
-_COLORS = np.array(
-    [[0.27, 0.0, 0.33], [0.23, 0.32, 0.55], [0.13, 0.57, 0.55], [0.37, 0.79, 0.38], [0.99, 0.91, 0.14]], np.float32
-)
-"""Colours from low to high values."""
 STEPS = 1024
 """Number of steps between the colours of the least and of the maximum value."""
-_TABLE = np.stack(
-    [np.interp(np.linspace(0, len(_COLORS) - 1, STEPS + 1), np.arange(len(_COLORS)), band) for band in _COLORS.T], -1
-).astype(np.float32)
-_TABLE = np.concatenate([_TABLE, np.full((1, 3), 0.5, np.float32)])
+_TABLE = np.concatenate([viridis(np.linspace(0.0, 1.0, STEPS + 1)) / 255.0, [[0.5] * 3]]).astype(np.float32)
 """Colour of each step, and at last that of values that are not finite."""
 
 

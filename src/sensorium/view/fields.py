@@ -213,8 +213,8 @@ def _axes_of(figure: Any, rows: int, columns: int) -> Any:
     """Return axes `[row, column]` for lines over the same times."""
     inches = inches_of(figure)
     margins = {
-        "left": left_of(figure), "right": 0.985, "top": 1.0 - (HEADING + 0.1) / inches, "bottom": (FOOT - 0.08) / inches,
-        "hspace": 0.28, "wspace": 0.16,
+        "left": left_of(figure), "right": 0.985, "top": 1.0 - (HEADING + 0.1) / inches,
+        "bottom": (FOOT - 0.08) / inches, "hspace": 0.28, "wspace": 0.16,
     }  # fmt: skip
     widths = (1.75, 1.0)[:columns]
     grid = figure.subplots(rows, columns, squeeze=False, sharex="col", width_ratios=widths, gridspec_kw=margins)
@@ -286,8 +286,8 @@ def draw_lines(
     legend(grid[0, 0])
     grid[-1, 0].set_xlabel("time [s]")
     for panel in grid[-1, 1:]:
-        about = f", {1e3 * (window[1] - window[0]):.0f} ms close-up, or error" if window is not None else ""
-        panel.set_xlabel(f"time [s]{about}" if about else "capture time [s]")
+        about = "capture time [s]" if window is None else f"time [s], {1e3 * (window[1] - window[0]):.0f} ms close-up"
+        panel.set_xlabel(about)
 
 
 def _is_hidden(errors: Array, truth: Array) -> bool:

@@ -70,6 +70,7 @@ _COLORS: Mapping[str, Callable[[Array], Array]] = {
     "normals": colorize_normals,
     "flow": colorize_flow,
     "light": _displayed,
+    "points": lambda points: colorize_depth(np.linalg.norm(points, axis=-1)),
     "counts": _signed,
 }
 _TOLD = {"BACKGROUND": "background", "UNLABELLED": "unlabelled"}
@@ -125,13 +126,16 @@ def picture_of(sensor: SensorRecording, spec: Spec, row: int, env: int, zoom: in
             boxes[:, 3:5] -= 1.0
             return draw_boxes(picture, boxes)
         return draw_lines(picture, zoom * _edges(sensor, values, row, env).reshape(-1, EDGE_POINTS, 2))
-    if kind == "color":
-        colors = composite(values) if values.shape[2] == 4 else values
-    elif kind == "ids":
-        colors = colorize_ids(values[..., 0], first=2 if _labels(sensor.info, spec) else 0)
-    else:
-        colors = _COLORS[kind](values)
+    colors = colored(values, spec, first=2 if _labels(sensor.info, spec) else 0)
     return colors.repeat(zoom, axis=0).repeat(zoom, axis=1)
+
+
+def colored(values: Array, spec: Spec, *, first: int = 0) -> Array:
+    """Return an image `[height, width, channel]` as colours, uint8 `[height, width, 3]`; see `colorize_ids`."""
+    kind = picture_kind(spec)
+    if kind == "color":
+        return composite(values) if values.shape[2] == 4 else values
+    return colorize_ids(values[..., 0], first=first) if kind == "ids" else _COLORS[kind](values)
 
 
 def save_frames(recording: Mapping[str, SensorRecording], folder: str | os.PathLike[str], env: int = 0) -> list[Path]:

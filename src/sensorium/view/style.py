@@ -29,7 +29,8 @@ LEFT = 0.8
 """Margin for the labels of the first axes, inches."""
 STYLE = {
     "axes.axisbelow": True, "axes.edgecolor": FAINT, "axes.formatter.limits": (-4, 5),
-    "axes.formatter.useoffset": False, "axes.labelcolor": INK, "axes.labelsize": 8.0, "axes.linewidth": 0.6, "axes.titlecolor": INK,
+    "axes.formatter.useoffset": False, "axes.labelcolor": INK, "axes.labelsize": 8.0, "axes.linewidth": 0.6,
+    "axes.titlecolor": INK,
     "axes.titlelocation": "left", "axes.titlepad": 4.0, "axes.titlesize": 8.5, "figure.facecolor": PAPER,
     "grid.color": "#e6e9ec", "grid.linewidth": 0.6, "image.interpolation": "nearest", "legend.borderaxespad": 0.1,
     "legend.fontsize": 8.0, "legend.frameon": False, "legend.handlelength": 1.6, "legend.labelcolor": INK,

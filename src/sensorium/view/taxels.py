@@ -236,7 +236,7 @@ def draw_skin(figure: Any, sensor: SensorRecording, spec: Spec, env: int) -> Non
     )
     time = sensor.capture_time[arrivals, env]
     curves = _curves(spec, true, true)
-    left, middle, space, right = panels_of(figure, (1.0, 1.0, 0.22, 0.9), 0.84)
+    left, middle, space, right = panels_of(figure, (1.0, 1.0, 0.32, 0.85), 0.84)
     space.remove()
     right.remove()
     moment = None

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import hmac
 import io
-import ipaddress
 import logging
 import secrets
 import socket
@@ -18,6 +17,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from sensorium.errors import ConfigError, MissingDependencyError, SensoriumError
+from sensorium.stream.security import is_loopback
 
 COOKIE = "sensorium-view"
 MAX_HEAD = 16 * 1024
@@ -39,14 +39,6 @@ def import_viser() -> Any:
             f"The live view needs {error.name}, which is not installed: pip install 'sensorium[view]'."
         ) from None
     return viser
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach a host name."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def check_host(host: str) -> None:
