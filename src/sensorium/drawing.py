@@ -209,10 +209,8 @@ class _Drawing:
     # Rules ------------------------------------------------------------------------------------------------------------
 
     def _frusta(self) -> Iterator[DebugShape]:
-        images, lens = (
-            [spec for spec in self.specs.values() if spec.role == "image"],
-            self.specs.get("intrinsic_matrices"),
-        )
+        images = [spec for spec in self.specs.values() if spec.role == "image"]
+        lens = self.specs.get("intrinsic_matrices")
         if not images or lens is None or self.pose is None:
             return
         axes = self._own(images[0])
@@ -306,15 +304,11 @@ class _Drawing:
     def _probes(self, axes: tuple[str, ...]) -> Array | None:
         """Return the positions of probes in the world `[n, mount, probe, 3]`; None if they are not known."""
         places = np.asarray(self.cfg.get("probe_local_pos", ((0.0, 0.0, 0.0),)), np.float32).reshape(-1, 3)
+        if self.pose is None or (axes == ("x", "y", "z") and self.frames is None):
+            return None
         if axes == ("x", "y", "z"):
-            return None if self.frames is None or self.pose is None else self._per_mount(self.frames)[..., :3]
-        return (
-            None if self.pose is None else self._world(np.broadcast_to(places, (*self.pose.shape[:2], *places.shape)))
-        )
-
-    def _per_mount(self, frames: Array) -> Array:
-        assert self.pose is not None
-        return frames.reshape(self.n, self.pose.shape[1], -1, 7)
+            return self.frames.reshape(self.n, self.pose.shape[1], -1, 7)[..., :3]
+        return self._world(np.broadcast_to(places, (*self.pose.shape[:2], *places.shape)))
 
     def _taxels(self) -> Iterator[DebugShape]:
         for spec in self._fields(role=("scalar", "range")):

@@ -131,7 +131,7 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pyte
 
 
 def test_items_are_named_and_every_field_has_its_share(tmp_path: Path) -> None:
-    """The first three of 12 joints are drawn for each of two fields, by name; of targets, whole vectors of the first."""
+    """The first three of 12 joints are drawn for each of two fields, by name; of targets, the first two vectors."""
     encoders = sensor(
         "encoders", [field("position", ["joint"], [12]), field("velocity", ["joint"], [12])], kind="joint"
     )

@@ -46,8 +46,6 @@ WIDTH = 10.0
 """Width of the picture of a field, inches."""
 LINE, FOOT = 1.15, 0.5
 """Height of the lines of each element and of the margin below them, inches."""
-BINS = 1200
-"""Maximum number of bins of a line; of a bin with several values, the minimum and the maximum are drawn."""
 MAX_EVENTS = 6000
 """Maximum number of drawn events."""
 HIDDEN = 0.05
@@ -267,7 +265,7 @@ def draw_lines(
                 view.plot(*true, drawstyle=style, color=TRUTH, lw=0.75, label="true")
 
         _mark_spans(axes, sensor, env, dt)
-        draw(axes, thin(*true), thin(*held))
+        draw(axes, true, held)
         _label(axes, row)
         _limit(axes, np.concatenate((truth, seen)), least)
         axes.set_xlim(*span)
@@ -275,7 +273,7 @@ def draw_lines(
             axes.axvspan(*window, color="#f0c94a", alpha=0.35, lw=0)
         for panel in panels:
             if window is None or (not is_late and _is_hidden(error, truth)):
-                panel.plot(*thin(sensor.capture_time[shown, env], error), color=ERROR, lw=0.8)
+                panel.plot(sensor.capture_time[shown, env], error, color=ERROR, lw=0.8)
                 panel.axhline(0.0, color=TRUTH, lw=0.6)
             else:
                 draw(panel, true, held)
@@ -333,16 +331,20 @@ def _label(axes: Any, row: Row) -> None:
 
 def _mark_spans(axes: Any, sensor: SensorRecording, env: int, dt: float) -> None:
     """Mark spans without a valid value, gaps between captures, and captures that never arrived."""
-    time = sensor.time
-    ends = np.append(time[1:], time[-1])
-    for start, end in _joined(time, ends, ~sensor.valid[:, env]):
-        axes.axvspan(start, end, color=INVALID, lw=0, label="not valid")
-    if sensor.info.get("kind") == "log":  # of no rate
-        return
+    time, is_valid = sensor.time, sensor.valid[:, env]
     captured = sensor.truth_time[sensor.captures(env), env]
+    captured = captured[: 0 if sensor.info.get("kind") == "log" else None]  # logs have no rate
     is_gap = np.diff(captured) > longest_interval(sensor, np.diff(captured), dt)
-    for start, end in zip(captured[:-1][is_gap], captured[1:][is_gap], strict=True):
-        axes.axvspan(start, end, color=GAP, lw=0, label="gap")
+    spans = {
+        ("not valid", INVALID): (time[~is_valid], np.append(time[1:], time[-1:])[~is_valid]),
+        ("gap", GAP): (captured[:-1][is_gap], captured[1:][is_gap]),
+    }
+    for (label, color), (start, end) in spans.items():
+        if len(start):
+            place = {"transform": axes.get_xaxis_transform(), "antialiased": False}
+            axes.broken_barh(
+                np.stack([start, end - start], axis=1), (0.0, 1.0), color=color, lw=0, label=label, **place
+            )
     arrivals = sensor.arrivals(env)
     late = float(sensor.age[arrivals, env].max(initial=0.0))
     lost = captured[(captured <= time[-1] - late) & ~np.isin(captured, sensor.capture_time[arrivals, env])]
@@ -351,25 +353,6 @@ def _mark_spans(axes: Any, sensor: SensorRecording, env: int, dt: float) -> None
             lost, np.full(len(lost), 0.03), "|", color=LOST, ms=4.0, mew=0.8, transform=axes.get_xaxis_transform(),
             label="lost",
         )  # fmt: skip
-
-
-def _joined(starts: Array, ends: Array, chosen: Array) -> list[tuple[float, float]]:
-    """Return the spans of consecutive chosen intervals."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([0], chosen.astype(np.int8), [0]))))
-    return [(float(starts[first]), float(ends[last - 1])) for first, last in edges.reshape(-1, 2).tolist()]
-
-
-def thin(time: Array, values: Array) -> tuple[Array, Array]:
-    """Return a line with at most two points per bin, the minimum and the maximum in their order."""
-    if len(time) <= 2 * BINS:
-        return time, values
-    edges = np.linspace(0, len(time), BINS + 1).astype(int)
-    chosen = []
-    for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        part = values[first:last]
-        if np.isfinite(part).any():
-            chosen += sorted({first + int(np.nanargmin(part)), first + int(np.nanargmax(part))})
-    return time[chosen], values[chosen]
 
 
 # Events ---------------------------------------------------------------------------------------------------------------
