@@ -304,10 +304,10 @@ class _Drawing:
     def _probes(self, axes: tuple[str, ...]) -> Array | None:
         """Return the positions of probes in the world `[n, mount, probe, 3]`; None if they are not known."""
         places = np.asarray(self.cfg.get("probe_local_pos", ((0.0, 0.0, 0.0),)), np.float32).reshape(-1, 3)
-        if self.pose is None or (axes == ("x", "y", "z") and self.frames is None):
+        if self.pose is None:
             return None
         if axes == ("x", "y", "z"):
-            return self.frames.reshape(self.n, self.pose.shape[1], -1, 7)[..., :3]
+            return None if self.frames is None else self.frames.reshape(*self.pose.shape[:2], -1, 7)[..., :3]
         return self._world(np.broadcast_to(places, (*self.pose.shape[:2], *places.shape)))
 
     def _taxels(self) -> Iterator[DebugShape]:

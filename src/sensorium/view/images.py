@@ -257,7 +257,7 @@ def _add_key(axes: Any, entries: Sequence[tuple[str, Sequence[int]]]) -> None:
 
     shown = list(entries[:MAX_KEYS] if len(entries) <= MAX_KEYS else entries[: MAX_KEYS - 1])
     handles = [
-        Patch(facecolor=np.array(color) / 255.0, edgecolor=INK, linewidth=0.3,
+        Patch(facecolor=tuple(np.array(color) / 255.0), edgecolor=INK, linewidth=0.3,
               label=name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…")
         for name, color in shown
     ]  # fmt: skip

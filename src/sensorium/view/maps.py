@@ -21,10 +21,12 @@ from sensorium.view.panels import (
     color_bar,
     difference_of,
     error_panel,
+    label_scan,
     own_axes,
     own_shape,
     panel,
     panels_of,
+    scan_of,
     shown_values,
     span_of,
 )
@@ -38,8 +40,6 @@ MAX_NUMBERS = 9
 """Maximum number of values per item that are drawn as lines; more are drawn as a map."""
 MAX_MAPS = 3
 """Maximum number of fields per sensor that are not images."""
-MAX_COLUMNS, MAX_LINES = 96, 80
-"""Maximum numbers of drawn captures and rays of a scan, three by two pixels each; finer noise makes large files."""
 MAX_POINTS = 4000
 """Maximum number of drawn points of a cloud."""
 HEADING = 0.6
@@ -148,29 +148,19 @@ def draw_maps(figure: Any, sensor: SensorRecording, strips: Sequence[Sequence[Sp
 def _draw_scan(figure: Any, sensor: SensorRecording, spec: Spec, env: int) -> None:
     """Draw time against ray: measured on the left, its error on the right."""
     arrivals, captures = sensor.pairs(env)
-    time = sensor.capture_time[arrivals, env]
-    columns = min(len(time), MAX_COLUMNS)
-    shown = np.linspace(time[0], time[-1], columns)
-    step = (shown[-1] - shown[0]) / max(columns - 1, 1) or 1e-3
-    chosen = np.searchsorted(time, shown + 0.5 * step, side="right") - 1  # the newest capture at that time
     rays, word = own_shape(spec)[0], own_axes(spec)[0]
-    lines = np.unique(np.linspace(0, rays - 1, min(rays, MAX_LINES)).round().astype(int))
-    first = (slice(None), lines, *(0,) * (len(own_shape(spec)) - 1))  # of several returns per ray
+    chosen, lines, options = scan_of(sensor.capture_time[arrivals, env], rays)
+    first: Any = (slice(None), lines, *(0,) * (len(own_shape(spec)) - 1))  # of several returns per ray
     seen, there = (
         shown_values(sensor, spec, captures_of(branch[spec["name"]], rows[chosen], env, spec)[first])
         for branch, rows in ((sensor.measured, arrivals), (sensor.truth, captures))
     )
     error, text = difference_of(spec, seen, there)
     thinned = f", {len(lines)} of {rays} {word}s" if len(lines) < rays else ""
-    left, right = panels_of(figure, (1.0, 1.0))
-    extent = (shown[0] - 0.5 * step, shown[-1] + 0.5 * step, 0.0, float(rays))
-    options: dict[str, Any] = {"aspect": "auto", "origin": "lower", "extent": extent}
-    title = f"{name_and_unit(spec)}, measured{thinned}"
-    panel(left, seen.T, title, span_of(seen, there), "viridis", **options)
-    error_panel(right, error.T, text, **options)
-    left.set(xlabel="capture time [s]", ylabel=word)
-    right.set_xlabel("capture time [s]")
-    right.tick_params(labelleft=False)
+    panels = panels_of(figure, (1.0, 1.0))
+    panel(panels[0], seen.T, f"{name_and_unit(spec)}, measured{thinned}", span_of(seen, there), "viridis", **options)
+    error_panel(panels[1], error.T, text, **options)
+    label_scan(panels, word)
 
 
 def _draw_image(figure: Any, sensor: SensorRecording, spec: Spec, env: int) -> None:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 MISS, LOST = "#d3d8dd", INK
 """Colours of misses, and of points that only the measured value misses."""
 
+MAX_COLUMNS, MAX_LINES = 96, 80
+"""Maximum numbers of drawn captures and rays of a scan, three by two pixels each; finer noise makes large files."""
+
 Spec = Mapping[str, Any]
 
 # Panels ---------------------------------------------------------------------------------------------------------------
@@ -66,6 +69,29 @@ def color_bar(drawn: Any, axes: Any) -> None:
     bar = axes.figure.colorbar(drawn, cax=axes.inset_axes((1.025, 0.0, 0.035, 1.0)))
     bar.ax.tick_params(labelsize=7.0, length=2.0, width=0.5)
     bar.outline.set_visible(False)
+
+
+def scan_of(time: Array, items: int) -> tuple[Array, Array, dict[str, Any]]:
+    """Return the captures and the items to draw of values over time, and options of their panels.
+
+    Args:
+        time: times of the captures, s.
+        items: number of items of each capture.
+    """
+    shown = np.linspace(time[0], time[-1], min(len(time), MAX_COLUMNS))
+    step = (shown[-1] - shown[0]) / max(len(shown) - 1, 1) or 1e-3
+    chosen = np.searchsorted(time, shown + 0.5 * step, side="right") - 1  # the newest capture at that time
+    lines = np.unique(np.linspace(0, items - 1, min(items, MAX_LINES)).round().astype(int))
+    extent = (shown[0] - 0.5 * step, shown[-1] + 0.5 * step, 0.0, float(items))
+    return chosen, lines, {"aspect": "auto", "origin": "lower", "extent": extent}
+
+
+def label_scan(panels: Sequence[Any], word: str) -> None:
+    """Write the labels of adjacent panels of values over time; `word` names their items."""
+    for axes in panels:
+        axes.set_xlabel("capture time [s]")
+    panels[0].set_ylabel(word)
+    panels[1].tick_params(labelleft=False)
 
 
 # Numbers --------------------------------------------------------------------------------------------------------------

@@ -16,28 +16,16 @@ from sensorium.readings import Array
 if TYPE_CHECKING:
     from sensorium.record import SensorRecording
 
-TRUTH, INK, FAINT, PAPER = "#16202a", "#2b3640", "#8a949e", "#ffffff"
-"""Colours of the true line, of text, of secondary text, and of the background."""
+TRUTH, INK, FAINT = "#16202a", "#2b3640", "#8a949e"
+"""Colours of the true line, of text, and of secondary text."""
 COLORS = ("#e4572e", "#1780a1", "#6a994e")
 """Colours of several curves in one panel; the first is that of all measured values."""
 MEASURED, ERROR = COLORS[:2]
 
 
-DPI = 110
-"""Pixels per inch. At half size, pictures are still readable."""
 LEFT = 0.8
 """Margin for the labels of the first axes, inches."""
-STYLE = {
-    "axes.axisbelow": True, "axes.edgecolor": FAINT, "axes.formatter.limits": (-4, 5),
-    "axes.formatter.useoffset": False, "axes.labelcolor": INK, "axes.labelsize": 8.0, "axes.linewidth": 0.6,
-    "axes.titlecolor": INK,
-    "axes.titlelocation": "left", "axes.titlepad": 4.0, "axes.titlesize": 8.5, "figure.facecolor": PAPER,
-    "grid.color": "#e6e9ec", "grid.linewidth": 0.6, "image.interpolation": "nearest", "legend.borderaxespad": 0.1,
-    "legend.fontsize": 8.0, "legend.frameon": False, "legend.handlelength": 1.6, "legend.labelcolor": INK,
-    "savefig.facecolor": PAPER, "text.color": INK, "xtick.color": INK, "xtick.labelsize": 7.5, "xtick.major.size": 2.5,
-    "xtick.major.width": 0.6, "ytick.color": INK, "ytick.labelsize": 7.5, "ytick.major.size": 2.5,
-    "ytick.major.width": 0.6,
-}  # fmt: skip
+STYLE = Path(__file__).with_name("pictures.mplstyle")
 """Settings of Matplotlib for all pictures."""
 
 
@@ -47,7 +35,7 @@ def picture(file: str | os.PathLike[str] | BinaryIO, width: float, height: float
 
     Args:
         file: path, whose suffix selects the format and whose missing folders are created, or an open file.
-        width: width of the figure, inches of `DPI` pixels.
+        width: width of the figure, inches.
         height: height of the figure, inches.
         options: options of `Figure.savefig`.
 
@@ -61,8 +49,8 @@ def picture(file: str | os.PathLike[str] | BinaryIO, width: float, height: float
         raise MissingDependencyError(
             "Pictures need Matplotlib, which is not installed: pip install 'sensorium[plot]'."
         ) from error
-    with rc_context(STYLE):
-        figure = Figure(figsize=(width, height), dpi=DPI)
+    with rc_context(fname=STYLE):
+        figure = Figure(figsize=(width, height))
         yield figure
         if isinstance(file, str | os.PathLike):
             Path(file).parent.mkdir(parents=True, exist_ok=True)

@@ -24,10 +24,12 @@ from sensorium.view.panels import (
     color_map,
     difference_of,
     error_panel,
+    label_scan,
     own_axes,
     own_shape,
     panel,
     panels_of,
+    scan_of,
 )
 from sensorium.view.style import FAINT, MEASURED, TRUTH, error_text, legend, name_and_unit, tidy, unit_text
 
@@ -40,8 +42,6 @@ ACTIVE = 0.05
 """Fraction of the largest true value above which a taxel is active."""
 MAX_ARROWS = 24
 """Maximum number of arrows along a row or column of a grid."""
-MAX_COLUMNS = 96
-"""Maximum number of drawn captures for taxels without positions."""
 TINY = 1e-12
 
 
@@ -101,7 +101,7 @@ def _skin(sensor: SensorRecording, spec: Spec) -> _Skin:
     right, up = _in_plane(mean)
     at, labels = None, ("column", "row")
     if len(shape) == 2:
-        at = np.stack(np.indices(shape)[::-1], axis=-1).reshape(-1, 2).astype(np.float64)
+        at = np.argwhere(np.ones(shape))[:, ::-1].astype(np.float64)
     if len(places) == count > 1:
         if len(shape) == 2 and not _is_flat(places, mean, shape):
             grid = places.reshape(*shape, 3)
@@ -274,11 +274,11 @@ def _draw_moment(
     longest = float(np.nan_to_num(shear).max(initial=0.0))
     scale = max(longest, 0.3 * float(np.nan_to_num(np.abs(both)).max(initial=0.0)))
     for axes, felt, values in zip(panels, branches, both, strict=True):
-        if len(skin.shape) == 1:
+        if skin.at is None:
+            drawn = axes.imshow(values.reshape(skin.shape)[layer].T, origin="lower", **options)
+        elif len(skin.shape) == 1:
             drawn = axes.scatter(*skin.at.T, c=values, lw=0.0, plotnonfinite=True, **options)
             _size_dots(axes, drawn, skin.at)
-        elif skin.at is None:
-            drawn = axes.imshow(values.reshape(skin.shape)[layer].T, origin="lower", **options)
         else:
             x, y, cells = (each.reshape(skin.shape) for each in (*skin.at.T, values))
             drawn = axes.pcolormesh(x, y, np.ma.masked_invalid(cells), shading="nearest", **options)
@@ -386,20 +386,14 @@ def _draw_over_time(
     panels: tuple[Any, Any], true: _TaxelValues, measured: _TaxelValues, time: Array, spec: Spec
 ) -> None:
     """Draw taxels without positions by their number, over time, and their error."""
-    columns = np.unique(np.linspace(0, len(time) - 1, min(len(time), MAX_COLUMNS)).round().astype(int))
-    there, seen = true.normal[columns], measured.normal[columns]
+    captures, taxels, options = scan_of(time, true.normal.shape[1])
+    seen, there = (felt.normal[captures][:, taxels] for felt in (measured, true))
     low, high, colors = _scale(there.ravel(), seen.ravel(), spec, _least(true))
-    step = (time[-1] - time[0]) / max(len(columns) - 1, 1) or 1e-3
-    extent = (time[0] - 0.5 * step, time[-1] + 0.5 * step, -0.5, there.shape[1] - 0.5)
-    options: dict[str, Any] = {"aspect": "auto", "origin": "lower", "extent": extent}
     part = ", along z" if true.along is not None else ""
     panel(panels[0], seen.T, f"{name_and_unit(spec)}{part}\nmeasured", (low, high), colors, **options)
     text = _error(np.stack([true.normal, measured.normal]), spec)
     error_panel(panels[1], difference_of(spec, seen, there)[0].T, text, **options)
-    for axes in panels:
-        axes.set_xlabel("capture time [s]")
-    panels[0].set_ylabel("taxel", labelpad=1.0)
-    panels[1].tick_params(labelleft=False)
+    label_scan(panels, "taxel")
 
 
 def _error(both: Array, spec: Spec) -> str:
