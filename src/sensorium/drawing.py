@@ -59,11 +59,6 @@ def colors_of(values: Array, low: float | None = None, high: float | None = None
     return found
 
 
-def _known(points: Array) -> Array:
-    """Return which points `[..., 3]` are finite."""
-    return np.asarray(np.isfinite(points).all(axis=-1))
-
-
 def _cross(a: Array, b: Array) -> Array:
     """Return the cross products of vectors `[..., 3]`, as `np.cross`, which takes twice as long."""
     (ax, ay, az), (bx, by, bz) = ((each[..., 0], each[..., 1], each[..., 2]) for each in (a, b))
@@ -170,17 +165,10 @@ class _Drawing:
 
     # Fields -----------------------------------------------------------------------------------------------------------
 
-    def _fields(self, **wanted: Any) -> list[FieldSpec]:
-        """Return the specs with these attributes, or only the field that the config selects."""
-        return [
-            spec
-            for spec in self.specs.values()
-            if self.field in (None, spec.name)
-            and all(
-                getattr(spec, name) in (value if isinstance(value, tuple) else (value,))
-                for name, value in wanted.items()
-            )
-        ]
+    def _fields(self, attribute: str, *values: str) -> list[FieldSpec]:
+        """Return the specs whose attribute has one of these values, or only the field that the config selects."""
+        fits = [spec for spec in self.specs.values() if getattr(spec, attribute) in values]
+        return [spec for spec in fits if self.field in (None, spec.name)]
 
     def _of(self, spec: FieldSpec) -> Array:
         """Return a field as float32 `[n, mount, ...]`; the mount axis has size 1 where there is none."""
@@ -191,8 +179,8 @@ class _Drawing:
         """Return the axes of a field after the mount axis."""
         return spec.axes[1:] if spec.axes[:1] == ("mount",) else spec.axes
 
-    def _shape(self, kind: str, items: Array, seen: Array, **style: Any) -> DebugShape:
-        """Return a shape of the finite items `[n, ..., k]` that a mask `[n, ...]` selects."""
+    def _shape(self, kind: str, items: Array, seen: Array | bool = True, **style: Any) -> DebugShape:
+        """Return a shape of the finite items `[n, ..., k]` that a mask `[n, ...]` selects; by default all."""
         tail = {"points": 1, "frames": 1}.get(kind, 2)
         seen = seen & np.isfinite(items).all(axis=tuple(range(items.ndim - tail, items.ndim)))
         if (colors := style.get("colors")) is not None:
@@ -220,18 +208,17 @@ class _Drawing:
         corners = self._world(FRUSTUM * np.stack([rays[..., 2], -rays[..., 0], -rays[..., 1]], axis=-1))
         eye = np.broadcast_to(self.pose[:, :, None, :3], corners.shape)
         lines = np.concatenate([np.stack([eye, corners], 3), np.stack([corners, np.roll(corners, -1, 2)], 3)], 2)
-        yield self._shape("lines", lines, np.ones(lines.shape[:3], bool))
+        yield self._shape("lines", lines)
 
     def _cloud(self) -> Iterator[DebugShape]:
         rays = [spec for spec in self.specs.values() if self._own(spec)[:1] == ("ray",)]
         points = self._hits(rays) if rays else None
         if points is None:
             return
-        seen = _known(points)
+        seen = np.isfinite(points).all(axis=-1)
         if self.rays is None or self.pose is None:
-            tint = next(
-                (self.specs[name] for name in (self.field, "intensity", "elevation") if name in self.specs), None
-            )
+            tints = [self.specs[name] for name in (self.field, "intensity", "elevation") if name in self.specs]
+            tint = tints[0] if tints else None
             by = points[..., 2] if tint is None or self._own(tint) != ("ray",) else self._of(tint)
             yield self._shape("points", points, seen, colors=colors_of(np.where(seen, by, np.nan)))
             return
@@ -286,20 +273,20 @@ class _Drawing:
         return starts, np.broadcast_to(directions, starts.shape)
 
     def _heights(self) -> Iterator[DebugShape]:
-        for spec in self._fields(name="heights"):
+        for spec in self._fields("name", "heights"):
             if self.pose is not None:
                 foot = self.pose[..., :3] - self._of(spec)[..., None] * np.array([0, 0, 1], np.float32)
-                yield self._shape("points", foot, np.ones(foot.shape[:2], bool), color=GREEN)
+                yield self._shape("points", foot, color=GREEN)
                 lines = np.stack([self.pose[..., :3], foot], axis=-2)
-                yield self._shape("lines", lines, np.ones(foot.shape[:2], bool), color=GREEN)
+                yield self._shape("lines", lines, color=GREEN)
 
     def _nearest(self) -> Iterator[DebugShape]:
-        for spec in self._fields(name="nearest_points_w"):
+        for spec in self._fields("name", "nearest_points_w"):
             ends = self._of(spec)
             ends, starts = ends.reshape(*ends.shape[:2], -1, 3), self._probes(("probe",))
-            yield self._shape("points", ends, _known(ends))
+            yield self._shape("points", ends)
             if starts is not None and starts.shape == ends.shape:
-                yield self._shape("lines", np.stack([starts, ends], axis=-2), _known(ends), color=GREY)
+                yield self._shape("lines", np.stack([starts, ends], axis=-2), color=GREY)
 
     def _probes(self, axes: tuple[str, ...]) -> Array | None:
         """Return the positions of probes in the world `[n, mount, probe, 3]`; None if they are not known."""
@@ -311,7 +298,7 @@ class _Drawing:
         return self._world(np.broadcast_to(places, (*self.pose.shape[:2], *places.shape)))
 
     def _taxels(self) -> Iterator[DebugShape]:
-        for spec in self._fields(role=("scalar", "range")):
+        for spec in self._fields("role", "scalar", "range"):
             own = self._own(spec)
             axes = next((axes for axes in TAXEL_AXES if own[: len(axes)] == axes), None)
             if axes is None or own[len(axes) :] not in ((), ("xyz",)):
@@ -335,7 +322,9 @@ class _Drawing:
 
     def _contacts(self) -> Iterator[DebugShape]:
         forces = [
-            spec for spec in self._fields(name=("force", "net_forces_w")) if spec.axes[0:1] in (("contact",), ("body",))
+            spec
+            for spec in self._fields("name", "force", "net_forces_w")
+            if spec.axes[0:1] in (("contact",), ("body",))
         ]
         places = [self.specs[name] for name in ("pos", "pos_w") if name in self.specs]
         found = self.specs.get("found")
@@ -378,11 +367,11 @@ class _Drawing:
 
     def _main_vector(self) -> Iterator[DebugShape]:
         roles = ("specific_force", "magnetic")
-        yield from self._arrows([spec for spec in self._fields(role=roles) if self._own(spec) == ("xyz",)])
+        yield from self._arrows([spec for spec in self._fields("role", *roles) if self._own(spec) == ("xyz",)])
 
     def _vectors(self) -> Iterator[DebugShape]:
         roles = ("vector_at", "angular_velocity", "scalar")
-        yield from self._arrows([spec for spec in self._fields(role=roles) if self._own(spec) == ("xyz",)])
+        yield from self._arrows([spec for spec in self._fields("role", *roles) if self._own(spec) == ("xyz",)])
 
     def _arrows(self, specs: list[FieldSpec]) -> Iterator[DebugShape]:
         """Draw the first of some vector fields at the mounts, or at the frames of the description."""
@@ -399,7 +388,7 @@ class _Drawing:
                 axes = self.frames if spec.frame in ("parent", "child") and self.frames is not None else at
                 vectors = rotate(axes[..., 3:], vectors)
             lines = np.stack([np.broadcast_to(at[..., :3], vectors.shape), at[..., :3] + scale * vectors], axis=-2)
-            yield self._shape("arrows", lines, np.ones(lines.shape[:2], bool))
+            yield self._shape("arrows", lines)
 
     def _box(self) -> Iterator[DebugShape]:
         if self.box is None or self.pose is None:
@@ -411,35 +400,32 @@ class _Drawing:
         lines = points[:, :, np.array(edges)]
         is_inside = np.asarray(self.values.get("count", np.ones(self.n))).reshape(-1) > 0
         colors = np.where(is_inside[:, None, None, None], [1.0, 0.1, 0.1], [1.0, 0.75, 0.1])
-        yield self._shape("lines", lines, np.ones(lines.shape[:3], bool), colors=colors)
+        yield self._shape("lines", lines, colors=colors)
 
     def _frames(self) -> Iterator[DebugShape]:
         source = self.pose
-        for spec in self._fields(role="pose"):
+        for spec in self._fields("role", "pose"):
             place = self.specs.get(spec.name.replace("quat", "pos"))
-            if (
-                place is None
-                or place is spec
-                or place.axes[:-1] != spec.axes[:-1]
-                or spec.frame not in ("world", "sensor")
-            ):
+            if place is None or place is spec or place.axes[:-1] != spec.axes[:-1]:
+                continue
+            if spec.frame not in ("world", "sensor"):
                 continue
             poses = np.concatenate([self._of(place), self._of(spec)], axis=-1)
             if spec.frame == "sensor" and source is not None:
                 poses = composed(source[:, :, None] if poses.ndim == 4 else source, poses)
             if poses.ndim == 4 and source is not None:
-                yield self._shape("frames", source, np.ones(source.shape[:-1], bool))
-            yield self._shape("frames", poses, np.ones(poses.shape[:-1], bool), color=GREEN)
+                yield self._shape("frames", source)
+            yield self._shape("frames", poses, color=GREEN)
             if poses.ndim == 4 and source is not None:
                 yield self._links(source, poses[..., :3])
                 return
 
     def _links(self, source: Array, targets: Array) -> DebugShape:
         starts = np.broadcast_to(source[:, :, None, :3], targets.shape)
-        return self._shape("lines", np.stack([starts, targets], axis=-2), np.ones(targets.shape[:-1], bool), color=GREY)
+        return self._shape("lines", np.stack([starts, targets], axis=-2), color=GREY)
 
     def _points(self) -> Iterator[DebugShape]:
-        for spec in self._fields(role="point"):
+        for spec in self._fields("role", "point"):
             points = self._of(spec)
             if spec.frame == "enu":
                 turn = np.radians(self.cfg.get("heading_deg", 0.0))
@@ -451,7 +437,7 @@ class _Drawing:
                     yield self._links(self.pose, points)
             elif spec.frame != "world":
                 continue
-            yield self._shape("points", points, np.ones(points.shape[:-1], bool))
+            yield self._shape("points", points)
             return
 
     def _numbers(self) -> Iterator[DebugShape]:
@@ -459,13 +445,13 @@ class _Drawing:
         at = self.pose if self.pose is not None else self.frames
         if at is None:
             return
-        for spec in self._fields(role=("scalar", "range", "pose", "vector_at")):
+        for spec in self._fields("role", "scalar", "range", "pose", "vector_at"):
             values = np.asarray(self.values[spec.name], np.float32).reshape(self.n, -1)
             if spec.axes[-1:] and spec.axes[-1] in VECTOR_AXES:
                 values = np.linalg.norm(values.reshape(self.n, -1, spec.shape[-1]), axis=-1)
             if values.shape[1] == at.shape[1]:
                 is_on = spec.kind == "flag"
                 colors = colors_of(values, 0.0 if is_on else None, 1.0 if is_on else None)
-                yield self._shape("points", at[..., :3], np.ones(values.shape, bool), colors=colors)
+                yield self._shape("points", at[..., :3], colors=colors)
                 return
-        yield self._shape("points", at[..., :3], np.ones(at.shape[:2], bool), color=GREY)
+        yield self._shape("points", at[..., :3], color=GREY)

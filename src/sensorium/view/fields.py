@@ -129,7 +129,7 @@ def draw_field(figure: Any, sensor: SensorRecording, spec: Spec, env: int, dt: f
     if _is_event(spec):
         _draw_events(figure, _with_truth(sensor, spec), spec, env)
     else:
-        rows = [Row(spec, k, label) for k, label in enumerate(labels_of(sensor, spec))]
+        rows = [Row(spec, k, label) for k, label in enumerate(labels_of(sensor.info, spec))]
         draw_lines(figure, sensor, rows, env, dt)
 
 
@@ -361,7 +361,7 @@ def _mark_spans(axes: Any, sensor: SensorRecording, env: int, dt: float) -> None
 def _draw_events(figure: Any, sensor: SensorRecording, spec: Spec, env: int) -> None:
     """Draw the elements of all events over the time at which they arrived."""
     one, name = _one_event(spec), spec["name"]
-    labels = labels_of(sensor, one)[:MAX_LINES]
+    labels = labels_of(sensor.info, one)[:MAX_LINES]
     rows = sensor.arrivals(env)
     spans = [sensor.events(int(row), env) for row in rows]
     places = np.concatenate([np.arange(0), *(np.arange(span.start, span.stop) for span in spans)]).astype(int)

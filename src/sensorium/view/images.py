@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sensorium.drawing import INVERSE, rotate
 from sensorium.pictures import (
     MISS,
     box_edges,
@@ -314,10 +315,7 @@ def _edges(sensor: SensorRecording, boxes: Array, row: int, env: int) -> Array:
         captures_of(sensor.measured[name], row, env, fields[name]).astype(np.float64)
         for name in ("pos_w", "quat_w_world", "intrinsic_matrices")
     )
-    seen = box_edges(boxes, EDGE_POINTS) - pos
-    axis = np.broadcast_to(-quat[1:], seen.shape)
-    twice = 2.0 * np.cross(axis, seen)
-    seen = seen + quat[0] * twice + np.cross(axis, twice)
+    seen = rotate(quat * INVERSE, box_edges(boxes, EDGE_POINTS) - pos)
     is_seen = (seen[..., :1] > 1e-3) & (sensor.info["constants"]["lens"]["kind"] == "pinhole")
     depth = np.where(is_seen, seen[..., :1], np.nan)
     plane = np.concatenate([-seen[..., 1:] / depth, np.ones_like(depth)], axis=-1)

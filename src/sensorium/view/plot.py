@@ -139,7 +139,7 @@ def _rows(sensor: SensorRecording) -> list[Row]:
         count = max(MAX_ROWS - len(fields) + 1, 1) if is_first else share
         size = spec["shape"][-1] if spec["axes"][-1] in VECTOR_AXES else 1
         count = max(count // size, 1) * size
-        labels = labels_of(sensor, spec)[:count]
+        labels = labels_of(sensor.info, spec)[:count]
         rows += [Row(spec, element, f"{spec['name']}\n{label}") for element, label in enumerate(labels)]
     return rows
 

@@ -88,7 +88,7 @@ def report_of(recording: Recording, env: int = 0, resets: Sequence[float] = ()) 
             if series is None:
                 report.notes.append(f"{'.'.join(place)}: too few samples for an Allan deviation")
                 continue
-            allan = allan_of(series, sensor.info, spec, labels_of(sensor, spec))
+            allan = allan_of(series, sensor.info, spec, labels_of(sensor.info, spec))
             if not allan.deviation.any():
                 report.notes.append(f"{'.'.join(place)}: no noise")
             elif reason := refusal_of(allan, series):

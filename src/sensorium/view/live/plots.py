@@ -10,6 +10,7 @@ import numpy as np
 
 from sensorium.readings import Array, Reading
 from sensorium.spec import FieldSpec
+from sensorium.view.figures import labels_of
 from sensorium.view.style import ERROR, MEASURED, TRUTH, unit_text
 
 WINDOW, LEAST = 10.0, 240
@@ -21,17 +22,6 @@ NO_ROWS = np.empty((3, 0))
 PADDING = (12, 12, 0, 0)
 """Space at the top, right, bottom and left of a plot, px; without it, labels of its axes are cut off."""
 EMPTY = (np.array([-1.0, 0.0]), *(np.full(2, np.nan) for _ in range(2)))
-COMPONENTS = ("xyz", "wxyz", "enu", "ned", "rpy", "rgb", "rgba")
-
-
-def column_name(spec: FieldSpec, column: int) -> str:
-    """Return the name of one number of a field, e.g. ``"mount 1, x"``; empty for a field of one number."""
-    index = np.unravel_index(column, spec.shape) if spec.shape else ()
-    return ", ".join(
-        axis[int(k)] if axis in COMPONENTS and len(axis) == size else f"{axis} {int(k)}"
-        for axis, size, k in zip(spec.axes, spec.shape, index, strict=True)
-        if size > 1 or axis in COMPONENTS
-    )
 
 
 class Plot:
@@ -105,7 +95,7 @@ class Plot:
         self._window = max(WINDOW, LEAST / rate_hz) if rate_hz else WINDOW
         self.values.scales = self.error.scales = self._scale(self._window)
         self.column.max, self.column.visible = max(spec.columns - 1, 0), spec.columns > 1
-        name = column_name(spec, self._column_of(spec))
+        name = labels_of({}, spec.to_dict())[self._column_of(spec)]
         unit = f" [{unit_text(spec.unit)}]" if spec.unit not in ("", "1") else ""
         self.values.title = f"{self.field.value}{f' {name}' if name else ''}{unit}"
         self.error.title = f"measured - true{unit}"
