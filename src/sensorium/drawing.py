@@ -182,11 +182,11 @@ class _Drawing:
     def _shape(self, kind: str, items: Array, seen: Array | bool = True, **style: Any) -> DebugShape:
         """Return a shape of the finite items `[n, ..., k]` that a mask `[n, ...]` selects; by default all."""
         tail = {"points": 1, "frames": 1}.get(kind, 2)
-        seen = seen & np.isfinite(items).all(axis=tuple(range(items.ndim - tail, items.ndim)))
+        shown: Array = np.isfinite(items).all(axis=tuple(range(items.ndim - tail, items.ndim))) & seen
         if (colors := style.get("colors")) is not None:
-            style["colors"] = np.broadcast_to(colors, (*seen.shape, 3))[seen]
-        counts = seen.reshape(self.n, -1).sum(axis=1).tolist()
-        return DebugShape(kind, items[seen].astype(np.float32), counts=counts, **style)
+            style["colors"] = np.broadcast_to(colors, (*shown.shape, 3))[shown]
+        counts = shown.reshape(self.n, -1).sum(axis=1).tolist()
+        return DebugShape(kind, items[shown].astype(np.float32), counts=counts, **style)
 
     def _world(self, inside: Array) -> Array:
         """Return points `[n, mount, ..., 3]` of the sensor's frame in the world."""
@@ -215,7 +215,7 @@ class _Drawing:
         points = self._hits(rays) if rays else None
         if points is None:
             return
-        seen = np.isfinite(points).all(axis=-1)
+        seen: Array = np.asarray(np.isfinite(points).all(axis=-1))
         if self.rays is None or self.pose is None:
             tints = [self.specs[name] for name in (self.field, "intensity", "elevation") if name in self.specs]
             tint = tints[0] if tints else None

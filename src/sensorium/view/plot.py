@@ -104,7 +104,7 @@ def plot_recording(
             draw_lines(part, sensor, own[:MAX_ROWS], place, dt, _window(sensor, own[:MAX_ROWS], place))
         if left_out := [sensor.name for sensor in drawable[MAX_SENSORS:]]:
             text = f"not drawn: {', '.join(left_out)}"
-            figure.text(0.995, 0.004, text, ha="right", va="bottom", fontsize=7, color=FAINT)
+            figure.text(0.995, 0.99, text, ha="right", va="top", fontsize=7, color=FAINT)
     return Path(path)
 
 
