@@ -182,7 +182,7 @@ class _Drawing:
     def _shape(self, kind: str, items: Array, seen: Array | bool = True, **style: Any) -> DebugShape:
         """Return a shape of the finite items `[n, ..., k]` that a mask `[n, ...]` selects; by default all."""
         tail = {"points": 1, "frames": 1}.get(kind, 2)
-        shown: Array = np.isfinite(items).all(axis=tuple(range(items.ndim - tail, items.ndim))) & seen
+        shown: Array = np.asarray(np.isfinite(items).all(axis=tuple(range(items.ndim - tail, items.ndim)))) & seen
         if (colors := style.get("colors")) is not None:
             style["colors"] = np.broadcast_to(colors, (*shown.shape, 3))[shown]
         counts = shown.reshape(self.n, -1).sum(axis=1).tolist()
