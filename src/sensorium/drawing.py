@@ -33,6 +33,7 @@ FRUSTUM = 0.3
 LARGE_PROBE = 0.01
 """Radius from which probes are drawn in the viewer's own size, m."""
 TAXEL_AXES = (("probe",), ("row", "column"), ("x", "y", "z"))
+"""Names of the axes that count taxels."""
 GREEN, RED, GREY = (0.2, 0.8, 0.2), (1.0, 0.0, 0.0), (0.6, 0.6, 0.6)
 IDENTITY, INVERSE = np.array([0, 0, 0, 1, 0, 0, 0], np.float32), np.array([1, -1, -1, -1], np.float32)
 STEPS = 1024

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sensorium.drawing import TAXEL_AXES
 from sensorium.readings import Array
 from sensorium.view.panels import (
     Spec,
@@ -36,8 +37,6 @@ from sensorium.view.style import FAINT, MEASURED, TRUTH, error_text, legend, nam
 if TYPE_CHECKING:
     from sensorium.record import SensorRecording
 
-AXES = (("probe",), ("row", "column"), ("x", "y", "z"))
-"""Names of the axes that count taxels."""
 ACTIVE = 0.05
 """Fraction of the largest true value above which a taxel is active."""
 MAX_ARROWS = 24
@@ -56,7 +55,7 @@ def is_skin(spec: Spec) -> bool:
 
 def _taxel_axes(axes: Sequence[str]) -> tuple[str, ...]:
     """Return the axes that count taxels."""
-    return next((words for words in AXES if tuple(axes[: len(words)]) == words), ())
+    return next((words for words in TAXEL_AXES if tuple(axes[: len(words)]) == words), ())
 
 
 # Places ---------------------------------------------------------------------------------------------------------------
