@@ -292,6 +292,14 @@ class Cfg(BaseModel, metaclass=CfgType):
             copy = super().model_copy(deep=deep)
             return copy.replace(**update) if update else copy
 
+        @classmethod
+        def model_validate(cls, obj: Any, **options: Any) -> Self:
+            """Build the config from its fields by name, or return a config. Raises as `from_dict` does."""
+            try:
+                return super().model_validate(obj, **options)
+            except ValidationError as error:
+                raise _config_error(cls, error, obj if isinstance(obj, Mapping) else {}) from None
+
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         """Keep the rules of fields that the class declares again without a rule."""
