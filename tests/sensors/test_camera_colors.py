@@ -367,6 +367,10 @@ def test_normal_looks_are_clipped_and_others_are_rejected_beyond_their_range() -
         sn.ShapeLookCfg(rgba=sn.Uniform(0.0, 255.0))
     with pytest.raises(sn.ConfigError, match=r"diffuse.*>= 0"):
         sn.LightLookCfg(diffuse=-0.1)
+    with pytest.raises(
+        sn.ConfigError, match=r"Scene.appearance\[0\]: got 'red', expected ShapeLookCfg or LightLookCfg"
+    ):
+        scene_of(BALLS, appearance=["red"])
 
 
 def test_a_mirror_and_an_opacity_that_are_set_at_reset_are_shown() -> None:

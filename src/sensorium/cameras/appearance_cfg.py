@@ -24,6 +24,8 @@ class AppearanceCfg(Cfg):
 
     quantities: ClassVar[tuple[str, ...]] = ()
     """Fields with a quantity."""
+    prefix: ClassVar[str] = ""
+    """Prefix of the quantities in `geometry.appearance.VARIED`."""
 
     @model_validator(mode="after")
     def _sets_something(self) -> Self:
@@ -61,6 +63,7 @@ class ShapeLookCfg(AppearanceCfg):
 class LightLookCfg(AppearanceCfg):
     """Appearance of some lights, for colour images."""
 
+    prefix: ClassVar[str] = "light_"
     quantities: ClassVar[tuple[str, ...]] = ("ambient", "diffuse", "specular", "pos", "direction", "is_active")
 
     lights: str | tuple[str, ...] = ".*"

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.cameras.appearance_cfg import LightLookCfg, ShapeLookCfg
+from sensorium.cameras.appearance_cfg import ShapeLookCfg
 from sensorium.cameras.render.looks import SceneLooks
 from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest
@@ -72,20 +72,16 @@ class RandomLooks:
         self._draws: list[tuple[str, torch.Tensor, int, list[Any], torch.Tensor]] = []
         names = [light.name for light in self._looks.lighting.lights]
         for number, cfg in enumerate(context.appearance):
-            prefix = "light_" if isinstance(cfg, LightLookCfg) else ""
             if isinstance(cfg, ShapeLookCfg):
                 items = scene.matching(_patterns(cfg.shapes), type(cfg).__name__, "shapes")
-            elif isinstance(cfg, LightLookCfg):
-                items = _matching(_patterns(cfg.lights), names, type(cfg).__name__)
             else:
-                expected = "ShapeLookCfg or LightLookCfg"
-                raise ConfigError.single("Scene", f"appearance[{number}]", cfg, expected)
+                items = _matching(_patterns(cfg.lights), names, type(cfg).__name__)
             for name in cfg.given:
                 amount = getattr(cfg, name)
                 if name == "texture":
                     amount = Choice(tuple(self._texture(each, type(cfg).__name__) for each in amount))
                 key = stream_key(seed, f"appearance/{number}", name)
-                self._add(prefix + name, items, amount, key, type(cfg).__name__)
+                self._add(cfg.prefix + name, items, amount, key, type(cfg).__name__)
 
     def _texture(self, name: str, title: str) -> float:
         known = [texture.name for texture in self._looks.textures]

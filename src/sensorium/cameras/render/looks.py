@@ -11,10 +11,10 @@ import torch
 import warp as wp
 from numpy.typing import NDArray
 
-from sensorium.cameras.appearance_cfg import LightLookCfg
+from sensorium.cameras.appearance_cfg import LightLookCfg, ShapeLookCfg
 from sensorium.cameras.render.lighting import LightMounts, place_lights
 from sensorium.cameras.render.paint_structs import Backdrop, Light, Looks, Textures
-from sensorium.errors import ModelError
+from sensorium.errors import ConfigError, ModelError
 from sensorium.geometry.appearance import LIGHT_KINDS, TRACKING, VARIED, Lighting, Texture
 from sensorium.geometry.shapes import Shape
 from sensorium.sensors.core.parts import SensorContext
@@ -44,14 +44,17 @@ class SceneLooks:
         tables: quantity -> its current values `[1 or env, shape or light, ...]`, float32, see `VARIED`.
 
     Raises:
+        ConfigError: an item of `appearance` is no `ShapeLookCfg` or `LightLookCfg`.
         ModelError: the engine cannot describe its lights, or gives values of another shape.
     """
 
     def __init__(self, context: SensorContext) -> None:
         engine, compute, shapes = context.engine, context.compute, context.service(ShapeScene).drawable
         self._engine, self._shapes, self._compute = engine, shapes, compute
-        prefixes = ["light_" if isinstance(cfg, LightLookCfg) else "" for cfg in context.appearance]
-        varied = {prefix + name for prefix, cfg in zip(prefixes, context.appearance, strict=True) for name in cfg.given}
+        for number, cfg in enumerate(context.appearance):
+            if not isinstance(cfg, ShapeLookCfg | LightLookCfg):
+                raise ConfigError.single("Scene", f"appearance[{number}]", cfg, "ShapeLookCfg or LightLookCfg")
+        varied = {cfg.prefix + name for cfg in context.appearance for name in cfg.given}
         self._varied = frozenset(VARIED if engine.varies_late else varied)
         self.lighting: Lighting = engine.lighting()
         if self.lighting.fault:
