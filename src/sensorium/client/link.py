@@ -11,10 +11,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
@@ -36,16 +35,15 @@ MAX_PER_ENVELOPE = 1024
 """Maximum number of records in one message to the server."""
 SILENCE_S = 1.0
 """Seconds without a message after which the server counts as unavailable."""
+_BUFFER = attrgetter("buffer")
 ENVELOPE = 64 * 1024
 """Maximum size of the records in one message to the server, bytes; a single record may be longer.
 
 The same size is reserved beside the content when the length of a long message is checked.
 """
 
-_END = Record(0, 0, 0, None)
-
-Message = tuple[Any, int]
-"""Memory of a data message (or of its head and its body), and its number in the subscription."""
+Message = tuple[int, memoryview, memoryview | None]
+"""Number of a data message in the subscription, its memory, and the memory of its body if that is separate."""
 
 
 class Link:
@@ -276,39 +274,32 @@ class Link:
             except zmq.Again:
                 break
             self._last_received = time.monotonic()
-            parts = [frame.buffer for frame in frames]
-            del frames
             try:
-                self._read(parts)
+                self._read(frames)
             except WireError as error:
                 LOGGER.error("the server at %s sent an invalid message: %s", self.address, error)
                 self._end(f"the server sent an invalid message: {error}")
                 return
 
-    def _read(self, parts: list[Any]) -> None:
+    def _read(self, frames: list[Any]) -> None:
         number = -1
-        messages: list[Message] = []
-        for kind, a, b, content in chain(unpack(parts), (_END,)):
-            if messages and a != number:
+        messages: list[Message] = []  # consecutive messages of one subscription
+        for kind, a, b, content in unpack(map(_BUFFER, frames)):
+            if messages and (a != number or kind == CONTROL):
                 self._session.take(number, messages)
                 messages = []
             number = a
             if kind == CONTROL:
                 self._handle_message(msg.decode_at_client(content))
-                continue
-            if kind == DATA:
-                memory: Any = content
-                if isinstance(content, tuple):
-                    memory = tuple(np.frombuffer(part, np.uint8) for part in content)
-                    memory = memory if len(memory) > 1 else memory[0]
+            elif kind == DATA:
+                head, *body = content if isinstance(content, tuple) else (content,)
+                messages.append((b, head, body[0] if body else None))
             elif kind == SLOT:
-                memory = self._slot(Place.unpack(content))
-            elif content is None:
-                return
+                messages.append((b, memoryview(self._slot(Place.unpack(content))), None))
             else:
                 raise WireError(f"a record has the unknown kind {kind}")
-            messages.append((memory, b))
-            del memory, content
+        if messages:
+            self._session.take(number, messages)
 
     def _slot(self, place: Place) -> Any:
         reader = self._segments.get(place.segment)

@@ -332,7 +332,7 @@ class Session:
         if subscriber is not None:
             subscriber.take(messages)
         else:
-            self.link.send_credit(number, sum(messages_in(memory) for memory, _ in messages))
+            self.link.send_credit(number, sum(messages_in(head) for _, head, _ in messages))
 
     def on_welcome(self, welcome: msg.Welcome) -> None:
         """Process the answer to the greeting."""
