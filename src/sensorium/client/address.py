@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
-from typing import Any
 
 from sensorium.client import checks
 from sensorium.errors import ConfigError
@@ -52,8 +50,8 @@ def why_silent(address: str) -> str:
     return "the program that listens there is not a sensorium server, or does not respond"
 
 
-def key_giver(server_key: str, keys: tuple[str, str] | None) -> Callable[[Any], None]:
-    """Return a function that sets the keys of a socket.
+def key_options(server_key: str, keys: tuple[str, str] | None) -> dict[str, bytes]:
+    """Return the keys as options of a socket.
 
     Args:
         server_key: public key of the server; empty if the server has none.
@@ -72,11 +70,8 @@ def key_giver(server_key: str, keys: tuple[str, str] | None) -> Callable[[Any], 
         if not server_key:
             fix = "Add server_key=..., with the key that the server prints."
             raise ConfigError.single("connect", "keys", checks.HIDDEN, "the key of the server as well", fix)
-
-    def prepare(socket: Any) -> None:
-        if server_key:
-            public, secret = keys or new_keys()
-            socket.curve_serverkey = server_key.encode()
-            socket.curve_publickey, socket.curve_secretkey = public.encode(), secret.encode()
-
-    return prepare
+    if not server_key:
+        return {}
+    public, secret = keys or new_keys()
+    names = ("curve_serverkey", "curve_publickey", "curve_secretkey")
+    return dict(zip(names, map(str.encode, (server_key, public, secret)), strict=True))

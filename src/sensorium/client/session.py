@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from sensorium.client.client import LocalServer
     from sensorium.client.subscription import Subscription
 
-_NOTHING = StreamInfo(2**32 - 1, "", "", "")
 _REMOVED = "the server no longer has this sensor"
 PUMP_S = 0.01
 """Longest wait of a server loop on the calling thread while a request is pending, s."""
@@ -98,31 +97,27 @@ class Session:
 
     Args:
         address: address of the server.
-        hello: see `Link`.
+        hello: see `Link`; so are `keys` and `uses_slots`.
         timeout: longest wait for the server, s.
         callbacks: state shared by the queues of the listeners.
-        local: the server, if it runs in the same process.
-        options: further arguments of `Link`.
+        local: the server in the same process, if any.
     """
 
     def __init__(
         self,
         address: str,
-        hello: Callable[[bytes], msg.Hello],
+        hello: msg.Hello,
         *,
         timeout: float,
         callbacks: Callbacks,
-        local: LocalServer | None,
+        local: LocalServer,
         **options: Any,
     ) -> None:
         self.address, self.timeout, self.callbacks = address, timeout, callbacks
-        self.pump: Callable[[float], bool] = (lambda seconds: False) if local is None else local.pump
-        self._on_close = None if local is None else local.on_close
-        self.server = None if local is None else local.server
+        self.pump, self.server, self._on_close = local.pump, local.server, local.on_close
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.streams: dict[str, StreamInfo] = {}
-        self._names: dict[int, str] = {}
         self.bodies = Bodies(())
         self.frame = -1
         self.catalogue: msg.Catalogue | None = None
@@ -140,8 +135,7 @@ class Session:
         self.spawned: dict[str, SpawnOrder] = {}
         self._respawner: threading.Thread | None = None
         self.closed = False
-        context = None if local is None else local.server.context
-        self.link = Link(address, self, hello, context=context, **options)
+        self.link = Link(address, self, hello, context=getattr(local.server, "context", None), **options)
 
     # Description by the server ----------------------------------------------------------------------------------------
 
@@ -180,11 +174,9 @@ class Session:
         Raises:
             UnknownNameError: the server has no sensor of that name.
         """
-        with self.lock:
-            info = self.streams.get(name)
-            known = list(self.streams)
+        info = self.streams.get(name)
         if info is None:
-            raise UnknownNameError("sensor", str(name), known)
+            raise UnknownNameError("sensor", str(name), list(self.streams))
         return info
 
     def note(self, text: str) -> None:
@@ -198,10 +190,10 @@ class Session:
     # Requests ---------------------------------------------------------------------------------------------------------
 
     def ask(self, kind: Callable[..., msg.Message], *values: Any, timeout: float | None = None) -> Any:
-        """Send a request and return the result of the answer; see `_reply`."""
-        return self._reply(kind, *values, timeout=timeout).result
+        """Send a request and return the result of the answer; see `reply`."""
+        return self.reply(kind, *values, timeout=timeout).result
 
-    def _reply(self, kind: Callable[..., msg.Message], *values: Any, timeout: float | None = None) -> msg.Reply:
+    def reply(self, kind: Callable[..., msg.Message], *values: Any, timeout: float | None = None) -> msg.Reply:
         """Send a request and return the answer.
 
         Args:
@@ -263,7 +255,7 @@ class Session:
 
     def spawn(self, order: SpawnOrder, name: str) -> tuple[StreamInfo, Sequence[WarningText]]:
         """Request a sensor from the server; return its description and the warnings of the server."""
-        reply = self._reply(msg.Spawn, *order.request(name))
+        reply = self.reply(msg.Spawn, *order.request(name))
         info = StreamInfo.from_dict(reply.result)
         self._add(info)
         return info, reply.warnings
@@ -317,9 +309,7 @@ class Session:
         with self.lock:
             listener = FrameListener(self, callback, keeps)
             self.frame_listeners.append(listener)
-            self.link.send_control(
-                msg.Frames(True)
-            )  # sent again even if active, so that the server repeats the last frame
+            self.link.send_control(msg.Frames(True))  # if it is active, the server repeats the last frame
         if self.server is not None:
             self.ask(msg.Ask, "nothing")  # a loop in this thread has then announced the frame
         return listener
@@ -335,9 +325,9 @@ class Session:
             self.link.send_credit(number, sum(messages_in(head) for _, head, _ in messages))
 
     def on_welcome(self, welcome: msg.Welcome) -> None:
-        """Process the answer to the greeting."""
+        """Process the answer to the greeting, which a catalogue follows."""
         with self.lock:
-            self._resumed = welcome.resumed
+            self._resumed, self.catalogue = welcome.resumed, None
 
     def on_refused(self, reason: str, final: bool) -> None:
         """Record that the server refuses or ends the connection."""
@@ -385,13 +375,13 @@ class Session:
                             request.is_notified = True
                             LOGGER.warning("waiting for the server at %s: %s", self.address, text)
             case msg.Catalogue():
-                self._process_catalogue(message)
+                if self.catalogue is None:  # a repeated greeting causes a repeated catalogue
+                    self._process_catalogue(message)
             case msg.Added(stream=stream):
                 self._add(StreamInfo.from_dict(stream))
             case msg.Removed(stream=number):
                 with self.lock:
-                    name = self._names.pop(number, "")
-                    if self.streams.get(name, _NOTHING).id == number:
+                    for name in [name for name, info in self.streams.items() if info.id == number]:
                         del self.streams[name]
                         self.spawned.pop(name, None)
             case msg.Eos(subscription=number, reason=reason):
@@ -412,7 +402,6 @@ class Session:
     def _add(self, info: StreamInfo) -> None:
         with self.changed:
             self.streams[info.name] = info
-            self._names[info.id] = info.name
             self.changed.notify_all()
 
     # A new connection, or a restarted server --------------------------------------------------------------------------
@@ -423,7 +412,6 @@ class Session:
             if self.closed:
                 return
             self.streams.clear()
-            self._names.clear()
             for each in catalogue.streams:
                 self._add(StreamInfo.from_dict(each))
             self.bodies = Bodies.from_dict(catalogue.bodies)

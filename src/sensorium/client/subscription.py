@@ -124,6 +124,7 @@ class Subscription:
         self.reason = ""
         """Reason why the subscription ended without `stop`; set before `on_end` is called."""
         self._ended = False
+        self._unreturned = 0
         self._seq = self._received = self._replaced = self._lost = self._nbytes = 0
         self._last: tuple[float, float, int] = (0.0, 0.0, -1)
         self._times: deque[tuple[float, int]] = deque(maxlen=512)
@@ -163,7 +164,7 @@ class Subscription:
     def begin(self, info: StreamInfo, number: int) -> None:
         """Subscribe, initially and after each reconnection."""
         with self._lock:
-            before, self._info, self.number, self._seq = self._info, info, number, 0
+            before, self._info, self.number, self._unreturned, self._seq = self._info, info, number, 0, 0
             self._queue.clear()
         if (info.num_envs, info.specs) != (before.num_envs, before.specs):  # the server was restarted
             try:
@@ -200,9 +201,10 @@ class Subscription:
         self._return_unread(arrived)
 
     def _return_unread(self, dropped: deque[_Arrived]) -> None:
-        """Return the credits of messages that are not delivered."""
-        if dropped:
-            self._session.link.send_credit(self.number, sum(each.count for each in dropped))
+        """Return the credits of messages that are not delivered, and all that were not returned yet."""
+        with self._lock:
+            count, self._unreturned = self._unreturned, 0
+        self._session.link.send_credit(self.number, count + sum(each.count for each in dropped))
 
     def _deliver(self, item: _Arrived) -> tuple[int, int]:
         """Call the listener with one message, or with each of a bundle; return number and credits for `_return`."""
@@ -268,9 +270,14 @@ class Subscription:
             self._session.callbacks.errors.report(self.name, None, error)
 
     def _return(self, delivered: tuple[int, int]) -> None:
-        """Return the credits of a delivered message after its memory was released."""
-        if delivered[0] == self.number and not self._ended:
-            self._session.link.send_credit(*delivered)
+        """Return the credits of a delivered message: at once if the listener waits, otherwise in portions."""
+        number, count = delivered
+        with self._lock:
+            if number == self.number:
+                count += self._unreturned
+                may_wait = not self._ended and bool(self._queue.items) and count * 4 < self._window
+                self._unreturned, count = (count, 0) if may_wait else (0, count)
+        self._session.link.send_credit(number, count)
 
     def stop(self, *, reason: str = "") -> None:
         """End the subscription; the listener is not called again. Repeated calls are allowed.
