@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 
 from sensorium.client import checks
@@ -16,15 +17,11 @@ def check_address(address: str) -> str:
         ConfigError: the address is invalid.
     """
     expected = "'tcp://HOST:PORT' or 'ipc:///path/of/a/socket', as the server prints it"
-    scheme, separator, rest = checks.text("connect", "address", address, expected).partition("://")
-    host, _, port = rest.rpartition(":")
-    right = bool(separator and rest) and scheme in ("tcp", "ipc", "inproc")
-    if scheme == "tcp":
-        is_number = bool(host) and port.isascii() and port.isdigit()
-        if is_number and (len(port) > 5 or not 0 < int(port) < 65536):
-            right, expected = False, "'tcp://HOST:PORT' with a port of 1 to 65535"
-        right = right and is_number
-    if not right:
+    checks.text("connect", "address", address, expected)
+    found = re.fullmatch(r"(?:ipc|inproc)://.+|tcp://.+:([0-9]+)", address, re.DOTALL)
+    if found is not None and found[1] and (len(found[1]) > 5 or not 0 < int(found[1]) < 65536):
+        found, expected = None, "'tcp://HOST:PORT' with a port of 1 to 65535"
+    if found is None:
         raise ConfigError.single("connect", "address", address, expected, "For example 'tcp://127.0.0.1:7447'.")
     return address
 

@@ -257,7 +257,7 @@ class Link:
             self._last_received = time.monotonic()
             try:
                 self._read(frames)
-            except WireError as error:
+            except StreamError as error:
                 LOGGER.error("the server at %s sent an invalid message: %s", self.address, error)
                 self._end(f"the server sent an invalid message: {error}")
                 return
@@ -318,12 +318,9 @@ class Link:
                 self._end(reason, final)
             case msg.Segment():
                 release = partial(self._release, self._sessions, message.segment)
-                try:
-                    self._segments[message.segment] = SlotReader(
-                        message.name, message.token, message.slot_size, message.count, on_release=release
-                    )
-                except StreamError as error:
-                    raise WireError(str(error)) from None
+                self._segments[message.segment] = SlotReader(
+                    message.name, message.token, message.slot_size, message.count, on_release=release
+                )
             case msg.Unmap(segment=segment):
                 self._segments.pop(segment, None)  # its memory stays mapped while views of it exist
             case _:

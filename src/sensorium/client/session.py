@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from sensorium.client.client import LocalServer
     from sensorium.client.subscription import Subscription
 
-_REMOVED = "the server no longer has this sensor"
 PUMP_S = 0.01
 """Longest wait of a server loop on the calling thread while a request is pending, s."""
 
@@ -286,6 +285,8 @@ class Session:
         """Restart a subscription, or end it with the reason; a failure affects no other subscription."""
         try:
             self.begin(subscriber)
+        except UnknownNameError:
+            subscriber.finish("the server no longer has this sensor")
         except Exception as error:
             subscriber.finish(
                 "the client was closed" if self.closed else f"listening again failed: {type(error).__name__}: {error}"
@@ -418,23 +419,20 @@ class Session:
             self.refusal, self.frame = "", catalogue.frame
             if self.frame_listeners:
                 self.link.send_control(msg.Frames(True))
-            waiting = []
-            for number, subscriber in list(self.subscribers.items()):
-                del self.subscribers[number]
-                self.link.send_control(msg.Unsubscribe(number))  # it may have been requested after the greeting
-                waiting.append(subscriber)
+            waiting = list(self.subscribers.values())
+            for number in self.subscribers:  # it may have been requested after the greeting
+                self.link.send_control(msg.Unsubscribe(number))
+            self.subscribers.clear()
             lost = {} if self._resumed else dict(self.spawned)
+            later = [each for each in waiting if each.name in lost and each.name not in self.streams]
             for subscriber in waiting:
-                if subscriber.name in self.streams:
+                if subscriber not in later:
                     self._begin_again(subscriber)
-                elif subscriber.name not in lost:
-                    subscriber.finish(_REMOVED)
             self.catalogue = catalogue  # last: `is_connected` does not take the lock
             self.changed.notify_all()
         if lost:
-            again = [each for each in waiting if each.name in lost and each.name not in self.streams]
             self._respawner = threading.Thread(
-                target=self._respawn, args=(lost, again), name="sensorium-respawn", daemon=True
+                target=self._respawn, args=(lost, later), name="sensorium-respawn", daemon=True
             )
             self._respawner.start()
 
@@ -452,10 +450,7 @@ class Session:
                 if not self.closed:
                     self.note(f"cannot respawn {name!r}: {error}")
         for subscriber in waiting:
-            if subscriber.name in self.streams:
-                self._begin_again(subscriber)
-            else:
-                subscriber.finish(_REMOVED)
+            self._begin_again(subscriber)
 
     # End --------------------------------------------------------------------------------------------------------------
 
