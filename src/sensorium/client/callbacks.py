@@ -163,18 +163,18 @@ class CallbackQueue(Generic[Item]):
             last: function called on the thread after the running call.
         """
         with self.lock:
-            dropped, self.items = self.items, deque()
+            dropped = self.clear()
             if not self.closed:
                 self.closed, self._last = True, last
                 if last is not None or self._thread is not None:
                     self._go_on()
-        return dropped  # released without the lock: the destructors of items may take locks
+        return dropped
 
-    def clear(self) -> None:
-        """Drop the pending items."""
+    def clear(self) -> deque[Item]:
+        """Remove and return the pending items."""
         with self.lock:
             dropped, self.items = self.items, deque()
-        dropped.clear()
+        return dropped  # released without the lock: the destructors of items may take locks
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the running call has ended; return whether it has.

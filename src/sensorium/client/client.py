@@ -11,6 +11,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary, ref
@@ -456,27 +457,22 @@ class Client:
         about = blueprint.copy() if local is None else Blueprint(blueprint.definition)  # the chosen values stay here
         order = SpawnOrder(about, transform, body.name if body is not None else "", env, local)
         info, warned = self._session.spawn(order, name)
+        sensor: Any
         if local is None:
-            with self._session.lock:
-                self._session.spawned[info.name] = order
-            self._warn(info.name, warned)
-            return self.sensors[info.name]
-        envs = range(self.num_envs) if env is None else range(env, env + 1)
-        owner = None if body is None else owner_of(body, self._session.bodies)
-
-        def forget() -> None:
-            self._discard(info.name)
-
-        try:
-            sensor = client_sensor.spawn(
-                local, self, info.name, blueprint.definition.describe(blueprint.chosen), envs=envs,
-                transform=order.transform, owner=owner, on_destroy=forget, **arguments,
-            )  # fmt: skip
-        except BaseException:
-            forget()
-            raise
-        with self._session.lock:
+            sensor = self.sensors[info.name]
+        else:
+            forget = partial(self._discard, info.name)
+            try:
+                sensor = client_sensor.spawn(
+                    local, self, info.name, blueprint.definition.describe(blueprint.chosen),
+                    envs=range(self.num_envs) if env is None else range(env, env + 1), transform=transform,
+                    owner=None if body is None else owner_of(body, self.bodies), on_destroy=forget, **arguments,
+                )  # fmt: skip
+            except BaseException:
+                forget()
+                raise
             order.sensor, self._local[info.name] = ref(sensor), sensor
+        with self._session.lock:
             self._session.spawned[info.name] = order
         self._warn(info.name, warned)
         return sensor

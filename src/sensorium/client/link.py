@@ -138,17 +138,18 @@ class Link:
     # On the thread ----------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        self._poller.register(self._waker.fileno(), zmq.POLLIN)
+        wake_up = self._waker.fileno()
+        self._poller.register(wake_up, zmq.POLLIN)
         try:
             while not self._stopping:
                 wait = max(0, int(1e3 * (self._next_ping - time.monotonic())) + 1)
                 events = dict(self._poller.poll(wait))
-                self._waker.rest(self._waker.fileno() in events)
+                self._waker.rest(wake_up in events)
                 if self._monitor is not None and self._monitor in events:
                     self._monitor_connection()
                 if self._dealer in events:
                     self._take()
-                if self._is_up:
+                if self._is_up and self._outbox:
                     self._give()
                 if time.monotonic() >= self._next_ping:
                     self._next_ping = time.monotonic() + (msg.PING_S if self._is_up else HELLO_S)

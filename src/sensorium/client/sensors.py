@@ -86,10 +86,10 @@ class RemoteSensor:
         Args:
             callback: function that takes a `Reading`, or data of the class that a custom serializer makes. The
                 object and its arrays may be kept; to keep many, keep ``data.copy()``.
-            policy: ``"latest"``: of the samples that arrive while the function runs only the newest is kept; the others
-                are counted as dropped. A burst of small messages is still delivered completely if the function
-                processes it within 10 ms. ``"lossless"``: every sample waits for the function, up to `queue` messages;
-                `serve` describes the behaviour beyond. Events are always lossless.
+            policy: ``"latest"``: a sample that has waited for the function for more than 10 ms is replaced as soon as a
+                newer one has arrived, and counted. A burst of small messages is delivered completely if the function
+                processes it within this time. ``"lossless"``: every sample waits for the function, up to `queue`
+                messages; `serve` describes the behaviour beyond. Events are always lossless.
             every: use only every n-th sample.
             max_rate: maximum number of samples per second of wall clock.
             envs: an environment, counted from 0, or a range of them (a slice without step, whose ends may be negative);

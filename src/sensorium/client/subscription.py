@@ -198,7 +198,8 @@ class Subscription:
                     most = 1 if now - waiting[0].when > PROMPT else max(1, self._window // 2)
                     while len(waiting) > most:
                         arrived.append(waiting.popleft())
-        self._return_unread(arrived)
+        if arrived:
+            self._return_unread(arrived)
 
     def _return_unread(self, dropped: deque[_Arrived]) -> None:
         """Return the credits of messages that are not delivered, and all that were not returned yet."""
@@ -288,10 +289,7 @@ class Subscription:
         Args:
             reason: reason passed to `on_end`; if empty, `on_end` is not called.
         """
-        with self._lock:
-            first, self._ended = not self._ended, True
-            if first:
-                self.reason = reason
+        first = self._mark_ended(reason)
         if first:
             self._session.forget(self)
         self._return_unread(self._queue.close())
@@ -307,12 +305,17 @@ class Subscription:
 
     def finish(self, reason: str) -> None:
         """End the subscription on behalf of the server."""
+        if self._mark_ended(reason):
+            self._session.forget(self, tell=False)
+            self._return_unread(self._queue.close(self._report_end))
+
+    def _mark_ended(self, reason: str) -> bool:
+        """Record the end with its reason; return whether it is the first end."""
         with self._lock:
-            if self._ended:
-                return
-            self.reason, self._ended = reason, True
-        self._session.forget(self, tell=False)
-        self._return_unread(self._queue.close(self._report_end))
+            first, self._ended = not self._ended, True
+            if first:
+                self.reason = reason
+        return first
 
     def _report_end(self) -> None:
         """Call `on_end` with the reason, on the thread of the queue, and then release `keeps`."""
