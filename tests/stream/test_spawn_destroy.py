@@ -12,6 +12,7 @@ from streaming import PATIENCE, Child, Nursery, Pedometer, build, held, running,
 
 import sensorium as sn
 from sensorium.errors import StreamError
+from sensorium.wire import messages as msg
 
 WARM = 60
 
@@ -117,17 +118,14 @@ def test_failed_spawn_leaves_nothing(server: Child) -> None:
         with pytest.raises(sn.UnknownNameError):
             client.spawn("sensor.other.no_such_thing")
         with pytest.raises(StreamError):
-            client._session.spawn(_order(client, "burst", {"a": 1}), "wrong")
+            client._session.spawn(_request("burst", {"a": 1}))
         after = server.ask("held")
         assert (before["topics"], before["sensors"]) == (after["topics"], after["sensors"])
 
 
-def _order(client: sn.Client, attribute: str, value: Any) -> Any:
-    from sensorium.client.session import SpawnOrder
-
-    blueprint = client.blueprints.find("sensor.other.test_ticker").copy()
-    blueprint._chosen = {attribute: value}  # bypasses the checks of this side
-    return SpawnOrder(blueprint, sn.Pose(), "", None)
+def _request(attribute: str, value: Any) -> msg.Spawn:
+    """Return a request that bypasses the checks of this side."""
+    return msg.Spawn(0, "sensor.other.test_ticker", {attribute: value}, "wrong", (0, 0, 0, 1, 0, 0, 0), "", -1)
 
 
 def test_sensors_are_respawned_after_a_server_restart_and_listeners_continue() -> None:

@@ -229,4 +229,3 @@ def _index(value: object) -> int | None:
         return operator.index(value)
     except TypeError:
         return None  # an array
-

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet, WeakValueDictionary, ref
+from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from sensorium.client.blueprints import Blueprint, BlueprintLibrary
 from sensorium.client.callbacks import LOGGER, Callbacks, ListenerError
 from sensorium.client.client_sensor import ClientSensor
 from sensorium.client.sensors import RemoteSensor
-from sensorium.client.session import FrameListener, Session, SpawnOrder
+from sensorium.client.session import FrameListener, Session
 from sensorium.client.subscription import Subscription
 from sensorium.errors import ConfigError, SensoriumWarning, StreamError, UnknownNameError
 from sensorium.pose import Pose
@@ -454,9 +454,13 @@ class Client:
         local = client_sensor.REGISTRY.registered().get(blueprint.id)
         if local is None and arguments:
             raise TypeError(f"spawn({blueprint.id!r}): unknown arguments {', '.join(arguments)}")
-        about = blueprint.copy() if local is None else Blueprint(blueprint.definition)  # the chosen values stay here
-        order = SpawnOrder(about, transform, body.name if body is not None else "", env, local)
-        info, warned = self._session.spawn(order, name)
+        request = msg.Spawn(
+            0, blueprint.id, blueprint.chosen if local is None else {}, name, tuple(transform.to_array().tolist()),
+            "" if body is None else body.name, -1 if env is None else env,
+            None if local is None else local.definition().to_dict(),
+        )  # fmt: skip
+        info, warned = self._session.spawn(request)
+        request.name = info.name
         sensor: Any
         if local is None:
             sensor = self.sensors[info.name]
@@ -471,9 +475,9 @@ class Client:
             except BaseException:
                 forget()
                 raise
-            order.sensor, self._local[info.name] = ref(sensor), sensor
+            self._session.local_sensors[info.name] = self._local[info.name] = sensor
         with self._session.lock:
-            self._session.spawned[info.name] = order
+            self._session.spawned[info.name] = request
         self._warn(info.name, warned)
         return sensor
 
@@ -669,4 +673,3 @@ def connect(address: str = "tcp://127.0.0.1:7447", **options: Any) -> Client:
         StreamError: no server answers, or the server refuses; the message contains its reason.
     """
     return Client(address, **options)
-

@@ -15,16 +15,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import ref
+from weakref import WeakValueDictionary
+
+from msgspec.structs import astuple
 
 from sensorium import errors
 from sensorium.client.address import why_silent
-from sensorium.client.blueprints import Blueprint
 from sensorium.client.callbacks import LOGGER, Callbacks
-from sensorium.client.client_sensor import ClientSensor
 from sensorium.client.link import Link, Message
 from sensorium.errors import SensoriumWarning, StreamError, UnknownNameError
-from sensorium.pose import Pose
 from sensorium.readings import Bodies
 from sensorium.wire import messages as msg
 from sensorium.wire.bundles import messages_in
@@ -33,6 +32,7 @@ from sensorium.wire.warning_relay import WarningText, relayed_text
 
 if TYPE_CHECKING:
     from sensorium.client.client import LocalServer
+    from sensorium.client.client_sensor import ClientSensor
     from sensorium.client.subscription import Subscription
 
 PUMP_S = 0.01
@@ -61,34 +61,6 @@ class _Request:
     """Time of the last progress report of the server, if any."""
     is_notified: bool = False
     """Whether the user was already notified of the work of the server."""
-
-
-@dataclass
-class SpawnOrder:
-    """Record of a spawned sensor, from which it can be spawned again.
-
-    Attributes:
-        blueprint: a copy of the blueprint.
-        transform: pose relative to the body that the sensor is attached to, or in the world.
-        attach_to: name of that body; empty for the world.
-        env: the only environment of the sensor; None for all.
-        local: class of a sensor that runs in the client; None for a sensor of the server.
-        sensor: reference to the sensor that runs in the client.
-    """
-
-    blueprint: Blueprint
-    transform: Pose
-    attach_to: str
-    env: int | None
-    local: type[ClientSensor] | None = None
-    sensor: ref[ClientSensor] | None = None
-
-    def request(self, name: str) -> tuple[Any, ...]:
-        """Return the arguments of the spawn request."""
-        local = None if self.local is None else self.local.definition().to_dict()
-        pose = tuple(float(part) for part in self.transform.to_array())
-        env = -1 if self.env is None else self.env
-        return self.blueprint.id, self.blueprint.chosen, name, pose, self.attach_to, env, local
 
 
 class Session:
@@ -131,7 +103,10 @@ class Session:
         self.listeners: dict[str, Subscription] = {}
         """Current or last listener of each `RemoteSensor`. A new listener replaces the previous one."""
         self.frame_listeners: list[FrameListener] = []
-        self.spawned: dict[str, SpawnOrder] = {}
+        self.spawned: dict[str, msg.Spawn] = {}
+        """Request of each sensor of this client, with which it can be spawned again."""
+        self.local_sensors: WeakValueDictionary[str, ClientSensor] = WeakValueDictionary()
+        """Sensors that run in this client."""
         self._respawner: threading.Thread | None = None
         self.closed = False
         self.link = Link(address, self, hello, context=getattr(local.server, "context", None), **options)
@@ -252,9 +227,9 @@ class Session:
             request.reply = request.reply or msg.Reply(-1, None, reason, "StreamError")
         self.changed.notify_all()
 
-    def spawn(self, order: SpawnOrder, name: str) -> tuple[StreamInfo, Sequence[WarningText]]:
+    def spawn(self, request: msg.Spawn) -> tuple[StreamInfo, Sequence[WarningText]]:
         """Request a sensor from the server; return its description and the warnings of the server."""
-        reply = self.reply(msg.Spawn, *order.request(name))
+        reply = self.reply(msg.Spawn, *astuple(request)[1:])
         info = StreamInfo.from_dict(reply.result)
         self._add(info)
         return info, reply.warnings
@@ -436,15 +411,14 @@ class Session:
             )
             self._respawner.start()
 
-    def _respawn(self, lost: Mapping[str, SpawnOrder], waiting: Iterable[Subscription]) -> None:
+    def _respawn(self, lost: Mapping[str, msg.Spawn], waiting: Iterable[Subscription]) -> None:
         """Spawn again the sensors that a restarted server does not know."""
-        for name, order in lost.items():
+        for name, request in lost.items():
             try:
-                _, warned = self.spawn(order, name)
+                _, warned = self.spawn(request)
                 for category, text in warned:
                     self.note(relayed_text(category, text, f"spawning {name!r} again"))
-                sensor = order.sensor() if order.sensor is not None else None
-                if sensor is not None:
+                if (sensor := self.local_sensors.get(name)) is not None:
                     sensor.restart()
             except Exception as error:  # includes errors of custom sensors
                 if not self.closed:

@@ -122,7 +122,7 @@ def description_json(described: StreamInfo | SensorDefinition) -> str:
 
 def _json(value: object) -> str:
     """Return plain data as JSON, with null instead of numbers that are not finite."""
-    return msgspec.json.encode(value).decode()
+    return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

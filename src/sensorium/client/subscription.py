@@ -326,4 +326,3 @@ class Subscription:
             self._session.callbacks.errors.report(self.name, self._on_end, error)
         finally:
             self._callback = self._keeps = None
-
