@@ -38,8 +38,8 @@ class _Arrived(NamedTuple):
     when: float
     """Time of the arrival, s, monotonic."""
     header: Header
-    count: int
-    """Number of messages, each of which is worth a credit."""
+    credits: int
+    """Number of messages, each of which returns a credit."""
     message: Message
 
 
@@ -205,7 +205,7 @@ class Subscription:
         """Return the credits of messages that are not delivered, and all that were not returned yet."""
         with self._lock:
             count, self._unreturned = self._unreturned, 0
-        self._session.link.send_credit(self.number, count + sum(each.count for each in dropped))
+        self._session.link.send_credit(self.number, count + sum(each.credits for each in dropped))
 
     def _deliver(self, item: _Arrived) -> tuple[int, int]:
         """Call the listener with one message, or with each of a bundle; return number and credits for `_return`."""
@@ -276,7 +276,7 @@ class Subscription:
         with self._lock:
             if number == self.number:
                 count += self._unreturned
-                may_wait = not self._ended and bool(self._queue.items) and count * 4 < self._window
+                may_wait = bool(self._queue.items) and count * 4 < self._window
                 self._unreturned, count = (count, 0) if may_wait else (0, count)
         self._session.link.send_credit(number, count)
 
