@@ -18,7 +18,6 @@ from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 
-import sensorium
 from sensorium import errors
 from sensorium.client import checks, client_sensor
 from sensorium.client.address import check_address, key_options
@@ -142,10 +141,10 @@ class Client:
         self._sensors: WeakValueDictionary[str, RemoteSensor] = WeakValueDictionary()
         self._local: dict[str, ClientSensor] = {}
         self._library: BlueprintLibrary | None = None
+        from sensorium import __version__ as version
+
         name = name or Path(sys.argv[0] or "python").name
-        hello = msg.Hello(
-            msg.PROTOCOL, sensorium.__version__, token, name, socket.gethostname(), os.getpid(), b"", max_message
-        )
+        hello = msg.Hello(msg.PROTOCOL, str(version), token, name, socket.gethostname(), os.getpid(), b"", max_message)
         self._session = Session(
             self.address, hello, timeout=timeout, callbacks=self.callbacks, local=local, keys=key_pairs,
             uses_slots=shared_memory,
