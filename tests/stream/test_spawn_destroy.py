@@ -12,6 +12,7 @@ from streaming import PATIENCE, Child, Nursery, Pedometer, build, held, running,
 
 import sensorium as sn
 from sensorium.errors import StreamError
+from sensorium.wire import messages as msg
 
 WARM = 60
 
@@ -117,17 +118,14 @@ def test_failed_spawn_leaves_nothing(server: Child) -> None:
         with pytest.raises(sn.UnknownNameError):
             client.spawn("sensor.other.no_such_thing")
         with pytest.raises(StreamError):
-            client._session.spawn(_order(client, "burst", {"a": 1}), "wrong")
+            client._session.spawn(_request("burst", {"a": 1}))
         after = server.ask("held")
         assert (before["topics"], before["sensors"]) == (after["topics"], after["sensors"])
 
 
-def _order(client: sn.Client, attribute: str, value: Any) -> Any:
-    from sensorium.client.session import SpawnOrder
-
-    blueprint = client.blueprints.find("sensor.other.test_ticker").copy()
-    blueprint._chosen = {attribute: value}  # bypasses the checks of this side
-    return SpawnOrder(blueprint, sn.Pose(), "", None)
+def _request(attribute: str, value: Any) -> msg.Spawn:
+    """Return a request that bypasses the checks of this side."""
+    return msg.Spawn(0, "sensor.other.test_ticker", {attribute: value}, "wrong", (0, 0, 0, 1, 0, 0, 0), "", -1)
 
 
 def test_sensors_are_respawned_after_a_server_restart_and_listeners_continue() -> None:
@@ -137,9 +135,11 @@ def test_sensors_are_respawned_after_a_server_restart_and_listeners_continue() -
     got: dict[str, list[Any]] = {}
     with sn.connect(address, timeout=PATIENCE) as client:
         with running(first):
-            for i, how in enumerate(KINDS.values()):
-                kept = got.setdefault(f"mine_{i}", [])
-                sensor = client.spawn(how["blueprint"], attach_to=how.get("attach_to"), name=f"mine_{i}")
+            for how in KINDS.values():
+                before = client.spawn(how["blueprint"], attach_to=how.get("attach_to"))
+                sensor = client.spawn(how["blueprint"], attach_to=how.get("attach_to"))
+                before.destroy()  # its name is free for the server, and not taken when the other is spawned again
+                kept = got.setdefault(sensor.name, [])
                 sensor.listen(
                     lambda data, kept=kept: kept.append(getattr(data, "frame", data)), **how.get("lossless", {})
                 )
@@ -149,7 +149,7 @@ def test_sensors_are_respawned_after_a_server_restart_and_listeners_continue() -
         first.close()
         with sn.serve(build(columns=0), address, lockstep=True) as second, running(second):
             until(lambda: client.is_connected and set(got) <= set(client.streams))
-            until(lambda: second.counts.subscriptions == 3)  # of the streams "mine_0", "mine_1" and "world"
+            until(lambda: second.counts.subscriptions == 3)  # of two sensors and of "world"
             frames = [client.step() for _ in range(3)]
             until(lambda: all(each[-1] == frames[-1] for each in got.values()))
             for kept in got.values():

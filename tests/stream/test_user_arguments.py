@@ -15,7 +15,6 @@ from streaming import PATIENCE, serving, until
 
 import sensorium as sn
 from sensorium.client.client_sensor import ClientSensor
-from sensorium.client.session import SpawnOrder
 from sensorium.engines.envs import env_rows
 from sensorium.errors import ConfigError, StreamError
 from sensorium.wire import messages as msg
@@ -230,9 +229,9 @@ def test_iterator_of_environments_is_accepted(server: sn.Server, client: sn.Clie
 
 def test_server_refuses_negative_environments_except_minus_one(client: sn.Client) -> None:
     """This holds also for a client that does not check."""
-    order = SpawnOrder(client.blueprints.find(TICKER), sn.Pose(), "", -2)
+    request = msg.Spawn(0, TICKER, {}, "wrong", (0, 0, 0, 1, 0, 0, 0), "", -2)
     with pytest.raises(sn.ServerError, match=r"env: got -2"):
-        client._session.spawn(order, "wrong")
+        client._session.spawn(request)
 
 
 def test_server_error_names_the_called_function(client: sn.Client) -> None:
