@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import importlib
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib import metadata
 from typing import Any
@@ -270,52 +270,30 @@ class Worlds:
         for _ in range(count):
             graph.run()
 
-    def forward(self, stage: str, *, sensors: bool, wrenches: bool, tendons: bool) -> None:
-        """Compute derived state up to a stage.
-
-        Args:
-            stage: `"pos"`, `"vel"` or `"acc"`; `"acc"` computes everything.
-            sensors: whether to compute the native sensors of that stage; `"acc"` always does.
-            wrenches: whether to compute the results of mj_rnePostConstraint even if no sensor of the model requires
-                them.
-            tendons: whether to compute the paths of tendons.
+    def forward(self, functions: Sequence[str]) -> None:
+        """Compute derived state by functions of mujoco_warp, see `Plan.functions`.
 
         The state is preserved, including sleep, the history of delayed sensors, and the controls, which a callback
-        writes. `"acc"` computes everything as if all bodies were awake: mujoco_warp has no contacts of sleeping bodies.
+        writes. The whole forward computation treats all bodies as awake: mujoco_warp has no contacts of sleeping
+        bodies.
         """
         module, m, d = self._module, self.m, self.d
 
         def compute() -> None:
-            if stage == "acc":
-                module.forward(m, d)
-                if wrenches and not self._computes_wrenches:
-                    module.rne_postconstraint(m, d)
-            elif sensors:
-                module.fwd_position(m, d)
-                d.sensordata.zero_()
-                module.sensor_pos(m, d)
-                module.fwd_velocity(m, d)
-                module.sensor_vel(m, d)
-            else:
-                module.kinematics(m, d)
-                if stage == "vel" or tendons:
-                    module.com_pos(m, d)
-                if stage == "vel":
-                    module.com_vel(m, d)
-                if tendons:
-                    module.tendon(m, d)
-
-        def compute_only() -> None:
             control, m.callback.control = m.callback.control, None
             try:
                 with self._keeping():
-                    if stage == "acc" and sleeps(m.opt):
+                    if "forward" in functions and sleeps(m.opt):
                         d.tree_asleep.fill_(AWAKE)
-                    compute()
+                    for name in functions:
+                        if name == "sensor_pos":
+                            d.sensordata.zero_()
+                        if name != "rne_postconstraint" or not self._computes_wrenches:
+                            getattr(module, name)(m, d)
             finally:
                 m.callback.control = control
 
-        self._graph((stage, sensors, wrenches, tendons), compute_only).run()
+        self._graph(functions, compute).run()
 
     @property
     def _computes_wrenches(self) -> bool:
