@@ -82,7 +82,7 @@ def controls(engine, steps, seed=2):
 
 def rows_of(engine):
     """Return a copy of everything that a step starts from."""
-    return {name: values.clone() for name, values in engine._worlds.states().items()}
+    return {name: values.clone() for name, values in engine._source.rows().items()}
 
 
 def arrays_of(engine):

@@ -15,7 +15,7 @@ import warp as wp
 
 from sensorium.compute import Compute, Rows, kernel, masked_tid
 from sensorium.engines.base import Engine, NameKind
-from sensorium.engines.envs import mark, shared_tensor
+from sensorium.engines.envs import EnvLaunches, shared_tensor
 from sensorium.errors import ArgumentError, UnknownNameError, listed, nearest, shown
 from sensorium.spec import CONTACT_FIELDS, Requirement, contact_array
 
@@ -424,7 +424,7 @@ class ContactReducer:
         self._link = compute.command(link_contacts, (max(size, 1),), [self._contacts])
         self.arrays: dict[str, torch.Tensor] = {}
         self._reports: list[tuple[Report, torch.Tensor]] = []
-        self._segments: Any = None
+        self._launches: EnvLaunches | None = None
 
     def fault(self, report: Requirement) -> str | None:
         """Return why the list cannot provide a CONTACT_REPORT, or None."""
@@ -457,7 +457,7 @@ class ContactReducer:
         array = torch.zeros((self._compute.num_envs, *contact_shape(report)), device=device)
         self.arrays[name] = array
         self._reports.append((form, array))
-        self._segments = None
+        self._launches = None
         return array
 
     def _elements(self, kind: str, name: str) -> torch.Tensor:
@@ -477,16 +477,11 @@ class ContactReducer:
         if not self._reports:
             return
         compute = self._compute
-        if self._segments is None:
-            self._segments = [compute.record(self._launch, mask) for mask in (compute.all_envs, compute.reset_envs)]
+        if self._launches is None:
+            self._launches = EnvLaunches(compute, self._launch)
         self._first.fill_(-1)
         self._link.launch(compute.stream)
-        if env_ids is None:
-            self._segments[0].run()
-        else:
-            mark(compute.reset_envs, env_ids)
-            self._segments[1].run()
-            compute.reset_envs.zero_()
+        self._launches.run(env_ids)
 
     def _launch(self) -> None:
         self._compute.launch(order_contacts, (), [self._contacts])

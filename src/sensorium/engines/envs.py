@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import torch
 
+from sensorium.compute import Compute
 from sensorium.errors import ArgumentError, UnknownNameError, shown
 
 LONGEST_STEP, SHORTEST_STEP = 1e9, 1e-9
@@ -69,6 +70,32 @@ def mark(mask: torch.Tensor, selected: torch.Tensor | None) -> None:
     else:
         mask.zero_()
         mask[selected] = 1
+
+
+class EnvLaunches:
+    """Recorded launches that run for all environments, or for some.
+
+    Args:
+        compute: device and environments.
+        launch: function with the launches.
+
+    Attributes:
+        all_envs: the launches for all environments.
+    """
+
+    def __init__(self, compute: Compute, launch: Callable[[], None]) -> None:
+        self._compute = compute
+        self.all_envs = compute.record(launch)
+        self._masked = compute.record(launch, compute.reset_envs)
+
+    def run(self, selected: torch.Tensor | None = None) -> None:
+        """Run the launches for all environments, or for those of an `env_selection`."""
+        if selected is None:
+            self.all_envs.run()
+            return
+        mark(self._compute.reset_envs, selected)
+        self._masked.run()
+        self._compute.reset_envs.zero_()
 
 
 def put(target: torch.Tensor, values: torch.Tensor, selected: torch.Tensor | None) -> None:

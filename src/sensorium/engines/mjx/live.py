@@ -10,7 +10,6 @@ from typing import Any
 import mujoco
 import numpy as np
 import torch
-import warp as wp
 
 from sensorium.compute import Compute, keeps_current
 from sensorium.engines.base import Engine
@@ -296,12 +295,9 @@ class MjxSource(Source):
 
     def place(self, offsets: LiveOffsets) -> None:
         """Register copies of the fields with the poses of mounts on their bodies; an `mjx.Model` cannot be edited."""
-        copies = {name: self._model_field(name).to(torch.float32, copy=True).contiguous() for name in offsets.fields}
-        dtypes = {3: wp.vec3, 4: wp.vec4}
-        self._placed = copies
-        offsets.bind(
-            self.elements.row, {name: wp.from_torch(each, dtype=dtypes[each.shape[-1]]) for name, each in copies.items()}
-        )
+        fields = {name: self._model_field(name) for name in offsets.fields}
+        placed = {name: each.to(torch.float32, copy=True).contiguous() for name, each in fields.items()}
+        offsets.bind(self.elements.row, placed)
 
 
 def _check_model(model: Any, mx: Any) -> None:

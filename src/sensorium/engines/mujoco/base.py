@@ -186,7 +186,7 @@ class MujocoModelEngine(Engine):
         source.bind(plan)
         names = [*plan.fields, *plan.model_fields]
         names += [FRICTION] if JOINT_TORQUE in prepared and self._reads_friction else []
-        fields = {name: _shared(source.field(name)) for name in names}
+        fields = {name: shared_memory(source.field(name)) for name in names}
         if not self.fresh:  # after a step the state is one tick newer than derived state
             for name in STATE_SOURCES:
                 if name in fields:
@@ -568,7 +568,7 @@ class MujocoModelEngine(Engine):
         self._derived.compute.capture = on
 
 
-def _shared(values: np.ndarray | torch.Tensor) -> torch.Tensor:
+def shared_memory(values: np.ndarray | torch.Tensor) -> torch.Tensor:
     """Return a tensor on the same memory, also for a read-only array, which torch does not support."""
     if isinstance(values, torch.Tensor):
         return values

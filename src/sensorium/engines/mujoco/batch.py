@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from mujoco.batch import MODEL_FIELDS, Batch
 
+from sensorium.engines.mujoco.base import shared_memory
 from sensorium.engines.mujoco.lookahead import LookaheadBatch
 from sensorium.engines.mujoco.shapes import SHAPE_FIELDS, check_shared, shared_model
 from sensorium.engines.mujoco.source import BAD_STATE, LIMITS, Health, OwnedSource, engine_fault
@@ -50,8 +51,9 @@ class BatchSource(OwnedSource):
         self._views: dict[str, torch.Tensor] = {}
         self._models: Any = None  # those whose time steps were checked
         self._built: dict[str, np.ndarray] = {}  # fields that shapes were made from
-        self._shared: list[str] = []  # fields that mounts depend on and that are shared by all envs
-        self._has_models = self._moves = False
+        self._shared: dict[str, np.ndarray] = {}  # fields that mounts depend on and that no env has of its own
+        self._models_placed: Any = None
+        self._moves = False
 
     def take_over(self, old: BatchSource) -> None:
         """Replace another batch, of the same model before sensors added to it, and keep the values written there."""
@@ -209,21 +211,26 @@ class BatchSource(OwnedSource):
     # Mounts and shapes -----------------------------------------------------------------------------------------------
 
     def place(self, offsets: LiveOffsets) -> None:
-        """Register the memory of the fields with the poses of mounts on their bodies."""
-        models = self.batch.models
-        fields = {name: self.batch.expanded(name) for name in offsets.fields}
-        self._shared = [name for name, values in fields.items() if values is None]
-        self._has_models = models is not None
-        self._moves = self._moves or self._has_models or len(self._shared) < len(fields)
-        for name in self._shared:
-            fields[name] = _of_models(models if self._has_models else self.model, name)
-        offsets.bind(self.elements.row, fields)
+        """Read the poses of mounts on their bodies from the current memory of the fields."""
+        self._models_placed = self.batch.models
+        self._shared = {}
+        sources = {}
+        for name in offsets.fields:
+            values: np.ndarray | None = self.batch.expanded(name)
+            if values is None:
+                values = self._shared[name] = self.values(name).copy()
+            sources[name] = shared_memory(values)
+        self._moves = self._moves or self._models_placed is not None or len(self._shared) < len(sources)
+        offsets.bind(self.elements.row, sources)
 
     def follow(self, offsets: LiveOffsets, ids: torch.Tensor | None) -> None:
         """Update the mounts of all envs or some from their poses on their bodies, if any was ever moved."""
-        has_models = self._has_models or self.batch.models is not None
-        if has_models or any(self.batch.expanded(name) is not None for name in self._shared):
+        is_new = self.batch.models is not self._models_placed
+        if is_new or any(self.batch.expanded(name) is not None for name in self._shared):
             self.place(offsets)
+        elif self._models_placed is not None:  # the caller may edit them
+            for name, values in self._shared.items():
+                values[...] = self.values(name)
         if self._moves:
             offsets.follow(ids)
 

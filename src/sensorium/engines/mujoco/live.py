@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from sensorium.compute import Compute, keeps_current, resolve_device
-from sensorium.engines.mujoco.base import model_time_step
+from sensorium.engines.mujoco.base import model_time_step, shared_memory
 from sensorium.engines.mujoco.derived import Derived
 from sensorium.engines.mujoco.needs import FRICTION
 from sensorium.engines.mujoco.sleep import AWAKE, disabled
@@ -142,7 +142,7 @@ class DataSource(Source):
     def place(self, offsets: LiveOffsets) -> None:
         """Register the memory of the fields with the poses of mounts on their bodies."""
         self._placed, self._seen = {name: getattr(self.model, name)[None] for name in offsets.fields}, []
-        offsets.bind(self.elements.row, self._placed)
+        offsets.bind(self.elements.row, {name: shared_memory(values) for name, values in self._placed.items()})
 
     def follow(self, offsets: LiveOffsets, ids: torch.Tensor | None) -> None:
         """Update the mounts of all envs or some from their poses on their bodies, if these changed."""

@@ -61,7 +61,7 @@ class WarpSource(OwnedSource):
         self._time_steps_of: Any = None
         self._read_from: dict[str, Any] = {}
         self._was_weightless = False
-        self._placed: list[Any] = []
+        self._placed: dict[str, torch.Tensor] = {}
         self._reset_mask = torch.ones(self.num_envs, dtype=torch.bool, device=compute.device)
         start = {} if key < 0 else default_state(self.model, key)
         self._start = {name: torch.from_numpy(values).to(compute.device) for name, values in start.items()}
@@ -236,14 +236,13 @@ class WarpSource(OwnedSource):
     # Mounts and support ----------------------------------------------------------------------------------------------
 
     def place(self, offsets: LiveOffsets) -> None:
-        """Register the memory of the fields with the poses of mounts on their bodies."""
-        self._placed = [getattr(self.worlds.m, name) for name in offsets.fields]
-        offsets.bind(self.elements.row, dict(zip(offsets.fields, self._placed, strict=True)))
+        """Read the poses of mounts on their bodies from the current memory of the fields."""
+        self._placed = {name: self.field(name) for name in offsets.fields}
+        offsets.bind(self.elements.row, self._placed)
 
     def follow(self, offsets: LiveOffsets, ids: torch.Tensor | None) -> None:
         """Update the mounts of all envs or some from the Model's poses on their bodies."""
-        now = (getattr(self.worlds.m, name) for name in offsets.fields)
-        if any(array is not bound for array, bound in zip(now, self._placed, strict=True)):
+        if any(self.field(name) is not placed for name, placed in self._placed.items()):
             self.place(offsets)
         offsets.follow(ids)
 
