@@ -352,7 +352,7 @@ def test_reading_adds_nothing_to_a_delayed_sensors_history():
             wp.to_torch(engine.d.qfrc_applied)[:, 0] = float(k)
             engine.step()
         read.refresh()
-    assert read._worlds.states()["history"].any()
+    assert read._source.rows()["history"].any()
     assert_same(rows_of(read), rows_of(unread))
 
 

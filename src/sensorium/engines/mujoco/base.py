@@ -214,8 +214,8 @@ class MujocoModelEngine(Engine):
 
     def _selected(self, env_ids: Any) -> torch.Tensor | None:
         """Return the selected environments, None for all."""
-        device = self._derived.compute.device
-        return (env_rows if device == "cpu" else env_selection)(env_ids, self.num_envs, device)
+        choose = env_selection if self._source.takes_masks else env_rows
+        return choose(env_ids, self.num_envs, self._derived.compute.device)
 
     def _follow_offsets(self, ids: torch.Tensor | None = None) -> None:
         """Update the mounts of all envs or some from the model's poses on their bodies."""

@@ -144,6 +144,8 @@ class Source(abc.ABC):
 
     updates_all = False
     """Whether a computation of the current state is one of all environments."""
+    takes_masks = False
+    """Whether environments may be selected by a mask on the device, for which the host does not wait."""
 
     def __init__(self, model: Any, num_envs: int) -> None:
         self.model, self.num_envs, self.elements = model, num_envs, Elements(model)

@@ -45,7 +45,7 @@ class WarpSource(OwnedSource):
         worlds: see above.
     """
 
-    updates_all = True
+    updates_all = takes_masks = True
 
     def __init__(
         self, worlds: Worlds, compute: Compute, health: Health, put: Callable[[Any], Any] | None = None, key: int = -1
