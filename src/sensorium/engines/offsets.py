@@ -155,8 +155,8 @@ class _View:
         self, compute: Compute, device: str, frames: Sequence[FrameOnBody], inner: Sequence[PoseOnBody]
     ) -> None:
         poses = [compose(frame.pos, frame.quat, *pose) for frame, pose in zip(frames, inner, strict=True)]
-        own = {"dtype": torch.float32, "device": compute.device}
-        self._mine = tuple(torch.tensor(part, **own).repeat(compute.num_envs, 1, 1) for part in zip(*poses, strict=True))
+        first = (torch.tensor(part, dtype=torch.float32, device=compute.device) for part in zip(*poses, strict=True))
+        self._mine = tuple(each.repeat(compute.num_envs, 1, 1) for each in first)
         self._wanted = tuple(tensor.to(device) for tensor in self._mine)
         self._given: list[weakref.ref[torch.Tensor]] = []
         self.elements: dict[NameKind, list[str]] = {}

@@ -344,17 +344,15 @@ class MujocoModelEngine(Engine):
     def supports(self, requirement: Requirement) -> str | None:
         """Return None if the engine supports the requirement, otherwise the reason and the fix."""
         kind, options = requirement.kind, self._model_options
-        if self._source is not None and (why := self._source.fault(requirement)) is not None:
+        why: str | None = None if self._source is None else self._source.fault(requirement)
+        if why is not None or requirement == SHAPES:
             return why
-        if requirement == SHAPES:
-            return None
         if requirement not in NEEDS and kind not in ("NATIVE_SENSOR", "CONTACT_REPORT", "MODEL_ELEMENTS"):
             return "it is not supported by this engine yet."
         needs_sensor = self._needs_sensor(requirement)
         fix = "use fresh=True, or " if needs_sensor and self._computes_when_fresh else ""
         if needs_sensor and disabled(options, "SENSOR"):
             return f'the model has <flag sensor="disable"/>, which disables all sensors: {fix}remove it.'
-        why = None
         if kind == "NATIVE_SENSOR":
             why = reason(requirement, self.prepared, self._declared_types(), self._model, options)
         elif kind == "CONTACT_REPORT":

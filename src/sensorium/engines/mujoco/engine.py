@@ -103,7 +103,8 @@ class MujocoEngine(OwnedModelEngine):
 
         Use the engine to step; the batch does not count ticks.
         """
-        return self._ensure().batch
+        source: Any = self._ensure()
+        return source.batch
 
     def _new_source(self, model: Any) -> OwnedSource:
         from sensorium.engines.mujoco.batch import BatchSource  # needs mujoco.batch
