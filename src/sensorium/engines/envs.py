@@ -149,6 +149,23 @@ def row_values(
     return values
 
 
+def write_controls(ctrl: Any, target: torch.Tensor, note: str = "") -> None:
+    """Write controls `[env, nu]`, or `[nu]` for all environments, into those of an engine.
+
+    Args:
+        ctrl: the controls.
+        target: controls of the engine `[env, nu]`.
+        note: addition to the message of the error.
+
+    Raises:
+        ArgumentError: the controls have another shape.
+    """
+    values, shape = as_tensor(ctrl, "ctrl"), tuple(target.shape)
+    if tuple(values.shape) not in (shape, shape[1:]):
+        raise ArgumentError(f"ctrl: got shape {tuple(values.shape)}, expected {shape} or {shape[1:]}{note}.")
+    target.copy_(values)
+
+
 def as_tensor(value: Any, name: str) -> torch.Tensor:
     """Return a tensor of real numbers, from a tensor, an array, nested sequences or a number.
 

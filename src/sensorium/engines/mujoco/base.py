@@ -26,7 +26,7 @@ from sensorium.engines.mujoco.contacts import contact_reason, contact_sensors
 from sensorium.engines.mujoco.derived import Derived
 from sensorium.engines.mujoco.elements import Elements
 from sensorium.engines.mujoco.looks import model_lighting, model_looks, model_textures
-from sensorium.engines.mujoco.native import describe, reason, sensor_id
+from sensorium.engines.mujoco.native import declared, describe, reason, sensor_id
 from sensorium.engines.mujoco.needs import FRICTION, NEEDS, STATE_SOURCES, Plan, needs_wrenches, plan_of
 from sensorium.engines.mujoco.shapes import model_decorations, visible_geoms
 from sensorium.engines.mujoco.sleep import disabled, is_held, lacks_held, sleeps, static_wrench_fault
@@ -43,6 +43,7 @@ from sensorium.errors import (
 from sensorium.geometry.appearance import Lighting, Varied
 from sensorium.geometry.shapes import Shape
 from sensorium.spec import JOINT_TORQUE, JOINT_WRENCH, SHAPES, TENDON_PATHS, Requirement
+
 
 class MujocoModelEngine(Engine):
     """Names, frames and derived arrays of an MjModel; the base of `MujocoEngine` and `LiveMujocoEngine`.
@@ -474,7 +475,8 @@ class MujocoModelEngine(Engine):
 
     def _declared_types(self) -> Mapping[str, str]:
         """Return the model's own sensors: name to type, as in MuJoCo's XML."""
-        return {sensor.name: sensor.type for sensor in self._source.sensors}
+        sensors = declared(self._model) if self._source is None else self._source.sensors
+        return {sensor.name: sensor.type for sensor in sensors}
 
     def shapes(self) -> tuple[Shape, ...]:
         """Return all geoms and flexes as shapes in model order, without those added for sensors.

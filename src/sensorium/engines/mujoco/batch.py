@@ -40,9 +40,7 @@ class BatchSource(OwnedSource):
         batch: the `mujoco.batch.Batch`.
     """
 
-    def __init__(
-        self, model: Any, num_envs: int, threads: int, persistent: bool, key: int, health: Health
-    ) -> None:
+    def __init__(self, model: Any, num_envs: int, threads: int, persistent: bool, key: int, health: Health) -> None:
         super().__init__(model, num_envs)
         self.batch = LookaheadBatch(model, num_envs, threads, persistent)
         self.batch.reset(keyframe=key, stage=_NONE)
@@ -61,7 +59,10 @@ class BatchSource(OwnedSource):
         if changed:
             start = Batch(old.model, 1)
             start.reset(keyframe=self._key, stage=_NONE)
-            if any(not np.array_equal(each := old.batch.bind(f), np.broadcast_to(start.bind(f), each.shape)) for f in STATE_FIELDS):
+            if any(
+                not np.array_equal(each := old.batch.bind(f), np.broadcast_to(start.bind(f), each.shape))
+                for f in STATE_FIELDS
+            ):
                 raise ModelError(
                     f"a sensor's MODEL_ELEMENTS changed the size of {', '.join(changed)}, which was written before the "
                     "scene was created: write the state after Scene(...)."

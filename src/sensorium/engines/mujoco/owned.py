@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import mujoco
 import torch
 
-from sensorium.engines.envs import as_tensor, copies, env_rows, positive_int, restore, row_values
+from sensorium.engines.envs import copies, env_rows, positive_int, restore, row_values, write_controls
 from sensorium.engines.mujoco.base import MujocoModelEngine, keyframe_id, model_time_step
 from sensorium.engines.mujoco.derived import Derived
 from sensorium.engines.mujoco.native import declared_types
@@ -138,7 +138,7 @@ class OwnedModelEngine(MujocoModelEngine):
         return self._spec.option if self._model is None else self._model.opt
 
     def _declared_types(self) -> Mapping[str, str]:
-        return super()._declared_types() if self._spec is None or self._source is not None else declared_types(self._spec)
+        return declared_types(self._spec) if self._model is None else super()._declared_types()
 
     def _cannot_change(self, why: str, fix: str) -> str | None:
         if self._sealed is not None:
@@ -183,7 +183,9 @@ class OwnedModelEngine(MujocoModelEngine):
         substeps = positive_int(substeps, "substeps")
         self._check_time_steps()
         if ctrl is not None:
-            self._write_ctrl(ctrl)
+            num_envs, nu = self.ctrl.shape
+            note = f": {num_envs} environments, {nu} controls of {len(self.names('actuator'))} actuators"
+            write_controls(ctrl, self.ctrl, note)
         if self._previous:
             if substeps > 1:
                 source.step(substeps - 1)
@@ -216,9 +218,8 @@ class OwnedModelEngine(MujocoModelEngine):
         """
         source = self._ensure()
         source.check_shapes()
-        ids = self._selected(env_ids)
-        if state and ids is not None and ids.dtype == torch.bool:
-            ids = env_rows(ids, self.num_envs, self.device)  # one row of values per env, so the host must count them
+        device = self._derived.compute.device
+        ids = env_rows(env_ids, self.num_envs, device) if state else self._selected(env_ids)
         if ids is not None and len(ids) == 0:
             return
         targets = {name: source.state(name) for name in STATE_FIELDS}
@@ -257,13 +258,3 @@ class OwnedModelEngine(MujocoModelEngine):
         for name, values in state["options"].items():
             source.state(name).copy_(values)
         super().load_state(state)
-
-    def _write_ctrl(self, ctrl: Any) -> None:
-        values, target = as_tensor(ctrl, "ctrl"), self.ctrl
-        nu = target.shape[1]
-        if tuple(values.shape) not in ((self.num_envs, nu), (nu,)):
-            raise ArgumentError(
-                f"ctrl: got shape {tuple(values.shape)}, expected ({self.num_envs}, {nu}) or ({nu},): {self.num_envs} "
-                f"environments, {nu} controls of {len(self.names('actuator'))} actuators."
-            )
-        target.copy_(values)

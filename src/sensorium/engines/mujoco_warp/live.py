@@ -66,9 +66,7 @@ class LiveMujocoWarpEngine(WrappedModelEngine):
             raise ModelError(f"from_mjw: environments have different time steps ({steps[:4]} s): set all to the same.")
         device, num_envs = str(wp.device_to_torch(d.qpos.device)), int(d.nworld)
         # without `fresh` the owner's forward() between two updates would mix two instants in views
-        super().__init__(
-            Derived(num_envs, device, Compute(device, num_envs), torch.float32, shows=fresh), fresh
-        )
+        super().__init__(Derived(num_envs, device, Compute(device, num_envs), torch.float32, shows=fresh), fresh)
         self._check_unfresh(m.opt)
         self.dt = float(mjm.opt.timestep)
         if np.float32(self.dt) != steps[0]:
