@@ -1,4 +1,4 @@
-"""Functions of a simulator as graphs: each consists of many small launches, which cost the host more than the device."""
+"""Functions of a simulator as graphs: each has many small launches, which cost the host more than the device."""
 
 from __future__ import annotations
 

@@ -131,8 +131,8 @@ class LiveOffsets:
         launches = [launch for view in self._views for launch in view.launches(row_of, sources)]
 
         def launch_all() -> None:
-            for kernel, items, arguments in launches:
-                self._compute.launch(kernel, (items,), arguments)
+            for move_mounts, items, arguments in launches:
+                self._compute.launch(move_mounts, (items,), arguments)
 
         self._launches = EnvLaunches(self._compute, launch_all)
 
@@ -161,7 +161,7 @@ class _View:
         self._given: list[weakref.ref[torch.Tensor]] = []
         self.elements: dict[NameKind, list[str]] = {}
         self._tables: dict[NameKind, list[torch.Tensor]] = {}
-        for k, frame in enumerate(frames):
+        for frame in frames:
             if frame.element is not None:
                 kind, name = frame.element
                 self.elements.setdefault(kind, []).append(name)

@@ -13,11 +13,10 @@ from mujoco.batch import MODEL_FIELDS, Batch
 
 from sensorium.engines.mujoco.base import shared_memory
 from sensorium.engines.mujoco.lookahead import LookaheadBatch
+from sensorium.engines.mujoco.owned import STATE_FIELDS
 from sensorium.engines.mujoco.shapes import SHAPE_FIELDS, check_shared, shared_model
 from sensorium.engines.mujoco.source import BAD_STATE, LIMITS, Health, OwnedSource, engine_fault
-from sensorium.engines.mujoco.needs import Plan
 from sensorium.engines.offsets import LiveOffsets
-from sensorium.engines.mujoco.owned import STATE_FIELDS
 from sensorium.errors import ModelError, SensoriumWarning, listed
 
 _BAD_CTRL = int(mujoco.mjtWarning.mjWARN_BADCTRL)

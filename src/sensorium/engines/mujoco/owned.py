@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import mujoco
-import torch
 
 from sensorium.engines.envs import copies, env_rows, positive_int, restore, row_values, write_controls
 from sensorium.engines.mujoco.base import MujocoModelEngine, keyframe_id, model_time_step

@@ -212,10 +212,10 @@ class Source(abc.ABC):
         """Yield current time steps, s, with their location for messages; those known to be `dt` may be omitted."""
         yield from ()
 
-    def check(self) -> None:
+    def check(self) -> None:  # noqa: B027
         """Warn of problems in the last steps."""
 
-    def forget(self, ids: torch.Tensor | None) -> None:
+    def forget(self, ids: torch.Tensor | None) -> None:  # noqa: B027
         """Discard records of environments from before their owner reset them."""
 
     # Mounts ----------------------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class Source(abc.ABC):
     def place(self, offsets: LiveOffsets) -> None:
         """Register the memory of the fields with the poses of mounts on their bodies."""
 
-    def follow(self, offsets: LiveOffsets, ids: torch.Tensor | None) -> None:
+    def follow(self, offsets: LiveOffsets, ids: torch.Tensor | None) -> None:  # noqa: B027
         """Update the mounts of all envs or some from the model's poses on their bodies; by default these are fixed."""
 
     # Shapes and sensors of the model ---------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class Source(abc.ABC):
         """
         return with_values(self.model, self.given)
 
-    def check_shapes(self) -> None:
+    def check_shapes(self) -> None:  # noqa: B027
         """Raise ModelError if `shapes` are no longer the same in all environments."""
 
     def fault(self, requirement: Requirement) -> str | None:
