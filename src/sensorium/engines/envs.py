@@ -149,20 +149,20 @@ def row_values(
     return values
 
 
-def write_controls(ctrl: Any, target: torch.Tensor, note: str = "") -> None:
+def write_controls(ctrl: Any, target: torch.Tensor, note: Callable[[], str] = str) -> None:
     """Write controls `[env, nu]`, or `[nu]` for all environments, into those of an engine.
 
     Args:
         ctrl: the controls.
         target: controls of the engine `[env, nu]`.
-        note: addition to the message of the error.
+        note: returns an addition to the message of the error.
 
     Raises:
         ArgumentError: the controls have another shape.
     """
     values, shape = as_tensor(ctrl, "ctrl"), tuple(target.shape)
     if tuple(values.shape) not in (shape, shape[1:]):
-        raise ArgumentError(f"ctrl: got shape {tuple(values.shape)}, expected {shape} or {shape[1:]}{note}.")
+        raise ArgumentError(f"ctrl: got shape {tuple(values.shape)}, expected {shape} or {shape[1:]}{note()}.")
     target.copy_(values)
 
 

@@ -98,11 +98,6 @@ class LiveOffsets:
         return bool(self._views)
 
     @property
-    def count(self) -> int:
-        """Number of mounts on elements that may move."""
-        return sum(len(names) for view in self._views for names in view.elements.values())
-
-    @property
     def fields(self) -> tuple[str, ...]:
         """Model fields with the poses of the elements."""
         kinds = dict.fromkeys(kind for view in self._views for kind in view.elements)
@@ -161,12 +156,10 @@ class _View:
         self._given: list[weakref.ref[torch.Tensor]] = []
         self.elements: dict[NameKind, list[str]] = {}
         self._tables: dict[NameKind, list[torch.Tensor]] = {}
-        for frame in frames:
-            if frame.element is not None:
-                kind, name = frame.element
-                self.elements.setdefault(kind, []).append(name)
-        for kind in self.elements:
-            places = [k for k, frame in enumerate(frames) if frame.element is not None and frame.element[0] == kind]
+        moving = [(k, *frame.element) for k, frame in enumerate(frames) if frame.element is not None]
+        for kind in dict.fromkeys(kind for _, kind, _ in moving):
+            places = [k for k, each, _ in moving if each == kind]
+            self.elements[kind] = [name for _, each, name in moving if each == kind]
             on_top = [compose((0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0), *inner[k]) for k in places]  # normalised
             tables = [torch.tensor(places, dtype=torch.int32, device="cpu")]
             tables += [torch.tensor(part, dtype=torch.float64, device="cpu") for part in zip(*on_top, strict=True)]

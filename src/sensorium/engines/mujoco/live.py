@@ -13,7 +13,7 @@ import torch
 from sensorium.compute import Compute, keeps_current, resolve_device
 from sensorium.engines.mujoco.base import model_time_step, shared_memory
 from sensorium.engines.mujoco.derived import Derived
-from sensorium.engines.mujoco.needs import FRICTION
+from sensorium.engines.mujoco.needs import FRICTION, Plan
 from sensorium.engines.mujoco.sleep import AWAKE, disabled
 from sensorium.engines.mujoco.source import BAD_STATE, LIMITS, Health, Source, engine_fault
 from sensorium.engines.mujoco.torque import dry_friction
@@ -116,6 +116,11 @@ class DataSource(Source):
 
     # Memory ----------------------------------------------------------------------------------------------------------
 
+    def bind(self, plan: Plan) -> None:
+        """Use a plan."""
+        super().bind(plan)
+        self._functions = [_FUNCTIONS[name] for name in plan.functions]
+
     def field(self, name: str) -> np.ndarray:
         """Return an array that `compute` fills, or the owner's own values where all envs share them."""
         if name in self.plan.model_fields and not name.startswith("opt."):
@@ -189,7 +194,7 @@ class DataSource(Source):
         """Copy the fields of the plan, from the live data or computed from its state in private data."""
         if ids is None and (bad := self._newly_bad()) is not None:
             self._health.report_diverged(bad, self.model)
-        option, plan, functions = self.options, self.plan, self.plan.functions
+        option, plan = self.options, self.plan
         weightless = disabled(option, "GRAVITY")
         full = np.zeros((self.num_envs, len(LIMITS)), dtype=np.int64)
         with _without_callbacks():
@@ -197,7 +202,7 @@ class DataSource(Source):
                 for name in _OPTIONS & self._fields.keys():
                     is_off = weightless and name == "opt.gravity"
                     self._fields[name][env] = 0.0 if is_off else getattr(option, name.removeprefix("opt."))
-                data = self._forwarded(env, functions) if is_current and plan.fields else self.datas[env]
+                data = self._forwarded(env) if is_current and plan.fields else self.datas[env]
                 for name in plan.fields:
                     self._fields[name][env] = getattr(data, name)
                 if FRICTION in self._fields:
@@ -206,7 +211,7 @@ class DataSource(Source):
                 full[env] = [numbers[limit] for limit in LIMITS]
         self._health.report_limits(full, self.model)
 
-    def _forwarded(self, env: int, functions: Sequence[str]) -> Any:
+    def _forwarded(self, env: int) -> Any:
         """Compute derived state of one environment in private data.
 
         Raises:
@@ -216,8 +221,8 @@ class DataSource(Source):
         mujoco.mj_getState(model, self.datas[env], self._row, _SPEC)
         mujoco.mj_setState(model, data, self._row, _SPEC)
         try:
-            for name in functions:
-                _FUNCTIONS[name](model, data)
+            for function in self._functions:
+                function(model, data)
         except mujoco.FatalError as error:
             self._scratch = self._new_scratch()  # data is unusable after an error
             raise ModelError(engine_fault(str(error), f"env {env}", "Your MjData is unchanged.")) from error

@@ -182,9 +182,7 @@ class OwnedModelEngine(MujocoModelEngine):
         substeps = positive_int(substeps, "substeps")
         self._check_time_steps()
         if ctrl is not None:
-            num_envs, nu = self.ctrl.shape
-            note = f": {num_envs} environments, {nu} controls of {len(self.names('actuator'))} actuators"
-            write_controls(ctrl, self.ctrl, note)
+            write_controls(ctrl, source.state("ctrl"), self._controls)
         if self._previous:
             if substeps > 1:
                 source.step(substeps - 1)
@@ -195,6 +193,10 @@ class OwnedModelEngine(MujocoModelEngine):
         self.tick += substeps
         self._note_ticks()
         source.check()
+
+    def _controls(self) -> str:
+        count = len(self.names("actuator"))
+        return f": {self.num_envs} environments, {self.nu} controls of {count} actuators"
 
     def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
         """Reset environments, write `state` into them, and update their derived state; others are unchanged.

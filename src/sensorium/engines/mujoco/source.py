@@ -66,6 +66,8 @@ class Health:
             counts: number of warnings `[env, limit]`, in the order of `LIMITS`.
             model: the MjModel.
         """
+        if not np.count_nonzero(counts):
+            return
         fix = f'<size memory="..."/> of the model, now {int(model.narena)} bytes'
         for column, lost in enumerate(LIMITS.values()):
             self.report_small(np.flatnonzero(counts[:, column]), "at", f"MuJoCo's {lost}", fix)
