@@ -137,8 +137,8 @@ class MujocoModelEngine(Engine):
         Raises:
             ScheduleError: a time step was edited.
         """
-        for step, where in self._source.time_steps(self.dt):
-            self._check_time_step(step, where)
+        if (edited := self._source.edited_time_step(self.dt)) is not None:
+            self._check_time_step(*edited)
 
     def _check_time_step(self, step: float, where: str) -> None:
         if step != self.dt:
@@ -231,7 +231,8 @@ class MujocoModelEngine(Engine):
         is_current = self.fresh or self._needs_forward
         self._compute(is_current)
         if is_current:
-            self._keep_state()
+            if self._previous:
+                self._keep_state()
             self.lag = 0
         self._derived.convert()
         self._follow_offsets()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import mujoco
@@ -173,17 +173,15 @@ class BatchSource(OwnedSource):
             after = "Their state is unchanged; all others were computed. Reset, or create a new engine."
             raise ModelError(engine_fault(why, which, after)) from error
 
-    def time_steps(self, dt: float) -> Iterator[tuple[float, str]]:
-        """Yield current time steps, s, with their location for messages."""
-        batch = self.batch
-        yield self.model.opt.timestep, "engine.model"
+    def edited_time_step(self, dt: float) -> tuple[float, str] | None:
+        """Return a current time step, s, that is not `dt`, with its location for messages; None if there is none."""
+        batch, found = self.batch, [([self.model_options.timestep], "engine.model")]
         if (each := batch.expanded("opt.timestep")) is not None:
-            for step in {float(each.min()), float(each.max())}:
-                yield step, 'engine.batch.expand("opt.timestep")'
+            found.append((each.ravel().tolist(), 'engine.batch.expand("opt.timestep")'))
         if batch.models is not None and batch.models is not self._models:
             self._models = batch.models
-            for step in np.unique(_of_models(self._models, "opt.timestep")):
-                yield float(step), "engine.batch.set_models"
+            found.append((_of_models(self._models, "opt.timestep").tolist(), "engine.batch.set_models"))
+        return next(((step, where) for steps, where in found for step in steps if step != dt), None)
 
     def check(self) -> None:
         """Warn of states and controls that were not finite in the last steps, and of memory that was too small."""

@@ -138,9 +138,10 @@ class DataSource(Source):
             return torch.from_numpy(getattr(self.datas[0], name))[None]
         return torch.from_numpy(np.stack([getattr(data, name) for data in self.datas]))
 
-    def time_steps(self, dt: float) -> Iterator[tuple[float, str]]:
-        """Yield the current time step, s, with its location for messages."""
-        yield self.options.timestep, "the wrapped MjModel"
+    def edited_time_step(self, dt: float) -> tuple[float, str] | None:
+        """Return the current time step, s, if it is not `dt`, with its location for messages."""
+        step = self.model_options.timestep
+        return None if step == dt else (step, "the wrapped MjModel")
 
     # Mounts ----------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -140,6 +140,7 @@ class Source(abc.ABC):
     Attributes:
         model: see above.
         num_envs: see above.
+        model_options: options of the model.
         elements: named elements of the model.
         plan: data that `compute` brings up to date.
     """
@@ -151,6 +152,7 @@ class Source(abc.ABC):
 
     def __init__(self, model: Any, num_envs: int) -> None:
         self.model, self.num_envs, self.elements = model, num_envs, Elements(model)
+        self.model_options = model.opt
         self.plan = Plan()
 
     # Memory ----------------------------------------------------------------------------------------------------------
@@ -166,7 +168,7 @@ class Source(abc.ABC):
     @property
     def options(self) -> Any:
         """Options of the model, as the simulation uses them."""
-        return self.model.opt
+        return self.model_options
 
     @property
     def is_weightless(self) -> bool:
@@ -210,9 +212,9 @@ class Source(abc.ABC):
             is_edited: whether the state may have changed since the last step.
         """
 
-    def time_steps(self, dt: float) -> Iterator[tuple[float, str]]:
-        """Yield current time steps, s, with their location for messages; those known to be `dt` may be omitted."""
-        yield from ()
+    def edited_time_step(self, dt: float) -> tuple[float, str] | None:
+        """Return a current time step, s, that is not `dt`, with its location for messages; None if there is none."""
+        return None
 
     def check(self) -> None:  # noqa: B027
         """Warn of problems in the last steps."""

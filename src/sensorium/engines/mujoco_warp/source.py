@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import mujoco
@@ -177,22 +177,21 @@ class WarpSource(OwnedSource):
         for flag, size, what in self.worlds.losses():
             self._health.report_small(np.flatnonzero(flags & flag), "by", what, self._larger(size))
 
-    def time_steps(self, dt: float) -> Iterator[tuple[float, str]]:
-        """Yield time steps, s, that differ from `dt`, with their location for messages.
+    def edited_time_step(self, dt: float) -> tuple[float, str] | None:
+        """Return a current time step, s, that is not `dt`, with its location for messages; None if there is none.
 
-        On CUDA the values are copied asynchronously and yielded in a later step.
+        On CUDA the values are copied asynchronously and checked in a later step.
         """
-        if self._is_owned:
-            yield self.model.opt.timestep, "engine.model"
+        if self._is_owned and self.model_options.timestep != dt:
+            return self.model_options.timestep, "engine.model"
         array = self.worlds.m.opt.timestep
         if array is not self._time_steps_of:
             self._time_steps_of = array
             self._time_steps = AsyncCopy(self._compute_on, self.worlds.tensor("opt.timestep"))
         steps = self._time_steps.take()
         self._time_steps.start()
-        if steps is not None:
-            for step in steps[steps != np.float32(dt)][:1].tolist():
-                yield step, "opt.timestep of mujoco_warp's Model"
+        edited = () if steps is None else steps[steps != np.float32(dt)]
+        return (float(edited[0]), "opt.timestep of mujoco_warp's Model") if len(edited) else None
 
     def check_shapes(self) -> None:
         """Raise an error if shapes described as common to all environments no longer are.
