@@ -190,8 +190,9 @@ class WarpSource(OwnedSource):
             self._time_steps = AsyncCopy(self._compute_on, self.worlds.tensor("opt.timestep"))
         steps = self._time_steps.take()
         self._time_steps.start()
-        edited = () if steps is None else steps[steps != np.float32(dt)]
-        return (float(edited[0]), "opt.timestep of mujoco_warp's Model") if len(edited) else None
+        for step in [] if steps is None else steps[steps != np.float32(dt)].tolist():
+            return step, "opt.timestep of mujoco_warp's Model"
+        return None
 
     def check_shapes(self) -> None:
         """Raise an error if shapes described as common to all environments no longer are.
