@@ -46,10 +46,9 @@ class BatchSource(OwnedSource):
         self._key, self._health = key, health
         self._bad_ctrl = np.zeros(num_envs, dtype=bool)
         self._views: dict[str, torch.Tensor] = {}
-        self._models: Any = None  # those whose time steps were checked
         self._built: dict[str, np.ndarray] = {}  # fields that shapes were made from
         self._shared: dict[str, np.ndarray] = {}  # fields that mounts depend on and that no env has of its own
-        self._models_placed: Any = None
+        self._placed_ids: list[int] = []  # of models that were set, when the mounts were placed
         self._moves = False
 
     def take_over(self, old: BatchSource) -> None:
@@ -178,9 +177,8 @@ class BatchSource(OwnedSource):
         batch, found = self.batch, [([self.model_options.timestep], "engine.model")]
         if (each := batch.expanded("opt.timestep")) is not None:
             found.append((each.ravel().tolist(), 'engine.batch.expand("opt.timestep")'))
-        if batch.models is not None and batch.models is not self._models:
-            self._models = batch.models
-            found.append((_of_models(self._models, "opt.timestep").tolist(), "engine.batch.set_models"))
+        if batch.models is not None:
+            found.append((_of_models(batch.models, "opt.timestep").tolist(), "engine.batch.set_models"))
         return next(((step, where) for steps, where in found for step in steps if step != dt), None)
 
     def check(self) -> None:
@@ -210,7 +208,7 @@ class BatchSource(OwnedSource):
 
     def place(self, offsets: LiveOffsets) -> None:
         """Read the poses of mounts on their bodies from the current memory of the fields."""
-        self._models_placed = self.batch.models
+        self._placed_ids = self._model_ids()
         self._shared = {}
         sources = {}
         for name in offsets.fields:
@@ -218,15 +216,19 @@ class BatchSource(OwnedSource):
             if values is None:
                 values = self._shared[name] = self.values(name).copy()
             sources[name] = shared_memory(values)
-        self._moves = self._moves or self._models_placed is not None or len(self._shared) < len(sources)
+        self._moves = self._moves or self.batch.models is not None or len(self._shared) < len(sources)
         offsets.bind(self.elements.row, sources)
+
+    def _model_ids(self) -> list[int]:
+        """Return the identities of the models that the caller set; empty without them."""
+        models = self.batch.models
+        return [] if models is None else [id(each) for each in (models if isinstance(models, tuple) else [models])]
 
     def follow(self, offsets: LiveOffsets, ids: torch.Tensor | None) -> None:
         """Update the mounts of all envs or some from their poses on their bodies, if any was ever moved."""
-        is_new = self.batch.models is not self._models_placed
-        if is_new or any(self.batch.expanded(name) is not None for name in self._shared):
+        if self._model_ids() != self._placed_ids or any(self.batch.expanded(name) is not None for name in self._shared):
             self.place(offsets)
-        elif self._models_placed is not None:  # the caller may edit them
+        elif self.batch.models is not None:  # the caller may edit them
             for name, values in self._shared.items():
                 values[...] = self.values(name)
         if self._moves:
