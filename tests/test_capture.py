@@ -323,7 +323,7 @@ def test_engine_is_notified_of_capture(tmp_path: Path) -> None:
         for _ in range(2 * program.CAPTURE_AFTER):
             scene.step()
             _ = scene["imu"].data
-        assert scene.engine._derived._all.is_captured is capture
+        assert scene.engine._derived._launches.all_envs.is_captured is capture
         found.append(syn.snapshot(scene["imu"]))
     syn.same(*found)
     scene.capture(True)

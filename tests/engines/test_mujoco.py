@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import sensorium as sn
-from sensorium.engines.base import FrameOnBody
+from sensorium.engines.base import ARRAYS, FrameOnBody
 from sensorium.engines.mujoco.engine import PERSISTENT_UP_TO, MujocoEngine
 from sensorium.engines.mujoco.spec import hidden, prepare_spec
 from sensorium.errors import (
@@ -105,6 +105,23 @@ def test_derived_state_equals_mujocos_at_body_frame_origins(num_envs):
             for env in (0, num_envs - 1):
                 assert_equals(engine, env, reference(engine.model, engine.batch.state[env]))
     assert touched, "the chain should have hit the ground hard"
+
+
+@pytest.mark.parametrize("requirement", [BODY_POSE, BODY_VELOCITY, BODY_ACCELERATION])
+def test_each_stage_alone_is_computed_for_live_data(requirement):
+    """Positions, velocities or accelerations alone equal MuJoCo's, in a model without sensors that need them."""
+    model = mujoco.MjModel.from_xml_path(str(TUMBLER))
+    data, row = mujoco.MjData(model), np.empty(mujoco.mj_stateSize(model, INTEGRATION))
+    throw(torch.from_numpy(data.qvel)[None])
+    engine = MujocoEngine.from_mj(model, data)
+    engine.prepare(wanted(requirement))
+    for _ in range(3):
+        mujoco.mj_step(model, data, 20)
+        engine.count_ticks(20)
+        engine.refresh()
+        mujoco.mj_getState(model, data, row, INTEGRATION)
+        expected = reference(model, row)
+        assert_equals(engine, 0, {name: expected[name] for name in ARRAYS[requirement]})
 
 
 def test_falling_body_accelerates_with_gravity_and_resting_body_does_not():

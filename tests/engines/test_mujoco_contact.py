@@ -514,7 +514,7 @@ def test_solver_is_rerun_only_for_forces():
     ):
         engine = MujocoEngine(SCENE)
         engine.prepare(probe(CONTACT_REPORT(("geom", FEET), None, wanted, reduce)))
-        assert engine.stage == int(getattr(mujoco.mjtStage, f"mjSTAGE_{stage}"))
+        assert engine._plan.stage == int(getattr(mujoco.mjtStage, f"mjSTAGE_{stage}"))
 
 
 @pytest.mark.parametrize("live", [True, False])

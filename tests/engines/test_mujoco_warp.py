@@ -82,7 +82,7 @@ def controls(engine, steps, seed=2):
 
 def rows_of(engine):
     """Return a copy of everything that a step starts from."""
-    return {name: values.clone() for name, values in engine._worlds.states().items()}
+    return {name: values.clone() for name, values in engine._source.rows().items()}
 
 
 def arrays_of(engine):
@@ -352,7 +352,7 @@ def test_reading_adds_nothing_to_a_delayed_sensors_history():
             wp.to_torch(engine.d.qfrc_applied)[:, 0] = float(k)
             engine.step()
         read.refresh()
-    assert read._worlds.states()["history"].any()
+    assert read._source.rows()["history"].any()
     assert_same(rows_of(read), rows_of(unread))
 
 

@@ -388,7 +388,7 @@ def test_shapes_are_granted_without_an_array_or_a_stage(make: Callable[[str], sn
     engine = make(KINDS)
     assert engine.supports(sn.engines.SHAPES) is None
     engine.prepare({sn.engines.SHAPES: "lidar"})
-    assert engine.stage == 0 and sn.engines.SHAPES in engine.prepared
+    assert engine._plan.stage == 0 and sn.engines.SHAPES in engine.prepared
     engine.refresh()
     with pytest.raises(KeyError, match="unknown derived array 'shapes'"):
         engine.array("shapes")

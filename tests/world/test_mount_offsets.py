@@ -248,7 +248,7 @@ def test_unkeepable_batch_fields_are_refused_by_name() -> None:
 
 
 def test_callers_models_keep_their_poses() -> None:
-    """`batch.set_models` assigns each environment its own model and can remove it again."""
+    """`batch.set_models` assigns each environment its own model, follows edits of it, and can remove it again."""
     engine = sn.MujocoEngine(mujoco.MjModel.from_xml_string(world(PLACES[0])), 3)
     frames = sn.FrameTransformerCfg(name="frames", body="arm", target_frames=[FrameCfg(name="tip", site="tip")])
     scene = sn.Scene(engine, [frames])
@@ -258,6 +258,13 @@ def test_callers_models_keep_their_poses() -> None:
         scene.step()
         got = scene["frames"].data.target_pos_source[:, 0].numpy()
         np.testing.assert_allclose(got, [PLACES[env]["tip"][0] for env in expected], atol=1e-6)
+    engine.batch.set_models(models)
+    scene.step()
+    scene["frames"].read()
+    models[1].site("tip").pos += (0.5, 0.0, 0.0)
+    scene.step()
+    x = scene["frames"].data.target_pos_source[:, 0, 0].numpy()
+    np.testing.assert_allclose(x, [PLACES[env]["tip"][0][0] + 0.5 * (env == 1) for env in range(3)], atol=1e-6)
 
 
 def test_edit_of_a_live_model_applies_from_the_next_update() -> None:

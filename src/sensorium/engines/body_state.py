@@ -18,6 +18,7 @@ import torch
 import warp as wp
 
 from sensorium.compute import Compute, Rows, kernel, masked_tid
+from sensorium.engines.envs import EnvLaunches
 from sensorium.errors import ArgumentError, listed
 from sensorium.geometry.transforms import quat_rotate
 
@@ -125,9 +126,8 @@ class BodyState:
         old = {} if out is None else out
         self._out = {name: old.get(name, torch.zeros_like(given[name]).contiguous()) for name in converted}
         self.arrays: dict[str, torch.Tensor] = {**given, **self._out}
-        both = (compute.all_envs, compute.reset_envs)
         is_empty = not any(map(torch.Tensor.numel, self._out.values()))
-        self._segments = [] if is_empty else [compute.record(self._launch, mask) for mask in both]
+        self._launches = None if is_empty else EnvLaunches(compute, self._launch)
 
     def _launch(self) -> None:
         inputs: list[Any] = [self._given.get(name) for name in ("body_quat_w", "body_ang_vel_w", "body_ang_acc_w")]
@@ -138,7 +138,7 @@ class BodyState:
         parts = -(-count // max(per_thread, 1))
         self._compute.launch(convert_bodies, (parts,), [self._is_xyzw, per_thread, self._com, *inputs], outputs)
 
-    def run(self, masked: bool = False) -> None:
-        """Convert the current values of all environments, or of those in `compute.reset_envs`."""
-        if self._segments:
-            self._segments[masked].run()
+    def run(self, env_ids: torch.Tensor | None = None) -> None:
+        """Convert the current values of all environments, or of some."""
+        if self._launches is not None:
+            self._launches.run(env_ids)

@@ -7,6 +7,7 @@ work by environment. Contacts keep the order of the list, so equal lists give eq
 
 # Without `from __future__ import annotations`: Warp must see the types of the kernels' arguments.
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,7 +16,7 @@ import warp as wp
 
 from sensorium.compute import Compute, Rows, kernel, masked_tid
 from sensorium.engines.base import Engine, NameKind
-from sensorium.engines.envs import mark, shared_tensor
+from sensorium.engines.envs import EnvLaunches, shared_tensor
 from sensorium.errors import ArgumentError, UnknownNameError, listed, nearest, shown
 from sensorium.spec import CONTACT_FIELDS, Requirement, contact_array
 
@@ -392,6 +393,7 @@ class ContactReducer:
         engine: engine with the names; `subtree` must be known for reports about subtrees.
         contacts: the list.
         compute: device of the list.
+        bodies: row of the body of each element of the list, by its name; None for those of the engine.
 
     Attributes:
         arrays: name of each report's array to its tensor `[env, primary, slot, column]`, at a fixed address.
@@ -400,7 +402,9 @@ class ContactReducer:
         ArgumentError: the list is on another device, or does not have equally many places for each environment.
     """
 
-    def __init__(self, engine: Engine, contacts: ContactList, compute: Compute) -> None:
+    def __init__(
+        self, engine: Engine, contacts: ContactList, compute: Compute, bodies: Mapping[str, int] | None = None
+    ) -> None:
         size, envs = len(contacts.sides), compute.num_envs
         if contacts.count.device != compute.all_envs.device:
             raise ArgumentError(f"ContactList: got arrays on {contacts.count.device}, expected {compute.device}.")
@@ -410,7 +414,7 @@ class ContactReducer:
                 f"ContactList count: got {len(contacts.count)} counts for {size} places in {envs} environments, "
                 "expected one count with env or envs, or one per environment and equally many places for each."
             )
-        self._engine, self._list, self._compute = engine, contacts, compute
+        self._engine, self._list, self._compute, self._given_bodies = engine, contacts, compute, bodies
         self._contacts = Contacts()
         for each in fields(contacts):
             array = getattr(contacts, each.name)
@@ -424,7 +428,7 @@ class ContactReducer:
         self._link = compute.command(link_contacts, (max(size, 1),), [self._contacts])
         self.arrays: dict[str, torch.Tensor] = {}
         self._reports: list[tuple[Report, torch.Tensor]] = []
-        self._segments: Any = None
+        self._launches: EnvLaunches | None = None
 
     def fault(self, report: Requirement) -> str | None:
         """Return why the list cannot provide a CONTACT_REPORT, or None."""
@@ -446,7 +450,7 @@ class ContactReducer:
             return self.arrays[name]
         (kind, names), secondary, _, reduce, _ = report.args
         device, form = self._compute.device, Report()
-        every = torch.ones(len(self._engine.names(self._list.kind)) + 1, dtype=torch.uint8, device="cpu")
+        every = torch.ones(len(self._bodies) + 1, dtype=torch.uint8, device="cpu")
         other = every if secondary is None else self._elements(*secondary)
         primary = torch.stack([self._elements(kind, name) for name in names])
         form.primary, form.secondary = wp.from_torch(primary.to(device)), wp.from_torch(other.to(device))
@@ -457,36 +461,38 @@ class ContactReducer:
         array = torch.zeros((self._compute.num_envs, *contact_shape(report)), device=device)
         self.arrays[name] = array
         self._reports.append((form, array))
-        self._segments = None
+        self._launches = None
         return array
+
+    @property
+    def _bodies(self) -> Mapping[str, int]:
+        """Row of the body of each element of the list, by its name."""
+        engine, kind = self._engine, self._list.kind
+        if self._given_bodies is not None:
+            return self._given_bodies
+        return {name: engine.frame(kind, name).body for name in engine.names(kind)}
 
     def _elements(self, kind: str, name: str) -> torch.Tensor:
         """Return 1 for each element of a geom, body or subtree, uint8 `[element]`; element 0 is the world."""
-        engine, own = self._engine, self._engine.names(self._list.kind)
+        engine, own = self._engine, self._bodies
         if kind == "geom":
             return torch.tensor([False, *(each == name for each in own)], dtype=torch.uint8, device="cpu")
         body = engine.frame("body", name).body
         bodies = {body}
         if kind == "subtree":
             bodies |= {engine.frame("body", each).body for each in engine.subtree(name) or ()}
-        rows = [engine.frame(self._list.kind, each).body for each in own]
-        return torch.tensor([row in bodies for row in (-1, *rows)], dtype=torch.uint8, device="cpu")
+        return torch.tensor([row in bodies for row in (-1, *own.values())], dtype=torch.uint8, device="cpu")
 
     def run(self, env_ids: torch.Tensor | None = None) -> None:
         """Fill the reports of all environments, or of some, from the current list, without host synchronisation."""
         if not self._reports:
             return
         compute = self._compute
-        if self._segments is None:
-            self._segments = [compute.record(self._launch, mask) for mask in (compute.all_envs, compute.reset_envs)]
+        if self._launches is None:
+            self._launches = EnvLaunches(compute, self._launch)
         self._first.fill_(-1)
         self._link.launch(compute.stream)
-        if env_ids is None:
-            self._segments[0].run()
-        else:
-            mark(compute.reset_envs, env_ids)
-            self._segments[1].run()
-            compute.reset_envs.zero_()
+        self._launches.run(env_ids)
 
     def _launch(self) -> None:
         self._compute.launch(order_contacts, (), [self._contacts])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import torch
 
+from sensorium.compute import Compute
 from sensorium.errors import ArgumentError, UnknownNameError, shown
 
 LONGEST_STEP, SHORTEST_STEP = 1e9, 1e-9
@@ -71,6 +72,32 @@ def mark(mask: torch.Tensor, selected: torch.Tensor | None) -> None:
         mask[selected] = 1
 
 
+class EnvLaunches:
+    """Recorded launches that run for all environments, or for some.
+
+    Args:
+        compute: device and environments.
+        launch: function with the launches.
+
+    Attributes:
+        all_envs: the launches for all environments.
+    """
+
+    def __init__(self, compute: Compute, launch: Callable[[], None]) -> None:
+        self._compute = compute
+        self.all_envs = compute.record(launch)
+        self._masked = compute.record(launch, compute.reset_envs)
+
+    def run(self, selected: torch.Tensor | None = None) -> None:
+        """Run the launches for all environments, or for those of an `env_selection`."""
+        if selected is None:
+            self.all_envs.run()
+            return
+        mark(self._compute.reset_envs, selected)
+        self._masked.run()
+        self._compute.reset_envs.zero_()
+
+
 def put(target: torch.Tensor, values: torch.Tensor, selected: torch.Tensor | None) -> None:
     """Copy rows `[env, ...]`: all, or those of an `env_selection`, without host synchronisation."""
     if selected is None:
@@ -120,6 +147,23 @@ def row_values(
                 "broadcasts to it."
             ) from None
     return values
+
+
+def write_controls(ctrl: Any, target: torch.Tensor, note: Callable[[], str] = str) -> None:
+    """Write controls `[env, nu]`, or `[nu]` for all environments, into those of an engine.
+
+    Args:
+        ctrl: the controls.
+        target: controls of the engine `[env, nu]`.
+        note: returns an addition to the message of the error.
+
+    Raises:
+        ArgumentError: the controls have another shape.
+    """
+    values, shape = as_tensor(ctrl, "ctrl"), tuple(target.shape)
+    if tuple(values.shape) not in (shape, shape[1:]):
+        raise ArgumentError(f"ctrl: got shape {tuple(values.shape)}, expected {shape} or {shape[1:]}{note()}.")
+    target.copy_(values)
 
 
 def as_tensor(value: Any, name: str) -> torch.Tensor:

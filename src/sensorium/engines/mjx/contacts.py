@@ -6,12 +6,12 @@ margin. Contacts in the gap zone of a geom, which have no force, do not count.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 
 from sensorium.compute import Compute
-from sensorium.engines.base import Engine, FrameOnBody, NameKind
+from sensorium.engines.base import Engine
 from sensorium.engines.contacts import ContactList, ContactReducer
 from sensorium.engines.envs import put
 from sensorium.engines.mjx.arrays import module, to_torch
@@ -70,8 +70,8 @@ class ContactExport:
         flat: dict[str, Any] = {name: array.flatten(0, 1) for name, array in self._arrays.items()}
         count = torch.full((1,), envs * places, dtype=torch.int32, device=device)
         contacts = ContactList(count=count, env=self._env.flatten(), **flat)
-        every = cast(Engine, _EveryGeom(engine, elements))
-        self._reducer = ContactReducer(every, contacts, compute)
+        geoms = zip(elements.ids["geom"], elements.model.geom_bodyid.tolist(), strict=True)  # also hidden ones
+        self._reducer = ContactReducer(engine, contacts, compute, {name: elements.body_row[i] for name, i in geoms})
 
     def add(self, report: Requirement) -> torch.Tensor:
         """Return the array of a report, zero until the next `run`."""
@@ -84,19 +84,3 @@ class ContactExport:
         exists = to_torch(contacts["exists"], "contact.dist")
         put(self._env, torch.where(exists, self._envs, -1), env_ids)
         self._reducer.run(env_ids)
-
-
-class _EveryGeom:
-    """Names of an engine for `ContactReducer`, with the hidden geoms, because they touch as well."""
-
-    def __init__(self, engine: Engine, elements: Elements) -> None:
-        self.name, self.subtree = engine.name, engine.subtree
-        self._engine = engine
-        bodies = elements.model.geom_bodyid
-        self._geoms = {name: elements.body_row[int(bodies[i])] for name, i in elements.ids["geom"].items()}
-
-    def names(self, kind: NameKind) -> tuple[str, ...]:
-        return tuple(self._geoms) if kind == "geom" else self._engine.names(kind)
-
-    def frame(self, kind: NameKind, name: str) -> FrameOnBody:
-        return FrameOnBody(self._geoms[name]) if kind == "geom" else self._engine.frame(kind, name)

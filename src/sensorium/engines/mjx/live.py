@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -9,26 +10,26 @@ from typing import Any
 import mujoco
 import numpy as np
 import torch
-import warp as wp
 
 from sensorium.compute import Compute, keeps_current
+from sensorium.engines.base import Engine
 from sensorium.engines.contacts import is_contact
 from sensorium.engines.envs import put
 from sensorium.engines.mjx.arrays import check_alive, check_concrete, module, to_torch
 from sensorium.engines.mjx.contacts import ContactExport
-from sensorium.engines.mjx.program import PRIVATE, Plan, program
+from sensorium.engines.mjx.program import PRIVATE, program
 from sensorium.engines.mujoco.base import model_time_step
 from sensorium.engines.mujoco.contacts import contact_reason, contacts
 from sensorium.engines.mujoco.derived import Derived
 from sensorium.engines.mujoco.native import sensor_id
-from sensorium.engines.mujoco.needs import STATE_SOURCES
-from sensorium.engines.mujoco.shapes import with_values
+from sensorium.engines.mujoco.needs import ACC, STATE_SOURCES
 from sensorium.engines.mujoco.sleep import sleeps
+from sensorium.engines.mujoco.source import Source
 from sensorium.engines.mujoco.wrapped import WrappedModelEngine
+from sensorium.engines.offsets import LiveOffsets
 from sensorium.errors import ModelError, ScheduleError, listed, shown
 from sensorium.spec import BODY_ACCELERATION, JOINT_TORQUE, JOINT_WRENCH, TENDON_PATHS, Requirement, contact_array
 
-_ACC = int(mujoco.mjtStage.mjSTAGE_ACC)
 _SIZES = ("nq", "nv", "nu", "nbody", "ngeom", "nsensordata")
 
 
@@ -68,14 +69,13 @@ class LiveMjxEngine(WrappedModelEngine):
             if not isinstance(value, kind):
                 raise ModelError(f"from_mjx: got {shown(value)} as {what}, expected {kind.__name__}.")
         check_concrete(mx, "mx")
-        self._package, self._model, self._mx = package, model, mx
+        self._package, self._mx = package, mx
         _check_model(model, mx)
-        self._now = self._next = data
-        self._has_next = False
-        self._check_data(data, None)
+        self._check_data(data, None, model)
         qpos = to_torch(data.qpos, "data.qpos")
-        self._dtype = qpos.dtype
-        super().__init__(len(qpos), str(qpos.device), fresh, None)
+        device, num_envs, dtype = str(qpos.device), len(qpos), qpos.dtype
+        compute = Compute(device, num_envs)
+        super().__init__(Derived(num_envs, device, compute, dtype, shows=dtype == torch.float32), fresh)
         self._check_unfresh(model.opt)
         self.dt = model_time_step(model.opt.timestep, "from_mjx")
         steps = np.unique(np.asarray(mx.opt.timestep, dtype=np.float32))
@@ -84,15 +84,9 @@ class LiveMjxEngine(WrappedModelEngine):
                 f"from_mjx: mx has time steps ({listed(map(str, steps), 4)} s), model has {self.dt:g} s: make them "
                 "equal in every environment."
             )
-        self._staged: dict[str, torch.Tensor] = {}
-        self._export: ContactExport | None = None
-        self._axes = self._model_axes()
-        self._derive(frozenset())
+        self._next, self._has_next = data, False
+        self._wrap(MjxSource(self, model, mx, data, compute, dtype))
         self.capture(True)
-
-    def _new_derived(self, threads: int | None) -> Derived:
-        compute = Compute(self.device, self.num_envs, threads)
-        return Derived(self.num_envs, self.device, compute, self._dtype, shows=self._dtype == torch.float32)
 
     # Data -------------------------------------------------------------------------------------------------------------
 
@@ -108,12 +102,12 @@ class LiveMjxEngine(WrappedModelEngine):
 
     @data.setter
     def data(self, data: Any) -> None:
-        self._check_data(data, self.num_envs)
+        self._check_data(data, self.num_envs, self.model)
         self._next, self._has_next = data, True
 
-    def _check_data(self, data: Any, num_envs: int | None) -> None:
+    def _check_data(self, data: Any, num_envs: int | None, model: Any) -> None:
         """Raise unless `mjx.Data` has rows for a number of environments, None for any."""
-        kind, model = self._package.Data, self._model
+        kind = self._package.Data
         if not isinstance(data, kind):
             raise ModelError(f"data: got {shown(data)}, expected mjx.Data.")
         check_concrete(data, "mjx.Data")
@@ -131,7 +125,7 @@ class LiveMjxEngine(WrappedModelEngine):
 
     def _adopt(self) -> None:
         """Read from the newest data from now on."""
-        self._now, self._has_next = self._next, False
+        self._source.now, self._has_next = self._next, False
 
     def count_ticks(self, ticks: int) -> None:
         """Register `ticks` steps of the owner; derived state is read again at the next `refresh`.
@@ -144,12 +138,12 @@ class LiveMjxEngine(WrappedModelEngine):
                 "the scene was updated without new data: each step of MJX returns new data, so assign it, "
                 "engine.data = data, before scene.update()."
             )
-        before = self._now
+        before = self._source.now
         self._adopt()
         try:
             super().count_ticks(ticks)
         except ScheduleError:
-            self._now, self._has_next = before, True
+            self._source.now, self._has_next = before, True
             raise
 
     def forward(self) -> None:
@@ -161,113 +155,17 @@ class LiveMjxEngine(WrappedModelEngine):
         if ids is not None and not self.fresh:
             self.refresh()  # the last tick of the other envs, before newer data replaces it
         self._adopt()
-        super()._refresh_reset(None if self.fresh else ids)
+        super()._refresh_reset(ids)
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore the result of `state`, after the owner restored the physics and assigned `data`."""
         self._adopt()
         super().load_state(state)
 
-    # Derived state ----------------------------------------------------------------------------------------------------
-
     def _derive(self, prepared: frozenset[Requirement]) -> None:
-        reports = contacts(prepared)
-        super()._derive(prepared - frozenset(reports))
-        if reports and self._export is None:
-            places, compute = int(self._now._impl.ncon), self._derived.compute
-            self._export = ContactExport(self, self._elements, places, compute)
-        for report in reports:
-            assert self._export is not None
-            self.stage = _ACC
-            self._derived.arrays[contact_array(report)] = self._export.add(report)
-
-    def _model_field(self, name: str) -> torch.Tensor:
-        """Return a field of the model, or of its options (`"opt.gravity"`), `[1 or env, ...]`."""
-        path = name.split(".")
-        values = to_torch(functools.reduce(getattr, path, self._mx), name)
-        return values if values.dim() > np.ndim(functools.reduce(getattr, path, self._model)) else values[None]
-
-    def _field(self, name: str) -> torch.Tensor:
-        """Return a field of the data `[env, ...]`, as the step left it."""
-        owner = self._now._impl if name in PRIVATE else self._now
-        return to_torch(getattr(owner, name), f"data.{name}")
-
-    def _source(self, name: str) -> torch.Tensor:
-        if name not in self._staged:
-            values = self._model_field(name) if name in self._model_fields else self._field(name)
-            self._staged[name] = values.to(self._dtype, copy=True).contiguous()
-        return self._staged[name]
-
-    def _compute(self, current: bool, ids: torch.Tensor | None = None) -> None:
-        """Copy the required fields from the data, or from new arrays of MJX's forward computation."""
-        computed = tuple(name for name in self._fields if name not in STATE_SOURCES) if current else ()
-        found: dict[str, Any] = {}
-        if computed or self._export is not None:
-            plan = Plan(
-                fields=computed,
-                stage=self.stage if current else 0,
-                sensors=self._sensors,
-                wrenches=self._wrenches,
-                contacts=self._export is not None,
-                axes=self._axes,
-            )
-            check_alive(self._now, "the mjx.Data of the last update")
-            found = program(plan)(self._mx, self._now)
-        for name in self._fields:
-            value = to_torch(found[name], name) if name in found else self._field(name)
-            put(self._staged[name], value.to(self._dtype), ids)
-        if self._export is not None:
-            self._export.run(found, ids)
-        if self.device != "cpu":  # JAX reuses memory once its arrays are released, without regard to torch's work
-            torch.cuda.current_stream(self.device).synchronize()
-
-    # Model ------------------------------------------------------------------------------------------------------------
-
-    def _model_axes(self) -> tuple[int | None, ...]:
-        """Return the env axis of each array of the `mjx.Model`: 0, or None for arrays that environments share."""
-
-        def axis(path: Any, array: Any) -> int | None:
-            own: Any = self._model
-            for key in path:
-                own = getattr(own, getattr(key, "name", ""), None)
-            if own is None or np.ndim(array) != np.ndim(own) + 1 or np.shape(array)[1:] != np.shape(own):
-                return None
-            if len(array) != self.num_envs:
-                name = ".".join(key.name for key in path)
-                raise ModelError(f"from_mjx: {name} of mx has {len(array)} rows, data has {self.num_envs}.")
-            return 0
-
-        leaves, _ = module("jax").tree_util.tree_flatten_with_path(self._mx)
-        return tuple(axis(path, array) for path, array in leaves)
-
-    @property
-    def _model_options(self) -> Any:
-        return self._mx.opt
-
-    def _check_time_steps(self) -> None:
-        """Do nothing: an `mjx.Model` cannot be edited."""
-
-    def _model_values(self, field: str) -> np.ndarray:
-        values, own = np.asarray(getattr(self._mx, field)), np.asarray(getattr(self._model, field))
-        return values if values.ndim > own.ndim else values[None]
-
-    def _bind_offsets(self) -> None:
-        self._placed = {
-            name: self._model_field(name).to(torch.float32, copy=True).contiguous() for name in self._offsets.fields
-        }
-        dtypes = {3: wp.vec3, 4: wp.vec4}
-        sources = {name: wp.from_torch(each, dtype=dtypes[each.shape[-1]]) for name, each in self._placed.items()}
-        self._offsets.bind(self._elements.row, sources)
-
-    def _follow_offsets(self, ids: torch.Tensor | None = None) -> None:
-        """Do nothing: an `mjx.Model` cannot be edited."""
-
-    def _shape_model(self) -> Any:
-        def given(name: str) -> np.ndarray | None:
-            values = getattr(self._mx, name, None)
-            return None if values is None or not np.size(values) else np.asarray(values)
-
-        return with_values(self._model, given)
+        reports = frozenset(contacts(prepared))
+        super()._derive(prepared - reports)
+        self._derived.arrays |= self._source.reduce(reports)
 
     # Support ----------------------------------------------------------------------------------------------------------
 
@@ -278,34 +176,128 @@ class LiveMjxEngine(WrappedModelEngine):
         if requirement == TENDON_PATHS:
             return "MJX does not provide the paths of tendons."
         if is_contact(requirement):
-            if not self._now._impl.ncon:
+            if not self._source.now._impl.ncon:
                 return "MJX checks no pair of geoms of this model for contacts: enable collisions of two of them."
             return contact_reason(self, requirement, self._elements)
         why = None
         if requirement.kind == "NATIVE_SENSOR" and (i := sensor_id(self._model, requirement)) >= 0:
             why = _sensor_fault(self._model, i)
         needs_acc = requirement in (BODY_ACCELERATION, JOINT_WRENCH) or self._is_of_stage_acc(requirement)
-        if needs_acc and not self.fresh and not self._now._impl.efc_J.size:
+        if needs_acc and not self.fresh and not self._source.now._impl.efc_J.size:
             why = "a step of MJX does not compute it in a model without constraints, such as contacts: use fresh=True."
         return why or super().supports(requirement)
 
     def _is_of_stage_acc(self, requirement: Requirement) -> bool:
         if requirement.kind != "NATIVE_SENSOR" or (i := sensor_id(self._model, requirement)) < 0:
             return False
-        return int(self._model.sensor_needstage[i]) == _ACC
+        return int(self._model.sensor_needstage[i]) == ACC
 
-    # State ------------------------------------------------------------------------------------------------------------
 
-    def _state_view(self, name: str) -> torch.Tensor:
-        if name.startswith("opt."):
-            values = to_torch(getattr(self._mx.opt, name.removeprefix("opt.")), name)
-            return values.expand(self.num_envs, 3).clone()
-        return to_torch(getattr(self._now, name), f"data.{name}").clone()
+class MjxSource(Source):
+    """The `mjx.Data` of a loop in JAX, whose fields are copied.
+
+    Args:
+        engine: engine of contact reports.
+        model: the MjModel.
+        mx: the `mjx.Model`.
+        data: `mjx.Data` with a leading env axis.
+        compute: device of the copies.
+        dtype: type of the copies.
+
+    Attributes:
+        mx: see above.
+        now: the data to read.
+    """
+
+    updates_all = True
+
+    def __init__(self, engine: Engine, model: Any, mx: Any, data: Any, compute: Compute, dtype: torch.dtype) -> None:
+        super().__init__(model, compute.num_envs)
+        self._engine, self.mx, self.now, self._compute, self._dtype = engine, mx, data, compute, dtype
+        self._copies: dict[str, torch.Tensor] = {}
+        self._export: ContactExport | None = None
+        self._axes = self._model_axes()
 
     @property
-    def diverged(self) -> torch.Tensor:
-        """Bool `[env]`: environments whose positions or velocities are currently not finite."""
-        return ~(self.qpos.isfinite().all(1) & self.qvel.isfinite().all(1))
+    def options(self) -> Any:
+        """Options of the `mjx.Model`."""
+        return self.mx.opt
+
+    def reduce(self, reports: frozenset[Requirement]) -> dict[str, torch.Tensor]:
+        """Return the arrays of contact reports by name, which `compute` fills."""
+        if reports and self._export is None:
+            self._export = ContactExport(self._engine, self.elements, int(self.now._impl.ncon), self._compute)
+        return {} if self._export is None else {contact_array(each): self._export.add(each) for each in reports}
+
+    def _model_field(self, name: str) -> torch.Tensor:
+        """Return a field of the model, or of its options (`"opt.gravity"`), `[1 or env, ...]`."""
+        path = name.split(".")
+        values = to_torch(functools.reduce(getattr, path, self.mx), name)
+        return values if values.dim() > np.ndim(functools.reduce(getattr, path, self.model)) else values[None]
+
+    def _data_field(self, name: str) -> torch.Tensor:
+        """Return a field of the data `[env, ...]`, as the step left it."""
+        owner = self.now._impl if name in PRIVATE else self.now
+        return to_torch(getattr(owner, name), f"data.{name}")
+
+    def field(self, name: str) -> torch.Tensor:
+        """Return the copy of a field."""
+        if name not in self._copies:
+            values = self._model_field(name) if name in self.plan.model_fields else self._data_field(name)
+            self._copies[name] = values.to(self._dtype, copy=True).contiguous()
+        return self._copies[name]
+
+    def state(self, name: str) -> torch.Tensor:
+        """Return a copy of a field of the state, or of the options."""
+        if name.startswith("opt."):
+            values = to_torch(getattr(self.options, name.removeprefix("opt.")), name)
+            return values.expand(self.num_envs, 3).clone()
+        return self._data_field(name).clone()
+
+    def given(self, field: str) -> np.ndarray | None:
+        """Return current values of a field of the `mjx.Model`."""
+        values = getattr(self.mx, field, None)
+        return None if values is None or not np.size(values) else np.asarray(values)
+
+    def compute(self, ids: torch.Tensor | None, *, is_current: bool, is_edited: bool) -> None:
+        """Copy the fields of the plan from the data, or from new arrays of MJX's forward computation."""
+        plan, found = self.plan, dict[str, Any]()
+        computed = tuple(name for name in plan.fields if name not in STATE_SOURCES) if is_current else ()
+        if computed or self._export is not None:
+            stage = plan.stage if self._export is None else ACC
+            functions = dataclasses.replace(plan, stage=stage).functions if is_current and stage else ()
+            check_alive(self.now, "the mjx.Data of the last update")
+            found = program(computed, functions, self._export is not None, self._axes)(self.mx, self.now)
+        for name in plan.fields:
+            value = to_torch(found[name], name) if name in found else self._data_field(name)
+            put(self._copies[name], value.to(self._dtype), ids)
+        if self._export is not None:
+            self._export.run(found, ids)
+        if not self._compute.is_cpu:  # JAX reuses memory once its arrays are released, without regard to torch's work
+            torch.cuda.current_stream(self._compute.device).synchronize()
+
+    def _model_axes(self) -> tuple[int | None, ...]:
+        """Return the env axis of each array of the `mjx.Model`: 0, or None for arrays that environments share."""
+
+        def axis(path: Any, array: Any) -> int | None:
+            own: Any = self.model
+            for key in path:
+                own = getattr(own, getattr(key, "name", ""), None)
+            if own is None or np.ndim(array) != np.ndim(own) + 1 or np.shape(array)[1:] != np.shape(own):
+                return None
+            if len(array) != self.num_envs:
+                name = ".".join(key.name for key in path)
+                raise ModelError(f"from_mjx: {name} of mx has {len(array)} rows, data has {self.num_envs}.")
+            return 0
+
+        leaves, _ = module("jax").tree_util.tree_flatten_with_path(self.mx)
+        return tuple(axis(path, array) for path, array in leaves)
+
+    def place(self, offsets: LiveOffsets) -> None:
+        """Register copies of the fields with the poses of mounts on their bodies; an `mjx.Model` cannot be edited."""
+        fields = {name: self._model_field(name) for name in offsets.fields}
+        placed = {name: each.to(torch.float32, copy=True).contiguous() for name, each in fields.items()}
+        offsets.bind(self.elements.row, placed)
 
 
 def _check_model(model: Any, mx: Any) -> None:

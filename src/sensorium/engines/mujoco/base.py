@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +10,6 @@ import mujoco
 import numpy as np
 import torch
 
-from sensorium.compute import Compute, keeps_current, resolve_device
 from sensorium.engines.base import (
     ARRAYS,
     NATIVE_ARRAY,
@@ -23,50 +21,28 @@ from sensorium.engines.base import (
     PoseOnBody,
 )
 from sensorium.engines.contacts import is_contact
-from sensorium.engines.envs import copies, env_rows, put, restore, time_step
-from sensorium.engines.mujoco.contacts import contact_reason, contact_sensors, contacts
+from sensorium.engines.envs import copies, env_rows, env_selection, put, restore, time_step
+from sensorium.engines.mujoco.contacts import contact_reason, contact_sensors
 from sensorium.engines.mujoco.derived import Derived
 from sensorium.engines.mujoco.elements import Elements
 from sensorium.engines.mujoco.looks import model_lighting, model_looks, model_textures
-from sensorium.engines.mujoco.native import declared, describe, native, reason, sensor_id
-from sensorium.engines.mujoco.needs import (
-    FRICTION,
-    NEEDS,
-    STATE_SOURCES,
-    fields_of,
-    model_fields_of,
-    needs_wrenches,
-    stage_of,
-)
-from sensorium.engines.mujoco.shapes import model_decorations, model_shapes, visible_geoms
+from sensorium.engines.mujoco.native import declared, describe, reason, sensor_id
+from sensorium.engines.mujoco.needs import FRICTION, NEEDS, STATE_SOURCES, Plan, needs_wrenches, plan_of
+from sensorium.engines.mujoco.shapes import model_decorations, visible_geoms
 from sensorium.engines.mujoco.sleep import disabled, is_held, lacks_held, sleeps, static_wrench_fault
+from sensorium.engines.mujoco.source import Health, Source, resets_itself
 from sensorium.engines.mujoco.spec import computes_acceleration, has_elements
-from sensorium.engines.mujoco.tendons import paths_of
 from sensorium.engines.mujoco.torque import torque_fault
 from sensorium.engines.offsets import LiveOffsets
 from sensorium.errors import (
     ArgumentError,
     ModelError,
-    NonFiniteStateWarning,
     ScheduleError,
-    SensoriumWarning,
     UnknownNameError,
-    listed,
 )
 from sensorium.geometry.appearance import Lighting, Varied
 from sensorium.geometry.shapes import Shape
 from sensorium.spec import JOINT_TORQUE, JOINT_WRENCH, SHAPES, TENDON_PATHS, Requirement
-
-_WARNING = mujoco.mjtWarning
-LIMITS = {
-    int(_WARNING.mjWARN_CONTACTFULL): "contacts, and those beyond it were dropped: no report has them",
-    int(_WARNING.mjWARN_CNSTRFULL): "constraints, and all were dropped: contacts have no force",
-}
-"""MuJoCo's warnings that its memory was too small, each with the affected items."""
-
-
-BAD_STATE = [int(getattr(_WARNING, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC")]
-"""MuJoCo's warnings, with consecutive indices, that the state became NaN, infinite or huge."""
 
 
 class MujocoModelEngine(Engine):
@@ -106,7 +82,6 @@ class MujocoModelEngine(Engine):
         "MuJoCo merges links on fixed joints of URDF files into their parents: give MujocoEngine the file, or set "
         "spec.compiler.fusestatic = False before you compile."
     )
-    _model: Any
     _computes_when_fresh = True
     """Whether `fresh=True` computes accelerations and wrenches of bodies independently of the model's sensors."""
     _reads_friction = False
@@ -114,39 +89,32 @@ class MujocoModelEngine(Engine):
     _holds_asleep = True
     """Whether native sensors hold values that MuJoCo does not compute for sleeping bodies, see `mujoco.sleep`."""
 
-    @keeps_current
-    def __init__(self, num_envs: int, device: str, fresh: bool, threads: int | None) -> None:
-        self.num_envs = num_envs
-        self.device = resolve_device(device)
+    def __init__(self, derived: Derived, fresh: bool) -> None:
+        self.num_envs, self.device = derived.num_envs, derived.device
         self.fresh = fresh
         self.tick = 0
         self.lag = 0
         self.prepared: frozenset[Requirement] = frozenset()
-        self._derived = self._new_derived(threads)
-        self._offsets = LiveOffsets(self._derived.compute, self.device)
-        self.stage = 0
-        """Highest mjtStage needed by a prepared requirement."""
+        self._derived = derived
+        self._offsets = LiveOffsets(derived.compute, self.device)
+        self._health = Health(self.num_envs, lambda: self.tick)
+        self._model: Any = None
+        self._source: Any = None  # a Source, once the environments exist
+        self._plan = Plan()
         self._dirty = self._needs_forward = True
         self._previous: dict[str, torch.Tensor] = {}  # state of the previous tick, where derived state lags
-        self._fields: tuple[str, ...] = ()
-        self._model_fields: tuple[str, ...] = ()
-        self._named: Elements | None = None
-        self._described: tuple[Any, tuple[NativeSensor, ...]] | None = None
-        self._shapes: tuple[Any, tuple[Shape, ...]] | None = None
+        self._newest: dict[str, torch.Tensor] = {}  # current state, which becomes the previous one of a live loop
         self._decorations: tuple[Any, tuple[Shape, ...]] | None = None
-        self._issued: set[str] = set()  # warnings already issued
-        self._diverged = np.zeros(num_envs, dtype=bool)
 
-    def _ensure(self) -> None:
-        """Ensure that the environments exist."""
-
-    def _new_derived(self, threads: int | None) -> Derived:
-        return Derived(self.num_envs, self.device, Compute("cpu", self.num_envs, threads))
+    def _ensure(self) -> Source:
+        """Return the source; an engine that owns its model creates it on first use."""
+        source: Source = self._source
+        return source
 
     @property
     def model(self) -> Any:
         """Compiled MjModel. Edits do not affect the environments of a batch."""
-        raise NotImplementedError
+        return self._ensure().model
 
     def __repr__(self) -> str:
         model = self.model
@@ -161,88 +129,35 @@ class MujocoModelEngine(Engine):
     @property
     def _elements(self) -> Elements:
         """Named elements of the compiled model."""
-        model = self.model
-        if self._named is None or self._named.model is not model:
-            self._named = Elements(model)
-        return self._named
+        return self._ensure().elements
 
-    def _report_limits(self, counts: np.ndarray) -> None:
-        """Warn if MuJoCo ran out of memory, once for each of `LIMITS`.
-
-        Args:
-            counts: number of warnings `[env, limit]`, in the order of `LIMITS`.
-        """
-        fix = f'<size memory="..."/> of the model, now {int(self.model.narena)} bytes'
-        for column, lost in enumerate(LIMITS.values()):
-            self._warn_too_small(np.flatnonzero(counts[:, column]), "at", f"MuJoCo's {lost}", fix)
-
-    def _warn_too_small(self, envs: np.ndarray, when: str, what: str, larger: str) -> None:
-        """Warn that the memory of some environments was too small, once per kind of loss.
-
-        Args:
-            envs: indices of the environments; empty if none is affected.
-            when: "at" the current tick, or "by" it.
-            what: purpose of the memory, and the lost data.
-            larger: setting to increase.
-        """
-        if what in self._issued or not len(envs):
-            return
-        self._issued.add(what)
-        warnings.warn(
-            f"the memory of env {listed(map(str, envs), 8)} was too small {when} tick {self.tick} for {what}. "
-            f"Raise {larger}. This warning is issued once.",
-            SensoriumWarning,
-            stacklevel=5,
-        )
-
-    def _check_time_step(self, step: float, where: str) -> None:
+    def _check_time_steps(self) -> None:
         """Raise an error if a time step differs from the one that the engine and its scene use.
 
-        Args:
-            step: current time step, s.
-            where: location of the time step.
-
         Raises:
-            ScheduleError: the time step was edited.
+            ScheduleError: a time step was edited.
         """
+        if (edited := self._source.edited_time_step(self.dt)) is not None:
+            self._check_time_step(*edited)
+
+    def _check_time_step(self, step: float, where: str) -> None:
         if step != self.dt:
             raise ScheduleError(
                 f"{where}: the time step is {step:g} s now, and was {self.dt:g} s when the engine was created. Sensors "
                 'count time by that value. Set <option timestep="..."/> in the model, and rebuild engine and scene.'
             )
 
-    def _note_diverged(self, envs: np.ndarray) -> None:
-        """Mark environments whose state became NaN, infinite or huge, and warn of newly affected ones.
-
-        Args:
-            envs: bool `[env]`.
-        """
-        new = envs & ~self._diverged
-        if not new.any():
-            return
-        self._diverged |= new
-        put_back = " and MuJoCo reset it to the model's default state" if self._resets_itself else ""
-        warnings.warn(
-            f"the state of env {listed(map(str, np.flatnonzero(new)), 8)} became NaN, infinite or huge by tick "
-            f"{self.tick}{put_back}: lower the time step, soften contacts or gains, or check the control. Its samples "
-            "are not valid, and engine.diverged marks it, until it is reset.",
-            NonFiniteStateWarning,
-            stacklevel=5,
-        )
-
-    @property
-    def _resets_itself(self) -> bool:
-        """Whether MuJoCo replaces a diverged state."""
-        return not disabled(self.model.opt, "AUTORESET")
-
     @property
     def diverged(self) -> torch.Tensor:
-        """Bool `[env]`: environments whose state became NaN, infinite or huge since their last reset."""
-        return torch.from_numpy(self._diverged.copy())
+        """Bool `[env]`: environments whose state became NaN, infinite or huge since their last reset.
+
+        mujoco_warp and MJX do not record this: those whose positions or velocities are currently not finite.
+        """
+        return self._ensure().diverged
 
     def replaced(self) -> torch.Tensor | None:
         """Return the environments that MuJoCo reset to the default state since their last reset, or None."""
-        if not np.count_nonzero(self._diverged) or not self._resets_itself:
+        if not np.count_nonzero(self._health.diverged) or not resets_itself(self.model):
             return None
         return self.diverged.to(self.device)
 
@@ -253,84 +168,71 @@ class MujocoModelEngine(Engine):
                 "fresh=False with the RK4 integrator: it leaves bodies at an intermediate state that belongs to no "
                 "tick. Use fresh=True or another integrator."
             )
+        if not self.fresh and not self._holds_asleep and sleeps(options):
+            raise ModelError(
+                f'fresh=False with <flag sleep="enable"/>: a step of {self.name} then leaves velocities that are newer '
+                "than the positions. Use fresh=True or remove the flag."
+            )
 
     def _derive(self, prepared: frozenset[Requirement]) -> None:
         """Create the derived arrays of requirements that the model fulfils."""
-        used = prepared if len(paths_of(self._model).tendon) else prepared - {TENDON_PATHS}
-        self._fields = fields_of(used, held=self._holds_asleep and sleeps(self._model.opt))
-        self._model_fields = model_fields_of(used)
-        self._tendons = TENDON_PATHS in used
-        self._sensors = bool(native(prepared) or contacts(prepared))
-        self._wrenches = any(map(needs_wrenches, prepared))
-        self._bind(prepared)
+        held = self._holds_asleep and sleeps(self._model.opt)
+        self._bind(prepared, plan_of(self._model, prepared, held=held))
+        self._newest = {} if self.owns_time else copies(self._previous)
         self._needs_forward = self._dirty = True  # the fields are still empty
 
-    def _bind(self, prepared: frozenset[Requirement]) -> None:
-        """Read the required fields from their current memory."""
-        sources = {name: _shared(self._source(name)) for name in (*self._fields, *self._model_fields)}
-        if JOINT_TORQUE in prepared and self._reads_friction:
-            sources[FRICTION] = _shared(self._source(FRICTION))
+    def _bind(self, prepared: frozenset[Requirement], plan: Plan) -> None:
+        """Read the fields of a plan from their current memory."""
+        source, self._plan = self._source, plan
+        source.bind(plan)
+        names = [*plan.fields, *plan.model_fields]
+        names += [FRICTION] if JOINT_TORQUE in prepared and self._reads_friction else []
+        fields = {name: shared_memory(source.field(name)) for name in names}
         if not self.fresh:  # after a step the state is one tick newer than derived state
             for name in STATE_SOURCES:
-                if name in sources:
-                    self._previous.setdefault(name, sources[name].clone())
-            sources |= self._previous
-        if self._is_weightless and "opt.gravity" in sources:
-            sources["opt.gravity"] = torch.zeros_like(sources["opt.gravity"])
-        elements = self._elements
-        self._derived.build(self._model, elements.body_ids, elements.joint_ids, prepared, sources)
-        self.stage = stage_of(self._model, prepared)
+                if name in fields:
+                    self._previous.setdefault(name, fields[name].clone())
+            fields |= self._previous
+        if source.is_weightless and "opt.gravity" in fields:
+            fields["opt.gravity"] = torch.zeros_like(fields["opt.gravity"])
+        elements = source.elements
+        self._derived.build(self._model, elements.body_ids, elements.joint_ids, prepared, fields)
 
-    def _source(self, name: str) -> np.ndarray | torch.Tensor:
-        """Return a field of MuJoCo's data `[env, ...]`, or of the model `[1 or env, ...]`, at a fixed address."""
-        raise NotImplementedError
-
-    @property
-    def _is_weightless(self) -> bool:
-        """Whether gravity is disabled in the model."""
-        return disabled(self._model_options, "GRAVITY")
-
-    def _check_time_steps(self) -> None:
-        """Raise ScheduleError if a time step was edited."""
-        raise NotImplementedError
-
-    def _compute(self, current: bool, ids: torch.Tensor | None = None) -> None:
-        """Bring MuJoCo's fields up to date.
-
-        Args:
-            current: whether they must belong to the current state; otherwise to that of the previous tick.
-            ids: environments whose fields change, as returned by `_selected`; None for all.
-        """
-        raise NotImplementedError
+    def _compute(self, is_current: bool, ids: torch.Tensor | None = None) -> None:
+        """Bring MuJoCo's fields up to date, see `Source.compute`."""
+        if self._source.was_moved():
+            self._bind(self.prepared, self._plan)
+        self._source.compute(ids, is_current=is_current, is_edited=self._needs_forward)
 
     def _keep_state(self, ids: torch.Tensor | None = None) -> None:
         """Store the current state of all envs or some, to which derived state belongs after the next step."""
-        self._note_state(self._previous, ids)
+        for kept in (self._previous, self._newest):
+            self._note_state(kept, ids)
 
     def _note_state(self, into: Mapping[str, torch.Tensor], ids: torch.Tensor | None = None) -> None:
         for name, kept in into.items():
-            put(kept, self._state_view(name), ids)
+            put(kept, self._source.state(name), ids)
 
     def _selected(self, env_ids: Any) -> torch.Tensor | None:
         """Return the selected environments, None for all."""
-        return env_rows(env_ids, self.num_envs)
-
-    def _check_shapes(self) -> None:
-        """Raise ModelError if described shapes are no longer the same in all environments."""
+        choose = env_selection if self._source.takes_masks else env_rows
+        return choose(env_ids, self.num_envs, self._derived.compute.device)
 
     def _follow_offsets(self, ids: torch.Tensor | None = None) -> None:
         """Update the mounts of all envs or some from the model's poses on their bodies."""
-        raise NotImplementedError
+        if self._offsets:
+            self._source.follow(self._offsets, ids)
 
     def refresh(self) -> None:
         """Bring derived arrays up to the current tick (minus `lag`); no effect where they are up to date."""
         self._ensure()
         if not self._dirty:
             return
-        current = self.fresh or self._needs_forward
-        self._compute(current)
-        if current:
-            self._keep_state()
+        is_current = self.fresh or self._needs_forward
+        self._compute(is_current)
+        if is_current:
+            if self._previous:
+                self._keep_state()
             self.lag = 0
         self._derived.convert()
         self._follow_offsets()
@@ -343,7 +245,7 @@ class MujocoModelEngine(Engine):
 
     def _refresh_reset(self, ids: torch.Tensor | None) -> None:
         """Bring the derived state of reset environments up to date, and leave that of the others unchanged."""
-        if ids is None:
+        if ids is None or (self.fresh and self._source.updates_all):
             self.forward()
             return
         if not self.fresh:
@@ -363,19 +265,19 @@ class MujocoModelEngine(Engine):
         """Return tick and derived arrays, and further data of a subclass to resume."""
         self.refresh()
         kept = {"arrays": copies(self._derived.arrays), "previous": copies(self._previous)}
-        return {"tick": self.tick, "lag": self.lag, "diverged": torch.from_numpy(self._diverged.copy())} | kept
+        return {"tick": self.tick, "lag": self.lag, "diverged": torch.from_numpy(self._health.diverged.copy())} | kept
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore the result of `state`."""
+        self._source.forget(None)
         self.tick, self.lag = int(state["tick"]), int(state["lag"])
-        self._diverged[:] = state["diverged"].numpy()
-        missing = restore(self._own_arrays(), state["arrays"]) + restore(self._previous, state["previous"])
+        self._health.diverged[:] = state["diverged"].numpy()
+        live = {self._source.state(name).untyped_storage().data_ptr() for name in STATE_SOURCES}
+        arrays = self._derived.arrays.items()  # those on the memory of the state are restored with it
+        own = {name: values for name, values in arrays if values.untyped_storage().data_ptr() not in live}
+        missing = restore(own, state["arrays"]) + restore(self._previous, state["previous"])
         self._follow_offsets()
         self._dirty = self._needs_forward = bool(missing)
-
-    def _own_arrays(self) -> Mapping[str, torch.Tensor]:
-        """Return the derived arrays that are not restored with the state."""
-        return self._derived.arrays
 
     def names(self, kind: NameKind) -> tuple[str, ...]:
         """Return all names of a kind in model order, without the world and hidden elements.
@@ -415,7 +317,7 @@ class MujocoModelEngine(Engine):
         if all(frame.element is None for frame in frames):
             return None
         pair = self._offsets.add(frames, inner)
-        self._bind_offsets()
+        self._source.place(self._offsets)
         self._offsets.follow()
         return pair
 
@@ -427,38 +329,30 @@ class MujocoModelEngine(Engine):
         Raises:
             UnknownNameError: there is no such camera.
         """
-        i, model = self._elements.row("camera", name), self.model
+        i, model, values = self._elements.row("camera", name), self.model, self._source.values
         width, height = (int(size) for size in model.cam_resolution[i])
         sensor = tuple(float(size) for size in model.cam_sensorsize[i])
         projection = mujoco.mjtProjection(int(model.cam_projection[i]))
         return CameraLens(
             resolution=(width, height) if width * height > 1 else None,
-            fovy=self._model_values("cam_fovy")[:, i].astype(np.float64),
+            fovy=values("cam_fovy")[:, i].astype(np.float64),
             sensor_size=(sensor[0], sensor[1]) if min(sensor) > 0.0 else None,
-            intrinsic=self._model_values("cam_intrinsic")[:, i].astype(np.float64),
+            intrinsic=values("cam_intrinsic")[:, i].astype(np.float64),
             is_orthographic=projection == mujoco.mjtProjection.mjPROJ_ORTHOGRAPHIC,
         )
-
-    def _model_values(self, field: str) -> np.ndarray:
-        """Return the current values of a field of the model, `[1 or env, ...]`."""
-        return np.asarray(getattr(self.model, field))[None]
-
-    def _bind_offsets(self) -> None:
-        """Register the memory of the fields with the poses of mounts on their bodies."""
-        raise NotImplementedError
 
     # Support ---------------------------------------------------------------------------------------------------------
 
     def supports(self, requirement: Requirement) -> str | None:
         """Return None if the engine supports the requirement, otherwise the reason and the fix."""
         kind, options = requirement.kind, self._model_options
-        if requirement == SHAPES:
-            return None
+        why: str | None = None if self._source is None else self._source.fault(requirement)
+        if why is not None or requirement == SHAPES:
+            return why
         if requirement not in NEEDS and kind not in ("NATIVE_SENSOR", "CONTACT_REPORT", "MODEL_ELEMENTS"):
             return "it is not supported by this engine yet."
         needs_sensor = self._needs_sensor(requirement)
         fix = "use fresh=True, or " if needs_sensor and self._computes_when_fresh else ""
-        why = None
         if needs_sensor and disabled(options, "SENSOR"):
             return f'the model has <flag sensor="disable"/>, which disables all sensors: {fix}remove it.'
         if kind == "NATIVE_SENSOR":
@@ -493,7 +387,7 @@ class MujocoModelEngine(Engine):
     @property
     def _model_options(self) -> Any:
         """Options of the model, compiled or not."""
-        return self._model.opt
+        return self._source.options
 
     def _needs_sensor(self, requirement: Requirement) -> bool:
         """Whether a requirement depends on native sensors to be computed, or to be held for sleeping bodies."""
@@ -521,49 +415,45 @@ class MujocoModelEngine(Engine):
 
     # State -----------------------------------------------------------------------------------------------------------
 
-    def _state_view(self, name: str) -> torch.Tensor:
-        """Return a field of the state, or of the model's options (`"opt.gravity"`), `[env, ...]`."""
-        raise NotImplementedError
-
     @property
     def qpos(self) -> torch.Tensor:
         """Positions `[env, nq]`, m and rad: the live state; a write takes effect after `forward()` or a step."""
-        return self._state_view("qpos")
+        return self._ensure().state("qpos")
 
     @property
     def qvel(self) -> torch.Tensor:
         """Velocities `[env, nv]`, m/s and rad/s, as `qpos`."""
-        return self._state_view("qvel")
+        return self._ensure().state("qvel")
 
     @property
     def act(self) -> torch.Tensor:
         """Actuator activations `[env, na]`, as `qpos`."""
-        return self._state_view("act")
+        return self._ensure().state("act")
 
     @property
     def ctrl(self) -> torch.Tensor:
         """Controls `[env, nu]`, in the actuators' units, as `qpos`."""
-        return self._state_view("ctrl")
+        return self._ensure().state("ctrl")
 
     @property
     def mocap_pos(self) -> torch.Tensor:
         """Positions of mocap bodies `[env, mocap, 3]`, m, world, as `qpos`."""
-        return self._state_view("mocap_pos")
+        return self._ensure().state("mocap_pos")
 
     @property
     def mocap_quat(self) -> torch.Tensor:
         """Orientations of mocap bodies `[env, mocap, 4]`, wxyz, world, as `qpos`."""
-        return self._state_view("mocap_quat")
+        return self._ensure().state("mocap_quat")
 
     @property
     def gravity(self) -> torch.Tensor:
         """Gravity of each environment `[env, 3]`, m/s^2, world, as `qpos`; a reset keeps it."""
-        return self._state_view("opt.gravity")
+        return self._ensure().state("opt.gravity")
 
     @property
     def magnetic(self) -> torch.Tensor:
         """Magnetic flux of each environment `[env, 3]`, world, in the model's unit, as `gravity`."""
-        return self._state_view("opt.magnetic")
+        return self._ensure().state("opt.magnetic")
 
     # Model -----------------------------------------------------------------------------------------------------------
 
@@ -578,7 +468,7 @@ class MujocoModelEngine(Engine):
 
     def native_sensors(self) -> tuple[NativeSensor, ...]:
         """Return the sensors declared in the model, in model order; hidden and unnamed sensors are omitted."""
-        return self._declared(self.model)
+        return self._ensure().sensors
 
     def native_sensor(self, requirement: Requirement) -> NativeSensor | None:
         """Return a native sensor, declared or added; None if the model does not contain it."""
@@ -586,13 +476,8 @@ class MujocoModelEngine(Engine):
 
     def _declared_types(self) -> Mapping[str, str]:
         """Return the model's own sensors: name to type, as in MuJoCo's XML."""
-        return {sensor.name: sensor.type for sensor in self._declared(self._model)}
-
-    def _declared(self, model: Any) -> tuple[NativeSensor, ...]:
-        """Return the model's own sensors, described once per model."""
-        if self._described is None or self._described[0] is not model:
-            self._described = model, declared(model)
-        return self._described[1]
+        sensors = declared(self._model) if self._source is None else self._source.sensors
+        return {sensor.name: sensor.type for sensor in sensors}
 
     def shapes(self) -> tuple[Shape, ...]:
         """Return all geoms and flexes as shapes in model order, without those added for sensors.
@@ -604,10 +489,7 @@ class MujocoModelEngine(Engine):
         Raises:
             ModelError: a mesh has no triangle with an area, or shapes differ between environments.
         """
-        model = self.model
-        if self._shapes is None or self._shapes[0] is not model:
-            self._shapes = model, model_shapes(self._shape_model(), self._elements.body_row)
-        return self._shapes[1]
+        return self._ensure().shapes
 
     def decorations(self) -> tuple[Shape, ...]:
         """Return spatial tendons, sites and skins in this order, without those added for sensors; see `shapes`.
@@ -617,11 +499,11 @@ class MujocoModelEngine(Engine):
         Raises:
             ModelError: a mesh has no triangle with an area.
         """
-        model = self.model
-        if self._decorations is None or self._decorations[0] is not model:
-            poses = self._model_values("site_pos"), self._model_values("site_quat")
-            shapes = model_decorations(self._shape_model(), self._elements.body_row, poses, self.supports(TENDON_PATHS))
-            self._decorations = model, shapes
+        source = self._ensure()
+        if self._decorations is None or self._decorations[0] is not source:
+            poses = source.values("site_pos"), source.values("site_quat")
+            fault = self.supports(TENDON_PATHS)
+            self._decorations = source, model_decorations(source.shape_model(), source.elements.body_row, poses, fault)
         return self._decorations[1]
 
     def lighting(self) -> Lighting:
@@ -631,17 +513,7 @@ class MujocoModelEngine(Engine):
 
     def looks(self) -> Varied:
         """Return the current colours, materials and lights of the model, per environment where they differ."""
-        return model_looks(self.model, visible_geoms(self.model), self._look_values)
-
-    def _look_values(self, field: str) -> np.ndarray:
-        """Return the current values of a field that colours depend on, `[1 or env, ...]`."""
-        try:
-            return self._model_values(field)
-        except AttributeError:  # not every simulator of MuJoCo's models has it
-            return np.asarray(getattr(self.model, field))[None]
-
-    def _shape_model(self) -> Any:
-        return self.model
+        return model_looks(self.model, visible_geoms(self.model), self._source.values)
 
     @property
     def entities(self) -> tuple[str, ...]:
@@ -697,7 +569,7 @@ class MujocoModelEngine(Engine):
         self._derived.compute.capture = on
 
 
-def _shared(values: np.ndarray | torch.Tensor) -> torch.Tensor:
+def shared_memory(values: np.ndarray | torch.Tensor) -> torch.Tensor:
     """Return a tensor on the same memory, also for a read-only array, which torch does not support."""
     if isinstance(values, torch.Tensor):
         return values
@@ -719,19 +591,6 @@ def keyframe_id(keyframe: str | int | None, names: Sequence[str], label: str) ->
     if isinstance(keyframe, int) and not isinstance(keyframe, bool) and 0 <= keyframe < len(names):
         return keyframe
     raise UnknownNameError(f"keyframe of {label}", str(keyframe), names)
-
-
-def engine_fault(why: str, where: str, after: str) -> str:
-    """Return the message for an error that MuJoCo raised during a computation.
-
-    Args:
-        why: text of the error.
-        where: affected environments.
-        after: state after the error.
-    """
-    lines = [line.strip() for line in why.splitlines() if line.strip()]
-    fix = 'Raise <size memory="..."/> of the model. ' if "<size memory" in why else ""
-    return f"MuJoCo failed in {where}: {'; '.join(lines)}. {fix}{after}"
 
 
 def model_time_step(value: float, label: str) -> float:

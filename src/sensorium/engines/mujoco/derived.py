@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from sensorium.compute import Compute, Segment, pinned
+from sensorium.compute import Compute, pinned
 from sensorium.engines.base import ARRAYS, NATIVE_ARRAY, array_sizes
 from sensorium.engines.contacts import contact_shape
-from sensorium.engines.envs import mark
+from sensorium.engines.envs import EnvLaunches
 from sensorium.engines.mujoco.contacts import contact_sensors, contacts
 from sensorium.engines.mujoco.kernels import KERNELS
 from sensorium.engines.mujoco.native import native, sensor_id
@@ -81,8 +81,7 @@ class Derived:
     _storage: dict[str, torch.Tensor] = field(default_factory=dict)  # arrays and blocks that launches fill
     _host: dict[str, torch.Tensor] = field(default_factory=dict)  # the same, where the kernels write
     _blocks: dict[str, list[Requirement]] = field(default_factory=dict)
-    _all: Segment | None = None
-    _masked: Segment | None = None
+    _launches: EnvLaunches | None = None
 
     def build(
         self,
@@ -122,8 +121,7 @@ class Derived:
             for kernel, items, arguments in launches:
                 self.compute.launch(kernel, (items,), arguments)
 
-        self._all = self.compute.record(launch_all)
-        self._masked = self.compute.record(launch_all, mask=self.compute.reset_envs)
+        self._launches = EnvLaunches(self.compute, launch_all)
 
     def _place_native(self, fields: _Fields, sensors: list[Requirement]) -> None:
         """Show native sensors as views, or allocate a new block for those without memory, so that no other moves."""
@@ -174,14 +172,8 @@ class Derived:
 
     def convert(self, env_ids: torch.Tensor | None = None) -> None:
         """Fill the arrays, of all envs or of some, from the current fields."""
-        assert self._all is not None and self._masked is not None
-        if env_ids is None:
-            self._all.run()
-        else:
-            mask = self.compute.reset_envs
-            mark(mask, env_ids)
-            self._masked.run()
-            mask.zero_()
+        assert self._launches is not None
+        self._launches.run(env_ids)
         if self.compute.device != self.device:
             for name, array in self._storage.items():
                 array.copy_(self._host[name])

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 import numpy as np
 import torch
 
-from sensorium.compute import keeps_current
-from sensorium.engines.mujoco.base import BAD_STATE, LIMITS, engine_fault, model_time_step
-from sensorium.engines.mujoco.needs import FRICTION
+from sensorium.compute import Compute, keeps_current, resolve_device
+from sensorium.engines.mujoco.base import model_time_step, shared_memory
+from sensorium.engines.mujoco.derived import Derived
+from sensorium.engines.mujoco.needs import FRICTION, Plan
 from sensorium.engines.mujoco.sleep import AWAKE, disabled
+from sensorium.engines.mujoco.source import BAD_STATE, LIMITS, Health, Source, engine_fault
 from sensorium.engines.mujoco.torque import dry_friction
 from sensorium.engines.mujoco.wrapped import WrappedModelEngine
+from sensorium.engines.offsets import LiveOffsets
 from sensorium.errors import ModelError, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _OPTIONS = {"opt.gravity", "opt.magnetic"}
 _SPEC = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 _QUIET = np.zeros(len(BAD_STATE), dtype=np.int32).tobytes()
-_POS, _VEL, _ACC = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{stage}")) for stage in ("POS", "VEL", "ACC"))
+_FUNCTIONS = {
+    "forward": mujoco.mj_forward,
+    "rne_postconstraint": mujoco.mj_rnePostConstraint,
+    "fwd_position": mujoco.mj_fwdPosition,
+    "sensor_pos": mujoco.mj_sensorPos,
+    "fwd_velocity": mujoco.mj_fwdVelocity,
+    "sensor_vel": mujoco.mj_sensorVel,
+    "kinematics": mujoco.mj_kinematics,
+    "com_pos": mujoco.mj_comPos,
+    "com_vel": mujoco.mj_comVel,
+    "tendon": mujoco.mj_tendon,
+}
+"""MuJoCo's functions by the names in `Plan.functions`."""
 
 
 class LiveMujocoEngine(WrappedModelEngine):
@@ -51,7 +63,6 @@ class LiveMujocoEngine(WrappedModelEngine):
     _data, _step_call = "MjData", "mujoco.mj_step(model, data)"
     _reset_fix = "set {} in your data (mujoco.mj_resetData(model, data); data.qpos[:] = ...)"
     _reads_friction = True
-    _is_weightless = False  # the owner may change gravity at any time, so `_compute` checks it
 
     @keeps_current
     def __init__(self, model: Any, data: Any, *, device: str = "cpu", fresh: bool = True) -> None:
@@ -67,65 +78,98 @@ class LiveMujocoEngine(WrappedModelEngine):
                 )
         if not datas or len({id(item) for item in datas}) != len(datas):
             raise ModelError("from_mj: expected one distinct mujoco.MjData for each environment.")
-        super().__init__(len(datas), device, fresh, None)
+        super().__init__(Derived(len(datas), resolve_device(device), Compute("cpu", len(datas))), fresh)
         self._check_unfresh(model.opt)
-        self._model, self._datas = model, datas
-        self.dt, self._time = model_time_step(model.opt.timestep, "from_mj"), model.opt
-        self._scratch = self._new_scratch()
-        self._row = np.empty(mujoco.mj_stateSize(model, _SPEC))
-        self._sources: dict[str, np.ndarray] = {}
-        self._places: list[np.ndarray] = []  # fields with the poses of mounts on their bodies, and their last values
-        self._placed: list[bytes] = []
-        self._bad = [data.warning.number[BAD_STATE[0] : BAD_STATE[-1] + 1] for data in datas]  # live views
-        self._counted, self._times = self._warned()
-        self._derive(frozenset())
+        self.dt = model_time_step(model.opt.timestep, "from_mj")
+        self._wrap(DataSource(model, datas, self._health))
 
     @property
     def datas(self) -> tuple[Any, ...]:
         """MjData of the owner, one for each environment."""
-        return tuple(self._datas)
+        return tuple(self._source.datas)
 
-    def _source(self, name: str) -> np.ndarray:
-        """Return an array that `_compute` fills, or the owner's own values where all envs share them."""
-        if name in self._model_fields and not name.startswith("opt."):
-            return np.asarray(getattr(self._model, name))[None]
-        owner, field = (self._model.opt, name[4:]) if name.startswith("opt.") else (self._scratch, name)
+
+class DataSource(Source):
+    """Live MjData of one MjModel, which are only read.
+
+    Args:
+        model: the MjModel.
+        datas: MjData of the owner, one for each environment.
+        health: problems that were reported.
+
+    Attributes:
+        datas: see above.
+    """
+
+    is_weightless = False  # the owner may change gravity at any time, so `compute` checks it
+
+    def __init__(self, model: Any, datas: Sequence[Any], health: Health) -> None:
+        super().__init__(model, len(datas))
+        self.datas, self._health = datas, health
+        self._scratch = self._new_scratch()
+        self._row = np.empty(mujoco.mj_stateSize(model, _SPEC))
+        self._fields: dict[str, np.ndarray] = {}
+        self._placed: dict[str, np.ndarray] = {}  # fields with the poses of mounts on their bodies
+        self._seen: list[bytes] = []  # their last values
+        self._bad = [data.warning.number[BAD_STATE[0] : BAD_STATE[-1] + 1] for data in datas]  # live views
+        self._counted, self._times = self._warned()
+
+    # Memory ----------------------------------------------------------------------------------------------------------
+
+    def bind(self, plan: Plan) -> None:
+        """Use a plan."""
+        super().bind(plan)
+        self._functions = [_FUNCTIONS[name] for name in plan.functions]
+
+    def field(self, name: str) -> np.ndarray:
+        """Return an array that `compute` fills, or the owner's own values where all envs share them."""
+        if name in self.plan.model_fields and not name.startswith("opt."):
+            return np.asarray(getattr(self.model, name))[None]
+        owner, field = (self.options, name[4:]) if name.startswith("opt.") else (self._scratch, name)
         like = self._scratch.qvel if name == FRICTION else getattr(owner, field)
-        return self._sources.setdefault(name, np.zeros((self.num_envs, *like.shape), like.dtype))
+        return self._fields.setdefault(name, np.zeros((self.num_envs, *like.shape), like.dtype))
 
-    def _bind_offsets(self) -> None:
-        sources = {name: getattr(self._model, name)[None] for name in self._offsets.fields}
-        self._places, self._placed = list(sources.values()), []
-        self._offsets.bind(self._elements.row, sources)
-
-    def _follow_offsets(self, ids: torch.Tensor | None = None) -> None:
-        """Update the mounts of all envs or some from their poses on their bodies, if these changed."""
-        placed = [values.tobytes() for values in self._places]
-        if placed != self._placed:
-            self._offsets.follow(ids)
-            self._placed = placed if ids is None else []
-
-    def _state_view(self, name: str) -> torch.Tensor:
+    def state(self, name: str) -> torch.Tensor:
+        """Return the owner's memory, or a copy of it with several environments."""
         if name.startswith("opt."):
-            values = getattr(self._model.opt, name.removeprefix("opt."))
+            values = getattr(self.options, name.removeprefix("opt."))
             return torch.tensor(values, device="cpu").repeat(self.num_envs, 1)
         if self.num_envs == 1:
-            return torch.from_numpy(getattr(self._datas[0], name))[None]
-        return torch.from_numpy(np.stack([getattr(data, name) for data in self._datas]))
+            return torch.from_numpy(getattr(self.datas[0], name))[None]
+        return torch.from_numpy(np.stack([getattr(data, name) for data in self.datas]))
 
-    def _check_time_steps(self) -> None:
-        self._check_time_step(self._time.timestep, "the wrapped MjModel")
+    def edited_time_step(self, dt: float) -> tuple[float, str] | None:
+        """Return the current time step, s, if it is not `dt`, with its location for messages."""
+        step = self.model_options.timestep
+        return None if step == dt else (step, "the wrapped MjModel")
 
-    def _forget(self, ids: torch.Tensor | None) -> None:
+    # Mounts ----------------------------------------------------------------------------------------------------------
+
+    def place(self, offsets: LiveOffsets) -> None:
+        """Register the memory of the fields with the poses of mounts on their bodies."""
+        self._placed, self._seen = {name: getattr(self.model, name)[None] for name in offsets.fields}, []
+        offsets.bind(self.elements.row, {name: shared_memory(values) for name, values in self._placed.items()})
+
+    def follow(self, offsets: LiveOffsets, ids: torch.Tensor | None) -> None:
+        """Update the mounts of all envs or some from their poses on their bodies, if these changed."""
+        seen = [values.tobytes() for values in self._placed.values()]
+        if seen != self._seen:
+            offsets.follow(ids)
+            self._seen = seen if ids is None else []
+
+    # Bad states ------------------------------------------------------------------------------------------------------
+
+    @property
+    def diverged(self) -> torch.Tensor:
+        """Bool `[env]`: environments whose state became NaN, infinite or huge since their last reset."""
+        return torch.from_numpy(self._health.diverged.copy())
+
+    def forget(self, ids: torch.Tensor | None) -> None:
+        """Discard records of environments from before their owner reset them."""
         rows = slice(None) if ids is None else ids.numpy()
-        self._diverged[rows] = False
+        self._health.diverged[rows] = False
         counts, times = self._warned()
         self._counted[rows], self._times[rows] = counts[rows], times[rows]
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore the result of `state`, after the owner restored the physics."""
-        self._forget(None)
-        super().load_state(state)
 
     def _newly_bad(self) -> np.ndarray | None:
         """Return where MuJoCo found a bad state since the last call; any reset restarts the counts.
@@ -143,28 +187,30 @@ class LiveMujocoEngine(WrappedModelEngine):
 
     def _warned(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the numbers of bad states `[env, warning]`, in the order of `BAD_STATE`, and the times `[env]`, s."""
-        return np.array(self._bad), np.array([data.time for data in self._datas])
+        return np.array(self._bad), np.array([data.time for data in self.datas])
 
-    def _compute(self, current: bool, ids: torch.Tensor | None = None) -> None:
-        """Copy the required fields into the source arrays, from the live data or computed from its state."""
+    # Computations ----------------------------------------------------------------------------------------------------
+
+    def compute(self, ids: torch.Tensor | None, *, is_current: bool, is_edited: bool) -> None:
+        """Copy the fields of the plan, from the live data or computed from its state in private data."""
         if ids is None and (bad := self._newly_bad()) is not None:
-            self._note_diverged(bad)
-        option = self._model.opt
+            self._health.report_diverged(bad, self.model)
+        option, plan = self.options, self.plan
         weightless = disabled(option, "GRAVITY")
         full = np.zeros((self.num_envs, len(LIMITS)), dtype=np.int64)
         with _without_callbacks():
             for env in range(self.num_envs) if ids is None else ids.tolist():
-                for name in _OPTIONS & self._sources.keys():
+                for name in _OPTIONS & self._fields.keys():
                     is_off = weightless and name == "opt.gravity"
-                    self._sources[name][env] = 0.0 if is_off else getattr(option, name.removeprefix("opt."))
-                data = self._forwarded(env) if current and self._fields else self._datas[env]
-                for name in self._fields:
-                    self._sources[name][env] = getattr(data, name)
-                if FRICTION in self._sources:
-                    self._sources[FRICTION][env] = dry_friction(self._model, data)
+                    self._fields[name][env] = 0.0 if is_off else getattr(option, name.removeprefix("opt."))
+                data = self._forwarded(env) if is_current and plan.fields else self.datas[env]
+                for name in plan.fields:
+                    self._fields[name][env] = getattr(data, name)
+                if FRICTION in self._fields:
+                    self._fields[FRICTION][env] = dry_friction(self.model, data)
                 numbers = data.warning.number
                 full[env] = [numbers[limit] for limit in LIMITS]
-        self._report_limits(full)
+        self._health.report_limits(full, self.model)
 
     def _forwarded(self, env: int) -> Any:
         """Compute derived state of one environment in private data.
@@ -172,38 +218,20 @@ class LiveMujocoEngine(WrappedModelEngine):
         Raises:
             ModelError: MuJoCo failed, e.g. because its memory was too small.
         """
+        model, data = self.model, self._scratch
+        mujoco.mj_getState(model, self.datas[env], self._row, _SPEC)
+        mujoco.mj_setState(model, data, self._row, _SPEC)
         try:
-            return self._computed(self._datas[env], self._scratch)
+            for function in self._functions:
+                function(model, data)
         except mujoco.FatalError as error:
             self._scratch = self._new_scratch()  # data is unusable after an error
             raise ModelError(engine_fault(str(error), f"env {env}", "Your MjData is unchanged.")) from error
-
-    def _new_scratch(self) -> Any:
-        data = mujoco.MjData(self._model)
-        data.tree_asleep[:] = AWAKE  # including trees that start asleep: only mj_step puts bodies to sleep
         return data
 
-    def _computed(self, live: Any, data: Any) -> Any:
-        model, stage = self._model, self.stage
-        mujoco.mj_getState(model, live, self._row, _SPEC)
-        mujoco.mj_setState(model, data, self._row, _SPEC)
-        if stage >= _ACC:
-            mujoco.mj_forward(model, data)
-            if self._wrenches:
-                mujoco.mj_rnePostConstraint(model, data)  # even if no sensor of the model requires it
-        elif self._sensors:
-            mujoco.mj_fwdPosition(model, data)
-            mujoco.mj_sensorPos(model, data)
-            mujoco.mj_fwdVelocity(model, data)  # also for position sensors: e_kinetic is then recomputed
-            mujoco.mj_sensorVel(model, data)
-        elif stage >= _POS:
-            mujoco.mj_kinematics(model, data)
-            if stage >= _VEL or self._tendons:
-                mujoco.mj_comPos(model, data)
-            if stage >= _VEL:
-                mujoco.mj_comVel(model, data)
-            if self._tendons:
-                mujoco.mj_tendon(model, data)
+    def _new_scratch(self) -> Any:
+        data = mujoco.MjData(self.model)
+        data.tree_asleep[:] = AWAKE  # including trees that start asleep: only mj_step puts bodies to sleep
         return data
 
 

@@ -15,7 +15,7 @@ import mujoco
 import numpy as np
 from mujoco.batch import MODEL_FIELDS, Batch, SimulationError
 
-from sensorium.engines.mujoco.base import BAD_STATE
+from sensorium.engines.mujoco.source import BAD_STATE
 
 __all__ = ["LOOKAHEAD_FROM", "LookaheadBatch"]
 

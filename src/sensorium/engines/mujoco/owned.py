@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import mujoco
-import torch
 
-from sensorium.engines.envs import as_tensor, copies, env_rows, positive_int, restore, row_values
+from sensorium.engines.envs import copies, env_rows, positive_int, restore, row_values, write_controls
 from sensorium.engines.mujoco.base import MujocoModelEngine, keyframe_id, model_time_step
+from sensorium.engines.mujoco.derived import Derived
 from sensorium.engines.mujoco.native import declared_types
 from sensorium.engines.mujoco.sleep import is_held
+from sensorium.engines.mujoco.source import OwnedSource
 from sensorium.engines.mujoco.spec import compile_spec, compose_spec, label_of, load_spec, lost_visuals, prepare_spec
 from sensorium.errors import ArgumentError, ModelError
 from sensorium.spec import Requirement
@@ -33,10 +35,8 @@ class OwnedModelEngine(MujocoModelEngine):
 
     Args:
         model: path to an MJCF or URDF file, XML text, an MjSpec, or a compiled MjModel, which cannot be changed.
-        num_envs: number of environments.
-        device: torch device of the derived arrays.
+        derived: the derived arrays.
         fresh: whether to bring derived state up to the current tick on read.
-        threads: number of CPU threads of the launches; None for all that torch uses.
         keyframe: name or index of the keyframe with the initial state.
 
     Raises:
@@ -48,15 +48,11 @@ class OwnedModelEngine(MujocoModelEngine):
     _own_call = "MujocoEngine.from_mj(model, data)"
     """Call, for messages, that wraps live objects."""
 
-    def __init__(
-        self, model: Any, num_envs: int, device: str, fresh: bool, threads: int | None, keyframe: str | int | None
-    ) -> None:
-        super().__init__(num_envs, device, fresh, threads)
+    def __init__(self, model: Any, derived: Derived, fresh: bool, keyframe: str | int | None) -> None:
+        super().__init__(derived, fresh)
         if isinstance(model, mujoco.MjData):
             raise ModelError(f"an MjData is not a model: wrap live objects with {self._own_call}.")
         self._label = label_of(model)
-        self._is_installed = False  # whether the environments exist
-        self._model: Any = None
         self._spec: Any = None
         if isinstance(model, mujoco.MjModel):
             self._sealed, self._model = model, model
@@ -98,19 +94,27 @@ class OwnedModelEngine(MujocoModelEngine):
             return self._repr(self._spec.modelname, len(self._spec.bodies) - 1)
         return super().__repr__()
 
-    @property
-    def model(self) -> Any:
-        """Compiled MjModel; compiles a path or spec. The environments use a copy that edits do not affect."""
-        self._ensure()
-        return self._model
+    @abc.abstractmethod
+    def _new_source(self, model: Any) -> OwnedSource:
+        """Return new environments of a compiled model."""
 
-    def _install(self, model: Any, prepared: frozenset[Requirement]) -> None:
+    def _install(self, model: Any, prepared: frozenset[Requirement]) -> OwnedSource:
         """Create the environments of a model; the state of earlier ones, before the first tick, is carried over."""
-        raise NotImplementedError
+        source = self._new_source(model)
+        if self._source is not None:
+            source.take_over(self._source)
+        self._source, self._model = source, model
+        self._previous = {}
+        self.dt = model_time_step(model.opt.timestep, self._label)
+        if self._offsets:
+            source.place(self._offsets)
+            self._offsets.follow()
+        self._derive(prepared)
+        return source
 
-    def _ensure(self) -> None:
-        if not self._is_installed:
-            self._install(self._compiled(frozenset()), self.prepared)
+    def _ensure(self) -> OwnedSource:
+        source: OwnedSource | None = self._source
+        return self._install(self._compiled(frozenset()), self.prepared) if source is None else source
 
     def _compiled(self, new: frozenset[Requirement]) -> Any:
         if self._sealed is not None:
@@ -128,6 +132,8 @@ class OwnedModelEngine(MujocoModelEngine):
 
     @property
     def _model_options(self) -> Any:
+        if self._source is not None:
+            return self._source.options
         return self._spec.option if self._model is None else self._model.opt
 
     def _declared_types(self) -> Mapping[str, str]:
@@ -150,7 +156,7 @@ class OwnedModelEngine(MujocoModelEngine):
         prepared = self.prepared | requirements
         if self._model is not None:
             self._check_time_step(float(self._model.opt.timestep), "engine.model")
-        if not self._is_installed or any(map(self._lacks, requirements)):
+        if self._source is None or any(map(self._lacks, requirements)):
             self._install(self._compiled(requirements), prepared)
         else:
             self._derive(prepared)
@@ -172,25 +178,25 @@ class OwnedModelEngine(MujocoModelEngine):
                 infinite or huge.
             SensoriumWarning: once for each kind, when the simulator's memory was too small, e.g. for all contacts.
         """
-        self._ensure()
+        source = self._ensure()
         substeps = positive_int(substeps, "substeps")
         self._check_time_steps()
         if ctrl is not None:
-            self._write_ctrl(ctrl)
+            write_controls(ctrl, source.state("ctrl"), self._controls)
         if self._previous:
             if substeps > 1:
-                self._advance(substeps - 1)
+                source.step(substeps - 1)
             self._keep_state()
-            self._advance(1)
+            source.step(1)
         else:
-            self._advance(substeps)
+            source.step(substeps)
         self.tick += substeps
         self._note_ticks()
-        self._check_state()
+        source.check()
 
-    def _advance(self, ticks: int) -> None:
-        """Take steps."""
-        raise NotImplementedError
+    def _controls(self) -> str:
+        count = len(self.names("actuator"))
+        return f": {self.num_envs} environments, {self.nu} controls of {count} actuators"
 
     def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
         """Reset environments, write `state` into them, and update their derived state; others are unchanged.
@@ -211,40 +217,27 @@ class OwnedModelEngine(MujocoModelEngine):
             ModelError: described shapes are no longer the same in all environments. On CUDA the host does not wait for
                 this check: a later step or reset raises it.
         """
-        self._ensure()
-        self._check_shapes()
-        ids = self._selected(env_ids)
-        if state and ids is not None and ids.dtype == torch.bool:
-            ids = env_rows(ids, self.num_envs, self.device)  # one row of values per env, so the host must count them
+        source = self._ensure()
+        source.check_shapes()
+        device = self._derived.compute.device
+        ids = env_rows(env_ids, self.num_envs, device) if state else self._selected(env_ids)
         if ids is not None and len(ids) == 0:
             return
-        targets = {name: self._state_view(name) for name in STATE_FIELDS}
+        targets = {name: source.state(name) for name in STATE_FIELDS}
         values = row_values(state or {}, targets, self.num_envs if ids is None else len(ids), "state")
         if not self.fresh and ids is not None:
             self.refresh()  # the last tick of the other envs, which the reset would otherwise lose
-        self._put_back(ids)
+        source.reset(ids)
         for name, value in values.items():
             targets[name][slice(None) if ids is None else ids] = value
         self._refresh_reset(ids)
-
-    def _put_back(self, ids: torch.Tensor | None) -> None:
-        """Reset environments to the initial state."""
-        raise NotImplementedError
-
-    def _rows(self) -> dict[str, torch.Tensor]:
-        """Return all tensors that a step starts from `[env, ...]`, by name, live."""
-        raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
         """Return everything needed to resume: state, gravity and flux of each env, derived arrays and tick.
 
         A resumed run is bit-identical; on CUDA this requires `deterministic=True`.
         """
-        return super().state() | {"rows": copies(self._rows()), "options": self._own_options()}
-
-    def _own_options(self) -> dict[str, torch.Tensor]:
-        """Return a copy of `"opt.gravity"` and `"opt.magnetic"` `[env, 3]` where they are set per environment."""
-        raise NotImplementedError
+        return super().state() | {"rows": copies(self._source.rows()), "options": self._source.separate_options()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore the result of `state`, in an engine with the same model and number of environments.
@@ -252,8 +245,9 @@ class OwnedModelEngine(MujocoModelEngine):
         Raises:
             ArgumentError: the state belongs to another model or number of environments.
         """
-        self._ensure()
-        rows, saved = self._rows(), state["rows"]
+        source = self._ensure()
+        source.separate(state["options"])
+        rows, saved = source.rows(), state["rows"]
         shapes, given = ({name: tuple(each.shape) for name, each in part.items()} for part in (rows, saved))
         if shapes != given:
             differ = next(name for name in {**shapes, **given} if shapes.get(name) != given.get(name))
@@ -263,19 +257,5 @@ class OwnedModelEngine(MujocoModelEngine):
             )
         restore(rows, saved)
         for name, values in state["options"].items():
-            self._state_view(name).copy_(values)
+            source.state(name).copy_(values)
         super().load_state(state)
-
-    def _check_state(self) -> None:
-        """Warn of problems in the last steps."""
-        raise NotImplementedError
-
-    def _write_ctrl(self, ctrl: Any) -> None:
-        values, target = as_tensor(ctrl, "ctrl"), self.ctrl
-        nu = target.shape[1]
-        if tuple(values.shape) not in ((self.num_envs, nu), (nu,)):
-            raise ArgumentError(
-                f"ctrl: got shape {tuple(values.shape)}, expected ({self.num_envs}, {nu}) or ({nu},): {self.num_envs} "
-                f"environments, {nu} controls of {len(self.names('actuator'))} actuators."
-            )
-        target.copy_(values)

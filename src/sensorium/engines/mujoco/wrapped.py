@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-
 from sensorium.engines.mujoco.base import MujocoModelEngine
+from sensorium.engines.mujoco.source import Source
 from sensorium.errors import ScheduleError
 from sensorium.spec import Requirement
 
@@ -20,15 +19,13 @@ class WrappedModelEngine(MujocoModelEngine):
     """Name of the owner's data in messages."""
     _step_call: str
     """Call of the owner that takes a step."""
-    _newest: dict[str, torch.Tensor]
-    """Current state; `_previous` has the state of the previous tick."""
     _reset_fix: str
     """Call of the owner that replaces the state argument of `reset`, with `{}` for the names."""
 
-    @property
-    def model(self) -> Any:
-        """MjModel of the owner."""
-        return self._model
+    def _wrap(self, source: Source) -> None:
+        """Use the owner's simulation."""
+        self._source, self._model = source, source.model
+        self._derive(frozenset())
 
     def _apply(self, requirements: frozenset[Requirement]) -> None:
         self._derive(self.prepared | requirements)
@@ -65,14 +62,7 @@ class WrappedModelEngine(MujocoModelEngine):
             self._note_ticks()
             if not self.fresh:
                 self.refresh()  # before the owner's next forward computation overwrites it with another instant
-
-    def _keep_state(self, ids: torch.Tensor | None = None) -> None:
-        super()._keep_state(ids)
-        self._note_state(self._newest, ids)
-
-    def _derive(self, prepared: frozenset[Requirement]) -> None:
-        super()._derive(prepared)
-        self._newest = {name: values.clone() for name, values in self._previous.items()}
+            self._source.check()
 
     def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
         """Read environments again after their owner reset them; no state is written.
@@ -92,13 +82,10 @@ class WrappedModelEngine(MujocoModelEngine):
                 f"{self._reset_fix.format(', '.join(state))}, then call scene.reset(env_ids)."
             )
         ids = self._selected(env_ids)
-        self._forget(ids)
+        self._source.forget(ids)
         if ids is None or len(ids):
             self._refresh_reset(ids)
-        self._check_shapes()
-
-    def _forget(self, ids: torch.Tensor | None) -> None:
-        """Discard records of environments from before their owner reset them."""
+        self._source.check_shapes()
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore the result of `state`, after the owner restored the physics."""

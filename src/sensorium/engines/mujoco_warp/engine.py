@@ -9,27 +9,26 @@ to run unless `deterministic=True`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 import warp as wp
 
-from sensorium.compute import check_envs, graph, keeps_current, resolve_device
-from sensorium.engines.envs import mark, positive_int, put
-from sensorium.engines.mujoco.base import model_time_step
+from sensorium.compute import Compute, check_envs, graph, keeps_current, resolve_device
+from sensorium.engines.envs import positive_int
+from sensorium.engines.mujoco.derived import Derived
 from sensorium.engines.mujoco.owned import OwnedModelEngine, state_size
 from sensorium.engines.mujoco.spec import reason_of
-from sensorium.engines.mujoco_warp.base import WarpModelEngine
 from sensorium.engines.mujoco_warp.live import LiveMujocoWarpEngine
-from sensorium.engines.mujoco_warp.worlds import Worlds, default_state, mujoco_warp, put_model, sizes
+from sensorium.engines.mujoco_warp.source import WarpSource
+from sensorium.engines.mujoco_warp.worlds import Worlds, mujoco_warp, put_model, sizes
 from sensorium.errors import ModelError
 from sensorium.spec import SHAPES, Requirement
 
 __all__ = ["LiveMujocoWarpEngine", "MujocoWarpEngine"]
 
 
-class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
+class MujocoWarpEngine(OwnedModelEngine):
     """N parallel environments of one MuJoCo model on one device, stepped by mujoco_warp.
 
     Args:
@@ -47,6 +46,8 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         deterministic: whether to use a fixed order of contacts and sums, at a cost; needs mujoco_warp 4 or newer.
     """
 
+    name = "mujoco_warp"
+    _holds_asleep = False
     _own_call = "MujocoWarpEngine.from_mjw(mjm, m, d)"
 
     @keeps_current
@@ -66,7 +67,9 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         given = {"nconmax": nconmax, "njmax": njmax}
         self._sizes = {what: None if size is None else positive_int(size, what) for what, size in given.items()}
         self._deterministic = deterministic
-        super().__init__(model, positive_int(num_envs, "num_envs"), resolve_device(device), fresh, None, keyframe)
+        device, num_envs = resolve_device(device), positive_int(num_envs, "num_envs")
+        derived = Derived(num_envs, device, Compute(device, num_envs), torch.float32, shows=True)
+        super().__init__(model, derived, fresh, keyframe)
         self.capture(True)
         self._ensure()  # reports features that mujoco_warp lacks now instead of at the first step
 
@@ -94,48 +97,26 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
         """Whether a requirement may be prepared late; not if it needs new worlds, whose memory is elsewhere."""
         return super().grants_late(requirement) and (requirement == SHAPES or not self._lacks(requirement))
 
-    def _install(self, model: Any, prepared: frozenset[Requirement]) -> None:
-        """Create the worlds of a model; the state of earlier ones, before the first tick, is carried over."""
-        worlds = self._made(model)
-        start = {} if self._key < 0 else default_state(model, self._key)
-        start_on_device = {name: torch.from_numpy(values).to(self.device) for name, values in start.items()}
-        _write(worlds.states(), start_on_device, None)
-        for option in ("gravity", "magnetic"):
-            worlds.expand(f"opt.{option}")
-        if self._is_installed:
-            old = self._worlds
-            pristine = put_model(old.mjm, self._label, self._derived.compute.wp_device)
-            self._set_options(pristine)
-            worlds.take_over(old, pristine, default_state(old.mjm, self._key))
-        self._attach(worlds)
-        self._is_installed, self._model, self._start = True, model, start_on_device
-        self._reset_mask = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
-        if self._offsets:
-            self._bind_offsets()
-        self.dt = model_time_step(model.opt.timestep, self._label)
-        self._derive(prepared)
-
     @graph.launching
-    def _made(self, model: Any) -> Worlds:
-        """Return new worlds of a compiled model."""
-        module, device = mujoco_warp(), self._derived.compute.wp_device
+    def _new_source(self, model: Any) -> WarpSource:
+        module, compute = mujoco_warp(), self._derived.compute
         check_envs("MujocoWarpEngine", self.num_envs, 4 * state_size(model), self.device)
-        m = put_model(model, self._label, device)
-        self._set_options(m)
+        m = self._put(model)
         room = sizes(model, module, **self._sizes)
         try:
-            with wp.ScopedDevice(device):
+            with wp.ScopedDevice(compute.wp_device):
                 d = module.make_data(model, nworld=self.num_envs, **room)
         except (RuntimeError, ValueError) as error:  # too much memory, or sizes beyond Warp's integers
             raise ModelError(
                 f"{self._label}: {self.num_envs} environments with memory for nconmax={room['nconmax']} contacts and "
-                f"njmax={room['njmax']} constraints each cannot be created on {device}: {reason_of(error)}. Use fewer "
-                "environments, or a lower nconmax or njmax."
+                f"njmax={room['njmax']} constraints each cannot be created on {compute.wp_device}: "
+                f"{reason_of(error)}. Use fewer environments, or a lower nconmax or njmax."
             ) from error
-        return Worlds(model, m, d, self._derived.compute)
+        return WarpSource(Worlds(model, m, d, compute), compute, self._health, self._put, self._key)
 
-    def _set_options(self, m: Any) -> None:
-        module = mujoco_warp()
+    def _put(self, model: Any) -> Any:
+        """Return a mujoco_warp Model on the device, with the options of this engine."""
+        module, m = mujoco_warp(), put_model(model, self._label, self._derived.compute.wp_device)
         m.opt.warn_overflow = type(m.opt.warn_overflow)(0)  # this engine warns instead, once and with names
         if self._deterministic:
             if not hasattr(m.opt, "deterministic"):
@@ -143,6 +124,17 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
                     f"deterministic: mujoco_warp {module.__version__} does not support it; use 4.0 or newer."
                 )
             m.opt.deterministic = int(module.DeterminismType.ALL)
+        return m
+
+    @property
+    def m(self) -> Any:
+        """mujoco_warp's Model; writes to it, and replacements of its arrays, take effect."""
+        return self._source.worlds.m
+
+    @property
+    def d(self) -> Any:
+        """mujoco_warp's Data, `nworld` environments."""
+        return self._source.worlds.d
 
     def expand(self, field: str) -> torch.Tensor:
         """Give each environment separate values in a field of mujoco_warp's Model, and return them.
@@ -158,42 +150,5 @@ class MujocoWarpEngine(WarpModelEngine, OwnedModelEngine):
             UnknownNameError: the Model has no such field.
             ArgumentError: all environments must share the field.
         """
-        self._ensure()
-        return self._worlds.expand(field)
-
-    # State ------------------------------------------------------------------------------------------------------------
-
-    def _check_time_steps(self) -> None:
-        self._check_time_step(self.model.opt.timestep, "engine.model")
-        super()._check_time_steps()
-
-    def _advance(self, ticks: int) -> None:
-        self._worlds.step(ticks)
-
-    def _put_back(self, ids: torch.Tensor | None) -> None:
-        mark(self._reset_mask, ids)
-        self._worlds.reset(self._reset_mask)
-        _write(self._worlds.states(), self._start, self._reset_mask)
-
-    def _rows(self) -> dict[str, torch.Tensor]:
-        return self._worlds.states()
-
-    def _own_options(self) -> dict[str, torch.Tensor]:
-        return {name: self._worlds.of_each(name) for name in ("opt.gravity", "opt.magnetic")}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore the result of `state`, in an engine with the same model and number of environments.
-
-        Raises:
-            ArgumentError: the state belongs to another model or number of environments.
-        """
-        for name in state["options"]:
-            self._worlds.expand(name)
-        super().load_state(state)
-
-
-def _write(targets: Mapping[str, torch.Tensor], values: Mapping[str, torch.Tensor], mask: torch.Tensor | None) -> None:
-    """Write values that all environments share, into all of them or those of a mask."""
-    for name, target in targets.items():
-        if name in values:
-            put(target, values[name].expand_as(target), mask)
+        values: torch.Tensor = self._source.worlds.expand(field)
+        return values

@@ -6,20 +6,19 @@ from typing import Any
 
 import mujoco
 import numpy as np
+import torch
 import warp as wp
 
-from sensorium.compute import keeps_current
-from sensorium.engines.contacts import is_contact
+from sensorium.compute import Compute, keeps_current
 from sensorium.engines.mujoco.base import model_time_step
-from sensorium.engines.mujoco.sleep import is_held, sleeps
+from sensorium.engines.mujoco.derived import Derived
 from sensorium.engines.mujoco.wrapped import WrappedModelEngine
-from sensorium.engines.mujoco_warp.base import WarpModelEngine
+from sensorium.engines.mujoco_warp.source import WarpSource
 from sensorium.engines.mujoco_warp.worlds import Worlds, mujoco_warp
 from sensorium.errors import ModelError, shown
-from sensorium.spec import Requirement
 
 
-class LiveMujocoWarpEngine(WarpModelEngine, WrappedModelEngine):
+class LiveMujocoWarpEngine(WrappedModelEngine):
     """A live mujoco_warp Model and Data; created by `MujocoWarpEngine.from_mjw`.
 
     The owner calls mujoco_warp.step and then `scene.update()`. Edits by the owner (state, model, gravity), and arrays
@@ -38,7 +37,9 @@ class LiveMujocoWarpEngine(WarpModelEngine, WrappedModelEngine):
             `fresh=False` with the RK4 integrator or with bodies that may sleep.
     """
 
+    name = "mujoco_warp"
     varies_late = True
+    _holds_asleep = False
     _data, _step_call = "Data", "mujoco_warp.step(m, d)"
     _reset_fix = "write {} yourself (mujoco_warp.reset_data(m, d, reset=mask))"
 
@@ -63,34 +64,19 @@ class LiveMujocoWarpEngine(WarpModelEngine, WrappedModelEngine):
         steps = np.unique(m.opt.timestep.numpy())
         if len(steps) > 1:
             raise ModelError(f"from_mjw: environments have different time steps ({steps[:4]} s): set all to the same.")
-        super().__init__(int(d.nworld), str(wp.device_to_torch(d.qpos.device)), fresh, None)
+        device, num_envs = str(wp.device_to_torch(d.qpos.device)), int(d.nworld)
+        # without `fresh` the owner's forward() between two updates would mix two instants in views
+        super().__init__(Derived(num_envs, device, Compute(device, num_envs), torch.float32, shows=fresh), fresh)
         self._check_unfresh(m.opt)
-        self._model = mjm
         self.dt = float(mjm.opt.timestep)
         if np.float32(self.dt) != steps[0]:
             self.dt = float(str(steps[0]))  # edited by the owner: the shortest decimal of the float32
         model_time_step(self.dt, "from_mjw")
-        self._attach(Worlds(mjm, m, d, self._derived.compute))
+        self.m, self.d = m, d
+        compute = self._derived.compute
+        self._wrap(WarpSource(Worlds(mjm, m, d, compute), compute, self._health))
         self.capture(True)
-        self._derive(frozenset())
-
-    def supports(self, requirement: Requirement) -> str | None:
-        """Return None if the engine supports the requirement, otherwise the reason and the fix."""
-        nv, awake = int(self._model.nv), int(getattr(self.d, "nvmax", self._model.nv))
-        held = is_held(requirement) or is_contact(requirement) or requirement.kind == "NATIVE_SENSOR"
-        if held and awake < nv and sleeps(self.m.opt):
-            return (
-                f"mujoco_warp computes it only for bodies that are awake, and nvmax={awake} is less than all {nv} "
-                "degrees of freedom: increase it, mujoco_warp.make_data(..., nvmax=...)."
-            )
-        return super().supports(requirement)
 
     @property
     def _computes_wrenches(self) -> bool:
         return self.fresh or getattr(self.m.opt, "run_rne_postconstraint", False)
-
-    def count_ticks(self, ticks: int) -> None:
-        """Register `ticks` steps of the owner; see `WrappedModelEngine.count_ticks`."""
-        super().count_ticks(ticks)
-        if ticks:
-            self._check_state()

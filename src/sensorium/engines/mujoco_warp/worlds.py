@@ -1,9 +1,6 @@
 """mujoco_warp itself: its import, its worlds on one device, and its functions replayed as graphs.
 
-A function of mujoco_warp consists of about a hundred small launches, which cost the host far more than the device. Each
-function is run once directly, which loads its kernels, then captured, then replayed (on the CPU too, bit-identically).
-Scalars, sizes and addresses are frozen in a graph: it is captured again after an array or option of the model was
-replaced.
+A function of mujoco_warp consists of about a hundred small launches, see `WorkGraphs`.
 """
 
 from __future__ import annotations
@@ -12,8 +9,8 @@ import dataclasses
 import functools
 import importlib
 import operator
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import metadata
 from typing import Any
 
@@ -22,7 +19,8 @@ import numpy as np
 import torch
 import warp as wp
 
-from sensorium.compute import Compute, graph, keeps_current
+from sensorium.compute import Compute, graph
+from sensorium.engines.graphs import WorkGraphs
 from sensorium.engines.mujoco.owned import STATE_FIELDS
 from sensorium.engines.mujoco.sleep import AWAKE, disabled, sleeps
 from sensorium.engines.mujoco.spec import reason_of
@@ -150,9 +148,8 @@ class Worlds:
 
     def __init__(self, mjm: Any, m: Any, d: Any, compute: Compute) -> None:
         self.mjm, self.m, self.d = mjm, m, d
-        self._compute = compute
         self._module = mujoco_warp()
-        self._graphs: dict[Any, _Graph] = {}
+        self._graphs = WorkGraphs(compute, self._parts)
         self._tensors: dict[str, tuple[Any, torch.Tensor]] = {}
         self._kept: dict[str, Any] = {}
 
@@ -266,56 +263,33 @@ class Worlds:
 
     def step(self, count: int) -> None:
         """Take steps."""
-        graph = self._graph("step", lambda: self._module.step(self.m, self.d))
         for _ in range(count):
-            graph.run()
+            self._graphs.run("step", lambda: self._module.step(self.m, self.d))
 
-    def forward(self, stage: str, *, sensors: bool, wrenches: bool, tendons: bool) -> None:
-        """Compute derived state up to a stage.
-
-        Args:
-            stage: `"pos"`, `"vel"` or `"acc"`; `"acc"` computes everything.
-            sensors: whether to compute the native sensors of that stage; `"acc"` always does.
-            wrenches: whether to compute the results of mj_rnePostConstraint even if no sensor of the model requires
-                them.
-            tendons: whether to compute the paths of tendons.
+    def forward(self, functions: Sequence[str]) -> None:
+        """Compute derived state by functions of mujoco_warp, see `Plan.functions`.
 
         The state is preserved, including sleep, the history of delayed sensors, and the controls, which a callback
-        writes. `"acc"` computes everything as if all bodies were awake: mujoco_warp has no contacts of sleeping bodies.
+        writes. The whole forward computation treats all bodies as awake: mujoco_warp has no contacts of sleeping
+        bodies.
         """
         module, m, d = self._module, self.m, self.d
 
         def compute() -> None:
-            if stage == "acc":
-                module.forward(m, d)
-                if wrenches and not self._computes_wrenches:
-                    module.rne_postconstraint(m, d)
-            elif sensors:
-                module.fwd_position(m, d)
-                d.sensordata.zero_()
-                module.sensor_pos(m, d)
-                module.fwd_velocity(m, d)
-                module.sensor_vel(m, d)
-            else:
-                module.kinematics(m, d)
-                if stage == "vel" or tendons:
-                    module.com_pos(m, d)
-                if stage == "vel":
-                    module.com_vel(m, d)
-                if tendons:
-                    module.tendon(m, d)
-
-        def compute_only() -> None:
             control, m.callback.control = m.callback.control, None
             try:
                 with self._keeping():
-                    if stage == "acc" and sleeps(m.opt):
+                    if "forward" in functions and sleeps(m.opt):
                         d.tree_asleep.fill_(AWAKE)
-                    compute()
+                    for name in functions:
+                        if name == "sensor_pos":
+                            d.sensordata.zero_()
+                        if name != "rne_postconstraint" or not self._computes_wrenches:
+                            getattr(module, name)(m, d)
             finally:
                 m.callback.control = control
 
-        self._graph((stage, sensors, wrenches, tendons), compute_only).run()
+        self._graphs.run(functions, compute)
 
     @property
     def _computes_wrenches(self) -> bool:
@@ -343,14 +317,9 @@ class Worlds:
             mask: bool [env]; its address is fixed by the first call.
         """
         rows = wp.from_torch(mask, dtype=wp.bool)
-        self._graph("reset", lambda: self._module.reset_data(self.m, self.d, reset=rows)).run()
+        self._graphs.run("reset", lambda: self._module.reset_data(self.m, self.d, reset=rows))
 
-    def _graph(self, key: Any, work: Callable[[], None]) -> _Graph:
-        if key not in self._graphs:
-            self._graphs[key] = _Graph(self, self._compute, work)
-        return self._graphs[key]
-
-    def parts(self) -> list[Any]:
+    def _parts(self) -> list[Any]:
         """Return all arrays and options that a graph may have frozen."""
         m, d = self.m, self.d
         parts = (*parts_of(m).values(), m.callback, d, d.contact, d.efc)
@@ -362,37 +331,6 @@ class Worlds:
         if kinds is None:  # not exported by 3.11
             kinds = importlib.import_module("mujoco_warp._src.types").OverflowType
         return [(int(kind), *LOST[kind.name]) for kind in kinds if kind.name in LOST]
-
-
-class _Graph:
-    """One function of mujoco_warp: run directly the first time, then captured, then replayed."""
-
-    def __init__(self, worlds: Worlds, compute: Compute, work: Callable[[], None]) -> None:
-        self._worlds, self._compute, self._work = worlds, compute, work
-        self._graph: Any = None
-        self._frozen: list[Any] | None = None
-
-    @keeps_current
-    def run(self) -> None:
-        """Run the function once."""
-        compute, parts = self._compute, self._worlds.parts()
-        if self._frozen is None or not compute.capture or not self._holds(parts):
-            with graph.launching, wp.ScopedDevice(compute.wp_device), self._stream():
-                self._work()
-            self._graph, self._frozen = None, self._worlds.parts()
-            return
-        if self._graph is None:
-            self._graph = graph.capture_work(self._work, compute.wp_device)
-        with graph.launching:
-            wp.capture_launch(self._graph, None if compute.is_cpu else compute.stream)
-
-    def _stream(self) -> Any:
-        return nullcontext() if self._compute.is_cpu else wp.ScopedStream(self._compute.stream)
-
-    def _holds(self, parts: list[Any]) -> bool:
-        """Whether all frozen parts are the same as in the last run."""
-        assert self._frozen is not None
-        return len(parts) == len(self._frozen) and all(map(operator.is_, parts, self._frozen))
 
 
 def parts_of(m: Any) -> dict[str, Any]:

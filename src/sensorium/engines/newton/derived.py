@@ -13,7 +13,6 @@ from sensorium.compute import Compute
 from sensorium.engines.base import ARRAYS, Engine
 from sensorium.engines.body_state import BodyState
 from sensorium.engines.contacts import ContactReducer, is_contact
-from sensorium.engines.envs import mark
 from sensorium.engines.newton.contacts import ContactExport
 from sensorium.engines.newton.layout import Layout
 from sensorium.engines.newton.solvers import SolverAccess
@@ -153,12 +152,8 @@ class DerivedArrays:
 
     def fill(self, ids: torch.Tensor | None = None) -> None:
         """Fill the arrays of all environments, or of some, from the shown state and the observables."""
-        if ids is not None:
-            mark(self._compute.reset_envs, ids)
         if self._bodies is not None:
-            self._bodies.run(masked=ids is not None)
-        if ids is not None:
-            self._compute.reset_envs.zero_()
+            self._bodies.run(ids)
         for values, places, out in self._gathered:  # rows of other environments do not change
             torch.index_select(values, 0, places, out=out)
         if self._export is not None and self._reducer is not None:

@@ -15,7 +15,6 @@ from sensorium.compute import Compute, check_envs, graph, keeps_current
 from sensorium.engines.base import Engine, FrameOnBody, NameKind
 from sensorium.engines.contacts import contact_fault, is_contact
 from sensorium.engines.envs import (
-    as_tensor,
     check_quat,
     copies,
     env_rows,
@@ -26,6 +25,7 @@ from sensorium.engines.envs import (
     restore,
     row_values,
     time_step,
+    write_controls,
 )
 from sensorium.engines.newton.derived import DerivedArrays
 from sensorium.engines.newton.layout import Layout, newton
@@ -380,10 +380,7 @@ class NewtonEngine(Engine):
         """
         substeps = positive_int(substeps, "substeps")
         if ctrl is not None:
-            values, shape = as_tensor(ctrl, "ctrl"), tuple(self.ctrl.shape)
-            if tuple(values.shape) not in (shape, shape[1:]):
-                raise ArgumentError(f"ctrl: got shape {tuple(values.shape)}, expected {shape} or {shape[1:]}.")
-            self.ctrl.copy_(values)
+            write_controls(ctrl, self.ctrl)
         target, rows = self._ctrl_to
         target[rows] = self.ctrl
         for k in range(substeps):
@@ -507,9 +504,7 @@ class NewtonEngine(Engine):
             ArgumentError: env ids or values do not fit.
             UnknownNameError: a key is not a quantity of the state.
         """
-        ids = env_selection(env_ids, self.num_envs, self.device)
-        if state and ids is not None and ids.dtype == torch.bool:
-            ids = env_rows(ids, self.num_envs, self.device)
+        ids = (env_rows if state else env_selection)(env_ids, self.num_envs, self.device)
         if ids is not None and len(ids) == 0:
             return
         targets = self._rows()

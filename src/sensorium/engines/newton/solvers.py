@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import warp as wp
 
-from sensorium.compute import Compute, graph
 from sensorium.engines.newton.layout import newton
 from sensorium.errors import ModelError
 from sensorium.spec import (
@@ -142,36 +140,3 @@ class SolverAccess:
         data, compiled = self.solver.mjw_data, self.solver.mjw_model
         owners = (model, compiled, compiled.opt, data, data.contact, data.efc)
         return [value for owner in owners for value in vars(owner).values()]
-
-
-class StepGraphs:
-    """Steps of SolverMuJoCo, which consist of hundreds of launches: run directly once, then captured, then replayed.
-
-    Args:
-        access: the solver.
-        model: its model.
-        compute: device of the launches; `capture` selects whether graphs are replayed.
-    """
-
-    def __init__(self, access: SolverAccess, model: Any, compute: Compute) -> None:
-        self._access, self._model, self._compute = access, model, compute
-        self._graphs: dict[Hashable, Any] = {}
-        self._frozen: list[Any] = []
-
-    def run(self, key: Hashable, step: Callable[[], None]) -> None:
-        """Run a step, which always has the same arrays for the same key."""
-        compute = self._compute
-        if not self._access.is_mujoco or not compute.capture:
-            step()
-            return
-        parts = self._access.parts(self._model)
-        if len(parts) != len(self._frozen) or not all(map(operator.is_, parts, self._frozen)):
-            self._graphs.clear()  # an array or option was replaced
-        if key not in self._graphs:
-            step()
-            self._graphs[key] = None
-            self._frozen = self._access.parts(self._model)
-            return
-        if self._graphs[key] is None:
-            self._graphs[key] = graph.capture_work(step, compute.wp_device)
-        wp.capture_launch(self._graphs[key], None if compute.is_cpu else compute.stream)

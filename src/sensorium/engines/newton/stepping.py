@@ -7,7 +7,8 @@ from typing import Any
 import warp as wp
 
 from sensorium.compute import Compute
-from sensorium.engines.newton.solvers import CONTACTS, SolverAccess, StepGraphs
+from sensorium.engines.graphs import WorkGraphs
+from sensorium.engines.newton.solvers import CONTACTS, SolverAccess
 
 
 class Stepper:
@@ -39,7 +40,7 @@ class Stepper:
         observables: Any,
     ) -> None:
         self._access, self._dt, self._pipeline = access, dt, pipeline
-        self._graphs = StepGraphs(access, model, compute)
+        self._graphs = WorkGraphs(compute, lambda: access.parts(model))
         self.contacts, self.observables = contacts, observables
         self.wanted: Any = None
         self._spare = model.state()
@@ -85,7 +86,11 @@ class Stepper:
             contacts = self.contacts
         elif self._access.is_mujoco and observables is not None and observables.is_requested(CONTACTS):
             contacts = self.contacts
-        self._graphs.run(
-            (id(state), id(out), id(control), id(observables)),
-            lambda: self._access.solver.step(state, out, control, contacts, self._dt, observables=observables),
-        )
+
+        def step() -> None:
+            self._access.solver.step(state, out, control, contacts, self._dt, observables=observables)
+
+        if self._access.is_mujoco:  # other solvers may allocate
+            self._graphs.run((id(state), id(out), id(control), id(observables)), step)
+        else:
+            step()

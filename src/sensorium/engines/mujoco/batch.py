@@ -1,0 +1,261 @@
+"""The environments of `MujocoEngine`: a `mujoco.batch.Batch` that the engine steps and resets."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import mujoco
+import numpy as np
+import torch
+from mujoco.batch import MODEL_FIELDS, Batch
+
+from sensorium.engines.mujoco.base import shared_memory
+from sensorium.engines.mujoco.lookahead import LookaheadBatch
+from sensorium.engines.mujoco.owned import STATE_FIELDS
+from sensorium.engines.mujoco.shapes import SHAPE_FIELDS, check_shared, shared_model
+from sensorium.engines.mujoco.source import BAD_STATE, LIMITS, Health, OwnedSource, engine_fault
+from sensorium.engines.offsets import LiveOffsets
+from sensorium.errors import ModelError, SensoriumWarning, listed
+
+_BAD_CTRL = int(mujoco.mjtWarning.mjWARN_BADCTRL)
+_NONE = int(mujoco.mjtStage.mjSTAGE_NONE)
+_OPTIONS = ("opt.gravity", "opt.magnetic")
+
+
+class BatchSource(OwnedSource):
+    """Environments of one model that are stepped on all cores; MuJoCo's memory in float64.
+
+    Args:
+        model: the MjModel.
+        num_envs: number of environments.
+        threads: number of CPU threads.
+        persistent: whether each environment has a separate MjData.
+        key: index of the keyframe with the initial state, -1 for the model's default state.
+        health: problems that were reported.
+
+    Attributes:
+        batch: the `mujoco.batch.Batch`.
+    """
+
+    def __init__(self, model: Any, num_envs: int, threads: int, persistent: bool, key: int, health: Health) -> None:
+        super().__init__(model, num_envs)
+        self.batch = LookaheadBatch(model, num_envs, threads, persistent)
+        self.batch.reset(keyframe=key, stage=_NONE)
+        self._key, self._health = key, health
+        self._bad_ctrl = np.zeros(num_envs, dtype=bool)
+        self._views: dict[str, torch.Tensor] = {}
+        self._built: dict[str, np.ndarray] = {}  # fields that shapes were made from
+        self._shared: dict[str, np.ndarray] = {}  # fields that mounts depend on and that no env has of its own
+        self._placed_ids: list[int] = []  # of models that were set, when the mounts were placed
+        self._moves = False
+
+    def take_over(self, old: BatchSource) -> None:
+        """Replace another batch, of the same model before sensors added to it, and keep the values written there."""
+        changed = [f for f in STATE_FIELDS if old.batch.bind(f).shape != self.batch.bind(f).shape]
+        if changed:
+            start = Batch(old.model, 1)
+            start.reset(keyframe=self._key, stage=_NONE)
+            if any(
+                not np.array_equal(each := old.batch.bind(f), np.broadcast_to(start.bind(f), each.shape))
+                for f in STATE_FIELDS
+            ):
+                raise ModelError(
+                    f"a sensor's MODEL_ELEMENTS changed the size of {', '.join(changed)}, which was written before the "
+                    "scene was created: write the state after Scene(...)."
+                )
+        else:
+            for name in STATE_FIELDS:
+                self.batch.bind(name)[...] = old.batch.bind(name)
+        if old.batch.models is not None:
+            raise ModelError(
+                "batch.set_models was called before the scene was created, which then changed the model: call it after "
+                "Scene(...), with models that contain the elements its sensors need (sn.prepare)."
+            )
+        for name in sorted(MODEL_FIELDS):
+            values = old.batch.expanded(name)
+            if values is None or np.array_equal(values, np.broadcast_to(_shared_value(old.model, name), values.shape)):
+                continue
+            into = self.batch.expand(name)
+            if into.shape != values.shape:
+                raise ModelError(
+                    f"a sensor changed the size of {name}, which was expanded and written before the scene was "
+                    f"created: expand and write it after Scene(...)."
+                )
+            into[...] = values
+        self._views = old._views
+        for name, view in self._views.items():
+            view.set_(self._view_of(name))  # type: ignore[call-overload]
+
+    # Memory ----------------------------------------------------------------------------------------------------------
+
+    def field(self, name: str) -> np.ndarray:
+        """Return a field of MuJoCo's data or of the model `[env, ...]`, at a fixed address."""
+        is_of_model = name in self.plan.model_fields or name in _OPTIONS
+        values: np.ndarray = self.batch.expand(name) if is_of_model else self.batch.bind(name)
+        return values
+
+    def state(self, name: str) -> torch.Tensor:
+        """Return a field of the state, or of the model's options (`"opt.gravity"`), `[env, ...]`."""
+        if name not in self._views:
+            self._views[name] = self._view_of(name)
+        return self._views[name]
+
+    def _view_of(self, name: str) -> torch.Tensor:
+        with torch.inference_mode(False):  # tensors created in that mode cannot be written outside it
+            return torch.from_numpy(self.field(name))
+
+    def rows(self) -> dict[str, torch.Tensor]:
+        """Return the states of MuJoCo `[env, ...]`, live."""
+        return {"state": torch.from_numpy(self.batch.state)}
+
+    def separate_options(self) -> dict[str, torch.Tensor]:
+        """Return a copy of gravity and magnetic flux `[env, 3]` where they are set per environment."""
+        expanded = {name: self.batch.expanded(name) for name in _OPTIONS}
+        return {name: torch.tensor(values, device="cpu") for name, values in expanded.items() if values is not None}
+
+    def separate(self, options: Mapping[str, torch.Tensor]) -> None:
+        """Set options to the model's values, unless they are in a mapping."""
+        for name in _OPTIONS:
+            if name not in options and (values := self.batch.expanded(name)) is not None:
+                values[...] = _shared_value(self.model, name)
+
+    def given(self, field: str) -> np.ndarray | None:
+        """Return current values of a field of the model where they differ from `model`."""
+        values: np.ndarray | None = self.batch.expanded(field)
+        return _of_models(self.batch.models, field) if values is None and self.batch.models is not None else values
+
+    @property
+    def diverged(self) -> torch.Tensor:
+        """Bool `[env]`: environments whose state became NaN, infinite or huge since their last reset."""
+        return torch.from_numpy(self._health.diverged.copy())
+
+    # Computations ----------------------------------------------------------------------------------------------------
+
+    def step(self, ticks: int) -> None:
+        """Take steps."""
+        self._run(self.batch.advance, nstep=ticks)
+
+    def reset(self, ids: torch.Tensor | None) -> None:
+        """Reset environments to the initial state."""
+        rows = _sorted(ids)
+        self.batch.reset(ids=rows, keyframe=self._key, stage=_NONE)
+        for flags in (self._health.diverged, self._bad_ctrl):
+            flags[slice(None) if rows is None else rows] = False
+
+    def compute(self, ids: torch.Tensor | None, *, is_current: bool, is_edited: bool) -> None:
+        """Bring the fields of the plan up to date."""
+        stage = self.plan.stage
+        if not is_current or not stage:
+            return
+        if ids is None and not is_edited:
+            self._run(self.batch.observe, stage=stage)
+        else:
+            self._run(self.batch.forward, ids=_sorted(ids), stage=stage)
+        if np.count_nonzero(counters := self.batch.warning):
+            self._health.report_limits(counters[:, list(LIMITS), 1], self.model)
+
+    def _run(self, call: Callable[..., None], **given: Any) -> None:
+        """Run a computation of the batch.
+
+        Raises:
+            ModelError: MuJoCo failed in some environments, e.g. because its memory was too small.
+        """
+        try:
+            call(**given)
+        except RuntimeError as error:
+            if not hasattr(error, "ids"):
+                raise
+            which = f"env {listed(map(str, error.ids), 8)}"
+            why = self.batch.error(error.ids[0])
+            after = "Their state is unchanged; all others were computed. Reset, or create a new engine."
+            raise ModelError(engine_fault(why, which, after)) from error
+
+    def edited_time_step(self, dt: float) -> tuple[float, str] | None:
+        """Return a current time step, s, that is not `dt`, with its location for messages; None if there is none."""
+        batch, found = self.batch, [([self.model_options.timestep], "engine.model")]
+        if (each := batch.expanded("opt.timestep")) is not None:
+            found.append((each.ravel().tolist(), 'engine.batch.expand("opt.timestep")'))
+        if batch.models is not None:
+            found.append((_of_models(batch.models, "opt.timestep").tolist(), "engine.batch.set_models"))
+        return next(((step, where) for steps, where in found for step in steps if step != dt), None)
+
+    def check(self) -> None:
+        """Warn of states and controls that were not finite in the last steps, and of memory that was too small."""
+        counters = self.batch.warning
+        if not np.count_nonzero(counters):
+            return
+        self._health.report_limits(counters[:, list(LIMITS), 1], self.model)
+        diverged, bad_ctrl = counters[:, BAD_STATE, 1].any(axis=1), counters[:, _BAD_CTRL, 1] > 0
+        counters[...] = 0  # counts of earlier steps were reported
+        self._health.report_diverged(diverged, self.model)
+        if (new := bad_ctrl & ~self._bad_ctrl).any():
+            self._bad_ctrl |= new
+            warnings.warn(
+                f"the controls of env {listed(map(str, np.flatnonzero(new)), 8)} were NaN, infinite or huge by tick "
+                f"{self._health.tick}, and MuJoCo applied zeros instead: check ctrl. This warning is issued once per "
+                "env and episode.",
+                SensoriumWarning,
+                stacklevel=4,
+            )
+
+    def forget(self, ids: torch.Tensor | None) -> None:
+        """Discard MuJoCo's warnings."""
+        self.batch.warning[...] = 0
+
+    # Mounts and shapes -----------------------------------------------------------------------------------------------
+
+    def place(self, offsets: LiveOffsets) -> None:
+        """Read the poses of mounts on their bodies from the current memory of the fields."""
+        self._placed_ids = self._model_ids()
+        self._shared = {}
+        sources = {}
+        for name in offsets.fields:
+            values: np.ndarray | None = self.batch.expanded(name)
+            if values is None:
+                values = self._shared[name] = self.values(name).copy()
+            sources[name] = shared_memory(values)
+        self._moves = self._moves or self.batch.models is not None or len(self._shared) < len(sources)
+        offsets.bind(self.elements.row, sources)
+
+    def _model_ids(self) -> list[int]:
+        """Return the identities of the models that the caller set; empty without them."""
+        models = self.batch.models
+        return [] if models is None else [id(each) for each in (models if isinstance(models, tuple) else [models])]
+
+    def follow(self, offsets: LiveOffsets, ids: torch.Tensor | None) -> None:
+        """Update the mounts of all envs or some from their poses on their bodies, if any was ever moved."""
+        if self._model_ids() != self._placed_ids or any(self.batch.expanded(name) is not None for name in self._shared):
+            self.place(offsets)
+        elif self.batch.models is not None:  # the caller may edit them
+            for name, values in self._shared.items():
+                values[...] = self.values(name)
+        if self._moves:
+            offsets.follow(ids)
+
+    def shape_model(self) -> Any:
+        """Return a model with the shapes that all environments share."""
+        model = shared_model(self.batch)
+        self._built = {field: np.array(getattr(model, field)) for field in SHAPE_FIELDS}
+        return model
+
+    def check_shapes(self) -> None:
+        """Raise ModelError if `shapes` are no longer the same in all environments, or were changed."""
+        if self._built:
+            check_shared(self.model, self.batch.expanded, self._built)
+
+
+def _sorted(ids: torch.Tensor | None) -> np.ndarray | None:
+    """Return environments in the order that a batch requires."""
+    return None if ids is None else np.sort(ids.numpy())
+
+
+def _shared_value(model: Any, name: str) -> np.ndarray:
+    return np.asarray(getattr(model.opt, name[4:]) if name.startswith("opt.") else getattr(model, name))
+
+
+def _of_models(models: Any, name: str) -> np.ndarray:
+    """Return a field of one model shared by all environments `[1, ...]`, or of the models of all `[env, ...]`."""
+    each = models if isinstance(models, list | tuple) else [models]
+    return np.stack([_shared_value(model, name) for model in each])
