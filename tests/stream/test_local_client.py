@@ -93,12 +93,12 @@ def a_program(client: sn.Client) -> dict[str, Any]:
 def test_local_program_has_the_results_of_the_network_one() -> None:
     """Listening with every option, spawning, destroying, stepping, resetting, frames and errors give equal results."""
     with connected("in-process") as client:
-        here = a_program(client)
+        local = a_program(client)
     with connected("network") as client:
-        there = a_program(client)
-    assert here.keys() == there.keys()
-    for what in here:
-        assert here[what] == there[what], what
+        remote = a_program(client)
+    assert local.keys() == remote.keys()
+    for what in local:
+        assert local[what] == remote[what], what
 
 
 # Memory ---------------------------------------------------------------------------------------------------------------

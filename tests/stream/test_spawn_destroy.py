@@ -164,14 +164,14 @@ def test_pedometers_of_two_clients_see_every_frame() -> None:
         with sn.connect(server.address) as a, sn.connect(server.address) as b:
             seen: dict[str, list[int]] = {"a": [], "b": []}
             mine = a.spawn("sensor.other.test_pedometer")
-            theirs = b.spawn("sensor.other.test_pedometer")
-            assert isinstance(mine, Pedometer) and mine.name != theirs.name
+            second = b.spawn("sensor.other.test_pedometer")
+            assert isinstance(mine, Pedometer) and mine.name != second.name
             mine.listen(seen["a"].append)
-            theirs.listen(seen["b"].append)
+            second.listen(seen["b"].append)
             for i in range(60):
                 b.step()
                 if i == 30:
-                    theirs.destroy()
+                    second.destroy()
             until(lambda: seen["a"] and seen["a"][-1] == 60)
             for frames in seen.values():
                 assert np.diff(frames).tolist() == [1] * (len(frames) - 1)

@@ -289,11 +289,11 @@ def test_record_of_lost_events_is_not_counted_as_a_sample(lockstep: tuple[sn.Ser
     ticker = client.blueprints.find("sensor.other.test_ticker")
     ticker.set_attribute("burst", 10)
     client.spawn(ticker, name="ticker")
-    gate, told = threading.Event(), list[Any]()
+    gate, seen = threading.Event(), list[Any]()
 
     def take(data: Any) -> None:
         if isinstance(data, LostEvents):
-            told.append((data.events_lost, subscription.stats))
+            seen.append((data.events_lost, subscription.stats))
         gate.wait(PATIENCE)
 
     subscription = Subscription(client._session, "ticker", take, ListenOptions(queue=2))
@@ -301,8 +301,8 @@ def test_record_of_lost_events_is_not_counted_as_a_sample(lockstep: tuple[sn.Ser
     client._session.begin(subscription)
     frames = [client.step() for _ in range(5)]
     gate.set()
-    until(lambda: client.step() and told)
-    lost, stats = told[0]
+    until(lambda: client.step() and seen)
+    lost, stats = seen[0]
     assert stats.frame in frames and 0.0 <= stats.latency < PATIENCE and stats.lost == lost
     assert stats.received + stats.lost in range(50, 1000, 10)
 

@@ -247,17 +247,17 @@ def test_refused_destroy_keeps_listening(server: sn.Server, client: sn.Client) -
     guard = client.spawn(TICKER, name="guard")
     with sn.connect(server.address) as other:
         got: list[int] = []
-        theirs = other.wait_for("guard")
-        theirs.listen(lambda data: got.append(data.frame))
+        shared = other.wait_for("guard")
+        shared.listen(lambda data: got.append(data.frame))
         words = r"^destroy\.sensor: got 'guard', expected a sensor that this client spawned\. A client can only destroy"
         with pytest.raises(sn.ServerError, match=words):
-            theirs.destroy()
+            shared.destroy()
         frame = client.step()
         until(lambda: got[-1:] == [frame])
-        assert theirs.is_listening and not theirs.why_ended
+        assert shared.is_listening and not shared.why_ended
         with pytest.raises(sn.ServerError, match=r"unknown sensor 'gourd'\. Known: none\. A client can only destroy"):
             other.destroy("gourd")
-        theirs.stop()
+        shared.stop()
     guard.destroy()
 
 
