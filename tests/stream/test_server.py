@@ -789,7 +789,7 @@ class Model:
             assert session.held <= most // len(self.table.sessions) or len(sizes) == 1
 
 
-@pytest.mark.parametrize("most", [100_000, 400_000, 2**30])
+@pytest.mark.parametrize("most", [200_000, 2**30])
 def test_memory_held_for_clients_is_counted_and_bounded(most: int) -> None:
     """Subscriptions with the most waiting messages are ended; none waits for ever, and at the end nothing is held."""
     model = Model(most, max_held=most)
@@ -815,7 +815,7 @@ def test_memory_held_for_clients_is_counted_and_bounded(most: int) -> None:
     model.table.close()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_subscription_table_matches_the_policy_model(seed: int) -> None:
     """Lossless gives all in order or an end, latest counts drops, events count losses; held slots stay unchanged."""
     model = Model(seed)
