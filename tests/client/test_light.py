@@ -223,14 +223,11 @@ for use in ("sn.connect", "sn.Client", "sn.FrameSync", "sn.serve", "sn.local_cli
     assert done.stderr.startswith("error: listening") and package in done.stderr and done.stderr.count("\n") == 1
 
 
-COMMANDS = ("demo", "run", "generate", "serve", "listen", "explain", "list", "new-sensor", "warmup", "--help", "sevre")
-
-
 def test_each_command_names_the_package_to_install(light: str) -> None:
     """A line on stderr names the package and the functions that work without it, without a traceback."""
     for module in ("sensorium", "sensorium.cli"):
         assert output_of(light, "-m", module, "--version").strip() == f"sensorium {sn.__version__}"
-    for arguments in ([], *([command] for command in COMMANDS), ["listen", "tcp://127.0.0.1:7447"]):
+    for arguments in ([], ["demo"], ["--help"], ["sevre"], ["listen", "tcp://127.0.0.1:7447"]):
         done = run(light, "-m", "sensorium", *arguments)
         assert done.returncode == 2 and not done.stdout, arguments
         (line,) = done.stderr.splitlines()

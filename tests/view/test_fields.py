@@ -15,6 +15,7 @@ from sensorium.record import Recording, SensorRecording
 from sensorium.view.fields import BINS, every_field, plot_fields, thin
 
 pytest.importorskip("matplotlib")
+pytestmark = pytest.mark.usefixtures("no_ticks")
 
 ROWS = 40
 
