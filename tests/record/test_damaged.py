@@ -164,21 +164,21 @@ def test_recompressed_file_reads_the_same(tmp_path: Path) -> None:
 
 
 def test_a_small_file_takes_no_large_memory(tmp_path: Path) -> None:
-    """A file that expands to 60 MB is refused, or read where nothing describes the rest, within 45 MB of memory."""
-    zeros = member(np.zeros(7_500_000))
+    """0.1 MB that expand to 100 MB are refused, or ignored where nothing describes them, within 75 MB of memory."""
+    zeros = member(np.zeros(12_500_000))
     small = tmp_path / "run.npz"
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     cases: list[tuple[dict[str, Any], bool]] = [
         ({"imu/time": zeros}, False),
         ({"imu/measured/rate": zeros}, False),
-        ({"description": member(np.array(" " * 15_000_000))}, False),
+        ({"description": member(np.array(" " * 25_000_000))}, False),
         ({"other": zeros}, True),
     ]
     for changes, reads in cases:
         write(small, whole(tmp_path, **changes), zipfile.ZIP_DEFLATED)
         assert small.stat().st_size < 500_000
-        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 45_000_000, hard))
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 75_000_000, hard))
         try:
             if reads:
                 assert [*load(small)] == ["imu", "hits"]
