@@ -226,7 +226,7 @@ class Peer:
         """Return the next control message of a kind; earlier ones are dropped."""
         while True:
             while not self._arrived:
-                assert self._dealer.poll(1e3 * PATIENCE), f"no {kind.__name__}"
+                assert self._dealer.poll(round(1e3 * PATIENCE)), f"no {kind.__name__}"
                 records = unpack([memoryview(part) for part in self._dealer.recv_multipart()])
                 self._arrived += [msg.decode_at_client(each.content) for each in records if each.kind == CONTROL]
             if isinstance(message := self._arrived.popleft(), kind):
