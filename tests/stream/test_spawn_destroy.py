@@ -129,9 +129,11 @@ def test_sensors_are_respawned_after_a_server_restart_and_listeners_continue() -
     got: dict[str, list[Any]] = {}
     with sn.connect(address, timeout=PATIENCE) as client:
         with running(first):
-            for i, how in enumerate(KINDS.values()):
-                kept = got.setdefault(f"mine_{i}", [])
-                sensor = client.spawn(how["blueprint"], attach_to=how.get("attach_to"), name=f"mine_{i}")
+            for how in KINDS.values():
+                before = client.spawn(how["blueprint"], attach_to=how.get("attach_to"))
+                sensor = client.spawn(how["blueprint"], attach_to=how.get("attach_to"))
+                before.destroy()  # its name is free for the server, and not taken when the other is spawned again
+                kept = got.setdefault(sensor.name, [])
                 sensor.listen(
                     lambda data, kept=kept: kept.append(getattr(data, "frame", data)), **how.get("lossless", {})
                 )
@@ -141,7 +143,7 @@ def test_sensors_are_respawned_after_a_server_restart_and_listeners_continue() -
         first.close()
         with sn.serve(build(columns=0), address, lockstep=True) as second, running(second):
             until(lambda: client.is_connected and set(got) <= set(client.streams))
-            until(lambda: second.counts.subscriptions == 3)  # of the streams "mine_0", "mine_1" and "world"
+            until(lambda: second.counts.subscriptions == 3)  # of two sensors and of "world"
             frames = [client.step() for _ in range(3)]
             until(lambda: all(each[-1] == frames[-1] for each in got.values()))
             for kept in got.values():

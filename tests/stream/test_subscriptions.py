@@ -107,8 +107,7 @@ def test_exception_in_deserialize_drops_only_that_message(
         assert got == [frame for frame in frames if frame % 4 != 3 for _ in range(3)]
     assert sensor.is_listening and not sensor.why_ended
     (subscription,) = (each for session in server._table.sessions.values() for each in session.subscriptions.values())
-    mine = client.sensors["counter"]._subscription
-    until(lambda: subscription.sent == mine._unreturned, "all credits")
+    until(lambda: subscription.sent == 0, "all credits")
     errors = client.errors
     assert errors
     for error in errors:
@@ -470,3 +469,28 @@ def test_slow_latest_listener_gets_the_newest_sample(
     gate.set()
     until(lambda: got[-1] == last)
     assert got[before:] == [last] and sensor.stats.received + sensor.stats.replaced == last - got[0] + 1
+
+
+def test_latest_listener_skips_samples_that_waited_too_long(
+    bursts: tuple[sn.Server, sn.Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They wait in the client; the newest is delivered, and the others are counted."""
+    monkeypatch.setattr(subscriptions, "PROMPT", PATIENCE)
+    _, client = bursts
+    gate, got = threading.Event(), list[int]()
+
+    def take(data: Any) -> None:
+        got.append(data.frame)
+        gate.wait(PATIENCE)
+
+    sensor = client.sensors["gauge"]
+    sensor.listen(take)
+    until(lambda: got, "the greeting")
+    last = client.step(substeps=20)
+    waiting = sensor._subscription._queue.items
+    until(lambda: waiting and waiting[-1].header.frame == last)
+    assert len(waiting) > 2
+    monkeypatch.setattr(subscriptions, "PROMPT", -1.0)
+    gate.set()
+    until(lambda: got[-1] == last)
+    assert len(got) == 2 and sensor.stats.replaced == last - got[0] - 1

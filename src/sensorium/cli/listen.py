@@ -186,16 +186,13 @@ def _live(options: Options) -> None:
     """Show tables until the end."""
     from rich.live import Live
 
-    from sensorium.client.monitor import Monitor, watch
+    from sensorium.client.monitor import Monitor
 
     console = stdout()
     with options.connect(TITLE) as client:
         monitor = Monitor(client, options)
         with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as shown, live(console):
-            try:
-                watch(monitor, lambda: shown.update(picture(monitor, console.width), refresh=True), note, REFRESH_EVERY)
-            finally:
-                monitor.close()
+            monitor.watch(lambda: shown.update(picture(monitor, console.width), refresh=True), note, REFRESH_EVERY)
 
 
 def picture(monitor: Monitor, width: int) -> Group:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import re
 import socket
-from collections.abc import Callable
-from typing import Any
 
 from sensorium.client import checks
 from sensorium.errors import ConfigError
@@ -18,15 +17,11 @@ def check_address(address: str) -> str:
         ConfigError: the address is invalid.
     """
     expected = "'tcp://HOST:PORT' or 'ipc:///path/of/a/socket', as the server prints it"
-    scheme, separator, rest = checks.text("connect", "address", address, expected).partition("://")
-    host, _, port = rest.rpartition(":")
-    right = bool(separator and rest) and scheme in ("tcp", "ipc", "inproc")
-    if scheme == "tcp":
-        is_number = bool(host) and port.isascii() and port.isdigit()
-        if is_number and (len(port) > 5 or not 0 < int(port) < 65536):
-            right, expected = False, "'tcp://HOST:PORT' with a port of 1 to 65535"
-        right = right and is_number
-    if not right:
+    checks.text("connect", "address", address, expected)
+    found = re.fullmatch(r"(?:ipc|inproc)://.+|tcp://.+:([0-9]+)", address, re.DOTALL)
+    if found is not None and found[1] and (len(found[1]) > 5 or not 0 < int(found[1]) < 65536):
+        found, expected = None, "'tcp://HOST:PORT' with a port of 1 to 65535"
+    if found is None:
         raise ConfigError.single("connect", "address", address, expected, "For example 'tcp://127.0.0.1:7447'.")
     return address
 
@@ -52,8 +47,8 @@ def why_silent(address: str) -> str:
     return "the program that listens there is not a sensorium server, or does not respond"
 
 
-def key_giver(server_key: str, keys: tuple[str, str] | None) -> Callable[[Any], None]:
-    """Return a function that sets the keys of a socket.
+def key_options(server_key: str, keys: tuple[str, str] | None) -> dict[str, bytes]:
+    """Return the keys as options of a socket.
 
     Args:
         server_key: public key of the server; empty if the server has none.
@@ -72,11 +67,8 @@ def key_giver(server_key: str, keys: tuple[str, str] | None) -> Callable[[Any], 
         if not server_key:
             fix = "Add server_key=..., with the key that the server prints."
             raise ConfigError.single("connect", "keys", checks.HIDDEN, "the key of the server as well", fix)
-
-    def prepare(socket: Any) -> None:
-        if server_key:
-            public, secret = keys or new_keys()
-            socket.curve_serverkey = server_key.encode()
-            socket.curve_publickey, socket.curve_secretkey = public.encode(), secret.encode()
-
-    return prepare
+    if not server_key:
+        return {}
+    public, secret = keys or new_keys()
+    names = ("curve_serverkey", "curve_publickey", "curve_secretkey")
+    return dict(zip(names, map(str.encode, (server_key, public, secret)), strict=True))

@@ -141,10 +141,8 @@ class CallbackQueue(Generic[Item]):
         self.lock = threading.RLock()  # re-entrant: a garbage collection inside may stop listeners in this very thread
         self._changed = threading.Condition(self.lock)
         self._thread: threading.Thread | None = None
-        self._idle = False
         self._running = False
         self._calls = 0
-        self._watchers = 0
         self._last: Callable[[], object] | None = None
         self.closed = False
         """Whether new items are rejected."""
@@ -165,18 +163,18 @@ class CallbackQueue(Generic[Item]):
             last: function called on the thread after the running call.
         """
         with self.lock:
-            dropped, self.items = self.items, deque()
+            dropped = self.clear()
             if not self.closed:
                 self.closed, self._last = True, last
                 if last is not None or self._thread is not None:
                     self._go_on()
-        return dropped  # released without the lock: the destructors of items may take locks
+        return dropped
 
-    def clear(self) -> None:
-        """Drop the pending items."""
+    def clear(self) -> deque[Item]:
+        """Remove and return the pending items."""
         with self.lock:
             dropped, self.items = self.items, deque()
-        dropped.clear()
+        return dropped  # released without the lock: the destructors of items may take locks
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the running call has ended; return whether it has.
@@ -192,11 +190,7 @@ class CallbackQueue(Generic[Item]):
             if getattr(_listener, "is_running", False):
                 return False
             call, patience = self._calls, self._shared.patience if timeout is None else timeout
-            self._watchers += 1
-            try:
-                ended = self._changed.wait_for(lambda: not self._running or self._calls != call, patience)
-            finally:
-                self._watchers -= 1
+            ended = self._changed.wait_for(lambda: not self._running or self._calls != call, patience)
         if not ended and timeout is None:
             LOGGER.warning("the listener of %r was abandoned, because it blocked for %g s", self.name, patience)
         return ended
@@ -209,9 +203,8 @@ class CallbackQueue(Generic[Item]):
 
     def _go_on(self) -> None:
         """Wake or start the thread; requires the lock."""
+        self._changed.notify_all()
         if self._thread is not None:
-            if self._idle:
-                self._changed.notify_all()
             return
         thread = threading.Thread(target=self._run, name=f"sensorium-listener-{self.name}", daemon=True)
         try:
@@ -226,12 +219,9 @@ class CallbackQueue(Generic[Item]):
         while True:
             with self.lock:
                 self._running = False
-                if self._watchers:
-                    self._changed.notify_all()
+                self._changed.notify_all()
                 while not self.items and not self.closed:
-                    self._idle = True
                     self._changed.wait()
-                    self._idle = False
                 if not self.items:
                     break
                 item = self.items.popleft()

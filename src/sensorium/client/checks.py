@@ -31,7 +31,7 @@ HIDDEN = "(not shown)"
 """Text that error messages show in place of a secret."""
 
 
-def whole(call: str, argument: str, value: object, low: int = 1, high: int = MAX_WHOLE, *, fix: str = "") -> int:
+def whole(call: str, argument: str, value: object, low: int = 1, high: int = MAX_WHOLE, *, other: str = "") -> int:
     """Return a valid integer.
 
     Args:
@@ -40,14 +40,14 @@ def whole(call: str, argument: str, value: object, low: int = 1, high: int = MAX
         value: the given value.
         low: smallest accepted value.
         high: largest accepted value.
-        fix: sentence that suggests a correction; may be empty.
+        other: other accepted values, for the message, e.g. ``"None, or "``.
 
     Raises:
         ConfigError: the value is not an integer, or is out of bounds. All checks of this module raise this error.
     """
     number = _index(value)
     if number is None or not low <= number <= high:
-        raise ConfigError.single(call, argument, value, f"a whole number from {low} to {high}", fix)
+        raise ConfigError.single(call, argument, value, f"{other}a whole number from {low} to {high}")
     return number
 
 
@@ -106,12 +106,7 @@ def function(call: str, argument: str, value: object) -> None:
 
 def env(call: str, value: object, num_envs: int) -> int | None:
     """Return the index of one environment, or None for all."""
-    if value is None:
-        return None
-    found = _index(value)
-    if found is None or not 0 <= found < num_envs:
-        raise ConfigError.single(call, "env", value, f"None for all, or {_one_of(num_envs)}")
-    return found
+    return None if value is None else whole(call, "env", value, 0, num_envs - 1, other="None for all, or ")
 
 
 def env_ids(call: str, value: Any, num_envs: int) -> tuple[int, ...] | None:
@@ -191,7 +186,7 @@ def env_range(envs: Any, num_envs: int, name: str) -> tuple[int, int]:
             chosen = range(num_envs)[envs] if isinstance(envs, slice) else envs
             if len(chosen) and chosen.step == 1 and 0 <= chosen.start and chosen.stop <= num_envs:
                 return chosen.start, len(chosen)
-    expected = f"None for all, {_one_of(num_envs)}, or a slice of them without a step"
+    expected = f"None for all, a whole number from 0 to {num_envs - 1}, or a slice of them without a step"
     raise ConfigError.single(f"listen({name!r})", "envs", envs, expected)
 
 
@@ -234,7 +229,3 @@ def _index(value: object) -> int | None:
         return operator.index(value)
     except TypeError:
         return None  # an array
-
-
-def _one_of(num_envs: int) -> str:
-    return f"a whole number from 0 to {num_envs - 1}"

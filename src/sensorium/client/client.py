@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
+import socket
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any
-from weakref import WeakSet, WeakValueDictionary, ref
+from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 
 from sensorium import errors
 from sensorium.client import checks, client_sensor
-from sensorium.client.address import check_address, key_giver
+from sensorium.client.address import check_address, key_options
 from sensorium.client.blueprints import Blueprint, BlueprintLibrary
 from sensorium.client.callbacks import LOGGER, Callbacks, ListenerError
 from sensorium.client.client_sensor import ClientSensor
-from sensorium.client.link import greeting
 from sensorium.client.sensors import RemoteSensor
-from sensorium.client.session import FrameListener, Session, SpawnOrder
+from sensorium.client.session import FrameListener, Session
 from sensorium.client.subscription import Subscription
 from sensorium.errors import ConfigError, SensoriumWarning, StreamError, UnknownNameError
 from sensorium.pose import Pose
@@ -75,14 +79,14 @@ class LocalServer:
     """Server in the same process.
 
     Attributes:
-        server: the server.
+        server: the server; None for a server in another process.
         pump: runs the server loop for some seconds if the loop belongs to the calling thread; otherwise returns False.
         on_close: function called after the client has closed.
     """
 
-    server: Any
-    pump: Callable[[float], bool]
-    on_close: Callable[[], None] | None
+    server: Any = None
+    pump: Callable[[float], bool] = lambda seconds: False
+    on_close: Callable[[], object] | None = None
 
 
 class Client:
@@ -124,7 +128,7 @@ class Client:
         timeout: float = 5.0,
         shared_memory: bool = True,
         max_message: int = 2**30,
-        local: LocalServer | None = None,
+        local: LocalServer = LocalServer(),
     ) -> None:
         self.address = check_address(address)
         checks.text("connect", "token", token, secret=True)
@@ -132,14 +136,18 @@ class Client:
         timeout = checks.seconds("connect", timeout, may_be_zero=False)
         shared_memory = checks.flag("connect", "shared_memory", shared_memory)
         max_message = checks.whole("connect", "max_message", max_message, 1, 2**62)
-        prepare = key_giver(server_key, keys)
+        key_pairs = key_options(server_key, keys)
         self.callbacks = Callbacks()
         self._sensors: WeakValueDictionary[str, RemoteSensor] = WeakValueDictionary()
         self._local: dict[str, ClientSensor] = {}
         self._library: BlueprintLibrary | None = None
+        from sensorium import __version__ as version
+
+        name = name or Path(sys.argv[0] or "python").name
+        hello = msg.Hello(msg.PROTOCOL, str(version), token, name, socket.gethostname(), os.getpid(), b"", max_message)
         self._session = Session(
-            self.address, greeting(name or _program(), token, max_message), timeout=timeout, callbacks=self.callbacks,
-            local=local, prepare=prepare, uses_slots=shared_memory, max_message=max_message,
+            self.address, hello, timeout=timeout, callbacks=self.callbacks, local=local, keys=key_pairs,
+            uses_slots=shared_memory,
         )  # fmt: skip
         _open.add(self)
         try:
@@ -253,8 +261,7 @@ class Client:
     @property
     def streams(self) -> Mapping[str, StreamInfo]:
         """Available streams by name."""
-        with self._session.lock:
-            return dict(self._session.streams)
+        return dict(self._session.streams)
 
     @property
     def sensors(self) -> Mapping[str, RemoteSensor]:
@@ -446,31 +453,30 @@ class Client:
         local = client_sensor.REGISTRY.registered().get(blueprint.id)
         if local is None and arguments:
             raise TypeError(f"spawn({blueprint.id!r}): unknown arguments {', '.join(arguments)}")
-        about = blueprint.copy() if local is None else Blueprint(blueprint.definition)  # the chosen values stay here
-        order = SpawnOrder(about, transform, body.name if body is not None else "", env, local)
-        info, warned = self._session.spawn(order, name)
+        request = msg.Spawn(
+            0, blueprint.id, blueprint.chosen if local is None else {}, name, tuple(transform.to_array().tolist()),
+            "" if body is None else body.name, -1 if env is None else env,
+            None if local is None else local.definition().to_dict(),
+        )  # fmt: skip
+        info, warned = self._session.spawn(request)
+        request.name = info.name
+        sensor: Any
         if local is None:
-            with self._session.lock:
-                self._session.spawned[info.name] = order
-            self._warn(info.name, warned)
-            return self.sensors[info.name]
-        envs = range(self.num_envs) if env is None else range(env, env + 1)
-        owner = None if body is None else owner_of(body, self._session.bodies)
-
-        def forget() -> None:
-            self._discard(info.name)
-
-        try:
-            sensor = client_sensor.spawn(
-                local, self, info.name, blueprint.definition.describe(blueprint.chosen), envs=envs,
-                transform=order.transform, owner=owner, on_destroy=forget, **arguments,
-            )  # fmt: skip
-        except BaseException:
-            forget()
-            raise
+            sensor = self.sensors[info.name]
+        else:
+            forget = partial(self._discard, info.name)
+            try:
+                sensor = client_sensor.spawn(
+                    local, self, info.name, blueprint.definition.describe(blueprint.chosen),
+                    envs=range(self.num_envs) if env is None else range(env, env + 1), transform=transform,
+                    owner=None if body is None else owner_of(body, self.bodies), on_destroy=forget, **arguments,
+                )  # fmt: skip
+            except BaseException:
+                forget()
+                raise
+            self._session.local_sensors[info.name] = self._local[info.name] = sensor
         with self._session.lock:
-            order.sensor, self._local[info.name] = ref(sensor), sensor
-            self._session.spawned[info.name] = order
+            self._session.spawned[info.name] = request
         self._warn(info.name, warned)
         return sensor
 
@@ -666,10 +672,3 @@ def connect(address: str = "tcp://127.0.0.1:7447", **options: Any) -> Client:
         StreamError: no server answers, or the server refuses; the message contains its reason.
     """
     return Client(address, **options)
-
-
-def _program() -> str:
-    import sys
-    from pathlib import Path
-
-    return Path(sys.argv[0] or "python").name

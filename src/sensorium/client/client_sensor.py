@@ -122,7 +122,7 @@ class ClientSensor(SpawnedSensor):
         self._on_destroy: Callable[[], object] | None = None
         self._frame = -1  # newest frame that was seen
         self._ticker = 0  # thread that runs on_tick
-        self._starts = self._late = self._lost = self._lost_since = 0
+        self._late = self._lost = self._lost_since = 0
         self._fresh = self._destroyed = False
 
     # For the author ---------------------------------------------------------------------------------------------------
@@ -189,33 +189,17 @@ class ClientSensor(SpawnedSensor):
         checks.function(type(self).__name__, "listen", callback)
         with self._lock:
             self._check_alive()
-            begins = self._callback is None
             self._queue.clear()
-            self._callback, self._lost_since = callback, 0
-            if begins:
-                self._starts += 1
+            before, self._callback, self._lost_since = self._callback, callback, 0
+            if before is None:
                 self._fresh = True
-            start = self._starts
-        if begins:
-            self._begin(start)
-        elif self._ticker != threading.get_ident():
-            self._queue.wait()
-
-    def _begin(self, start: int) -> None:
-        """Request snapshots, unless the sensor was stopped in the meantime."""
-        try:
-            handle = self._host.on_tick(self._tick, envs=self.envs)
-        except BaseException:
-            with self._lock:
-                if self._starts == start:
+                try:
+                    self._handle = self._host.on_tick(self._tick, envs=self.envs)
+                except BaseException:
                     self._callback = None
-            raise
-        with self._lock:
-            wanted = self._callback is not None and self._starts == start
-            if wanted:
-                self._handle = handle
-        if not wanted:
-            handle.stop()
+                    raise
+        if before is not None and self._ticker != threading.get_ident():
+            self._queue.wait()
 
     def stop(self) -> None:
         """Stop the sensor; the listener is not called again. Repeated calls are allowed.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ GRACE = 1.0
 """Longest time that the announcement of a frame may arrive after all streams have ended, s."""
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FrameBundle(Mapping[str, Any]):
     """Read-only data of several sensors in one frame: sensor -> its data, or None if the sensor sent none.
 
@@ -33,32 +33,20 @@ class FrameBundle(Mapping[str, Any]):
     run time. A type checker therefore accepts ``bundle["imu"].lin_acc_b`` as it is, and does not report that the value
     may be None. Write ``bundle.of("imu", Reading)`` for a checked type.
 
-    Args:
+    Attributes:
         frame: number of the frame.
         newest: newest data of each sensor in the frame.
-        events: all data of each sensor in the frame.
+        events: all messages of each sensor in this frame, in order; ``()`` if the sensor sent none. If events were
+            lost, or exceed the limit of the `FrameSync`, the last item is a `LostEvents` of this frame. It states their
+            number, and iterating over it yields nothing. A sensor that sends its state usually has a single item.
     """
 
-    __slots__ = ("_events", "_frame", "_newest")
+    frame: int
+    newest: Mapping[str, Any]
+    events: Mapping[str, tuple[Any, ...]]
 
-    def __init__(self, frame: int, newest: Mapping[str, Any], events: Mapping[str, tuple[Any, ...]]) -> None:
-        self._frame, self._newest = frame, dict(newest)
-        self._events = MappingProxyType(dict(events))
-
-    @property
-    def frame(self) -> int:
-        """Number of the frame."""
-        return self._frame
-
-    @property
-    def events(self) -> Mapping[str, tuple[Any, ...]]:
-        """All messages of each sensor in this frame, in order; ``()`` if the sensor sent none.
-
-        If events were lost, or exceed the limit of the `FrameSync`, the last item is a `LostEvents` of this frame. It
-        states their number, and iterating over it yields nothing. A sensor that sends its state usually has a single
-        item.
-        """
-        return self._events
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "events", MappingProxyType(self.events))
 
     def of(self, name: str, kind: type[E]) -> E | None:
         """Return ``bundle[name]``, typed.
@@ -75,21 +63,21 @@ class FrameBundle(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         """Return the newest data of a sensor in this frame, or its newest received event; None if there are none."""
         try:
-            return self._newest[name]
+            return self.newest[name]
         except KeyError:
-            raise UnknownNameError("sensor", name, self._newest) from None
+            raise UnknownNameError("sensor", name, self.newest) from None
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._newest)
+        return iter(self.newest)
 
     def __len__(self) -> int:
-        return len(self._newest)
+        return len(self.newest)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FrameBundle, (self._frame, self._newest, dict(self._events))
+        return FrameBundle, (self.frame, self.newest, dict(self.events))
 
     def __repr__(self) -> str:
-        return f"FrameBundle(frame={self._frame}, {self._newest!r})"
+        return f"FrameBundle(frame={self.frame}, {self.newest!r})"
 
 
 class FrameTimeoutError(StreamError, TimeoutError):
@@ -180,15 +168,15 @@ class FrameCollector(Generic[D]):
         self._max_events = checks.whole("FrameSync", "max_events", max_events)
         self._make_missing = missing
         self._frames: dict[int, _Frame[D]] = {}
-        self._runs: list[list[int]] = []  # first and last frame of each unbroken run of announced frames, ascending
         self._first: int | None = None  # first announced frame
+        self._last = -1  # newest announced frame
+        self._skipped: list[range] = []  # frames between the two that the server did not announce
         self._floor = -1  # this frame and all earlier ones are dropped
         self._taken = -1  # newest returned frame
         self._held: dict[str, D] = {}  # newest data at or before the floor
         self._newest: dict[str, int] = {}  # frame of the newest data
         self._ended: dict[str, str] = {}
         self._ended_at = 0.0  # time when the last stream ended
-        self._gone_data: list[object] = []  # released without the lock, because destructors may call other code
         self._awaited: list[int] = []  # frames that calls wait for
         self._closed = False
         self.dropped = self.late = self.left_out = 0
@@ -209,7 +197,7 @@ class FrameCollector(Generic[D]):
     def newest(self) -> int | None:
         """Newest announced frame; None before the first."""
         with self._changed:
-            return self._runs[-1][1] if self._runs else None
+            return None if self._first is None else self._last
 
     def add(self, name: str, data: D) -> None:
         """Add data of one sensor in one frame."""
@@ -228,12 +216,10 @@ class FrameCollector(Generic[D]):
                 kept.append(data)
             else:
                 self.left_out += 1
-                self._gone_data.append(frame.data[name])
             frame.data[name] = data
             frame.got[name] += 1
             self._forget()
             self._changed.notify_all()
-        self._release_data()
 
     def done(
         self, frame: int, due: Mapping[str, int], mark: Any = None, lost: Mapping[str, int] = MappingProxyType({})
@@ -249,16 +235,14 @@ class FrameCollector(Generic[D]):
         with self._changed:
             if self._closed:
                 return
-            newest = self._runs[-1][1] if self._runs else None
-            if newest is None:
+            if self._first is None:
                 self._drop_to(frame - 1)  # earlier frames cannot be requested
-                self._first = frame
-            if newest is not None and frame == newest + 1:
-                self._runs[-1][1] = frame
-            elif newest is None or frame > newest:
-                self._runs.append([frame, frame])
-            elif frame < newest:
-                self._end(self.names, f"the server restarted: frame {frame} followed frame {newest}")
+                self._first = self._last = frame
+            if frame < self._last:
+                self._end(self.names, f"the server restarted: frame {frame} followed frame {self._last}")
+            elif frame > self._last + 1:
+                self._skipped.append(range(self._last + 1, frame))
+            self._last = max(self._last, frame)
             self.left_out += sum(lost.values())
             due = {name: count for name, count in due.items() if name in self.names}
             if due and frame > self._floor:
@@ -266,7 +250,6 @@ class FrameCollector(Generic[D]):
                 announced.counts, announced.lost, announced.mark = due, lost, mark
             self._forget()
             self._changed.notify_all()
-        self._release_data()
 
     def end(self, name: str, reason: str) -> None:
         """Record that the stream of a sensor has ended and all its data have been added."""
@@ -291,17 +274,14 @@ class FrameCollector(Generic[D]):
         """
         number = None if frame is None else checks.whole("FrameSync", "frame", frame, 0, 2**63)
         awaited = [] if number is None else [number]
-        try:
-            with self._changed:
-                self._awaited += awaited
-                try:
-                    return self._hand_out(self._await(number, timeout))
-                finally:
-                    for each in awaited:
-                        self._awaited.remove(each)
-                    self._forget()
-        finally:
-            self._release_data()
+        with self._changed:
+            self._awaited += awaited
+            try:
+                return self._hand_out(self._await(number, timeout))
+            finally:
+                for each in awaited:
+                    self._awaited.remove(each)
+                self._forget()
 
     def next(self, timeout: float | None = 1.0) -> tuple[int, FrameBundle]:
         """Return number and data of the next frame that has data of any of the sensors, each frame once.
@@ -319,13 +299,8 @@ class FrameCollector(Generic[D]):
         """Discard all data; pending calls raise a `StreamError`. Repeated calls are allowed."""
         with self._changed:
             self._closed = True
-            self._gone_data += [self._frames, self._held]
             self._frames, self._held = {}, {}
             self._changed.notify_all()
-        self._release_data()
-
-    def _release_data(self) -> None:
-        self._gone_data = []
 
     # Under the lock --------------------------------------------------------------------------------------------------
 
@@ -352,8 +327,7 @@ class FrameCollector(Generic[D]):
 
     def _unannounced(self) -> bool:
         """Return whether there are data of a frame whose announcement may still arrive."""
-        newest = self._runs[-1][1] if self._runs else -1
-        return any(number > newest for number in self._frames)
+        return any(number > self._last for number in self._frames)
 
     def _end(self, names: Iterable[str], reason: str) -> None:
         for name in names:
@@ -366,7 +340,7 @@ class FrameCollector(Generic[D]):
         if number <= self._floor:
             raise StaleError(self._gone_reason(number))
         if not self._announced(number):
-            if self._runs and self._runs[-1][1] > number:
+            if number < self._last:
                 raise StaleError(f"frame {number} does not exist: the server skipped it.")
             return False
         missing = self._missing(number)
@@ -388,8 +362,7 @@ class FrameCollector(Generic[D]):
         return min(later, default=None)
 
     def _announced(self, number: int) -> bool:
-        i = bisect_right(self._runs, number, key=lambda run: run[0]) - 1
-        return i >= 0 and number <= self._runs[i][1]
+        return number <= self._last and not any(number in gap for gap in self._skipped)
 
     def _hand_out(self, number: int) -> FrameBundle:
         frame = self._frames.get(number, _Frame[D]())
@@ -423,17 +396,14 @@ class FrameCollector(Generic[D]):
             return
         for gone in sorted(each for each in self._frames if each <= number):
             frame = self._frames.pop(gone)
-            self.dropped += bool(self._runs and not frame.taken)
-            self._gone_data.append(frame)
+            self.dropped += self._first is not None and not frame.taken
             for name, data in frame.data.items():
                 self._hold(name, data)
         self._floor = number
-        while len(self._runs) > 1 and self._runs[0][1] <= number:
-            self._runs.pop(0)
+        self._skipped = [gap for gap in self._skipped if gap.stop > number]
 
     def _hold(self, name: str, data: D) -> None:
         if self._hold_newest and (name not in self._held or self._held[name].frame <= data.frame):
-            self._gone_data.append(self._held.get(name))
             self._held[name] = data
 
     # Error messages --------------------------------------------------------------------------------------------------
@@ -448,7 +418,7 @@ class FrameCollector(Generic[D]):
     def _too_late(self, number: int | None, timeout: float) -> FrameTimeoutError:
         which = self._next() if number is None else number
         if which is None or not self._announced(which):
-            newest = f"the newest frame is {self._runs[-1][1]}" if self._runs else "no frame was announced yet"
+            newest = "no frame was announced yet" if self._first is None else f"the newest frame is {self._last}"
             what = "a frame with data" if which is None else f"frame {which}"
             ended = f" Ended: {_reasons(self._ended)}." if self._ended else ""
             text = f"the server did not announce {what} within {timeout:g} s; {newest}.{ended} Does the simulation run?"

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
-import socket as hosts
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import partial
-from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
@@ -36,16 +33,12 @@ MAX_PER_ENVELOPE = 1024
 """Maximum number of records in one message to the server."""
 SILENCE_S = 1.0
 """Seconds without a message after which the server counts as unavailable."""
-ENVELOPE = 64 * 1024
-"""Maximum size of the records in one message to the server, bytes; a single record may be longer.
+_BUFFER = attrgetter("buffer")
+RESERVED = 1024
+"""Size reserved beside the content when the length of a long message is checked, bytes."""
 
-The same size is reserved beside the content when the length of a long message is checked.
-"""
-
-_END = Record(0, 0, 0, None)
-
-Message = tuple[Any, int]
-"""Memory of a data message (or of its head and its body), and its number in the subscription."""
+Message = tuple[int, memoryview, memoryview | None]
+"""Number of a data message in the subscription, its memory, and the memory of its body if that is separate."""
 
 
 class Link:
@@ -54,29 +47,27 @@ class Link:
     Args:
         address: address of the server.
         session: session of the client; receives all messages on the thread of the link.
-        hello: function that makes the greeting; its argument is the previous routing id of the socket, initially empty.
-        prepare: function that sets further options (keys) of a socket before it connects.
+        hello: the greeting. A message that is larger than its `max_message` breaks the connection.
+        keys: options of the socket with the keys.
         context: ZeroMQ context of the server, for ``inproc://``; None creates a context.
         uses_slots: whether to read shared memory if possible.
-        max_message: maximum size of one message, bytes; a larger message breaks the connection.
     """
 
     def __init__(
         self,
         address: str,
         session: Session,
-        hello: Callable[[bytes], msg.Hello],
+        hello: msg.Hello,
         *,
-        prepare: Callable[[Any], None],
+        keys: Mapping[str, bytes],
         context: zmq.Context[Any] | None,
         uses_slots: bool,
-        max_message: int,
     ) -> None:
         self.address = address
-        self._session, self._hello, self._prepare = session, hello, prepare
+        self._session, self._hello, self._keys = session, hello, keys
         self._owns_context = context is None
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
-        self._uses_slots, self._max_message = uses_slots, max_message
+        self._uses_slots = uses_slots
         self._waker = Waker()
         self._outbox: deque[Record] = deque()
         self._segments: dict[int, SlotReader] = {}
@@ -85,7 +76,6 @@ class Link:
         self._sessions = 0
         self._last_received = 0.0
         self._is_up = False
-        self._wants_catalogue = False
         self._gives_up = False
         self._most_taken = 2**24
         self._stopping = False
@@ -129,7 +119,7 @@ class Link:
         except (TypeError, ValueError, OverflowError) as error:
             raise StreamError(f"cannot send {type(message).__name__}: {error}") from None
         is_long, name, size = isinstance(message, msg.LONG), type(message).__name__, len(content)
-        limit = self._most_taken - ENVELOPE if is_long else msg.MAX_WORDS
+        limit = self._most_taken - RESERVED if is_long else msg.MAX_WORDS
         if size > limit:
             fix = " Increase serve(..., max_message=...)." if is_long else ""
             raise StreamError(f"{name} has {size} bytes, but the server accepts at most {limit}.{fix}")
@@ -148,24 +138,24 @@ class Link:
     # On the thread ----------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        self._poller.register(self._waker.fileno(), zmq.POLLIN)
+        wake_up = self._waker.fileno()
+        self._poller.register(wake_up, zmq.POLLIN)
         try:
             while not self._stopping:
                 wait = max(0, int(1e3 * (self._next_ping - time.monotonic())) + 1)
                 events = dict(self._poller.poll(wait))
-                self._waker.rest(self._waker.fileno() in events)
+                self._waker.rest(wake_up in events)
                 if self._monitor is not None and self._monitor in events:
                     self._monitor_connection()
                 if self._dealer in events:
                     self._take()
-                if self._is_up:
+                if self._is_up and self._outbox:
                     self._give()
                 if time.monotonic() >= self._next_ping:
                     self._next_ping = time.monotonic() + (msg.PING_S if self._is_up else HELLO_S)
                     self._ping()
             if self._is_up:
-                self._outbox.append(Record(CONTROL, 0, 0, msg.encode(msg.Bye())))
-                self._give()
+                self._give(msg.Bye())
         except zmq.ContextTerminated:  # a server in this process was closed
             self._end("the server was closed")
         except Exception:
@@ -180,25 +170,20 @@ class Link:
 
     def _connect(self) -> None:
         """Create a socket with a new routing id and connect it."""
-        before, self._route = self._route, b"s" + secrets.token_bytes(15)  # ZeroMQ reserves a first byte of 0
-        self._before = before
+        self._hello.resume, self._route = self._route, b"s" + secrets.token_bytes(15)  # ZeroMQ reserves a first 0
         dealer = self._context.socket(zmq.DEALER)
         dealer.routing_id = self._route
         dealer.linger = 0
         dealer.immediate = 1
         dealer.sndhwm = dealer.rcvhwm = 0
         dealer.reconnect_ivl, dealer.reconnect_ivl_max = 50, 250
-        dealer.maxmsgsize = self._max_message
+        dealer.maxmsgsize = self._hello.max_message
         dealer.ipv6 = "[" in self.address
         try:
-            self._prepare(dealer)
+            for option, key in self._keys.items():
+                setattr(dealer, option, key)
             if not self.address.startswith("inproc://"):
-                self._monitor = dealer.get_monitor_socket(
-                    zmq.EVENT_HANDSHAKE_SUCCEEDED
-                    | zmq.EVENT_DISCONNECTED
-                    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
-                    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-                )
+                self._monitor = dealer.get_monitor_socket()
                 self._poller.register(self._monitor, zmq.POLLIN)
             dealer.connect(self.address)
         except zmq.ZMQError as error:
@@ -219,14 +204,14 @@ class Link:
         self._dealer.close(linger=linger)
 
     def _monitor_connection(self) -> None:
-        event = parse_monitor_message(self._monitor.recv_multipart())
-        if event["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+        event = parse_monitor_message(self._monitor.recv_multipart())["event"]
+        if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             self._next_ping = 0.0  # a greeting sent earlier was dropped
-        elif event["event"] == zmq.EVENT_DISCONNECTED:
+        elif event == zmq.EVENT_DISCONNECTED:
             self._take()  # read earlier messages, e.g. the reason why the server ended
             if self._is_up:
                 self._start_over()
-        else:
+        elif event in (zmq.EVENT_HANDSHAKE_FAILED_AUTH, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL):
             self._end("the keys do not match those of the server, or the server uses another protocol")
 
     def _end(self, reason: str, final: bool = True) -> None:
@@ -244,25 +229,20 @@ class Link:
 
     def _ping(self) -> None:
         if self._is_up:
-            self._outbox.append(Record(CONTROL, 0, 0, msg.encode(msg.Ping(self._server))))
-            self._give()
+            self._give(msg.Ping(self._server))
         elif not self._gives_up:
-            self._send_now(self._hello(self._before))
+            self._send_now(self._hello)
 
     def _send_now(self, message: msg.Message) -> None:
         with contextlib.suppress(zmq.Again):  # not connected yet
-            self._dealer.send_multipart(pack([Record(CONTROL, 0, 0, msg.encode(message))]), zmq.NOBLOCK)
+            self._dealer.send_multipart(pack([_record(message)]), zmq.NOBLOCK)
 
-    def _give(self) -> None:
+    def _give(self, *last: msg.Message) -> None:
+        """Send pending records, and messages after them."""
         outbox = self._outbox
+        outbox.extend(map(_record, last))
         while outbox:
-            records: list[Record] = []
-            size = 0
-            while outbox and len(records) < MAX_PER_ENVELOPE and size + len(outbox[0].content) <= ENVELOPE:
-                records.append(outbox.popleft())
-                size += len(records[-1].content)
-            if not records:  # a long record is sent alone
-                records.append(outbox.popleft())
+            records = [outbox.popleft() for _ in range(min(len(outbox), MAX_PER_ENVELOPE))]
             try:
                 self._dealer.send_multipart(pack(records), zmq.NOBLOCK)
             except zmq.Again:
@@ -276,39 +256,32 @@ class Link:
             except zmq.Again:
                 break
             self._last_received = time.monotonic()
-            parts = [frame.buffer for frame in frames]
-            del frames
             try:
-                self._read(parts)
-            except WireError as error:
+                self._read(frames)
+            except StreamError as error:
                 LOGGER.error("the server at %s sent an invalid message: %s", self.address, error)
                 self._end(f"the server sent an invalid message: {error}")
                 return
 
-    def _read(self, parts: list[Any]) -> None:
+    def _read(self, frames: list[Any]) -> None:
         number = -1
-        messages: list[Message] = []
-        for kind, a, b, content in chain(unpack(parts), (_END,)):
-            if messages and a != number:
+        messages: list[Message] = []  # consecutive messages of one subscription
+        for kind, a, b, content in unpack(map(_BUFFER, frames)):
+            if messages and (a != number or kind == CONTROL):
                 self._session.take(number, messages)
                 messages = []
             number = a
             if kind == CONTROL:
                 self._handle_message(msg.decode_at_client(content))
-                continue
-            if kind == DATA:
-                memory: Any = content
-                if isinstance(content, tuple):
-                    memory = tuple(np.frombuffer(part, np.uint8) for part in content)
-                    memory = memory if len(memory) > 1 else memory[0]
+            elif kind == DATA:
+                head, *body = content if isinstance(content, tuple) else (content,)
+                messages.append((b, head, body[0] if body else None))
             elif kind == SLOT:
-                memory = self._slot(Place.unpack(content))
-            elif content is None:
-                return
+                messages.append((b, memoryview(self._slot(Place.unpack(content))), None))
             else:
                 raise WireError(f"a record has the unknown kind {kind}")
-            messages.append((memory, b))
-            del memory, content
+        if messages:
+            self._session.take(number, messages)
 
     def _slot(self, place: Place) -> Any:
         reader = self._segments.get(place.segment)
@@ -335,40 +308,25 @@ class Link:
                 self._server, self._is_up = message.server, True
                 self._most_taken = message.max_message
                 self._sessions += 1
-                self._wants_catalogue = True
                 self._outbox.clear()
                 self._segments.clear()
                 can_read = self._uses_slots and bool(message.probe) and probe_slots(message.probe, message.probe_token)
-                self._outbox.append(Record(CONTROL, 0, 0, msg.encode(msg.ProbeResult(can_read))))
+                self._outbox.append(_record(msg.ProbeResult(can_read)))
                 self._session.on_welcome(message)
-            case msg.Catalogue():
-                if self._wants_catalogue:  # a repeated greeting causes a repeated catalogue
-                    self._wants_catalogue = False
-                    self._session.on_control(message)
             case msg.Refused(reason=reason, final=final):
                 if self._is_up:
                     self._send_now(msg.Bye())  # received: the server need not wait
                 self._end(reason, final)
             case msg.Segment():
                 release = partial(self._release, self._sessions, message.segment)
-                try:
-                    self._segments[message.segment] = SlotReader(
-                        message.name, message.token, message.slot_size, message.count, on_release=release
-                    )
-                except StreamError as error:
-                    raise WireError(str(error)) from None
+                self._segments[message.segment] = SlotReader(
+                    message.name, message.token, message.slot_size, message.count, on_release=release
+                )
             case msg.Unmap(segment=segment):
                 self._segments.pop(segment, None)  # its memory stays mapped while views of it exist
             case _:
                 self._session.on_control(message)
 
 
-def greeting(name: str, token: str, max_message: int = 2**30) -> Callable[[bytes], msg.Hello]:
-    """Return a function that makes the greeting of this process."""
-
-    def hello(before: bytes) -> msg.Hello:
-        from sensorium import __version__ as version
-
-        return msg.Hello(msg.PROTOCOL, str(version), token, name, hosts.gethostname(), os.getpid(), before, max_message)
-
-    return hello
+def _record(message: msg.Message) -> Record:
+    return Record(CONTROL, 0, 0, msg.encode(message))

@@ -158,7 +158,6 @@ class Monitor:
         """Newest sample of each sensor, by name."""
         self._on_sample = on_sample
         self._failure: OSError | None = None
-        self._lock = threading.Lock()
         self._changed = threading.Condition()
         self._connected = True
         self.names = list(dict.fromkeys(options.sensors))
@@ -180,18 +179,17 @@ class Monitor:
 
     def _take(self, data: Sample) -> None:
         name, sensor, count = data.sensor, self.sensors[data.sensor], self.options.count
-        if self._failure is not None or (count and self._taken[name] >= count):
-            return
-        self.newest[name] = data
-        self._taken[name] += 1
-        try:
-            with self._lock:
-                self._on_sample(data, self._taken[name], sensor.stats)
-        except OSError as error:
-            self._failure = error
-        if self._taken[name] == count:
-            sensor.stop()
         with self._changed:
+            if self._failure is not None or (count and self._taken[name] >= count):
+                return
+            self.newest[name] = data
+            self._taken[name] += 1
+            try:
+                self._on_sample(data, self._taken[name], sensor.stats)
+            except OSError as error:
+                self._failure = error
+            if self._taken[name] == count:
+                sensor.stop()
             self._changed.notify_all()
 
     def state(self, name: str) -> str:
@@ -201,37 +199,37 @@ class Monitor:
             return "" if self._connected else "no server"
         return f"ended: {sensor.why_ended}" if sensor.why_ended else "done"
 
-    def connection_messages(self) -> list[str]:
-        """Return messages about changes of the connection since the last call."""
-        before, self._connected = self._connected, self.client.is_connected
-        if before == self._connected:
-            return []
-        if self._connected:
-            return [f"the server at {self.client.address} is back; listening continues"]
-        return [f"the server at {self.client.address} does not answer; waiting until it is back (Ctrl-C to stop)"]
+    def watch(self, refresh: Callable[[], None], say: Callable[[str], None], every: float) -> None:
+        """Wait until all listening has ended or the time limit is reached.
 
-    def wait(self, seconds: float) -> bool:
-        """Wait for some time, or until all listening has ended; return whether it has.
+        Args:
+            refresh: function that shows the current state.
+            say: function that takes messages about the connection.
+            every: seconds between two refreshes.
 
         Raises:
+            StreamError: the server ended a sensor, or fewer than `count` samples arrived in time.
             OSError: raised by `on_sample`.
         """
+        address, seconds = self.client.address, self.options.seconds
+        end = time.monotonic() + seconds if seconds else float("inf")
 
         def is_over() -> bool:
             return self._failure is not None or not any(sensor.is_listening for sensor in self.sensors.values())
 
-        with self._changed:
-            self._changed.wait_for(is_over, seconds)
-        if self._failure is not None:
-            raise self._failure
-        return is_over()
-
-    def check(self) -> None:
-        """Raise an error if fewer samples arrived than requested.
-
-        Raises:
-            StreamError: the server ended a sensor, or fewer than `count` samples arrived in time.
-        """
+        while True:
+            with self._changed:
+                self._changed.wait_for(is_over, max(0.0, min(every, end - time.monotonic())))
+            if self._failure is not None:
+                raise self._failure
+            before, self._connected = self._connected, self.client.is_connected
+            if self._connected and not before:
+                say(f"the server at {address} is back; listening continues")
+            elif before and not self._connected:
+                say(f"the server at {address} does not answer; waiting until it is back (Ctrl-C to stop)")
+            refresh()
+            if is_over() or time.monotonic() >= end:
+                break
         for name in self.names:
             sensor, taken, count = self.sensors[name], self._taken[name], self.options.count
             if sensor.why_ended:
@@ -239,36 +237,6 @@ class Monitor:
             if taken < count:
                 text = f"{taken} of {count} samples of {name!r} arrived within {self.options.seconds:g} s."
                 raise StreamError(f"{text} Does the simulation run? In lock-step it runs when a client steps it.")
-
-    def close(self) -> None:
-        """Stop listening."""
-        for sensor in self.sensors.values():
-            sensor.stop()
-
-
-def watch(monitor: Monitor, refresh: Callable[[], None], say: Callable[[str], None], every: float) -> None:
-    """Run a monitor until all its listening has ended or its time limit is reached.
-
-    Args:
-        monitor: the monitor.
-        refresh: function that shows the current state.
-        say: function that takes messages about the connection.
-        every: seconds between two refreshes.
-
-    Raises:
-        StreamError: fewer samples arrived than requested.
-        OSError: the output cannot be written.
-    """
-    seconds = monitor.options.seconds
-    end = time.monotonic() + seconds if seconds else float("inf")
-    while True:
-        is_over = monitor.wait(max(0.0, min(every, end - time.monotonic())))
-        for text in monitor.connection_messages():
-            say(text)
-        refresh()
-        if is_over or time.monotonic() >= end:
-            break
-    monitor.check()
 
 
 def newest_json(monitor: Monitor, name: str) -> str:
@@ -312,7 +280,7 @@ def listen(
             return
         if options.json:
             monitor = Monitor(client, options, lambda *sample: write(show.as_json(*sample)))
-            watch(monitor, lambda: None, say, 0.2)
+            monitor.watch(lambda: None, say, 0.2)
         else:
             monitor = Monitor(client, options)
 
@@ -320,8 +288,7 @@ def listen(
                 for name in monitor.names:
                     write(line(monitor, name))
 
-            watch(monitor, refresh, say, LINES_EVERY)
-        monitor.close()
+            monitor.watch(refresh, say, LINES_EVERY)
 
 
 def about(client: Client) -> str:

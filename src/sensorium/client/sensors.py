@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from sensorium.client import checks
@@ -87,10 +86,10 @@ class RemoteSensor:
         Args:
             callback: function that takes a `Reading`, or data of the class that a custom serializer makes. The
                 object and its arrays may be kept; to keep many, keep ``data.copy()``.
-            policy: ``"latest"``: of the samples that arrive while the function runs only the newest is kept; the others
-                are counted as dropped. A burst of small messages is still delivered completely if the function
-                processes it within 10 ms. ``"lossless"``: every sample waits for the function, up to `queue` messages;
-                `serve` describes the behaviour beyond. Events are always lossless.
+            policy: ``"latest"``: a sample that has waited for the function for more than 10 ms is replaced as soon as a
+                newer one has arrived, and counted. A burst of small messages is delivered completely if the function
+                processes it within this time. ``"lossless"``: every sample waits for the function, up to `queue`
+                messages; `serve` describes the behaviour beyond. Events are always lossless.
             every: use only every n-th sample.
             max_rate: maximum number of samples per second of wall clock.
             envs: an environment, counted from 0, or a range of them (a slice without step, whose ends may be negative);
@@ -112,12 +111,10 @@ class RemoteSensor:
                 session.note(f"listening to {name!r} ended: {reason}")
 
         with session.lock, self._requires_alive():
-            options = checks.listening(
-                name, self.info.num_envs, policy=policy, every=every, max_rate=max_rate, envs=envs, truth=truth,
+            new = self._client.subscribe(
+                name, callback, on_end=end, policy=policy, every=every, max_rate=max_rate, envs=envs, truth=truth,
                 queue=queue,
             )  # fmt: skip
-            new = Subscription(session, name, callback, options, on_end=end, keeps=self._client)
-            session.begin(new)
             old, session.listeners[name] = self._subscription, new
         if old is not None:
             old.stop()
@@ -164,35 +161,26 @@ class RemoteSensor:
             StreamError: the sensor was removed during the call.
         """
         timeout = checks.seconds("read", timeout)
-        got: deque[Any] = deque(maxlen=1)
-        event = threading.Event()
-
-        def take(data: Any) -> None:
-            if not got:
-                got.append(data)
-            event.set()
+        got: SimpleQueue[Any] = SimpleQueue()
 
         def end(reason: str) -> None:
-            got.append(StreamError(f"reading {self.name!r}: {reason}"))
-            event.set()
+            got.put(StreamError(f"reading {self.name!r}: {reason}"))
 
         with self._requires_alive():
-            asked = checks.listening(self.name, self.info.num_envs, **options)
-            subscription = Subscription(self._session, self.name, take, asked, on_end=end, keeps=self._client)
-            self._session.begin(subscription)
+            subscription = self._client.subscribe(self.name, got.put, on_end=end, **options)
         end_time = time.monotonic() + timeout
         try:
-            while not event.is_set() and time.monotonic() < end_time and self._session.pump(0.01):
+            while got.empty() and time.monotonic() < end_time and self._session.pump(0.01):
                 pass  # the loop is on this thread: the server sends the sample here
-            if not event.wait(max(0.0, end_time - time.monotonic())):
-                raise TimeoutError(
-                    f"sensor {self.name!r} sent no sample within {timeout:g} s. Does the simulation run?"
-                )
+            found = got.get(timeout=max(0.0, end_time - time.monotonic()))
+        except Empty:
+            text = f"sensor {self.name!r} sent no sample within {timeout:g} s. Does the simulation run?"
+            raise TimeoutError(text) from None
         finally:
             subscription.stop()
-        if isinstance(got[0], StreamError):
-            raise got[0]
-        return got[0]
+        if isinstance(found, StreamError):
+            raise found
+        return found
 
     # Commands ---------------------------------------------------------------------------------------------------------
 

@@ -15,16 +15,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import ref
+from weakref import WeakValueDictionary
+
+from msgspec.structs import astuple
 
 from sensorium import errors
 from sensorium.client.address import why_silent
-from sensorium.client.blueprints import Blueprint
 from sensorium.client.callbacks import LOGGER, Callbacks
-from sensorium.client.client_sensor import ClientSensor
 from sensorium.client.link import Link, Message
 from sensorium.errors import SensoriumWarning, StreamError, UnknownNameError
-from sensorium.pose import Pose
 from sensorium.readings import Bodies
 from sensorium.wire import messages as msg
 from sensorium.wire.bundles import messages_in
@@ -33,10 +32,9 @@ from sensorium.wire.warning_relay import WarningText, relayed_text
 
 if TYPE_CHECKING:
     from sensorium.client.client import LocalServer
+    from sensorium.client.client_sensor import ClientSensor
     from sensorium.client.subscription import Subscription
 
-_NOTHING = StreamInfo(2**32 - 1, "", "", "")
-_REMOVED = "the server no longer has this sensor"
 PUMP_S = 0.01
 """Longest wait of a server loop on the calling thread while a request is pending, s."""
 
@@ -65,64 +63,32 @@ class _Request:
     """Whether the user was already notified of the work of the server."""
 
 
-@dataclass
-class SpawnOrder:
-    """Record of a spawned sensor, from which it can be spawned again.
-
-    Attributes:
-        blueprint: a copy of the blueprint.
-        transform: pose relative to the body that the sensor is attached to, or in the world.
-        attach_to: name of that body; empty for the world.
-        env: the only environment of the sensor; None for all.
-        local: class of a sensor that runs in the client; None for a sensor of the server.
-        sensor: reference to the sensor that runs in the client.
-    """
-
-    blueprint: Blueprint
-    transform: Pose
-    attach_to: str
-    env: int | None
-    local: type[ClientSensor] | None = None
-    sensor: ref[ClientSensor] | None = None
-
-    def request(self, name: str) -> tuple[Any, ...]:
-        """Return the arguments of the spawn request."""
-        local = None if self.local is None else self.local.definition().to_dict()
-        pose = tuple(float(part) for part in self.transform.to_array())
-        env = -1 if self.env is None else self.env
-        return self.blueprint.id, self.blueprint.chosen, name, pose, self.attach_to, env, local
-
-
 class Session:
     """State of one client from the first greeting to the end, across all connections.
 
     Args:
         address: address of the server.
-        hello: see `Link`.
+        hello: see `Link`; so are `keys` and `uses_slots`.
         timeout: longest wait for the server, s.
         callbacks: state shared by the queues of the listeners.
-        local: the server, if it runs in the same process.
-        options: further arguments of `Link`.
+        local: the server in the same process, if any.
     """
 
     def __init__(
         self,
         address: str,
-        hello: Callable[[bytes], msg.Hello],
+        hello: msg.Hello,
         *,
         timeout: float,
         callbacks: Callbacks,
-        local: LocalServer | None,
+        local: LocalServer,
         **options: Any,
     ) -> None:
         self.address, self.timeout, self.callbacks = address, timeout, callbacks
-        self.pump: Callable[[float], bool] = (lambda seconds: False) if local is None else local.pump
-        self._on_close = None if local is None else local.on_close
-        self.server = None if local is None else local.server
+        self.pump, self.server, self._on_close = local.pump, local.server, local.on_close
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.streams: dict[str, StreamInfo] = {}
-        self._names: dict[int, str] = {}
         self.bodies = Bodies(())
         self.frame = -1
         self.catalogue: msg.Catalogue | None = None
@@ -137,11 +103,13 @@ class Session:
         self.listeners: dict[str, Subscription] = {}
         """Current or last listener of each `RemoteSensor`. A new listener replaces the previous one."""
         self.frame_listeners: list[FrameListener] = []
-        self.spawned: dict[str, SpawnOrder] = {}
+        self.spawned: dict[str, msg.Spawn] = {}
+        """Request of each sensor of this client, with which it can be spawned again."""
+        self.local_sensors: WeakValueDictionary[str, ClientSensor] = WeakValueDictionary()
+        """Sensors that run in this client."""
         self._respawner: threading.Thread | None = None
         self.closed = False
-        context = None if local is None else local.server.context
-        self.link = Link(address, self, hello, context=context, **options)
+        self.link = Link(address, self, hello, context=getattr(local.server, "context", None), **options)
 
     # Description by the server ----------------------------------------------------------------------------------------
 
@@ -180,11 +148,9 @@ class Session:
         Raises:
             UnknownNameError: the server has no sensor of that name.
         """
-        with self.lock:
-            info = self.streams.get(name)
-            known = list(self.streams)
+        info = self.streams.get(name)
         if info is None:
-            raise UnknownNameError("sensor", str(name), known)
+            raise UnknownNameError("sensor", str(name), list(self.streams))
         return info
 
     def note(self, text: str) -> None:
@@ -198,10 +164,10 @@ class Session:
     # Requests ---------------------------------------------------------------------------------------------------------
 
     def ask(self, kind: Callable[..., msg.Message], *values: Any, timeout: float | None = None) -> Any:
-        """Send a request and return the result of the answer; see `_reply`."""
-        return self._reply(kind, *values, timeout=timeout).result
+        """Send a request and return the result of the answer; see `reply`."""
+        return self.reply(kind, *values, timeout=timeout).result
 
-    def _reply(self, kind: Callable[..., msg.Message], *values: Any, timeout: float | None = None) -> msg.Reply:
+    def reply(self, kind: Callable[..., msg.Message], *values: Any, timeout: float | None = None) -> msg.Reply:
         """Send a request and return the answer.
 
         Args:
@@ -261,9 +227,9 @@ class Session:
             request.reply = request.reply or msg.Reply(-1, None, reason, "StreamError")
         self.changed.notify_all()
 
-    def spawn(self, order: SpawnOrder, name: str) -> tuple[StreamInfo, Sequence[WarningText]]:
+    def spawn(self, request: msg.Spawn) -> tuple[StreamInfo, Sequence[WarningText]]:
         """Request a sensor from the server; return its description and the warnings of the server."""
-        reply = self._reply(msg.Spawn, *order.request(name))
+        reply = self.reply(msg.Spawn, *astuple(request)[1:])
         info = StreamInfo.from_dict(reply.result)
         self._add(info)
         return info, reply.warnings
@@ -294,6 +260,8 @@ class Session:
         """Restart a subscription, or end it with the reason; a failure affects no other subscription."""
         try:
             self.begin(subscriber)
+        except UnknownNameError:
+            subscriber.finish("the server no longer has this sensor")
         except Exception as error:
             subscriber.finish(
                 "the client was closed" if self.closed else f"listening again failed: {type(error).__name__}: {error}"
@@ -317,9 +285,7 @@ class Session:
         with self.lock:
             listener = FrameListener(self, callback, keeps)
             self.frame_listeners.append(listener)
-            self.link.send_control(
-                msg.Frames(True)
-            )  # sent again even if active, so that the server repeats the last frame
+            self.link.send_control(msg.Frames(True))  # if it is active, the server repeats the last frame
         if self.server is not None:
             self.ask(msg.Ask, "nothing")  # a loop in this thread has then announced the frame
         return listener
@@ -332,12 +298,12 @@ class Session:
         if subscriber is not None:
             subscriber.take(messages)
         else:
-            self.link.send_credit(number, sum(messages_in(memory) for memory, _ in messages))
+            self.link.send_credit(number, sum(messages_in(head) for _, head, _ in messages))
 
     def on_welcome(self, welcome: msg.Welcome) -> None:
-        """Process the answer to the greeting."""
+        """Process the answer to the greeting, which a catalogue follows."""
         with self.lock:
-            self._resumed = welcome.resumed
+            self._resumed, self.catalogue = welcome.resumed, None
 
     def on_refused(self, reason: str, final: bool) -> None:
         """Record that the server refuses or ends the connection."""
@@ -385,13 +351,13 @@ class Session:
                             request.is_notified = True
                             LOGGER.warning("waiting for the server at %s: %s", self.address, text)
             case msg.Catalogue():
-                self._process_catalogue(message)
+                if self.catalogue is None:  # a repeated greeting causes a repeated catalogue
+                    self._process_catalogue(message)
             case msg.Added(stream=stream):
                 self._add(StreamInfo.from_dict(stream))
             case msg.Removed(stream=number):
                 with self.lock:
-                    name = self._names.pop(number, "")
-                    if self.streams.get(name, _NOTHING).id == number:
+                    for name in [name for name, info in self.streams.items() if info.id == number]:
                         del self.streams[name]
                         self.spawned.pop(name, None)
             case msg.Eos(subscription=number, reason=reason):
@@ -412,7 +378,6 @@ class Session:
     def _add(self, info: StreamInfo) -> None:
         with self.changed:
             self.streams[info.name] = info
-            self._names[info.id] = info.name
             self.changed.notify_all()
 
     # A new connection, or a restarted server --------------------------------------------------------------------------
@@ -423,51 +388,43 @@ class Session:
             if self.closed:
                 return
             self.streams.clear()
-            self._names.clear()
             for each in catalogue.streams:
                 self._add(StreamInfo.from_dict(each))
             self.bodies = Bodies.from_dict(catalogue.bodies)
             self.refusal, self.frame = "", catalogue.frame
             if self.frame_listeners:
                 self.link.send_control(msg.Frames(True))
-            waiting = []
-            for number, subscriber in list(self.subscribers.items()):
-                del self.subscribers[number]
-                self.link.send_control(msg.Unsubscribe(number))  # it may have been requested after the greeting
-                waiting.append(subscriber)
+            waiting = list(self.subscribers.values())
+            for number in self.subscribers:  # it may have been requested after the greeting
+                self.link.send_control(msg.Unsubscribe(number))
+            self.subscribers.clear()
             lost = {} if self._resumed else dict(self.spawned)
+            later = [each for each in waiting if each.name in lost and each.name not in self.streams]
             for subscriber in waiting:
-                if subscriber.name in self.streams:
+                if subscriber not in later:
                     self._begin_again(subscriber)
-                elif subscriber.name not in lost:
-                    subscriber.finish(_REMOVED)
             self.catalogue = catalogue  # last: `is_connected` does not take the lock
             self.changed.notify_all()
         if lost:
-            again = [each for each in waiting if each.name in lost and each.name not in self.streams]
             self._respawner = threading.Thread(
-                target=self._respawn, args=(lost, again), name="sensorium-respawn", daemon=True
+                target=self._respawn, args=(lost, later), name="sensorium-respawn", daemon=True
             )
             self._respawner.start()
 
-    def _respawn(self, lost: Mapping[str, SpawnOrder], waiting: Iterable[Subscription]) -> None:
+    def _respawn(self, lost: Mapping[str, msg.Spawn], waiting: Iterable[Subscription]) -> None:
         """Spawn again the sensors that a restarted server does not know."""
-        for name, order in lost.items():
+        for name, request in lost.items():
             try:
-                _, warned = self.spawn(order, name)
+                _, warned = self.spawn(request)
                 for category, text in warned:
                     self.note(relayed_text(category, text, f"spawning {name!r} again"))
-                sensor = order.sensor() if order.sensor is not None else None
-                if sensor is not None:
+                if (sensor := self.local_sensors.get(name)) is not None:
                     sensor.restart()
             except Exception as error:  # includes errors of custom sensors
                 if not self.closed:
                     self.note(f"cannot respawn {name!r}: {error}")
         for subscriber in waiting:
-            if subscriber.name in self.streams:
-                self._begin_again(subscriber)
-            else:
-                subscriber.finish(_REMOVED)
+            self._begin_again(subscriber)
 
     # End --------------------------------------------------------------------------------------------------------------
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from sensorium.client.subscription import Stats
@@ -95,7 +94,7 @@ def as_json(data: Sample, received: int, stats: Stats) -> str:
         about["items"] = {name: _plain(data.array[name]) for name in names} if names else _plain(data.array)
     elif isinstance(data, SensorData):
         about["bytes"] = len(data.raw_data)
-    return json.dumps(about, allow_nan=False)
+    return _json(about)
 
 
 def _fields(specs: Iterable[FieldSpec], branch: Mapping[str, Array]) -> dict[str, Any]:
@@ -106,7 +105,7 @@ def _plain(array: Array) -> dict[str, Any]:
     """Return an array as data that can be encoded as JSON."""
     about: dict[str, Any] = {"shape": list(array.shape), "dtype": array.dtype.name}
     if array.size <= MAX_JSON:
-        return {**about, "values": _finite(array.tolist())}
+        return {**about, "values": array.tolist()}
     if array.dtype.kind == "b":
         return {**about, "true": int(np.count_nonzero(array))}
     known = array[np.isfinite(array)] if array.dtype.kind == "f" else array
@@ -116,18 +115,14 @@ def _plain(array: Array) -> dict[str, Any]:
     return {**about, **spread, "finite": int(known.size)}
 
 
-def _finite(value: Any) -> Any:
-    """Return plain data with None instead of numbers that are not finite."""
-    if isinstance(value, Mapping):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def description_json(described: StreamInfo | SensorDefinition) -> str:
     """Return the description of a stream or a blueprint as one line of JSON."""
-    return json.dumps(_finite(described.to_dict()), allow_nan=False)
+    return _json(described.to_dict())
+
+
+def _json(value: object) -> str:
+    """Return plain data as JSON, with null instead of numbers that are not finite."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -7,8 +7,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import prod
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,15 +20,28 @@ from sensorium.client.session import Session
 from sensorium.errors import ConfigError, StreamError, UnknownNameError
 from sensorium.readings import Sample
 from sensorium.wire import messages as msg
-from sensorium.wire.bundles import is_bundle, messages_in
+from sensorium.wire.bundles import messages_in
 from sensorium.wire.data import LostEvents
-from sensorium.wire.header import HEADER_BYTES, MAGIC, Header, body_offset
+from sensorium.wire.header import BUNDLE, HEADER_BYTES, MAGIC, Header, body_offset
 from sensorium.wire.layout import plan
 from sensorium.wire.serializers import FieldSerializer, by_name, read_bundle, read_message
 from sensorium.wire.stream_info import StreamInfo
 
-_Arrived = tuple[int, float, Any, int]
-"""Pending message: subscription number, arrival time (s, monotonic), memory, number in the subscription."""
+_NO_HEADER = Header()
+
+
+class _Arrived(NamedTuple):
+    """Pending message, or bundle of messages."""
+
+    number: int
+    """Number of the subscription at the arrival; a reconnection gives it another one."""
+    when: float
+    """Time of the arrival, s, monotonic."""
+    header: Header
+    credits: int
+    """Number of messages, each of which returns a credit."""
+    message: Message
+
 
 LARGE = 16 * 1024
 """Size from which messages are large, bytes; only a few large messages are in transit at a time."""
@@ -112,7 +125,6 @@ class Subscription:
         """Reason why the subscription ended without `stop`; set before `on_end` is called."""
         self._ended = False
         self._unreturned = 0
-        self._is_behind = False  # with policy "latest": whether only the newest pending message is still of use
         self._seq = self._received = self._replaced = self._lost = self._nbytes = 0
         self._last: tuple[float, float, int] = (0.0, 0.0, -1)
         self._times: deque[tuple[float, int]] = deque(maxlen=512)
@@ -125,18 +137,15 @@ class Subscription:
         """
         self.first, self.count = env_range(self._options.envs, info.num_envs, self.name)
         queue, specs = self._options.queue, info.specs
-        nbytes = sum(prod(spec.shape) * np.dtype(spec.dtype).itemsize for spec in specs) * self.count
-        large = nbytes >= LARGE
+        body = plan(specs, self.count, 0, self._options.truth)
+        large = body_offset(self.count, len(info.mounts) or 1) + body.nbytes > LARGE
         if self.lossless:
             bound = WINDOW_SMALL if queue is None or info.events else queue  # a short queue loses no event bursts
             self._window = WINDOW_LARGE if large else min(WINDOW_SMALL, bound)
             self._room = (ROOM_LARGE if large else ROOM_SMALL) if queue is None else queue
         else:  # if the length is unknown, as for large messages, the server holds them back
             is_known = info.type_name == FieldSerializer.type_name and not any(spec.is_ragged for spec in specs)
-            length = (
-                body_offset(self.count, len(info.mounts) or 1) + plan(specs, self.count, 0, self._options.truth).nbytes
-            )
-            self._window, self._room = WINDOW_LATEST if is_known and length <= LARGE else 1, 1
+            self._window, self._room = WINDOW_LATEST if is_known and not large else 1, 1
 
     @property
     def stats(self) -> Stats:
@@ -154,18 +163,15 @@ class Subscription:
 
     def begin(self, info: StreamInfo, number: int) -> None:
         """Subscribe, initially and after each reconnection."""
-        is_whole = True
         with self._lock:
             before, self._info, self.number, self._unreturned, self._seq = self._info, info, number, 0, 0
             self._queue.clear()
-            if (info.num_envs, info.specs) != (before.num_envs, before.specs):  # the server was restarted
-                try:
-                    self._aim(info)
-                except ConfigError:
-                    is_whole = False
-        if not is_whole:
-            self.finish(f"the server now has {info.num_envs} envs, but envs={self._options.envs} was requested")
-            return
+        if (info.num_envs, info.specs) != (before.num_envs, before.specs):  # the server was restarted
+            try:
+                self._aim(info)
+            except ConfigError:
+                self.finish(f"the server now has {info.num_envs} envs, but envs={self._options.envs} was requested")
+                return
         options = self._options
         self._session.link.send_control(
             msg.Subscribe(
@@ -176,71 +182,63 @@ class Subscription:
 
     def take(self, messages: list[Message]) -> None:
         """Queue received messages for the listener; runs on the thread of the link."""
-        now, number, credit = time.monotonic(), self.number, 0
-        self._session.note_frame(_frame_of(messages[-1][0]))
+        now, number, arrived = time.monotonic(), self.number, deque[_Arrived]()
+        for message in messages:
+            head, header, count = message[1], _NO_HEADER, 1
+            if len(head) >= HEADER_BYTES and head[:4] == MAGIC:
+                header = Header.peek(head)
+                count = messages_in(head) if header.flags & BUNDLE else 1
+            arrived.append(_Arrived(number, now, header, count, message))
+        self._session.note_frame(header.frame)
         with self._lock:
-            if not self._queue.put([(number, now, memory, seq) for memory, seq in messages]):
-                credit = sum(messages_in(memory) for memory, _ in messages)
-            elif not self.lossless:
+            if self._queue.put(arrived):
+                arrived.clear()
                 waiting = self._queue.items
-                self._is_behind |= bool(waiting) and now - waiting[0][1] > PROMPT
-                credit = self._leave_out(1 if self._is_behind else max(1, self._window // 2))  # for newer ones
-        self._session.link.send_credit(number, credit)
+                if not self.lossless and len(waiting) > 1:
+                    most = 1 if now - waiting[0].when > PROMPT else max(1, self._window // 2)
+                    while len(waiting) > most:
+                        arrived.append(waiting.popleft())
+        if arrived:
+            self._return_unread(arrived)
 
-    def _leave_out(self, most: int) -> int:
-        """Drop the oldest pending messages beyond `most`; return the credits for them. Requires the lock."""
-        waiting = self._queue.items
-        count = max(len(waiting) - most, 0)
-        for _ in range(count):
-            waiting.popleft()
-        return count
+    def _return_unread(self, dropped: deque[_Arrived]) -> None:
+        """Return the credits of messages that are not delivered, and all that were not returned yet."""
+        with self._lock:
+            count, self._unreturned = self._unreturned, 0
+        self._session.link.send_credit(self.number, count + sum(each.credits for each in dropped))
 
     def _deliver(self, item: _Arrived) -> tuple[int, int]:
         """Call the listener with one message, or with each of a bundle; return number and credits for `_return`."""
-        number, when, memory, seq = item
-        credit = 0
-        if not self.lossless:
-            with self._lock:
-                if (self._is_behind or time.monotonic() - when > PROMPT) and self._queue.items:
-                    credit = 1 + self._leave_out(1)
-                    number, _, memory, seq = self._queue.items.popleft()
-                self._is_behind = False
+        number, when, header, count, (seq, head, body) = item
         del item
-        callback = self._callback
-        count = messages_in(memory)
-        credit += count
-        if self._ended or callback is None or number != self.number:
-            return number, credit
+        callback, info, before = self._callback, self._info, self._received
+        is_late = not self.lossless and bool(self._queue.items) and time.monotonic() - when > PROMPT
+        if self._ended or callback is None or number != self.number or is_late:
+            return number, count
         missed, self._seq = seq - self._seq - 1, seq + count - 1
-        info, before = self._info, self._received
-        head, body = memory if isinstance(memory, tuple) else (memory, None)
-        del memory
         self._nbytes += len(head) + (0 if body is None else len(body))
+        age, latency = (header.time_ns - header.capture_ns) * 1e-9, time.time() - header.wall_ns * 1e-9
         data: Sample | None = None
         messages: Iterator[Sample] = iter(())
+        is_called = False
         try:
-            is_many = body is None and is_bundle(head)
-            messages = read_bundle(head, info) if is_many else map(read_message, (head,), (info,), (body,))
-            if not self.lossless:
-                self._replaced += missed
-            elif missed:
-                self._lost += missed
-                LOGGER.warning(
-                    "the server dropped %d events of %r. Make the listener faster, or increase queue=.",
-                    missed,
-                    self.name,
-                )
-                header = Header.peek(head)
-                self._call(callback, self.lost_events(header.frame, header.tick, header.time_ns, missed))
+            messages = read_bundle(head, info) if header.flags & BUNDLE else iter((read_message(head, info, body),))
         except Exception as error:
             self._misread(info, error)
-        is_called = False
-        while not self._ended:
+        if not self.lossless:
+            self._replaced += missed
+        elif missed:
+            self._lost += missed
+            fix = "Make the listener faster, or increase queue=."
+            LOGGER.warning("the server dropped %d events of %r. %s", missed, self.name, fix)
+            messages = chain((self.lost_events(header.frame, header.tick, header.time_ns, missed),), messages)
+        while not self._ended:  # again after each exception, with the next message
             try:
                 for data in messages:  # runs once per small message
-                    if self._received == before:
-                        self._last = (data.time - data.timestamp, data.latency(), data.frame)
-                    self._received += 1
+                    if data.__class__ is not LostEvents:
+                        if self._received == before:
+                            self._last = (age, latency, header.frame)
+                        self._received += 1
                     is_called = True
                     callback(data)
                     is_called = False
@@ -256,13 +254,7 @@ class Subscription:
         if self._received > before:
             self._times.append((time.monotonic(), self._received - before))
         data = messages = head = body = None  # type: ignore[assignment]  # stored tracebacks refer to this frame
-        return number, credit
-
-    def _call(self, callback: Callable[[Any], object], data: Sample) -> None:
-        try:
-            callback(data)
-        except BaseException as error:
-            self._session.callbacks.errors.report(self.name, callback, error)
+        return number, count
 
     def lost_events(self, frame: int, tick: int, time_ns: int, count: int) -> LostEvents:
         """Return the notice that a number of events of this subscription were lost."""
@@ -279,23 +271,14 @@ class Subscription:
             self._session.callbacks.errors.report(self.name, None, error)
 
     def _return(self, delivered: tuple[int, int]) -> None:
-        """Return credits: immediately if the server waits for them, otherwise in large portions."""
+        """Return the credits of a delivered message: at once if the listener waits, otherwise in portions."""
         number, count = delivered
         with self._lock:
-            if number == self.number and not self._ended:
+            if number == self.number:
                 count += self._unreturned
-                waits = self.lossless and count * 4 < self._window and bool(self._queue.items)
-                self._unreturned, count = (count, 0) if waits else (0, count)
+                may_wait = bool(self._queue.items) and count * 4 < self._window
+                self._unreturned, count = (count, 0) if may_wait else (0, count)
         self._session.link.send_credit(number, count)
-
-    def _close_queue(self, last: Callable[[], object] | None = None) -> None:
-        """Accept no more messages, and return the credits of those that wait."""
-        dropped = self._queue.close(last)
-        with self._lock:
-            count, self._unreturned = self._unreturned, 0
-        for _, _, memory, _ in dropped:
-            count += messages_in(memory)
-        self._session.link.send_credit(self.number, count)
 
     def stop(self, *, reason: str = "") -> None:
         """End the subscription; the listener is not called again. Repeated calls are allowed.
@@ -306,13 +289,10 @@ class Subscription:
         Args:
             reason: reason passed to `on_end`; if empty, `on_end` is not called.
         """
-        with self._lock:
-            first, self._ended = not self._ended, True
-            if first:
-                self.reason = reason
+        first = self._mark_ended(reason)
         if first:
             self._session.forget(self)
-        self._close_queue()
+        self._return_unread(self._queue.close())
         end = time.monotonic() + self._session.callbacks.patience
         with contextlib.suppress(StreamError):  # the server may be closed
             while not self._queue.wait(0.01) and time.monotonic() < end and self._session.pump(0.0):
@@ -325,12 +305,17 @@ class Subscription:
 
     def finish(self, reason: str) -> None:
         """End the subscription on behalf of the server."""
+        if self._mark_ended(reason):
+            self._session.forget(self, tell=False)
+            self._return_unread(self._queue.close(self._report_end))
+
+    def _mark_ended(self, reason: str) -> bool:
+        """Record the end with its reason; return whether it is the first end."""
         with self._lock:
-            if self._ended:
-                return
-            self.reason, self._ended = reason, True
-        self._session.forget(self, tell=False)
-        self._close_queue(self._report_end)
+            first, self._ended = not self._ended, True
+            if first:
+                self.reason = reason
+        return first
 
     def _report_end(self) -> None:
         """Call `on_end` with the reason, on the thread of the queue, and then release `keeps`."""
@@ -341,10 +326,3 @@ class Subscription:
             self._session.callbacks.errors.report(self.name, self._on_end, error)
         finally:
             self._callback = self._keeps = None
-
-
-def _frame_of(memory: Any) -> int:
-    """Return the frame of a data message; -1 if the message has no header."""
-    head = memory[0] if isinstance(memory, tuple) else memory
-    is_ours = len(head) >= HEADER_BYTES and bytes(head[:4]) == MAGIC
-    return Header.peek(head).frame if is_ours else -1
