@@ -106,6 +106,7 @@ def nursery() -> Iterator[Nursery]:
 
     with tempfile.TemporaryDirectory() as folder:  # its path is short, as required for a socket
         made = Nursery(Path(folder))
+        made.program("").wait()  # its imports take long beside other work, and tests with servers would wait for them
         yield made
         made.close()
 

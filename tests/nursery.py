@@ -169,7 +169,7 @@ class Nursery:
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(str(self._path))
         self._server.listen(64)
-        self._server.settimeout(2.0 * PATIENCE)
+        self._server.settimeout(10.0 * PATIENCE)
         paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
         environment["MUJOCO_GL"] = "disable"  # otherwise the import of mujoco opens a display, which no child may share

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
+import zmq
 from nursery import PATIENCE, Asked, Child, Nursery, Program, until
 from torch import Tensor
 
@@ -21,8 +23,10 @@ from sensorium import Field, SimpleSensor, SimpleSensorCfg
 from sensorium.client.client_sensor import ClientSensor
 from sensorium.stream import blueprints, streamed
 from sensorium.stream.streamed import StreamedSensor
+from sensorium.wire import messages as msg
 from sensorium.wire.attributes import ActorDescription, Attribute, SensorDefinition, make_generic_sensor_definition
 from sensorium.wire.data import ArrayData, RawData
+from sensorium.wire.packing import CONTROL, Record, pack, unpack
 from sensorium.wire.serializers import Serializer
 from sensorium.wire.world import Snapshot
 
@@ -153,15 +157,15 @@ def build(num_envs: int = 4, columns: int = 32768, gauges: int = 1, noise: float
 
 @contextlib.contextmanager
 def running(server: sn.Server, *, step: bool = False) -> Iterator[threading.Thread]:
-    """Run a thread that owns the loop of a server: it polls, and steps the scene where the server runs freely."""
+    """Run a thread that owns the loop of a server: it polls, or with `step` takes 200 steps per second."""
     stop = threading.Event()
     failed: list[BaseException] = []
 
     def loop() -> None:
         try:
+            if step:
+                return server.run(speed=200.0 * server.scene.engine.dt, until=stop.is_set)
             while not stop.is_set():
-                if step:
-                    server.scene.step()
                 server.poll(0.005)
         except BaseException as error:
             failed.append(error)
@@ -185,6 +189,48 @@ def serving(
     """Serve a world in this process, with the loop in a separate thread."""
     with sn.serve(build(**(world or {})), address, **options) as server, running(server, step=step):
         yield server
+
+
+class Peer:
+    """A client that sends single messages, whatever they contain.
+
+    Args:
+        address: address of a server.
+        name: name with which it greets; empty if it does not greet.
+        **hello: other fields of the greeting.
+    """
+
+    def __init__(self, address: str, name: str = "peer", **hello: Any) -> None:
+        self._context = zmq.Context()
+        self._dealer = self._context.socket(zmq.DEALER)
+        self._dealer.connect(address)
+        self._arrived: deque[Any] = deque()
+        if name:
+            greeting = {"protocol": msg.PROTOCOL, "version": "", "token": "", "host": "", "pid": 0, "resume": b""}
+            self.send(msg.Hello(name=name, **greeting | hello))  # type: ignore[arg-type]
+
+    def __enter__(self) -> Peer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._context.destroy(linger=0)
+
+    def send(self, *messages: msg.Message) -> None:
+        """Send control messages."""
+        self.send_records(*(Record(CONTROL, 0, 0, msg.encode(each)) for each in messages))
+
+    def send_records(self, *records: Record) -> None:
+        self._dealer.send_multipart(pack(records))
+
+    def answer(self, kind: type[Any] = msg.Message) -> Any:
+        """Return the next control message of a kind; earlier ones are dropped."""
+        while True:
+            while not self._arrived:
+                assert self._dealer.poll(round(1e3 * PATIENCE)), f"no {kind.__name__}"
+                records = unpack([memoryview(part) for part in self._dealer.recv_multipart()])
+                self._arrived += [msg.decode_at_client(each.content) for each in records if each.kind == CONTROL]
+            if isinstance(message := self._arrived.popleft(), kind):
+                return message
 
 
 def digest(array: Any) -> str:
@@ -249,7 +295,7 @@ def _be_server(asked: Asked, address: str, world: Mapping[str, Any], hz: float =
     scene = build(**world)
     record: _Record | None = None
     with sn.serve(scene, address, **options) as server:
-        asked.wake = server._arrived.set
+        asked.wake = server.wake
         asked.say(pid=os.getpid(), address=server.address)
 
         def until() -> bool:
@@ -274,8 +320,6 @@ def _be_server(asked: Asked, address: str, world: Mapping[str, Any], hz: float =
 
 def _be_client(asked: Asked, address: str, listen: Mapping[str, Mapping[str, Any]], spawn: bool, hold: int) -> None:
     """Listen to some sensors, spawn a sensor, and keep the newest `hold` data of each."""
-    from collections import deque
-
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(sn.connect(address, timeout=PATIENCE))
         first = threading.Event()
@@ -304,4 +348,6 @@ def _be_client(asked: Asked, address: str, listen: Mapping[str, Mapping[str, Any
 ROLES: dict[str, Callable[..., None]] = {"server": _be_server, "client": _be_client}
 """What a child of the nursery does, by the first argument of `Nursery.start`."""
 
-__all__ = ["DT", "PATIENCE", "Child", "Nursery", "Program", "build", "digest", "held", "running", "serving", "until"]
+__all__ = [
+    "DT", "PATIENCE", "Child", "Nursery", "Peer", "Program", "build", "digest", "held", "running", "serving", "until",
+]  # fmt: skip

@@ -67,12 +67,12 @@ def same(one: Recording, two: Recording) -> bool:
 
 
 def test_a_damaged_file_is_refused_or_reads_the_same(tmp_path: Path) -> None:
-    """Bytes are flipped, removed, doubled and swapped anywhere in a file, 500 times, and the file is truncated."""
+    """Bytes are flipped, removed, doubled and swapped anywhere in a file, 120 times, and the file is truncated."""
     original = recording(sensor("robot/imu"), sensor("hits", ragged=True))
     content = original.save(tmp_path / "whole.npz").read_bytes()
     path, rng, refused = tmp_path / "run.npz", np.random.default_rng(0), 0
     directory = content.rindex(b"PK\x05\x06") - 2500  # where a flip hits bytes that zipfile reads
-    for number in range(500):
+    for number in range(120):
         damaged = bytearray(content)
         first = directory if number % 3 else 0
         for place in rng.integers(first, len(content), 1 + number % 4):
@@ -88,7 +88,7 @@ def test_a_damaged_file_is_refused_or_reads_the_same(tmp_path: Path) -> None:
         except ModelError as error:
             assert "run.npz" in str(error)
             refused += 1
-    assert 167 < refused < 490
+    assert 40 < refused < 118
 
 
 def member(array: Array | bytes, *, shape: str | None = None) -> bytes:

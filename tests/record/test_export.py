@@ -239,8 +239,10 @@ def test_kitti_scans_and_poses_rebuild_the_hall(
         assert 0.0 <= scan[:, 3].min() and scan[:, 3].max() < 1.0
     world = [shape.mesh.vertices[shape.mesh.faces] for shape in hall.shapes() if shape.mesh is not None]
     cloud = np.concatenate(points)
+    assert len(cloud) > 8000
+    cloud = cloud[::10]
     foot, _ = nearest_on_triangles(cloud, np.concatenate(world))
-    assert len(cloud) > 8000 and np.linalg.norm(cloud - foot, axis=1).max() < 1e-4
+    assert np.linalg.norm(cloud - foot, axis=1).max() < 1e-4
 
 
 def test_sensors_without_poses_are_named(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from mcap.reader import make_reader
 from mcap_scenes import assert_all_same, assert_same, following, scene
 from rosbags.highlevel import AnyReader
 from rosbags.typesys import Stores, get_typestore
+from selection import gate
 from streaming import Nursery, until
 
 import sensorium as sn
@@ -117,12 +118,12 @@ def test_a_file_cut_anywhere_is_completed(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(rows, "MAX_ROWS", 3)
     made = scene()
     with following(made) as live, made.record(tmp_path / "run.mcap"):
-        for _ in range(60):
+        for _ in range(30):
             made.update()
     content = (tmp_path / "run.mcap").read_bytes()
     first = content.index(b"lz4")
     generator, path, counts = np.random.default_rng(0), tmp_path / "cut.mcap", []
-    for cut in sorted({first + 50, len(content) - 1, *generator.integers(first, len(content), 25).tolist()}):
+    for cut in sorted({first + 50, len(content) - 1, *generator.integers(first, len(content), 10).tolist()}):
         path.write_bytes(content[:cut])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SensoriumWarning)
@@ -170,7 +171,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> type[_Disk]:
     return kind
 
 
-@pytest.mark.parametrize("space", [60_000, 61_000, 75_000, 100_000])
+@pytest.mark.parametrize("space", gate([60_000, 61_000, 75_000, 100_000], {61_000}))
 def test_a_full_disk_ends_the_recording_only(
     space: int, disk: type[_Disk], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,7 +189,6 @@ def test_a_full_disk_ends_the_recording_only(
             other.update()
             recorder.log("reward", np.zeros(5))
             recorder.mark("task")
-            time.sleep(0.0005)
         until(lambda: recorder.failed, "the error of the thread that writes")
         made.update()
         other.update()

@@ -132,12 +132,12 @@ def test_the_type_hash_is_that_of_code_generated_by_ros(name: str, expected: str
 @pytest.mark.parametrize("name", [name for name in BUILTIN if not name.startswith(("livox", "radar", "event", "tact"))])
 def test_definitions_equal_those_of_jazzy(name: str, store: Any) -> None:
     """The published definitions that rosbags ships have the same fields and constants as ours."""
-    theirs = store.types[name]
+    generated = store.types[name]
     _, _, text = name.rpartition("/")
     parsed = typesys.get_types_from_msg(schema_text(name), name)[name]
     assert parsed[1] == store.fielddefs[name][1], text
     assert {key: value for key, _, value in parsed[0]} == {key: value for key, _, value in store.fielddefs[name][0]}
-    assert theirs.__msgtype__ == name
+    assert generated.__msgtype__ == name
 
 
 @pytest.mark.parametrize("name", [*BUILTIN, ALL])

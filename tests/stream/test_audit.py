@@ -199,7 +199,7 @@ def test_listener_receives_the_names_of_ids() -> None:
 # Versions -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("protocol", [1, msg.PROTOCOL - 1, msg.PROTOCOL + 1])
+@pytest.mark.parametrize("protocol", [msg.PROTOCOL - 1, msg.PROTOCOL + 1])
 def test_client_with_another_protocol_version_is_refused_with_both_versions(protocol: int) -> None:
     """Older and newer clients are refused with the fix, and the server continues."""
     with sn.serve(court(sn.ImuCfg(name="imu", body="robot/base")), "tcp://127.0.0.1:0") as server:

@@ -62,18 +62,18 @@ def gone(client: weakref.ref[sn.Client]) -> None:
     until(lambda: client() is None, "the end of a client")
 
 
-def to_sensor(client: sn.Client, told: Callable[[int], None]) -> Callable[[], None]:
+def to_sensor(client: sn.Client, note: Callable[[int], None]) -> Callable[[], None]:
     sensor = client.sensors["gauge"]
-    sensor.listen(lambda data: told(data.frame), policy="lossless")
+    sensor.listen(lambda data: note(data.frame), policy="lossless")
     return sensor.stop
 
 
-def to_bodies(client: sn.Client, told: Callable[[int], None]) -> Callable[[], None]:
-    return client.on_tick(lambda snapshot: told(snapshot.frame)).stop
+def to_bodies(client: sn.Client, note: Callable[[int], None]) -> Callable[[], None]:
+    return client.on_tick(lambda snapshot: note(snapshot.frame)).stop
 
 
-def to_frames(client: sn.Client, told: Callable[[int], None]) -> Callable[[], None]:
-    return client.on_frame(lambda done: told(done.frame)).stop
+def to_frames(client: sn.Client, note: Callable[[int], None]) -> Callable[[], None]:
+    return client.on_frame(lambda done: note(done.frame)).stop
 
 
 both = pytest.mark.parametrize("transport", ["in-process", "network"])

@@ -208,15 +208,15 @@ def test_removed_sensor_ends_listening_with_a_reason(server: sn.Server, client: 
     ticker = client.spawn("sensor.other.test_ticker", name="ticker")
     got: list[int] = []
     with sn.connect(server.address) as other:
-        theirs = other.sensors["ticker"]
-        theirs.listen(lambda data: got.append(data.frame))
+        shared = other.sensors["ticker"]
+        shared.listen(lambda data: got.append(data.frame))
         until(lambda: got)
         with pytest.warns(sn.SensoriumWarning, match="listening to 'ticker' ended: its client .* destroyed it"):
             ticker.destroy()
-            until(lambda: theirs.why_ended and other.notes)
-        assert not theirs.is_listening and not theirs.is_alive and "ticker" not in other.sensors
+            until(lambda: shared.why_ended and other.notes)
+        assert not shared.is_listening and not shared.is_alive and "ticker" not in other.sensors
         with pytest.raises(sn.StaleError, match="ticker"):
-            theirs.listen(print)
+            shared.listen(print)
 
 
 def test_sensor_removed_by_the_owner_ends_listening_with_a_reason() -> None:

@@ -93,12 +93,12 @@ def a_program(client: sn.Client) -> dict[str, Any]:
 def test_local_program_has_the_results_of_the_network_one() -> None:
     """Listening with every option, spawning, destroying, stepping, resetting, frames and errors give equal results."""
     with connected("in-process") as client:
-        here = a_program(client)
+        local = a_program(client)
     with connected("network") as client:
-        there = a_program(client)
-    assert here.keys() == there.keys()
-    for what in here:
-        assert here[what] == there[what], what
+        remote = a_program(client)
+    assert local.keys() == remote.keys()
+    for what in local:
+        assert local[what] == remote[what], what
 
 
 # Memory ---------------------------------------------------------------------------------------------------------------
@@ -128,10 +128,10 @@ def test_large_local_frame_is_the_servers_memory(monkeypatch: pytest.MonkeyPatch
         client.sensors["sheet"].listen(mine.append, policy="lossless")
         second.sensors["sheet"].listen(its.append, policy="lossless")
         until(lambda: client.server.counts.subscriptions == 2)
-        frames = [client.step() for _ in range(20)]
+        frames = [client.step() for _ in range(6)]
         until(lambda: mine and its and mine[-1].frame == its[-1].frame == frames[-1])
-        assert [data.frame for data in mine[-20:]] == [data.frame for data in its[-20:]] == frames
-        for a, b, memory in zip(mine[-20:], its[-20:], written[-20:], strict=True):
+        assert [data.frame for data in mine[-6:]] == [data.frame for data in its[-6:]] == frames
+        for a, b, memory in zip(mine[-6:], its[-6:], written[-6:], strict=True):
             assert np.shares_memory(a["cells"], memory)
             assert np.shares_memory(a["cells"], b["cells"])
             for view in (a["cells"], a.stamp):
@@ -144,7 +144,7 @@ def test_large_local_frame_is_the_servers_memory(monkeypatch: pytest.MonkeyPatch
 
 
 def test_memory_of_released_frames_is_freed() -> None:
-    """Of hundreds of frames, four of which are held at a time, only a handful exist at any time."""
+    """Of dozens of frames, four of which are held at a time, only a handful exist at any time."""
     with build(columns=COLUMNS).local_client() as client:
         received: list[weakref.ref[Any]] = []
         most = 0
@@ -161,7 +161,7 @@ def test_memory_of_released_frames_is_freed() -> None:
 
         sheet = client.sensors["sheet"]
         sheet.listen(take, policy="lossless")
-        for count in range(1, 301):
+        for count in range(1, 51):
             client.step()
             until(lambda count=count: sheet.stats.received >= count)  # a slow listener would hold more frames
         assert 4 <= most <= 12
@@ -179,7 +179,7 @@ def test_loop_thread_can_send_any_request() -> None:
         with scene.local_client(timeout=PATIENCE / 2) as client:
             events: list[Any] = []
             frames = []
-            for k in range(20):
+            for k in range(5):
                 ticker = client.spawn("sensor.other.test_ticker", attach_to="robot/cart")
                 ticker.listen(events.append)
                 extra = client.spawn("sensor.other.imu", attach_to="robot/cart")
@@ -197,7 +197,7 @@ def test_loop_thread_can_send_any_request() -> None:
             return frames
 
     frames = in_time(everything)
-    assert frames == [*range(frames[0], frames[0] + 60)]
+    assert frames == [*range(frames[0], frames[0] + 15)]
 
 
 def test_other_threads_can_send_requests_while_the_owner_polls() -> None:
@@ -210,7 +210,7 @@ def test_other_threads_can_send_requests_while_the_owner_polls() -> None:
                 frames: list[int] = []
 
                 def work() -> None:
-                    for _ in range(10):
+                    for _ in range(3):
                         ticker = client.spawn("sensor.other.test_ticker", attach_to="body")
                         events: list[Any] = []
                         ticker.listen(events.append)
@@ -222,12 +222,12 @@ def test_other_threads_can_send_requests_while_the_owner_polls() -> None:
                 threads = [threading.Thread(target=work) for _ in range(4)]
                 for thread in threads:
                     thread.start()
-                for _ in range(20):  # this thread created the client, but another runs the loop
+                for _ in range(4):  # this thread created the client, but another runs the loop
                     frames.append(client.step())
                 for thread in threads:
                     thread.join(PATIENCE)
                     assert not thread.is_alive()
-        assert sorted(frames) == [*range(min(frames), min(frames) + 100)]
+        assert sorted(frames) == [*range(min(frames), min(frames) + 28)]
         assert stepped_on == {loop}
         assert not server.counts.sessions or server.counts.sessions <= 1
 
@@ -362,9 +362,9 @@ def test_closing_in_any_order_leaves_nothing(order: str) -> None:
 
     once()  # created once per process and kept
     before = held()
-    scenes = [once() for _ in range(5)]
+    scenes = [once() for _ in range(2)]
     gc.collect()
-    assert [scene() for scene in scenes] == [None] * 5
+    assert [scene() for scene in scenes] == [None] * 2
     until(lambda: held()["threads"] <= before["threads"], "the end of all threads")
     after = held()
     assert {name: after[name] for name in ("fds", "memfds", "mapped")} == {

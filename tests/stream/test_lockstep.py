@@ -13,8 +13,8 @@ from streaming import PATIENCE, Child, Nursery, serving, until
 
 import sensorium as sn
 
-STEPS = 300
-"""More than 256, and many times the number of messages under way."""
+STEPS = 60
+"""Many times the number of large messages under way."""
 
 
 @pytest.fixture(scope="module")

@@ -125,11 +125,11 @@ def test_messages_of_a_broken_connection_give_no_credit_to_the_next() -> None:
             until(lambda: client.is_connected and second.counts.subscriptions == 1)
             client.step()
             gate.set()
-            for _ in range(200):
+            for _ in range(100):
                 last = client.step()
             until(lambda: got[-1] == last)
             assert second._access.refused == 0 and second.clients == 1
-            assert got[-200:] == list(range(last - 199, last + 1))
+            assert got[-100:] == list(range(last - 99, last + 1))
 
 
 def test_subscription_started_before_the_catalogue_is_not_duplicated() -> None:

@@ -301,11 +301,11 @@ def test_record_of_lost_events_is_not_counted_as_a_sample(lockstep: tuple[sn.Ser
     ticker = client.blueprints.find("sensor.other.test_ticker")
     ticker.set_attribute("burst", 10)
     client.spawn(ticker, name="ticker")
-    gate, told = threading.Event(), list[Any]()
+    gate, seen = threading.Event(), list[Any]()
 
     def take(data: Any) -> None:
         if isinstance(data, LostEvents):
-            told.append((data.events_lost, subscription.stats))
+            seen.append((data.events_lost, subscription.stats))
         gate.wait(PATIENCE)
 
     subscription = Subscription(client._session, "ticker", take, ListenOptions(queue=2))
@@ -313,8 +313,8 @@ def test_record_of_lost_events_is_not_counted_as_a_sample(lockstep: tuple[sn.Ser
     client._session.begin(subscription)
     frames = [client.step() for _ in range(5)]
     gate.set()
-    until(lambda: client.step() and told)
-    lost, stats = told[0]
+    until(lambda: client.step() and seen)
+    lost, stats = seen[0]
     assert stats.frame in frames and 0.0 <= stats.latency < PATIENCE and stats.lost == lost
     assert stats.received + stats.lost in range(50, 1000, 10)
 
@@ -414,14 +414,14 @@ def test_idle_latest_listener_gets_all_of_a_burst(
     got: list[int] = []
     sensor = client.sensors["gauge"]
     sensor.listen(lambda data: got.append(data.frame))
-    for _ in range(30):
+    for _ in range(8):
         last = client.step(substeps=40)
         until(lambda last=last: got[-1:] == [last])  # type: ignore[misc]
-    assert got[-600:] == [*range(last - 599, last + 1)]
+    assert got[-160:] == [*range(last - 159, last + 1)]
     assert sensor.stats.replaced == 0 and sensor.stats.received == len(got)
 
 
-@pytest.mark.parametrize("substeps", [2, 14, 400])
+@pytest.mark.parametrize("substeps", [2, 400])
 def test_received_and_dropped_counts_sum_to_all_samples(bursts: tuple[sn.Server, sn.Client], substeps: int) -> None:
     """Omissions on the server and in the client are both counted: here for bursts while the listener waits for each."""
     _, client = bursts
@@ -434,7 +434,7 @@ def test_received_and_dropped_counts_sum_to_all_samples(bursts: tuple[sn.Server,
     sensor = client.sensors["gauge"]
     sensor.listen(take)
     until(lambda: got, "the greeting")
-    for _ in range(20):
+    for _ in range(4):
         last = client.step(substeps=substeps)
         turn.release()
     turn.release(10_000)
@@ -448,7 +448,7 @@ def test_received_and_dropped_counts_sum_to_all_samples(bursts: tuple[sn.Server,
 def test_slow_latest_listener_gets_the_newest_sample(
     bursts: tuple[sn.Server, sn.Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a thousand samples during its work, more than may be in transit, the listener gets the last sample next."""
+    """After 300 samples during its work, more than may be in transit, the listener gets the last sample next."""
     server, client = bursts
     gate, got = threading.Event(), list[int]()
 
@@ -460,7 +460,7 @@ def test_slow_latest_listener_gets_the_newest_sample(
     sensor.listen(take)
     until(lambda: got, "the greeting")
     monkeypatch.setattr(subscriptions, "PROMPT", -1.0)  # however fast the samples come, they have waited too long
-    for _ in range(10):
+    for _ in range(3):
         last = client.step(substeps=200)
     (subscription,) = (each for session in server._table.sessions.values() for each in session.subscriptions.values())
     waiting = sensor._subscription._queue.items

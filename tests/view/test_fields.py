@@ -16,6 +16,7 @@ from sensorium.record import Recording, SensorRecording
 from sensorium.view.fields import every_field, plot_fields
 
 pytest.importorskip("matplotlib")
+pytestmark = pytest.mark.usefixtures("no_ticks")
 
 ROWS = 40
 

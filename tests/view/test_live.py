@@ -40,13 +40,13 @@ CHART = "Object.values(window.__viserTestpoints.uplots)[0].chart"
 
 
 class Session:
-    """A page of a scene that a server runs at speed 1, and a browser that shows it."""
+    """A page of a scene that a server runs, by default at speed 1, and a browser that shows it."""
 
-    def __init__(self, scene: sn.Scene, browser: Browser, control: Callable[[], Any] | None = None) -> None:
+    def __init__(self, scene: sn.Scene, browser: Browser, control: Callable[[], Any] | None = None, **run: Any) -> None:
         self.scene, self.is_over = scene, threading.Event()
         self.server = sn.serve(scene, "tcp://127.0.0.1:0", on_demand=False)
         self._loop = threading.Thread(
-            target=self.server.run, args=[control], kwargs={"substeps": 5, "until": self.is_over.is_set}
+            target=self.server.run, args=[control], kwargs={"substeps": 5, "until": self.is_over.is_set, **run}
         )
         self._loop.start()
         self.client = sn.connect(self.server.address, timeout=60.0)
@@ -81,6 +81,7 @@ def save(session: Session, name: str) -> None:
     """Save a picture for the documentation, if wanted."""
     if folder := os.environ.get("SENSORIUM_PICTURES"):
         session.tab.resize(LARGE)
+        session.client.pace(speed=1.0)
         end = session.page.time + 12.0
         wait_until(lambda: session.page.time > end)
         session.tab.screenshot(Path(folder) / name)
@@ -99,12 +100,12 @@ def test_drawings_lie_on_their_body_in_every_frame(browser: Browser) -> None:
     """A sensor at 10 Hz is drawn in the middle of its body, within 2 px, while the body moves at 0.5 m/s."""
     style = sn.VisualizerCfg(color=(0.0, 0.0, 1.0), size=0.12)
     sensors = [
-        sn.BarometerCfg(name="slow", site="middle", rate_hz=10.0, delay=0.05, debug_vis=True, visualizer_cfg=style),
+        sn.BarometerCfg(name="slow", site="middle", rate_hz=10.0, delay=0.06, debug_vis=True, visualizer_cfg=style),
         sn.JointSensorCfg(name="joint", joints="x", fields=("position",)),
     ]
-    scene = sn.Scene(sn.MujocoEngine(MARKS), sensors, seed=0)
+    scene = sn.Scene(sn.MujocoEngine(MARKS.replace("0.002", "0.02")), sensors, seed=0)
     scene.reset(qvel=np.array([[0.5]]))
-    with Session(scene, browser) as session:
+    with Session(scene, browser, substeps=1) as session:
         wait_until(lambda: np.isfinite(place(session.tab.screenshot(), 2)))
         seen = set()
         for _ in range(FRAMES):
@@ -143,7 +144,7 @@ def test_the_arm_with_all_its_sensors(browser: Browser) -> None:
     kind = robots.ROBOTS["arm"]
     scene = sn.Scene(kind.engine(3, "cpu"), load_rig(kind.rig)[0], discover=False)
     motion = kind.control(scene)
-    with Session(scene, browser, lambda: motion(scene, scene.time)) as session:
+    with Session(scene, browser, lambda: motion(scene, scene.time), speed=0.1) as session:
         page, tab = session.page, session.tab
         assert page.panel.drawn == {"encoders", "wrist", "skin", "tip", "camera"}
         page.env.value = 2

@@ -18,12 +18,7 @@ from sensorium.record import NpzRecorder, Recording, SensorRecording, load
 from sensorium.view import imu_figure, plot_recording, plottable
 
 pytest.importorskip("matplotlib")
-
-
-@pytest.fixture(autouse=True)
-def no_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Omit the ticks of all axes, which take most of the time; tests/test_pictures.py draws them."""
-    monkeypatch.setattr("matplotlib.ticker.MaxNLocator.tick_values", lambda *_: np.array([]))
+pytestmark = pytest.mark.usefixtures("no_ticks")
 
 
 def field(name: str, axes: Sequence[str], shape: Sequence[int], dtype: str = "float32") -> dict[str, Any]:
@@ -100,7 +95,7 @@ def test_short_constant_and_lost_samples_are_drawn(tmp_path: Path, rows: int) ->
 
 def test_omitted_parts_are_mentioned(tmp_path: Path) -> None:
     """Sensors and axes beyond the limits are named in the picture."""
-    many = [sensor(f"s{i}", [field(f"f{k}", ["xyz"], [3]) for k in range(3)]) for i in range(5)]
+    many = [sensor(f"s{i}", [field(f"f{k}", ["xyz"], [3]) for k in range(3)], rows=9) for i in range(5)]
     text = plot_recording(recording(*many), tmp_path / "many.svg").read_text(encoding="utf-8")
     assert "not drawn: s3, s4" in text and "3 more axes not drawn" in text
     text = plot_recording(recording(*many), tmp_path / "some.svg", names=["s4"]).read_text(encoding="utf-8")

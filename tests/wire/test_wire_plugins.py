@@ -85,7 +85,7 @@ def test_plugins_are_loaded_once_after_the_built_in_ones(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("class Abort(BaseException): ...\nraise Abort('no display')\n", "Abort: no display ("),
         ("raise SystemExit(3)\n", "SystemExit: 3 ("),
@@ -93,11 +93,11 @@ def test_plugins_are_loaded_once_after_the_built_in_ones(monkeypatch: pytest.Mon
     ],
     ids=["base exception", "exit", "no text"],
 )
-def test_exception_of_a_module_is_reported_by_name(text: str, said: str, tmp_path: Path) -> None:
+def test_exception_of_a_module_is_reported_by_name(text: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "plugin_bee.py").write_text(text, encoding="utf-8")
     found = insects()
     with pytest.warns(
-        SensoriumWarning, match=re.escape(f"'bee' (plugin_bee) could not be loaded and is ignored: {said}")
+        SensoriumWarning, match=re.escape(f"'bee' (plugin_bee) could not be loaded and is ignored: {reason}")
     ):
         found.load()
     assert sorted(NOTED) == ["Ant", "Cow", "Own"]
