@@ -16,6 +16,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from sensorium.compute import Compute, Rows, Segment, kernel, masked_tid, shared_func
+from sensorium.compute.addresses import doubles_at, floats_at
 from sensorium.engines.base import FrameOnBody, NameKind, PoseOnBody
 from sensorium.engines.envs import mark
 from sensorium.geometry.transforms import compose
@@ -66,8 +67,8 @@ class OffsetTable:
 @shared_func
 def _number(address: wp.uint64, at: int, is_double: int) -> wp.float64:
     if is_double != 0:
-        return wp.array(ptr=address, shape=(2147483647,), dtype=wp.float64)[at]
-    return wp.float64(wp.array(ptr=address, shape=(2147483647,), dtype=wp.float32)[at])
+        return doubles_at(address, at, 1)[0]
+    return wp.float64(floats_at(address, at, 1)[0])
 
 
 @wp.func
@@ -105,12 +106,12 @@ def _move(rows: Rows, moves: OffsetTable) -> None:
         quat = wp.normalize(quat)
     pos = pos + _rotate(quat, moves.inner_pos[k])
     quat = _multiply(quat, moves.inner_quat[k])
-    pos_to = wp.array(ptr=moves.pos_to[k], shape=(178956970,), dtype=wp.vec3)
-    quat_to = wp.array(ptr=moves.quat_to[k], shape=(134217727,), dtype=wp.vec4)
-    pos_to[env * moves.mounts[k]] = wp.vec3(wp.float32(pos[0]), wp.float32(pos[1]), wp.float32(pos[2]))
-    quat_to[env * moves.mounts[k]] = wp.vec4(
-        wp.float32(quat[0]), wp.float32(quat[1]), wp.float32(quat[2]), wp.float32(quat[3])
-    )
+    pos_to = floats_at(moves.pos_to[k], 3 * env * moves.mounts[k], 3)
+    quat_to = floats_at(moves.quat_to[k], 4 * env * moves.mounts[k], 4)
+    for j in range(3):
+        pos_to[j] = wp.float32(pos[j])
+    for j in range(4):
+        quat_to[j] = wp.float32(quat[j])
 
 
 class LiveOffsets:

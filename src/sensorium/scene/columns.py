@@ -19,8 +19,8 @@ import torch
 import warp as wp
 
 from sensorium.compute import Compute, Rows, keeps_current, kernel, masked_tid
+from sensorium.compute.addresses import floats_at
 from sensorium.errors import ConfigError
-from sensorium.measurement.record import floats_at
 from sensorium.random import U32, Distribution, Uniform, add_to_8_envs, draw, normal_table, philox, stream_key
 from sensorium.scene.terms import NORMAL_CLIP, ObsTerm, Part
 
@@ -54,9 +54,9 @@ def _add(rows: Rows, tick: U32, out: wp.uint64, width: int, blocks: wp.array[Blo
     env, k = masked_tid(rows)
     b = blocks[k]
     words = philox(tick, wp.uint32(rows.first_env + env), wp.uint32(rows.episode[env]), b.block, b.key0, b.key1)
-    values = floats_at(out)
+    values = floats_at(out, env * width + b.column, b.count)
     for j in range(b.count):
-        values[env * width + b.column + j] += draw(b.kind, b.a, b.b, values, words[j], table)
+        values[j] += draw(b.kind, b.a, b.b, values, words[j], table)
 
 
 @kernel

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warp as wp
 
 from sensorium.compute import FIRST, Rows, kernel, masked_tid, mode_now, tick_now, tick_of_control
+from sensorium.compute.addresses import floats_at
 from sensorium.world.mount import Mounts, mount_pose
 
 NETFORCE = 3
@@ -86,15 +87,17 @@ class ContactMemory:
 
     Attributes:
         states: `[env, primary]`.
-        rows: `[env, primary, entry, column]`, with the columns of one slot after those of another.
-        width: columns per slot.
+        rows: address of the rows `[env, primary, entry, slot, column]`.
+        entries: number of rows of a primary.
         slots: number of slots.
+        width: number of columns.
     """
 
     states: wp.array2d[ContactState]
-    rows: wp.array4d[wp.float32]
-    width: wp.int32
+    rows: wp.uint64
+    entries: wp.int32
     slots: wp.int32
+    width: wp.int32
 
 
 @wp.struct
@@ -111,17 +114,19 @@ class ContactColumns:
 
 
 @wp.struct
-class ContactReport:
-    """One report `[env, primary, slot, column]`."""
-
-    values: wp.array4d[wp.float32]
-
-
-@wp.struct
 class ContactReports:
-    """Contact reports of one layout."""
+    """Contact reports of one layout.
 
-    reports: wp.array[ContactReport]
+    Attributes:
+        address: addresses of the reports `[env, primary, slot, column]`.
+        slots: number of slots.
+        width: number of columns.
+        at: columns.
+    """
+
+    address: wp.array[wp.uint64]
+    slots: wp.int32
+    width: wp.int32
     at: ContactColumns
 
 
@@ -152,14 +157,19 @@ class ContactRules:
 
 @wp.struct
 class ContactOutput:
-    """Columns of the rows that one field shows, `[env, primary, column]`, and its history with entries before columns.
+    """Output of columns of the rows.
 
-    An array that was not requested has length 0, also below.
+    Attributes:
+        column: the first column.
+        width: number of columns.
+        data: address of the field `[env, primary, slot, column]`.
+        history: address of its history, with entries before the columns or before the primaries; 0 for none.
     """
 
-    first: wp.int32
-    data: wp.array3d[wp.float32]
-    history: wp.array4d[wp.float32]
+    column: wp.int32
+    width: wp.int32
+    data: wp.uint64
+    history: wp.uint64
 
 
 @wp.struct
@@ -174,9 +184,13 @@ class ContactTimes:
 
 @wp.struct
 class ContactOutputs:
-    """Outputs of rows, and per primary `[env, primary]`."""
+    """Outputs of rows, and per primary `[env, primary]`; arrays that were not requested have length 0.
+
+    `time_first`: histories have entries before the primaries, and there is one slot.
+    """
 
     fields: wp.array[ContactOutput]
+    time_first: wp.int32
     times: ContactTimes
     any: wp.array2d[wp.bool]
     peak: wp.array2d[wp.float32]
@@ -253,17 +267,32 @@ def _show_latch(out: ContactOutputs, latch: ContactLatch, start: int, exact_dt: 
 
 
 @wp.func
+def _row_of(memory: ContactMemory, env: int, primary: int, entry: int):  # type: ignore[no-untyped-def]
+    size = memory.slots * memory.width
+    row = (env * memory.states.shape[1] + primary) * memory.entries + entry
+    return floats_at(memory.rows, row * size, size)
+
+
+@wp.func
+def _report_of(reports: ContactReports, k: int, primaries: int, env: int, primary: int, slot: int):  # type: ignore[no-untyped-def]
+    row = (env * primaries + primary) * reports.slots + slot
+    return floats_at(reports.address[k], row * reports.width, reports.width)
+
+
+@wp.func
 def _open(rows: Rows, rules: ContactRules, memory: ContactMemory, env: int, primary: int) -> int:
-    """Start a tick, and return the row for it; clear state from before a reset."""
-    entries = memory.rows.shape[2]
+    """Start a tick, and return the entry of its row; clear state from before a reset."""
     if mode_now(rows) == FIRST:
         memory.states[env, primary] = ContactState()
-        for entry in range(entries):
-            for k in range(memory.rows.shape[3]):
-                memory.rows[env, primary, entry, k] = 0.0
+        for entry in range(memory.entries):
+            row = _row_of(memory, env, primary, entry)
+            for k in range(memory.slots * memory.width):
+                row[k] = 0.0
     entry = memory.states[env, primary].entry
     if rules.by_sample == 0 or memory.states[env, primary].was_sample != 0:
-        entry = (entry + entries - 1) % entries
+        entry -= 1
+        if entry < 0:
+            entry = memory.entries - 1
         memory.states[env, primary].entry = entry
     return int(entry)
 
@@ -323,25 +352,40 @@ def _close(
 
 
 @wp.func
-def _show_rows(memory: ContactMemory, out: ContactOutputs, newest: int, env: int, primary: int) -> None:
-    """Write the newest row, and the history, to the outputs."""
-    entries = memory.rows.shape[2]
-    for k in range(out.fields.shape[0]):
-        field = out.fields[k]
-        data = field.data[env, primary]
-        row = memory.rows[env, primary, newest]
-        for column in range(data.shape[0]):
-            data[column] = row[field.first + column]
-        if field.history.shape[0] > 0:
-            for age in range(entries):
-                past = field.history[env, primary, age]
-                row = memory.rows[env, primary, (newest + age) % entries]
-                for column in range(past.shape[0]):
-                    past[column] = row[field.first + column]
+def _copy(source: wp.array[wp.float32], at: int, target: wp.array[wp.float32], width: int) -> None:
+    if width == 3:
+        _put(target, 0, 0, _vec(source, at))
+    else:
+        for k in range(width):
+            target[k] = source[at + k]
 
 
 @wp.func
-def _chosen(reports: ContactReports, rules: ContactRules, env: int, primary: int, rank: int) -> int:
+def _show_rows(memory: ContactMemory, out: ContactOutputs, newest: int, env: int, primary: int) -> None:
+    """Write the newest row, and the history, to the outputs."""
+    primaries = memory.states.shape[1]
+    entries = memory.entries
+    row = _row_of(memory, env, primary, newest)
+    for k in range(out.fields.shape[0]):
+        width = out.fields[k].width
+        for slot in range(memory.slots):
+            item = (env * primaries + primary) * memory.slots + slot
+            column = slot * memory.width + out.fields[k].column
+            _copy(row, column, floats_at(out.fields[k].data, item * width, width), width)
+            if out.fields[k].history != wp.uint64(0):
+                for age in range(entries):
+                    entry = newest + age
+                    if entry >= entries:
+                        entry -= entries
+                    place = item * entries + age
+                    if out.time_first != 0:
+                        place = (env * entries + age) * primaries + primary
+                    past = floats_at(out.fields[k].history, place * width, width)
+                    _copy(_row_of(memory, env, primary, entry), column, past, width)
+
+
+@wp.func
+def _chosen(reports: ContactReports, rules: ContactRules, primaries: int, env: int, primary: int, rank: int) -> int:
     """Return the slot for a rank, as report * slots + slot; -1 for none.
 
     Reports are merged by depth or by force; with ``none``, and among equals, in the order of the reports.
@@ -351,17 +395,16 @@ def _chosen(reports: ContactReports, rules: ContactRules, env: int, primary: int
     for _step in range(rank + 1):
         best = wp.int32(-1)
         best_key = float(wp.inf)
-        for k in range(reports.reports.shape[0]):
-            slots = reports.reports[k].values.shape[2]
-            for slot in range(slots):
-                values = reports.reports[k].values[env, primary, slot]
+        for k in range(reports.address.shape[0]):
+            for slot in range(reports.slots):
+                values = _report_of(reports, k, primaries, env, primary, slot)
                 if values[reports.at.found] > 0.0:
                     key = wp.float32(0.0)
                     if rules.reduce == 1:
                         key = values[reports.at.dist]
                     elif rules.reduce == 2:
                         key = -wp.length(_vec(values, reports.at.force))
-                    index = k * slots + slot
+                    index = k * reports.slots + slot
                     later = key > last_key or (key == last_key and index > last)
                     if later and (best < 0 or key < best_key):
                         best = index
@@ -389,32 +432,32 @@ def slots(
 ) -> None:
     """Report contacts in slots."""
     env, lane = masked_tid(rows)
-    for primary in range(lane, memory.states.shape[1], lanes):
-        out = memory.rows[env, primary, _open(rows, rules, memory, env, primary)]
-        count = reports.reports.shape[0]
-        is_net = rules.reduce == wp.static(NETFORCE)
+    primaries = memory.states.shape[1]
+    count = reports.address.shape[0]
+    is_net = rules.reduce == wp.static(NETFORCE)
+    for primary in range(lane, primaries, lanes):
+        out = _row_of(memory, env, primary, _open(rows, rules, memory, env, primary))
         found = wp.float32(0.0)
         for k in range(count):
-            found += reports.reports[k].values[env, primary, 0, reports.at.found]
+            found += _report_of(reports, k, primaries, env, primary, 0)[reports.at.found]
         force = wp.vec3()
-        for k in range(nets.reports.shape[0]):
-            force += _vec(nets.reports[k].values[env, primary, 0], nets.at.force)
+        for k in range(nets.address.shape[0]):
+            force += _vec(_report_of(nets, k, primaries, env, primary, 0), nets.at.force)
 
         seen = found
         for slot in range(memory.slots):
             chosen = wp.int32(slot)
             if count > 1 and not is_net:
-                chosen = _chosen(reports, rules, env, primary, slot)
-            each = wp.max(chosen, 0)
-            per_report = reports.reports[0].values.shape[2]
-            values = reports.reports[each / per_report].values[env, primary, each % per_report]
+                chosen = _chosen(reports, rules, primaries, env, primary, slot)
+            k = wp.max(chosen, 0) / reports.slots
+            values = _report_of(reports, k, primaries, env, primary, wp.max(chosen, 0) - k * reports.slots)
             filled = found > 0.0 and chosen >= 0 and (values[reports.at.found] > 0.0 or (is_net and count > 1))
             first = slot * memory.width
             friction = wp.vec3()
             point = wp.vec3(wp.nan, wp.nan, wp.nan)
             if not filled:
-                for k in range(memory.width):
-                    out[first + k] = 0.0
+                for column in range(memory.width):
+                    out[first + column] = 0.0
             else:
                 f = _vec(values, reports.at.force)
                 m = _vec(values, reports.at.torque)
@@ -424,8 +467,8 @@ def slots(
                 if not wp.isfinite(wp.length(f)):
                     seen = wp.float32(wp.nan)
                 if is_net:
-                    for k in range(1, count):
-                        f += _vec(reports.reports[k].values[env, primary, slot], reports.at.force)
+                    for other in range(1, count):
+                        f += _vec(_report_of(reports, other, primaries, env, primary, slot), reports.at.force)
                 else:
                     friction = -(f[1] * t + f[2] * wp.cross(n, t))
                     if rules.global_frame != 0:
@@ -458,11 +501,12 @@ class ContactPoses:
 
 
 @wp.func
-def _normal_force(report: wp.array2d[wp.float32], at: ContactColumns) -> wp.vec3:
+def _normal_force(reports: ContactReports, k: int, primaries: int, env: int, primary: int) -> wp.vec3:
     """Return the sum of the normal forces on the primary in the slots of one report."""
     force = wp.vec3()
-    for slot in range(report.shape[0]):
-        force -= report[slot, at.force] * _vec(report[slot], at.normal)
+    for slot in range(reports.slots):
+        values = _report_of(reports, k, primaries, env, primary, slot)
+        force -= values[reports.at.force] * _vec(values, reports.at.normal)
     return force
 
 
@@ -483,27 +527,27 @@ def bodies(
 ) -> None:
     """Report normal forces on bodies, in total and by filter."""
     env, lane = masked_tid(rows)
-    for primary in range(lane, memory.states.shape[1], lanes):
-        out = memory.rows[env, primary, _open(rows, rules, memory, env, primary)]
-        report = total.reports[0].values[env, primary]
-        found = report[0, total.at.found]
-        if found > float(report.shape[0]):
+    primaries = memory.states.shape[1]
+    for primary in range(lane, primaries, lanes):
+        out = _row_of(memory, env, primary, _open(rows, rules, memory, env, primary))
+        found = _report_of(total, 0, primaries, env, primary, 0)[total.at.found]
+        if found > float(total.slots):
             wp.atomic_max(most_found, 0, primary, int(found))
-        force = _normal_force(report, total.at)
+        force = _normal_force(total, 0, primaries, env, primary)
         out[0] = found
         _put(out, 0, 1, force)
         at = filters.at
-        for k in range(filters.reports.shape[0]):
-            report = filters.reports[k].values[env, primary]
-            if report[0, at.found] > float(report.shape[0]):
-                wp.atomic_max(most_found, 1 + k, primary, int(report[0, at.found]))
-            _put(out, 4, 3 * k, _normal_force(report, at))
+        for k in range(filters.address.shape[0]):
+            matched = _report_of(filters, k, primaries, env, primary, 0)[at.found]
+            if matched > float(filters.slots):
+                wp.atomic_max(most_found, 1 + k, primary, int(matched))
+            _put(out, 4, 3 * k, _normal_force(filters, k, primaries, env, primary))
             if sampled != 0 and (friction_out.shape[0] > 0 or contact_pos_out.shape[0] > 0):
                 friction = wp.vec3()
                 point = wp.vec3()
                 points = wp.float32(0.0)
-                for slot in range(report.shape[0]):
-                    values = report[slot]
+                for slot in range(filters.slots):
+                    values = _report_of(filters, k, primaries, env, primary, slot)
                     if values[at.found] > 0.0:
                         points += 1.0
                         f = _vec(values, at.force)

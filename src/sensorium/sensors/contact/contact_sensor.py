@@ -19,7 +19,6 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -137,8 +136,8 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         words = wp.types.type_size_in_bytes(kernels.ContactState) // 4
         self._states = self.new_state("states", (count, words))
         memory.states = self._as_structs(self._states, kernels.ContactState)
-        rows = self.new_state("rows", (count, max(cfg.history_length, 1), cfg.slots * memory.width))
-        memory.rows = wp.from_torch(rows)
+        memory.entries = max(cfg.history_length, 1)
+        memory.rows = self.new_state("rows", (count, memory.entries, cfg.slots * memory.width)).data_ptr()
         rules = self._rules = kernels.ContactRules()
         rules.reduce, rules.global_frame = REDUCTIONS.index(cfg.reduce), int(cfg.global_frame)
         rules.sign = -1.0 if cfg.force_on == "secondary" and (cfg.global_frame or cfg.reduce == "netforce") else 1.0
@@ -172,18 +171,16 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
 
     def _sources(self, requirements: Sequence[Requirement]) -> Any:
         """Return the reports of one layout in the form that the kernel takes."""
-        sources = kernels.ContactReports()
-        reports = []
-        for requirement in requirements:
-            report = kernels.ContactReport()
-            report.values = wp.from_torch(self.engine.array(contact_array(requirement)))
-            reports.append(report)
-            sources.at = _columns(contact_columns(requirement))
-        sources.reports = self._table(reports, kernels.ContactReport)
-        return sources
+        arrays = [self.engine.array(contact_array(requirement)) for requirement in requirements]
+        reports = kernels.ContactReports()
+        reports.address = self._table([array.data_ptr() for array in arrays], wp.uint64)
+        if arrays:
+            reports.slots, reports.width = arrays[0].shape[2:]
+            reports.at = _columns(contact_columns(requirements[0]))
+        return reports
 
-    def _table(self, rows: list[Any], struct: Any) -> Any:
-        return wp.array(rows, dtype=struct, shape=len(rows), device=self.compute_on.wp_device)
+    def _table(self, rows: list[Any], dtype: Any) -> Any:
+        return wp.array(rows, dtype=dtype, shape=len(rows), device=self.compute_on.wp_device)
 
     def _as_structs(self, state: Tensor, struct: Any) -> Any:
         """View a state `[env, primary, word]` as an array of structs."""
@@ -226,14 +223,12 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
     def _outputs(self, raw: Record) -> Any:
         out = kernels.ContactOutputs()
         fields = []
-        for slot, (name, part) in product(range(self.cfg.slots), self._columns.items()):
-            field = kernels.ContactOutput()
-            field.first = slot * self._memory.width + part.start
-            field.data = wp.from_torch(self._by_item(raw[name])[:, slot :: self.cfg.slots])
-            if f"{name}_history" in raw:
-                field.history = wp.from_torch(self._history_by_item(raw[f"{name}_history"])[:, slot :: self.cfg.slots])
+        for name, part in self._columns.items():
+            field, history = kernels.ContactOutput(), f"{name}_history"
+            field.column, field.width, field.data = part.start, part.stop - part.start, raw[name].data_ptr()
+            field.history = raw[history].data_ptr() if history in raw else 0
             fields.append(field)
-        out.fields = self._table(fields, kernels.ContactOutput)
+        out.fields, out.time_first = self._table(fields, kernels.ContactOutput), int(self.cfg.is_prim_form)
         if TIMES[0] in raw:
             out.times = _times(raw)
         if LATCHES[0] in raw:
