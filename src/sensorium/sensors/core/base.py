@@ -29,7 +29,7 @@ from sensorium.patterns.base import PatternBaseCfg, Rays
 from sensorium.plugins import is_ours
 from sensorium.random import stream_key
 from sensorium.readings import Array, DebugShape, Reading
-from sensorium.sensors.core.hooks import Supports, check_hooks, hook_of, hooks_of
+from sensorium.sensors.core.hooks import BASES, Supports, check_hooks, hook_of, hooks_of
 from sensorium.sensors.core.parts import SensorContext, declared_fields
 from sensorium.sensors.core.poses import CapturePoses
 from sensorium.sensors.core.reader import CfgT, DataT, Readable
@@ -489,6 +489,9 @@ class Sensor(Readable[CfgT, DataT]):
         self.begin_poses()
 
 
+BASES += Readable, Sensor
+
+
 class SimpleSensor(Sensor[CfgT, DataT]):
     """A sensor on the standard pipeline. Only `update_raw_data` is required; all other hooks are optional.
 
@@ -539,3 +542,6 @@ class SimpleSensor(Sensor[CfgT, DataT]):
     def standard_chain(self, slot: Record) -> None:
         """Run white noise, random walk, bias and quantisation in place on the measured record."""
         self.buffers.standard_chain(slot)
+
+
+BASES.append(SimpleSensor)
