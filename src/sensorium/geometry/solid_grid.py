@@ -21,7 +21,7 @@ from sensorium.compute import kernel
 from sensorium.geometry import solid_mesh, solid_walk
 from sensorium.geometry.bounds import tree_of
 from sensorium.geometry.shapes import Mesh
-from sensorium.geometry.solid_mesh import Surface, surface_of
+from sensorium.geometry.solid_mesh import SolidSurface, surface_of
 from sensorium.geometry.solid_walk import FACE_BITS, STEPS, Cell, Solid, Solids, by_tree, gap_sq
 
 CELLS_PER_FACE = 6
@@ -206,7 +206,7 @@ class PreparedMesh:
         entries: `[entry]`, int32.
     """
 
-    surface: Surface
+    surface: SolidSurface
     tree: wp.Mesh
     low: NDArray[np.float32]
     side: float
@@ -247,7 +247,7 @@ def prepare_mesh(mesh: Mesh, scale: tuple[float, float, float], device: str, *, 
 
 
 def _cached(mesh: Mesh, scale: tuple[float, float, float], device: str) -> Path:
-    """Return the file of a prepared mesh beside Warp's compiled kernels; its name is a hash of all that it depends on."""
+    """Return the file of a prepared mesh beside Warp's kernels; its name is a hash of everything it depends on."""
     kind = "cpu" if wp.get_device(device).is_cpu else "cuda"
     parts = [inspect.getsource(solid_mesh), inspect.getsource(solid_walk), inspect.getsource(sys.modules[__name__])]
     key = hashlib.sha256(repr((wp.__version__, kind, scale, mesh.vertices.shape, parts)).encode())
@@ -259,13 +259,13 @@ def _cached(mesh: Mesh, scale: tuple[float, float, float], device: str) -> Path:
 def _read(path: Path, device: str) -> PreparedMesh:
     with path.open("rb") as file, np.load(file) as stored:
         values: dict[str, Any] = dict(stored)
-    surface = Surface(**{each.name: values.pop(each.name) for each in fields(Surface)})
+    surface = SolidSurface(**{each.name: values.pop(each.name) for each in fields(SolidSurface)})
     values |= {"side": float(values["side"]), "step": float(values["step"]), "counts": tuple(values["counts"].tolist())}
     return PreparedMesh(surface, tree_of(surface.vertices, surface.faces, device), **values)
 
 
 def _write(path: Path, mesh: PreparedMesh) -> None:
-    values = {each.name: getattr(mesh.surface, each.name) for each in fields(Surface)}
+    values = {each.name: getattr(mesh.surface, each.name) for each in fields(SolidSurface)}
     values |= {each.name: getattr(mesh, each.name) for each in fields(PreparedMesh)[2:]}
     part = path.with_suffix(f".{secrets.token_hex(4)}.part")  # other processes may write the same mesh
     with suppress(OSError):  # the folder cannot be written, or the disk is full
@@ -278,13 +278,13 @@ def _write(path: Path, mesh: PreparedMesh) -> None:
             part.unlink(missing_ok=True)
 
 
-def _without_grid(surface: Surface, device: str) -> PreparedMesh:
+def _without_grid(surface: SolidSurface, device: str) -> PreparedMesh:
     tree = tree_of(surface.vertices, surface.faces, device)
     no_cells, no_entries = np.zeros(0, _CELL), np.zeros(0, np.int32)
     return PreparedMesh(surface, tree, np.zeros(3, np.float32), 1.0, (0, 0, 0), no_cells, 0.0, no_entries)
 
 
-def _with_grid(surface: Surface, device: str) -> PreparedMesh:
+def _with_grid(surface: SolidSurface, device: str) -> PreparedMesh:
     bare = _without_grid(surface, device)
     if len(surface.faces) > 1 << int(FACE_BITS):
         return bare
@@ -383,7 +383,7 @@ _TYPES: dict[str, tuple[Any, Any, int]] = {
 """Kernel type, NumPy type and row size of each array of `Solids`."""
 
 
-def _frames(surface: Surface) -> NDArray[np.float64]:
+def _frames(surface: SolidSurface) -> NDArray[np.float64]:
     """Return the values of `Solids.frames`, `[face, 4, 4]`."""
     a, b, c = (surface.vertices[surface.faces[:, k]] for k in range(3))
     length = np.linalg.norm(b - a, axis=1)

@@ -201,7 +201,7 @@ STAMP_BYTES = 12
 """Bytes per sample besides its fields; see `Ring.stamps`."""
 
 
-class Ring:
+class DelayRing:
     """Last samples of one sensor in return space, with the ticks of their capture and arrival.
 
     Args:

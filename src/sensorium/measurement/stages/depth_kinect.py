@@ -18,9 +18,9 @@ from sensorium.measurement.record import Record
 from sensorium.measurement.stages.depth_image import (
     DepthDraws,
     DepthStage,
+    DepthView,
     MaxRange,
     Sight,
-    View,
     incidence,
     inverse,
     inverse_at,
@@ -74,7 +74,7 @@ def lateral_sd(angle: float) -> float:
 @kernel
 def _kinect(
     rows: Rows,
-    view: View,
+    view: DepthView,
     kinect: Kinect,
     draws: DepthDraws,
     table: wp.array[wp.vec3],

@@ -16,8 +16,8 @@ from sensorium.measurement.record import Record
 from sensorium.measurement.stages.depth_image import (
     DepthDraws,
     DepthStage,
+    DepthView,
     Sight,
-    View,
     inverse,
     is_seen,
     noise_of,
@@ -43,7 +43,7 @@ class Stereo:
 @kernel
 def _stereo(
     rows: Rows,
-    view: View,
+    view: DepthView,
     stereo: Stereo,
     draws: DepthDraws,
     table: wp.array[wp.vec3],

@@ -156,8 +156,8 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
             for name, field in self.fields().items():
                 if name.endswith("_history"):
                     items, entries = count * cfg.slots, max(cfg.history_length, 1)
-                    shape = (items, entries, math.prod(field.shape) // (items * entries))
-                    self._measured_past[name] = self.new_state(f"measured_{name}", shape)
+                    past = (items, entries, math.prod(field.shape) // (items * entries))
+                    self._measured_past[name] = self.new_state(f"measured_{name}", past)
         if cfg.has_own_times:
             words = wp.types.type_size_in_bytes(kernels.ContactSwitch) // 4
             self._switches = self._as_structs(self.new_state("switches", (count, words)), kernels.ContactSwitch)
