@@ -64,19 +64,9 @@ def _row(standing: wp.array[wp.int32], first: int, movers: int, n: int) -> wp.in
 
 @wp.func
 def _nearest(
-    surroundings: Surroundings,
-    instances: Instances,
-    fields: HFields,
-    moving: Moving,
-    hidden: wp.array2d[wp.uint8],
-    near: Near,
-    count: int,
-    env: int,
-    mount: int,
-    s: wp.vec3,
-    d: wp.vec3,
-    limit: float,
-) -> tuple[float, int, int]:
+    surroundings: Surroundings, instances: Instances, fields: HFields, moving: Moving, hidden: wp.array2d[wp.uint8],
+    near: Near, count: int, env: int, mount: int, s: wp.vec3, d: wp.vec3, limit: float,
+) -> tuple[float, int, int]:  # fmt: skip
     """Return distance, instance row and triangle of the first shape of a column within a limit; row -1 for none."""
     t = float(limit)
     best = int(-1)
