@@ -34,7 +34,7 @@ SPELLED := *.md CITATION.cff .github Makefile pyproject.toml benchmarks changelo
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test test-full test-lowest test-mjlab test-newton test-jax test-formats test-rl test-ray test-peers soak \
-  coverage wheel-check changelog bench bench-gpu lint type format clean env-plot env-test env-mjlab env-newton env-jax \
+  coverage package wheel-check changelog docs bench bench-gpu lint type format clean env-plot env-test env-docs env-package env-mjlab env-newton env-jax \
   env-formats env-rl env-ray env-genesis env-lowest env-warp
 
 help:  ## show this help
@@ -55,12 +55,22 @@ test-full: lint type  ## run the checks of `make test` with every case of every 
 coverage: env-test  ## measure which lines of src the tests of `make test` run; the report is out/coverage/index.html
 	$(PYTEST_ALL) --cov=sensorium --cov-report=term:skip-covered --cov-report=html:out/coverage $(PYTEST_ARGS)
 
-wheel-check: env-test  ## build the wheel, install it in a clean environment and simulate with it
-	rm -rf dist out/wheel && mkdir -p out/wheel
-	$(PY) -m pip wheel --quiet --no-deps --wheel-dir dist .
+package: env-package  ## build the source distribution and the wheel in dist/ and check them; TAG=v1.2.3 checks the version
+	@version=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml); tag='$(TAG)'; \
+	if [ -n "$$tag" ] && [ "$$tag" != "v$$version" ]; then \
+	  echo "The tag is $$tag, the version in pyproject.toml $$version."; exit 1; fi
+	rm -rf dist
+	$(PY) -m build --quiet
+	$(PY) -m twine check --strict dist/*
+	$(VENV)/bin/check-wheel-contents dist/*.whl
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@size=$$(cat dist/*.tar.gz | wc -c); echo "The source distribution has $$size bytes."; [ $$size -lt 2000000 ]
+
+wheel-check: package  ## install the wheel in a clean environment and simulate with it
+	rm -rf out/wheel && mkdir -p out/wheel
 	$(PY) -m venv out/wheel/venv
-	out/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check -c $(PINS) $(TORCH)
-	out/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check -c $(PINS) dist/*.whl
+	out/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(TORCH)
+	out/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
 	cd out/wheel && env -u PYTHONPATH venv/bin/python -m pip check
 	cd out/wheel && env -u PYTHONPATH venv/bin/sensorium list
 	cd out/wheel && env -u PYTHONPATH venv/bin/python $(CURDIR)/examples/01_first_reading.py
@@ -97,6 +107,10 @@ test-ray: env-ray  ## generate data on a Ray cluster of two nodes on this machin
 test-peers: env-test env-mjlab env-genesis  ## run tests of other libraries with our sensors; PEERS=folder with their checkouts
 	$(PY) -m tests_peers.run $(or $(PEERS),$(error PEERS=folder with checkouts of mjlab, Genesis and Isaac Lab)) $(FILES)
 
+docs: env-docs  ## build the documentation site in out/site; broken links and other warnings are errors
+	$(PY) -m sphinx --fresh-env --fail-on-warning --keep-going --quiet --jobs auto docs out/site
+	@echo "Open out/site/index.html."
+
 bench: env-plot  ## measure speed and memory; `make bench engines cameras` runs only these groups
 	$(PY) -m benchmarks $(GROUPS)
 
@@ -116,14 +130,20 @@ format: env-test  ## format the code and fix what ruff can fix
 	$(PY) -m ruff format .
 
 clean:  ## remove .venv and all other generated files
-	rm -rf $(VENV) .venv-mjlab .venv-newton .venv-jax .venv-formats .venv-rl .venv-ray .venv-genesis .venv-lowest
+	rm -rf $(VENV) .venv-docs .venv-package .venv-mjlab .venv-newton .venv-jax .venv-formats .venv-rl .venv-ray .venv-genesis .venv-lowest
 	rm -rf .venv-warp out build dist .pytest_cache .mypy_cache .ruff_cache MUJOCO_LOG.TXT
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# .venv with one extra of pyproject.toml. Every call checks it, because it may be missing, incomplete, moved, older than
+# .venv with one extra of pyproject.toml, or one of its groups of developers' packages. Every call checks it, because it may be missing, incomplete, moved, older than
 # the pins, or created by a Python that no longer exists. The file `.unfinished` marks an incomplete .venv.
 # .venv-mjlab is created in the same way without an extra: only its pins are installed besides torch.
 WANTED = -e '.[$*]'
+env-test: WANTED = -e . --group test
+# .venv-docs likewise with the group `docs`.
+docs env-docs: VENV := .venv-docs
+package wheel-check env-package: VENV := .venv-package
+env-package: WANTED = --group package
+env-docs: WANTED = -e '.[all]' --group docs
 test-mjlab env-mjlab: VENV := .venv-mjlab
 env-mjlab: PINS := requirements-mjlab.txt
 env-mjlab: WANTED = --no-deps -r $(PINS) -e .
@@ -160,7 +180,7 @@ env-lowest: WANTED = -e '.[stream]' pytest scipy
 # .venv-warp has the packages of `make test` but for the lowest Warp, because the tests of sensors need a recent MuJoCo.
 env-warp: VENV := .venv-warp
 env-warp: PINS := out/constraints-warp.txt
-env-warp: WANTED = -e '.[test]'
+env-warp: WANTED = -e . --group test
 env-warp: out/constraints-warp.txt
 out/constraints-warp.txt: constraints.txt requirements-lowest.txt
 	@mkdir -p $(@D)
@@ -169,7 +189,7 @@ out/constraints-warp.txt: constraints.txt requirements-lowest.txt
 # the demo.
 env-plot: WANTED = -e '.[plot,stream,record,generate]'
 
-env-plot env-test env-mjlab env-newton env-jax env-formats env-rl env-ray env-genesis env-lowest env-warp: env-%:
+env-plot env-test env-docs env-package env-mjlab env-newton env-jax env-formats env-rl env-ray env-genesis env-lowest env-warp: env-%:
 	@set -eu; \
 	state="$$(cat Makefile pyproject.toml $(sort constraints.txt $(PINS)) | cksum) $(CURDIR)"; \
 	sound() { \
@@ -200,6 +220,6 @@ env-plot env-test env-mjlab env-newton env-jax env-formats env-rl env-ray env-ge
 	touch $(VENV)/.unfinished; \
 	$(PIP_INSTALL) $(TORCH); \
 	{ $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt uv && $(UV_INSTALL) $(WANTED); } || \
-	  { echo "uv did not install them; pip does."; $(PIP_INSTALL) $(WANTED); }; \
+	  { echo "uv did not install them; pip does."; $(PIP_INSTALL) 'pip>=25.1' && $(PIP_INSTALL) $(WANTED); }; \
 	echo "$$state" > $(VENV)/.installed-$*; \
 	rm $(VENV)/.unfinished

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import struct
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,11 +14,10 @@ from sensorium.pose import Pose
 from sensorium.readings import Bodies, Body
 from sensorium.stream import streamed
 from sensorium.stream.failures import FailureLog
-from sensorium.stream.outgoing import Bundle, Context, Outgoing
-from sensorium.stream.sending import Stream
+from sensorium.stream.outgoing import Moment, Outgoing
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire.data import RawData, SensorData
-from sensorium.wire.header import Header, body_offset
+from sensorium.wire.header import Header, begin_message, body_offset
 from sensorium.wire.owner import Owner, owner_of
 from sensorium.wire.serializers import by_id
 from sensorium.wire.stream_info import StreamInfo
@@ -34,6 +31,16 @@ def bodies(*rows: tuple[str, Sequence[float]], centers: Mapping[str, Sequence[fl
         Body(i, name, name.partition("/")[0] if "/" in name else "", (*centers.get(name, (0.0, 0.0, 0.0)),), (*half,))
         for i, (name, half) in enumerate(rows)
     )
+
+
+class Message(NamedTuple):
+    """One message of a sensor."""
+
+    type_id: int
+    body: memoryview
+    moment: Moment
+    first_env: int
+    num_envs: int
 
 
 class Host:
@@ -51,10 +58,11 @@ class Host:
         self.bodies, self.num_envs, self.dt = world, num_envs, 0.01
         self.executor = ThreadPoolExecutor(4) if executor is None else executor
         self.failures = FailureLog()
-        self.sent: deque[Outgoing] = deque()
+        self.sent: deque[Message] = deque()
         self.opened: deque[int] = deque()
         self.done: deque[int] = deque()
         self.listening = True
+        self.running: dict[Future[Any], str] = {}
         self.snapshot = self.at(0)
 
     def __enter__(self) -> Host:
@@ -94,44 +102,49 @@ class Host:
             cls,
             name,
             definition.describe(values or {}),
-            stream=lambda sensor: Stream(
-                sensor,
-                sink=self.take,
-                context=lambda: Context(self.snapshot, 1_000_000_000 + self.snapshot.frame),
-                executor=self.executor,
-                has_listeners=lambda: self.listening,
-                on_capture=self.opened.append,
-                on_done=self.done.append,
-                failures=self.failures,
-            ),
+            host=self,  # type: ignore[arg-type]
             bodies=self.bodies,
             envs=range(self.num_envs) if envs is None else envs,  # type: ignore[arg-type]
             transform=transform,
             owner=owner,
         )
 
-    def take(self, message: Outgoing | Bundle) -> None:
-        """Collect the messages of a sensor; a bundle is split into its messages."""
-        if isinstance(message, Outgoing):
-            lasting = message if message.is_lasting else replace(message, body=memoryview(bytes(message.body)))
-            self.sent.append(lasting)
-            return
-        for body, first, count in message.items:
-            self.sent.append(Outgoing(message.type_id, memoryview(body), message.moment, first, count))
+    def in_progress(self, name: str) -> tuple[Snapshot, int]:
+        return self.snapshot, 1_000_000_000 + self.snapshot.frame
 
-    def frame(self, sensor: StreamedSensor, pos: Any = None, quat: Any = None) -> list[Outgoing]:
+    def has_listeners(self, name: str) -> bool:
+        return self.listening
+
+    def capture(self, name: str, frame: int) -> None:
+        self.opened.append(frame)
+
+    def resolved(self, name: str, frame: int) -> None:
+        self.done.append(frame)
+
+    def send(self, name: str, message: Outgoing) -> None:
+        """Collect the messages of a sensor, one by one."""
+        for body, first, count in message.items:
+            body = memoryview(body if message.is_lasting else bytes(body))
+            self.sent.append(Message(message.type_id, body, message.moment, first, count))
+
+    def submit(self, name: str, function: Callable[..., Any], *args: Any) -> None:
+        future = self.executor.submit(function, *args)
+        self.running[future] = name
+        future.add_done_callback(lambda done: self.running.pop(done, None))
+
+    def frame(self, sensor: StreamedSensor, pos: Any = None, quat: Any = None) -> list[Message]:
         """Run a frame and return all messages since the last call."""
         self.snapshot = self.at(self.snapshot.frame + 1, pos, quat)
         streamed.run_tick(sensor, self.snapshot, self.failures)
         return self.taken()
 
-    def taken(self) -> list[Outgoing]:
+    def taken(self) -> list[Message]:
         """Return the messages since the last call."""
         out = list(self.sent)
         self.sent.clear()
         return out
 
-    def received(self, message: Outgoing) -> SensorData:
+    def received(self, message: Message) -> SensorData:
         """Return a message as a listener receives it."""
         moment = message.moment
         header = Header(
@@ -140,9 +153,7 @@ class Host:
             poses=1, body_bytes=len(message.body),
         )  # fmt: skip
         head = bytearray(body_offset(message.num_envs, 1))
-        header.pack_into(memoryview(head))
-        poses = moment.poses[message.first_env - moment.first_env :][: message.num_envs]
-        struct.pack_into(f"<{poses.size}f", head, 128, *poses.reshape(-1))
+        begin_message(head, header, moment.poses[message.first_env - moment.first_env :][: message.num_envs])
         serializer = by_id(message.type_id)
         info = StreamInfo(0, "guard", "sensor", serializer.type_name, num_envs=self.num_envs)
         return serializer.deserialize(RawData(memoryview(head), info, message.body))

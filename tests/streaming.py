@@ -216,7 +216,7 @@ def held(pid: int | None = None) -> dict[str, int]:
 def prepare() -> None:
     """Import everything, for the children of the nursery, which also inherit blueprints and loaded kernels."""
     build(columns=8).step()
-    blueprints.definitions(streamed.registered().values())
+    blueprints.definitions(streamed.REGISTRY.registered().values())
     assert sn.serve and sn.connect and sn.MujocoEngine
     for name in ("commands", "explain", "listen", "listing", "serve", "simulation"):
         import_module(f"sensorium.cli.{name}")

@@ -464,6 +464,17 @@ def test_a_missing_matplotlib_costs_only_the_picture(
     assert (tmp_path / "out/readings.npz").exists() and not (tmp_path / "out/imu.png").exists()
 
 
+def test_a_missing_package_is_named_with_the_command_to_repeat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "sensorium.record.mcap_writer", None)
+    path = tmp_path / "a run.mcap"
+    assert run(tmp_path, "--record", str(path)) == 2
+    err = capsys.readouterr().err
+    assert "pip install 'sensorium[record]'" in err and "pip install 'sensorium[all]' && sensorium run " in err
+    assert f"--record '{path}'" in err
+
+
 # Help -----------------------------------------------------------------------------------------------------------------
 
 

@@ -37,7 +37,7 @@ from sensorium.spec import FieldSpec
 from sensorium.stream.security import KeyPair
 from sensorium.wire.attributes import SensorDefinition
 from sensorium.wire.data import RawData, empty
-from sensorium.wire.header import TRUTH, Header, type_id
+from sensorium.wire.header import TRUTH, Header, begin_message, type_id
 from sensorium.wire.layout import plan
 from sensorium.wire.serializers import FieldSerializer
 from sensorium.wire.stream_info import StreamInfo
@@ -538,9 +538,8 @@ def data_of(values: np.ndarray[Any, Any], spec: FieldSpec, cfg: dict[str, Any], 
     header = Header(flags, type_id(info.type_name), 1, num_envs=len(values), body_bytes=layout.nbytes)
     memory = empty(header.message_bytes)
     memory[:] = 0
-    header.pack_into(memoryview(memory))
-    blocks = [layout.measured[spec.name], *([layout.truth[spec.name]] if truth else [])]
-    for block in blocks:
+    begin_message(memory, header)
+    for block in [each for each in layout.blocks if each.name == spec.name]:
         start = header.body_offset + block.offset
         memory[start : start + values.nbytes] = np.frombuffer(values.tobytes(), np.uint8)
     return FieldSerializer.deserialize(RawData(memory, info))

@@ -27,6 +27,9 @@ from sensorium.wire import serializers
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 LINKING = [*PAGES, *sorted((ROOT / "examples").rglob("*.md"))]
+SITE = "https://sensorium-sim.github.io/sensorium/"
+SOURCE = "https://github.com/sensorium-sim/sensorium/blob/main/"
+"""Addresses of the documentation and of files, for pages that are shown elsewhere."""
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -120,20 +123,31 @@ def test_rig_files_are_rigs(block: Block, tmp_path: Path) -> None:
 def test_links_resolve(page: Path) -> None:
     broken = []
     for target in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
-        if re.match(r"https?://", target):
-            continue
         path, _, anchor = target.partition("#")
-        file = (page.parent / path).resolve() if path else page
+        if path.startswith(SITE):
+            file = ROOT / "docs" / f"{path.removeprefix(SITE).removesuffix('.html')}.md"
+        elif path.startswith(SOURCE):
+            file = ROOT / path.removeprefix(SOURCE)
+        elif re.match(r"https?://", path):
+            continue
+        else:
+            file = (page.parent / path).resolve() if path else page
         if not file.exists() or (anchor and anchor not in anchors(file)):
             broken.append(target)
     assert not broken
+
+
+def test_the_front_page_has_absolute_links() -> None:
+    """It is also the page of the package on an index, where relative links are broken."""
+    targets = LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert targets and all(target.startswith("https://") for target in targets)
 
 
 def test_index_links_every_page_and_example() -> None:
     index = ROOT / "docs/README.md"
     named = {(index.parent / target.partition("#")[0]).resolve() for target in LINK.findall(index.read_text("utf-8"))}
     examples = [*(ROOT / "examples").glob("*.py"), *(ROOT / "examples").glob("*/README.md")]
-    assert {*PAGES, *examples} - {index} <= named
+    assert {*PAGES, *examples} - {index, ROOT / "docs/index.md", ROOT / "docs/sensors/index.md"} <= named
 
 
 def test_python_blocks_are_formatted_as_the_code_is(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ LAYERS = (
 OUTPUTS = {
     "record": {"errors", "plugins", "memory", "spec", "pose", "readings", "pictures"},
     "wire": {"errors", "plugins", "spec", "pose", "readings"},
-    "stream": {"errors", "memory", "spec", "pose", "readings", "wire", "registry", "cfg", "compat"},
+    "stream": {"errors", "memory", "spec", "pose", "readings", "drawing", "wire", "registry", "cfg", "compat"},
     "client": {"errors", "spec", "pose", "readings", "wire"},
     "view": {"errors", "spec", "readings", "pictures", "drawing", "wire", "stream", "client"},
 }
@@ -208,7 +208,7 @@ def _tree(tmp_path: Path, files: dict[str, str]) -> Path:
         (
             "stream/server.py",
             "from sensorium.sensors import imu",
-            "stream imports sensors; it may see cfg, compat, errors",
+            "stream imports sensors; it may see cfg, compat, drawing, errors",
         ),
         ("view/web.py", "from sensorium.registry import find", "view imports registry; it may see client, drawing"),
         ("__init__.py", "from sensorium.errors import ConfigError", "the package itself loads everything lazily"),

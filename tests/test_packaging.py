@@ -32,8 +32,18 @@ def test_the_licence_is_the_standard_text_and_is_packaged(pyproject: dict[str, A
 def test_authors_and_addresses_are_given(pyproject: dict[str, Any]) -> None:
     project = pyproject["project"]
     assert project["authors"]
-    assert {"Homepage", "Documentation", "Issues"} <= set(project["urls"])
-    assert all(address.startswith(project["urls"]["Homepage"]) for address in project["urls"].values())
+    urls = project["urls"]
+    assert {"Homepage", "Documentation", "Issues", "Source", "Changelog"} <= set(urls)
+    owner, name = urls["Homepage"].split("/")[-2:]
+    places = urls["Homepage"], f"https://{owner}.github.io/{name}/"
+    assert all(address.startswith(places) for address in urls.values())
+
+
+def test_the_extra_all_has_every_extra_that_fits_beside_the_core(pyproject: dict[str, Any]) -> None:
+    """Other simulators pin their own MuJoCo, and Ray is for clusters."""
+    extras = pyproject["project"]["optional-dependencies"]
+    (everything,) = extras["all"]
+    assert everything == f"sensorium[{','.join(sorted(extras.keys() - {'all', 'jax', 'newton', 'ray', 'warp'}))}]"
 
 
 def test_every_fragment_has_a_changelog_type(pyproject: dict[str, Any]) -> None:

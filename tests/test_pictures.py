@@ -32,7 +32,7 @@ OF_SCENES = [
 ]
 OF_STREAMS = [
     cls.definition().kind
-    for cls in (*streamed.registered().values(), *client_sensor.REGISTRY.registered().values())
+    for cls in (*streamed.REGISTRY.registered().values(), *client_sensor.REGISTRY.registered().values())
     if cls.__module__.startswith("sensorium.")
 ]
 KINDS = sorted([*OF_SCENES, *OF_STREAMS])

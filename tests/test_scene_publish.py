@@ -51,6 +51,18 @@ def test_outputs_have_independent_cursors() -> None:
     assert one.pending() == [] and two.pending() == [] and not scene.publish(since=three)
 
 
+def test_only_a_reading_without_a_copy_is_the_sensors_memory() -> None:
+    scene = moving([syn.ScalarCfg(name="fast")])
+    scene.step()
+    kept, lent = scene.publish()["fast"], scene.publish(copy=False)["fast"]
+    ((field, tensor),) = scene["fast"].own_tensors(is_measured=True).items()
+    assert np.shares_memory(lent[field], tensor.numpy()) and not lent[field].flags.writeable
+    before = lent[field].copy()
+    scene.step()
+    scene.publish()  # a lazy sensor is computed on read
+    assert np.array_equal(kept[field], before) and not np.array_equal(lent[field], before)
+
+
 def test_pending_takes_and_evaluates_nothing() -> None:
     """Two calls of `pending` give the same answer; a lazy sensor is not computed and a wanted sensor not activated."""
     scene = moving([syn.ProbeCfg(name="lazy"), syn.ProbeCfg(name="wanted", evaluate="wanted")])

@@ -9,8 +9,8 @@ import numpy as np
 
 from sensorium.readings import Array, Reading
 from sensorium.spec import FieldSpec
-from sensorium.wire.data import begin_message, empty
-from sensorium.wire.header import TRUTH, Header, type_id
+from sensorium.wire.data import empty
+from sensorium.wire.header import TRUTH, Header, begin_message, type_id
 from sensorium.wire.serializers import FieldSerializer
 from sensorium.wire.stream_info import StreamInfo
 
@@ -90,9 +90,7 @@ def make_message(info: StreamInfo, body: Any = b"", poses: Array | None = None, 
         **numbers,
     )
     memory = empty(header.message_bytes)
-    place, rest = begin_message(memory.data, header)
-    if poses is not None:
-        place[:] = poses
+    rest = begin_message(memory, header, 0.0 if poses is None else poses)
     np.frombuffer(rest, np.uint8)[:] = body
     memory.flags.writeable = False
     return memory

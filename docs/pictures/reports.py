@@ -37,19 +37,19 @@ def draw(path: Path) -> None:
     """Simulate and write the picture."""
     from sensorium.view.fields import draw_field, field_inches, spec_of
     from sensorium.view.report import draw_allan, report_of
-    from sensorium.view.style import blank_figure
+    from sensorium.view.style import picture
 
     recording = simulate()
     report, sensor = report_of(recording), recording["imu"].between(100.0, 105.0)
     spec = spec_of(sensor, "ang_vel_b")
     heights = 3.4, field_inches(sensor, spec, 0)
-    figure = blank_figure(8.8, sum(heights))
-    above, below = figure.subfigures(2, 1, height_ratios=heights)
-    grid = above.add_gridspec(1, 2, left=0.08, right=0.985, top=0.9, bottom=0.15, wspace=0.2)
-    for place, ((name, field), allan) in zip(grid, report.allan.items(), strict=True):
-        draw_allan(above.add_subplot(place), f"{name} · {field}", allan)
-    draw_field(below, sensor, spec, 0, 0.025)
-    figure.savefig(path, dpi=92, pil_kwargs={"optimize": True})
+    with picture(path, 8.8, sum(heights), dpi=92, pil_kwargs={"optimize": True}) as figure:
+        above, below = figure.subfigures(2, 1, height_ratios=heights)
+        margins = {"left": 0.08, "right": 0.985, "top": 0.9, "bottom": 0.15, "wspace": 0.2}
+        panels = above.subplots(1, 2, gridspec_kw=margins)
+        for axes, ((name, field), allan) in zip(panels, report.allan.items(), strict=True):
+            draw_allan(axes, f"{name} · {field}", allan)
+        draw_field(below, sensor, spec, 0, 0.025)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from sensorium.pictures import viridis
 from sensorium.readings import Array, DebugShape, Reading
 from sensorium.spec import VECTOR_AXES, FieldSpec
 
@@ -32,18 +33,12 @@ FRUSTUM = 0.3
 LARGE_PROBE = 0.01
 """Radius from which probes are drawn in the viewer's own size, m."""
 TAXEL_AXES = (("probe",), ("row", "column"), ("x", "y", "z"))
+"""Names of the axes that count taxels."""
 GREEN, RED, GREY = (0.2, 0.8, 0.2), (1.0, 0.0, 0.0), (0.6, 0.6, 0.6)
 IDENTITY, INVERSE = np.array([0, 0, 0, 1, 0, 0, 0], np.float32), np.array([1, -1, -1, -1], np.float32)
-_COLORS = np.array(
-    [[0.27, 0.0, 0.33], [0.23, 0.32, 0.55], [0.13, 0.57, 0.55], [0.37, 0.79, 0.38], [0.99, 0.91, 0.14]], np.float32
-)
-"""Colours from low to high values."""
 STEPS = 1024
 """Number of steps between the colours of the least and of the maximum value."""
-_TABLE = np.stack(
-    [np.interp(np.linspace(0, len(_COLORS) - 1, STEPS + 1), np.arange(len(_COLORS)), band) for band in _COLORS.T], -1
-).astype(np.float32)
-_TABLE = np.concatenate([_TABLE, np.full((1, 3), 0.5, np.float32)])
+_TABLE = np.concatenate([viridis(np.linspace(0.0, 1.0, STEPS + 1)) / 255.0, [[0.5] * 3]]).astype(np.float32)
 """Colour of each step, and at last that of values that are not finite."""
 
 
@@ -63,11 +58,6 @@ def colors_of(values: Array, low: float | None = None, high: float | None = None
     place = np.clip((np.where(known, numbers, start) - start) / max(end - start, 1e-12), 0.0, 1.0) * STEPS + 0.5
     found: Array = _TABLE[np.where(known, place, STEPS + 1).astype(np.int16)]
     return found
-
-
-def _known(points: Array) -> Array:
-    """Return which points `[..., 3]` are finite."""
-    return np.asarray(np.isfinite(points).all(axis=-1))
 
 
 def _cross(a: Array, b: Array) -> Array:
@@ -176,17 +166,10 @@ class _Drawing:
 
     # Fields -----------------------------------------------------------------------------------------------------------
 
-    def _fields(self, **wanted: Any) -> list[FieldSpec]:
-        """Return the specs with these attributes, or only the field that the config selects."""
-        return [
-            spec
-            for spec in self.specs.values()
-            if self.field in (None, spec.name)
-            and all(
-                getattr(spec, name) in (value if isinstance(value, tuple) else (value,))
-                for name, value in wanted.items()
-            )
-        ]
+    def _fields(self, attribute: str, *values: str) -> list[FieldSpec]:
+        """Return the specs whose attribute has one of these values, or only the field that the config selects."""
+        fits = [spec for spec in self.specs.values() if getattr(spec, attribute) in values]
+        return [spec for spec in fits if self.field in (None, spec.name)]
 
     def _of(self, spec: FieldSpec) -> Array:
         """Return a field as float32 `[n, mount, ...]`; the mount axis has size 1 where there is none."""
@@ -197,14 +180,14 @@ class _Drawing:
         """Return the axes of a field after the mount axis."""
         return spec.axes[1:] if spec.axes[:1] == ("mount",) else spec.axes
 
-    def _shape(self, kind: str, items: Array, seen: Array, **style: Any) -> DebugShape:
-        """Return a shape of the finite items `[n, ..., k]` that a mask `[n, ...]` selects."""
+    def _shape(self, kind: str, items: Array, seen: Array | bool = True, **style: Any) -> DebugShape:
+        """Return a shape of the finite items `[n, ..., k]` that a mask `[n, ...]` selects; by default all."""
         tail = {"points": 1, "frames": 1}.get(kind, 2)
-        seen = seen & np.isfinite(items).all(axis=tuple(range(items.ndim - tail, items.ndim)))
+        shown: Array = np.asarray(np.isfinite(items).all(axis=tuple(range(items.ndim - tail, items.ndim)))) & seen
         if (colors := style.get("colors")) is not None:
-            style["colors"] = np.broadcast_to(colors, (*seen.shape, 3))[seen]
-        counts = seen.reshape(self.n, -1).sum(axis=1).tolist()
-        return DebugShape(kind, items[seen].astype(np.float32), counts=counts, **style)
+            style["colors"] = np.broadcast_to(colors, (*shown.shape, 3))[shown]
+        counts = shown.reshape(self.n, -1).sum(axis=1).tolist()
+        return DebugShape(kind, items[shown].astype(np.float32), counts=counts, **style)
 
     def _world(self, inside: Array) -> Array:
         """Return points `[n, mount, ..., 3]` of the sensor's frame in the world."""
@@ -215,10 +198,8 @@ class _Drawing:
     # Rules ------------------------------------------------------------------------------------------------------------
 
     def _frusta(self) -> Iterator[DebugShape]:
-        images, lens = (
-            [spec for spec in self.specs.values() if spec.role == "image"],
-            self.specs.get("intrinsic_matrices"),
-        )
+        images = [spec for spec in self.specs.values() if spec.role == "image"]
+        lens = self.specs.get("intrinsic_matrices")
         if not images or lens is None or self.pose is None:
             return
         axes = self._own(images[0])
@@ -228,18 +209,17 @@ class _Drawing:
         corners = self._world(FRUSTUM * np.stack([rays[..., 2], -rays[..., 0], -rays[..., 1]], axis=-1))
         eye = np.broadcast_to(self.pose[:, :, None, :3], corners.shape)
         lines = np.concatenate([np.stack([eye, corners], 3), np.stack([corners, np.roll(corners, -1, 2)], 3)], 2)
-        yield self._shape("lines", lines, np.ones(lines.shape[:3], bool))
+        yield self._shape("lines", lines)
 
     def _cloud(self) -> Iterator[DebugShape]:
         rays = [spec for spec in self.specs.values() if self._own(spec)[:1] == ("ray",)]
         points = self._hits(rays) if rays else None
         if points is None:
             return
-        seen = _known(points)
+        seen: Array = np.asarray(np.isfinite(points).all(axis=-1))
         if self.rays is None or self.pose is None:
-            tint = next(
-                (self.specs[name] for name in (self.field, "intensity", "elevation") if name in self.specs), None
-            )
+            tints = [self.specs[name] for name in (self.field, "intensity", "elevation") if name in self.specs]
+            tint = tints[0] if tints else None
             by = points[..., 2] if tint is None or self._own(tint) != ("ray",) else self._of(tint)
             yield self._shape("points", points, seen, colors=colors_of(np.where(seen, by, np.nan)))
             return
@@ -294,36 +274,32 @@ class _Drawing:
         return starts, np.broadcast_to(directions, starts.shape)
 
     def _heights(self) -> Iterator[DebugShape]:
-        for spec in self._fields(name="heights"):
+        for spec in self._fields("name", "heights"):
             if self.pose is not None:
                 foot = self.pose[..., :3] - self._of(spec)[..., None] * np.array([0, 0, 1], np.float32)
-                yield self._shape("points", foot, np.ones(foot.shape[:2], bool), color=GREEN)
+                yield self._shape("points", foot, color=GREEN)
                 lines = np.stack([self.pose[..., :3], foot], axis=-2)
-                yield self._shape("lines", lines, np.ones(foot.shape[:2], bool), color=GREEN)
+                yield self._shape("lines", lines, color=GREEN)
 
     def _nearest(self) -> Iterator[DebugShape]:
-        for spec in self._fields(name="nearest_points_w"):
+        for spec in self._fields("name", "nearest_points_w"):
             ends = self._of(spec)
             ends, starts = ends.reshape(*ends.shape[:2], -1, 3), self._probes(("probe",))
-            yield self._shape("points", ends, _known(ends))
+            yield self._shape("points", ends)
             if starts is not None and starts.shape == ends.shape:
-                yield self._shape("lines", np.stack([starts, ends], axis=-2), _known(ends), color=GREY)
+                yield self._shape("lines", np.stack([starts, ends], axis=-2), color=GREY)
 
     def _probes(self, axes: tuple[str, ...]) -> Array | None:
         """Return the positions of probes in the world `[n, mount, probe, 3]`; None if they are not known."""
         places = np.asarray(self.cfg.get("probe_local_pos", ((0.0, 0.0, 0.0),)), np.float32).reshape(-1, 3)
+        if self.pose is None:
+            return None
         if axes == ("x", "y", "z"):
-            return None if self.frames is None or self.pose is None else self._per_mount(self.frames)[..., :3]
-        return (
-            None if self.pose is None else self._world(np.broadcast_to(places, (*self.pose.shape[:2], *places.shape)))
-        )
-
-    def _per_mount(self, frames: Array) -> Array:
-        assert self.pose is not None
-        return frames.reshape(self.n, self.pose.shape[1], -1, 7)
+            return None if self.frames is None else self.frames.reshape(*self.pose.shape[:2], -1, 7)[..., :3]
+        return self._world(np.broadcast_to(places, (*self.pose.shape[:2], *places.shape)))
 
     def _taxels(self) -> Iterator[DebugShape]:
-        for spec in self._fields(role=("scalar", "range")):
+        for spec in self._fields("role", "scalar", "range"):
             own = self._own(spec)
             axes = next((axes for axes in TAXEL_AXES if own[: len(axes)] == axes), None)
             if axes is None or own[len(axes) :] not in ((), ("xyz",)):
@@ -347,7 +323,9 @@ class _Drawing:
 
     def _contacts(self) -> Iterator[DebugShape]:
         forces = [
-            spec for spec in self._fields(name=("force", "net_forces_w")) if spec.axes[0:1] in (("contact",), ("body",))
+            spec
+            for spec in self._fields("name", "force", "net_forces_w")
+            if spec.axes[0:1] in (("contact",), ("body",))
         ]
         places = [self.specs[name] for name in ("pos", "pos_w") if name in self.specs]
         found = self.specs.get("found")
@@ -390,11 +368,11 @@ class _Drawing:
 
     def _main_vector(self) -> Iterator[DebugShape]:
         roles = ("specific_force", "magnetic")
-        yield from self._arrows([spec for spec in self._fields(role=roles) if self._own(spec) == ("xyz",)])
+        yield from self._arrows([spec for spec in self._fields("role", *roles) if self._own(spec) == ("xyz",)])
 
     def _vectors(self) -> Iterator[DebugShape]:
         roles = ("vector_at", "angular_velocity", "scalar")
-        yield from self._arrows([spec for spec in self._fields(role=roles) if self._own(spec) == ("xyz",)])
+        yield from self._arrows([spec for spec in self._fields("role", *roles) if self._own(spec) == ("xyz",)])
 
     def _arrows(self, specs: list[FieldSpec]) -> Iterator[DebugShape]:
         """Draw the first of some vector fields at the mounts, or at the frames of the description."""
@@ -411,7 +389,7 @@ class _Drawing:
                 axes = self.frames if spec.frame in ("parent", "child") and self.frames is not None else at
                 vectors = rotate(axes[..., 3:], vectors)
             lines = np.stack([np.broadcast_to(at[..., :3], vectors.shape), at[..., :3] + scale * vectors], axis=-2)
-            yield self._shape("arrows", lines, np.ones(lines.shape[:2], bool))
+            yield self._shape("arrows", lines)
 
     def _box(self) -> Iterator[DebugShape]:
         if self.box is None or self.pose is None:
@@ -423,35 +401,32 @@ class _Drawing:
         lines = points[:, :, np.array(edges)]
         is_inside = np.asarray(self.values.get("count", np.ones(self.n))).reshape(-1) > 0
         colors = np.where(is_inside[:, None, None, None], [1.0, 0.1, 0.1], [1.0, 0.75, 0.1])
-        yield self._shape("lines", lines, np.ones(lines.shape[:3], bool), colors=colors)
+        yield self._shape("lines", lines, colors=colors)
 
     def _frames(self) -> Iterator[DebugShape]:
         source = self.pose
-        for spec in self._fields(role="pose"):
+        for spec in self._fields("role", "pose"):
             place = self.specs.get(spec.name.replace("quat", "pos"))
-            if (
-                place is None
-                or place is spec
-                or place.axes[:-1] != spec.axes[:-1]
-                or spec.frame not in ("world", "sensor")
-            ):
+            if place is None or place is spec or place.axes[:-1] != spec.axes[:-1]:
+                continue
+            if spec.frame not in ("world", "sensor"):
                 continue
             poses = np.concatenate([self._of(place), self._of(spec)], axis=-1)
             if spec.frame == "sensor" and source is not None:
                 poses = composed(source[:, :, None] if poses.ndim == 4 else source, poses)
             if poses.ndim == 4 and source is not None:
-                yield self._shape("frames", source, np.ones(source.shape[:-1], bool))
-            yield self._shape("frames", poses, np.ones(poses.shape[:-1], bool), color=GREEN)
+                yield self._shape("frames", source)
+            yield self._shape("frames", poses, color=GREEN)
             if poses.ndim == 4 and source is not None:
                 yield self._links(source, poses[..., :3])
                 return
 
     def _links(self, source: Array, targets: Array) -> DebugShape:
         starts = np.broadcast_to(source[:, :, None, :3], targets.shape)
-        return self._shape("lines", np.stack([starts, targets], axis=-2), np.ones(targets.shape[:-1], bool), color=GREY)
+        return self._shape("lines", np.stack([starts, targets], axis=-2), color=GREY)
 
     def _points(self) -> Iterator[DebugShape]:
-        for spec in self._fields(role="point"):
+        for spec in self._fields("role", "point"):
             points = self._of(spec)
             if spec.frame == "enu":
                 turn = np.radians(self.cfg.get("heading_deg", 0.0))
@@ -463,7 +438,7 @@ class _Drawing:
                     yield self._links(self.pose, points)
             elif spec.frame != "world":
                 continue
-            yield self._shape("points", points, np.ones(points.shape[:-1], bool))
+            yield self._shape("points", points)
             return
 
     def _numbers(self) -> Iterator[DebugShape]:
@@ -471,13 +446,13 @@ class _Drawing:
         at = self.pose if self.pose is not None else self.frames
         if at is None:
             return
-        for spec in self._fields(role=("scalar", "range", "pose", "vector_at")):
+        for spec in self._fields("role", "scalar", "range", "pose", "vector_at"):
             values = np.asarray(self.values[spec.name], np.float32).reshape(self.n, -1)
             if spec.axes[-1:] and spec.axes[-1] in VECTOR_AXES:
                 values = np.linalg.norm(values.reshape(self.n, -1, spec.shape[-1]), axis=-1)
             if values.shape[1] == at.shape[1]:
                 is_on = spec.kind == "flag"
                 colors = colors_of(values, 0.0 if is_on else None, 1.0 if is_on else None)
-                yield self._shape("points", at[..., :3], np.ones(values.shape, bool), colors=colors)
+                yield self._shape("points", at[..., :3], colors=colors)
                 return
-        yield self._shape("points", at[..., :3], np.ones(at.shape[:2], bool), color=GREY)
+        yield self._shape("points", at[..., :3], color=GREY)

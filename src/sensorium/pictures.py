@@ -62,9 +62,13 @@ def colorize_depth(depth: Any, near: float | None = None, far: float | None = No
     if not low < high:
         raise ArgumentError(f"near, far: got {low:g} and {high:g} m, expected near < far")
     hit = is_hit(values)
-    place = np.where(hit, np.clip((high - values) / (high - low), 0.0, 1.0), 0.0) * (len(VIRIDIS) - 1)
-    steps = np.arange(len(VIRIDIS))
-    return _filled(np.stack([np.interp(place, steps, channel) for channel in VIRIDIS.T], axis=-1), hit)
+    return _filled(viridis(np.where(hit, np.clip((high - values) / (high - low), 0.0, 1.0), 0.0)), hit)
+
+
+def viridis(places: Array) -> Array:
+    """Return the colours from dark to bright, 0 to 255, `[..., 3]`, at places from 0 to 1."""
+    steps = np.linspace(0.0, 1.0, len(VIRIDIS))
+    return np.stack([np.interp(places, steps, channel) for channel in VIRIDIS.T], axis=-1)
 
 
 def depth_range(depth: Array) -> tuple[float, float]:

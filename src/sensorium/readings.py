@@ -295,6 +295,13 @@ class Reading(Items, Sample):
         self._arrived()
         return Fields(self._truth)
 
+    def arrays(self) -> dict[str, dict[str, Array]]:
+        """Return all arrays: those of `meta`, with `offsets` if there are ragged fields, of `measured` and `truth`."""
+        meta = {**self.meta}
+        if self._offsets is not None:
+            meta["offsets"] = self._offsets
+        return {"meta": meta, "measured": self._measured, "truth": self._truth}
+
     @property
     def array(self) -> Array:
         """Array of the only field.

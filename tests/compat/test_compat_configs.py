@@ -10,6 +10,7 @@ import pickle
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -162,18 +163,42 @@ def test_fields_are_assigned_until_a_sensor_keeps_the_config() -> None:
     assert sensor.drift.abs().max() <= 0.2
     scene.reset()
     assert 3.0 <= sensor.drift.min() and sensor.drift.max() <= 4.0
-    with pytest.raises(sn.ConfigError, match="reconfigure"):  # it was absent, so that the sensor has no memory for it
-        sensor.cfg.ray_cast_drift_range = {"x": (0.0, 1.0)}
-    still = cfg.replace(name="still", drift_range=(0.0, 0.0))
-    scene = sn.Scene(above_ground(), [still])
-    sensor = scene["still"]
-    assert not sensor.drift.any() and sensor.data.ray_hits_w.equal(sensor.ground_truth.ray_hits_w)
-    sensor.cfg.drift_range = (3.0, 4.0)
-    scene.reset()
-    assert 3.0 <= sensor.drift.min() and sensor.data.pos_w[0, 2] - sensor.ground_truth.pos_w[0, 2] >= 3.0
     changed = sensor.cfg.copy()
     changed.update_period = 0.1
     assert changed.drift_range == (3.0, 4.0)
+
+
+def test_drifts_absent_from_a_config_are_assigned_before_a_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"prim_path": "/World/base", "mesh_prim_paths": ["/World/ground"], "pattern_cfg": DOWN}
+    pattern = isaaclab.patterns.PinholeCameraPatternCfg(width=3, height=2)
+    image = given | {"pattern_cfg": pattern, "data_types": ("distance_to_image_plane",)}
+    configs = [isaaclab.RayCasterCfg(**given), isaaclab.RayCasterCameraCfg(name="image", **image)]
+    scene = sn.Scene(above_ground(), configs)
+    sensor, camera = scene["ray_caster"], scene["image"]
+    cfg, true = sensor.cfg, sensor.ground_truth.ray_hits_w.clone()
+    assert sensor.data.ray_hits_w.equal(true) and not sensor.drift.any()
+    before = sensor.info.nbytes
+    with monkeypatch.context() as patch, pytest.raises(sn.ConfigError, match="memory"):
+        patch.setattr(torch, "zeros", Mock(side_effect=MemoryError))
+        cfg.drift_range = (3.0, 4.0)
+    assert cfg.drift_range == (0.0, 0.0) and sensor.data.ray_hits_w.equal(true)
+    cfg.drift_range = (3.0, 4.0)
+    assert sensor.data.ray_hits_w.equal(true) and not sensor.drift.any()  # until the reset
+    cfg.ray_cast_drift_range = {"z": (0.5, 0.6)}
+    camera.cfg.drift_range = (1.0, 2.0)
+    with pytest.raises(sn.ConfigError, match="drift_range"):
+        cfg.drift_range = (4.0, 3.0)
+    scene.reset()
+    for each in (sensor, scene["ray_caster"]):
+        data, drift = each.data, each.drift
+        assert 3.0 <= drift.min() and drift.max() <= 4.0 and each.cfg is cfg and each.info.nbytes > before
+        torch.testing.assert_close(data.pos_w - each.ground_truth.pos_w, drift)
+        assert each.ground_truth.ray_hits_w.equal(true)
+        z = data.ray_hits_w[..., 2] - true[..., 2]
+        assert 0.5 - 1e-5 <= z.min() and z.max() <= 0.6 + 1e-5
+    assert 1.0 <= camera.drift.min() and camera.drift.max() <= 2.0
+    scene.step()
+    assert sensor.data.pos_w.equal(scene["ray_caster"].data.pos_w) and sensor.drift.equal(drift)
 
 
 def test_configs_inside_are_assigned_and_fields_are_appended_to() -> None:

@@ -241,7 +241,7 @@ def test_the_box_is_drawn_in_the_view_of_a_client(kind: str, world: sn.Client) -
 
 def test_definition_creates_a_blueprint_in_the_library(world: sn.Client) -> None:
     """The blueprint has its attributes, recommended values and defaults; other valid values are accepted as well."""
-    assert streamed.find("sensor.other.tutorial_safe_distance") is SafeDistanceSensor
+    assert streamed.REGISTRY.find("sensor.other.tutorial_safe_distance") is SafeDistanceSensor
     assert "sensor.other.tutorial_safe_distance" in world.blueprints.filter("*safe_distance*").ids
     blueprint = world.blueprints.find("sensor.other.tutorial_safe_distance")
     attributes = {each.id: each for each in blueprint}

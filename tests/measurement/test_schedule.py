@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -153,6 +155,57 @@ def test_wanted_evaluation_skips_unread_samples() -> None:
     scene["p"].buffers.listeners = 1
     syn.advance(scene, 6)
     assert syn.Probe.calls == calls + 4
+
+
+PAGE = Path(__file__).parents[2] / "docs/architecture.md"
+EVALUATIONS: dict[str, dict[str, Any]] = {
+    "on read, every tick": {},
+    "on read, slower": {"evaluate": "on_read", "update_period": 0.02},
+    "at due ticks, without memory": {"update_period": 0.02},
+    "at due ticks, with memory": {"update_period": 0.02, "history_length": 2},
+    "wanted": {"update_period": 0.02, "evaluate": "wanted"},
+    "on access": {"update_period": 0.02, "evaluate": "on_access"},
+}
+
+
+@pytest.mark.parametrize("evaluation", EVALUATIONS)
+def test_each_event_computes_as_many_samples_as_the_table_states(evaluation: str) -> None:
+    (row,) = (line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith(f"| {evaluation} |"))
+    scene = syn.world([syn.ProbeCfg(name="p", **EVALUATIONS[evaluation])])
+    sensor, observe = scene["p"], scene.observer("p.vec")
+
+    def samples_of(event: Callable[[], object]) -> int:
+        before = syn.Probe.calls
+        event()
+        return syn.Probe.calls - before
+
+    def read() -> object:
+        return sensor.data, sensor.ground_truth, sensor.read()
+
+    def change_state() -> None:
+        syn.write(scene, 50)
+        scene.update(ticks=0)
+
+    def force() -> None:
+        syn.write(scene, scene.tick + 2)
+        scene.update(ticks=2, force_recompute=True)
+
+    read()
+    syn.advance(scene, 4)  # the second sample is not wanted
+    found = [samples_of(lambda: syn.advance(scene, 2)), samples_of(read), samples_of(read)]
+    shown = sensor.data.vec.clone()
+    syn.advance(scene, 2)
+    found.append(samples_of(lambda: (observe(), observe())))
+    is_taken = not observe().equal(shown.flatten(1))
+    assert is_taken == (evaluation != "on access")
+    syn.advance(scene, 2)
+    read()
+    found += [samples_of(change_state), samples_of(read)]
+    assert sensor.data.vec.equal(syn.signal(10 if "with memory" in evaluation else 50, 4))
+    found += [samples_of(lambda: syn.reset(scene)), samples_of(read)]
+    syn.advance(scene, 2)
+    found.append(samples_of(force))
+    assert found == [int(cell) for cell in row.split("|")[2:-1]]
 
 
 # Jumps ----------------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from sensorium.spec import contact_array
 from sensorium.stream.events import CollisionEvent, CollisionSerializer
 from sensorium.testing import check_sensor
 from sensorium.wire.data import RawData
-from sensorium.wire.header import Header, body_offset
+from sensorium.wire.header import Header, begin_message, body_offset
 from sensorium.wire.serializers import OURS
 from sensorium.wire.stream_info import StreamInfo
 
@@ -33,7 +33,7 @@ def received(reading: Reading, item: tuple[bytes, int, int]) -> CollisionEvent:
     """Return a message as a listener receives it."""
     body, first, count = item
     head = bytearray(body_offset(count, 0))
-    Header(tick=reading.tick, first_env=first, num_envs=count, body_bytes=len(body)).pack_into(memoryview(head))
+    begin_message(head, Header(tick=reading.tick, first_env=first, num_envs=count, body_bytes=len(body)))
     info = StreamInfo(0, "guard", "collision", CollisionSerializer.type_name, num_envs=len(reading.env_ids))
     return CollisionSerializer.deserialize(RawData(memoryview(head), info, body))
 

@@ -234,9 +234,9 @@ def test_garbage_from_the_server_ends_the_connection_with_a_reason(
     with serving(lockstep=True, world={"columns": 1024}) as real, sn.connect(real.address) as sane:
         answers: list[list[bytes]] = []
         keep = real._access._catalogue()
-        welcome = msg.Welcome("0", b"server", 1, 5.0, "", b"", False)
+        welcome = msg.Welcome(b"server", "", b"", False)
         for message in (
-            keep, msg.Eos(1, "why"), msg.Pong(b"server", 1), msg.Note("text"), msg.Removed(1, "why"),
+            keep, msg.Eos(1, "why"), msg.Pong(b"server"), msg.Note("text"), msg.Removed(1, "why"),
             msg.Segment(1, "/proc/1/fd/1", b"t" * 16, 4096, 64), msg.Unmap(1), msg.FrameDone(1, 1, 1, (1, 2)),
             msg.Reply(1, None, "x", "nearest"), msg.Added(keep.streams[0]),
         ):  # fmt: skip

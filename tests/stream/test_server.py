@@ -28,7 +28,7 @@ from sensorium.wire.bundles import is_bundle
 from sensorium.wire.header import HEADER_BYTES, Header
 from sensorium.wire.packing import CONTROL, DATA, SLOT, Place, Record
 from sensorium.wire.serializers import read_bundle, read_message
-from sensorium.wire.slots import slots_available
+from sensorium.wire.slots import SlotReader, slots_available
 from sensorium.wire.stream_info import StreamInfo
 
 # A listener without a socket ------------------------------------------------------------------------------------------
@@ -212,6 +212,31 @@ class InTurn(StreamedSensor):
 
     def tick(self, snapshot: Any) -> None:
         self.stream.send(np.zeros(2, np.int64), env=snapshot.frame % len(self.envs))
+
+
+class Memory(InTurn):
+    """Keeps all snapshots."""
+
+    kept: ClassVar[list[tuple[Any, Any]]] = []
+
+    @classmethod
+    def definition(cls) -> SensorDefinition:
+        return make_generic_sensor_definition("other", "test_memory")
+
+    def tick(self, snapshot: Any) -> None:
+        self.kept.append((snapshot.pos_w, snapshot.pos_w.copy()))
+
+
+def test_snapshots_never_change() -> None:
+    """They have their own memory, whether or not a client listens to the bodies too."""
+    engine = sn.TensorEngine(1, DT, motion=lambda t: {"body_pos_w": np.full((1, 1, 3), t, np.float32)})
+    with sn.Server(sn.Scene(engine)) as server:
+        server.spawn("sensor.other.test_memory")
+        steps(server, 3)
+        Listener(server).listen("world")
+        steps(server, 3)
+    assert [float(then[0, 0, 0]) for _, then in Memory.kept] == pytest.approx([k * DT for k in range(1, 7)])
+    assert all(np.array_equal(now, then) for now, then in Memory.kept)
 
 
 def test_frames_are_complete_for_listeners_of_some_environments() -> None:
@@ -656,7 +681,8 @@ class Model:
 
     def writer(self, segment: int) -> Any:
         segments = self.table.segments
-        return segments._open.get(segment) or segments._retired.get(segment)
+        found = segments._open.get(segment) or segments._retired.get(segment)
+        return found and SlotReader(found.name, found.token, found.slot_size, found.count)
 
     def add_topic(self, number: int) -> None:
         about = {"id": number, "name": f"t{number}", "kind": "x", "type_name": "x/1", "num_envs": 4}
@@ -709,7 +735,7 @@ class Model:
                     place = Place.unpack(content)
                     writer = self.writer(place.segment)
                     assert writer is not None and session.shares_memory
-                    memory = bytes(writer.memory(place.slot)[:HEADER_BYTES])
+                    memory = bytes(writer.memory(place.slot, HEADER_BYTES))
                     self.slots.append((session, place, memory))
                 else:
                     assert kind == DATA
@@ -738,7 +764,7 @@ class Model:
             session, place, memory = self.slots.pop(self.random.randrange(len(self.slots)))
             if self.table.sessions.get(session.route) is session:
                 writer = self.writer(place.segment)
-                assert writer is not None and bytes(writer.memory(place.slot)[:HEADER_BYTES]) == memory, (
+                assert writer is not None and bytes(writer.memory(place.slot, HEADER_BYTES)) == memory, (
                     "written while held"
                 )
                 self.table.segments.release(session, place.segment, place.slot)

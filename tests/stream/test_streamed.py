@@ -578,7 +578,7 @@ def test_cancelled_or_refused_work_resolves_its_capture() -> None:
         host.frame(probe)
         (failure,) = host.failures.take()
         assert isinstance(failure.error, StreamError) and "closing" in str(failure)
-        assert list(host.done) == [1, 2] and probe.stream._pending == 0
+        assert list(host.done) == [1, 2] and probe.stream.pending == 0
 
 
 # Failures -------------------------------------------------------------------------------------------------------------
@@ -622,18 +622,18 @@ def test_failures_are_counted_and_the_newest_are_kept() -> None:
 
 
 def test_defining_a_class_registers_it() -> None:
-    known = streamed.registered()
+    known = streamed.REGISTRY.registered()
     assert known["sensor.other.test_probe"] is Probe
-    assert streamed.find("sensor.other.test_probe") is Probe
+    assert streamed.REGISTRY.find("sensor.other.test_probe") is Probe
     with pytest.raises(UnknownNameError, match=r"Did you mean 'sensor.other.test_probe'"):
-        streamed.find("sensor.other.test_prob")
+        streamed.REGISTRY.find("sensor.other.test_prob")
 
 
 def test_subclass_without_own_definition_registers_nothing() -> None:
     class Louder(Probe):
         pass
 
-    assert streamed.find("sensor.other.test_probe") is Probe and Louder.definition() == Probe.definition()
+    assert streamed.REGISTRY.find("sensor.other.test_probe") is Probe and Louder.definition() == Probe.definition()
 
 
 def test_invalid_class_is_refused_at_definition() -> None:
@@ -676,7 +676,8 @@ def test_invalid_class_is_refused_at_definition() -> None:
         class Vague(StreamedSensor):
             serializer = NumbersSerializer
 
-    assert not {"sensor.other.test_two_types", "sensor.other.test_no_serializer"} & streamed.registered().keys()
+    known = streamed.REGISTRY.registered()
+    assert not {"sensor.other.test_two_types", "sensor.other.test_no_serializer"} & known.keys()
 
 
 def test_broken_plugin_is_reported_by_name_without_other_effects(
@@ -690,10 +691,10 @@ def test_broken_plugin_is_reported_by_name_without_other_effects(
     fresh.tables.append(StreamedSensor._registry)
     monkeypatch.setattr(StreamedSensor._registry, "plugins", fresh)
     with pytest.warns(SensoriumWarning, match=r"plugin 'wind' \(wind_streamed\).*no wind today"):
-        known = streamed.registered()
+        known = streamed.REGISTRY.registered()
     assert "sensor.other.test_probe" in known
     with pytest.raises(UnknownNameError, match=r"plugin 'wind' .* could not be loaded .*: OSError"):
-        streamed.find("sensor.other.wind")
+        streamed.REGISTRY.find("sensor.other.wind")
     sys.modules.pop("wind_streamed", None)
 
 

@@ -283,6 +283,19 @@ def test_each_event_of_a_bundle_is_counted_before_its_callback(lockstep: tuple[s
     assert counts == [*range(1, 21)]
 
 
+def test_bundle_that_is_longer_than_a_small_message_arrives(
+    lockstep: tuple[sn.Server, sn.Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Counter, "times", 3000)  # of 20 bytes each
+    _, client = lockstep
+    sensor = client.spawn("sensor.other.test_event_counter", name="counter")
+    counts: list[int] = []
+    sensor.listen(lambda data: counts.append(int(data[0])))
+    frame = client.step()
+    until(lambda: len(counts) == 3000)
+    assert set(counts) == {frame}
+
+
 def test_record_of_lost_events_is_not_counted_as_a_sample(lockstep: tuple[sn.Server, sn.Client]) -> None:
     """Frame, age and latency stay those of the last received event."""
     _, client = lockstep

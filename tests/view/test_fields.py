@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from sensorium.errors import UnknownNameError
 from sensorium.record import Recording, SensorRecording
-from sensorium.view.fields import BINS, every_field, plot_fields, thin
+from sensorium.view.fields import every_field, plot_fields
 
 pytest.importorskip("matplotlib")
 
@@ -120,13 +121,13 @@ def test_several_fields_are_stacked(tmp_path: Path) -> None:
         plot_fields(both, every_field(both), tmp_path / "y.png", env=3)
 
 
-def test_long_lines_keep_their_extremes() -> None:
-    """Thinned lines have the least and the greatest value of each bin, at their times."""
-    random = np.random.default_rng(0)
-    time, values = np.arange(50_000) * 1e-3, random.normal(size=50_000)
-    values[1234], values[40_000] = np.nan, 99.0
-    shown_time, shown = thin(time, values)
-    assert len(shown) <= 2 * BINS and (np.diff(shown_time) > 0).all()
-    assert shown.max() == 99.0 and shown.min() == np.nanmin(values)
-    assert shown_time[shown.argmax()] == time[40_000]
-    assert thin(time[:100], values[:100])[1] is not None and len(thin(time[:100], values[:100])[0]) == 100
+def test_long_lines_keep_their_extremes(tmp_path: Path) -> None:
+    """An outlier among 30,000 noisy values is in the picture, which has far fewer points."""
+    recording = recorded(field([], []), 30_000)
+    recording["s"].truth["value"][12_345, 1] = 500.0
+    paths = re.findall(r' d="([^"]+)"', drawn(recording, tmp_path / "x.svg"))
+    points = [np.array(re.findall(r"[ML] (\S+) (\S+)", path), float) for path in paths if path.count("L") > 1000]
+    assert len(points) == 3 and max(map(len, points)) < 15_000  # measured, true, and the error
+    highest = [np.median(each[:, 1]) - each[:, 1].min() for each in points]
+    noise = [np.ptp(np.percentile(each[:, 1], (1.0, 99.0))) for each in points]
+    assert highest[1] > 3.0 * noise[1] and highest[0] < noise[0]  # that of the truth

@@ -259,7 +259,10 @@ def test_mounts_are_where_their_bodies_are() -> None:
 
 @pytest.mark.parametrize("lockstep", [True, False])
 def test_a_page_takes_the_steps_in_lock_step_and_says_where_it_cannot(lockstep: bool) -> None:
-    """It starts paused, steps while it plays, and stops with the browser; a custom loop cannot be paused."""
+    """It starts paused, steps while it plays, and stops with the browser.
+
+    A custom loop cannot be paused, and its plots show samples with gaps between them.
+    """
     scene, over = scene_of(1), threading.Event()
     with sn.serve(scene, "tcp://127.0.0.1:0", lockstep=lockstep) as server:
         pages: list[Page] = []
@@ -285,6 +288,11 @@ def test_a_page_takes_the_steps_in_lock_step_and_says_where_it_cannot(lockstep: 
         else:
             wait_until(lambda: (server.poll(0.02), socket.shows("takes the steps"))[1])
             assert socket.values[socket.widgets["loop"]]["options"] == ["reset"]
+            values, first = pages[0].plots[0].values, scene.tick
+            wait_until(lambda: (server.poll(0.02), scene.step(substeps=5), None in values.data[1])[2])
+            shown = [each for each in values.data[1] if each is not None]
+            assert 2 * len(shown) < scene.tick - first  # the loop need not stop at each of its ticks
+            assert values.series[1]["points"]["show"]  # of samples that no line joins
         socket.close()
         over.set()
         wait_until(lambda: (server.poll(0.02), not thread.is_alive())[1])

@@ -298,18 +298,18 @@ def test_errors_of_rotations_are_rotation_vectors() -> None:
     assert rotation_between(quats[0], quats[0]) == pytest.approx(0.0, abs=1e-12)
 
 
-def test_labels_of_mounts_joints_and_axes(recording: Recording) -> None:
+def test_labels_of_mounts_joints_and_axes() -> None:
     info = {"mounts": ["left", "right"], "constants": {"joint_names": ["hip", "knee", "foot"]}}
-    sensor = replace(recording["noisy"], info=info)
     cases = {
         (("mount", "xyz"), (2, 3)): ["left x", "left y", "left z", "right x", "right y", "right z"],
         (("joint",), (3,)): ["hip", "knee", "foot"],
         (("ray",), (2,)): ["ray 0", "ray 1"],
+        (("lla",), (3,)): ["latitude", "longitude", "altitude"],
         (("body",), (3,)): ["body 0", "body 1", "body 2"],
         ((), ()): [""],
     }
     for (axes, shape), expected in cases.items():
-        assert labels_of(sensor, {"axes": ["env", *axes], "shape": list(shape)}) == expected
+        assert labels_of(info, {"axes": ["env", *axes], "shape": list(shape)}) == expected
 
 
 # Pages ----------------------------------------------------------------------------------------------------------------

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import viser
 
 import sensorium as sn
 from sensorium.view.live.web import check_host, checked_token, serve
@@ -51,6 +53,20 @@ def answer(port: int, path: str = "/", **headers: str) -> tuple[int, str]:
             received += part
     head = received.partition(b"\r\n\r\n")[0].decode()
     return int(head.split()[1]), head.partition("Set-Cookie: ")[2].partition(";")[0]
+
+
+def test_a_page_needs_no_event_loop_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.16 has none. A version of viser that makes its event loop in another way is refused."""
+    make = asyncio.new_event_loop
+    monkeypatch.setattr(asyncio, "set_event_loop_policy", None)
+    with served("secret-1") as ports:
+        assert answer(*ports)[0] == 403
+    assert asyncio.new_event_loop is make
+    monkeypatch.setattr(viser.ViserServer, "get_event_loop", lambda _: None)
+    before = listening()
+    with pytest.raises(sn.SensoriumError, match="viser"):
+        serve("127.0.0.1", 0, "", "test")
+    assert listening() == before
 
 
 def test_only_requests_with_the_token_are_answered() -> None:

@@ -30,8 +30,8 @@ from wire_messages import (
 from sensorium.errors import RegistrationError, UnknownNameError, WireError
 from sensorium.pose import Pose
 from sensorium.readings import Reading
-from sensorium.wire.data import ArrayData, LostEvents, RawData, SensorData, begin_message, empty
-from sensorium.wire.header import HEADER_BYTES, Header
+from sensorium.wire.data import ArrayData, LostEvents, RawData, SensorData, empty
+from sensorium.wire.header import HEADER_BYTES, Header, begin_message
 from sensorium.wire.serializers import FieldSerializer
 from sensorium.wire.stream_info import StreamInfo
 
@@ -533,14 +533,12 @@ def test_duplicate_field_name_raises_wire_error() -> None:
 # Writing --------------------------------------------------------------------------------------------------------------
 
 
-def test_begin_message_returns_positions_of_poses_and_body() -> None:
+def test_begin_message_writes_header_and_poses_and_returns_the_body() -> None:
     header = Header(num_envs=2, poses=1, body_bytes=10)
     memory = empty(header.message_bytes)
     memory[:] = 0xFF
-    poses, body = begin_message(memory.data, header)
-    assert poses.shape == (2, 1, 7)
+    body = begin_message(memory.data, header, np.ones((2, 1, 7), np.float32))
     assert len(body) == 10
-    poses[:] = 1.0
     body[:] = bytes(10)
     assert memory.ctypes.data % 64 == 0
     assert memory[128:184].view("<f4").tolist() == [1.0] * 14

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -88,6 +89,9 @@ def _run(args: list[str]) -> int:
             return _parsed(args or ["--help"]).run()
     except SensoriumError as error:
         messages.error(str(error))
+        if isinstance(error, MissingDependencyError) and "sensorium[" in str(error):
+            again = shlex.join(["sensorium", *args])
+            print(f"All packages of the commands at once: pip install 'sensorium[all]' && {again}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
         missing = MissingDependencyError.of_core(f"`sensorium {args[0]}`" if args else "the command line", error)

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import NoneType
 from typing import Any, get_args
 
 from tyro.conf import arg
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
+from sensorium.jobs.rig import rig_file
+
+RIG = PrimitiveConstructorSpec[Path | None](
+    nargs=1,
+    metavar="RIG",
+    instance_from_str=lambda texts: rig_file(Path(texts[0])),
+    is_instance=lambda value: value is None or isinstance(value, Path),
+    str_from_instance=lambda value: [str(value)],
+)
+"""Parser of a rig: a file, or the name of a bundled one."""
 REGISTRY = ConstructorRegistry()
 """Settings with which `tyro.cli` parses arguments."""
 _WORDS: dict[Any, str] = {int: "a whole number", float: "a number"}

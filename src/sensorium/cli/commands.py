@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from tyro.conf import Positional, arg
 
-from sensorium.cli.arguments import number, unset
+from sensorium.cli.arguments import RIG, number, unset
 from sensorium.cli.checks import check_device_name, check_envs, check_files
 from sensorium.cli.messages import busy
 from sensorium.demo import robots
@@ -103,7 +103,7 @@ class Run:
 
     model: Annotated[Positional[Path | None], unset("[MODEL|demo|arm]", "")] = None
     """MJCF or URDF file, demo or arm; omit it with --trajectory."""
-    rig: Annotated[Path | None, unset("RIG.toml", "the sensors of a bundled robot")] = None
+    rig: Annotated[Path | None, unset("RIG", "the sensors of a bundled robot"), RIG] = None
     """Rig file: the sensors, as TOML; `sensorium run --help` shows an example. Required except for bundled robots."""
     envs: Annotated[int, arg(metavar="N"), number(int, "To record some of them: --record-envs {}")] = 1
     """Number of environments, each with its own noise."""

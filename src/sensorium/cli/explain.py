@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from tyro.conf import Positional, arg
 
-from sensorium.cli.arguments import unset
+from sensorium.cli.arguments import RIG, unset
 from sensorium.cli.commands import Run
 from sensorium.cli.messages import busy, stderr, stdout
 from sensorium.jobs.models import EngineName
@@ -49,7 +49,7 @@ class Explain:
       sensorium explain --trajectory drone --world hall --rig rig.toml
     """
 
-    rig: Annotated[Path, arg(metavar="RIG.toml")]
+    rig: Annotated[Path, arg(metavar="RIG"), RIG]
     """Rig file: the sensors, as TOML; see `sensorium run --help`."""
     model: Annotated[Positional[Path | None], unset("[MODEL]", "")] = None
     """MJCF or URDF file; omit it with --trajectory."""

@@ -45,17 +45,22 @@ class List:
       sensorium list low_pass bmi088
       sensorium list lidar spinning
       sensorium list --all
+      sensorium list --rigs
     """
 
     names: Annotated[Positional[tuple[str, ...]], unset("[KIND ...]", "")] = ()
     """Show the details of these kinds of sensors, patterns, stages and presets."""
     all: bool = False
     """Show the details of everything."""
+    rigs: bool = False
+    """Show the rigs of known robots, which --rig of other commands accepts by name."""
 
     def run(self) -> int:
         """Run the command and return the exit code."""
         if self.all and self.names:
             raise UsageError.of("--all", True, "no kinds with it", f"Omit --all, or omit {self.names[0]}.")
+        if self.rigs:
+            return _show_rigs()
         found = kinds()
         known = {each["kind"] for each in found["sensors"]}.union(*(found[part] for part in PARTS))
         for name in self.names:
@@ -70,6 +75,19 @@ class List:
             headings = ("plugin", "package", "entry point", "problem and fix")
             stdout().print(_table(headings, found["broken"], wrapped=headings[-1]))
         return 0
+
+
+def _show_rigs() -> int:
+    from sensorium.jobs.rig import bundled_rigs
+
+    console = stdout()
+    console.print("[bold]rigs[/] for models of the MuJoCo Menagerie, as in sensorium run go2.xml --rig go2")
+    for name, rig in bundled_rigs().items():
+        about = rig["about"]
+        sensors = ", ".join(f"{each['name']} ({each.get('preset', each['kind'])})" for each in rig["sensor"])
+        console.print(f"[bold]{name}[/]  {about['title']}, {about['model']}", highlight=False)
+        console.print(_plain(f"  sensors: {sensors}\n  source: {' '.join(about['source'].split())}"))
+    return 0
 
 
 PARTS = ("patterns", "stages", "presets")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.markup import escape
 from tyro.conf import Positional, UseAppendAction, arg
 
-from sensorium.cli.arguments import unset
+from sensorium.cli.arguments import RIG, unset
 from sensorium.cli.checks import check_addresses, check_device_name, check_envs, check_files
 from sensorium.cli.commands import INTERRUPTED, NAMED, Run
 from sensorium.cli.messages import busy, live, note, stderr, stdout, warn
@@ -82,7 +82,7 @@ class Serve:
     """MJCF or URDF file, demo or arm; omit it with --replay."""
     replay: Annotated[Path | None, unset("FILE.mcap", "none")] = None
     """Recording to serve; it starts with the first subscription, and the server stops at its end."""
-    rig: Annotated[Path | None, unset("RIG.toml", "none")] = None
+    rig: Annotated[Path | None, unset("RIG", "none"), RIG] = None
     """Rig file: the sensors, as TOML (sensorium run --help shows an example). By default: the sensors that the model
     itself declares, or those of a bundled robot."""
     envs: Annotated[int, arg(metavar="N")] = 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from sensorium.cli.arguments import unset
+from sensorium.cli.arguments import RIG, unset
 from sensorium.cli.commands import INTERRUPTED, Run
 from sensorium.cli.messages import busy, note
 from sensorium.demo.robots import ROBOTS
@@ -45,7 +45,7 @@ class View:
 
     source: Annotated[Positional[str], arg(metavar="MODEL|RECORDING|ADDRESS")]
     """Source to show; see above."""
-    rig: Annotated[Path | None, unset("RIG.toml", "the sensors of a bundled robot")] = None
+    rig: Annotated[Path | None, unset("RIG", "the sensors of a bundled robot"), RIG] = None
     """Rig file: the sensors of a model, as TOML. All sensors are drawn, unless some have debug_vis = true."""
     envs: Annotated[int, arg(metavar="N")] = 4
     """Number of environments of a model."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, ClassVar, Self
+from weakref import WeakValueDictionary
 
 from pydantic import ConfigDict
 
@@ -12,14 +13,16 @@ from sensorium.cfg import Cfg
 from sensorium.cfg.held import Held, let_change
 from sensorium.errors import ConfigError
 
+sensors: WeakValueDictionary[int, Any] = WeakValueDictionary()
+"""Address of a config with fields in `read_at_reset` -> the sensor that keeps it."""
+
 
 class AliasedCfg(Cfg):
     """Config with another system's names: ``Field(alias=...)`` holds that name of a field.
 
     Either name may be given, but not both. A default that differs from sensorium's is treated as a given value, so that
     files, which contain sensorium's kinds and names, include it. Fields, and those of configs inside, can be assigned,
-    which validates the whole config. A sensor keeps a copy, of which only fields in `read_at_reset` that were given
-    can be.
+    which validates the whole config. A sensor keeps a copy, of which only fields in `read_at_reset` can be.
     """
 
     model_config = ConfigDict(populate_by_name=True)
@@ -51,12 +54,18 @@ class AliasedCfg(Cfg):
         field, given = aliases(type(self)).get(name, name), self.model_fields_set
         if isinstance(given, Held) or field not in type(self).model_fields:
             super().__setattr__(field, value)
-        elif field in given and field in self.read_at_reset:
-            vars(self)[field] = getattr(self.replace(**{field: value}), field)
+        elif field in self.read_at_reset:
+            value = getattr(self.replace(**{field: value}), field)
+            if field not in given and (sensor := sensors.get(id(self))):
+                given.add(field)  # with which a sensor has memory for the values
+                try:
+                    sensor.rebuild()
+                except BaseException:
+                    given.discard(field)
+                    raise
+            vars(self)[field] = value
         else:
             fix = f"Use scene.reconfigure({getattr(self, 'label', '...')!r}, {field}=...)."
-            if field in self.read_at_reset:
-                fix += f" With {field} given from the start, even as 0, it can be assigned."
             raise ConfigError.single(self._title, name, value, "no assignment once a sensor keeps the config", fix)
 
     def copy(self) -> Self:  # type: ignore[override]  # that of pydantic is deprecated

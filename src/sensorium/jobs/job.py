@@ -22,6 +22,7 @@ from sensorium.engines.model_file import files_of
 from sensorium.errors import ConfigError, ModelError, SensoriumError, nearest
 from sensorium.jobs.control import LOGS
 from sensorium.jobs.entry_points import import_from_here
+from sensorium.jobs.rig import rig_file, sensor_cfg, tables_of
 from sensorium.random import Distribution
 
 Count = Annotated[int, must(lambda count: count >= 1, "a whole number >= 1")]
@@ -118,12 +119,13 @@ class Job(Cfg):
     def _tables(cls, rig: Any) -> Any:
         if isinstance(rig, SensorCfg):
             raise bad("a list of configs", "Write rig=[cfg].")
-        if isinstance(rig, str | Path) or rig is None or not isinstance(rig, Sequence):
-            return str(rig) if isinstance(rig, Path) else rig
+        if isinstance(rig, str | Path):
+            return str(rig_file(Path(rig)))
+        if rig is None or not isinstance(rig, Sequence):
+            return rig
         if not rig:
             raise bad("at least one sensor")
         import sensorium.sensors.all  # noqa: F401 - registers the built-in sensors, even if not installed
-        from sensorium.jobs.rig import sensor_cfg
 
         tables = []
         for each in rig:
@@ -237,8 +239,6 @@ class Job(Cfg):
             job["control"] = files["control"][0].name
         rig = self.rig
         if isinstance(rig, str) and not is_entry(rig):
-            from sensorium.jobs.rig import tables_of
-
             files["rig"] = [existing(rig, "rig")]
             job["rig"], rig = files["rig"][0].name, tuple(tables_of(files["rig"][0]))
         if isinstance(rig, tuple):

@@ -1,4 +1,7 @@
-"""Rig files: the sensors of a robot as TOML, one `[[sensor]]` table each, and labels of shapes in `[semantics]`."""
+"""Rig files: the sensors of a robot as TOML, one `[[sensor]]` table each, and labels of shapes in `[semantics]`.
+
+A table `[about]` may state the robot, its model and the source of the numbers. Rigs in `presets/rigs` have names.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,21 @@ rate_hz = 200.0
 delay = 0.004              # s
 gyro_noise = 0.01          # rad/s per sample
 """
+RIGS = Path(__file__).parents[1] / "presets/rigs"
+"""Folder of the bundled rigs."""
+KEYS = ("about", "sensor", "semantics")
 FIX = f"A rig file looks like this:\n{EXAMPLE}"
+
+
+def rig_file(path: Path) -> Path:
+    """Return the path of a rig file; a name such as ``go2``, if it is no file here, is that of a bundled rig."""
+    bundled = RIGS / f"{path}.toml"
+    return bundled if path.name == str(path) and bundled.is_file() and not path.exists() else path
+
+
+def bundled_rigs() -> dict[str, dict[str, Any]]:
+    """Return name -> content of the bundled rigs."""
+    return {path.stem: _read(path) for path in sorted(RIGS.glob("*.toml"))}
 
 
 def load_rig(path: Path) -> tuple[list[SensorCfg[Any]], dict[str, str]]:
@@ -129,8 +146,11 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        near = nearest(path.name, [each.name for each in path.absolute().parent.glob("*.toml")])
-        raise ModelError(f"{label} does not exist.{near} Check the path.") from None
+        names = [each.name for each in path.absolute().parent.glob("*.toml")] + [
+            each.stem for each in RIGS.glob("*.toml")
+        ]
+        fix = "Check the path, or give the name of a bundled rig: `sensorium list --rigs`."
+        raise ModelError(f"{label} does not exist.{nearest(path.name, names)} {fix}") from None
     except IsADirectoryError:
         raise ModelError(f"{label} is a folder. Give the TOML file in it.") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -142,13 +162,13 @@ def _read(path: Path) -> dict[str, Any]:
             raise ModelError(f"{label} is XML, like a model file; expected TOML. {FIX}") from None
         raise ModelError(f"{label} is not valid TOML: {error}. Correct that line.") from error
     for key, value in data.items():
-        if key not in ("sensor", "semantics"):
-            hint = nearest(key, ["sensor", "semantics"])
+        if key not in KEYS:
+            hint = nearest(key, KEYS)
             if key == "sensors" and isinstance(value, list):
                 hint = " Did you mean [[sensor]]?"
             raise ModelError(
                 f"{label}: unknown top-level key {key!r} with value {shown(value, 60)}, expected only [[sensor]] "
-                f"tables and [semantics].{hint} {FIX}"
+                f"tables, [semantics] and [about].{hint} {FIX}"
             )
     return data
 

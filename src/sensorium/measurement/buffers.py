@@ -64,10 +64,9 @@ class SensorBuffers:
             self.tables.add(self.own_table)
         self.group: SampleGroup | None = None
         """Group of sensors that this one is evaluated with."""
-        self.before_first: Callable[[], None] | None = None
-        """Called before the first evaluation on read: a sensor without a config is prepared only then."""
-        self.was_read = False
-        """Whether a sensor evaluated on read was read before; from then on it is evaluated with the others."""
+        self.before_first: Callable[[], None] | None = lambda: None
+        """Called before the first evaluation on read: a sensor without a config is prepared only then. None after it:
+        from then on the sensor is evaluated with the others."""
         self.wanted = True
         """Whether the sensor was read since its last due tick (used for ``evaluate="wanted"``)."""
         self.listeners = 0

@@ -34,6 +34,8 @@ class SampleCounter:
         """Ticks by which the state of that capture is older."""
         self.in_flight = 0
         """Maximum number of ticks from capture to arrival; off-grid captures are remembered as long."""
+        self.repeats = False
+        """Whether the next read repeats the captures of its tick, because the state or a setting was changed."""
         device = clock.compute.device
         self._frame_base = torch.full((clock.compute.num_envs,), -1, dtype=torch.int64, device=device)
         self.first_tick = torch.full_like(self._frame_base, clock.tick)
@@ -172,14 +174,13 @@ class AccessCounter(SampleCounter):
         """int64 [env], tick of the state of the newest capture."""
         return self.first_tick - self._lags
 
-    def due(self, *, is_access: bool, repeats: bool) -> torch.Tensor | None:
+    def due(self, *, is_access: bool) -> torch.Tensor | None:
         """Return the mask of the envs to capture, `Compute.all_envs` where the host knows that it is all, or None.
 
         Args:
             is_access: whether a sample that is due is taken; otherwise only the first one of an episode.
-            repeats: whether captures of this tick are repeated.
         """
-        tick, may_wait = self._clock.tick, self._awaits_first
+        tick, may_wait, repeats = self._clock.tick, self._awaits_first, self.repeats
         if is_access:
             due = [tick - each >= self._period for each in self._accesses]
             if all(due):
@@ -199,7 +200,7 @@ class AccessCounter(SampleCounter):
             self._accesses = {each for each in self._accesses if tick - each < self._period} | {tick}
         self.first_tick.masked_fill_(mask, tick)
         self._lags.masked_fill_(mask, lag)
-        self.first_at, self._awaits_first = tick, False
+        self.first_at, self._awaits_first, self.repeats = tick, False, False
         self.off_grid += 1
 
     def note_reset(self, mask: torch.Tensor) -> None:

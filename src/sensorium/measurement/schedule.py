@@ -46,10 +46,6 @@ class SampleGroup:
         self._observing: Program | None = None
         self.version = -1
         """`Clock.version` of the last evaluation on read; -1 where it must be repeated."""
-        self.shown_version = -1
-        """`Clock.version` at which an output last looked at a sensor that waits for a read."""
-        self.repeats = False
-        """Whether the next access repeats the captures of its tick."""
         self.is_lazy = plan.is_lazy or plan.is_on_access
         self.is_wanted_only = plan.evaluation[0] == "wanted"
         self._counters = [each.counter for each in members]
@@ -69,12 +65,13 @@ class SampleGroup:
 
     def expire(self) -> None:
         """Repeat the evaluation on the next read, because the state or a setting of this tick was changed."""
-        self.version = self.shown_version = -1
-        self.repeats = True
+        self.version = -1
+        for counter in self._counters:
+            counter.repeats = True
 
     def show(self) -> None:
         """Take the first samples of episodes, for an output; other samples of a sensor evaluated on access wait."""
-        if self._schedule.clock.version not in (self.version, self.shown_version):
+        if self.version != self._schedule.clock.version:
             self._schedule.evaluate(self, is_read=False)
 
     def note_sample(self, tick: int, lag: int) -> None:
@@ -166,12 +163,11 @@ class Schedule:
         if member.before_first is not None:
             member.before_first()
             member.before_first = None
-        member.was_read = True
-        self._has_newcomers |= member.plan.is_pure
+            self._has_newcomers |= member.plan.is_pure
 
     def _gather(self) -> None:
         """Move sensors that were read for the first time into the common group."""
-        members = [each for each in self._members if each.plan.is_pure and each.was_read]
+        members = [each for each in self._members if each.plan.is_pure and each.before_first is None]
         self._together = SampleGroup(self, members) if members else None
         self._has_newcomers = False
 
@@ -274,8 +270,7 @@ class Schedule:
         if isinstance(member.counter, AccessCounter):
             self._access(group, member.counter, is_read)
             return
-        if not member.was_read:
-            self.start_reading(member)
+        self.start_reading(member)
         is_pure, together = member.plan.is_pure, self._together
         if is_pure and self._has_newcomers and (together is None or together.version != clock.version):
             self._gather()
@@ -296,7 +291,7 @@ class Schedule:
         self.health.report(self._members)
 
     def _access(self, group: SampleGroup, counter: AccessCounter, is_read: bool) -> None:
-        due = counter.due(is_access=is_read, repeats=group.repeats)
+        due = counter.due(is_access=is_read)
         if due is not None:
             self.refresh()
             self.compute.reset_envs.copy_(due)
@@ -308,7 +303,6 @@ class Schedule:
             counter.note_capture(due > 0, self.engine.lag, is_access=is_read)
             self.health.invalidate(self.engine, group.members)
             self.health.report(group.members)
-        group.shown_version, group.repeats = self.clock.version, False
         if is_read:
             group.version = self.clock.version
 

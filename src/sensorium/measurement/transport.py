@@ -73,7 +73,7 @@ class Transport:
     key0: wp.uint32
     key1: wp.uint32
     table: wp.array[wp.vec3]
-    stamps: wp.array2d[wp.vec3i]  # of each slot and env: see `Ring.stamps`
+    stamps: wp.array2d[wp.vec3i]  # of each slot and env: see `DelayRing.stamps`
     burst: wp.array[wp.uint8]  # over envs
     shown: wp.array[wp.vec4l]  # over envs: the shown slot, and its stamp; arrival is -1 before it arrives
     fields: wp.array[Row]
@@ -198,7 +198,7 @@ def _gather(rows: Rows, t: Transport, count: int, wide: int, ring: wp.uint64, sh
 
 
 STAMP_BYTES = 12
-"""Bytes per sample besides its fields; see `Ring.stamps`."""
+"""Bytes per sample besides its fields; see `DelayRing.stamps`."""
 
 
 class DelayRing:

@@ -81,7 +81,7 @@ class Mark:
 
 
 class Replay:
-    """Open recording, made by `replay`. Iteration yields its `Reading`s in the order in which they were recorded.
+    """Open recording, made by `replay`. Iteration yields each `Reading` in the order in which they were recorded.
 
     It is also a context manager that closes the file on exit.
 

@@ -306,8 +306,9 @@ class ReplayScene:
         envs: slice | None = None,
         truth: bool = True,
         poses: bool = False,
+        copy: bool = True,
     ) -> dict[str, Reading]:
-        """Return the newest readings; see `Scene.publish`."""
+        """Return the newest readings; see `Scene.publish`. They have their own memory."""
         out = {}
         for name in self if names is None else names:
             sensor = self[name]

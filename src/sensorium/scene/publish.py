@@ -32,9 +32,8 @@ def env_range(envs: slice | None, num_envs: int) -> range:
     """
     if envs is None:
         return range(num_envs)
-    rows = range(num_envs)[envs]
-    ends = [end for end in (envs.start, envs.stop) if end is not None]
-    if rows.step != 1 or any(not -num_envs <= end <= num_envs for end in ends):
+    rows, limits = range(num_envs)[envs], range(-num_envs, num_envs + 1)
+    if rows.step != 1 or (envs.start or 0) not in limits or (envs.stop or 0) not in limits:
         expected = f"a slice of step 1 within the {num_envs} environments"
         raise ConfigError.single("Scene.publish", "envs", envs, expected)
     return rows
@@ -51,7 +50,7 @@ def without_poses(sensors: Iterable[Sensor[Any, Any]], engine: Engine) -> list[S
     return new
 
 
-def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: bool) -> Reading:
+def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: bool, copy: bool = True) -> Reading:
     """Return a reading; on CUDA its copies are asynchronous, and it waits for them on first access.
 
     Args:
@@ -59,32 +58,36 @@ def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: b
         envs: contiguous environments to copy.
         truth: whether to copy the ground truth.
         poses: whether to copy the poses that are kept with the samples.
+        copy: whether to copy memory on the CPU.
     """
-    compute = sensor.compute_on
-    some = slice(envs.start, envs.stop) if len(envs) < compute.num_envs else None
-
-    def copied(tensor: torch.Tensor) -> np.ndarray[Any, np.dtype[Any]]:
-        """Start a copy to the host, on CUDA into pinned memory, which is complete once `wait` returns."""
-        if compute.is_cpu:
-            values = tensor.numpy()
-            return read_only((values if some is None else values[some]).copy())
-        tensor = tensor if some is None else tensor[some]
-        host = pinned(tensor.shape, tensor.dtype, compute.device)
-        return read_only(host.copy_(tensor, non_blocking=True).numpy())
-
-    def newest(is_measured: bool) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
-        """Return the newest sample, also of a sensor whose `data` is its history."""
-        sensor.ensure_current(is_measured=is_measured)
-        return {name: copied(value) for name, value in sensor.own_tensors(is_measured=is_measured).items()}
-
-    measured, true = newest(is_measured=True), newest(is_measured=False) if truth else {}
-    about = ["capture_tick", "valid", "is_new", "frame"]
-    if sensor.buffers.late is not None:
-        about.append("truth_tick")
-    if any(isinstance(run.cfg, ClockError) for run in sensor.buffers.stages):
-        about.append("stamp")
-    meta = {what: copied(getattr(sensor, what)) for what in about}
-    pose = copied(sensor.buffers.poses.shown()) if poses and sensor.buffers.poses is not None else None
+    compute, buffers, clock = sensor.compute_on, sensor.buffers, sensor.clock
+    some = slice(envs.start, envs.stop) if len(envs) < compute.num_envs else slice(None)
+    sensor.ensure_current(is_measured=True)  # the newest sample, also of a sensor whose `data` is its history
+    counter, late = buffers.counter, buffers.late
+    if late is None:
+        tick, arrival, valid = counter.newest_tick, counter.arrival_tick, (buffers.bad == 0).all(dim=1)
+    else:
+        tick, arrival, valid = late.shown_stamp, late.shown_arrival, late.shown_valid > 0
+    about = {"capture_tick": tick, "valid": valid, "is_new": arrival > clock.control_tick, "frame": counter.frame}
+    if late is not None:
+        about["truth_tick"] = counter.newest_tick
+    if any([isinstance(run.cfg, ClockError) for run in buffers.stages]):
+        about["stamp"] = sensor.stamp
+    measured: dict[str, np.ndarray[Any, np.dtype[Any]]] = {}
+    true, meta, pose = measured.copy(), measured.copy(), measured.copy()
+    for tensors, arrays in (
+        (sensor.own_tensors(is_measured=True), measured),
+        (sensor.own_tensors(is_measured=False) if truth else {}, true),
+        (about, meta),
+        ({"pose": buffers.poses.shown()} if poses and buffers.poses is not None else {}, pose),
+    ):
+        for name, tensor in tensors.items():
+            part = tensor[some]
+            if not compute.is_cpu:  # into pinned memory, which is complete once `wait` returns
+                part = pinned(part.shape, part.dtype, compute.device).copy_(part, non_blocking=True)
+            array = part.numpy()
+            arrays[name] = array.copy() if copy and compute.is_cpu else array
+            arrays[name].flags.writeable = False
     wait: Callable[[], None] | None = None
     if not compute.is_cpu:
         event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -95,15 +98,15 @@ def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: b
         kind=sensor.cfg.kind(),
         specs=sensor.specs,
         env_ids=read_only(np.arange(envs.start, envs.stop)),
-        tick=sensor.clock.tick,
-        time=sensor.clock.time,
+        tick=clock.tick,
+        time=clock.time,
         _measured=measured,
         _truth=true,
         _meta=meta,
-        _pose=pose,
+        _pose=pose.get("pose"),
         _wait=wait,
-        _count="count" if any(spec.is_ragged for spec in sensor.specs) else "",
-        _dt=sensor.clock.dt,
+        _count="count" if any([spec.is_ragged for spec in sensor.specs]) else "",
+        _dt=clock.dt,
     )
 
 
@@ -260,9 +263,10 @@ class Watch:
 
     def next_stop(self, tick: int) -> int:
         """Return the next tick after this one at which `Scene.step` must stop for the callback."""
-        if self.every_tick or any(sensor.is_retired for sensor in self.sensors):
-            return tick + 1  # the owner has to replace a retired sensor
-        return min((sensor.next_change for sensor in self.sensors), default=NEVER)
+        stop = tick + 1 if self.every_tick else NEVER
+        for sensor in self.sensors:  # the owner has to replace a retired sensor
+            stop = min(stop, tick + 1 if sensor.is_retired else sensor.next_change)
+        return stop
 
     def close(self) -> None:
         """Stop calling the callback; closing twice has no effect. A callback may close its own watch."""

@@ -84,8 +84,8 @@ class Scene:
         semantics: semantic label -> patterns of the names of geoms or bodies with that label, e.g. ``{"person":
             "human/.*"}``, for sensors that see shapes.
         appearance: colours, materials, textures and lights that are set in each environment at reset, for colour
-            images: `ShapeLookCfg` and `LightLookCfg`, whose values may be distributions. Later ones overwrite earlier
-                ones.
+            images: `ShapeLookCfg` and `LightLookCfg`, whose values may be distributions. Later ones overwrite
+            earlier ones.
 
     A scene is used by one thread at a time; other threads get readings through `publish`. An exception in a hook, or
     Ctrl-C, can end a call halfway. The scene continues if no sample was touched. Otherwise each later call raises a
@@ -151,6 +151,7 @@ class Scene:
             self._retake,
             self._update_one,
             self.arrange,
+            self._rebuild,
             debug,
             semantics,
             tuple(appearance),
@@ -255,7 +256,9 @@ class Scene:
     def sensors_in_use(self) -> dict[str, Sensor[Any, Any]]:
         """Name -> sensor: sensors with a config, and discovered ones that were read."""
         free = self._table.free
-        return {name: each for name, each in self._table.built.items() if name not in free or each.buffers.was_read}
+        return {
+            name: each for name, each in self._table.built.items() if name not in free or not each.buffers.before_first
+        }
 
     @property
     def presets(self) -> Presets:
@@ -639,8 +642,6 @@ class Scene:
         self._guard.changing = interrupted
 
     @exclusive
-    @keeps_current
-    @launching
     def reconfigure(self, name: str | SensorCfg[Any], /, **changes: Any) -> Sensor[Any, Any]:
         """Rebuild one sensor with a changed config between steps; its old views raise on further use.
 
@@ -649,6 +650,13 @@ class Scene:
         """
         old = self[name]
         (cfg,) = self._table.named([old.cfg.replace(**changes)], without=old.name)
+        return self._rebuild(old, cfg)
+
+    @exclusive
+    @keeps_current
+    @launching
+    def _rebuild(self, old: Sensor[Any, Any], cfg: SensorCfg[Any]) -> Sensor[Any, Any]:
+        """Build a sensor with another config, and replace the old one by it."""
         self._table.prepare_late(cfg, self.compute.memory)
         new = self._build(cfg)
         self._reset_one(new, None)
@@ -813,6 +821,7 @@ class Scene:
         envs: slice | None = None,
         truth: bool = True,
         poses: bool = False,
+        copy: bool = True,
     ) -> dict[str, Reading]:
         """Copy the current readings of sensors to the host, for other threads, recorders and listeners.
 
@@ -827,20 +836,23 @@ class Scene:
             poses: whether to include the poses of the mounts at the time of capture, see `Reading.pose`. The first such
                 call makes the sensors keep poses with each sample, until `forget_poses`. Poses of earlier samples are
                 unknown: NaN.
+            copy: whether to copy memory on the CPU; without, readings are the sensors' own memory, which the next step
+                overwrites.
 
         Raises:
             ConfigError: `envs` has gaps, or contains environments that do not exist.
         """
         rows = env_range(envs, self.num_envs)
         wanted = list(self.sensors_in_use) if names is None else [names] if isinstance(names, str) else list(names)
-        self._table.grant(wanted)
+        if self._table.free:
+            self._table.grant(wanted)
         sensors = {name: self[name] for name in (wanted if since is None else since.pending(wanted))}
         if poses and (new := without_poses(sensors.values(), self.engine)):
             self._keep_poses(new, True, "publish(poses=True)")
         out = {}
         for name, sensor in sensors.items():
             with sensor.held():
-                out[name] = take_reading(sensor, rows, truth=truth, poses=poses)
+                out[name] = take_reading(sensor, rows, truth=truth, poses=poses, copy=copy)
             if since is not None:
                 since.mark_taken(sensor)
         return out

@@ -6,10 +6,11 @@ import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from sensorium.errors import WireError
+from sensorium.stream.options import ServerOptions
 from sensorium.stream.security import Credentials
 from sensorium.stream.sockets import LOG, Sockets
 from sensorium.stream.subscription_table import SubscriptionTable
@@ -31,8 +32,6 @@ MAX_REQUESTS = 256
 LAST_WORDS_S = 0.2
 """Longest wait for clients to read the end of the server, s. Unread messages are lost with the connection."""
 
-Command = msg.Request
-
 
 class AccessControl:
     """Access control: admits and disconnects clients, and handles their messages.
@@ -41,10 +40,8 @@ class AccessControl:
         table: the subscriptions.
         sockets: the socket.
         credentials: required credentials of clients.
+        options: limits for clients.
         server: number of this run of the server.
-        lease: time without messages after which a client counts as disconnected, s.
-        max_clients: maximum number of sessions.
-        max_message: largest message from a client, bytes; enforced by the socket.
         probe: segment with which clients check that they can read the server's memory; None without shared memory.
         catalogue: function that returns the latched description.
         left: callback for each session that ended, on the socket's thread.
@@ -55,11 +52,9 @@ class AccessControl:
         table: SubscriptionTable,
         sockets: Sockets,
         credentials: Credentials,
+        options: ServerOptions,
         *,
         server: bytes,
-        lease: float,
-        max_clients: int,
-        max_message: int,
         probe: Probe | None,
         catalogue: Callable[[], msg.Catalogue],
         left: Callable[[Session], None],
@@ -67,14 +62,10 @@ class AccessControl:
         from sensorium import __version__
 
         self._table, self._sockets, self._credentials = table, sockets, credentials
-        self._server, self._lease, self._max_clients = server, lease, max_clients
-        self._version = str(__version__)
-        self._max_message = max_message
+        self._options, self._server, self._version = options, server, str(__version__)
         self._probe, self._catalogue, self._left = probe, catalogue, left
-        self._processes: dict[Session, int] = {}
         self._answers = 0
-        self._sessions = 0
-        self.commands: deque[tuple[Session, Command]] = deque()
+        self.commands: deque[tuple[Session, msg.Request]] = deque()
         """Commands for the owner of the loop."""
         self.new_frame_listeners: dict[Session, None] = {}
         """Clients that requested frame notifications since the last frame."""
@@ -90,24 +81,35 @@ class AccessControl:
         """Handle one message; raises no exceptions."""
         session = self._table.sessions.get(route)
         try:
-            if session is None:
-                self._receive_first(route, parts)
-                return
-            session.last_seen = time.monotonic()
-            for record in self._records(parts):
-                self._take(session, record)
-        except (WireError, ValueError) as error:
+            for number, record in enumerate(unpack(parts)):
+                content = record.content
+                if number >= MAX_RECORDS:
+                    raise WireError(f"more than {MAX_RECORDS} records in one message")
+                if isinstance(content, tuple):
+                    raise WireError("a record with further parts")
+                if len(content) > msg.MAX_WORDS and content[1] not in msg.LONG_TAGS:
+                    raise WireError(f"a control message of {len(content)} bytes")
+                if session is not None:
+                    session.last_seen = time.monotonic()
+                    self._take(session, record)
+                    continue
+                message = msg.decode_at_server(content) if record.kind == CONTROL else None
+                if isinstance(message, msg.Hello):
+                    self._welcome(route, message)
+                    session = self._table.sessions.get(route)
+                elif not isinstance(message, msg.Bye):
+                    self._answer(route, msg.Unknown(self._server))
+                    return
+        except Exception as error:
             self.refused += 1
-            reason = f"the client sent an invalid message: {error}"
+            if isinstance(error, WireError | ValueError):
+                reason = f"the client sent an invalid message: {error}"
+            else:
+                LOG.exception("The server could not handle a message of a client")
+                reason = f"the server failed to handle a message: {type(error).__name__}: {error}"
             self._refuse(route, reason, always=session is not None)
             if session is not None:
                 LOG.warning("Client %s is disconnected: %s", session, reason)
-                self.end(session)
-        except Exception as error:
-            LOG.exception("The server could not handle a message of a client")
-            reason = f"the server failed to handle a message: {type(error).__name__}: {error}"
-            self._refuse(route, reason, always=session is not None)
-            if session is not None:
                 self.end(session)
 
     def run_periodic(self) -> None:
@@ -117,16 +119,16 @@ class AccessControl:
         self._answers = 0
         now = time.monotonic()
         for session in list(self._table.sessions.values()):
-            if now - session.last_seen > self._lease:
-                LOG.info("Client %s has sent no message for %g s", session, self._lease)
+            if now - session.last_seen > self._options.lease:
+                LOG.info("Client %s has sent no message for %g s", session, self._options.lease)
                 self.end(session)
 
     def end(self, session: Session) -> None:
         """End a session."""
-        descriptor = self._processes.pop(session, None)
-        if descriptor is not None:
-            self._sockets.unwatch(descriptor)
-            os.close(descriptor)
+        if session.process is not None:
+            self._sockets.unwatch(session.process)
+            os.close(session.process)
+            session.process = None
         with self._table.lock:  # as one change: where `clients` shows the end, its sensors are known to be orphans
             self._table.remove_session(session)
             self.new_frame_listeners.pop(session, None)
@@ -142,37 +144,7 @@ class AccessControl:
         with self._table.lock:
             self._table.has_room.wait_for(lambda: not self._table.sessions, LAST_WORDS_S)
 
-    def close_descriptors(self) -> None:
-        """Close the process descriptors after the socket's thread has ended."""
-        for descriptor in self._processes.values():
-            os.close(descriptor)
-        self._processes.clear()
-
-    @staticmethod
-    def _records(parts: list[Any]) -> Iterator[Record]:
-        """Yield the records of a message; their number and size are limited so that other clients are not delayed."""
-        for number, record in enumerate(unpack(parts)):
-            if number >= MAX_RECORDS:
-                raise WireError(f"more than {MAX_RECORDS} records in one message")
-            content = record.content
-            if isinstance(content, tuple):
-                raise WireError("a record with further parts")
-            if len(content) > msg.MAX_WORDS and content[1] not in msg.LONG_TAGS:
-                raise WireError(f"a control message of {len(content)} bytes")
-            yield record
-
     # Greetings --------------------------------------------------------------------------------------------------------
-
-    def _receive_first(self, route: bytes, parts: list[Any]) -> None:
-        for record in self._records(parts):
-            message = msg.decode_at_server(record.content) if record.kind == CONTROL else None
-            if isinstance(message, msg.Hello):
-                self._welcome(route, message)
-            elif self._table.sessions.get(route) is not None:
-                self._take(self._table.sessions[route], record)
-            elif not isinstance(message, msg.Bye):
-                self._answer(route, msg.Unknown(self._server))
-                return
 
     def _welcome(self, route: bytes, hello: msg.Hello) -> None:
         if self._closing:
@@ -188,12 +160,11 @@ class AccessControl:
             self.refused += 1
             self._refuse(route, "the token is wrong. Pass the token of the server: connect(..., token=...)")
             return
-        if len(self._table.sessions) >= self._max_clients:
-            reason = f"the server already has max_clients={self._max_clients} clients"
+        if len(self._table.sessions) >= self._options.max_clients:
+            reason = f"the server already has max_clients={self._options.max_clients} clients"
             self._answer(route, msg.Refused(reason, False))
             return
-        self._sessions += 1
-        session = Session(route, hello.name[:64], hello.pid, hello.host[:64], self._sessions)
+        session = Session(route, hello.name[:64], hello.pid, hello.host[:64])
         session.last_seen, session.max_message = time.monotonic(), hello.max_message
         old = self._table.sessions.get(hello.resume) if hello.resume else None
         with self._table.lock:
@@ -210,8 +181,7 @@ class AccessControl:
             return  # the answer to the first greeting is in transit
         session.greeted = now
         probe = ("", b"") if self._probe is None else (self._probe.name, self._probe.token)
-        welcome = msg.Welcome(self._version, self._server, os.getpid(), self._lease, *probe, resumed, self._max_message)
-        self._table.send(session, welcome)
+        self._table.send(session, msg.Welcome(self._server, *probe, resumed, self._options.max_message))
         self._table.send(session, self._catalogue())
 
     def _refuse(self, route: bytes, reason: str, *, always: bool = False) -> None:
@@ -245,7 +215,7 @@ class AccessControl:
                     raise WireError("a PING to another server")
                 if session.last_seen - session.last_pong >= PONG_S:
                     session.last_pong = session.last_seen
-                    table.send(session, msg.Pong(self._server, -1))
+                    table.send(session, msg.Pong(self._server))
             case msg.Subscribe():
                 table.subscribe(session, message)
                 self.on_command()
@@ -273,12 +243,11 @@ class AccessControl:
 
     def _watch_process(self, session: Session) -> None:
         """Detect the end of a client's process at once. Clients that read shared memory run on this machine."""
-        if session in self._processes or session.pid == os.getpid() or not hasattr(os, "pidfd_open"):
+        if session.process is not None or session.pid == os.getpid() or not hasattr(os, "pidfd_open"):
             return
         with contextlib.suppress(OSError, OverflowError):  # already gone, or not watchable: then the lease applies
-            descriptor = os.pidfd_open(session.pid)
-            self._processes[session] = descriptor
-            self._sockets.watch(descriptor, lambda: self._process_ended(session))
+            session.process = os.pidfd_open(session.pid)
+            self._sockets.watch(session.process, lambda: self._process_ended(session))
 
     def _process_ended(self, session: Session) -> None:
         LOG.info("The process of client %s ended", session)

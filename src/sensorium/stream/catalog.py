@@ -32,6 +32,9 @@ class StreamCatalog:
     def __init__(self, scene: Scene, table: SubscriptionTable, cursor: SampleCursor, *, on_demand: bool) -> None:
         self._scene, self._table, self._cursor, self._on_demand = scene, table, cursor, on_demand
         self._numbers = itertools.count(1)
+        self._noted = -1
+        """Version of the subscriptions that were passed to the sensors."""
+        self._lossless: list[Sensor[Any, Any]] = []
         self.topics: dict[str, Topic] = {}
         """Name -> stream."""
         self.listened: dict[str, Sensor[Any, Any]] = {}
@@ -113,7 +116,7 @@ class StreamCatalog:
 
     # Listeners --------------------------------------------------------------------------------------------------------
 
-    def note_listeners(self, since: int) -> list[Any]:
+    def note_listeners(self, since: int) -> list[Sensor[Any, Any]]:
         """Pass to the scene's sensors whether they have listeners; some are computed only then.
 
         Args:
@@ -122,8 +125,10 @@ class StreamCatalog:
         Returns:
             Sensors of lossless listeners: each of their changes needs a frame.
         """
-        lossless = []
-        for name, topic in list(self.topics.items()):
+        if self._noted == self._table.version:
+            return self._lossless
+        self._noted, self._lossless = self._table.version, []
+        for name, topic in self.topics.items():
             if topic.info.where != "scene":
                 continue
             if not topic.subscriptions:
@@ -136,8 +141,8 @@ class StreamCatalog:
                 self._cursor.skip(sensor, since)
                 topic.sent_tick = since
             if not topic.info.events and any(each.lossless for each in topic.subscriptions):
-                lossless.append(sensor)  # events that are computed on read are those of each frame
-        return lossless
+                self._lossless.append(sensor)  # events that are computed on read are those of each frame
+        return self._lossless
 
     def forget_listeners(self) -> None:
         """Unregister all listeners of this server from the scene's sensors."""

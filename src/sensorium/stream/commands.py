@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sensorium.errors import ConfigError, SensoriumError, StreamError, UnknownNameError, listed
-from sensorium.pose import Pose
-from sensorium.stream.access import Command
 from sensorium.stream.failures import LOG
 from sensorium.stream.frame_counter import FrameCounter
-from sensorium.stream.spawner import SensorRequest, Spawner
+from sensorium.stream.spawner import Spawner
 from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Session
 from sensorium.wire import messages as msg
@@ -34,10 +32,10 @@ class Commands:
 
     def __init__(self, server: Server, table: SubscriptionTable, spawner: Spawner, frame_counter: FrameCounter) -> None:
         self._server, self._table, self._spawner, self._frame_counter = server, table, spawner, frame_counter
-        self.current: tuple[Session, Command] | None = None
+        self.current: tuple[Session, msg.Request] | None = None
         """Client and command in progress."""
 
-    def do(self, session: Session, command: Command) -> None:
+    def do(self, session: Session, command: msg.Request) -> None:
         """Run one command and answer it; for a spawned sensor, the answer includes the warnings."""
         session.requests -= 1
         if self._table.sessions.get(session.route) is not session:
@@ -48,7 +46,9 @@ class Commands:
         try:
             if isinstance(command, msg.Spawn):
                 with recording_warnings() as warned:
-                    result = self._spawn(session, command)
+                    info = self._spawner.spawn(command, is_bounded=True)
+                session.sensors.add(info.name)
+                result = info.to_dict()
             else:
                 result = self._result(session, command)
         except SensoriumError as problem:
@@ -60,7 +60,7 @@ class Commands:
             self.current = None
         self._table.send(session, msg.Reply(command.request, result, error, kind, tuple(warned)))
 
-    def _result(self, session: Session, command: Command) -> Any:
+    def _result(self, session: Session, command: msg.Request) -> Any:
         server = self._server
         match command:
             case msg.Step():
@@ -176,20 +176,6 @@ class Commands:
             expected = f"numbers from 0 to {num_envs - 1}, each once"
             raise ConfigError.single(call, "env_ids", wrong or envs, expected)
         return list(envs)
-
-    def _spawn(self, session: Session, command: msg.Spawn) -> dict[str, Any]:
-        request = SensorRequest(
-            command.blueprint,
-            command.values,
-            command.name,
-            Pose.from_array(np.asarray(command.pose, np.float64)),
-            command.attach_to or None,
-            None if command.env == -1 else command.env,
-            command.client_side,
-        )
-        info = self._spawner.spawn(request, is_bounded=True)
-        session.sensors.add(info.name)
-        return info.to_dict()
 
     def _set(self, command: msg.Set) -> None:
         scene = self._server.scene

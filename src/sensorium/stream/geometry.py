@@ -1,4 +1,4 @@
-"""Rotations and boxes in NumPy, for streamed sensors."""
+"""Boxes in NumPy, for streamed sensors."""
 
 from __future__ import annotations
 
@@ -10,26 +10,6 @@ ENDLESS = 1e9
 """Half-extent used for infinite boxes, m, so that sums stay finite."""
 
 _NEXT, _AFTER = np.array([1, 2, 0]), np.array([2, 0, 1])
-
-
-def _cross(a: Array, b: Array) -> Array:
-    """Return cross products `[..., 3]`; NumPy's version takes five times as long for small arrays."""
-    product: Array = a[..., _NEXT] * b[..., _AFTER] - a[..., _AFTER] * b[..., _NEXT]
-    return product
-
-
-def rotated(quat: Array, vector: Array) -> Array:
-    """Return vectors `[..., 3]` rotated by unit quaternions `[..., 4]` (wxyz)."""
-    w, axis = quat[..., :1], quat[..., 1:]
-    twice = 2.0 * _cross(axis, vector)
-    return vector + w * twice + _cross(axis, twice)
-
-
-def quat_product(a: Array, b: Array) -> Array:
-    """Return the products of quaternions `[..., 4]` (wxyz): the rotation b, followed by a."""
-    aw, av, bw, bv = a[..., :1], a[..., 1:], b[..., :1], b[..., 1:]
-    w = aw * bw - np.sum(av * bv, axis=-1, keepdims=True)
-    return np.concatenate((w, aw * bv + bw * av + _cross(av, bv)), axis=-1)
 
 
 def matrices(quat: Array) -> Array:

@@ -10,24 +10,11 @@ import numpy as np
 from sensorium.errors import RegistrationError, shown
 from sensorium.readings import Array
 from sensorium.wire.buffers import Buffer
+from sensorium.wire.bundles import Item
 from sensorium.wire.serializers import Serializer
-from sensorium.wire.world import Snapshot
 
 Serialised: TypeAlias = "Buffer | bytes | bytearray | memoryview | Array"
 """Types that a serializer may return."""
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """Frame in progress: the state of the bodies, and its time.
-
-    Attributes:
-        snapshot: the bodies at this frame.
-        wall_ns: wall clock of the frame, ns since 1970.
-    """
-
-    snapshot: Snapshot
-    wall_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,39 +42,20 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """Message of a streamed sensor, ready to send.
-
-    Attributes:
-        type_id: number of its data type, which selects the serializer.
-        body: its bytes, read-only.
-        is_lasting: whether the bytes never change while a view of them exists, so that no copy is needed. Bytes of a
-            buffer return to the pool with the last view.
-        moment: frame of the message; `poses` has all environments of the sensor.
-        first_env: first environment of the message.
-        num_envs: number of environments.
-    """
-
-    type_id: int
-    body: memoryview
-    moment: Moment
-    first_env: int
-    num_envs: int
-    is_lasting: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Bundle:
-    """Many small messages of a streamed sensor, of one frame.
+    """One message of a streamed sensor, or many small ones of one frame, ready to send.
 
     Attributes:
         type_id: number of their data type, which selects the serializer.
-        items: body, first environment and number of environments of each.
+        items: body, first environment and number of environments of each; bodies are read-only.
         moment: frame of the messages; `poses` has all environments of the sensor.
+        is_lasting: whether the bytes never change while a view of them exists, so that no copy is needed. Bytes of a
+            buffer return to the pool with the last view.
     """
 
     type_id: int
-    items: list[tuple[bytes, int, int]]
+    items: list[Item]
     moment: Moment
+    is_lasting: bool = True
 
 
 def as_bytes(body: Serialised, serializer: type[Serializer]) -> tuple[memoryview, bool]:
@@ -105,9 +73,5 @@ def as_bytes(body: Serialised, serializer: type[Serializer]) -> tuple[memoryview
     elif not isinstance(body, (bytearray, memoryview)):
         what = f"{serializer.__name__}.serialize returned {shown(body)}"
         raise RegistrationError(f"{what}, expected a Buffer, bytes or an array of numbers")
-    return _flat(memoryview(body).toreadonly()), False
-
-
-def _flat(view: memoryview) -> memoryview:
-    """Return the same bytes with format ``"B"``."""
-    return view if view.format == "B" and view.ndim == 1 else memoryview(view.tobytes())
+    view = memoryview(body).toreadonly()
+    return view if view.format == "B" and view.ndim == 1 else memoryview(view.tobytes()), False

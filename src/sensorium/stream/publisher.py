@@ -9,16 +9,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from sensorium.readings import Array, Reading
+from sensorium.readings import Reading
 from sensorium.stream.failures import LOG
 from sensorium.stream.frame_counter import FrameCounter
-from sensorium.stream.outgoing import Bundle, Moment, Outgoing
+from sensorium.stream.outgoing import Moment, Outgoing
 from sensorium.stream.subscription_table import SubscriptionTable
-from sensorium.stream.subscriptions import Key, Payload, Subscription, Topic
-from sensorium.wire.bundles import Item, bundle_body
-from sensorium.wire.data import begin_message
-from sensorium.wire.header import BUNDLE, EVENTS, TRUTH, Header, body_offset, type_id
-from sensorium.wire.layout import plan
+from sensorium.stream.subscriptions import Payload, Subscription, Topic
+from sensorium.wire.bundles import bundle_body
+from sensorium.wire.header import BUNDLE, EVENTS, TRUTH, Header, begin_message, body_offset, type_id
 from sensorium.wire.serializers import FieldSerializer
 
 _FIELDS = type_id(FieldSerializer.type_name)
@@ -42,7 +40,7 @@ class Publisher:
         frame: int,
         wall_ns: int,
         dt: float,
-        among: list[Subscription],
+        among: Iterable[Subscription],
         *,
         is_new: bool = True,
     ) -> None:
@@ -57,52 +55,54 @@ class Publisher:
             among: its subscriptions that the sample concerns.
             is_new: whether the sample is new; False for the last sample, which new subscriptions receive.
         """
+        pose, time_ns, start = reading.pose, round(reading.time * 1e9), reading.first_env
+        poses = np.zeros((len(reading.env_ids), 0, 7), np.float32) if pose is None else pose
         if topic.serializer.kind:
-            self._events(topic, reading, frame, wall_ns, among)
+            age_ns = round(float(reading.age[0]) * 1e9)
+            self._events(topic, reading, Moment(frame, reading.tick, time_ns, wall_ns, start, poses, age_ns), among)
             return
-        if topic.info.events:
-            among = [each for each in among if _filled(reading, each.key)]
+        info, meta = topic.info, reading.arrays()["meta"]
+        capture_tick, offsets = meta["capture_tick"], meta.get("offsets")
+        if info.events:
+            rows = FieldSerializer.rows
+            among = [each for each in among if rows(reading, each.key[0] - start, each.key[1])]
         for key, wanting in self._table.wanted(topic, among, is_new=is_new).items():
-            receivers = self._table.with_room(wanting)
-            if not receivers:
+            if not (receivers := self._table.with_room(wanting)):
                 continue
             first, count, truth = key
-            rows, filled = _rows(reading, key), _filled(reading, key)
-            nbytes = plan(reading.specs, count, filled, truth).nbytes
-            moment = _moment(reading, rows, frame, wall_ns)
-            size = body_offset(count, moment.poses.shape[1]) + nbytes
-            payload = self._table.allocate(topic, size, receivers)
-            head = _header(topic, moment, topic.seq, first, count, nbytes, _FIELDS, TRUTH if truth else 0)
-            head = head._replace(rows=filled, capture_ns=round(int(reading.capture_tick[rows.start]) * dt * 1e9))
-            FieldSerializer.write(reading, rows, truth, _begin(payload, head, moment.poses))
+            row = first - start
+            filled = 0 if offsets is None else int(offsets[row + count] - offsets[row])
+            layout, capture_ns = info.layout(count, filled, truth), round(int(capture_tick[row]) * dt * 1e9)
+            payload = self._table.allocate(topic, body_offset(count, poses.shape[1]) + layout.nbytes, receivers)
+            head = Header(
+                (TRUTH if truth else 0) | (EVENTS if info.events else 0), _FIELDS, info.id, filled, topic.seq, frame,
+                reading.tick, time_ns, capture_ns, wall_ns - time_ns + capture_ns, first, count, poses.shape[1],
+                layout.nbytes,
+            )  # fmt: skip
+            place = begin_message(payload.data, head, poses[row : row + count])
+            FieldSerializer.write(reading, row, count, layout, place)
             self._offer(frame, payload, receivers)
 
     def _offer(self, frame: int, payload: Payload, receivers: list[Subscription]) -> None:
-        lost = self._table.offer(payload, receivers)
-        self._frame_counter.sent(frame, receivers, payload.count, lost)
+        self._frame_counter.sent(frame, receivers, payload.count, self._table.offer(payload, receivers))
 
-    def _events(self, topic: Topic, reading: Reading, frame: int, wall_ns: int, among: list[Subscription]) -> None:
+    def _events(self, topic: Topic, reading: Reading, moment: Moment, among: Iterable[Subscription]) -> None:
         """Send the messages into which the serializer of a stream converts a reading."""
-        tick = reading.tick
+        tick, lost = reading.tick, reading.measured.get("lost")
         since, topic.sent_tick = topic.sent_tick if topic.sent_tick <= tick else -1, tick
-        self._warn_of_lost(topic, reading)
-        items = topic.serializer.serialize(reading, since)
-        if not items:
-            return
-        moment = _moment(reading, slice(0, len(reading.env_ids)), frame, wall_ns)
-        self.bundle(topic, Bundle(type_id(topic.serializer.type_name), items, moment), among)
-
-    def _warn_of_lost(self, topic: Topic, reading: Reading) -> None:
-        """Report in the log, once, that a sensor had no free rows for some of its events."""
-        lost = reading.measured.get("lost")
         if not topic.has_lost and lost is not None and lost.any():
             topic.has_lost = True
             text = "sensor %r: %d events of one control step found no free row and are lost"
             LOG.warning(text, topic.info.name, int(lost.sum()))
+        if items := topic.serializer.serialize(reading, since):
+            self.messages(topic, Outgoing(type_id(topic.serializer.type_name), items, moment), among)
 
-    def bundle(self, topic: Topic, bundle: Bundle, among: list[Subscription] | None = None) -> None:
-        """Send many small messages of a stream."""
-        items, moment, seq = bundle.items, bundle.moment, topic.seq
+    def messages(self, topic: Topic, message: Outgoing, among: Iterable[Subscription] | None = None) -> None:
+        """Send messages of a stream to the subscriptions of their environments.
+
+        Several small messages of a frame share a bundle for lossless subscriptions that take all of them.
+        """
+        items, moment, seq = message.items, message.moment, topic.seq
         whole: dict[tuple[int, int], list[Subscription]] = {}
         single = []
         for each in topic.subscriptions if among is None else among:
@@ -112,93 +112,55 @@ class Publisher:
             else:
                 single.append(each)
         for body, first, count in items if single else ():
-            each_one = Outgoing(bundle.type_id, memoryview(body), moment, first, count)
-            self.message(topic, each_one, among=single)
+            end = first + count
+            inside = [each for each in single if each.key[0] < end and first < each.key[0] + each.key[1]]
+            wanting = [each for group in self._table.wanted(topic, inside).values() for each in group]
+            self._send(topic, message, first, count, body, topic.seq, wanting)
         topic.seq = seq + len(items)
+        start, stop = moment.first_env, moment.first_env + len(moment.poses)
         for (first, end), wanting in whole.items():
-            if first <= moment.first_env and moment.first_env + len(moment.poses) <= end:
-                chosen = items
-            else:
-                chosen = [item for item in items if item[1] < end and first < item[1] + item[2]]
-            if chosen and (receivers := self._table.with_room(wanting)):
-                self._send_bundle(topic, bundle, chosen, seq + 1, receivers)
+            is_all = first <= start and stop <= end
+            chosen = items if is_all else [item for item in items if item[1] < end and first < item[1] + item[2]]
+            if chosen:
+                body = bundle_body(chosen)
+                self._send(topic, message, start, stop - start, body, seq + 1, wanting, n=len(chosen), flags=BUNDLE)
 
-    def _send_bundle(
-        self, topic: Topic, bundle: Bundle, items: list[Item], seq: int, receivers: list[Subscription]
+    def _send(
+        self,
+        topic: Topic,
+        message: Outgoing,
+        first: int,
+        count: int,
+        body: bytes | memoryview,
+        seq: int,
+        wanting: list[Subscription],
+        *,
+        n: int = 1,
+        flags: int = 0,
     ) -> None:
-        moment, body = bundle.moment, bundle_body(items)
-        count, poses = moment.poses.shape[:2]
-        payload = self._table.allocate(topic, body_offset(count, poses) + len(body), receivers, in_slot=False)
-        payload.count = len(items)
-        head = _header(topic, moment, seq, moment.first_env, count, len(body), bundle.type_id, BUNDLE)
-        copy_bytes(_begin(payload, head, moment.poses), memoryview(body))
-        self._offer(moment.frame, payload, receivers)
-
-    def message(self, topic: Topic, message: Outgoing, among: list[Subscription] | None = None) -> None:
-        """Send a message of a streamed sensor to the subscriptions of its environments."""
-        first, end = message.first_env, message.first_env + message.num_envs
-        among = topic.subscriptions if among is None else among
-        among = [each for each in among if each.key[0] < end and first < each.key[0] + each.key[1]]
-        wanting = [each for group in self._table.wanted(topic, among).values() for each in group]
+        """Send one message, or a bundle of `n`, to subscriptions."""
         if not (receivers := self._table.with_room(wanting)):
             return
-        moment, body = message.moment, message.body
-        poses = moment.poses[first - moment.first_env : end - moment.first_env]
-        size = body_offset(message.num_envs, poses.shape[1]) + len(body)
-        payload = self._table.allocate(topic, size, receivers, body=body if message.is_lasting else None)
-        head = _header(topic, moment, topic.seq, first, message.num_envs, len(body), message.type_id)
-        place = _begin(payload, head, poses)
+        moment = message.moment
+        poses = moment.poses[first - moment.first_env :][:count]
+        size = body_offset(count, poses.shape[1]) + len(body)
+        own = body if message.is_lasting and n == 1 else None  # a client reads a bundle in one piece
+        payload = self._table.allocate(topic, size, receivers, in_slot=n == 1, body=own)
+        payload.count = n
+        head = Header(
+            flags | (EVENTS if topic.info.events else 0), message.type_id, topic.info.id, 0, seq, moment.frame,
+            moment.tick, moment.time_ns, moment.time_ns - moment.age_ns, moment.wall_ns - moment.age_ns, first, count,
+            poses.shape[1], len(body),
+        )  # fmt: skip
+        place = begin_message(payload.data, head, poses)
         if payload.body is None:
             copy_bytes(place, body)
         self._offer(moment.frame, payload, receivers)
 
 
-def _rows(reading: Reading, key: Key) -> slice:
-    """Return the rows of a reading for a subscription."""
-    start = key[0] - int(reading.env_ids[0])
-    return slice(start, start + key[1])
-
-
-def _filled(reading: Reading, key: Key) -> int:
-    """Return the number of rows of ragged fields for a subscription."""
-    return FieldSerializer.rows(reading, _rows(reading, key).start, key[1])
-
-
-def _moment(reading: Reading, rows: slice, frame: int, wall_ns: int) -> Moment:
-    """Return the time of a reading and the poses of some of its rows."""
-    envs, pose = reading.env_ids[rows], reading.pose
-    poses = np.zeros((len(envs), 0, 7), np.float32) if pose is None else pose[rows].reshape(len(envs), -1, 7)
-    age_ns = round(float(reading.age[rows.start]) * 1e9)
-    return Moment(frame, reading.tick, round(reading.time * 1e9), wall_ns, int(envs[0]), poses, age_ns)
-
-
-def _header(
-    topic: Topic, moment: Moment, seq: int, first: int, count: int, nbytes: int, type_id: int, flags: int = 0
-) -> Header:
-    """Return the header of a message, or bundle, about a measurement."""
-    return Header(
-        flags | (EVENTS if topic.info.events else 0), type_id, topic.info.id, 0, seq, moment.frame, moment.tick,
-        moment.time_ns, moment.time_ns - moment.age_ns, moment.wall_ns - moment.age_ns, first, count,
-        moment.poses.shape[1], nbytes,
-    )  # fmt: skip
-
-
-def _begin(payload: Payload, header: Header, poses: Array) -> memoryview:
-    """Write header and poses `[env, mount, 7]` of a message; return the memory of its body."""
-    place, body = begin_message(memoryview(payload.data), header)
-    place[...] = poses
-    return body
-
-
-def copy_bytes(memory: memoryview, body: memoryview) -> None:
+def copy_bytes(memory: memoryview, body: bytes | memoryview) -> None:
     """Copy a body into its memory."""
     if len(body) < 4096:
         memory[:] = body
     else:  # NumPy copies without holding the interpreter's lock
         np.copyto(np.frombuffer(memory, np.uint8), np.frombuffer(body, np.uint8))
-
-
-def hull(subscriptions: Iterable[Subscription]) -> slice:
-    """Return the range of environments that covers all given subscriptions."""
-    keys = [each.key for each in subscriptions]
-    return slice(min(first for first, _, _ in keys), max(first + count for first, count, _ in keys))

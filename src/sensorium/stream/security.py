@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 import socket
 import warnings
 from collections.abc import Callable, Sequence
@@ -19,8 +20,6 @@ import zmq
 
 from sensorium.errors import ConfigError, SensoriumWarning
 from sensorium.wire.keyfiles import is_key, new_keys
-
-SCHEMES = ("tcp", "ipc", "inproc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,40 +146,36 @@ def split(address: str) -> tuple[str, str]:
     Raises:
         ConfigError: the address is invalid.
     """
-    scheme, separator, rest = address.partition("://") if isinstance(address, str) else ("", "", "")
-    host, colon, port = rest.rpartition(":")
-    right = bool(separator and rest and scheme in SCHEMES)
     expected = "'tcp://HOST:PORT' or 'ipc:///path/of/a/socket'"
-    if scheme == "tcp":
-        is_number = port.isascii() and port.isdigit()
-        if is_number and (len(port) > 5 or int(port) > 65535):
-            right, expected = False, "'tcp://HOST:PORT' with a port of 0 to 65535"
-        right = right and bool(host and colon) and (port == "*" or is_number)
-    if not right:
+    text = address if isinstance(address, str) else ""
+    found = re.fullmatch(r"(ipc|inproc)://(.+)|tcp://(.+):([0-9]+|\*)", text, re.DOTALL)
+    if found is not None and found[4] and found[4] != "*" and (len(found[4]) > 5 or int(found[4]) > 65535):
+        found, expected = None, "'tcp://HOST:PORT' with a port of 0 to 65535"
+    if found is None:
         fix = "For example 'tcp://127.0.0.1:7447'. Port 0 selects a free port."
         raise ConfigError.single("stream", "address", address, expected, fix)
-    return scheme, (host.strip("[]") if scheme == "tcp" else rest)
+    return (found[1], found[2]) if found[1] else ("tcp", found[3].strip("[]"))
 
 
 def is_loopback(host: str) -> bool:
     """Return whether a host name or number is only reachable from this machine."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    number = _number(host)
+    return host == "localhost" or (number is not None and number.is_loopback)
 
 
 def reaches_all(host: str) -> bool:
     """Return whether a host name or number stands for all network interfaces."""
-    if host == "*":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        pass
+    number = _number(host)
+    if host == "*" or number is not None:
+        return number is None or number.is_unspecified
     try:
         return socket.inet_aton(host) == bytes(4)  # "0" and other notations
     except OSError:
         return False
+
+
+def _number(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None

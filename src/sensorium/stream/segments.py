@@ -1,12 +1,8 @@
-"""Memory of messages: shared memory with the slots that are lent to clients, or buffers of the stream's pool."""
+"""Shared memory of messages: the slots that are lent to clients."""
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
-
-import numpy as np
+from collections.abc import Callable, Mapping
 
 from sensorium.errors import StreamError
 from sensorium.stream.subscriptions import Payload, Session, Topic
@@ -26,15 +22,12 @@ class Segments:
     """Segments of shared memory, one per stream with large messages. The caller holds the lock of the subscriptions.
 
     Args:
-        available: whether shared memory is available on this machine.
         sessions: all clients.
         send: function that sends a control message to a client.
     """
 
-    def __init__(
-        self, available: bool, sessions: Mapping[bytes, Session], send: Callable[[Session, msg.Message], None]
-    ) -> None:
-        self._available, self._sessions, self._send = available, sessions, send
+    def __init__(self, sessions: Mapping[bytes, Session], send: Callable[[Session, msg.Message], None]) -> None:
+        self._sessions, self._send = sessions, send
         self._open: dict[int, SlotWriter] = {}
         self._retired: dict[int, SlotWriter] = {}
         self._created = 0
@@ -42,29 +35,8 @@ class Segments:
     def __len__(self) -> int:
         return len(self._open) + len(self._retired)
 
-    def allocate(self, topic: Topic, size: int, sessions: Iterable[Session], in_slot: bool, body: Any) -> Payload:
-        """Return memory for a message to some clients, in shared memory if one of them can read it.
-
-        Args:
-            topic: topic of the message.
-            size: size of the message, bytes.
-            sessions: clients that receive it.
-            in_slot: whether shared memory may be used.
-            body: body of the message if it never changes; it is then sent without a copy, unless shared memory is used.
-        """
-        if size <= SMALL:
-            return Payload(bytearray(size), size)
-        if in_slot and self._available and any(each.shares_memory for each in sessions):
-            payload = self._slot(topic, size)
-            if payload is not None:
-                return payload
-        if body is not None:
-            return Payload(bytearray(size - len(body)), size, body=body)
-        buffer = topic.pool.pop()
-        buffer.reset(size)
-        return Payload(buffer.view, size)
-
-    def _slot(self, topic: Topic, size: int) -> Payload | None:
+    def allocate(self, topic: Topic, size: int) -> Payload | None:
+        """Return shared memory for a message of a topic; None if there is none left."""
         writer = self._open.get(topic.segment)
         if writer is None or writer.slot_size < size:
             self.retire(topic)
@@ -74,20 +46,17 @@ class Segments:
             except StreamError:  # no memory or descriptor is left: the socket carries the message
                 return None
             topic.segment, self._created = self._created, self._created + 1
-        slot = writer.take()
-        if slot is None:
+        if (taken := writer.take()) is None:
             return None
-        data = np.frombuffer(writer.memory(slot)[:size], np.uint8)
-        weakref.finalize(data, writer.release, slot).atexit = False
-        return Payload(data, size, topic.segment, slot)
+        slot, memory = taken
+        return Payload(memory[:size], size, topic.segment, slot)
 
     def can_lend(self, session: Session, payload: Payload) -> bool:
         """Return whether a client can read a message in shared memory, and holds few slots of its segment."""
-        return (
-            session.shares_memory
-            and payload.segment in self._open
-            and sum(n for (segment, _), n in session.lent.items() if segment == payload.segment) < SLOTS_PER_CLIENT
-        )
+        if not session.shares_memory or payload.segment not in self._open:
+            return False
+        held = [len(lent) for (segment, _), lent in session.lent.items() if segment == payload.segment]
+        return sum(held) < SLOTS_PER_CLIENT
 
     def lend(self, session: Session, payload: Payload) -> bytes:
         """Lend a slot to a client, and return its place."""
@@ -95,31 +64,26 @@ class Segments:
         if segment not in session.segments:
             session.segments.add(segment)
             self._send(session, msg.Segment(segment, writer.name, writer.token, writer.slot_size, SLOTS))
-        writer.retain(payload.slot)
-        session.lent[segment, payload.slot] += 1
+        session.lent.setdefault((segment, payload.slot), []).append(payload.data)
         return Place(segment, payload.slot, payload.size).pack()
 
-    def release(self, session: Session, segment: int, slot: int, times: int = 1) -> None:
+    def release(self, session: Session, segment: int, slot: int) -> None:
         """Release a slot that a client has read.
 
         Raises:
             ValueError: the client does not hold it.
         """
-        place = segment, slot
-        if session.lent[place] < times:
+        if not (held := session.lent.get((segment, slot))):
             raise ValueError(f"RELEASE of slot {slot} of segment {segment}, which the client does not hold")
-        session.lent[place] -= times
-        if not session.lent[place]:
-            del session.lent[place]
-        writer = self._open.get(segment) or self._retired.get(segment)
-        if writer is not None:
-            writer.release(slot, times)
+        held.pop()
+        if not held:
+            del session.lent[segment, slot]
         self.tidy()
 
     def release_all(self, session: Session) -> None:
         """Release all slots of a client that is gone."""
-        for (segment, slot), times in list(session.lent.items()):
-            self.release(session, segment, slot, times)
+        session.lent.clear()
+        self.tidy()
 
     def retire(self, topic: Topic) -> None:
         """Retire the segment of a stream; it is closed when no client holds a slot of it."""

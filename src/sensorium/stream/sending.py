@@ -5,21 +5,22 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sensorium.errors import ConfigError, StreamError
 from sensorium.pose import Pose
-from sensorium.stream.failures import LOG, FailureLog
-from sensorium.stream.outgoing import Bundle, Context, Moment, Outgoing, Serialised, as_bytes
+from sensorium.stream.failures import LOG
+from sensorium.stream.outgoing import Moment, Outgoing, Serialised, as_bytes
 from sensorium.wire.buffers import Buffer, BufferPool
+from sensorium.wire.bundles import Item
 from sensorium.wire.header import type_id
 from sensorium.wire.serializers import Serializer
 
 if TYPE_CHECKING:
     from sensorium.stream.streamed import StreamedSensor
+    from sensorium.stream.streamed_sensors import StreamedSensors
 
 BUNDLED = 1024
 """Largest message that is bundled with others sent in the same `tick`, bytes."""
@@ -38,61 +39,39 @@ class Stream:
 
     Args:
         sensor: sensor of the stream.
-        sink: receives each message, on the sending thread; it immediately copies messages that may change.
-        context: returns the frame in progress; called on the simulation's thread.
-        executor: runs the functions passed to `send_async`.
-        has_listeners: whether the stream has listeners.
-        on_capture: called with the frame of each new capture.
-        on_done: called once per resolved capture (sent, failed, or dropped), with its frame. It is called from any
-            thread, even during garbage collection, so it must not acquire a lock (`deque.append` needs none).
-        failures: log of exceptions in worker functions.
+        host: the sensors of the server.
     """
 
-    def __init__(
-        self,
-        sensor: StreamedSensor,
-        *,
-        sink: Callable[[Outgoing | Bundle], None],
-        context: Callable[[], Context],
-        executor: Executor,
-        has_listeners: Callable[[], bool] = lambda: True,
-        on_capture: Callable[[int], None] = lambda frame: None,
-        on_done: Callable[[int], None] = lambda frame: None,
-        failures: FailureLog | None = None,
-    ) -> None:
-        self._sensor = sensor
-        self._sink, self._context, self._executor = sink, context, executor
-        self._listened, self.on_capture, self.on_done = has_listeners, on_capture, on_done
-        self._failures = FailureLog() if failures is None else failures
+    def __init__(self, sensor: StreamedSensor, host: StreamedSensors) -> None:
+        self._sensor, self.host, self.name = sensor, host, sensor.name
         self.pool = BufferPool()
         """Memory of messages that were sent and have no more views."""
         self.skipped = 0
         """Number of `send_async` calls without effect, because MAX_PENDING functions were already pending."""
         self._last: Moment | None = None
-        self._pending = 0
         self._captures: weakref.WeakSet[Capture] = weakref.WeakSet()
-        self._lock = threading.Lock()
         self._thread = threading.get_ident()
         self._closed = False
         self._had_listeners: bool | None = None
         """Whether the stream had listeners at the start of the tick."""
         self._serializer: type[Serializer] = sensor.serializer
-        self._bundle: list[tuple[bytes, int, int]] = []
+        self._type_id = type_id(sensor.serializer.type_name)
+        self._bundle: list[Item] = []
         self._bundled: Moment | None = None
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
-        return f"Stream({self._sensor.name!r}, {state}, pending={self._pending}, skipped={self.skipped})"
-
-    @property
-    def name(self) -> str:
-        """Name of the sensor."""
-        return self._sensor.name
+        return f"Stream({self.name!r}, {state}, pending={self.pending}, skipped={self.skipped})"
 
     @property
     def has_listeners(self) -> bool:
         """Whether the stream has listeners. Without listeners nothing is serialised, and `send_async` runs nothing."""
-        return not self._closed and self._listened()
+        return not self._closed and self.host.has_listeners(self.name)
+
+    @property
+    def pending(self) -> int:
+        """Number of functions of `send_async` that are queued or running."""
+        return list(self.host.running.values()).count(self.name)
 
     def pop_buffer(self) -> Buffer:
         """Return a buffer with memory of an earlier message, or an empty one if the pool is empty; from any thread.
@@ -150,18 +129,13 @@ class Stream:
 
     def flush(self) -> None:
         """Send the bundled small messages; the server calls this at the end of `tick`."""
-        bundle = self._bundle
+        bundle, moment = self._bundle, self._bundled
         if not bundle:
             return
-        self._bundle = []
-        moment, self._bundled = self._bundled, None
+        self._bundle, self._bundled = [], None
         assert moment is not None
-        if len(bundle) == 1:
-            body, first, count = bundle[0]
-            self._emit(moment, range(first, first + count), body)
-            return
-        if self._listened() and not self._closed:
-            self._sink(Bundle(type_id(self._serializer.type_name), bundle, moment))
+        if self.has_listeners:
+            self.host.send(self.name, Outgoing(self._type_id, bundle, moment))
 
     def capture(self) -> Capture:
         """Return a capture of the frame in progress, with which any thread may send one message of this frame.
@@ -191,25 +165,18 @@ class Stream:
         self._envs(env)
         if not self.has_listeners:
             return
-        with self._lock:
-            if full := self._pending >= MAX_PENDING:
-                self.skipped += 1
-            else:
-                self._pending += 1
-        if full:
+        if self.pending >= MAX_PENDING:
+            self.skipped += 1
             if self.skipped == 1:
                 text = "Sensor %r skips frames: %d functions of send_async are pending and take longer than a frame"
-                LOG.warning(text, self._sensor.name, MAX_PENDING)
+                LOG.warning(text, self.name, MAX_PENDING)
             return
         capture = self.capture()
         try:
-            self._executor.submit(self._work, capture, function, args, env).add_done_callback(self._worked)
+            self.host.submit(self.name, self._work, capture, function, args, env)
         except RuntimeError as error:
-            self._worked(None)
             capture.drop()
-            raise StreamError(
-                f"Sensor {self._sensor.name!r}: the server is closing and accepts no more work."
-            ) from error
+            raise StreamError(f"Sensor {self.name!r}: the server is closing and accepts no more work.") from error
 
     def _work(self, capture: Capture, function: Callable[..., Any], args: Sequence[Any], env: int | None) -> None:
         try:
@@ -219,18 +186,15 @@ class Stream:
         except BaseException as error:
             if self._closed and isinstance(error, StreamError):  # the capture was dropped at close, not a failure
                 return
-            self._failures.add(self._sensor.name, f"send_async({_name(function)})", capture.frame, error)
+            name = getattr(function, "__qualname__", function)
+            self.host.failures.add(self.name, f"send_async({name})", capture.frame, error)
         finally:
             capture.drop()
-
-    def _worked(self, _future: Any) -> None:
-        with self._lock:
-            self._pending -= 1
 
     def _own_thread(self, what: str) -> None:
         if threading.get_ident() != self._thread:
             raise StreamError(
-                f"Sensor {self._sensor.name!r}: stream.{what} was called outside the simulation's thread. Call "
+                f"Sensor {self.name!r}: stream.{what} was called outside the simulation's thread. Call "
                 "capture = stream.capture() in tick, and capture.send(...) in the other thread."
             )
 
@@ -245,20 +209,19 @@ class Stream:
         return range(env, env + 1)
 
     def _moment(self) -> Moment:
-        context = self._context()
-        snapshot = context.snapshot
+        snapshot, wall_ns = self.host.in_progress(self.name)
         if self._last is not None and self._last.frame == snapshot.frame:
             return self._last
         poses = self._sensor.pose(snapshot).astype(np.float32)[:, None, :]
         poses.setflags(write=False)
         time_ns = round(snapshot.time * 1e9)
         first = self._sensor.envs.start
-        self._last = Moment(snapshot.frame, snapshot.tick, time_ns, context.wall_ns, first, poses)
+        self._last = Moment(snapshot.frame, snapshot.tick, time_ns, wall_ns, first, poses)
         return self._last
 
     def _emit(self, moment: Moment, envs: range, content: Serialised) -> None:
         body, is_lasting = as_bytes(content, self._serializer)
-        self._sink(Outgoing(type_id(self._serializer.type_name), body, moment, envs.start, len(envs), is_lasting))
+        self.host.send(self.name, Outgoing(self._type_id, [(body, envs.start, len(envs))], moment, is_lasting))
 
     def close(self) -> None:
         """Stop sending: captures and later messages of worker threads are dropped."""
@@ -280,7 +243,7 @@ class Capture:
         self._resolved, self._used = True, ""  # resolved until it is counted, for __del__
         self._stream, self.moment = stream, moment
         self._lock = threading.Lock()
-        stream.on_capture(moment.frame)
+        stream.host.capture(stream.name, moment.frame)
         self._resolved = False
 
     @property
@@ -328,13 +291,9 @@ class Capture:
             if self._resolved:
                 return
             self._resolved = True
-        self._stream.on_done(self.moment.frame)
+        self._stream.host.resolved(self._stream.name, self.moment.frame)
 
     def __del__(self) -> None:
         if not self._resolved:
             self._resolved = True  # no lock is needed without other references
-            self._stream.on_done(self.moment.frame)
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return str(getattr(function, "__qualname__", function))
+            self._stream.host.resolved(self._stream.name, self.moment.frame)

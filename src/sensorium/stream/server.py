@@ -26,13 +26,13 @@ from sensorium.stream.commands import Commands
 from sensorium.stream.frame_counter import FrameCounter
 from sensorium.stream.options import ServerOptions
 from sensorium.stream.pace import Pace
-from sensorium.stream.publisher import Publisher, hull
+from sensorium.stream.publisher import Publisher
 from sensorium.stream.security import Credentials, KeyPair, split
 from sensorium.stream.sockets import Sockets
-from sensorium.stream.spawner import SensorRequest, Spawner
+from sensorium.stream.spawner import Spawner
 from sensorium.stream.streamed_sensors import WORLD, StreamedSensors
 from sensorium.stream.subscription_table import SubscriptionTable
-from sensorium.stream.subscriptions import Counts, Session
+from sensorium.stream.subscriptions import Counts, Session, Subscription
 from sensorium.wire import messages as msg
 from sensorium.wire.slots import Probe, slots_available
 from sensorium.wire.stream_info import StreamInfo
@@ -134,8 +134,8 @@ class Server:
         self._frame_counter = FrameCounter(self._table)
         self._publisher = Publisher(self._table, self._frame_counter)
         self._access = AccessControl(
-            self._table, self._sockets, door, server=self._id, lease=options.lease, max_clients=options.max_clients,
-            max_message=options.max_message, probe=self._probe, catalogue=self._catalogue, left=self._gone.append,
+            self._table, self._sockets, door, options, server=self._id, probe=self._probe, catalogue=self._catalogue,
+            left=self._gone.append,
         )  # fmt: skip
         self._access.on_command = self._arrived.set
         self.bodies = scene.bodies()
@@ -152,16 +152,15 @@ class Server:
         self.failures = self.streamed.failures
         """Exceptions of streamed sensors."""
         self._spawner = Spawner(
-            scene, self.bodies, self._stream_catalog, self.streamed, max_mb=options.max_spawned_mb,
-            max_rays=options.max_spawned_rays, removed=self._forget_spawned,
-        )  # fmt: skip
+            scene, self.bodies, self._stream_catalog, self.streamed, options, removed=self._forget_spawned
+        )
         self._commands = Commands(self, self._table, self._spawner, self._frame_counter)
         self._watch = scene.watch(self._on_frame)
         for name, described in description.sensors.items():
             self._stream_catalog.offer_sensor(name, described)
         self._spawner.offer_world()
         self._arrangement = scene.arrangement
-        self._sockets.start(self._access.receive, self._run_periodic, self._frame_counter.flush_resolved)
+        self._sockets.start(self._access.receive, self._run_periodic, self._frame_counter.flush)
         _open.add(self)
 
     def __repr__(self) -> str:
@@ -308,28 +307,22 @@ class Server:
             while not until():
                 self.poll(0.1)
             return
-        self.pace = Pace(speed)
+        pace = self.pace = Pace(speed)
+        duration, due = substeps * self.scene.engine.dt, time.monotonic()
         try:
-            self._run(control, substeps, self.pace, until)
+            while not until():
+                if not pace.take_step():
+                    self.poll(0.1)
+                    due = time.monotonic()
+                    continue
+                self.scene.step(control() if control is not None else None, substeps)
+                self.poll()
+                due += duration / pace.speed if pace.speed else 0.0
+                due = max(due, time.monotonic() - 0.1)  # not all of a delay is made up
+                while (left := due - time.monotonic()) > 0.0 and not until():
+                    self.poll(min(left, 0.1))
         finally:
             self.pace = None
-
-    def _run(self, control: Callable[[], Any] | None, substeps: int, pace: Pace, until: Callable[[], bool]) -> None:
-        """Step the scene at a pace until `until` returns True."""
-        duration = substeps * self.scene.engine.dt
-        due = time.monotonic()
-        while not until():
-            if not pace.take_step():
-                self.poll(0.1)
-                due = time.monotonic()
-                continue
-            self.scene.step(control() if control is not None else None, substeps)
-            self.poll()
-            due = max(
-                due + (duration / pace.speed if pace.speed else 0.0), time.monotonic() - 0.1
-            )  # not all of a delay
-            while (left := due - time.monotonic()) > 0.0 and not until():
-                self.poll(min(left, 0.1))
 
     def close(self, reason: str = "the server was closed") -> None:
         """End all subscriptions with a reason, the threads and the sockets; remove sensors that clients spawned.
@@ -348,7 +341,8 @@ class Server:
         self.streamed.close()
         self._access.close(reason)
         self._sockets.stop()
-        self._access.close_descriptors()
+        for session in list(self._table.sessions.values()):
+            self._access.end(session)
         loop = self.owner or self._maker
         if loop is threading.current_thread() or not loop.is_alive():
             self._leave_scene()
@@ -373,28 +367,23 @@ class Server:
 
     # Topics -----------------------------------------------------------------------------------------------------------
 
-    def _follow_scene(self) -> None:
-        """Offer sensors that the scene's owner added, withdraw removed ones, and update reconfigured ones."""
-        if self.scene.arrangement == self._arrangement or self._closed:
-            return
-        described = self.scene.description().sensors
-        self._spawner.forget_removed(described)
-        self._stream_catalog.follow(described)
-        self._arrangement = self.scene.arrangement
-
     def _catalogue(self) -> msg.Catalogue:
         """Return the latched description; called by the socket's thread."""
         with self._table.lock:
             streams = [topic.info.to_dict() for topic in self._table.topics.values()]
-        return msg.Catalogue(self._about, streams, self._bodies_text, self.lockstep, self.frame, self.scene.tick)
+        return msg.Catalogue(self._about, streams, self._bodies_text, self.lockstep, self.frame)
 
     def _note_listeners(self, since: int) -> None:
-        """Pass to sensors whether they have listeners; some are computed only then.
+        """Follow changes of the scene, and pass to sensors whether they have listeners; some are computed only then.
 
         Args:
             since: tick up to which samples do not count as new for new listeners.
         """
-        self._follow_scene()
+        if self.scene.arrangement != self._arrangement and not self._closed:
+            described = self.scene.description().sensors
+            self._spawner.forget_removed(described)
+            self._stream_catalog.follow(described)
+            self._arrangement = self.scene.arrangement
         self._watch.sensors = self._stream_catalog.note_listeners(since)
 
     # Frames -----------------------------------------------------------------------------------------------------------
@@ -411,46 +400,55 @@ class Server:
 
     def _send_frame(self) -> None:
         self._remove_orphans()
-        scene, wall_ns = self.scene, time.time_ns()
-        frame = self._frame_counter.next()
-        self._tick_before, self._tick = min(self._tick, scene.tick - 1), scene.tick
+        scene, table, wall_ns = self.scene, self._table, time.time_ns()
+        self._frame_counter.frame = frame = self._frame_counter.frame + 1
+        tick = scene.tick
+        self._tick_before, self._tick = min(self._tick, tick - 1), tick
         self._note_listeners(self._tick_before)
-        fresh = self._table.fresh
-        with self._table.lock:
-            topics, now = self._stream_catalog.topics, time.monotonic()
-            listened = {  # samples that no subscription takes now, by its max_rate, are not even copied
-                name: topics[name]
-                for name in list(self._stream_catalog.listened)
-                if any(not each.interval or now >= each.next_time for each in topics[name].subscriptions)
-            }
-            listeners = {name: topic.subscriptions for name, topic in listened.items()}
-            late = [each for each in fresh if each.topic.info.name not in listened]  # served by `_greet_new`
-            fresh.clear()
-            fresh.extend(late)
-        fed = {WORLD} if self.streamed.sensors else set()
-        if scene.is_within_step:
-            listened = {name: topic for name, topic in listened.items() if not topic.serializer.at_step_end}
-        with_truth = {name for name, subscriptions in listeners.items() if any(each.key[2] for each in subscriptions)}
-        for truth in (False, True):
-            names = [name for name in (*listened, *(fed - listened.keys())) if (name in with_truth) is truth]
-            pending = self._cursor.pending(names, truth=truth) if names else []
-            if not pending:
-                continue
-            arrived = set(self._cursor.pending(pending, truth=False)) if truth else set(pending)
-            keys = [each for name in pending if name in listened for each in listeners[name]]
-            envs = None if not keys or fed.intersection(pending) else hull(keys)
-            for name, reading in scene.publish(pending, envs=envs, truth=truth, poses=True, since=self._cursor).items():
-                if name in fed:
-                    self.streamed.world = reading
-                if name not in listened:
-                    continue
-                receivers = listeners[name]
-                if name not in arrived:  # only the ground truth is new
-                    receivers = [each for each in receivers if each.key[2]]
-                self._publisher.reading(listened[name], reading, frame, wall_ns, scene.engine.dt, receivers)
+        topics, now, is_within_step = self._stream_catalog.topics, time.monotonic(), scene.is_within_step
+        due: dict[str, list[Subscription]] = {}
+        with table.lock:
+            for name in self._stream_catalog.listened:
+                receivers = topics[name].subscriptions
+                if any([not each.interval or now >= each.next_time for each in receivers]):  # by their max_rate
+                    due[name] = receivers
+            if table.fresh:
+                late = [each for each in table.fresh if each.topic.info.name not in due]  # served by `_greet_new`
+                table.fresh.clear()
+                table.fresh.extend(late)
+        with_truth: list[str] = []
+        others = [WORLD] if self.streamed.sensors and WORLD not in due else []
+        for name, receivers in due.items():
+            if not (is_within_step and topics[name].serializer.at_step_end):
+                (with_truth if any([each.key[2] for each in receivers]) else others).append(name)
+        for truth, names in ((False, others), (True, with_truth)):
+            if names:
+                self._publish(names, due, wall_ns, truth=truth)
         for name, failure in self.streamed.tick(frame, wall_ns):
             self.remove(name, f"it failed: {failure}")
-        self._frame_counter.done(frame, scene.tick, round(scene.time * 1e9))
+        self._frame_counter.done(frame, tick, round(scene.time * 1e9))
+
+    def _publish(self, names: list[str], due: Mapping[str, list[Subscription]], wall_ns: int, *, truth: bool) -> None:
+        """Send the new samples of some sensors to their subscriptions."""
+        scene, cursor, topics, frame = self.scene, self._cursor, self._stream_catalog.topics, self.frame
+        if not (pending := cursor.pending(names, truth=truth)):
+            return
+        arrived = cursor.pending(pending, truth=False) if truth else pending
+        is_fed = bool(self.streamed.sensors) and WORLD in pending
+        first, end = (0, scene.num_envs) if is_fed else (scene.num_envs, 0)
+        for name in pending:  # the range that covers all their environments
+            for each in due.get(name, ()):
+                first, end = min(first, each.key[0]), max(end, each.key[0] + each.key[1])
+        readings = scene.publish(pending, envs=slice(first, end), truth=truth, poses=True, copy=is_fed)
+        for name, reading in readings.items():
+            cursor.mark_taken(scene[name])
+            if is_fed and name == WORLD:
+                self.streamed.world = reading
+            receivers = due.get(name, [])
+            if name not in arrived:  # only the ground truth is new
+                receivers = [each for each in receivers if each.key[2]]
+            if receivers:
+                self._publisher.reading(topics[name], reading, frame, wall_ns, scene.engine.dt, receivers)
 
     def _greet_new(self) -> None:
         """Send the data of the last frame to subscriptions that started since, and notify new listeners of frames."""
@@ -461,13 +459,14 @@ class Server:
             is_offered = self._stream_catalog.topics.get(info.name) is subscription.topic
             if subscription.ended or info.where != "scene" or not is_offered:
                 continue
-            truth, cursor = subscription.key[2], scene.sample_cursor()
+            (first, count, truth), cursor = subscription.key, scene.sample_cursor()
             cursor.skip(scene[info.name], self._tick_before)
             if not cursor.pending([info.name], truth=truth):
                 continue
-            reading = scene.publish([info.name], envs=hull([subscription]), truth=truth, poses=True)[info.name]
-            now, dt, new = time.time_ns(), scene.engine.dt, [subscription]
-            self._publisher.reading(subscription.topic, reading, self.frame, now, dt, new, is_new=False)
+            envs, now = slice(first, first + count), time.time_ns()
+            reading = scene.publish([info.name], envs=envs, truth=truth, poses=True, copy=False)[info.name]
+            topic, dt = subscription.topic, scene.engine.dt
+            self._publisher.reading(topic, reading, self.frame, now, dt, [subscription], is_new=False)
         while waiting:
             session, _ = waiting.popitem()
             if session.listens_to_frames and self.frame and not self._frame_counter.waiting:
@@ -499,7 +498,9 @@ class Server:
             SensoriumError: the sensor cannot be created; the message names the reason.
         """
         self._check_open()
-        return self._spawner.spawn(SensorRequest(blueprint, values or {}, name, transform or Pose(), attach_to, env))
+        pose = tuple((transform or Pose()).to_array().tolist())
+        request = msg.Spawn(0, blueprint, {**(values or {})}, name, pose, attach_to or "", -1 if env is None else env)
+        return self._spawner.spawn(request)
 
     def remove(self, name: str, reason: str = "it was removed") -> None:
         """Remove a spawned sensor.

@@ -202,7 +202,7 @@ class Sockets:
                 wait = 0 if self._ready else max(0, int(1e3 * (next_look - time.monotonic())) + 1)
                 events = dict(poller.poll(wait))
                 waker.rest(woken in events)
-                for descriptor in [each for each in events if each in self._watched]:
+                for descriptor in events:
                     if descriptor in self._watched:  # not closed by an earlier callback
                         self._watched[descriptor]()
                 if router in events:

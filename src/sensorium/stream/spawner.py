@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from sensorium import registry
 from sensorium.errors import ConfigError, DuplicateNameError, SensoriumError, UnknownNameError
 from sensorium.memory import Allowance
 from sensorium.pose import Pose
-from sensorium.readings import Bodies, Body
+from sensorium.readings import Bodies
 from sensorium.stream import blueprints, streamed
 from sensorium.stream.catalog import StreamCatalog
 from sensorium.stream.failures import LOG
+from sensorium.stream.options import ServerOptions
 from sensorium.stream.streamed_sensors import WORLD, StreamedSensors
+from sensorium.wire import messages as msg
 from sensorium.wire.attributes import SensorDefinition, find_definition
-from sensorium.wire.owner import owner_of
+from sensorium.wire.owner import Owner, owner_of
 from sensorium.wire.stream_info import StreamInfo
 
 if TYPE_CHECKING:
@@ -29,29 +32,6 @@ SENSOR_BYTES = 64 * 1024
 """Minimum memory counted for a spawned sensor with its stream, bytes; it also limits their number."""
 
 
-@dataclass(frozen=True, slots=True)
-class SensorRequest:
-    """Request for a sensor; see `Server.spawn`.
-
-    Args:
-        blueprint: id or kind of its blueprint.
-        values: attribute id -> value, for values that differ from the default.
-        name: its name; empty for a free name.
-        transform: its pose relative to the body it is attached to.
-        attach_to: name of a body; None for the world.
-        env: its only environment; None for all.
-        client_side: definition of a sensor that runs in the client, as plain data; None for all other sensors.
-    """
-
-    blueprint: str
-    values: Mapping[str, Any]
-    name: str
-    transform: Pose
-    attach_to: str | None
-    env: int | None
-    client_side: Mapping[str, Any] | None = None
-
-
 class Spawner:
     """Creation and removal of the sensors of one server. All methods run on the thread of the loop's owner.
 
@@ -60,8 +40,7 @@ class Spawner:
         bodies: all bodies of the world.
         catalog: the streams of the server.
         streamed_sensors: the sensors that run in the server.
-        max_mb: maximum total memory of sensors spawned by clients, MB.
-        max_rays: maximum total rays of these sensors, for one sample of each in all environments.
+        options: limits for clients.
         removed: callback with the name of each removed sensor.
     """
 
@@ -71,13 +50,12 @@ class Spawner:
         bodies: Bodies,
         catalog: StreamCatalog,
         streamed_sensors: StreamedSensors,
+        options: ServerOptions,
         *,
-        max_mb: float,
-        max_rays: int,
         removed: Callable[[str], None],
     ) -> None:
         self._scene, self._bodies, self._stream_catalog, self._streamed = scene, bodies, catalog, streamed_sensors
-        self._max_mb, self._max_rays, self._removed = max_mb, max_rays, removed
+        self._options, self._removed = options, removed
         self._taken: dict[str, tuple[int, int]] = {}
         """Name of a sensor spawned by a client -> its bytes and rays."""
         self._spawned: set[str] = set()
@@ -93,11 +71,11 @@ class Spawner:
 
     def definitions(self) -> dict[str, SensorDefinition]:
         """Return all blueprints, by id."""
-        return blueprints.definitions(extra=streamed.registered().values(), presets=self._scene.presets)
+        return blueprints.definitions(extra=streamed.REGISTRY.registered().values(), presets=self._scene.presets)
 
     # Creation ---------------------------------------------------------------------------------------------------------
 
-    def spawn(self, request: SensorRequest, *, is_bounded: bool = False) -> StreamInfo:
+    def spawn(self, request: msg.Spawn, *, is_bounded: bool = False) -> StreamInfo:
         """Create a sensor; see `Server.spawn`. Requests of clients are limited."""
         if not is_bounded:
             return self._make(request)
@@ -112,26 +90,47 @@ class Spawner:
     def _allowance(self) -> Allowance:
         """Return the remaining allowance for sensors spawned by clients."""
         nbytes, rays = (sum(taken) for taken in zip((0, 0), *self._taken.values(), strict=True))
+        max_mb, max_rays = self._options.max_spawned_mb, self._options.max_spawned_rays
         return Allowance(
-            1e6 * self._max_mb - nbytes,
-            self._max_rays - rays,
-            f"at most {self._max_mb:g} MB and {self._max_rays} rays for all sensors that clients spawn",
+            1e6 * max_mb - nbytes,
+            max_rays - rays,
+            f"at most {max_mb:g} MB and {max_rays} rays for all sensors that clients spawn",
             "Spawn fewer sensors, destroy others, or serve with a higher max_spawned_mb or max_spawned_rays.",
         )
 
-    def _make(self, request: SensorRequest) -> StreamInfo:
-        num_envs, env = self._scene.num_envs, request.env
+    def _make(self, request: msg.Spawn) -> StreamInfo:
+        num_envs, env = self._scene.num_envs, None if request.env == -1 else request.env
         body = self._bodies[request.attach_to] if request.attach_to else None
         if env is not None and not 0 <= env < num_envs:
             expected = f"None for all, or a number from 0 to {num_envs - 1}"
             raise ConfigError.single(request.blueprint, "env", env, expected)
-        if request.client_side is not None:
-            definition, make = SensorDefinition.from_dict(request.client_side), self._dummy
-        else:
+        transform = Pose.from_array(np.asarray(request.pose, np.float64))
+        local = request.client_side
+        if local is None:
             definition = find_definition(self.definitions(), request.blueprint)
-            make = self._in_scene if definition.where == "scene" else self._in_server
+        else:
+            definition = SensorDefinition.from_dict(local)
         name = self._free_name(request.name, definition)
-        make(definition, request, name, body)
+        if local is not None:  # it runs in a client and sends no data; all clients know of it
+            number, place = self._stream_catalog.number(), {"attach_to": body.name if body else ""}
+            info = StreamInfo(number, name, definition.id, "", where="client", cfg=place, num_envs=num_envs)
+            self._stream_catalog.offer(info)
+        elif definition.where == "scene":
+            presets, attach_to = self._scene.presets, request.attach_to or None
+            cfg = blueprints.build_cfg(
+                definition.id, request.values, name=name, attach_to=attach_to, transform=transform, preset=presets.build
+            )  # fmt: skip
+            self._scene.add(cfg)
+            try:
+                described = self._scene.description().sensors[name]
+                self._stream_catalog.offer_sensor(name, described, on_demand=True, env=env)
+            except BaseException:
+                self._scene.remove(name)
+                raise
+        else:
+            envs = range(num_envs) if env is None else range(env, env + 1)
+            owner = None if body is None else owner_of(body, self._bodies, self._scene.engine.parent_body)
+            self._add_to_server(definition, request.values, name, envs=envs, transform=transform, owner=owner)
         self._spawned.add(name)
         return self._stream_catalog.topics[name].info
 
@@ -147,43 +146,20 @@ class Spawner:
         stem = definition.id.rpartition(".")[2]
         return next(each for i in itertools.count(1) if (each := stem if i == 1 else f"{stem}_{i}") not in taken)
 
-    def _in_scene(self, definition: SensorDefinition, request: SensorRequest, name: str, body: Body | None) -> None:
-        cfg = blueprints.build_cfg(
-            definition.id,
-            request.values,
-            name=name,
-            attach_to=request.attach_to or None,
-            transform=request.transform,
-            preset=self._scene.presets.build,
-        )
-        self._scene.add(cfg)
-        try:
-            self._stream_catalog.offer_sensor(
-                name, self._scene.description().sensors[name], on_demand=True, env=request.env
-            )
-        except BaseException:
-            self._scene.remove(name)
-            raise
-
-    def _in_server(self, definition: SensorDefinition, request: SensorRequest, name: str, body: Body | None) -> None:
+    def _add_to_server(
+        self, definition: SensorDefinition, values: Mapping[str, Any], name: str, *, owner: Owner | None, **place: Any
+    ) -> None:
+        body = "" if owner is None else owner.body.name
         if not self.has_world:
             expected = "a scene whose engine provides the poses of bodies"
             fix = "The model was prepared without them. Use Scene(..., reserve=[BodyStateCfg(bodies='.*')])."
             if WORLD in self._stream_catalog.topics:
                 expected = f"no sensor {WORLD!r} of another kind in the scene"
                 fix = "The stream of body states needs this name. Rename the other sensor."
-            raise ConfigError.single(definition.id, "attach_to", body and body.name, expected, fix)
-        num_envs, env = self._scene.num_envs, request.env
-        cls, description = streamed.find(definition.id), definition.describe(request.values)
-        self._streamed.add(
-            cls,
-            name,
-            description,
-            envs=range(num_envs) if env is None else range(env, env + 1),
-            transform=request.transform,
-            owner=None if body is None else owner_of(body, self._bodies, self._scene.engine.parent_body),
-        )
-        place = {"attach_to": body.name if body else "", "transform": request.transform.to_array().tolist()}
+            raise ConfigError.single(definition.id, "attach_to", body or None, expected, fix)
+        cls, description = streamed.REGISTRY.find(definition.id), definition.describe(values)
+        self._streamed.add(cls, name, description, owner=owner, **place)
+        about = self._streamed.sensors[name].about_drawing()
         info = StreamInfo(
             id=self._stream_catalog.number(),
             name=name,
@@ -191,22 +167,15 @@ class Spawner:
             type_name=cls.serializer.type_name,
             events=cls.events,
             where="server",
-            cfg={**description.values, **place},
-            constants={"drawing": about} if (about := self._streamed.sensors[name].about_drawing()) else {},
-            num_envs=num_envs,
+            cfg={**description.values, "attach_to": body, "transform": place["transform"].to_array().tolist()},
+            constants={"drawing": about} if about else {},
+            num_envs=self._scene.num_envs,
         )
         try:
             self._stream_catalog.offer(info)
         except BaseException:
             self._streamed.remove(name)
             raise
-
-    def _dummy(self, definition: SensorDefinition, request: SensorRequest, name: str, body: Body | None) -> None:
-        """Register a sensor that runs in a client, so that all clients know of it; it sends no data."""
-        cfg = {"attach_to": body.name if body else ""}
-        number, num_envs = self._stream_catalog.number(), self._scene.num_envs
-        info = StreamInfo(number, name, definition.id, "", where="client", cfg=cfg, num_envs=num_envs)
-        self._stream_catalog.offer(info)
 
     def offer_world(self) -> None:
         """Offer the state of all bodies, which sensors of clients and of the server require."""

@@ -7,22 +7,24 @@ have the frame, time and pose of their measurement, even if a worker thread send
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from sensorium.drawing import composed
 from sensorium.errors import RegistrationError, shown
 from sensorium.pose import Pose
 from sensorium.readings import Array, Bodies
 from sensorium.stream.failures import FailureLog, SensorFailure
-from sensorium.stream.geometry import quat_product, rotated
 from sensorium.stream.sending import Stream
 from sensorium.wire.attributes import ActorDescription
 from sensorium.wire.owner import Owner
 from sensorium.wire.serializers import Serializer
 from sensorium.wire.spawned import SpawnedSensor, place, registry_of
 from sensorium.wire.world import Snapshot
+
+if TYPE_CHECKING:
+    from sensorium.stream.streamed_sensors import StreamedSensors
 
 ENTRY_POINT_GROUP = "sensorium.streamed"
 """Entry-point group in which installed packages announce modules with streamed sensors."""
@@ -90,30 +92,7 @@ class StreamedSensor(SpawnedSensor):
         quat = snapshot.quat_w[rows, body].astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):  # states may be invalid
             quat /= np.linalg.norm(quat, axis=-1, keepdims=True)
-        out = np.empty((len(quat), 7))
-        out[:, :3] = snapshot.pos_w[rows, body] + rotated(quat, own[:3])
-        out[:, 3:] = quat_product(quat, own[3:])
-        return out
-
-
-# Registry -------------------------------------------------------------------------------------------------------------
-
-
-def registered() -> dict[str, type[StreamedSensor]]:
-    """Return all known streamed sensors by id: those of plugins, and those defined so far.
-
-    A plugin that cannot be loaded is reported once by name, and has no effect on others.
-    """
-    return REGISTRY.registered()
-
-
-def find(id: str) -> type[StreamedSensor]:
-    """Return the streamed sensor with an id.
-
-    Raises:
-        UnknownNameError: there is none; the message names the nearest id, and the plugins that could not be loaded.
-    """
-    return REGISTRY.find(id)
+        return composed(np.concatenate((snapshot.pos_w[rows, body], quat), axis=-1), own)
 
 
 # Use by the server ----------------------------------------------------------------------------------------------------
@@ -124,7 +103,7 @@ def spawn(
     name: str,
     description: ActorDescription,
     *,
-    stream: Callable[[StreamedSensor], Stream],
+    host: StreamedSensors,
     bodies: Bodies,
     envs: range,
     transform: Pose | None = None,
@@ -136,7 +115,7 @@ def spawn(
         cls: its class.
         name: its name in the server.
         description: blueprint and chosen attributes.
-        stream: function that creates its stream.
+        host: the sensors of the server.
         bodies: all bodies of the world.
         envs: its environments, consecutive.
         transform: its pose relative to the owner, or in the world without owner.
@@ -150,7 +129,7 @@ def spawn(
     sensor = cls()
     place(sensor, name, description, envs, transform, owner)
     sensor.bodies = bodies
-    sensor.stream = stream(sensor)
+    sensor.stream = Stream(sensor, host)
     try:
         sensor.set(description)
         if owner is not None:

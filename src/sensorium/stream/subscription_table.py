@@ -58,7 +58,10 @@ class SubscriptionTable:
         """Reports of clients that did not read in time during a step."""
         self.sent_bytes = 0
         """Total size of the data sent to clients, bytes."""
-        self.segments = Segments(uses_slots, self.sessions, sockets.send)
+        self.segments = Segments(self.sessions, sockets.send)
+        self._uses_slots = uses_slots
+        self.version = 0
+        """Number of changes of the subscriptions."""
         self._is_closing = False
 
     @property
@@ -76,7 +79,7 @@ class SubscriptionTable:
                 sum(not each.ended for session in sessions for each in session.subscriptions.values()),
                 len(self.topics),
                 len(self.segments),
-                sum(session.lent.total() for session in sessions),
+                sum(len(held) for session in sessions for held in session.lent.values()),
             )
 
     def send_to_all(self, message: msg.Message) -> None:
@@ -85,12 +88,18 @@ class SubscriptionTable:
             for session in self.sessions.values():
                 self.send(session, message)
 
+    def frame_listeners(self) -> list[Session]:
+        """Return the clients that are notified of each frame."""
+        with self.lock:
+            return [each for each in self.sessions.values() if each.listens_to_frames]
+
     # Topics -----------------------------------------------------------------------------------------------------------
 
     def add_topic(self, topic: Topic) -> None:
         """Add a topic and notify all clients."""
         with self.lock:
             self.topics[topic.info.id] = topic
+            self.version += 1
             self.send_to_all(msg.Added(topic.info.to_dict()))
 
     def remove_topic(self, number: int, reason: str) -> None:
@@ -161,6 +170,7 @@ class SubscriptionTable:
                 min(terms.queue, MAX_WINDOW) if is_lossless else 1,
             )
             topic.subscriptions = [*topic.subscriptions, subscription]
+            self.version += 1
             self.fresh.append(subscription)
 
     def unsubscribe(self, session: Session, number: int) -> None:
@@ -179,6 +189,7 @@ class SubscriptionTable:
 
     def _drop(self, subscription: Subscription) -> None:
         subscription.ended = True
+        self.version += 1
         with contextlib.suppress(ValueError):
             self.fresh.remove(subscription)
         self._drop_waiting(subscription)
@@ -263,9 +274,24 @@ class SubscriptionTable:
     def allocate(
         self, topic: Topic, size: int, receivers: list[Subscription], *, in_slot: bool = True, body: Any = None
     ) -> Payload:
-        """Return memory for a message to some subscriptions; see `Segments.allocate`."""
-        with self.lock:
-            return self.segments.allocate(topic, size, [each.session for each in receivers], in_slot, body)
+        """Return memory for a message to some subscriptions, in shared memory if a client can read it.
+
+        Args:
+            topic: topic of the message.
+            size: size of the message, bytes.
+            receivers: its subscriptions.
+            in_slot: whether shared memory may be used.
+            body: body of the message if it never changes; it is then sent without a copy, unless shared memory is used.
+        """
+        if size <= SMALL:
+            return Payload(bytearray(size), size)
+        if in_slot and self._uses_slots and any([each.session.shares_memory for each in receivers]):
+            with self.lock:
+                if (payload := self.segments.allocate(topic, size)) is not None:
+                    return payload
+        if body is not None:
+            return Payload(bytearray(size - len(body)), size, body=body)
+        return Payload(topic.pool.pop(size).view, size)
 
     def offer(self, payload: Payload, receivers: list[Subscription]) -> list[Subscription]:
         """Send a written message to subscriptions, by the policy of each; return those that lose it."""
@@ -367,7 +393,5 @@ class SubscriptionTable:
     def close(self) -> None:
         """Release all memory."""
         with self.lock:
-            for session in list(self.sessions.values()):
-                self.remove_session(session)
             self.segments.close()
             self.topics.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -51,7 +51,6 @@ class Session:
     name: str
     pid: int
     host: str
-    number: int = 0
     shares_memory: bool = False
     """Whether it can read the server's slots."""
     max_message: int = 2**30
@@ -65,12 +64,14 @@ class Session:
     """Subscriptions, including ended ones with messages in transit."""
     held: int = 0
     """Size of the messages that wait or are in transit through the socket, bytes."""
-    lent: Counter[tuple[int, int]] = field(default_factory=Counter, repr=False)
-    """(segment, slot) -> number of times it was lent."""
+    lent: dict[tuple[int, int], list[Any]] = field(default_factory=dict, repr=False)
+    """(segment, slot) -> its memory, once for each time that it was lent."""
     segments: set[int] = field(default_factory=set, repr=False)
     """Segments announced to the client."""
     sensors: set[str] = field(default_factory=set, repr=False)
     """Names of the sensors it spawned."""
+    process: int | None = None
+    """Descriptor that tells the end of its process."""
     requests: int = 0
     """Number of requests that wait for the owner of the loop."""
 

@@ -25,8 +25,7 @@ from sensorium.scene import Scene
 from sensorium.sensors.core.base import Sensor
 from sensorium.spec import FieldSpec
 from sensorium.testing.engine import EngineFactory
-from sensorium.wire.data import begin_message
-from sensorium.wire.header import TRUTH, Header, type_id
+from sensorium.wire.header import TRUTH, Header, begin_message, type_id
 from sensorium.wire.serializers import FieldSerializer, read_message
 from sensorium.wire.stream_info import StreamInfo
 
@@ -364,8 +363,7 @@ def streamed(reading: Reading, described: Mapping[str, Any], first: int, count: 
         body_bytes=len(body),
     )
     memory = np.zeros(header.message_bytes, np.uint8)
-    _, place = begin_message(memory.data, header)
-    np.frombuffer(place, np.uint8)[:] = body
+    begin_message(memory, header)[:] = body.data
     return cast(Reading, read_message(memory, StreamInfo.from_dict(info.to_dict())))
 
 

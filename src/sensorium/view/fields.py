@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,19 +19,22 @@ from sensorium.readings import Array
 from sensorium.view.figures import labels_of, longest_interval
 from sensorium.view.knobs import columns_of
 from sensorium.view.maps import HEADING, draw_maps, map_fields, map_strips, maps_inches
-from sensorium.view.panels import Spec, inches_of, shown_values
+from sensorium.view.panels import Spec, shown_values
 from sensorium.view.style import (
     ERROR,
     FAINT,
-    INK,
     MEASURED,
-    PAPER,
     TRUTH,
-    blank_figure,
     column_of,
+    error_text,
     heading,
+    inches_of,
+    left_of,
+    legend,
+    picture,
     tidy,
     unit_text,
+    write_heading,
 )
 
 if TYPE_CHECKING:
@@ -39,12 +42,14 @@ if TYPE_CHECKING:
 
 MAX_LINES = 12
 """Maximum number of elements that are drawn as lines; more are drawn as a map over time."""
-LINE, FOOT = 1.05, 0.5
+WIDTH = 10.0
+"""Width of the picture of a field, inches."""
+LINE, FOOT = 1.15, 0.5
 """Height of the lines of each element and of the margin below them, inches."""
-BINS = 1200
-"""Maximum number of bins of a line; of a bin with several values, the minimum and the maximum are drawn."""
 MAX_EVENTS = 6000
 """Maximum number of drawn events."""
+HIDDEN = 0.05
+"""Errors up to this share of the signal's span are drawn in place of the close-up, where they would not be visible."""
 INVALID, GAP, LOST = "#fbe3e4", "#e3e6e9", "#b3261e"
 """Colours of spans without a valid value, of gaps, and of marks of lost captures."""
 
@@ -73,14 +78,11 @@ def plot_fields(
     parts = [(recording[name], spec_of(recording[name], field)) for name, field in fields]
     dt = float(recording.description["dt"])
     heights = [field_inches(sensor, spec, column_of(sensor, env)) for sensor, spec in parts]
-    figure = blank_figure(10.0, sum(heights))
-    strips = figure.subfigures(len(parts), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for strip, (sensor, spec) in zip(strips, parts, strict=True):
-        draw_field(strip, sensor, spec, column_of(sensor, env), dt, at)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, facecolor=PAPER)
-    return path
+    with picture(path, WIDTH, sum(heights)) as figure:
+        strips = figure.subfigures(len(parts), 1, squeeze=False, height_ratios=heights)[:, 0]
+        for strip, (sensor, spec) in zip(strips, parts, strict=True):
+            draw_field(strip, sensor, spec, column_of(sensor, env), dt, at)
+    return Path(path)
 
 
 def spec_of(sensor: SensorRecording, field: str) -> Spec:
@@ -100,7 +102,12 @@ def field_inches(sensor: SensorRecording, spec: Spec, env: int) -> float:
     if (part := _mapped(sensor, spec)) is not None:
         return maps_inches(_maps(part, env))
     columns = columns_of(_one_event(spec) if _is_event(spec) else spec)
-    return HEADING + FOOT + LINE * min(columns, MAX_LINES)
+    return lines_inches(min(columns, MAX_LINES))
+
+
+def lines_inches(rows: int) -> float:
+    """Return the height of the picture of these rows of lines, inches."""
+    return HEADING + FOOT + LINE * rows
 
 
 def draw_field(figure: Any, sensor: SensorRecording, spec: Spec, env: int, dt: float, at: float | None = None) -> None:
@@ -117,16 +124,13 @@ def draw_field(figure: Any, sensor: SensorRecording, spec: Spec, env: int, dt: f
     if (part := _mapped(sensor, spec)) is not None:
         draw_maps(figure, part if at is None else part.between(end=at), _maps(part, env), env)
         return
-    has_truth = spec["name"] in sensor.truth
-    sensor, inches = _with_truth(sensor, spec), inches_of(figure)
     name, facts = heading(sensor, env, several=True)
-    title = f"{name} · {spec['name']}"
-    figure.text(0.09, 1.0 - 0.1 / inches, title, fontsize=12, fontweight="bold", color=INK, va="top")
-    figure.text(0.09, 1.0 - 0.35 / inches, facts, fontsize=8.5, color=INK, va="top")
+    write_heading(figure, f"{name} · {spec['name']}", facts)
     if _is_event(spec):
-        _draw_events(figure, sensor, spec, env)
+        _draw_events(figure, _with_truth(sensor, spec), spec, env)
     else:
-        _draw_lines(figure, sensor, spec, env, dt, has_truth)
+        rows = [Row(spec, k, label) for k, label in enumerate(labels_of(sensor.info, spec))]
+        draw_lines(figure, sensor, rows, env, dt)
 
 
 # Kinds of fields ------------------------------------------------------------------------------------------------------
@@ -177,97 +181,170 @@ def _maps(part: SensorRecording, env: int) -> list[Sequence[Spec]]:
 # Lines ----------------------------------------------------------------------------------------------------------------
 
 
-def _grid(figure: Any, rows: int, columns: int) -> Any:
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One element of a field that is drawn as a line.
+
+    Attributes:
+        spec: description of the field.
+        element: place of the element in memory.
+        label: its name.
+    """
+
+    spec: Spec
+    element: int
+    label: str
+
+    @property
+    def unit(self) -> str:
+        """Unit of the element; fields of several units list them."""
+        units = str(self.spec["unit"]).split(", ")
+        return unit_text(units[self.element] if len(units) == columns_of(self.spec) else self.spec["unit"])
+
+    def values(self, sensor: SensorRecording, branch: Mapping[str, Array], rows: Array, env: int) -> Array:
+        """Return the element in some rows of the recording, float64, with NaN for misses."""
+        found = branch[self.spec["name"]][rows, env].reshape(len(rows), columns_of(self.spec))[:, self.element]
+        return shown_values(sensor, self.spec, found)
+
+
+def _axes_of(figure: Any, rows: int, columns: int) -> Any:
+    """Return axes `[row, column]` for lines over the same times."""
     inches = inches_of(figure)
+    margins = {
+        "left": left_of(figure), "right": 0.985, "top": 1.0 - (HEADING + 0.1) / inches,
+        "bottom": (FOOT - 0.08) / inches, "hspace": 0.28, "wspace": 0.16,
+    }  # fmt: skip
     widths = (1.75, 1.0)[:columns]
-    return figure.add_gridspec(
-        rows, columns, width_ratios=widths, left=0.09, right=0.985, top=1.0 - (HEADING + 0.1) / inches,
-        bottom=(FOOT - 0.08) / inches, hspace=0.28, wspace=0.16,
-    )  # fmt: skip
+    grid = figure.subplots(rows, columns, squeeze=False, sharex="col", width_ratios=widths, gridspec_kw=margins)
+    for axes in grid.flat:
+        tidy(axes)
+    return grid
 
 
-def _draw_lines(figure: Any, sensor: SensorRecording, spec: Spec, env: int, dt: float, has_truth: bool) -> None:
-    """Draw each element over time, and its error."""
-    name, labels = spec["name"], labels_of(sensor, spec)
-    word = "logged" if sensor.info.get("kind") == "log" else "measured"
-    captures, arrivals = sensor.captures(env), sensor.arrivals(env)
-    shown, paired = sensor.pairs(env)
+def draw_lines(
+    figure: Any, sensor: SensorRecording, rows: Sequence[Row], env: int, dt: float,
+    window: tuple[float, float] | None = None,
+) -> None:  # fmt: skip
+    """Draw elements of fields over time, and their errors.
+
+    Args:
+        figure: a figure or subfigure of Matplotlib of the height `lines_inches`.
+        sensor: the recorded sensor.
+        rows: the elements.
+        env: column of the environment.
+        dt: physics time step, s.
+        window: time of a close-up in place of errors that are visible in it, s; None for none.
+    """
+    captures, arrivals, (shown, paired) = sensor.captures(env), sensor.arrivals(env), sensor.pairs(env)
     true_time, end = sensor.truth_time[captures, env], float(sensor.time[-1])
-    truth = _columns(sensor, spec, sensor.truth[name][captures, env])
-    seen = _columns(sensor, spec, sensor.measured[name][arrivals, env])
-    error = _columns(sensor, spec, sensor.measured[name][shown, env]) - _columns(
-        sensor, spec, sensor.truth[name][paired, env]
-    )
-    has_error = bool(np.nan_to_num(error).any())
-    grid = _grid(figure, len(labels), 2 if has_error else 1)
-    for k, label in enumerate(labels):
-        axes, is_last = figure.add_subplot(grid[k, 0]), k == len(labels) - 1
+    span = sensor.time[0], end if end > sensor.time[0] else None
+    sensed, seen_time = sensor.capture_time[arrivals, env], sensor.time[arrivals]
+    is_late = bool((seen_time > sensed).any())
+    word = "logged" if sensor.info.get("kind") == "log" else "measured"
+    errors = [
+        row.values(sensor, sensor.measured, shown, env) - row.values(sensor, sensor.truth, paired, env)
+        if row.spec["name"] in sensor.truth else np.full(len(shown), np.nan)
+        for row in rows
+    ]  # fmt: skip
+    has_error = window is not None or any(np.nan_to_num(error).any() for error in errors)
+    grid = _axes_of(figure, len(rows), 2 if has_error else 1)
+    for row, error, (axes, *panels) in zip(rows, errors, grid, strict=True):
+        truth = np.empty(0)
+        if row.spec["name"] in sensor.truth:
+            truth = row.values(sensor, sensor.truth, captures, env)
+        seen = row.values(sensor, sensor.measured, arrivals, env)
+        true, held = (true_time[: len(truth)], truth), (np.append(seen_time, end), np.append(seen, seen[-1:]))
+        is_float = np.dtype(row.spec["dtype"]).kind == "f"
+        style = "default" if is_float else "steps-post"  # ids and flags jump
+        least = 1e-5 * np.abs(truth[np.isfinite(truth)]).max(initial=0.0) if is_float else 1.0  # rounding is no signal
+
+        def draw(view: Any, true: tuple[Array, Array], held: tuple[Array, Array], style: str = style) -> None:
+            if len(arrivals):
+                view.step(*held, where="post", color=MEASURED, lw=1.4, label=word)
+            if len(true[0]):
+                view.plot(*true, drawstyle=style, color=TRUTH, lw=0.75, label="true")
+
         _mark_spans(axes, sensor, env, dt)
-        if len(arrivals):
-            time = np.append(sensor.time[arrivals], end)
-            axes.step(*thin(time, np.append(seen[:, k], seen[-1, k])), where="post", color=MEASURED, lw=1.4,
-                      label=word)  # fmt: skip
-        style = "default" if np.dtype(spec["dtype"]).kind == "f" else "steps-post"  # ids and flags jump
-        if has_truth:
-            axes.plot(*thin(true_time, truth[:, k]), drawstyle=style, color=TRUTH, lw=0.75, label="true")
-        _label(axes, spec, label, is_last)
-        axes.set_xlim(sensor.time[0], end if end > sensor.time[0] else None)
-        if k == 0:
-            _legend(axes)
-        if not has_error:
-            continue
-        panel = figure.add_subplot(grid[k, 1])
-        known = error[np.isfinite(error[:, k]), k]
-        panel.plot(*thin(sensor.capture_time[shown, env], error[:, k]), color=ERROR, lw=0.8)
-        panel.axhline(0.0, color=TRUTH, lw=0.6)
-        tidy(panel, is_last=is_last)
-        panel.set_xlim(sensor.time[0], end if end > sensor.time[0] else None)
-        text = f"error {known.mean():+.3g} ± {known.std():.3g} {unit_text(spec['unit'])}" if len(known) else ""
-        panel.set_title(text, fontsize=7.5, color=INK, loc="right", pad=2.5)
-        if is_last:
-            panel.set_xlabel("capture time [s]", fontsize=8, color=INK)
+        draw(axes, true, held)
+        _label(axes, row)
+        _limit(axes, np.concatenate((truth, seen)), least)
+        axes.set_xlim(*span)
+        if window is not None:
+            axes.axvspan(*window, color="#f0c94a", alpha=0.35, lw=0)
+        for panel in panels:
+            if window is None or (not is_late and _is_hidden(error, truth)):
+                panel.plot(sensor.capture_time[shown, env], error, color=ERROR, lw=0.8)
+                panel.axhline(0.0, color=TRUTH, lw=0.6)
+            else:
+                draw(panel, true, held)
+                _add_captures(panel, window, true, (sensed, seen_time, seen), least)
+            panel.set_xlim(*(window or span))
+            text = error_text(error, row.unit) if np.isfinite(error).any() else ""
+            panel.set_title(text, fontsize=7.5, loc="right", pad=2.5)
+    legend(grid[0, 0])
+    grid[-1, 0].set_xlabel("time [s]")
+    for panel in grid[-1, 1:]:
+        about = "capture time [s]" if window is None else f"time [s], {1e3 * (window[1] - window[0]):.0f} ms close-up"
+        panel.set_xlabel(about)
 
 
-def _columns(sensor: SensorRecording, spec: Spec, values: Array) -> Array:
-    """Return values as `[row, element]`, float64, with NaN for misses."""
-    found: Array = shown_values(sensor, spec, values.reshape(len(values), int(np.prod(values.shape[1:]))))
-    return found
+def _is_hidden(errors: Array, truth: Array) -> bool:
+    """Return whether errors are so small that a measured line would cover the true one."""
+    known = truth[np.isfinite(truth)]
+    return bool(np.nan_to_num(errors).any()) and np.nanmax(np.abs(errors)) < HIDDEN * np.ptp(known)
 
 
-def _label(axes: Any, spec: Spec, label: str, is_last: bool) -> None:
-    from matplotlib.ticker import MaxNLocator
+def _add_captures(
+    axes: Any, window: tuple[float, float], true: tuple[Array, Array], measured: tuple[Array, Array, Array],
+    least: float,
+) -> None:  # fmt: skip
+    """Add captures, arrivals and the lines between them, and set limits to their values in the window."""
+    (true_time, truth), (sensed, seen_time, seen) = true, measured
+    near = (seen_time >= window[0]) & (seen_time <= window[1])
+    if (seen_time - sensed)[near].any():
+        axes.hlines(seen[near], sensed[near], seen_time[near], color=MEASURED, lw=0.9, alpha=0.45)
+    axes.plot(seen_time[near], seen[near], "o", color=MEASURED, ms=3.0, mew=0.0)
+    inside = (true_time >= window[0]) & (true_time <= window[1])
+    axes.plot(true_time[inside], truth[inside], ".", color=TRUTH, ms=2.6)
+    _limit(axes, np.concatenate((truth[inside], seen[near])), least)
 
-    tidy(axes, is_last=is_last)
-    if np.dtype(spec["dtype"]).kind != "f":
-        axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-    text = "\n".join(filter(None, (label, f"[{unit_text(spec['unit'])}]" if spec["unit"] else "")))
+
+def _limit(axes: Any, values: Array, least: float) -> None:
+    """Set the vertical limits to the values, with a minimum span."""
+    values = values[np.isfinite(values)]
+    if len(values):
+        low, high = float(values.min()), float(values.max())
+        half = 0.6 * max(high - low, least, 1e-12)
+        axes.set_ylim(0.5 * (low + high) - half, 0.5 * (low + high) + half)
+
+
+def _label(axes: Any, row: Row) -> None:
+    """Write the name and the unit of an element beside its axes, in smaller type if they are long."""
+    if np.dtype(row.spec["dtype"]).kind != "f":
+        axes.yaxis.get_major_locator().set_params(integer=True)
+    unit = f"[{row.unit}]" if row.unit else ""
+    text = ("  " if "\n" in row.label else "\n").join(filter(None, (row.label, unit)))
     longest = max(len(line) for line in text.split("\n"))
-    axes.set_ylabel(text, fontsize=8 if longest <= 15 else 120 / longest, color=INK)
-    axes.yaxis.set_label_coords(-0.048 / axes.get_position().width, 0.5)
-    if is_last:
-        axes.set_xlabel("time [s]", fontsize=8, color=INK)
-
-
-def _legend(axes: Any) -> None:
-    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    axes.legend(
-        handles.values(), handles.keys(), loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(handles),
-        frameon=False, fontsize=8, borderaxespad=0.1, handlelength=1.6, labelcolor=INK,
-    )  # fmt: skip
+    axes.set_ylabel(text, fontsize=8 if longest <= 15 else 120 / longest)
+    axes.yaxis.set_label_coords(-0.48 * axes.figure.dpi / axes.get_window_extent().width, 0.5)
 
 
 def _mark_spans(axes: Any, sensor: SensorRecording, env: int, dt: float) -> None:
     """Mark spans without a valid value, gaps between captures, and captures that never arrived."""
-    time = sensor.time
-    ends = np.append(time[1:], time[-1])
-    for start, end in _joined(time, ends, ~sensor.valid[:, env]):
-        axes.axvspan(start, end, color=INVALID, lw=0, label="not valid")
-    if sensor.info.get("kind") == "log":  # of no rate
-        return
+    time, is_valid = sensor.time, sensor.valid[:, env]
     captured = sensor.truth_time[sensor.captures(env), env]
+    captured = captured[: 0 if sensor.info.get("kind") == "log" else None]  # logs have no rate
     is_gap = np.diff(captured) > longest_interval(sensor, np.diff(captured), dt)
-    for start, end in zip(captured[:-1][is_gap], captured[1:][is_gap], strict=True):
-        axes.axvspan(start, end, color=GAP, lw=0, label="gap")
+    spans = {
+        ("not valid", INVALID): (time[~is_valid], np.append(time[1:], time[-1:])[~is_valid]),
+        ("gap", GAP): (captured[:-1][is_gap], captured[1:][is_gap]),
+    }
+    for (label, color), (start, end) in spans.items():
+        if len(start):
+            place = {"transform": axes.get_xaxis_transform(), "antialiased": False}
+            axes.broken_barh(
+                np.stack([start, end - start], axis=1), (0.0, 1.0), color=color, lw=0, label=label, **place
+            )
     arrivals = sensor.arrivals(env)
     late = float(sensor.age[arrivals, env].max(initial=0.0))
     lost = captured[(captured <= time[-1] - late) & ~np.isin(captured, sensor.capture_time[arrivals, env])]
@@ -278,32 +355,13 @@ def _mark_spans(axes: Any, sensor: SensorRecording, env: int, dt: float) -> None
         )  # fmt: skip
 
 
-def _joined(starts: Array, ends: Array, chosen: Array) -> list[tuple[float, float]]:
-    """Return the spans of consecutive chosen intervals."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([0], chosen.astype(np.int8), [0]))))
-    return [(float(starts[first]), float(ends[last - 1])) for first, last in edges.reshape(-1, 2).tolist()]
-
-
-def thin(time: Array, values: Array) -> tuple[Array, Array]:
-    """Return a line with at most two points per bin, the minimum and the maximum in their order."""
-    if len(time) <= 2 * BINS:
-        return time, values
-    edges = np.linspace(0, len(time), BINS + 1).astype(int)
-    chosen = []
-    for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        part = values[first:last]
-        if np.isfinite(part).any():
-            chosen += sorted({first + int(np.nanargmin(part)), first + int(np.nanargmax(part))})
-    return time[chosen], values[chosen]
-
-
 # Events ---------------------------------------------------------------------------------------------------------------
 
 
 def _draw_events(figure: Any, sensor: SensorRecording, spec: Spec, env: int) -> None:
     """Draw the elements of all events over the time at which they arrived."""
     one, name = _one_event(spec), spec["name"]
-    labels = labels_of(sensor, one)[:MAX_LINES]
+    labels = labels_of(sensor.info, one)[:MAX_LINES]
     rows = sensor.arrivals(env)
     spans = [sensor.events(int(row), env) for row in rows]
     places = np.concatenate([np.arange(0), *(np.arange(span.start, span.stop) for span in spans)]).astype(int)
@@ -314,18 +372,17 @@ def _draw_events(figure: Any, sensor: SensorRecording, spec: Spec, env: int) -> 
         branch[name][places].reshape(len(places), columns_of(one)).astype(np.float64)
         for branch in (sensor.measured, sensor.truth)
     )
-    grid = _grid(figure, len(labels), 1)
-    for k, label in enumerate(labels):
-        axes = figure.add_subplot(grid[k, 0])
+    grid = _axes_of(figure, len(labels), 1)[:, 0]
+    for k, (axes, label) in enumerate(zip(grid, labels, strict=True)):
         axes.plot(drawn, measured[:, k], "o", color=MEASURED, ms=2.6, mew=0.0, label="measured")
         axes.plot(drawn, truth[:, k], ".", color=TRUTH, ms=1.6, mew=0.0, label="true")
-        _label(axes, one, label, k == len(labels) - 1)
+        _label(axes, Row(one, k, label))
         if sensor.time[-1] > sensor.time[0]:
             axes.set_xlim(sensor.time[0], sensor.time[-1])
-        if k == 0:
-            _legend(axes)
-            count = f"{len(time)} events" + (f", every {every}th drawn" if every > 1 else "")
-            axes.set_title(count, fontsize=8.5, color=FAINT, loc="left", pad=4.0)
+    legend(grid[0])
+    grid[-1].set_xlabel("time [s]")
+    count = f"{len(time)} events" + (f", every {every}th drawn" if every > 1 else "")
+    grid[0].set_title(count, color=FAINT)
 
 
 def every_field(recording: Mapping[str, SensorRecording]) -> list[tuple[str, str]]:

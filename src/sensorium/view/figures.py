@@ -321,7 +321,7 @@ def errors_of(sensor: SensorRecording, spec: Mapping[str, Any], env: int) -> lis
         differ = float(np.mean(measured != truth))
         return [ErrorFigures(name, "", "differ", np.nan, np.nan, np.nan, differ, 0.0, 0.0)]
     steps: Array | None = amount_of(sensor.info, spec, "resolution")
-    labels = labels_of(sensor, spec)
+    labels = labels_of(sensor.info, spec)
     if spec.get("kind") == "rotation":
         errors, unit = rotation_between(truth, measured).reshape(len(truth), -1), "rad"
         labels = [f"{label[:-1]}{axis}" for label in labels[::4] for axis in "xyz"]
@@ -400,20 +400,18 @@ def step_of(values: Array) -> float:
     return float(gaps.sum() / np.rint(gaps / step).sum())
 
 
-_LETTERS = (*VECTOR_AXES, "lla")
-"""Axes whose elements are named by their letters."""
-
-
-def labels_of(sensor: SensorRecording, spec: Mapping[str, Any]) -> list[str]:
+def labels_of(info: Mapping[str, Any], spec: Mapping[str, Any]) -> list[str]:
     """Return the names of a field's elements, e.g. ``"left_foot x"``, in their order in memory.
 
     The constant ``joint_names`` of the description names the items of an axis ``joint``.
     """
-    constants, words = sensor.info.get("constants", {}), []
+    constants, words = info.get("constants", {}), []
     for axis, size in zip(spec["axes"][1:], spec["shape"], strict=True):
-        names = sensor.info.get("mounts", ()) if axis == "mount" else constants.get(f"{axis}_names", ())
-        if axis in _LETTERS and len(axis) == size:
+        names = info.get("mounts", ()) if axis == "mount" else constants.get(f"{axis}_names", ())
+        if axis in VECTOR_AXES and len(axis) == size:
             names = list(axis)
+        elif axis == "lla":
+            names = ["latitude", "longitude", "altitude"]
         elif axis == "mount" and size == 1:
             names = [""]
         words.append([str(name) for name in names] if len(names) == size else [f"{axis} {k}" for k in range(size)])

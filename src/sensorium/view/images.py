@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sensorium.drawing import INVERSE, rotate
 from sensorium.pictures import (
     MISS,
     box_edges,
@@ -29,8 +30,8 @@ from sensorium.pictures import (
     save_image,
 )
 from sensorium.readings import Array
-from sensorium.view.panels import Spec, frame, inches_of, name_and_unit, one_capture, own_shape, row_of_panels
-from sensorium.view.style import INK, column_of
+from sensorium.view.panels import Spec, captures_of, name_panel, own_shape, panel, panels_of, shown_values
+from sensorium.view.style import INK, column_of, name_and_unit
 
 if TYPE_CHECKING:
     from sensorium.record import SensorRecording
@@ -70,6 +71,7 @@ _COLORS: Mapping[str, Callable[[Array], Array]] = {
     "normals": colorize_normals,
     "flow": colorize_flow,
     "light": _displayed,
+    "points": lambda points: colorize_depth(np.linalg.norm(points, axis=-1)),
     "counts": _signed,
 }
 _TOLD = {"BACKGROUND": "background", "UNLABELLED": "unlabelled"}
@@ -109,7 +111,7 @@ def picture_of(sensor: SensorRecording, spec: Spec, row: int, env: int, zoom: in
         zoom: pixels of the picture along a pixel of the image; lines of boxes are one pixel of the picture wide.
     """
     kind = picture_kind(spec)
-    values = one_capture(sensor.measured[spec["name"]], row, env, spec)
+    values = captures_of(sensor.measured[spec["name"]], row, env, spec)
     if kind == "boxes":
         ids = {each["name"]: each for each in sensor.info["fields"]}
         below = next((ids[name] for name in IDS if name in ids), None)
@@ -125,13 +127,16 @@ def picture_of(sensor: SensorRecording, spec: Spec, row: int, env: int, zoom: in
             boxes[:, 3:5] -= 1.0
             return draw_boxes(picture, boxes)
         return draw_lines(picture, zoom * _edges(sensor, values, row, env).reshape(-1, EDGE_POINTS, 2))
-    if kind == "color":
-        colors = composite(values) if values.shape[2] == 4 else values
-    elif kind == "ids":
-        colors = colorize_ids(values[..., 0], first=2 if _labels(sensor.info, spec) else 0)
-    else:
-        colors = _COLORS[kind](values)
+    colors = colored(values, spec, first=2 if _labels(sensor.info, spec) else 0)
     return colors.repeat(zoom, axis=0).repeat(zoom, axis=1)
+
+
+def colored(values: Array, spec: Spec, *, first: int = 0) -> Array:
+    """Return an image `[height, width, channel]` as colours, uint8 `[height, width, 3]`; see `colorize_ids`."""
+    kind = picture_kind(spec)
+    if kind == "color":
+        return composite(values) if values.shape[2] == 4 else values
+    return colorize_ids(values[..., 0], first=first) if kind == "ids" else _COLORS[kind](values)
 
 
 def save_frames(recording: Mapping[str, SensorRecording], folder: str | os.PathLike[str], env: int = 0) -> list[Path]:
@@ -203,9 +208,7 @@ def _worded(label: Any) -> str:
 # Drawing --------------------------------------------------------------------------------------------------------------
 
 
-def draw_row(
-    figure: Any, sensor: SensorRecording, specs: Sequence[Spec], env: int, row: int, room: tuple[float, float]
-) -> None:
+def draw_row(figure: Any, sensor: SensorRecording, specs: Sequence[Spec], env: int, row: int) -> None:
     """Draw measured images beside each other, each with its key below.
 
     Args:
@@ -214,38 +217,37 @@ def draw_row(
         specs: at most three fields.
         env: column of the env.
         row: row of the recording.
-        room: bottom and top of the strip to draw in, as fractions of the figure's height.
     """
-    panels = row_of_panels(figure, room, (1.0,) * IN_ROW)
+    panels = panels_of(figure, (1.0,) * IN_ROW)
     for axes, spec in zip(panels, specs, strict=False):
-        draw_picture(figure, axes, sensor, spec, row, env)
+        _draw_picture(axes, sensor, spec, row, env)
     for axes in panels[len(specs) :]:
         axes.set_axis_off()
 
 
-def draw_picture(figure: Any, axes: Any, sensor: SensorRecording, spec: Spec, row: int, env: int) -> None:
+def _draw_picture(axes: Any, sensor: SensorRecording, spec: Spec, row: int, env: int) -> None:
     """Draw one measured image with its key; see `draw_row`."""
-    kind, values = picture_kind(spec), one_capture(sensor.measured[spec["name"]], row, env, spec)
+    kind, values = picture_kind(spec), captures_of(sensor.measured[spec["name"]], row, env, spec)
+    axes.set_anchor("NW")
+    axes.tick_params(labelbottom=False, labelleft=False, length=0.0)
+    if kind == "depth":
+        depth = shown_values(sensor, spec, values[..., 0])
+        panel(axes, depth, name_and_unit(spec), depth_range(values), "viridis_r")
+        return
     height, width = sensor.info["constants"]["image_shape"] if kind == "boxes" else values.shape[:2]
     picture = picture_of(sensor, spec, row, env, zoom=max(1, round(SHARP / width)))
-    axes.imshow(picture, interpolation="nearest", extent=(-0.5, width - 0.5, height - 0.5, -0.5))
-    axes.set_anchor("NW")
-    axes.apply_aspect()
-    axes.set_title(name_and_unit(spec) if spec["unit"] != "1" else spec["name"], fontsize=8.5, color=INK, loc="left")
-    axes.tick_params(labelbottom=False, labelleft=False, length=0.0)
+    axes.imshow(picture, extent=(-0.5, width - 0.5, height - 0.5, -0.5))
+    name_panel(axes, name_and_unit(spec))
     if kind == "ids" or (kind == "color" and _labels(sensor.info, spec)):
         _add_key(axes, [(name, color) for name, color, _ in id_shares(sensor.info, spec, values)])
     elif kind == "counts":
         largest = int(np.abs(values.astype(np.int64)).max(initial=0))
         _add_key(axes, [(f"+{largest}", PLUS), (f"-{largest}", MINUS)] if largest else [])
-    elif kind == "depth":
-        _add_bar(figure, axes, depth_range(values))
     elif kind == "normals":
-        units = np.eye(3)[None].repeat(2, axis=0) * np.array([1.0, -1.0])[:, None, None]
-        colors = colorize_normals(units).reshape(6, 3).tolist()
+        colors = colorize_normals(np.concatenate([np.eye(3), -np.eye(3)])).tolist()
         _add_key(axes, list(zip(("+x", "+y", "+z", "-x", "-y", "-z"), colors, strict=True)))
     elif kind == "flow":
-        _add_wheel(figure, axes, flow_length(values))
+        _add_wheel(axes, flow_length(values))
     elif kind == "boxes":
         _name_boxes(axes, sensor, spec, values, row, env)
 
@@ -256,48 +258,29 @@ def _add_key(axes: Any, entries: Sequence[tuple[str, Sequence[int]]]) -> None:
 
     shown = list(entries[:MAX_KEYS] if len(entries) <= MAX_KEYS else entries[: MAX_KEYS - 1])
     handles = [
-        Patch(facecolor=(color[0] / 255.0, color[1] / 255.0, color[2] / 255.0), edgecolor=INK, linewidth=0.3,
+        Patch(facecolor=tuple(np.array(color) / 255.0), edgecolor=INK, linewidth=0.3,
               label=name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…")
         for name, color in shown
     ]  # fmt: skip
     if len(shown) < len(entries):
-        handles.append(Patch(facecolor="none", edgecolor="none", label=f"and {len(entries) - len(shown)} more"))
+        handles.append(Patch(facecolor="none", label=f"and {len(entries) - len(shown)} more"))
     axes.legend(
-        handles=handles, loc="upper left", bbox_to_anchor=(0.0, -0.01), ncols=2, frameon=False, fontsize=6.5,
-        labelcolor=INK, handlelength=0.9, handleheight=0.9, handletextpad=0.4, columnspacing=0.9, labelspacing=0.25,
-        borderaxespad=0.0, borderpad=0.2,
+        handles=handles, loc="upper left", bbox_to_anchor=(0.0, -0.01), ncols=2, fontsize=6.5, handlelength=0.9,
+        handleheight=0.9, handletextpad=0.4, columnspacing=0.9, labelspacing=0.25,
     )  # fmt: skip
 
 
-def _add_bar(figure: Any, axes: Any, limits: tuple[float, float]) -> None:
-    """Add a horizontal colour bar of distances below an image."""
-    inches, box = inches_of(figure), axes.get_position()
-    near, far = limits
-    bar = figure.add_axes((box.x0, box.y0 - 0.13 / inches, box.width, 0.08 / inches))
-    ramp = colorize_depth(np.linspace(near, far, 256)[None], near, far)
-    bar.imshow(ramp, aspect="auto", extent=(near, far, 0.0, 1.0))
-    bar.set_yticks([])
-    frame(bar)
-    bar.tick_params(labelsize=7, length=2.0)
-
-
-def _add_wheel(figure: Any, axes: Any, longest: float) -> None:
+def _add_wheel(axes: Any, longest: float) -> None:
     """Add the colours of all directions of motion below an image, and the length of the strongest colour."""
-    inches, box = inches_of(figure), axes.get_position()
-    width = axes.get_window_extent().width / box.width / figure.figure.dpi
-    size = 0.38
-    wheel = figure.add_axes((box.x0, box.y0 - (size + 0.03) / inches, size / width, size / inches))
-    span = np.linspace(-1.0, 1.0, 96)
-    flow = np.stack(np.meshgrid(span, span), axis=-1)
+    flow = np.stack(np.meshgrid(*2 * [np.linspace(-1.0, 1.0, 96)]), axis=-1)
     colors = colorize_flow(flow, 1.0)
     colors[np.hypot(flow[..., 0], flow[..., 1]) > 1.0] = 255
+    wheel = axes.inset_axes((0.0, -0.34, 0.25, 0.32))
     wheel.imshow(colors)
+    wheel.set_anchor("NW")
     wheel.set_axis_off()
     text = f"direction of motion; the strongest\ncolor is {longest:.3g} px or more"
-    axes.annotate(
-        text, (0.0, 0.0), xycoords="axes fraction", xytext=(72.0 * size + 4.0, -72.0 * 0.5 * (size + 0.06)),
-        textcoords="offset points", fontsize=6.5, color=INK, va="center",
-    )  # fmt: skip
+    axes.text(0.25, -0.17, text, transform=axes.transAxes, fontsize=6.5, va="center")
 
 
 # Boxes ----------------------------------------------------------------------------------------------------------------
@@ -313,16 +296,13 @@ def _name_boxes(axes: Any, sensor: SensorRecording, spec: Spec, boxes: Array, ro
         highest = np.nan_to_num(points[..., 1], nan=np.inf).argmin(axis=1)
         corners = points[np.arange(len(boxes)), highest]
         if sensor.info["constants"]["lens"]["kind"] != "pinhole":
-            axes.set_title(f"{spec['name']}: edges need a pinhole", fontsize=8.5, color=INK, loc="left")
+            name_panel(axes, f"{spec['name']}: edges need a pinhole")
     for id, (left, top) in zip(boxes[:, 0].astype(int).tolist(), corners.tolist(), strict=True):
         if np.isfinite(left):
-            red, green, blue = (colors_of(id)[:3] / 255.0).tolist()
-            axes.text(
-                min(max(left, 0.0), width), min(max(top, 0.0), height), _worded(labels.get(str(id), "")), fontsize=5.5,
-                color=INK, va="bottom", ha="left", clip_on=True,
-                bbox={"facecolor": "#ffffff", "edgecolor": (red, green, blue), "linewidth": 0.8, "pad": 0.6,
-                      "alpha": 0.85},
-            )  # fmt: skip
+            box = {"facecolor": "#ffffff", "edgecolor": colors_of(id)[:3] / 255.0, "linewidth": 0.8, "pad": 0.6,
+                   "alpha": 0.85}  # fmt: skip
+            text = _worded(labels.get(str(id), ""))
+            axes.text(np.clip(left, 0.0, width), np.clip(top, 0.0, height), text, fontsize=5.5, clip_on=True, bbox=box)
 
 
 def _edges(sensor: SensorRecording, boxes: Array, row: int, env: int) -> Array:
@@ -332,13 +312,10 @@ def _edges(sensor: SensorRecording, boxes: Array, row: int, env: int) -> Array:
     """
     fields = {spec["name"]: spec for spec in sensor.info["fields"]}
     pos, quat, k = (
-        one_capture(sensor.measured[name], row, env, fields[name]).astype(np.float64)
+        captures_of(sensor.measured[name], row, env, fields[name]).astype(np.float64)
         for name in ("pos_w", "quat_w_world", "intrinsic_matrices")
     )
-    seen = box_edges(boxes, EDGE_POINTS) - pos
-    axis = np.broadcast_to(-quat[1:], seen.shape)
-    twice = 2.0 * np.cross(axis, seen)
-    seen = seen + quat[0] * twice + np.cross(axis, twice)
+    seen = rotate(quat * INVERSE, box_edges(boxes, EDGE_POINTS) - pos)
     is_seen = (seen[..., :1] > 1e-3) & (sensor.info["constants"]["lens"]["kind"] == "pinhole")
     depth = np.where(is_seen, seen[..., :1], np.nan)
     plane = np.concatenate([-seen[..., 1:] / depth, np.ones_like(depth)], axis=-1)

@@ -8,89 +8,53 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sensorium.readings import Array
-from sensorium.view.style import FAINT, INK, unit_text
+from sensorium.view.style import INK, error_text, left_of
 
 if TYPE_CHECKING:
     from sensorium.record import SensorRecording
 
-ABOVE, BELOW = 0.26, 0.46
-"""Margins for titles and labels of each panel, inches."""
-MISS, LOST = "#d3d8dd", "#2b3640"
+MISS, LOST = "#d3d8dd", INK
 """Colours of misses, and of points that only the measured value misses."""
+
+MAX_COLUMNS, MAX_LINES = 96, 80
+"""Maximum numbers of drawn captures and rays of a scan, three by two pixels each; finer noise makes large files."""
 
 Spec = Mapping[str, Any]
 
 # Panels ---------------------------------------------------------------------------------------------------------------
 
 
-def row_of_panels(
-    figure: Any, room: tuple[float, float], widths: Sequence[float], *, above: float = ABOVE
-) -> list[Any]:
-    """Return adjacent panels in a strip of the figure (bottom, top), with margins for their labels.
-
-    Args:
-        figure: a figure or subfigure of Matplotlib.
-        room: bottom and top of the strip, as fractions of the figure's height.
-        widths: relative widths of the panels.
-        above: margin for titles, inches.
-    """
-    bottom, top, inches = *room, inches_of(figure)
-    grid = figure.add_gridspec(
-        1, len(widths), width_ratios=widths, left=0.09, right=0.915, bottom=bottom + BELOW / inches,
-        top=top - above / inches, wspace=0.36,
-    )  # fmt: skip
-    panels = [figure.add_subplot(grid[0, i]) for i in range(len(widths))]
-    for axes in panels:
-        frame(axes)
-    return panels
-
-
-def frame(axes: Any) -> None:
-    """Apply the common style to the axes of a map."""
-    axes.tick_params(labelsize=7.5, colors=INK, length=2.5, width=0.6)
-    for spine in axes.spines.values():
-        spine.set_color(FAINT)
-        spine.set_linewidth(0.6)
+def panels_of(figure: Any, widths: Sequence[float], top: float = 0.89) -> Any:
+    """Return adjacent panels of these relative widths, with margins for their labels."""
+    margins = {"left": left_of(figure), "right": 0.915, "bottom": 0.19, "top": top, "wspace": 0.36}
+    return figure.subplots(1, len(widths), width_ratios=widths, gridspec_kw=margins)
 
 
 def name_panel(axes: Any, text: str) -> None:
     """Write the title of a panel, in smaller type if it would be wider than the panel."""
     room = 72.0 * axes.get_window_extent().width / axes.figure.dpi
-    axes.set_title(text, fontsize=min(8.5, room / (0.56 * max(len(text), 1))), color=INK, loc="left", pad=4.0)
+    longest = max(len(line) for line in text.split("\n"))
+    axes.set_title(text, fontsize=min(8.5, room / (0.56 * max(longest, 1))))
 
 
-def panel(
-    figure: Any,
-    axes: Any,
-    values: Array,
-    title: str,
-    reference: Array,
-    options: Mapping[str, Any],
-    colors: str = "viridis",
-) -> None:
-    """Draw values as colours; the scale fits both them and the truth, so that panels are comparable."""
-    both = np.concatenate((values.ravel(), np.asarray(reference, dtype=np.float64).ravel()))
-    low, high = span_of(both)
-    drawn = axes.imshow(values, cmap=color_map(colors), vmin=low, vmax=high, **options)
+def panel(axes: Any, values: Array, title: str, limits: tuple[float, float], colors: str, **options: Any) -> None:
+    """Draw values as colours between limits, with a colour bar."""
+    drawn = axes.imshow(values, cmap=color_map(colors), vmin=limits[0], vmax=limits[1], **options)
     name_panel(axes, title)
-    color_bar(figure, drawn, axes)
+    color_bar(drawn, axes)
 
 
-def error_panel(figure: Any, axes: Any, error: Array, text: str, options: Mapping[str, Any]) -> None:
+def error_panel(axes: Any, error: Array, text: str, **options: Any) -> None:
     """Draw an error around zero; +inf marks points that only the measured value misses, NaN those that both miss."""
     known = np.abs(error[np.isfinite(error)])
-    is_there = bool(known.any())
     most = float(np.percentile(known, 99.0)) if len(known) else 0.0
     most = most or float(known.max(initial=0.0)) or 1.0
-    colors = color_map("RdBu_r")
-    drawn = axes.imshow(np.where(np.isfinite(error), error, np.nan), cmap=colors, vmin=-most, vmax=most, **options)
-    if np.isinf(error).any():
-        from matplotlib.colors import ListedColormap
-
-        lost = np.where(np.isinf(error), 1.0, np.nan)
-        axes.imshow(lost, cmap=ListedColormap([LOST]).with_extremes(bad=(0.0, 0.0, 0.0, 0.0)), **options)
+    colors = color_map("RdBu_r").with_extremes(bad=MISS, over=LOST)
+    clipped = np.where(np.isinf(error), np.inf, np.clip(error, -most, most))
+    drawn = axes.imshow(clipped, cmap=colors, vmin=-most, vmax=most, **options)
     name_panel(axes, text)
-    color_bar(figure, drawn, axes).set_visible(is_there)
+    if known.any():
+        color_bar(drawn, axes)
 
 
 def color_map(name: str) -> Any:
@@ -100,57 +64,54 @@ def color_map(name: str) -> Any:
     return colormaps[name].with_extremes(bad=MISS)
 
 
-def limit(axes: Any, x: Array, y: Array, *, equal: bool) -> None:
-    """Set limits that contain almost all points; with `equal`, both axes have the same scale."""
-    spans = [span_of(values, 1.0) for values in (x, y)]
-    middles, sizes = [0.5 * sum(span) for span in spans], [1.12 * (span[1] - span[0]) for span in spans]
-    if equal:
-        box = axes.get_window_extent()
-        scale = max(sizes[0] / box.width, sizes[1] / box.height)
-        sizes = [scale * box.width, scale * box.height]
-    axes.set_xlim(middles[0] - 0.5 * sizes[0], middles[0] + 0.5 * sizes[0])
-    axes.set_ylim(middles[1] - 0.5 * sizes[1], middles[1] + 0.5 * sizes[1])
-
-
-def inches_of(figure: Any) -> float:
-    """Return the height of a figure or subfigure."""
-    whole = getattr(figure, "figure", figure)
-    return float(whole.get_figheight() * figure.bbox.height / whole.bbox.height)
-
-
-def color_bar(figure: Any, drawn: Any, axes: Any) -> Any:
-    """Add a colour bar as high as the drawn map, and return its axes."""
-    bar = figure.colorbar(drawn, cax=axes.inset_axes((1.025, 0.0, 0.035, 1.0)))
-    bar.ax.tick_params(labelsize=7, colors=INK, length=2.0, width=0.5)
+def color_bar(drawn: Any, axes: Any) -> None:
+    """Add a colour bar as high as the drawn map."""
+    bar = axes.figure.colorbar(drawn, cax=axes.inset_axes((1.025, 0.0, 0.035, 1.0)))
+    bar.ax.tick_params(labelsize=7.0, length=2.0, width=0.5)
     bar.outline.set_visible(False)
-    return bar.ax
 
 
-def name_and_unit(spec: Spec) -> str:
-    """Return the label of a field, e.g. ``force [N]``."""
-    return f"{spec['name']} [{unit_text(spec['unit'])}]"
+def scan_of(time: Array, items: int) -> tuple[Array, Array, dict[str, Any]]:
+    """Return the captures and the items to draw of values over time, and options of their panels.
+
+    Args:
+        time: times of the captures, s.
+        items: number of items of each capture.
+    """
+    shown = np.linspace(time[0], time[-1], min(len(time), MAX_COLUMNS))
+    step = (shown[-1] - shown[0]) / max(len(shown) - 1, 1) or 1e-3
+    chosen = np.searchsorted(time, shown + 0.5 * step, side="right") - 1  # the newest capture at that time
+    lines = np.unique(np.linspace(0, items - 1, min(items, MAX_LINES)).round().astype(int))
+    extent = (shown[0] - 0.5 * step, shown[-1] + 0.5 * step, 0.0, float(items))
+    return chosen, lines, {"aspect": "auto", "origin": "lower", "extent": extent}
+
+
+def label_scan(panels: Sequence[Any], word: str) -> None:
+    """Write the labels of adjacent panels of values over time; `word` names their items."""
+    for axes in panels:
+        axes.set_xlabel("capture time [s]")
+    panels[0].set_ylabel(word)
+    panels[1].tick_params(labelleft=False)
 
 
 # Numbers --------------------------------------------------------------------------------------------------------------
 
 
+def own_axes(spec: Spec) -> tuple[str, ...]:
+    """Return the axes of one mount of one env."""
+    axes = tuple(spec["axes"][1:])
+    return axes[1:] if axes[:1] == ("mount",) else axes
+
+
 def own_shape(spec: Spec) -> list[int]:
     """Return the shape of one mount of one env."""
-    return list(spec["shape"][1:] if spec["axes"][1:2] == ["mount"] else spec["shape"])
+    return list(spec["shape"])[-len(own_axes(spec)) or len(spec["shape"]) :]
 
 
-def rays_of(values: Array, rows: Array, env: int, spec: Spec, lines: Array) -> Array:
-    """Return `[row, ray]` of the first mount; of several returns per ray, the first."""
-    mount = (0,) if spec["axes"][1:2] == ["mount"] else ()
-    rest = (0,) * (len(own_shape(spec)) - 1)
-    return np.stack([values[(row, env, *mount, lines, *rest)] for row in rows])
-
-
-def one_capture(values: Array, row: int, env: int, spec: Spec) -> Array:
-    """Return one row of one env, of the first mount."""
-    mount = (0,) if spec["axes"][1:2] == ["mount"] else ()
-    one: Array = values[(row, env, *mount)]
-    return one
+def captures_of(values: Array, rows: Any, env: int, spec: Spec) -> Array:
+    """Return rows of one env, of the first mount."""
+    one: Array = values[rows, env]
+    return one[(slice(None),) * np.ndim(rows) + (0,)] if spec["axes"][1:2] == ["mount"] else one
 
 
 def is_miss(sensor: SensorRecording, spec: Spec, values: Array) -> Array:
@@ -167,27 +128,28 @@ def shown_values(sensor: SensorRecording, spec: Spec, values: Array) -> Array:
     return np.where(is_miss(sensor, spec, values), np.nan, values.astype(np.float64))
 
 
-def difference_of(sensor: SensorRecording, spec: Spec, measured: Array, truth: Array) -> tuple[Array, str]:
-    """Return measured minus true, NaN where the truth misses, +inf where only the measured value misses; and a text."""
-    seen, there = shown_values(sensor, spec, measured), shown_values(sensor, spec, truth)
+def difference_of(spec: Spec, seen: Array, there: Array) -> tuple[Array, str]:
+    """Return measured minus true, +inf where only the measured value misses; and a text.
+
+    Args:
+        spec: description of the field.
+        seen: the measured values, NaN for misses.
+        there: the true values, NaN for misses.
+    """
     difference = seen - there
     lost = np.isnan(seen) & ~np.isnan(there)
-    known = difference[np.isfinite(difference)]
-    unit = unit_text(spec["unit"])
-    text = "error: no hits"
-    if len(known):
-        text = f"error {known.mean():+.2g} ± {known.std():.2g} {unit}" if known.any() else "no error"
+    text = error_text(difference, spec["unit"]) if np.isfinite(difference).any() else "error: no hits"
     if lost.any():
         text += f", {100.0 * lost.sum() / max(int((~np.isnan(there)).sum()), 1):.2g} % lost"
     return np.where(lost, np.inf, difference), text
 
 
-def span_of(values: Array, beyond: float = 2.0) -> tuple[float, float]:
+def span_of(*values: Array, beyond: float = 2.0) -> tuple[float, float]:
     """Return limits that contain almost all finite values, without `beyond` percent at each end."""
-    values = values[np.isfinite(values)]
-    if not len(values):
+    known = np.concatenate([each[np.isfinite(each)] for each in values])
+    if not len(known):
         return 0.0, 1.0
-    low, high = (float(number) for number in np.percentile(values, (beyond, 100.0 - beyond)))
+    low, high = (float(number) for number in np.percentile(known, (beyond, 100.0 - beyond)))
     least = 1e-3 * max(abs(low), abs(high), 1e-6)
     if high - low < least:
         low, high = low - 0.5 * least, high + 0.5 * least

@@ -15,18 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sensorium.view.allan import Allan, allan_of, has_allan, series_of
-from sensorium.view.fields import draw_field, field_inches, field_names, spec_of
+from sensorium.view.fields import WIDTH, draw_field, field_inches, field_names, spec_of
 from sensorium.view.figures import Timing, errors_of, labels_of, timing_of
 from sensorium.view.stationarity import refusal_of
-from sensorium.view.style import COLORS, FAINT, INK, PAPER, TRUTH, blank_figure, column_of, milliseconds, unit_text
+from sensorium.view.style import COLORS, FAINT, TRUTH, column_of, delay_text, picture, unit_text
 
 if TYPE_CHECKING:
     from sensorium.record import Recording, SensorRecording
 
 MAX_FIELDS = 8
 """Maximum number of fields of a sensor with a picture in a report."""
-DOTS = 110
-"""Resolution of pictures in a page, dots per inch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ def report_of(recording: Recording, env: int = 0, resets: Sequence[float] = ()) 
             if series is None:
                 report.notes.append(f"{'.'.join(place)}: too few samples for an Allan deviation")
                 continue
-            allan = allan_of(series, sensor.info, spec, labels_of(sensor, spec))
+            allan = allan_of(series, sensor.info, spec, labels_of(sensor.info, spec))
             if not allan.deviation.any():
                 report.notes.append(f"{'.'.join(place)}: no noise")
             elif reason := refusal_of(allan, series):
@@ -155,7 +153,7 @@ def _share(value: float) -> str:
 
 def _sensor_row(sensor: SensorRecording, timing: Timing) -> tuple[str, ...]:
     info, cfg = sensor.info, sensor.info.get("cfg", {})
-    loss, delay = cfg.get("loss"), cfg.get("delay")
+    loss = cfg.get("loss")
     if isinstance(loss, Mapping):  # bursts of Gilbert and Elliott
         loss = float(loss["p"]) / (float(loss["p"]) + float(loss["r"]))
     return (
@@ -169,13 +167,9 @@ def _sensor_row(sensor: SensorRecording, timing: Timing) -> tuple[str, ...]:
         _share(timing.lost),
         "" if loss is None else _share(float(loss)),
         _milliseconds(timing.delay, timing.delay_sd),
-        _delay_text(delay, cfg.get("jitter")),
+        delay_text(cfg),
         _milliseconds(timing.latency, timing.latency_sd),
     )
-
-
-def _delay_text(delay: Any, jitter: Any) -> str:
-    return "" if delay is None else milliseconds(delay) + (f" + {milliseconds(jitter)}" if jitter else "")
 
 
 def _error_row(name: str, figures: Any) -> tuple[str, ...]:
@@ -202,19 +196,23 @@ def _noise_rows(name: str, field_name: str, allan: Allan) -> list[tuple[str, ...
 # Allan deviation ------------------------------------------------------------------------------------------------------
 
 
-def allan_figure(report: Report) -> Any:
-    """Return a figure of all Allan deviations: measured with one standard deviation, configured and fitted."""
-    count = len(report.allan)
-    columns = min(2, count)
-    rows = -(-count // columns)
-    figure = blank_figure(5.2 * columns, 3.6 * rows)
-    grid = figure.add_gridspec(
-        rows, columns, left=0.52 / (5.2 * columns) + 0.03, right=0.985, top=1.0 - 0.34 / (3.6 * rows),
-        bottom=0.5 / (3.6 * rows), hspace=0.38, wspace=0.22,
-    )  # fmt: skip
-    for k, ((name, field_name), allan) in enumerate(report.allan.items()):
-        draw_allan(figure.add_subplot(grid[divmod(k, columns)]), f"{name} · {field_name}", allan)
-    return figure
+def allan_html(report: Report) -> str:
+    """Return a picture of all Allan deviations: measured with one standard deviation, configured and fitted."""
+    columns = min(2, len(report.allan))
+    rows = -(-len(report.allan) // columns)
+    width, height = 5.2 * columns, 3.6 * rows
+    data = io.BytesIO()
+    with picture(data, width, height) as figure:
+        margins = {
+            "left": 0.52 / width + 0.03, "right": 0.985, "top": 1.0 - 0.34 / height, "bottom": 0.5 / height,
+            "hspace": 0.38, "wspace": 0.22,
+        }  # fmt: skip
+        panels = figure.subplots(rows, columns, squeeze=False, gridspec_kw=margins).ravel()
+        for axes, ((name, field_name), allan) in zip(panels, report.allan.items(), strict=False):
+            draw_allan(axes, f"{name} · {field_name}", allan)
+        for axes in panels[len(report.allan) :]:
+            axes.remove()
+    return _picture_html(data)
 
 
 def draw_allan(axes: Any, title: str, allan: Allan) -> None:
@@ -231,12 +229,7 @@ def draw_allan(axes: Any, title: str, allan: Allan) -> None:
         axes.fill_between(times, deviation * (1 - spread), deviation * (1 + spread), color=COLORS[k], alpha=0.18, lw=0)
         axes.loglog(times, deviation, "o", ms=2.6, mew=0, color=COLORS[k], label=f"measured {allan.labels[k]}".strip())
         axes.loglog(times, allan.model(allan.fitted, k), lw=0.8, color=COLORS[k])
-    drawn = {}
-    for k in shown:
-        drawn[tuple(allan.configured[:, k])] = k
-    for k in drawn.values():
-        if not allan.configured[:, k].any():
-            continue
+    for k in {tuple(allan.configured[:, k]): k for k in shown if allan.configured[:, k].any()}.values():
         axes.loglog(times, allan.model(allan.configured, k), "--", color=TRUTH, lw=1.0, label="configured")
         for term, amount in zip(allan.terms, allan.configured[:, k], strict=True):
             if amount > 0.0:
@@ -245,22 +238,17 @@ def draw_allan(axes: Any, title: str, allan: Allan) -> None:
                 place = int(np.argmax(line > 1.2 * bottom))  # where it enters the picture, or its start
                 if bottom < line[place] < top:
                     axes.annotate(
-                        f" {term.symbol} = {amount:.3g} ", (times[place], line[place]), fontsize=7, color=INK,
+                        f" {term.symbol} = {amount:.3g} ", (times[place], line[place]), fontsize=7,
                         ha="right" if place else "left", va="bottom",
                     )  # fmt: skip
     if bottom < top:
         axes.set_ylim(bottom, top)
-    axes.grid(True, which="major", color="#e6e9ec", lw=0.6)
-    axes.set_axisbelow(True)
-    axes.tick_params(which="both", labelsize=7.5, colors=INK, length=2.5, width=0.6)
-    for side, spine in axes.spines.items():
-        spine.set_visible(side in ("left", "bottom"))
-        spine.set_color(FAINT)
-    axes.set_title(title, fontsize=9.5, fontweight="bold", color=INK, loc="left", pad=5.0)
-    axes.set_xlabel("averaging time [s]", fontsize=8, color=INK)
-    axes.set_ylabel(f"Allan deviation [{unit_text(allan.unit)}]", fontsize=8, color=INK)
+    axes.grid(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title(title, fontsize=9.5, fontweight="bold")
+    axes.set(xlabel="averaging time [s]", ylabel=f"Allan deviation [{unit_text(allan.unit)}]")
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    axes.legend(handles.values(), handles.keys(), fontsize=7, frameon=False, labelcolor=INK, loc="best")
+    axes.legend(handles.values(), handles.keys(), fontsize=7, loc="best")
 
 
 # Pages ----------------------------------------------------------------------------------------------------------------
@@ -285,7 +273,7 @@ def write_report(report: Report, path: str | os.PathLike[str], title: str) -> Pa
     parts += [f'<p class="note">{escape(note)}</p>' for note in report.notes]
     if report.allan:
         text = "Points with one standard deviation, fitted lines, and the configured noise (dashed)."
-        parts += ["<h2>Allan deviation</h2>", f'<p class="note">{text}</p>', picture_html(allan_figure(report))]
+        parts += ["<h2>Allan deviation</h2>", f'<p class="note">{text}</p>', allan_html(report)]
     for name, sensor in report.recording.items():
         names = field_names(sensor)
         parts.append(f"<h2>{escape(name)}</h2>")
@@ -310,11 +298,11 @@ def fields_html(
     """Return one picture per field, as parts of a page."""
     dt, parts = float(recording.description["dt"]), []
     for name, field_name in fields:
-        sensor = recording[name]
-        spec = spec_of(sensor, field_name)
-        figure = blank_figure(10.0, field_inches(sensor, spec, column_of(sensor, env)))
-        draw_field(figure, sensor, spec, column_of(sensor, env), dt, at)
-        parts.append(picture_html(figure, f"{name}.{field_name}"))
+        sensor, data = recording[name], io.BytesIO()
+        spec, column = spec_of(sensor, field_name), column_of(sensor, env)
+        with picture(data, WIDTH, field_inches(sensor, spec, column)) as figure:
+            draw_field(figure, sensor, spec, column, dt, at)
+        parts.append(_picture_html(data, f"{name}.{field_name}"))
     return parts
 
 
@@ -328,10 +316,8 @@ def write_page(path: str | os.PathLike[str], title: str, parts: Sequence[str]) -
     return path
 
 
-def picture_html(figure: Any, text: str = "") -> str:
-    """Return a figure as an embedded picture."""
-    data = io.BytesIO()
-    figure.savefig(data, format="png", dpi=DOTS, facecolor=PAPER)
+def _picture_html(data: io.BytesIO, text: str = "") -> str:
+    """Return the file of a picture as an embedded one."""
     return f'<img alt="{escape(text)}" src="data:image/png;base64,{base64.b64encode(data.getvalue()).decode()}">'
 
 

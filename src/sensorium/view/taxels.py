@@ -10,49 +10,52 @@ A taxel is active if it shows more than 5 % of the largest true value of the rec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sensorium.drawing import TAXEL_AXES
 from sensorium.readings import Array
-from sensorium.view.panels import Spec, color_map, inches_of, name_and_unit, own_shape, row_of_panels
-from sensorium.view.style import FAINT, INK, MEASURED, TRUTH, tidy, unit_text
+from sensorium.view.panels import (
+    Spec,
+    captures_of,
+    color_bar,
+    color_map,
+    difference_of,
+    error_panel,
+    label_scan,
+    own_axes,
+    own_shape,
+    panel,
+    panels_of,
+    scan_of,
+)
+from sensorium.view.style import FAINT, MEASURED, TRUTH, error_text, legend, name_and_unit, tidy, unit_text
 
 if TYPE_CHECKING:
     from sensorium.record import SensorRecording
 
-AXES = (("probe",), ("row", "column"), ("x", "y", "z"))
-"""Names of the axes that count taxels."""
 ACTIVE = 0.05
 """Fraction of the largest true value above which a taxel is active."""
 MAX_ARROWS = 24
 """Maximum number of arrows along a row or column of a grid."""
-MAX_COLUMNS = 96
-"""Maximum number of drawn captures for taxels without positions."""
-ABOVE = 0.42
-"""Margin for titles of two lines, inches."""
 TINY = 1e-12
 
 
 def is_skin(spec: Spec) -> bool:
     """Return whether a field holds a number, a flag or a vector per taxel of a skin."""
-    axes, role = _own_axes(spec), spec.get("role", "scalar")
+    axes, role = own_axes(spec), spec.get("role", "scalar")
     taxels = _taxel_axes(axes)
     if not taxels or axes[len(taxels) :] not in ((), ("xyz",)) or np.dtype(spec["dtype"]).kind not in "fb":
         return False
     return role in ("scalar", "vector_at") or (role == "range" and len(taxels) > 1)
 
 
-def _own_axes(spec: Spec) -> tuple[str, ...]:
-    axes = tuple(spec["axes"][1:])
-    return axes[1:] if axes[:1] == ("mount",) else axes
-
-
 def _taxel_axes(axes: Sequence[str]) -> tuple[str, ...]:
     """Return the axes that count taxels."""
-    return next((words for words in AXES if tuple(axes[: len(words)]) == words), ())
+    return next((words for words in TAXEL_AXES if tuple(axes[: len(words)]) == words), ())
 
 
 # Places ---------------------------------------------------------------------------------------------------------------
@@ -67,7 +70,7 @@ class _Skin:
         normals: unit vectors `[taxel, 3]`.
         right: unit tangential vectors that point right in the picture.
         up: unit tangential vectors that point up in the picture.
-        at: `[taxel, 2]`, positions in the picture; None if unknown.
+        at: `[taxel, 2]`, positions in the picture; None if unknown, as for a list without positions and for cells.
         labels: labels of the axes of the picture.
         fillers: bool `[taxel]`, places of the layout without a taxel.
     """
@@ -83,7 +86,7 @@ class _Skin:
 
 def _skin(sensor: SensorRecording, spec: Spec) -> _Skin:
     """Return the layout of a field's taxels, as far as the sensor's config defines it."""
-    shape = tuple(own_shape(spec)[: len(_taxel_axes(_own_axes(spec)))])
+    shape = tuple(own_shape(spec)[: len(_taxel_axes(own_axes(spec)))])
     count, cfg = int(np.prod(shape)), sensor.info.get("cfg", {})
     places = np.asarray(cfg.get("probe_local_pos", ()), np.float64).reshape(-1, 3)
     normals = np.asarray(cfg.get("probe_local_normal", (0.0, 0.0, 1.0)), np.float64).reshape(-1, 3)
@@ -94,36 +97,27 @@ def _skin(sensor: SensorRecording, spec: Spec) -> _Skin:
     fillers = radii == 0.0 if len(radii) == count else np.zeros(count, dtype=bool)
     mean = normals.sum(axis=0)
     mean = normals[0] if np.linalg.norm(mean) < 0.1 * count else mean / np.linalg.norm(mean)
-    right, up, labels = _in_plane(mean)
-    is_known = len(places) == count and count > 1
-    at = None
-    if is_known:
+    right, up = _in_plane(mean)
+    at, labels = None, ("column", "row")
+    if len(shape) == 2:
+        at = np.argwhere(np.ones(shape))[:, ::-1].astype(np.float64)
+    if len(places) == count > 1:
         if len(shape) == 2 and not _is_flat(places, mean, shape):
             grid = places.reshape(*shape, 3)
             right = np.asarray(np.gradient(grid, axis=1)).reshape(-1, 3) if shape[1] > 1 else right
             up = np.asarray(np.gradient(grid, axis=0)).reshape(-1, 3) if shape[0] > 1 else np.cross(normals, right)
-            labels = ("column", "row")
         else:
             at = np.stack([places @ right, places @ up], axis=1)
-            size = float(np.ptp(at, axis=0).max())
-            factor, unit = (1e3, "mm") if size < 1.0 else (1.0, "m")
-            at, labels = factor * at, (f"{labels[0]} [{unit}]", f"{labels[1]} [{unit}]")
-    elif len(shape) == 2:
-        labels = ("column", "row")
+            factor, unit = (1e3, "mm") if np.ptp(at, axis=0).max() < 1.0 else (1.0, "m")
+            at, labels = factor * at, (f"{_named(right)} [{unit}]", f"{_named(up)} [{unit}]")
     return _Skin(shape, normals, _along(right, normals), _along(up, normals), at, labels, fillers)
 
 
-def _in_plane(normal: Array) -> tuple[Array, Array, tuple[str, str]]:
-    """Return the right and up directions for a view of a surface from outside, and the names of both."""
-    if abs(normal[2]) > 0.8:
-        right = np.array([1.0, 0.0, 0.0]) - normal[0] * normal
-        right /= np.linalg.norm(right)
-        up = np.cross(normal, right)
-    else:
-        up = np.array([0.0, 0.0, 1.0]) - normal[2] * normal
-        up /= np.linalg.norm(up)
-        right = np.cross(up, normal)
-    return right, up, (_named(right), _named(up))
+def _in_plane(normal: Array) -> tuple[Array, Array]:
+    """Return the right and up directions for a view of a surface from outside."""
+    upright = np.eye(3)[0 if abs(normal[2]) > 0.8 else 2]
+    first = _along(upright, normal)
+    return (first, np.cross(normal, first)) if upright[0] else (np.cross(first, normal), first)
 
 
 def _named(direction: Array) -> str:
@@ -175,8 +169,7 @@ class _TaxelValues:
 
 def _taxel_values(values: Array, rows: Array, env: int, spec: Spec, skin: _Skin) -> _TaxelValues:
     """Return the values of the taxels of the first mount in these rows."""
-    mount = (0,) if spec["axes"][1:2] == ["mount"] else ()
-    numbers = values[(rows, env, *mount)].astype(np.float64)
+    numbers = captures_of(values, rows, env, spec).astype(np.float64)
     numbers[~np.isfinite(numbers)] = np.nan
     if len(own_shape(spec)) == len(skin.shape):
         return _TaxelValues(numbers.reshape(len(rows), -1))
@@ -185,55 +178,40 @@ def _taxel_values(values: Array, rows: Array, env: int, spec: Spec, skin: _Skin)
     return _TaxelValues(normal, vectors - normal[..., None] * skin.normals)
 
 
-Curve = Callable[[_TaxelValues], Array]
-
-
-def _curves(spec: Spec, true: _TaxelValues) -> list[tuple[str, Curve]]:
-    """Return the curves of the whole skin over time: their names and functions of the values."""
-    unit, is_vector = unit_text(spec["unit"]), true.along is not None
+def _curves(spec: Spec, felt: _TaxelValues, true: _TaxelValues) -> dict[str, Array]:
+    """Return the curves of the whole skin over time, by their labels; the true values decide which."""
+    unit, is_vector = unit_text(spec["unit"]), felt.along is not None
     if np.dtype(spec["dtype"]).kind == "b":
-        return [("active\ntaxels", lambda felt: (felt.normal > 0.0).sum(axis=1))]
+        return {"active\ntaxels": (felt.normal > 0.0).sum(axis=1)}
     if spec.get("role") == "range":
-        return [(f"least\n[{unit}]", lambda felt: _known(felt.normal, np.min))]
+        return {f"least\n[{unit}]": np.fmin.reduce(felt.normal, axis=1)}
     adds = spec["unit"] in ("N", "N m")
-    curves: list[tuple[str, Curve]]
-    if adds:
-        curves = [(f"normal,\nsum [{unit}]" if is_vector else f"sum\n[{unit}]", lambda felt: felt.normal.sum(axis=1))]
-        if is_vector:
-            curves.append((f"{_shear(spec)},\nsum [{unit}]", lambda felt: felt.net_shear))
+    if adds and is_vector:
+        curves = {f"normal,\nsum [{unit}]": felt.normal.sum(axis=1), f"{_shear(spec)},\nsum [{unit}]": felt.net_shear}
     elif is_vector:
-        curves = [
-            (f"greatest\nnormal [{unit}]", lambda felt: _known(np.abs(felt.normal), np.max)),
-            (f"greatest\nshear [{unit}]", lambda felt: _known(felt.shear, np.max)),
-        ]
+        greatest = {"normal": np.abs(felt.normal), "shear": felt.shear}
+        curves = {f"greatest\n{name} [{unit}]": np.fmax.reduce(each, axis=1) for name, each in greatest.items()}
+    elif adds:
+        curves = {f"sum\n[{unit}]": felt.normal.sum(axis=1)}
     else:
-        curves = [(f"greatest\n[{unit}]", lambda felt: _known(felt.normal, np.max))]
+        curves = {f"greatest\n[{unit}]": np.fmax.reduce(felt.normal, axis=1)}
     most = float(np.nanmax(np.abs(true.normal), initial=0.0))
     if (true.normal == 0.0).any() and most > 0.0:
-        title = f"active taxels\n(> {ACTIVE * most:.2g} {unit})"
-        curves.append((title, lambda felt: (np.abs(felt.normal) > ACTIVE * most).sum(axis=1)))
+        curves[f"active taxels\n(> {ACTIVE * most:.2g} {unit})"] = (np.abs(felt.normal) > ACTIVE * most).sum(axis=1)
     elif not adds and not is_vector:
-        curves.append((f"mean\n[{unit}]", lambda felt: _known(felt.normal, np.mean)))
+        curves[f"mean\n[{unit}]"] = np.ma.masked_invalid(felt.normal).mean(axis=1).filled(np.nan)
     return curves
 
 
-def _known(values: Array, reduce: Callable[..., Any]) -> Array:
-    """Return one number per capture, from taxels with a known value; NaN if there are none."""
-    return np.array([reduce(row[np.isfinite(row)]) if np.isfinite(row).any() else np.nan for row in values])
-
-
-def _moment(spec: Spec, true: _TaxelValues, curve: Curve) -> int:
+def _moment(spec: Spec, true: _TaxelValues, load: Array) -> int:
     """Return the capture to draw: that of the largest load; without a load, the last one.
 
     For distances, it is that of the minimum. For values that are never 0, such as temperatures, it is that of the
     largest change.
     """
-    if spec.get("role") == "range":
-        strength = -curve(true)
-    elif true.along is None and not (true.normal == 0.0).any():
-        strength = _known(np.abs(true.normal - true.normal[0]), np.max)
-    else:
-        strength = np.hypot(curve(true), true.net_shear)
+    strength = -load if spec.get("role") == "range" else np.hypot(load, true.net_shear)
+    if spec.get("role") != "range" and true.along is None and not (true.normal == 0.0).any():
+        strength = np.fmax.reduce(np.abs(true.normal - true.normal[0]), axis=1)
     known = np.where(np.isfinite(strength), strength, -np.inf)
     return int(known.argmax()) if known.max() > known.min() else len(known) - 1
 
@@ -241,126 +219,84 @@ def _moment(spec: Spec, true: _TaxelValues, curve: Curve) -> int:
 # Drawing --------------------------------------------------------------------------------------------------------------
 
 
-def draw_skin(
-    figure: Any, sensor: SensorRecording, spec: Spec, env: int, pairs: tuple[Array, Array], room: tuple[float, float]
-) -> None:
+def draw_skin(figure: Any, sensor: SensorRecording, spec: Spec, env: int) -> None:
     """Draw a field of taxels: true and measured at one moment, and curves of the whole skin over time.
 
     Args:
         figure: a figure or subfigure of Matplotlib.
-        sensor: the recorded sensor.
+        sensor: the recorded sensor, with at least one arrival.
         spec: the field, see `is_skin`.
         env: column of the env.
-        pairs: rows of measured and of true values of the same captures; at least one.
-        room: bottom and top of the strip to draw in, as fractions of the figure's height.
     """
-    skin = _skin(sensor, spec)
+    skin, (arrivals, captures) = _skin(sensor, spec), sensor.pairs(env)
     measured, true = (
         _taxel_values(branch[spec["name"]], rows, env, spec, skin)
-        for branch, rows in zip((sensor.measured, sensor.truth), pairs, strict=True)
+        for branch, rows in ((sensor.measured, arrivals), (sensor.truth, captures))
     )
-    time = sensor.capture_time[pairs[0], env]
-    curves = _curves(spec, true)
-    moment = _moment(spec, true, curves[0][1])
-    left, middle, right = row_of_panels(figure, room, (1.0, 1.0, 1.2), above=ABOVE)
+    time = sensor.capture_time[arrivals, env]
+    curves = _curves(spec, true, true)
+    left, middle, space, right = panels_of(figure, (1.0, 1.0, 0.32, 0.85), 0.84)
+    space.remove()
+    right.remove()
+    moment = None
     if skin.at is None and len(skin.shape) == 1:
-        _draw_over_time(figure, (left, middle), (true, measured), time, spec)
+        _draw_over_time((left, middle), true, measured, time, spec)
     else:
-        _draw_moment(figure, (left, middle), (true, measured), moment, skin, spec, float(time[moment]))
-    right.set_axis_off()
-    inches = inches_of(figure)
-    gap = 0.14 / inches
-    box = right.get_position()
-    height = (box.height + gap) / len(curves) - gap
-    for i, (label, curve) in enumerate(curves):
-        low = box.y1 - (i + 1) * height - i * gap
-        axes = figure.add_axes((box.x0 + 0.34 * box.width, low, 0.7 * box.width, height))
-        axes.plot(time, curve(measured), color=MEASURED, lw=1.4, label="measured")
-        axes.plot(time, curve(true), color=TRUTH, lw=0.8, label="true")
-        if skin.at is not None or len(skin.shape) > 1:
+        moment = _moment(spec, true, next(iter(curves.values())))
+        _draw_moment((left, middle), (true, measured), moment, skin, spec, float(time[moment]))
+    grid = right.get_subplotspec().subgridspec(len(curves), 1, hspace=0.14)
+    for place, (label, curve), seen in zip(grid, curves.items(), _curves(spec, measured, true).values(), strict=True):
+        axes = figure.add_subplot(place)
+        axes.plot(time, seen, color=MEASURED, lw=1.4, label="measured")
+        axes.plot(time, curve, color=TRUTH, lw=0.8, label="true")
+        if moment is not None:
             axes.axvline(time[moment], color="#f0c94a", lw=2.5, alpha=0.6, zorder=0)
-        axes.set_ylabel(label, fontsize=7.5, color=INK)
-        tidy(axes, is_last=i == len(curves) - 1)
-        if i == 0:
-            axes.legend(
-                loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, frameon=False, fontsize=8, borderaxespad=0.1,
-                handlelength=1.6, labelcolor=INK,
-            )  # fmt: skip
-    axes.set_xlabel("capture time [s]", fontsize=8, color=INK)
+        axes.set_ylabel(label, fontsize=7.5)
+        tidy(axes)
+        axes.label_outer()
+    axes.set_xlabel("capture time [s]")
+    legend(figure.axes[-len(curves)])
 
 
 def _draw_moment(
-    figure: Any,
-    panels: tuple[Any, Any],
-    branches: tuple[_TaxelValues, _TaxelValues],
-    moment: int,
-    skin: _Skin,
-    spec: Spec,
+    panels: tuple[Any, Any], branches: tuple[_TaxelValues, _TaxelValues], moment: int, skin: _Skin, spec: Spec,
     time: float,
-) -> None:
+) -> None:  # fmt: skip
     """Draw the taxels in one capture, true and measured, with the same colours and arrow scale."""
     both = np.stack([felt.normal[moment] for felt in branches])
     both[:, skin.fillers] = np.nan
-    is_flag = np.dtype(spec["dtype"]).kind == "b"
     low, high, colors = _scale(both[0], both[1], spec, _least(branches[0]))
     options = {"cmap": color_map(colors), "vmin": low, "vmax": high}
-    layer, text = _layer(both[0], skin)
+    layer, labels, which = _layer(both[0], skin)
     shear = np.stack([felt.shear[moment] for felt in branches])
     shear[:, skin.fillers] = 0.0
     longest = float(np.nan_to_num(shear).max(initial=0.0))
-    for axes, felt, values, which in zip(panels, branches, both, ("true", "measured"), strict=True):
-        if len(skin.shape) == 1 and skin.at is not None:
-            spacing = _spacing(skin.at)
+    scale = max(longest, 0.3 * float(np.nan_to_num(np.abs(both)).max(initial=0.0)))
+    for axes, felt, values in zip(panels, branches, both, strict=True):
+        if skin.at is None:
+            drawn = axes.imshow(values.reshape(skin.shape)[layer].T, origin="lower", **options)
+        elif len(skin.shape) == 1:
             drawn = axes.scatter(*skin.at.T, c=values, lw=0.0, plotnonfinite=True, **options)
-            _size_dots(axes, drawn, skin.at, spacing)
-        elif skin.at is not None:
-            x, y = (skin.at[:, k].reshape(skin.shape) for k in (0, 1))
-            drawn = axes.pcolormesh(
-                x, y, np.ma.masked_invalid(values.reshape(skin.shape)), shading="nearest", **options
-            )
-            spacing = _spacing(skin.at)
+            _size_dots(axes, drawn, skin.at)
         else:
-            drawn = axes.imshow(
-                values.reshape(skin.shape)[layer].T if len(skin.shape) == 3 else values.reshape(skin.shape),
-                origin="lower", interpolation="nearest", **options,
-            )  # fmt: skip
-            spacing = 1.0
+            x, y, cells = (each.reshape(skin.shape) for each in (*skin.at.T, values))
+            drawn = axes.pcolormesh(x, y, np.ma.masked_invalid(cells), shading="nearest", **options)
         axes.set_aspect("equal", anchor="NW")
-        if felt.along is not None and longest > 0.0:
-            scale = max(longest, 0.3 * float(np.nan_to_num(np.abs(both)).max(initial=0.0)))
-            _draw_arrows(axes, skin, felt.along[moment], scale, spacing)
-        axes.set_xlabel(text[0], fontsize=8, color=INK)
-        title = f"{_labelled(spec)}, true\nt = {time:.4g} s{text[2]}"
-        if which == "measured":
-            title = f"measured\n{_error(both, spec)}"
-        axes.set_title(title, fontsize=8.5, color=INK, loc="left", pad=4.0)
-        if which == "measured" and not is_flag and np.ptp(np.nan_to_num(both)) > 0.0:
-            _bar_beside(figure, axes, drawn)
-    panels[0].set_ylabel(text[1], fontsize=8, color=INK, labelpad=1.0)
+        if felt.along is not None and skin.at is not None and longest > 0.0:
+            _draw_arrows(axes, skin, skin.at, felt.along[moment], scale)
+        axes.set_xlabel(labels[0])
+    if np.dtype(spec["dtype"]).kind != "b" and np.ptp(np.nan_to_num(both)) > 0.0:
+        color_bar(drawn, panels[1])
+    panels[0].set_title(f"{name_and_unit(spec)}, true\nt = {time:.4g} s{which}")
+    panels[1].set_title(f"measured\n{_error(both, spec)}")
+    panels[0].set_ylabel(labels[1], labelpad=1.0)
     panels[1].tick_params(labelleft=False)
     if branches[0].along is not None:
-        unit = unit_text(spec["unit"])
-        arrows = f" · arrows: {_shear(spec)}, up to {longest:.2g} {unit}" if longest > 0.0 else ""
+        arrows = f" · arrows: {_shear(spec)}, up to {longest:.2g} {unit_text(spec['unit'])}" if longest > 0.0 else ""
         panels[0].annotate(
             f"colour: normal part{arrows}", (0.0, 0.0), xycoords="axes fraction", xytext=(0.0, -29.0),
             textcoords="offset points", fontsize=7, color=FAINT, va="top",
         )  # fmt: skip
-
-
-def _bar_beside(figure: Any, axes: Any, drawn: Any) -> None:
-    """Add a colour bar as high as the map."""
-    axes.apply_aspect()
-    box = axes.get_position()
-    bar = figure.colorbar(drawn, cax=figure.add_axes((box.x1 + 0.01, box.y0, 0.012, box.height)))
-    bar.formatter.set_powerlimits((-2, 3))
-    bar.ax.yaxis.get_offset_text().set_fontsize(7)
-    bar.ax.tick_params(labelsize=7, colors=INK, length=2.0, width=0.5)
-    bar.outline.set_visible(False)
-
-
-def _labelled(spec: Spec) -> str:
-    """Return the name of a field, with its unit if it has one."""
-    return str(spec["name"]) if spec["unit"] == "1" else name_and_unit(spec)
 
 
 def _shear(spec: Spec) -> str:
@@ -400,20 +336,16 @@ def _scale(true: Array, measured: Array, spec: Spec, least: float) -> tuple[floa
     return low, max(high, low + max(least, TINY)), "viridis"
 
 
-def _layer(true: Array, skin: _Skin) -> tuple[tuple[Any, ...], tuple[str, str, str]]:
+def _layer(true: Array, skin: _Skin) -> tuple[tuple[Any, ...], tuple[str, str], str]:
     """Return the drawn layer of cells, the names of its axes, and a text that identifies it."""
     if len(skin.shape) < 3:
-        return (), (*skin.labels, "")
+        return (), skin.labels, ""
     axis = int(np.argmin(skin.shape))
-    cell = np.unravel_index(int(np.nan_to_num(np.abs(true), nan=-1.0).argmax()), skin.shape)[axis]
+    cell = int(np.unravel_index(int(np.nan_to_num(np.abs(true), nan=-1.0).argmax()), skin.shape)[axis])
     first, second = (word for k, word in enumerate("xyz") if k != axis)
     count = skin.shape[axis]
-    which = f", layer {int(cell) + 1} of {count} in {'xyz'[axis]}" if count > 1 else ""
-    return tuple(int(cell) if k == axis else slice(None) for k in range(3)), (
-        f"cell, {first}",
-        f"cell, {second}",
-        which,
-    )
+    which = f", layer {cell + 1} of {count} in {'xyz'[axis]}" if count > 1 else ""
+    return tuple(cell if k == axis else slice(None) for k in range(3)), (f"cell, {first}", f"cell, {second}"), which
 
 
 def _spacing(at: Array) -> float:
@@ -425,65 +357,46 @@ def _spacing(at: Array) -> float:
     return float(np.median(nearest[np.isfinite(nearest)])) if np.isfinite(nearest).any() else 1.0
 
 
-def _size_dots(axes: Any, drawn: Any, at: Array, spacing: float) -> None:
+def _size_dots(axes: Any, drawn: Any, at: Array) -> None:
     """Set limits around the taxels, and make dots as large as fits between them."""
-    middle, half = 0.5 * (at.min(axis=0) + at.max(axis=0)), 0.5 * np.ptp(at, axis=0) + 0.8 * spacing
-    axes.set_xlim(middle[0] - half[0], middle[0] + half[0])
-    axes.set_ylim(middle[1] - half[1], middle[1] + half[1])
+    spacing = _spacing(at)
+    low, high = at.min(axis=0) - 0.8 * spacing, at.max(axis=0) + 0.8 * spacing
+    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
     box = axes.get_window_extent()
-    points = 72.0 / axes.figure.dpi * min(box.width / (2.0 * half[0]), box.height / (2.0 * half[1])) * spacing
+    points = 72.0 / axes.figure.dpi * float(np.min((box.width, box.height) / (high - low))) * spacing
     drawn.set_sizes([float(np.clip(points, 2.0, 20.0)) ** 2])
 
 
-def _draw_arrows(axes: Any, skin: _Skin, along: Array, scale: float, spacing: float) -> None:
+def _draw_arrows(axes: Any, skin: _Skin, at: Array, along: Array, scale: float) -> None:
     """Draw the tangential components; an arrow of size `scale` is 1.8 times as long as the taxel spacing."""
     across = np.stack([(along * skin.right).sum(axis=-1), (along * skin.up).sum(axis=-1)], axis=1)
-    if skin.at is not None:
-        at = skin.at
-    else:
-        rows, columns = np.indices(skin.shape)
-        at = np.stack([columns.ravel(), rows.ravel()], axis=1).astype(np.float64)
     shown = np.isfinite(across).all(axis=1) & ~skin.fillers
     if len(skin.shape) == 2:
-        kept = [np.arange(size) % -(-size // MAX_ARROWS) == 0 for size in skin.shape]
-        shown &= np.outer(*kept).ravel()
+        shown &= np.outer(*(np.arange(size) % -(-size // MAX_ARROWS) == 0 for size in skin.shape)).ravel()
     shown &= np.hypot(*np.nan_to_num(across).T) > 0.08 * scale
     axes.quiver(
-        *at[shown].T, *across[shown].T, angles="xy", scale_units="xy", scale=scale / (1.8 * spacing), color="#ffffff",
-        edgecolor=TRUTH, linewidth=0.4, width=0.012, headwidth=3.6, headlength=3.6, headaxislength=3.2, minlength=0.0,
+        *at[shown].T, *across[shown].T, angles="xy", scale_units="xy", scale=scale / (1.8 * _spacing(at)),
+        color="#ffffff", edgecolor=TRUTH, linewidth=0.4, width=0.012, headwidth=3.6, headlength=3.6,
+        headaxislength=3.2, minlength=0.0,
     )  # fmt: skip
 
 
 def _draw_over_time(
-    figure: Any, panels: tuple[Any, Any], branches: tuple[_TaxelValues, _TaxelValues], time: Array, spec: Spec
+    panels: tuple[Any, Any], true: _TaxelValues, measured: _TaxelValues, time: Array, spec: Spec
 ) -> None:
-    """Draw taxels without positions by their number, over time."""
-    both = [felt.normal for felt in branches]
-    low, high, colors = _scale(both[0].ravel(), both[1].ravel(), spec, _least(branches[0]))
-    columns = np.unique(np.linspace(0, len(time) - 1, min(len(time), MAX_COLUMNS)).round().astype(int))
-    step = (time[-1] - time[0]) / max(len(columns) - 1, 1) or 1e-3
-    extent = (time[0] - 0.5 * step, time[-1] + 0.5 * step, -0.5, both[0].shape[1] - 0.5)
-    for axes, values, which in zip(panels, both, ("true", "measured"), strict=True):
-        drawn = axes.imshow(
-            values[columns].T, aspect="auto", origin="lower", extent=extent, interpolation="nearest",
-            cmap=color_map(colors), vmin=low, vmax=high,
-        )  # fmt: skip
-        part = ", along z" if branches[0].along is not None else ""
-        title = f"{_labelled(spec)}{part}\ntrue" if which == "true" else f"measured\n{_error(np.stack(both), spec)}"
-        axes.set_title(title, fontsize=8.5, color=INK, loc="left", pad=4.0)
-        axes.set_xlabel("capture time [s]", fontsize=8, color=INK)
-        if which == "measured" and np.dtype(spec["dtype"]).kind != "b":
-            _bar_beside(figure, axes, drawn)
-    panels[0].set_ylabel("taxel", fontsize=8, color=INK, labelpad=1.0)
-    panels[1].tick_params(labelleft=False)
+    """Draw taxels without positions by their number, over time, and their error."""
+    captures, taxels, options = scan_of(time, true.normal.shape[1])
+    seen, there = (felt.normal[captures][:, taxels] for felt in (measured, true))
+    low, high, colors = _scale(there.ravel(), seen.ravel(), spec, _least(true))
+    part = ", along z" if true.along is not None else ""
+    panel(panels[0], seen.T, f"{name_and_unit(spec)}{part}\nmeasured", (low, high), colors, **options)
+    text = _error(np.stack([true.normal, measured.normal]), spec)
+    error_panel(panels[1], difference_of(spec, seen, there)[0].T, text, **options)
+    label_scan(panels, "taxel")
 
 
 def _error(both: Array, spec: Spec) -> str:
     """Return a text on the difference between the second and the first of two values."""
     if np.dtype(spec["dtype"]).kind == "b":
         return f"{int((both[0] != both[1]).sum())} of {both[0].size} differ"
-    difference = both[1] - both[0]
-    known = difference[np.isfinite(difference)]
-    if not known.any():
-        return "no error"
-    return f"error {known.mean():+.2g} ± {known.std():.2g} {unit_text(spec['unit'])}"
+    return error_text(both[1] - both[0], spec["unit"])

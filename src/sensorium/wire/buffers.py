@@ -75,7 +75,8 @@ class Buffer:
         self._pool: weakref.ref[BufferPool] | None = None
         self._root: Array | None = None
         self._size = 0
-        self.reset(size)
+        if size:
+            self.reset(size)
 
     @property
     def size(self) -> int:
@@ -226,18 +227,22 @@ class BufferPool:
         """Total size of the memory in the pool, bytes."""
         return sum(map(len, tuple(self._memories)))
 
-    def pop(self) -> Buffer:
-        """Return a buffer of size 0 with the most recently returned memory, or without memory if the pool is empty."""
+    def pop(self, size: int = 0) -> Buffer:
+        """Return a buffer with the most recently returned memory; it has none if the pool is empty.
+
+        Args:
+            size: size of the buffer, bytes; see `Buffer.reset`.
+        """
         buffer = Buffer()
         buffer._pool = self._self
         with self._lock:
-            try:
-                memory = self._memories.pop()
-            except IndexError:
-                self.misses += 1
-                return buffer
-            self.hits += 1
-        buffer._take(memory)
+            memory = self._memories.pop() if self._memories else None
+            self.hits += memory is not None
+            self.misses += memory is None
+        if memory is not None:
+            buffer._take(memory)
+        if size:
+            buffer.reset(size)
         return buffer
 
     def clear(self) -> None:

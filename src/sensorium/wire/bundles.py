@@ -16,7 +16,7 @@ from sensorium.wire.data import RawData, messages_of
 from sensorium.wire.header import BUNDLE, HEADER_BYTES, Header
 from sensorium.wire.stream_info import StreamInfo
 
-Item = tuple[bytes, int, int]
+Item = tuple[bytes | memoryview, int, int]
 """Body, first env and number of envs of a message."""
 
 _ROW = struct.Struct("<III")

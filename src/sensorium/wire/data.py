@@ -33,21 +33,25 @@ class RawData:
         body: the message's body, if it is in separate memory; `memory` is then header and poses.
 
     Attributes:
+        header: contents of the header.
         head: header and poses, or the whole message, read-only.
         body: the body, read-only.
+        array: body as uint8 `[byte]`, base of all arrays: views of the memory itself could be made writable.
         info: stream of the message.
 
     Raises:
         WireError: the bytes are not a sensorium message, or not a message of that stream.
     """
 
-    __slots__ = ("_array", "_header", "body", "head", "info")
+    __slots__ = ("_item", "array", "body", "head", "header", "info")
 
-    _header: Header | tuple[Header, int, int, int]
+    header: Header
     body: memoryview
     info: StreamInfo
     head: memoryview
-    _array: npt.NDArray[np.uint8] | None
+    array: npt.NDArray[np.uint8]
+    _item: tuple[Header, int, int, int]
+    """Header of a bundle, and number, first env and number of envs of this message of it."""
 
     def __init__(self, memory: Any, info: StreamInfo, body: Any = None) -> None:
         head = _bytes_of(memory)
@@ -60,29 +64,19 @@ class RawData:
                 f"a message of stream {info.name!r} contains {header.num_envs} envs from {header.first_env} on, of "
                 f"{info.num_envs}."
             )
-        self._header, self.head, self.body, self.info = header, head, rest, info
-        self._array = None
+        self.header, self.head, self.body, self.info = header, head, rest, info
 
-    @property
-    def header(self) -> Header:
-        """Contents of the header."""
-        header = self._header
-        if isinstance(header, Header):
-            return header
-        whole, seq, first, count = header  # a message of a bundle: its header is created on demand
+    def __getattr__(self, name: str) -> Any:
+        """Create `array`, and the header of a message of a bundle, on first use."""
+        if name == "array":
+            self.array = np.frombuffer(self.body, _BYTE) if len(self.body) else _NOTHING
+            return self.array
+        if name != "header":
+            raise AttributeError(f"RawData has no attribute {name!r}")
+        whole, seq, first, count = self._item
         flags, size = whole.flags & ~BUNDLE, len(self.body)
-        own = whole._replace(flags=flags, seq=seq, first_env=first, num_envs=count, body_bytes=size)
-        self._header = own
-        return own
-
-    @property
-    def array(self) -> npt.NDArray[np.uint8]:
-        """Body as uint8 `[byte]`, base of all arrays: views of the memory itself could be made writable."""
-        array = self._array
-        if array is None:
-            array = np.frombuffer(self.body, _BYTE) if len(self.body) else _NOTHING
-            self._array = array
-        return array
+        self.header = whole._replace(flags=flags, seq=seq, first_env=first, num_envs=count, body_bytes=size)
+        return self.header
 
     @property
     def pose(self) -> npt.NDArray[np.float32] | None:
@@ -103,16 +97,10 @@ class RawData:
 
     def copy(self) -> RawData:
         """Return the same message in separate memory, in one piece."""
-        header = self.header
-        start = header.body_offset
-        memory = empty(header.message_bytes)
-        memory[:start] = np.frombuffer(self._own_head(), np.uint8)
-        memory[start:] = self.array
-        memory.flags.writeable = False
-        return RawData(memory, self.info)
+        return _joined(self._own_head(), self.body, self.info)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _received, (self._own_head() + bytes(self.body), self.info)
+        return _joined, (self._own_head(), bytes(self.body), self.info)
 
     def _own_head(self) -> bytes:
         """Return header and poses, up to the start of the body."""
@@ -128,8 +116,8 @@ def _bytes_of(memory: Any) -> memoryview:
 
 _new = object.__new__
 _slots: Any = RawData  # writing through a slot's descriptor is faster than by name
-_set_header, _set_body, _set_info = _slots._header.__set__, _slots.body.__set__, _slots.info.__set__
-_set_head, _set_array = _slots.head.__set__, _slots._array.__set__
+_set_item, _set_body = _slots._item.__set__, _slots.body.__set__
+_set_info, _set_head = _slots.info.__set__, _slots.head.__set__
 
 
 def messages_of(
@@ -147,37 +135,13 @@ def messages_of(
     at, seq, first0, envs, stride = 0, header.seq, header.first_env, header.num_envs, header.poses * POSE_BYTES
     for length, first, count in rows:
         raw = _new(RawData)
-        _set_header(raw, (header, seq, first, count))
+        _set_item(raw, (header, seq, first, count))
         _set_body(raw, memoryview(bodies[at : at + length]))
         _set_info(raw, info)
         _set_head(raw, head if count == envs else head[(first - first0) * stride :])
-        _set_array(raw, None)
         yield raw
         at += length
         seq += 1
-
-
-def begin_message(memory: memoryview, header: Header) -> tuple[npt.NDArray[np.float32], memoryview]:
-    """Write the header of a message and return the memory of its poses and its body, both writable.
-
-    Args:
-        memory: the whole message, or only header and poses if the body is separate; aligned to 64 bytes.
-        header: contents of the header.
-
-    Returns:
-        Poses, float32 `[env, mount, 7]` (m, quaternion wxyz; to be filled), and the body's memory.
-
-    Raises:
-        WireError: the memory is too small.
-    """
-    header.pack_into(memory)
-    start, shape = header.body_offset, (header.num_envs, header.poses, 7)
-    if len(memory) < start:
-        raise WireError(f"the header and the poses need {start} bytes of memory, got {len(memory)}.")
-    poses: npt.NDArray[np.float32] = np.ndarray(shape, _FLOAT, memory, HEADER_BYTES)
-    end = HEADER_BYTES + poses.nbytes
-    memory[end:start] = bytes(start - end)
-    return poses, memory[start:]
 
 
 def empty(size: int) -> npt.NDArray[np.uint8]:
@@ -187,10 +151,11 @@ def empty(size: int) -> npt.NDArray[np.uint8]:
     return memory[start : start + size]
 
 
-def _received(message: bytes, info: StreamInfo) -> RawData:
-    """Return a pickled message, in aligned memory."""
-    memory = empty(len(message))
-    memory[:] = np.frombuffer(message, np.uint8)
+def _joined(head: bytes, body: bytes | memoryview, info: StreamInfo) -> RawData:
+    """Return a message in aligned memory."""
+    memory = empty(len(head) + len(body))
+    memory[: len(head)] = np.frombuffer(head, _BYTE)
+    memory[len(head) :] = np.frombuffer(body, _BYTE)
     memory.flags.writeable = False
     return RawData(memory, info)
 

@@ -31,6 +31,8 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from sensorium.errors import WireError
 
 MAGIC = b"SNSR"
@@ -49,7 +51,7 @@ BUNDLE = 4
 _KNOWN_FLAGS = TRUTH | EVENTS | BUNDLE
 
 _STRUCT = struct.Struct("<4sHHQIIQQqqqqIII4xQ32x")
-_unpack, _pack_into, _pack = _STRUCT.unpack_from, _STRUCT.pack_into, _STRUCT.pack
+_unpack, _pack = _STRUCT.unpack_from, _STRUCT.pack
 
 
 @lru_cache(1024)
@@ -65,7 +67,7 @@ def aligned(size: int) -> int:
 
 def body_offset(num_envs: int, poses: int) -> int:
     """Return the start of the body in a message with this number of envs and of poses per env, bytes."""
-    return HEADER_BYTES + aligned(num_envs * poses * POSE_BYTES)
+    return HEADER_BYTES + ((num_envs * poses * POSE_BYTES + ALIGNMENT - 1) & -ALIGNMENT)
 
 
 class Header(NamedTuple):
@@ -89,7 +91,7 @@ class Header(NamedTuple):
     @property
     def body_offset(self) -> int:
         """Start of the body relative to the header's first byte, bytes."""
-        return HEADER_BYTES + aligned(self.num_envs * self.poses * POSE_BYTES)
+        return body_offset(self.num_envs, self.poses)
 
     @property
     def message_bytes(self) -> int:
@@ -104,17 +106,6 @@ class Header(NamedTuple):
         """
         try:
             return _pack(MAGIC, VERSION, *self)
-        except struct.error as error:
-            raise WireError(f"{self} does not fit into a header ({error}).") from None
-
-    def pack_into(self, memory: Any) -> None:
-        """Write the 128 bytes to the start of writable memory.
-
-        Raises:
-            WireError: a number does not fit, or the memory is too small.
-        """
-        try:
-            _pack_into(memory, 0, MAGIC, VERSION, *self)
         except struct.error as error:
             raise WireError(f"{self} does not fit into a header ({error}).") from None
 
@@ -159,3 +150,22 @@ class Header(NamedTuple):
                 f"and a body of {stated} bytes."
             )
         return header
+
+
+def begin_message(memory: Any, header: Header, poses: Any = 0.0) -> memoryview:
+    """Write header and poses of a message, and return the writable memory of its body.
+
+    Args:
+        memory: the whole message, or only header and poses if the body is separate; aligned to 64 bytes.
+        header: contents of the header.
+        poses: float32 `[env, mount, 7]` (m, quaternion wxyz).
+
+    Raises:
+        WireError: a number does not fit, or the memory is too small.
+    """
+    view, start = memoryview(memory), header.body_offset
+    if len(view) < start:
+        raise WireError(f"the header and the poses need {start} bytes of memory, got {len(view)}.")
+    view[:start] = header.pack().ljust(start, b"\0")
+    np.ndarray((header.num_envs, header.poses, 7), "<f4", view, HEADER_BYTES)[...] = poses
+    return view[start:]

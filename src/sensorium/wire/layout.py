@@ -9,52 +9,48 @@ blocks are 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from math import prod
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from sensorium.spec import FieldSpec
 from sensorium.wire.header import aligned
 
+Branch = Literal["meta", "measured", "truth"]
+"""Kind of a block: a value per env, a measured field or a true field."""
 
-@dataclass(frozen=True, slots=True)
-class Block:
+
+class Block(NamedTuple):
     """Array in a body.
 
     Attributes:
-        offset: start of the array relative to the body's first byte, bytes.
-        dtype: element type, little endian.
+        branch: see `Branch`.
+        name: name of the value or field.
         shape: env (or row of a ragged field) first.
-        nbytes: size, bytes.
+        dtype: element type, little endian.
+        offset: start of the array relative to the body's first byte, bytes.
+        is_ragged: whether it is a ragged field.
     """
 
-    offset: int
-    dtype: np.dtype[Any]
+    branch: Branch
+    name: str
     shape: tuple[int, ...]
-    nbytes: int
-
-    def view(self, body: Any) -> np.ndarray[Any, np.dtype[Any]]:
-        """Return the array in a body (memoryview or np.uint8 array), without a copy; writable if the memory is."""
-        return np.ndarray(self.shape, self.dtype, body, self.offset)
+    dtype: np.dtype[Any]
+    offset: int
+    is_ragged: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """All blocks of a body.
 
     Attributes:
-        meta: name of a value per env -> its block.
-        measured: field -> its block.
-        truth: field -> the block of its true value; empty without the truth.
+        blocks: the blocks in order.
         gaps: (start, end) of the bytes between blocks.
         nbytes: size of the body, bytes.
     """
 
-    meta: Mapping[str, Block]
-    measured: Mapping[str, Block]
-    truth: Mapping[str, Block]
+    blocks: tuple[Block, ...]
     gaps: tuple[tuple[int, int], ...]
     nbytes: int
 
@@ -70,7 +66,6 @@ META: Mapping[str, str] = {
 """Values of a reading sent for each env, and their element types."""
 
 
-@lru_cache(maxsize=512)
 def plan(specs: tuple[FieldSpec, ...], num_envs: int, rows: int = 0, truth: bool = False) -> Layout:
     """Return the layout of a body.
 
@@ -80,33 +75,28 @@ def plan(specs: tuple[FieldSpec, ...], num_envs: int, rows: int = 0, truth: bool
         rows: total number of rows of the ragged fields in all these envs.
         truth: whether the ground truth is included.
     """
-    end = 0
+    blocks: list[Block] = []
     gaps: list[tuple[int, int]] = []
+    end = 0
 
-    def block(dtype: str, shape: tuple[int, ...]) -> Block:
+    def add(branch: Branch, name: str, dtype: str, *shape: int, ragged: bool = False) -> None:
         nonlocal end
-        element = np.dtype(dtype).newbyteorder("<")
-        nbytes = element.itemsize
-        for size in shape:
-            nbytes *= size
-        offset = aligned(end)
-        if offset > end:
-            gaps.append((end, offset))
-        end = offset + nbytes
-        return Block(offset, element, shape, nbytes)
+        element, offset = np.dtype(dtype).newbyteorder("<"), aligned(end)
+        gaps.extend([(end, offset)] if offset > end else [])
+        blocks.append(Block(branch, name, shape, element, offset, ragged))
+        end = offset + element.itemsize * prod(shape)
 
-    def branch(specs: tuple[FieldSpec, ...]) -> dict[str, Block]:
-        return {
-            spec.name: block(spec.dtype, (rows, *spec.shape[1:]) if spec.is_ragged else (num_envs, *spec.shape))
-            for spec in specs
-        }
+    def add_fields(branch: Branch) -> None:
+        for spec in specs:
+            shape = (rows, *spec.shape[1:]) if spec.is_ragged else (num_envs, *spec.shape)
+            add(branch, spec.name, spec.dtype, *shape, ragged=spec.is_ragged)
 
-    meta = {name: block(dtype, (num_envs,)) for name, dtype in META.items()}
+    for name, dtype in META.items():
+        add("meta", name, dtype, num_envs)
     if any(spec.is_ragged for spec in specs):
-        meta["offsets"] = block("<i8", (num_envs + 1,))
-    measured = branch(specs)
-    true: dict[str, Block] = {}
+        add("meta", "offsets", "<i8", num_envs + 1)
+    add_fields("measured")
     if truth:
-        meta["truth_tick"] = block("<i8", (num_envs,))
-        true = branch(specs)
-    return Layout(meta, measured, true, tuple(gaps), end)
+        add("meta", "truth_tick", "<i8", num_envs)
+        add_fields("truth")
+    return Layout(tuple(blocks), tuple(gaps), end)

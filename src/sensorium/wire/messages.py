@@ -16,7 +16,7 @@ from sensorium.errors import WireError
 
 M = TypeVar("M")
 
-PROTOCOL = 5
+PROTOCOL = 6
 """Version of the protocol; it must be the same on both sides."""
 
 PING_S = 0.25
@@ -181,12 +181,8 @@ class Set(Request, tag=14):
 class Welcome(ToClient, tag=32):
     """Answer to HELLO."""
 
-    version: str
     server: bytes
     """Number of this run of the server."""
-    pid: int
-    lease: float
-    """Time without messages after which a client counts as disconnected, s."""
     probe: str
     """Name of a segment that a client on this host can read; empty for none."""
     probe_token: bytes
@@ -221,7 +217,6 @@ class Catalogue(ToClient, tag=35):
     """`Bodies.to_dict`."""
     lockstep: bool
     frame: int
-    tick: int
 
 
 class Added(ToClient, tag=36):
@@ -290,7 +285,6 @@ class Pong(ToClient, tag=45):
     """Heartbeat of the server."""
 
     server: bytes
-    frame: int
 
 
 class Note(ToClient, tag=46):

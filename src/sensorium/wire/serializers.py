@@ -20,7 +20,7 @@ from sensorium.readings import Array, Reading, Sample
 from sensorium.wire.bundles import split_bundle
 from sensorium.wire.data import RawData, empty
 from sensorium.wire.header import BUNDLE, TRUTH, type_id
-from sensorium.wire.layout import Block, Layout, plan
+from sensorium.wire.layout import Layout, plan
 from sensorium.wire.stream_info import StreamInfo
 
 ENTRY_POINT_GROUP = "sensorium.serializers"
@@ -213,8 +213,9 @@ class FieldSerializer(Serializer):
             truth: whether to include the ground truth.
         """
         count = len(reading.env_ids) - first if count is None else count
-        memory = empty(FieldSerializer.layout(reading, first, count, truth).nbytes)
-        FieldSerializer.write(reading, slice(first, first + count), truth, memory.data)
+        layout = plan(reading.specs, count, FieldSerializer.rows(reading, first, count), truth)
+        memory = empty(layout.nbytes)
+        FieldSerializer.write(reading, first, count, layout, memory.data)
         return memory
 
     @staticmethod
@@ -224,54 +225,36 @@ class FieldSerializer(Serializer):
         return 0 if offsets is None else int(offsets[first + count]) - int(offsets[first])
 
     @staticmethod
-    def layout(reading: Reading, first: int, count: int, truth: bool = False) -> Layout:
-        """Return the layout of the body of `count` envs; ``.nbytes`` is its length."""
-        return plan(reading.specs, count, FieldSerializer.rows(reading, first, count), truth)
-
-    @staticmethod
-    def write(reading: Reading, envs: slice, truth: bool, out: memoryview) -> Layout:
+    def write(reading: Reading, first: int, count: int, layout: Layout, out: memoryview) -> None:
         """Write a body, with one copy per field.
 
         Args:
             reading: reading of the sensor.
-            envs: rows of ``reading.env_ids``, without a step.
-            truth: whether to include the ground truth.
-            out: writable memory of ``layout(...).nbytes`` bytes, aligned to 64 bytes.
-
-        Returns:
-            Layout of the body.
+            first: first row of ``reading.env_ids``.
+            count: number of rows.
+            layout: layout of the body.
+            out: writable memory of ``layout.nbytes`` bytes, aligned to 64 bytes.
 
         Raises:
-            WireError: the memory has another length, or the reading's arrays do not match its specs.
+            WireError: the reading's arrays do not match its specs.
         """
-        first, last, step = envs.indices(len(reading.env_ids))
-        count = max(last - first, 0)
-        if step != 1:
-            raise WireError(f"reading of {reading.name!r}: got envs {envs}, expected a slice without a step.")
-        layout = FieldSerializer.layout(reading, first, count, truth)
-        if len(out) != layout.nbytes:
-            raise WireError(f"reading of {reading.name!r}: got {len(out)} bytes of memory, expected {layout.nbytes}.")
-        memory = np.frombuffer(out, np.uint8)
+        arrays, envs = reading.arrays(), slice(first, first + count)
+        rows, offsets = envs, arrays["meta"].get("offsets")
+        if offsets is not None:
+            rows = slice(int(offsets[first]), int(offsets[first + count]))
+            arrays["meta"]["offsets"] = offsets[first : first + count + 1] - offsets[first]
+        for branch, name, shape, dtype, offset, is_ragged in layout.blocks:
+            values = arrays[branch][name]
+            if name != "offsets":
+                values = values[rows if is_ragged else envs]
+            if values.shape != shape or values.dtype != dtype:
+                raise WireError(
+                    f"reading of {reading.name!r}: {name} is {values.dtype} {list(values.shape)}, not {dtype} "
+                    f"{list(shape)} as its spec says."
+                )
+            np.copyto(np.ndarray(shape, dtype, out, offset), values)
         for begin, end in layout.gaps:
-            memory[begin:end] = 0
-        last = first + count
-        meta = reading.meta
-        for what, block in layout.meta.items():
-            if what != "offsets":
-                _put(reading, what, meta[what][first:last], block, out)
-        rows = slice(0, 0)
-        if "offsets" in layout.meta:
-            offsets = reading.offsets
-            assert offsets is not None  # the reading has ragged fields
-            rows = slice(int(offsets[first]), int(offsets[last]))
-            _put(reading, "offsets", offsets[first : last + 1] - offsets[first], layout.meta["offsets"], out)
-        measured, true = reading.measured, reading.truth if truth else {}
-        for spec in reading.specs:
-            part = rows if spec.is_ragged else slice(first, last)
-            _put(reading, spec.name, measured[spec.name][part], layout.measured[spec.name], out)
-            if truth:
-                _put(reading, spec.name, true[spec.name][part], layout.truth[spec.name], out)
-        return layout
+            out[begin:end] = bytes(end - begin)
 
     @staticmethod
     def deserialize(raw: RawData, /) -> Reading:
@@ -282,31 +265,20 @@ class FieldSerializer(Serializer):
                 not in order.
         """
         header, info, body = raw.header, raw.info, raw.array
-        layout = plan(info.specs, header.num_envs, header.rows, bool(header.flags & TRUTH))
+        layout = info.layout(header.num_envs, header.rows, bool(header.flags & TRUTH))
         if layout.nbytes != header.body_bytes:
             raise WireError(
                 f"a message of {info.name!r} has a body of {header.body_bytes} bytes, expected {layout.nbytes} for "
                 f"{header.num_envs} envs with {header.rows} rows of {listed(spec.name for spec in info.specs)}."
             )
-        measured, truth, meta = (
-            {name: block.view(body) for name, block in blocks.items()}
-            for blocks in (layout.measured, layout.truth, layout.meta)
-        )
-        offsets = meta.pop("offsets", None)
+        arrays: dict[str, dict[str, Array]] = {"meta": {}, "measured": {}, "truth": {}}
+        for branch, name, shape, dtype, offset, _ in layout.blocks:
+            arrays[branch][name] = np.ndarray(shape, dtype, body, offset)
+        offsets = arrays["meta"].pop("offsets", None)
         if offsets is not None and (offsets[0] != 0 or offsets[-1] != header.rows or (np.diff(offsets) < 0).any()):
             raise WireError(f"a message of {info.name!r} has row offsets that do not ascend from 0 to {header.rows}.")
         return Reading(
-            info.name, info.kind, info.specs, raw.env_ids, header.tick, header.time_ns * 1e-9, measured, truth, meta,
-            _offsets=offsets, _pose=raw.pose, frame=header.frame, seq=header.seq, info=info,
-            capture_time_wall=header.wall_ns * 1e-9,
+            info.name, info.kind, info.specs, raw.env_ids, header.tick, header.time_ns * 1e-9, arrays["measured"],
+            arrays["truth"], arrays["meta"], _offsets=offsets, _pose=raw.pose, frame=header.frame, seq=header.seq,
+            info=info, capture_time_wall=header.wall_ns * 1e-9,
         )  # fmt: skip
-
-
-def _put(reading: Reading, what: str, values: Array, block: Block, out: memoryview) -> None:
-    """Copy an array to its block."""
-    if values.shape != block.shape or values.dtype != block.dtype:
-        raise WireError(
-            f"reading of {reading.name!r}: {what} is {values.dtype} {list(values.shape)}, not {block.dtype} "
-            f"{list(block.shape)} as its spec says."
-        )
-    np.copyto(block.view(out), values)

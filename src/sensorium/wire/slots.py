@@ -20,20 +20,16 @@ import struct
 import sys
 from collections.abc import Callable
 from functools import partial
-from threading import RLock
 from typing import Self
 
 import numpy as np
 
-from sensorium.errors import ConfigError, StreamError, WireError
+from sensorium.errors import StreamError, WireError
 from sensorium.readings import Array
 from sensorium.wire.buffers import leased
 
 PAGE = mmap.PAGESIZE
 """Page size, bytes. Slots start at multiples of it."""
-
-MAX_BYTES = 2**40
-"""Largest segment, bytes; larger sizes are assumed to be errors."""
 
 _MAGIC = b"SNSRSLOT"
 _VERSION = 1
@@ -75,105 +71,47 @@ class SlotWriter:
         count: number of slots.
 
     Raises:
-        ConfigError: a size is out of range.
         StreamError: this system does not support such memory.
     """
 
     def __init__(self, slot_size: int, count: int) -> None:
-        _check_size("SlotWriter", slot_size, count)
         self.slot_size = slot_size + -slot_size % PAGE
         self.count = count
         self.token = os.urandom(_TOKEN_BYTES)
         head = _HEAD.pack(_MAGIC, _VERSION, PAGE, self.token, self.slot_size, count)
         self._file, whole = _make_memory(head, PAGE + self.slot_size * count)
-        self._map: mmap.mmap | None = whole
+        self._slots: Array | None = np.frombuffer(whole, np.uint8, offset=PAGE).reshape(count, self.slot_size)
         self.name = f"{_PROC}/{os.getpid()}/fd/{self._file}"
-        self._references = [0] * count
         self._free = list(range(count - 1, -1, -1))  # most recently freed last
-        # Re-entrant: the garbage collector may release a slot during any call, including the calls of this class.
-        self._lock = RLock()
 
     @property
     def free(self) -> int:
         """Number of free slots."""
         return len(self._free)
 
-    def references(self, slot: int) -> int:
-        """Return the number of references to a slot; 0 means that it is free."""
-        self._check_slot(slot)
-        return self._references[slot]
+    def take(self) -> tuple[int, Array] | None:
+        """Take a free slot, and return its number and its memory; None if there is none, or the segment is closed.
 
-    def take(self) -> int | None:
-        """Take a free slot, with one reference; return None if all slots are held.
-
-        Raises:
-            StreamError: the segment is closed.
+        The memory, uint8 ``[slot_size]``, is writable and also stays valid after `close`. The slot is free again when
+        the array and all its views are gone.
         """
-        with self._lock:
-            if self._map is None:
-                raise StreamError(_CLOSED)
-            try:
-                slot = self._free.pop()
-            except IndexError:
-                return None
-            self._references[slot] = 1
-            return slot
-
-    def memory(self, slot: int) -> memoryview:
-        """Return a slot's `slot_size` bytes, writable.
-
-        Views of it stay valid after `close`. Write only while the slot is held.
-
-        Raises:
-            StreamError: there is no such slot, or the segment is closed.
-        """
-        self._check_slot(slot)
-        if (whole := self._map) is None:
-            raise StreamError(_CLOSED)
-        start = PAGE + slot * self.slot_size
-        return memoryview(whole)[start : start + self.slot_size]
-
-    def retain(self, slot: int, n: int = 1) -> None:
-        """Add `n` references to a slot.
-
-        Raises:
-            StreamError: there is no such slot, it is free, or `n` is below 0.
-        """
-        self._check_slot(slot)
-        with self._lock:
-            held = self._references[slot]
-            if held == 0 or n < 0:
-                raise StreamError(f"slot {slot} is held {held} times, so it cannot be retained {n} times. {_OWN_IT}")
-            self._references[slot] = held + n
-
-    def release(self, slot: int, n: int = 1) -> None:
-        """Remove `n` references from a slot; at 0 it is free. Also works after `close`.
-
-        Raises:
-            StreamError: there is no such slot, it has fewer references, or `n` is below 0.
-        """
-        self._check_slot(slot)
-        with self._lock:
-            held = self._references[slot]
-            if n > held or n < 0:
-                raise StreamError(f"slot {slot} is held {held} times, so it cannot be released {n} times. {_OWN_IT}")
-            self._references[slot] = left = held - n
-            if left == 0 and n:
-                self._free.append(slot)
+        slots = self._slots
+        if slots is None:
+            return None
+        try:
+            slot = self._free.pop()
+        except IndexError:
+            return None
+        return slot, leased(slots[slot], partial(self._free.append, slot))
 
     def close(self) -> None:
         """Release the segment; further calls have no effect.
 
         Readers and views keep their memory as long as they exist.
         """
-        with self._lock:
-            if self._map is not None:
-                self._map = None  # not unmapped here, because views may still exist
-                os.close(self._file)
-
-    def _check_slot(self, slot: int) -> None:
-        if not 0 <= slot < self.count:
-            raise StreamError(f"slot {slot} does not exist; the segment has the slots 0 to {self.count - 1}")
+        if self._slots is not None:
+            self._slots = None  # not unmapped here, because views may still exist
+            os.close(self._file)
 
     def __enter__(self) -> Self:
         return self
@@ -182,7 +120,7 @@ class SlotWriter:
         self.close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_lock"):  # otherwise the construction failed
+        if hasattr(self, "_free"):  # otherwise the construction failed
             self.close()
 
 
@@ -262,15 +200,6 @@ def probe_slots(name: str, token: bytes) -> bool:
 
 
 _CLOSED = "the segment of shared memory is closed"
-_OWN_IT = "Release each take() and retain() once."
-
-
-def _check_size(what: str, slot_size: int, count: int) -> None:
-    for field, value in (("slot_size", slot_size), ("count", count)):
-        if value < 1:
-            raise ConfigError.single(what, field, value, "at least 1")
-    if slot_size * count > MAX_BYTES - PAGE * (count + 1):
-        raise ConfigError.single(what, "slot_size", slot_size, f"at most {MAX_BYTES} bytes in all {count} slots")
 
 
 def _make_memory(head: bytes, size: int) -> tuple[int, mmap.mmap]:

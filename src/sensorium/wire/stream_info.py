@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from sensorium.errors import WireError, listed
 from sensorium.spec import FieldSpec
+from sensorium.wire.layout import Layout, plan
 
 Where = Literal["scene", "server", "client"]
+MAX_LAYOUTS = 64
+"""Maximum number of layouts that a stream remembers: messages differ in their envs, and in their ragged rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +50,25 @@ class StreamInfo:
     cfg: Mapping[str, Any] = field(default_factory=dict)
     constants: Mapping[str, Any] = field(default_factory=dict)
     num_envs: int = 1
+    _layouts: dict[tuple[int, int, bool], Layout] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("cfg", "constants"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
+    def layout(self, num_envs: int, rows: int = 0, truth: bool = False) -> Layout:
+        """Return the layout of the body of a reading, see `plan`; without hashing the specs for each message."""
+        key = num_envs, rows, truth
+        layout = self._layouts.get(key)
+        if layout is None:
+            if len(self._layouts) >= MAX_LAYOUTS:
+                self._layouts.clear()
+            layout = self._layouts[key] = plan(self.specs, *key)
+        return layout
+
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description."""
-        plain = {name: getattr(self, name) for name in self.__slots__}
+        plain = {name: getattr(self, name) for name in _TYPES}
         changed = {"mounts": list(self.mounts), "cfg": dict(self.cfg), "constants": dict(self.constants)}
         return plain | changed | {"specs": [spec.to_dict() for spec in self.specs]}
 
@@ -71,13 +85,14 @@ class StreamInfo:
             mounts = tuple(values["mounts"])
         except (KeyError, TypeError, ValueError) as error:
             raise WireError(f"invalid description of a stream: {type(error).__name__}: {error}") from None
-        wrong = [name for name, types in _TYPES.items() if not _is_one(given[name], types)]
+        wrong = [name for name, kind in _TYPES.items() if not isinstance(given[name], kind)]
+        wrong += [name for name in ("id", "num_envs", "rate_hz") if isinstance(given[name], bool)]
         wrong += [f"dtype of {spec.name}" for spec in specs if np.dtype(spec.dtype).kind not in "biuf"]
         wrong += ["mounts"] * (not all(isinstance(mount, str) for mount in mounts))
         wrong += ["specs"] * (len({spec.name for spec in specs}) != len(specs))
         if not wrong:
-            wrong += ["id"] * (not 0 <= given["id"] < 2**32) + ["num_envs"] * (not 0 <= given["num_envs"] < 2**32)
-            wrong += ["where"] * (given["where"] not in ("scene", "server", "client"))
+            wrong += [name for name in ("id", "num_envs") if not 0 <= given[name] < 2**32]
+            wrong += ["where"] * (given["where"] not in get_args(Where))
         if wrong:
             raise WireError(f"invalid description of a stream: wrong value of {listed(wrong)} in {values!r:.400}")
         return cls(specs=specs, mounts=mounts, **{**given, "rate_hz": float(given["rate_hz"])})
@@ -86,19 +101,10 @@ class StreamInfo:
         return StreamInfo.from_dict, (self.to_dict(),)
 
 
-_TYPES: dict[str, tuple[type, ...]] = {
-    "id": (int,),
-    "name": (str,),
-    "kind": (str,),
-    "type_name": (str,),
+_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("id", "num_envs"), int),
+    **dict.fromkeys(("name", "kind", "type_name", "where"), str),
+    **dict.fromkeys(("cfg", "constants"), Mapping),
     "rate_hz": (float, int),
-    "events": (bool,),
-    "where": (str,),
-    "cfg": (Mapping,),
-    "constants": (Mapping,),
-    "num_envs": (int,),
+    "events": bool,
 }
-
-
-def _is_one(value: object, types: tuple[type, ...]) -> bool:
-    return isinstance(value, types) and (types == (bool,) or not isinstance(value, bool))

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, field_serializer
 from torch import Tensor
 
 from sensorium.cfg import Cfg, Evaluate
+from sensorium.compat.aliases import sensors
 from sensorium.compat.isaaclab.base import WithoutHandles
 from sensorium.compat.isaaclab.markers import MarkedCfg
 from sensorium.errors import Fault, PathError
@@ -20,7 +21,18 @@ from sensorium.world.ray_scene import Targets
 
 
 class RayCaster(WithoutHandles, _rays.RayCaster):
-    """Ray caster of this document."""
+    """Ray caster of this document, whose ranges of drifts can be assigned in its config."""
+
+    def __init__(self, cfg: Any, context: Any) -> None:
+        super().__init__(cfg, context)
+        sensors[id(cfg)] = self
+
+    def rebuild(self) -> None:
+        """Build the sensor anew from its config; this object and its replacement in the scene share attributes."""
+        new, shared = self._context.rebuild(self, self.cfg), vars(self)
+        shared.clear()
+        shared.update(vars(new))
+        new.__dict__ = shared
 
 
 MultiMeshRayCaster = RayCaster

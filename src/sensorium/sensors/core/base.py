@@ -473,13 +473,13 @@ class Sensor(Readable[CfgT, DataT]):
 
     def expire(self) -> None:
         """Force evaluation on the next read of a sensor computed on read, after one of its settings changed."""
-        self._shown_version = -1
+        self._seen_version = -1
         if self.buffers.group is not None:
             self.buffers.group.expire()
 
     def begin_poses(self) -> None:
         """Restart the record of poses, where an output publishes them: poses of earlier captures are unknown."""
-        self._ring_read = -1
+        self._seen_version = -1
         if self.buffers.poses is not None:
             self.buffers.poses.begin()
 

@@ -38,6 +38,8 @@ class SensorContext:
     """Registers time that has passed at one sensor."""
     arrange: Callable[[], None]
     """Makes the scene record the work of all sensors again; to be called after memory in recorded work was replaced."""
+    rebuild: Callable[[Any, Any], Any]
+    """Replaces a sensor by one with another config, which it returns."""
     debug: bool
     """Whether readers get copies, which are overwritten once they are outdated."""
     semantics: Mapping[str, str | Sequence[str]] | None

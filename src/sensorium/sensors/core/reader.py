@@ -75,8 +75,8 @@ class Readable(Generic[CfgT, DataT]):
         self.notes: dict[str, str] = {}
         """Choices made by the sensor, for `info`; filled in `setup`."""
         self._stale: str | None = None
-        self._shown_version = self._ring_read = -1
-        """`Clock.version` at the last read of arrived data, and at the last read of the ring."""
+        self._seen_version = -1
+        """`Clock.version` at the last read of `data`; -1 where it must be repeated."""
         self._lent: dict[bool, tuple[Any, dict[str, torch.Tensor]]] | None = {} if context.debug else None
         """In a scene with `debug`: copies returned since time last advanced, measured (True) and true, with their
         contents."""
@@ -133,10 +133,10 @@ class Readable(Generic[CfgT, DataT]):
         buffers.wanted = True
         if buffers.group is not None:
             buffers.group.ensure_current()
-        if is_measured:
+        if is_measured and self._seen_version != self.clock.version:
             if buffers.late is not None:
-                self._read_ring(buffers.late)
-            self._shown_version = self.clock.version
+                buffers.late.read()
+            self._seen_version = self.clock.version
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -149,12 +149,12 @@ class Readable(Generic[CfgT, DataT]):
             yield
             return
         group.show()
-        before = group.version, self._shown_version, self._lent
+        before = group.version, self._seen_version, self._lent
         group.version, self._lent = self.clock.version, None
         try:
             yield
         finally:
-            group.version, self._shown_version, self._lent = before
+            group.version, self._seen_version, self._lent = before
 
     def ensure_shown(self, *, is_measured: bool = False) -> None:
         """Bring the values up to date as `ensure_current` does, for an output; see `held`."""
@@ -171,7 +171,7 @@ class Readable(Generic[CfgT, DataT]):
         The views are the sensor's own memory. Do not write into them; `read()` returns a copy. A sensor without
         imperfections, delay or history keeps one sample, so its `data` and `ground_truth` share memory.
         """
-        if self._shown_version != self.clock.version:  # otherwise already read at this instant
+        if self._seen_version != self.clock.version:  # otherwise already read at this instant
             self.ensure_current(is_measured=True)
         return self._visible(is_measured=True)[0]
 
@@ -225,11 +225,6 @@ class Readable(Generic[CfgT, DataT]):
                     tensor.fill_(ends.min or ends.max)
         lent.clear()
         return written
-
-    def _read_ring(self, ring: DelayRing) -> None:
-        if self._ring_read != self.clock.version:
-            ring.read()
-            self._ring_read = self.clock.version
 
     def read(self, env_ids: Any = None, *, envs_idx: Any = None) -> DataT:
         """Return a copy of `data` for some envs (None: all), shape `[n, ...]`.
@@ -372,7 +367,7 @@ class Readable(Generic[CfgT, DataT]):
             return False
         if not self.compute_on.is_cpu:
             return True
-        self._read_ring(ring)
+        self.ensure_current(is_measured=True)
         return bool((ring.shown_arrival.numpy() > since).any())
 
     @property
@@ -555,4 +550,4 @@ class Readable(Generic[CfgT, DataT]):
 
     def retire(self, why: str) -> None:
         """Make this object raise on any use. Tensors that it returned keep their values."""
-        self._stale, self._shown_version = why, -1
+        self._stale, self._seen_version = why, -1

@@ -46,10 +46,10 @@ class Listening:
         Args:
             streams: names of the streams.
             env: the environment.
-            lossless: streams of which every sample is needed, with the ground truth.
+            lossless: streams of which every sample is needed.
             truth: streams of which the ground truth is needed.
         """
-        wanted = {name: (env, name in lossless, name in lossless or name in truth) for name in streams}
+        wanted = {name: (env, name in lossless, name in truth) for name in streams}
         for name, (wish, subscription) in list(self._subscriptions.items()):
             if wanted.get(name) != wish:
                 del self._subscriptions[name]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -68,51 +68,39 @@ class Overlay:
         self.show(())
 
     def _show(self, path: str, kind: str, size: float | None, items: Array, colors: Array) -> None:
-        scene = self._scene
+        """Set the values of the node of a path; a node that does not fit is replaced by a new one."""
+        scene, values = self._scene, {"points": items, "colors": colors}
         if kind == "points" and len(items) <= MAX_BALLS:
-            if colors.ndim == 1:
-                colors = np.tile(colors, (len(items), 1))
+            colors = np.broadcast_to(colors, items.shape)
+            values = {"batched_positions": items, "batched_colors": linear(colors)}
             poses = np.concatenate([items, np.broadcast_to(AT_ORIGIN[:, 3:], (len(items), 4))], axis=1)
             vertices, faces = _ball()
-            new = {"batched_positions": items, "batched_colors": linear(colors)}
-            self._update(path, (kind, size, len(items)), new, lambda: add_instances(
-                scene, path, (0.5 * (size or POINT) * vertices, faces), poses, colors, is_flat=False
-            ))  # fmt: skip
+            mesh = 0.5 * (size or POINT) * vertices, faces
+            add = partial(add_instances, scene, path, mesh, poses, colors, is_flat=False)
         elif kind in ("points", "image"):
             look = ("circle", "gradient") if kind == "points" else ("square", "flat")
-            self._update(path, (kind, size, len(items)), {"points": items, "colors": colors}, lambda: (
-                scene.add_point_cloud(
-                    path, items, colors, point_size=size or POINT, point_shape=look[0], point_shading=look[1],
-                    precision="float32",
-                )
-            ))  # fmt: skip
+            add = partial(scene.add_point_cloud, path, items, colors, point_size=size or POINT, point_shape=look[0],
+                          point_shading=look[1], precision="float32")  # fmt: skip
         elif kind == "frames":
-            length, new = size or AXES, {"batched_wxyzs": items[:, 3:], "batched_positions": items[:, :3]}
-            self._update(path, (kind, size, len(items)), new, lambda: scene.add_batched_axes(
-                path, items[:, 3:], items[:, :3], axes_length=length, axes_radius=0.05 * length
-            ))  # fmt: skip
+            length, values = size or AXES, {"batched_wxyzs": items[:, 3:], "batched_positions": items[:, :3]}
+            add = partial(scene.add_batched_axes, path, *values.values(), axes_length=length, axes_radius=0.05 * length)
         elif kind == "arrows":
             width = size or ARROW
-            self._update(path, (kind, width, len(items)), {"points": items, "colors": colors}, lambda: scene.add_arrows(
-                path, items, colors, shaft_radius=0.5 * width, head_radius=1.2 * width, head_length=3.0 * width,
-            ))  # fmt: skip
+            add = partial(scene.add_arrows, path, items, colors, shaft_radius=0.5 * width, head_radius=1.2 * width,
+                          head_length=3.0 * width)  # fmt: skip
         else:
-            both = colors if colors.ndim == 1 else np.repeat(colors[:, None], 2, axis=1)
-            self._update(path, (kind, size, len(items)), {"points": items, "colors": both}, lambda: (
-                scene.add_line_segments(path, items, both, thickness=size or LINE)
-            ))  # fmt: skip
-
-    def _update(self, path: str, key: tuple[Any, ...], values: Mapping[str, Array], add: Callable[[], Any]) -> None:
-        """Set the values of the node of a path; a node that does not fit is replaced by a new one."""
+            values["colors"] = colors if colors.ndim == 1 else np.repeat(colors[:, None], 2, axis=1)
+            add = partial(scene.add_line_segments, path, *values.values(), thickness=size or LINE)
+        key = kind, size, len(items)
         before, node = self._nodes.get(path, (None, None))
-        if before == key:
-            for name, value in values.items():
-                if not (name.endswith("colors") and np.array_equal(getattr(node, name), value)):
-                    setattr(node, name, value)
+        if before != key:
+            if node is not None:
+                node.remove()
+            self._nodes[path] = key, add()
             return
-        if node is not None:
-            node.remove()
-        self._nodes[path] = key, add()
+        for name, value in values.items():
+            if not (name.endswith("colors") and np.array_equal(getattr(node, name), value)):
+                setattr(node, name, value)
 
 
 class Overlays:
@@ -208,7 +196,7 @@ def _filled(items: Array, count: int) -> Array:
     return np.concatenate([items, items[-1:].repeat(count - len(items), axis=0)])
 
 
-@functools.cache
+@cache
 def _ball() -> tuple[Array, Array]:
     """Return vertices and faces of an icosahedron of radius 1 whose faces are divided once."""
     from trimesh import creation

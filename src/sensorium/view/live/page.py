@@ -129,6 +129,12 @@ class Page:
         """Whether a browser shows the page."""
         return bool(self.server.get_clients())
 
+    @property
+    def _is_paced(self) -> bool:
+        """Whether plots get every sample: a loop at full speed would have to stop at each of their ticks."""
+        pace = self._pace or {}
+        return bool(pace.get("paused") or pace.get("speed") or "span" in pace)
+
     def _update(self) -> None:
         """Show the data that arrived since the last call, in one step."""
         if not self.is_watched:
@@ -146,7 +152,8 @@ class Page:
             self._listening.renew()
         streams = [*self._streams, *([WORLD] if WORLD in self._client.streams else [])]
         plotted = {plot.sensor for plot in self.plots}
-        self._listening.follow(streams, env, plotted, {self.panel.chosen, *self.panel.true})
+        every = plotted if self._is_paced else set[str]()
+        self._listening.follow(streams, env, every, {self.panel.chosen, *self.panel.true, *plotted})
         arrived = self._listening.take_all()
         with self.server.atomic():
             self._show(arrived)
@@ -255,7 +262,7 @@ class Page:
         for plot in self.plots:
             info = self._streams.get(plot.sensor)
             if info is not None and plot.sensor in arrived:
-                plot.add(arrived[plot.sensor], info.rate_hz)
+                plot.add(arrived[plot.sensor], info.rate_hz, has_all=self._is_paced)
         self._show_images(arrived)
         self.panel.show(self.time, self.readings, arrived)
         pace = self._pace or {}

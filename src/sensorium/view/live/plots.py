@@ -10,6 +10,7 @@ import numpy as np
 
 from sensorium.readings import Array, Reading
 from sensorium.spec import FieldSpec
+from sensorium.view.figures import labels_of
 from sensorium.view.style import ERROR, MEASURED, TRUTH, unit_text
 
 WINDOW, LEAST = 10.0, 240
@@ -21,17 +22,6 @@ NO_ROWS = np.empty((3, 0))
 PADDING = (12, 12, 0, 0)
 """Space at the top, right, bottom and left of a plot, px; without it, labels of its axes are cut off."""
 EMPTY = (np.array([-1.0, 0.0]), *(np.full(2, np.nan) for _ in range(2)))
-COMPONENTS = ("xyz", "wxyz", "enu", "ned", "rpy", "rgb", "rgba")
-
-
-def column_name(spec: FieldSpec, column: int) -> str:
-    """Return the name of one number of a field, e.g. ``"mount 1, x"``; empty for a field of one number."""
-    index = np.unravel_index(column, spec.shape) if spec.shape else ()
-    return ", ".join(
-        axis[int(k)] if axis in COMPONENTS and len(axis) == size else f"{axis} {int(k)}"
-        for axis, size, k in zip(spec.axes, spec.shape, index, strict=True)
-        if size > 1 or axis in COMPONENTS
-    )
 
 
 class Plot:
@@ -49,13 +39,12 @@ class Plot:
         self._uplot, self._fields = uplot, dict(fields)
         self.field = gui.add_dropdown("field", list(fields) or ["none"], initial_value=chosen)
         self.column = gui.add_number("element", 0, min=0, max=max(self._columns - 1, 0), step=1)
-        series = [uplot.Series(label="time from now, s"), self._line("true", TRUTH), self._line("measured", MEASURED)]
+        values, error = self._lines(has_dots=False)
         plain = self._scale(WINDOW)
         axes = (uplot.Axis(), uplot.Axis(size=56))
-        self.values = gui.add_uplot(EMPTY, tuple(series), scales=plain, axes=axes, padding=PADDING, height=170)
-        lines = (series[0], self._line("error", ERROR))
-        self.error = gui.add_uplot(EMPTY[:2], lines, scales=plain, axes=axes, padding=PADDING, height=125)
-        self._rows, self._seq, self._window = NO_ROWS, -1, WINDOW
+        self.values = gui.add_uplot(EMPTY, values, scales=plain, axes=axes, padding=PADDING, height=170)
+        self.error = gui.add_uplot(EMPTY[:2], error, scales=plain, axes=axes, padding=PADDING, height=125)
+        self._rows, self._seq, self._window, self._has_all = NO_ROWS, -1, WINDOW, True
         """Times, true and measured values that are shown, `[3, n]`; viser sends them later, so it is never changed."""
         self._is_stale = True
         """Whether it starts again with the next readings; callbacks of viser run on other threads."""
@@ -66,8 +55,14 @@ class Plot:
         """Return the scale of the times, which ends now: other scales of viser fail where a browser is slow."""
         return {"x": self._uplot.Scale(time=False, range=(-window, 0.0))}
 
-    def _line(self, label: str, color: str) -> Any:
-        return self._uplot.Series(label=label, stroke=color, width=2, points=self._uplot.Series_Points(show=False))
+    def _lines(self, *, has_dots: bool) -> tuple[Any, Any]:
+        """Return the lines of the values and of the error; `has_dots` shows samples that no line joins."""
+        time, points = self._uplot.Series(label="time from now, s"), self._uplot.Series_Points(show=has_dots, size=4)
+        true, measured, error = (
+            self._uplot.Series(label=label, stroke=color, width=2, points=points)
+            for label, color in (("true", TRUTH), ("measured", MEASURED), ("error", ERROR))
+        )
+        return (time, true, measured), (time, error)
 
     @property
     def spec(self) -> FieldSpec | None:
@@ -100,7 +95,7 @@ class Plot:
         self._window = max(WINDOW, LEAST / rate_hz) if rate_hz else WINDOW
         self.values.scales = self.error.scales = self._scale(self._window)
         self.column.max, self.column.visible = max(spec.columns - 1, 0), spec.columns > 1
-        name = column_name(spec, self._column_of(spec))
+        name = labels_of({}, spec.to_dict())[self._column_of(spec)]
         unit = f" [{unit_text(spec.unit)}]" if spec.unit not in ("", "1") else ""
         self.values.title = f"{self.field.value}{f' {name}' if name else ''}{unit}"
         self.error.title = f"measured - true{unit}"
@@ -109,16 +104,20 @@ class Plot:
         """Return the chosen column; a browser may send any number."""
         return int(np.clip(self.column.value, 0, spec.columns - 1))
 
-    def add(self, readings: Iterable[Reading], rate_hz: float) -> None:
+    def add(self, readings: Iterable[Reading], rate_hz: float, *, has_all: bool = True) -> None:
         """Add readings of its sensor in their order, and draw.
 
         Args:
-            readings: all readings since the last call.
+            readings: the readings since the last call.
             rate_hz: their rate per second of simulation; 0 if there is none.
+            has_all: whether no reading was omitted, so that lines join most of them.
         """
         spec = self.spec
         if spec is None:
             return
+        if has_all != self._has_all:
+            self._has_all = has_all
+            self.values.series, self.error.series = self._lines(has_dots=not has_all)
         if self._is_stale:
             self._restart(spec, rate_hz)
         column, new = self._column_of(spec), []

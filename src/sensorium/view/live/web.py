@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import hmac
 import io
-import ipaddress
 import logging
 import secrets
 import socket
@@ -17,7 +16,8 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from sensorium.errors import ConfigError, MissingDependencyError
+from sensorium.errors import ConfigError, MissingDependencyError, SensoriumError
+from sensorium.stream.security import is_loopback
 
 COOKIE = "sensorium-view"
 MAX_HEAD = 16 * 1024
@@ -39,14 +39,6 @@ def import_viser() -> Any:
             f"The live view needs {error.name}, which is not installed: pip install 'sensorium[view]'."
         ) from None
     return viser
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach a host name."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def check_host(host: str) -> None:
@@ -76,8 +68,8 @@ def checked_token(host: str, token: str) -> str:
 def serve(host: str, port: int, token: str, title: str) -> Any:
     """Return a running `viser.ViserServer`; pages of other origins are refused, and all pages without the token.
 
-    Viser has no setting for this. It takes its event loop from asyncio's policy, so a loop that checks the head of each
-    request before viser sees the connection guards its only port.
+    Viser has no setting for this. It asks asyncio for a new event loop, so a loop that checks the head of each request
+    before viser sees the connection guards its only port.
 
     Args:
         host: address to bind to.
@@ -87,27 +79,21 @@ def serve(host: str, port: int, token: str, title: str) -> Any:
 
     Raises:
         MissingDependencyError: viser is not installed.
+        SensoriumError: this version of viser uses another event loop.
     """
     viser = import_viser()
     logging.getLogger("websockets.server").setLevel(logging.CRITICAL)  # browsers close connections as they like
-    before = asyncio.get_event_loop_policy()
-    asyncio.set_event_loop_policy(_Policy(token))
+    before = asyncio.new_event_loop
+    asyncio.new_event_loop = lambda: _GuardedLoop(token)
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # viser reports an address without the token
-            return viser.ViserServer(host=host, port=port, label=title, verbose=False)
+            server = viser.ViserServer(host=host, port=port, label=title, verbose=False)
     finally:
-        asyncio.set_event_loop_policy(before)
-
-
-class _Policy(asyncio.DefaultEventLoopPolicy):
-    """Policy whose event loops guard their servers by a token."""
-
-    def __init__(self, token: str) -> None:
-        super().__init__()
-        self._token = token
-
-    def new_event_loop(self) -> asyncio.AbstractEventLoop:
-        return _GuardedLoop(self._token)
+        asyncio.new_event_loop = before
+    if not isinstance(server.get_event_loop(), _GuardedLoop):
+        server.stop()
+        raise SensoriumError(f"the page cannot be protected with viser {viser.__version__}. Install viser 1.1.")
+    return server
 
 
 class _GuardedLoop(asyncio.SelectorEventLoop):
