@@ -292,6 +292,24 @@ def test_an_allowed_import_is_not_reported(tmp_path: Path, file: str, text: str)
     assert violations(_tree(tmp_path, {file: text})) == []
 
 
+SHARED_NAMES = {
+    "Block", "BodyState", "Bundle", "Instances", "Light", "Motion", "Plot", "Pose", "Record", "Replay", "Rows", "Run",
+    "Sample", "Segment", "SensorRows", "Session", "Stream", "Subscription", "Term", "Topic", "View", "Report",
+    "_Camera", "_Track", "_Watch",
+}  # fmt: skip
+"""Names that classes of different files share; those in `compat/` have the names of their documents."""
+
+
+def test_no_two_classes_share_a_name() -> None:
+    places: dict[str, set[Path]] = {}
+    for path in SRC.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and "compat" not in path.parts:
+                places.setdefault(node.name, set()).add(path)
+    shared = {name: found for name, found in places.items() if len(found) > 1 and name not in SHARED_NAMES}
+    assert shared == {}
+
+
 def test_name_of_another_system_is_found_in_code_and_not_in_comments(tmp_path: Path) -> None:
     text = '"""As in CARLA."""\n\nCARLA = 1  # as CARLA does\nmode = "carla"\n"""Genesis\' mode."""\n'
     tree = _tree(tmp_path, {"spec.py": text, "compat/carla.py": "CARLA = 1\n"})

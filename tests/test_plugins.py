@@ -21,7 +21,7 @@ from sensorium.jobs.rig import load_rig
 from sensorium.measurement.stage_cfg import SENSOR_PLUGINS, STAGE_KINDS
 from sensorium.plugins import is_ours
 from sensorium.record import load
-from sensorium.sensors.core.hooks import HOOKS_OF_OTHERS
+from sensorium.sensors.core.hooks import HOOKS, HOOKS_OF_OTHERS, SIMPLE_HOOKS, hook_of
 from sensorium.testing import tumbling_engine
 
 ROOT = Path(__file__).parents[1]
@@ -422,7 +422,15 @@ def test_hook_of_another_library_is_refused_with_its_replacement(name: str) -> N
     with pytest.raises(
         sn.RegistrationError, match=re.escape(f"{name} is never called: write {HOOKS_OF_OTHERS[name]}.")
     ):
-        type("Old", (sn.SimpleSensor,), {name: lambda self: {}, "update_raw_data": lambda self, raw: None})
+        type("Old", (sn.SimpleSensor,), {name: lambda self: {}, "__module__": "sensorium.sensors.core.old"})
+
+
+def test_a_hook_counts_as_defined_unless_it_is_the_function_of_a_base() -> None:
+    names = {"update_raw_data": lambda self, raw: None, "observe": sn.SimpleSensor.observe}
+    sensor = type("Own", (sn.SimpleSensor,), {**names, "__module__": "sensorium.sensors.core.own"})
+    own = sensor.__new__(sensor)
+    defined = [name for name in (*SIMPLE_HOOKS.values(), *HOOKS.values()) if hook_of(own, name)]
+    assert defined == ["update_raw_data"]
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_frame_waits_for_all_events_after_its_announcement(monkeypatch: pytest.M
         bp = client.blueprints.find("sensor.other.test_ticker").set_attributes(burst=50)
         client.spawn(bp, name="ticker")
         gate = threading.Event()
-        with sn.FrameSync(client, ["ticker"]) as sync:
+        with sn.client.FrameSync(client, ["ticker"]) as sync:
             for k in range(6):
                 if k == 2:
                     hold_up(sync, gate, monkeypatch)

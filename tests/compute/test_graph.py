@@ -18,7 +18,7 @@ from streaming import Nursery
 import sensorium as sn
 from sensorium.compute import Clock, Compute, Rows, graph, program
 from sensorium.compute.copies import AsyncCopy
-from sensorium.compute.workers import Workers
+from sensorium.compute.workers import LaunchWorkers
 from sensorium.spec import exact_fraction
 
 wp.set_module_options({"enable_backward": False})
@@ -35,7 +35,7 @@ def _add_one(rows: Rows, values: wp.array2d[wp.float32]) -> None:
 
 def test_workers_run_pieces_concurrently() -> None:
     """Every piece waits for all the others, so none can finish before all have started."""
-    workers, meeting = Workers(3), threading.Barrier(4, timeout=10.0)
+    workers, meeting = LaunchWorkers(3), threading.Barrier(4, timeout=10.0)
     done: list[int] = []
 
     def piece(k: int) -> None:
@@ -50,7 +50,7 @@ def test_workers_run_pieces_concurrently() -> None:
 @pytest.mark.parametrize("where", [0, 1])
 def test_error_in_a_piece_is_raised_in_the_submitting_thread(where: int) -> None:
     """The workers continue afterwards."""
-    workers, done = Workers(1), []
+    workers, done = LaunchWorkers(1), []
 
     def fail() -> None:
         raise ValueError("piece")
@@ -63,7 +63,7 @@ def test_error_in_a_piece_is_raised_in_the_submitting_thread(where: int) -> None
 
 
 def test_threads_end_with_their_workers() -> None:
-    workers = Workers(3)
+    workers = LaunchWorkers(3)
     workers.run([int] * 4)
     threads = [worker.thread for worker in workers._workers]
     assert all(thread.is_alive() for thread in threads)
@@ -80,7 +80,7 @@ def test_workers_continue_after_an_interrupt_at_any_point(
     where: str, after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A signal arrives while a piece is handed over or waited for, before or after the threads know of the piece."""
-    workers, done = Workers(2), []
+    workers, done = LaunchWorkers(2), []
     pieces = [lambda k=k: done.append(k) for k in range(3)]
     hand_over = getattr(type(workers._workers[0]), where)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import warp as wp
 
 from sensorium.compute import Compute, Rows, kernel, masked_tid
+from sensorium.errors import RegistrationError
 
 
 @wp.struct
@@ -45,3 +48,19 @@ def test_threads_of_masked_environments_end_and_others_know_their_environment() 
 def test_masked_function_outside_a_kernel_raises() -> None:
     with pytest.raises(RuntimeError, match=r"sensorium\.compute\.kernel"):
         masked_tid(Rows())
+
+
+def _with_another_name(rows: Rows, values: wp.array2d[wp.float32]) -> None:
+    world, column = masked_tid(rows)
+    values[world, column] = 1.0
+
+
+def _with_a_comment(rows: Rows, values: wp.array2d[wp.float32]) -> None:
+    env, column = masked_tid(rows)  # the first column
+    values[env, column] = 1.0
+
+
+@pytest.mark.parametrize("function", [_with_another_name, _with_a_comment])
+def test_kernel_with_masked_tid_on_another_kind_of_line_is_refused(function: Any) -> None:
+    with pytest.raises(RegistrationError, match=rf"{function.__name__} .*Write env, item = masked_tid\(rows\)"):
+        kernel(function)

@@ -4,6 +4,10 @@ inside.
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import warp as wp
@@ -13,6 +17,7 @@ from selection import gate
 from solid_meshes import blade, bumpy, closed_meshes, fins, hull, icosphere, joined, moved, places_around, single, torus
 from solid_meshes import turned as wound_inwards
 
+from sensorium.compute.loading import DECLARED
 from sensorium.errors import ModelError
 from sensorium.geometry.bounds import box_mesh
 from sensorium.geometry.hfield import HFields, build_hfields
@@ -244,13 +249,44 @@ def test_gradient_near_a_face_is_exactly_its_normal() -> None:
     np.testing.assert_allclose(gradient, np.broadcast_to([0.0, 0.0, 1.0], gradient.shape), atol=1e-7)
 
 
-def test_builds_and_queries_are_bit_reproducible() -> None:
+def test_second_preparation_of_a_mesh_reads_the_file_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mesh = bumpy(np.random.default_rng(0))
-    p = places_around(mesh, 3000, np.random.default_rng(0))
-    first, second = (prepare_mesh(mesh, (1.0, 1.0, 1.0), "cpu") for _ in range(2))
-    assert (first.cells == second.cells).all() and (first.entries == second.entries).all()
-    for a, b in zip(signed(mesh, p), signed(mesh, p), strict=True):
-        np.testing.assert_array_equal(a, b)
+    for kernel in DECLARED:
+        if "solid_grid" in kernel.module.name:
+            wp.load_module(kernel.module, device="cpu")  # not from the empty folder
+    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path))
+
+    def prepare(mesh: Mesh, scale: float = 1.0) -> dict[str, Any]:
+        prepared = prepare_mesh(mesh, (scale, scale, scale), "cpu")
+        values = {name: getattr(prepared, name) for name in ("low", "side", "counts", "cells", "step", "entries")}
+        return values | asdict(prepared.surface)
+
+    def files() -> list[Path]:
+        return list(tmp_path.glob("sensorium_solids/*"))
+
+    def same(a: dict[str, Any], b: dict[str, Any]) -> bool:
+        return all(np.array_equal(a[name], b[name]) and type(a[name]) is type(b[name]) for name in a)
+
+    built = prepare(mesh)
+    (path,) = files()
+    assert same(built, prepare(mesh)) and files() == [path]
+    whole = path.read_bytes()
+    entries = built["entries"].tobytes()
+    for damaged in (b"", whole[: len(whole) // 2], whole.replace(entries, bytes(len(entries)))):
+        path.write_bytes(damaged)
+        assert damaged != whole and same(built, prepare(mesh))
+        assert len(path.read_bytes()) == len(whole)
+    np.savez(path, **built | {"step": 7.0})
+    assert prepare(mesh)["step"] == 7.0  # it was read
+    other = mesh.vertices.copy()
+    other[0] *= 1.0 + 1e-12
+    assert not same(built, prepare(Mesh(other, mesh.faces))) and not same(built, prepare(mesh, 2.0))
+    assert len(files()) == 3
+    tmp_path.joinpath("file").touch()
+    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path / "file"))  # cannot be written
+    assert same(built, prepare(mesh))
 
 
 def test_nan_point_has_no_distance() -> None:

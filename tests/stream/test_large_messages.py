@@ -75,7 +75,7 @@ def test_large_frames_arrive_whole_and_in_order_with_small_ones_and_frame_ends()
             sheets.append(np.array(data.cells))
 
         client.sensors["sheet"].listen(take, policy="lossless")
-        with sn.FrameSync(client, ["sheet", "gauge"]) as sync:
+        with sn.client.FrameSync(client, ["sheet", "gauge"]) as sync:
             for _ in range(16):
                 frame = client.step()
                 bundle = sync.get(frame, timeout=PATIENCE)

@@ -23,6 +23,8 @@ from typing import Any, TypeAlias
 
 import warp as wp
 
+from sensorium.errors import RegistrationError
+
 Watcher: TypeAlias = Callable[[int, int, str], object]
 """Callback of `watch_loading`: ``watcher(done, total, name)``."""
 
@@ -104,12 +106,20 @@ def kernel(function: Callable[..., None] | None = None, *, group: str = "") -> A
         function: function that `wp.kernel` accepts; omit it where a group is given.
         group: name of a module shared by kernels of one file that are always launched together, which compiles faster
             than separate modules.
+
+    Raises:
+        RegistrationError: `masked_tid` is not alone on its line, or `env` is not at its place there.
     """
     if function is None:
         return partial(kernel, group=group)
     module = wp.get_module(f"{function.__module__}.{group or function.__qualname__}")
     module.options |= {"fuse_fp": False, "enable_backward": False, "cpu_compiler_flags": _cpu_flags()}
-    source = _MASKED_TID.sub(_PROLOGUE, inspect.getsource(function))
+    source, lines = _MASKED_TID.subn(_PROLOGUE, inspect.getsource(function))
+    if "masked_tid" in function.__code__.co_names and lines != 1:
+        raise RegistrationError(
+            f"kernel {function.__qualname__} must call masked_tid on one separate line without a comment, with the "
+            "environment as `env`. Write env, item = masked_tid(rows), or k, env, item = masked_tid(rows) with tasks."
+        )
     made = wp.Kernel(function, module=module, source=source)
     DECLARED.append(made)
     return made

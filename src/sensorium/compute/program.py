@@ -52,7 +52,7 @@ from sensorium.compute import graph, loading
 from sensorium.compute.devices import keeps_current, resolve_device
 from sensorium.compute.memory import Memory, check_envs
 from sensorium.compute.rows import Rows
-from sensorium.compute.workers import Workers
+from sensorium.compute.workers import LaunchWorkers
 from sensorium.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def recorded(hook: Function) -> Function:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Part:
+class EnvPart:
     """Consecutive launches that share memory for some environments at a time; see `Compute.by_parts`.
 
     Attributes:
@@ -123,7 +123,7 @@ class _Launch:
     owners: frozenset[object] = frozenset()
     memory: torch.Tensor | None = None
     """Memory of the array of tasks."""
-    part: Part | None = None
+    part: EnvPart | None = None
     """Group of consecutive launches that all run on some envs before they run on the next."""
 
     def arguments(self, compute: Compute) -> list[Any]:
@@ -255,7 +255,7 @@ class Compute:
         self._recordings = 0
         self._is_loaded: dict[Any, bool] = {}
         """All kernels that were recorded or launched, each with whether it was loaded."""
-        self._workers: Workers | None = None
+        self._workers: LaunchWorkers | None = None
         self._current: Any = None
         self._current_at = -1
 
@@ -322,13 +322,13 @@ class Compute:
         dim = (1, self.num_envs, *items)
         self._add(_Launch(kernel, dim, [], tasks=[task], threads=prod(dim)))
 
-    def part_of(self, envs: int) -> Part:
+    def part_of(self, envs: int) -> EnvPart:
         """Return a part of at most some environments, for `by_parts`."""
         cores = min(max(self.threads, self.shards or 1), self.num_envs) if self.is_cpu else 1
-        return Part(max(min(envs, -(-self.num_envs // cores)), 1), cores)
+        return EnvPart(max(min(envs, -(-self.num_envs // cores)), 1), cores)
 
     @contextmanager
-    def by_parts(self, part: Part) -> Iterator[None]:
+    def by_parts(self, part: EnvPart) -> Iterator[None]:
         """Run the launches of this block one after another on a part of the environments, then on the next part.
 
         So they can share memory that holds only ``part.places`` environments. A kernel finds an environment in it by
@@ -438,10 +438,10 @@ class Compute:
             return wp.launch(kernel, dim=tuple(dim), inputs=list(args), device=self.wp_device, record_cmd=True)
 
     @property
-    def workers(self) -> Workers:
+    def workers(self) -> LaunchWorkers:
         """Threads that shards run on besides the caller's; created on first use."""
         if self._workers is None:
-            self._workers = Workers(max(self.threads, self.shards or 1) - 1)
+            self._workers = LaunchWorkers(max(self.threads, self.shards or 1) - 1)
         return self._workers
 
 

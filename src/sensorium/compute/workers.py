@@ -11,7 +11,7 @@ from queue import SimpleQueue
 Work = Callable[[], object]
 
 
-class Workers:
+class LaunchWorkers:
     """A number of waiting threads, which end with this object.
 
     Args:

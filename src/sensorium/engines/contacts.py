@@ -183,7 +183,7 @@ class Contacts:
 
 
 @wp.struct
-class Report:
+class ReportForm:
     """Elements and form of a CONTACT_REPORT; element 0 is the world, and element r + 1 is row r.
 
     Attributes:
@@ -213,7 +213,7 @@ def _element(contacts: Contacts, contact: int, side: int) -> wp.int32:
 
 
 @wp.func
-def _side(contacts: Contacts, report: Report, contact: int, row: int) -> wp.float32:
+def _side(contacts: Contacts, report: ReportForm, contact: int, row: int) -> wp.float32:
     """Return 1 if a primary is the first side of a matching contact, -1 if it is the second, and 0 if none matches."""
     first = _element(contacts, contact, 0)
     second = _element(contacts, contact, 1)
@@ -276,13 +276,13 @@ def _torque(contacts: Contacts, i: int) -> wp.vec3:
 
 
 @wp.func
-def _write(report: Report, parts: _Parts, out: wp.array[wp.float32]) -> None:
+def _write(report: ReportForm, parts: _Parts, out: wp.array[wp.float32]) -> None:
     for column in range(out.shape[0]):
         out[column] = parts[report.sources[column] // 3, report.sources[column] % 3]
 
 
 @wp.func
-def _sum(contacts: Contacts, report: Report, first: int, row: int, out: wp.array[wp.float32]) -> None:
+def _sum(contacts: Contacts, report: ReportForm, first: int, row: int, out: wp.array[wp.float32]) -> None:
     """Write the sum of all contacts of a primary, about the centre of their forces."""
     found = wp.int32(0)
     total = wp.float32(0.0)
@@ -333,7 +333,7 @@ def _frame(contacts: Contacts, i: int, sign: float) -> tuple[wp.vec3, wp.vec3]:
 
 
 @kernel(group="contacts")
-def reduce_contacts(rows: Rows, contacts: Contacts, report: Report, values: wp.array4d[wp.float32]) -> None:
+def reduce_contacts(rows: Rows, contacts: Contacts, report: ReportForm, values: wp.array4d[wp.float32]) -> None:
     """Write a primary's slots of a report `[env, primary, slot, column]`."""
     env, row = masked_tid(rows)
     for slot in range(values.shape[2]):
@@ -427,7 +427,7 @@ class ContactReducer:
         self._contacts.first, self._contacts.next = wp.from_torch(self._first), wp.from_torch(self._next)
         self._link = compute.command(link_contacts, (max(size, 1),), [self._contacts])
         self.arrays: dict[str, torch.Tensor] = {}
-        self._reports: list[tuple[Report, torch.Tensor]] = []
+        self._reports: list[tuple[ReportForm, torch.Tensor]] = []
         self._launches: EnvLaunches | None = None
 
     def fault(self, report: Requirement) -> str | None:
@@ -449,7 +449,7 @@ class ContactReducer:
         if name in self.arrays:
             return self.arrays[name]
         (kind, names), secondary, _, reduce, _ = report.args
-        device, form = self._compute.device, Report()
+        device, form = self._compute.device, ReportForm()
         every = torch.ones(len(self._bodies) + 1, dtype=torch.uint8, device="cpu")
         other = every if secondary is None else self._elements(*secondary)
         primary = torch.stack([self._elements(kind, name) for name in names])

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
+import secrets
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
 from sensorium.compute import kernel
+from sensorium.geometry import solid_mesh, solid_walk
 from sensorium.geometry.bounds import tree_of
 from sensorium.geometry.shapes import Mesh
-from sensorium.geometry.solid_mesh import Surface, surface_of
+from sensorium.geometry.solid_mesh import SolidSurface, surface_of
 from sensorium.geometry.solid_walk import FACE_BITS, STEPS, Cell, Solid, Solids, by_tree, gap_sq
 
 CELLS_PER_FACE = 6
@@ -198,7 +206,7 @@ class PreparedMesh:
         entries: `[entry]`, int32.
     """
 
-    surface: Surface
+    surface: SolidSurface
     tree: wp.Mesh
     low: NDArray[np.float32]
     side: float
@@ -216,6 +224,8 @@ class PreparedMesh:
 def prepare_mesh(mesh: Mesh, scale: tuple[float, float, float], device: str, *, grid: bool = True) -> PreparedMesh:
     """Return a mesh, scaled by positive factors, prepared for signed distances.
 
+    A mesh with a grid is kept on disk beside Warp's compiled kernels, so that it is prepared only once.
+
     Args:
         mesh: the triangles.
         scale: factors along its axes.
@@ -225,11 +235,58 @@ def prepare_mesh(mesh: Mesh, scale: tuple[float, float, float], device: str, *, 
     Raises:
         ModelError: the mesh is not closed; see `surface_of`.
     """
-    surface = surface_of(mesh, scale)
+    if not grid:
+        return _without_grid(surface_of(mesh, scale), device)
+    path = _cached(mesh, scale, device)
+    try:
+        return _read(path, device)
+    except (OSError, EOFError, ValueError, KeyError, BadZipFile):  # new or damaged
+        prepared = _with_grid(surface_of(mesh, scale), device)
+        _write(path, prepared)
+        return prepared
+
+
+def _cached(mesh: Mesh, scale: tuple[float, float, float], device: str) -> Path:
+    """Return the file of a prepared mesh beside Warp's kernels; its name is a hash of everything it depends on."""
+    kind = "cpu" if wp.get_device(device).is_cpu else "cuda"
+    parts = [inspect.getsource(solid_mesh), inspect.getsource(solid_walk), inspect.getsource(sys.modules[__name__])]
+    key = hashlib.sha256(repr((wp.__version__, kind, scale, mesh.vertices.shape, parts)).encode())
+    key.update(mesh.vertices.tobytes())
+    key.update(mesh.faces.tobytes())
+    return Path(wp.config.kernel_cache_dir, "sensorium_solids", f"{key.hexdigest()}.npz")
+
+
+def _read(path: Path, device: str) -> PreparedMesh:
+    with path.open("rb") as file, np.load(file) as stored:
+        values: dict[str, Any] = dict(stored)
+    surface = SolidSurface(**{each.name: values.pop(each.name) for each in fields(SolidSurface)})
+    values |= {"side": float(values["side"]), "step": float(values["step"]), "counts": tuple(values["counts"].tolist())}
+    return PreparedMesh(surface, tree_of(surface.vertices, surface.faces, device), **values)
+
+
+def _write(path: Path, mesh: PreparedMesh) -> None:
+    values = {each.name: getattr(mesh.surface, each.name) for each in fields(SolidSurface)}
+    values |= {each.name: getattr(mesh, each.name) for each in fields(PreparedMesh)[2:]}
+    part = path.with_suffix(f".{secrets.token_hex(4)}.part")  # other processes may write the same mesh
+    with suppress(OSError):  # the folder cannot be written, or the disk is full
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with part.open("wb") as file:
+                np.savez(file, **values)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def _without_grid(surface: SolidSurface, device: str) -> PreparedMesh:
     tree = tree_of(surface.vertices, surface.faces, device)
-    nothing = np.zeros(0, _CELL), np.zeros(0, np.int32)
-    bare = PreparedMesh(surface, tree, np.zeros(3, np.float32), 1.0, (0, 0, 0), nothing[0], 0.0, nothing[1])
-    if not grid or len(surface.faces) > 1 << int(FACE_BITS):
+    no_cells, no_entries = np.zeros(0, _CELL), np.zeros(0, np.int32)
+    return PreparedMesh(surface, tree, np.zeros(3, np.float32), 1.0, (0, 0, 0), no_cells, 0.0, no_entries)
+
+
+def _with_grid(surface: SolidSurface, device: str) -> PreparedMesh:
+    bare = _without_grid(surface, device)
+    if len(surface.faces) > 1 << int(FACE_BITS):
         return bare
     wanted = float(np.clip(CELLS_PER_FACE * len(surface.faces), FEWEST_CELLS, MAX_CELLS))
     sides = 2.0 * (surface.half + 2.0 * PADDING * surface.half.max())
@@ -268,7 +325,8 @@ def prepare_mesh(mesh: Mesh, scale: tuple[float, float, float], device: str, *, 
     cells["start"] = np.cumsum(cells["count"]) - cells["count"]
     kept = entries.numpy()[:listed]
     x, y, z = (int(n) for n in counts)
-    return PreparedMesh(surface, tree, low, side, (x, y, z), cells, 2.0 * lattice.half / int(STEPS), kept[kept >= 0])
+    step = float(2.0 * lattice.half / int(STEPS))
+    return PreparedMesh(surface, bare.tree, low, side, (x, y, z), cells, step, kept[kept >= 0])
 
 
 def gather(prepared: Sequence[PreparedMesh], device: str) -> Solids:
@@ -325,7 +383,7 @@ _TYPES: dict[str, tuple[Any, Any, int]] = {
 """Kernel type, NumPy type and row size of each array of `Solids`."""
 
 
-def _frames(surface: Surface) -> NDArray[np.float64]:
+def _frames(surface: SolidSurface) -> NDArray[np.float64]:
     """Return the values of `Solids.frames`, `[face, 4, 4]`."""
     a, b, c = (surface.vertices[surface.faces[:, k]] for k in range(3))
     length = np.linalg.norm(b - a, axis=1)

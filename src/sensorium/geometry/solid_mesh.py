@@ -31,7 +31,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Surface:
+class SolidSurface:
     """A closed surface, oriented outwards, with its data for kernels. Float64, m, relative to `centre`.
 
     Attributes:
@@ -53,7 +53,7 @@ class Surface:
     face_normals: Floats
 
 
-def surface_of(mesh: Mesh, scale: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> Surface:
+def surface_of(mesh: Mesh, scale: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> SolidSurface:
     """Return a mesh, scaled, as a closed surface that is oriented outwards.
 
     A closed part that is oriented inwards is a cavity if other parts surround it; otherwise it is reversed.
@@ -85,7 +85,7 @@ def surface_of(mesh: Mesh, scale: tuple[float, float, float] = (1.0, 1.0, 1.0)) 
     _edges, edge_of = np.unique(_undirected(faces), return_inverse=True)
     at_edges = np.zeros((len(_edges), 3))
     np.add.at(at_edges, edge_of.reshape(-1), np.repeat(normals, 3, axis=0))
-    return Surface(
+    return SolidSurface(
         centre,
         0.5 * (high - low),
         points,

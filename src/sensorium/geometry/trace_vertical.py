@@ -62,6 +62,46 @@ def _row(standing: wp.array[wp.int32], first: int, movers: int, n: int) -> wp.in
     return row
 
 
+@wp.func
+def _nearest(
+    surroundings: Surroundings, instances: Instances, fields: HFields, moving: Moving, hidden: wp.array2d[wp.uint8],
+    near: Near, count: int, env: int, mount: int, s: wp.vec3, d: wp.vec3, limit: float,
+) -> tuple[float, int, int]:  # fmt: skip
+    """Return distance, instance row and triangle of the first shape of a column within a limit; row -1 for none."""
+    t = float(limit)
+    best = int(-1)
+    face = int(-1)
+    movers = moving.pos.shape[2]
+    looks = wp.where(count > NEAR, movers + surroundings.bvh_row.shape[0], count)
+    for n in range(looks):
+        row = _row(surroundings.bvh_row, instances.moving, movers, n)
+        if count <= NEAR:
+            row = near[n]
+        elif hidden[mount, row] != wp.uint8(0):
+            continue
+        k = row - instances.moving
+        at = instances.pos[row]
+        turned = instances.quat[row]
+        c = at + quat_rotate(turned, instances.centre[row])
+        if k >= 0:
+            c = moving.centre[env, 0, k]
+        size = instances.radius[row]
+        along = d[2] * (c[2] - s[2])
+        if along < -size or along - size > t:
+            continue
+        if (c[0] - s[0]) * (c[0] - s[0]) + (c[1] - s[1]) * (c[1] - s[1]) > size * size:
+            continue
+        if k >= 0:
+            at = moving.pos[env, 0, k]
+            turned = moving.quat[env, 0, k]
+        found, triangle = ray_instance(instances, fields, row, at, turned, s, d, t)
+        if found <= t:
+            t = found
+            best = row
+            face = triangle
+    return t, best, face
+
+
 @kernel
 def cast_vertical(
     rows: Rows,
@@ -184,30 +224,9 @@ def cast_vertical(
             x = p[0] + cosine * x0 - sine * y0
             y = p[1] + sine * x0 + cosine * y0
             if count > 0:
-                looks = wp.where(count > NEAR, movers + standing, count)
-                for n in range(looks):
-                    row = _row(surroundings.bvh_row, instances.moving, movers, n)
-                    if count <= NEAR:
-                        row = near[n]
-                    elif hidden[mount, row] != wp.uint8(0):
-                        continue
-                    k = row - instances.moving
-                    at = instances.pos[row]
-                    turned = instances.quat[row]
-                    c = at + quat_rotate(turned, instances.centre[row])
-                    if k >= 0:
-                        c = moving.centre[env, 0, k]
-                    size = instances.radius[row]
-                    along = sign * (c[2] - z)
-                    if along < -size or along - size > t:
-                        continue
-                    if (c[0] - x) * (c[0] - x) + (c[1] - y) * (c[1] - y) > size * size:
-                        continue
-                    if k >= 0:
-                        at = moving.pos[env, 0, k]
-                        turned = moving.quat[env, 0, k]
-                    found, triangle = ray_instance(instances, fields, row, at, turned, wp.vec3(x, y, z), d, t)
-                    t = wp.min(t, found)
+                t, best, face = _nearest(
+                    surroundings, instances, fields, moving, hidden, near, count, env, mount, wp.vec3(x, y, z), d, t
+                )
             is_hit = t <= limits[1] and t >= limits[0]
             if writes_distance:
                 distances[r] = wp.where(is_hit, t, out.miss)
@@ -263,30 +282,11 @@ def cast_vertical(
                 t = found
                 best = row
                 face = triangle
-        looks = wp.where(count > NEAR, movers + standing, count)
-        for n in range(looks):
-            row = _row(surroundings.bvh_row, instances.moving, movers, n)
-            if count <= NEAR:
-                row = near[n]
-            elif hidden[mount, row] != wp.uint8(0):
-                continue
-            k = row - instances.moving
-            at = instances.pos[row]
-            turned = instances.quat[row]
-            c = at + quat_rotate(turned, instances.centre[row])
-            if k >= 0:
-                c = moving.centre[env, 0, k]
-            size = instances.radius[row]
-            along = sign * (c[2] - z)
-            if along < -size or along - size > t:
-                continue
-            if (c[0] - x) * (c[0] - x) + (c[1] - y) * (c[1] - y) > size * size:
-                continue
-            if k >= 0:
-                at = moving.pos[env, 0, k]
-                turned = moving.quat[env, 0, k]
-            found, triangle = ray_instance(instances, fields, row, at, turned, s, d, t)
-            if found <= t:
+        if count > 0:
+            found, row, triangle = _nearest(
+                surroundings, instances, fields, moving, hidden, near, count, env, mount, s, d, t
+            )
+            if row != -1:
                 t = found
                 best = row
                 face = triangle

@@ -23,7 +23,7 @@ from sensorium.measurement.knobs import Knobs
 from sensorium.measurement.plan import SensorPlan
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.stage_runs import StageRun, new_state, stage_runs
-from sensorium.measurement.transport import Ring
+from sensorium.measurement.transport import DelayRing
 from sensorium.random import stream_key
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class SensorBuffers:
         """The previous outputs of `post_process`, newest first: true and measured."""
         if plan.hooks.post:
             self.truth_out, self.work_out = (Record(plan.specs, num_envs, device) for _ in range(2))
-        self.ring = Ring(plan, self.compute, self.clock, self.bad, self.counter) if plan.has_ring else None
+        self.ring = DelayRing(plan, self.compute, self.clock, self.bad, self.counter) if plan.has_ring else None
         self.late = self.ring if self.ring is not None and self.ring.has_delay else None
         """The ring, where `data` may be older than the newest sample."""
         self.counter.in_flight = 0 if self.ring is None else self.ring.latest

@@ -28,8 +28,8 @@ from sensorium.compute import (
     tick_now,
     ticks_after,
 )
+from sensorium.compute.addresses import floats_at, words_at
 from sensorium.measurement.knobs import KnobTable
-from sensorium.measurement.record import floats_at, words_at
 from sensorium.random import normal_table, word_to_normal
 
 NOISE = 1
@@ -85,21 +85,21 @@ def has_arrived(rows: Rows, captured: int, wait: int) -> bool:
 @wp.func
 def _load(address: wp.uint64, at: int, count: int) -> wp.vec4:
     """Read up to four neighbours; the others are 0."""
-    values = floats_at(address)
+    values = floats_at(address, at, count)
     v = wp.vec4()
     for k in range(4):
         if k < count:
-            v[k] = values[at + k]
+            v[k] = values[k]
     return v
 
 
 @wp.func
 def _store(address: wp.uint64, at: int, count: int, v: wp.vec4) -> None:
     """Write up to four neighbours."""
-    values = floats_at(address)
+    values = floats_at(address, at, count)
     for k in range(4):
         if k < count:
-            values[at + k] = v[k]
+            values[k] = v[k]
 
 
 @wp.func
@@ -145,10 +145,10 @@ def _freeze_quad(rows: Rows, env: int, quad: Quad, x: wp.vec4, num_envs: int) ->
         for slot in range(quad.slots):
             _store(quad.ring, slot * plane + row, quad.count, x)
         return
-    head = words_at(quad.head)[env]
+    head = words_at(quad.head, env, 1)[0]
     if quad.stamps != wp.uint64(0):
-        stamp = words_at(quad.stamps)
-        if has_arrived(rows, stamp[3 * (head * num_envs + env)], stamp[3 * (head * num_envs + env) + 1]):
+        stamp = words_at(quad.stamps, 3 * (head * num_envs + env), 3)
+        if has_arrived(rows, stamp[0], stamp[1]):
             _store(
                 quad.ring, (quad.slots - 1) * plane + row, quad.count, _load(quad.ring, head * plane + row, quad.count)
             )

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 import warp as wp
 
+from sensorium.compute.addresses import bytes_at, words_at
 from sensorium.errors import UnknownNameError
 from sensorium.spec import FieldSpec
 
@@ -56,30 +57,12 @@ def words_of(tensor: torch.Tensor, lead: int = 1) -> Words:
 
 
 @wp.func
-def floats_at(address: wp.uint64):  # type: ignore[no-untyped-def]  # Warp infers it
-    """View an address as float32."""
-    return wp.array(ptr=address, shape=(2147483647,), dtype=wp.float32)
-
-
-@wp.func
-def words_at(address: wp.uint64):  # type: ignore[no-untyped-def]  # Warp infers it
-    """View an address as 4-byte words."""
-    return wp.array(ptr=address, shape=(2147483647,), dtype=wp.int32)
-
-
-@wp.func
-def bytes_at(address: wp.uint64):  # type: ignore[no-untyped-def]  # Warp infers it
-    """View an address as bytes."""
-    return wp.array(ptr=address, shape=(2147483647,), dtype=wp.uint8)
-
-
-@wp.func
 def copy_word(wide: int, source: wp.uint64, source_at: int, target: wp.uint64, target_at: int) -> None:
     """Copy one word (4 bytes, or 1) from one place to another."""
     if wide != 0:
-        words_at(target)[target_at] = words_at(source)[source_at]
+        words_at(target, target_at, 1)[0] = words_at(source, source_at, 1)[0]
     else:
-        bytes_at(target)[target_at] = bytes_at(source)[source_at]
+        bytes_at(target, target_at, 1)[0] = bytes_at(source, source_at, 1)[0]
 
 
 class Record:

@@ -32,6 +32,7 @@ from sensorium.compute import (
     tick_now,
     ticks_after,
 )
+from sensorium.compute.addresses import quads_at, words_at
 from sensorium.compute.clock import MAX_TICKS, Clock
 from sensorium.errors import ConfigError
 from sensorium.measurement.chain import NEVER, has_arrived
@@ -39,7 +40,7 @@ from sensorium.measurement.counter import SampleCounter
 from sensorium.measurement.draws import ColumnDistribution, column_distribution, converted, draw_value, is_drawn
 from sensorium.measurement.knobs import KnobTable
 from sensorium.measurement.plan import SensorPlan
-from sensorium.measurement.record import TORCH_DTYPES, Record, copy_word, words_at, words_of
+from sensorium.measurement.record import TORCH_DTYPES, Record, copy_word, words_of
 from sensorium.random import Uniform, normal_table, stream_key, word_to_uniform
 
 
@@ -72,7 +73,7 @@ class Transport:
     key0: wp.uint32
     key1: wp.uint32
     table: wp.array[wp.vec3]
-    stamps: wp.array2d[wp.vec3i]  # of each slot and env: see `Ring.stamps`
+    stamps: wp.array2d[wp.vec3i]  # of each slot and env: see `DelayRing.stamps`
     burst: wp.array[wp.uint8]  # over envs
     shown: wp.array[wp.vec4l]  # over envs: the shown slot, and its stamp; arrival is -1 before it arrives
     fields: wp.array[Row]
@@ -144,20 +145,16 @@ def _freeze(rows: Rows, t: Transport, count: int, wide: int, source: wp.uint64, 
 
 
 @wp.func
-def _fours(address: wp.uint64, first: int):  # type: ignore[no-untyped-def]  # Warp infers it
-    return wp.array(ptr=address + wp.uint64(4) * wp.uint64(first), shape=(536870911,), dtype=wp.vec4i)
-
-
-@wp.func
 def _copy_row(source: wp.uint64, start: int, target: wp.uint64, first: int, count: int) -> None:
     """Copy some words, four at a time."""
-    many_in, many_out = _fours(source, start), _fours(target, first)
     fours = count // 4
+    many_in = quads_at(source + wp.uint64(4) * wp.uint64(start), 0, fours)
+    many_out = quads_at(target + wp.uint64(4) * wp.uint64(first), 0, fours)
     for k in range(fours):
         many_out[k] = many_in[k]
-    one_in, one_out = words_at(source), words_at(target)
+    one_in, one_out = words_at(source, start, count), words_at(target, first, count)
     for w in range(4 * fours, count):
-        one_out[first + w] = one_in[start + w]
+        one_out[w] = one_in[w]
 
 
 @kernel(group="delay")
@@ -201,10 +198,10 @@ def _gather(rows: Rows, t: Transport, count: int, wide: int, ring: wp.uint64, sh
 
 
 STAMP_BYTES = 12
-"""Bytes per sample besides its fields; see `Ring.stamps`."""
+"""Bytes per sample besides its fields; see `DelayRing.stamps`."""
 
 
-class Ring:
+class DelayRing:
     """Last samples of one sensor in return space, with the ticks of their capture and arrival.
 
     Args:

@@ -19,10 +19,10 @@ import torch
 import warp as wp
 
 from sensorium.compute import Compute, Rows, keeps_current, kernel, masked_tid
+from sensorium.compute.addresses import floats_at
 from sensorium.errors import ConfigError
-from sensorium.measurement.record import floats_at
 from sensorium.random import U32, Distribution, Uniform, add_to_8_envs, draw, normal_table, philox, stream_key
-from sensorium.scene.terms import NORMAL_CLIP, ObsTerm, Part
+from sensorium.scene.terms import NORMAL_CLIP, ObsTerm, TermPart
 
 if TYPE_CHECKING:
     from sensorium.scene.scene import Scene
@@ -36,7 +36,7 @@ LEAST_VARIANCE = 1e-8
 
 
 @wp.struct
-class Block:
+class DrawBlock:
     """Up to four columns of one term, which share a random block."""
 
     key0: wp.uint32
@@ -50,18 +50,20 @@ class Block:
 
 
 @kernel
-def _add(rows: Rows, tick: U32, out: wp.uint64, width: int, blocks: wp.array[Block], table: wp.array[wp.vec3]) -> None:
+def _add(
+    rows: Rows, tick: U32, out: wp.uint64, width: int, blocks: wp.array[DrawBlock], table: wp.array[wp.vec3]
+) -> None:
     env, k = masked_tid(rows)
     b = blocks[k]
     words = philox(tick, wp.uint32(rows.first_env + env), wp.uint32(rows.episode[env]), b.block, b.key0, b.key1)
-    values = floats_at(out)
+    values = floats_at(out, env * width + b.column, b.count)
     for j in range(b.count):
-        values[env * width + b.column + j] += draw(b.kind, b.a, b.b, values, words[j], table)
+        values[j] += draw(b.kind, b.a, b.b, values, words[j], table)
 
 
 @kernel
 def _add_by_8(
-    rows: Rows, tick: U32, out: wp.uint64, width: int, blocks: wp.array[Block], table: wp.array[wp.vec3]
+    rows: Rows, tick: U32, out: wp.uint64, width: int, blocks: wp.array[DrawBlock], table: wp.array[wp.vec3]
 ) -> None:
     eighth, k = wp.tid()
     env = 8 * eighth
@@ -89,10 +91,10 @@ class Draws:
             for key, column, size, block, distribution in drawn
             for q in range(0, size, 4)
         ]
-        table: Any = np.array(blocks, dtype=Block.numpy_dtype())  # type: ignore[attr-defined]
+        table: Any = np.array(blocks, dtype=DrawBlock.numpy_dtype())  # type: ignore[attr-defined]
         self._compute = compute
         self._memory = torch.from_numpy(table.view(np.uint8)).to(compute.device)  # in the order of torch's stream
-        array: Any = wp.array(ptr=self._memory.data_ptr(), shape=table.shape, dtype=Block, device=compute.wp_device)
+        array: Any = wp.array(ptr=self._memory.data_ptr(), shape=table.shape, dtype=DrawBlock, device=compute.wp_device)
         arguments = [compute.rows(compute.all_envs), 0, wp.uint64(0), width, array, normal_table(compute.wp_device)]
         envs = -(-compute.num_envs // 8) if compute.is_cpu else compute.num_envs
         self._command = compute.command(_add_by_8 if compute.is_cpu else _add, (envs, len(table)), arguments)
@@ -105,7 +107,7 @@ class Draws:
         self._command.launch(self._compute.stream)
 
 
-class Run:
+class TermRun:
     """Ring of one term, or of all terms of a group whose rows move as a whole.
 
     Args:
@@ -113,7 +115,7 @@ class Run:
         compute: device and environments.
     """
 
-    def __init__(self, parts: Sequence[Part], compute: Compute) -> None:
+    def __init__(self, parts: Sequence[TermPart], compute: Compute) -> None:
         (self._least, most), entries = parts[0].term.delays, max(parts[0].term.history, 1)
         self.delays, self._entries, self._depth = most - self._least + 1, entries, _depth(parts[0].term)
         self.name, self.size = parts[0].name, sum(math.prod(part.shape) for part in parts)
@@ -150,7 +152,7 @@ class Run:
         return self._copies
 
 
-class Columns:
+class TermColumns:
     """Terms of one group of an observer, with their options and memory.
 
     Args:
@@ -167,7 +169,7 @@ class Columns:
         ConfigError: the noise or the scale of a term does not fit its field.
     """
 
-    def __init__(self, scene: Scene, group: str, parts: Sequence[Part], far: float, stacked: int) -> None:
+    def __init__(self, scene: Scene, group: str, parts: Sequence[TermPart], far: float, stacked: int) -> None:
         compute, terms = scene.compute, [part.term for part in parts]
         self._clock, self._stacked, self._sizes = scene.clock, stacked, [math.prod(part.shape) for part in parts]
         self.key = ""
@@ -197,7 +199,7 @@ class Columns:
         is_whole = len({delay for term in terms for delay in term.delays}) == 1 and (
             stacked > 0 or all(term.history < 2 for term in terms)
         )
-        self._runs = [Run(each, compute) for each in ([parts] if is_whole else zip(parts)) if remembers]
+        self._runs = [TermRun(each, compute) for each in ([parts] if is_whole else zip(parts)) if remembers]
         self._drawn = [run for run in self._runs if run.delays > 1]
         self._seen = torch.full_like(scene.clock.episode, -2)
         late = [(keys[run.name], k, 1, DELAY, Uniform(0.0, run.delays)) for k, run in enumerate(self._drawn)]
@@ -358,7 +360,7 @@ def _numbers(table: np.ndarray[Any, np.dtype[np.float32]], device: str) -> list[
     return table[0].tolist() if is_same else list(torch.from_numpy(table.T.copy()).to(device))
 
 
-def _noise(part: Part) -> Distribution | None:
+def _noise(part: TermPart) -> Distribution | None:
     """Return the noise of a term."""
     noise = part.term.distribution
     if noise is not None and part.spec.kind in ("rotation", "id", "flag"):
@@ -367,7 +369,7 @@ def _noise(part: Part) -> Distribution | None:
     return noise
 
 
-def _scale(part: Part) -> np.ndarray[Any, np.dtype[np.float32]]:
+def _scale(part: TermPart) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Return the factor of each element of a term."""
     scale = 1.0 if part.term.scale is None else part.term.scale
     try:

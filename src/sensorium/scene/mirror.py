@@ -17,8 +17,8 @@ import torch
 from sensorium.errors import ConfigError, listed
 
 if TYPE_CHECKING:
-    from sensorium.scene.observer import Place
-    from sensorium.scene.terms import Part
+    from sensorium.scene.observer import TermPlace
+    from sensorium.scene.terms import TermPart
 
 Pairs = Iterable[tuple[str, str]] | Callable[[str], str] | None
 
@@ -103,7 +103,7 @@ class Mirror:
         return cls(torch.tensor(order, device="cpu"), torch.tensor(signs, device="cpu"))
 
 
-def mirror_of(places: Mapping[str, Place], columns: int, pairs: Pairs, flip: Iterable[str] | None) -> Mirror:
+def mirror_of(places: Mapping[str, TermPlace], columns: int, pairs: Pairs, flip: Iterable[str] | None) -> Mirror:
     """Return the mirror of an observer; see `Observer.mirror`."""
     partner, patterns = partner_of(pairs), None if flip is None else tuple(flip)
     order, signs = np.arange(columns), np.ones(columns, np.float32)
@@ -122,7 +122,7 @@ def mirror_of(places: Mapping[str, Place], columns: int, pairs: Pairs, flip: Ite
     return Mirror(torch.from_numpy(order), torch.from_numpy(signs))
 
 
-def _order(part: Part, other: Part, number: int, axis: str, partner: Callable[[str], str]) -> Any:
+def _order(part: TermPart, other: TermPart, number: int, axis: str, partner: Callable[[str], str]) -> Any:
     """Return the source of each item on one axis of a part, among the items of its partner."""
     items, size = part.items()[number], part.shape[number]
     if axis == "ray" and part.sensor is not None:
@@ -144,7 +144,7 @@ def _partners(where: str, names: Sequence[str], others: Sequence[str], partner: 
     return order
 
 
-def _rays(part: Part, size: int) -> list[int]:
+def _rays(part: TermPart, size: int) -> list[int]:
     """Return the mirror image of each ray of the sensor's pattern."""
     assert part.sensor is not None
     rays = part.sensor.rays_of("pattern")
@@ -157,7 +157,7 @@ def _rays(part: Part, size: int) -> list[int]:
     return images
 
 
-def _signs(part: Part, flip: tuple[str, ...] | None) -> Any:
+def _signs(part: TermPart, flip: tuple[str, ...] | None) -> Any:
     """Return the sign of each element of a part, in a shape that broadcasts to its own."""
     spec, items = part.spec, part.items()
     last = spec.axes[-1] if spec.axes else ""

@@ -13,8 +13,8 @@ import torch
 
 from sensorium.compute import keeps_current
 from sensorium.errors import ConfigError, DuplicateNameError, MissingDependencyError, UnknownNameError
-from sensorium.scene.columns import Columns
-from sensorium.scene.terms import TRUE, ObsTerm, Part, parts_of
+from sensorium.scene.columns import TermColumns
+from sensorium.scene.terms import TRUE, ObsTerm, TermPart, parts_of
 
 if TYPE_CHECKING:
     from sensorium.scene.mirror import Mirror
@@ -25,10 +25,10 @@ ALONE = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TermPlace:
     """Columns of a term in its group."""
 
-    part: Part
+    part: TermPart
     columns: slice
     shape: tuple[int, ...]
     """Shape of the term after env, with its history first."""
@@ -38,11 +38,11 @@ class Place:
 class _Group:
     """Terms of one group."""
 
-    places: dict[str, Place]
+    places: dict[str, TermPlace]
     stacked: int
     """Entries of the axis before the columns; 0 for none."""
     columns: int
-    values: Columns
+    values: TermColumns
 
 
 class Sources:
@@ -87,7 +87,7 @@ class Sources:
         self._bind()
 
     def _laid_out(self, group: str, terms: list[str | ObsTerm], history: int, stacked: bool) -> _Group:
-        found: dict[str, Part] = {}
+        found: dict[str, TermPart] = {}
         for term in terms:
             if not isinstance(term, str | ObsTerm):
                 raise ConfigError.single("Observer", "fields", term, "names such as 'imu.ang_vel_b', or an ObsTerm")
@@ -109,17 +109,17 @@ class Sources:
         for name, part in found.items():
             entries = part.term.history
             shape = part.shape if stacked or not entries else (entries, *part.shape)
-            places[name] = Place(part, slice(start, start + math.prod(shape)), shape)
+            places[name] = TermPlace(part, slice(start, start + math.prod(shape)), shape)
             start += math.prod(shape)
         if not start:
             raise ConfigError.single("Observer", "fields", list(found), "fields with at least one element")
         entries = max(lengths) if stacked else 0
-        return _Group(places, entries, start, Columns(self.scene, group, list(found.values()), self.far, entries))
+        return _Group(places, entries, start, TermColumns(self.scene, group, list(found.values()), self.far, entries))
 
     # Observations -----------------------------------------------------------------------------------------------------
 
     @property
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[TermPart]:
         """All parts, group by group."""
         return (place.part for group in self.groups.values() for place in group.places.values())
 
@@ -265,7 +265,7 @@ class Observer(_Learning):
         places = self._group.places.values()
         return [title for each in places for title in each.part.titles(self._entries(each, 0))]
 
-    def _entries(self, place: Place, otherwise: int) -> int:
+    def _entries(self, place: TermPlace, otherwise: int) -> int:
         """Return the number of values of a term in a flat history."""
         return otherwise if self._group.stacked else place.part.term.history or otherwise
 

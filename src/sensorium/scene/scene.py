@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from sensorium.cameras.appearance_cfg import AppearanceCfg
     from sensorium.presets import Presets
     from sensorium.record import Recorder
-    from sensorium.scene.columns import Columns
+    from sensorium.scene.columns import TermColumns
     from sensorium.scene.observer import Observer, ObserverGroups
     from sensorium.scene.terms import ObsTerm
     from sensorium.view.live.handle import LiveView
@@ -163,7 +163,7 @@ class Scene:
         self.arrangement = 0
         """A number that changes with the sensors: they were added, removed or reconfigured."""
         self._watches: list[Watch] = []
-        self._memories: list[weakref.ref[Columns]] = []
+        self._memories: list[weakref.ref[TermColumns]] = []
         self._end_of_step = 0
         self._updated: tuple[int, int, set[str]] = (-1, 0, set())
         """Tick that a call of `Sensor.update` advanced to, the number of ticks, and the sensors updated since then."""
@@ -785,14 +785,14 @@ class Scene:
         sources = Sources(self, plan, replace_inf=replace_inf, history=history, stacked=axes)
         return Observer(sources) if groups is None else ObserverGroups(sources)
 
-    def keep_memory(self, memory: Columns) -> None:
+    def keep_memory(self, memory: TermColumns) -> None:
         """Include the memory of an observer in `state` for as long as the observer exists."""
         self._memories.append(weakref.ref(memory))
 
-    def memories(self) -> dict[str, Columns]:
+    def memories(self) -> dict[str, TermColumns]:
         """Return the memory of all observers that have any, by key; those of equal observers are numbered."""
         self._memories = [each for each in self._memories if each() is not None]
-        found: dict[str, Columns] = {}
+        found: dict[str, TermColumns] = {}
         for memory in filter(None, (each() for each in self._memories)):
             found[f"{memory.key} #{sum(other.key == memory.key for other in found.values())}"] = memory
         return found

@@ -125,7 +125,7 @@ def _is_count(value: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TermPart:
     """One field of one sensor, or one computed value, with the name of its columns."""
 
     name: str
@@ -235,7 +235,7 @@ class Part:
         words = [*([range(entries)] if entries else []), *self.items()]
         return [f"{self.name}[{','.join(map(str, each))}]" for each in product(*words)] if words else [self.name]
 
-    def current(self, scene: Scene) -> Part:
+    def current(self, scene: Scene) -> TermPart:
         """Return the part with the sensor that has its name now; raise `StaleError` where it no longer exists."""
         if self.sensor is None:
             return self
@@ -261,7 +261,7 @@ class Part:
 # Selection ------------------------------------------------------------------------------------------------------------
 
 
-def parts_of(scene: Scene, term: ObsTerm) -> Iterator[Part]:
+def parts_of(scene: Scene, term: ObsTerm) -> Iterator[TermPart]:
     """Yield the parts that one term selects: a field, all fields of a sensor, or a computed value.
 
     Raises:
@@ -277,7 +277,7 @@ def parts_of(scene: Scene, term: ObsTerm) -> Iterator[Part]:
         sensor = scene[source]
         for spec in sensor.specs:
             name = source if sensor.single else f"{source}.{spec.name}"
-            yield Part(_named(term, mark + name, sensor, spec), term, spec, sensor, is_measured)
+            yield TermPart(_named(term, mark + name, sensor, spec), term, spec, sensor, is_measured)
         return
     sensor, field_name = sensor_in(scene, source)
     is_field = any(spec.name == field_name for spec in sensor.specs)
@@ -288,7 +288,7 @@ def parts_of(scene: Scene, term: ObsTerm) -> Iterator[Part]:
             scene, term, term.title, sensor, lambda sensor: sensor.get(field_name), _about_knob(sensor, field_name)
         )
     else:
-        yield Part(term.name or mark + source, term, _field_of(sensor, field_name), sensor, is_measured)
+        yield TermPart(term.name or mark + source, term, _field_of(sensor, field_name), sensor, is_measured)
 
 
 def sensor_in(scene: Scene, name: str) -> tuple[Sensor[Any, Any], str]:
@@ -314,7 +314,7 @@ def _named(term: ObsTerm, name: str, sensor: Sensor[Any, Any], spec: FieldSpec) 
     return name if not term.name else term.name if len(sensor.specs) == 1 else f"{term.name}.{spec.name}"
 
 
-def _derived(scene: Scene, term: ObsTerm, sensor: Sensor[Any, Any], name: str) -> Part:
+def _derived(scene: Scene, term: ObsTerm, sensor: Sensor[Any, Any], name: str) -> TermPart:
     """Return a property of a sensor, or the result of one of its methods."""
     is_method = callable(inspect.getattr_static(type(sensor), name))
     options: dict[str, Any] = {}
@@ -334,7 +334,7 @@ def _derived(scene: Scene, term: ObsTerm, sensor: Sensor[Any, Any], name: str) -
 
 def _computed(
     scene: Scene, term: ObsTerm, name: str, sensor: Any, read: Callable[[Any], torch.Tensor], about: Mapping[str, Any]
-) -> Part:
+) -> TermPart:
     """Return a part for a function of a sensor; it is called once for its shape."""
     value = read(sensor)
     if not isinstance(value, torch.Tensor) or value.dim() < 1 or len(value) != scene.num_envs or not name:
@@ -347,7 +347,7 @@ def _computed(
     about = {"dtype": "bool" if value.dtype == torch.bool else "float32", "unit": "1", "kind": "derived", **about}
     spec = FieldSpec(name, axes, shape, frame="", role="scalar", **about)
     buffer = value.to(scene.compute.device, torch.float32, copy=True).contiguous()
-    return Part(name, term, spec, sensor, not term.truth, read, buffer)
+    return TermPart(name, term, spec, sensor, not term.truth, read, buffer)
 
 
 def _about_knob(sensor: Sensor[Any, Any], name: str) -> dict[str, Any]:

@@ -76,7 +76,7 @@ FIXES = {
 
 
 @dataclass(frozen=True)
-class Run:
+class TrialRun:
     """A scene that was read after each tick.
 
     Attributes:
@@ -108,7 +108,7 @@ class Trial:
         self.dirty = self._with_knobs(self.cfg)
 
     @cached_property
-    def reference(self) -> Run:
+    def reference(self) -> TrialRun:
         """The run of the config with knobs that other runs are compared with."""
         scene = self.scene(self.dirty)
         start = own_values(scene["subject"])
@@ -117,7 +117,7 @@ class Trial:
         shots = self.run(scene, 5, works=keep)
         later = own_values(scene["subject"])
         own = {path: value for path, value in start.items() if path in later and not same_value(value, later[path])}
-        return Run(scene, [*shots, *self.run(scene, max(self.steps, 14) - 5, works=keep)], own, works)
+        return TrialRun(scene, [*shots, *self.run(scene, max(self.steps, 14) - 5, works=keep)], own, works)
 
     @cached_property
     def last(self) -> dict[str, torch.Tensor]:

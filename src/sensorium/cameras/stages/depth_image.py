@@ -48,7 +48,7 @@ class Pinhole:
 
 
 @wp.struct
-class View:
+class DepthView:
     """Inputs of a camera model: true depths and normals `[env, column]`, quaternions `[env, mount]`, the image.
 
     `axes` are the axes that the quaternion rotates: 1 for right, down, forward, 2 for forward, left, up; 0 if there are
@@ -99,7 +99,7 @@ def inverse(z: float) -> float:
 
 
 @wp.func
-def inverse_at(view: View, env: int, first: int, u: int, v: int) -> float:
+def inverse_at(view: DepthView, env: int, first: int, u: int, v: int) -> float:
     """Return the inverse depth of a pixel, 0 for a miss and outside the image; `first` is the mount's first column."""
     if u < 0 or v < 0 or u >= view.image.width or v >= view.image.height:
         return 0.0
@@ -119,7 +119,7 @@ def slope_of(before: float, center: float, after: float) -> float:
 
 
 @wp.func
-def slopes_at(view: View, env: int, first: int, u: int, v: int) -> wp.vec2:
+def slopes_at(view: DepthView, env: int, first: int, u: int, v: int) -> wp.vec2:
     """Return the change of the inverse depth per px, along u and v, on the surface of a pixel."""
     center = inverse_at(view, env, first, u, v)
     along = slope_of(inverse_at(view, env, first, u - 1, v), center, inverse_at(view, env, first, u + 1, v))
@@ -134,7 +134,7 @@ def ray_of(u: int, v: int, image: Pinhole) -> wp.vec3:
 
 
 @wp.func
-def incidence(view: View, env: int, mount: int, u: int, v: int) -> float:
+def incidence(view: DepthView, env: int, mount: int, u: int, v: int) -> float:
     """Return the cosine of the angle between a pixel's ray and the normal at its hit.
 
     With `axes` 0, it is computed from the surrounding depths: the plane w = 1/z = m . (x, y, 1) has the normal m, so
@@ -164,7 +164,9 @@ def incidence(view: View, env: int, mount: int, u: int, v: int) -> float:
 
 
 @wp.func
-def shifted_pixel(view: View, env: int, first: int, u: int, v: int, shift: wp.vec2, keeps_surface: int) -> wp.vec2i:
+def shifted_pixel(
+    view: DepthView, env: int, first: int, u: int, v: int, shift: wp.vec2, keeps_surface: int
+) -> wp.vec2i:
     """Return the pixel that replaces (u, v) if its centre is shifted by `shift` px.
 
     With `keeps_surface` a shift along the pixel's own surface has no effect, so that it blurs steps and adds no noise
@@ -280,7 +282,7 @@ def keep_and_clear(
 
 
 @kernel
-def find_second_view(rows: Rows, view: View, parallax: float, nearest: wp.array2d[wp.float32]) -> None:
+def find_second_view(rows: Rows, view: DepthView, parallax: float, nearest: wp.array2d[wp.float32]) -> None:
     """Find the greatest disparity in each pixel of the second view: that of another camera, or of the projector."""
     env, mount, v, u = masked_tid(rows)
     image = view.image
@@ -314,7 +316,7 @@ def is_hidden(
 
 @wp.func
 def is_seen(
-    view: View, sight: Sight, nearest: wp.array2d[wp.float32], env: int, mount: int, at: wp.vec2i, chance: float
+    view: DepthView, sight: Sight, nearest: wp.array2d[wp.float32], env: int, mount: int, at: wp.vec2i, chance: float
 ) -> bool:
     """Return whether a pixel has a value: not at grazing incidence, and visible in the second view."""
     if sight.cos_all >= 0.0:
@@ -468,7 +470,7 @@ class DepthStage(StageCfg):
 
         A pixel that is a miss in the slot counts as a miss, even if the truth shows a number there.
         """
-        view = View()
+        view = DepthView()
         _, height, width = image_shape(truth[field])
         view.image, view.axes = self.pinhole(height, width), 0
         normals, quats = (torch.zeros((1, 1, n), dtype=torch.float32, device=slot[field].device) for n in (3, 4))

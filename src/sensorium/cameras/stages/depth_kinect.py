@@ -14,9 +14,9 @@ from pydantic import ValidationInfo, field_validator
 from sensorium.cameras.stages.depth_image import (
     DepthDraws,
     DepthStage,
+    DepthView,
     MaxRange,
     Sight,
-    View,
     incidence,
     inverse,
     inverse_at,
@@ -75,7 +75,7 @@ def lateral_sd(angle: float) -> float:
 @kernel
 def _kinect(
     rows: Rows,
-    view: View,
+    view: DepthView,
     kinect: Kinect,
     draws: DepthDraws,
     table: wp.array[wp.vec3],

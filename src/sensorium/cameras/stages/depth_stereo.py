@@ -12,8 +12,8 @@ import warp as wp
 from sensorium.cameras.stages.depth_image import (
     DepthDraws,
     DepthStage,
+    DepthView,
     Sight,
-    View,
     inverse,
     is_seen,
     noise_of,
@@ -44,7 +44,7 @@ class Stereo:
 @kernel
 def _stereo(
     rows: Rows,
-    view: View,
+    view: DepthView,
     stereo: Stereo,
     draws: DepthDraws,
     table: wp.array[wp.vec3],

@@ -13,8 +13,8 @@ from sensorium.cameras.stages.depth_image import (
     EDGE,
     DepthDraws,
     DepthStage,
+    DepthView,
     Sight,
-    View,
     incidence,
     inverse,
     inverse_at,
@@ -69,7 +69,7 @@ def strength(tof: Tof, reflectances: wp.array2d[wp.float32], env: int, column: i
 @kernel
 def _tof(
     rows: Rows,
-    view: View,
+    view: DepthView,
     tof: Tof,
     draws: DepthDraws,
     table: wp.array[wp.vec3],

@@ -52,7 +52,7 @@ def list_contacts(
     dist[i] = wp.dot(b - a, normal[i])
 
 
-class ContactExport:
+class NewtonContactExport:
     """The contacts that a solver exports, converted for `ContactReducer`.
 
     Args:

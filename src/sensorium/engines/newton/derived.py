@@ -13,8 +13,8 @@ from sensorium.compute import Compute
 from sensorium.engines.base import ARRAYS, Engine
 from sensorium.engines.body_state import BodyState
 from sensorium.engines.contacts import ContactReducer, is_contact
-from sensorium.engines.newton.contacts import ContactExport
-from sensorium.engines.newton.layout import Layout
+from sensorium.engines.newton.contacts import NewtonContactExport
+from sensorium.engines.newton.layout import NewtonLayout
 from sensorium.engines.newton.solvers import SolverAccess
 from sensorium.engines.newton.stepping import Stepper
 from sensorium.spec import (
@@ -51,7 +51,7 @@ class DerivedArrays:
         self,
         engine: Engine,
         model: Any,
-        layout: Layout,
+        layout: NewtonLayout,
         access: SolverAccess,
         stepper: Stepper,
         shown: Any,
@@ -62,7 +62,7 @@ class DerivedArrays:
         self.arrays: dict[str, torch.Tensor] = {}
         self._bodies: BodyState | None = None
         self._gathered: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
-        self._export: ContactExport | None = None
+        self._export: NewtonContactExport | None = None
         self._reducer: ContactReducer | None = None
 
     def bind(self, prepared: frozenset[Requirement]) -> None:
@@ -79,7 +79,7 @@ class DerivedArrays:
     def _bind_reports(self, reports: Sequence[Requirement]) -> None:
         if self._export is None or self._reducer is None:
             stepper = self._stepper
-            self._export = ContactExport(
+            self._export = NewtonContactExport(
                 self._model, stepper.contacts, stepper.observables.contact_f, self._shown.body_q, self._layout.shapes,
                 self._compute, has_torques=self._access.is_mujoco,
             )  # fmt: skip

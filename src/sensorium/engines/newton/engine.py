@@ -28,7 +28,7 @@ from sensorium.engines.envs import (
     write_controls,
 )
 from sensorium.engines.newton.derived import DerivedArrays
-from sensorium.engines.newton.layout import Layout, newton
+from sensorium.engines.newton.layout import NewtonLayout, newton
 from sensorium.engines.newton.shapes import colors_of, lighting_of, shapes_of, sites_of
 from sensorium.engines.newton.solvers import CONTACTS, OBSERVABLES, SolverAccess
 from sensorium.engines.newton.stepping import Stepper
@@ -130,7 +130,7 @@ class NewtonEngine(Engine):
         self._access = SolverAccess(model, solver)
         if not fresh:
             self._access.check_unfresh()
-        self._layout = Layout(model)
+        self._layout = NewtonLayout(model)
         self.num_envs, self.dt = self._layout.num_envs, time_step(dt, "dt")
         self.device = str(wp.device_to_torch(model.device))
         check_envs("NewtonEngine", self.num_envs, 4 * 13 * self._layout.bodies.shape[1], self.device)

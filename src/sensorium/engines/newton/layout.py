@@ -50,7 +50,7 @@ def pose_of(row: NDArray[np.float64]) -> Pose:
     return (x, y, z), (quat[0], quat[1], quat[2], quat[3])
 
 
-class Layout:
+class NewtonLayout:
     """Names of one environment, and rows of its elements in the arrays of a Newton model.
 
     Args:

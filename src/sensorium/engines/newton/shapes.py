@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sensorium.engines.newton.layout import Layout, newton, pose_of, poses
+from sensorium.engines.newton.layout import NewtonLayout, newton, pose_of, poses
 from sensorium.errors import ModelError
 from sensorium.geometry.appearance import Lighting, Material, Texture, Varied
 from sensorium.geometry.shapes import HeightField, Mesh, Shape, ShapeKind
@@ -22,7 +22,7 @@ _SIZES = {"sphere": 1, "capsule": 2, "cylinder": 2, "ellipsoid": 3, "box": 3}
 """Number of Newton's scales that are the size of a shape; those of a plane are its full sides."""
 
 
-def shapes_of(model: Any, layout: Layout, element: Literal["geom", "site"] = "geom") -> tuple[Shape, ...]:
+def shapes_of(model: Any, layout: NewtonLayout, element: Literal["geom", "site"] = "geom") -> tuple[Shape, ...]:
     """Return the geoms or the sites of one environment as shapes, in the order of `names(element)`.
 
     Static shapes that all worlds share, and copies of them in each world, are the same shapes here. Equal meshes and
@@ -53,7 +53,7 @@ def shapes_of(model: Any, layout: Layout, element: Literal["geom", "site"] = "ge
     )
 
 
-def sites_of(model: Any, layout: Layout) -> tuple[Shape, ...]:
+def sites_of(model: Any, layout: NewtonLayout) -> tuple[Shape, ...]:
     """Return the sites of one environment as shapes, in the order of `names("site")`.
 
     All are visible, since Newton hides sites in its own viewer. They have a `fault` where worlds have different sites.
@@ -93,7 +93,7 @@ def _same_source(a: Any, b: Any) -> bool:
 def _shape(
     name: str,
     row: int,
-    layout: Layout,
+    layout: NewtonLayout,
     place: NDArray[np.float64],
     scale: NDArray[np.float64],
     number: int,
@@ -146,7 +146,7 @@ def _mesh(source: Any, name: str) -> Mesh:
     return Mesh(source.vertices, faces, name, drop_degenerate=True, **corners)
 
 
-def colors_of(model: Any, layout: Layout) -> Varied:
+def colors_of(model: Any, layout: NewtonLayout) -> Varied:
     """Return the colours of the shapes of each world."""
     if getattr(model, "shape_color", None) is None:
         return {}
@@ -154,7 +154,7 @@ def colors_of(model: Any, layout: Layout) -> Varied:
     return {"rgba": np.concatenate([rgb, np.ones_like(rgb[..., :1])], axis=-1)}
 
 
-def lighting_of(model: Any, layout: Layout) -> Lighting:
+def lighting_of(model: Any, layout: NewtonLayout) -> Lighting:
     """Return a headlight, since a Newton model has no lights, and why colours are not available, if so."""
     for name, row in zip(layout.names("geom"), layout.shapes[0] if len(layout.shapes) else (), strict=True):
         if isinstance(getattr(model.shape_source[row], "texture", None), str):

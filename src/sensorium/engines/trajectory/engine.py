@@ -14,7 +14,7 @@ from sensorium.engines.body_state import QuatOrder
 from sensorium.engines.envs import env_rows, positive_int
 from sensorium.engines.tensor import TensorEngine
 from sensorium.engines.tensor.model import Parts, Site
-from sensorium.engines.trajectory.paths import Paths
+from sensorium.engines.trajectory.paths import BodyPaths
 from sensorium.engines.trajectory.trajectory import Trajectory, trajectory_of
 from sensorium.errors import ArgumentError, ScheduleError
 from sensorium.geometry.appearance import Lighting
@@ -135,7 +135,7 @@ class TrajectoryEngine(TensorEngine):
 
     def _make_arrays(self, quat_order: QuatOrder, parts: Parts) -> None:
         super()._make_arrays(quat_order, parts)
-        self._paths = Paths(self._compute, self.dt, self.trajectories, [self._open[name] for name in _ARRAYS])
+        self._paths = BodyPaths(self._compute, self.dt, self.trajectories, [self._open[name] for name in _ARRAYS])
 
     def _move(self) -> None:
         self._paths.run(self.tick)

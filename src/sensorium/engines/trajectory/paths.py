@@ -53,7 +53,7 @@ def follow_paths(
     ang_acc_out[env, body] = wp.vec3(ang_acc)
 
 
-class Paths:
+class BodyPaths:
     """Paths of all bodies, in tables on the device.
 
     Args:

@@ -16,7 +16,7 @@ from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
 from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.stages.amounts import Row, amount_row, column_values, state_views
-from sensorium.measurement.stages.taxels import TaxelLayout, layout_of
+from sensorium.measurement.stages.taxels import TaxelColumns, layout_of
 from sensorium.spec import FieldSpec, exact_fraction
 
 
@@ -126,7 +126,7 @@ class RowScan(StageCfg):
         if self.scan_time > period * (1.0 + 1e-9):
             raise ValueError(f"a scan_time of at most the period, {period:g} s, not {self.scan_time:g} s")
 
-    def lags(self, layout: TaxelLayout) -> Row:
+    def lags(self, layout: TaxelColumns) -> Row:
         """Return the age of each row (or column), as a fraction of the scan time."""
         n = layout.shape[0 if self.axis == "row" else 1]
         lags = np.arange(n)[::-1] / n

@@ -17,7 +17,7 @@ from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
 from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.stages.amounts import Row, amount_row, column_values, not_drawn
-from sensorium.measurement.stages.taxels import TaxelLayout, layout_of
+from sensorium.measurement.stages.taxels import TaxelColumns, layout_of
 from sensorium.spec import FieldSpec
 
 REACH = 3.0
@@ -295,7 +295,7 @@ class TaxelCrosstalk(StageCfg):
             inputs = [layout.taxels, each, self._chosen(), *self._sparse(key, layout), before]
             key.compute.launch(KERNELS[number][0], (count,), inputs, [values])
 
-    def _spread(self, values: torch.Tensor, key: StageKey, field: str, layout: TaxelLayout) -> None:
+    def _spread(self, values: torch.Tensor, key: StageKey, field: str, layout: TaxelColumns) -> None:
         """Spread a Gaussian along rows, then across them, with far fewer terms than a sum over all neighbours."""
         assert self.strength is not None
         across, along = self._bells()
@@ -323,7 +323,7 @@ class TaxelCrosstalk(StageCfg):
         """Return 1 for each vector component that is mixed."""
         return wp.vec3(*(float(not self.components or part in self.components) for part in range(3)))
 
-    def _sparse(self, key: StageKey, layout: TaxelLayout) -> list[Any]:
+    def _sparse(self, key: StageKey, layout: TaxelColumns) -> list[Any]:
         """Return C in sparse rows: where each row starts, the columns, the values."""
         targets, sources, weights = self._entries(layout.shape)
         start = np.searchsorted(targets, np.arange(layout.taxels + 1))

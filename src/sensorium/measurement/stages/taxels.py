@@ -45,7 +45,7 @@ from sensorium.spec import VECTOR_AXES, FieldSpec
 
 
 @dataclass(frozen=True, slots=True)
-class TaxelLayout:
+class TaxelColumns:
     """How the elements of a field, or of several fields with the same layout, map to taxels.
 
     Attributes:
@@ -74,15 +74,15 @@ class TaxelLayout:
         return f"{self.taxels} taxels ({' x '.join(map(str, self.shape))}, {', '.join(self.axes)})"
 
 
-def layout_of(spec: FieldSpec) -> TaxelLayout:
+def layout_of(spec: FieldSpec) -> TaxelColumns:
     """Return how a field's elements map to taxels."""
     counts = [(word, size) for word, size in zip(spec.axes, spec.shape, strict=True) if word not in VECTOR_AXES]
     mounts = prod(size for word, size in counts if word == "mount")
     own = [(word, size) for word, size in counts if word != "mount"]
-    return TaxelLayout(mounts, tuple(size for _, size in own), tuple(word for word, _ in own))
+    return TaxelColumns(mounts, tuple(size for _, size in own), tuple(word for word, _ in own))
 
 
-def common_layout(specs: Mapping[str, FieldSpec]) -> TaxelLayout:
+def common_layout(specs: Mapping[str, FieldSpec]) -> TaxelColumns:
     """Return the common layout of all fields.
 
     Raises:
@@ -96,7 +96,7 @@ def common_layout(specs: Mapping[str, FieldSpec]) -> TaxelLayout:
     return first[1]
 
 
-def check_taxels(layout: TaxelLayout, **amounts: Any) -> None:
+def check_taxels(layout: TaxelColumns, **amounts: Any) -> None:
     """Raise `ValueError` if an amount is neither one number nor one per taxel; None fits."""
     for name, amount in amounts.items():
         for part in parts(amount) if amount is not None else ():
@@ -248,7 +248,7 @@ class _TaxelFault(TaxelStage):
         if self.mask is not None and np.size(self.mask) != layout.taxels:
             raise ValueError(f"a mask over {layout}, not one of {np.size(self.mask)}")
 
-    def chances(self, layout: TaxelLayout) -> Row:
+    def chances(self, layout: TaxelColumns) -> Row:
         """Return the fault probability of each taxel of a pad, 1 for given taxels."""
         chance = row(0.0 if self.probability is None else self.probability, layout.taxels)
         chance[list(self.taxels)] = 1.0

@@ -33,8 +33,9 @@ from sensorium.compute import (
     tick_of_control,
     ticks_since,
 )
+from sensorium.compute.addresses import floats_at
 from sensorium.errors import listed
-from sensorium.measurement.record import Record, floats_at
+from sensorium.measurement.record import Record
 from sensorium.measurement.sensor_cfg import MountedSensorCfg, SensorCfg
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
@@ -292,10 +293,9 @@ def _look(rows: Rows, tasks: wp.array[CollisionTask]) -> None:
     _begin_tick(rows, pairs, env)
     tick = tick_captured(rows)
     for pair in range(pairs.report.shape[0]):
-        report = floats_at(pairs.report[pair])
-        at = 7 * (env * pairs.primaries[pair] + pairs.place[pair])
-        force = pairs.sign[pair] * wp.vec3(report[at + 1], report[at + 2], report[at + 3])
-        now = report[at] > 0.0
+        report = floats_at(pairs.report[pair], 7 * (env * pairs.primaries[pair] + pairs.place[pair]), 7)
+        force = pairs.sign[pair] * wp.vec3(report[1], report[2], report[3])
+        now = report[0] > 0.0
         if pairs.threshold > 0.0:
             now = now and wp.length(force) > pairs.threshold
         before = pairs.touching[env, pair] > 0.0
@@ -319,7 +319,7 @@ def _look(rows: Rows, tasks: wp.array[CollisionTask]) -> None:
                 pairs.ticks[env, pair] = pairs.ticks[env, pair] + 1.0
                 pairs.impulse[env, pair] = pairs.impulse[env, pair] + pairs.dt * force
                 pairs.step_impulse[env, pair] = pairs.step_impulse[env, pair] + pairs.dt * force
-            pairs.pos[env, pair] = wp.vec3(report[at + 4], report[at + 5], report[at + 6])
+            pairs.pos[env, pair] = wp.vec3(report[4], report[5], report[6])
         duration = pairs.ticks[env, pair] * pairs.dt
         row = int(pairs.row[env, pair])
         if row >= 0:

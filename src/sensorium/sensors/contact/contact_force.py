@@ -24,9 +24,10 @@ from torch import Tensor
 
 from sensorium.cfg import Float, ObjRef, Vec3, bad, in_unit, must
 from sensorium.compute import Rows, kernel, masked_tid, recorded
+from sensorium.compute.addresses import floats_at
 from sensorium.engines.base import NameKind
 from sensorium.geometry.transforms import quat_rotate_inverse
-from sensorium.measurement.record import Record, Timeline, floats_at
+from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.sensor_cfg import MountedSensorCfg
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports, used_if
@@ -137,10 +138,9 @@ def net_force(t: Touching, env: int, mount: int) -> wp.vec3:
     found = t.total[env, mount, 0]
     force = wp.vec3(t.total[env, mount, 1], t.total[env, mount, 2], t.total[env, mount, 3])
     for k in range(t.ignored.shape[0]):
-        report = floats_at(t.ignored[k])
-        at = 4 * (env * t.total.shape[1] + mount)
-        found = found - report[at]
-        force = force - wp.vec3(report[at + 1], report[at + 2], report[at + 3])
+        report = floats_at(t.ignored[k], 4 * (env * t.total.shape[1] + mount), 4)
+        found = found - report[0]
+        force = force - wp.vec3(report[1], report[2], report[3])
     if found == 0.0:
         force = wp.vec3()
     return force

@@ -1,12 +1,7 @@
 """Kernels of the contact sensor: from contact reports to slots, sums, timers, latches and histories in one launch.
 
-A thread handles one primary of one env, or all of them where that is faster (on a CPU). The memory of each primary is
-one row of 4-byte words,
-
-    [head | new contact, new air | rows of this tick, by slot | history, by slot and field]
-
-The head holds whole numbers, among them ticks, and the latches; times are never stored as floats. A history is a ring
-that runs backwards and is stored twice in sequence, so that newest to oldest is always one contiguous run of words.
+A thread handles one primary of one env, or all of them where that is faster (on a CPU). Times are whole ticks. The
+rows of a primary, one per history entry, form a ring that runs backwards; the newest contains this tick.
 """
 
 from __future__ import annotations
@@ -14,26 +9,101 @@ from __future__ import annotations
 import warp as wp
 
 from sensorium.compute import FIRST, Rows, kernel, masked_tid, mode_now, tick_now, tick_of_control
-from sensorium.measurement.record import floats_at, words_at
+from sensorium.compute.addresses import floats_at
 from sensorium.world.mount import Mounts, mount_pose
-
-FLAGS, SINCE, LAST_AIR, LAST_CONTACT, CONTROL, SAMPLE_TICK, ENTRY, LATCH = range(8)
-"""Words of the head: flags, the tick before the current phase, lengths of the last phases in ticks, start of the
-latch's control step, tick of the last sample, newest entry of the history, and the first latch."""
-ANY, FIRST_TICK, PEAK, IMPULSE, LATCH_WORDS = 0, 1, 2, 3, 6
-"""Words of a latch: whether there was a contact, its first tick, maximum force, and impulse (3)."""
-IN_CONTACT, SINCE_RESET, SAMPLED, ILL = 1, 2, 4, 8
-"""Flags: the current phase is contact; it started with the episode; the last tick was a sample; it was not finite."""
 
 NETFORCE = 3
 """Number of the reduction ``netforce``; ``none``, ``mindist`` and ``maxforce`` are 0, 1 and 2."""
 
 
 @wp.struct
-class Columns:
+class ContactTimer:
+    """Phases of a switch, in ticks.
+
+    Attributes:
+        is_closed: whether the current phase is contact.
+        is_first: whether the current phase started with the episode.
+        since: tick before the current phase.
+        last_air: length of the last phase in the air.
+        last_contact: length of the last phase in contact.
+    """
+
+    is_closed: wp.int32
+    is_first: wp.int32
+    since: wp.int32
+    last_air: wp.int32
+    last_contact: wp.int32
+
+
+@wp.struct
+class ContactLatch:
+    """Contacts of several ticks.
+
+    Attributes:
+        any: whether there was a contact.
+        tick: tick of the first contact.
+        peak: maximum force, N.
+        impulse: N s.
+    """
+
+    any: wp.int32
+    tick: wp.int32
+    peak: wp.float32
+    impulse: wp.vec3
+
+
+@wp.struct
+class ContactState:
+    """State of a primary between ticks.
+
+    Attributes:
+        new_contact: ticks of the current contact at the last sample; 0 in the air, and in the first phase.
+        new_air: as `new_contact`, of the current phase in the air.
+        timer: phases.
+        of_control: contacts since the start of the control step.
+        of_sample: contacts since the last sample.
+        control: start tick of the control step of `of_control`.
+        sample: tick of the last sample.
+        was_sample: whether the last tick was a sample.
+        is_bad: whether a value since the last sample was not finite.
+        entry: newest row of the ring.
+    """
+
+    new_contact: wp.int32
+    new_air: wp.int32
+    timer: ContactTimer
+    of_control: ContactLatch
+    of_sample: ContactLatch
+    control: wp.int32
+    sample: wp.int32
+    was_sample: wp.int32
+    is_bad: wp.int32
+    entry: wp.int32
+
+
+@wp.struct
+class ContactMemory:
+    """State that persists between ticks.
+
+    Attributes:
+        states: `[env, primary]`.
+        rows: address of the rows `[env, primary, entry, slot, column]`.
+        entries: number of rows of a primary.
+        slots: number of slots.
+        width: number of columns.
+    """
+
+    states: wp.array2d[ContactState]
+    rows: wp.uint64
+    entries: wp.int32
+    slots: wp.int32
+    width: wp.int32
+
+
+@wp.struct
+class ContactColumns:
     """Column of each field in a row, -1 for absent fields."""
 
-    width: wp.int32
     found: wp.int32
     force: wp.int32
     torque: wp.int32
@@ -44,35 +114,35 @@ class Columns:
 
 
 @wp.struct
-class Reports:
-    """Contact reports of one layout: addresses of arrays `[env, primary, slot, column]`."""
+class ContactReports:
+    """Contact reports of one layout.
+
+    Attributes:
+        address: addresses of the reports `[env, primary, slot, column]`.
+        slots: number of slots.
+        width: number of columns.
+        at: columns.
+    """
 
     address: wp.array[wp.uint64]
-    count: wp.int32
     slots: wp.int32
-    at: Columns
-
-
-@wp.struct
-class Memory:
-    """State that persists between ticks, `[env, primary, word]`."""
-
-    address: wp.uint64
-    primaries: wp.int32
     width: wp.int32
-    head: wp.int32
-    lanes: wp.int32
-    slots: wp.int32
-    entries: wp.int32
-    row: wp.int32
+    at: ContactColumns
 
 
 @wp.struct
-class Rules:
+class ContactRules:
     """Options of the config.
 
-    `sign`: factor of force and torque in world axes; `by_force`: contact is a net force above `threshold`, not a count;
-    `by_sample`: a history has one entry per sample.
+    Attributes:
+        reduce: index of the reduction.
+        global_frame: whether force and torque are in world axes.
+        sign: factor of force and torque in world axes.
+        by_force: whether contact is a net force above `threshold` instead of a count.
+        by_sample: whether a history has one entry per sample.
+        threshold: N.
+        dt: s.
+        exact_dt: s.
     """
 
     reduce: wp.int32
@@ -86,25 +156,42 @@ class Rules:
 
 
 @wp.struct
-class Fields:
-    """Outputs of a row's columns: per field its first column and width, addresses of data and history (0: none)."""
+class ContactOutput:
+    """Output of columns of the rows.
 
-    count: wp.int32
-    column: wp.array[wp.int32]
-    width: wp.array[wp.int32]
-    data: wp.array[wp.uint64]
-    history: wp.array[wp.uint64]
-    time_first: wp.int32
+    Attributes:
+        column: the first column.
+        width: number of columns.
+        data: address of the field `[env, primary, slot, column]`.
+        history: address of its history, with entries before the columns or before the primaries; 0 for none.
+    """
+
+    column: wp.int32
+    width: wp.int32
+    data: wp.uint64
+    history: wp.uint64
 
 
 @wp.struct
-class Shown:
-    """Output fields per primary; arrays that were not requested have length 0."""
+class ContactTimes:
+    """Times of phases `[env, primary]`, s."""
 
     current_air: wp.array2d[wp.float32]
     last_air: wp.array2d[wp.float32]
     current_contact: wp.array2d[wp.float32]
     last_contact: wp.array2d[wp.float32]
+
+
+@wp.struct
+class ContactOutputs:
+    """Outputs of rows, and per primary `[env, primary]`; arrays that were not requested have length 0.
+
+    `time_first`: histories have entries before the primaries, and there is one slot.
+    """
+
+    fields: wp.array[ContactOutput]
+    time_first: wp.int32
+    times: ContactTimes
     any: wp.array2d[wp.bool]
     peak: wp.array2d[wp.float32]
     impulse: wp.array2d[wp.vec3]
@@ -115,224 +202,190 @@ class Shown:
 
 @wp.func
 def _vec(values: wp.array[wp.float32], at: int) -> wp.vec3:
+    """Return three columns, zero for an absent field."""
+    if at < 0:
+        return wp.vec3()
     return wp.vec3(values[at], values[at + 1], values[at + 2])
 
 
 @wp.func
-def _put(values: wp.array[wp.float32], at: int, value: wp.vec3) -> None:
-    values[at] = value[0]
-    values[at + 1] = value[1]
-    values[at + 2] = value[2]
+def _put(values: wp.array[wp.float32], start: int, at: int, value: wp.vec3) -> None:
+    """Write three columns of a slot's row that starts at `start`, unless the field is absent."""
+    if at >= 0:
+        values[start + at] = value[0]
+        values[start + at + 1] = value[1]
+        values[start + at + 2] = value[2]
 
 
 @wp.func
-def _open(rows: Rows, memory: Memory, rules: Rules, env: int, primary: int) -> int:
-    """Start a tick, and return the offset of its rows; clear state from before a reset."""
-    base = (env * memory.primaries + primary) * memory.width
-    ints = words_at(memory.address)
+def _seconds(ticks: int, exact_dt: wp.float64) -> float:
+    return float(wp.float64(ticks) * exact_dt)
+
+
+@wp.func
+def _advance(timer: ContactTimer, is_closed: wp.int32, tick: int, before: int, is_reset: wp.bool) -> ContactTimer:
+    """Return a timer after a tick; a phase that ends at this tick includes it, the next one starts after `before`."""
+    if is_reset:
+        timer.is_first = 1
+        timer.since = tick
+    elif is_closed != timer.is_closed:
+        if timer.is_closed != 0:
+            timer.last_contact = tick - timer.since
+        else:
+            timer.last_air = tick - timer.since
+        timer.is_first = 0
+        timer.since = before
+    timer.is_closed = is_closed
+    return timer
+
+
+@wp.func
+def _show_times(times: ContactTimes, timer: ContactTimer, tick: int, exact_dt: wp.float64, env: int, k: int) -> None:
+    phase = _seconds(tick - timer.since, exact_dt)
+    times.current_air[env, k] = wp.where(timer.is_closed != 0, 0.0, phase)
+    times.current_contact[env, k] = wp.where(timer.is_closed != 0, phase, 0.0)
+    times.last_air[env, k] = _seconds(timer.last_air, exact_dt)
+    times.last_contact[env, k] = _seconds(timer.last_contact, exact_dt)
+
+
+@wp.func
+def _latched(latch: ContactLatch, tick: int, found: float, force: float, impulse: wp.vec3) -> ContactLatch:
+    if found > 0.0 and latch.any == 0:
+        latch.any = 1
+        latch.tick = tick
+    latch.peak = wp.max(latch.peak, force)
+    latch.impulse = latch.impulse + impulse
+    return latch
+
+
+@wp.func
+def _show_latch(out: ContactOutputs, latch: ContactLatch, start: int, exact_dt: wp.float64, env: int, k: int) -> None:
+    out.any[env, k] = latch.any != 0
+    out.peak[env, k] = latch.peak
+    out.impulse[env, k] = latch.impulse
+    out.first[env, k] = wp.where(latch.any != 0, _seconds(latch.tick - start, exact_dt), wp.inf)
+
+
+@wp.func
+def _row_of(memory: ContactMemory, env: int, primary: int, entry: int):  # type: ignore[no-untyped-def]
+    size = memory.slots * memory.width
+    row = (env * memory.states.shape[1] + primary) * memory.entries + entry
+    return floats_at(memory.rows, row * size, size)
+
+
+@wp.func
+def _report_of(reports: ContactReports, k: int, primaries: int, env: int, primary: int, slot: int):  # type: ignore[no-untyped-def]
+    row = (env * primaries + primary) * reports.slots + slot
+    return floats_at(reports.address[k], row * reports.width, reports.width)
+
+
+@wp.func
+def _open(rows: Rows, rules: ContactRules, memory: ContactMemory, env: int, primary: int) -> int:
+    """Start a tick, and return the entry of its row; clear state from before a reset."""
     if mode_now(rows) == FIRST:
-        for k in range(memory.width):
-            ints[base + k] = 0
-    if rules.by_sample == 0 or (ints[base + wp.static(FLAGS)] & wp.static(SAMPLED)) != 0:
-        entry = ints[base + wp.static(ENTRY)] - 1
+        memory.states[env, primary] = ContactState()
+        for entry in range(memory.entries):
+            row = _row_of(memory, env, primary, entry)
+            for k in range(memory.slots * memory.width):
+                row[k] = 0.0
+    entry = memory.states[env, primary].entry
+    if rules.by_sample == 0 or memory.states[env, primary].was_sample != 0:
+        entry -= 1
         if entry < 0:
             entry = memory.entries - 1
-        ints[base + wp.static(ENTRY)] = entry
-    return int(base + memory.head + 2)
-
-
-@wp.func
-def _latch(floats: wp.array[wp.float32], ints: wp.array[wp.int32], at: int, tick: int, found: float, force: float,
-           impulse: wp.vec3) -> None:  # fmt: skip
-    if found > 0.0 and ints[at] == 0:
-        ints[at] = 1
-        ints[at + wp.static(FIRST_TICK)] = tick
-    floats[at + wp.static(PEAK)] = wp.max(floats[at + wp.static(PEAK)], force)
-    _put(floats, at + wp.static(IMPULSE), _vec(floats, at + wp.static(IMPULSE)) + impulse)
-
-
-@wp.func
-def _seconds(ticks: int, rules: Rules) -> float:
-    return float(wp.float64(ticks) * rules.exact_dt)
+        memory.states[env, primary].entry = entry
+    return int(entry)
 
 
 @wp.func
 def _close(
     rows: Rows,
     sampled: int,
-    rules: Rules,
-    memory: Memory,
-    shown: Shown,
+    rules: ContactRules,
+    memory: ContactMemory,
+    out: ContactOutputs,
     env: int,
     primary: int,
     found: float,
     force: wp.vec3,
 ) -> None:
-    """Advance timers and latches by this tick's contacts and net force; at a sample write them to the outputs."""
-    base = (env * memory.primaries + primary) * memory.width
-    ints = words_at(memory.address)
-    floats = floats_at(memory.address)
+    """Advance timers and latches by this tick's contacts and net force; at a sample write all outputs."""
+    state = memory.states[env, primary]
     tick = wp.int32(tick_now(rows))  # of ticks, only differences are used
-    mode = mode_now(rows)
-    flags = ints[base]
     control = wp.int32(tick_of_control(rows))
-    before = ints[base + wp.static(SAMPLE_TICK)]
-    first_lane = base + wp.static(LATCH)
-    second_lane = first_lane + wp.static(LATCH_WORDS)
-    if mode == FIRST or ints[base + wp.static(CONTROL)] != control:
-        ints[base + wp.static(CONTROL)] = control
-        for k in range(wp.static(LATCH_WORDS)):
-            ints[first_lane + k] = 0
-    if memory.lanes == 2 and (flags & wp.static(SAMPLED)) != 0:
-        for k in range(wp.static(LATCH_WORDS)):
-            ints[second_lane + k] = 0
-    flags = flags & wp.static(~SAMPLED)
+    is_reset = mode_now(rows) == FIRST
+    if is_reset:
+        state.sample = tick
+    if is_reset or state.control != control:
+        state.control = control
+        state.of_control = ContactLatch()
+    if state.was_sample != 0:
+        state.of_sample = ContactLatch()
+    state.was_sample = sampled
     size = wp.length(force)
-    ill = not (wp.isfinite(size) and wp.isfinite(found))
-    if ill:
-        flags = flags | wp.static(ILL)
-        shown.any_bad[0] = 1
-    if mode == FIRST:
-        before = tick
-        ints[base + wp.static(SINCE)] = tick
-        flags = flags | wp.static(SINCE_RESET)
-    if not ill:
-        now = found > 0.0
-        if rules.by_force != 0:
-            now = size > rules.threshold
-        was = (flags & wp.static(IN_CONTACT)) != 0
-        if now != was:
-            flags = flags ^ wp.static(IN_CONTACT)
-            if mode != FIRST:
-                flags = flags & wp.static(~SINCE_RESET)
-                last = wp.static(LAST_AIR)
-                if was:
-                    last = wp.static(LAST_CONTACT)
-                ints[base + last] = tick - ints[base + wp.static(SINCE)]
-                ints[base + wp.static(SINCE)] = tick - 1
-        impulse = wp.vec3()
-        if mode != FIRST:  # no time has passed at a reset
-            impulse = rules.dt * force
-        if shown.any.shape[0] > 0:
-            _latch(floats, ints, first_lane, tick, found, size, impulse)
-            if memory.lanes == 2:
-                _latch(floats, ints, second_lane, tick, found, size, impulse)
-    if sampled == 0:
-        ints[base] = flags
-        ints[base + wp.static(SAMPLE_TICK)] = before
-        return
-
-    shown.bad[env, primary] = wp.uint8(wp.where((flags & wp.static(ILL)) != 0, 1, 0))
-    flags = (flags | wp.static(SAMPLED)) & wp.static(~ILL)
-    ints[base] = flags
-    ints[base + wp.static(SAMPLE_TICK)] = tick
-    air = wp.int32(0)
-    contact = tick - ints[base + wp.static(SINCE)]
-    if (flags & wp.static(IN_CONTACT)) == 0:
-        air = contact
-        contact = 0
-    fresh = 1 - (flags & wp.static(SINCE_RESET)) // wp.static(SINCE_RESET)
-    ints[base + memory.head] = fresh * contact
-    ints[base + memory.head + 1] = fresh * air
-    if shown.current_air.shape[0] > 0:
-        shown.current_air[env, primary] = _seconds(air, rules)
-        shown.current_contact[env, primary] = _seconds(contact, rules)
-        shown.last_air[env, primary] = _seconds(ints[base + wp.static(LAST_AIR)], rules)
-        shown.last_contact[env, primary] = _seconds(ints[base + wp.static(LAST_CONTACT)], rules)
-    if shown.any.shape[0] > 0:
-        lane = first_lane
-        start = control
-        if memory.lanes == 2 and before - control < 0:  # a control step passed between two samples
-            lane = second_lane
-            start = before
-        shown.any[env, primary] = ints[lane] != 0
-        shown.peak[env, primary] = floats[lane + wp.static(PEAK)]
-        shown.impulse[env, primary] = _vec(floats, lane + wp.static(IMPULSE))
-        first = wp.float32(wp.inf)
-        if ints[lane] != 0:
-            first = _seconds(ints[lane + wp.static(FIRST_TICK)] - start, rules)
-        shown.first[env, primary] = first
-
-
-@wp.func
-def _copy(
-    source: wp.array[wp.float32], source_at: int, target: wp.array[wp.float32], target_at: int, count: int
-) -> None:
-    """Copy some floats, four at a time."""
-    for part in range(count // 4):
-        k = 4 * part
-        target[target_at + k] = source[source_at + k]
-        target[target_at + k + 1] = source[source_at + k + 1]
-        target[target_at + k + 2] = source[source_at + k + 2]
-        target[target_at + k + 3] = source[source_at + k + 3]
-    rest = count & 3
-    k = count - rest
-    if rest > 0:
-        target[target_at + k] = source[source_at + k]
-    if rest > 1:
-        target[target_at + k + 1] = source[source_at + k + 1]
-    if rest > 2:
-        target[target_at + k + 2] = source[source_at + k + 2]
-
-
-@wp.func
-def _put_away(sampled: int, memory: Memory, fields: Fields, env: int, primary: int, rows: int) -> None:
-    """Append this tick's rows to the history; at a sample write rows and history to the outputs."""
-    base = (env * memory.primaries + primary) * memory.width
-    floats = floats_at(memory.address)
-    entry = words_at(memory.address)[base + wp.static(ENTRY)]
-    blocks = rows + memory.slots * memory.row
-    entries = memory.entries
-    for field in range(fields.count):
-        width = fields.width[field]
-        column = fields.column[field]
-        data = floats_at(fields.data[field])
-        history = floats_at(fields.history[field])
-        has_history = fields.history[field] != wp.uint64(0)
-        for slot in range(memory.slots):
-            newest = rows + slot * memory.row + column
-            ring = blocks + 2 * entries * (slot * memory.row + column) + entry * width
-            again = ring + entries * width
-            target = ((env * memory.primaries + primary) * memory.slots + slot) * width
-            first = target * entries
-            if fields.time_first != 0:  # one slot
-                first = (env * entries * memory.primaries + primary) * width
-            if width == 3:
-                value = _vec(floats, newest)
-                if has_history:
-                    _put(floats, ring, value)
-                    _put(floats, again, value)
-                    if sampled != 0:
-                        _put(history, first, value)
-                if sampled != 0:
-                    _put(data, target, value)
+    is_closed = state.timer.is_closed
+    if wp.isfinite(size) and wp.isfinite(found):
+        is_closed = wp.where(wp.where(rules.by_force != 0, size > rules.threshold, found > 0.0), 1, 0)
+        impulse = wp.where(is_reset, wp.vec3(), rules.dt * force)  # no time has passed at a reset
+        state.of_control = _latched(state.of_control, tick, found, size, impulse)
+        state.of_sample = _latched(state.of_sample, tick, found, size, impulse)
+    else:
+        state.is_bad = 1
+        out.any_bad[0] = 1
+    state.timer = _advance(state.timer, is_closed, tick, tick - 1, is_reset)
+    if sampled != 0:
+        out.bad[env, primary] = wp.uint8(state.is_bad)
+        fresh = wp.where(state.timer.is_first != 0, 0, tick - state.timer.since)
+        state.new_contact = wp.where(is_closed != 0, fresh, 0)
+        state.new_air = wp.where(is_closed != 0, 0, fresh)
+        if out.times.current_air.shape[0] > 0:
+            _show_times(out.times, state.timer, tick, rules.exact_dt, env, primary)
+        if out.any.shape[0] > 0:
+            if state.sample - control < 0:  # a control step passed between two samples
+                _show_latch(out, state.of_sample, state.sample, rules.exact_dt, env, primary)
             else:
-                for k in range(width):
-                    word = floats[newest + k]
-                    if has_history:
-                        floats[ring + k] = word
-                        floats[again + k] = word
-                        if sampled != 0:
-                            history[first + k] = word
-                    if sampled != 0:
-                        data[target + k] = word
-            if has_history and sampled != 0:
-                if fields.time_first == 0:
-                    older = (entries - 1) * width
-                    _copy(floats, ring + width, history, first + width, older)
-                else:
-                    for age in range(1, entries):
-                        place = first + age * memory.primaries * width
-                        _copy(floats, ring + age * width, history, place, width)
+                _show_latch(out, state.of_control, control, rules.exact_dt, env, primary)
+        _show_rows(memory, out, state.entry, env, primary)
+        state.sample = tick
+        state.is_bad = 0
+    memory.states[env, primary] = state
 
 
 @wp.func
-def _at(reports: Reports, env: int, primaries: int, primary: int, slot: int) -> int:
-    return int(((env * primaries + primary) * reports.slots + slot) * reports.at.width)
+def _copy(source: wp.array[wp.float32], at: int, target: wp.array[wp.float32], width: int) -> None:
+    if width == 3:
+        _put(target, 0, 0, _vec(source, at))
+    else:
+        for k in range(width):
+            target[k] = source[at + k]
 
 
 @wp.func
-def _chosen(reports: Reports, rules: Rules, env: int, primaries: int, primary: int, rank: int) -> int:
+def _show_rows(memory: ContactMemory, out: ContactOutputs, newest: int, env: int, primary: int) -> None:
+    """Write the newest row, and the history, to the outputs."""
+    primaries = memory.states.shape[1]
+    entries = memory.entries
+    row = _row_of(memory, env, primary, newest)
+    for k in range(out.fields.shape[0]):
+        width = out.fields[k].width
+        for slot in range(memory.slots):
+            item = (env * primaries + primary) * memory.slots + slot
+            column = slot * memory.width + out.fields[k].column
+            _copy(row, column, floats_at(out.fields[k].data, item * width, width), width)
+            if out.fields[k].history != wp.uint64(0):
+                for age in range(entries):
+                    entry = newest + age
+                    if entry >= entries:
+                        entry -= entries
+                    place = item * entries + age
+                    if out.time_first != 0:
+                        place = (env * entries + age) * primaries + primary
+                    past = floats_at(out.fields[k].history, place * width, width)
+                    _copy(_row_of(memory, env, primary, entry), column, past, width)
+
+
+@wp.func
+def _chosen(reports: ContactReports, rules: ContactRules, primaries: int, env: int, primary: int, rank: int) -> int:
     """Return the slot for a rank, as report * slots + slot; -1 for none.
 
     Reports are merged by depth or by force; with ``none``, and among equals, in the order of the reports.
@@ -342,16 +395,15 @@ def _chosen(reports: Reports, rules: Rules, env: int, primaries: int, primary: i
     for _step in range(rank + 1):
         best = wp.int32(-1)
         best_key = float(wp.inf)
-        for k in range(reports.count):
-            values = floats_at(reports.address[k])
+        for k in range(reports.address.shape[0]):
             for slot in range(reports.slots):
-                at = _at(reports, env, primaries, primary, slot)
-                if values[at + reports.at.found] > 0.0:
+                values = _report_of(reports, k, primaries, env, primary, slot)
+                if values[reports.at.found] > 0.0:
                     key = wp.float32(0.0)
                     if rules.reduce == 1:
-                        key = values[at + reports.at.dist]
+                        key = values[reports.at.dist]
                     elif rules.reduce == 2:
-                        key = -wp.length(_vec(values, at + reports.at.force))
+                        key = -wp.length(_vec(values, reports.at.force))
                     index = k * reports.slots + slot
                     later = key > last_key or (key == last_key and index > last)
                     if later and (best < 0 or key < best_key):
@@ -369,98 +421,78 @@ def slots(
     rows: Rows,
     lanes: int,
     sampled: int,
-    rules: Rules,
-    reports: Reports,
-    nets: Reports,
-    memory: Memory,
-    row: Columns,
-    fields: Fields,
-    shown: Shown,
+    rules: ContactRules,
+    reports: ContactReports,
+    nets: ContactReports,
+    memory: ContactMemory,
+    at: ContactColumns,
+    outputs: ContactOutputs,
     friction_out: wp.array2d[wp.vec3],
     contact_pos_out: wp.array2d[wp.vec3],
 ) -> None:
     """Report contacts in slots."""
     env, lane = masked_tid(rows)
-    for primary in range(lane, memory.primaries, lanes):
-        start = _open(rows, memory, rules, env, primary)
-        out = floats_at(memory.address)
-        primaries = memory.primaries
+    primaries = memory.states.shape[1]
+    count = reports.address.shape[0]
+    is_net = rules.reduce == wp.static(NETFORCE)
+    for primary in range(lane, primaries, lanes):
+        out = _row_of(memory, env, primary, _open(rows, rules, memory, env, primary))
         found = wp.float32(0.0)
-        for k in range(reports.count):
-            found += floats_at(reports.address[k])[_at(reports, env, primaries, primary, 0) + reports.at.found]
+        for k in range(count):
+            found += _report_of(reports, k, primaries, env, primary, 0)[reports.at.found]
         force = wp.vec3()
-        for k in range(nets.count):
-            force += _vec(floats_at(nets.address[k]), _at(nets, env, primaries, primary, 0) + nets.at.force)
+        for k in range(nets.address.shape[0]):
+            force += _vec(_report_of(nets, k, primaries, env, primary, 0), nets.at.force)
 
         seen = found
         for slot in range(memory.slots):
-            to = start + slot * memory.row
-            filled = found > 0.0
-            at = _at(reports, env, primaries, primary, slot)
-            report = wp.int32(0)
-            if reports.count > 1 and rules.reduce != wp.static(NETFORCE):
-                chosen = _chosen(reports, rules, env, primaries, primary, slot)
-                if chosen < 0:
-                    filled = False
-                else:
-                    report = chosen // reports.slots
-                    at = _at(reports, env, primaries, primary, chosen % reports.slots)
-            values = floats_at(reports.address[report])
-            if reports.count == 1 or rules.reduce != wp.static(NETFORCE):
-                filled = filled and values[at + reports.at.found] > 0.0
+            chosen = wp.int32(slot)
+            if count > 1 and not is_net:
+                chosen = _chosen(reports, rules, primaries, env, primary, slot)
+            k = wp.max(chosen, 0) / reports.slots
+            values = _report_of(reports, k, primaries, env, primary, wp.max(chosen, 0) - k * reports.slots)
+            filled = found > 0.0 and chosen >= 0 and (values[reports.at.found] > 0.0 or (is_net and count > 1))
+            first = slot * memory.width
             friction = wp.vec3()
             point = wp.vec3(wp.nan, wp.nan, wp.nan)
             if not filled:
-                for k in range(memory.row):
-                    out[to + k] = 0.0
+                for column in range(memory.width):
+                    out[first + column] = 0.0
             else:
-                if row.found >= 0:
-                    out[to + row.found] = found
-                n = wp.vec3()
-                t = wp.vec3()
-                if reports.at.normal >= 0:
-                    n = _vec(values, at + reports.at.normal)
-                if reports.at.tangent >= 0:
-                    t = _vec(values, at + reports.at.tangent)
-                if reports.at.force >= 0:
-                    f = _vec(values, at + reports.at.force)
-                    if not wp.isfinite(wp.length(f)):
-                        seen = wp.float32(wp.nan)
-                    if rules.reduce == wp.static(NETFORCE):
-                        for k in range(1, reports.count):
-                            f += _vec(floats_at(reports.address[k]), at + reports.at.force)
-                    else:
-                        friction = -(f[1] * t + f[2] * wp.cross(n, t))
-                        if rules.global_frame != 0:
-                            f = friction - f[0] * n
-                    if row.force >= 0:
-                        _put(out, to + row.force, rules.sign * f)
-                if row.torque >= 0:
-                    m = _vec(values, at + reports.at.torque)
-                    if rules.global_frame != 0 and rules.reduce != wp.static(NETFORCE):
+                f = _vec(values, reports.at.force)
+                m = _vec(values, reports.at.torque)
+                n = _vec(values, reports.at.normal)
+                t = _vec(values, reports.at.tangent)
+                point = _vec(values, reports.at.pos)
+                if not wp.isfinite(wp.length(f)):
+                    seen = wp.float32(wp.nan)
+                if is_net:
+                    for other in range(1, count):
+                        f += _vec(_report_of(reports, other, primaries, env, primary, slot), reports.at.force)
+                else:
+                    friction = -(f[1] * t + f[2] * wp.cross(n, t))
+                    if rules.global_frame != 0:
+                        f = friction - f[0] * n
                         m = -(m[0] * n + m[1] * t + m[2] * wp.cross(n, t))
-                    _put(out, to + row.torque, rules.sign * m)
-                if row.dist >= 0:
-                    out[to + row.dist] = values[at + reports.at.dist]
-                if reports.at.pos >= 0:
-                    point = _vec(values, at + reports.at.pos)
-                if row.pos >= 0:
-                    _put(out, to + row.pos, point)
-                if row.normal >= 0:
-                    _put(out, to + row.normal, n)
-                if row.tangent >= 0:
-                    _put(out, to + row.tangent, t)
+                if at.found >= 0:
+                    out[first + at.found] = found
+                if at.dist >= 0:
+                    out[first + at.dist] = values[reports.at.dist]
+                _put(out, first, at.force, rules.sign * f)
+                _put(out, first, at.torque, rules.sign * m)
+                _put(out, first, at.pos, point)
+                _put(out, first, at.normal, n)
+                _put(out, first, at.tangent, t)
             if sampled != 0:
                 if friction_out.shape[0] > 0:
                     friction_out[env, primary * memory.slots + slot] = friction
                 if contact_pos_out.shape[0] > 0:
                     contact_pos_out[env, primary * memory.slots + slot] = point
-        _put_away(sampled, memory, fields, env, primary, start)
-        _close(rows, sampled, rules, memory, shown, env, primary, seen, force)
+        _close(rows, sampled, rules, memory, outputs, env, primary, seen, force)
 
 
 @wp.struct
-class Poses:
+class ContactPoses:
     """Poses of the bodies; arrays have length 0 if poses were not requested."""
 
     bodies: wp.array[Mounts]
@@ -469,13 +501,12 @@ class Poses:
 
 
 @wp.func
-def _normal_force(reports: Reports, report: int, at: int) -> wp.vec3:
+def _normal_force(reports: ContactReports, k: int, primaries: int, env: int, primary: int) -> wp.vec3:
     """Return the sum of the normal forces on the primary in the slots of one report."""
-    values = floats_at(reports.address[report])
     force = wp.vec3()
     for slot in range(reports.slots):
-        place = at + slot * reports.at.width
-        force -= values[place + reports.at.force] * _vec(values, place + reports.at.normal)
+        values = _report_of(reports, k, primaries, env, primary, slot)
+        force -= values[reports.at.force] * _vec(values, reports.at.normal)
     return force
 
 
@@ -484,130 +515,104 @@ def bodies(
     rows: Rows,
     lanes: int,
     sampled: int,
-    rules: Rules,
-    total: Reports,
-    filters: Reports,
-    memory: Memory,
-    fields: Fields,
-    shown: Shown,
-    poses: Poses,
+    rules: ContactRules,
+    total: ContactReports,
+    filters: ContactReports,
+    memory: ContactMemory,
+    outputs: ContactOutputs,
+    poses: ContactPoses,
     most_found: wp.array2d[wp.int32],
     friction_out: wp.array3d[wp.vec3],
     contact_pos_out: wp.array3d[wp.vec3],
 ) -> None:
     """Report normal forces on bodies, in total and by filter."""
     env, lane = masked_tid(rows)
-    for primary in range(lane, memory.primaries, lanes):
-        start = _open(rows, memory, rules, env, primary)
-        out = floats_at(memory.address)
-        at = _at(total, env, memory.primaries, primary, 0)
-        found = floats_at(total.address[0])[at + total.at.found]
+    primaries = memory.states.shape[1]
+    for primary in range(lane, primaries, lanes):
+        out = _row_of(memory, env, primary, _open(rows, rules, memory, env, primary))
+        found = _report_of(total, 0, primaries, env, primary, 0)[total.at.found]
         if found > float(total.slots):
             wp.atomic_max(most_found, 0, primary, int(found))
-        force = _normal_force(total, 0, at)
-        out[start] = found
-        _put(out, start + 1, force)
-        at = _at(filters, env, memory.primaries, primary, 0)
-        for k in range(filters.count):
-            values = floats_at(filters.address[k])
-            if values[at + filters.at.found] > float(filters.slots):
-                wp.atomic_max(most_found, 1 + k, primary, int(values[at + filters.at.found]))
-            _put(out, start + 4 + 3 * k, _normal_force(filters, k, at))
+        force = _normal_force(total, 0, primaries, env, primary)
+        out[0] = found
+        _put(out, 0, 1, force)
+        at = filters.at
+        for k in range(filters.address.shape[0]):
+            matched = _report_of(filters, k, primaries, env, primary, 0)[at.found]
+            if matched > float(filters.slots):
+                wp.atomic_max(most_found, 1 + k, primary, int(matched))
+            _put(out, 4, 3 * k, _normal_force(filters, k, primaries, env, primary))
             if sampled != 0 and (friction_out.shape[0] > 0 or contact_pos_out.shape[0] > 0):
                 friction = wp.vec3()
                 point = wp.vec3()
                 points = wp.float32(0.0)
                 for slot in range(filters.slots):
-                    place = at + slot * filters.at.width
-                    if values[place + filters.at.found] > 0.0:
+                    values = _report_of(filters, k, primaries, env, primary, slot)
+                    if values[at.found] > 0.0:
                         points += 1.0
-                        if filters.at.tangent >= 0:
-                            n = _vec(values, place + filters.at.normal)
-                            t = _vec(values, place + filters.at.tangent)
-                            f = _vec(values, place + filters.at.force)
-                            friction -= f[1] * t + f[2] * wp.cross(n, t)
-                        if filters.at.pos >= 0:
-                            point += _vec(values, place + filters.at.pos)
+                        f = _vec(values, at.force)
+                        t = _vec(values, at.tangent)
+                        friction -= f[1] * t + f[2] * wp.cross(_vec(values, at.normal), t)
+                        point += _vec(values, at.pos)
                 if friction_out.shape[0] > 0:
                     friction_out[env, primary, k] = friction
                 if contact_pos_out.shape[0] > 0:
-                    if points > 0.0:
-                        contact_pos_out[env, primary, k] = point / points
-                    else:
-                        contact_pos_out[env, primary, k] = wp.vec3(wp.nan, wp.nan, wp.nan)
+                    contact_pos_out[env, primary, k] = wp.where(points > 0.0, point / points, wp.vec3(wp.nan))
         if sampled != 0 and poses.pos.shape[0] > 0:
             pos, quat = mount_pose(poses.bodies, env, primary)
             poses.pos[env, primary] = pos
             poses.quat[env, primary] = quat
-        _put_away(sampled, memory, fields, env, primary, start)
-        _close(rows, sampled, rules, memory, shown, env, primary, found, force)
+        _close(rows, sampled, rules, memory, outputs, env, primary, found, force)
 
 
-M_WAS, M_SINCE, M_SAMPLE, M_LAST_AIR, M_LAST_CONTACT, MEASURED_WORDS = range(6)
-"""Words of the memory of a measured switch: whether it was closed, the tick before the current phase, the tick of the
-last sample, and lengths of the last phases in ticks."""
+@wp.struct
+class ContactSwitch:
+    """State of the switch of a measured force: its timer, and the tick of the last sample."""
+
+    timer: ContactTimer
+    sample: wp.int32
 
 
 @kernel(group="measured")
 def measured_times(
     rows: Rows,
-    slots: int,
     threshold: float,
     exact_dt: wp.float64,
-    force_in: wp.uint64,
-    memory: wp.array3d[wp.int32],
-    current_air: wp.array2d[wp.float32],
-    last_air: wp.array2d[wp.float32],
-    current_contact: wp.array2d[wp.float32],
-    last_contact: wp.array2d[wp.float32],
+    force_in: wp.array3d[wp.vec3],
+    switches: wp.array2d[ContactSwitch],
+    times: ContactTimes,
 ) -> None:
     """Advance the timers of the switch of the measured force: the greatest force of a primary above the threshold."""
     env, primary = masked_tid(rows)
-    values = floats_at(force_in)
     tick = wp.int32(tick_now(rows))
     size = wp.float32(0.0)
-    for slot in range(slots):
-        at = 3 * ((env * memory.shape[1] + primary) * slots + slot)
-        size = wp.max(size, wp.length(_vec(values, at)))
-    now = wp.where(size > threshold, 1, 0)
-    if mode_now(rows) == FIRST:
-        for k in range(wp.static(MEASURED_WORDS)):
-            memory[env, primary, k] = 0
-        memory[env, primary, wp.static(M_SINCE)] = tick
-    elif now != memory[env, primary, wp.static(M_WAS)]:
-        last = wp.static(M_LAST_AIR) + memory[env, primary, wp.static(M_WAS)]
-        memory[env, primary, last] = tick - memory[env, primary, wp.static(M_SINCE)]
-        memory[env, primary, wp.static(M_SINCE)] = memory[env, primary, wp.static(M_SAMPLE)]
-    memory[env, primary, wp.static(M_WAS)] = now
-    memory[env, primary, wp.static(M_SAMPLE)] = tick
-    phase = float(wp.float64(tick - memory[env, primary, wp.static(M_SINCE)]) * exact_dt)
-    current_air[env, primary] = wp.where(now == 0, phase, 0.0)
-    current_contact[env, primary] = wp.where(now == 0, 0.0, phase)
-    last_air[env, primary] = float(wp.float64(memory[env, primary, wp.static(M_LAST_AIR)]) * exact_dt)
-    last_contact[env, primary] = float(wp.float64(memory[env, primary, wp.static(M_LAST_CONTACT)]) * exact_dt)
+    for slot in range(force_in.shape[2]):
+        size = wp.max(size, wp.length(force_in[env, primary, slot]))
+    is_reset = mode_now(rows) == FIRST
+    if is_reset:
+        switches[env, primary] = ContactSwitch()
+    switch = switches[env, primary]
+    is_closed = wp.where(size > threshold, 1, 0)
+    switch.timer = _advance(switch.timer, is_closed, tick, switch.sample, is_reset)
+    switch.sample = tick
+    _show_times(times, switch.timer, tick, exact_dt, env, primary)
+    switches[env, primary] = switch
 
 
 @kernel(group="measured")
 def remember(
-    rows: Rows, entries: int, width: int, time_first: int, value_in: wp.uint64, past: wp.array3d[wp.float32],
-    history_out: wp.uint64,
-) -> None:  # fmt: skip
+    rows: Rows, value_in: wp.array3d[wp.float32], past: wp.array4d[wp.float32], history_out: wp.array4d[wp.float32]
+) -> None:
     """Put a measured value in front of its history."""
     env, item = masked_tid(rows)
-    values = floats_at(value_in)
-    out = floats_at(history_out)
-    items = past.shape[1]
-    for column in range(width):
+    entries = past.shape[2]
+    for column in range(past.shape[3]):
         for k in range(entries - 1):
             age = entries - 1 - k
             older = wp.float32(0.0)
             if mode_now(rows) != FIRST:
-                older = past[env, item, (age - 1) * width + column]
-            past[env, item, age * width + column] = older
-        past[env, item, column] = values[(env * items + item) * width + column]
-    for age in range(entries):
-        for column in range(width):
-            row = (env * items + item) * entries + age
-            if time_first != 0:
-                row = (env * entries + age) * items + item
-            out[row * width + column] = past[env, item, age * width + column]
+                older = past[env, item, age - 1, column]
+            past[env, item, age, column] = older
+        past[env, item, 0, column] = value_in[env, item, column]
+        for age in range(entries):
+            history_out[env, item, age, column] = past[env, item, age, column]

@@ -128,28 +128,22 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         count, others = len(names), len(plan.others)
         if cfg.is_prim_form:
             columns = {"found": slice(0, 1), "net_forces_w": slice(1, 4), "force_matrix_w": slice(4, 4 + 3 * others)}
-            row, self._row = 4 + 3 * others, kernels.Columns()
         else:
             columns = contact_columns(CONTACT_REPORT(plan.primary, None, cfg.reported))
-            row, self._row = _columns(columns)[0], _columns(columns)[1]
         self._columns = {name: part for name, part in columns.items() if part.stop > part.start}
-        lanes = 1 if self.rate.every_tick else 2
-        head = kernels.LATCH + lanes * kernels.LATCH_WORDS
-        entries = max(cfg.history_length, 1)
-        width = head + 2 + (1 + 2 * entries) * cfg.slots * row
-        ticks = self.new_state("ticks", (count, width))
-        self._counts = ticks.view(torch.int32)[..., head:]
-        memory = kernels.Memory()
-        memory.address = ticks.data_ptr()
-        memory.primaries, memory.width, memory.head, memory.lanes = count, width, head, lanes
-        memory.slots, memory.entries, memory.row = cfg.slots, entries, row
-        rules = kernels.Rules()
+        memory = self._memory = kernels.ContactMemory()
+        memory.width, memory.slots = max(part.stop for part in columns.values()), cfg.slots
+        words = wp.types.type_size_in_bytes(kernels.ContactState) // 4
+        self._states = self.new_state("states", (count, words))
+        memory.states = self._as_structs(self._states, kernels.ContactState)
+        memory.entries = max(cfg.history_length, 1)
+        memory.rows = self.new_state("rows", (count, memory.entries, cfg.slots * memory.width)).data_ptr()
+        rules = self._rules = kernels.ContactRules()
         rules.reduce, rules.global_frame = REDUCTIONS.index(cfg.reduce), int(cfg.global_frame)
         rules.sign = -1.0 if cfg.force_on == "secondary" and (cfg.global_frame or cfg.reduce == "netforce") else 1.0
         rules.by_sample = int(cfg.history_of == "sample")
         rules.by_force, rules.threshold = int(cfg.threshold is not None), cfg.threshold or 0.0
         rules.dt, rules.exact_dt = self.clock.dt, self.clock.dt
-        self._memory, self._rules = memory, rules
         self._reports, self._nets = self._sources(plan.reports), self._sources(plan.nets)
         self._most_found = torch.zeros((1 + others, count), dtype=torch.int32, device=device)
         shape = self._most_found.shape
@@ -161,10 +155,12 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         if cfg.alters_force:
             for name, field in self.fields().items():
                 if name.endswith("_history"):
-                    width = math.prod(field.shape) // (count * cfg.slots)
-                    self._measured_past[name] = self.new_state(f"measured_{name}", (count * cfg.slots, width))
+                    items, entries = count * cfg.slots, max(cfg.history_length, 1)
+                    past = (items, entries, math.prod(field.shape) // (items * entries))
+                    self._measured_past[name] = self.new_state(f"measured_{name}", past)
         if cfg.has_own_times:
-            self._measured_ticks = self.new_state("measured_ticks", (count, kernels.MEASURED_WORDS))
+            words = wp.types.type_size_in_bytes(kernels.ContactSwitch) // 4
+            self._switches = self._as_structs(self.new_state("switches", (count, words)), kernels.ContactSwitch)
         self._bodies: MountView | None = None
         if cfg.track_pose:
             kind: NameKind = "geom" if plan.primary[0] == "geom" else "body"
@@ -176,16 +172,19 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
     def _sources(self, requirements: Sequence[Requirement]) -> Any:
         """Return the reports of one layout in the form that the kernel takes."""
         arrays = [self.engine.array(contact_array(requirement)) for requirement in requirements]
-        reports = kernels.Reports()
-        reports.address, reports.count = self._addresses(arrays), len(arrays)
-        reports.slots = arrays[0].shape[2] if arrays else 1
+        reports = kernels.ContactReports()
+        reports.address = self._table([array.data_ptr() for array in arrays], wp.uint64)
         if arrays:
-            reports.at = _columns(contact_columns(requirements[0]))[1]
+            reports.slots, reports.width = arrays[0].shape[2:]
+            reports.at = _columns(contact_columns(requirements[0]))
         return reports
 
-    def _addresses(self, tensors: Sequence[Tensor | None]) -> Any:
-        addresses = [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
-        return wp.array(addresses or [0], dtype=wp.uint64, device=self.compute_on.wp_device)
+    def _table(self, rows: list[Any], dtype: Any) -> Any:
+        return wp.array(rows, dtype=dtype, shape=len(rows), device=self.compute_on.wp_device)
+
+    def _as_structs(self, state: Tensor, struct: Any) -> Any:
+        """View a state `[env, primary, word]` as an array of structs."""
+        return wp.array(ptr=state.data_ptr(), dtype=struct, shape=state.shape[:2], device=self.compute_on.wp_device)
 
     # The tick ---------------------------------------------------------------------------------------------------------
 
@@ -201,47 +200,53 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         self._look(self.buffers.truth, sampled=0)
 
     def _look(self, raw: Record, sampled: int) -> None:
-        fields, seen = kernels.Fields(), self._shown(raw)
-        names = list(self._columns)
-        parts = list(self._columns.values())
-        device = self.compute_on.wp_device
-        fields.count, fields.time_first = len(names), int(self.cfg.is_prim_form)
-        fields.column = wp.array([part.start for part in parts], dtype=wp.int32, device=device)
-        fields.width = wp.array([part.stop - part.start for part in parts], dtype=wp.int32, device=device)
-        fields.data = self._addresses([raw[name] for name in names])
-        histories = [f"{name}_history" for name in names]
-        fields.history = self._addresses([raw[name] if name in raw else None for name in histories])
-
         def vectors(name: str, dims: int) -> Any:
             if name in raw:
                 return wp.from_torch(raw[name], dtype=wp.vec3)
-            return wp.zeros((0,) * dims, dtype=wp.vec3, device=device)
+            return wp.zeros((0,) * dims, dtype=wp.vec3, device=self.compute_on.wp_device)
 
+        out = self._outputs(raw)
         lanes = 1 if self.compute_on.is_cpu else len(self._plan.primary[1])
         first = [lanes, sampled, self._rules, self._reports, self._nets, self._memory]
         if not self.cfg.is_prim_form:
+            columns = _columns(self._columns)
             outputs = [vectors("friction_forces_w", 2), vectors("contact_pos_w", 2)]
-            self.compute_on.launch(kernels.slots, (lanes,), [*first, self._row, fields, seen], outputs)
+            self.compute_on.launch(kernels.slots, (lanes,), [*first, columns, out], outputs)
             return
-        poses = kernels.Poses()
+        poses = kernels.ContactPoses()
         if self._bodies is not None:
             poses.bodies = self._bodies.warp_state()
             poses.pos, poses.quat = raw.warp.pos_w, raw.warp.quat_w
         outputs = [wp.from_torch(self._most_found), vectors("friction_forces_w", 3), vectors("contact_pos_w", 3)]
-        self.compute_on.launch(kernels.bodies, (lanes,), [*first, fields, seen, poses], outputs)
+        self.compute_on.launch(kernels.bodies, (lanes,), [*first, out, poses], outputs)
 
-    def _shown(self, raw: Record) -> Any:
-        seen = kernels.Shown()
-        parts = {"current_air": "current_air_time", "last_air": "last_air_time", "any": "latched_any",
-                 "current_contact": "current_contact_time", "last_contact": "last_contact_time",
-                 "peak": "latched_peak_force", "first": "latched_first_time"}  # fmt: skip
-        for part, name in parts.items():
-            if name in raw:
-                setattr(seen, part, wp.from_torch(raw[name]))
-        if "latched_impulse_w" in raw:
-            seen.impulse = wp.from_torch(raw["latched_impulse_w"], dtype=wp.vec3)
-        seen.bad, seen.any_bad = self.buffers.bad_wp, self.clock.bad_wp
-        return seen
+    def _outputs(self, raw: Record) -> Any:
+        out = kernels.ContactOutputs()
+        fields = []
+        for name, part in self._columns.items():
+            field, history = kernels.ContactOutput(), f"{name}_history"
+            field.column, field.width, field.data = part.start, part.stop - part.start, raw[name].data_ptr()
+            field.history = raw[history].data_ptr() if history in raw else 0
+            fields.append(field)
+        out.fields, out.time_first = self._table(fields, kernels.ContactOutput), int(self.cfg.is_prim_form)
+        if TIMES[0] in raw:
+            out.times = _times(raw)
+        if LATCHES[0] in raw:
+            out.any, out.peak = raw.warp.latched_any, raw.warp.latched_peak_force
+            out.impulse, out.first = raw.warp.latched_impulse_w, raw.warp.latched_first_time
+        out.bad, out.any_bad = self.buffers.bad_wp, self.clock.bad_wp
+        return out
+
+    def _by_item(self, values: Tensor) -> Tensor:
+        """View values of primaries and their slots as `[env, primary * slot, column]`."""
+        return values.view(self.num_envs, self.num_bodies * self.cfg.slots, -1)
+
+    def _history_by_item(self, values: Tensor) -> Tensor:
+        """View a history as `[env, primary * slot, entry, column]`."""
+        entries, items = max(self.cfg.history_length, 1), self.num_bodies * self.cfg.slots
+        if self.cfg.is_prim_form:
+            return values.view(self.num_envs, entries, items, -1).transpose(1, 2)
+        return values.view(self.num_envs, items, entries, -1)
 
     @recorded
     @used_if(lambda self: self.cfg.has_own_times or (self.cfg.alters_force and self._has_histories))
@@ -250,17 +255,12 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         cfg, launch = self.cfg, self.compute_on.launch
         count = len(self._plan.primary[1])
         if cfg.has_own_times:
-            force = slot["net_forces_w" if cfg.is_prim_form else "force"]
-            times = [wp.from_torch(slot[name]) for name in TIMES]
-            memory = wp.from_torch(self._measured_ticks.view(torch.int32))
-            inputs = [cfg.slots, cfg.threshold, self._rules.exact_dt, wp.uint64(force.data_ptr()), memory]
-            launch(kernels.measured_times, (count,), inputs, times)
-        entries, rows = max(cfg.history_length, 1), count * cfg.slots
+            force = slot["net_forces_w" if cfg.is_prim_form else "force"].view(self.num_envs, count, cfg.slots, 3)
+            inputs = [cfg.threshold, self._rules.exact_dt, wp.from_torch(force, dtype=wp.vec3), self._switches]
+            launch(kernels.measured_times, (count,), inputs, [_times(slot)])
         for name, past in self._measured_past.items():
-            value = slot[name.removesuffix("_history")]
-            width = value[0].numel() // rows
-            inputs = [entries, width, int(cfg.is_prim_form), wp.uint64(value.data_ptr())]
-            launch(kernels.remember, (rows,), inputs, [wp.from_torch(past), wp.uint64(slot[name].data_ptr())])
+            inputs = [wp.from_torch(self._by_item(slot[name.removesuffix("_history")])), wp.from_torch(past)]
+            launch(kernels.remember, (count * cfg.slots,), inputs, [wp.from_torch(self._history_by_item(slot[name]))])
 
     @property
     def _has_histories(self) -> bool:
@@ -376,17 +376,24 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
                 "Give ContactSensorCfg(..., track_air_time=True)."
             )
         self.ensure_current()
-        ticks = self._counts[..., column]
+        ticks = self._states.view(torch.int32)[..., column]  # new_contact, new_air
         return (ticks > 0) & (ticks.to(torch.float64) * self.clock.dt < dt + abs_tol)
 
 
-def _columns(parts: Mapping[str, slice]) -> tuple[int, Any]:
-    """Return the width of a row and the column of each field, for a kernel."""
-    columns = kernels.Columns()
+def _columns(parts: Mapping[str, slice]) -> Any:
+    """Return the column of each field in a row, for a kernel."""
+    columns = kernels.ContactColumns()
     for name in REPORTED:
         setattr(columns, name, parts[name].start if name in parts else -1)
-    columns.width = max((part.stop for part in parts.values()), default=0)
-    return columns.width, columns
+    return columns
+
+
+def _times(record: Record) -> Any:
+    """Return the four times as the output of a kernel."""
+    times = kernels.ContactTimes()
+    for name in TIMES:
+        setattr(times, name.removesuffix("_time"), getattr(record.warp, name))
+    return times
 
 
 __all__ = ["ContactMatch", "ContactSensor", "ContactSensorCfg", "ContactSensorData"]

@@ -29,7 +29,7 @@ from sensorium.measurement.work import begin_measured
 from sensorium.plugins import is_ours
 from sensorium.random import stream_key
 from sensorium.readings import Array, DebugShape, Reading
-from sensorium.sensors.core.hooks import Supports, check_hooks, hook_of, hooks_of
+from sensorium.sensors.core.hooks import BASES, Supports, check_hooks, hook_of, hooks_of
 from sensorium.sensors.core.parts import SensorContext, ServiceT, declared_fields
 from sensorium.sensors.core.reader import CfgT, DataT, Readable
 from sensorium.spec import BODY_POSE, Field, FieldSpec, Requirement, resolve_field
@@ -494,6 +494,9 @@ class Sensor(Readable[CfgT, DataT]):
         self.begin_poses()
 
 
+BASES += Readable, Sensor
+
+
 class SimpleSensor(Sensor[CfgT, DataT]):
     """A sensor on the standard pipeline. Only `update_raw_data` is required; all other hooks are optional.
 
@@ -544,3 +547,6 @@ class SimpleSensor(Sensor[CfgT, DataT]):
     def standard_chain(self, slot: Record) -> None:
         """Run white noise, random walk, bias and quantisation in place on the measured record."""
         self.buffers.standard_chain(slot)
+
+
+BASES.append(SimpleSensor)

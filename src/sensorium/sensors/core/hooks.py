@@ -15,8 +15,8 @@ from sensorium.spec import Requirement
 if TYPE_CHECKING:
     from sensorium.sensors.core.base import Sensor
 
-CORE = "sensorium.sensors.core."
-"""Modules of the classes whose hooks are empty."""
+BASES: list[type] = []
+"""Classes whose hooks are empty, which `base` adds."""
 METHODS = FunctionType, classmethod, staticmethod
 Function = TypeVar("Function", bound=Callable[..., Any])
 Supports = Callable[[Requirement], str | None]
@@ -96,10 +96,14 @@ def between_samples(hook: Function) -> Function:
     return hook
 
 
+def _is_default(name: str, value: object) -> bool:
+    return any(base.__dict__.get(name) is value for base in BASES)
+
+
 def hook_of(sensor: Sensor[Any, Any], name: str) -> Callable[..., Any] | None:
     """Return a hook by name, or None if the sensor's class does not define it or its config does not use it."""
     bases = [base for base in type(sensor).__mro__ if name in base.__dict__]
-    if bases[0].__module__.startswith(CORE):
+    if _is_default(name, bases[0].__dict__[name]):
         return None
     marks = (getattr(base.__dict__[name], "__used_if__", None) for base in bases)
     test, otherwise = next(filter(None, marks), (lambda _: True, ""))
@@ -143,7 +147,8 @@ def misspelled(cls: type[Sensor[Any, Any]]) -> Mapping[str, str]:
 
 def check_hooks(cls: type[Sensor[Any, Any]]) -> None:
     """Raise `RegistrationError` if a class defines a hook that is never called, or lacks one that another needs."""
-    own = {name for base in cls.__mro__ if not base.__module__.startswith(CORE) for name in base.__dict__}
+    values = [item for base in cls.__mro__ for item in base.__dict__.items()]
+    own = {name for name, value in values if not _is_default(name, value)}
     if found := [f"{name} is never called: write {HOOKS_OF_OTHERS[name]}." for name in HOOKS_OF_OTHERS if name in own]:
         raise RegistrationError(f"{cls.__qualname__} defines a hook of another library. {' '.join(found)}")
     if found := [f"{name} is never called: write {hook}." for name, hook in misspelled(cls).items()]:

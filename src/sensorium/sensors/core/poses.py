@@ -42,7 +42,7 @@ class PoseTask:
 
 @kernel
 def _keep(rows: Rows, tasks: wp.array[PoseTask]) -> None:
-    """Write the current poses beside the sample, into the same slots as the sample; see `Ring.freeze`."""
+    """Write the current poses beside the sample, into the same slots as the sample; see `DelayRing.freeze`."""
     k, env, mount = masked_tid(rows)
     t = tasks[k]
     if mount >= t.mount_body.shape[0]:

@@ -18,7 +18,7 @@ from sensorium.measurement.counter import NEVER
 from sensorium.measurement.plan import is_recorded
 from sensorium.measurement.record import Record
 from sensorium.measurement.sensor_cfg import MountedSensorCfg, SensorCfg, SimpleSensorCfg
-from sensorium.measurement.transport import Ring
+from sensorium.measurement.transport import DelayRing
 from sensorium.sensors.core.parts import Params, SensorContext, SensorInfo, declared
 from sensorium.spec import FieldSpec, kind_of
 from sensorium.world.mount import MountView
@@ -267,7 +267,7 @@ class Readable(Generic[CfgT, DataT]):
         rows = env_rows(env_ids, self.num_envs, self.device)
         return self.packaged({k: v.clone() if rows is None else v[rows] for k, v in tensors.items()})
 
-    def _late_ring(self) -> Ring | None:
+    def _late_ring(self) -> DelayRing | None:
         """Return the updated ring where `data` may be older than the newest sample, otherwise None."""
         self.ensure_current(is_measured=True)
         return self.buffers.late

@@ -15,7 +15,7 @@ from sensorium.errors import RegistrationError, SensoriumError
 from sensorium.measurement.record import Record
 from sensorium.measurement.work import SensorWork
 from sensorium.sensors.core.base import Sensor
-from sensorium.sensors.core.reader import Readable
+from sensorium.sensors.core.hooks import BASES
 
 ODD = {torch.float32: -1.2345e-33, torch.float64: -1.2345e-33, torch.int32: -1518500250, torch.int64: -1518500250}
 """A number of each type that no sensor measures: an element that still has it was not written."""
@@ -132,7 +132,7 @@ def error_location(error: BaseException, sensor_class: type) -> str:
         function.__code__: name
         for base in sensor_class.__mro__
         for name, function in vars(base).items()
-        if hasattr(function, "__code__") and base.__module__ not in (Sensor.__module__, Readable.__module__)
+        if hasattr(function, "__code__") and base not in BASES
     }
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         if frame.f_code in codes:

@@ -37,9 +37,9 @@ from sensorium.sensors.core.hooks import between_samples, used_if
 from sensorium.sensors.rays.lidar_cfg import FIELDS, PER_RAY, LidarCfg, LidarData
 from sensorium.sensors.rays.lidar_kernels import (
     RETURNS,
-    Model,
+    LidarModel,
+    LidarScan,
     RayHits,
-    Scan,
     Tables,
     finish,
     keep_flags,
@@ -151,7 +151,7 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
         return tables
 
     def _make_model(self) -> Any:
-        cfg, model = self.cfg, Model()
+        cfg, model = self.cfg, LidarModel()
         model.dropoff = int(cfg.model == "dropoff")
         model.is_raw = int(cfg.intensity_mode == "raw")
         model.returns = RETURNS[cfg.returns]
@@ -245,7 +245,7 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
 
     def _out(self, record: Record, *, miss: float) -> Any:
         """Return the struct through which kernels write a record."""
-        out = Scan()
+        out = LidarScan()
         for name in FIELDS:
             dtype = VECTORS_AND_IDS.get(name, wp.float32)
             count = self.num_rays * (1 if name in PER_RAY else self.returns)

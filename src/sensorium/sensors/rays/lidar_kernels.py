@@ -1,6 +1,6 @@
 """Kernels of a lidar: from the hits of its rays to the returns of its receiver; and their structs.
 
-Random draws are a pure function of the key in `Model` and of (capture tick, env, episode, ray and return).
+Random draws are a pure function of the key in `LidarModel` and of (capture tick, env, episode, ray and return).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ else:
 
 
 @wp.struct
-class Model:
+class LidarModel:
     """Model of the returns; see `LidarCfg`.
 
     Attributes:
@@ -102,7 +102,7 @@ class RayHits:
 
 
 @wp.struct
-class Scan:
+class LidarScan:
     """Fields of a record, `[env, mount, ray * returns]` or `[env, mount, ray]`; absent ones are empty."""
 
     distances: wp.array3d[wp.float32]
@@ -145,7 +145,7 @@ def take_flags(
 
 
 @wp.func
-def _write_ray(out: Scan, tables: Tables, bundle: Bundle, dt: wp.float64, captured: wp.int64, env: int, mount: int,
+def _write_ray(out: LidarScan, tables: Tables, bundle: Bundle, dt: wp.float64, captured: wp.int64, env: int, mount: int,
                ray: int, place: int, index: int) -> None:  # fmt: skip
     """Write the fields of a ray that do not depend on its returns."""
     if out.time_offset.shape[0] > 0:
@@ -162,7 +162,7 @@ def _write_ray(out: Scan, tables: Tables, bundle: Bundle, dt: wp.float64, captur
 
 
 @wp.func
-def _write_points(out: Scan, bundle: Bundle, pose: Pose, captured: wp.int64, earliest: int, env: int, mount: int,
+def _write_points(out: LidarScan, bundle: Bundle, pose: Pose, captured: wp.int64, earliest: int, env: int, mount: int,
                   column: int, place: int, index: int, t: float) -> None:  # fmt: skip
     """Write the end point of a ray of a given length, in the sensor's frame and in the world."""
     if out.points_b.shape[0] == 0 and out.points_w.shape[0] == 0:
@@ -187,7 +187,7 @@ def _write_points(out: Scan, bundle: Bundle, pose: Pose, captured: wp.int64, ear
 
 
 @wp.func
-def _write_return(out: Scan, tables: Tables, env: int, mount: int, column: int, t: float, intensity: float,
+def _write_return(out: LidarScan, tables: Tables, env: int, mount: int, column: int, t: float, intensity: float,
                   cosine: float, shape: int, normal: wp.vec3) -> None:  # fmt: skip
     """Write a return, or no return if its distance is not finite."""
     is_hit = wp.isfinite(t)
@@ -209,14 +209,14 @@ def _write_return(out: Scan, tables: Tables, env: int, mount: int, column: int, 
 
 
 @wp.func
-def _power(model: Model, reflectance: float, cosine: float, t: float) -> F32:
+def _power(model: LidarModel, reflectance: float, cosine: float, t: float) -> F32:
     """Return the received power, up to a factor."""
     r = wp.max(t, NEAREST)
     return reflectance * wp.abs(cosine) * wp.exp(-2.0 * model.attenuation * t) / (r * r)
 
 
 @wp.func
-def _strength(model: Model, power: float, t: float) -> F32:
+def _strength(model: LidarModel, power: float, t: float) -> F32:
     """Return the intensity of a return, before noise and saturation."""
     if model.is_raw != 0:
         return model.scale * power / model.power
@@ -225,7 +225,7 @@ def _strength(model: Model, power: float, t: float) -> F32:
 
 
 @wp.func
-def _range_sd(model: Model, snr: float) -> F32:
+def _range_sd(model: LidarModel, snr: float) -> F32:
     """Return the standard deviation of a distance, m."""
     count = model.range_y.shape[0]
     if count == 0:
@@ -245,7 +245,7 @@ def _range_sd(model: Model, snr: float) -> F32:
 
 
 @wp.func
-def _channel_bias(rows: Rows, env: int, model: Model, channel: int, mount: int, table: wp.array[wp.vec3]) -> F32:
+def _channel_bias(rows: Rows, env: int, model: LidarModel, channel: int, mount: int, table: wp.array[wp.vec3]) -> F32:
     """Return the error of a channel, m: constant during an episode, recomputed at every sample instead of stored."""
     channels = model.bias.first.shape[0]
     if model.bias.kind == FIXED:
@@ -259,7 +259,7 @@ def _channel_bias(rows: Rows, env: int, model: Model, channel: int, mount: int, 
 
 
 @wp.func
-def _is_noticed(model: Model, power: float, need: float) -> bool:
+def _is_noticed(model: LidarModel, power: float, need: float) -> bool:
     """Return whether the power of a return exceeds a threshold in dB; always true without a reference."""
     if model.snr == 0.0:
         return True
@@ -269,7 +269,7 @@ def _is_noticed(model: Model, power: float, need: float) -> bool:
 
 
 @wp.func
-def _chosen(model: Model, powers: Depths, echoes: int, strongest: int, number: int, need: float) -> int:
+def _chosen(model: LidarModel, powers: Depths, echoes: int, strongest: int, number: int, need: float) -> int:
     """Return the echo reported as a return, -1 for none; `number` is 1 for the second of two returns."""
     chosen = wp.int32(strongest)
     if model.returns == LAST or number == 1:
@@ -289,12 +289,12 @@ def _chosen(model: Model, powers: Depths, echoes: int, strongest: int, number: i
 @kernel
 def true_scan(
     rows: Rows,
-    model: Model,
+    model: LidarModel,
     tables: Tables,
     bundle: Bundle,
     pose: Pose,
     found: RayHits,
-    out: Scan,
+    out: LidarScan,
 ) -> None:
     """Compute the fields of the true scan from its hits; `found` and `out` may share memory."""
     env, mount, ray = masked_tid(rows)
@@ -327,12 +327,12 @@ def true_scan(
 def measured_scan(
     rows: Rows,
     normals: wp.array[wp.vec3],
-    model: Model,
+    model: LidarModel,
     tables: Tables,
     bundle: Bundle,
     pose: Pose,
     found: RayHits,
-    out: Scan,
+    out: LidarScan,
 ) -> None:
     """Compute the returns that the receiver detects, from the hits of rays or bundles of rays."""
     env, mount, ray = masked_tid(rows)
@@ -455,7 +455,7 @@ def finish(
     bundle: Bundle,
     pose: Pose,
     distance_in: wp.array3d[wp.float32],
-    out: Scan,
+    out: LidarScan,
 ) -> None:
     """Move points to the measured distances, and remove returns whose distances are lost or out of range."""
     env, mount, column = masked_tid(rows)

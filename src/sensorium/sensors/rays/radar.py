@@ -39,9 +39,9 @@ from sensorium.sensors.rays.radar_cfg import FIELDS, RadarCfg, RadarData
 from sensorium.sensors.rays.radar_kernels import (
     AREA,
     CENTRAL,
-    Model,
-    Motion,
-    Scan,
+    RadarModel,
+    RadarMotion,
+    RadarScan,
     draw_rays,
     finish,
     measured_scan,
@@ -144,7 +144,7 @@ class Radar(RaySensor[RadarCfg, RadarData]):
         self._model = self._make_model()
 
     def _make_model(self) -> Any:
-        cfg, model = self.cfg, Model()
+        cfg, model = self.cfg, RadarModel()
         model.detects = int(cfg.detects)
         model.snr, model.reach, model.exponent = cfg.reference_snr or 0.0, cfg.reference_range, cfg.incidence_exponent
         model.sections = self._array(self._of_shapes("rcs"))
@@ -199,7 +199,7 @@ class Radar(RaySensor[RadarCfg, RadarData]):
 
     def _motion(self) -> Any:
         """Return the motion of mounts and bodies, for kernels."""
-        motion, array, mount = Motion(), self.engine.array, self.mount
+        motion, array, mount = RadarMotion(), self.engine.array, self.mount
         motion.body = self._body
         for name, tensor in (("body_pos", array("body_pos_w")), ("body_lin_vel", array("body_lin_vel_w")),
                              ("body_ang_vel", array("body_ang_vel_w")), ("pos", mount.pos_w),
@@ -210,7 +210,7 @@ class Radar(RaySensor[RadarCfg, RadarData]):
 
     def _out(self, record: Record, *, spare: bool = False) -> Any:
         """Return the struct through which kernels write a record, with scratch memory for absent fields on request."""
-        out = Scan()
+        out = RadarScan()
         for name in FIELDS:
             dtype = {"points_b": wp.vec3, "geom_ids": wp.int32}.get(name, wp.float32)
             tensor = record[name] if name in record else self._spare.get(name) if spare else None

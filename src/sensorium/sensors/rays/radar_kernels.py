@@ -21,7 +21,7 @@ AREA, CENTRAL = 0, 1
 
 
 @wp.struct
-class Model:
+class RadarModel:
     """Model of the receiver; see `RadarCfg`.
 
     Attributes:
@@ -60,7 +60,7 @@ class Model:
 
 
 @wp.struct
-class Motion:
+class RadarMotion:
     """Poses and velocities of mounts and bodies, world axes; `body` is that of each shape, -1 if static."""
 
     body: wp.array[wp.int32]
@@ -74,7 +74,7 @@ class Motion:
 
 
 @wp.struct
-class Scan:
+class RadarScan:
     """Fields of a record `[env, mount, ray]`; absent ones are empty."""
 
     range: wp.array3d[wp.float32]
@@ -115,11 +115,11 @@ def draw_rays(
 def true_scan(
     rows: Rows,
     bundle: Bundle,
-    motion: Motion,
-    model: Model,
+    motion: RadarMotion,
+    model: RadarModel,
     shape_in: wp.array3d[wp.int32],
     cosine_in: wp.array3d[wp.float32],
-    out: Scan,
+    out: RadarScan,
     bad_out: wp.array2d[wp.uint8],
     any_bad: wp.array[wp.int32],
 ) -> None:
@@ -170,7 +170,7 @@ def _open_uniform(word: wp.uint32) -> F32:
 
 
 @wp.func
-def _put_point(bundle: Bundle, out: Scan, env: int, mount: int, ray: int, t: float) -> None:
+def _put_point(bundle: Bundle, out: RadarScan, env: int, mount: int, ray: int, t: float) -> None:
     """Write the end point of a ray of a given length in the directions of `out`."""
     if out.points_b.shape[0] == 0:
         return
@@ -189,9 +189,9 @@ def measured_scan(
     rows: Rows,
     normals: wp.array[wp.vec3],
     bundle: Bundle,
-    model: Model,
-    ideal: Scan,
-    out: Scan,
+    model: RadarModel,
+    ideal: RadarScan,
+    out: RadarScan,
 ) -> None:
     """Compute the receiver's detections of the true scan, and its false alarms."""
     env, mount, ray = masked_tid(rows)
@@ -248,7 +248,7 @@ def _folded(velocity: float, limit: float) -> F32:
 
 
 @kernel
-def finish(rows: Rows, bundle: Bundle, model: Model, miss: float, ideal: Scan, out: Scan) -> None:
+def finish(rows: Rows, bundle: Bundle, model: RadarModel, miss: float, ideal: RadarScan, out: RadarScan) -> None:
     """Alias and round measured values, keep misses unchanged, and move points to the measured ranges."""
     env, mount, ray = masked_tid(rows)
     t = out.range[env, mount, ray]

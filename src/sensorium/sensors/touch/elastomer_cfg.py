@@ -12,7 +12,7 @@ from pydantic import field_validator, model_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, NonNegative, bad, in_unit, must
-from sensorium.sensors.touch.elastomer_grid import Lattice, lattice_of
+from sensorium.sensors.touch.elastomer_grid import GelLattice, lattice_of
 from sensorium.sensors.touch.taxel_cfg import NormalTaxelCfg, SampleCount
 from sensorium.spec import Field
 
@@ -134,7 +134,7 @@ class ElastomerTaxelCfg(NormalTaxelCfg[ElastomerTaxelData]):
             raise bad(f"elastomer_thickness: 0, since a layer needs at least 2 rows and 2 columns, not {got}")
 
     @cached_property
-    def lattice(self) -> Lattice | str:
+    def lattice(self) -> GelLattice | str:
         """The regular grid formed by the probes, or a text on why they form none."""
         return lattice_of(np.array(self.probe_local_pos, dtype=np.float64))
 

@@ -22,7 +22,7 @@ CHUNK = 64
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Lattice:
+class GelLattice:
     """A regular rectangular grid of places.
 
     Attributes:
@@ -51,7 +51,7 @@ class Lattice:
         return along_rows, along_columns
 
 
-def lattice_of(places: Array) -> Lattice | str:
+def lattice_of(places: Array) -> GelLattice | str:
     """Return the regular grid formed by places, or a text on why they form none.
 
     Args:
@@ -88,7 +88,7 @@ def lattice_of(places: Array) -> Lattice | str:
         sizes = [sizes[k], sizes[k]]
     else:
         axes = [step / size for step, size in zip(steps, sizes, strict=True)]
-    return Lattice(rows, columns, places[0, 0], axes[0], axes[1], (sizes[0], sizes[1]))
+    return GelLattice(rows, columns, places[0, 0], axes[0], axes[1], (sizes[0], sizes[1]))
 
 
 def typical_spacing(places: Array) -> tuple[float, float]:
@@ -103,7 +103,7 @@ def typical_spacing(places: Array) -> tuple[float, float]:
     return float(np.median(nearest)), float(nearest.max())
 
 
-def layer_table(lattice: Lattice, thickness: float) -> Array:
+def layer_table(lattice: GelLattice, thickness: float) -> Array:
     """Return the in-plane displacement for a unit depth at one place, along rows and columns `[..., 2]`, m per m.
 
     A layer of an incompressible gel that is bonded to a rigid backing and pressed by a depth field H moves by

@@ -84,7 +84,7 @@ class Law:
 
 
 @wp.struct
-class Surface:
+class GelSurface:
     """Points on the surfaces that can stick to the skin, in blocks of one link each.
 
     Attributes:
@@ -169,7 +169,7 @@ def _nearest(gel: Gel, x: wp.vec3) -> wp.int32:
 
 @wp.func
 def _is_inside(
-    shapes: Shapes, around: NearShapes, surface: Surface, env: int, mount: int, link: int, p: wp.vec3
+    shapes: Shapes, around: NearShapes, surface: GelSurface, env: int, mount: int, link: int, p: wp.vec3
 ) -> bool:
     """Return whether a point in the mount's frame is inside, or on, a shape of a link."""
     for k in range(around.count[env, mount]):
@@ -191,7 +191,7 @@ def stick(
     ball_radius: float,
     gel: Gel,
     law: Law,
-    surface: Surface,
+    surface: GelSurface,
     shapes: Shapes,
     around: NearShapes,
     pos_in: wp.array2d[wp.vec3],

@@ -56,7 +56,7 @@ from sensorium.measurement.record import Record
 from sensorium.sensors.core.hooks import used_if
 from sensorium.sensors.touch import elastomer_kernels as kernels
 from sensorium.sensors.touch.elastomer_cfg import LIVE, LIVE_SHEAR, ElastomerTaxelCfg, ElastomerTaxelData
-from sensorium.sensors.touch.elastomer_grid import Convolution, Lattice, layer_table, typical_spacing
+from sensorium.sensors.touch.elastomer_grid import Convolution, GelLattice, layer_table, typical_spacing
 from sensorium.sensors.touch.taxels import TaxelSensor, check_points
 from sensorium.shapes.solid_view import SolidViews
 
@@ -147,7 +147,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         self._gel.width = self._convolution.size[1]
         self._heights = self._convolution.heights.flatten(3)
 
-    def _tables(self, lattice: Lattice) -> NDArray[np.float64]:
+    def _tables(self, lattice: GelLattice) -> NDArray[np.float64]:
         """Return the effect of a unit depth along rows and columns, and of a unit of its power along the normal."""
         x, y = lattice.offsets()
         far = x**2 + y**2
@@ -181,7 +181,7 @@ class ElastomerTaxel(TaxelSensor[ElastomerTaxelCfg, ElastomerTaxelData]):
         self._samples = [body_samples(each, spacing=spacing) for each in links.values()]
         bodies_of = self.engine.names("body")
         self._links = tuple(bodies_of[row] if row >= 0 else "world" for row in links)
-        out, rows, starts, order, block_body, block_link = kernels.Surface(), view.bodies, [0], [], [], []
+        out, rows, starts, order, block_body, block_link = kernels.GelSurface(), view.bodies, [0], [], [], []
         first = 0
         for number, (row, samples) in enumerate(zip(links, self._samples, strict=True)):
             for part in _parts(samples.points, self._taxels.block):

@@ -76,7 +76,7 @@ COEFFICIENTS = {
     "hold": "shear_stiffness",
     "friction": "friction",
 }
-"""Config numbers that can be set per env at run time, by their names in `ForceLaw`."""
+"""Config numbers that can be set per env at run time, by their names in `TactileForceLaw`."""
 
 
 class KinematicTactileSensorCfg(NormalTaxelCfg[KinematicTactileSensorData]):
@@ -125,7 +125,7 @@ class KinematicTactileSensorCfg(NormalTaxelCfg[KinematicTactileSensorData]):
 
 
 @wp.struct
-class ForceLaw:
+class TactileForceLaw:
     """Force law, with one number per env each; see `COEFFICIENTS`.
 
     Attributes:
@@ -205,7 +205,7 @@ def _compute_taxels(
     rows: Rows,
     block: int,
     skin: Skin,
-    law: ForceLaw,
+    law: TactileForceLaw,
     shapes: Shapes,
     around: NearShapes,
     anchor: wp.array3d[wp.vec4],
@@ -314,7 +314,7 @@ class KinematicTactileSensor(TaxelSensor[KinematicTactileSensorCfg, KinematicTac
         """Collect probes, the shapes around them, and the force law."""
         super().setup()
         cfg = self.cfg
-        self._law = ForceLaw()
+        self._law = TactileForceLaw()
         self._put(self._law, COEFFICIENTS)
         surface = 2 if cfg.surface_normals else int(cfg.on_link)
         self._law.on_link = surface + int(cfg.shear_along_motion)

@@ -65,7 +65,7 @@ COEFFICIENTS = {
     "twist": "twist_scalar",
     "density": "density_scalar",
 }
-"""Config numbers that can be set per env at run time, by their names in `ForceLaw`."""
+"""Config numbers that can be set per env at run time, by their names in `ProximityForceLaw`."""
 SPARSE = 2.0
 """Distance of points, in radii of a probe, above which a warning is issued: the probe may fit between them."""
 BITS = wp.constant(wp.int32(64))
@@ -103,7 +103,7 @@ class ProximityTaxelCfg(NormalTaxelCfg[ProximityTaxelData]):
 
 
 @wp.struct
-class ForceLaw:
+class ProximityForceLaw:
     """Force law, with one number per env each; see `COEFFICIENTS`.
 
     Attributes:
@@ -153,7 +153,7 @@ def _added(
 
 
 @wp.func
-def _pressed(law: ForceLaw, env: int, sums: Nearby, p: wp.vec3, a: wp.vec3) -> tuple[wp.vec3, wp.vec3]:
+def _pressed(law: ProximityForceLaw, env: int, sums: Nearby, p: wp.vec3, a: wp.vec3) -> tuple[wp.vec3, wp.vec3]:
     """Return force and torque."""
     if sums.near <= 0.0:
         return wp.vec3(), wp.vec3()
@@ -169,7 +169,7 @@ def _compute_taxels(
     rows: Rows,
     block: int,
     skin: Skin,
-    law: ForceLaw,
+    law: ProximityForceLaw,
     clouds: Clouds,
     around: NearShapes,
     force_out: wp.array3d[wp.vec3],
@@ -238,7 +238,7 @@ class ProximityTaxel(TaxelSensor[ProximityTaxelCfg, ProximityTaxelData]):
         """Collect probes, and distribute points over the sensed shapes."""
         super().setup()
         cfg, device = self.cfg, self.device
-        self._law = ForceLaw()
+        self._law = ProximityForceLaw()
         self._put(self._law, COEFFICIENTS)
         shapes = [self.rays.shapes[i] for i in self._taxels.query.view.shapes]
         samples = _tracked(cfg, shapes, cfg.title, self.compute_on.memory)

@@ -194,7 +194,7 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
             depth = np.linalg.norm(0.5 * link.size * samples.normals, axis=1)
             scalars[:, k, :n] = samples.areas, depth / each.conductivity
             cell[k, :n] = link.cell
-        self._skin = kernels.Skin()
+        self._skin = kernels.TemperatureSkin()
         self._skin.point, self._skin.normal = (self._array(each, wp.vec3) for each in vectors)
         self._skin.area, self._skin.resistance = (self._array(each, wp.float32) for each in scalars)
         self._skin.cell = self._array(cell, wp.int32)

@@ -37,7 +37,7 @@ _SIGMA: F64 = wp.constant(wp.float64(STEFAN_BOLTZMANN))
 
 
 @wp.struct
-class Skin:
+class TemperatureSkin:
     """Points that represent the surfaces of the links, `[mount, sample]` each, in the link's frame.
 
     Attributes:
@@ -97,7 +97,7 @@ def find_contacts(
     rows: Rows,
     shapes: Shapes,
     around: NearShapes,
-    skin: Skin,
+    skin: TemperatureSkin,
     links: Links,
     mount_pos_in: wp.array2d[wp.vec3],
     mount_quat_in: wp.array2d[wp.vec4],
