@@ -129,7 +129,7 @@ def draw_field(figure: Any, sensor: SensorRecording, spec: Spec, env: int, dt: f
     if _is_event(spec):
         _draw_events(figure, _with_truth(sensor, spec), spec, env)
     else:
-        rows = [Row(spec, k, label) for k, label in enumerate(labels_of(sensor.info, spec))]
+        rows = [LineRow(spec, k, label) for k, label in enumerate(labels_of(sensor.info, spec))]
         draw_lines(figure, sensor, rows, env, dt)
 
 
@@ -182,7 +182,7 @@ def _maps(part: SensorRecording, env: int) -> list[Sequence[Spec]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LineRow:
     """One element of a field that is drawn as a line.
 
     Attributes:
@@ -222,7 +222,7 @@ def _axes_of(figure: Any, rows: int, columns: int) -> Any:
 
 
 def draw_lines(
-    figure: Any, sensor: SensorRecording, rows: Sequence[Row], env: int, dt: float,
+    figure: Any, sensor: SensorRecording, rows: Sequence[LineRow], env: int, dt: float,
     window: tuple[float, float] | None = None,
 ) -> None:  # fmt: skip
     """Draw elements of fields over time, and their errors.
@@ -318,7 +318,7 @@ def _limit(axes: Any, values: Array, least: float) -> None:
         axes.set_ylim(0.5 * (low + high) - half, 0.5 * (low + high) + half)
 
 
-def _label(axes: Any, row: Row) -> None:
+def _label(axes: Any, row: LineRow) -> None:
     """Write the name and the unit of an element beside its axes, in smaller type if they are long."""
     if np.dtype(row.spec["dtype"]).kind != "f":
         axes.yaxis.get_major_locator().set_params(integer=True)
@@ -376,7 +376,7 @@ def _draw_events(figure: Any, sensor: SensorRecording, spec: Spec, env: int) -> 
     for k, (axes, label) in enumerate(zip(grid, labels, strict=True)):
         axes.plot(drawn, measured[:, k], "o", color=MEASURED, ms=2.6, mew=0.0, label="measured")
         axes.plot(drawn, truth[:, k], ".", color=TRUTH, ms=1.6, mew=0.0, label="true")
-        _label(axes, Row(one, k, label))
+        _label(axes, LineRow(one, k, label))
         if sensor.time[-1] > sensor.time[0]:
             axes.set_xlim(sensor.time[0], sensor.time[-1])
     legend(grid[0])

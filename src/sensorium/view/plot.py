@@ -17,7 +17,7 @@ import numpy as np
 
 from sensorium.errors import UnknownNameError
 from sensorium.spec import VECTOR_AXES
-from sensorium.view.fields import Row, draw_lines, lines_inches
+from sensorium.view.fields import LineRow, draw_lines, lines_inches
 from sensorium.view.figures import labels_of
 from sensorium.view.images import picture_kind
 from sensorium.view.maps import MAX_NUMBERS, draw_maps, map_fields, map_strips, maps_inches
@@ -113,7 +113,7 @@ def _maps(sensor: SensorRecording) -> list[Spec]:
     return [] if any(row.spec.get("role") == "range" for row in _rows(sensor)) else map_fields(sensor)
 
 
-def _rows(sensor: SensorRecording) -> list[Row]:
+def _rows(sensor: SensorRecording) -> list[LineRow]:
     """Return the elements that can be drawn, of floating-point fields with at most nine values per item.
 
     The first elements of each field are drawn, at least one vector, so that every field is represented. Ranges come
@@ -140,11 +140,11 @@ def _rows(sensor: SensorRecording) -> list[Row]:
         size = spec["shape"][-1] if spec["axes"][-1] in VECTOR_AXES else 1
         count = max(count // size, 1) * size
         labels = labels_of(sensor.info, spec)[:count]
-        rows += [Row(spec, element, f"{spec['name']}\n{label}") for element, label in enumerate(labels)]
+        rows += [LineRow(spec, element, f"{spec['name']}\n{label}") for element, label in enumerate(labels)]
     return rows
 
 
-def _window(sensor: SensorRecording, rows: Sequence[Row], env: int) -> tuple[float, float]:
+def _window(sensor: SensorRecording, rows: Sequence[LineRow], env: int) -> tuple[float, float]:
     """Return the close-up window: the part of the last two thirds with the most change, after the start has settled."""
     captures = sensor.captures(env)
     time = sensor.truth_time[captures, env]

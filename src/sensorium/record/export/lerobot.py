@@ -144,7 +144,7 @@ class _Frames:
         self._marks = sorted((mark for mark in marks if mark.name in ("episode", "task")), key=lambda mark: mark.tick)
         self._newest: dict[str, Reading] = {}
         self._specs: dict[str, tuple[FieldSpec, ...]] = {}
-        self._sources: list[Source] = []
+        self._sources: list[FeatureSource] = []
         self._envs: Array = np.zeros(0, np.int64)
         self._rows: Array = np.zeros(0, np.int64)
         self._first: Array = np.zeros(0, np.int64)
@@ -276,7 +276,7 @@ class _Frames:
 # Sources --------------------------------------------------------------------------------------------------------------
 
 
-class Source(Protocol):
+class FeatureSource(Protocol):
     """Source of the values of a feature."""
 
     feature: Feature
@@ -285,14 +285,14 @@ class Source(Protocol):
         """Return the values of the environments in some rows."""
 
 
-def sources_of(specs: Mapping[str, Sequence[FieldSpec]]) -> tuple[list[Source], list[str]]:
+def sources_of(specs: Mapping[str, Sequence[FieldSpec]]) -> tuple[list[FeatureSource], list[str]]:
     """Return the source of each feature, and a message for each field that is in none.
 
     Args:
         specs: sensor -> specs of its fields.
     """
     state: list[tuple[str, FieldSpec]] = []
-    found: list[Source] = []
+    found: list[FeatureSource] = []
     notes: list[str] = []
     for name, each in specs.items():
         for spec in each:
