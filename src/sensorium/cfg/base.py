@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import json
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import chain
 from numbers import Real
-from types import UnionType
+from types import FunctionType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin
 
 import numpy as np
@@ -38,7 +39,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, core_schema
 
 from sensorium.cfg.help import FIELDS, CfgType, meanings
-from sensorium.errors import ConfigError, Fault, nearest, shown
+from sensorium.errors import ConfigError, Fault, SensoriumError, nearest, shown
 from sensorium.lazy import public_part
 
 DataT = TypeVar("DataT")
@@ -251,11 +252,8 @@ class Cfg(BaseModel, metaclass=CfgType):
         defer_build=True, frozen=True, extra="forbid", validate_default=False, arbitrary_types_allowed=True
     )
 
-    def __init__(self, /, **data: Any) -> None:  # pydantic calls it for a config inside another one as well
-        try:
-            super().__init__(**data)
-        except ValidationError as error:
-            raise _config_error(type(self), error, data) from None
+    def __init__(self, /, **data: Any) -> None:
+        super().__init__(**data)  # defined so that pydantic calls it also for a config inside another one
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Refuse the assignment, of which a sensor would know nothing, unless the set of given fields accepts it."""
@@ -293,17 +291,15 @@ class Cfg(BaseModel, metaclass=CfgType):
             return copy.replace(**update) if update else copy
 
         @classmethod
-        def model_validate(cls, obj: Any, **options: Any) -> Self:
-            """Build the config from its fields by name, or return a config. Raises as `from_dict` does."""
-            try:
-                return super().model_validate(obj, **options)
-            except ValidationError as error:
-                raise _config_error(cls, error, obj if isinstance(obj, Mapping) else {}) from None
+        def model_rebuild(cls, *, _parent_namespace_depth: int = 2, **options: Any) -> bool | None:
+            """Build the validators again; names that the annotations lack are looked up where this is called."""
+            return super().model_rebuild(_parent_namespace_depth=_parent_namespace_depth + 2, **options)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Keep the rules of fields that the class declares again without a rule."""
+        """Keep the rules of fields that the class declares again without a rule, and the errors of its methods."""
         super().__pydantic_init_subclass__(**kwargs)
+        _wrap_methods(cls, vars(cls).keys() & METHODS)
         kept = {}
         for name in cls.model_fields.keys() & inspect.get_annotations(cls).keys():
             above = (base.model_fields.get(name) for base in cls.__mro__[1:] if issubclass(base, BaseModel))
@@ -375,8 +371,6 @@ class Cfg(BaseModel, metaclass=CfgType):
         Raises:
             ConfigError: lists every fault at once.
         """
-        if not isinstance(data, Mapping) or not all(isinstance(name, str) for name in data):
-            raise ConfigError.single(cls.__name__, "(config)", data, "fields by name")
         return cls(**{name: value for name, value in data.items() if name != "kind" or "kind" in cls.model_fields})
 
     def to_json(self) -> str:
@@ -386,7 +380,7 @@ class Cfg(BaseModel, metaclass=CfgType):
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Build the config from JSON text. Raises as `from_dict` does."""
-        return cls.from_dict(cls._parsed(json.loads, text))
+        return cls.from_dict(json.loads(text))
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
@@ -410,15 +404,62 @@ class Cfg(BaseModel, metaclass=CfgType):
     def from_toml(cls, text: str) -> Self:
         """Build the config from TOML text. Raises as `from_dict` does."""
         with toml_words():
-            return cls.from_dict(cls._parsed(tomllib.loads, text))
+            return cls.from_dict(tomllib.loads(text))
 
-    @classmethod
-    def _parsed(cls, loads: Callable[[str], Any], text: str) -> Any:
+
+def _in_our_words(method: Any) -> Any:
+    """Return a method, or class method, that raises `ConfigError`: for arguments that do not fit, or if replaced."""
+    if isinstance(method, classmethod):
+        return classmethod(_in_our_words(method.__func__))
+    fix = REPLACED.get(method.__name__) if method.__module__ == BaseModel.__module__ else None
+
+    @functools.wraps(method)
+    def call(owner: Any, *args: Any, **options: Any) -> Any:
+        cls = owner if isinstance(owner, type) else type(owner)
+        if fix:
+            fault = Fault(f"{method.__name__}()", "a call", "a method of sensorium's configs", fix)
+            raise ConfigError(cls.__name__, [fault])
         try:
-            return loads(text)
-        except (ValueError, TypeError, RecursionError) as error:
-            expected = "a config as JSON" if loads is json.loads else "a config as TOML"
-            raise ConfigError.single(cls.__name__, "(text)", text, expected, f"{error}.") from None
+            return method(owner, *args, **options)
+        except SensoriumError:
+            raise
+        except Exception as error:  # pydantic raises exceptions of many types
+            if isinstance(error, ValidationError):
+                fields = args[0] if args and isinstance(args[0], Mapping) else options
+                raise _config_error(cls, error, fields) from None
+            given = [*map(shown, args), *(f"{name}={shown(value)}" for name, value in options.items())]
+            title = "(config)" if method.__name__ == "__init__" else f"{method.__name__}()"
+            text = f"{str(error).rstrip('.')}."
+            raise ConfigError(cls.__name__, [Fault(title, ", ".join(given), "valid arguments", text)]) from error
+
+    return call
+
+
+def _wrap_methods(cls: type[Cfg], names: Iterable[str]) -> None:
+    """Apply `_in_our_words` to the methods of a class; pydantic calls `model_post_init` only where it is defined."""
+    for name in names:
+        method = inspect.getattr_static(cls, name)
+        is_called = name == "__init__" or not name.startswith(("_", "model_post_init"))
+        if is_called and isinstance(method, FunctionType | classmethod):
+            setattr(cls, name, _in_our_words(method))
+
+
+REPLACED = {
+    **dict.fromkeys(("construct", "model_construct", "from_orm"), "Call the class with the fields by name."),
+    **dict.fromkeys(("parse_file", "parse_raw"), "Write cls.from_json(text) or cls.from_toml(text)."),
+    **dict.fromkeys(("schema", "schema_json"), "Write cls.model_json_schema()."),
+    "copy": "Write cfg.replace(...) or copy.copy(cfg).",
+    "dict": "Write cfg.to_dict().",
+    "json": "Write cfg.to_json().",
+    "parse_obj": "Write cls.from_dict(fields).",
+    "update_forward_refs": "Write cls.model_rebuild().",
+    "validate": "Write cls.model_validate(value).",
+}
+"""Methods of pydantic that skip checks or that it deprecates, and their replacements."""
+
+METHODS = frozenset(type.__dir__(Cfg))
+"""Names of the methods of all configs."""
+_wrap_methods(Cfg, METHODS)
 
 
 _reads_toml: ContextVar[bool] = ContextVar("reads_toml", default=False)

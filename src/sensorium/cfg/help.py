@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, dataclass_tran
 from pydantic import BaseModel, Field, GetCoreSchemaHandler, PlainValidator
 from pydantic_core import core_schema
 
-from sensorium.errors import ConfigError, Fault, SensoriumError, shown
-
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass
 else:
@@ -149,19 +147,6 @@ class CfgType(ModelMetaclass):
         """Return the methods that sensorium's configs define, without those of pydantic; `help` shows these."""
         names = (name for name in type.__dir__(cls) if not name.startswith("_") and not hasattr(BaseModel, name))
         return sorted(name for name in names if callable(getattr(cls, name, None)))
-
-    if not TYPE_CHECKING:
-
-        def __call__(cls, *args: Any, **fields: Any) -> Any:
-            """Create a config; arguments that no config accepts raise a `ConfigError`, as wrong fields do."""
-            try:
-                return super().__call__(*args, **fields)
-            except SensoriumError:
-                raise
-            except Exception as error:  # pydantic and the methods of plugins raise exceptions of many types
-                given = [*map(shown, args), *(f"{name}={shown(value)}" for name, value in fields.items())]
-                fault = Fault("(config)", ", ".join(given), "valid arguments", f"{str(error).rstrip('.')}.")
-                raise ConfigError(cls.__name__, [fault]) from error
 
     @property
     def __doc__(cls) -> str:  # type: ignore[override]

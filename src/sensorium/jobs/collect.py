@@ -21,7 +21,7 @@ from sensorium.jobs.rows import TRUTH
 from sensorium.jobs.shard_files import FileRows, file_rows, recording
 from sensorium.jobs.store import Store
 from sensorium.readings import Array, Reading, SceneDescription
-from sensorium.record.export.lerobot import DONE, NO_TASK, Source, action_of, fps_of, period_of, sources_of
+from sensorium.record.export.lerobot import DONE, NO_TASK, FeatureSource, action_of, fps_of, period_of, sources_of
 from sensorium.record.export.lerobot_files import OUTDATED, DatasetFiles
 from sensorium.record.staging import staged
 
@@ -208,7 +208,7 @@ class _Dataset:
         self._root, self._duration = root, duration
         self._files: DatasetFiles | None = None
         self._times: Array = np.zeros(0)
-        self._sources: list[Source] = []
+        self._sources: list[FeatureSource] = []
         self.notes: list[str] = []
         self._short = 0
 
