@@ -5,6 +5,7 @@ A block is independent, unless its first line is `# continues`. It then uses the
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -157,6 +158,22 @@ def test_python_blocks_are_formatted_as_the_code_is(tmp_path: Path) -> None:
     ruff = [sys.executable, "-m", "ruff", "format", "--diff", "--config", str(ROOT / "pyproject.toml"), str(tmp_path)]
     done = subprocess.run(ruff, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_places_in_the_code_exist() -> None:
+    """The architecture page names files with a class, method or function in them, the contributing page files."""
+    source = ROOT / "src/sensorium"
+    places = re.findall(r"`([\w/]+\.py): ([\w.]+)`", (ROOT / "docs/architecture.md").read_text(encoding="utf-8"))
+    assert len(places) > 25
+    for file, name in places:
+        body: list[ast.stmt] = ast.parse((source / file).read_text(encoding="utf-8")).body
+        for part in name.split("."):
+            found = [each for each in body if isinstance(each, ast.ClassDef | ast.FunctionDef) and each.name == part]
+            assert found, f"{file}: {name}"
+            body = found[0].body
+    changes = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Typical changes")[2]
+    named = re.findall(r"`([\w/]+\.pyi?)`", changes.partition("\n## ")[0])
+    assert named and all((ROOT / file).exists() or (source / file).exists() for file in named)
 
 
 def test_documentation_was_collected() -> None:
