@@ -55,12 +55,20 @@ def _to_repository(app: Any, page: str, source: list[str]) -> None:
     source[0] = re.sub(r"\]\(((?:\.\./)?)README\.md(#[\w-]*)?\)", r"](\1index.md)", source[0])
 
 
+PARTS = ("", ".stages", ".patterns", ".lenses", ".engines", ".math", ".pictures", ".readings", ".client")
+"""The package and its parts with further public names."""
+
+
 def _public() -> Iterator[tuple[str, str, Any]]:
-    """Yield module, name and object of everything public."""
-    package = importlib.import_module("sensorium")
-    for name in sorted(package.__all__):
-        found = getattr(package, name)
-        yield getattr(found, "__module__", "sensorium") if not isinstance(found, type(sys)) else "", name, found
+    """Yield module, name and object of everything public, each object once."""
+    seen = set()
+    for part in PARTS:
+        package = importlib.import_module(f"sensorium{part}")
+        for name in sorted(package.__all__):
+            found = getattr(package, name)
+            if not isinstance(found, type(sys)) and id(found) not in seen:
+                seen.add(id(found))
+                yield getattr(found, "__module__", ""), name, found
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -80,7 +88,10 @@ def _api(folder: Path) -> None:
     for module, name, found in _public():
         if module.startswith("sensorium."):
             by_package.setdefault(".".join(module.split(".")[1:3]), []).append((module, name, found))
-    index = _title("API") + "Everything that `import sensorium as sn` provides, by package.\n\n.. toctree::\n\n"
+    index = (
+        _title("API")
+        + "What `import sensorium as sn` and its parts such as `sn.stages` provide, by package.\n\n.. toctree::\n\n"
+    )
     for package, entries in sorted(by_package.items()):
         text = _title(package)
         for module, name, found in entries:

@@ -49,10 +49,14 @@ def test_the_extra_all_has_every_extra_that_fits_beside_the_core(pyproject: dict
 def test_every_fragment_has_a_changelog_type(pyproject: dict[str, Any]) -> None:
     """`towncrier` ignores files with other names."""
     types = {each["directory"] for each in pyproject["tool"]["towncrier"]["type"]}
-    fragments = sorted((ROOT / "changelog").glob("*.md"))
-    assert fragments
-    for fragment in fragments:
+    assert types
+    for fragment in sorted((ROOT / "changelog").glob("*.md")):
         assert fragment.stem.rpartition(".")[2] in types, fragment.name
+
+
+def test_the_changelog_describes_the_version_of_the_package(pyproject: dict[str, Any]) -> None:
+    heading = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").partition("release notes start -->")[2].split()[:2]
+    assert heading == ["##", pyproject["project"]["version"]]
 
 
 def test_the_citation_has_the_version_of_the_package(pyproject: dict[str, Any]) -> None:
