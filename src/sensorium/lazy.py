@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -23,6 +24,9 @@ def public_names(package: str, stub: str) -> tuple[list[str], Callable[[str], An
 
     def load(name: str) -> Any:
         if name not in modules:
+            if package == "sensorium" and (places := _places_of(name)):
+                warnings.warn(f"sensorium.{name} has moved: use {places[0]}.{name}.", DeprecationWarning, stacklevel=3)
+                return getattr(sys.modules[places[0]], name)
             raise AttributeError(f"module {package!r} has no attribute {name!r}{_hint(name, names)}")
         try:
             is_part = name not in names
@@ -45,13 +49,12 @@ def public_part(name: str) -> Any:
     return getattr(sys.modules["sensorium"], name)
 
 
-def _hint(name: str, names: list[str]) -> str:
-    """Return where else a name is public, otherwise the nearest names of the package."""
-    from difflib import get_close_matches
+def _places_of(name: str) -> list[str]:
+    """Return the package, and those of its parts, in which a name is public."""
     from importlib.util import find_spec
 
     if name.startswith("_") or find_spec(f"sensorium.{name}"):  # a module is looked up here before it is imported
-        return ""
+        return []
     root = sys.modules["sensorium"]
     places = ["sensorium"] if name in root.__all__ else []
     for part in dir(root):
@@ -61,7 +64,18 @@ def _hint(name: str, names: list[str]) -> str:
             except ImportError:  # the part needs a package that is not installed
                 continue
             places += [module.__name__] if name in getattr(module, "__all__", ()) else []
-    if places:
+    return places
+
+
+def _hint(name: str, names: list[str]) -> str:
+    """Return where else a name is public, otherwise the nearest names of the package."""
+    from difflib import get_close_matches
+    from importlib.util import find_spec
+
+    if name.startswith("_") or find_spec(f"sensorium.{name}"):
+        return ""
+    if places := _places_of(name):
         return f". Use {places[0]}.{name}"
+    root = sys.modules["sensorium"]
     near = (name[:1].isupper() and root.compat.places_of(name)) or get_close_matches(name, names, n=3)
     return f". Did you mean: {', '.join(near)}?" if near else ""
