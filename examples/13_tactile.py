@@ -23,10 +23,8 @@ FINGER = f"""
 """
 pad = sn.patterns.taxel_grid(8, 8, SPACING)
 crosstalk = sn.stages.TaxelCrosstalk(fields=("force",), strength=0.2, sigma=SPACING, spacing=SPACING)
-gain, dead = (
-    sn.stages.TaxelGain(fields=("force",), gain=sn.Normal(1.0, 0.05)),
-    sn.stages.DeadTaxels(fields=("force",), taxels=(27,)),
-)
+gain = sn.stages.TaxelGain(fields=("force",), gain=sn.Normal(1.0, 0.05))
+dead = sn.stages.DeadTaxels(fields=("force",), taxels=(27,))
 skin = sn.KinematicTactileSensorCfg(
     name="skin", link_name="finger", normal_damping=0.0, shear_scalar=0.0, rate_hz=100.0,
     friction=MU, shear_stiffness=2000.0, noise={"force": 0.005}, stages=(crosstalk, gain, dead),

@@ -28,7 +28,8 @@ WITH_OTHER_DEFAULTS = ("ray_cast",)
 OF_SCENES = [
     cfg_class.kind()
     for cfg_class in registry.registered()
-    if cfg_class.__module__.startswith("sensorium.sensors.") and cfg_class.kind() not in WITH_OTHER_DEFAULTS
+    if cfg_class.__module__.startswith(("sensorium.sensors.", "sensorium.cameras."))
+    and cfg_class.kind() not in WITH_OTHER_DEFAULTS
 ]
 OF_STREAMS = [
     cls.definition().kind
@@ -46,7 +47,10 @@ OF_THE_VIEW = ("live_view", "live_view_images", "live_view_sensors")
 """Pictures that `tests/view/test_live.py` makes."""
 RENDERED = (*ON_THE_FRONT, *OF_THE_VIEW)
 """Pictures of scenes, which are larger and have no white background."""
-PAGES = [*sorted((DOCS / "sensors").glob("*.md")), *(DOCS / f"{topic}.md" for topic in TOPICS)]
+PAGES = [
+    *sorted(page for page in (DOCS / "sensors").glob("*.md") if page.stem != "index"),
+    *(DOCS / f"{topic}.md" for topic in TOPICS),
+]
 SCRIPTS = sorted((DOCS / "pictures").glob("*.py"))
 SLOW = ("colors", "event_camera", "lane_invasion", "trajectories")
 GATED = [script for script in SCRIPTS[::3] if script.stem not in SLOW]

@@ -100,8 +100,8 @@ def test_workers_continue_after_an_interrupt_at_any_point(
 
 FORKED = """
 import os, signal, sys
-from sensorium.compute.workers import Workers
-workers, done = Workers(1), []
+from sensorium.compute.workers import LaunchWorkers
+workers, done = LaunchWorkers(1), []
 workers.run([int, int])
 child = os.fork()
 signal.alarm(20)

@@ -31,7 +31,7 @@ from sensorium.engines.mujoco.needs import NEEDS
 from sensorium.spec import contact_array
 
 CONFIGS = {cfg.label: cfg for cfg in sensors()}
-OURS = [cfg for cfg in registry.registered() if cfg.__module__.startswith("sensorium.sensors.")]
+OURS = [cfg for cfg in registry.registered() if cfg.__module__.startswith(("sensorium.sensors.", "sensorium.cameras."))]
 REPORTS = {contact_array(report): report for report in reports()}
 
 

@@ -14,7 +14,8 @@ from selection import gate
 from torch import Tensor
 
 import sensorium as sn
-from sensorium import cfg, registry
+from sensorium import registry
+from sensorium.measurement import stage_cfg
 from sensorium.testing import check_sensor
 
 DT = 0.01
@@ -146,12 +147,13 @@ def test_observing_sensor_passes_all_rules(how: str) -> None:
     check_sensor(seen_class(how)(body="body", rate_hz=200.0))
 
 
-def test_a_stage_in_torch_observes_every_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stage_in_torch_observes_every_tick(request: pytest.FixtureRequest) -> None:
     """The sum over all ticks since the reset is exact at each sample."""
-    monkeypatch.setattr(cfg, "STAGE_KINDS", dict(cfg.STAGE_KINDS))
+    kinds = dict(stage_cfg.STAGE_KINDS)
+    request.addfinalizer(lambda: (stage_cfg.STAGE_KINDS.clear(), stage_cfg.STAGE_KINDS.update(kinds)))
 
     class TickSum(sn.stages.StageCfg):
-        place: ClassVar[cfg.Place] = "post"
+        place: ClassVar[stage_cfg.Place] = "post"
         observes: ClassVar[bool] = True
 
         def state_specs(self, columns: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:

@@ -668,11 +668,11 @@ def test_model_is_computed_only_as_far_as_reads_require() -> None:
     engine = sn.MujocoEngine(xml)
     scene = sn.Scene(engine)
     scene.step()
-    assert engine.stage == int(mujoco.mjtStage.mjSTAGE_NONE)
+    assert engine._plan.stage == int(mujoco.mjtStage.mjSTAGE_NONE)
     _ = scene["pos"].data
-    assert engine.stage == int(mujoco.mjtStage.mjSTAGE_POS)
+    assert engine._plan.stage == int(mujoco.mjtStage.mjSTAGE_POS)
     _ = scene["force"].data
-    assert engine.stage == int(mujoco.mjtStage.mjSTAGE_ACC)
+    assert engine._plan.stage == int(mujoco.mjtStage.mjSTAGE_ACC)
 
 
 def test_mujoco_scene_resumes_after_other_sensors_were_read() -> None:

@@ -465,7 +465,7 @@ def test_repr_describes_the_sensor() -> None:
         "<FrameTransformer 'frame_transformer' on base, 2 env(s), 100 Hz: target_pos_source["
     )
     assert str(sensor) == repr(sensor)
-    assert "target_frame_names=['foot']" in repr(sensor.data)
+    assert "target_frame_names: ['foot']" in repr(sensor.data)
     assert "FrameCfg(body='foot')" in repr(sensor.cfg)
     assert sensor.info.notes == {"targets": "foot on foot"}
 

@@ -606,9 +606,9 @@ class Refuse(importlib.abc.MetaPathFinder):
 
 sys.meta_path.insert(0, Refuse())
 import sensorium as sn
-import sensorium.wire.world, sensorium.wire.serializers
+import sensorium.wire.data, sensorium.wire.world, sensorium.wire.serializers
 data = pickle.loads(sys.stdin.buffer.read())
-assert sn.Reading is type(data) and sn.Pose and sn.Serializer and sn.client.ArrayData
+assert sn.Reading is type(data) and sn.Pose and sn.Serializer and sensorium.wire.data.ArrayData
 print(data.force.shape, data.truth.force.sum() == data.truth["force"].sum(), data.transform is not None)
 """
 

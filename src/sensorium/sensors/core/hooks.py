@@ -97,7 +97,7 @@ def between_samples(hook: Function) -> Function:
 
 
 def _is_default(name: str, value: object) -> bool:
-    return any(base.__dict__.get(name) is value for base in BASES)
+    return any(name in base.__dict__ and base.__dict__[name] is value for base in BASES)
 
 
 def hook_of(sensor: Sensor[Any, Any], name: str) -> Callable[..., Any] | None:
