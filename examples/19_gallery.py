@@ -6,18 +6,8 @@ from pathlib import Path
 import torch
 
 import sensorium as sn
+from sensorium import math, pictures
 from sensorium.demo import SEMANTICS, Trot, model_path
-from sensorium.math import project_points, quat_apply_inverse, transform_points, unproject_depth
-from sensorium.pictures import (
-    box_edges,
-    colorize_depth,
-    colorize_flow,
-    colorize_ids,
-    colorize_normals,
-    draw_boxes,
-    draw_lines,
-    save_image,
-)
 
 FOLDER = Path(sys.argv[1] if len(sys.argv) > 1 else "gallery")
 IDS = ("semantic_segmentation", "instance_segmentation", "instance_id_segmentation")
@@ -47,23 +37,26 @@ for name, lens in LENSES.items():
     data = scene[name].data
     images = {each: image[0] for each, image in data.output.items()}
     k, pos, quat = data.intrinsic_matrices[0], data.pos_w[0], data.quat_w_ros[0]
-    points = unproject_depth(images["distance_to_camera"], k, is_ortho=False, lens=lens)  # as the camera's own
+    points = math.unproject_depth(images["distance_to_camera"], k, is_ortho=False, lens=lens)  # as the camera's own
     torch.testing.assert_close(points, images["points_b"].reshape(-1, 3), atol=1e-3, rtol=1e-4)
     colors = images["rgb"].numpy()
-    save_image(FOLDER / f"lens_{name}.png", colors)
+    pictures.save_image(FOLDER / f"lens_{name}.png", colors)
     labels = {label["class"]: int(id) for id, label in data.info[0]["semantic_segmentation"]["idToLabels"].items()}
     assert (images["semantic_segmentation"] == labels["robot"]).float().mean() > 0.005
     if name == "pinhole":
-        edges = torch.from_numpy(box_edges(images["bounding_box_3d"])).float().reshape(-1, 3)
-        lines = project_points(quat_apply_inverse(quat, edges - pos), k, lens)[:, :2].reshape(-1, 24, 2)
-        height = transform_points(points, pos, quat)[:, 2].reshape(180, 240, 1)
-        pictures = {each: colorize_depth(images[each]) for each in TYPES[:2]}
-        pictures |= {each: images[each].numpy() for each in COLORS}
-        pictures |= {each: colorize_ids(images[each], 2 * (each in IDS)) for each in ("geom_ids", "face_ids", *IDS)}
-        pictures |= {each: colorize_flow(images[each]) for each in ("motion_vectors", "optical_flow")}
-        pictures |= {each: draw_boxes(colors, images[each]) for each in TYPES[-3:-1]}
-        pictures |= {"bounding_box_3d": draw_lines(colors, lines), "normals": colorize_normals(images["normals"])}
-        pictures |= {"points_b": colorize_depth(3.0 - height, 1.5, 3.0)}  # high is bright
-        for each, picture in pictures.items():
-            save_image(FOLDER / f"{each}.png", picture)
-print(f"wrote {len(pictures)} data types and {len(LENSES)} lenses to {FOLDER}")
+        edges = torch.from_numpy(pictures.box_edges(images["bounding_box_3d"])).float().reshape(-1, 3)
+        lines = math.project_points(math.quat_apply_inverse(quat, edges - pos), k, lens)[:, :2].reshape(-1, 24, 2)
+        height = math.transform_points(points, pos, quat)[:, 2].reshape(180, 240, 1)
+        shown = {each: pictures.colorize_depth(images[each]) for each in TYPES[:2]}
+        shown |= {each: images[each].numpy() for each in COLORS}
+        shown |= {
+            each: pictures.colorize_ids(images[each], 2 * (each in IDS)) for each in ("geom_ids", "face_ids", *IDS)
+        }
+        shown |= {each: pictures.colorize_flow(images[each]) for each in ("motion_vectors", "optical_flow")}
+        shown |= {each: pictures.draw_boxes(colors, images[each]) for each in TYPES[-3:-1]}
+        shown |= {"bounding_box_3d": pictures.draw_lines(colors, lines)}
+        shown |= {"normals": pictures.colorize_normals(images["normals"])}
+        shown |= {"points_b": pictures.colorize_depth(3.0 - height, 1.5, 3.0)}  # high is bright
+        for each, picture in shown.items():
+            pictures.save_image(FOLDER / f"{each}.png", picture)
+print(f"wrote {len(shown)} data types and {len(LENSES)} lenses to {FOLDER}")
