@@ -28,8 +28,7 @@ common = {"body": "world", "width": 240, "height": 180,
           **{f"colorize_{name}": False for name in IDS}, "data_types": ("rgb", *TYPES[1:3], IDS[0])}  # fmt: skip
 cameras = [sn.CameraCfg(name=name, lens=lens, **common) for name, lens in LENSES.items()]
 cameras[0] = cameras[0].replace(data_types=TYPES + COLORS, rate_hz=50.0)  # motion since the frame 20 ms before
-engine, trot = sn.MujocoEngine(model_path(), keyframe="home"), Trot()
-scene = sn.Scene(engine, cameras, semantics=SEMANTICS)
+scene, trot = sn.Scene(sn.MujocoEngine(model_path(), keyframe="home"), cameras, semantics=SEMANTICS), Trot()
 for step in range(36):
     scene.step(trot.targets(0.01 * step), substeps=5)
 
@@ -49,9 +48,7 @@ for name, lens in LENSES.items():
         height = math.transform_points(points, pos, quat)[:, 2].reshape(180, 240, 1)
         shown = {each: pictures.colorize_depth(images[each]) for each in TYPES[:2]}
         shown |= {each: images[each].numpy() for each in COLORS}
-        shown |= {
-            each: pictures.colorize_ids(images[each], 2 * (each in IDS)) for each in ("geom_ids", "face_ids", *IDS)
-        }
+        shown |= {each: pictures.colorize_ids(images[each], 2 * (each in IDS)) for each in (*TYPES[4:6], *IDS)}
         shown |= {each: pictures.colorize_flow(images[each]) for each in ("motion_vectors", "optical_flow")}
         shown |= {each: pictures.draw_boxes(colors, images[each]) for each in TYPES[-3:-1]}
         shown |= {"bounding_box_3d": pictures.draw_lines(colors, lines)}
