@@ -405,14 +405,14 @@ def test_rig_without_broken_plugins_runs(tmp_path: Path) -> None:
 )
 def test_manual_maps_every_foreign_hook_name(framework: str, names: str) -> None:
     """Each name in the other framework's guide to custom sensors has a row with its equivalent."""
-    text = (ROOT / "docs/extending.md").read_text(encoding="utf-8").split(framework)[1].split("\n##")[0]
+    text = (ROOT / "docs/porting.md").read_text(encoding="utf-8").split(framework)[1].split("\n##")[0]
     left = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
     for name in names.split():
         assert any(name in cell for cell in left), name
 
 
 def test_manual_has_a_row_for_every_refused_hook() -> None:
-    text = (ROOT / "docs/extending.md").read_text(encoding="utf-8").split("## From other frameworks")[1]
+    text = (ROOT / "docs/porting.md").read_text(encoding="utf-8").split("## From other frameworks")[1]
     left = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
     assert [name for name in HOOKS_OF_OTHERS if not any(name in cell for cell in left)] == []
 

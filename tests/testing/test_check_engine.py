@@ -15,7 +15,7 @@ from sensorium.errors import ArgumentError
 from sensorium.testing import ContractError, check_engine, tumbling_engine
 from sensorium.testing.engine_rules import RULES, EngineRules
 
-PAGE = (Path(__file__).parents[2] / "docs/extending.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/extending_engines.md").read_text(encoding="utf-8")
 SPHERE = sn.engines.Shape("sphere", "ball", (0.1,), body=1)
 
 
