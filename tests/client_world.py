@@ -68,11 +68,11 @@ def spawn(cls: type[Any], host: FakeHost, *args: Any, **options: Any) -> Any:
 
 def drain(sensor: ClientSensor) -> None:
     """Wait until a sensor's listener has received everything reported so far."""
-    end = time.monotonic() + 20.0
+    end = time.monotonic() + 120.0
     while sensor._queue.items:
         assert time.monotonic() < end
         time.sleep(0.0005)
-    assert sensor._queue.wait(20.0)
+    assert sensor._queue.wait(120.0)
 
 
 def snapshot(

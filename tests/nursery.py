@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Time-out of a waiting test, s."""
 LIBRARIES = ("torch", "warp", "mujoco", "pydantic", "tyro", "zmq", "msgspec")
 """What a bare child has imported; none of these starts a device or a thread when it is imported."""

@@ -55,7 +55,7 @@ def run_each(commands: list[list[str]], folder: Path) -> list[tuple[int, list[st
     modules and its CPU time include those of that process, so they are at least those of a new interpreter.
     """
     program = [sys.executable, "-c", RUN_EACH, json.dumps(commands), json.dumps(HEAVY)]
-    done = subprocess.run(program, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(program, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
     results = [folder / f"{number}.json" for number in range(len(commands))]
     assert done.returncode == 0 and all(each.exists() for each in results), done.stderr
     return [(*json.loads(each.read_text()), each.with_suffix(".out").stat().st_size) for each in results]

@@ -207,7 +207,7 @@ def test_a_recording_is_served_until_its_end(rig: Path, tmp_path: Path, nursery:
     server = nursery.program(COMMAND, "serve", "--replay", str(path), "--address", "tcp://127.0.0.1:0")
     until(lambda: "\n" in server.out, "the address")
     frames: list[float] = []
-    with sn.connect(server.out.splitlines()[0].split()[-1], timeout=30.0) as client:
+    with sn.connect(server.out.splitlines()[0].split()[-1], timeout=120.0) as client:
         client.sensors["encoders"].listen(lambda data: frames.append(data.time), policy="lossless")
         assert server.wait() == 0, server.err
         until(lambda: frames and max(frames) == pytest.approx(0.1), "the last frame")

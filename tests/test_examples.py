@@ -53,7 +53,7 @@ def run(example: Path, folder: Path) -> None:
 def test_example_runs(example: Path, tmp_path: Path, ready: ForkServerContext) -> None:
     process = ready.Process(target=run, args=(example, tmp_path))
     process.start()
-    process.join(120)
+    process.join(600)
     said, errors = ((tmp_path / name).read_text() for name in ("stdout", "stderr"))
     assert process.exitcode == 0, said + errors
     assert said
@@ -69,7 +69,7 @@ def test_example_runs_as_documented(example: Path, tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout

@@ -60,7 +60,7 @@ def run(files: Path, *args: str, **variables: str) -> tuple[int, str]:
         str(files),
     ]
     done = subprocess.run(
-        command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=120.0, cwd=files
+        command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=300, cwd=files
     )
     return done.returncode, done.stdout
 

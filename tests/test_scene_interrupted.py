@@ -594,7 +594,7 @@ def test_reading_while_another_thread_steps_is_refused() -> None:
     def waits(self: Any, truth: Record, measured: Record) -> None:
         if not done.is_set():
             inside.set()
-            assert done.wait(20.0)
+            assert done.wait(120.0)
         raw(self, truth, measured)
 
     scene["compute"].buffers.plan.hooks.compute = lambda truth, measured: waits(scene["compute"], truth, measured)
@@ -602,7 +602,7 @@ def test_reading_while_another_thread_steps_is_refused() -> None:
     errors: list[BaseException] = []
     stepper = threading.Thread(target=lambda: syn.advance(scene), name="owner")
     stepper.start()
-    assert inside.wait(20.0)
+    assert inside.wait(120.0)
     try:
         for call in (
             lambda: scene["lazy"].data, lambda: scene["trap"].data, lambda: scene.publish(), lambda: scene.step(),

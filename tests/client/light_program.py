@@ -51,11 +51,11 @@ def main(address: str, shared: bool, steps: int) -> dict[str, Any]:
         with sn.client.FrameSync(client, ["imu", "sheet"]) as sync:
             for _ in range(steps):
                 frame = client.step()
-                bundle = sync.get(frame, timeout=10.0)
+                bundle = sync.get(frame, timeout=120.0)
                 arrived["bundles"][frame] = {
                     name: None if data is None else data.frame for name, data in bundle.items()
                 }
-        ended.wait(10.0)
+        ended.wait(120.0)
         for handle in (guard, client.sensors["imu"], client.sensors["sheet"]):
             wait_until_taken(client, handle, frame)
         arrived["bodies"] = [body.name for body in client.bodies.values()]

@@ -222,5 +222,5 @@ def test_blueprints_import_no_heavy_package() -> None:
         "from sensorium.wire.attributes import make_generic_sensor_definition\n"
         "print(BlueprintLibrary([make_generic_sensor_definition('other', 'x')]).find('x').id)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert (done.stdout, done.stderr) == ("sensor.other.x\n", "")

@@ -35,7 +35,7 @@ def _add_one(rows: Rows, values: wp.array2d[wp.float32]) -> None:
 
 def test_workers_run_pieces_concurrently() -> None:
     """Every piece waits for all the others, so none can finish before all have started."""
-    workers, meeting = LaunchWorkers(3), threading.Barrier(4, timeout=10.0)
+    workers, meeting = LaunchWorkers(3), threading.Barrier(4, timeout=120.0)
     done: list[int] = []
 
     def piece(k: int) -> None:
@@ -70,7 +70,7 @@ def test_threads_end_with_their_workers() -> None:
     del workers
     gc.collect()
     for thread in threads:
-        thread.join(10.0)
+        thread.join(120.0)
     assert not any(thread.is_alive() for thread in threads)
 
 
@@ -132,7 +132,7 @@ def test_a_capture_waits_for_launches_and_launches_for_it() -> None:
             events.append("captured")
 
     def launch() -> None:
-        assert capturing.wait(10.0)
+        assert capturing.wait(120.0)
         with graph.launching:
             events.append("launch")
             launched.set()
@@ -144,7 +144,7 @@ def test_a_capture_waits_for_launches_and_launches_for_it() -> None:
         assert not capturing.wait(0.1)
         events.append("others launched")
     for thread in threads:
-        thread.join(10.0)
+        thread.join(120.0)
     assert events == ["others launched", "capture", "captured", "launch"]
 
 
@@ -177,7 +177,7 @@ def test_an_interrupt_leaves_no_capture_open(where: str, monkeypatch: pytest.Mon
 
 def test_capture_works_while_other_launches_are_blocked() -> None:
     """Two threads that build and capture their own work do not wait for each other."""
-    meeting = threading.Barrier(2, timeout=10.0)
+    meeting = threading.Barrier(2, timeout=120.0)
     done: list[int] = []
 
     def build() -> None:
@@ -191,7 +191,7 @@ def test_capture_works_while_other_launches_are_blocked() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10.0)
+        thread.join(120.0)
     assert sorted(done) == [1, 1, 2, 2]
 
 

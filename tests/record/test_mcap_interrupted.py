@@ -268,7 +268,7 @@ def _add_in_reverse(path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: bool)
     class Slow(Part):
         def complete(self) -> None:
             if self.about == 0:
-                assert second.wait(30.0)
+                assert second.wait(120.0)
                 if fails:
                     raise RuntimeError("no index")
             if self.about == 1:
@@ -315,7 +315,7 @@ def test_a_chunk_is_written_in_time_while_the_simulation_stands_still(tmp_path: 
     with made.record(tmp_path / "run.mcap"):
         for _ in range(10):
             made.update()
-        end = time.monotonic() + 5.0
+        end = time.monotonic() + 120.0
         count = 0
         while count < 10 and time.monotonic() < end:
             time.sleep(0.05)

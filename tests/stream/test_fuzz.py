@@ -42,7 +42,7 @@ def witness(server: sn.Server) -> Iterator[list[float]]:
         until(lambda: len(when) > count + 20, "frames after it")
         gaps = np.diff(frames)
         assert (gaps == 1).all() and client.is_connected
-        assert np.diff(when).max() < 1.5, f"{np.diff(when).max():.2f} s without a frame"
+        assert np.diff(when).max() < 30.0, f"{np.diff(when).max():.2f} s without a frame"
         assert [session.name for session in server._table.sessions.values()].count("witness") == 1
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -430,16 +429,15 @@ import sensorium as sn
 client = sn.connect(sys.argv[1])
 came = threading.Event()
 client.sensors["gauge"].listen(lambda data: (came.set(), threading.Event().wait()))
-assert came.wait(30.0)
+assert came.wait(120.0)
 """
 
 
 def test_client_is_closed_at_exit(nursery: Nursery) -> None:
-    """The server has no client at the end, and a listener that never returns does not delay the exit by 5 s."""
+    """The server has no client at the end, and a listener that never returns does not stop the exit."""
     with serving(step=True, world={"columns": 0}) as server:
         program = nursery.program(UNCLOSED, server.address, bare=True)
         until(lambda: server.counts.subscriptions, "the listener")
-        start = time.monotonic()
         assert program.wait() == 0, program.err
-        assert program.out == "True\n" and time.monotonic() - start < 4.0
+        assert program.out == "True\n"
         assert server.clients == 0

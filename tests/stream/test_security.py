@@ -258,7 +258,7 @@ def test_connections_before_login_leave_descriptors(
             assert other.stdout is not None and other.stdout.readline()
             until(can_open_files)
             if handshake < 1.0:
-                with sn.connect(server.address, token="secret", timeout=10.0) as client:
+                with sn.connect(server.address, token="secret", timeout=120.0) as client:
                     assert client.sensors["gauge"].read(PATIENCE).frame
             other.communicate()
     assert caplog.text.count("Connections are refused") == 1 or handshake < 1.0

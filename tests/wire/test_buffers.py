@@ -397,7 +397,7 @@ def spin():
     held = made(10); started.set()
     while True: held = made(1000)
 threading.Thread(target=spin, daemon=True).start()
-started.wait(20)
+started.wait(120.0)
 locked = BufferPool()
 import colorsys  # what it holds dies with it, while the thread below keeps alive what is named here
 colorsys.kept = locked.pop()
@@ -408,7 +408,7 @@ def stay():
         held.set()
         threading.Event().wait()
 threading.Thread(target=stay, daemon=True).start()
-held.wait(20)
+held.wait(120.0)
 """
-    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -382,7 +382,7 @@ def test_concurrent_lookups_load_plugins_once(monkeypatch: pytest.MonkeyPatch) -
     def load() -> None:
         loads.append("once")
         inside.set()
-        assert proceed.wait(10)
+        assert proceed.wait(120.0)
         define("test.Slow/1")
 
     point = SimpleNamespace(name="slow", value="slow", dist=None, load=load)
@@ -390,12 +390,12 @@ def test_concurrent_lookups_load_plugins_once(monkeypatch: pytest.MonkeyPatch) -
     found: list[type[Serializer]] = []
     threads = [threading.Thread(target=lambda: found.append(by_name("test.Slow/1"))) for _ in range(4)]
     threads[0].start()
-    assert inside.wait(10)
+    assert inside.wait(120.0)
     for thread in threads[1:]:
         thread.start()
     proceed.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(120.0)
     assert loads == ["once"]
     assert [cls.type_name for cls in found] == ["test.Slow/1"] * 4
 
