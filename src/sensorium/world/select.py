@@ -102,13 +102,7 @@ def match_names(
 
 
 def find_names(
-    keys: str | Sequence[str],
-    names: Sequence[str],
-    preserve_order: bool,
-    *,
-    config: str,
-    what: str,
-    once: bool = False,
+    keys: str | Sequence[str], names: Sequence[str], preserve_order: bool, *, config: str, what: str, once: bool = False
 ) -> tuple[list[int], list[str]]:
     """Return indices and names that keys match, for a sensor's `find_bodies`; a name may occur more than once.
 

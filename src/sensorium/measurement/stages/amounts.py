@@ -142,9 +142,7 @@ ONE_NUMBER = must(
 """Rejects vectors and distributions of vectors."""
 
 
-def not_drawn(
-    why: str = "Give a fixed amount, since this stage already draws per env at reset.",
-) -> AfterValidator:
+def not_drawn(why: str = "Give a fixed amount, since this stage already draws per env at reset.") -> AfterValidator:
     """Return an annotation that rejects distributions."""
     return must(lambda amount: not is_drawn(amount), "a number or a vector", why)
 

@@ -32,12 +32,7 @@ from sensorium.spec import FieldSpec
 
 @kernel
 def _stack(
-    rows: Rows,
-    elements: int,
-    size: int,
-    first: int,
-    values: wp.array2d[wp.float32],
-    stack: wp.array2d[wp.float32],
+    rows: Rows, elements: int, size: int, first: int, values: wp.array2d[wp.float32], stack: wp.array2d[wp.float32]
 ) -> None:
     env, column = masked_tid(rows)
     stack[env, column / elements * size + first + column % elements] = values[env, column]

@@ -97,10 +97,7 @@ def _replace(
 
 @kernel
 def _hold(
-    rows: Rows,
-    struck: wp.array2d[wp.float32],
-    held: wp.array2d[wp.float32],
-    values: wp.array2d[wp.float32],
+    rows: Rows, struck: wp.array2d[wp.float32], held: wp.array2d[wp.float32], values: wp.array2d[wp.float32]
 ) -> None:
     env, column = masked_tid(rows)
     if struck[env, column] > 0.0 and not is_first(rows, env):

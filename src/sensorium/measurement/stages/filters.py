@@ -30,10 +30,7 @@ from sensorium.spec import FieldSpec
 
 @kernel
 def _first_order(
-    rows: Rows,
-    alpha: wp.array[wp.float32],
-    last: wp.array2d[wp.float32],
-    values: wp.array2d[wp.float32],
+    rows: Rows, alpha: wp.array[wp.float32], last: wp.array2d[wp.float32], values: wp.array2d[wp.float32]
 ) -> None:
     env, column = masked_tid(rows)
     x = values[env, column]
@@ -148,12 +145,7 @@ class LowPass(StageCfg):
 
 
 @kernel
-def _fir(
-    rows: Rows,
-    taps: wp.array[wp.float32],
-    past: wp.array3d[wp.float32],
-    values: wp.array2d[wp.float32],
-) -> None:
+def _fir(rows: Rows, taps: wp.array[wp.float32], past: wp.array3d[wp.float32], values: wp.array2d[wp.float32]) -> None:
     env, column = masked_tid(rows)
     x = values[env, column]
     n = past.shape[1]

@@ -21,12 +21,7 @@ from sensorium.spec import FieldSpec, exact_fraction
 
 
 @kernel
-def _keep(
-    rows: Rows,
-    now: wp.array2d[wp.float32],
-    begun: wp.array2d[wp.float32],
-    past: wp.array3d[wp.float32],
-) -> None:
+def _keep(rows: Rows, now: wp.array2d[wp.float32], begun: wp.array2d[wp.float32], past: wp.array3d[wp.float32]) -> None:
     """Store a tick. The first tick after a reset fills the whole past."""
     env, column = masked_tid(rows)
     depth = past.shape[1]
@@ -70,10 +65,7 @@ def _scan(
 
 @kernel
 def _scan_between(
-    rows: Rows,
-    share: wp.array[wp.float32],
-    last: wp.array2d[wp.float32],
-    values: wp.array2d[wp.float32],
+    rows: Rows, share: wp.array[wp.float32], last: wp.array2d[wp.float32], values: wp.array2d[wp.float32]
 ) -> None:
     env, column = masked_tid(rows)
     newer = values[env, column]

@@ -40,10 +40,7 @@ def _check_three_axes(stage: str, columns: Mapping[str, int], specs: Mapping[str
 
 @kernel
 def _scale(
-    rows: Rows,
-    scale_in: wp.array2d[wp.float32],
-    cross_in: wp.array2d[wp.float32],
-    values: wp.array2d[wp.vec3],
+    rows: Rows, scale_in: wp.array2d[wp.float32], cross_in: wp.array2d[wp.float32], values: wp.array2d[wp.vec3]
 ) -> None:
     env, mount = masked_tid(rows)
     x = values[env, mount]

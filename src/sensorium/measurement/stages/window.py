@@ -27,11 +27,7 @@ def _joined(mean: float, count: float, x: float) -> float:
 
 @kernel
 def _look(
-    rows: Rows,
-    last: int,
-    values: wp.array2d[wp.float32],
-    mean: wp.array2d[wp.float32],
-    count: wp.array[wp.float32],
+    rows: Rows, last: int, values: wp.array2d[wp.float32], mean: wp.array2d[wp.float32], count: wp.array[wp.float32]
 ) -> None:
     env, _one = masked_tid(rows)
     for column in range(values.shape[1]):
@@ -42,11 +38,7 @@ def _look(
 
 @kernel
 def _dump(
-    rows: Rows,
-    last: int,
-    mean: wp.array2d[wp.float32],
-    count: wp.array[wp.float32],
-    values: wp.array2d[wp.float32],
+    rows: Rows, last: int, mean: wp.array2d[wp.float32], count: wp.array[wp.float32], values: wp.array2d[wp.float32]
 ) -> None:
     env, _one = masked_tid(rows)
     for column in range(values.shape[1]):
