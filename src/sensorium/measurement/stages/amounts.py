@@ -13,10 +13,10 @@ from pydantic import AfterValidator, ValidationInfo
 
 from sensorium.cfg import Float, amount_bounds, bad, is_within, must
 from sensorium.compute import Rows, is_first, kernel, masked_tid, note_tick, tick_now
-from sensorium.measurement.draws import column_distribution, draw_columns, is_drawn
+from sensorium.measurement.draws import column_distribution, draw_columns, is_drawn, parts
 from sensorium.measurement.stage_cfg import StageCfg
 from sensorium.measurement.stage_key import StageKey
-from sensorium.random import Choice, Normal, Uniform, normal_table
+from sensorium.random import Uniform, normal_table
 
 Row = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -33,17 +33,6 @@ def row(amount: Any, columns: int) -> Row:
     return np.tile(values, columns // values.size)
 
 
-def parts(amount: Any) -> tuple[Any, ...]:
-    """Return the numbers or vectors that an amount consists of."""
-    if isinstance(amount, Uniform):
-        return amount.low, amount.high
-    if isinstance(amount, Normal):
-        return amount.mean, amount.std
-    if isinstance(amount, Choice):
-        return tuple(amount.values)
-    return (amount,)
-
-
 def check_fit(columns: Mapping[str, int], **amounts: Any) -> None:
     """Raise `ValueError` if an amount does not fit the columns of a field; None fits."""
     for count in columns.values():
@@ -56,16 +45,13 @@ def check_fit(columns: Mapping[str, int], **amounts: Any) -> None:
 
 
 def draw_amount(
-    key: StageKey, purpose: str, amount: Any, columns: int, field: str, values: torch.Tensor, non_negative: bool = False
+    key: StageKey, purpose: str, amount: Any, field: str, values: torch.Tensor | None, non_negative: bool = False
 ) -> None:
-    """Draw a distribution for the envs whose episode starts (one launch); no effect for a plain amount."""
-    if not is_drawn(amount):
-        return
-    inputs = [
-        amount_distribution(key, amount, columns), int(non_negative), key.stream(purpose, field),
-        normal_table(key.compute.wp_device),
-    ]  # fmt: skip
-    key.compute.launch(draw_columns, (columns,), inputs, [wp.from_torch(values)])
+    """Draw a distribution for the envs whose episode starts (one launch); no effect without `values [env, column]`."""
+    if values is not None:
+        distribution, stream = amount_distribution(key, amount, values.shape[1]), key.stream(purpose, field)
+        inputs = [distribution, int(non_negative), stream, normal_table(key.compute.wp_device)]
+        key.compute.launch(draw_columns, (values.shape[1],), inputs, [values])
 
 
 def amount_distribution(key: StageKey, amount: Any, columns: int) -> Any:
@@ -113,10 +99,8 @@ class DrawnStage(StageCfg):
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Draw the amounts."""
         for field, count in key.columns.items():
-            for name, (amount, width) in self.amounts(count).items():
-                if is_drawn(amount):
-                    values = state[f"{name}_{field}"]
-                    draw_amount(key, name, amount, width, field, values, self.is_non_negative)
+            for name, (amount, _) in self.amounts(count).items():
+                draw_amount(key, name, amount, field, state.get(f"{name}_{field}"), self.is_non_negative)
 
 
 def amount_row(key: StageKey, values: Any) -> Any:
@@ -162,6 +146,18 @@ def below_high(what: str) -> AfterValidator:
                 raise bad(f"a lower {what} below `high`", "Give `low`, since minus a negative number is above it.")
             if value is not None and amount_bounds(value)[1] > most:
                 raise bad(f"a lower {what} at or below the upper one")
+        return value
+
+    return AfterValidator(check)
+
+
+def time_above(field: str) -> AfterValidator:
+    """Return an annotation that rejects times that are infinite or not above that of another field, s."""
+
+    def check(value: float, info: ValidationInfo) -> float:
+        least = info.data.get(field, 0.0)
+        if not least < value < math.inf:
+            raise bad(f"a finite time above {field}, {least:g} s")
         return value
 
     return AfterValidator(check)

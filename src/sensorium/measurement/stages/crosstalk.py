@@ -14,7 +14,7 @@ from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, amount_bounds, bad, must
 from sensorium.compute import Rows, kernel, masked_tid
-from sensorium.measurement.draws import is_drawn
+from sensorium.measurement.draws import is_drawn, parts
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
 from sensorium.measurement.stage_key import StageKey
@@ -25,7 +25,6 @@ from sensorium.measurement.stages.amounts import (
     column_values,
     draw_amount,
     not_drawn,
-    parts,
 )
 from sensorium.spec import FieldSpec
 
@@ -169,8 +168,8 @@ class Crosstalk(StageCfg):
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Draw the matrices."""
-        if is_drawn(self.matrix):
-            draw_amount(key, "matrix", self.matrix, state["matrix"].shape[1], "", state["matrix"])
+        for matrix in state.values():
+            draw_amount(key, "matrix", self.matrix, "", matrix)
 
 
 def _side(matrix: Any) -> int | None:

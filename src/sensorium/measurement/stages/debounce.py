@@ -111,12 +111,7 @@ class Debounce(StageCfg):
         by_ticks = self.time is not None
         wait = ticks_to_wait(self.time, key) if self.time is not None else self.samples
         for field, columns in key.columns.items():
+            inputs = [int(by_ticks), wait, amount_row(key, row(self.threshold, columns))]
             pending = wp.from_torch(state[f"pending_{field}"].view(torch.int32))
-            key.compute.launch(
-                _debounce,
-                (columns,),
-                [
-                    int(by_ticks), wait, amount_row(key, row(self.threshold, columns)),
-                ],
-                [*state_views(state, f"side_{field}", f"held_{field}"), pending, column_values(slot[field])],
-            )  # fmt: skip
+            outputs = [*state_views(state, f"side_{field}", f"held_{field}"), pending, column_values(slot[field])]
+            key.compute.launch(_debounce, (columns,), inputs, outputs)

@@ -188,16 +188,9 @@ class Dropout(StageCfg):
         """Decide which values are lost (a launch per group), and replace them (a launch per field)."""
         burst = self.probability if isinstance(self.probability, GilbertElliott) else None
         for group, count in _groups(self.per, key.columns).items():
-            key.compute.launch(
-                _decide,
-                (count,),
-                [
-                    int(burst is not None), burst.r if burst else 1.0,
-                    amount_table(key, self._chance, count, state.get(f"chance_{group}")),
-                    key.stream("lost", group),
-                ],
-                state_views(state, f"lost_{group}"),
-            )  # fmt: skip
+            chance = amount_table(key, self._chance, count, state.get(f"chance_{group}"))
+            inputs = [int(burst is not None), burst.r if burst else 1.0, chance, key.stream("lost", group)]
+            key.compute.launch(_decide, (count,), inputs, state_views(state, f"lost_{group}"))
         value = self.value if self.mode == "value" else {"zero": 0.0, "miss": math.inf}.get(self.mode, math.nan)
         for field, columns in key.columns.items():
             lost, values = _decided(self.per, state, "lost", field, columns), column_values(slot[field])
@@ -209,9 +202,8 @@ class Dropout(StageCfg):
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Draw the probabilities; the first sample is always good."""
-        for group, count in _groups(self.per, key.columns).items():
-            if is_drawn(self._chance):
-                draw_amount(key, "chance", self._chance, count, group, state[f"chance_{group}"])
+        for group in _groups(self.per, key.columns):
+            draw_amount(key, "chance", self._chance, group, state.get(f"chance_{group}"))
 
 
 # Common base of faults ------------------------------------------------------------------------------------------------
@@ -341,25 +333,17 @@ class _Fault(StageCfg):
             onset = self._onset(key)
             if self.start is not None and not is_drawn(onset):
                 onset = tuple(np.ceil(row(onset, count)).tolist())
-            key.compute.launch(
-                _advance,
-                (count,),
-                [
-                    int(self.start is not None), amount_row(key, strikes),
-                    amount_table(key, onset, count, state.get(f"onset_{group}")),
-                    amount_distribution(key, duration, count),
-                    key.stream("onset", group),
-                    normal_table(key.compute.wp_device), *state_views(state, "began"),
-                ],
-                state_views(state, f"phase_{group}", f"until_{group}"),
-            )  # fmt: skip
+            onsets = amount_table(key, onset, count, state.get(f"onset_{group}"))
+            law = [amount_distribution(key, duration, count), key.stream("onset", group)]
+            inputs = [int(self.start is not None), amount_row(key, strikes), onsets, *law]
+            inputs += [normal_table(key.compute.wp_device), *state_views(state, "began")]
+            key.compute.launch(_advance, (count,), inputs, state_views(state, f"phase_{group}", f"until_{group}"))
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Set all states to zero, and draw the starts."""
         super().reset(state, key)
-        for group, count in _groups(self.per, key.columns).items():
-            if is_drawn(self._written):
-                draw_amount(key, "onset_law", self._onset(key), count, group, state[f"onset_{group}"])
+        for group in _groups(self.per, key.columns):
+            draw_amount(key, "onset_law", self._onset(key), group, state.get(f"onset_{group}"))
 
 
 def _times(value: Any, factor: float) -> Any:
@@ -431,12 +415,9 @@ class SpikeFault(_Fault):
         """Add the amounts (one launch per field in addition to those of all faults)."""
         self._advance(state, key)
         for field, columns in key.columns.items():
-            inputs = [
-                _decided(self.per, state, "phase", field, columns), amount_distribution(key, self.amount, columns),
-                key.stream("amount", field),
-                normal_table(key.compute.wp_device),
-            ]  # fmt: skip
-            key.compute.launch(_spike, (columns,), inputs, [column_values(slot[field])])
+            phase, law = _decided(self.per, state, "phase", field, columns), key.stream("amount", field)
+            amount, table = amount_distribution(key, self.amount, columns), normal_table(key.compute.wp_device)
+            key.compute.launch(_spike, (columns,), [phase, amount, law, table], [column_values(slot[field])])
 
 
 @kernel
@@ -487,9 +468,6 @@ class SaturationFault(_Fault):
         chance = {"low": 0.0, "high": 1.0, "random": 0.5}[self.rail]
         for field, columns in key.columns.items():
             ends = [amount_row(key, end) for end in ends_row(self.low, self.high, columns)]
-            inputs = [
-                _decided(self.per, state, "phase", field, columns), chance, *ends,
-                key.stream("rail", field),
-            ]  # fmt: skip
+            inputs = [_decided(self.per, state, "phase", field, columns), chance, *ends, key.stream("rail", field)]
             outputs = [*state_views(state, f"rail_{field}"), column_values(slot[field])]
             key.compute.launch(_rail, (columns,), inputs, outputs)

@@ -12,11 +12,11 @@ from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, bad
 from sensorium.compute import Rows, kernel, masked_tid
-from sensorium.measurement.draws import converted, is_drawn
+from sensorium.measurement.draws import converted, is_drawn, parts
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place
 from sensorium.measurement.stage_key import StageKey
-from sensorium.measurement.stages.amounts import DrawnStage, parts
+from sensorium.measurement.stages.amounts import DrawnStage
 from sensorium.random import Choice
 from sensorium.spec import FieldSpec
 

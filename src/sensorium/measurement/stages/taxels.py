@@ -19,7 +19,7 @@ from pydantic import field_validator, model_validator
 
 from sensorium.cfg import Amount, amount_bounds, bad, must, numbers_in
 from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now, ticks_since
-from sensorium.measurement.draws import converted, is_drawn
+from sensorium.measurement.draws import converted, is_drawn, parts
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
 from sensorium.measurement.stage_key import StageKey
@@ -33,7 +33,6 @@ from sensorium.measurement.stages.amounts import (
     in_ticks,
     launch_start,
     not_drawn,
-    parts,
     row,
     state_views,
     within,
@@ -147,8 +146,7 @@ class TaxelStage(StageCfg):
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Draw the amount."""
         if self.varies in state:
-            values, count = _flat(state[self.varies]), common_layout(key.specs).count
-            draw_amount(key, self.varies, self.amount(key), count, "", values, self.is_non_negative)
+            draw_amount(key, self.varies, self.amount(key), "", _flat(state[self.varies]), self.is_non_negative)
 
 
 # Gain -----------------------------------------------------------------------------------------------------------------
@@ -264,7 +262,7 @@ class _TaxelFault(TaxelStage):
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Draw the faulty taxels (two launches), and the amount."""
         layout, chosen = common_layout(key.specs), _flat(state[self.marks])
-        draw_amount(key, "chosen", Uniform(0.0, 1.0), layout.count, "", chosen)
+        draw_amount(key, "chosen", Uniform(0.0, 1.0), "", chosen)
         chance = amount_row(key, np.tile(self.chances(layout), layout.mounts))
         key.compute.launch(_choose, (layout.count,), [chance], [wp.from_torch(chosen)])
         super().reset(state, key)

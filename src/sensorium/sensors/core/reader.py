@@ -472,11 +472,8 @@ class Readable(Generic[CfgT, DataT]):
             ConfigError: the knob is absent from the config, is drawn for each sample, or several fields have it.
         """
         self.ensure_shown()
-        rows, ring, (head, _, tail) = (
-            env_rows(env_ids, self.num_envs, self.device),
-            self.buffers.ring,
-            knob.partition("."),
-        )
+        rows, ring = env_rows(env_ids, self.num_envs, self.device), self.buffers.ring
+        head, _, tail = knob.partition(".")
         stages = {kind_of(type(run.cfg)): run.states for run in self.buffers.stages}
         if knob in ("delay", "jitter", "loss"):
             if ring is None or getattr(self.buffers.plan.cfg, knob) is None:
