@@ -18,6 +18,7 @@ from streaming import Nursery
 
 import sensorium as sn
 from sensorium.compute import Clock, Compute, Rows, graph, program
+from sensorium.compute import workers as launch_workers
 from sensorium.compute.copies import AsyncCopy
 from sensorium.compute.workers import LaunchWorkers
 from sensorium.spec import exact_fraction

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Strict
-
-from sensorium.cfg.base import ABSENT, LARGEST, Cfg, as_plain, bad, must, parse_float, python_number, without_absent
+from sensorium.cfg.base import (
+    ABSENT,
+    LARGEST,
+    Cfg,
+    Float,
+    as_plain,
+    bad,
+    must,
+    parse_float,
+    python_number,
+    without_absent,
+)
 from sensorium.cfg.help import Parsed
 from sensorium.errors import ConfigError, shown
 from sensorium.random import Choice, Distribution, Normal, Uniform, distribution_from_dict
@@ -110,15 +119,12 @@ class GilbertElliott(Cfg):
     The loss rate is p / (p + r), the mean burst length 1 / r samples.
     """
 
-    p: Annotated[float, Strict(), must(lambda p: 0.0 <= p <= 1.0, "a probability in [0, 1]")]
+    p: Annotated[Float, must(lambda p: 0.0 <= p <= 1.0, "a probability in [0, 1]")]
     """Probability per sample of entering the bad state, in [0, 1]."""
     r: Annotated[
-        float,
-        Strict(),
+        Float,
         must(
-            lambda r: 0.0 < r <= 1.0,
-            "a probability in (0, 1]",
-            "Give r > 0, since with r = 0 a burst would never end.",
+            lambda r: 0.0 < r <= 1.0, "a probability in (0, 1]", "Give r > 0, since with r = 0 a burst would never end."
         ),
     ]
     """Probability per sample of returning to the good state, in (0, 1]."""

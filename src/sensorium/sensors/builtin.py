@@ -404,11 +404,8 @@ class BuiltinSensor(SimpleSensor[BuiltinSensorCfg, BuiltinSensorData]):
     def derive_measured(self, slot: Record) -> None:
         """Limit measured distances: to the cutoff, and for rangefinders to 0; a miss stays as it is."""
         low = 0.0 if self.native.type == "rangefinder" else -math.inf
-        source = wp.from_torch(self.engine.array(f"native:{self.name}"), dtype=wp.float32)
-        values = slot.value.view(self.num_envs, -1)
-        self.compute_on.launch(
-            _limit, (values.shape[1],), [low, self.native.cutoff or math.inf, source], [wp.from_torch(values)]
-        )
+        source, values = self.engine.array(f"native:{self.name}"), slot.value.view(self.num_envs, -1)
+        self.compute_on.launch(_limit, (values.shape[1],), [low, self.native.cutoff or math.inf, source], [values])
 
 
 def _unit(cfg: BuiltinSensorCfg) -> str:
