@@ -410,7 +410,7 @@ class _Base:
     @property
     def joint(self) -> bool:
         """Whether all columns use the random word of element 0, so that they take the same one of several vectors."""
-        return False
+        return self.kind == CHOICE and self.columns is not None
 
     def _table(self, count: int) -> NDArray[np.float32]:
         columns = self.columns
@@ -551,11 +551,6 @@ class Choice(_Base):
     def rows(self) -> tuple[Value, ...]:
         """Return the values."""
         return self.values
-
-    @property
-    def joint(self) -> bool:
-        """Whether all columns use the random word of element 0, so that they take the same one of several vectors."""
-        return self.columns is not None
 
     def parameters(self, count: int) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
         """Return the arguments of `draw` per column: a and b, zeros [count], and values [n, count], all float32."""

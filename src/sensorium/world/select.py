@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 
 WORLD = "world"
 
-_KIND_OF_SELECTOR: dict[str, NameKind] = {
-    "site": "site", "sites": "site", "body": "body", "bodies": "body", "geom": "geom", "geoms": "geom",
-    "joint": "joint", "joints": "joint", "camera": "camera", "cameras": "camera", "link_name": "body",
-    "link_names": "body",
-}  # fmt: skip
 _FRAMED: tuple[NameKind, ...] = ("body", "site", "geom", "joint", "camera")
 """Kinds of elements with a frame."""
 _ON_PATHS: tuple[NameKind, ...] = ("body", "site", "geom", "camera")
@@ -211,7 +206,7 @@ def resolve_frames(
     if selector == "prim_path":
         kind, names = match_prim_path(str(value), engine, config, field, exactly_one=exactly_one)
         return names, [_frame(engine, kind, name) for name in names]
-    kind = _KIND_OF_SELECTOR[selector]
+    kind = next((kind for kind in _FRAMED if selector in (kind, plural(kind))), "body")  # of a link_name too
     names = []
     for pattern in value if isinstance(value, tuple) else (value,):
         if isinstance(pattern, ObjRef) and pattern.type != kind:

@@ -62,8 +62,7 @@ def amount_distribution(key: StageKey, amount: Any, columns: int) -> Any:
 
 def amount_table(key: StageKey, amount: Any, columns: int, drawn: torch.Tensor | None) -> Any:
     """Return an amount as a Warp array `[env, column]`: the drawn table, or one row with stride 0."""
-    if is_drawn(amount):
-        assert drawn is not None
+    if drawn is not None:
         return wp.from_torch(drawn)
     shared = torch.tensor(row(amount, columns), dtype=torch.float32, device=key.compute.device)
     return wp.from_torch(shared.expand(key.compute.num_envs, columns))
@@ -131,6 +130,9 @@ def not_drawn(why: str = "Give a fixed amount, since this stage already draws pe
     return must(lambda amount: not is_drawn(amount), "a number or a vector", why)
 
 
+SHARED = not_drawn("Give fixed numbers, shared by all environments.")
+
+
 def within(low: float, high: float, expected: str) -> AfterValidator:
     """Return an annotation that rejects amounts which can leave [low, high]. A normal distribution is clipped."""
     return must(lambda amount: is_within(amount, low, high), expected)
@@ -195,8 +197,3 @@ def note_start(rows: Rows, began: wp.array2d[wp.float32]) -> None:
 def launch_start(key: StageKey, began: torch.Tensor) -> None:
     """Store the tick of the first sample (a launch that acts only at a reset)."""
     key.compute.launch(note_start, (1,), [], [wp.from_torch(began)])
-
-
-def state_views(state: Mapping[str, torch.Tensor], *names: str) -> list[Any]:
-    """Return states as Warp arrays."""
-    return [wp.from_torch(state[name]) for name in names]

@@ -32,7 +32,6 @@ from sensorium.measurement.stages.amounts import (
     launch_start,
     not_drawn,
     row,
-    state_views,
     time_above,
     within,
 )
@@ -121,7 +120,7 @@ class GaussMarkov(StageCfg):
             ]
             streams = [key.stream(purpose, field) for purpose in ("drift", "turn_on")]
             rows, table = [amount_row(key, sd) for sd in sds], normal_table(key.compute.wp_device)
-            outputs = [*state_views(state, f"drift_{field}", f"turn_on_{field}"), column_values(slot[field])]
+            outputs = [state[f"drift_{field}"], state[f"turn_on_{field}"], column_values(slot[field])]
             inputs = [columns, leak, *rows, *streams, table]
             key.compute.launch(_gauss_markov, (-(-columns // 4),), inputs, outputs)
 
@@ -223,7 +222,7 @@ class Flicker(DrawnStage):
         rows = [amount_row(key, each) for each in (-np.expm1(-x), sds * np.sqrt(-np.expm1(-2.0 * x)), sds)]
         for field, columns in key.columns.items():
             drawn = [key.stream("parts", field), normal_table(key.compute.wp_device)]
-            outputs = [*state_views(state, f"parts_{field}"), column_values(slot[field])]
+            outputs = [state[f"parts_{field}"], column_values(slot[field])]
             inputs = [columns, *rows, *self.tables(state, key, field), *drawn]
             key.compute.launch(_flicker, (-(-columns // 4),), inputs, outputs)
 
@@ -302,7 +301,7 @@ class TemperatureDrift(DrawnStage):
         device = [amount_table(key, amount, 1, state.get(name)) for name, amount in self._device().items()]
         first = [self.reference, float(self.tau > 0.0), amount_row(key, powers), *device]
         for field, columns in key.columns.items():
-            inputs = [*first, *self.tables(state, key, field), *state_views(state, "began")]
+            inputs = [*first, *self.tables(state, key, field), state["began"]]
             key.compute.launch(_temperature, (columns,), inputs, [column_values(slot[field])])
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:

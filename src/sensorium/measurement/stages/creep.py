@@ -25,7 +25,6 @@ from sensorium.measurement.stages.amounts import (
     check_fit,
     column_values,
     launch_start,
-    state_views,
     time_above,
 )
 
@@ -132,10 +131,9 @@ class Creep(DrawnStage):
         rows = [amount_row(key, each) for each in (-np.expm1(-rates * key.period), weights)]
         first = [int(self.start == "settled"), key.clock.dt / 3600.0, *rows]
         for field, columns in key.columns.items():
-            names = [f"{name}_{field}" for name in ("last", "first", "parts", "carry")]
-            inputs = [*first, *self.tables(state, key, field), *state_views(state, "began")]
-            outputs = [*state_views(state, *names), column_values(slot[field])]
-            key.compute.launch(_creep, (columns,), inputs, outputs)
+            kept = [state[f"{name}_{field}"] for name in ("last", "first", "parts", "carry")]
+            inputs = [*first, *self.tables(state, key, field), state["began"]]
+            key.compute.launch(_creep, (columns,), inputs, [*kept, column_values(slot[field])])
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Set all states to zero, and draw the amounts."""

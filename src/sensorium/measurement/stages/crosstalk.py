@@ -154,9 +154,7 @@ class Crosstalk(StageCfg):
         columns = sum(key.columns.values())
         scales = self._scales(key.columns)
         table = amount_table(key, _flat(self.matrix), columns * size, state.get("matrix"))
-        stack = wp.from_torch(
-            torch.zeros((key.compute.num_envs, columns), dtype=torch.float32, device=key.compute.device)
-        )
+        stack = torch.zeros((key.compute.num_envs, columns), dtype=torch.float32, device=key.compute.device)
         firsts = dict(zip(counts, np.cumsum([0, *counts.values()]).tolist(), strict=False))
         for field, count in key.columns.items():
             inputs = [counts[field], size, firsts[field], column_values(slot[field])]

@@ -34,7 +34,6 @@ from sensorium.measurement.stages.amounts import (
     launch_start,
     not_drawn,
     row,
-    state_views,
     within,
 )
 from sensorium.random import Uniform
@@ -103,12 +102,8 @@ def check_taxels(layout: TaxelColumns, **amounts: Any) -> None:
                 raise ValueError(f"{name} with one number, or one for each of {layout}, not {np.size(part)} numbers")
 
 
-def taxel_states(state: Mapping[str, torch.Tensor], *names: str) -> list[Any]:
-    """Return states `[env, mount, ...]` as Warp arrays `[env, taxel]`."""
-    return [wp.from_torch(_flat(state[name]), dtype=wp.float32) for name in names]
-
-
 def _flat(state: torch.Tensor) -> torch.Tensor:
+    """Return a state `[env, mount, ...]` as `[env, taxel]`."""
     return state.view(state.shape[0], -1)
 
 
@@ -300,7 +295,7 @@ class DeadTaxels(_TaxelFault):
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Replace (one launch per field)."""
         count = common_layout(key.specs).count
-        inputs = [*taxel_states(state, "dead"), self.table(state, key)]
+        inputs = [_flat(state["dead"]), self.table(state, key)]
         for field, columns in key.columns.items():
             key.compute.launch(_silence, (columns,), [columns // count, *inputs], [column_values(slot[field])])
 
@@ -357,12 +352,9 @@ class StuckTaxels(_TaxelFault):
         """Freeze values (one launch per field, and one that acts only at a reset)."""
         launch_start(key, state["began"])
         count = common_layout(key.specs).count
-        inputs = [
-            *taxel_states(state, "stuck"), self.table(state, key),
-            *state_views(state, "began"),
-        ]  # fmt: skip
+        inputs = [_flat(state["stuck"]), self.table(state, key), state["began"]]
         for field, columns in key.columns.items():
-            outputs = [*state_views(state, f"held_{field}"), column_values(slot[field])]
+            outputs = [state[f"held_{field}"], column_values(slot[field])]
             key.compute.launch(_stick, (columns,), [columns // count, *inputs], outputs)
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
