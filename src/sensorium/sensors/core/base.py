@@ -200,12 +200,9 @@ class Sensor(Readable[CfgT, DataT]):
         if BODY_POSE in self.engine.prepared:
             self.engine.refresh()
             bodies = self._joined(*(self.engine.array(name) for name in ("body_pos_w", "body_quat_w")))
-        pose = None
-        if self.mount is not None:
-            pose = self._with_offset(self._joined(self.mount.pos_w, self.mount.quat_w), slice(None))
         reading = Reading(
             self.name, self.cfg.kind(), self.specs, np.arange(self.num_envs), self.clock.tick, self.clock.time,
-            dict(values), values, {}, _pose=pose,
+            dict(values), values, {}, _pose=self._mount_poses(),
             _count="count" if any(spec.is_ragged for spec in self.specs) else "",
         )  # fmt: skip
         constants = {"drawing": self.about_drawing()}
@@ -222,6 +219,12 @@ class Sensor(Readable[CfgT, DataT]):
         from sensorium.drawing import composed
 
         return composed(poses, self._joined(*(each[envs] for each in self.pose_offset)))
+
+    def _mount_poses(self) -> Array | None:
+        """Return the current poses of the mounts in the world, `[env, mount, 7]`."""
+        if self.mount is None:
+            return None
+        return self._with_offset(self._joined(self.mount.pos_w, self.mount.quat_w), slice(None))
 
     def mounts_on_bodies(self, env: int) -> Array | None:
         """Return the places of the mounts of an environment, float32 `[mount, 8]`: body, position, orientation on it.
