@@ -75,7 +75,6 @@ CHOICE: int = _constant(2)
 MAX_NORMAL: float = 6.337957859039307
 """Largest magnitude of a normal number, in standard deviations: the quantile at a tail of 2^-33."""
 
-NORMAL_TABLE: NDArray[np.float32]
 """Coefficients of the normal table, float32 [1025, 3]; built on first use, read-only."""
 
 Value: TypeAlias = float | tuple[float, ...]
@@ -165,12 +164,6 @@ def _normal_table() -> NDArray[np.float32]:
     return table
 
 
-def __getattr__(name: str) -> Any:
-    if name == "NORMAL_TABLE":
-        return _normal_table()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
 @functools.cache
 def _device_table(alias: str) -> wp.array[wp.vec3]:
     return wp.array(_normal_table(), dtype=wp.vec3, device=alias)
@@ -219,7 +212,7 @@ def word_to_uniform(w: U32) -> F32:
 
 @wp.func
 def word_to_normal(w: U32, table: wp.array[wp.vec3]) -> F32:
-    """Return a standard normal number from a word: sign from bit 0, magnitude from the other 31 by `NORMAL_TABLE`.
+    """Return a standard normal number from a word: sign from bit 0, magnitude from the other 31 by `normal_table`.
 
     Args:
         w: the random word.
@@ -233,16 +226,14 @@ def word_to_normal(w: U32, table: wp.array[wp.vec3]) -> F32:
 
 
 @wp.func
-def uniforms4(c0: U32, c1: U32, c2: U32, c3: U32, k0: U32, k1: U32) -> wp.vec4:
-    """Return four uniform numbers in [0, 1), for elements 4 q to 4 q + 3 of the counter."""
-    w = philox(c0, c1, c2, c3, k0, k1)
+def uniforms4(w: Words) -> wp.vec4:
+    """Return four uniform numbers in [0, 1), one for each word."""
     return wp.vec4(word_to_uniform(w[0]), word_to_uniform(w[1]), word_to_uniform(w[2]), word_to_uniform(w[3]))
 
 
 @wp.func
-def normals4(c0: U32, c1: U32, c2: U32, c3: U32, k0: U32, k1: U32, table: wp.array[wp.vec3]) -> wp.vec4:
-    """Return four standard normal numbers, for elements 4 q to 4 q + 3 of the counter."""
-    w = philox(c0, c1, c2, c3, k0, k1)
+def normals4(w: Words, table: wp.array[wp.vec3]) -> wp.vec4:
+    """Return four standard normal numbers, one for each word."""
     z0 = word_to_normal(w[0], table)
     z1 = word_to_normal(w[1], table)
     z2 = word_to_normal(w[2], table)
@@ -403,18 +394,23 @@ class _Base:
 
     kind: ClassVar[int]
 
-    def _rows(self) -> tuple[Value, ...]:
+    def rows(self) -> tuple[Value, ...]:
+        """Return low and high, mean and standard deviation, or the values: each a number, or one per column."""
         raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data such as ``{"uniform": [0.0, 0.02]}``."""
+        return {type(self).__name__.lower(): [list(row) if isinstance(row, tuple) else row for row in self.rows()]}
 
     @property
     def columns(self) -> int | None:
         """Number of columns of the distribution; None if one set of numbers applies to every column."""
-        return next((len(row) for row in self._rows() if isinstance(row, tuple)), None)
+        return next((len(row) for row in self.rows() if isinstance(row, tuple)), None)
 
     @property
     def joint(self) -> bool:
         """Whether all columns use the random word of element 0, so that they take the same one of several vectors."""
-        return False
+        return self.kind == CHOICE and self.columns is not None
 
     def _table(self, count: int) -> NDArray[np.float32]:
         columns = self.columns
@@ -422,8 +418,7 @@ class _Base:
             raise ConfigError.single(
                 type(self).__name__, "columns", columns, str(count), "Give one number, or one per column."
             )
-        rows = self._rows()
-        return np.stack([np.broadcast_to(np.asarray(row, np.float32), (count,)) for row in rows])
+        return np.stack([np.broadcast_to(np.asarray(row, np.float32), (count,)) for row in self.rows()])
 
     def parameters(self, count: int) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
         """Return the arguments of `draw` for each column: a [count], b [count] and values [n, count], all float32.
@@ -485,17 +480,14 @@ class Uniform(_Base):
         if np.any(high - low > _FLOAT32_MAX):
             raise ConfigError.single("Uniform", "high", self.high, "a range that float32 can hold", "Narrow it.")
 
-    def _rows(self) -> tuple[Value, ...]:
+    def rows(self) -> tuple[Value, ...]:
+        """Return low and high."""
         return self.low, self.high
 
     @property
     def bounds(self) -> tuple[float, float] | tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Minimum and maximum value: two floats, or two float64 arrays [columns]."""
         return _pair(self, *_wide(self.low, self.high))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data such as ``{"uniform": [0.0, 0.02]}``."""
-        return {"uniform": [_plain(self.low), _plain(self.high)]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -520,7 +512,8 @@ class Normal(_Base):
         if np.any(np.abs(mean) + MAX_NORMAL * std > _FLOAT32_MAX):
             raise ConfigError.single("Normal", "std", self.std, "a range that float32 can hold", "Narrow it.")
 
-    def _rows(self) -> tuple[Value, ...]:
+    def rows(self) -> tuple[Value, ...]:
+        """Return mean and standard deviation."""
         return self.mean, self.std
 
     @property
@@ -528,10 +521,6 @@ class Normal(_Base):
         """Minimum and maximum number, mean -+ `MAX_NORMAL` std: two floats, or two float64 arrays [columns]."""
         mean, std = _wide(self.mean, self.std)
         return _pair(self, mean - MAX_NORMAL * std, mean + MAX_NORMAL * std)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data such as ``{"normal": [0.0, 0.01]}``."""
-        return {"normal": [_plain(self.mean), _plain(self.std)]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -559,13 +548,9 @@ class Choice(_Base):
             raise ConfigError.single("Choice", "values", got, "only numbers, or only vectors of one length", fix)
         object.__setattr__(self, "values", values)
 
-    def _rows(self) -> tuple[Value, ...]:
+    def rows(self) -> tuple[Value, ...]:
+        """Return the values."""
         return self.values
-
-    @property
-    def joint(self) -> bool:
-        """Whether all columns use the random word of element 0, so that they take the same one of several vectors."""
-        return self.columns is not None
 
     def parameters(self, count: int) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
         """Return the arguments of `draw` per column: a and b, zeros [count], and values [n, count], all float32."""
@@ -577,10 +562,6 @@ class Choice(_Base):
         """Minimum and maximum value: two floats, or two float64 arrays [columns]."""
         values = np.asarray(self.values, np.float64)
         return _pair(self, values.min(axis=0), values.max(axis=0))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data such as ``{"choice": [0.0, 0.1]}``."""
-        return {"choice": [_plain(value) for value in self.values]}
 
 
 Distribution: TypeAlias = Uniform | Normal | Choice
@@ -654,7 +635,3 @@ def _pair(
     if distribution.columns is None:
         return float(low), float(high)
     return low.copy(), high.copy()
-
-
-def _plain(value: Value) -> float | list[float]:
-    return list(value) if isinstance(value, tuple) else value

@@ -7,7 +7,7 @@ import operator
 import re
 import time as clock
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -454,14 +454,7 @@ class SceneDescription:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-serialisable description."""
-        return {
-            "engine": self.engine,
-            "dt": self.dt,
-            "num_envs": self.num_envs,
-            "seed": self.seed,
-            "first_env": self.first_env,
-            "sensors": {name: dict(value) for name, value in self.sensors.items()},
-        }
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,13 +482,7 @@ class Body:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-serialisable description."""
-        return {
-            "id": self.id,
-            "name": self.name,
-            "entity": self.entity,
-            "center": list(self.center),
-            "half_extents": list(self.half_extents),
-        }
+        return {**asdict(self), "center": list(self.center), "half_extents": list(self.half_extents)}
 
 
 class Bodies(Mapping[int, Body]):
@@ -592,14 +579,9 @@ class Bodies(Mapping[int, Body]):
             WireError: the values do not describe bodies.
         """
         try:
+            names = ("center", "half_extents")
             return cls(
-                Body(
-                    int(each["id"]),
-                    str(each["name"]),
-                    str(each["entity"]),
-                    _three(each["center"]),
-                    _three(each["half_extents"]),
-                )
+                Body(int(each["id"]), str(each["name"]), str(each["entity"]), *(_three(each[name]) for name in names))
                 for each in values["bodies"]
             )
         except (KeyError, TypeError, ValueError) as error:

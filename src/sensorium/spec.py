@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from functools import cache
-from math import inf, isfinite, prod
+from math import inf, prod
 from typing import Any, Literal
 
 import numpy as np
@@ -158,19 +158,10 @@ class FieldSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-serialisable description, with the bounds and the parity where they are known."""
-        limits = {"low": self.low, "high": self.high}
-        return {
-            "name": self.name,
-            "axes": ["env", *self.axes],
-            "shape": list(self.shape),
-            "dtype": self.dtype,
-            "unit": self.unit,
-            "frame": self.frame,
-            "kind": self.kind,
-            "role": self.role,
-            **{name: float(limit) for name, limit in limits.items() if isfinite(limit)},
-            **({"parity": self.parity} if self.parity else {}),
-        }
+        shape = {"axes": ["env", *self.axes], "shape": list(self.shape)}
+        values = {**asdict(self), **shape, "low": float(self.low), "high": float(self.high)}
+        unknown = {"low": -inf, "high": inf, "parity": ""}
+        return {name: value for name, value in values.items() if value != unknown.get(name)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> FieldSpec:
@@ -211,19 +202,8 @@ def resolve_field(name: str, annotation: Field, mounts: int | None) -> FieldSpec
     if axes is None:
         axes = DEFAULT_AXES.get(annotation.shape, tuple(f"axis{i}" for i in range(len(annotation.shape))))
     lead_axes, lead_shape = ((), ()) if mounts is None else (("mount",), (mounts,))
-    return FieldSpec(
-        name,
-        (*lead_axes, *axes),
-        (*lead_shape, *annotation.shape),
-        annotation.dtype,
-        annotation.unit,
-        annotation.frame,
-        annotation.kind,
-        annotation.role,
-        annotation.low,
-        annotation.high,
-        annotation.parity,
-    )
+    layout = {"axes": (*lead_axes, *axes), "shape": (*lead_shape, *annotation.shape)}
+    return FieldSpec(name, **{**asdict(annotation), **layout})
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import gc
 import os
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from streaming import Nursery
 
 import sensorium as sn
 from sensorium.compute import Clock, Compute, Rows, graph, program
+from sensorium.compute import workers as launch_workers
 from sensorium.compute.copies import AsyncCopy
 from sensorium.compute.workers import LaunchWorkers
 from sensorium.spec import exact_fraction
@@ -63,10 +65,10 @@ def test_error_in_a_piece_is_raised_in_the_submitting_thread(where: int) -> None
 
 
 def test_threads_end_with_their_workers() -> None:
-    workers = LaunchWorkers(3)
+    before, workers = set(threading.enumerate()), LaunchWorkers(3)
     workers.run([int] * 4)
-    threads = [worker.thread for worker in workers._workers]
-    assert all(thread.is_alive() for thread in threads)
+    threads = set(threading.enumerate()) - before
+    assert threads and all(thread.is_alive() for thread in threads)
     del workers
     gc.collect()
     for thread in threads:
@@ -74,15 +76,15 @@ def test_threads_end_with_their_workers() -> None:
     assert not any(thread.is_alive() for thread in threads)
 
 
-@pytest.mark.parametrize("where", ["start", "wait"])
+@pytest.mark.parametrize(("owner", "where"), [(ThreadPoolExecutor, "submit"), (launch_workers, "wait")])
 @pytest.mark.parametrize("after", [False, True])
 def test_workers_continue_after_an_interrupt_at_any_point(
-    where: str, after: bool, monkeypatch: pytest.MonkeyPatch
+    owner: Any, where: str, after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A signal arrives while a piece is handed over or waited for, before or after the threads know of the piece."""
     workers, done = LaunchWorkers(2), []
     pieces = [lambda k=k: done.append(k) for k in range(3)]
-    hand_over = getattr(type(workers._workers[0]), where)
+    hand_over = getattr(owner, where)
 
     def interrupted(*args: Any) -> None:
         if after:
@@ -90,7 +92,7 @@ def test_workers_continue_after_an_interrupt_at_any_point(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(type(workers._workers[0]), where, interrupted)
+        patch.setattr(owner, where, interrupted)
         workers.run(pieces)
     for _ in range(20):  # no work is pending that could still be done
         done.clear()

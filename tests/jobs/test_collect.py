@@ -316,7 +316,7 @@ def test_recordings_on_a_full_disk_fail_and_end_their_threads(outputs: dict[str,
     recording = McapRecording(Full(), about)
     with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
         for _ in range(1000):
-            recording.write(readings)
+            recording.add(readings)
     recording.abort()
     assert threading.active_count() == before
 

@@ -12,7 +12,8 @@ import torch
 
 import sensorium as sn
 from sensorium.testing import check_sensor
-from sensorium.world.bodies import body_boxes, entity_of
+from sensorium.world.bodies import body_boxes
+from sensorium.world.select import entity_of
 
 MODEL = """
 <mujoco>

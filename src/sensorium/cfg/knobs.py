@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Strict
+import numpy as np
 
-from sensorium.cfg.base import ABSENT, LARGEST, Cfg, as_plain, bad, must, parse_float, python_number, without_absent
+from sensorium.cfg.base import ABSENT, LARGEST, Cfg, Float, bad, must, parse_float, python_number, without_absent
 from sensorium.cfg.help import Parsed
 from sensorium.errors import ConfigError, shown
 from sensorium.random import Choice, Distribution, Normal, Uniform, distribution_from_dict
@@ -49,13 +49,14 @@ def _parse_knob(value: Any) -> Any:
     return parse_amount(value)
 
 
-def _dump_knob(value: Any) -> Any:
-    if isinstance(value, Uniform | Normal | Choice):
+def dump_amount(value: Any) -> Any:
+    """Return an amount, or amounts by field, as plain data."""
+    if hasattr(value, "to_dict"):
         return value.to_dict()
     if isinstance(value, Mapping):
-        return {field: _dump_knob(amount) for field, amount in value.items()}
+        return {field: dump_amount(amount) for field, amount in value.items()}
     if isinstance(value, tuple):
-        return [_dump_knob(part) for part in value]
+        return [dump_amount(part) for part in value]
     return value
 
 
@@ -63,7 +64,7 @@ def amount_bounds(value: Any) -> tuple[float, float]:
     """Return the minimum and maximum number that an amount (or a mapping of amounts) can take."""
     if isinstance(value, Uniform | Normal | Choice):
         low, high = value.bounds
-        return amount_bounds(_as_tuple(low))[0], amount_bounds(_as_tuple(high))[1]
+        return float(np.min(low)), float(np.max(high))
     if isinstance(value, Mapping):
         value = tuple(value.values())
     if isinstance(value, tuple):
@@ -80,17 +81,12 @@ def is_within(amount: Any, low: float, high: float) -> bool:
     return low <= least <= most <= high
 
 
-def _as_tuple(value: Any) -> Any:
-    value = as_plain(value)
-    return tuple(value) if isinstance(value, list) else value
-
-
 if TYPE_CHECKING:
     Amount = float | Sequence[float] | Sequence[Sequence[float]] | Distribution
     Knob = Amount | Mapping[str, Amount] | None
 else:
-    Amount = Annotated[Any, Parsed("float | Sequence[float] | Distribution", parse_amount, _dump_knob)]
-    Knob = Annotated[Any, Parsed("Knob | None", _parse_knob, _dump_knob)]
+    Amount = Annotated[Any, Parsed("float | Sequence[float] | Distribution", parse_amount, dump_amount)]
+    Knob = Annotated[Any, Parsed("Knob | None", _parse_knob, dump_amount)]
 
 
 COLUMN_KNOBS = {
@@ -110,15 +106,12 @@ class GilbertElliott(Cfg):
     The loss rate is p / (p + r), the mean burst length 1 / r samples.
     """
 
-    p: Annotated[float, Strict(), must(lambda p: 0.0 <= p <= 1.0, "a probability in [0, 1]")]
+    p: Annotated[Float, must(lambda p: 0.0 <= p <= 1.0, "a probability in [0, 1]")]
     """Probability per sample of entering the bad state, in [0, 1]."""
     r: Annotated[
-        float,
-        Strict(),
+        Float,
         must(
-            lambda r: 0.0 < r <= 1.0,
-            "a probability in (0, 1]",
-            "Give r > 0, since with r = 0 a burst would never end.",
+            lambda r: 0.0 < r <= 1.0, "a probability in (0, 1]", "Give r > 0, since with r = 0 a burst would never end."
         ),
     ]
     """Probability per sample of returning to the good state, in (0, 1]."""

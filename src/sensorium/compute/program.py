@@ -41,6 +41,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby, pairwise
 from math import inf, prod
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -255,7 +256,6 @@ class Compute:
         self._recordings = 0
         self._is_loaded: dict[Any, bool] = {}
         """All kernels that were recorded or launched, each with whether it was loaded."""
-        self._workers: LaunchWorkers | None = None
         self._current: Any = None
         self._current_at = -1
 
@@ -437,12 +437,10 @@ class Compute:
         with loading.lock:
             return wp.launch(kernel, dim=tuple(dim), inputs=list(args), device=self.wp_device, record_cmd=True)
 
-    @property
+    @cached_property
     def workers(self) -> LaunchWorkers:
         """Threads that shards run on besides the caller's; created on first use."""
-        if self._workers is None:
-            self._workers = LaunchWorkers(max(self.threads, self.shards or 1) - 1)
-        return self._workers
+        return LaunchWorkers(max(self.threads, self.shards or 1) - 1)
 
 
 @dataclass(slots=True)

@@ -123,15 +123,13 @@ def sample_words(rows: Rows, env: int, element: U32, key0: U32, key1: U32) -> Wo
 @wp.func
 def sample_uniforms(rows: Rows, env: int, element: U32, key0: U32, key1: U32) -> wp.vec4:
     """Return four uniform numbers in [0, 1) of an env's sample at this tick."""
-    tick = wp.uint32(rows.time[0])
-    return uniforms4(tick, wp.uint32(rows.first_env + env), wp.uint32(rows.episode[env]), element, key0, key1)
+    return uniforms4(sample_words(rows, env, element, key0, key1))
 
 
 @wp.func
 def sample_normals(rows: Rows, env: int, element: U32, key0: U32, key1: U32, table: wp.array[wp.vec3]) -> wp.vec4:
     """Return four standard normal numbers of an env's sample at this tick."""
-    tick = wp.uint32(rows.time[0])
-    return normals4(tick, wp.uint32(rows.first_env + env), wp.uint32(rows.episode[env]), element, key0, key1, table)
+    return normals4(sample_words(rows, env, element, key0, key1), table)
 
 
 @wp.func

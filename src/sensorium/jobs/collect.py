@@ -137,7 +137,7 @@ def _write_mcap(
                     if episode != current:
                         current = episode
                         whole.mark(replace(episode, start=episode.start + ticks))
-                    whole.write([_later(reading, ticks, scene.dt)])
+                    whole.add([_later(reading, ticks, scene.dt)])
             progress(place + 1, len(shards))
         assert whole is not None
         whole.close()

@@ -8,6 +8,7 @@ import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from sensorium.errors import ArgumentError, GenerateError, SensoriumWarning, listed
@@ -96,13 +97,10 @@ def generate(
     todo = deque(index for index in wanted if index not in done)
     if todo:
         pool = _workers(job, store, workers, ray, gpus, len(todo))
-        if progress is None:
-            from sensorium.jobs.progress import shown
+        from sensorium.jobs.progress import shown
 
-            with shown(run) as progress:
-                _Driver(job, store, pool, todo, run, progress).loop()
-        else:
-            _Driver(job, store, pool, todo, run, progress).loop()
+        with shown(run) if progress is None else nullcontext(progress) as show:
+            _Driver(job, store, pool, todo, run, show).loop()
     if run.failed:
         raise GenerateError(_failures(job, run), run)
     write_manifest(job, store)

@@ -137,17 +137,12 @@ class Job(Cfg):
             tables.append({"kind": cfg.kind(), **cfg.to_dict()})
         return tuple(tables)
 
-    @field_validator("model", mode="before")
+    @field_validator("model", "control", mode="before")
     @classmethod
-    def _as_text(cls, path: Any) -> Any:
-        return str(path) if isinstance(path, Path) else path
-
-    @field_validator("control", mode="before")
-    @classmethod
-    def _as_texts(cls, control: Any) -> Any:
-        if isinstance(control, list | tuple):
-            return tuple(str(each) if isinstance(each, Path) else each for each in control)
-        return str(control) if isinstance(control, Path) else control
+    def _as_text(cls, given: Any) -> Any:
+        if isinstance(given, list | tuple):
+            return tuple(map(cls._as_text, given))
+        return str(given) if isinstance(given, Path) else given
 
     @field_validator("randomise")
     @classmethod

@@ -34,32 +34,22 @@ def receipts_of(store: Store, key: str, indices: Iterable[int]) -> Iterator[tupl
         yield index, receipt
 
 
-def write_manifest(job: Job, store: Store) -> bool:
-    """Write the manifest if all shards are done; return whether they are.
+def write_manifest(job: Job, store: Store) -> None:
+    """Write the manifest if all shards are done.
 
     A row has the values of a receipt in `COLUMNS`, and of one file: ``sensor`` (None for the controls), ``file``,
     ``rows``, ``bytes``, and ``checksum``. The metadata ``"job"`` has the job as JSON.
     """
-    pa = arrow()
-    kinds = {
-        "simulated_s": pa.float64(),
-        "wall_s": pa.float64(),
-        **dict.fromkeys(("started", "host", "key"), pa.string()),
-    }
-    texts = [("sensor", pa.string()), ("file", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64()),
-             ("checksum", pa.string())]  # fmt: skip
-    fields = [(name, kinds.get(name, pa.int64())) for name in COLUMNS] + texts
-    schema = pa.schema(fields, metadata={"job": json.dumps(job.to_dict())})
+    pa, columns = arrow(), (*COLUMNS, "sensor", "file", "rows", "bytes", "checksum")
     if len(store.names()[0]) < job.num_shards:
-        return False
+        return
     count, rows = 0, list[dict[str, Any]]()
     for index, receipt in receipts_of(store, store.key(), range(job.num_shards)):
         count += 1
-        head = {name: receipt[name] for name in COLUMNS}
         for file, about in receipt["files"].items():
-            rows.append({**head, **about, "file": f"shard-{index:06d}/{file}"})
-    if count < job.num_shards:
-        return False
-    with store.create(store.path(MANIFEST)) as opened:
-        pa.parquet.write_table(pa.Table.from_pylist(rows, schema), opened, compression="zstd")
-    return True
+            row = {**receipt, **about, "file": f"shard-{index:06d}/{file}"}
+            rows.append({name: row.get(name) for name in columns})
+    if count == job.num_shards:
+        table = pa.Table.from_pylist(rows).replace_schema_metadata({"job": json.dumps(job.to_dict())})
+        with store.create(store.path(MANIFEST)) as opened:
+            pa.parquet.write_table(table, opened, compression="zstd")

@@ -98,7 +98,7 @@ class McapRecording:
         data, at = mark_message(episode.start, time, self._envs, EPISODE, value), nanoseconds(time)
         self._writer.add((self._marks, at, at, self._frame, [data]))
 
-    def write(self, readings: Sequence[Reading]) -> None:
+    def add(self, readings: Sequence[Reading]) -> None:
         """Add readings, in order of time; those of one tick form a frame.
 
         Raises:
@@ -124,7 +124,7 @@ class McapRecording:
             raise self._writer.error
 
     def close(self) -> None:
-        """Complete the file. Raises as `write` does."""
+        """Complete the file. Raises as `add` does."""
         self._writer.close()
         self._check()
 
@@ -133,7 +133,7 @@ class McapRecording:
         self._writer.close()
 
 
-class McapRows:
+class McapRows(McapRecording):
     """Open MCAP file for the rows of one sensor or log of a shard.
 
     Args:
@@ -143,23 +143,16 @@ class McapRows:
     """
 
     def __init__(self, file: IO[bytes], about: About, reading: Reading) -> None:
-        self._recording, self._first_env, self._episode = McapRecording(file, about), about.scene.first_env, -1
-        self._recording.open(reading)
+        super().__init__(file, about)
+        self._first_env, self._episode = about.scene.first_env, -1
+        self.open(reading)
 
     def write(self, block: Block) -> None:
         """Add the readings of rows."""
         if block.readings and block.episode != self._episode:
             self._episode = block.episode
-            self._recording.mark(Episode(block.episode, self._first_env, block.start))
-        self._recording.write(block.readings)
-
-    def close(self) -> None:
-        """Complete the file."""
-        self._recording.close()
-
-    def abort(self) -> None:
-        """End the threads of the writer, if the file was not closed."""
-        self._recording.abort()
+            self.mark(Episode(block.episode, self._first_env, block.start))
+        self.add(block.readings)
 
 
 def about_of(replay: Replay) -> About:

@@ -11,8 +11,8 @@ from typing import Any
 
 from sensorium.jobs.driver import Run
 
-REFRESH_EVERY = 0.2
-"""Shortest time between two pictures, s."""
+REFRESH_HZ = 5.0
+"""Pictures per second."""
 WIDEST_BAR = 30
 """Width of the bar on a terminal with enough columns."""
 
@@ -27,16 +27,9 @@ def shown(run: Run) -> Iterator[Callable[[Run], None]]:
     if not console.is_terminal:
         yield lambda run: None
         return
-    began, before, next_at = time.monotonic(), run.done, 0.0
-    with Live(picture(run, 0.0, before), console=console, transient=True, auto_refresh=False) as live:
-
-        def show(run: Run) -> None:
-            nonlocal next_at
-            if (now := time.monotonic()) >= next_at:
-                next_at = now + REFRESH_EVERY
-                live.update(picture(run, now - began, before), refresh=True)
-
-        yield show
+    began, before = time.monotonic(), run.done
+    with Live(picture(run, 0.0, before), console=console, transient=True, refresh_per_second=REFRESH_HZ) as live:
+        yield lambda run: live.update(picture(run, time.monotonic() - began, before))
 
 
 def picture(run: Run, elapsed: float, before: int) -> Any:

@@ -102,7 +102,7 @@ def verify(out: Any, rerun: int = 0, progress: Progress | None = None) -> list[s
         ArgumentError: the output holds no data of a job; or shards cannot be repeated, since files, sources or versions
             have changed.
     """
-    store = Store(out)
+    store, progress = Store(out), progress or (lambda done, total: None)
     job, receipts = store.job(), dict[int, Mapping[str, Any]]()
     for index, receipt in receipts_of(store, store.key(), range(job.num_shards)):
         receipts[index] = receipt["files"]
@@ -117,14 +117,15 @@ def verify(out: Any, rerun: int = 0, progress: Progress | None = None) -> list[s
         for name, about in files.items():
             done += 1
             try:
-                rows, checksum = _checksum(store, index, name)
+                with file_rows(store, index, name) as file:
+                    checksum = Checksum(file.about.fields)
+                    for block in file.blocks:
+                        checksum.add(block.columns)
+                if (checksum.rows, checksum.hexdigest()) != (about["rows"], about["checksum"]):
+                    found.append(f"shard {index}: {name} has other rows than its receipt")
             except ModelError as error:
                 found.append(str(error))
-            else:
-                if (rows, checksum) != (about["rows"], about["checksum"]):
-                    found.append(f"shard {index}: {name} has other rows than its receipt")
-            if progress is not None:
-                progress(done, total)
+            progress(done, total)
     for index in chosen:
         done += 1
         with tempfile.TemporaryDirectory() as folder:
@@ -133,15 +134,5 @@ def verify(out: Any, rerun: int = 0, progress: Progress | None = None) -> list[s
             same = again.get(name, {})
             if any(about[key] != same.get(key) for key in ("rows", "checksum")):
                 found.append(f"shard {index}: {name} differs from the same shard generated again")
-        if progress is not None:
-            progress(done, total)
+        progress(done, total)
     return found
-
-
-def _checksum(store: Store, index: int, name: str) -> tuple[int, str]:
-    """Return the number of rows in a file of a shard, and their checksum."""
-    with file_rows(store, index, name) as file:
-        checksum = Checksum(file.about.fields)
-        for block in file.blocks:
-            checksum.add(block.columns)
-    return checksum.rows, checksum.hexdigest()

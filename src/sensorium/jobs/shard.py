@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -208,19 +208,6 @@ def controls_of(scene: Scene, tick: int) -> Reading | None:
     return Reading(CONTROL, LOG, (spec,), envs, tick, time, {"value": values}, {}, about, _dt=scene.engine.dt)
 
 
-class RowsFile(Protocol):
-    """Open file for the rows of one sensor."""
-
-    def write(self, block: Block) -> None:
-        """Add rows."""
-
-    def close(self) -> None:
-        """Complete the file."""
-
-    def abort(self) -> None:
-        """Release everything that the file holds, if it was not closed."""
-
-
 class ShardFile:
     """File of one sensor of a shard, or of the controls.
 
@@ -246,11 +233,8 @@ class ShardFile:
         self.rows = SensorRows(reading.specs, mounts, truth, shard.first_env, shard.num_envs, readings=is_mcap)
         self.checksum = Checksum(self.rows.fields)
         self._file = stack.enter_context(store.create(store.shard_path(shard.index, self.name)))
-        self._writer: RowsFile
-        if is_mcap:
-            self._writer = McapRows(self._file, about, reading)
-        else:
-            self._writer = ParquetRows(self._file, self.rows)
+        self._writer: McapRows | ParquetRows
+        self._writer = McapRows(self._file, about, reading) if is_mcap else ParquetRows(self._file, self.rows)
         stack.callback(self._writer.abort)
         self._held: list[Block] = []
         self._holds = job.keep is not None

@@ -150,14 +150,13 @@ class Store:
         ours = {JOB, MANIFEST}
         return shards, sorted(each for each in names if each not in ours and not SHARD.fullmatch(each))
 
-    def receipts(self, indices: Iterable[int] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    def receipts(self, indices: Iterable[int]) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the number and the receipt of each shard that is done, in order.
 
         Args:
             indices: shards to look at; None for all.
         """
-        known = self.names()[0]
-        wanted = known if indices is None else sorted(set(known) & set(indices))
+        wanted = sorted({*self.names()[0]}.intersection(indices))
         with ThreadPoolExecutor(READERS) as pool:
             for start in range(0, len(wanted), BATCH):
                 part = wanted[start : start + BATCH]

@@ -37,8 +37,9 @@ class SampleCounter:
         self.repeats = False
         """Whether the next read repeats the captures of its tick, because the state or a setting was changed."""
         device = clock.compute.device
-        self._frame_base = torch.full((clock.compute.num_envs,), -1, dtype=torch.int64, device=device)
-        self.first_tick = torch.full_like(self._frame_base, clock.tick)
+        self.frame_base = torch.full((clock.compute.num_envs,), -1, dtype=torch.int64, device=device)
+        """int64 [env], number of captures on the grid before the env's reset: `frame` counts from there."""
+        self.first_tick = torch.full_like(self.frame_base, clock.tick)
         """int64 [env], tick of the sensor's own last reset, with its first capture off the grid."""
         self.first_at = clock.tick
         """Maximum of these ticks, on the host."""
@@ -56,12 +57,7 @@ class SampleCounter:
     @property
     def frame(self) -> torch.Tensor:
         """int64 [env], number of captures since the env's reset; the capture at the reset is number 1."""
-        return self.samples - self._frame_base
-
-    @property
-    def frame_base(self) -> torch.Tensor:
-        """int64 [env], number of captures on the grid before the env's reset: `frame` counts from there."""
-        return self._frame_base
+        return self.samples - self.frame_base
 
     @property
     def newest_tick(self) -> torch.Tensor:
@@ -99,7 +95,7 @@ class SampleCounter:
     def note_reset(self, mask: torch.Tensor) -> None:
         """Count the capture at a reset of the envs of a uint8 mask."""
         tick, inside = self._clock.tick, mask > 0
-        self._frame_base.masked_fill_(inside, self.samples - 1)
+        self.frame_base.masked_fill_(inside, self.samples - 1)
         self.first_tick.masked_fill_(inside, tick)
         self.first_at = tick
         self.off_grid += 1
@@ -122,14 +118,14 @@ class SampleCounter:
         self.last_tick, self.last_lag = clock.tick, lag
         self.first_tick.copy_(clock.reset_tick)
         self.first_at = int(self.first_tick.max())
-        self._frame_base.copy_(self.first_tick - clock.skipped_at_reset - 1)
+        self.frame_base.copy_(self.first_tick - clock.skipped_at_reset - 1)
         self.off_grid += 1
 
     # Saving -----------------------------------------------------------------------------------------------------------
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return the tensors that must be saved to resume."""
-        return {"frame_base": self._frame_base, "first_tick": self.first_tick}
+        return {"frame_base": self.frame_base, "first_tick": self.first_tick}
 
     def counters(self) -> dict[str, int]:
         """Return the host's counters, which must be saved to resume."""
@@ -195,7 +191,7 @@ class AccessCounter(SampleCounter):
         """Count a capture of the envs that `due` returned, bool `[env]`."""
         tick = self._clock.tick
         if is_access:
-            self._frame_base.sub_((mask & (self._accessed < tick)).to(torch.int64))
+            self.frame_base.sub_((mask & (self._accessed < tick)).to(torch.int64))
             self._accessed.masked_fill_(mask, tick)
             self._accesses = {each for each in self._accesses if tick - each < self._period} | {tick}
         self.first_tick.masked_fill_(mask, tick)
@@ -206,7 +202,7 @@ class AccessCounter(SampleCounter):
     def note_reset(self, mask: torch.Tensor) -> None:
         """Mark the envs of a uint8 mask as outdated, without a capture."""
         super().note_reset(mask)
-        self._frame_base += mask
+        self.frame_base += mask
         self._accessed.masked_fill_(mask > 0, OUTDATED)
         self._lags.masked_fill_(mask > 0, -1)
         self._accesses.add(OUTDATED)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import astuple
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -50,10 +49,7 @@ def stream_words(rows: Rows, env: int, tick: wp.int64, block: int, stream: Strea
 @wp.func
 def normals_of(rows: Rows, env: int, tick: wp.int64, block: int, stream: Stream, table: wp.array[wp.vec3]) -> wp.vec4:
     """Return four standard normals of a stream."""
-    element = (stream.field << wp.uint32(24)) | wp.uint32(block)
-    era = wp.uint32(rows.episode[env])
-    env_word = wp.uint32(rows.first_env + env)
-    return normals4(wp.uint32(tick), env_word, era, element, stream.key0, stream.key1, table)
+    return normals4(stream_words(rows, env, tick, block, stream), table)
 
 
 @wp.func
@@ -93,16 +89,11 @@ def stream_of(field: int, key: tuple[int, int]) -> Any:
 def column_distribution(distribution: Any, columns: int, spread: Spread, device: Any) -> Any:
     """Return a distribution, or plain numbers, over columns for kernels on a Warp device."""
     out = ColumnDistribution()
-    out.kind, out.joint = getattr(distribution, "kind", FIXED), 0
-    first = second = np.zeros(columns)
-    choices = np.zeros((columns, 1))
+    out.kind, out.joint = getattr(distribution, "kind", FIXED), int(getattr(distribution, "joint", False))
+    rows, choices = [spread(part) for part in parts(distribution)], np.zeros((columns, 1))
     if isinstance(distribution, Choice):
-        out.joint = int(any(isinstance(value, Sequence) for value in distribution.values))
-        choices = np.stack([spread(value) for value in distribution.values], axis=1)
-    elif isinstance(distribution, Distribution):
-        first, second = map(spread, astuple(distribution))
-    else:
-        first = spread(distribution)
+        choices, rows = np.stack(rows, axis=1), []
+    first, second, *_ = *rows, np.zeros(columns), np.zeros(columns)
     out.first, out.second, out.choices = (
         wp.array(values, dtype=wp.float32, device=device) for values in (first, second, choices)
     )
@@ -114,10 +105,14 @@ def is_drawn(amount: Any) -> bool:
     return isinstance(amount, Distribution)
 
 
+def parts(amount: Any) -> tuple[Any, ...]:
+    """Return the numbers or vectors that an amount consists of."""
+    return tuple(amount.rows()) if is_drawn(amount) else (amount,)
+
+
 def converted(amount: Any, function: Callable[[Any], Any]) -> Any:
     """Return an amount or a distribution with a linear function applied to every number, or vector of numbers."""
     if not is_drawn(amount):
         return function(amount)
-    if isinstance(amount, Choice):
-        return Choice(tuple(map(function, amount.values)))
-    return type(amount)(*map(function, astuple(amount)))
+    changed = map(function, amount.rows())
+    return Choice(tuple(changed)) if isinstance(amount, Choice) else type(amount)(*changed)

@@ -136,10 +136,7 @@ class Sources:
             self._version = self.scene.clock.version
         for part in self._computed:
             part.compute()
-        found = {}
-        for name, group in self.groups.items():
-            found[name] = group.values.run(self.learns)
-        return found
+        return {name: group.values.run(self.learns) for name, group in self.groups.items()}
 
     def _bind(self) -> None:
         """Look up the memory of every field again, after the scene's sensors may have changed."""

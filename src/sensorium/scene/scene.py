@@ -703,13 +703,7 @@ class Scene:
     # Outputs ----------------------------------------------------------------------------------------------------------
 
     def draw(
-        self,
-        purpose: str,
-        distribution: Distribution,
-        count: int = 1,
-        env_ids: Any = None,
-        *,
-        each_tick: bool = False,
+        self, purpose: str, distribution: Distribution, count: int = 1, env_ids: Any = None, *, each_tick: bool = False
     ) -> torch.Tensor:
         """Return random numbers for starts, controls and the like, float32 `[n, count]`.
 

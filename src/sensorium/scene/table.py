@@ -37,7 +37,7 @@ class SensorTable:
     """
 
     def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+        self.engine, self._is_fresh = engine, bool(getattr(engine, "fresh", True))
         self.built: dict[str, Sensor[Any, Any]] = {}
         self.free: dict[str, NativeSensor] = {}
         self._full_names: dict[str, str] = {}
@@ -154,10 +154,6 @@ class SensorTable:
             sensor.retire(why)
 
     # Declared sensors -------------------------------------------------------------------------------------------------
-
-    @property
-    def _is_fresh(self) -> bool:
-        return bool(getattr(self.engine, "fresh", True))
 
     @cached_property
     def known(self) -> Mapping[str, NativeSensor]:

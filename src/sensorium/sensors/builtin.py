@@ -346,9 +346,8 @@ class BuiltinSensor(SimpleSensor[BuiltinSensorCfg, BuiltinSensorData]):
         """Return the requirement for the native sensor that the engine declares or adds; see `with_full_names`."""
         if cfg.is_declared:
             return [NATIVE_SENSOR(cfg.label)]
-        objtype, objname, reftype, refname = (word for each in (cfg.obj, cfg.ref) for word in _words(each))
         further = tuple(sorted((cfg.parameters or {}).items()))
-        return [NATIVE_SENSOR(cfg.label, cfg.sensor_type, objtype, objname, reftype, refname, cfg.cutoff, further)]
+        return [NATIVE_SENSOR(cfg.label, cfg.sensor_type, *_words(cfg.obj), *_words(cfg.ref), cfg.cutoff, further)]
 
     @property
     def native(self) -> NativeSensor:
@@ -358,11 +357,8 @@ class BuiltinSensor(SimpleSensor[BuiltinSensorCfg, BuiltinSensorData]):
         known = self.engine.native_sensor(requirement)
         if known is not None:
             return known if known.type else replace(known, type=cfg.sensor_type)
-        objtype, objname, reftype, refname = (word for each in (cfg.obj, cfg.ref) for word in _words(each))
-        return NativeSensor(
-            self.name, cfg.sensor_type, self.engine.array(f"native:{self.name}").shape[1], _unit(cfg), objtype=objtype,
-            objname=objname, reftype=reftype, refname=refname, cutoff=cfg.cutoff,
-        )  # fmt: skip
+        dim, element = self.engine.array(f"native:{self.name}").shape[1], (*_words(cfg.obj), *_words(cfg.ref))
+        return NativeSensor(self.name, cfg.sensor_type, dim, _unit(cfg), "real", "", *element, cfg.cutoff)
 
     def fields(self) -> Mapping[str, Field]:
         """Return the one field, for the sensor's type."""
@@ -404,11 +400,8 @@ class BuiltinSensor(SimpleSensor[BuiltinSensorCfg, BuiltinSensorData]):
     def derive_measured(self, slot: Record) -> None:
         """Limit measured distances: to the cutoff, and for rangefinders to 0; a miss stays as it is."""
         low = 0.0 if self.native.type == "rangefinder" else -math.inf
-        source = wp.from_torch(self.engine.array(f"native:{self.name}"), dtype=wp.float32)
-        values = slot.value.view(self.num_envs, -1)
-        self.compute_on.launch(
-            _limit, (values.shape[1],), [low, self.native.cutoff or math.inf, source], [wp.from_torch(values)]
-        )
+        source, values = self.engine.array(f"native:{self.name}"), slot.value.view(self.num_envs, -1)
+        self.compute_on.launch(_limit, (values.shape[1],), [low, self.native.cutoff or math.inf, source], [values])
 
 
 def _unit(cfg: BuiltinSensorCfg) -> str:

@@ -10,13 +10,7 @@ from sensorium.geometry.bounds import placed_box
 from sensorium.geometry.transforms import rotation
 from sensorium.readings import Bodies, Body
 from sensorium.spec import BODY_POSE, SHAPES
-from sensorium.world.select import Named
-
-
-def entity_of(name: str) -> str:
-    """Return the entity of a body: the part of its name before the first ``/``, empty where there is none."""
-    entity, slash, _ = name.partition("/")
-    return entity if slash else ""
+from sensorium.world.select import Named, entity_of, root_of
 
 
 def tree_of(body: int, model: Named) -> tuple[int, frozenset[int]]:
@@ -25,20 +19,12 @@ def tree_of(body: int, model: Named) -> tuple[int, frozenset[int]]:
     If the model has no known tree, the root is the body itself, and the other bodies are those of its entity.
     """
     names = model.names("body")
-    if (root := _root_of(body, model)) is not None:
-        return root, frozenset(row for row in range(len(names)) if _root_of(row, model) == root)
+    if (root := root_of(body, model)) is not None:
+        return root, frozenset(row for row in range(len(names)) if root_of(row, model) == root)
     entity = entity_of(names[body])
     return body, frozenset(
         row for row, name in enumerate(names) if row == body or (entity and entity_of(name) == entity)
     )
-
-
-def _root_of(body: int, model: Named) -> int | None:
-    """Return the ancestor attached to the world; None if the tree is unknown."""
-    above = model.parent_body(body)
-    while above is not None and above >= 0:
-        body, above = above, model.parent_body(above)
-    return None if above is None else body
 
 
 def bodies_of(engine: Engine, reader: str) -> Bodies:

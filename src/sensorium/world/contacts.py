@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
@@ -11,7 +10,7 @@ from pydantic import field_validator
 from sensorium.cfg import Cfg, ObjRef, bad
 from sensorium.engines.base import Engine
 from sensorium.errors import Fault, SelectionError, listed, nearest, shown
-from sensorium.world.select import WORLD, Named, match_names, match_prim_path
+from sensorium.world.select import WORLD, Named, compiled, match_names, match_prim_path
 
 Side = tuple[str, tuple[str, ...]]
 """Kind (``"geom"``, ``"body"`` or ``"subtree"``) and full names of one side of a contact."""
@@ -98,12 +97,7 @@ def _excluded(entry: str, names: Iterable[str], entity: str | None, config: str,
     inside = {name: name.removeprefix(f"{entity}/") if entity else name for name in names}
     if not _METACHARACTERS.intersection(entry):
         return [name for name, short in inside.items() if entry in (short, name)]
-    try:
-        regex = re.compile(entry)
-    except re.error as error:
-        fix = f"The regular expression is invalid: {error}."
-        fault = Fault(f"{field}.exclude", repr(entry), "a name or a regular expression", fix)
-        raise SelectionError(config, [fault]) from None
+    regex = compiled(entry, config, f"{field}.exclude")
     return [name for name, short in inside.items() if regex.search(short)]
 
 

@@ -12,6 +12,7 @@ follows, for each environment, from the next refresh of the engine. The change i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -240,18 +241,12 @@ class MountView:
         return views
 
     def _launch(self, what: str, views: tuple[torch.Tensor, torch.Tensor]) -> None:
-        flags = [wp.from_torch(self._bad(), dtype=wp.uint8), self._clock.bad_wp]
-        first = wp.from_torch(views[0], dtype=wp.vec3)
+        outputs = [*views, self._bad(), self._clock.bad_wp]
         if what == "pose":
-            outputs = [first, wp.from_torch(views[1], dtype=wp.vec4), *flags]
             self._compute.launch(_pose, (self.count,), [self.warp_state()], outputs)
             return
-        pair = [
-            wp.from_torch(self._engine.array(name), dtype=wp.vec3)
-            for name in (f"body_lin_{what}_w", f"body_ang_{what}_w")
-        ]
+        pair = [self._engine.array(name) for name in (f"body_lin_{what}_w", f"body_ang_{what}_w")]
         inputs = [1 if what == "vel" else 2, self.warp_state(velocities=True), *pair]
-        outputs = [first, wp.from_torch(views[1], dtype=wp.vec3), *flags]
         self._compute.launch(_motion, (self.count,), inputs, outputs)
 
     @property
@@ -290,10 +285,5 @@ class MountView:
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        tensors = [
-            self.body,
-            self.offset_pos,
-            self.offset_quat,
-            *(view for pair in self._views.values() for view in pair),
-        ]
-        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        tensors = [self.body, self.offset_pos, self.offset_quat, *chain.from_iterable(self._views.values())]
+        return sum(tensor.nbytes for tensor in tensors)

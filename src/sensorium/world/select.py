@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 
 WORLD = "world"
 
-_KIND_OF_SELECTOR: dict[str, NameKind] = {
-    "site": "site", "sites": "site", "body": "body", "bodies": "body", "geom": "geom", "geoms": "geom",
-    "joint": "joint", "joints": "joint", "camera": "camera", "cameras": "camera", "link_name": "body",
-    "link_names": "body",
-}  # fmt: skip
 _FRAMED: tuple[NameKind, ...] = ("body", "site", "geom", "joint", "camera")
 """Kinds of elements with a frame."""
 _ON_PATHS: tuple[NameKind, ...] = ("body", "site", "geom", "camera")
@@ -102,13 +97,7 @@ def match_names(
 
 
 def find_names(
-    keys: str | Sequence[str],
-    names: Sequence[str],
-    preserve_order: bool,
-    *,
-    config: str,
-    what: str,
-    once: bool = False,
+    keys: str | Sequence[str], names: Sequence[str], preserve_order: bool, *, config: str, what: str, once: bool = False
 ) -> tuple[list[int], list[str]]:
     """Return indices and names that keys match, for a sensor's `find_bodies`; a name may occur more than once.
 
@@ -134,6 +123,20 @@ def find_names(
     if not preserve_order:
         found.sort()
     return found, [names[row] for row in found]
+
+
+def entity_of(name: str) -> str:
+    """Return the entity of a body: the part of its name before the first ``/``, empty where there is none."""
+    entity, slash, _ = name.partition("/")
+    return entity if slash else ""
+
+
+def root_of(body: int, model: Named) -> int | None:
+    """Return the ancestor attached to the world; None if the tree is unknown."""
+    above = model.parent_body(body)
+    while above is not None and above >= 0:
+        body, above = above, model.parent_body(above)
+    return None if above is None else body
 
 
 def plural(word: str) -> str:
@@ -162,10 +165,8 @@ def _trees(engine: Named) -> dict[str, list[str]]:
     """Return the bodies of each entity by its name; without prefixes, of each kinematic tree by that of its root."""
     bodies, trees = engine.names("body"), dict[str, list[str]]()
     for row, name in enumerate(bodies):
-        root, parent = row, engine.parent_body(row)
-        while parent is not None and parent >= 0:
-            root, parent = parent, engine.parent_body(parent)
-        trees.setdefault(name.partition("/")[0] if "/" in name else bodies[root], []).append(name)
+        root = root_of(row, engine)
+        trees.setdefault(entity_of(name) or bodies[row if root is None else root], []).append(name)
     return trees
 
 
@@ -205,7 +206,7 @@ def resolve_frames(
     if selector == "prim_path":
         kind, names = match_prim_path(str(value), engine, config, field, exactly_one=exactly_one)
         return names, [_frame(engine, kind, name) for name in names]
-    kind = _KIND_OF_SELECTOR[selector]
+    kind = next((kind for kind in _FRAMED if selector in (kind, plural(kind))), "body")  # of a link_name too
     names = []
     for pattern in value if isinstance(value, tuple) else (value,):
         if isinstance(pattern, ObjRef) and pattern.type != kind:
@@ -298,7 +299,7 @@ def match_prim_path(
         fault = Fault(field, repr(path), f"a {', '.join(most)} or {last} of the model", fix.strip())
         raise PathError(config, [fault])
     kind, found, way = match
-    entities = {name.partition("/")[0] if "/" in name else "" for name in found}
+    entities = set(map(entity_of, found))
     has_many = len(found) > len(entities) and way == "entity"
     if len(found) > 1 and (exactly_one or has_many or (way == "leaf" and len(entities) > 1)):
         expected = f"exactly one {kind}" if exactly_one else f"{plural(kind)} of one entity"
@@ -328,13 +329,13 @@ def _match_path(
 def _roots(pattern: str, engine: Named) -> list[str]:
     """Return the root bodies of the entities of a pattern; all their bodies if the kinematic tree is unknown."""
     bodies = engine.names("body")
-    entity_of = [name.partition("/")[0] if "/" in name else "" for name in bodies]
-    chosen = _full_matches(pattern, [entity for entity in dict.fromkeys(entity_of) if entity])
+    entities = list(map(entity_of, bodies))
+    chosen = _full_matches(pattern, [entity for entity in dict.fromkeys(entities) if entity])
     found = []
     for row, name in enumerate(bodies):
-        if entity_of[row] in chosen:
+        if entities[row] in chosen:
             parent = engine.parent_body(row)
-            if parent is None or parent < 0 or entity_of[parent] != entity_of[row]:
+            if parent is None or parent < 0 or entities[parent] != entities[row]:
                 found.append(name)
     return found
 

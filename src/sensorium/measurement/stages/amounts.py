@@ -13,10 +13,10 @@ from pydantic import AfterValidator, ValidationInfo
 
 from sensorium.cfg import Float, amount_bounds, bad, is_within, must
 from sensorium.compute import Rows, is_first, kernel, masked_tid, note_tick, tick_now
-from sensorium.measurement.draws import column_distribution, draw_columns, is_drawn
+from sensorium.measurement.draws import column_distribution, draw_columns, is_drawn, parts
 from sensorium.measurement.stage_cfg import StageCfg
 from sensorium.measurement.stage_key import StageKey
-from sensorium.random import Choice, Normal, Uniform, normal_table
+from sensorium.random import Uniform, normal_table
 
 Row = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -33,17 +33,6 @@ def row(amount: Any, columns: int) -> Row:
     return np.tile(values, columns // values.size)
 
 
-def parts(amount: Any) -> tuple[Any, ...]:
-    """Return the numbers or vectors that an amount consists of."""
-    if isinstance(amount, Uniform):
-        return amount.low, amount.high
-    if isinstance(amount, Normal):
-        return amount.mean, amount.std
-    if isinstance(amount, Choice):
-        return tuple(amount.values)
-    return (amount,)
-
-
 def check_fit(columns: Mapping[str, int], **amounts: Any) -> None:
     """Raise `ValueError` if an amount does not fit the columns of a field; None fits."""
     for count in columns.values():
@@ -56,16 +45,13 @@ def check_fit(columns: Mapping[str, int], **amounts: Any) -> None:
 
 
 def draw_amount(
-    key: StageKey, purpose: str, amount: Any, columns: int, field: str, values: torch.Tensor, non_negative: bool = False
+    key: StageKey, purpose: str, amount: Any, field: str, values: torch.Tensor | None, non_negative: bool = False
 ) -> None:
-    """Draw a distribution for the envs whose episode starts (one launch); no effect for a plain amount."""
-    if not is_drawn(amount):
-        return
-    inputs = [
-        amount_distribution(key, amount, columns), int(non_negative), key.stream(purpose, field),
-        normal_table(key.compute.wp_device),
-    ]  # fmt: skip
-    key.compute.launch(draw_columns, (columns,), inputs, [wp.from_torch(values)])
+    """Draw a distribution for the envs whose episode starts (one launch); no effect without `values [env, column]`."""
+    if values is not None:
+        distribution, stream = amount_distribution(key, amount, values.shape[1]), key.stream(purpose, field)
+        inputs = [distribution, int(non_negative), stream, normal_table(key.compute.wp_device)]
+        key.compute.launch(draw_columns, (values.shape[1],), inputs, [values])
 
 
 def amount_distribution(key: StageKey, amount: Any, columns: int) -> Any:
@@ -76,8 +62,7 @@ def amount_distribution(key: StageKey, amount: Any, columns: int) -> Any:
 
 def amount_table(key: StageKey, amount: Any, columns: int, drawn: torch.Tensor | None) -> Any:
     """Return an amount as a Warp array `[env, column]`: the drawn table, or one row with stride 0."""
-    if is_drawn(amount):
-        assert drawn is not None
+    if drawn is not None:
         return wp.from_torch(drawn)
     shared = torch.tensor(row(amount, columns), dtype=torch.float32, device=key.compute.device)
     return wp.from_torch(shared.expand(key.compute.num_envs, columns))
@@ -113,10 +98,8 @@ class DrawnStage(StageCfg):
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Draw the amounts."""
         for field, count in key.columns.items():
-            for name, (amount, width) in self.amounts(count).items():
-                if is_drawn(amount):
-                    values = state[f"{name}_{field}"]
-                    draw_amount(key, name, amount, width, field, values, self.is_non_negative)
+            for name, (amount, _) in self.amounts(count).items():
+                draw_amount(key, name, amount, field, state.get(f"{name}_{field}"), self.is_non_negative)
 
 
 def amount_row(key: StageKey, values: Any) -> Any:
@@ -142,11 +125,12 @@ ONE_NUMBER = must(
 """Rejects vectors and distributions of vectors."""
 
 
-def not_drawn(
-    why: str = "Give a fixed amount, since this stage already draws per env at reset.",
-) -> AfterValidator:
+def not_drawn(why: str = "Give a fixed amount, since this stage already draws per env at reset.") -> AfterValidator:
     """Return an annotation that rejects distributions."""
     return must(lambda amount: not is_drawn(amount), "a number or a vector", why)
+
+
+SHARED = not_drawn("Give fixed numbers, shared by all environments.")
 
 
 def within(low: float, high: float, expected: str) -> AfterValidator:
@@ -164,6 +148,18 @@ def below_high(what: str) -> AfterValidator:
                 raise bad(f"a lower {what} below `high`", "Give `low`, since minus a negative number is above it.")
             if value is not None and amount_bounds(value)[1] > most:
                 raise bad(f"a lower {what} at or below the upper one")
+        return value
+
+    return AfterValidator(check)
+
+
+def time_above(field: str) -> AfterValidator:
+    """Return an annotation that rejects times that are infinite or not above that of another field, s."""
+
+    def check(value: float, info: ValidationInfo) -> float:
+        least = info.data.get(field, 0.0)
+        if not least < value < math.inf:
+            raise bad(f"a finite time above {field}, {least:g} s")
         return value
 
     return AfterValidator(check)
@@ -201,8 +197,3 @@ def note_start(rows: Rows, began: wp.array2d[wp.float32]) -> None:
 def launch_start(key: StageKey, began: torch.Tensor) -> None:
     """Store the tick of the first sample (a launch that acts only at a reset)."""
     key.compute.launch(note_start, (1,), [], [wp.from_torch(began)])
-
-
-def state_views(state: Mapping[str, torch.Tensor], *names: str) -> list[Any]:
-    """Return states as Warp arrays."""
-    return [wp.from_torch(state[name]) for name in names]

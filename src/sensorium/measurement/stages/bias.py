@@ -10,9 +10,8 @@ import numpy as np
 import torch
 import warp as wp
 from pydantic import Field as PydanticField
-from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Amount, Float, bad, must
+from sensorium.cfg import Amount, Float, must
 from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now, ticks_since
 from sensorium.measurement.draws import Stream, is_drawn, normals_of
 from sensorium.measurement.record import Record
@@ -33,7 +32,7 @@ from sensorium.measurement.stages.amounts import (
     launch_start,
     not_drawn,
     row,
-    state_views,
+    time_above,
     within,
 )
 from sensorium.random import normal_table
@@ -119,16 +118,11 @@ class GaussMarkov(StageCfg):
                 stationary * (self.start == "stationary"),
                 row(self.turn_on, columns),
             ]
-            key.compute.launch(
-                _gauss_markov,
-                (-(-columns // 4),),
-                [
-                    columns, leak, *(amount_row(key, sd) for sd in sds),
-                    *(key.stream(purpose, field) for purpose in ("drift", "turn_on")),
-                    normal_table(key.compute.wp_device),
-                ],
-                [*state_views(state, f"drift_{field}", f"turn_on_{field}"), column_values(slot[field])],
-            )  # fmt: skip
+            streams = [key.stream(purpose, field) for purpose in ("drift", "turn_on")]
+            rows, table = [amount_row(key, sd) for sd in sds], normal_table(key.compute.wp_device)
+            outputs = [state[f"drift_{field}"], state[f"turn_on_{field}"], column_values(slot[field])]
+            inputs = [columns, leak, *rows, *streams, table]
+            key.compute.launch(_gauss_markov, (-(-columns // 4),), inputs, outputs)
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Do nothing: the first sample after a reset redraws both parts."""
@@ -198,16 +192,8 @@ class Flicker(DrawnStage):
     divided by 0.664. A distribution is drawn per env and axis at reset."""
     tau_min: PositiveTime = 1.0
     """Shortest averaging time of the flat part, s."""
-    tau_max: Float = PydanticField(default=1000.0, validate_default=True)
+    tau_max: Annotated[Float, time_above("tau_min")] = PydanticField(default=1000.0, validate_default=True)
     """Longest averaging time of the flat part, s."""
-
-    @field_validator("tau_max")
-    @classmethod
-    def _tau_max(cls, value: float, info: ValidationInfo) -> float:
-        least = info.data.get("tau_min", 0.0)
-        if not least < value < math.inf:
-            raise bad(f"a finite time above tau_min, {least:g} s")
-        return value
 
     def components(self) -> tuple[Row, Row]:
         """Return correlation times (s) and standard deviations, for B = 1, of the summed processes."""
@@ -233,18 +219,12 @@ class Flicker(DrawnStage):
         taus, sds = self.components()
         x = key.period / taus
         sds = sds * np.sqrt(np.tanh(0.5 * x) / (0.5 * x))
+        rows = [amount_row(key, each) for each in (-np.expm1(-x), sds * np.sqrt(-np.expm1(-2.0 * x)), sds)]
         for field, columns in key.columns.items():
-            key.compute.launch(
-                _flicker,
-                (-(-columns // 4),),
-                [
-                    columns, amount_row(key, -np.expm1(-x)), amount_row(key, sds * np.sqrt(-np.expm1(-2.0 * x))),
-                    amount_row(key, sds),
-                    *self.tables(state, key, field),
-                    key.stream("parts", field), normal_table(key.compute.wp_device),
-                ],
-                [*state_views(state, f"parts_{field}"), column_values(slot[field])],
-            )  # fmt: skip
+            drawn = [key.stream("parts", field), normal_table(key.compute.wp_device)]
+            outputs = [state[f"parts_{field}"], column_values(slot[field])]
+            inputs = [columns, *rows, *self.tables(state, key, field), *drawn]
+            key.compute.launch(_flicker, (-(-columns // 4),), inputs, outputs)
 
 
 # Temperature ----------------------------------------------------------------------------------------------------------
@@ -318,21 +298,14 @@ class TemperatureDrift(DrawnStage):
         launch_start(key, state["began"])
         ticks = 2.0 ** np.arange(_BITS)
         powers = np.exp(-ticks * key.clock.dt / self.tau) if self.tau > 0.0 else np.zeros(_BITS)
+        device = [amount_table(key, amount, 1, state.get(name)) for name, amount in self._device().items()]
+        first = [self.reference, float(self.tau > 0.0), amount_row(key, powers), *device]
         for field, columns in key.columns.items():
-            key.compute.launch(
-                _temperature,
-                (columns,),
-                [
-                    self.reference, float(self.tau > 0.0), amount_row(key, powers),
-                    *(amount_table(key, amount, 1, state.get(name)) for name, amount in self._device().items()),
-                    *self.tables(state, key, field), *state_views(state, "began"),
-                ],
-                [column_values(slot[field])],
-            )  # fmt: skip
+            inputs = [*first, *self.tables(state, key, field), state["began"]]
+            key.compute.launch(_temperature, (columns,), inputs, [column_values(slot[field])])
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Draw temperatures and coefficients."""
         for name, amount in self._device().items():
-            if is_drawn(amount):
-                draw_amount(key, name, amount, 1, "", state[name])
+            draw_amount(key, name, amount, "", state.get(name))
         super().reset(state, key)

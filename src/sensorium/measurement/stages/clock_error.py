@@ -90,7 +90,7 @@ class ClockError(StageCfg):
             if name == "began":
                 launch_start(key, values)
             else:
-                draw_amount(key, name, getattr(self, name), 1, "", values)
+                draw_amount(key, name, getattr(self, name), "", values)
 
     def stamps(self, ticks: torch.Tensor, state: Mapping[str, torch.Tensor], key: StageKey) -> torch.Tensor:
         """Return the clock's time at capture ticks.
@@ -103,23 +103,11 @@ class ClockError(StageCfg):
         Returns:
             float64 [env], s.
         """
-        clock = key.clock
         out = torch.zeros(len(ticks), dtype=torch.float64, device=ticks.device)
         tables = [amount_table(key, getattr(self, name), 1, state.get(name)) for name in ("offset", "skew_ppm")]
-        began = (
-            state["began"]
-            if "began" in state
-            else torch.zeros((len(ticks), BEGAN), dtype=torch.float32, device=ticks.device)
-        )
+        began = state.get("began", torch.zeros((len(ticks), BEGAN), dtype=torch.float32, device=ticks.device))
+        first, drawn = [wp.float64(key.clock.dt), wp.float64(self.resolution), self.jitter], key.stream("jitter")
         with key.compute.masked(key.compute.all_envs):
-            key.compute.launch(
-                _stamp,
-                (1,),
-                [
-                    wp.float64(clock.dt), wp.float64(self.resolution), self.jitter, *tables,
-                    wp.from_torch(ticks, dtype=wp.int64), wp.from_torch(began),
-                    key.stream("jitter"), normal_table(key.compute.wp_device),
-                ],
-                [wp.from_torch(out, dtype=wp.float64)],
-            )  # fmt: skip
+            inputs = [*first, *tables, ticks, began, drawn, normal_table(key.compute.wp_device)]
+            key.compute.launch(_stamp, (1,), inputs, [out])
         return out

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
 import warp as wp
 from pydantic import Field as PydanticField
-from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Amount, Float, bad
+from sensorium.cfg import Amount, Float
 from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now, ticks_since
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
@@ -26,7 +25,7 @@ from sensorium.measurement.stages.amounts import (
     check_fit,
     column_values,
     launch_start,
-    state_views,
+    time_above,
 )
 
 _PER_DECADE = 2
@@ -94,21 +93,13 @@ class Creep(DrawnStage):
     axis at reset."""
     t0: PositiveTime = 1.0
     """Time from which the creep is logarithmic, s."""
-    t_max: Float = PydanticField(default=1e4, validate_default=True)
+    t_max: Annotated[Float, time_above("t0")] = PydanticField(default=1e4, validate_default=True)
     """Longest time for which the law is approximated, s."""
     start: Literal["unloaded", "settled"] = "unloaded"
     """``"unloaded"``: the load at the first sample of an episode has just been applied. ``"settled"``: it was applied
     long ago and the device was zeroed since; only changes creep."""
     drift: Amount = 0.0
     """Drift, in the field's unit per hour since the reset: a number, one per axis, or a distribution."""
-
-    @field_validator("t_max")
-    @classmethod
-    def _t_max(cls, value: float, info: ValidationInfo) -> float:
-        least = info.data.get("t0", 0.0)
-        if not least < value < math.inf:
-            raise bad(f"a finite time above t0, {least:g} s")
-        return value
 
     def processes(self) -> tuple[Row, Row]:
         """Return the rates (1/s) of the summed processes, and their weights for a creep of 1."""
@@ -137,19 +128,12 @@ class Creep(DrawnStage):
         """Advance the processes and add their sum (one launch per field, and one that acts only at a reset)."""
         launch_start(key, state["began"])
         rates, weights = self.processes()
-        clock = key.clock
+        rows = [amount_row(key, each) for each in (-np.expm1(-rates * key.period), weights)]
+        first = [int(self.start == "settled"), key.clock.dt / 3600.0, *rows]
         for field, columns in key.columns.items():
-            names = [f"{name}_{field}" for name in ("last", "first", "parts", "carry")]
-            key.compute.launch(
-                _creep,
-                (columns,),
-                [
-                    int(self.start == "settled"), clock.dt / 3600.0,
-                    amount_row(key, -np.expm1(-rates * key.period)), amount_row(key, weights),
-                    *self.tables(state, key, field), *state_views(state, "began"),
-                ],
-                [*state_views(state, *names), column_values(slot[field])],
-            )  # fmt: skip
+            kept = [state[f"{name}_{field}"] for name in ("last", "first", "parts", "carry")]
+            inputs = [*first, *self.tables(state, key, field), state["began"]]
+            key.compute.launch(_creep, (columns,), inputs, [*kept, column_values(slot[field])])
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Set all states to zero, and draw the amounts."""

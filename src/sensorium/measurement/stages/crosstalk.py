@@ -14,7 +14,7 @@ from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, amount_bounds, bad, must
 from sensorium.compute import Rows, kernel, masked_tid
-from sensorium.measurement.draws import is_drawn
+from sensorium.measurement.draws import is_drawn, parts
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
 from sensorium.measurement.stage_key import StageKey
@@ -25,19 +25,13 @@ from sensorium.measurement.stages.amounts import (
     column_values,
     draw_amount,
     not_drawn,
-    parts,
 )
 from sensorium.spec import FieldSpec
 
 
 @kernel
 def _stack(
-    rows: Rows,
-    elements: int,
-    size: int,
-    first: int,
-    values: wp.array2d[wp.float32],
-    stack: wp.array2d[wp.float32],
+    rows: Rows, elements: int, size: int, first: int, values: wp.array2d[wp.float32], stack: wp.array2d[wp.float32]
 ) -> None:
     env, column = masked_tid(rows)
     stack[env, column / elements * size + first + column % elements] = values[env, column]
@@ -160,9 +154,7 @@ class Crosstalk(StageCfg):
         columns = sum(key.columns.values())
         scales = self._scales(key.columns)
         table = amount_table(key, _flat(self.matrix), columns * size, state.get("matrix"))
-        stack = wp.from_torch(
-            torch.zeros((key.compute.num_envs, columns), dtype=torch.float32, device=key.compute.device)
-        )
+        stack = torch.zeros((key.compute.num_envs, columns), dtype=torch.float32, device=key.compute.device)
         firsts = dict(zip(counts, np.cumsum([0, *counts.values()]).tolist(), strict=False))
         for field, count in key.columns.items():
             inputs = [counts[field], size, firsts[field], column_values(slot[field])]
@@ -174,8 +166,8 @@ class Crosstalk(StageCfg):
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Draw the matrices."""
-        if is_drawn(self.matrix):
-            draw_amount(key, "matrix", self.matrix, state["matrix"].shape[1], "", state["matrix"])
+        for matrix in state.values():
+            draw_amount(key, "matrix", self.matrix, "", matrix)
 
 
 def _side(matrix: Any) -> int | None:

@@ -16,7 +16,7 @@ from sensorium.compute import MAX_TICKS, Rows, is_first, kernel, masked_tid, tic
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
 from sensorium.measurement.stage_key import StageKey
-from sensorium.measurement.stages.amounts import Time, amount_row, check_fit, column_values, not_drawn, row, state_views
+from sensorium.measurement.stages.amounts import SHARED, Time, amount_row, check_fit, column_values, row
 from sensorium.spec import exact_fraction
 
 
@@ -71,11 +71,6 @@ def _debounce(
     pending[env, column] = note
 
 
-def ticks_to_wait(time: float, key: StageKey) -> int:
-    """Return the least number of ticks that cover a time, s; exact for decimal numbers."""
-    return math.ceil(exact_fraction(time) / key.clock.dt_exact)
-
-
 class Debounce(StageCfg):
     """Debouncing: a value that crosses `threshold` is reported once it has stayed on the other side for long enough.
 
@@ -91,7 +86,7 @@ class Debounce(StageCfg):
     """Number of consecutive samples, including the first on the other side; 1 has no effect."""
     time: Time | None = PydanticField(default=None, validate_default=True)
     """Time since the first sample on the other side, s; 0 has no effect."""
-    threshold: Annotated[Amount, not_drawn("Give fixed numbers, shared by all environments.")] = 0.0
+    threshold: Annotated[Amount, SHARED] = 0.0
     """Boundary of the two sides, above and at or below it: a number, or one per element, in the field's unit."""
 
     @field_validator("time")
@@ -109,14 +104,9 @@ class Debounce(StageCfg):
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Report or hold values (one launch per field)."""
         by_ticks = self.time is not None
-        wait = ticks_to_wait(self.time, key) if self.time is not None else self.samples
+        wait = self.samples if self.time is None else math.ceil(exact_fraction(self.time) / key.clock.dt_exact)
         for field, columns in key.columns.items():
+            inputs = [int(by_ticks), wait, amount_row(key, row(self.threshold, columns))]
             pending = wp.from_torch(state[f"pending_{field}"].view(torch.int32))
-            key.compute.launch(
-                _debounce,
-                (columns,),
-                [
-                    int(by_ticks), wait, amount_row(key, row(self.threshold, columns)),
-                ],
-                [*state_views(state, f"side_{field}", f"held_{field}"), pending, column_values(slot[field])],
-            )  # fmt: skip
+            outputs = [state[f"side_{field}"], state[f"held_{field}"], pending, column_values(slot[field])]
+            key.compute.launch(_debounce, (columns,), inputs, outputs)

@@ -13,6 +13,7 @@ from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, GilbertElliott, Parsed, amount_bounds, bad, is_within, must, parse_amount
+from sensorium.cfg.knobs import dump_amount
 from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now, ticks_since
 from sensorium.measurement.draws import ColumnDistribution, Stream, converted, draw_value, is_drawn, stream_words
 from sensorium.measurement.record import Record
@@ -20,6 +21,7 @@ from sensorium.measurement.stage_cfg import Place, StageCfg
 from sensorium.measurement.stage_key import StageKey
 from sensorium.measurement.stages.amounts import (
     BEGAN,
+    SHARED,
     amount_distribution,
     amount_row,
     amount_table,
@@ -32,7 +34,6 @@ from sensorium.measurement.stages.amounts import (
     launch_start,
     not_drawn,
     row,
-    state_views,
     within,
 )
 from sensorium.random import Choice, Normal, normal_table, word_to_uniform
@@ -97,10 +98,7 @@ def _replace(
 
 @kernel
 def _hold(
-    rows: Rows,
-    struck: wp.array2d[wp.float32],
-    held: wp.array2d[wp.float32],
-    values: wp.array2d[wp.float32],
+    rows: Rows, struck: wp.array2d[wp.float32], held: wp.array2d[wp.float32], values: wp.array2d[wp.float32]
 ) -> None:
     env, column = masked_tid(rows)
     if struck[env, column] > 0.0 and not is_first(rows, env):
@@ -121,17 +119,11 @@ def _is_chance(value: Any) -> bool:
     return isinstance(value, GilbertElliott) or is_within(value, 0.0, 1.0)
 
 
-def _dump(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_dump(part) for part in value]
-    return value.to_dict() if hasattr(value, "to_dict") else value
-
-
 if TYPE_CHECKING:
     Chance = Amount | GilbertElliott
 else:
     Chance = Annotated[
-        Any, Parsed("float | Distribution | GilbertElliott", _parse_chance, _dump), NO_JOINT,
+        Any, Parsed("float | Distribution | GilbertElliott", _parse_chance, dump_amount), NO_JOINT,
         must(_is_chance, "a probability in [0, 1], or GilbertElliott(p, r)"),
     ]  # fmt: skip
 
@@ -154,9 +146,7 @@ class Dropout(StageCfg):
     mode: Literal["hold", "zero", "value", "miss", "nan"] = "hold"
     """Reported value: the last good value (the first sample of an episode is always good), 0, `value`, +inf as for a
     ray without a hit, or NaN."""
-    value: Annotated[Amount, not_drawn("Give fixed numbers, shared by all environments.")] | None = PydanticField(
-        default=None, validate_default=True
-    )
+    value: Annotated[Amount, SHARED] | None = PydanticField(default=None, validate_default=True)
     """Reported value for ``mode="value"``, in the field's unit: a number, or one per element."""
 
     @field_validator("value")
@@ -191,30 +181,22 @@ class Dropout(StageCfg):
         """Decide which values are lost (a launch per group), and replace them (a launch per field)."""
         burst = self.probability if isinstance(self.probability, GilbertElliott) else None
         for group, count in _groups(self.per, key.columns).items():
-            key.compute.launch(
-                _decide,
-                (count,),
-                [
-                    int(burst is not None), burst.r if burst else 1.0,
-                    amount_table(key, self._chance, count, state.get(f"chance_{group}")),
-                    key.stream("lost", group),
-                ],
-                state_views(state, f"lost_{group}"),
-            )  # fmt: skip
+            chance = amount_table(key, self._chance, count, state.get(f"chance_{group}"))
+            inputs = [int(burst is not None), burst.r if burst else 1.0, chance, key.stream("lost", group)]
+            key.compute.launch(_decide, (count,), inputs, [state[f"lost_{group}"]])
         value = self.value if self.mode == "value" else {"zero": 0.0, "miss": math.inf}.get(self.mode, math.nan)
         for field, columns in key.columns.items():
             lost, values = _decided(self.per, state, "lost", field, columns), column_values(slot[field])
             if self.mode == "hold":
-                inputs, outputs = [lost], state_views(state, f"good_{field}")
+                inputs, outputs = [lost], [state[f"good_{field}"]]
                 key.compute.launch(_hold, (columns,), inputs, [*outputs, values])
             else:
                 key.compute.launch(_replace, (columns,), [amount_row(key, row(value, columns)), lost], [values])
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Draw the probabilities; the first sample is always good."""
-        for group, count in _groups(self.per, key.columns).items():
-            if is_drawn(self._chance):
-                draw_amount(key, "chance", self._chance, count, group, state[f"chance_{group}"])
+        for group in _groups(self.per, key.columns):
+            draw_amount(key, "chance", self._chance, group, state.get(f"chance_{group}"))
 
 
 # Common base of faults ------------------------------------------------------------------------------------------------
@@ -344,25 +326,17 @@ class _Fault(StageCfg):
             onset = self._onset(key)
             if self.start is not None and not is_drawn(onset):
                 onset = tuple(np.ceil(row(onset, count)).tolist())
-            key.compute.launch(
-                _advance,
-                (count,),
-                [
-                    int(self.start is not None), amount_row(key, strikes),
-                    amount_table(key, onset, count, state.get(f"onset_{group}")),
-                    amount_distribution(key, duration, count),
-                    key.stream("onset", group),
-                    normal_table(key.compute.wp_device), *state_views(state, "began"),
-                ],
-                state_views(state, f"phase_{group}", f"until_{group}"),
-            )  # fmt: skip
+            onsets = amount_table(key, onset, count, state.get(f"onset_{group}"))
+            law = [amount_distribution(key, duration, count), key.stream("onset", group)]
+            inputs = [int(self.start is not None), amount_row(key, strikes), onsets, *law]
+            inputs += [normal_table(key.compute.wp_device), state["began"]]
+            key.compute.launch(_advance, (count,), inputs, [state[f"phase_{group}"], state[f"until_{group}"]])
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Set all states to zero, and draw the starts."""
         super().reset(state, key)
-        for group, count in _groups(self.per, key.columns).items():
-            if is_drawn(self._written):
-                draw_amount(key, "onset_law", self._onset(key), count, group, state[f"onset_{group}"])
+        for group in _groups(self.per, key.columns):
+            draw_amount(key, "onset_law", self._onset(key), group, state.get(f"onset_{group}"))
 
 
 def _times(value: Any, factor: float) -> Any:
@@ -393,7 +367,7 @@ class StuckFault(_Fault):
         """Freeze values (one launch per field in addition to those of all faults)."""
         self._advance(state, key)
         for field, columns in key.columns.items():
-            outputs = [*state_views(state, f"held_{field}"), column_values(slot[field])]
+            outputs = [state[f"held_{field}"], column_values(slot[field])]
             key.compute.launch(_hold, (columns,), [_decided(self.per, state, "phase", field, columns)], outputs)
 
 
@@ -434,12 +408,9 @@ class SpikeFault(_Fault):
         """Add the amounts (one launch per field in addition to those of all faults)."""
         self._advance(state, key)
         for field, columns in key.columns.items():
-            inputs = [
-                _decided(self.per, state, "phase", field, columns), amount_distribution(key, self.amount, columns),
-                key.stream("amount", field),
-                normal_table(key.compute.wp_device),
-            ]  # fmt: skip
-            key.compute.launch(_spike, (columns,), inputs, [column_values(slot[field])])
+            phase, law = _decided(self.per, state, "phase", field, columns), key.stream("amount", field)
+            amount, table = amount_distribution(key, self.amount, columns), normal_table(key.compute.wp_device)
+            key.compute.launch(_spike, (columns,), [phase, amount, law, table], [column_values(slot[field])])
 
 
 @kernel
@@ -490,9 +461,6 @@ class SaturationFault(_Fault):
         chance = {"low": 0.0, "high": 1.0, "random": 0.5}[self.rail]
         for field, columns in key.columns.items():
             ends = [amount_row(key, end) for end in ends_row(self.low, self.high, columns)]
-            inputs = [
-                _decided(self.per, state, "phase", field, columns), chance, *ends,
-                key.stream("rail", field),
-            ]  # fmt: skip
-            outputs = [*state_views(state, f"rail_{field}"), column_values(slot[field])]
+            inputs = [_decided(self.per, state, "phase", field, columns), chance, *ends, key.stream("rail", field)]
+            outputs = [state[f"rail_{field}"], column_values(slot[field])]
             key.compute.launch(_rail, (columns,), inputs, outputs)

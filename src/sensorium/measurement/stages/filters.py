@@ -22,7 +22,7 @@ from sensorium.compute import Rows, is_first, kernel, masked_tid
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
 from sensorium.measurement.stage_key import StageKey
-from sensorium.measurement.stages.amounts import amount_row, check_fit, column_values, not_drawn, row, state_views
+from sensorium.measurement.stages.amounts import SHARED, amount_row, check_fit, column_values, row
 from sensorium.spec import FieldSpec
 
 # Low-pass -------------------------------------------------------------------------------------------------------------
@@ -30,10 +30,7 @@ from sensorium.spec import FieldSpec
 
 @kernel
 def _first_order(
-    rows: Rows,
-    alpha: wp.array[wp.float32],
-    last: wp.array2d[wp.float32],
-    values: wp.array2d[wp.float32],
+    rows: Rows, alpha: wp.array[wp.float32], last: wp.array2d[wp.float32], values: wp.array2d[wp.float32]
 ) -> None:
     env, column = masked_tid(rows)
     x = values[env, column]
@@ -68,9 +65,6 @@ def _second_order(
     speed[env, column] = 2.0 * band - u
     level[env, column] = 2.0 * y - s
     values[env, column] = y
-
-
-SHARED = not_drawn("Give fixed numbers, shared by all environments.")
 
 
 class LowPass(StageCfg):
@@ -133,14 +127,14 @@ class LowPass(StageCfg):
                     0.5 / math.pi / row(self.cutoff_hz, columns)
                 )  # fmt: skip
                 alpha = amount_row(key, -np.expm1(-key.period / tau))
-                outputs = [*state_views(state, f"last_{field}"), values]
+                outputs = [state[f"last_{field}"], values]
                 key.compute.launch(_first_order, (columns,), [alpha], outputs)
                 continue
             cutoff = row(self.cutoff_hz, columns)
             g = np.tan(math.pi * cutoff * key.period)
             first = 1.0 / (1.0 + g * (g + math.sqrt(2.0)))
             gain = wp.array(np.stack([first, g * first, g * g * first]), dtype=wp.float32, device=key.compute.wp_device)
-            outputs = [*state_views(state, f"speed_{field}", f"level_{field}"), values]
+            outputs = [state[f"speed_{field}"], state[f"level_{field}"], values]
             key.compute.launch(_second_order, (columns,), [gain], outputs)
 
 
@@ -148,12 +142,7 @@ class LowPass(StageCfg):
 
 
 @kernel
-def _fir(
-    rows: Rows,
-    taps: wp.array[wp.float32],
-    past: wp.array3d[wp.float32],
-    values: wp.array2d[wp.float32],
-) -> None:
+def _fir(rows: Rows, taps: wp.array[wp.float32], past: wp.array3d[wp.float32], values: wp.array2d[wp.float32]) -> None:
     env, column = masked_tid(rows)
     x = values[env, column]
     n = past.shape[1]
@@ -270,5 +259,5 @@ class GroupDelay(StageCfg):
         """Filter (one launch per field)."""
         for field, columns in key.columns.items():
             inputs = [amount_row(key, self.taps)]
-            outputs = [*state_views(state, f"past_{field}"), column_values(slot[field])]
+            outputs = [state[f"past_{field}"], column_values(slot[field])]
             key.compute.launch(_fir, (columns,), inputs, outputs)

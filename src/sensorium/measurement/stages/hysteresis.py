@@ -11,7 +11,7 @@ import torch
 import warp as wp
 from pydantic import ValidationInfo, field_validator
 
-from sensorium.cfg import Amount, Float, Positive, amount_bounds, bad, must
+from sensorium.cfg import Amount, Float, Positive, amount_bounds, bad, is_finite, must
 from sensorium.compute import Rows, is_first, kernel, masked_tid
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
@@ -22,7 +22,6 @@ from sensorium.measurement.stages.amounts import (
     amount_row,
     check_fit,
     column_values,
-    state_views,
 )
 from sensorium.random import Normal
 
@@ -107,7 +106,7 @@ class Viscoelastic(DrawnStage):
         decay = math.exp(-key.period / self.tau)
         for field, columns in key.columns.items():
             inputs = [decay, *self.tables(state, key, field)]
-            outputs = [*state_views(state, f"last_{field}", f"branch_{field}"), column_values(slot[field])]
+            outputs = [state[f"last_{field}"], state[f"branch_{field}"], column_values(slot[field])]
             key.compute.launch(_relax, (columns,), inputs, outputs)
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
@@ -148,11 +147,6 @@ def _lose_motion(
     values[env, column] = y
 
 
-def _are_widths(given: Any) -> bool:
-    widths = np.atleast_1d(np.array(given, np.float64))
-    return bool(widths.size and (np.isfinite(widths) & (widths >= 0.0)).all())
-
-
 class Play(StageCfg):
     """Hysteresis of dry friction, independent of the rate: y = (1 - sum of w_k) x + sum of w_k P_k(x), P_k plays.
 
@@ -165,7 +159,10 @@ class Play(StageCfg):
     place: ClassVar[Place] = "scale"
     is_recorded: ClassVar[bool] = True
 
-    width: Annotated[Float | tuple[Float, ...], must(_are_widths, "finite widths >= 0")]
+    width: Annotated[
+        Float | tuple[Float, ...],
+        must(lambda width: width != () and is_finite(width) and np.min(width) >= 0.0, "finite widths >= 0"),
+    ]
     """Width 2 r of the play, or of each of several, at least 0: in the field's unit, or as a fraction of `full_scale`.
     It is the distance by which x must return before y does."""
     weight: Float | tuple[Float, ...] | None = None
@@ -211,5 +208,5 @@ class Play(StageCfg):
         widths, weights = zip(*self.plays(), strict=True)
         inputs = [amount_row(key, np.multiply(widths, 0.5)), amount_row(key, weights)]
         for field, columns in key.columns.items():
-            outputs = [*state_views(state, f"held_{field}"), column_values(slot[field])]
+            outputs = [state[f"held_{field}"], column_values(slot[field])]
             key.compute.launch(_lose_motion, (columns,), inputs, outputs)

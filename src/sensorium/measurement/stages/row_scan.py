@@ -15,18 +15,13 @@ from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
 from sensorium.measurement.stage_key import StageKey
-from sensorium.measurement.stages.amounts import Row, amount_row, column_values, state_views
+from sensorium.measurement.stages.amounts import Row, amount_row, column_values
 from sensorium.measurement.stages.taxels import TaxelColumns, layout_of
 from sensorium.spec import FieldSpec, exact_fraction
 
 
 @kernel
-def _keep(
-    rows: Rows,
-    now: wp.array2d[wp.float32],
-    begun: wp.array2d[wp.float32],
-    past: wp.array3d[wp.float32],
-) -> None:
+def _keep(rows: Rows, now: wp.array2d[wp.float32], begun: wp.array2d[wp.float32], past: wp.array3d[wp.float32]) -> None:
     """Store a tick. The first tick after a reset fills the whole past."""
     env, column = masked_tid(rows)
     depth = past.shape[1]
@@ -70,10 +65,7 @@ def _scan(
 
 @kernel
 def _scan_between(
-    rows: Rows,
-    share: wp.array[wp.float32],
-    last: wp.array2d[wp.float32],
-    values: wp.array2d[wp.float32],
+    rows: Rows, share: wp.array[wp.float32], last: wp.array2d[wp.float32], values: wp.array2d[wp.float32]
 ) -> None:
     env, column = masked_tid(rows)
     newer = values[env, column]
@@ -139,16 +131,11 @@ class RowScan(StageCfg):
         grid = np.broadcast_to(lags[:, None] if self.axis == "row" else lags, layout.shape)
         return np.tile(np.repeat(grid.reshape(-1), spec.columns // layout.count), layout.mounts)
 
-    def _depth(self, key: StageKey) -> int:
-        """Return the number of stored ticks."""
-        oldest = max(float(self._lags_of(spec, key.clock.dt).max()) for spec in key.specs.values())
-        return 1 + math.ceil(oldest)
-
     def state_shapes(self, key: StageKey) -> Mapping[str, tuple[int, ...]]:
         """Return the stored ticks, or the last sample, of each field."""
         if self.between == "samples":
             return {f"last_{field}": (count,) for field, count in key.columns.items()}
-        depth = self._depth(key)
+        depth = 1 + math.ceil(max(self._lags_of(spec, key.clock.dt).max() for spec in key.specs.values()))
         past = {f"past_{field}": (depth, count) for field, count in key.columns.items()}
         return {**past, **{f"begun_{field}": (count,) for field, count in key.columns.items()}}
 
@@ -156,7 +143,7 @@ class RowScan(StageCfg):
         """Store a tick (one launch per field)."""
         for field, columns in key.columns.items():
             inputs = [column_values(truth[field])]
-            key.compute.launch(_keep, (columns,), inputs, state_views(state, f"begun_{field}", f"past_{field}"))
+            key.compute.launch(_keep, (columns,), inputs, [state[f"begun_{field}"], state[f"past_{field}"]])
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Write each row's value at its own time (two launches per field, or one between samples)."""
@@ -164,11 +151,11 @@ class RowScan(StageCfg):
         if self.between == "samples":
             for field, columns in key.columns.items():
                 share = amount_row(key, np.minimum(self._lags_of(key.specs[field], key.period), 1.0))
-                outputs = [*state_views(state, f"last_{field}"), column_values(slot[field])]
+                outputs = [state[f"last_{field}"], column_values(slot[field])]
                 key.compute.launch(_scan_between, (columns,), [share], outputs)
             return
         self.observe(slot, state, key)
         for field, columns in key.columns.items():
             whole, share = np.divmod(self._lags_of(key.specs[field], clock.dt), 1.0)
-            inputs = [amount_row(key, whole), amount_row(key, share), *state_views(state, f"past_{field}")]
+            inputs = [amount_row(key, whole), amount_row(key, share), state[f"past_{field}"]]
             key.compute.launch(_scan, (columns,), inputs, [column_values(slot[field])])

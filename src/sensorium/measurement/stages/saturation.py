@@ -19,10 +19,7 @@ from sensorium.measurement.stages.amounts import amount_row, below_high, check_f
 
 @kernel
 def _saturate(
-    rows: Rows,
-    low_in: wp.array[wp.float32],
-    high_in: wp.array[wp.float32],
-    values: wp.array2d[wp.float32],
+    rows: Rows, low_in: wp.array[wp.float32], high_in: wp.array[wp.float32], values: wp.array2d[wp.float32]
 ) -> None:
     env, column = masked_tid(rows)
     values[env, column] = wp.clamp(values[env, column], low_in[column], high_in[column])

@@ -12,11 +12,11 @@ from pydantic import ValidationInfo, field_validator
 
 from sensorium.cfg import Amount, bad
 from sensorium.compute import Rows, kernel, masked_tid
-from sensorium.measurement.draws import converted, is_drawn
+from sensorium.measurement.draws import converted, is_drawn, parts
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place
 from sensorium.measurement.stage_key import StageKey
-from sensorium.measurement.stages.amounts import DrawnStage, parts
+from sensorium.measurement.stages.amounts import DrawnStage
 from sensorium.random import Choice
 from sensorium.spec import FieldSpec
 
@@ -40,10 +40,7 @@ def _check_three_axes(stage: str, columns: Mapping[str, int], specs: Mapping[str
 
 @kernel
 def _scale(
-    rows: Rows,
-    scale_in: wp.array2d[wp.float32],
-    cross_in: wp.array2d[wp.float32],
-    values: wp.array2d[wp.vec3],
+    rows: Rows, scale_in: wp.array2d[wp.float32], cross_in: wp.array2d[wp.float32], values: wp.array2d[wp.vec3]
 ) -> None:
     env, mount = masked_tid(rows)
     x = values[env, mount]

@@ -11,12 +11,12 @@ import torch
 import warp as wp
 from pydantic import field_validator, model_validator
 
-from sensorium.cfg import Amount, Float, Share, bad, must
+from sensorium.cfg import Amount, Float, Share, bad, is_finite, must
 from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
 from sensorium.measurement.stage_key import StageKey
-from sensorium.measurement.stages.amounts import Row, amount_row, column_values, not_drawn
+from sensorium.measurement.stages.amounts import SHARED, Row, amount_row, column_values
 from sensorium.measurement.stages.taxels import TaxelColumns, layout_of
 from sensorium.spec import FieldSpec
 
@@ -121,12 +121,9 @@ KERNELS = {wp.float32: _kernels(wp.float32, _whole), wp.vec3: _kernels(wp.vec3, 
 """By the type of a field's elements."""
 
 
-def _are_lengths(given: Any) -> bool:
-    lengths = np.atleast_1d(np.array(given, np.float64))
-    return bool((np.isfinite(lengths) & (lengths > 0.0)).all())
-
-
-Lengths = Annotated[Float | tuple[Float, Float], must(_are_lengths, "finite lengths above 0")]
+Lengths = Annotated[
+    Float | tuple[Float, Float], must(lambda given: is_finite(given) and np.min(given) > 0.0, "finite lengths above 0")
+]
 
 
 class TaxelCrosstalk(StageCfg):
@@ -150,10 +147,10 @@ class TaxelCrosstalk(StageCfg):
     in m with `spacing`."""
     spacing: Lengths | None = None
     """Distance between neighbours, m: a number, or from row to row and from column to column."""
-    kernel: Annotated[Amount, not_drawn("Give fixed numbers, shared by all environments.")] | None = None
+    kernel: Annotated[Amount, SHARED] | None = None
     """Response to a unit input on one taxel: an odd number of rows of an odd number of weights. The centre weight stays
     on the taxel; the weight below it goes to the taxel of the next row."""
-    matrix: Annotated[Amount, not_drawn("Give fixed numbers, shared by all environments.")] | None = None
+    matrix: Annotated[Amount, SHARED] | None = None
     """C itself, with row i for the signal that taxel i picks up from each. For lists of taxels, and for grids row by
     row."""
     border: Literal["keep", "leak"] = "keep"

@@ -19,7 +19,7 @@ from pydantic import field_validator, model_validator
 
 from sensorium.cfg import Amount, amount_bounds, bad, must, numbers_in
 from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now, ticks_since
-from sensorium.measurement.draws import converted, is_drawn
+from sensorium.measurement.draws import converted, is_drawn, parts
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
 from sensorium.measurement.stage_key import StageKey
@@ -33,9 +33,7 @@ from sensorium.measurement.stages.amounts import (
     in_ticks,
     launch_start,
     not_drawn,
-    parts,
     row,
-    state_views,
     within,
 )
 from sensorium.random import Uniform
@@ -104,12 +102,8 @@ def check_taxels(layout: TaxelColumns, **amounts: Any) -> None:
                 raise ValueError(f"{name} with one number, or one for each of {layout}, not {np.size(part)} numbers")
 
 
-def taxel_states(state: Mapping[str, torch.Tensor], *names: str) -> list[Any]:
-    """Return states `[env, mount, ...]` as Warp arrays `[env, taxel]`."""
-    return [wp.from_torch(_flat(state[name]), dtype=wp.float32) for name in names]
-
-
 def _flat(state: torch.Tensor) -> torch.Tensor:
+    """Return a state `[env, mount, ...]` as `[env, taxel]`."""
     return state.view(state.shape[0], -1)
 
 
@@ -147,8 +141,7 @@ class TaxelStage(StageCfg):
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Draw the amount."""
         if self.varies in state:
-            values, count = _flat(state[self.varies]), common_layout(key.specs).count
-            draw_amount(key, self.varies, self.amount(key), count, "", values, self.is_non_negative)
+            draw_amount(key, self.varies, self.amount(key), "", _flat(state[self.varies]), self.is_non_negative)
 
 
 # Gain -----------------------------------------------------------------------------------------------------------------
@@ -264,7 +257,7 @@ class _TaxelFault(TaxelStage):
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Draw the faulty taxels (two launches), and the amount."""
         layout, chosen = common_layout(key.specs), _flat(state[self.marks])
-        draw_amount(key, "chosen", Uniform(0.0, 1.0), layout.count, "", chosen)
+        draw_amount(key, "chosen", Uniform(0.0, 1.0), "", chosen)
         chance = amount_row(key, np.tile(self.chances(layout), layout.mounts))
         key.compute.launch(_choose, (layout.count,), [chance], [wp.from_torch(chosen)])
         super().reset(state, key)
@@ -302,7 +295,7 @@ class DeadTaxels(_TaxelFault):
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Replace (one launch per field)."""
         count = common_layout(key.specs).count
-        inputs = [*taxel_states(state, "dead"), self.table(state, key)]
+        inputs = [_flat(state["dead"]), self.table(state, key)]
         for field, columns in key.columns.items():
             key.compute.launch(_silence, (columns,), [columns // count, *inputs], [column_values(slot[field])])
 
@@ -359,12 +352,9 @@ class StuckTaxels(_TaxelFault):
         """Freeze values (one launch per field, and one that acts only at a reset)."""
         launch_start(key, state["began"])
         count = common_layout(key.specs).count
-        inputs = [
-            *taxel_states(state, "stuck"), self.table(state, key),
-            *state_views(state, "began"),
-        ]  # fmt: skip
+        inputs = [_flat(state["stuck"]), self.table(state, key), state["began"]]
         for field, columns in key.columns.items():
-            outputs = [*state_views(state, f"held_{field}"), column_values(slot[field])]
+            outputs = [state[f"held_{field}"], column_values(slot[field])]
             key.compute.launch(_stick, (columns,), [columns // count, *inputs], outputs)
 
     def reset(self, state: Mapping[str, torch.Tensor], key: StageKey) -> None:

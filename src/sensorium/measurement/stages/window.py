@@ -12,7 +12,7 @@ from sensorium.compute import Rows, kernel, masked_tid
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place, StageCfg
 from sensorium.measurement.stage_key import StageKey
-from sensorium.measurement.stages.amounts import column_values, state_views
+from sensorium.measurement.stages.amounts import column_values
 
 
 @wp.func
@@ -27,11 +27,7 @@ def _joined(mean: float, count: float, x: float) -> float:
 
 @kernel
 def _look(
-    rows: Rows,
-    last: int,
-    values: wp.array2d[wp.float32],
-    mean: wp.array2d[wp.float32],
-    count: wp.array[wp.float32],
+    rows: Rows, last: int, values: wp.array2d[wp.float32], mean: wp.array2d[wp.float32], count: wp.array[wp.float32]
 ) -> None:
     env, _one = masked_tid(rows)
     for column in range(values.shape[1]):
@@ -42,11 +38,7 @@ def _look(
 
 @kernel
 def _dump(
-    rows: Rows,
-    last: int,
-    mean: wp.array2d[wp.float32],
-    count: wp.array[wp.float32],
-    values: wp.array2d[wp.float32],
+    rows: Rows, last: int, mean: wp.array2d[wp.float32], count: wp.array[wp.float32], values: wp.array2d[wp.float32]
 ) -> None:
     env, _one = masked_tid(rows)
     for column in range(values.shape[1]):
@@ -80,13 +72,13 @@ class WindowAverage(StageCfg):
     def observe(self, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Add a tick to the window (one launch per field)."""
         for field, last in _marked(key):
-            outputs = state_views(state, f"mean_{field}", "count")
+            outputs = [state[f"mean_{field}"], state["count"]]
             key.compute.launch(_look, (1,), [last, column_values(truth[field])], outputs)
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
         """Write the mean of the window, this tick included, and start a new window (one launch per field)."""
         for field, last in _marked(key):
-            inputs = [last, *state_views(state, f"mean_{field}", "count")]
+            inputs = [last, state[f"mean_{field}"], state["count"]]
             key.compute.launch(_dump, (1,), inputs, [column_values(slot[field])])
 
 

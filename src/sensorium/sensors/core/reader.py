@@ -35,11 +35,6 @@ OMITTED = {
 """Public members that `dir` omits: those for scenes and outputs, and aliases."""
 
 
-def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors are bit-identical, including NaN."""
-    return torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
-
-
 class Readable(Generic[CfgT, DataT]):
     """A sensor as seen by readers. `Sensor` derives from it and allocates the memory."""
 
@@ -228,7 +223,7 @@ class Readable(Generic[CfgT, DataT]):
         lent = self._lent or {}
         for is_measured, ((_, shown), kept) in lent.items():
             for name, tensor in shown.items():
-                if not _same_bits(tensor, kept[name]):
+                if not torch.equal(*(each.contiguous().view(torch.uint8) for each in (tensor, kept[name]))):
                     branch = "data" if is_measured else "ground_truth"
                     written.append(branch if self.single else f"{branch}.{name}")
                 if tensor.is_floating_point():
@@ -472,11 +467,8 @@ class Readable(Generic[CfgT, DataT]):
             ConfigError: the knob is absent from the config, is drawn for each sample, or several fields have it.
         """
         self.ensure_shown()
-        rows, ring, (head, _, tail) = (
-            env_rows(env_ids, self.num_envs, self.device),
-            self.buffers.ring,
-            knob.partition("."),
-        )
+        rows, ring = env_rows(env_ids, self.num_envs, self.device), self.buffers.ring
+        head, _, tail = knob.partition(".")
         stages = {kind_of(type(run.cfg)): run.states for run in self.buffers.stages}
         if knob in ("delay", "jitter", "loss"):
             if ring is None or getattr(self.buffers.plan.cfg, knob) is None:

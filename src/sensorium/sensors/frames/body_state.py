@@ -21,9 +21,9 @@ from sensorium.measurement.sensor_cfg import SELECTORS, MountedSensorCfg
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
 from sensorium.spec import BODY_POSE, BODY_VELOCITY, SHAPES, Field, Requirement
-from sensorium.world.bodies import body_boxes, entity_of
+from sensorium.world.bodies import body_boxes
 from sensorium.world.mount import Mounts, flag_state, is_finite3, is_finite4, mount_motion
-from sensorium.world.select import Named
+from sensorium.world.select import Named, entity_of
 
 Three = tuple[float, float, float]
 

@@ -32,8 +32,9 @@ from sensorium.measurement.record import Record
 from sensorium.measurement.sensor_cfg import MountedSensorCfg
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.spec import BODY_POSE, SHAPES, Field
-from sensorium.world.bodies import body_boxes, entity_of, tree_of
+from sensorium.world.bodies import body_boxes, tree_of
 from sensorium.world.mount import Mounts, flag_state, is_finite3, is_finite4, mount_pose
+from sensorium.world.select import entity_of
 
 NONE = -1
 """Id in an empty row."""

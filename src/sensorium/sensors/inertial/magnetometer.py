@@ -25,10 +25,10 @@ from torch import Tensor
 from sensorium.cfg import Amount, Cfg, Float, Vec3, amount_bounds, bad, is_finite, must
 from sensorium.compute import Rows, episode_words, kernel, masked_tid, recorded
 from sensorium.geometry.transforms import quat_rotate_inverse
-from sensorium.measurement.draws import FIXED, ColumnDistribution, column_distribution, draw_value, is_drawn
+from sensorium.measurement.draws import FIXED, ColumnDistribution, column_distribution, draw_value, is_drawn, parts
 from sensorium.measurement.record import Record, Timeline
 from sensorium.measurement.sensor_cfg import MountedSensorCfg
-from sensorium.measurement.stages.amounts import parts, row
+from sensorium.measurement.stages.amounts import row
 from sensorium.random import Normal, normal_table
 from sensorium.sensors.core.base import SimpleSensor
 from sensorium.sensors.core.hooks import Supports
