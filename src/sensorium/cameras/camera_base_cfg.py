@@ -163,7 +163,8 @@ class CameraBaseCfg(CameraMountCfg[DataT], TargetsCfg[DataT], Generic[DataT]):
     @property
     def clips(self) -> bool:
         """Whether a pixel without a hit in range shows a value other than +inf."""
-        raise NotImplementedError
+        farthest, beyond = self.clipping
+        return farthest < self.depth_limits[1] or beyond != math.inf
 
     @property
     def point_beyond(self) -> float:

@@ -246,10 +246,7 @@ def count_events(
 @kernel(group="events")
 def place_events(rows: Rows, pixels: EventPixels, queue: EventQueue, lost_out: wp.array[wp.int32]) -> None:
     """Turn the numbers of events of the rows into those before them."""
-    i = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env = masked_tid(rows)
     total = wp.int32(0)
     for row in range(pixels.height):
         count = queue.rows[env, row]
@@ -310,10 +307,7 @@ def sort_events(
     time_out: wp.array2d[wp.float32],
 ) -> None:
     """Sort the events by time, and write them."""
-    i = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env = masked_tid(rows)
     interval = elapsed(rows, env, pixels)
     count = wp.min(queue.total[env], queue.time.shape[1])
     sort_by_byte(env, count, 0, queue.bins, queue.time, queue.pixel, queue.time_too, queue.pixel_too)

@@ -199,7 +199,7 @@ def unproject_depth(depth: Tensor, intrinsics: Tensor, is_ortho: bool = True, le
         `[..., height * width, 3]`, m, row by row from the top left; +inf where `depth` is not finite, where the lens
         sees nothing, and where a distance to the image plane defines no point because the ray is parallel to the plane.
     """
-    image, _ = _image(depth)
+    image = depth[..., 0] if depth.dim() > 2 and depth.shape[-1] == 1 else depth
     rays = pixel_rays(intrinsics, *image.shape[-2:])
     if lens is not None and lens.is_parallel:
         points = torch.cat([rays[..., :2].to(image.dtype).expand(*image.shape, 2), image[..., None]], dim=-1)
@@ -265,9 +265,3 @@ def tile_images(images: Tensor) -> Tensor:
     tiles[:count] = images
     tiled = tiles.view(rows, columns, height, width, channels).transpose(1, 2)
     return tiled.reshape(rows * height, columns * width, channels)
-
-
-def _image(depth: Tensor) -> tuple[Tensor, bool]:
-    """Return an image without its last axis of one channel, and whether it had one."""
-    has_channel = depth.dim() > 2 and depth.shape[-1] == 1
-    return (depth[..., 0] if has_channel else depth), has_channel

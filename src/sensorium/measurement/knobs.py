@@ -67,7 +67,7 @@ class KnobTable:
             column_distribution(amount, columns, spread, compute.wp_device),
             normal_table(compute.wp_device),
         )
-        self._draw = [distribution, int(knob in NON_NEGATIVE), stream, table]
+        self._draw = [distribution, columns, int(knob in NON_NEGATIVE), stream, table]
 
     @property
     def stride(self) -> int:

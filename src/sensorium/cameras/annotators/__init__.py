@@ -13,7 +13,7 @@ from sensorium.cameras.annotators.distances import Distances
 from sensorium.cameras.annotators.ids import Ids
 from sensorium.cameras.annotators.motion import Motion
 from sensorium.cameras.annotators.normals import Normals
-from sensorium.cameras.annotators.segmentation import InstanceIds, Instances, SemanticClasses
+from sensorium.cameras.annotators.segmentation import Segmentation
 from sensorium.cameras.camera_data import COUNT
 
 ANNOTATORS: Mapping[str, type[Annotator]] = {
@@ -27,9 +27,9 @@ ANNOTATORS: Mapping[str, type[Annotator]] = {
     "linear_rgb": Colors,
     "geom_ids": Ids,
     "face_ids": Ids,
-    "semantic_segmentation": SemanticClasses,
-    "instance_segmentation": Instances,
-    "instance_id_segmentation": InstanceIds,
+    "semantic_segmentation": Segmentation,
+    "instance_segmentation": Segmentation,
+    "instance_id_segmentation": Segmentation,
     "segmentation": Ids,
     "motion_vectors": Motion,
     "optical_flow": Motion,

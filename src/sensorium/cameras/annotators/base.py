@@ -21,7 +21,7 @@ class Annotator:
         names: the selected fields among those of this annotator.
     """
 
-    labels: Mapping[str, Mapping[str, Any]]
+    labels: dict[str, Mapping[str, Any]]
     """Field with ids -> ``{"idToLabels": {id as text: labels}}``."""
 
     def __init__(self, camera: Any, names: tuple[str, ...]) -> None:

@@ -39,7 +39,6 @@ import warp as wp
 
 from sensorium.cameras.render.analytic import draw_analytic
 from sensorium.cameras.render.cast import cast_pixels
-from sensorium.cameras.render.dense import draw_dense
 from sensorium.cameras.render.image_view import ImageViews
 from sensorium.cameras.render.listing import FEW, list_shapes
 from sensorium.cameras.render.place import BASE, WORLD, YAW, place_cameras, place_segments
@@ -231,12 +230,10 @@ class ImageCast(MountQuery):
             self._compute.launch(kernel, items, [*where, *inputs], [self.record], split=True)
 
         launch(list_shapes, view.surfaces, self.hidden, self._lists)
-        if view.kinds - {"mesh", "hfield"}:
-            launch(draw_analytic, self._lists)
         if view.kinds & {"mesh", "hfield"}:
             launch(draw_clusters, view.surfaces, self._lists)
-        if view.most_triangles > FEW:
-            launch(draw_dense, self._lists)
+        if view.kinds - {"mesh", "hfield"} or view.most_triangles > FEW:
+            launch(draw_analytic, self._lists)
 
     def _cast_table(self) -> None:
         """Cast the pixels of a table of directions (launches)."""

@@ -62,7 +62,7 @@ def draw_amount(
     if not is_drawn(amount):
         return
     inputs = [
-        amount_distribution(key, amount, columns), int(non_negative), key.stream(purpose, field),
+        amount_distribution(key, amount, columns), columns, int(non_negative), key.stream(purpose, field),
         normal_table(key.compute.wp_device),
     ]  # fmt: skip
     key.compute.launch(draw_columns, (columns,), inputs, [wp.from_torch(values)])
