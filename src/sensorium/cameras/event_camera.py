@@ -21,6 +21,7 @@ import warp as wp
 from pydantic import field_validator
 from torch import Tensor
 
+from sensorium.cameras.annotators.colors import LinearLight
 from sensorium.cameras.camera import Camera
 from sensorium.cameras.camera_cfg import CameraCfg
 from sensorium.cameras.camera_data import IMAGE, CameraData, DataTypes
@@ -35,7 +36,6 @@ from sensorium.cameras.event_kernels import (
     sort_events,
     write_events,
 )
-from sensorium.cameras.linear_light import LinearLight
 from sensorium.cfg import NonNegative, Positive, bad, in_unit, must
 from sensorium.compute import recorded
 from sensorium.errors import ConfigError

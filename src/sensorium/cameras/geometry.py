@@ -169,15 +169,16 @@ class Projecting(Protocol):
         """Return the unit directions of points of the plane, float64 `[..., 3]`."""
 
 
-def pixel_rays(intrinsics: Tensor, height: int, width: int) -> Tensor:
+def pixel_rays(intrinsics: Tensor, height: int, width: int, config: str = "pixel_rays") -> Tensor:
     """Return the direction of each pixel per metre of depth, `[..., height, width, 3]`: right, down, forward (1).
 
     Args:
         intrinsics: `[..., 3, 3]`, pixels.
         height: number of rows.
         width: number of columns.
+        config: name of the caller, for messages.
     """
-    inverse = inverse_intrinsics(intrinsics, "pixel_rays").to(intrinsics.dtype)
+    inverse = inverse_intrinsics(intrinsics, config).to(intrinsics.dtype)
     u = torch.arange(width, dtype=inverse.dtype, device=inverse.device) + 0.5
     v = torch.arange(height, dtype=inverse.dtype, device=inverse.device) + 0.5
     rows, columns = torch.meshgrid(v, u, indexing="ij")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,12 +11,13 @@ import torch
 
 from sensorium.cameras.appearance_cfg import ShapeLookCfg
 from sensorium.cameras.render.looks import SceneLooks
-from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest
+from sensorium.errors import ConfigError, listed, nearest
 from sensorium.geometry.appearance import VARIED
 from sensorium.measurement.draws import column_distribution, draw_columns, is_drawn, stream_of
 from sensorium.random import Choice, normal_table, stream_key
 from sensorium.sensors.core.parts import SensorContext
 from sensorium.shapes.scene import ShapeScene
+from sensorium.world.select import match_names
 
 LIMITS = dict.fromkeys(("rgba", "emission", "specular", "shininess", "mirror"), (0.0, 1.0))
 LIMITS |= dict.fromkeys(("light_ambient", "light_diffuse", "light_specular"), (0.0, math.inf))
@@ -44,7 +44,11 @@ class RandomLooks:
             if isinstance(cfg, ShapeLookCfg):
                 items = scene.matching(_patterns(cfg.shapes), type(cfg).__name__, "shapes")
             else:
-                items = _matching(_patterns(cfg.lights), names, type(cfg).__name__)
+                title, found = type(cfg).__name__, dict[int, None]()
+                for pattern in _patterns(cfg.lights):
+                    hits = match_names(pattern, names, config=title, field="lights", what="light")
+                    found |= dict.fromkeys(i for i, name in enumerate(names) if name in hits)
+                items = list(found)
             for name in cfg.given:
                 amount = getattr(cfg, name)
                 if name == "texture":
@@ -99,15 +103,3 @@ class RandomLooks:
 
 def _patterns(given: str | tuple[str, ...]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else given
-
-
-def _matching(patterns: Sequence[str], names: Sequence[str], config: str) -> list[int]:
-    """Return the lights whose names match a pattern in full."""
-    found: dict[int, None] = {}
-    for pattern in patterns:
-        hits = [i for i, name in enumerate(names) if re.fullmatch(pattern, name)]
-        if not hits:
-            fix = f"{nearest(pattern, names).strip()} Lights: {listed(names)}.".strip()
-            raise SelectionError(config, [Fault("lights", repr(pattern), "the name of a light", fix)])
-        found |= dict.fromkeys(hits)
-    return list(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -111,6 +111,16 @@ class MountQuery:
             self._compute.launch(
                 place_shapes, (count,), [slots, instances, *self.body_pose()], [*places, *self._flags()]
             )
+
+    def _filled(self, out: Any, dtypes: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], count: int) -> Any:
+        """Set the members of a struct to tensors `[env, mount, item, ...]` of `count` items, or to empty arrays."""
+        for name, dtype in dtypes.items():
+            array, tensor = wp.zeros((0, 0, 0), dtype=dtype, device=self._compute.device), tensors.get(name)
+            if tensor is not None:
+                shape = (self._compute.num_envs, self._mount.count, count, *((3,) if dtype is wp.vec3 else ()))
+                array = wp.from_torch(tensor.view(shape), dtype=dtype)
+            setattr(out, name, array)
+        return out
 
     @property
     def nbytes(self) -> int:

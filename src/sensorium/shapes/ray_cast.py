@@ -103,6 +103,9 @@ class RayCast(MountQuery):
         context: context of the cast.
         spec: the rays.
 
+    Attributes:
+        bundle: the rays for custom kernels, a `geometry.ray_structs.Bundle`.
+
     Raises:
         ConfigError: directions that are zero or not finite, or no shapes to hit.
     """
@@ -121,7 +124,7 @@ class RayCast(MountQuery):
         self._spec, self._miss = spec, spec.miss
         self._limits = (spec.limits[0], min(spec.limits[1], FARTHEST))  # with infinity a miss would count as a hit
         self._block = (int(BLOCK) if compute.is_cpu else 1) if spec.block is None else spec.block
-        bundle = self._bundle = Bundle()
+        bundle = self.bundle = Bundle()
         cones = self._take_directions() if spec.drawn is None else self._take_drawn(spec.drawn)
         self.cones = [torch.from_numpy(values).to(device) for values in cones]
         self._own += self.cones
@@ -148,7 +151,7 @@ class RayCast(MountQuery):
 
     def _take_directions(self) -> Cones:
         """Store fixed directions in the bundle, and return the cones around its blocks."""
-        spec, bundle, compute, config = self._spec, self._bundle, self._compute, self._config
+        spec, bundle, compute, config = self._spec, self.bundle, self._compute, self._config
         d = np.asarray(spec.directions, dtype=np.float64).reshape(-1, 3)
         count = len(d) if spec.count is None else spec.count
         compute.memory.take_rays((count,), self._mount.count)
@@ -176,18 +179,13 @@ class RayCast(MountQuery):
 
     def _take_drawn(self, drawn: torch.Tensor) -> Cones:
         """Store drawn directions in the bundle, and return a cone around all of them."""
-        bundle, zeros, count = self._bundle, torch.zeros_like(drawn[:1]), drawn.shape[1]
+        bundle, zeros, count = self.bundle, torch.zeros_like(drawn[:1]), drawn.shape[1]
         self._compute.memory.take_rays((count,), self._mount.count)
         bundle.starts = self._array(zeros.expand_as(drawn), wp.vec3)
         bundle.directions = wp.from_torch(drawn, dtype=wp.vec3)
         bundle.total = bundle.count = count
         self._own += [zeros, drawn]
         return _wide_cones(2.0 * self._spec.spread, count)
-
-    @property
-    def bundle(self) -> Any:
-        """The rays for custom kernels: a `geometry.ray_structs.Bundle`."""
-        return self._bundle
 
     @property
     def pose(self) -> Any:
@@ -283,7 +281,7 @@ class RayCast(MountQuery):
         compute, out = self._compute, self._hits(outputs, miss)
         pose = self._drifting(drift, cast_drift)
         shapes = [self._surroundings, self.view.instances, self.arrays.fields, self._moving, self.hidden]
-        inputs = [wp.vec2(*self._limits), self._block, *shapes, pose, self._bundle]
+        inputs = [wp.vec2(*self._limits), self._block, *shapes, pose, self.bundle]
         blocks = self._mount.count, -(-self.count // self._block)
         if self.vertical and self.view.is_upright and self._slots == 1 and self._spec.offsets is None:
             is_more = int(not set(outputs) <= {"distance", "point"})
@@ -307,20 +305,13 @@ class RayCast(MountQuery):
             cast_drift: see `cast`.
             miss: see `cast`.
         """
-        inputs = [wp.vec2(*self._limits), self._block, self._drifting(drift, cast_drift), self._bundle]
+        inputs = [wp.vec2(*self._limits), self._block, self._drifting(drift, cast_drift), self.bundle]
         blocks = self._mount.count, -(-self.count // self._block)
         self._compute.launch(follow_rays, blocks, inputs, [self._hits(outputs, miss)], split=True)
 
     def _hits(self, outputs: Mapping[str, torch.Tensor], miss: float | None) -> Any:
         """Return the struct through which kernels write outputs."""
-        out, shape = Hits(), (self._compute.num_envs, self._mount.count, self.count)
-        for name, dtype in _HITS.items():
-            tensor = outputs.get(name)
-            if tensor is None:
-                setattr(out, name, wp.zeros((0, 0, 0), dtype=dtype, device=self._compute.device))
-                continue
-            width = () if dtype in (wp.float32, wp.int32) else (3,)
-            setattr(out, name, wp.from_torch(tensor.view(*shape, *width), dtype=dtype))
+        out = self._filled(Hits(), _HITS, outputs, self.count)
         out.miss = self._miss if miss is None else miss
         return out
 

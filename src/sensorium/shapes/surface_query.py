@@ -82,12 +82,7 @@ class SurfaceQuery(MountQuery):
 
     # Work -------------------------------------------------------------------------------------------------------------
 
-    def find(
-        self,
-        outputs: Mapping[str, torch.Tensor],
-        miss: float | None = float("inf"),
-        stay: bool = False,
-    ) -> None:
+    def find(self, outputs: Mapping[str, torch.Tensor], miss: float | None = float("inf"), stay: bool = False) -> None:
         """Find the nearest surface of all probes in the current state, and flag envs with invalid poses (launches).
 
         Args:
@@ -135,14 +130,7 @@ class SurfaceQuery(MountQuery):
     def _nearest(
         self, outputs: Mapping[str, torch.Tensor], miss: float | None = float("inf"), stay: bool = False
     ) -> Nearest:
-        out, shape = Nearest(), (self._compute.num_envs, *self._items)
-        for name, dtype in _OUTPUTS.items():
-            tensor = outputs.get(name)
-            if tensor is None:
-                setattr(out, name, wp.zeros((0, 0, 0), dtype=dtype, device=self._compute.device))
-            else:
-                width = (3,) if dtype is wp.vec3 else ()
-                setattr(out, name, wp.from_torch(tensor.view(*shape, *width), dtype=dtype))
+        out = self._filled(Nearest(), _OUTPUTS, outputs, self.count)
         out.miss = float("nan") if miss is None else miss
         out.stay = int(stay)
         return out

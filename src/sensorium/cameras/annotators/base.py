@@ -29,13 +29,8 @@ class Annotator:
         self.labels = {}
 
     @classmethod
-    def field(cls, name: str, field: Field, cfg: Any) -> Field:
-        """Return a field of the data class with its channels and dtype for a config; by default unchanged."""
-        return field
-
-    @classmethod
     def sized(cls, name: str, field: Field, camera: Any) -> Field:
-        """Return a field with the sizes of its axes; by default those of an image."""
+        """Return a field with the sizes of its axes, channels and dtype; by default those of an image."""
         return replace(field, shape=(*camera.image_shape, *field.shape[2:]))
 
     def reset(self, env_mask: Tensor) -> None:

@@ -19,7 +19,6 @@ from sensorium.spec import Field
 
 if TYPE_CHECKING:
     from sensorium.cameras.camera import Camera
-    from sensorium.cameras.camera_cfg import CameraCfg
 
 
 @kernel(group="images")
@@ -44,9 +43,11 @@ class Segmentation(Annotator):
             self.labels[name] = {key: keyed(each, colorize) for key, each in texts.items()}
 
     @classmethod
-    def field(cls, name: str, field: Field, cfg: CameraCfg) -> Field:
+    def sized(cls, name: str, field: Field, camera: Camera) -> Field:
         """Return the field of a colour, or of an id."""
-        return field if getattr(cfg, f"colorize_{name}") else replace(field, shape=(1, 1, 1), axes=IMAGE, dtype="int32")
+        if not getattr(camera.cfg, f"colorize_{name}"):
+            field = replace(field, shape=(1, 1, 1), axes=IMAGE, dtype="int32")
+        return super().sized(name, field, camera)
 
     def annotate(self, record: Record, hits: Any, *, is_last: bool) -> None:
         """Write the values of a frame (one launch per field)."""

@@ -17,7 +17,7 @@ from sensorium.errors import SensoriumWarning
 from sensorium.geometry.bounds import local_box
 from sensorium.geometry.shapes import HeightField, Mesh
 from sensorium.shapes.arrays import ShapeArrays
-from sensorium.shapes.scene import SceneView, ShapeScene, Targets, hidden_from
+from sensorium.shapes.scene import SceneView, ShapeScene, Targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,6 @@ class ImageViews(SceneView):
 
     def __init__(self, scene: ShapeScene) -> None:
         super().__init__(scene)
-        self._built: dict[tuple[int, ...], ImageView] = {}
         self._surfaces: dict[Mesh | HeightField, Any] = {}
         self._surface_bytes = 0
 
@@ -77,11 +76,7 @@ class ImageViews(SceneView):
         chosen, own_of = self.scene.seen(targets, own_bodies, config)
         shapes = self.scene.drawable
         rows = sorted(chosen, key=lambda i: (not shapes[i].is_static, shapes[i].element == "tendon"))
-        key = tuple(rows)
-        if key not in self._built:
-            self._built[key] = self._build(rows)
-        view = self._built[key]
-        return view, hidden_from(own_of, view.bodies)
+        return self._shared(tuple(rows), lambda: self._build(rows), own_of)
 
     def _build(self, rows: Sequence[int]) -> ImageView:
         shapes, device = self.scene.drawable, self.device

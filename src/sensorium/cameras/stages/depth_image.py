@@ -450,13 +450,6 @@ class DepthStage(StageCfg):
             if max(columns[field], mounts * rows * row) >= _MAX_BLOCKS:
                 raise ValueError(f"an image of fewer than {_MAX_BLOCKS} pixels over all mounts")
 
-    def focal_of(self, width: int) -> float:
-        """Return the focal length of an image of a given width, px."""
-        if self.focal_px is not None:
-            return self.focal_px
-        assert self.fov_deg is not None
-        return 0.5 * width / math.tan(0.5 * math.radians(self.fov_deg))
-
     def matching(self, image: Any, focal_px: float | None) -> tuple[float, float]:
         """Return the focal length of the matched images, px, and the number of px of this image per px of theirs.
 
@@ -468,7 +461,8 @@ class DepthStage(StageCfg):
     def pinhole(self, height: int, width: int) -> Any:
         """Return image size and intrinsics for kernels."""
         image = Pinhole()
-        image.height, image.width, image.focal = height, width, self.focal_of(width)
+        image.height, image.width = height, width
+        image.focal = self.focal_px or 0.5 * width / math.tan(0.5 * math.radians(self.fov_deg or 0.0))  # one is given
         image.cx, image.cy = self.principal_point or (0.5 * width, 0.5 * height)
         return image
 
