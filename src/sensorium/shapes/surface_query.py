@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from sensorium.geometry.probes import Nearest, Trees, follow_distance, probe_surfaces, show_misses
 from sensorium.geometry.ray_structs import Moving
+from sensorium.shapes.arrays import device_array
 from sensorium.shapes.query import MountQuery, QueryContext
 from sensorium.shapes.ray_view import RayViews
 from sensorium.shapes.scene import Targets
@@ -76,8 +77,7 @@ class SurfaceQuery(MountQuery):
             )
             scales.append(shape.scale if shape.mesh is not None and is_even else one)
         out, device = Trees(), self._compute.device
-        out.mesh = wp.array(np.array(ids, np.uint64), dtype=wp.uint64, device=device)
-        out.scale = wp.array(np.array(scales, np.float32).reshape(-1, 3), dtype=wp.vec3, device=device)
+        out.mesh, out.scale = device_array(ids, wp.uint64, device), device_array(scales, wp.vec3, device)
         return out
 
     # Work -------------------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class SurfaceQuery(MountQuery):
 
     def _nearest(
         self, outputs: Mapping[str, torch.Tensor], miss: float | None = float("inf"), stay: bool = False
-    ) -> Nearest:
+    ) -> Any:
         out = self._filled(Nearest(), _OUTPUTS, outputs, self.count)
         out.miss = float("nan") if miss is None else miss
         out.stay = int(stay)

@@ -27,6 +27,7 @@ from sensorium.geometry.bounds import local_box, placed_box
 from sensorium.geometry.shapes import Shape
 from sensorium.geometry.transforms import rotation
 from sensorium.measurement.record import Record
+from sensorium.shapes.arrays import device_array
 from sensorium.spec import Field
 
 if TYPE_CHECKING:
@@ -73,10 +74,7 @@ class Boxes(Annotator):
         return field if name.endswith(COUNT) else replace(field, shape=(cls.count(camera), *field.shape[1:]))
 
     def _put(self, struct: Any, name: str, values: Any, dtype: Any = wp.int32) -> None:
-        array = np.asarray(values, dtype=np.int32 if dtype is wp.int32 else np.float32)
-        if dtype is not wp.int32:
-            array = array.reshape(-1, 3 if dtype is wp.vec3 else 4)
-        setattr(struct, name, wp.array(array, dtype=dtype, device=self.camera.compute_on.wp_device))
+        setattr(struct, name, device_array(values, dtype, self.camera.compute_on.wp_device))
 
     def _solid_boxes(self, shapes: Sequence[Shape], owned: Sequence[Sequence[int]]) -> SolidBoxes:
         """Return the parts of the objects: a shape alone has its own frame, several shapes that of their body."""

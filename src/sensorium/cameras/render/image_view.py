@@ -16,7 +16,7 @@ from sensorium.cameras.render.structs import Placed
 from sensorium.errors import SensoriumWarning
 from sensorium.geometry.bounds import local_box
 from sensorium.geometry.shapes import HeightField, Mesh
-from sensorium.shapes.arrays import ShapeArrays
+from sensorium.shapes.arrays import ShapeArrays, device_array
 from sensorium.shapes.scene import SceneView, ShapeScene, Targets
 
 
@@ -89,8 +89,8 @@ class ImageViews(SceneView):
         half = np.array([local_box(shape)[1] for shape in chosen]).reshape(-1, 3)
         placed = Placed()
         placed.instances = self.scene.view(ShapeArrays).instances(rows)
-        placed.half = wp.array(np.minimum(half * (1.0 + 1e-5), 1e30).astype(np.float32), dtype=wp.vec3, device=device)
-        placed.surface = wp.array(np.array(index, np.int32), dtype=wp.int32, device=device)
+        placed.half = device_array(np.minimum(half * (1.0 + 1e-5), 1e30), wp.vec3, device)
+        placed.surface = device_array(index, wp.int32, device)
         placed.row = wp.array(row, dtype=wp.int32, device=device)
         tendons = [i for i, shape in enumerate(shapes) if shape.element == "tendon"]
         segments = np.array([tendons.index(i) for i in rows if shapes[i].element == "tendon"], np.int32)

@@ -338,7 +338,7 @@ def depth_kernel(model_type: Any, pixel: Any) -> Any:
     def measure(
         rows: Rows,
         view: DepthView,
-        model: model_type,  # type: ignore[valid-type]
+        model: model_type,
         draws: DepthDraws,
         table: wp.array[wp.vec3],
         values: wp.array2d[wp.float32],
