@@ -63,11 +63,7 @@ convert_camera_frame_orientation_convention = convert_orientation_convention
 
 
 def look_at(
-    eyes: Tensor,
-    targets: Tensor,
-    convention: Convention = "ros",
-    config: str = "look_at",
-    up: Tensor | None = None,
+    eyes: Tensor, targets: Tensor, convention: Convention = "ros", config: str = "look_at", up: Tensor | None = None
 ) -> Tensor:
     """Return the orientations of cameras that look from one point to another, with the world's z axis up in the image.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import warp as wp
 from torch import Tensor
@@ -21,6 +21,8 @@ class Annotator:
         names: the selected fields among those of this annotator.
     """
 
+    types: ClassVar[Sequence[str]]
+    """All fields of this annotator."""
     labels: dict[str, Mapping[str, Any]]
     """Field with ids -> ``{"idToLabels": {id as text: labels}}``."""
 

@@ -40,6 +40,8 @@ COLUMNS = 5
 class Boxes(Annotator):
     """`bounding_box_2d_tight`, `bounding_box_2d_loose` and `bounding_box_3d`, each with its count."""
 
+    types = tuple(f"bounding_box_{kind}{end}" for kind in ("2d_tight", "2d_loose", "3d") for end in ("", COUNT))
+
     def __init__(self, camera: Camera, names: tuple[str, ...]) -> None:
         super().__init__(camera, names)
         ids = camera.semantics.instances[0]

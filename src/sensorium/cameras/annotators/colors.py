@@ -58,6 +58,8 @@ class Colors(Annotator):
         cast: the visibility pass of its colours: that of the camera, or of a finer image.
     """
 
+    types = (*CHANNELS, LINEAR)
+
     def __init__(self, camera: Camera, names: tuple[str, ...]) -> None:
         super().__init__(camera, names)
         cfg, device = camera.cfg, camera.device
@@ -71,7 +73,9 @@ class Colors(Annotator):
         self._is_lit = any(name in LIT for name in names)
         self._backdrop = looks.backdrop(fog=cfg.fog, haze=cfg.haze)
         self._textured = looks.looks if cfg.textures else looks.without_textures
-        self._casts_shadows = self._is_lit and cfg.shadows and looks.casts_shadows
+        self._casts_shadows = (
+            self._is_lit and cfg.shadows and any(light.casts_shadow for light in looks.lighting.lights)
+        )
         self._has_mirrors = self._is_lit and cfg.reflections and looks.has_mirrors
         self._has_paths = self._is_lit and (self._has_mirrors or looks.has_clear)
         shape = self.cast.record.inverse.shape

@@ -57,6 +57,8 @@ def _ids(
 class Ids(Annotator):
     """`geom_ids`, `face_ids` and `segmentation`."""
 
+    types = ("geom_ids", "face_ids", "segmentation")
+
     def __init__(self, camera: Camera, names: tuple[str, ...]) -> None:
         super().__init__(camera, names)
         shapes = camera.rays.drawable

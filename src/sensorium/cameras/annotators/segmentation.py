@@ -30,8 +30,21 @@ def _look_up(rows: Rows, width: int, table: wp.array[wp.int32], hits: HitRecord,
         values[env, mount, pixel] = table[hits.shape[place_of(rows, env), mount, pixel] + 1]
 
 
+IDS: Mapping[str, Callable[[Semantics], tuple[Sequence[int], Mapping[str, Mapping[int, Any]]]]] = {
+    "semantic_segmentation": lambda semantics: (semantics.classes[0], {"idToLabels": semantics.classes[1]}),
+    "instance_segmentation": lambda semantics: (
+        semantics.instances[0],
+        {"idToLabels": semantics.instances[1], "idToSemantics": semantics.instances[2]},
+    ),
+    "instance_id_segmentation": lambda semantics: (semantics.leaves[0], {"idToLabels": semantics.leaves[1]}),
+}
+"""Field -> id of each shape, and the texts of the ids by their keys in `info`."""
+
+
 class Segmentation(Annotator):
     """`semantic_segmentation`, `instance_segmentation` and `instance_id_segmentation`."""
+
+    types = tuple(IDS)
 
     def __init__(self, camera: Camera, names: tuple[str, ...]) -> None:
         super().__init__(camera, names)
@@ -57,14 +70,3 @@ class Segmentation(Annotator):
             inputs = [width, wp.from_torch(table), hits]
             dim = (camera.mount.count, height)
             camera.compute_on.launch(_look_up, dim, inputs, [wp.from_torch(words)], split=True)
-
-
-IDS: Mapping[str, Callable[[Semantics], tuple[Sequence[int], Mapping[str, Mapping[int, Any]]]]] = {
-    "semantic_segmentation": lambda semantics: (semantics.classes[0], {"idToLabels": semantics.classes[1]}),
-    "instance_segmentation": lambda semantics: (
-        semantics.instances[0],
-        {"idToLabels": semantics.instances[1], "idToSemantics": semantics.instances[2]},
-    ),
-    "instance_id_segmentation": lambda semantics: (semantics.leaves[0], {"idToLabels": semantics.leaves[1]}),
-}
-"""Field -> id of each shape, and the texts of the ids by their keys in `info`."""

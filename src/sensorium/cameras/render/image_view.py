@@ -117,8 +117,11 @@ class ImageViews(SceneView):
                 vertices, faces, ids = triangles_of(geometry)
                 clusters = build_clusters(vertices, faces, ids)
                 points = wp.array(vertices.astype(np.float32), dtype=wp.vec3, device=device)
-            self._surfaces[geometry] = clusters.surface(points, device)
-            self._surface_bytes += clusters.nbytes
+            self._surfaces[geometry] = out = Surface()
+            out.points, out.triangles = points, len(clusters["face"])
+            for name, values in clusters.items():
+                setattr(out, name, wp.array(values, dtype=wp.vec4 if values.ndim > 1 else wp.int32, device=device))
+                self._surface_bytes += values.nbytes
         return self._surfaces[geometry]
 
     @property

@@ -69,7 +69,6 @@ class SceneLooks:
         self.tables = {name: self._common(name) for name in VARIED}
         for name in {*self._varied, *_DERIVED}:
             self.tables[name] = self.tables[name].expand(compute.num_envs, -1, -1).contiguous()
-        self._lights = len(lights)
         self._kept: dict[str, torch.Tensor] = {}
         self.looks, self._mounts = Looks(), LightMounts()
         self.lights = wp.zeros((compute.num_envs, len(lights)), dtype=Light, device=compute.wp_device)
@@ -206,15 +205,10 @@ class SceneLooks:
         varies = "mirror" in self._varied or len(self.tables["mirror"]) > 1
         return varies or bool((self._kept["finish"][..., 3] > 0.0).any())
 
-    @property
-    def casts_shadows(self) -> bool:
-        """Whether a light casts shadows."""
-        return any(light.casts_shadow for light in self.lighting.lights)
-
     def place(self, body_pose: list[Any]) -> None:
         """Compute the poses of the lights from those of the bodies `[env, body]` (a launch)."""
-        if self._lights:
-            self._compute.launch(place_lights, (self._lights,), [self._mounts, *body_pose], [self.lights])
+        if self.lighting.lights:
+            self._compute.launch(place_lights, self.lights.shape[1:], [self._mounts, *body_pose], [self.lights])
 
     def backdrop(self, *, fog: bool, haze: bool) -> Any:
         """Return the background of the shapes, with or without fog and haze."""
