@@ -22,7 +22,6 @@ from sensorium import CameraCfg, EventCameraCfg, MujocoWarpEngine, Scene
 from sensorium.cameras.annotators import distances
 from sensorium.cameras.render.analytic import draw_analytic
 from sensorium.cameras.render.cast import cast_pixels
-from sensorium.cameras.render.dense import draw_dense
 from sensorium.cameras.render.lighting import place_lights
 from sensorium.cameras.render.listing import list_shapes
 from sensorium.cameras.render.paths import trace_paths
@@ -32,7 +31,7 @@ from sensorium.cameras.render.shade import shade
 from sensorium.cameras.render.shadows import cast_shadows
 from sensorium.lenses import PinholeLensCfg
 
-PASS = (place_cameras, list_shapes, draw_analytic, draw_clusters, draw_dense, distances._measure)
+PASS = (place_cameras, list_shapes, draw_analytic, draw_clusters, distances._measure)
 """Kernels of a pinhole image of depth."""
 COLORS = (place_lights, shade, cast_shadows, trace_paths)
 """Kernels of colours."""

@@ -18,8 +18,7 @@ from torch import Tensor
 from sensorium.cameras.camera_cfg import CameraCfg
 from sensorium.cameras.camera_data import CameraData, Images
 from sensorium.cameras.image_camera import ImageCamera
-from sensorium.cameras.lens_tables import lines_of, projection_of
-from sensorium.cameras.lenses import LensCfg
+from sensorium.cameras.lenses import LensCfg, lines_of, projection_of
 from sensorium.cameras.semantics import Semantics
 from sensorium.cameras.shutter import ShutterMotion
 from sensorium.cameras.stages.depth_image import DepthStage

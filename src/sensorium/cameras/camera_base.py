@@ -146,13 +146,8 @@ class CameraBase(SimpleSensor[CameraCfgT, CameraDataT], Generic[CameraCfgT, Came
         pos, quat = cfg.offset_on(all(self.mount.cameras))
         self._offset_pos = pos.float().expand(*shape, 3).contiguous().to(device)
         self._offset_quat = quat.float().expand(*shape, 4).contiguous().to(device)
-        kept = {
-            "k": self._k,
-            "inverse_k": self._inverse_k,
-            "offset_pos": self._offset_pos,
-            "offset_quat": self._offset_quat,
-        }
-        self.buffers.kept |= {f"camera/{name}": tensor for name, tensor in kept.items()}
+        names = ("k", "inverse_k", "offset_pos", "offset_quat")
+        self.buffers.kept |= {f"camera/{name}": getattr(self, f"_{name}") for name in names}
         self.pose_offset = self._offset_pos, self._offset_quat  # live: x forward, z up
 
     # Intrinsics and poses ---------------------------------------------------------------------------------------------

@@ -94,11 +94,6 @@ class CameraMountCfg(MountedSensorCfg[DataT], Generic[DataT]):
             data = {**data, "offset": CameraOffsetCfg(pos=offset.pos, rot=offset.rot)}
         super().__init__(**data)
 
-    @property
-    def convention(self) -> Convention:
-        """Axes that the offset rotates, for a `prim_path` that does not refer to a camera."""
-        return self.convention_on(self.selector[0] in ("camera", "cameras"))
-
     def convention_on(self, is_camera: bool) -> Convention:
         """Return the axes that the offset rotates, for a camera of the model or another mount."""
         return "opengl" if is_camera and "convention" not in self.offset.model_fields_set else self.offset.convention
@@ -163,7 +158,8 @@ class CameraBaseCfg(CameraMountCfg[DataT], TargetsCfg[DataT], Generic[DataT]):
     @property
     def clips(self) -> bool:
         """Whether a pixel without a hit in range shows a value other than +inf."""
-        raise NotImplementedError
+        farthest, beyond = self.clipping
+        return farthest < self.depth_limits[1] or beyond != math.inf
 
     @property
     def point_beyond(self) -> float:

@@ -203,8 +203,3 @@ class CameraCfg(CameraBaseCfg[CameraData]):
         """Maximum distance that is not clipped, and the value beyond it and for a miss, m."""
         far = self.clipping_range[1]
         return far, {"none": float("inf"), "max": far, "zero": 0.0}[self.depth_clipping_behavior]
-
-    @property
-    def clips(self) -> bool:
-        """Whether a pixel without a hit in range shows a number instead of +inf."""
-        return self.depth_clipping_behavior != "none"

@@ -38,12 +38,7 @@ class DepthCameraCfg(RayCasterCameraCfg):
 
     pattern: OptionalPatternField = None
     """Image and lens as a `PinholeCameraPatternCfg`; an alternative to `res`, angles and focal lengths."""
-    res: Annotated[
-        tuple[Int, Int], must(lambda size: min(size) >= 1, "(width, height) of at least 1 pixel"), in_unit("px")
-    ] = (
-        128,
-        96,
-    )
+    res: Annotated[Size, in_unit("px")] = (128, 96)
     """(width, height), pixels; if omitted, that of the camera of the model, if it defines one."""
     fov_horizontal: Annotated[Float | None, in_unit("deg")] = None
     """Angle between the left and right edge of the image, degrees; 90 if neither another field nor a camera of the

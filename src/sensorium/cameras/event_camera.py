@@ -21,21 +21,19 @@ import warp as wp
 from pydantic import field_validator
 from torch import Tensor
 
+from sensorium.cameras.annotators.colors import LinearLight
 from sensorium.cameras.camera import Camera
 from sensorium.cameras.camera_cfg import CameraCfg
 from sensorium.cameras.camera_data import IMAGE, CameraData, DataTypes
 from sensorium.cameras.event_kernels import (
-    CLEARED,
     RADIX,
     EventPixels,
     EventQueue,
-    clear_events,
     count_events,
     place_events,
     sort_events,
     write_events,
 )
-from sensorium.cameras.linear_light import LinearLight
 from sensorium.cfg import NonNegative, Positive, bad, in_unit, must
 from sensorium.compute import recorded
 from sensorium.errors import ConfigError
@@ -175,16 +173,10 @@ class EventCamera(Camera, SimpleSensor[EventCameraCfg, EventCameraData]):
         for name, size in (("ticks", 2), ("level", count), ("reference", count), ("since", count)):
             setattr(pixels, name, wp.from_torch(self.new_state(name, (size,))))
         pixels.fresh = wp.from_torch(torch.zeros((self.num_envs, count), dtype=torch.float32, device=self.device))
-        self._queue = queue = EventQueue()
-        queue.total = wp.from_torch(torch.zeros(self.num_envs, dtype=torch.int32, device=self.device))
-        sizes = {
-            "rows": height,
-            "bins": int(RADIX),
-            **dict.fromkeys(("time", "pixel", "time_too", "pixel_too"), capacity),
-        }
-        for name, size in sizes.items():
-            memory = torch.zeros((self.num_envs, size), dtype=torch.int32, device=self.device)
-            setattr(queue, name, wp.from_torch(memory))
+        self._memory = {"total": torch.zeros(self.num_envs, dtype=torch.int32, device=self.device)}
+        lists = dict.fromkeys(("time", "pixel", "time_too", "pixel_too"), capacity)
+        for name, size in {"rows": height, "bins": int(RADIX), **lists}.items():
+            self._memory[name] = torch.zeros((self.num_envs, size), dtype=torch.int32, device=self.device)
 
     @recorded
     def update_raw_data(self, raw: Record) -> None:
@@ -195,15 +187,16 @@ class EventCamera(Camera, SimpleSensor[EventCameraCfg, EventCameraData]):
         self._report_events(raw)
 
     def _report_events(self, raw: Record) -> None:
-        """Report the events since the last sample (five launches)."""
+        """Report the events since the last sample (four launches)."""
         envs, launch = self.num_envs, self.compute_on.launch
-        pixels, queue, table = self._pixels, self._queue, normal_table(self.compute_on.wp_device)
-        image = wp.from_torch(raw["polarity_image"].view(envs, -1))
-        count, lost = (wp.from_torch(raw[name].view(envs)) for name in ("count", "lost"))
-        events = [wp.from_torch(raw[name].view(envs, -1)) for name in ("x", "y", "polarity", "time_offset")]
+        pixels, queue, table = self._pixels, EventQueue(), normal_table(self.compute_on.wp_device)
+        outputs = {f"{name}_out": raw[name].view(envs, -1) for name in ("x", "y", "polarity")}
+        outputs |= {"time_out": raw["time_offset"].view(envs, -1), "image": raw["polarity_image"].view(envs, -1)}
+        outputs |= {"count_out": raw["count"].view(envs), "lost_out": raw["lost"].view(envs)}
+        for name, tensor in (self._memory | outputs).items():
+            setattr(queue, name, wp.from_torch(tensor))
         colours = wp.from_torch(self._light.image.view(envs, -1), dtype=wp.float32)
-        launch(count_events, (pixels.height,), [pixels, table, colours], [queue, image], split=True)
-        launch(place_events, (), [pixels], [queue, lost])
-        launch(write_events, (pixels.height,), [pixels, table], [queue, image], split=True)
-        launch(sort_events, (), [pixels], [queue, count, *events])
-        launch(clear_events, (-(-events[0].shape[1] // int(CLEARED)),), [count], events, split=True)
+        launch(count_events, (pixels.height,), [pixels, table, colours], [queue], split=True)
+        launch(place_events, (), [pixels], [queue])
+        launch(write_events, (pixels.height,), [pixels, table], [queue], split=True)
+        launch(sort_events, (), [pixels], [queue])

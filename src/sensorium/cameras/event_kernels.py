@@ -26,8 +26,6 @@ DARKEST: float = wp.constant(20.0 / 275.0)
 """Bandwidth in black, relative to that in white."""
 TWO_PI: float = wp.constant(6.2831853)
 RADIX: int = wp.constant(256)
-CLEARED: int = wp.constant(4096)
-"""Rows of events that a thread clears."""
 
 
 @wp.struct
@@ -90,6 +88,13 @@ class EventQueue:
         time_too: memory of the same size.
         pixel_too: memory of the same size.
         bins: number of events with each byte.
+        x_out: columns of the events.
+        y_out: their rows.
+        polarity_out: their polarities.
+        time_out: their times relative to the capture, s.
+        image: sum of the polarities of each pixel.
+        count_out: number of events that are listed.
+        lost_out: number of events that are not.
     """
 
     rows: wp.array2d[wp.int32]
@@ -99,6 +104,13 @@ class EventQueue:
     time_too: wp.array2d[wp.int32]
     pixel_too: wp.array2d[wp.int32]
     bins: wp.array2d[wp.int32]
+    x_out: wp.array2d[wp.int16]
+    y_out: wp.array2d[wp.int16]
+    polarity_out: wp.array2d[wp.int16]
+    time_out: wp.array2d[wp.float32]
+    image: wp.array2d[wp.int16]
+    count_out: wp.array[wp.int32]
+    lost_out: wp.array[wp.int32]
 
 
 @wp.func
@@ -132,7 +144,7 @@ def pixel_thresholds(
 @wp.func
 def pixel_events(
     rows: Rows, env: int, pixel: int, interval: float, pixels: EventPixels, table: wp.array[wp.vec3], queue: EventQueue,
-    first: int, image: wp.array2d[wp.int16],
+    first: int,
 ) -> int:  # fmt: skip
     """Return the number of events of a pixel since the last sample.
 
@@ -195,7 +207,7 @@ def pixel_events(
                 if place_in_queue(first + count + 1, total, capacity) > place:
                     queue.time[env, place] = int(at * float(STEPS)) + (way + 1) * (STEPS + 1)
                     queue.pixel[env, place] = pixel
-                    image[env, pixel] = image[env, pixel] + wp.int16(way)
+                    queue.image[env, pixel] = queue.image[env, pixel] + wp.int16(way)
             count += 1
     if first >= 0:
         pixels.reference[env, pixel] = reference + float(crossings) * step - leak
@@ -211,11 +223,19 @@ def count_events(
     table: wp.array[wp.vec3],
     colours: wp.array2d[wp.float32],
     queue: EventQueue,
-    image: wp.array2d[wp.int16],
 ) -> None:
-    """Compute the brightness of a row of pixels, and count its events; the first sample only sets the pixels."""
+    """Compute the brightness of a row of pixels, and count its events; the first sample only sets the pixels.
+
+    Each thread also clears a part of the list of events.
+    """
     env, piece = masked_tid(rows)
     row = rows.first + piece
+    share = queue.time.shape[1] / pixels.height + 1
+    for k in range(row * share, wp.min((row + 1) * share, queue.time.shape[1])):
+        queue.x_out[env, k] = wp.int16(0)
+        queue.y_out[env, k] = wp.int16(0)
+        queue.polarity_out[env, k] = wp.int16(0)
+        queue.time_out[env, k] = 0.0
     interval = elapsed(rows, env, pixels)
     count = wp.int32(0)
     for pixel in range(row * pixels.width, (row + 1) * pixels.width):
@@ -225,7 +245,7 @@ def count_events(
         now = light
         if pixels.is_log != 0:
             now = wp.log(light + pixels.eps)
-        image[env, pixel] = wp.int16(0)
+        queue.image[env, pixel] = wp.int16(0)
         if is_first(rows, env):
             pixels.level[env, pixel] = now
             pixels.reference[env, pixel] = now
@@ -239,30 +259,25 @@ def count_events(
             speed = TWO_PI * pixels.cutoff * (DARKEST + (1.0 - DARKEST) * wp.min(light, 1.0))
             now = now + (pixels.level[env, pixel] - now) * wp.exp(-speed * interval)
         pixels.fresh[env, pixel] = now
-        count += pixel_events(rows, env, pixel, interval, pixels, table, queue, -1, image)
+        count += pixel_events(rows, env, pixel, interval, pixels, table, queue, -1)
     queue.rows[env, row] = count
 
 
 @kernel(group="events")
-def place_events(rows: Rows, pixels: EventPixels, queue: EventQueue, lost_out: wp.array[wp.int32]) -> None:
+def place_events(rows: Rows, pixels: EventPixels, queue: EventQueue) -> None:
     """Turn the numbers of events of the rows into those before them."""
-    i = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env = masked_tid(rows)
     total = wp.int32(0)
     for row in range(pixels.height):
         count = queue.rows[env, row]
         queue.rows[env, row] = total
         total += count
     queue.total[env] = total
-    lost_out[env] = wp.max(total - queue.time.shape[1], 0)
+    queue.lost_out[env] = wp.max(total - queue.time.shape[1], 0)
 
 
 @kernel(group="events")
-def write_events(
-    rows: Rows, pixels: EventPixels, table: wp.array[wp.vec3], queue: EventQueue, image: wp.array2d[wp.int16]
-) -> None:
+def write_events(rows: Rows, pixels: EventPixels, table: wp.array[wp.vec3], queue: EventQueue) -> None:
     """Queue the events of a row of pixels, and advance the pixels."""
     env, piece = masked_tid(rows)
     row = rows.first + piece
@@ -271,7 +286,7 @@ def write_events(
     interval = elapsed(rows, env, pixels)
     before = int(queue.rows[env, row])
     for pixel in range(row * pixels.width, (row + 1) * pixels.width):
-        before += pixel_events(rows, env, pixel, interval, pixels, table, queue, before, image)
+        before += pixel_events(rows, env, pixel, interval, pixels, table, queue, before)
 
 
 @wp.func
@@ -299,21 +314,9 @@ def sort_by_byte(
 
 
 @kernel(group="events")
-def sort_events(
-    rows: Rows,
-    pixels: EventPixels,
-    queue: EventQueue,
-    count_out: wp.array[wp.int32],
-    x_out: wp.array2d[wp.int16],
-    y_out: wp.array2d[wp.int16],
-    polarity_out: wp.array2d[wp.int16],
-    time_out: wp.array2d[wp.float32],
-) -> None:
+def sort_events(rows: Rows, pixels: EventPixels, queue: EventQueue) -> None:
     """Sort the events by time, and write them."""
-    i = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    env = masked_tid(rows)
     interval = elapsed(rows, env, pixels)
     count = wp.min(queue.total[env], queue.time.shape[1])
     sort_by_byte(env, count, 0, queue.bins, queue.time, queue.pixel, queue.time_too, queue.pixel_too)
@@ -322,29 +325,9 @@ def sort_events(
     for k in range(count):
         word = queue.time_too[env, k]
         pixel = queue.pixel_too[env, k]
-        x_out[env, k] = wp.int16(pixel % pixels.width)
-        y_out[env, k] = wp.int16(pixel / pixels.width)
-        polarity_out[env, k] = wp.int16((word >> 24) - 1)
-        time_out[env, k] = (float(word & STEPS) / float(STEPS) - 1.0) * interval
-    count_out[env] = count
+        queue.x_out[env, k] = wp.int16(pixel % pixels.width)
+        queue.y_out[env, k] = wp.int16(pixel / pixels.width)
+        queue.polarity_out[env, k] = wp.int16((word >> 24) - 1)
+        queue.time_out[env, k] = (float(word & STEPS) / float(STEPS) - 1.0) * interval
+    queue.count_out[env] = count
     note_tick(tick_captured(rows), pixels.ticks, env)
-
-
-@kernel(group="events")
-def clear_events(
-    rows: Rows,
-    count: wp.array[wp.int32],
-    x_out: wp.array2d[wp.int16],
-    y_out: wp.array2d[wp.int16],
-    polarity_out: wp.array2d[wp.int16],
-    time_out: wp.array2d[wp.float32],
-) -> None:
-    """Set the rows beyond the number of events to 0."""
-    env, piece = masked_tid(rows)
-    first = (rows.first + piece) * CLEARED
-    last = wp.min(first + CLEARED, x_out.shape[1])
-    for k in range(wp.max(first, count[env]), last):
-        x_out[env, k] = wp.int16(0)
-        y_out[env, k] = wp.int16(0)
-        polarity_out[env, k] = wp.int16(0)
-        time_out[env, k] = 0.0

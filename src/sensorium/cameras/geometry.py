@@ -63,11 +63,7 @@ convert_camera_frame_orientation_convention = convert_orientation_convention
 
 
 def look_at(
-    eyes: Tensor,
-    targets: Tensor,
-    convention: Convention = "ros",
-    config: str = "look_at",
-    up: Tensor | None = None,
+    eyes: Tensor, targets: Tensor, convention: Convention = "ros", config: str = "look_at", up: Tensor | None = None
 ) -> Tensor:
     """Return the orientations of cameras that look from one point to another, with the world's z axis up in the image.
 
@@ -169,15 +165,16 @@ class Projecting(Protocol):
         """Return the unit directions of points of the plane, float64 `[..., 3]`."""
 
 
-def pixel_rays(intrinsics: Tensor, height: int, width: int) -> Tensor:
+def pixel_rays(intrinsics: Tensor, height: int, width: int, config: str = "pixel_rays") -> Tensor:
     """Return the direction of each pixel per metre of depth, `[..., height, width, 3]`: right, down, forward (1).
 
     Args:
         intrinsics: `[..., 3, 3]`, pixels.
         height: number of rows.
         width: number of columns.
+        config: name of the caller, for messages.
     """
-    inverse = inverse_intrinsics(intrinsics, "pixel_rays").to(intrinsics.dtype)
+    inverse = inverse_intrinsics(intrinsics, config).to(intrinsics.dtype)
     u = torch.arange(width, dtype=inverse.dtype, device=inverse.device) + 0.5
     v = torch.arange(height, dtype=inverse.dtype, device=inverse.device) + 0.5
     rows, columns = torch.meshgrid(v, u, indexing="ij")
@@ -199,7 +196,7 @@ def unproject_depth(depth: Tensor, intrinsics: Tensor, is_ortho: bool = True, le
         `[..., height * width, 3]`, m, row by row from the top left; +inf where `depth` is not finite, where the lens
         sees nothing, and where a distance to the image plane defines no point because the ray is parallel to the plane.
     """
-    image, _ = _image(depth)
+    image = depth[..., 0] if depth.dim() > 2 and depth.shape[-1] == 1 else depth
     rays = pixel_rays(intrinsics, *image.shape[-2:])
     if lens is not None and lens.is_parallel:
         points = torch.cat([rays[..., :2].to(image.dtype).expand(*image.shape, 2), image[..., None]], dim=-1)
@@ -265,9 +262,3 @@ def tile_images(images: Tensor) -> Tensor:
     tiles[:count] = images
     tiled = tiles.view(rows, columns, height, width, channels).transpose(1, 2)
     return tiled.reshape(rows * height, columns * width, channels)
-
-
-def _image(depth: Tensor) -> tuple[Tensor, bool]:
-    """Return an image without its last axis of one channel, and whether it had one."""
-    has_channel = depth.dim() > 2 and depth.shape[-1] == 1
-    return (depth[..., 0] if has_channel else depth), has_channel

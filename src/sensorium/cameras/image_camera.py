@@ -53,7 +53,7 @@ class ImageCamera(CameraBase[CameraCfgT, CameraData], Generic[CameraCfgT]):
         return self.cfg.clips and not self.cfg.is_clean
 
     def _image_field(self, name: str, field: Field) -> Field:
-        return ANNOTATORS[name].sized(name, ANNOTATORS[name].field(name, field, self.cfg), self)
+        return ANNOTATORS[name].sized(name, field, self)
 
     def setup(self) -> None:
         """Select the shapes, prepare the visibility pass and the annotators."""

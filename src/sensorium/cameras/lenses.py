@@ -13,12 +13,13 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import torch
+import warp as wp
 from numpy.typing import ArrayLike
 from pydantic import field_validator, model_validator
 from torch import Tensor
 
 from sensorium.cameras.camera_base_cfg import FOCAL
-from sensorium.cameras.geometry import inverse_intrinsics
+from sensorium.cameras.geometry import pixel_rays
 from sensorium.cameras.render import project
 from sensorium.cfg import Cfg, Finite, Float, Parsed, Positive, bad, in_unit, must
 from sensorium.errors import ConfigError, nearest, shown
@@ -493,12 +494,7 @@ def lens_rays(lens: LensCfg, matrices: Tensor, height: int, width: int, config: 
     Raises:
         ConfigError: a matrix is singular, or the lens folds over within the image.
     """
-    inverse = inverse_intrinsics(matrices, config)
-    u = torch.arange(width, dtype=torch.float64, device=inverse.device) + 0.5
-    v = torch.arange(height, dtype=torch.float64, device=inverse.device) + 0.5
-    rows, columns = (grid.reshape(-1) for grid in torch.meshgrid(v, u, indexing="ij"))
-    pixels = torch.stack([columns, rows, torch.ones_like(rows)])
-    plane = (inverse @ pixels)[:, :2].transpose(1, 2)
+    plane = pixel_rays(matrices.double(), height, width, config)[..., :2].flatten(1, 2)
     directions = lens.unproject(plane)
     folded = ~directions.any(dim=-1)
     folded[folded.clone()] = lens.folds(plane[folded])
@@ -515,6 +511,48 @@ def lens_rays(lens: LensCfg, matrices: Tensor, height: int, width: int, config: 
     if lens.is_parallel:
         starts[..., :2] = plane
     return starts, directions
+
+
+def projection_of(lens: LensCfg, matrices: Tensor) -> project.Projection:
+    """Return the projection of a lens.
+
+    Args:
+        lens: the lens.
+        matrices: its intrinsic matrices, live, float32 `[env, 3, 3]`.
+    """
+    out = project.Projection()
+    out.kind, coefficients, out.edge = lens.formula
+    out.k = wp.from_torch(matrices, dtype=wp.vec3)
+    out.coefficients = wp.array(np.array(coefficients, np.float32), dtype=wp.float32, device=str(matrices.device))
+    return out
+
+
+def lines_of(lens: LensCfg, matrices: Tensor, height: int, width: int, config: str) -> dict[str, Tensor]:
+    """Return the lines of sight in the camera's frame (x forward, y left, z up); nothing for a pinhole.
+
+    Args:
+        lens: the lens.
+        matrices: its intrinsic matrices, `[env, 3, 3]`.
+        height: number of rows.
+        width: number of columns.
+        config: name of the caller, for messages.
+
+    Returns:
+        ``directions``, float32 unit vectors `[1 or env, pixel, 3]`, 0 where the lens sees nothing, and for a parallel
+        camera ``starts``, m. Equal matrices of all environments give one table.
+
+    Raises:
+        ConfigError: the lens folds over within the image.
+    """
+    if lens.is_pinhole:
+        return {}
+    each, which = torch.unique(matrices, dim=0, return_inverse=True)
+    which = which[:1] if len(each) == 1 else which
+    starts, directions = (
+        torch.stack([rays[..., 2], -rays[..., 0], -rays[..., 1]], dim=-1).float()[which].contiguous()
+        for rays in lens_rays(lens, each, height, width, config)
+    )
+    return {"directions": directions, "starts": starts} if lens.is_parallel else {"directions": directions}
 
 
 def parse_lens(value: Any) -> Any:

@@ -3,56 +3,25 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
-import warp as wp
 
 from sensorium.cameras.appearance_cfg import ShapeLookCfg
 from sensorium.cameras.render.looks import SceneLooks
-from sensorium.compute import Rows, kernel, masked_tid
-from sensorium.errors import ConfigError, Fault, SelectionError, listed, nearest
+from sensorium.errors import ConfigError, listed, nearest
 from sensorium.geometry.appearance import VARIED
-from sensorium.measurement.draws import (
-    FIXED,
-    ColumnDistribution,
-    Stream,
-    column_distribution,
-    draw_value,
-    stream_of,
-    stream_words,
-)
+from sensorium.measurement.draws import column_distribution, draw_columns, is_drawn, stream_of
 from sensorium.random import Choice, normal_table, stream_key
 from sensorium.sensors.core.parts import SensorContext
 from sensorium.shapes.scene import ShapeScene
+from sensorium.world.select import match_names
 
 LIMITS = dict.fromkeys(("rgba", "emission", "specular", "shininess", "mirror"), (0.0, 1.0))
 LIMITS |= dict.fromkeys(("light_ambient", "light_diffuse", "light_specular"), (0.0, math.inf))
 """Quantity -> range to which drawn values are clipped."""
-
-
-@kernel
-def _draw_looks(
-    rows: Rows,
-    size: int,
-    dist: ColumnDistribution,
-    stream: Stream,
-    table: wp.array[wp.vec3],
-    values_out: wp.array2d[wp.float32],
-) -> None:
-    """Draw `size` values for each shape or light; a choice among vectors picks one vector for each of them."""
-    env, column = masked_tid(rows)
-    drawn = column
-    if dist.joint != 0:
-        drawn = column - column % size
-    value = dist.first[column]
-    if dist.kind != FIXED:
-        words = stream_words(rows, env, wp.int64(0), drawn / 4, stream)
-        value = draw_value(dist, column, words[drawn % 4], table)
-    values_out[env, column] = value
 
 
 class RandomLooks:
@@ -75,7 +44,11 @@ class RandomLooks:
             if isinstance(cfg, ShapeLookCfg):
                 items = scene.matching(_patterns(cfg.shapes), type(cfg).__name__, "shapes")
             else:
-                items = _matching(_patterns(cfg.lights), names, type(cfg).__name__)
+                title, found = type(cfg).__name__, dict[int, None]()
+                for pattern in _patterns(cfg.lights):
+                    hits = match_names(pattern, names, config=title, field="lights", what="light")
+                    found |= dict.fromkeys(i for i, name in enumerate(names) if name in hits)
+                items = list(found)
             for name in cfg.given:
                 amount = getattr(cfg, name)
                 if name == "texture":
@@ -91,33 +64,37 @@ class RandomLooks:
         return float(known.index(name)) if name else -1.0
 
     def _add(self, quantity: str, items: Sequence[int], amount: Any, key: tuple[int, int], title: str) -> None:
-        device, full = self._compute.wp_device, VARIED[quantity]
-        sizes = [full - 1, full] if quantity == "rgba" else [full]
+        compute, full = self._compute, VARIED[quantity]
+        sizes, inputs = [full - 1, full] if quantity == "rgba" else [full], list[Any]()
         for size in sizes:
 
             def spread(value: Any, size: int = size) -> np.ndarray[Any, Any]:
                 return np.broadcast_to(np.asarray(value, np.float32), (len(items), size)).ravel()
 
             try:
-                distribution = column_distribution(amount, len(items) * size, spread, device)
+                fixed = np.zeros(len(items) * size, np.float32)
+                if is_drawn(amount):
+                    stream, table = stream_of(0, key), normal_table(compute.wp_device)
+                    distribution = column_distribution(amount, len(fixed), spread, compute.wp_device)
+                    inputs = [distribution, size, 0, stream, table]
+                else:
+                    fixed = spread(amount).copy()
                 break
             except ValueError:
                 continue
         else:
             expected = f"a number or {' or '.join(map(str, sizes))} numbers"
             raise ConfigError.single(title, quantity.removeprefix("light_"), amount, expected)
-        values = torch.zeros(
-            (self._compute.num_envs, len(items) * size), dtype=torch.float32, device=self._compute.device
-        )
-        rows = torch.tensor(items, dtype=torch.int64, device="cpu").to(self._compute.device)
-        inputs = [size, distribution, stream_of(0, key), normal_table(device)]
+        values = torch.from_numpy(fixed).to(compute.device).expand(compute.num_envs, -1).contiguous()
+        rows = torch.tensor(items, dtype=torch.int64, device="cpu").to(compute.device)
         self._draws.append((quantity, rows, size, inputs, values))
 
     def reset(self, env_mask: torch.Tensor) -> None:
         """Take the engine's looks in the envs of a uint8 `[env]` mask, and draw those of the configs."""
         self._looks.refresh(env_mask)
         for quantity, rows, size, inputs, values in self._draws:
-            self._compute.launch(_draw_looks, (values.shape[1],), inputs, [values])
+            if inputs:
+                self._compute.launch(draw_columns, (values.shape[1],), inputs, [values])
             if quantity in LIMITS:
                 values.clamp_(*LIMITS[quantity])
             self._looks.tables[quantity][:, rows, :size] = values.view(len(values), len(rows), size)
@@ -126,15 +103,3 @@ class RandomLooks:
 
 def _patterns(given: str | tuple[str, ...]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else given
-
-
-def _matching(patterns: Sequence[str], names: Sequence[str], config: str) -> list[int]:
-    """Return the lights whose names match a pattern in full."""
-    found: dict[int, None] = {}
-    for pattern in patterns:
-        hits = [i for i, name in enumerate(names) if re.fullmatch(pattern, name)]
-        if not hits:
-            fix = f"{nearest(pattern, names).strip()} Lights: {listed(names)}.".strip()
-            raise SelectionError(config, [Fault("lights", repr(pattern), "the name of a light", fix)])
-        found |= dict.fromkeys(hits)
-    return list(found)

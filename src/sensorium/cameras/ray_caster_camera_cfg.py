@@ -144,9 +144,3 @@ class RayCasterCameraCfg(CameraBaseCfg[CameraData], RayCfg[CameraData]):
         if self.depth_clipping_behavior == "none":
             return float("inf"), self.miss
         return self.max_distance, self.max_distance if self.depth_clipping_behavior == "max" else 0.0
-
-    @property
-    def clips(self) -> bool:
-        """Whether a pixel without a hit in range shows a value other than +inf."""
-        farthest, beyond = self.clipping
-        return farthest < self.limits[1] or beyond != float("inf")

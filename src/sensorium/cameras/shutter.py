@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import warp as wp
 
-from sensorium.cameras.linear_light import LinearLight
+from sensorium.cameras.annotators.colors import LinearLight
 from sensorium.cameras.render.structs import Cameras, Placed
 from sensorium.cameras.stages.image_sensor import LINEAR, ImageSensor
 from sensorium.compute import Rows, is_first, kernel, masked_tid, tick_now

@@ -62,16 +62,20 @@ def draw_value(dist: ColumnDistribution, column: int, word: wp.uint32, table: wp
 def draw_columns(
     rows: Rows,
     dist: ColumnDistribution,
+    size: int,
     non_negative: int,
     stream: Stream,
     table: wp.array[wp.vec3],
     values_out: wp.array2d[wp.float32],
 ) -> None:
-    """Draw a distribution for each column; the numbers depend on env and episode, not on the tick."""
+    """Draw a distribution for each column; the numbers depend on env and episode, not on the tick.
+
+    A choice among vectors picks one vector for each `size` columns.
+    """
     env, column = masked_tid(rows)
     drawn = column
     if dist.joint != 0:
-        drawn = 0  # a choice among vectors picks one vector, not one value per column
+        drawn = column - column % size
     words = stream_words(rows, env, wp.int64(0), drawn / 4, stream)
     value = draw_value(dist, column, words[drawn % 4], table)
     if non_negative != 0:

@@ -64,7 +64,7 @@ class KnobTable:
         self.values = torch.zeros((compute.num_envs, columns), dtype=torch.float32, device=compute.device)
         stream = stream_of(field, stream_key(plan.seed, plan.label, f"knob/{knob}"))
         distribution = column_distribution(amount, columns, spread, compute.wp_device)
-        self._draw = [distribution, int(knob in NON_NEGATIVE), stream, normal_table(compute.wp_device)]
+        self._draw = [distribution, columns, int(knob in NON_NEGATIVE), stream, normal_table(compute.wp_device)]
 
     @property
     def stride(self) -> int:

@@ -18,6 +18,14 @@ from sensorium.shapes.ray_static import building
 from sensorium.shapes.scene import SceneView, ShapeScene
 
 
+def device_array(values: Any, dtype: Any, device: Any) -> Any:
+    """Return numbers or vectors of the host, which may be none, as a Warp array `[item]`."""
+    width = wp.types.type_size(dtype)
+    whole = {wp.int32: np.int32, wp.vec2i: np.int32, wp.uint32: np.uint32, wp.uint64: np.uint64}
+    array = np.asarray(values, dtype=whole.get(dtype, np.float32))
+    return wp.array(array.reshape((-1, width) if width > 1 else -1), dtype=dtype, device=device)
+
+
 class ShapeArrays(SceneView):
     """Arrays, meshes and height fields of the shapes of a scene."""
 
@@ -47,35 +55,30 @@ class ShapeArrays(SceneView):
 
     def instances(self, rows: Sequence[int]) -> Instances:
         """Return drawable shapes as the rows of arrays, static ones first."""
-        shapes, device = [self.scene.drawable[i] for i in rows], self.device
+        shapes = [self.scene.drawable[i] for i in rows]
         meshes = {id(shape.mesh): shape.mesh for shape in shapes if shape.mesh is not None}
-        starts, ids, start = {}, [np.zeros(0, np.int32)], 0
-        for key, mesh in meshes.items():
-            starts[key] = start
-            ids.append(mesh.face_ids)
-            start += len(mesh.face_ids)
+        ids = [np.zeros(0, np.int32), *(mesh.face_ids for mesh in meshes.values())]
+        starts = dict(zip(meshes, np.cumsum([len(each) for each in ids]), strict=False))
         spheres = [bounding_sphere(shape) for shape in shapes]
 
-        def array(values: Sequence[Any], dtype: Any, width: int = 0) -> Any:
-            shape = (len(values), width) if width else (len(values),)
-            kind = {wp.int32: np.int32, wp.uint64: np.uint64}.get(dtype, np.float32)
-            return wp.array(np.asarray(values, dtype=kind).reshape(shape), dtype=dtype, device=device)
+        def array(values: Any, dtype: Any) -> Any:
+            return device_array(values, dtype, self.device)
 
         out = Instances()
         out.kind = array([KINDS.index(shape.kind) for shape in shapes], wp.int32)
         sizes = [shape.scale if shape.mesh is not None else (*shape.size, 0.0, 0.0, 0.0)[:3] for shape in shapes]
-        out.size = array(sizes, wp.vec3, 3)
+        out.size = array(sizes, wp.vec3)
         out.mesh = array([0 if s.mesh is None else self.mesh(s.mesh).id for s in shapes], wp.uint64)
         out.field = array([-1 if s.hfield is None else self._field_rows[s.hfield] for s in shapes], wp.int32)
         out.upright = array([int(bool(s.is_static) and is_upright(s.quat)) for s in shapes], wp.int32)
-        out.heading = array([rotation(shape.quat)[:2, 0] for shape in shapes], wp.vec2, 2)
+        out.heading = array([rotation(shape.quat)[:2, 0] for shape in shapes], wp.vec2)
         out.shape = array(list(rows), wp.int32)
         out.face_start = array([starts.get(id(shape.mesh), 0) for shape in shapes], wp.int32)
-        out.face_id = array(np.concatenate(ids), wp.int32)  # type: ignore[arg-type]
+        out.face_id = array(np.concatenate(ids), wp.int32)
         out.body = array([-1 if shape.is_static else shape.row for shape in shapes], wp.int32)
-        out.pos = array([shape.pos for shape in shapes], wp.vec3, 3)
-        out.quat = array([shape.quat for shape in shapes], wp.vec4, 4)
-        out.centre = array([centre for centre, _ in spheres], wp.vec3, 3)
+        out.pos = array([shape.pos for shape in shapes], wp.vec3)
+        out.quat = array([shape.quat for shape in shapes], wp.vec4)
+        out.centre = array([centre for centre, _ in spheres], wp.vec3)
         out.radius = array([radius for _, radius in spheres], wp.float32)
         out.moving = sum(bool(shape.is_static) for shape in shapes)
         out.shape_body = array([shape.row for shape in self.scene.drawable], wp.int32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sensorium.compute import Clock, Compute
 from sensorium.engines.base import Engine
+from sensorium.geometry.ray_poses import place_shapes
 from sensorium.shapes.arrays import ShapeArrays
 from sensorium.shapes.scene import ShapeScene
 from sensorium.world.mount import MountView
@@ -73,6 +74,7 @@ class MountQuery:
         self.arrays = context.scene.view(ShapeArrays)
         self._engine, self._compute, self._mount = context.engine, context.compute, context.mount
         self._hidden = torch.from_numpy(hidden).to(context.compute.device)
+        self._own = [self._hidden]  # its own memory
 
     def body_at_fault(self, env: int, mount: int) -> str:
         """Return the name of the first body, of the mount and of the shapes, with a state that is not finite."""
@@ -96,10 +98,36 @@ class MountQuery:
         """Return the arrays in which kernels flag states that are not finite: per mount, and one for all."""
         return [wp.from_torch(self._mount.bad, dtype=wp.uint8), self._context.clock.bad_wp]
 
+    def place_shapes(self, instances: Any, count: int, places: list[Any], slots: int = 1) -> None:
+        """Compute the poses of the first moving shapes at this tick, and flag envs with invalid ones (a launch).
+
+        Args:
+            instances: the shapes.
+            count: number of these shapes.
+            places: positions, orientations and centres `[env, slot, moving shape]`, for kernels.
+            slots: number of stored ticks.
+        """
+        if count:
+            self._compute.launch(
+                place_shapes, (count,), [slots, instances, *self.body_pose()], [*places, *self._flags()]
+            )
+
+    def _filled(self, out: Any, dtypes: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], count: int) -> Any:
+        """Set the members of a struct to tensors `[env, mount, item, ...]` of `count` items, or to empty arrays."""
+        for name, dtype in dtypes.items():
+            array, tensor = wp.zeros((0, 0, 0), dtype=dtype, device=self._compute.device), tensors.get(name)
+            if tensor is not None:
+                shape = (self._compute.num_envs, self._mount.count, count, *((3,) if dtype is wp.vec3 else ()))
+                array = wp.from_torch(tensor.view(shape), dtype=dtype)
+            setattr(out, name, array)
+        return out
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its own memory."""
+        return sum(tensor.nbytes for tensor in self._own)
+
     @property
     def hidden(self) -> Any:
         """Which instances each mount ignores, uint8 `[mount, instance]`, for kernels."""
-        return self._unseen()
-
-    def _unseen(self) -> Any:
         return wp.from_torch(self._hidden, dtype=wp.uint8)

@@ -16,7 +16,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from sensorium.errors import ConfigError
-from sensorium.geometry.ray_poses import bridge_gap, follow_rays, keep_pose, place_shapes
+from sensorium.geometry.ray_poses import bridge_gap, follow_rays, keep_pose
 from sensorium.geometry.ray_structs import BASE, BLOCK, WORLD, YAW, YAW_STARTS, Bundle, Hits, Moving, Pose
 from sensorium.geometry.trace import cast_rays
 from sensorium.geometry.trace_vertical import cast_vertical
@@ -49,43 +49,18 @@ FARTHEST = 1e30
 
 
 @dataclass(frozen=True, kw_only=True)
-class RaySource:
-    """Directions of rays in the ray frame: fixed ones, or directions that a kernel draws.
+class RaySpec:
+    """The rays of one sensor: directions in the ray frame, pose of that frame on the mount, times and targets.
 
     Attributes:
         starts: `[ray, 3]`, m; None for all at the origin.
         directions: `[ray, 3]`.
         drawn: alternative to directions: unit vectors `[1 or env, ray, 3]` that a kernel rewrites before each cast.
         spread: rad, with `drawn`: angle about the x axis that contains all of them.
-    """
-
-    starts: NDArray[Any] | torch.Tensor | None = None
-    directions: NDArray[Any] | torch.Tensor | None = None
-    drawn: torch.Tensor | None = None
-    spread: float = np.pi
-
-
-@dataclass(frozen=True, kw_only=True)
-class RayFrame:
-    """Pose of the ray frame on its mount.
-
-    Attributes:
         alignment: rotation with the mount: ``"base"`` fully, ``"yaw"`` about the vertical only, ``"world"`` not at all,
             ``"yaw_starts"`` about the vertical for the starts only.
         offset: pose on the mount (position, quaternion wxyz).
         offsets: alternative to `offset`: tensors `[env, mount, 3]` and `[env, mount, 4]` that may change.
-    """
-
-    alignment: Alignment = "base"
-    offset: tuple[Any, Any] | None = None
-    offsets: tuple[torch.Tensor, torch.Tensor] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class RayTimes:
-    """Firing times of the rays of a scan.
-
-    Attributes:
         times: `[ray]`, s, firing time of each ray of a period, for scans that take time.
         period: s, of the times.
         count: rays of one scan; None for the whole period.
@@ -94,8 +69,19 @@ class RayTimes:
         slots: number of stored ticks of motion; if more than 1, call `RayCast.look` at each tick.
         motion: another cast with the same mount and targets whose `look` serves this one too, instead of `slots`.
         new_state: `Sensor.new_state`, for the memory of those ticks; None for memory that is not saved.
+        targets: the shapes that they can hit.
+        limits: minimum and maximum distance, m; a hit outside is a miss.
+        miss: distance reported for a miss.
+        block: rays per thread; None chooses a number.
     """
 
+    starts: NDArray[Any] | torch.Tensor | None = None
+    directions: NDArray[Any] | torch.Tensor | None = None
+    drawn: torch.Tensor | None = None
+    spread: float = np.pi
+    alignment: Alignment = "base"
+    offset: tuple[Any, Any] | None = None
+    offsets: tuple[torch.Tensor, torch.Tensor] | None = None
     times: NDArray[Any] | None = None
     period: float = 0.0
     count: int | None = None
@@ -104,19 +90,6 @@ class RayTimes:
     slots: int = 1
     motion: RayCast | None = None
     new_state: Any = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class RaySpec(RaySource, RayFrame, RayTimes):
-    """The rays of one sensor: directions, frame, times and targets.
-
-    Attributes:
-        targets: the shapes that they can hit.
-        limits: minimum and maximum distance, m; a hit outside is a miss.
-        miss: distance reported for a miss.
-        block: rays per thread; None chooses a number.
-    """
-
     targets: Targets | None = None
     limits: tuple[float, float] = (0.0, 1e6)
     miss: float = float("inf")
@@ -129,6 +102,9 @@ class RayCast(MountQuery):
     Args:
         context: context of the cast.
         spec: the rays.
+
+    Attributes:
+        bundle: the rays for custom kernels, a `geometry.ray_structs.Bundle`.
 
     Raises:
         ConfigError: directions that are zero or not finite, or no shapes to hit.
@@ -148,16 +124,16 @@ class RayCast(MountQuery):
         self._spec, self._miss = spec, spec.miss
         self._limits = (spec.limits[0], min(spec.limits[1], FARTHEST))  # with infinity a miss would count as a hit
         self._block = (int(BLOCK) if compute.is_cpu else 1) if spec.block is None else spec.block
-        bundle = self._bundle = Bundle()
-        self._kept: list[torch.Tensor] = []
+        bundle = self.bundle = Bundle()
         cones = self._take_directions() if spec.drawn is None else self._take_drawn(spec.drawn)
         self.cones = [torch.from_numpy(values).to(device) for values in cones]
+        self._own += self.cones
         bundle.angle_cos, bundle.angle_sin, bundle.radius = (wp.from_torch(t, dtype=wp.float32) for t in self.cones)
         bundle.times = wp.zeros(0, dtype=wp.float32, device=device)
         if spec.times is not None:
             times = torch.from_numpy(np.ascontiguousarray(spec.times, dtype=np.float32)).to(device)
             bundle.times = wp.from_torch(times, dtype=wp.float32)
-            self._kept.append(times)
+            self._own.append(times)
         bundle.period, bundle.per_tick, bundle.group = wp.float64(spec.period), wp.float64(spec.per_tick), spec.group
         self.count = int(bundle.count)
         """Rays of one scan."""
@@ -171,10 +147,11 @@ class RayCast(MountQuery):
             assert other.view is self.view
             self._slots, self._pose, self._moving = other._slots, other._pose, other._moving
             self._memory, self._looked = other._memory, other._looked
+        self._own.append(self._memory)
 
     def _take_directions(self) -> Cones:
         """Store fixed directions in the bundle, and return the cones around its blocks."""
-        spec, bundle, compute, config = self._spec, self._bundle, self._compute, self._config
+        spec, bundle, compute, config = self._spec, self.bundle, self._compute, self._config
         d = np.asarray(spec.directions, dtype=np.float64).reshape(-1, 3)
         count = len(d) if spec.count is None else spec.count
         compute.memory.take_rays((count,), self._mount.count)
@@ -197,23 +174,18 @@ class RayCast(MountQuery):
         given = [torch.from_numpy(np.ascontiguousarray(part, np.float32)).to(compute.device) for part in (s, d)]
         bundle.starts, bundle.directions = (wp.from_torch(part[None], dtype=wp.vec3) for part in given)
         bundle.total, bundle.count = len(d), count
-        self._kept += given
+        self._own += given
         return cones_of(s, d, self._block, count if spec.per_tick == 0.0 else None)
 
     def _take_drawn(self, drawn: torch.Tensor) -> Cones:
         """Store drawn directions in the bundle, and return a cone around all of them."""
-        bundle, zeros, count = self._bundle, torch.zeros_like(drawn[:1]), drawn.shape[1]
+        bundle, zeros, count = self.bundle, torch.zeros_like(drawn[:1]), drawn.shape[1]
         self._compute.memory.take_rays((count,), self._mount.count)
         bundle.starts = self._array(zeros.expand_as(drawn), wp.vec3)
         bundle.directions = wp.from_torch(drawn, dtype=wp.vec3)
         bundle.total = bundle.count = count
-        self._kept += [zeros, drawn]
+        self._own += [zeros, drawn]
         return _wide_cones(2.0 * self._spec.spread, count)
-
-    @property
-    def bundle(self) -> Any:
-        """The rays for custom kernels: a `geometry.ray_structs.Bundle`."""
-        return self._bundle
 
     @property
     def pose(self) -> Any:
@@ -281,12 +253,10 @@ class RayCast(MountQuery):
         compute, flags = self._compute, self._flags()
         inputs = [self._slots, *self.mount_pose()]
         compute.launch(keep_pose, (self._mount.count,), inputs, [self._pose.pos, self._pose.quat, *flags])
-        if self.view.moving:
-            inputs = [self._slots, self.view.instances, *self.body_pose()]
-            outputs = [self._moving.pos, self._moving.quat, self._moving.centre, *flags]
-            compute.launch(place_shapes, (self.view.moving,), inputs, outputs)
-        for count, places in self._looked:
-            compute.launch(bridge_gap, (count,), [self._slots], places)
+        places = [self._moving.pos, self._moving.quat, self._moving.centre]
+        self.place_shapes(self.view.instances, self.view.moving, places, self._slots)
+        for count, looked in self._looked:
+            compute.launch(bridge_gap, (count,), [self._slots], looked)
 
     def cast(
         self,
@@ -310,18 +280,8 @@ class RayCast(MountQuery):
             self.look()
         compute, out = self._compute, self._hits(outputs, miss)
         pose = self._drifting(drift, cast_drift)
-        surroundings = self._surroundings
-        inputs = [
-            wp.vec2(*self._limits),
-            self._block,
-            surroundings,
-            self.view.instances,
-            self.arrays.fields,
-            self._moving,
-            self._unseen(),
-            pose,
-            self._bundle,
-        ]
+        shapes = [self._surroundings, self.view.instances, self.arrays.fields, self._moving, self.hidden]
+        inputs = [wp.vec2(*self._limits), self._block, *shapes, pose, self.bundle]
         blocks = self._mount.count, -(-self.count // self._block)
         if self.vertical and self.view.is_upright and self._slots == 1 and self._spec.offsets is None:
             is_more = int(not set(outputs) <= {"distance", "point"})
@@ -345,20 +305,13 @@ class RayCast(MountQuery):
             cast_drift: see `cast`.
             miss: see `cast`.
         """
-        inputs = [wp.vec2(*self._limits), self._block, self._drifting(drift, cast_drift), self._bundle]
+        inputs = [wp.vec2(*self._limits), self._block, self._drifting(drift, cast_drift), self.bundle]
         blocks = self._mount.count, -(-self.count // self._block)
         self._compute.launch(follow_rays, blocks, inputs, [self._hits(outputs, miss)], split=True)
 
     def _hits(self, outputs: Mapping[str, torch.Tensor], miss: float | None) -> Any:
         """Return the struct through which kernels write outputs."""
-        out, shape = Hits(), (self._compute.num_envs, self._mount.count, self.count)
-        for name, dtype in _HITS.items():
-            tensor = outputs.get(name)
-            if tensor is None:
-                setattr(out, name, wp.zeros((0, 0, 0), dtype=dtype, device=self._compute.device))
-                continue
-            width = () if dtype in (wp.float32, wp.int32) else (3,)
-            setattr(out, name, wp.from_torch(tensor.view(*shape, *width), dtype=dtype))
+        out = self._filled(Hits(), _HITS, outputs, self.count)
         out.miss = self._miss if miss is None else miss
         return out
 
@@ -371,12 +324,6 @@ class RayCast(MountQuery):
         pose.drift = none if drift is None else wp.from_torch(drift, dtype=wp.vec3)
         pose.cast_drift = none if cast_drift is None else wp.from_torch(cast_drift, dtype=wp.vec3)
         return pose
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its own memory."""
-        own = [self._memory, self._hidden, *self.cones, *self._kept]
-        return sum(tensor.numel() * tensor.element_size() for tensor in own)
 
 
 def _wide_cones(angle: float, count: int) -> Cones:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from sensorium.geometry.bounds import is_upright
 from sensorium.geometry.ray_structs import Instances, Surroundings
 from sensorium.shapes.arrays import ShapeArrays
 from sensorium.shapes.ray_static import IndexKind, Static
-from sensorium.shapes.scene import SceneView, ShapeScene, Targets, hidden_from
+from sensorium.shapes.scene import SceneView, Targets
 
 
 @dataclass(slots=True)
@@ -67,10 +66,6 @@ class RayView:
 class RayViews(SceneView):
     """The shapes of a scene for rays: sensors with the same selection share trees and indices."""
 
-    def __init__(self, scene: ShapeScene) -> None:
-        super().__init__(scene)
-        self._built: dict[Any, RayView] = {}
-
     def select(self, targets: Targets, own_bodies: Sequence[int], config: str) -> tuple[RayView, NDArray[np.uint8]]:
         """Return the shapes for a sensor, and which of its instance rows are hidden from each of its mounts.
 
@@ -89,11 +84,7 @@ class RayViews(SceneView):
         chosen, own_of = self.scene.seen(targets, own_bodies, config)
         own = set[int]().union(*own_of)
         single = tuple(i for i in chosen if self.scene.shapes[i].is_static and self.scene.shapes[i].row in own)
-        key = (tuple(chosen), single)
-        if key not in self._built:
-            self._built[key] = self._build(chosen, set(single))
-        view = self._built[key]
-        return view, hidden_from(own_of, view.bodies)
+        return self._shared((tuple(chosen), single), lambda: self._build(chosen, set(single)), own_of)
 
     def _build(self, chosen: Sequence[int], single: set[int]) -> RayView:
         shapes = self.scene.shapes

@@ -71,14 +71,6 @@ class _Names:
         """Return None: paths that consist of an entity are resolved separately."""
 
 
-def hidden_from(own_of: Sequence[set[int]], bodies: NDArray[np.int32]) -> NDArray[np.uint8]:
-    """Return flags, 1 if a mount ignores an instance, `[mount, instance]`; at least one column."""
-    hidden = np.zeros((len(own_of), max(len(bodies), 1)), dtype=np.uint8)
-    for mount, own in enumerate(own_of):
-        hidden[mount, : len(bodies)] = np.isin(bodies, list(own))
-    return hidden
-
-
 class SceneView:
     """The shapes of a scene in the form that one kind of query needs, built on demand; see `ShapeScene.view`.
 
@@ -88,6 +80,17 @@ class SceneView:
 
     def __init__(self, scene: ShapeScene) -> None:
         self.scene, self.device = scene, scene.compute.device
+        self._built: dict[Any, Any] = {}
+
+    def _shared(self, key: Any, build: Callable[[], Any], own_of: Sequence[set[int]]) -> tuple[Any, NDArray[np.uint8]]:
+        """Return the shapes of a selection, built once, and flags, 1 if a mount ignores an instance."""
+        if key not in self._built:
+            self._built[key] = build()
+        bodies = self._built[key].bodies
+        hidden = np.zeros((len(own_of), max(len(bodies), 1)), dtype=np.uint8)
+        for mount, own in enumerate(own_of):
+            hidden[mount, : len(bodies)] = np.isin(bodies, list(own))
+        return self._built[key], hidden
 
     @property
     def nbytes(self) -> int:

@@ -92,7 +92,7 @@ class SolidQuery(MountQuery):
         own = motion(mount.lin_vel_w, mount.ang_vel_w) if self._with_motion else none
         others = motion(array("body_lin_vel_w"), array("body_ang_vel_w")) if self._with_motion else none
         around = [wp.vec3(*self._centre), self._radius, *self.mount_pose(), *own]
-        inputs = [*around, self.view.instances, self._unseen(), *self.body_pose(), *others]
+        inputs = [*around, self.view.instances, self.hidden, *self.body_pose(), *others]
         self._compute.launch(place_solids, (mount.count,), inputs, [self.around, *self._flags()])
 
     @property
@@ -100,4 +100,4 @@ class SolidQuery(MountQuery):
         """Bytes of its own memory."""
         around = self.around
         arrays = (around.count, around.row, around.pos, around.quat, around.lin, around.ang)
-        return sum(int(array.capacity) for array in arrays) + self._hidden.numel()
+        return super().nbytes + sum(int(array.capacity) for array in arrays)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,7 @@ from sensorium.geometry.solid_grid import PreparedMeshes, build_solids
 from sensorium.geometry.solid_walk import Solids
 from sensorium.shapes.arrays import ShapeArrays
 from sensorium.shapes.ray_static import building
-from sensorium.shapes.scene import SceneView, ShapeScene, Targets, hidden_from
+from sensorium.shapes.scene import SceneView, ShapeScene, Targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,6 @@ class SolidViews(SceneView):
 
     def __init__(self, scene: ShapeScene) -> None:
         super().__init__(scene)
-        self._built: dict[Any, SolidView] = {}
         self._prepared = PreparedMeshes(self.device)
 
     def select(
@@ -65,24 +63,24 @@ class SolidViews(SceneView):
         shapes = self.scene.shapes
         chosen, own_of = self.scene.seen(targets, own_bodies, config)
         rows = sorted(chosen, key=lambda i: not shapes[i].is_static)
-        key = (tuple(rows), with_inside)
-        if key not in self._built:
-            found = [shapes[i].mesh if with_inside else None for i in rows]
-            meshes = [None if m is None else (m, shapes[i].scale) for i, m in zip(rows, found, strict=True)]
-            instances = self.scene.view(ShapeArrays).instances(rows)
-            bodies = np.array([shapes[i].row for i in rows], dtype=np.int32)
-            triangles = sum(len(mesh.faces) for mesh in {id(m): m for m in found if m is not None}.values())
-            with building("signed distances", triangles):
-                try:
-                    solids = build_solids(meshes, self.device, self._prepared)
-                except ModelError as error:
-                    pairs = zip(rows, found, strict=True)
-                    name = next(shapes[i].name for i, m in pairs if m is not None and repr(m.name) in str(error))
-                    fix = f"Give exclude=({name!r},), or geometry='collision' if it is visual only."
-                    raise ModelError(f"{config}: {error} {fix}") from None
-            self._built[key] = SolidView(rows, instances, bodies, solids)
-        view = self._built[key]
-        return view, hidden_from(own_of, view.bodies)
+        return self._shared((tuple(rows), with_inside), lambda: self._build(rows, config, with_inside), own_of)
+
+    def _build(self, rows: list[int], config: str, with_inside: bool) -> SolidView:
+        shapes = self.scene.shapes
+        found = [shapes[i].mesh if with_inside else None for i in rows]
+        meshes = [None if m is None else (m, shapes[i].scale) for i, m in zip(rows, found, strict=True)]
+        instances = self.scene.view(ShapeArrays).instances(rows)
+        bodies = np.array([shapes[i].row for i in rows], dtype=np.int32)
+        triangles = sum(len(mesh.faces) for mesh in {id(m): m for m in found if m is not None}.values())
+        with building("signed distances", triangles):
+            try:
+                solids = build_solids(meshes, self.device, self._prepared)
+            except ModelError as error:
+                pairs = zip(rows, found, strict=True)
+                name = next(shapes[i].name for i, m in pairs if m is not None and repr(m.name) in str(error))
+                fix = f"Give exclude=({name!r},), or geometry='collision' if it is visual only."
+                raise ModelError(f"{config}: {error} {fix}") from None
+        return SolidView(rows, instances, bodies, solids)
 
     @property
     def nbytes(self) -> int:

@@ -14,8 +14,8 @@ import warp as wp
 from numpy.typing import ArrayLike
 
 from sensorium.geometry.probes import Nearest, Trees, follow_distance, probe_surfaces, show_misses
-from sensorium.geometry.ray_poses import place_shapes
 from sensorium.geometry.ray_structs import Moving
+from sensorium.shapes.arrays import device_array
 from sensorium.shapes.query import MountQuery, QueryContext
 from sensorium.shapes.ray_view import RayViews
 from sensorium.shapes.scene import Targets
@@ -56,43 +56,33 @@ class SurfaceQuery(MountQuery):
         """Probes of one mount."""
         self._points = torch.from_numpy(places.copy()).to(device)
         self._reach = torch.from_numpy(np.broadcast_to(np.asarray(reach, np.float32), self.count).copy()).to(device)
+        self._own += [self._points, self._reach]
         self._trees = self._make_trees()
         shape = (self._compute.num_envs, 1, self.view.moving)
+        self._places = [wp.zeros(shape, dtype=dtype, device=device) for dtype in (wp.vec3, wp.vec4, wp.vec3)]
         self._moving = Moving()
-        self._moving.pos, self._moving.centre = (wp.zeros(shape, dtype=wp.vec3, device=device) for _ in range(2))
-        self._moving.quat = wp.zeros(shape, dtype=wp.vec4, device=device)
+        self._moving.pos, self._moving.quat, self._moving.centre = self._places
 
     def __repr__(self) -> str:
         return f"SurfaceQuery({self._config}: {self.count} probes at {self._mount!r}, {len(self.view.shapes)} shapes)"
 
     def _make_trees(self) -> Trees:
         """Choose the tree of each mesh, in its own frame or scaled beforehand."""
-        ids, scales = [], []
+        one, ids, scales = (1.0, 1.0, 1.0), [], []
         for i in self.view.shapes:
             shape = self.scene.shapes[i]
-            scale = np.abs(shape.scale)
-            if shape.mesh is None:
-                ids.append(0)
-                scales.append((1.0, 1.0, 1.0))
-            elif (scale == scale[0]).all():
-                ids.append(int(self.arrays.mesh(shape.mesh).id))
-                scales.append(shape.scale)
-            else:
-                ids.append(int(self.arrays.mesh(shape.mesh, shape.scale).id))
-                scales.append((1.0, 1.0, 1.0))
+            is_even = len(set(np.abs(shape.scale))) == 1
+            ids.append(
+                0 if shape.mesh is None else int(self.arrays.mesh(shape.mesh, one if is_even else shape.scale).id)
+            )
+            scales.append(shape.scale if shape.mesh is not None and is_even else one)
         out, device = Trees(), self._compute.device
-        out.mesh = wp.array(np.array(ids, np.uint64), dtype=wp.uint64, device=device)
-        out.scale = wp.array(np.array(scales, np.float32).reshape(-1, 3), dtype=wp.vec3, device=device)
+        out.mesh, out.scale = device_array(ids, wp.uint64, device), device_array(scales, wp.vec3, device)
         return out
 
     # Work -------------------------------------------------------------------------------------------------------------
 
-    def find(
-        self,
-        outputs: Mapping[str, torch.Tensor],
-        miss: float | None = float("inf"),
-        stay: bool = False,
-    ) -> None:
+    def find(self, outputs: Mapping[str, torch.Tensor], miss: float | None = float("inf"), stay: bool = False) -> None:
         """Find the nearest surface of all probes in the current state, and flag envs with invalid poses (launches).
 
         Args:
@@ -100,23 +90,10 @@ class SurfaceQuery(MountQuery):
             miss: distance reported without a surface in reach, m; None for the probe's reach.
             stay: whether the nearest point is then the probe's own position, instead of +inf.
         """
-        compute = self._compute
-        if self.view.moving:
-            places = [self._moving.pos, self._moving.quat, self._moving.centre]
-            inputs = [1, self.view.instances, *self.body_pose()]
-            compute.launch(place_shapes, (self.view.moving,), inputs, [*places, *self._flags()])
-        inputs = [
-            *self._probes,
-            self._least,
-            *self.mount_pose(),
-            self.view.surroundings,
-            self.view.instances,
-            self._trees,
-            self.arrays.fields,
-            self._moving,
-            self._unseen(),
-        ]
-        compute.launch(probe_surfaces, self._items, inputs, [self._nearest(outputs, miss, stay)])
+        self.place_shapes(self.view.instances, self.view.moving, self._places)
+        shapes = [self.view.surroundings, self.view.instances, self._trees, self.arrays.fields, self._moving]
+        inputs = [*self._probes, self._least, *self.mount_pose(), *shapes, self.hidden]
+        self._compute.launch(probe_surfaces, self._items, inputs, [self._nearest(outputs, miss, stay)])
 
     def follow(self, outputs: Mapping[str, torch.Tensor]) -> None:
         """Clip other distances to the range, and move the true nearest points to them (one launch).
@@ -152,15 +129,8 @@ class SurfaceQuery(MountQuery):
 
     def _nearest(
         self, outputs: Mapping[str, torch.Tensor], miss: float | None = float("inf"), stay: bool = False
-    ) -> Nearest:
-        out, shape = Nearest(), (self._compute.num_envs, *self._items)
-        for name, dtype in _OUTPUTS.items():
-            tensor = outputs.get(name)
-            if tensor is None:
-                setattr(out, name, wp.zeros((0, 0, 0), dtype=dtype, device=self._compute.device))
-            else:
-                width = (3,) if dtype is wp.vec3 else ()
-                setattr(out, name, wp.from_torch(tensor.view(*shape, *width), dtype=dtype))
+    ) -> Any:
+        out = self._filled(Nearest(), _OUTPUTS, outputs, self.count)
         out.miss = float("nan") if miss is None else miss
         out.stay = int(stay)
         return out
@@ -168,7 +138,4 @@ class SurfaceQuery(MountQuery):
     @property
     def nbytes(self) -> int:
         """Bytes of its own memory."""
-        own = [self._hidden, self._points, self._reach]
-        arrays = (self._moving.pos, self._moving.quat, self._moving.centre)
-        held = sum(int(array.capacity) for array in arrays)
-        return held + sum(tensor.numel() * tensor.element_size() for tensor in own)
+        return super().nbytes + sum(int(array.capacity) for array in self._places)

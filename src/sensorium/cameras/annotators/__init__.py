@@ -13,32 +13,15 @@ from sensorium.cameras.annotators.distances import Distances
 from sensorium.cameras.annotators.ids import Ids
 from sensorium.cameras.annotators.motion import Motion
 from sensorium.cameras.annotators.normals import Normals
-from sensorium.cameras.annotators.segmentation import InstanceIds, Instances, SemanticClasses
-from sensorium.cameras.camera_data import COUNT
+from sensorium.cameras.annotators.segmentation import Segmentation
+from sensorium.cameras.camera_data import COUNT, CameraData
+from sensorium.sensors.core.parts import declared_fields
 
 ANNOTATORS: Mapping[str, type[Annotator]] = {
-    "distance_to_camera": Distances,
-    "distance_to_image_plane": Distances,
-    "normals": Normals,
-    "points_b": Distances,
-    "rgb": Colors,
-    "rgba": Colors,
-    "albedo": Colors,
-    "linear_rgb": Colors,
-    "geom_ids": Ids,
-    "face_ids": Ids,
-    "semantic_segmentation": SemanticClasses,
-    "instance_segmentation": Instances,
-    "instance_id_segmentation": InstanceIds,
-    "segmentation": Ids,
-    "motion_vectors": Motion,
-    "optical_flow": Motion,
-    "bounding_box_2d_tight": Boxes,
-    "bounding_box_2d_tight_count": Boxes,
-    "bounding_box_2d_loose": Boxes,
-    "bounding_box_2d_loose_count": Boxes,
-    "bounding_box_3d": Boxes,
-    "bounding_box_3d_count": Boxes,
+    name: annotator
+    for name in declared_fields(CameraData)
+    for annotator in (Boxes, Colors, Distances, Ids, Motion, Normals, Segmentation)
+    if name in annotator.types
 }
 """Field of `CameraData` -> its annotator, in the order of the data class."""
 TYPES = tuple(name for name in ANNOTATORS if not name.endswith(COUNT))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import warp as wp
 from torch import Tensor
@@ -21,7 +21,9 @@ class Annotator:
         names: the selected fields among those of this annotator.
     """
 
-    labels: Mapping[str, Mapping[str, Any]]
+    types: ClassVar[Sequence[str]]
+    """All fields of this annotator."""
+    labels: dict[str, Mapping[str, Any]]
     """Field with ids -> ``{"idToLabels": {id as text: labels}}``."""
 
     def __init__(self, camera: Any, names: tuple[str, ...]) -> None:
@@ -29,13 +31,8 @@ class Annotator:
         self.labels = {}
 
     @classmethod
-    def field(cls, name: str, field: Field, cfg: Any) -> Field:
-        """Return a field of the data class with its channels and dtype for a config; by default unchanged."""
-        return field
-
-    @classmethod
     def sized(cls, name: str, field: Field, camera: Any) -> Field:
-        """Return a field with the sizes of its axes; by default those of an image."""
+        """Return a field with the sizes of its axes, channels and dtype; by default those of an image."""
         return replace(field, shape=(*camera.image_shape, *field.shape[2:]))
 
     def reset(self, env_mask: Tensor) -> None:

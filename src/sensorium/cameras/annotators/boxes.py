@@ -27,6 +27,7 @@ from sensorium.geometry.bounds import local_box, placed_box
 from sensorium.geometry.shapes import Shape
 from sensorium.geometry.transforms import rotation
 from sensorium.measurement.record import Record
+from sensorium.shapes.arrays import device_array
 from sensorium.spec import Field
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ COLUMNS = 5
 
 class Boxes(Annotator):
     """`bounding_box_2d_tight`, `bounding_box_2d_loose` and `bounding_box_3d`, each with its count."""
+
+    types = tuple(f"bounding_box_{kind}{end}" for kind in ("2d_tight", "2d_loose", "3d") for end in ("", COUNT))
 
     def __init__(self, camera: Camera, names: tuple[str, ...]) -> None:
         super().__init__(camera, names)
@@ -73,10 +76,7 @@ class Boxes(Annotator):
         return field if name.endswith(COUNT) else replace(field, shape=(cls.count(camera), *field.shape[1:]))
 
     def _put(self, struct: Any, name: str, values: Any, dtype: Any = wp.int32) -> None:
-        array = np.asarray(values, dtype=np.int32 if dtype is wp.int32 else np.float32)
-        if dtype is not wp.int32:
-            array = array.reshape(-1, 3 if dtype is wp.vec3 else 4)
-        setattr(struct, name, wp.array(array, dtype=dtype, device=self.camera.compute_on.wp_device))
+        setattr(struct, name, device_array(values, dtype, self.camera.compute_on.wp_device))
 
     def _solid_boxes(self, shapes: Sequence[Shape], owned: Sequence[Sequence[int]]) -> SolidBoxes:
         """Return the parts of the objects: a shape alone has its own frame, several shapes that of their body."""

@@ -109,6 +109,8 @@ def _measure(
 class Distances(Annotator):
     """`distance_to_camera`, `distance_to_image_plane` and `points_b`."""
 
+    types = (*DISTANCES, "points_b")
+
     def annotate(self, record: Record, hits: Any, *, is_last: bool) -> None:
         """Compute the distances and points of a frame (one launch)."""
         self._measure(record, HITS, hits, is_last=is_last)

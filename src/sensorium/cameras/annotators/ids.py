@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import warp as wp
 
 from sensorium.cameras.annotators.base import Annotator
@@ -12,6 +11,7 @@ from sensorium.cameras.render.structs import HitRecord, Placed
 from sensorium.compute import Rows, kernel, masked_tid, place_of
 from sensorium.geometry.primitives import MESH
 from sensorium.measurement.record import Record
+from sensorium.shapes.arrays import device_array
 
 if TYPE_CHECKING:
     from sensorium.cameras.camera import Camera
@@ -57,13 +57,13 @@ def _ids(
 class Ids(Annotator):
     """`geom_ids`, `face_ids` and `segmentation`."""
 
+    types = ("geom_ids", "face_ids", "segmentation")
+
     def __init__(self, camera: Camera, names: tuple[str, ...]) -> None:
         super().__init__(camera, names)
         shapes = camera.rays.drawable
         objects = [(i if s.number < 0 else s.number, _TYPES[s.element]) for i, s in enumerate(shapes)]
-        self._objects = wp.array(
-            np.array(objects, np.int32).reshape(-1, 2), dtype=wp.vec2i, device=camera.compute_on.wp_device
-        )
+        self._objects = device_array(objects, wp.vec2i, camera.compute_on.wp_device)
 
     def annotate(self, record: Record, hits: Any, *, is_last: bool) -> None:
         """Write the ids of a frame (one launch)."""

@@ -20,6 +20,8 @@ SIGNS = {"motion_vectors": -1.0, "optical_flow": 1.0}
 class Motion(Annotator):
     """`motion_vectors` and `optical_flow`."""
 
+    types = tuple(SIGNS)
+
     def __init__(self, camera: Camera, names: tuple[str, ...]) -> None:
         super().__init__(camera, names)
         mounts, moving = camera.mount.count, len(camera.cast.moving)

@@ -97,6 +97,8 @@ def _normals(
 class Normals(Annotator):
     """`normals`."""
 
+    types = ("normals",)
+
     def annotate(self, record: Record, hits: Any, *, is_last: bool) -> None:
         """Compute the normals of a frame (one launch)."""
         camera, cast = self.camera, self.camera.cast

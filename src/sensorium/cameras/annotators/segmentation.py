@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 import warp as wp
@@ -19,7 +19,6 @@ from sensorium.spec import Field
 
 if TYPE_CHECKING:
     from sensorium.cameras.camera import Camera
-    from sensorium.cameras.camera_cfg import CameraCfg
 
 
 @kernel(group="images")
@@ -31,65 +30,43 @@ def _look_up(rows: Rows, width: int, table: wp.array[wp.int32], hits: HitRecord,
         values[env, mount, pixel] = table[hits.shape[place_of(rows, env), mount, pixel] + 1]
 
 
-class Segmentation(Annotator):
-    """Base of the segmentations, each with one field."""
+IDS: Mapping[str, Callable[[Semantics], tuple[Sequence[int], Mapping[str, Mapping[int, Any]]]]] = {
+    "semantic_segmentation": lambda semantics: (semantics.classes[0], {"idToLabels": semantics.classes[1]}),
+    "instance_segmentation": lambda semantics: (
+        semantics.instances[0],
+        {"idToLabels": semantics.instances[1], "idToSemantics": semantics.instances[2]},
+    ),
+    "instance_id_segmentation": lambda semantics: (semantics.leaves[0], {"idToLabels": semantics.leaves[1]}),
+}
+"""Field -> id of each shape, and the texts of the ids by their keys in `info`."""
 
-    option: ClassVar[str]
-    """Option of the config that selects colours."""
+
+class Segmentation(Annotator):
+    """`semantic_segmentation`, `instance_segmentation` and `instance_id_segmentation`."""
+
+    types = tuple(IDS)
 
     def __init__(self, camera: Camera, names: tuple[str, ...]) -> None:
         super().__init__(camera, names)
-        colorize = getattr(camera.cfg, self.option)
-        ids, texts = self.ids(camera.semantics)
-        self._table = torch.from_numpy(table_of(ids, colorize)).to(camera.device)
-        self.labels = {names[0]: {key: keyed(each, colorize) for key, each in texts.items()}}
+        self._tables: dict[str, Any] = {}
+        for name in names:
+            ids, texts = IDS[name](camera.semantics)
+            colorize = getattr(camera.cfg, f"colorize_{name}")
+            self._tables[name] = torch.from_numpy(table_of(ids, colorize)).to(camera.device)
+            self.labels[name] = {key: keyed(each, colorize) for key, each in texts.items()}
 
     @classmethod
-    def field(cls, name: str, field: Field, cfg: CameraCfg) -> Field:
+    def sized(cls, name: str, field: Field, camera: Camera) -> Field:
         """Return the field of a colour, or of an id."""
-        return field if getattr(cfg, cls.option) else replace(field, shape=(1, 1, 1), axes=IMAGE, dtype="int32")
-
-    def ids(self, semantics: Semantics) -> tuple[Sequence[int], Mapping[str, Mapping[int, Any]]]:
-        """Return the id of each shape, and the texts of the ids by their keys in `info`."""
-        raise NotImplementedError
+        if not getattr(camera.cfg, f"colorize_{name}"):
+            field = replace(field, shape=(1, 1, 1), axes=IMAGE, dtype="int32")
+        return super().sized(name, field, camera)
 
     def annotate(self, record: Record, hits: Any, *, is_last: bool) -> None:
-        """Write the values of a frame (one launch)."""
-        camera, image = self.camera, record[self.names[0]]
-        words = wp.from_torch(image.view(torch.int32).view(camera.num_envs, camera.mount.count, self.pixels))
-        height, width = camera.image_shape
-        inputs = [width, wp.from_torch(self._table), hits]
-        camera.compute_on.launch(_look_up, (camera.mount.count, height), inputs, [words], split=True)
-
-
-class SemanticClasses(Segmentation):
-    """`semantic_segmentation`: surfaces with the same labels have the same id."""
-
-    option = "colorize_semantic_segmentation"
-
-    def ids(self, semantics: Semantics) -> tuple[Sequence[int], Mapping[str, Mapping[int, Any]]]:
-        """Return the id of each shape, and the labels of each id by type."""
-        ids, texts = semantics.classes
-        return ids, {"idToLabels": texts}
-
-
-class Instances(Segmentation):
-    """`instance_segmentation`: each labelled object has an id."""
-
-    option = "colorize_instance_segmentation"
-
-    def ids(self, semantics: Semantics) -> tuple[Sequence[int], Mapping[str, Mapping[int, Any]]]:
-        """Return the id of each shape, and the name and the labels of each object."""
-        ids, names, texts = semantics.instances
-        return ids, {"idToLabels": names, "idToSemantics": texts}
-
-
-class InstanceIds(Segmentation):
-    """`instance_id_segmentation`: each shape has an id, labelled or not."""
-
-    option = "colorize_instance_id_segmentation"
-
-    def ids(self, semantics: Semantics) -> tuple[Sequence[int], Mapping[str, Mapping[int, Any]]]:
-        """Return the id of each shape, and the name of each shape."""
-        ids, names = semantics.leaves
-        return ids, {"idToLabels": names}
+        """Write the values of a frame (one launch per field)."""
+        camera, (height, width) = self.camera, self.camera.image_shape
+        for name, table in self._tables.items():
+            words = record[name].view(torch.int32).view(camera.num_envs, camera.mount.count, self.pixels)
+            inputs = [width, wp.from_torch(table), hits]
+            dim = (camera.mount.count, height)
+            camera.compute_on.launch(_look_up, dim, inputs, [wp.from_torch(words)], split=True)

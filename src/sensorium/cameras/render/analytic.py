@@ -1,4 +1,7 @@
-"""Analytic shapes in a tile of a pinhole image: boxes and planes by affine functions, others by rays."""
+"""Analytic shapes and dense meshes in a tile of a pinhole image: boxes and planes by affine functions, others by rays.
+
+A dense mesh has many triangles per pixel. Its rays are limited by the nearest hit so far.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from sensorium.cameras.render.structs import (
     put_hit,
     rotation_of,
     row_pose,
+    row_size,
     tile_axes,
 )
 from sensorium.compute import Rows, kernel, masked_tid, place_of
@@ -37,7 +41,7 @@ def slab(o: float, half: float) -> wp.vec3:
 
 @kernel
 def draw_analytic(rows: Rows, lens: Lens, cameras: Cameras, placed: Placed, lists: Lists, record: HitRecord) -> None:
-    """Draw the analytic shapes of one tile."""
+    """Draw the analytic shapes and dense meshes of one tile."""
     env, mount, piece = masked_tid(rows)
     tile = rows.first + piece
     place = place_of(rows, env)
@@ -50,15 +54,16 @@ def draw_analytic(rows: Rows, lens: Lens, cameras: Cameras, placed: Placed, list
     most = 1.0 / lens.near
     least = 1.0 / lens.far
     for k in range(lists.count[place, mount, tile]):
-        row = lists.row[place, mount, tile, k] >> 1
+        entry = lists.row[place, mount, tile, k]
+        row = entry >> 1
+        is_dense = (entry & 1) != 0
         kind = instances.kind[row]
-        if kind >= MESH:
+        if kind >= MESH and not is_dense:
             continue
         rect = lists.rect[place, mount, tile, k]
-        front = 1.0 / lists.front[place, mount, tile, k]
-        size = instances.size[row]
-        if row >= placed.segments:
-            size = placed.size[env, row - placed.segments]
+        start = lists.front[place, mount, tile, k]
+        front = 1.0 / start
+        size = row_size(placed, env, row)
         shape = instances.shape[row]
         pos, quat = row_pose(placed, env, row)
         back = wp.transpose(rotation_of(quat))
@@ -67,6 +72,11 @@ def draw_analytic(rows: Rows, lens: Lens, cameras: Cameras, placed: Placed, list
         du = wp.vec3(along[0, 0], along[1, 0], along[2, 0])
         dv = wp.vec3(along[0, 1], along[1, 1], along[2, 1])
         d0 = wp.vec3(along[0, 2], along[1, 2], along[2, 2])
+        if is_dense:
+            o = wp.cw_div(o, size)
+            du = wp.cw_div(du, size)
+            dv = wp.cw_div(dv, size)
+            d0 = wp.cw_div(d0, size)
         # The slabs of a box: inverse t at which a line enters and leaves them is affine in (u, v)
         is_box = kind == BOX and front < most
         is_box = is_box and (wp.abs(o[0]) > size[0] or wp.abs(o[1]) > size[1] or wp.abs(o[2]) > size[2])
@@ -87,11 +97,21 @@ def draw_analytic(rows: Rows, lens: Lens, cameras: Cameras, placed: Placed, list
             base = (v0 + v) * lens.width + u0
             dy = d0 + float(v - shift) * dv
             for u in range(rect & 255, ((rect >> 8) & 255) + 1):
-                if record.inverse[place, mount, base + u] > front:
+                before = record.inverse[place, mount, base + u]
+                if before > front:
                     continue
                 d = dy + float(u - shift) * du
                 inverse = float(0.0)
-                if is_box:
+                face = int(-1)
+                if is_dense:
+                    limit = lens.far
+                    if before > 0.0:
+                        limit = 1.000001 / before
+                    query = wp.mesh_query_ray(instances.mesh[row], o + start * d, d, limit - start)
+                    if query.result:
+                        inverse = 1.0 / (start + query.t)
+                        face = query.face
+                elif is_box:
                     enters = wp.min(wp.min(sx[0] * d[0] + open[0], sy[0] * d[1] + open[1]), sz[0] * d[2] + open[2])
                     leaves = wp.max(
                         wp.max(wp.max(sx[1] * d[0], sx[2] * d[0]), wp.max(sy[1] * d[1], sy[2] * d[1])),
@@ -108,4 +128,4 @@ def draw_analytic(rows: Rows, lens: Lens, cameras: Cameras, placed: Placed, list
                 else:
                     inverse = 1.0 / (lens.near + ray_primitive(kind, size, o + lens.near * d, d))
                 if inverse >= least and inverse <= most and inverse > 0.0:
-                    put_hit(record, place, mount, base + u, inverse, shape, -1)
+                    put_hit(record, place, mount, base + u, inverse, shape, face)

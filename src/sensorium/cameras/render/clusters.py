@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -48,41 +47,10 @@ class Surface:
     triangles: wp.int32
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Clusters:
-    """Clusters of triangles, on the host; the arrays are those of `Surface`."""
-
-    vertex: NDArray[np.int32]
-    corner: NDArray[np.int32]
-    face: NDArray[np.int32]
-    first_vertex: NDArray[np.int32]
-    first_triangle: NDArray[np.int32]
-    sphere: NDArray[np.float32]
-    group: NDArray[np.float32]
-
-    def surface(self, points: Any, device: Any) -> Any:
-        """Return the triangles for kernels.
-
-        Args:
-            points: Warp array of the vertices.
-            device: device of the arrays.
-        """
-        out = Surface()
-        out.points, out.triangles = points, len(self.face)
-        for name in ("vertex", "corner", "face", "first_vertex", "first_triangle"):
-            setattr(out, name, wp.array(getattr(self, name), dtype=wp.int32, device=device))
-        for name in ("sphere", "group"):
-            setattr(out, name, wp.array(getattr(self, name), dtype=wp.vec4, device=device))
-        return out
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays."""
-        return sum(int(getattr(self, name).nbytes) for name in self.__slots__)
-
-
-def build_clusters(points: NDArray[Any], faces: NDArray[Any], ids: NDArray[Any] | None = None) -> Clusters:
-    """Return the clusters of triangles.
+def build_clusters(
+    points: NDArray[Any], faces: NDArray[Any], ids: NDArray[Any] | None = None
+) -> dict[str, NDArray[Any]]:
+    """Return the clusters of triangles: arrays of `Surface` by name.
 
     Args:
         points: vertices, `[vertex, 3]`.
@@ -104,17 +72,16 @@ def build_clusters(points: NDArray[Any], faces: NDArray[Any], ids: NDArray[Any] 
     local = corners.reshape(-1, 3) - first_vertex[cluster][:, None]
     vertex = keys % len(points)
     first_triangle = np.concatenate([[0], np.cumsum(sizes)])
-    sphere = _spheres(points[vertex], first_vertex)
     starts = np.concatenate([first_vertex[:-1:GROUP], first_vertex[-1:]])
-    return Clusters(
-        vertex.astype(np.int32),
-        (local @ [1, 1 << 8, 1 << 16]).astype(np.int32),
-        (order if ids is None else ids[order]).astype(np.int32),
-        first_vertex.astype(np.int32),
-        first_triangle.astype(np.int32),
-        sphere,
-        _spheres(points[vertex], starts),
-    )
+    whole = {
+        "vertex": vertex,
+        "corner": local @ [1, 1 << 8, 1 << 16],
+        "face": order if ids is None else ids[order],
+        "first_vertex": first_vertex,
+        "first_triangle": first_triangle,
+    }
+    spheres = {"sphere": _spheres(points[vertex], first_vertex), "group": _spheres(points[vertex], starts)}
+    return {name: values.astype(np.int32) for name, values in whole.items()} | spheres
 
 
 def _split(centres: NDArray[Any], parts: list[NDArray[Any]], most: int) -> list[NDArray[Any]]:

@@ -39,10 +39,9 @@ import warp as wp
 
 from sensorium.cameras.render.analytic import draw_analytic
 from sensorium.cameras.render.cast import cast_pixels
-from sensorium.cameras.render.dense import draw_dense
 from sensorium.cameras.render.image_view import ImageViews
 from sensorium.cameras.render.listing import FEW, list_shapes
-from sensorium.cameras.render.place import BASE, WORLD, YAW, place_cameras, place_seen, place_segments
+from sensorium.cameras.render.place import BASE, WORLD, YAW, place_cameras, place_segments
 from sensorium.cameras.render.raster import draw_clusters
 from sensorium.cameras.render.structs import Cameras, HitRecord, Lens, Lists, Placed
 from sensorium.shapes.query import MountQuery, QueryContext
@@ -127,43 +126,40 @@ class ImageCast(MountQuery):
         view = self.view
         self.moving = view.shapes[view.placed.instances.moving :]
 
-        def floats(*shape: int) -> torch.Tensor:
-            return torch.zeros(shape, dtype=torch.float32, device=device)
+        def memory(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+            self._own.append(torch.zeros(shape, dtype=dtype, device=device))
+            return self._own[-1]
 
-        self.pos_w, self.quat_w = floats(envs, mounts, 3), floats(envs, mounts, 4)
+        self.pos_w, self.quat_w = memory(envs, mounts, 3), memory(envs, mounts, 4)
         moving = len(self.moving)
-        self.moving_pos_w, self.moving_quat_w = floats(envs, moving, 3), floats(envs, moving, 4)
-        self._centres = floats(envs, moving, 3)
+        self.moving_pos_w, self.moving_quat_w = memory(envs, moving, 3), memory(envs, moving, 4)
+        poses = (self.moving_pos_w, self.moving_quat_w, memory(envs, moving, 3))
         self.cameras = Cameras()
         self.cameras.pos = wp.from_torch(self.pos_w, dtype=wp.vec3)
         self.cameras.quat = wp.from_torch(self.quat_w, dtype=wp.vec4)
         self.placed = Placed()
         for name in ("instances", "half", "surface", "row", "segments"):
             setattr(self.placed, name, getattr(view.placed, name))
-        self.placed.pos = wp.from_torch(self.moving_pos_w, dtype=wp.vec3)
-        self.placed.quat = wp.from_torch(self.moving_quat_w, dtype=wp.vec4)
-        self.placed.centre = wp.from_torch(self._centres, dtype=wp.vec3)
-        self._sizes = floats(envs, len(view.segments), 3)
-        self.placed.size = wp.from_torch(self._sizes, dtype=wp.vec3)
+        dtypes = (wp.vec3, wp.vec4, wp.vec3)
+        for name, pose, dtype in zip(("pos", "quat", "centre"), poses, dtypes, strict=True):
+            setattr(self.placed, name, wp.from_torch(pose, dtype=dtype))
+        self._places = [wp.from_torch(pose[:, None], dtype=dtype) for pose, dtype in zip(poses, dtypes, strict=True)]
+        self.placed.size = wp.from_torch(memory(envs, len(view.segments), 3), dtype=wp.vec3)
         self._segments = torch.from_numpy(view.segments).to(device)
         self.lens = self._make_lens()
         self._tiles = self.lens.columns * -(-height // self.lens.tile)
         in_flight = PIXELS_IN_FLIGHT if compute.is_cpu else PIXELS_ON_GPU
         self._part = compute.part_of(in_flight // (self.count * mounts))
-
-        def ints(*shape: int) -> torch.Tensor:
-            return torch.zeros(shape, dtype=torch.int32, device=device)
-
         shape = (self._part.places, mounts, self.count)
-        hits = [floats(*shape), ints(*shape), ints(*shape)]
         self.record = HitRecord()
-        self.record.inverse, self.record.shape, self.record.face = map(wp.from_torch, hits)
+        self.record.inverse = wp.from_torch(memory(*shape))
+        self.record.shape, self.record.face = (wp.from_torch(memory(*shape, dtype=torch.int32)) for _ in range(2))
         tiles = (self._part.places, mounts, self._tiles if spec.inverse_k is not None else 0)
-        entries = (*tiles, len(view.shapes))
-        lists = [ints(*tiles), ints(*entries), ints(*entries), floats(*entries)]
         self._lists = Lists()
-        self._lists.count, self._lists.row, self._lists.rect, self._lists.front = map(wp.from_torch, lists)
-        self._memory = [*hits, *lists]
+        self._lists.count = wp.from_torch(memory(*tiles, dtype=torch.int32))
+        self._lists.front = wp.from_torch(memory(*tiles, len(view.shapes)))
+        for name in ("row", "rect"):
+            setattr(self._lists, name, wp.from_torch(memory(*tiles, len(view.shapes), dtype=torch.int32)))
 
     def _make_lens(self) -> Any:
         spec, lens = self._spec, Lens()
@@ -201,8 +197,7 @@ class ImageCast(MountQuery):
         inputs = [_ALIGNMENTS[self._spec.alignment], *self.mount_pose(), *offsets, drifts]
         compute.launch(place_cameras, (mounts,), inputs, [self.cameras, *flags])
         segments = len(self.view.segments)
-        if len(self.moving) > segments:
-            compute.launch(place_seen, (len(self.moving) - segments,), self.body_pose(), [self.placed, *flags])
+        self.place_shapes(self.placed.instances, len(self.moving) - segments, self._places)
         if segments:
             inputs = [wp.from_torch(self._segments), *self.tendon_paths()]
             compute.launch(place_segments, (segments,), inputs, [self.placed, *flags])
@@ -234,31 +229,15 @@ class ImageCast(MountQuery):
             items = (self._mount.count, self._tiles)
             self._compute.launch(kernel, items, [*where, *inputs], [self.record], split=True)
 
-        launch(list_shapes, view.surfaces, self._unseen(), self._lists)
-        if view.kinds - {"mesh", "hfield"}:
-            launch(draw_analytic, self._lists)
+        launch(list_shapes, view.surfaces, self.hidden, self._lists)
         if view.kinds & {"mesh", "hfield"}:
             launch(draw_clusters, view.surfaces, self._lists)
-        if view.most_triangles > FEW:
-            launch(draw_dense, self._lists)
+        if view.kinds - {"mesh", "hfield"} or view.most_triangles > FEW:
+            launch(draw_analytic, self._lists)
 
     def _cast_table(self) -> None:
         """Cast the pixels of a table of directions (launches)."""
         side = SIDE if self._compute.is_cpu else SIDE_ON_GPU
         tiles = -(-self.lens.width // side) * -(-self.lens.height // side)
-        inputs = [side, self.lens, self.cameras, self.placed, self.arrays.fields, self._unseen()]
+        inputs = [side, self.lens, self.cameras, self.placed, self.arrays.fields, self.hidden]
         self._compute.launch(cast_pixels, (self._mount.count, tiles), inputs, [self.record], split=True)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its own memory."""
-        own = [
-            *self._memory,
-            self.pos_w,
-            self.quat_w,
-            self.moving_pos_w,
-            self.moving_quat_w,
-            self._centres,
-            self._sizes,
-        ]
-        return sum(tensor.numel() * tensor.element_size() for tensor in [*own, self._hidden])

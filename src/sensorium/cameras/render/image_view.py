@@ -16,8 +16,8 @@ from sensorium.cameras.render.structs import Placed
 from sensorium.errors import SensoriumWarning
 from sensorium.geometry.bounds import local_box
 from sensorium.geometry.shapes import HeightField, Mesh
-from sensorium.shapes.arrays import ShapeArrays
-from sensorium.shapes.scene import SceneView, ShapeScene, Targets, hidden_from
+from sensorium.shapes.arrays import ShapeArrays, device_array
+from sensorium.shapes.scene import SceneView, ShapeScene, Targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,6 @@ class ImageViews(SceneView):
 
     def __init__(self, scene: ShapeScene) -> None:
         super().__init__(scene)
-        self._built: dict[tuple[int, ...], ImageView] = {}
         self._surfaces: dict[Mesh | HeightField, Any] = {}
         self._surface_bytes = 0
 
@@ -77,11 +76,7 @@ class ImageViews(SceneView):
         chosen, own_of = self.scene.seen(targets, own_bodies, config)
         shapes = self.scene.drawable
         rows = sorted(chosen, key=lambda i: (not shapes[i].is_static, shapes[i].element == "tendon"))
-        key = tuple(rows)
-        if key not in self._built:
-            self._built[key] = self._build(rows)
-        view = self._built[key]
-        return view, hidden_from(own_of, view.bodies)
+        return self._shared(tuple(rows), lambda: self._build(rows), own_of)
 
     def _build(self, rows: Sequence[int]) -> ImageView:
         shapes, device = self.scene.drawable, self.device
@@ -94,8 +89,8 @@ class ImageViews(SceneView):
         half = np.array([local_box(shape)[1] for shape in chosen]).reshape(-1, 3)
         placed = Placed()
         placed.instances = self.scene.view(ShapeArrays).instances(rows)
-        placed.half = wp.array(np.minimum(half * (1.0 + 1e-5), 1e30).astype(np.float32), dtype=wp.vec3, device=device)
-        placed.surface = wp.array(np.array(index, np.int32), dtype=wp.int32, device=device)
+        placed.half = device_array(np.minimum(half * (1.0 + 1e-5), 1e30), wp.vec3, device)
+        placed.surface = device_array(index, wp.int32, device)
         placed.row = wp.array(row, dtype=wp.int32, device=device)
         tendons = [i for i, shape in enumerate(shapes) if shape.element == "tendon"]
         segments = np.array([tendons.index(i) for i in rows if shapes[i].element == "tendon"], np.int32)
@@ -122,8 +117,11 @@ class ImageViews(SceneView):
                 vertices, faces, ids = triangles_of(geometry)
                 clusters = build_clusters(vertices, faces, ids)
                 points = wp.array(vertices.astype(np.float32), dtype=wp.vec3, device=device)
-            self._surfaces[geometry] = clusters.surface(points, device)
-            self._surface_bytes += clusters.nbytes
+            self._surfaces[geometry] = out = Surface()
+            out.points, out.triangles = points, len(clusters["face"])
+            for name, values in clusters.items():
+                setattr(out, name, wp.array(values, dtype=wp.vec4 if values.ndim > 1 else wp.int32, device=device))
+                self._surface_bytes += values.nbytes
         return self._surfaces[geometry]
 
     @property

@@ -12,8 +12,8 @@ from sensorium.cameras.render.structs import (
     Lists,
     Placed,
     rotation_of,
+    row_bounds,
     row_pose,
-    segment_bounds,
     tile_axes,
 )
 from sensorium.compute import Rows, kernel, masked_tid, place_of
@@ -76,12 +76,9 @@ def list_shapes(
         if hidden[mount, row] != wp.uint8(0):
             continue
         pos, quat = row_pose(placed, env, row)
-        radius = instances.radius[row]
-        half = placed.half[row]
-        if row >= placed.segments:
-            radius, half = segment_bounds(placed.size[env, row - placed.segments])
-            if radius == 0.0:
-                continue
+        radius, half = row_bounds(placed, env, row)
+        if radius == 0.0:
+            continue
         front = lens.near
         u_first = int(0)
         u_last = wide - 1

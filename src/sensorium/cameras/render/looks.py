@@ -18,6 +18,7 @@ from sensorium.errors import ConfigError, ModelError
 from sensorium.geometry.appearance import LIGHT_KINDS, TRACKING, VARIED, Lighting, Texture
 from sensorium.geometry.shapes import Shape
 from sensorium.sensors.core.parts import SensorContext
+from sensorium.shapes.arrays import device_array
 from sensorium.shapes.scene import ShapeScene
 
 OPAQUE = 0.995
@@ -68,8 +69,6 @@ class SceneLooks:
         self.tables = {name: self._common(name) for name in VARIED}
         for name in {*self._varied, *_DERIVED}:
             self.tables[name] = self.tables[name].expand(compute.num_envs, -1, -1).contiguous()
-        self._corners = _Corners(shapes)
-        self._lights = len(lights)
         self._kept: dict[str, torch.Tensor] = {}
         self.looks, self._mounts = Looks(), LightMounts()
         self.lights = wp.zeros((compute.num_envs, len(lights)), dtype=Light, device=compute.wp_device)
@@ -77,10 +76,8 @@ class SceneLooks:
         self.refresh()
         self.bind()
 
-    def _array(self, values: Any, dtype: Any, width: int = 0) -> Any:
-        kind = np.int32 if dtype in (wp.int32, wp.vec2i) else np.float32
-        array = np.asarray(values, dtype=kind).reshape((-1, width) if width else -1)
-        return wp.array(array, dtype=dtype, device=self._compute.wp_device)
+    def _array(self, values: Any, dtype: Any) -> Any:
+        return device_array(values, dtype, self._compute.wp_device)
 
     def _common(self, name: str) -> torch.Tensor:
         """Return the values of a quantity that all environments share, `[1, shape or light, ...]`."""
@@ -100,17 +97,17 @@ class SceneLooks:
         """Fill the arrays that are the same in all environments."""
         shapes, lights, mounts = self._shapes, self.lighting.lights, self._mounts
         extents = np.array([_extent(shape) for shape in shapes], np.float32).reshape(-1, 3)
-        self.looks.extent = self._array(extents, wp.vec3, 3)
-        self.looks.inverse = self._array(np.divide(1.0, extents, where=extents > 0.0, out=extents * 0.0), wp.vec3, 3)
-        self.looks.scale = self._array(list(map(_scale, shapes, extents)), wp.vec3, 3)
+        self.looks.extent = self._array(extents, wp.vec3)
+        self.looks.inverse = self._array(np.divide(1.0, extents, where=extents > 0.0, out=extents * 0.0), wp.vec3)
+        self.looks.scale = self._array(list(map(_scale, shapes, extents)), wp.vec3)
         self.looks.casts = self._array([int(shape.casts_shadow) for shape in shapes], wp.int32)
-        self.looks.first = self._array(self._corners.first, wp.vec2i, 2)
-        self.looks.normals = self._array(self._corners.normals, wp.vec3, 3)
-        self.looks.uvs = self._array(self._corners.uvs, wp.vec2, 2)
+        first, normals, uvs = _corners(shapes)
+        self.looks.first = self._array(first, wp.vec2i)
+        self.looks.normals, self.looks.uvs = self._array(normals, wp.vec3), self._array(uvs, wp.vec2)
         mounts.kind = self._array([LIGHT_KINDS.index(light.kind) for light in lights], wp.int32)
-        mounts.fall = self._array([light.attenuation for light in lights], wp.vec3, 3)
+        mounts.fall = self._array([light.attenuation for light in lights], wp.vec3)
         cones = [(math.cos(math.radians(light.cutoff_deg)), light.exponent) for light in lights]
-        mounts.cone = self._array(cones, wp.vec2, 2)
+        mounts.cone = self._array(cones, wp.vec2)
         bits = np.cumsum([light.casts_shadow for light in lights]) - 1
         mounts.shadow = self._array(np.where([light.casts_shadow for light in lights], bits, -1), wp.int32)
         points = [light.points or ((light.body, 1.0, (0.0, 0.0, 0.0)),) for light in lights]
@@ -119,7 +116,7 @@ class SceneLooks:
         mounts.first = self._array([0, *np.cumsum([len(each) for each in points])], wp.int32)
         flat = [point for each in points for point in each]
         mounts.point_body = self._array([body for body, _, _ in flat], wp.int32)
-        mounts.point = self._array([(*pos, weight) for _, weight, pos in flat], wp.vec4, 4)
+        mounts.point = self._array([(*pos, weight) for _, weight, pos in flat], wp.vec4)
 
     # Values that may differ between environments ----------------------------------------------------------------------
 
@@ -208,15 +205,10 @@ class SceneLooks:
         varies = "mirror" in self._varied or len(self.tables["mirror"]) > 1
         return varies or bool((self._kept["finish"][..., 3] > 0.0).any())
 
-    @property
-    def casts_shadows(self) -> bool:
-        """Whether a light casts shadows."""
-        return any(light.casts_shadow for light in self.lighting.lights)
-
     def place(self, body_pose: list[Any]) -> None:
         """Compute the poses of the lights from those of the bodies `[env, body]` (a launch)."""
-        if self._lights:
-            self._compute.launch(place_lights, (self._lights,), [self._mounts, *body_pose], [self.lights])
+        if self.lighting.lights:
+            self._compute.launch(place_lights, self.lights.shape[1:], [self._mounts, *body_pose], [self.lights])
 
     def backdrop(self, *, fog: bool, haze: bool) -> Any:
         """Return the background of the shapes, with or without fog and haze."""
@@ -236,27 +228,22 @@ class SceneLooks:
         return out
 
 
-class _Corners:
-    """Normals and texture coordinates of all meshes, corner by corner, and the start of those of each shape."""
-
-    def __init__(self, shapes: Sequence[Shape]) -> None:
-        starts: dict[tuple[int, str], int] = {}
-        found: dict[str, list[NDArray[np.float32]]] = {"normals": [], "uv": []}
-        count = {"normals": 0, "uv": 0}
-        self.first = np.full((len(shapes), 2), -1, dtype=np.int32)
-        for i, shape in enumerate(shapes):
-            for column, name in enumerate(found):
-                values = None if shape.mesh is None else getattr(shape.mesh, name)
-                if values is None:
-                    continue
-                key = (id(shape.mesh), name)
-                if key not in starts:
-                    starts[key] = count[name]
-                    found[name].append(values.reshape(-1, values.shape[-1]))
-                    count[name] += len(found[name][-1])
-                self.first[i, column] = starts[key]
-        self.normals = np.concatenate([np.zeros((0, 3), np.float32), *found["normals"]])
-        self.uvs = np.concatenate([np.zeros((0, 2), np.float32), *found["uv"]])
+def _corners(shapes: Sequence[Shape]) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
+    """Return the first corner of each shape, then normals and texture coordinates of all meshes, corner by corner."""
+    starts: dict[tuple[int, str], int] = {}
+    found = {"normals": [np.zeros((0, 3), np.float32)], "uv": [np.zeros((0, 2), np.float32)]}
+    first = np.full((len(shapes), 2), -1, dtype=np.int32)
+    for i, shape in enumerate(shapes):
+        for column, (name, parts) in enumerate(found.items()):
+            values = None if shape.mesh is None else getattr(shape.mesh, name)
+            if values is None:
+                continue
+            key = (id(shape.mesh), name)
+            if key not in starts:
+                starts[key] = sum(map(len, parts))
+                parts.append(values.reshape(-1, values.shape[-1]))
+            first[i, column] = starts[key]
+    return first, np.concatenate(found["normals"]), np.concatenate(found["uv"])
 
 
 def _as_warp(tensor: torch.Tensor, dtype: Any) -> Any:
@@ -310,9 +297,9 @@ def _textures(textures: Sequence[Texture], device: Any) -> Any:
     out = Textures()
     most = max(map(len, rows), default=1)
     table = np.array([[*levels, *[levels[-1]] * (most - len(levels))] for levels in rows], np.int32)
-    out.texels = wp.array(np.concatenate(words), dtype=wp.uint32, device=device)
+    out.texels = device_array(np.concatenate(words), wp.uint32, device)
     out.level = wp.array(table.reshape(len(rows), most, 3), dtype=wp.vec3i, device=device)
-    out.count = wp.array(np.array(counts, np.int32).reshape(-1, 2), dtype=wp.vec2i, device=device)
+    out.count = device_array(counts, wp.vec2i, device)
     return out
 
 

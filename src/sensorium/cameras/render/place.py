@@ -82,28 +82,3 @@ def place_segments(
         for mount in range(bad_out.shape[1]):
             bad_out[env, mount] = wp.uint8(1)
         any_bad[0] = 1
-
-
-@kernel(group="place")
-def place_seen(
-    rows: Rows,
-    body_pos_in: wp.array2d[wp.vec3],
-    body_quat_in: wp.array2d[wp.vec4],
-    placed: Placed,
-    bad_out: wp.array2d[wp.uint8],
-    any_bad: wp.array[wp.int32],
-) -> None:
-    """Compute the poses of the moving shapes from their bodies, and flag an env if one is not finite."""
-    env, k = masked_tid(rows)
-    row = placed.instances.moving + k
-    body = placed.instances.body[row]
-    turn = body_quat_in[env, body]
-    pos = body_pos_in[env, body] + quat_rotate(turn, placed.instances.pos[row])
-    quat = quat_multiply(turn, placed.instances.quat[row])
-    placed.pos[env, k] = pos
-    placed.quat[env, k] = quat
-    placed.centre[env, k] = pos + quat_rotate(quat, placed.instances.centre[row])
-    if not (wp.isfinite(wp.length_sq(pos)) and wp.isfinite(wp.length_sq(quat))):
-        for mount in range(bad_out.shape[1]):
-            bad_out[env, mount] = wp.uint8(1)
-        any_bad[0] = 1

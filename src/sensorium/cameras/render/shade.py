@@ -7,6 +7,7 @@ import warp as wp
 from sensorium.cameras.render.lanes import LANES, LaneInts, Lanes3, lit_surfaces
 from sensorium.cameras.render.lighting import clamped, sky_color, smooth_normal, whole_part
 from sensorium.cameras.render.paint_structs import Backdrop, Canvas, Light, Looks, Textures
+from sensorium.cameras.render.srgb import decoded
 from sensorium.cameras.render.structs import (
     Cameras,
     HitRecord,
@@ -21,8 +22,9 @@ from sensorium.cameras.render.structs import (
 )
 from sensorium.cameras.render.texturing import texture_color
 from sensorium.compute import Rows, kernel, masked_tid, place_of
-from sensorium.geometry.hfield import HFields, hfield_normal
-from sensorium.geometry.primitives import HFIELD, MESH, primitive_normal
+from sensorium.geometry.hfield import HFields
+from sensorium.geometry.primitives import MESH
+from sensorium.geometry.trace import local_normal
 from sensorium.geometry.transforms import quat_rotate
 
 OPAQUE = wp.constant(wp.float32(0.995))
@@ -47,15 +49,9 @@ def mirrored(mirror: wp.vec4, s: wp.vec3, d: wp.vec3) -> tuple[wp.vec3, wp.vec3]
 @wp.func
 def normal_at(placed: Placed, fields: HFields, row: int, kind: int, size: wp.vec3, face: int, p: wp.vec3) -> wp.vec3:
     """Return an outward normal of any length of a shape at a point of its surface, in its frame."""
-    instances = placed.instances
-    n = wp.vec3()
     if kind == MESH:
-        n = face_normal(instances.mesh[row], face, size)
-    elif kind == HFIELD:
-        n = hfield_normal(fields, instances.field[row], face, p)
-    else:
-        n = primitive_normal(kind, size, p)
-    return n
+        return face_normal(placed.instances.mesh[row], face, size)
+    return local_normal(placed.instances, fields, row, size, face, p)
 
 
 @wp.func
@@ -141,16 +137,6 @@ def byte_of(value: float) -> wp.uint8:
 
 
 @wp.func
-def decoded(c: wp.vec3) -> wp.vec3:
-    """Return the linear radiance of a colour as a display encodes it (sRGB); 1 stays 1."""
-    out = c / 12.92
-    for k in range(3):
-        if c[k] > 0.04045:
-            out[k] = wp.pow((c[k] + 0.055) / 1.055, 2.4)
-    return out
-
-
-@wp.func
 def put_color(
     canvas: Canvas, env: int, place: int, mount: int, pixel: int, color: wp.vec3, raw: wp.vec3, alpha: float
 ) -> None:
@@ -163,11 +149,11 @@ def put_color(
             canvas.rgba[env, mount, 4 * pixel + k] = byte_of(color[k])
         canvas.rgba[env, mount, 4 * pixel + 3] = byte_of(alpha)
     if canvas.linear.shape[0] > 0:
-        canvas.linear[env, mount, pixel] = decoded(raw)
+        canvas.linear[env, mount, pixel] = wp.vec3(decoded(raw[0]), decoded(raw[1]), decoded(raw[2]))
     if canvas.samples.shape[0] > 0:
         canvas.samples[place, mount, pixel] = wp.vec4(color[0], color[1], color[2], alpha)
     if canvas.linear_samples.shape[0] > 0:
-        canvas.linear_samples[place, mount, pixel] = decoded(raw)
+        canvas.linear_samples[place, mount, pixel] = wp.vec3(decoded(raw[0]), decoded(raw[1]), decoded(raw[2]))
 
 
 @kernel

@@ -6,7 +6,7 @@ depth w = 1/z is linear in u and v, whatever its attitude. This distinguishes a 
 of incidence.
 """
 
-from __future__ import annotations
+# Without `from __future__ import annotations`: Warp must see the types that `depth_kernel` is called with.
 
 import math
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from pydantic import ValidationInfo, field_validator
 from sensorium.cfg import Float, Positive, Share, bad, must
 from sensorium.compute import Rows, kernel, masked_tid, tick_now
 from sensorium.geometry.transforms import quat_rotate
-from sensorium.measurement.draws import Stream, normals_of
+from sensorium.measurement.draws import Stream, normals_of, stream_words
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import StageCfg
 from sensorium.measurement.stage_key import StageKey
@@ -48,21 +48,6 @@ class Pinhole:
 
 
 @wp.struct
-class DepthView:
-    """Inputs of a camera model: true depths and normals `[env, column]`, quaternions `[env, mount]`, the image.
-
-    `axes` are the axes that the quaternion rotates: 1 for right, down, forward, 2 for forward, left, up; 0 if there are
-    no normals except those computed from depths.
-    """
-
-    image: Pinhole
-    z: wp.array2d[wp.float32]
-    normals: wp.array2d[wp.vec3]
-    quats: wp.array2d[wp.vec4]
-    axes: wp.int32
-
-
-@wp.struct
 class Sight:
     """Limits of valid pixels: parallax of the second view, px m, shadows, cosines and the maximum depth."""
 
@@ -72,6 +57,24 @@ class Sight:
     cos_all: wp.float32
     max_range: wp.float32
     hole: wp.float32
+
+
+@wp.struct
+class DepthView:
+    """Inputs of a camera model: the image, true depths and normals `[env, column]`, quaternions `[env, mount]`.
+
+    `axes` are the axes that the quaternion rotates: 1 for right, down, forward, 2 for forward, left, up; 0 if there are
+    no normals except those computed from depths. `before` is the image before the stage, `nearest` the second view.
+    """
+
+    image: Pinhole
+    sight: Sight
+    z: wp.array2d[wp.float32]
+    before: wp.array2d[wp.float32]
+    nearest: wp.array2d[wp.float32]
+    normals: wp.array2d[wp.vec3]
+    quats: wp.array2d[wp.vec4]
+    axes: wp.int32
 
 
 @wp.struct
@@ -261,64 +264,50 @@ def noise_of(
 
 
 @kernel
-def keep_true_image(
-    rows: Rows, values: wp.array2d[wp.float32], truth: wp.array2d[wp.float32], there: wp.array2d[wp.float32]
+def keep_images(
+    rows: Rows,
+    values: wp.array2d[wp.float32],
+    truth: wp.array2d[wp.float32],
+    there: wp.array2d[wp.float32],
+    before: wp.array2d[wp.float32],
+    nearest: wp.array2d[wp.float32],
 ) -> None:
-    """Store the true image with its misses as +inf, taken from the slot, which still holds them."""
+    """Store the true image with the slot's misses as +inf, and the slot before the stage; clear the second view."""
     env, column = masked_tid(rows)
     there[env, column] = truth[env, column]
     if wp.isinf(values[env, column]):
         there[env, column] = wp.inf
-
-
-@kernel
-def keep_and_clear(
-    rows: Rows, values: wp.array2d[wp.float32], before: wp.array2d[wp.float32], nearest: wp.array2d[wp.float32]
-) -> None:
-    """Store the image before the stage, for look-ups, and clear the second view."""
-    env, column = masked_tid(rows)
     before[env, column] = values[env, column]
     nearest[env, column] = 0.0
 
 
 @kernel
-def find_second_view(rows: Rows, view: DepthView, parallax: float, nearest: wp.array2d[wp.float32]) -> None:
+def find_second_view(rows: Rows, view: DepthView, nearest: wp.array2d[wp.float32]) -> None:
     """Find the greatest disparity in each pixel of the second view: that of another camera, or of the projector."""
     env, mount, v, u = masked_tid(rows)
     image = view.image
     first = mount * image.height * image.width
-    d = parallax * inverse_at(view, env, first, u, v)
+    d = view.sight.parallax * inverse_at(view, env, first, u, v)
     if d <= 0.0:
         return
     to = int(wp.floor(float(u) + 0.5 - d))
     row = first + v * image.width
     if to >= 0 and to < image.width:
         wp.atomic_max(nearest, env, row + to, d)
-    following = parallax * inverse_at(view, env, first, u + 1, v)
+    following = view.sight.parallax * inverse_at(view, env, first, u + 1, v)
     if following > 0.0 and wp.abs(following - d) <= 1.0:  # same surface: fill the gap
         if int(wp.floor(float(u) + 1.5 - following)) == to + 2 and to + 1 >= 0 and to + 1 < image.width:
             wp.atomic_max(nearest, env, row + to + 1, wp.min(d, following))
 
 
 @wp.func
-def is_hidden(
-    nearest: wp.array2d[wp.float32], env: int, first: int, u: int, v: int, d: float, slope: float, image: Pinhole
-) -> bool:
-    """Return whether a point of disparity d is hidden in the second view: outside its image or occluded.
+def is_seen(view: DepthView, env: int, mount: int, at: wp.vec2i, chance: float) -> bool:
+    """Return whether a pixel has a value: not at grazing incidence, and visible in the second view.
 
-    Points nearer by less than a pixel, or by the slope of the point's own surface, do not occlude it.
+    A point is hidden there outside the image, or behind others. Points nearer by less than a pixel, or by the slope of
+    the point's own surface, do not occlude it.
     """
-    to = int(wp.floor(float(u) + 0.5 - d))
-    if to < 0 or to >= image.width:
-        return True
-    return bool(nearest[env, first + v * image.width + to] > d + 1.0 + 4.0 * wp.abs(slope))
-
-
-@wp.func
-def is_seen(
-    view: DepthView, sight: Sight, nearest: wp.array2d[wp.float32], env: int, mount: int, at: wp.vec2i, chance: float
-) -> bool:
-    """Return whether a pixel has a value: not at grazing incidence, and visible in the second view."""
+    sight = view.sight
     if sight.cos_all >= 0.0:
         if not returns(incidence(view, env, mount, at[0], at[1]), sight.cos_none, sight.cos_all, chance):
             return False
@@ -326,20 +315,53 @@ def is_seen(
         return True
     first = mount * view.image.height * view.image.width
     slope = sight.parallax * slopes_at(view, env, first, at[0], at[1])[0]
-    disparity = sight.parallax * inverse_at(view, env, first, at[0], at[1])
-    return not is_hidden(nearest, env, first, at[0], at[1], disparity, slope, view.image)
+    d = sight.parallax * inverse_at(view, env, first, at[0], at[1])
+    to = int(wp.floor(float(at[0]) + 0.5 - d))
+    if to < 0 or to >= view.image.width:
+        return False
+    return bool(view.nearest[env, first + at[1] * view.image.width + to] <= d + 1.0 + 4.0 * wp.abs(slope))
+
+
+# Models ---------------------------------------------------------------------------------------------------------------
+
+
+def depth_kernel(model_type: Any, pixel: Any) -> Any:
+    """Return the kernel of a model, which measures four pixels of a row per thread.
+
+    Args:
+        model_type: struct with the parameters of the model.
+        pixel: function that returns the depth of a pixel, m, from the view, the parameters, environment, mount, column
+            and row, four random words, a number of the noise, and the table of `normal_table`.
+    """
+
+    @kernel(group=model_type.cls.__name__)
+    def measure(
+        rows: Rows,
+        view: DepthView,
+        model: model_type,
+        draws: DepthDraws,
+        table: wp.array[wp.vec3],
+        values: wp.array2d[wp.float32],
+    ) -> None:
+        env, mount, v, quad = masked_tid(rows)
+        image = view.image
+        noise = noise_of(rows, env, mount, v, quad, image, draws, table)
+        for j in range(4):
+            u = 4 * quad + j
+            if u >= image.width:
+                return
+            column = (mount * image.height + v) * image.width + u
+            if inverse(view.before[env, column]) > 0.0:
+                words = stream_words(rows, env, tick_now(rows), column, draws.pixel)
+                values[env, column] = pixel(view, model, env, mount, u, v, words, noise[j], table)
+
+    return measure
 
 
 # Config ---------------------------------------------------------------------------------------------------------------
 
 MaxRange = Annotated[Float, must(lambda most: most > 0.0, "a finite number > 0")]
 """A depth, m; infinity for no limit."""
-
-
-def image_shape(values: torch.Tensor) -> tuple[int, int, int]:
-    """Return mounts, height and width of `[env, mount, height, width, 1]`; mount and the last axis may be absent."""
-    shape = tuple(values.shape[1:-1] if values.shape[-1] == 1 else values.shape[1:])
-    return math.prod(shape[:-2]), shape[-2], shape[-1]
 
 
 class DepthStage(StageCfg):
@@ -352,6 +374,8 @@ class DepthStage(StageCfg):
     """
 
     is_recorded: ClassVar[bool] = True
+    kernel: ClassVar[Any]
+    """Kernel of the model, see `depth_kernel`."""
 
     fields: tuple[str, ...] = (Z_DEPTH,)
     """Fields that the stage alters: z-depth, `distance_to_image_plane`."""
@@ -426,13 +450,6 @@ class DepthStage(StageCfg):
             if max(columns[field], mounts * rows * row) >= _MAX_BLOCKS:
                 raise ValueError(f"an image of fewer than {_MAX_BLOCKS} pixels over all mounts")
 
-    def focal_of(self, width: int) -> float:
-        """Return the focal length of an image of a given width, px."""
-        if self.focal_px is not None:
-            return self.focal_px
-        assert self.fov_deg is not None
-        return 0.5 * width / math.tan(0.5 * math.radians(self.fov_deg))
-
     def matching(self, image: Any, focal_px: float | None) -> tuple[float, float]:
         """Return the focal length of the matched images, px, and the number of px of this image per px of theirs.
 
@@ -444,7 +461,8 @@ class DepthStage(StageCfg):
     def pinhole(self, height: int, width: int) -> Any:
         """Return image size and intrinsics for kernels."""
         image = Pinhole()
-        image.height, image.width, image.focal = height, width, self.focal_of(width)
+        image.height, image.width = height, width
+        image.focal = self.focal_px or 0.5 * width / math.tan(0.5 * math.radians(self.fov_deg or 0.0))  # one is given
         image.cx, image.cy = self.principal_point or (0.5 * width, 0.5 * height)
         return image
 
@@ -465,36 +483,45 @@ class DepthStage(StageCfg):
         draws.fast_share, draws.slow_share = math.sqrt(1.0 - self.slow_share), math.sqrt(self.slow_share)
         return draws
 
-    def view_of(self, slot: Record, truth: Record, key: StageKey, field: str) -> Any:
-        """Return the inputs of the camera model, for kernels (one launch).
+    def model(self, view: Any, truth: Record, key: StageKey) -> Any:
+        """Return the parameters of the model for its kernel, and set `sight` of the view."""
+        raise NotImplementedError
+
+    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
+        """Measure the image (two launches per field, and one more for a second view)."""
+        compute, table = key.compute, normal_table(key.compute.wp_device)
+        for field, spec in key.specs.items():
+            mounts, height, width = image_shape(spec)
+            view = self.view_of(truth, key, field, height, width)
+            model = self.model(view, truth, key)
+            values, true = (column_values(record[field]) for record in (slot, truth))
+            compute.launch(keep_images, (key.columns[field],), [values, true], [view.z, view.before, view.nearest])
+            if view.sight.shadow:
+                compute.launch(find_second_view, (mounts, height, width), [view], [view.nearest])
+            inputs = [view, model, self.draws(key, field), table]
+            compute.launch(self.kernel, (mounts, height, (width + 3) // 4), inputs, [values])
+
+    def view_of(self, truth: Record, key: StageKey, field: str, height: int, width: int) -> Any:
+        """Return the inputs of the camera model, for kernels.
 
         A pixel that is a miss in the slot counts as a miss, even if the truth shows a number there.
         """
         view = DepthView()
-        _, height, width = image_shape(truth[field])
         view.image, view.axes = self.pinhole(height, width), 0
-        normals, quats = (torch.zeros((1, 1, n), dtype=torch.float32, device=slot[field].device) for n in (3, 4))
+        normals, quats = (torch.zeros((1, 1, n), dtype=torch.float32, device=key.compute.device) for n in (3, 4))
         for number, name in enumerate(("quat_w_ros", "quat_w_world"), start=1):
             if view.axes == 0 and "normals" in truth and name in truth:
                 view.axes = number
                 normals, quats = (truth[each].view(len(truth[each]), -1, n) for each, n in (("normals", 3), (name, 4)))
-        view.z = wp.from_torch(key.scratch("there", field))
+        view.z, view.before, view.nearest = (
+            wp.from_torch(key.scratch(what, field)) for what in ("there", "before", "nearest")
+        )
         view.normals = wp.from_torch(normals.to(key.compute.device), dtype=wp.vec3)
         view.quats = wp.from_torch(quats.to(key.compute.device), dtype=wp.vec4)
-        values = [column_values(record[field]) for record in (slot, truth)]
-        key.compute.launch(keep_true_image, (key.columns[field],), values, [view.z])
         return view
 
-    def prepare_views(self, slot: Record, view: Any, sight: Any, key: StageKey, field: str) -> tuple[Any, Any]:
-        """Store the image for look-ups and compute its second view, both `[env, column]` (one or two launches)."""
-        before, nearest = (wp.from_torch(key.scratch(what, field)) for what in ("before", "nearest"))
-        key.compute.launch(keep_and_clear, (key.columns[field],), [column_values(slot[field])], [before, nearest])
-        if sight.shadow:
-            key.compute.launch(find_second_view, image_shape(slot[field]), [view, sight.parallax], [nearest])
-        return before, nearest
 
-    def measure(self, kernel: Any, slot: Record, key: StageKey, field: str, inputs: list[Any], others: Any) -> None:
-        """Launch the kernel of a model, four pixels of a row per thread; `others` follow the random numbers."""
-        mounts, height, width = image_shape(slot[field])
-        inputs = [*inputs, self.draws(key, field), normal_table(key.compute.wp_device), *others]
-        key.compute.launch(kernel, (mounts, height, (width + 3) // 4), inputs, [column_values(slot[field])])
+def image_shape(spec: FieldSpec) -> tuple[int, int, int]:
+    """Return mounts, height and width of an image; the mount axis may be absent."""
+    sizes = dict(zip(spec.axes, spec.shape, strict=True))
+    return sizes.get("mount", 1), sizes["height"], sizes["width"]

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-import torch
 import warp as wp
 from pydantic import Field as PydanticField
 from pydantic import ValidationInfo, field_validator
 
 from sensorium.cameras.stages.depth_image import (
-    DepthDraws,
     DepthStage,
     DepthView,
     MaxRange,
-    Sight,
+    depth_kernel,
     incidence,
     inverse,
     inverse_at,
     is_seen,
-    noise_of,
     shifted_pixel,
 )
 from sensorium.cfg import Float, NonNegative, Positive, bad
-from sensorium.compute import Rows, kernel, masked_tid, tick_now
-from sensorium.measurement.draws import stream_words
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place
 from sensorium.measurement.stage_key import StageKey
@@ -53,7 +47,6 @@ class Kinect:
     lateral: wp.float32
     quantum: wp.float32
     min_range: wp.float32
-    sight: Sight
 
 
 @wp.func
@@ -72,63 +65,46 @@ def lateral_sd(angle: float) -> float:
     return 0.8 + 0.035 * angle / (_RIGHT_ANGLE - angle)
 
 
-@kernel
+@wp.func
 def _kinect(
-    rows: Rows,
-    view: DepthView,
-    kinect: Kinect,
-    draws: DepthDraws,
+    view: DepthView, kinect: Kinect, env: int, mount: int, u: int, v: int, words: wp.vec4ui, noise: float,
     table: wp.array[wp.vec3],
-    before: wp.array2d[wp.float32],
-    nearest: wp.array2d[wp.float32],
-    values: wp.array2d[wp.float32],
-) -> None:
-    env, mount, v, quad = masked_tid(rows)
-    image = view.image
-    first = mount * image.height * image.width
-    noise = noise_of(rows, env, mount, v, quad, image, draws, table)
-    for j in range(4):
-        u = 4 * quad + j
-        if u >= image.width:
-            return
-        column = first + v * image.width + u
-        if inverse(before[env, column]) <= 0.0:
-            continue
-        words = stream_words(rows, env, tick_now(rows), column, draws.pixel)
-        angle = wp.float32(0.0)
-        sideways = kinect.lateral
-        if kinect.is_redwood == 0:
-            angle = wp.min(wp.acos(incidence(view, env, mount, u, v)), _STEEPEST)
-            sideways = sideways * lateral_sd(angle)
-        shift = wp.vec2(sideways * word_to_normal(words[0], table), sideways * word_to_normal(words[1], table))
-        at = shifted_pixel(view, env, first, u, v, shift, 1 - kinect.is_redwood)
-        if kinect.is_redwood != 0:  # half resolution: the first pixel of each 2 x 2 block
-            half = wp.vec2i(at[0] - at[0] % 2, at[1] - at[1] % 2)
-            if inverse_at(view, env, first, half[0], half[1]) > 0.0:
-                at = half
-        elif at[0] != u or at[1] != v:
-            angle = wp.min(wp.acos(incidence(view, env, mount, at[0], at[1])), _STEEPEST)
-        seen = is_seen(view, kinect.sight, nearest, env, mount, at, word_to_uniform(words[2]))
-        depth = kinect.sight.hole
-        w = inverse(before[env, first + at[1] * image.width + at[0]])
-        if seen and w > 0.0:
-            d = kinect.matched * w
-            if kinect.is_redwood != 0:
-                d = d + kinect.noise * noise[j]
-            else:
-                there = 1.0 / w
-                step = kinect.quantum * there / d  # step of the depth
-                sd = axial_sd(there, angle)
-                variance = wp.max(sd * sd - step * step / 12.0, 0.0)
-                there = there + kinect.noise * wp.sqrt(variance) * noise[j]
-                d = kinect.matched * inverse(there)
-            if kinect.quantum > 0.0:
-                d = kinect.quantum * wp.floor(d / kinect.quantum + 0.5)
-            if d > 0.0:
-                there = kinect.matched / d
-                if there >= kinect.min_range and there <= kinect.sight.max_range:
-                    depth = there
-        values[env, column] = depth
+) -> float:  # fmt: skip
+    first = mount * view.image.height * view.image.width
+    angle = wp.float32(0.0)
+    sideways = kinect.lateral
+    if kinect.is_redwood == 0:
+        angle = wp.min(wp.acos(incidence(view, env, mount, u, v)), _STEEPEST)
+        sideways = sideways * lateral_sd(angle)
+    shift = wp.vec2(sideways * word_to_normal(words[0], table), sideways * word_to_normal(words[1], table))
+    at = shifted_pixel(view, env, first, u, v, shift, 1 - kinect.is_redwood)
+    if kinect.is_redwood != 0:  # half resolution: the first pixel of each 2 x 2 block
+        half = wp.vec2i(at[0] - at[0] % 2, at[1] - at[1] % 2)
+        if inverse_at(view, env, first, half[0], half[1]) > 0.0:
+            at = half
+    elif at[0] != u or at[1] != v:
+        angle = wp.min(wp.acos(incidence(view, env, mount, at[0], at[1])), _STEEPEST)
+    seen = is_seen(view, env, mount, at, word_to_uniform(words[2]))
+    depth = view.sight.hole
+    w = inverse(view.before[env, first + at[1] * view.image.width + at[0]])
+    if seen and w > 0.0:
+        d = kinect.matched * w
+        if kinect.is_redwood != 0:
+            d = d + kinect.noise * noise
+        else:
+            there = 1.0 / w
+            step = kinect.quantum * there / d  # step of the depth
+            sd = axial_sd(there, angle)
+            variance = wp.max(sd * sd - step * step / 12.0, 0.0)
+            there = there + kinect.noise * wp.sqrt(variance) * noise
+            d = kinect.matched * inverse(there)
+        if kinect.quantum > 0.0:
+            d = kinect.quantum * wp.floor(d / kinect.quantum + 0.5)
+        if d > 0.0:
+            there = kinect.matched / d
+            if there >= kinect.min_range and there <= view.sight.max_range:
+                depth = there
+    return float(depth)
 
 
 class KinectDepth(DepthStage):
@@ -151,6 +127,7 @@ class KinectDepth(DepthStage):
     """
 
     place: ClassVar[Place] = "saturation"
+    kernel = depth_kernel(Kinect, _kinect)
 
     variant: Literal["axial", "redwood"] = "axial"
     """Error model, see above."""
@@ -180,18 +157,15 @@ class KinectDepth(DepthStage):
             raise bad(f"a depth >= 0 below max_range, {most:g} m")
         return value
 
-    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Compute depths by triangulation (four launches per field)."""
+    def model(self, view: Any, truth: Record, key: StageKey) -> Any:
+        """Return the parameters of the model for its kernel, and set `sight` of the view."""
         is_redwood = self.variant == "redwood"
-        for field in key.columns:
-            view = self.view_of(slot, truth, key, field)
-            focal, ratio = self.matching(view.image, self.matched_focal_px)
-            kinect = Kinect()
-            kinect.is_redwood = int(is_redwood)
-            kinect.matched = REDWOOD_PARALLAX if is_redwood else self.baseline * focal
-            kinect.noise = self.noise_scale * (REDWOOD_NOISE if is_redwood else 1.0)
-            kinect.lateral = self.lateral_scale * ratio * (REDWOOD_JITTER if is_redwood else 1.0)
-            kinect.quantum, kinect.min_range = self.quantum, self.min_range
-            kinect.sight = self.sight(self.baseline * view.image.focal, self.shadow)
-            seen = self.prepare_views(slot, view, kinect.sight, key, field)
-            self.measure(_kinect, slot, key, field, [view, kinect], seen)
+        focal, ratio = self.matching(view.image, self.matched_focal_px)
+        kinect = Kinect()
+        kinect.is_redwood = int(is_redwood)
+        kinect.matched = REDWOOD_PARALLAX if is_redwood else self.baseline * focal
+        kinect.noise = self.noise_scale * (REDWOOD_NOISE if is_redwood else 1.0)
+        kinect.lateral = self.lateral_scale * ratio * (REDWOOD_JITTER if is_redwood else 1.0)
+        kinect.quantum, kinect.min_range = self.quantum, self.min_range
+        view.sight = self.sight(self.baseline * view.image.focal, self.shadow)
+        return kinect

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
-import torch
 import warp as wp
 
 from sensorium.cameras.stages.depth_image import (
-    DepthDraws,
     DepthStage,
     DepthView,
-    Sight,
+    depth_kernel,
     inverse,
     is_seen,
-    noise_of,
     shifted_pixel,
 )
 from sensorium.cfg import Float, NonNegative, Positive, must
-from sensorium.compute import Rows, kernel, masked_tid, tick_now
-from sensorium.measurement.draws import stream_words
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place
 from sensorium.measurement.stage_key import StageKey
@@ -38,51 +32,33 @@ class Stereo:
     locking: wp.float32
     most: wp.float32
     fattening: wp.float32
-    sight: Sight
 
 
-@kernel
+@wp.func
 def _stereo(
-    rows: Rows,
-    view: DepthView,
-    stereo: Stereo,
-    draws: DepthDraws,
+    view: DepthView, stereo: Stereo, env: int, mount: int, u: int, v: int, words: wp.vec4ui, noise: float,
     table: wp.array[wp.vec3],
-    before: wp.array2d[wp.float32],
-    nearest: wp.array2d[wp.float32],
-    values: wp.array2d[wp.float32],
-) -> None:
-    env, mount, v, quad = masked_tid(rows)
-    image = view.image
-    first = mount * image.height * image.width
-    noise = noise_of(rows, env, mount, v, quad, image, draws, table)
-    for j in range(4):
-        u = 4 * quad + j
-        if u >= image.width:
-            return
-        column = first + v * image.width + u
-        if inverse(before[env, column]) <= 0.0:
-            continue
-        words = stream_words(rows, env, tick_now(rows), column, draws.pixel)
-        at = wp.vec2i(u, v)
-        if stereo.fattening > 0.0:
-            shift = wp.vec2(
-                stereo.fattening * word_to_normal(words[0], table), stereo.fattening * word_to_normal(words[1], table)
-            )
-            at = shifted_pixel(view, env, first, u, v, shift, 1)
-        seen = is_seen(view, stereo.sight, nearest, env, mount, at, word_to_uniform(words[2]))
-        d = stereo.matched * inverse(before[env, first + at[1] * image.width + at[0]])
-        d = d + stereo.noise * noise[j]
-        if stereo.locking > 0.0:
-            d = d + stereo.locking * wp.sin(2.0 * wp.pi * (d - wp.floor(d)))
-        if stereo.quantum > 0.0:
-            d = stereo.quantum * wp.floor(d / stereo.quantum + 0.5)
-        depth = stereo.sight.hole
-        if seen and d > 0.0 and d <= stereo.most:
-            depth = stereo.matched / d
-            if depth > stereo.sight.max_range:
-                depth = stereo.sight.hole
-        values[env, column] = depth
+) -> float:  # fmt: skip
+    first = mount * view.image.height * view.image.width
+    at = wp.vec2i(u, v)
+    if stereo.fattening > 0.0:
+        shift = wp.vec2(
+            stereo.fattening * word_to_normal(words[0], table), stereo.fattening * word_to_normal(words[1], table)
+        )
+        at = shifted_pixel(view, env, first, u, v, shift, 1)
+    seen = is_seen(view, env, mount, at, word_to_uniform(words[2]))
+    d = stereo.matched * inverse(view.before[env, first + at[1] * view.image.width + at[0]])
+    d = d + stereo.noise * noise
+    if stereo.locking > 0.0:
+        d = d + stereo.locking * wp.sin(2.0 * wp.pi * (d - wp.floor(d)))
+    if stereo.quantum > 0.0:
+        d = stereo.quantum * wp.floor(d / stereo.quantum + 0.5)
+    depth = view.sight.hole
+    if seen and d > 0.0 and d <= stereo.most:
+        depth = stereo.matched / d
+        if depth > view.sight.max_range:
+            depth = view.sight.hole
+    return float(depth)
 
 
 Above0 = Annotated[Float, must(lambda number: number > 0.0, "a number > 0")]
@@ -106,6 +82,7 @@ class StereoDepth(DepthStage):
     """
 
     place: ClassVar[Place] = "saturation"
+    kernel = depth_kernel(Stereo, _stereo)
 
     baseline: Above0
     """Distance between the two cameras, m."""
@@ -126,15 +103,12 @@ class StereoDepth(DepthStage):
     shadow: bool = True
     """Whether regions that only the left camera sees have no value."""
 
-    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Compute depths by matching (four launches per field)."""
-        for field in key.columns:
-            view = self.view_of(slot, truth, key, field)
-            focal, ratio = self.matching(view.image, self.matched_focal_px)
-            stereo = Stereo()
-            stereo.matched, stereo.most = self.baseline * focal, self.max_disparity
-            stereo.noise, stereo.quantum, stereo.locking = self.noise_px, self.quantum, self.locking
-            stereo.fattening = self.edge_fattening * ratio
-            stereo.sight = self.sight(self.baseline * view.image.focal, self.shadow)
-            seen = self.prepare_views(slot, view, stereo.sight, key, field)
-            self.measure(_stereo, slot, key, field, [view, stereo], seen)
+    def model(self, view: Any, truth: Record, key: StageKey) -> Any:
+        """Return the parameters of the model for its kernel, and set `sight` of the view."""
+        focal, ratio = self.matching(view.image, self.matched_focal_px)
+        stereo = Stereo()
+        stereo.matched, stereo.most = self.baseline * focal, self.max_disparity
+        stereo.noise, stereo.quantum, stereo.locking = self.noise_px, self.quantum, self.locking
+        stereo.fattening = self.edge_fattening * ratio
+        view.sight = self.sight(self.baseline * view.image.focal, self.shadow)
+        return stereo

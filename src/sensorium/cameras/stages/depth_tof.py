@@ -6,26 +6,20 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-import torch
 import warp as wp
 
 from sensorium.cameras.stages.depth_image import (
     EDGE,
-    DepthDraws,
     DepthStage,
     DepthView,
-    Sight,
+    depth_kernel,
     incidence,
-    inverse,
     inverse_at,
-    noise_of,
     ray_of,
     returns,
     slopes_at,
 )
 from sensorium.cfg import Float, NonNegative, Positive, must
-from sensorium.compute import Rows, kernel, masked_tid, tick_now
-from sensorium.measurement.draws import stream_words
 from sensorium.measurement.record import Record
 from sensorium.measurement.stage_cfg import Place
 from sensorium.measurement.stage_key import StageKey
@@ -54,84 +48,68 @@ class Tof:
     flying: wp.float32
     span: wp.float32
     wraps: wp.int32
-    sight: Sight
+    reflectances: wp.array2d[wp.float32]
 
 
 @wp.func
-def strength(tof: Tof, reflectances: wp.array2d[wp.float32], env: int, column: int, cosine: float, r: float) -> float:
+def strength(tof: Tof, env: int, column: int, cosine: float, r: float) -> float:
     """Return the signal of a Lambertian surface under the camera's own light, electrons."""
     rho = tof.reflectance
-    if reflectances.shape[1] > 1:
-        rho = reflectances[env, column]
+    if tof.reflectances.shape[1] > 1:
+        rho = tof.reflectances[env, column]
     return float(tof.signal * rho * cosine / (r * r))
 
 
-@kernel
+@wp.func
 def _tof(
-    rows: Rows,
-    view: DepthView,
-    tof: Tof,
-    draws: DepthDraws,
+    view: DepthView, tof: Tof, env: int, mount: int, u: int, v: int, words: wp.vec4ui, noise: float,
     table: wp.array[wp.vec3],
-    reflectances: wp.array2d[wp.float32],
-    values: wp.array2d[wp.float32],
-) -> None:
-    env, mount, v, quad = masked_tid(rows)
-    image = view.image
-    first = mount * image.height * image.width
-    noise = noise_of(rows, env, mount, v, quad, image, draws, table)
-    for j in range(4):
-        u = 4 * quad + j
-        if u >= image.width:
-            return
-        column = first + v * image.width + u
-        depth = values[env, column]
-        if inverse(depth) <= 0.0:
-            continue
-        words = stream_words(rows, env, tick_now(rows), column, draws.pixel)
-        length = wp.length(ray_of(u, v, image))
-        cosine = incidence(view, env, mount, u, v)
-        r = depth * length
-        amplitude = strength(tof, reflectances, env, column, cosine, r)
-        measured = wp.float32(tof.sight.hole)
-        if returns(cosine, tof.sight.cos_none, tof.sight.cos_all, word_to_uniform(words[2])) and amplitude >= tof.least:
-            total = r
-            w = inverse_at(view, env, first, u, v)
-            if word_to_uniform(words[0]) < tof.flying and w > 0.0:
-                slopes = slopes_at(view, env, first, u, v)
-                furthest = EDGE * w
-                other = wp.float32(0.0)
-                other_column = wp.int32(0)
-                for k in range(4):
-                    du = (k % 2) * (k - 2)  # 0, -1, 0, 1
-                    dv = ((k + 1) % 2) * (k - 1)  # -1, 0, 1, 0
-                    there = inverse_at(view, env, first, u + du, v + dv)
-                    off = wp.abs(there - w - slopes[0] * float(du) - slopes[1] * float(dv))
-                    if there > 0.0 and off > furthest:
-                        furthest = off
-                        other = 1.0 / there * wp.length(ray_of(u + du, v + dv, image))
-                        other_column = column + du + dv * image.width
-                if other > 0.0:
-                    share = word_to_uniform(words[1])
-                    mine = share * amplitude
-                    foreign = (1.0 - share) * strength(tof, reflectances, env, other_column, cosine, other)
-                    turn = tof.phase * (other - r)
-                    x = mine + foreign * wp.cos(turn)
-                    y = foreign * wp.sin(turn)
-                    total = r + wp.atan2(y, x) / tof.phase
-                    amplitude = wp.sqrt(x * x + y * y)
-            if tof.path > 0.0:
-                turn = tof.phase * tof.excess * wp.min(total, tof.span)
-                total = total + wp.atan2(tof.path * wp.sin(turn), 1.0 + tof.path * wp.cos(turn)) / tof.phase
-            if tof.wiggle > 0.0:
-                total = total + tof.wiggle * wp.sin(tof.harmonic * tof.phase * total)
-            if tof.noise > 0.0:
-                total = total + tof.noise * wp.sqrt(amplitude + tof.ambient) / amplitude * noise[j]
-            if tof.wraps != 0:
-                total = total - tof.span * wp.floor(total / tof.span)
-            if total > 0.0 and amplitude >= tof.least and total / length <= tof.sight.max_range:
-                measured = total / length
-        values[env, column] = measured
+) -> float:  # fmt: skip
+    first = mount * view.image.height * view.image.width
+    column = first + v * view.image.width + u
+    length = wp.length(ray_of(u, v, view.image))
+    cosine = incidence(view, env, mount, u, v)
+    r = view.before[env, column] * length
+    amplitude = strength(tof, env, column, cosine, r)
+    measured = wp.float32(view.sight.hole)
+    if returns(cosine, view.sight.cos_none, view.sight.cos_all, word_to_uniform(words[2])) and amplitude >= tof.least:
+        total = r
+        w = inverse_at(view, env, first, u, v)
+        if word_to_uniform(words[0]) < tof.flying and w > 0.0:
+            slopes = slopes_at(view, env, first, u, v)
+            furthest = EDGE * w
+            other = wp.float32(0.0)
+            other_column = wp.int32(0)
+            for k in range(4):
+                du = (k % 2) * (k - 2)  # 0, -1, 0, 1
+                dv = ((k + 1) % 2) * (k - 1)  # -1, 0, 1, 0
+                there = inverse_at(view, env, first, u + du, v + dv)
+                off = wp.abs(there - w - slopes[0] * float(du) - slopes[1] * float(dv))
+                if there > 0.0 and off > furthest:
+                    furthest = off
+                    other = 1.0 / there * wp.length(ray_of(u + du, v + dv, view.image))
+                    other_column = column + du + dv * view.image.width
+            if other > 0.0:
+                share = word_to_uniform(words[1])
+                mine = share * amplitude
+                foreign = (1.0 - share) * strength(tof, env, other_column, cosine, other)
+                turn = tof.phase * (other - r)
+                x = mine + foreign * wp.cos(turn)
+                y = foreign * wp.sin(turn)
+                total = r + wp.atan2(y, x) / tof.phase
+                amplitude = wp.sqrt(x * x + y * y)
+        if tof.path > 0.0:
+            turn = tof.phase * tof.excess * wp.min(total, tof.span)
+            total = total + wp.atan2(tof.path * wp.sin(turn), 1.0 + tof.path * wp.cos(turn)) / tof.phase
+        if tof.wiggle > 0.0:
+            total = total + tof.wiggle * wp.sin(tof.harmonic * tof.phase * total)
+        if tof.noise > 0.0:
+            total = total + tof.noise * wp.sqrt(amplitude + tof.ambient) / amplitude * noise
+        if tof.wraps != 0:
+            total = total - tof.span * wp.floor(total / tof.span)
+        if total > 0.0 and amplitude >= tof.least and total / length <= view.sight.max_range:
+            measured = total / length
+    return float(measured)
 
 
 LATE = "A larger value would shift the second path by half a turn and shorten the range."
@@ -157,6 +135,7 @@ class TofDepth(DepthStage):
     """
 
     place: ClassVar[Place] = "saturation"
+    kernel = depth_kernel(Tof, _tof)
 
     modulation_hz: Positive
     """Modulation frequency f_mod, Hz."""
@@ -212,26 +191,25 @@ class TofDepth(DepthStage):
         """Range of one turn of the phase, c / (2 f_mod), m."""
         return 0.5 * LIGHT / self.modulation_hz
 
+    @property
+    def _noise(self) -> float:
+        """Standard deviation of the ray's length for a signal of 1 electron, m."""
+        return self.noise_scale * LIGHT / (4 * math.sqrt(2) * math.pi * self.modulation_hz * self.contrast)
+
     def standard_deviation(self, signal: float) -> float:
         """Return the standard deviation of the ray's length, m, for a signal in electrons."""
-        scale = LIGHT / (4.0 * math.sqrt(2.0) * math.pi * self.modulation_hz * self.contrast)
-        return self.noise_scale * scale * math.sqrt(signal + self.ambient) / signal
+        return self._noise * math.sqrt(signal + self.ambient) / signal
 
-    def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Measure phases (two launches per field)."""
-        for field in key.columns:
-            view = self.view_of(slot, truth, key, field)
-            tof = Tof()
-            tof.phase = 2.0 * math.pi / self.turn_length
-            tof.noise = self.noise_scale * LIGHT / (4 * math.sqrt(2) * math.pi * self.modulation_hz * self.contrast)
-            tof.signal, tof.ambient, tof.least = self.signal, self.ambient, self.min_signal
-            tof.reflectance, tof.wiggle, tof.harmonic = self.reflectance, self.wiggle, float(self.wiggle_harmonic)
-            tof.path, tof.excess, tof.flying = self.multipath, self.multipath_excess, self.flying
-            tof.span, tof.wraps = self.unambiguous_range or self.turn_length, int(self.wrap)
-            tof.sight = self.sight()
-            self.measure(_tof, slot, key, field, [view, tof], [self._reflectances(truth, key)])
-
-    def _reflectances(self, truth: Record, key: StageKey) -> Any:
+    def model(self, view: Any, truth: Record, key: StageKey) -> Any:
+        """Return the parameters of the model for its kernel, and set `sight` of the view."""
+        tof = Tof()
+        tof.phase, tof.noise = 2.0 * math.pi / self.turn_length, self._noise
+        tof.signal, tof.ambient, tof.least = self.signal, self.ambient, self.min_signal
+        tof.reflectance, tof.wiggle, tof.harmonic = self.reflectance, self.wiggle, float(self.wiggle_harmonic)
+        tof.path, tof.excess, tof.flying = self.multipath, self.multipath_excess, self.flying
+        tof.span, tof.wraps = self.unambiguous_range or self.turn_length, int(self.wrap)
+        tof.reflectances = wp.zeros((1, 1), dtype=wp.float32, device=key.compute.wp_device)
         if self.reflectance_field:
-            return column_values(truth[self.reflectance_field])
-        return wp.zeros((1, 1), dtype=wp.float32, device=key.compute.wp_device)
+            tof.reflectances = column_values(truth[self.reflectance_field])
+        view.sight = self.sight()
+        return tof

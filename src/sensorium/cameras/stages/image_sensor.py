@@ -11,6 +11,7 @@ import warp as wp
 from pydantic import model_validator
 
 from sensorium.cameras.stages import image_jpeg, image_pixels
+from sensorium.cameras.stages.depth_image import image_shape
 from sensorium.cameras.stages.image_pixels import COS4, NO_FALLOFF, POLYNOMIAL, Amounts, Chip, Metering
 from sensorium.cfg import Amount, Cfg, Finite, Float, NonNegative, Positive, Share, amount_bounds, bad, in_unit, must
 from sensorium.measurement.draws import is_drawn
@@ -280,9 +281,3 @@ class ImageSensor(DrawnStage):
         metering.shortest, metering.longest = auto.exposure_time
         metering.least_gain, metering.most_gain = auto.gain
         return metering
-
-
-def image_shape(spec: FieldSpec) -> tuple[int, int, int]:
-    """Return mounts, height and width of an image; the mount axis may be absent."""
-    sizes = dict(zip(spec.axes, spec.shape, strict=True))
-    return sizes.get("mount", 1), sizes["height"], sizes["width"]

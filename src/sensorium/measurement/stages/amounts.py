@@ -49,9 +49,9 @@ def draw_amount(
 ) -> None:
     """Draw a distribution for the envs whose episode starts (one launch); no effect without `values [env, column]`."""
     if values is not None:
-        distribution, stream = amount_distribution(key, amount, values.shape[1]), key.stream(purpose, field)
-        inputs = [distribution, int(non_negative), stream, normal_table(key.compute.wp_device)]
-        key.compute.launch(draw_columns, (values.shape[1],), inputs, [values])
+        columns, stream = values.shape[1], key.stream(purpose, field)
+        distribution, table = amount_distribution(key, amount, columns), normal_table(key.compute.wp_device)
+        key.compute.launch(draw_columns, (columns,), [distribution, columns, int(non_negative), stream, table], [values])
 
 
 def amount_distribution(key: StageKey, amount: Any, columns: int) -> Any:
