@@ -1,8 +1,7 @@
 """Nearest point on surfaces, for kernels: analytic shapes, meshes and height fields.
 
-Points are given in the shape's own frame. A distance is that to the surface, from inside a solid as from outside;
-`nearest_primitive` also distinguishes the two. Of several equally near points, always the same one is returned. Sizes
-are those of `sensorium.geometry.shapes`.
+Points are given in the shape's own frame. A distance is that to the surface, from inside a solid as from outside. Of
+several equally near points, always the same one is returned. Sizes are those of `sensorium.geometry.shapes`.
 
 Corners of triangles and the ellipsoid are computed in float64, because differences of squares would lose precision in
 float32.
@@ -14,7 +13,7 @@ from typing import Any
 
 import warp as wp
 
-from sensorium.geometry.hfield import COARSE, FINE, HField, HFields
+from sensorium.geometry.hfield import COARSE, FINE, HField, HFields, surface_at
 from sensorium.geometry.primitives import BOX, CAPSULE, CYLINDER, ELLIPSOID, PLANE, SPHERE
 from sensorium.random import F64
 
@@ -148,27 +147,8 @@ def _foot(kind: int, size: wp.vec3, p: wp.vec3) -> wp.vec3:
 
 
 @wp.func
-def _is_inside(kind: int, size: wp.vec3, p: wp.vec3) -> wp.bool:
-    """Return whether a point is inside an analytic shape."""
-    if kind == SPHERE:
-        return wp.length(p) < size[0]
-    if kind == CAPSULE:
-        return wp.length(wp.vec3(p[0], p[1], p[2] - wp.clamp(p[2], -size[1], size[1]))) < size[0]
-    if kind == ELLIPSOID:
-        return wp.length(wp.cw_div(p, size)) < 1.0
-    if kind == CYLINDER:
-        return wp.sqrt(p[0] * p[0] + p[1] * p[1]) < size[0] and wp.abs(p[2]) < size[1]
-    if kind == BOX:
-        return wp.abs(p[0]) < size[0] and wp.abs(p[1]) < size[1] and wp.abs(p[2]) < size[2]
-    return kind == PLANE and size[0] == 0.0 and size[1] == 0.0 and p[2] < 0.0
-
-
-@wp.func
 def nearest_primitive(kind: int, size: wp.vec3, p: wp.vec3) -> tuple[wp.vec3, wp.float32]:
-    """Return the nearest point on the surface of an analytic shape, and the signed distance to it, m.
-
-    The distance is negative inside; (p - point) / distance is its gradient, the outward normal. The region below an
-    unbounded plane is inside; a plane that is bounded along at least one axis is a sheet without an inside.
+    """Return the nearest point on the surface of an analytic shape, and the distance to it, m.
 
     Args:
         kind: PLANE to BOX; for a mesh or a height field both results are infinite.
@@ -176,10 +156,7 @@ def nearest_primitive(kind: int, size: wp.vec3, p: wp.vec3) -> tuple[wp.vec3, wp
         p: a point in the shape's frame, m.
     """
     foot = _foot(kind, size, p)
-    distance = wp.length(p - foot)
-    if _is_inside(kind, size, p):
-        return foot, -distance
-    return foot, distance
+    return foot, wp.length(p - foot)
 
 
 # Triangles ------------------------------------------------------------------------------------------------------------
@@ -243,25 +220,6 @@ def nearest_mesh(mesh: wp.uint64, p: wp.vec3, limit: float) -> tuple[wp.vec3, wp
 
 
 @wp.func
-def _surface_at(fields: HFields, h: HField, x: F64, y: F64) -> F64:
-    """Return the height of the surface at a position, clamped to the extent."""
-    u = wp.clamp((x + h.half_x) * h.per_x, _ZERO, wp.float64(h.cols - 1))
-    v = wp.clamp((y + h.half_y) * h.per_y, _ZERO, wp.float64(h.rows - 1))
-    col = wp.min(wp.int32(u), h.cols - 2)
-    row = wp.min(wp.int32(v), h.rows - 2)
-    a = u - wp.float64(col)
-    b = v - wp.float64(row)
-    at = h.heights + row * h.cols + col
-    z00 = wp.float64(fields.heights[at])
-    z11 = wp.float64(fields.heights[at + h.cols + 1])
-    if a >= b:
-        corner = wp.float64(fields.heights[at + 1])
-        return z00 + a * (corner - z00) + b * (z11 - corner)
-    corner = wp.float64(fields.heights[at + h.cols])
-    return z00 + b * (corner - z00) + a * (z11 - corner)
-
-
-@wp.func
 def _gap(q: F64, low: F64, high: F64) -> F64:
     """Return the distance of a number from an interval."""
     return wp.max(_ZERO, wp.max(low - q, q - high))
@@ -307,7 +265,7 @@ def nearest_hfield(fields: HFields, index: int, p: wp.vec3, limit: float) -> tup
     for k in range(6):  # the surface above or below, then the bottom and the walls of a solid
         spot = wp.vec3d(x, y, -wp.float64(h.base))
         if k == 0:
-            spot = wp.vec3d(x, y, _surface_at(fields, h, x, y))
+            spot = wp.vec3d(x, y, surface_at(fields, h, (x + h.half_x) * h.per_x, (y + h.half_y) * h.per_y))
         elif h.base < 0.0:
             continue
         elif k >= 2:
@@ -315,7 +273,8 @@ def nearest_hfield(fields: HFields, index: int, p: wp.vec3, limit: float) -> tup
                 spot[0] = wp.float64(2 * k - 5) * h.half_x
             else:
                 spot[1] = wp.float64(2 * k - 9) * h.half_y
-            spot[2] = wp.clamp(q[2], -wp.float64(h.base), _surface_at(fields, h, spot[0], spot[1]))
+            top = surface_at(fields, h, (spot[0] + h.half_x) * h.per_x, (spot[1] + h.half_y) * h.per_y)
+            spot[2] = wp.clamp(q[2], -wp.float64(h.base), top)
         length = wp.length(spot - q)
         if length <= best:
             best = length

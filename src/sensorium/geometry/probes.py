@@ -71,7 +71,6 @@ def nearest_instance(
         foot, distance = nearest_hfield(fields, instances.field[row], local, limit)
     else:
         foot, distance = nearest_primitive(kind, instances.size[row], local)
-        distance = wp.abs(distance)
     if not distance <= limit:
         return wp.vec3(wp.inf, wp.inf, wp.inf), wp.inf
     return pos + quat_rotate(quat, foot), distance

@@ -93,7 +93,9 @@ def _signed_ellipsoid(radii: wp.vec3, p: wp.vec3) -> tuple[wp.float32, wp.vec3, 
         normal[i] = (foot[i] / radii[i]) * (least / radii[i])
     normal = wp.normalize(normal)
     arm = p - foot
-    if wp.abs(distance) > 0.01 * wp.max(radii[0], wp.max(radii[1], radii[2])):
+    if distance > 0.01 * wp.max(radii[0], wp.max(radii[1], radii[2])):
+        if wp.length(wp.cw_div(p, radii)) < 1.0:
+            distance = -distance
         return distance, foot, arm / distance
     return wp.dot(arm, normal), foot, normal
 
