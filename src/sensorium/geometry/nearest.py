@@ -97,22 +97,37 @@ def _nearest_cylinder(radius: float, half_length: float, p: wp.vec3) -> wp.vec3:
 
 
 @wp.func
-def _nearest_box(size: wp.vec3, p: wp.vec3) -> wp.vec3:
-    """Return the nearest point on the faces of a box."""
-    q = wp.vec3()
-    room = float(wp.inf)
+def signed_round(arm: wp.vec3, radius: float) -> tuple[wp.float32, wp.vec3]:
+    """Return the signed distance from the surface around a centre, or an axis, and the gradient."""
+    length = wp.length(arm)
+    if length > 0.0:
+        return length - radius, arm / length
+    return -radius, wp.vec3(1.0, 0.0, 0.0)
+
+
+@wp.func
+def signed_box(size: wp.vec3, p: wp.vec3) -> tuple[wp.float32, wp.vec3, wp.vec3]:
+    """Return the signed distance to a box, its nearest point, and the gradient."""
+    foot = wp.vec3()
+    over = wp.vec3()
+    outward = wp.vec3()
+    most = -wp.float32(wp.inf)
     axis = wp.int32(0)
     for i in range(3):
-        q[i] = wp.clamp(p[i], -size[i], size[i])
-        if size[i] - wp.abs(p[i]) < room:
-            room = size[i] - wp.abs(p[i])
+        gap = wp.abs(p[i]) - size[i]
+        if gap > most:
+            most = gap
             axis = i
-    if room > 0.0:  # inside: the nearest face
-        if p[axis] < 0.0:
-            q[axis] = -size[axis]
-        else:
-            q[axis] = size[axis]
-    return q
+        outward[i] = wp.where(p[i] < 0.0, -1.0, 1.0)
+        over[i] = outward[i] * wp.max(gap, 0.0)
+        foot[i] = wp.clamp(p[i], -size[i], size[i])
+    if most > 0.0:
+        length = wp.length(over)
+        return length, foot, over / length
+    foot[axis] = outward[axis] * size[axis]
+    gradient = wp.vec3()
+    gradient[axis] = outward[axis]
+    return most, foot, gradient
 
 
 @wp.func
@@ -122,15 +137,11 @@ def _foot(kind: int, size: wp.vec3, p: wp.vec3) -> wp.vec3:
         z = wp.float32(0.0)
         if kind == CAPSULE:
             z = wp.clamp(p[2], -size[1], size[1])
-        arm = wp.vec3(p[0], p[1], p[2] - z)
-        length = wp.length(arm)
-        if length > 0.0:
-            arm = size[0] * (arm / length)
-        else:
-            arm = wp.vec3(size[0], 0.0, 0.0)
-        return wp.vec3(arm[0], arm[1], z + arm[2])
+        _far, out = signed_round(wp.vec3(p[0], p[1], p[2] - z), size[0])
+        return wp.vec3(size[0] * out[0], size[0] * out[1], z + size[0] * out[2])
     if kind == BOX:
-        return _nearest_box(size, p)
+        _far, foot, _out = signed_box(size, p)
+        return foot
     if kind == CYLINDER:
         return _nearest_cylinder(size[0], size[1], p)
     if kind == ELLIPSOID:
