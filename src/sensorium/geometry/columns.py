@@ -98,11 +98,7 @@ class Columns:
         return out
 
 
-def build_columns(
-    vertices: ArrayLike,
-    faces: ArrayLike,
-    progress: Callable[[float], None] | None = None,
-) -> Columns:
+def build_columns(vertices: ArrayLike, faces: ArrayLike, progress: Callable[[float], None] | None = None) -> Columns:
     """Build the index.
 
     Args:
