@@ -19,11 +19,12 @@ from solid_meshes import turned as wound_inwards
 
 from sensorium.compute.loading import DECLARED
 from sensorium.errors import ModelError
+from sensorium.geometry import solid_grid
 from sensorium.geometry.bounds import box_mesh
 from sensorium.geometry.hfield import HFields, build_hfields
 from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.shapes import KINDS, Mesh, Shape
-from sensorium.geometry.solid_grid import PreparedMeshes, build_solids, prepare_mesh
+from sensorium.geometry.solid_grid import PreparedMeshes, _without_grid, build_solids, prepare_mesh
 from sensorium.geometry.solid_mesh import surface_of
 from sensorium.geometry.solid_walk import Solids
 from sensorium.geometry.solids import signed_distance
@@ -73,7 +74,11 @@ def ask(solids: Solids, row: int, p: Array, reach: float = np.inf) -> tuple[Arra
 def signed(
     mesh: Mesh, p: Array, reach: float = np.inf, scale: Scale = (1.0, 1.0, 1.0), *, grid: bool = True
 ) -> tuple[Array, Array, Array]:
-    return ask(build_solids([(mesh, scale)], "cpu", grid=grid), 0, p, reach)
+    """Return what `ask` does for one mesh; without its grid, every point uses the tree."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not grid:
+            patch.setattr(solid_grid, "prepare_mesh", lambda *given: _without_grid(surface_of(*given[:2]), given[2]))
+        return ask(build_solids([(mesh, scale)], "cpu"), 0, p, reach)
 
 
 def shape_of(mesh: Mesh, scale: Scale = (1.0, 1.0, 1.0)) -> Shape:

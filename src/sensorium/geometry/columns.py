@@ -98,11 +98,7 @@ class Columns:
         return out
 
 
-def build_columns(
-    vertices: ArrayLike,
-    faces: ArrayLike,
-    progress: Callable[[float], None] | None = None,
-) -> Columns:
+def build_columns(vertices: ArrayLike, faces: ArrayLike, progress: Callable[[float], None] | None = None) -> Columns:
     """Build the index.
 
     Args:
@@ -117,7 +113,7 @@ def build_columns(
     rows = np.asarray(faces)
     if rows.ndim != 2 or rows.shape[1] != 3 or not len(rows):
         raise ModelError(f"build_columns: faces: got an array of shape {rows.shape}, expected [n, 3] with n > 0.")
-    tell = progress or _silent
+    tell = progress or (lambda _: None)
     tell(0.0)
     is_used = np.zeros(len(points), bool)
     is_used[rows.ravel()] = True
@@ -171,10 +167,6 @@ def build_columns(
     )
 
 
-def _silent(_: float) -> None:
-    return None
-
-
 def _chunks(count: int) -> list[slice]:
     return [slice(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
 
@@ -221,20 +213,12 @@ def overlapping(
     corners: NDArray[np.float64], corner: NDArray[np.float64], per_metre: NDArray[np.float64], cells: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
     """Yield the pairs (cell, row of the triangle) that overlap, several hundred thousand at a time."""
-    for some in _shares(corners, corner, per_metre, cells):
-        cell, owner = _overlaps(corners[some], corner, per_metre, cells)
-        yield cell, owner + np.int32(some.start)
-
-
-def _shares(
-    corners: NDArray[np.float64], corner: NDArray[np.float64], per_metre: NDArray[np.float64], cells: NDArray[np.int64]
-) -> list[slice]:
-    """Return slices of triangles whose boxes together cover several hundred thousand cells, or a single triangle."""
     first, last = _box(corners, corner, per_metre, cells)
     sums = np.cumsum((last - first + 1).prod(axis=1))
     cuts = np.unique(np.searchsorted(sums, np.arange(0, int(sums[-1]) if len(sums) else 0, 16 * CHUNK), side="left"))
-    edges = np.unique(np.concatenate([[0], cuts, [len(corners)]]))
-    return [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
+    for start, stop in itertools.pairwise(np.unique([0, *cuts, len(corners)]).tolist()):
+        cell, owner = _overlaps(corners[start:stop], corner, per_metre, cells)
+        yield cell, owner + np.int32(start)
 
 
 def _overlaps(

@@ -13,7 +13,6 @@ well, are stored separately and tested in float64.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -75,46 +74,8 @@ class WalkIndex:
     """Minimum and maximum height, m."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Walk:
-    """Host data for slanted rays; see `WalkIndex`."""
-
-    columns: Columns
-    heights: NDArray[np.float32]
-    """`[cell and block, 2]`."""
-    fine: int
-    coarse: int
-    more: NDArray[np.float32]
-    """`[triangle, 2]`."""
-    steep_first: NDArray[np.int32]
-    steep_entries: NDArray[np.int32]
-    steep: NDArray[np.float64]
-    """`[row, 3, 3]`."""
-    steep_triangle: NDArray[np.int32]
-    slack: float
-
-    def to(self, device: Any = "cpu") -> WalkIndex:
-        """Return the data for kernels, which also take `columns.to(device)`."""
-        out = WalkIndex()
-        for name in ("heights", "more"):
-            setattr(out, name, wp.array(getattr(self, name), dtype=wp.vec2, device=device))
-        for name in ("steep_first", "steep_entries", "steep_triangle"):
-            setattr(out, name, wp.array(getattr(self, name), dtype=wp.int32, device=device))
-        out.steep = wp.array(self.steep.reshape(-1, 3), dtype=wp.vec3d, device=device)
-        out.slack = self.slack
-        out.fine, out.coarse = self.fine, self.coarse
-        out.low, out.high = float(self.heights[:, 0].min()), float(self.heights[:, 1].max())
-        return out
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays, without those of the columns."""
-        names = ("heights", "more", "steep_first", "steep_entries", "steep", "steep_triangle")
-        return sum(getattr(self, name).nbytes for name in names)
-
-
 def may_be_terrain(vertices: ArrayLike, faces: ArrayLike) -> bool:
-    """Return False if `is_terrain` would return False, without building an index.
+    """Return False if `is_terrain` is False for the index of these triangles, without building it.
 
     Args:
         vertices: `[n, 3]`, m.
@@ -138,12 +99,10 @@ def is_terrain(columns: Columns, vertices: ArrayLike, faces: ArrayLike) -> bool:
     """Return whether few triangles lie above each other and few are steep, so that a walk is faster than a tree.
 
     Args:
-        columns: the index of these triangles.
+        columns: the index of these triangles, for which `may_be_terrain` is True.
         vertices: `[n, 3]`, m.
         faces: `[m, 3]`, rows of `vertices`.
     """
-    if not may_be_terrain(vertices, faces):
-        return False
     corners = np.asarray(vertices, np.float64)[np.asarray(faces)]
     normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     counts = np.diff(columns.first)
@@ -152,13 +111,14 @@ def is_terrain(columns: Columns, vertices: ArrayLike, faces: ArrayLike) -> bool:
     return bool(0.5 * np.abs(normal[:, 2]).sum() <= LAYERS * area and counts.sum() <= PER_CELL * filled)
 
 
-def build_walk(columns: Columns, vertices: ArrayLike, faces: ArrayLike) -> Walk:
-    """Add the data for slanted rays to an index.
+def build_walk(columns: Columns, vertices: ArrayLike, faces: ArrayLike, device: Any = "cpu") -> WalkIndex:
+    """Return the data for slanted rays, for kernels that also take `columns.to(device)`.
 
     Args:
         columns: the index of these triangles.
         vertices: `[n, 3]`, m.
         faces: `[m, 3]`, rows of `vertices`.
+        device: device of the arrays.
     """
     points, rows = np.asarray(vertices, np.float64) - [0.0, 0.0, columns.height], np.asarray(faces)
     cells, corner, per_metre = np.array(columns.cells), np.array(columns.corner), np.array(columns.per_metre)
@@ -195,18 +155,21 @@ def build_walk(columns: Columns, vertices: ArrayLike, faces: ArrayLike) -> Walk:
     steep_first = np.zeros(len(counts) + 1 if len(steep) else 0, np.int32)
     if len(steep):
         np.cumsum(np.bincount(cell, minlength=len(counts)), out=steep_first[1:])
-    return Walk(
-        columns=columns,
-        heights=np.concatenate(levels),
-        fine=len(levels[0]),
-        coarse=len(levels[0]) + len(levels[1]),
-        more=more,
-        steep_first=steep_first,
-        steep_entries=owner[np.argsort(cell, kind="stable")].astype(np.int32),
-        steep=corners,
-        steep_triangle=steep.astype(np.int32),
-        slack=slack,
-    )
+    heights = np.concatenate(levels)
+    out = WalkIndex()
+    for name, values, dtype in (
+        ("heights", heights, wp.vec2),
+        ("more", more, wp.vec2),
+        ("steep_first", steep_first, wp.int32),
+        ("steep_entries", owner[np.argsort(cell, kind="stable")], wp.int32),
+        ("steep", corners.reshape(-1, 3), wp.vec3d),
+        ("steep_triangle", steep, wp.int32),
+    ):
+        setattr(out, name, wp.array(values, dtype=dtype, device=device))
+    out.slack = slack
+    out.fine, out.coarse = len(levels[0]), len(levels[0]) + len(levels[1])
+    out.low, out.high = float(heights[:, 0].min()), float(heights[:, 1].max())
+    return out
 
 
 def _describe(

@@ -190,12 +190,12 @@ def _surface(z00: F64, z01: F64, z10: F64, z11: F64, a: F64, b: F64) -> F64:
 
 
 @wp.func
-def _cell_above(fields: HFields, h: HField, u: F64, v: F64, z: F64) -> F64:
-    """Return the height of z above the surface at a position in cells, clamped to the extent."""
+def surface_at(fields: HFields, h: HField, u: F64, v: F64) -> F64:
+    """Return the height of the surface at a position in cells, clamped to the extent."""
     col = wp.clamp(wp.int32(u), 0, h.cols - 2)
     row = wp.clamp(wp.int32(v), 0, h.rows - 2)
     at = h.heights + row * h.cols + col
-    return z - _surface(
+    return _surface(
         wp.float64(fields.heights[at]),
         wp.float64(fields.heights[at + 1]),
         wp.float64(fields.heights[at + h.cols]),
@@ -251,8 +251,7 @@ def ray_hfield(fields: HFields, index: int, o: wp.vec3, d: wp.vec3, t_max: float
     if z < low:
         side = -_ONE
     elif z <= high:
-        above = _cell_above(fields, h, u0 + begin * du, v0 + begin * dv, z)
-        if above < _ZERO:
+        if z - surface_at(fields, h, u0 + begin * du, v0 + begin * dv) < _ZERO:
             side = -_ONE
     if side < _ZERO and h.base >= 0.0 and inside[0] >= _ZERO:
         return wp.float32(begin), BASE

@@ -1,8 +1,7 @@
 """Nearest point on surfaces, for kernels: analytic shapes, meshes and height fields.
 
-Points are given in the shape's own frame. A distance is that to the surface, from inside a solid as from outside;
-`nearest_primitive` also distinguishes the two. Of several equally near points, always the same one is returned. Sizes
-are those of `sensorium.geometry.shapes`.
+Points are given in the shape's own frame. A distance is that to the surface, from inside a solid as from outside. Of
+several equally near points, always the same one is returned. Sizes are those of `sensorium.geometry.shapes`.
 
 Corners of triangles and the ellipsoid are computed in float64, because differences of squares would lose precision in
 float32.
@@ -14,7 +13,7 @@ from typing import Any
 
 import warp as wp
 
-from sensorium.geometry.hfield import COARSE, FINE, HField, HFields
+from sensorium.geometry.hfield import COARSE, FINE, HField, HFields, surface_at
 from sensorium.geometry.primitives import BOX, CAPSULE, CYLINDER, ELLIPSOID, PLANE, SPHERE
 from sensorium.random import F64
 
@@ -98,22 +97,37 @@ def _nearest_cylinder(radius: float, half_length: float, p: wp.vec3) -> wp.vec3:
 
 
 @wp.func
-def _nearest_box(size: wp.vec3, p: wp.vec3) -> wp.vec3:
-    """Return the nearest point on the faces of a box."""
-    q = wp.vec3()
-    room = float(wp.inf)
+def signed_round(arm: wp.vec3, radius: float) -> tuple[wp.float32, wp.vec3]:
+    """Return the signed distance from the surface around a centre, or an axis, and the gradient."""
+    length = wp.length(arm)
+    if length > 0.0:
+        return length - radius, arm / length
+    return -radius, wp.vec3(1.0, 0.0, 0.0)
+
+
+@wp.func
+def signed_box(size: wp.vec3, p: wp.vec3) -> tuple[wp.float32, wp.vec3, wp.vec3]:
+    """Return the signed distance to a box, its nearest point, and the gradient."""
+    foot = wp.vec3()
+    over = wp.vec3()
+    outward = wp.vec3()
+    most = -wp.float32(wp.inf)
     axis = wp.int32(0)
     for i in range(3):
-        q[i] = wp.clamp(p[i], -size[i], size[i])
-        if size[i] - wp.abs(p[i]) < room:
-            room = size[i] - wp.abs(p[i])
+        gap = wp.abs(p[i]) - size[i]
+        if gap > most:
+            most = gap
             axis = i
-    if room > 0.0:  # inside: the nearest face
-        if p[axis] < 0.0:
-            q[axis] = -size[axis]
-        else:
-            q[axis] = size[axis]
-    return q
+        outward[i] = wp.where(p[i] < 0.0, -1.0, 1.0)
+        over[i] = outward[i] * wp.max(gap, 0.0)
+        foot[i] = wp.clamp(p[i], -size[i], size[i])
+    if most > 0.0:
+        length = wp.length(over)
+        return length, foot, over / length
+    foot[axis] = outward[axis] * size[axis]
+    gradient = wp.vec3()
+    gradient[axis] = outward[axis]
+    return most, foot, gradient
 
 
 @wp.func
@@ -123,15 +137,11 @@ def _foot(kind: int, size: wp.vec3, p: wp.vec3) -> wp.vec3:
         z = wp.float32(0.0)
         if kind == CAPSULE:
             z = wp.clamp(p[2], -size[1], size[1])
-        arm = wp.vec3(p[0], p[1], p[2] - z)
-        length = wp.length(arm)
-        if length > 0.0:
-            arm = size[0] * (arm / length)
-        else:
-            arm = wp.vec3(size[0], 0.0, 0.0)
-        return wp.vec3(arm[0], arm[1], z + arm[2])
+        _far, out = signed_round(wp.vec3(p[0], p[1], p[2] - z), size[0])
+        return wp.vec3(size[0] * out[0], size[0] * out[1], z + size[0] * out[2])
     if kind == BOX:
-        return _nearest_box(size, p)
+        _far, foot, _out = signed_box(size, p)
+        return foot
     if kind == CYLINDER:
         return _nearest_cylinder(size[0], size[1], p)
     if kind == ELLIPSOID:
@@ -148,27 +158,8 @@ def _foot(kind: int, size: wp.vec3, p: wp.vec3) -> wp.vec3:
 
 
 @wp.func
-def _is_inside(kind: int, size: wp.vec3, p: wp.vec3) -> wp.bool:
-    """Return whether a point is inside an analytic shape."""
-    if kind == SPHERE:
-        return wp.length(p) < size[0]
-    if kind == CAPSULE:
-        return wp.length(wp.vec3(p[0], p[1], p[2] - wp.clamp(p[2], -size[1], size[1]))) < size[0]
-    if kind == ELLIPSOID:
-        return wp.length(wp.cw_div(p, size)) < 1.0
-    if kind == CYLINDER:
-        return wp.sqrt(p[0] * p[0] + p[1] * p[1]) < size[0] and wp.abs(p[2]) < size[1]
-    if kind == BOX:
-        return wp.abs(p[0]) < size[0] and wp.abs(p[1]) < size[1] and wp.abs(p[2]) < size[2]
-    return kind == PLANE and size[0] == 0.0 and size[1] == 0.0 and p[2] < 0.0
-
-
-@wp.func
 def nearest_primitive(kind: int, size: wp.vec3, p: wp.vec3) -> tuple[wp.vec3, wp.float32]:
-    """Return the nearest point on the surface of an analytic shape, and the signed distance to it, m.
-
-    The distance is negative inside; (p - point) / distance is its gradient, the outward normal. The region below an
-    unbounded plane is inside; a plane that is bounded along at least one axis is a sheet without an inside.
+    """Return the nearest point on the surface of an analytic shape, and the distance to it, m.
 
     Args:
         kind: PLANE to BOX; for a mesh or a height field both results are infinite.
@@ -176,10 +167,7 @@ def nearest_primitive(kind: int, size: wp.vec3, p: wp.vec3) -> tuple[wp.vec3, wp
         p: a point in the shape's frame, m.
     """
     foot = _foot(kind, size, p)
-    distance = wp.length(p - foot)
-    if _is_inside(kind, size, p):
-        return foot, -distance
-    return foot, distance
+    return foot, wp.length(p - foot)
 
 
 # Triangles ------------------------------------------------------------------------------------------------------------
@@ -243,25 +231,6 @@ def nearest_mesh(mesh: wp.uint64, p: wp.vec3, limit: float) -> tuple[wp.vec3, wp
 
 
 @wp.func
-def _surface_at(fields: HFields, h: HField, x: F64, y: F64) -> F64:
-    """Return the height of the surface at a position, clamped to the extent."""
-    u = wp.clamp((x + h.half_x) * h.per_x, _ZERO, wp.float64(h.cols - 1))
-    v = wp.clamp((y + h.half_y) * h.per_y, _ZERO, wp.float64(h.rows - 1))
-    col = wp.min(wp.int32(u), h.cols - 2)
-    row = wp.min(wp.int32(v), h.rows - 2)
-    a = u - wp.float64(col)
-    b = v - wp.float64(row)
-    at = h.heights + row * h.cols + col
-    z00 = wp.float64(fields.heights[at])
-    z11 = wp.float64(fields.heights[at + h.cols + 1])
-    if a >= b:
-        corner = wp.float64(fields.heights[at + 1])
-        return z00 + a * (corner - z00) + b * (z11 - corner)
-    corner = wp.float64(fields.heights[at + h.cols])
-    return z00 + b * (corner - z00) + a * (z11 - corner)
-
-
-@wp.func
 def _gap(q: F64, low: F64, high: F64) -> F64:
     """Return the distance of a number from an interval."""
     return wp.max(_ZERO, wp.max(low - q, q - high))
@@ -307,7 +276,7 @@ def nearest_hfield(fields: HFields, index: int, p: wp.vec3, limit: float) -> tup
     for k in range(6):  # the surface above or below, then the bottom and the walls of a solid
         spot = wp.vec3d(x, y, -wp.float64(h.base))
         if k == 0:
-            spot = wp.vec3d(x, y, _surface_at(fields, h, x, y))
+            spot = wp.vec3d(x, y, surface_at(fields, h, (x + h.half_x) * h.per_x, (y + h.half_y) * h.per_y))
         elif h.base < 0.0:
             continue
         elif k >= 2:
@@ -315,7 +284,8 @@ def nearest_hfield(fields: HFields, index: int, p: wp.vec3, limit: float) -> tup
                 spot[0] = wp.float64(2 * k - 5) * h.half_x
             else:
                 spot[1] = wp.float64(2 * k - 9) * h.half_y
-            spot[2] = wp.clamp(q[2], -wp.float64(h.base), _surface_at(fields, h, spot[0], spot[1]))
+            top = surface_at(fields, h, (spot[0] + h.half_x) * h.per_x, (spot[1] + h.half_y) * h.per_y)
+            spot[2] = wp.clamp(q[2], -wp.float64(h.base), top)
         length = wp.length(spot - q)
         if length <= best:
             best = length

@@ -102,12 +102,6 @@ def _nearest(interval: wp.vec2d) -> wp.float32:
 
 
 @wp.func
-def ray_sphere(radius: float, o: wp.vec3, d: wp.vec3) -> wp.float32:
-    """Return t at which the ray hits the sphere about the origin, radius in m."""
-    return _nearest(_ball_interval(wp.vec3d(o), wp.vec3d(d), wp.float64(radius)))
-
-
-@wp.func
 def ray_capsule(radius: float, half_length: float, o: wp.vec3, d: wp.vec3) -> wp.float32:
     """Return t at which the ray hits the capsule along z; half_length, m, is that of the part between the two balls."""
     start = wp.vec3d(o)
@@ -118,19 +112,6 @@ def ray_capsule(radius: float, half_length: float, o: wp.vec3, d: wp.vec3) -> wp
     upper = _ball_interval(start - end, along, r)
     lower = _ball_interval(start + end, along, r)
     return _nearest(wp.vec2d(wp.min(tube[0], wp.min(upper[0], lower[0])), wp.max(tube[1], wp.max(upper[1], lower[1]))))
-
-
-@wp.func
-def ray_ellipsoid(size: wp.vec3, o: wp.vec3, d: wp.vec3) -> wp.float32:
-    """Return t at which the ray hits the ellipsoid with these radii along x, y and z, m."""
-    radii = wp.vec3d(size)
-    return _nearest(_ball_interval(wp.cw_div(wp.vec3d(o), radii), wp.cw_div(wp.vec3d(d), radii), wp.float64(1.0)))
-
-
-@wp.func
-def ray_cylinder(radius: float, half_length: float, o: wp.vec3, d: wp.vec3) -> wp.float32:
-    """Return t at which the ray hits the cylinder along z, which has caps; radius and half_length in m."""
-    return _nearest(_tube_interval(wp.vec3d(o), wp.vec3d(d), wp.float64(radius), wp.float64(half_length)))
 
 
 @wp.func
@@ -168,11 +149,12 @@ def ray_primitive(kind: int, size: wp.vec3, o: wp.vec3, d: wp.vec3) -> wp.float3
     if kind == CAPSULE:
         return ray_capsule(size[0], size[1], o, d)
     if kind == SPHERE:
-        return ray_sphere(size[0], o, d)
+        return _nearest(_ball_interval(wp.vec3d(o), wp.vec3d(d), wp.float64(size[0])))
     if kind == CYLINDER:
-        return ray_cylinder(size[0], size[1], o, d)
+        return _nearest(_tube_interval(wp.vec3d(o), wp.vec3d(d), wp.float64(size[0]), wp.float64(size[1])))
     if kind == ELLIPSOID:
-        return ray_ellipsoid(size, o, d)
+        radii = wp.vec3d(size)
+        return _nearest(_ball_interval(wp.cw_div(wp.vec3d(o), radii), wp.cw_div(wp.vec3d(d), radii), wp.float64(1.0)))
     if kind == PLANE:
         return ray_plane(size, o, d)
     return wp.inf

@@ -47,14 +47,7 @@ class Nearest:
 
 @wp.func
 def nearest_instance(
-    instances: Instances,
-    trees: Trees,
-    fields: HFields,
-    row: int,
-    pos: wp.vec3,
-    quat: wp.vec4,
-    p: wp.vec3,
-    limit: float,
+    instances: Instances, trees: Trees, fields: HFields, row: int, pos: wp.vec3, quat: wp.vec4, p: wp.vec3, limit: float
 ) -> tuple[wp.vec3, wp.float32]:
     """Return the nearest point, m, world, of one shape at a pose, and the distance, m; infinite beyond the limit."""
     local = quat_rotate_inverse(quat, p - pos)
@@ -71,7 +64,6 @@ def nearest_instance(
         foot, distance = nearest_hfield(fields, instances.field[row], local, limit)
     else:
         foot, distance = nearest_primitive(kind, instances.size[row], local)
-        distance = wp.abs(distance)
     if not distance <= limit:
         return wp.vec3(wp.inf, wp.inf, wp.inf), wp.inf
     return pos + quat_rotate(quat, foot), distance

@@ -220,23 +220,6 @@ def in_range(t: float, limits: wp.vec2) -> F32:
     return t
 
 
-@wp.func
-def write_miss(out: Hits, env: int, mount: int, r: int) -> None:
-    """Show a ray as a miss in the outputs; a distance that is NaN stays."""
-    if not wp.isnan(out.distance[env, mount, r]):
-        out.distance[env, mount, r] = out.miss
-    if out.point.shape[0] > 0:
-        out.point[env, mount, r] = wp.vec3(wp.inf, wp.inf, wp.inf)
-    if out.normal.shape[0] > 0:
-        out.normal[env, mount, r] = wp.vec3()
-    if out.shape.shape[0] > 0:
-        out.shape[env, mount, r] = -1
-    if out.body.shape[0] > 0:
-        out.body[env, mount, r] = -2
-    if out.face.shape[0] > 0:
-        out.face[env, mount, r] = -1
-
-
 @kernel
 def follow_rays(rows: Rows, limits: wp.vec2, per_block: int, pose: Pose, bundle: Bundle, out: Hits) -> None:
     """Write the end point of each ray of the length `out.distance`, and show a length outside the limits as a miss."""
@@ -256,8 +239,19 @@ def follow_rays(rows: Rows, limits: wp.vec2, per_block: int, pose: Pose, bundle:
         lift = wp.vec3(0.0, 0.0, pose.cast_drift[env, mount][2])
     for r in range(first, wp.min(first + per_block, bundle.count)):
         t = in_range(out.distance[env, mount, r], limits)
-        if not wp.isfinite(t):
-            write_miss(out, env, mount, r)
+        if not wp.isfinite(t):  # a miss; a distance that is NaN stays
+            if not wp.isnan(out.distance[env, mount, r]):
+                out.distance[env, mount, r] = out.miss
+            if out.point.shape[0] > 0:
+                out.point[env, mount, r] = wp.vec3(wp.inf, wp.inf, wp.inf)
+            if out.normal.shape[0] > 0:
+                out.normal[env, mount, r] = wp.vec3()
+            if out.shape.shape[0] > 0:
+                out.shape[env, mount, r] = -1
+            if out.body.shape[0] > 0:
+                out.body[env, mount, r] = -2
+            if out.face.shape[0] > 0:
+                out.face[env, mount, r] = -1
         elif out.point.shape[0] > 0:
             index = r
             if bundle.per_tick > wp.float64(0.0):

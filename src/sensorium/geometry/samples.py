@@ -518,7 +518,7 @@ def inside(shape: Shape, points: Array) -> NDArray[np.bool_]:
     corners = surface_triangles(shape)
     assert shape.mesh is not None
     is_solid = is_closed(shape.mesh.vertices, shape.mesh.faces)
-    return _winding(corners, p) > 0 if is_solid else np.zeros(len(p), bool)
+    return winding(corners, p) > 0 if is_solid else np.zeros(len(p), bool)
 
 
 def _height(field: HeightField, p: Array) -> Array:
@@ -534,8 +534,8 @@ def _height(field: HeightField, p: Array) -> Array:
     return np.asarray(low + flat)
 
 
-def _winding(corners: Array, points: Array) -> NDArray[np.int64]:
-    """Return `[point]` the winding number of triangles around each: crossings of a ray, upward minus downward.
+def winding(corners: Array, points: Array) -> NDArray[np.int64]:
+    """Return `[point]` the winding number of closed triangles around each: crossings of a ray, upward minus downward.
 
     Triangles are sorted into the cells of a grid perpendicular to the ray.
     """

@@ -210,7 +210,7 @@ class PreparedMesh:
     tree: wp.Mesh
     low: NDArray[np.float32]
     side: float
-    counts: tuple[int, int, int]
+    counts: tuple[int, ...]
     cells: NDArray[Any]
     step: float
     entries: NDArray[Any]
@@ -221,22 +221,19 @@ class PreparedMesh:
         return int(self.cells.nbytes + self.entries.nbytes)
 
 
-def prepare_mesh(mesh: Mesh, scale: tuple[float, float, float], device: str, *, grid: bool = True) -> PreparedMesh:
+def prepare_mesh(mesh: Mesh, scale: tuple[float, ...], device: str) -> PreparedMesh:
     """Return a mesh, scaled by positive factors, prepared for signed distances.
 
-    A mesh with a grid is kept on disk beside Warp's compiled kernels, so that it is prepared only once.
+    It is kept on disk beside Warp's compiled kernels, so that it is prepared only once.
 
     Args:
         mesh: the triangles.
         scale: factors along its axes.
         device: device of its kernels.
-        grid: whether to build a grid; without it, every point uses the tree, which is slower with the same result.
 
     Raises:
         ModelError: the mesh is not closed; see `surface_of`.
     """
-    if not grid:
-        return _without_grid(surface_of(mesh, scale), device)
     path = _cached(mesh, scale, device)
     try:
         return _read(path, device)
@@ -246,7 +243,7 @@ def prepare_mesh(mesh: Mesh, scale: tuple[float, float, float], device: str, *, 
         return prepared
 
 
-def _cached(mesh: Mesh, scale: tuple[float, float, float], device: str) -> Path:
+def _cached(mesh: Mesh, scale: tuple[float, ...], device: str) -> Path:
     """Return the file of a prepared mesh beside Warp's kernels; its name is a hash of everything it depends on."""
     kind = "cpu" if wp.get_device(device).is_cpu else "cuda"
     parts = [inspect.getsource(solid_mesh), inspect.getsource(solid_walk), inspect.getsource(sys.modules[__name__])]
@@ -324,9 +321,8 @@ def _with_grid(surface: SolidSurface, device: str) -> PreparedMesh:
     cells["count"] = count.numpy()
     cells["start"] = np.cumsum(cells["count"]) - cells["count"]
     kept = entries.numpy()[:listed]
-    x, y, z = (int(n) for n in counts)
     step = float(2.0 * lattice.half / int(STEPS))
-    return PreparedMesh(surface, bare.tree, low, side, (x, y, z), cells, step, kept[kept >= 0])
+    return PreparedMesh(surface, bare.tree, low, side, tuple(counts.tolist()), cells, step, kept[kept >= 0])
 
 
 def gather(prepared: Sequence[PreparedMesh], device: str) -> Solids:
@@ -402,11 +398,10 @@ class PreparedMeshes:
 
     Args:
         device: device of the arrays.
-        grid: see `prepare_mesh`.
     """
 
-    def __init__(self, device: str, *, grid: bool = True) -> None:
-        self._device, self._grid = device, grid
+    def __init__(self, device: str) -> None:
+        self._device = device
         self._rows: dict[Any, int] = {}
         self._prepared: list[PreparedMesh] = []
         self._gathered: Solids | None = None
@@ -414,7 +409,7 @@ class PreparedMeshes:
     def __len__(self) -> int:
         return len(self._prepared)
 
-    def row(self, mesh: Mesh, scale: tuple[float, float, float]) -> int:
+    def row(self, mesh: Mesh, scale: tuple[float, ...]) -> int:
         """Return the index of a mesh, scaled by positive factors, in `gathered`.
 
         Raises:
@@ -422,9 +417,8 @@ class PreparedMeshes:
         """
         key = (mesh.vertices.tobytes(), mesh.faces.tobytes(), scale)
         if key not in self._rows:
-            prepared = prepare_mesh(mesh, scale, self._device, grid=self._grid)
-            self._rows[key] = len(self._prepared)
-            self._prepared.append(prepared)
+            self._prepared.append(prepare_mesh(mesh, scale, self._device))
+            self._rows[key] = len(self._prepared) - 1
             self._gathered = None
         return self._rows[key]
 
@@ -445,8 +439,6 @@ def build_solids(
     meshes: Sequence[tuple[Mesh, tuple[float, float, float]] | None],
     device: str,
     prepared: PreparedMeshes | None = None,
-    *,
-    grid: bool = True,
 ) -> Solids:
     """Return the data for `signed_distance` of the meshes of all instance rows, None for rows of another kind.
 
@@ -456,12 +448,11 @@ def build_solids(
         meshes: mesh and scale of each row.
         device: device of the arrays.
         prepared: earlier prepared meshes, whose arrays are shared; new ones are added.
-        grid: see `prepare_mesh`; no effect if `prepared` is given.
 
     Raises:
         ModelError: a mesh is not closed; see `surface_of`.
     """
-    prepared = PreparedMeshes(device, grid=grid) if prepared is None else prepared
+    prepared = PreparedMeshes(device) if prepared is None else prepared
     rows: list[int] = []
     scales: list[tuple[float, ...]] = []
     for item in meshes:
@@ -472,8 +463,7 @@ def build_solids(
         mesh, scale = item
         size = np.abs(scale)
         is_even = bool((size == size[0]).all())
-        copy = (1.0, 1.0, 1.0) if is_even else (float(size[0]), float(size[1]), float(size[2]))
-        rows.append(prepared.row(mesh, copy))
+        rows.append(prepared.row(mesh, (1.0, 1.0, 1.0) if is_even else tuple(size.tolist())))
         scales.append(tuple(scale) if is_even else tuple(np.sign(scale).tolist()))
     out = Solids()
     for name in ("solids", *_TYPES):

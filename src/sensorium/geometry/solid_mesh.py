@@ -12,11 +12,13 @@ one of them that is nearest to the surface of another would count as outside.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sensorium.errors import ModelError, listed
+from sensorium.geometry.samples import winding
 from sensorium.geometry.shapes import Mesh
 
 WELD = 1e-6
@@ -53,7 +55,7 @@ class SolidSurface:
     face_normals: Floats
 
 
-def surface_of(mesh: Mesh, scale: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> SolidSurface:
+def surface_of(mesh: Mesh, scale: tuple[float, ...] = (1.0, 1.0, 1.0)) -> SolidSurface:
     """Return a mesh, scaled, as a closed surface that is oriented outwards.
 
     A closed part that is oriented inwards is a cavity if other parts surround it; otherwise it is reversed.
@@ -191,26 +193,27 @@ def _sides(faces: Ints) -> Ints:
 
 def _clusters(points: Floats, step: float) -> Ints:
     """Return for each point the first one it is merged with: in the same cell of a grid, or of a shifted one."""
-    label = np.arange(len(points))
     cells = [np.floor(points / step + shift).astype(np.int64) for shift in (0.0, 0.5)]
-    grids = []
+    firsts = []
     for choice in np.ndindex(2, 2, 2):
         keys = np.stack([cells[choice[axis]][:, axis] for axis in range(3)], axis=1)
-        grids.append(np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1))
-    return _joined(label, grids)
+        _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        firsts.append(first[group.reshape(-1)])
+    return connected(len(points), np.tile(np.arange(len(points)), 8), np.concatenate(firsts))
 
 
-def _joined(label: Ints, groups: list[Ints]) -> Ints:
-    """Return the least label that each item is connected with by shared groups."""
+def connected(count: int, one: NDArray[Any], other: NDArray[Any]) -> Ints:
+    """Return for each item the least item that it is connected with, given connected pairs."""
+    label = np.arange(count)
     while True:
-        before = label
-        for group in groups:
-            least = np.full(int(group.max()) + 1, len(label), dtype=np.int64)
-            np.minimum.at(least, group, label)
-            label = least[group]
-            label = np.minimum(label, label[label])
-        if (label == before).all():
+        low = np.minimum(label[one], label[other])
+        new = label.copy()
+        np.minimum.at(new, one, low)
+        np.minimum.at(new, other, low)
+        new = new[new]
+        if np.array_equal(new, label):
             return label
+        label = new
 
 
 def _undirected(faces: Ints) -> Ints:
@@ -239,31 +242,13 @@ def _outwards(points: Floats, faces: Ints) -> Ints:
     if volumes.sum() < 0.0:
         faces, volumes = faces[:, ::-1], -volumes
         corners = corners[:, ::-1]
-    vertex_part = np.arange(len(points))
-    while True:
-        least = vertex_part[faces].min(axis=1)
-        after = vertex_part.copy()
-        for k in range(3):
-            np.minimum.at(after, faces[:, k], least)
-        after = after[after]
-        if (after == vertex_part).all():
-            break
-        vertex_part = after
+    vertex_part = connected(len(points), faces[:, :2].ravel(), faces[:, 1:].ravel())
     names, part = np.unique(vertex_part[faces[:, 0]], return_inverse=True)
     part = part.reshape(-1)
     volume = np.bincount(part, weights=volumes, minlength=len(names))
     turned = np.zeros(len(names), dtype=bool)
     solid = volume[part] > 0.0
     for name in np.flatnonzero(volume < 0.0):
-        inside = corners[part == name][0].mean(axis=0)
-        turned[name] = abs(_winding(inside, corners[solid])) < 0.5
+        inside = corners[part == name][:1].mean(axis=1)
+        turned[name] = winding(corners[solid], inside)[0] == 0
     return np.ascontiguousarray(np.where(turned[part][:, None], faces[:, ::-1], faces))
-
-
-def _winding(point: Floats, corners: Floats) -> float:
-    """Return the winding number of triangles around a point: A. van Oosterom and J. Strackee, IEEE TBME 30 (1983)."""
-    a, b, c = (corners[:, k] - point for k in range(3))
-    la, lb, lc = (np.linalg.norm(side, axis=1) for side in (a, b, c))
-    triple = (a * np.cross(b, c)).sum(axis=1)
-    rest = la * lb * lc + (a * b).sum(axis=1) * lc + (b * c).sum(axis=1) * la + (c * a).sum(axis=1) * lb
-    return float(np.arctan2(triple, rest).sum() / (2.0 * np.pi))

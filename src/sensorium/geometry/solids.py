@@ -14,44 +14,10 @@ from __future__ import annotations
 import warp as wp
 
 from sensorium.geometry.hfield import BASE, HFields, hfield_height, hfield_normal
-from sensorium.geometry.nearest import nearest_hfield, nearest_on_triangle, nearest_primitive
+from sensorium.geometry.nearest import nearest_hfield, nearest_on_triangle, nearest_primitive, signed_box, signed_round
 from sensorium.geometry.primitives import BOX, CAPSULE, CYLINDER, ELLIPSOID, HFIELD, MESH, PLANE, SPHERE
 from sensorium.geometry.ray_structs import Instances
 from sensorium.geometry.solid_walk import Solids, signed_mesh
-
-
-@wp.func
-def _signed_round(arm: wp.vec3, radius: float) -> tuple[wp.float32, wp.vec3]:
-    """Return the signed distance from the surface around a centre, or an axis, and the gradient."""
-    length = wp.length(arm)
-    if length > 0.0:
-        return length - radius, arm / length
-    return -radius, wp.vec3(1.0, 0.0, 0.0)
-
-
-@wp.func
-def _signed_box(size: wp.vec3, p: wp.vec3) -> tuple[wp.float32, wp.vec3, wp.vec3]:
-    """Return the signed distance to a box, its nearest point, and the gradient."""
-    foot = wp.vec3()
-    over = wp.vec3()
-    outward = wp.vec3()
-    most = -wp.float32(wp.inf)
-    axis = wp.int32(0)
-    for i in range(3):
-        gap = wp.abs(p[i]) - size[i]
-        if gap > most:
-            most = gap
-            axis = i
-        outward[i] = wp.where(p[i] < 0.0, -1.0, 1.0)
-        over[i] = outward[i] * wp.max(gap, 0.0)
-        foot[i] = wp.clamp(p[i], -size[i], size[i])
-    if most > 0.0:
-        length = wp.length(over)
-        return length, foot, over / length
-    foot[axis] = outward[axis] * size[axis]
-    gradient = wp.vec3()
-    gradient[axis] = outward[axis]
-    return most, foot, gradient
 
 
 @wp.func
@@ -93,7 +59,9 @@ def _signed_ellipsoid(radii: wp.vec3, p: wp.vec3) -> tuple[wp.float32, wp.vec3, 
         normal[i] = (foot[i] / radii[i]) * (least / radii[i])
     normal = wp.normalize(normal)
     arm = p - foot
-    if wp.abs(distance) > 0.01 * wp.max(radii[0], wp.max(radii[1], radii[2])):
+    if distance > 0.01 * wp.max(radii[0], wp.max(radii[1], radii[2])):
+        if wp.length(wp.cw_div(p, radii)) < 1.0:
+            distance = -distance
         return distance, foot, arm / distance
     return wp.dot(arm, normal), foot, normal
 
@@ -108,14 +76,14 @@ def signed_analytic(kind: int, size: wp.vec3, p: wp.vec3) -> tuple[wp.float32, w
         p: a point in the shape's frame, m.
     """
     if kind == SPHERE:
-        far, out = _signed_round(p, size[0])
+        far, out = signed_round(p, size[0])
         return far, size[0] * out, out
     if kind == CAPSULE:
         z = wp.clamp(p[2], -size[1], size[1])
-        far, out = _signed_round(wp.vec3(p[0], p[1], p[2] - z), size[0])
+        far, out = signed_round(wp.vec3(p[0], p[1], p[2] - z), size[0])
         return far, wp.vec3(0.0, 0.0, z) + size[0] * out, out
     if kind == BOX:
-        far, foot, out = _signed_box(size, p)
+        far, foot, out = signed_box(size, p)
         return far, foot, out
     if kind == CYLINDER:
         far, foot, out = _signed_cylinder(size[0], size[1], p)

@@ -113,22 +113,6 @@ def local_normal(instances: Instances, fields: HFields, row: int, size: wp.vec3,
 
 
 @wp.func
-def normal_of(
-    instances: Instances,
-    fields: HFields,
-    row: int,
-    size: wp.vec3,
-    face: int,
-    pos: wp.vec3,
-    quat: wp.vec4,
-    point: wp.vec3,
-) -> wp.vec3:
-    """Return the outward unit normal of a shape with a size at a point of its surface, in the world."""
-    n = local_normal(instances, fields, row, size, face, quat_rotate_inverse(quat, point - pos))
-    return quat_rotate(quat, n)
-
-
-@wp.func
 def write_hit(
     surroundings: Surroundings,
     instances: Instances,
@@ -170,7 +154,8 @@ def write_hit(
                 if best >= instances.moving:
                     pos = moving.pos[env, slot, best - instances.moving]
                     quat = moving.quat[env, slot, best - instances.moving]
-                normal = normal_of(instances, fields, best, instances.size[best], face, pos, quat, s + t * d)
+                at = quat_rotate_inverse(quat, s + t * d - pos)
+                normal = quat_rotate(quat, local_normal(instances, fields, best, instances.size[best], face, at))
         if out.normal.shape[0] > 0:
             out.normal[env, mount, r] = normal
         if out.cosine.shape[0] > 0:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sensorium.geometry.bounds import bounding_box, box_mesh, in_world, ray_tree_of
 from sensorium.geometry.columns import Columns, ColumnsIndex, build_columns
-from sensorium.geometry.columns_walk import build_walk, is_terrain, may_be_terrain
+from sensorium.geometry.columns_walk import WalkIndex, build_walk, is_terrain, may_be_terrain
 from sensorium.geometry.ray_structs import Surroundings
 from sensorium.geometry.shapes import Shape
 
@@ -95,10 +95,10 @@ class Static:
             if vertical:
                 out.is_indexed = 1
             else:
-                walk = build_walk(columns, points, faces)
-                out.walk = walk.to(device)
+                out.walk = build_walk(columns, points, faces, device)
                 out.is_walked = 1
-                self.nbytes += walk.nbytes
+                walk = [getattr(out.walk, name) for name in WalkIndex.vars]
+                self.nbytes += sum(each.capacity for each in walk if isinstance(each, wp.array))
         elif len(faces):
             with building("the tree of the static world", len(faces)):
                 tree = ray_tree_of(points, faces, device)

@@ -79,11 +79,6 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
         """Whether each ray is cast at the time when it fires."""
         return self.cfg.motion_distortion and self.window.duration > 0.0
 
-    @property
-    def _has_chain(self) -> bool:
-        """Whether the standard chain or a stage alters the distances."""
-        return not self.cfg.is_clean
-
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields, with the number of rays."""
         declared, count = super().fields(), self.window.count
@@ -101,10 +96,8 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
     @property
     def _differs(self) -> bool:
         """Whether the measured scan differs from the true one before the standard chain."""
-        shows_misses = (
-            self._has_chain and self.cfg.no_hit_value is not None
-        )  # truth: set when cast; measured: set at the end
-        return self.cfg.alters_returns or shows_misses
+        cfg = self.cfg  # `no_hit_value`: in the truth set when cast, in the measured scan set at the end
+        return cfg.alters_returns or (cfg.no_hit_value is not None and not cfg.is_clean)
 
     # Set-up -----------------------------------------------------------------------------------------------------------
 
@@ -259,14 +252,14 @@ class Lidar(RaySensor[LidarCfg, LidarData]):
         self.compute_on.launch(true_scan, (self.mount.count, self.num_rays), inputs, [out])
 
     def _describe_measured(self, slot: Record, found: Any) -> None:
-        miss = math.inf if self._has_chain else self.cfg.miss
+        miss = self.cfg.miss if self.cfg.is_clean else math.inf
         out = self._out(slot, miss=miss)
         table = normal_table(self.compute_on.wp_device)
         inputs = [table, self._model, self._tables, self._cast.bundle, self._cast.pose, found]
         self.compute_on.launch(measured_scan, (self.mount.count, self.num_rays), inputs, [out])
 
     @recorded
-    @used_if(lambda self: self._has_chain)
+    @used_if(lambda self: not self.cfg.is_clean)
     def derive_measured(self, slot: Record) -> None:
         """Move the measured points to the measured distances, and set misses to `no_hit_value`."""
         columns = self.num_rays * self.returns

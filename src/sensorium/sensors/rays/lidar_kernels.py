@@ -288,13 +288,7 @@ def _chosen(model: LidarModel, powers: Depths, echoes: int, strongest: int, numb
 
 @kernel
 def true_scan(
-    rows: Rows,
-    model: LidarModel,
-    tables: Tables,
-    bundle: Bundle,
-    pose: Pose,
-    found: RayHits,
-    out: LidarScan,
+    rows: Rows, model: LidarModel, tables: Tables, bundle: Bundle, pose: Pose, found: RayHits, out: LidarScan
 ) -> None:
     """Compute the fields of the true scan from its hits; `found` and `out` may share memory."""
     env, mount, ray = masked_tid(rows)

@@ -91,11 +91,6 @@ class Radar(RaySensor[RadarCfg, RadarData]):
         declared = super().fields()
         return {name: ray_field(declared[name], self.num_rays) for name in self.cfg.selected}
 
-    @property
-    def _finishes(self) -> bool:
-        """Whether the measured scan differs from the true one."""
-        return self.cfg.detects or self.cfg.folds or not self.cfg.is_clean
-
     def _notes(self) -> dict[str, str]:
         """Return the number of rays, and the known cells and limits."""
         cfg = self.cfg
@@ -218,7 +213,7 @@ class Radar(RaySensor[RadarCfg, RadarData]):
         return out
 
     @recorded
-    @used_if(lambda self: self._finishes)
+    @used_if(lambda self: self.cfg.detects or self.cfg.folds or not self.cfg.is_clean)
     def derive_measured(self, slot: Record) -> None:
         """Alias and round the measured values, move points to match, and set misses to `no_hit_value`."""
         inputs = [self._cast.bundle, self._model, self.cfg.miss, self._out(self.buffers.truth, spare=True)]

@@ -88,12 +88,7 @@ class RadarScan:
 
 @kernel
 def draw_rays(
-    rows: Rows,
-    key0: wp.uint32,
-    key1: wp.uint32,
-    law: int,
-    size: wp.vec2,
-    directions: wp.array2d[wp.vec3],
+    rows: Rows, key0: wp.uint32, key1: wp.uint32, law: int, size: wp.vec2, directions: wp.array2d[wp.vec3]
 ) -> None:
     """Draw directions in a cone; `size` is half its angles, rad, or their tangents for the central distribution."""
     env, ray = masked_tid(rows)
@@ -186,12 +181,7 @@ def _put_point(bundle: Bundle, out: RadarScan, env: int, mount: int, ray: int, t
 
 @kernel
 def measured_scan(
-    rows: Rows,
-    normals: wp.array[wp.vec3],
-    bundle: Bundle,
-    model: RadarModel,
-    ideal: RadarScan,
-    out: RadarScan,
+    rows: Rows, normals: wp.array[wp.vec3], bundle: Bundle, model: RadarModel, ideal: RadarScan, out: RadarScan
 ) -> None:
     """Compute the receiver's detections of the true scan, and its false alarms."""
     env, mount, ray = masked_tid(rows)

@@ -186,13 +186,11 @@ class RayCaster(RaySensor[RayCasterCfg, RayCasterData]):
 
     @property
     def _casts_twice(self) -> bool:
-        """Whether truth and measured value differ before the standard chain."""
-        return self.cfg.drifts or self._shows_misses
+        """Whether truth and measured value differ before the standard chain.
 
-    @property
-    def _shows_misses(self) -> bool:
-        """Whether measured misses are +inf while noise is added, and become a number at the end."""
-        return self.cfg.no_hit_value is not None and not self.cfg.is_clean
+        With a `no_hit_value`, measured misses are +inf while noise is added, and become that number at the end.
+        """
+        return self.cfg.drifts or (self.cfg.no_hit_value is not None and not self.cfg.is_clean)
 
     def setup(self) -> None:
         """Select the shapes, and build their acceleration structures where needed."""

@@ -415,13 +415,7 @@ def displace_direct(
 
 @kernel
 def displace_fft(
-    rows: Rows,
-    block: int,
-    gel: Gel,
-    law: Law,
-    sums: wp.array4d[wp.float32],
-    has_shear: int,
-    out: wp.array3d[wp.vec3],
+    rows: Rows, block: int, gel: Gel, law: Law, sums: wp.array4d[wp.float32], has_shear: int, out: wp.array3d[wp.vec3]
 ) -> None:
     """Add the dilation to the shear of each probe, from the convolutions along rows, columns and normals."""
     env, mount, first = masked_tid(rows)

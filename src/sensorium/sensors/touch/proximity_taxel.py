@@ -290,11 +290,8 @@ def _tracked(cfg: ProximityTaxelCfg, shapes: list[Shape], config: str, memory: M
     sparsest, place = 0.0, ""
     for body, rows in bodies.items():
         own = [shapes[i] for i in rows]
-        wanted = cfg.n_sample_points * areas[body] / whole if cfg.sample_spacing is None else None
-        if wanted is None:
-            found = body_samples(own, spacing=cfg.sample_spacing, keep_covered=True)
-        else:
-            found = body_samples(own, count=max(1, round(wanted)), keep_covered=True)
+        count = None if cfg.sample_spacing else max(1, round(cfg.n_sample_points * areas[body] / whole))
+        found = body_samples(own, count=count, spacing=cfg.sample_spacing, keep_covered=True)
         apart = math.sqrt(areas[body] / len(found))
         if apart > sparsest:
             sparsest, place = apart, own[0].name

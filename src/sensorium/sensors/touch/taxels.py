@@ -19,7 +19,7 @@ from sensorium.compute import Memory, Rows, kernel, masked_tid, recorded, sample
 from sensorium.errors import ConfigError, Fault, SelectionError, SensoriumWarning, listed, nearest
 from sensorium.geometry.bounds import in_world, local_box
 from sensorium.geometry.samples import MAX_SAMPLES
-from sensorium.geometry.transforms import quat_apply, rotation
+from sensorium.geometry.transforms import rotation
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.base import Sensor, SimpleSensor
 from sensorium.sensors.core.hooks import Supports, used_if
@@ -195,12 +195,6 @@ class Taxels:
         skin.noise = cfg.probe_radius_noise
         skin.key0, skin.key1 = (wp.uint32(word) for word in self._sensor.stream("probe_radius"))
         return skin
-
-    @property
-    def points_w(self) -> torch.Tensor:
-        """Current positions of the probes `[env, mount, probe, 3]`, m, world; the sensor requires BODY_POSE."""
-        turned = quat_apply(self._mount.quat_w[:, :, None], self.points.expand(*self.shape, 3))
-        return turned + self._mount.pos_w[:, :, None]
 
     def clear_fillers(self, tensor: torch.Tensor) -> None:
         """Set a field `[env, mount, ...]` to 0 for probes without radius, which removes noise added there."""

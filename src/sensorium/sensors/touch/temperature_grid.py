@@ -165,16 +165,16 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         per_capacity = np.zeros(capacity.size + len(fixed))
         per_capacity[: capacity.size][capacity > 0.0] = 1.0 / capacity[capacity > 0.0]
         self._capacity = torch.from_numpy(capacity).to(self.device)
-        self._base = self._doubles(np.concatenate(base))
-        self._per_capacity = self._doubles(per_capacity)
-        self._area = self._doubles(np.concatenate([link.area for link, _ in simulated]))
-        self._emissivity = self._doubles(
+        self._base = self._array(np.concatenate(base))
+        self._per_capacity = self._array(per_capacity)
+        self._area = self._array(np.concatenate([link.area for link, _ in simulated]))
+        self._emissivity = self._array(
             np.concatenate([np.full(link.volume.size, each.emissivity) for link, each in simulated])
         )
         mass = capacity[: len(own) * self._cells].reshape(len(own), self._cells)
-        self._mass = self._doubles(np.where(mass > 0.0, mass, 1.0))
+        self._mass = self._array(np.where(mass > 0.0, mass, 1.0))
         self._faces = [
-            self._doubles(np.stack([link.faces[axis] * each.conductivity / link.size[axis]
+            self._array(np.stack([link.faces[axis] * each.conductivity / link.size[axis]
                                     for link, each in zip(self._links, own, strict=True)]))
             for axis in range(3)
         ]  # fmt: skip
@@ -229,12 +229,9 @@ class TemperatureGrid(SimpleSensor[TemperatureGridCfg, TemperatureGridData]):
         out.gap = 0.0 if cfg.contact_conductance is None else 1.0 / cfg.contact_conductance
         out.reach = cfg.contact_distance
 
-    def _array(self, values: Any, dtype: Any) -> Any:
-        kind = {wp.int32: np.int32, wp.uint8: np.uint8}.get(dtype, np.float32)
-        return wp.array(np.asarray(values, dtype=kind), dtype=dtype, device=self.device)
-
-    def _doubles(self, values: np.ndarray[Any, Any]) -> Any:
-        return wp.array(np.asarray(values, np.float64), dtype=wp.float64, device=self.device)
+    def _array(self, values: Any, dtype: Any = wp.float64) -> Any:
+        kind = np.float32 if dtype is wp.vec3 else wp.dtype_to_numpy(dtype)
+        return wp.array(np.asarray(values, kind), dtype=dtype, device=self.device)
 
     # Interface --------------------------------------------------------------------------------------------------------
 

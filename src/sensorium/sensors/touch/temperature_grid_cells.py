@@ -10,15 +10,15 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sensorium.errors import ConfigError
-from sensorium.geometry.bounds import local_box
+from sensorium.geometry.bounds import placed_box
 from sensorium.geometry.samples import SurfaceSamples, body_samples, inside, is_closed, surface_triangles
 from sensorium.geometry.shapes import Shape
+from sensorium.geometry.solid_mesh import connected
 from sensorium.geometry.transforms import compose, rotation
 
 Array = NDArray[np.float64]
@@ -138,23 +138,10 @@ def _check_solid(shape: Shape, config: str, link: str) -> None:
 def _bounds(shape: Shape) -> tuple[Array, Array]:
     """Return the minimum and maximum corner of a shape in the link's frame, exactly."""
     turn, pos = rotation(shape.quat), np.array(shape.pos)
-    if shape.kind in ("mesh", "hfield"):
+    if shape.kind == "hfield":
         points = surface_triangles(shape).reshape(-1, 3) @ turn.T + pos
         return points.min(axis=0), points.max(axis=0)
-    centre, half = local_box(shape)
-    along = np.abs(turn[:, 2])
-    if shape.kind == "sphere":
-        reach = half
-    elif shape.kind == "capsule":
-        reach = shape.size[0] + shape.size[1] * along
-    elif shape.kind == "cylinder":
-        reach = shape.size[0] * np.sqrt(np.maximum(1.0 - along**2, 0.0)) + shape.size[1] * along
-    elif shape.kind == "ellipsoid":
-        reach = np.sqrt((turn**2) @ half**2)
-    else:
-        reach = np.abs(turn) @ half
-    middle = turn @ centre + pos
-    return middle - reach, middle + reach
+    return placed_box(shape, turn, pos)
 
 
 def _volume(shape: Shape) -> float:
@@ -198,7 +185,7 @@ def _cut(
         is_steady = is_mesh & (seen > 0.0) & (np.abs(seen - before) <= CLOSE * seen)
         true = np.where(is_steady & (seen < exact * (1.0 - CLOSE)), seen, exact)
         faces = np.stack([_shared(shapes, grid, low, size, per_cell, axis, share) for axis in range(3)])
-        label = _labels(len(share), *_neighbours(grid, faces))
+        label = connected(len(share), *_neighbours(grid, faces))
         each = np.bincount(label, share, minlength=len(share))
         is_there = np.isin(label, np.argsort(-each, kind="stable")[:parts]) & (share > 0.0)
         whole = max(float(share.sum()), 1.0)
@@ -271,20 +258,6 @@ def _neighbours(grid: tuple[int, int, int], faces: Array) -> tuple[NDArray[np.in
     return np.concatenate(cells), np.concatenate([each + step for each, step in zip(cells, strides, strict=True)])
 
 
-def _labels(count: int, one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.int64]:
-    """Return for each item the least item that it is connected with, given connected pairs."""
-    label = np.arange(count)
-    while True:
-        low = np.minimum(label[one], label[other])
-        new = label.copy()
-        np.minimum.at(new, one, low)
-        np.minimum.at(new, other, low)
-        new = new[new]
-        if np.array_equal(new, label):
-            return label
-        label = new
-
-
 def _parts_of(shape: Shape) -> int:
     """Return the number of parts of a shape that share no corners."""
     if shape.mesh is None:
@@ -292,7 +265,7 @@ def _parts_of(shape: Shape) -> int:
     used = np.unique(shape.mesh.faces)
     places, corner = np.unique(shape.mesh.vertices[used], axis=0, return_inverse=True)
     faces = corner.ravel()[np.searchsorted(used, shape.mesh.faces)]
-    label = _labels(len(places), np.concatenate([faces[:, 0], faces[:, 1]]), np.concatenate([faces[:, 1], faces[:, 2]]))
+    label = connected(len(places), faces[:, :2].ravel(), faces[:, 1:].ravel())
     return len(np.unique(label))
 
 
