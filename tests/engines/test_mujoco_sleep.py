@@ -9,7 +9,8 @@ import torch
 from selection import gate
 
 import sensorium as sn
-from sensorium.engines.mujoco.engine import MujocoEngine, prepare_spec
+from sensorium.engines.mujoco.engine import MujocoEngine
+from sensorium.engines.mujoco.spec import prepare_spec
 from sensorium.errors import UnsupportedError
 from sensorium.spec import (
     BODY_ACCELERATION,

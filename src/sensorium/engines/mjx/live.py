@@ -20,12 +20,11 @@ from sensorium.engines.mjx.contacts import ContactExport
 from sensorium.engines.mjx.program import PRIVATE, program
 from sensorium.engines.mujoco.base import model_time_step
 from sensorium.engines.mujoco.contacts import contact_reason, contacts
-from sensorium.engines.mujoco.derived import Derived
+from sensorium.engines.mujoco.derived import ACC, STATE_SOURCES, Derived
+from sensorium.engines.mujoco.live import WrappedModelEngine
 from sensorium.engines.mujoco.native import sensor_id
-from sensorium.engines.mujoco.needs import ACC, STATE_SOURCES
 from sensorium.engines.mujoco.sleep import sleeps
 from sensorium.engines.mujoco.source import Source
-from sensorium.engines.mujoco.wrapped import WrappedModelEngine
 from sensorium.engines.offsets import LiveOffsets
 from sensorium.errors import ModelError, ScheduleError, listed, shown
 from sensorium.spec import BODY_ACCELERATION, JOINT_TORQUE, JOINT_WRENCH, TENDON_PATHS, Requirement, contact_array

@@ -19,8 +19,7 @@ import mujoco
 import numpy as np
 
 from sensorium.engines.contacts import is_contact, named, names_fault, report_fault
-from sensorium.engines.mujoco.elements import Elements
-from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX
+from sensorium.engines.mujoco.elements import HIDDEN_PREFIX, Elements
 from sensorium.engines.mujoco.sleep import disabled, sleeps
 from sensorium.errors import ModelError, listed, nearest
 from sensorium.spec import CONTACT_FIELDS, Requirement, contact_array

@@ -1,28 +1,27 @@
 """MuJoCo on the CPU: N environments on `mujoco.batch.Batch`, and (`from_mj`) a user's live MjModel and MjData.
 
 With `fresh=True`, derived state is that of `mj_forward` on the state after the last tick, under the last control. This
-does not alter the physics, bit for bit. The batch is stepped one tick ahead (see `lookahead`), so that the computation
+does not alter the physics, bit for bit. The batch is stepped one tick ahead (see `batch`), so that the computation
 is repeated only where something changed before the next tick, such as the control. With `fresh=False` nothing is
 repeated: positions, velocities and accelerations are those before the last tick, and `lag` is 1.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mujoco
 
 from sensorium.compute import Compute, check_envs, keeps_current, resolve_device
 from sensorium.engines.envs import positive_int
+from sensorium.engines.mujoco.base import OwnedModelEngine, state_size
 from sensorium.engines.mujoco.derived import Derived
-from sensorium.engines.mujoco.live import LiveMujocoEngine
-from sensorium.engines.mujoco.owned import OwnedModelEngine, state_size
 from sensorium.engines.mujoco.sleep import sleeps
 from sensorium.engines.mujoco.source import OwnedSource
-from sensorium.engines.mujoco.spec import prepare_spec
 from sensorium.errors import MissingDependencyError
 
-__all__ = ["LiveMujocoEngine", "MujocoEngine", "prepare_spec"]
+if TYPE_CHECKING:
+    from sensorium.engines.mujoco.live import LiveMujocoEngine
 
 PERSISTENT_UP_TO = 32
 """Maximum number of environments with a separate MjData each, which lets a step continue from a forward computation.
@@ -96,6 +95,8 @@ class MujocoEngine(OwnedModelEngine):
         Raises:
             ModelError: an argument has a wrong type, or an MjData belongs to another model.
         """
+        from sensorium.engines.mujoco.live import LiveMujocoEngine
+
         return LiveMujocoEngine(model, data, device=device, fresh=fresh)
 
     @property

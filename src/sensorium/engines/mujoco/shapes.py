@@ -19,7 +19,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from sensorium.engines.mujoco.hidden import full_names, hidden
+from sensorium.engines.mujoco.elements import full_names, hidden
 from sensorium.engines.mujoco.looks import drawn_rgba, material_of, model_textures
 from sensorium.engines.mujoco.tendons import paths_of
 from sensorium.errors import ModelError

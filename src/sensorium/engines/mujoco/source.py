@@ -17,9 +17,9 @@ import numpy as np
 import torch
 
 from sensorium.engines.base import NativeSensor
+from sensorium.engines.mujoco.derived import Plan
 from sensorium.engines.mujoco.elements import Elements
 from sensorium.engines.mujoco.native import declared
-from sensorium.engines.mujoco.needs import Plan
 from sensorium.engines.mujoco.shapes import model_shapes, with_values
 from sensorium.engines.mujoco.sleep import disabled
 from sensorium.engines.offsets import LiveOffsets

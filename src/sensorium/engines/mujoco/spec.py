@@ -17,9 +17,9 @@ import numpy as np
 
 from sensorium.engines.model_file import PACKAGE_HINT, model_file, urdf_of
 from sensorium.engines.mujoco.contacts import add_contacts
-from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX, full_names, hidden
+from sensorium.engines.mujoco.derived import needs_wrenches
+from sensorium.engines.mujoco.elements import HIDDEN_PREFIX, full_names, hidden
 from sensorium.engines.mujoco.native import add_native, sensor_in_message
-from sensorium.engines.mujoco.needs import needs_wrenches
 from sensorium.engines.mujoco.sleep import add_held
 from sensorium.errors import ModelError, SensoriumWarning, shown
 from sensorium.spec import Requirement

@@ -16,8 +16,8 @@ from sensorium.compute import Compute
 from sensorium.compute.copies import AsyncCopy
 from sensorium.engines.contacts import is_contact
 from sensorium.engines.envs import mark, put
+from sensorium.engines.mujoco.derived import ACC, STATE_SOURCES, Plan
 from sensorium.engines.mujoco.native import sensor_id
-from sensorium.engines.mujoco.needs import ACC, STATE_SOURCES, Plan
 from sensorium.engines.mujoco.shapes import SHAPE_FIELDS, compared_part, static_bodies
 from sensorium.engines.mujoco.sleep import is_held, sleeps
 from sensorium.engines.mujoco.source import Health, OwnedSource

@@ -35,16 +35,7 @@ from sensorium.engines.newton.stepping import Stepper
 from sensorium.errors import ArgumentError, ModelError, UnknownNameError, listed, shown
 from sensorium.geometry.appearance import Lighting, Varied
 from sensorium.geometry.shapes import Shape
-from sensorium.spec import (
-    BODY_POSE,
-    BODY_VELOCITY,
-    GRAVITY,
-    JOINT_EFFORT,
-    JOINT_STATE,
-    MAGNETIC,
-    SHAPES,
-    Requirement,
-)
+from sensorium.spec import BODY_POSE, BODY_VELOCITY, GRAVITY, JOINT_EFFORT, JOINT_STATE, MAGNETIC, SHAPES, Requirement
 
 Control = Literal["joint_target_q", "joint_target_qd", "joint_f", "mujoco.ctrl"]
 CONTROLS: tuple[Control, ...] = ("joint_target_q", "joint_target_qd", "joint_f", "mujoco.ctrl")

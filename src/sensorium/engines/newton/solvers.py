@@ -11,12 +11,7 @@ import warp as wp
 
 from sensorium.engines.newton.layout import newton
 from sensorium.errors import ModelError
-from sensorium.spec import (
-    BODY_ACCELERATION,
-    JOINT_EFFORT,
-    JOINT_WRENCH,
-    Requirement,
-)
+from sensorium.spec import BODY_ACCELERATION, JOINT_EFFORT, JOINT_WRENCH, Requirement
 
 OBSERVABLES: dict[Requirement, str] = {
     BODY_ACCELERATION: "body_qdd",

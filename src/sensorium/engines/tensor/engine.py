@@ -26,16 +26,7 @@ from sensorium.engines.envs import (
     time_step,
 )
 from sensorium.engines.tensor.arrays import Array, ContactArrays, NativeArrays
-from sensorium.engines.tensor.model import (
-    WORD,
-    WORDS,
-    Parts,
-    Provides,
-    TensorModel,
-    check_names,
-    mapping_of,
-    providing,
-)
+from sensorium.engines.tensor.model import WORD, WORDS, Parts, Provides, TensorModel, check_names, mapping_of, providing
 from sensorium.errors import ArgumentError, UnknownNameError, listed, shown
 from sensorium.geometry.appearance import Lighting, Varied
 from sensorium.geometry.shapes import Shape

@@ -60,14 +60,7 @@ class FrameTransformerData:
     """Orientation of the source frame in the world `[env, 4]`, unit quaternion (w, x, y, z), w >= 0."""
 
 
-FIELDS = (
-    "target_pos_source",
-    "target_quat_source",
-    "target_pos_w",
-    "target_quat_w",
-    "source_pos_w",
-    "source_quat_w",
-)
+FIELDS = ("target_pos_source", "target_quat_source", "target_pos_w", "target_quat_w", "source_pos_w", "source_quat_w")
 TARGET_SELECTORS = ("prim_path", "body", "site", "geom", "camera", "joint", "link_name")
 
 

@@ -78,11 +78,7 @@ class ForceTorqueCfg(MountedSensorCfg[ForceTorqueData]):
     motion."""
     tool_inertia: Annotated[
         Vec3, must(lambda row: is_finite(row) and min(row) >= 0.0, "finite numbers >= 0"), in_unit("kg m^2")
-    ] = (
-        0.0,
-        0.0,
-        0.0,
-    )
+    ] = (0.0, 0.0, 0.0)
     """Moments of inertia of the tool about its centre of mass, along the sensor's axes, kg m^2; used with
     ``compensate="motion"``."""
     tare: bool | Literal["manual"] = False
