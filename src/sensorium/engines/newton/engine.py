@@ -30,8 +30,7 @@ from sensorium.engines.envs import (
 from sensorium.engines.newton.derived import DerivedArrays
 from sensorium.engines.newton.layout import NewtonLayout, newton
 from sensorium.engines.newton.shapes import colors_of, lighting_of, shapes_of, sites_of
-from sensorium.engines.newton.solvers import CONTACTS, OBSERVABLES, SolverAccess
-from sensorium.engines.newton.stepping import Stepper
+from sensorium.engines.newton.solvers import CONTACTS, OBSERVABLES, SolverAccess, Stepper
 from sensorium.errors import ArgumentError, ModelError, UnknownNameError, listed, shown
 from sensorium.geometry.appearance import Lighting, Varied
 from sensorium.geometry.shapes import Shape
