@@ -179,18 +179,13 @@ class LiveMjxEngine(WrappedModelEngine):
             if not self._source.now._impl.ncon:
                 return "MJX checks no pair of geoms of this model for contacts: enable collisions of two of them."
             return contact_reason(self, requirement, self._elements)
-        why = None
-        if requirement.kind == "NATIVE_SENSOR" and (i := sensor_id(self._model, requirement)) >= 0:
-            why = _sensor_fault(self._model, i)
-        needs_acc = requirement in (BODY_ACCELERATION, JOINT_WRENCH) or self._is_of_stage_acc(requirement)
+        i = sensor_id(self._model, requirement) if requirement.kind == "NATIVE_SENSOR" else -1
+        why = _sensor_fault(self._model, i) if i >= 0 else None
+        needs_acc = requirement in (BODY_ACCELERATION, JOINT_WRENCH)
+        needs_acc = needs_acc or (i >= 0 and int(self._model.sensor_needstage[i]) == ACC)
         if needs_acc and not self.fresh and not self._source.now._impl.efc_J.size:
             why = "a step of MJX does not compute it in a model without constraints, such as contacts: use fresh=True."
         return why or super().supports(requirement)
-
-    def _is_of_stage_acc(self, requirement: Requirement) -> bool:
-        if requirement.kind != "NATIVE_SENSOR" or (i := sensor_id(self._model, requirement)) < 0:
-            return False
-        return int(self._model.sensor_needstage[i]) == ACC
 
 
 class MjxSource(Source):

@@ -36,9 +36,7 @@ from sensorium.engines.envs import (
 from sensorium.engines.mujoco.contacts import contact_reason, contact_sensors
 from sensorium.engines.mujoco.derived import FRICTION, NEEDS, STATE_SOURCES, Derived, Plan, needs_wrenches, plan_of
 from sensorium.engines.mujoco.elements import Elements
-from sensorium.engines.mujoco.looks import model_lighting, model_looks, model_textures
 from sensorium.engines.mujoco.native import declared, declared_types, describe, reason, sensor_id
-from sensorium.engines.mujoco.shapes import model_decorations, visible_geoms
 from sensorium.engines.mujoco.sleep import disabled, is_held, lacks_held, sleeps, static_wrench_fault
 from sensorium.engines.mujoco.source import Health, OwnedSource, Source, resets_itself
 from sensorium.engines.mujoco.spec import (
@@ -51,7 +49,6 @@ from sensorium.engines.mujoco.spec import (
     lost_visuals,
     prepare_spec,
 )
-from sensorium.engines.mujoco.torque import torque_fault
 from sensorium.engines.offsets import LiveOffsets
 from sensorium.errors import ArgumentError, ModelError, ScheduleError, UnknownNameError
 from sensorium.geometry.appearance import Lighting, Varied
@@ -214,8 +211,7 @@ class MujocoModelEngine(Engine):
             fields |= self._previous
         if source.is_weightless and "opt.gravity" in fields:
             fields["opt.gravity"] = torch.zeros_like(fields["opt.gravity"])
-        elements = source.elements
-        self._derived.build(self._model, elements.body_ids, elements.joint_ids, prepared, fields)
+        self._derived.build(source.elements, prepared, fields)
 
     def _compute(self, is_current: bool, ids: torch.Tensor | None = None) -> None:
         """Bring MuJoCo's fields up to date, see `Source.compute`."""
@@ -379,6 +375,8 @@ class MujocoModelEngine(Engine):
         elif kind == "CONTACT_REPORT":
             why = contact_reason(self, requirement, self._elements)
         elif requirement == JOINT_TORQUE:
+            from sensorium.engines.mujoco.torque import torque_fault
+
             held = needs_sensor and sleeps(options)
             why = torque_fault(self.model, friction_known=self._reads_friction, held=held)
         if why is not None or not self._lacks(requirement):
@@ -518,6 +516,8 @@ class MujocoModelEngine(Engine):
         Raises:
             ModelError: a mesh has no triangle with an area.
         """
+        from sensorium.engines.mujoco.shapes import model_decorations
+
         source = self._ensure()
         if self._decorations is None or self._decorations[0] is not source:
             poses = source.values("site_pos"), source.values("site_quat")
@@ -527,11 +527,16 @@ class MujocoModelEngine(Engine):
 
     def lighting(self) -> Lighting:
         """Return the lights, the sky, the fog and the textures of the model."""
+        from sensorium.engines.mujoco.looks import model_lighting, model_textures
+
         own = [shape.material.texture for shape in self.shapes() if shape.material.texture is not None]
         return model_lighting(self.model, self._elements.body_row, model_textures(self.model, own))
 
     def looks(self) -> Varied:
         """Return the current colours, materials and lights of the model, per environment where they differ."""
+        from sensorium.engines.mujoco.looks import model_looks
+        from sensorium.engines.mujoco.shapes import visible_geoms
+
         return model_looks(self.model, visible_geoms(self.model), self._source.values)
 
     @property

@@ -18,7 +18,6 @@ import torch
 from mujoco.batch import MODEL_FIELDS, Batch, SimulationError
 
 from sensorium.engines.mujoco.base import STATE_FIELDS, shared_memory
-from sensorium.engines.mujoco.shapes import SHAPE_FIELDS, check_shared, shared_model
 from sensorium.engines.mujoco.source import BAD_STATE, LIMITS, Health, OwnedSource, engine_fault
 from sensorium.engines.offsets import LiveOffsets
 from sensorium.errors import ModelError, SensoriumWarning, listed
@@ -408,6 +407,8 @@ class BatchSource(OwnedSource):
 
     def shape_model(self) -> Any:
         """Return a model with the shapes that all environments share."""
+        from sensorium.engines.mujoco.shapes import SHAPE_FIELDS, shared_model
+
         model = shared_model(self.batch)
         self._built = {field: np.array(getattr(model, field)) for field in SHAPE_FIELDS}
         return model
@@ -415,6 +416,8 @@ class BatchSource(OwnedSource):
     def check_shapes(self) -> None:
         """Raise ModelError if `shapes` are no longer the same in all environments, or were changed."""
         if self._built:
+            from sensorium.engines.mujoco.shapes import check_shared
+
             check_shared(self.model, self.batch.expanded, self._built)
 
 

@@ -21,11 +21,10 @@ from sensorium.engines.base import ARRAYS, NATIVE_ARRAY, array_sizes
 from sensorium.engines.contacts import contact_shape
 from sensorium.engines.envs import EnvLaunches
 from sensorium.engines.mujoco.contacts import contact_sensors, contacts
+from sensorium.engines.mujoco.elements import Elements
 from sensorium.engines.mujoco.kernels import KERNELS
 from sensorium.engines.mujoco.native import native, sensor_id
 from sensorium.engines.mujoco.sleep import held_columns, is_held, sleeps
-from sensorium.engines.mujoco.tendons import TENDON_KERNELS, paths_of
-from sensorium.engines.mujoco.torque import friction_constants, rotor_inertia
 from sensorium.spec import (
     BODY_ACCELERATION,
     BODY_POSE,
@@ -146,7 +145,11 @@ def plan_of(model: Any, requirements: frozenset[Requirement], *, held: bool) -> 
         requirements: granted requirements.
         held: whether native sensors hold values that MuJoCo does not compute for sleeping bodies, see `mujoco.sleep`.
     """
-    used = requirements if len(paths_of(model).tendon) else requirements - {TENDON_PATHS}
+    used = requirements
+    if TENDON_PATHS in requirements:
+        from sensorium.engines.mujoco.tendons import paths_of
+
+        used = requirements if len(paths_of(model).tendon) else requirements - {TENDON_PATHS}
     needs = [need for requirement, need in NEEDS.items() if requirement in used]
     fields = [name for need in needs for name in need.fields]
     if held and any(map(is_held, used)):
@@ -205,27 +208,21 @@ class Derived:
     _blocks: dict[str, list[Requirement]] = field(default_factory=dict)
     _launches: EnvLaunches | None = None
 
-    def build(
-        self,
-        model: Any,
-        body_ids: Sequence[int],
-        joint_ids: Sequence[int],
-        prepared: frozenset[Requirement],
-        sources: Mapping[str, torch.Tensor],
-    ) -> None:
+    def build(self, elements: Elements, prepared: frozenset[Requirement], sources: Mapping[str, torch.Tensor]) -> None:
         """Create the arrays of `prepared` and record the launches that read `sources`.
 
         Args:
-            model: MjModel.
-            body_ids: MuJoCo's body id of each body row.
-            joint_ids: MuJoCo's joint id of each joint row.
+            elements: elements of the model.
             prepared: granted requirements.
             sources: tensors of `dtype` at fixed addresses: the required fields, of MjData `[env, ...]` and of the model
                 `[1 or env, ...]`.
         """
-        fields = _Fields(self, model, tuple(body_ids), tuple(joint_ids), sources)
-        segments = len(paths_of(model).tendon) if TENDON_PATHS in prepared else 0
-        counts = {"body": len(body_ids), "joint": len(joint_ids), "segment": segments}
+        fields = _Fields(self, elements.model, elements.body_ids, elements.joint_ids, sources)
+        counts = {"body": len(fields.body_ids), "joint": len(fields.joint_ids)}
+        if TENDON_PATHS in prepared:
+            from sensorium.engines.mujoco.tendons import paths_of
+
+            counts["segment"] = len(paths_of(fields.model).tendon)
         for requirement in filter(prepared.__contains__, ARRAYS):
             for name, shape in array_sizes(requirement, self.num_envs, counts).items():
                 if (view := fields.view(name)) is not None:
@@ -236,7 +233,8 @@ class Derived:
         for report in contacts(prepared):
             name = contact_array(report)
             self.arrays[name] = self._fill(name, (self.num_envs, *contact_shape(report)))
-        launches = [*fields.bodies(), *fields.wrenches(), *fields.joints(), *fields.tendons()]
+        launches = [*fields.bodies(), *fields.wrenches(), *fields.joints()]
+        launches += fields.tendons() if TENDON_PATHS in prepared else []
         launches += [*fields.natives(self._blocks), *map(fields.contacts, contacts(prepared))]
 
         def launch_all() -> None:
@@ -307,8 +305,8 @@ class _Fields:
 
     derived: Derived
     model: Any
-    body_ids: tuple[int, ...]
-    joint_ids: tuple[int, ...]
+    body_ids: list[int]
+    joint_ids: list[int]
     sources: Mapping[str, torch.Tensor]
 
     def view(self, name: str) -> torch.Tensor | None:
@@ -332,7 +330,7 @@ class _Fields:
         if kind == "body":
             return np.asarray(self.body_ids, dtype=np.int32)
         address = self.model.jnt_qposadr if kind == "qpos" else self.model.jnt_dofadr
-        return np.asarray(address)[list(self.joint_ids)]
+        return np.asarray(address)[self.joint_ids]
 
     def _inputs(self, *names: str) -> list[torch.Tensor | None]:
         return [self._source(name) for name in names]
@@ -388,21 +386,28 @@ class _Fields:
     def joints(self) -> list[_Launch]:
         """Return the launch for positions, velocities, efforts and torques of scalar joints."""
         dofs, dtype = self._ids("dof"), self.derived.dtype
-        constants = (rotor_inertia(self.model), *friction_constants(self.model))
+        outputs = self._outputs(JOINT_STATE, JOINT_EFFORT, JOINT_TORQUE)
+        constants: list[Any] = [None] * 3
+        if outputs[-1] is not None:
+            from sensorium.engines.mujoco.torque import friction_constants, rotor_inertia
+
+            found = rotor_inertia(self.model), *friction_constants(self.model)
+            constants = [self._numbers(values[dofs], dtype) for values in found]
         inputs = [
             self._numbers(self._ids("qpos")),
             self._numbers(dofs),
-            *(self._numbers(values[dofs], dtype) for values in constants),
+            *constants,
             *self._inputs("qpos", "qvel", "qacc", "qfrc_actuator", "qfrc_damper"),
             *self._inputs(*NEEDS[JOINT_TORQUE].model_fields, FRICTION),
             self._held(JOINT_EFFORT, self.joint_ids),
             *self._inputs("sensordata"),
         ]
-        outputs = self._outputs(JOINT_STATE, JOINT_EFFORT, JOINT_TORQUE)
         return self._by_env(KERNELS[dtype].joints, len(dofs), inputs, outputs)
 
     def tendons(self) -> list[_Launch]:
         """Return the launch for segments of the tendons' paths."""
+        from sensorium.engines.mujoco.tendons import TENDON_KERNELS, paths_of
+
         paths, dtype = paths_of(self.model), self.derived.dtype
         inputs = [
             *map(self._numbers, (paths.tendon, paths.place)),

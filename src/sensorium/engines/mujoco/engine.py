@@ -73,7 +73,13 @@ class MujocoEngine(OwnedModelEngine):
         threads: int | None = None,
         keyframe: str | int | None = None,
     ) -> None:
-        _check_batch()
+        try:
+            from mujoco import batch  # noqa: F401
+        except ImportError as error:
+            raise MissingDependencyError(
+                f"MujocoEngine needs mujoco.batch of MuJoCo 3.17 or newer; {mujoco.__version__} is installed. Upgrade "
+                "(pip install 'mujoco>=3.17'), or step a live model yourself: MujocoEngine.from_mj(model, data)."
+            ) from error
         threads = None if threads is None else positive_int(threads, "threads")
         num_envs = positive_int(num_envs, "num_envs")
         derived = Derived(num_envs, resolve_device(device), Compute("cpu", num_envs, threads))
@@ -116,13 +122,3 @@ class MujocoEngine(OwnedModelEngine):
         persistent = sleeps(model.opt) or self.num_envs <= PERSISTENT_UP_TO
         threads = self._derived.compute.threads
         return BatchSource(model, self.num_envs, threads, persistent, self._key, self._health)
-
-
-def _check_batch() -> None:
-    try:
-        from mujoco import batch  # noqa: F401
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"MujocoEngine needs mujoco.batch of MuJoCo 3.17 or newer; {mujoco.__version__} is installed. "
-            "Upgrade (pip install 'mujoco>=3.17'), or step a live model yourself: MujocoEngine.from_mj(model, data)."
-        ) from error

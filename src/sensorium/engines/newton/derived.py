@@ -173,10 +173,12 @@ class DerivedArrays:
         """Create the arrays of requirements; those of earlier ones keep their addresses."""
         self._bind_bodies(prepared)
         self._bind_joints(prepared)
-        for requirement, values in ((GRAVITY, self._gravity), (MAGNETIC, self._magnetic)):
-            (name,) = ARRAYS[requirement]
-            if requirement in prepared and name not in self.arrays:
-                self.arrays[name] = values()
+        num_envs = self._layout.num_envs
+        if GRAVITY in prepared:
+            self.arrays.setdefault("gravity_w", wp.to_torch(self._model.gravity)[:num_envs])
+        if MAGNETIC in prepared:
+            flux = wp.to_torch(self._access.solver.mjw_model.opt.magnetic)
+            self.arrays.setdefault("magnetic_w", flux if len(flux) == num_envs else flux.expand(num_envs, 3))
         if reports := sorted(filter(is_contact, prepared), key=contact_array):
             self._bind_reports(reports)
 
@@ -244,15 +246,6 @@ class DerivedArrays:
             places = torch.from_numpy(rows.copy()).to(device)
             self.arrays[name] = torch.zeros(rows.shape, device=device)
             self._gathered.append((values, places.reshape(-1), self.arrays[name].view(-1)))
-
-    def _gravity(self) -> torch.Tensor:
-        values: torch.Tensor = wp.to_torch(self._model.gravity)
-        return values[: self._layout.num_envs]
-
-    def _magnetic(self) -> torch.Tensor:
-        values: torch.Tensor = wp.to_torch(self._access.solver.mjw_model.opt.magnetic)
-        num_envs = self._layout.num_envs
-        return values.expand(num_envs, 3) if len(values) != num_envs else values
 
     def fill(self, ids: torch.Tensor | None = None) -> None:
         """Fill the arrays of all environments, or of some, from the shown state and the observables."""

@@ -394,19 +394,14 @@ class NewtonEngine(Engine):
         if self._shown is not self.newton_state:
             self._shown.assign(self.newton_state)
 
-    def _solve_joints(self) -> None:
-        """Compute joint coordinates of solvers whose state is the poses of bodies."""
-        if not self._access.is_reduced and self.model.joint_count:
-            newton().eval_ik(self.model, self.newton_state, self.newton_state.joint_q, self.newton_state.joint_qd)
-
     @launches
     def refresh(self) -> None:
         """Bring derived arrays up to the current tick (minus `lag`); no effect where they are up to date."""
         if self._is_current:
             return
         if self.lag == 0:
-            if JOINT_STATE in self.prepared:
-                self._solve_joints()
+            if JOINT_STATE in self.prepared and not self._access.is_reduced and self.model.joint_count:
+                newton().eval_ik(self.model, self.newton_state, self.newton_state.joint_q, self.newton_state.joint_qd)
             self._keep_shown()
             if self._stepper.wanted is not None:
                 self._observe()

@@ -32,7 +32,7 @@ def shapes_of(model: Any, layout: NewtonLayout, element: Literal["geom", "site"]
     """
     if element in layout.faults:
         raise ModelError(layout.faults[element])
-    names, rows = layout.names(element), layout.shape_rows(element)
+    names, rows = layout.names(element), layout.rows[element]
     if not names:
         return ()
     place, scale = poses(model.shape_transform), np.asarray(model.shape_scale.numpy(), dtype=np.float64)

@@ -186,22 +186,18 @@ class ForceTorque(WrenchSensor[ForceTorqueCfg, ForceTorqueData]):
                 yield BODY_VELOCITY
                 yield BODY_ACCELERATION
 
-    def _notes(self) -> dict[str, str]:
-        """Return the side, the reference point and the axes of the wrench, and the subtracted terms."""
+    def setup(self) -> None:
+        """Allocate the memory of the tare."""
+        super().setup()
         cfg, giver = self.cfg, "parent" if self.cfg.on == "child" else "child"
         subtracted = [f"the tool's {cfg.compensate}"] if cfg.has_tool else []
         subtracted += ["the tare"] if cfg.tare else []
-        return {
+        self.notes = {
             "wrench": f"wrench that the {giver} exerts on the {cfg.on}",
             "point and axes": "those of the sensor: the mount's, moved and rotated by offset",
             "subtracted from the measured wrench": " and ".join(subtracted) or "nothing",
         }
-
-    def setup(self) -> None:
-        """Allocate the memory of the tare."""
-        super().setup()
-        self.notes = self._notes()
-        self._tare = [self.new_state(name, (self.mount.count, 3)) for name in TARE] if self.cfg.tare else []
+        self._tare = [self.new_state(name, (self.mount.count, 3)) for name in TARE] if cfg.tare else []
 
     def tare(self, env_ids: Any = None) -> None:
         """Use the measured wrench of the newest sample as zero, from the next sample on.

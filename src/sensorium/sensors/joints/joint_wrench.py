@@ -76,8 +76,9 @@ class JointWrench(WrenchSensor[JointWrenchCfg, JointWrenchData]):
         frame = "sensor" if self.cfg.frame == "joint" else self.cfg.frame
         return {name: replace(field, frame=frame) for name, field in super().fields().items()}
 
-    def _notes(self) -> dict[str, str]:
-        """Return side, reference point and axes of the wrench."""
+    def setup(self) -> None:
+        """Look up the parents if their axes are needed."""
+        super().setup()
         giver = "parent" if self.cfg.on == "child" else "child"
         axes = {
             "joint": "the joint's (the child body's, rotated by offset.rot)",
@@ -85,16 +86,11 @@ class JointWrench(WrenchSensor[JointWrenchCfg, JointWrenchData]):
             "parent": "the parent body's",
             "world": "the world's",
         }
-        return {
+        self.notes = {
             "wrench": f"wrench that the {giver} exerts on the {self.cfg.on}",
             "point": "the joint's anchor (of a body: its frame origin), moved by offset.pos",
             "axes": axes[self.cfg.frame],
         }
-
-    def setup(self) -> None:
-        """Look up the parents if their axes are needed."""
-        super().setup()
-        self.notes = self._notes()
         needed = self.cfg.frame == "parent"
         parents = [self.engine.parent_body(body) if needed else -1 for body in self.mount.body.tolist()]
         if None in parents:
