@@ -15,7 +15,7 @@ from sensorium.engines.base import ARRAYS, Engine
 from sensorium.engines.body_state import BodyState
 from sensorium.engines.contacts import ContactList, ContactReducer, is_contact
 from sensorium.engines.newton.layout import NewtonLayout
-from sensorium.engines.newton.solvers import SolverAccess, Stepper
+from sensorium.engines.newton.solvers import SolverAccess
 from sensorium.spec import (
     BODY_ACCELERATION,
     BODY_POSE,
@@ -142,8 +142,7 @@ class DerivedArrays:
         engine: the engine, for names of bodies and geoms.
         model: a `newton.Model`.
         layout: names and rows of the model.
-        access: the solver.
-        stepper: the observables and contacts of the solver.
+        access: the solver, with its observables and contacts.
         shown: the `newton.State` that the arrays belong to.
         compute: device and environments.
 
@@ -152,17 +151,10 @@ class DerivedArrays:
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        model: Any,
-        layout: NewtonLayout,
-        access: SolverAccess,
-        stepper: Stepper,
-        shown: Any,
-        compute: Compute,
+        self, engine: Engine, model: Any, layout: NewtonLayout, access: SolverAccess, shown: Any, compute: Compute
     ) -> None:
-        self._engine, self._model, self._layout, self._access = engine, model, layout, access
-        self._stepper, self._shown, self._compute = stepper, shown, compute
+        self._engine, self._model, self._layout = engine, model, layout
+        self._access, self._shown, self._compute = access, shown, compute
         self.arrays: dict[str, torch.Tensor] = {}
         self._bodies: BodyState | None = None
         self._gathered: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
@@ -184,17 +176,17 @@ class DerivedArrays:
 
     def _bind_reports(self, reports: Sequence[Requirement]) -> None:
         if self._export is None or self._reducer is None:
-            stepper = self._stepper
+            access = self._access
             self._export = NewtonContactExport(
-                self._model, stepper.contacts, stepper.observables.contact_f, self._shown.body_q, self._layout.shapes,
-                self._compute, has_torques=self._access.is_mujoco,
+                self._model, access.contacts, access.observables.contact_f, self._shown.body_q, self._layout.shapes,
+                self._compute, has_torques=access.is_mujoco,
             )  # fmt: skip
             self._reducer = ContactReducer(self._engine, self._export.list, self._compute)
         for report in reports:
             self.arrays[contact_array(report)] = self._reducer.add(report)
 
     def _bind_bodies(self, prepared: frozenset[Requirement]) -> None:
-        state, observables = self._shown, self._stepper.observables
+        state, observables = self._shown, self._access.observables
         given: dict[str, torch.Tensor] = {}
         sources: list[tuple[Requirement, Any, tuple[str, ...], tuple[int, ...]]] = [
             (BODY_POSE, state.body_q, ("body_pos_w", "body_quat_w"), (3, 7)),
@@ -230,7 +222,7 @@ class DerivedArrays:
             sources["joint_pos"] = (self._shown.joint_q, layout.joint_q)
             sources["joint_vel"] = (self._shown.joint_qd, layout.joint_qd)
         if JOINT_EFFORT in prepared:
-            sources["joint_effort"] = (self._stepper.observables.qfrc_actuator, layout.joint_qd)
+            sources["joint_effort"] = (self._access.observables.qfrc_actuator, layout.joint_qd)
         device = self._compute.device
         for name, (source, rows) in sources.items():
             if name in self.arrays:

@@ -33,7 +33,7 @@ _PLAIN = ("SolverXPBD", "SolverSemiImplicit", "SolverFeatherstone")
 
 
 class SolverAccess:
-    """A solver: the provided quantities, and its internal state.
+    """A solver: the provided quantities, its internal state, and its steps.
 
     Args:
         model: a `newton.Model`.
@@ -44,6 +44,9 @@ class SolverAccess:
         name: name of the solver's class.
         is_mujoco: whether it is a `SolverMuJoCo`.
         is_reduced: whether joint coordinates are its state, from which it computes the poses of bodies.
+        contacts: the `newton.Contacts` that a step uses or exports to; None without contacts.
+        observables: the container of all observables that the solver provides; None if it provides none.
+        wanted: the observables that the prepared requirements need; None for none.
 
     Raises:
         ModelError: the solver is not one of Newton, belongs to another model, or steps only one of several worlds.
@@ -132,46 +135,28 @@ class SolverAccess:
         finally:
             self.solver._mujoco_warp = package
 
-    def parts(self, model: Any) -> list[Any]:
+    def _parts(self) -> list[Any]:
         """Return the arrays and options that a captured step of SolverMuJoCo may have frozen."""
         data, compiled = self.solver.mjw_data, self.solver.mjw_model
-        owners = (model, compiled, compiled.opt, data, data.contact, data.efc)
+        owners = (self.solver.model, compiled, compiled.opt, data, data.contact, data.efc)
         return [value for owner in owners for value in vars(owner).values()]
 
+    # Steps -----------------------------------------------------------------------------------------------------------
 
-class Stepper:
-    """A solver with its contacts and the observables that it provides.
+    def equip(self, compute: Compute, dt: float, pipeline: Any, contacts: Any, observables: Any) -> None:
+        """Allocate the memory of steps.
 
-    Args:
-        model: a `newton.Model`.
-        access: the solver.
-        compute: device of the launches.
-        dt: time step, s.
-        pipeline: a `newton.CollisionPipeline`; None if the solver finds contacts itself.
-        contacts: the `newton.Contacts` that a step uses or exports to; None without contacts.
-        observables: the container of all observables that the solver provides; None if it provides none.
-
-    Attributes:
-        contacts: see above.
-        observables: see above.
-        wanted: the observables that the prepared requirements need; None for none.
-    """
-
-    def __init__(
-        self,
-        model: Any,
-        access: SolverAccess,
-        compute: Compute,
-        dt: float,
-        pipeline: Any,
-        contacts: Any,
-        observables: Any,
-    ) -> None:
-        self._access, self._dt, self._pipeline = access, dt, pipeline
-        self._graphs = WorkGraphs(compute, lambda: access.parts(model))
-        self.contacts, self.observables = contacts, observables
+        Args:
+            compute: device of the launches.
+            dt: time step, s.
+            pipeline: a `newton.CollisionPipeline`; None if the solver finds contacts itself.
+            contacts: the `newton.Contacts` that a step uses or exports to; None without contacts.
+            observables: the container of all observables that the solver provides; None if it provides none.
+        """
+        self._dt, self._pipeline, self.contacts, self.observables = dt, pipeline, contacts, observables
+        self._graphs = WorkGraphs(compute, self._parts)
         self.wanted: Any = None
-        self._spare = model.state()
+        self._spare = self.solver.model.state()
         self._saves: dict[str, Any] = {}
 
     def want(self, kinds: set[str]) -> None:
@@ -180,7 +165,7 @@ class Stepper:
 
     def tick(self, state: Any, control: Any, observables: Any) -> None:
         """Advance a state by one step under a `newton.Control`; `observables` are filled for the state before it."""
-        if self._access.is_mujoco:
+        if self.is_mujoco:
             self._move(state, state, control, observables)
             return
         forces = [(array, wp.clone(array)) for array in (state.body_f, state.particle_f) if array is not None]
@@ -194,14 +179,14 @@ class Stepper:
 
         The trial step of SolverMuJoCo ends before the integration.
         """
-        kept = dict(self._access.internals())  # some solvers create arrays in a step
-        if not self._access.is_mujoco:  # others also write into the state that they step from
+        kept = dict(self.internals())  # some solvers create arrays in a step
+        if not self.is_mujoco:  # others also write into the state that they step from
             kept |= {f"state.{name}": array for name, array in vars(state).items() if isinstance(array, wp.array)}
         for name, array in kept.items():
             if name not in self._saves or self._saves[name].shape != array.shape:
                 self._saves[name] = wp.empty_like(array)
             wp.copy(self._saves[name], array)
-        with self._access.without_integration():
+        with self.without_integration():
             self._move(state, self._spare, control, self.wanted)
         for name, array in kept.items():
             wp.copy(array, self._saves[name])
@@ -212,13 +197,13 @@ class Stepper:
         if self._pipeline is not None:
             self._pipeline.collide(state, self.contacts)
             contacts = self.contacts
-        elif self._access.is_mujoco and observables is not None and observables.is_requested(CONTACTS):
+        elif self.is_mujoco and observables is not None and observables.is_requested(CONTACTS):
             contacts = self.contacts
 
         def step() -> None:
-            self._access.solver.step(state, out, control, contacts, self._dt, observables=observables)
+            self.solver.step(state, out, control, contacts, self._dt, observables=observables)
 
-        if self._access.is_mujoco:  # other solvers may allocate
+        if self.is_mujoco:  # other solvers may allocate
             self._graphs.run((id(state), id(out), id(control), id(observables)), step)
         else:
             step()
