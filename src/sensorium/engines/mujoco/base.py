@@ -213,11 +213,17 @@ class MujocoModelEngine(Engine):
             fields["opt.gravity"] = torch.zeros_like(fields["opt.gravity"])
         self._derived.build(source.elements, prepared, fields)
 
-    def _compute(self, is_current: bool, ids: torch.Tensor | None = None) -> None:
-        """Bring MuJoCo's fields up to date, see `Source.compute`."""
+    def _update(self, is_current: bool, ids: torch.Tensor | None = None) -> None:
+        """Bring MuJoCo's fields and derived state of all envs or some up to date, see `Source.compute`."""
         if self._source.was_moved():
             self._bind(self.prepared, self._plan)
         self._source.compute(ids, is_current=is_current, is_edited=self._needs_forward)
+        if is_current:
+            if self._previous:
+                self._keep_state(ids)
+            self.lag = 0
+        self._derived.convert(ids)
+        self._follow_offsets(ids)
 
     def _keep_state(self, ids: torch.Tensor | None = None) -> None:
         """Store the current state of all envs or some, to which derived state belongs after the next step."""
@@ -243,14 +249,7 @@ class MujocoModelEngine(Engine):
         self._ensure()
         if not self._dirty:
             return
-        is_current = self.fresh or self._needs_forward
-        self._compute(is_current)
-        if is_current:
-            if self._previous:
-                self._keep_state()
-            self.lag = 0
-        self._derived.convert()
-        self._follow_offsets()
+        self._update(self.fresh or self._needs_forward)
         self._dirty = self._needs_forward = False
 
     def forward(self) -> None:
@@ -265,11 +264,7 @@ class MujocoModelEngine(Engine):
             return
         if not self.fresh:
             self.refresh()  # the last tick of the other envs, because a later refresh would also read into these
-        self._compute(True, ids)
-        self._keep_state(ids)
-        self._derived.convert(ids)
-        self._follow_offsets(ids)
-        self.lag = 0
+        self._update(True, ids)
 
     def _note_ticks(self) -> None:
         """Record that the state is newer than derived state."""

@@ -18,13 +18,12 @@ import torch
 from mujoco.batch import MODEL_FIELDS, Batch, SimulationError
 
 from sensorium.engines.mujoco.base import STATE_FIELDS, shared_memory
-from sensorium.engines.mujoco.source import BAD_STATE, LIMITS, Health, OwnedSource, engine_fault
+from sensorium.engines.mujoco.source import BAD_STATE, LIMITS, OPTIONS, Health, OwnedSource, engine_fault
 from sensorium.engines.offsets import LiveOffsets
 from sensorium.errors import ModelError, SensoriumWarning, listed
 
 _BAD_CTRL = int(mujoco.mjtWarning.mjWARN_BADCTRL)
 _NONE = int(mujoco.mjtStage.mjSTAGE_NONE)
-_OPTIONS = ("opt.gravity", "opt.magnetic")
 
 _CALLBACKS = [getattr(mujoco, name) for name in dir(mujoco) if name.startswith("get_mjcb_")]
 LOOKAHEAD_FROM = 8
@@ -263,7 +262,7 @@ class BatchSource(OwnedSource):
 
     def field(self, name: str) -> np.ndarray:
         """Return a field of MuJoCo's data or of the model `[env, ...]`, at a fixed address."""
-        is_of_model = name in self.plan.model_fields or name in _OPTIONS
+        is_of_model = name in self.plan.model_fields or name in OPTIONS
         values: np.ndarray = self.batch.expand(name) if is_of_model else self.batch.bind(name)
         return values
 
@@ -283,12 +282,12 @@ class BatchSource(OwnedSource):
 
     def separate_options(self) -> dict[str, torch.Tensor]:
         """Return a copy of gravity and magnetic flux `[env, 3]` where they are set per environment."""
-        expanded = {name: self.batch.expanded(name) for name in _OPTIONS}
+        expanded = {name: self.batch.expanded(name) for name in OPTIONS}
         return {name: torch.tensor(values, device="cpu") for name, values in expanded.items() if values is not None}
 
     def separate(self, options: Mapping[str, torch.Tensor]) -> None:
         """Set options to the model's values, unless they are in a mapping."""
-        for name in _OPTIONS:
+        for name in OPTIONS:
             if name not in options and (values := self.batch.expanded(name)) is not None:
                 values[...] = _shared_value(self.model, name)
 

@@ -14,13 +14,12 @@ from sensorium.compute import Compute, keeps_current, resolve_device
 from sensorium.engines.mujoco.base import MujocoModelEngine, model_time_step, shared_memory
 from sensorium.engines.mujoco.derived import FRICTION, Derived, Plan
 from sensorium.engines.mujoco.sleep import AWAKE, disabled
-from sensorium.engines.mujoco.source import BAD_STATE, LIMITS, Health, Source, engine_fault
+from sensorium.engines.mujoco.source import BAD_STATE, LIMITS, OPTIONS, Health, Source, engine_fault
 from sensorium.engines.mujoco.torque import dry_friction
 from sensorium.engines.offsets import LiveOffsets
 from sensorium.errors import ModelError, ScheduleError, shown
 from sensorium.spec import Requirement
 
-_OPTIONS = {"opt.gravity", "opt.magnetic"}
 _SPEC = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 _QUIET = np.zeros(len(BAD_STATE), dtype=np.int32).tobytes()
 _FUNCTIONS = {
@@ -281,7 +280,7 @@ class DataSource(Source):
         full = np.zeros((self.num_envs, len(LIMITS)), dtype=np.int64)
         with _without_callbacks():
             for env in range(self.num_envs) if ids is None else ids.tolist():
-                for name in _OPTIONS & self._fields.keys():
+                for name in self._fields.keys() & OPTIONS:
                     is_off = weightless and name == "opt.gravity"
                     self._fields[name][env] = 0.0 if is_off else getattr(option, name.removeprefix("opt."))
                 data = self._forwarded(env) if is_current and plan.fields else self.datas[env]

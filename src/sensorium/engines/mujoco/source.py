@@ -34,6 +34,8 @@ LIMITS = {
 """MuJoCo's warnings that its memory was too small, each with the affected items."""
 BAD_STATE = [int(getattr(_WARNING, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC")]
 """MuJoCo's warnings, with consecutive indices, that the state became NaN, infinite or huge."""
+OPTIONS = ("opt.gravity", "opt.magnetic")
+"""Options of the model that environments may have separately."""
 
 
 class Health:

@@ -21,13 +21,11 @@ from sensorium.engines.mujoco.derived import ACC, STATE_SOURCES, Plan
 from sensorium.engines.mujoco.native import sensor_id
 from sensorium.engines.mujoco.shapes import SHAPE_FIELDS, compared_part, static_bodies
 from sensorium.engines.mujoco.sleep import is_held, sleeps
-from sensorium.engines.mujoco.source import Health, OwnedSource
+from sensorium.engines.mujoco.source import OPTIONS, Health, OwnedSource
 from sensorium.engines.mujoco_warp.worlds import Worlds, batched, default_state, mujoco_warp
 from sensorium.engines.offsets import LiveOffsets
 from sensorium.errors import ModelError, SensoriumWarning, listed
 from sensorium.spec import Requirement
-
-_OPTIONS = ("opt.gravity", "opt.magnetic")
 
 
 class WarpSource(OwnedSource):
@@ -67,7 +65,7 @@ class WarpSource(OwnedSource):
         self._start = {name: torch.from_numpy(values).to(compute.device) for name, values in start.items()}
         if self._is_owned:
             self._write_start()
-            for option in _OPTIONS:
+            for option in OPTIONS:
                 worlds.expand(option)
 
     @property
@@ -125,7 +123,7 @@ class WarpSource(OwnedSource):
 
     def separate_options(self) -> dict[str, torch.Tensor]:
         """Return a copy of gravity and magnetic flux of each environment `[env, 3]`."""
-        return {name: self.worlds.of_each(name) for name in _OPTIONS}
+        return {name: self.worlds.of_each(name) for name in OPTIONS}
 
     def separate(self, options: Mapping[str, torch.Tensor]) -> None:
         """Give each environment separate values of the options in a mapping."""
