@@ -218,11 +218,6 @@ class ForceTorque(WrenchSensor[ForceTorqueCfg, ForceTorqueData]):
             tare[which] = untared[which]
 
     @recorded
-    def update_raw_data(self, raw: Record) -> None:
-        """Transform the wrenches to the sensor frames in one launch."""
-        self.measure(raw)
-
-    @recorded
     @used_if(lambda self: self.cfg.has_tool or self.cfg.tare)
     def derive_measured(self, slot: Record) -> None:
         """Subtract the tool and the tare from the measured wrench (one launch, or none without them)."""

@@ -21,10 +21,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from sensorium.compute import recorded
 from sensorium.engines.base import FrameOnBody
 from sensorium.errors import ConfigError
-from sensorium.measurement.record import Record
 from sensorium.measurement.sensor_cfg import MountedSensorCfg
 from sensorium.sensors.core.parts import frame_rows
 from sensorium.sensors.joints.wrench import WrenchSensor
@@ -97,14 +95,10 @@ class JointWrench(WrenchSensor[JointWrenchCfg, JointWrenchData]):
             fix = "Use 'joint', 'child' or 'world'."
             known = f"an engine that provides parents, which {self.engine.name!r} does not"
             raise ConfigError.single(self.cfg.title, "frame", "parent", known, fix)
+        self._axes = FRAMES.index(self.cfg.frame)
         self._parents = torch.tensor(parents, dtype=torch.int32, device=self.device)
 
     def about_drawing(self) -> dict[str, Any]:
         """Return the frames of the bodies whose axes the wrenches have."""
         bodies = {"parent": self._parents, "child": self.mount.body}.get(self.cfg.frame)
         return {} if bodies is None else {"frames": frame_rows(map(FrameOnBody, bodies.tolist()))}
-
-    @recorded
-    def update_raw_data(self, raw: Record) -> None:
-        """Transform the wrenches in one launch."""
-        self.measure(raw, FRAMES.index(self.cfg.frame), self._parents)
