@@ -60,7 +60,7 @@ def model(tmp_path: Path) -> Path:
 def thresholds(monkeypatch: pytest.MonkeyPatch) -> None:
     """MuJoCo's engine chooses between its ways to step, all with the same bits, by the number of environments."""
     monkeypatch.setattr("sensorium.engines.mujoco.engine.PERSISTENT_UP_TO", 1)
-    monkeypatch.setattr("sensorium.engines.mujoco.lookahead.LOOKAHEAD_FROM", 5)
+    monkeypatch.setattr("sensorium.engines.mujoco.batch.LOOKAHEAD_FROM", 5)
 
 
 def stepped(command: Run, ticks: int, time: float = 0.0) -> Values:

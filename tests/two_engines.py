@@ -16,7 +16,7 @@ import torch
 import sensorium as sn
 from sensorium.compat.mjlab import RayCastSensorCfg
 from sensorium.engines.base import ARRAYS
-from sensorium.engines.mujoco.needs import NEEDS
+from sensorium.engines.mujoco.derived import NEEDS
 from sensorium.lenses import PinholeLensCfg
 from sensorium.spec import Requirement, contact_columns
 

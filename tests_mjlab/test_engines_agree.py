@@ -22,7 +22,7 @@ from two_engines import (
 
 import sensorium as sn
 from sensorium.engines.base import ARRAYS
-from sensorium.engines.mujoco.needs import NEEDS
+from sensorium.engines.mujoco.derived import NEEDS
 from sensorium.spec import contact_array
 
 TICKS = 40

@@ -41,7 +41,7 @@ def test_net_forces_are_those_of_newton(scene: sn.Scene) -> None:
     strongest = 0.0
     for k in range(40):
         scene.step(torch.full((8,), 0.1 * k / 40), 2)
-        theirs.update(engine.newton_state, engine._stepper.contacts, observables=engine._stepper.observables)
+        theirs.update(engine.newton_state, engine._access.contacts, observables=engine._access.observables)
         total = quadruped.per_env(theirs.total_force, scene.num_envs)
         ours = scene["net"].ground_truth
         scale = float(total.abs().max())

@@ -55,7 +55,7 @@ def test_imu_is_that_of_newton(scene: sn.Scene) -> None:
         if k % 10 == 0:
             ours = scene["imu"].ground_truth
             engine.refresh()
-            theirs.update(engine.newton_state, observables=engine._stepper.observables)
+            theirs.update(engine.newton_state, observables=engine._access.observables)
             accelerometer, gyroscope = (wp.to_torch(each) for each in (theirs.accelerometer, theirs.gyroscope))
             torch.testing.assert_close(ours.ang_vel_b, gyroscope, rtol=1e-5, atol=1e-5)
             torch.testing.assert_close(ours.lin_acc_b, accelerometer, rtol=1e-5, atol=1e-4)

@@ -27,7 +27,7 @@ from two_engines import (
 
 import sensorium as sn
 from sensorium import registry
-from sensorium.engines.mujoco.needs import NEEDS
+from sensorium.engines.mujoco.derived import NEEDS
 from sensorium.spec import contact_array
 
 CONFIGS = {cfg.label: cfg for cfg in sensors()}

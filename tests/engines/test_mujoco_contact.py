@@ -563,7 +563,9 @@ def test_reports_share_common_sensors():
     """
     spec = mujoco.MjSpec.from_string(SCENE)
     whole, part = (CONTACT_REPORT(("geom", names)) for names in (FEET, FEET[2:0:-1]))
-    assert len(prepare_spec(spec, [whole])) == 4 and prepare_spec(spec, [whole, part]) == ()
+    for _ in range(2):
+        prepare_spec(spec, [whole, part])
+        assert len(spec.sensors) == 4
     engine = MujocoEngine(spec.compile())
     engine.prepare(probe(whole, part))
     engine.step(substeps=150)

@@ -12,8 +12,8 @@ import torch
 from selection import gate
 
 from sensorium.demo import model_path
+from sensorium.engines.mujoco.batch import LOOKAHEAD_FROM, LookaheadBatch
 from sensorium.engines.mujoco.engine import PERSISTENT_UP_TO, MujocoEngine
-from sensorium.engines.mujoco.lookahead import LOOKAHEAD_FROM, LookaheadBatch
 from sensorium.errors import NonFiniteStateWarning
 from sensorium.spec import BODY_ACCELERATION, BODY_POSE, BODY_VELOCITY, JOINT_EFFORT, JOINT_WRENCH
 
@@ -70,7 +70,7 @@ def engine_of(model, num_envs=3, **options):
 @pytest.fixture
 def few(monkeypatch):
     """Let few environments look ahead."""
-    monkeypatch.setattr("sensorium.engines.mujoco.lookahead.LOOKAHEAD_FROM", 1)
+    monkeypatch.setattr("sensorium.engines.mujoco.batch.LOOKAHEAD_FROM", 1)
 
 
 class Twin:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import mujoco
 import pytest
 
-from sensorium.engines.mujoco_warp.contacts import misread_primaries
+from sensorium.engines.mujoco_warp.source import misread_primaries
 from sensorium.spec import CONTACT_REPORT, Requirement
 
 MODEL = """

@@ -115,7 +115,7 @@ def test_unreferenced_mounts_are_released(capture: bool) -> None:
         gone = live.add(FRAMES, INNER)
         live.bind(lambda kind, name: ROW[kind, name], held(values))
         live.follow()
-        assert len(live._views) <= 3
+        assert len(live.views) <= 3
     address = kept[0].data_ptr()
     del gone
     part = live.add(FRAMES[:1], INNER[:1])[1]  # one of the two tensors is enough
@@ -125,13 +125,13 @@ def test_unreferenced_mounts_are_released(capture: bool) -> None:
             values[name][...] = value
         live.follow()
         check(kept, values, range(ENVS))
-    assert len(live._views) == 2 and kept[0].data_ptr() == address and part.shape == (ENVS, 1, 4)
+    assert len(live.views) == 2 and kept[0].data_ptr() == address and part.shape == (ENVS, 1, 4)
 
 
 def test_bodies_have_no_offsets_to_follow() -> None:
     """A view of bodies alone has no element, so nothing is launched for it."""
     live = LiveOffsets(Compute("cpu", ENVS), "cpu")
     pos, _ = live.add([BODY], [((0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0))])
-    assert not live
+    assert not live.views
     assert live.fields == ()
     np.testing.assert_allclose(pos, np.broadcast_to(np.array(BODY.pos, np.float32), (ENVS, 1, 3)))

@@ -15,7 +15,7 @@ from scipy import stats
 
 import sensorium as sn
 from sensorium.engines.base import NativeSensor
-from sensorium.engines.mujoco.engine import LiveMujocoEngine
+from sensorium.engines.mujoco.live import LiveMujocoEngine
 from sensorium.sensors import builtin
 from sensorium.sensors.builtin import ONLY_DECLARED, TYPES
 from sensorium.testing import check_sensor

@@ -31,7 +31,15 @@ def is_contact(requirement: Requirement) -> bool:
 
 def contact_fault(engine: Engine, report: Requirement) -> str | None:
     """Return why no engine with these geoms and bodies can provide a CONTACT_REPORT, or None."""
-    return report_fault(report) or names_fault(engine, report)
+    if (why := report_fault(report)) is not None:
+        return why
+    for what, word, name in named(report):
+        try:
+            engine.frame(_KINDS[word], name)
+        except UnknownNameError:
+            known = engine.names(_KINDS[word])
+            return f"{what}: there is no {_KINDS[word]} {name!r}.{nearest(name, known)} There are: {listed(known)}."
+    return None
 
 
 def report_fault(report: Requirement) -> str | None:
@@ -50,17 +58,6 @@ def report_fault(report: Requirement) -> str | None:
         return f"slots: got {shown(slots)}, expected an integer of at least 1."
     if reduce == "netforce" and slots != 1:
         return f"slots: got {slots}, expected 1 with reduce='netforce', which returns one sum per primary."
-    return None
-
-
-def names_fault(engine: Engine, report: Requirement) -> str | None:
-    """Return which geom or body of a CONTACT_REPORT the engine lacks, or None."""
-    for what, word, name in named(report):
-        try:
-            engine.frame(_KINDS[word], name)
-        except UnknownNameError:
-            known = engine.names(_KINDS[word])
-            return f"{what}: there is no {_KINDS[word]} {name!r}.{nearest(name, known)} There are: {listed(known)}."
     return None
 
 

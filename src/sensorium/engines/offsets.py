@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import warp as wp
 
-from sensorium.compute import Compute, Rows, kernel
+from sensorium.compute import Compute, Rows, kernel, masked_tid
 from sensorium.engines.base import FrameOnBody, NameKind, PoseOnBody
 from sensorium.engines.envs import EnvLaunches
 from sensorium.geometry.transforms import compose
@@ -59,10 +59,7 @@ def _kernel_of(real: Any, vec3: Any, vec4: Any) -> Any:
         quat_out: wp.array2d[wp.vec4],
     ) -> None:
         """Write the current poses of mounts from those of their elements; `field_quat` is empty for the identity."""
-        i, k = wp.tid()
-        env = rows.start + i
-        if rows.mask[env] == wp.uint8(0):
-            return
+        env, k = masked_tid(rows)
         element = elements[k]
         pos = wp.vec3d(field_pos[env % field_pos.shape[0], element])
         quat = wp.vec4d(wp.float64(1.0), wp.float64(0.0), wp.float64(0.0), wp.float64(0.0))
@@ -87,20 +84,20 @@ class LiveOffsets:
     Args:
         compute: device of the launches and of the fields.
         device: torch device of the results.
+
+    Attributes:
+        views: the mounts of each sensor.
     """
 
     def __init__(self, compute: Compute, device: str) -> None:
         self._compute, self._device = compute, device
-        self._views: list[_View] = []
+        self.views: list[_View] = []
         self._launches: EnvLaunches | None = None
-
-    def __bool__(self) -> bool:
-        return bool(self._views)
 
     @property
     def fields(self) -> tuple[str, ...]:
         """Model fields with the poses of the elements."""
-        kinds = dict.fromkeys(kind for view in self._views for kind in view.elements)
+        kinds = dict.fromkeys(kind for view in self.views for kind in view.elements)
         return tuple(dict.fromkeys(name for kind in kinds for name in FIELDS[kind] if name))
 
     def add(self, frames: Sequence[FrameOnBody], inner: Sequence[PoseOnBody]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -109,10 +106,10 @@ class LiveOffsets:
         Both are float32 on the device, at fixed addresses. Call `bind` next. The launches update them as long as the
         caller keeps a reference to one of the tensors.
         """
-        self._views = [view for view in self._views if view.is_held]
+        self.views = [view for view in self.views if view.is_held]
         view = _View(self._compute, self._device, frames, inner)
         if view.elements:
-            self._views.append(view)
+            self.views.append(view)
         return view.give()
 
     def bind(self, row_of: Callable[[NameKind, str], int], sources: Mapping[str, torch.Tensor]) -> None:
@@ -123,7 +120,7 @@ class LiveOffsets:
             sources: for each of `fields` a tensor `[rows, row, 3 or 4]`, float64 or float32 for all; env n uses
                 `n % rows`. The last axis is contiguous, quaternions are w, x, y, z.
         """
-        launches = [launch for view in self._views for launch in view.launches(row_of, sources)]
+        launches = [launch for view in self.views for launch in view.launches(row_of, sources)]
 
         def launch_all() -> None:
             for move_mounts, items, arguments in launches:
@@ -135,7 +132,7 @@ class LiveOffsets:
         """Update the mounts of all envs, or of some, from the current fields."""
         if self._launches is not None:
             self._launches.run(env_ids)
-        for view in self._views:
+        for view in self.views:
             view.bring()
 
 

@@ -43,7 +43,7 @@ def prepare(spec: mujoco.MjSpec, sensors: Iterable[SensorCfg[Any] | Requirement]
     Sensors cannot be mounted on the added elements: their names are hidden. Unnamed bodies, geoms and other elements of
     the model get names such as `geom_3`.
     """
-    from sensorium.engines.mujoco.hidden import hidden
+    from sensorium.engines.mujoco.elements import hidden
     from sensorium.engines.mujoco.spec import name_elements, prepare_spec
 
     name_elements(spec)

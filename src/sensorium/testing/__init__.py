@@ -8,9 +8,9 @@ All checks of sensors run on a `TensorEngine` with a body that tumbles along a s
 needed.
 """
 
-from sensorium.testing.check import check_sensor
-from sensorium.testing.check_engine import check_engine
 from sensorium.testing.engine import EngineFactory, tumbling_engine
+from sensorium.testing.engine_rules import check_engine
+from sensorium.testing.rules import check_sensor
 from sensorium.testing.trial import ContractError
 
 __all__ = ["ContractError", "EngineFactory", "check_engine", "check_sensor", "tumbling_engine"]

@@ -1,9 +1,10 @@
-"""The rules of the author's contract, each a method."""
+"""`check_sensor` checks a sensor against the rules of the author's contract, each a method."""
 
 from __future__ import annotations
 
 import json
 import random
+import warnings
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -19,11 +20,12 @@ from sensorium.measurement.stages.faults import SpikeFault
 from sensorium.measurement.work import as_fields
 from sensorium.scene import Scene
 from sensorium.sensors.core.base import Sensor
-from sensorium.sensors.core.trial import unwritten
-from sensorium.testing.engine import tumbling_engine
+from sensorium.sensors.core.trial import HookError, unwritten
+from sensorium.testing.engine import EngineFactory, tumbling_engine
 from sensorium.testing.trial import (
     KEYED,
     LASTS,
+    ContractError,
     Trial,
     equal,
     fields_of,
@@ -41,34 +43,6 @@ from sensorium.world.select import WORLD
 
 class Rules(Trial):
     """Each method returns False if it does not apply, and raises `ContractError` if the rule is broken."""
-
-    def shapes_and_dtypes(self) -> bool:
-        """Every field has the shape, dtype and device of its spec, `[env, ...]`, and truth is finite or +inf."""
-        for num_envs in (1, 4):
-            sensor = self.clean(num_envs)["subject"]
-            for _ in range(2):
-                take_tick(self.clean(num_envs))
-                snapshot(sensor)
-            last = torch.arange(num_envs, device=sensor.device) == num_envs - 1
-            for data, what, rows in (
-                (sensor.data, "data", num_envs), (sensor.ground_truth, "ground_truth", num_envs),
-                (sensor.read(), "read()", num_envs), (sensor.read([0]), "read([0])", 1),
-                (sensor.read(last), "read(mask of one env)", 1),
-            ):  # fmt: skip
-                length = self.cfg.history_length if self.shows_history and what != "ground_truth" else 0
-                values = unpacked(sensor, data, length)
-                for spec in sensor.specs:
-                    value = values[spec.name]
-                    where = f"{what}.{spec.name}"
-                    shape = (rows, *((length,) if length else ()), *spec.shape)
-                    self.need(isinstance(value, torch.Tensor), "a field is a tensor", where)
-                    self.need(tuple(value.shape) == shape, f"the shape is {shape}, got {tuple(value.shape)}", where)
-                    self.need(value.dtype == TORCH_DTYPES[spec.dtype], f"the dtype is {spec.dtype}", where)
-                    if value.is_floating_point():
-                        self.need(not bool(value.isnan().any()), "nothing is NaN", where)
-            self.need(sensor.valid.shape == (num_envs,), "valid is [env]", "valid")
-            self.need(int(sensor.frame.min()) >= 1, "a built sensor has captured", "frame")
-        return True
 
     def declares_what_it_reads(self) -> bool:
         """The sensor reads only those arrays of the engine that its requirements provide."""
@@ -107,6 +81,34 @@ class Rules(Trial):
                 self.need(same, "a sensor does not change the engine", f"{name} differs at tick {tick}")
         return True
 
+    def shapes_and_dtypes(self) -> bool:
+        """Every field has the shape, dtype and device of its spec, `[env, ...]`, and truth is finite or +inf."""
+        for num_envs in (1, 4):
+            sensor = self.clean(num_envs)["subject"]
+            for _ in range(2):
+                take_tick(self.clean(num_envs))
+                snapshot(sensor)
+            last = torch.arange(num_envs, device=sensor.device) == num_envs - 1
+            for data, what, rows in (
+                (sensor.data, "data", num_envs), (sensor.ground_truth, "ground_truth", num_envs),
+                (sensor.read(), "read()", num_envs), (sensor.read([0]), "read([0])", 1),
+                (sensor.read(last), "read(mask of one env)", 1),
+            ):  # fmt: skip
+                length = self.cfg.history_length if self.shows_history and what != "ground_truth" else 0
+                values = unpacked(sensor, data, length)
+                for spec in sensor.specs:
+                    value = values[spec.name]
+                    where = f"{what}.{spec.name}"
+                    shape = (rows, *((length,) if length else ()), *spec.shape)
+                    self.need(isinstance(value, torch.Tensor), "a field is a tensor", where)
+                    self.need(tuple(value.shape) == shape, f"the shape is {shape}, got {tuple(value.shape)}", where)
+                    self.need(value.dtype == TORCH_DTYPES[spec.dtype], f"the dtype is {spec.dtype}", where)
+                    if value.is_floating_point():
+                        self.need(not bool(value.isnan().any()), "nothing is NaN", where)
+            self.need(sensor.valid.shape == (num_envs,), "valid is [env]", "valid")
+            self.need(int(sensor.frame.min()) >= 1, "a built sensor has captured", "frame")
+        return True
+
     def fields_follow_the_config(self) -> bool:
         """The fields depend only on the config, not on the number of envs, the name or the time."""
         sensor = self.clean(1)["subject"]
@@ -116,6 +118,29 @@ class Rules(Trial):
             self.need(mine == its, rule, f"{mine.name} is {mine.shape} {mine.dtype}, elsewhere {its.shape} {its.dtype}")
         self.need(len(sensor.specs) == len(other.specs), rule, "two sensors of one config")
         self.need(dict(sensor.fields()) == dict(other.fields()), rule, "fields() asked again")
+        return True
+
+    def same_seed_same_numbers(self) -> bool:
+        """The same seed gives the same bits."""
+        for a, b in zip(self.reference.shots, self.run(self.scene(self.dirty)), strict=False):
+            self.same(a, b, "the same seed gives the same bits", "two runs")
+        return True
+
+    def nothing_lasts_in_plain_attributes(self) -> bool:
+        """No plain attribute of the author's class carries state from one sample to the next."""
+        changed = self.reference.own
+        if not changed:
+            return True
+        expected = self.reference.shots[7]
+        for path in changed:
+            twin = self.scene(self.dirty)
+            start = own_values(twin["subject"])[path]
+            self.run(twin, 5)
+            restore_value(twin["subject"], path, start)
+            found = self.run(twin, 3)[-1]
+            for name in expected:
+                self.need(equal(expected[name], found[name]), "no plain attribute lasts between samples",
+                          f"self.{path} changes {name}")  # fmt: skip
         return True
 
     def raw_is_written_in_place(self) -> bool:
@@ -172,23 +197,6 @@ class Rules(Trial):
         self.need(False, "a hook works on all envs at once, without a Python loop over them", where)
         return False
 
-    def nothing_lasts_in_plain_attributes(self) -> bool:
-        """No plain attribute of the author's class carries state from one sample to the next."""
-        changed = self.reference.own
-        if not changed:
-            return True
-        expected = self.reference.shots[7]
-        for path in changed:
-            twin = self.scene(self.dirty)
-            start = own_values(twin["subject"])[path]
-            self.run(twin, 5)
-            restore_value(twin["subject"], path, start)
-            found = self.run(twin, 3)[-1]
-            for name in expected:
-                self.need(equal(expected[name], found[name]), "no plain attribute lasts between samples",
-                          f"self.{path} changes {name}")  # fmt: skip
-        return True
-
     def post_process_only_projects(self) -> bool:
         """`post_process` returns the declared shapes and dtypes and does not modify its input."""
         if self.clean(4)["subject"].buffers.plan.hooks.post is None:
@@ -234,12 +242,6 @@ class Rules(Trial):
                 self.same(shot, snapshot(curious["subject"]), "two reads in a row are equal", "data")
         rule = "reading never changes a later value"
         self.same(snapshot(curious["subject"]), snapshot(absent["subject"]), rule, "random reads against none")
-        return True
-
-    def same_seed_same_numbers(self) -> bool:
-        """The same seed gives the same bits."""
-        for a, b in zip(self.reference.shots, self.run(self.scene(self.dirty)), strict=False):
-            self.same(a, b, "the same seed gives the same bits", "two runs")
         return True
 
     def env_count_does_not_matter(self) -> bool:
@@ -333,12 +335,12 @@ class Rules(Trial):
 
     def no_time_no_change(self) -> bool:
         """`update(ticks=0)` without an edit draws no noise and adds no history; with memory the sample is held."""
-        self.same(snapshot(self.paused["subject"]), self.reference.shots[8],
+        self.same(snapshot(self._paused["subject"]), self.reference.shots[8],
                   "an update without time has no later effect", "4 ticks later")  # fmt: skip
         return True
 
     @cached_property
-    def paused(self) -> Scene:
+    def _paused(self) -> Scene:
         """Scene at tick 9, after an update without time at tick 5."""
         scene = self.ran(self.dirty, 5)
         before = snapshot(scene["subject"])
@@ -350,7 +352,7 @@ class Rules(Trial):
     def reset_leaves_the_others(self) -> bool:
         """A reset of env 2 leaves the other envs bit-identical, immediately and later."""
         sensor = self.reference.scene["subject"]
-        self._untouched(self.cleanly_reset, self.reference.shots[4:8], f"every {sensor.rate.period} ticks")
+        self._untouched(self._cleanly_reset, self.reference.shots[4:8], f"every {sensor.rate.period} ticks")
         for cfg in self._slower(sensor):  # a reset between samples must not give the others one
             twin = self.ran(cfg, 5)
             shots = [snapshot(twin["subject"]), *self.run(twin, 3)]
@@ -378,7 +380,7 @@ class Rules(Trial):
 
     def nothing_old_after_reset(self) -> bool:
         """After a reset of env 2 its values do not depend on earlier ones, in any branch."""
-        for k, (a, b) in enumerate(zip(self.cleanly_reset, self._after_reset(self.dirty, spoil=True), strict=True)):
+        for k, (a, b) in enumerate(zip(self._cleanly_reset, self._after_reset(self.dirty, spoil=True), strict=True)):
             rows = [{name: value[[2]] for name, value in shot.items()} for shot in (a, b)]
             self.same(rows[0], rows[1], "a reset sets every state", f"{k} ticks after")
         if self.own_engine:
@@ -402,7 +404,7 @@ class Rules(Trial):
         return True
 
     @cached_property
-    def cleanly_reset(self) -> list[dict[str, torch.Tensor]]:
+    def _cleanly_reset(self) -> list[dict[str, torch.Tensor]]:
         """Values of the config with knobs after five ticks and a reset of env 2."""
         return self._after_reset(self.dirty)
 
@@ -418,7 +420,7 @@ class Rules(Trial):
 
     def resuming_is_exact(self) -> bool:
         """A new scene that loads a state continues with the same bits."""
-        scene, fresh = self.paused, self.scene(self.dirty)
+        scene, fresh = self._paused, self.scene(self.dirty)
         fresh.load_state(scene.state())
         rule = "resuming from a state is exact"
         for expected, a, b in zip(self.reference.shots[9:14], self.run(scene, 5), self.run(fresh, 5), strict=True):
@@ -490,7 +492,7 @@ class Rules(Trial):
 
     def streams_as_it_is(self) -> bool:
         """A listener in another process gets every bit, of all environments and of some, and a plain description."""
-        scene = self.paused
+        scene = self._paused
         described = scene.description().sensors["subject"]
         try:
             described = json.loads(json.dumps(described))
@@ -534,3 +536,52 @@ _FILLINGS: dict[torch.dtype, tuple[float, float]] = {
     torch.bool: (False, True),
 }
 """Fill values of records before a hook is called: an element that keeps both was not written."""
+
+RULES = tuple(name for name in vars(Rules) if not name.startswith("_"))
+"""Names of all rules, in their order."""
+
+
+def check_sensor(
+    subject: type[Sensor[Any, Any]] | type[SensorCfg[Any]] | SensorCfg[Any],
+    engine: EngineFactory | None = None,
+    *,
+    steps: int = 12,
+) -> list[str]:
+    """Check one sensor against the contract and return the names of the checked rules.
+
+    Args:
+        subject: a config, or a sensor or config class that can be built with its defaults (one with a mount gets
+            ``body="body"``; a class may define ``example() -> cfg`` instead).
+        engine: function that creates the engine for a number of envs; by default `tumbling_engine`.
+        steps: ticks per run.
+
+    Raises:
+        ContractError: a rule is broken.
+    """
+    cfg = _example(subject)
+    try:
+        check = Rules(cfg, engine or tumbling_engine, steps, own_engine=engine is not None)
+        done = []
+        for rule in RULES:
+            check.rule = rule
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                if getattr(check, rule)():
+                    done.append(rule)
+    except HookError as error:
+        raise ContractError(str(error), error.rule) from error
+    return done
+
+
+def _example(subject: Any) -> SensorCfg[Any]:
+    if isinstance(subject, SensorCfg):
+        return subject
+    cfg_class = subject
+    if isinstance(subject, type) and issubclass(subject, Sensor):
+        cfg_class = subject.cfg_class
+    for owner in (subject, cfg_class):
+        if hasattr(owner, "example"):
+            made: SensorCfg[Any] = owner.example()
+            return made
+    built: SensorCfg[Any] = cfg_class(body="body") if issubclass(cfg_class, MountedSensorCfg) else cfg_class()
+    return built

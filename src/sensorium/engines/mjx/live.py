@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import mujoco
@@ -16,20 +16,20 @@ from sensorium.engines.base import Engine
 from sensorium.engines.contacts import is_contact
 from sensorium.engines.envs import put
 from sensorium.engines.mjx.arrays import check_alive, check_concrete, module, to_torch
-from sensorium.engines.mjx.contacts import ContactExport
-from sensorium.engines.mjx.program import PRIVATE, program
+from sensorium.engines.mjx.contacts import ContactExport, contacts_of
 from sensorium.engines.mujoco.base import model_time_step
 from sensorium.engines.mujoco.contacts import contact_reason, contacts
-from sensorium.engines.mujoco.derived import Derived
+from sensorium.engines.mujoco.derived import ACC, STATE_SOURCES, Derived
+from sensorium.engines.mujoco.live import WrappedModelEngine
 from sensorium.engines.mujoco.native import sensor_id
-from sensorium.engines.mujoco.needs import ACC, STATE_SOURCES
 from sensorium.engines.mujoco.sleep import sleeps
 from sensorium.engines.mujoco.source import Source
-from sensorium.engines.mujoco.wrapped import WrappedModelEngine
 from sensorium.engines.offsets import LiveOffsets
 from sensorium.errors import ModelError, ScheduleError, listed, shown
 from sensorium.spec import BODY_ACCELERATION, JOINT_TORQUE, JOINT_WRENCH, TENDON_PATHS, Requirement, contact_array
 
+PRIVATE = ("cacc", "cfrc_int")
+"""Fields that only the data of MJX's implementation in JAX has."""
 _SIZES = ("nq", "nv", "nu", "nbody", "ngeom", "nsensordata")
 
 
@@ -179,18 +179,13 @@ class LiveMjxEngine(WrappedModelEngine):
             if not self._source.now._impl.ncon:
                 return "MJX checks no pair of geoms of this model for contacts: enable collisions of two of them."
             return contact_reason(self, requirement, self._elements)
-        why = None
-        if requirement.kind == "NATIVE_SENSOR" and (i := sensor_id(self._model, requirement)) >= 0:
-            why = _sensor_fault(self._model, i)
-        needs_acc = requirement in (BODY_ACCELERATION, JOINT_WRENCH) or self._is_of_stage_acc(requirement)
+        i = sensor_id(self._model, requirement) if requirement.kind == "NATIVE_SENSOR" else -1
+        why = _sensor_fault(self._model, i) if i >= 0 else None
+        needs_acc = requirement in (BODY_ACCELERATION, JOINT_WRENCH)
+        needs_acc = needs_acc or (i >= 0 and int(self._model.sensor_needstage[i]) == ACC)
         if needs_acc and not self.fresh and not self._source.now._impl.efc_J.size:
             why = "a step of MJX does not compute it in a model without constraints, such as contacts: use fresh=True."
         return why or super().supports(requirement)
-
-    def _is_of_stage_acc(self, requirement: Requirement) -> bool:
-        if requirement.kind != "NATIVE_SENSOR" or (i := sensor_id(self._model, requirement)) < 0:
-            return False
-        return int(self._model.sensor_needstage[i]) == ACC
 
 
 class MjxSource(Source):
@@ -324,3 +319,34 @@ def _sensor_fault(model: Any, i: int) -> str | None:
     if model.sensor_interval[i].any() or model.sensor_delay[i]:
         return "MJX ignores interval and delay of sensors: remove them, and set rate_hz and delay of the config."
     return None
+
+
+@functools.lru_cache(maxsize=32)
+def program(
+    fields: tuple[str, ...], functions: tuple[str, ...], contacts: bool, axes: tuple[int | None, ...]
+) -> Callable[[Any, Any], dict[str, Any]]:
+    """Return the compiled function of an `mjx.Model` and `mjx.Data` `[env, ...]` that returns arrays `[env, ...]`.
+
+    Args:
+        fields: fields of the data that are returned.
+        functions: functions of MJX that compute them, see `Plan.functions`; empty for those of the data.
+        contacts: whether contacts are returned, by the names of `contacts_of`.
+        axes: env axis of each array of the model: 0, or None for arrays that environments share.
+    """
+    jax, mjx = module("jax"), module("mujoco.mjx")
+
+    def of_one(m: Any, d: Any) -> dict[str, Any]:
+        for name in functions:
+            d = getattr(mjx, name)(m, d)
+            if name == "forward" and not d._impl.efc_J.size:
+                d = mjx.sensor_acc(m, d)  # which MJX omits in a model without constraints
+        found = {name: getattr(d._impl if name in PRIVATE else d, name) for name in fields}
+        return found | (contacts_of(m, d) if contacts else {})
+
+    def of_all(m: Any, d: Any) -> dict[str, Any]:
+        tree = jax.tree_util.tree_structure(m).unflatten(axes)
+        found: dict[str, Any] = jax.vmap(of_one, in_axes=(tree, 0))(m, d)
+        return found
+
+    compiled: Callable[[Any, Any], dict[str, Any]] = jax.jit(of_all)
+    return compiled

@@ -1,10 +1,11 @@
-"""Common base of the MuJoCo engines: names, frames, and float32 arrays derived from MuJoCo's fields."""
+"""Common bases of the MuJoCo engines: names, frames, float32 arrays derived from MuJoCo's fields, and owned models."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import abc
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import mujoco
 import numpy as np
@@ -21,28 +22,43 @@ from sensorium.engines.base import (
     PoseOnBody,
 )
 from sensorium.engines.contacts import is_contact
-from sensorium.engines.envs import copies, env_rows, env_selection, put, restore, time_step
-from sensorium.engines.mujoco.contacts import contact_reason, contact_sensors
-from sensorium.engines.mujoco.derived import Derived
-from sensorium.engines.mujoco.elements import Elements
-from sensorium.engines.mujoco.looks import model_lighting, model_looks, model_textures
-from sensorium.engines.mujoco.native import declared, describe, reason, sensor_id
-from sensorium.engines.mujoco.needs import FRICTION, NEEDS, STATE_SOURCES, Plan, needs_wrenches, plan_of
-from sensorium.engines.mujoco.shapes import model_decorations, visible_geoms
-from sensorium.engines.mujoco.sleep import disabled, is_held, lacks_held, sleeps, static_wrench_fault
-from sensorium.engines.mujoco.source import Health, Source, resets_itself
-from sensorium.engines.mujoco.spec import computes_acceleration, has_elements
-from sensorium.engines.mujoco.torque import torque_fault
-from sensorium.engines.offsets import LiveOffsets
-from sensorium.errors import (
-    ArgumentError,
-    ModelError,
-    ScheduleError,
-    UnknownNameError,
+from sensorium.engines.envs import (
+    copies,
+    env_rows,
+    env_selection,
+    positive_int,
+    put,
+    restore,
+    row_values,
+    time_step,
+    write_controls,
 )
+from sensorium.engines.mujoco.contacts import contact_reason, contact_sensors
+from sensorium.engines.mujoco.derived import FRICTION, NEEDS, STATE_SOURCES, Derived, Plan, needs_wrenches, plan_of
+from sensorium.engines.mujoco.elements import Elements
+from sensorium.engines.mujoco.native import declared, declared_types, describe, reason, sensor_id
+from sensorium.engines.mujoco.sleep import disabled, is_held, lacks_held, sleeps, static_wrench_fault
+from sensorium.engines.mujoco.source import Health, OwnedSource, Source, resets_itself
+from sensorium.engines.mujoco.spec import (
+    compile_spec,
+    compose_spec,
+    computes_acceleration,
+    has_elements,
+    label_of,
+    load_spec,
+    lost_visuals,
+    prepare_spec,
+)
+from sensorium.engines.offsets import LiveOffsets
+from sensorium.errors import ArgumentError, ModelError, ScheduleError, UnknownNameError
 from sensorium.geometry.appearance import Lighting, Varied
 from sensorium.geometry.shapes import Shape
 from sensorium.spec import JOINT_TORQUE, JOINT_WRENCH, SHAPES, TENDON_PATHS, Requirement
+
+_P = ParamSpec("_P")
+_EngineT = TypeVar("_EngineT")
+STATE_FIELDS = ("qpos", "qvel", "act", "ctrl", "mocap_pos", "mocap_quat")
+"""State fields that `reset` writes and that are accessible as `engine.qpos` and so on."""
 
 
 class MujocoModelEngine(Engine):
@@ -195,14 +211,19 @@ class MujocoModelEngine(Engine):
             fields |= self._previous
         if source.is_weightless and "opt.gravity" in fields:
             fields["opt.gravity"] = torch.zeros_like(fields["opt.gravity"])
-        elements = source.elements
-        self._derived.build(self._model, elements.body_ids, elements.joint_ids, prepared, fields)
+        self._derived.build(source.elements, prepared, fields)
 
-    def _compute(self, is_current: bool, ids: torch.Tensor | None = None) -> None:
-        """Bring MuJoCo's fields up to date, see `Source.compute`."""
+    def _update(self, is_current: bool, ids: torch.Tensor | None = None) -> None:
+        """Bring MuJoCo's fields and derived state of all envs or some up to date, see `Source.compute`."""
         if self._source.was_moved():
             self._bind(self.prepared, self._plan)
         self._source.compute(ids, is_current=is_current, is_edited=self._needs_forward)
+        if is_current:
+            if self._previous:
+                self._keep_state(ids)
+            self.lag = 0
+        self._derived.convert(ids)
+        self._follow_offsets(ids)
 
     def _keep_state(self, ids: torch.Tensor | None = None) -> None:
         """Store the current state of all envs or some, to which derived state belongs after the next step."""
@@ -220,7 +241,7 @@ class MujocoModelEngine(Engine):
 
     def _follow_offsets(self, ids: torch.Tensor | None = None) -> None:
         """Update the mounts of all envs or some from the model's poses on their bodies."""
-        if self._offsets:
+        if self._offsets.views:
             self._source.follow(self._offsets, ids)
 
     def refresh(self) -> None:
@@ -228,14 +249,7 @@ class MujocoModelEngine(Engine):
         self._ensure()
         if not self._dirty:
             return
-        is_current = self.fresh or self._needs_forward
-        self._compute(is_current)
-        if is_current:
-            if self._previous:
-                self._keep_state()
-            self.lag = 0
-        self._derived.convert()
-        self._follow_offsets()
+        self._update(self.fresh or self._needs_forward)
         self._dirty = self._needs_forward = False
 
     def forward(self) -> None:
@@ -250,11 +264,7 @@ class MujocoModelEngine(Engine):
             return
         if not self.fresh:
             self.refresh()  # the last tick of the other envs, because a later refresh would also read into these
-        self._compute(True, ids)
-        self._keep_state(ids)
-        self._derived.convert(ids)
-        self._follow_offsets(ids)
-        self.lag = 0
+        self._update(True, ids)
 
     def _note_ticks(self) -> None:
         """Record that the state is newer than derived state."""
@@ -360,6 +370,8 @@ class MujocoModelEngine(Engine):
         elif kind == "CONTACT_REPORT":
             why = contact_reason(self, requirement, self._elements)
         elif requirement == JOINT_TORQUE:
+            from sensorium.engines.mujoco.torque import torque_fault
+
             held = needs_sensor and sleeps(options)
             why = torque_fault(self.model, friction_known=self._reads_friction, held=held)
         if why is not None or not self._lacks(requirement):
@@ -499,6 +511,8 @@ class MujocoModelEngine(Engine):
         Raises:
             ModelError: a mesh has no triangle with an area.
         """
+        from sensorium.engines.mujoco.shapes import model_decorations
+
         source = self._ensure()
         if self._decorations is None or self._decorations[0] is not source:
             poses = source.values("site_pos"), source.values("site_quat")
@@ -508,11 +522,16 @@ class MujocoModelEngine(Engine):
 
     def lighting(self) -> Lighting:
         """Return the lights, the sky, the fog and the textures of the model."""
+        from sensorium.engines.mujoco.looks import model_lighting, model_textures
+
         own = [shape.material.texture for shape in self.shapes() if shape.material.texture is not None]
         return model_lighting(self.model, self._elements.body_row, model_textures(self.model, own))
 
     def looks(self) -> Varied:
         """Return the current colours, materials and lights of the model, per environment where they differ."""
+        from sensorium.engines.mujoco.looks import model_looks
+        from sensorium.engines.mujoco.shapes import visible_geoms
+
         return model_looks(self.model, visible_geoms(self.model), self._source.values)
 
     @property
@@ -567,6 +586,243 @@ class MujocoModelEngine(Engine):
     def capture(self, on: bool) -> None:
         """Replay the conversion of MuJoCo's fields as a captured graph, or launch each kernel separately."""
         self._derived.compute.capture = on
+
+
+def state_size(model: mujoco.MjModel) -> int:
+    """Return the least count of numbers in the state of one environment: MuJoCo's state, poses and sensors."""
+    integrated = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_INTEGRATION)
+    return int(integrated + 7 * model.nbody + model.nsensordata)
+
+
+class OwnedModelEngine(MujocoModelEngine):
+    """An engine that compiles its MuJoCo model, with the elements that sensors need.
+
+    Args:
+        model: path to an MJCF or URDF file, XML text, an MjSpec, or a compiled MjModel, which cannot be changed.
+        derived: the derived arrays.
+        fresh: whether to bring derived state up to the current tick on read.
+        keyframe: name or index of the keyframe with the initial state.
+
+    Raises:
+        ModelError: the file is missing or invalid, `model` has another type, or `fresh=False` with the RK4 integrator.
+        UnknownNameError: there is no such keyframe.
+    """
+
+    owns_time = True
+    _own_call = "MujocoEngine.from_mj(model, data)"
+    """Call, for messages, that wraps live objects."""
+
+    def __init__(self, model: Any, derived: Derived, fresh: bool, keyframe: str | int | None) -> None:
+        super().__init__(derived, fresh)
+        if isinstance(model, mujoco.MjData):
+            raise ModelError(f"an MjData is not a model: wrap live objects with {self._own_call}.")
+        self._label = label_of(model)
+        self._spec: Any = None
+        if isinstance(model, mujoco.MjModel):
+            self._sealed, self._model = model, model
+            options = model.opt
+            keys = [mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_KEY, i) or f"key_{i}" for i in range(model.nkey)]
+        else:
+            self._sealed, self._spec, self.merged_hint = None, load_spec(model), ""
+            options = self._spec.option
+            keys = [key.name or f"key_{i}" for i, key in enumerate(self._spec.keys)]
+        self._check_unfresh(options)
+        self._key = keyframe_id(keyframe, keys, self._label)
+        self.dt = model_time_step(options.timestep, self._label)
+
+    @classmethod
+    def compose(
+        cls: Callable[Concatenate[Any, _P], _EngineT],
+        entities: Mapping[str, Any],
+        terrain: Any = None,
+        *args: _P.args,
+        **options: _P.kwargs,
+    ) -> _EngineT:
+        """Combine several models in one world, each under the prefix `name/`.
+
+        Args:
+            entities: name to a model (path, XML text or MjSpec), or to `(model, pos)` or `(model, pos, quat)` that
+                places it (m, wxyz). The time step and other options are those of the first entity, unless `terrain` is
+                given; a warning lists differing options of other entities.
+            terrain: model that becomes the world itself, with its options.
+            args: further positional arguments of the class.
+            options: keyword arguments of the class; an entity's keyframe is named `entity/name`.
+
+        Raises:
+            ModelError: an entity's name or model is invalid; the message names the entity.
+        """
+        return cls(compose_spec(entities, terrain), *args, **options)
+
+    def __repr__(self) -> str:
+        if self._model is None:
+            return self._repr(self._spec.modelname, len(self._spec.bodies) - 1)
+        return super().__repr__()
+
+    @abc.abstractmethod
+    def _new_source(self, model: Any) -> OwnedSource:
+        """Return new environments of a compiled model."""
+
+    def _install(self, model: Any, prepared: frozenset[Requirement]) -> OwnedSource:
+        """Create the environments of a model; the state of earlier ones, before the first tick, is carried over."""
+        source = self._new_source(model)
+        if self._source is not None:
+            source.take_over(self._source)
+        self._source, self._model = source, model
+        self._previous = {}
+        self.dt = model_time_step(model.opt.timestep, self._label)
+        if self._offsets.views:
+            source.place(self._offsets)
+            self._offsets.follow()
+        self._derive(prepared)
+        return source
+
+    def _ensure(self) -> OwnedSource:
+        source: OwnedSource | None = self._source
+        return self._install(self._compiled(frozenset()), self.prepared) if source is None else source
+
+    def _compiled(self, new: frozenset[Requirement]) -> Any:
+        if self._sealed is not None:
+            return self._sealed
+        spec = self._spec.copy()
+        wanted = self.prepared | new
+        if self._computes_wrenches:
+            wanted = frozenset(requirement for requirement in wanted if not is_held(requirement))
+        prepare_spec(spec, wanted)
+        return compile_spec(spec, self._label)
+
+    def camera_notice(self) -> str:
+        """Return a warning if MuJoCo dropped the visual shapes of a URDF file, or an empty text."""
+        return "" if self._spec is None else lost_visuals(self._spec)
+
+    @property
+    def _model_options(self) -> Any:
+        if self._source is not None:
+            return self._source.options
+        return self._spec.option if self._model is None else self._model.opt
+
+    def _declared_types(self) -> Mapping[str, str]:
+        return declared_types(self._spec) if self._model is None else super()._declared_types()
+
+    def _cannot_change(self, why: str, fix: str) -> str | None:
+        if self._sealed is not None:
+            return (
+                f"{why}, and an MjModel cannot be changed: {fix}, or give the engine the spec or its file "
+                "instead of the MjModel."
+            )
+        if self.tick > 0:
+            return (
+                f"{why}, and after {self.tick} ticks the model cannot be changed. Reserve sensors that will "
+                "be added later: Scene(..., reserve=[...])."
+            )
+        return None
+
+    def _apply(self, requirements: frozenset[Requirement]) -> None:
+        prepared = self.prepared | requirements
+        if self._model is not None:
+            self._check_time_step(float(self._model.opt.timestep), "engine.model")
+        if self._source is None or any(map(self._lacks, requirements)):
+            self._install(self._compiled(requirements), prepared)
+        else:
+            self._derive(prepared)
+
+    def step(self, ctrl: Any = None, substeps: int = 1) -> None:
+        """Advance `substeps` ticks with one control.
+
+        Args:
+            ctrl: `[env, nu]`, or `[nu]` for all environments; None keeps `engine.ctrl`.
+            substeps: number of ticks.
+
+        Raises:
+            ArgumentError: the control has a wrong shape.
+            ScheduleError: the time step was edited.
+            ModelError: MuJoCo failed, e.g. because its memory was too small.
+
+        Warns:
+            NonFiniteStateWarning: once per environment and episode, when MuJoCo put back a state that had become NaN,
+                infinite or huge.
+            SensoriumWarning: once for each kind, when the simulator's memory was too small, e.g. for all contacts.
+        """
+        source = self._ensure()
+        substeps = positive_int(substeps, "substeps")
+        self._check_time_steps()
+        if ctrl is not None:
+            write_controls(ctrl, source.state("ctrl"), self._controls)
+        if self._previous:
+            if substeps > 1:
+                source.step(substeps - 1)
+            self._keep_state()
+            source.step(1)
+        else:
+            source.step(substeps)
+        self.tick += substeps
+        self._note_ticks()
+        source.check()
+
+    def _controls(self) -> str:
+        count = len(self.names("actuator"))
+        return f": {self.num_envs} environments, {self.nu} controls of {count} actuators"
+
+    def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
+        """Reset environments, write `state` into them, and update their derived state; others are unchanged.
+
+        With `fresh=False` the derived state of the reset environments is then current and `lag` is 0 until the next
+        step, while that of the others is unchanged.
+
+        Args:
+            env_ids: None for all, integers, or a bool mask `[env]`. With a mask on the engine's device and no `state`,
+                the host does not wait for a GPU.
+            state: values for `qpos, qvel, act, ctrl, mocap_pos, mocap_quat`, each `[n, ...]` for the n environments in
+                the order given, or values that broadcast to it. Omitted fields take the values of the model's default
+                state or the keyframe. Fields of the model, gravity and magnetic flux are kept.
+
+        Raises:
+            ArgumentError: env ids or values do not fit.
+            UnknownNameError: a key is not a state field.
+            ModelError: described shapes are no longer the same in all environments. On CUDA the host does not wait for
+                this check: a later step or reset raises it.
+        """
+        source = self._ensure()
+        source.check_shapes()
+        device = self._derived.compute.device
+        ids = env_rows(env_ids, self.num_envs, device) if state else self._selected(env_ids)
+        if ids is not None and len(ids) == 0:
+            return
+        targets = {name: source.state(name) for name in STATE_FIELDS}
+        values = row_values(state or {}, targets, self.num_envs if ids is None else len(ids), "state")
+        if not self.fresh and ids is not None:
+            self.refresh()  # the last tick of the other envs, which the reset would otherwise lose
+        source.reset(ids)
+        for name, value in values.items():
+            targets[name][slice(None) if ids is None else ids] = value
+        self._refresh_reset(ids)
+
+    def state(self) -> dict[str, Any]:
+        """Return everything needed to resume: state, gravity and flux of each env, derived arrays and tick.
+
+        A resumed run is bit-identical; on CUDA this requires `deterministic=True`.
+        """
+        return super().state() | {"rows": copies(self._source.rows()), "options": self._source.separate_options()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore the result of `state`, in an engine with the same model and number of environments.
+
+        Raises:
+            ArgumentError: the state belongs to another model or number of environments.
+        """
+        source = self._ensure()
+        source.separate(state["options"])
+        rows, saved = source.rows(), state["rows"]
+        shapes, given = ({name: tuple(each.shape) for name, each in part.items()} for part in (rows, saved))
+        if shapes != given:
+            differ = next(name for name in {**shapes, **given} if shapes.get(name) != given.get(name))
+            raise ArgumentError(
+                f"saved state: got {differ} of shape {given.get(differ)}, expected {shapes.get(differ)}: it belongs to "
+                "another model or number of environments, or to other sensors."
+            )
+        restore(rows, saved)
+        for name, values in state["options"].items():
+            source.state(name).copy_(values)
+        super().load_state(state)
 
 
 def shared_memory(values: np.ndarray | torch.Tensor) -> torch.Tensor:

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 import mujoco
 import numpy as np
 
-from sensorium.engines.contacts import is_contact, named, names_fault, report_fault
-from sensorium.engines.mujoco.elements import Elements
-from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX
+from sensorium.engines.contacts import contact_fault, is_contact, named, report_fault
+from sensorium.engines.mujoco.elements import HIDDEN_PREFIX, Elements
 from sensorium.engines.mujoco.sleep import disabled, sleeps
 from sensorium.errors import ModelError, listed, nearest
 from sensorium.spec import CONTACT_FIELDS, Requirement, contact_array
@@ -97,7 +96,7 @@ def contact_reason(engine: Engine, report: Requirement, named_by: Elements) -> s
     for word in ("sensor", "contact", "constraint"):
         if disabled(model.opt, word.upper()):
             return f'the model has <flag {word}="disable"/>, which disables contact forces: remove it.'
-    if (why := report_fault(report) or names_fault(engine, report)) is not None:
+    if (why := contact_fault(engine, report)) is not None:
         return why
     able = touchable(model)
     soft = _soft_bodies(model)

@@ -1,4 +1,4 @@
-"""Derived arrays of the MuJoCo engines, computed from MuJoCo's fields in float64 or float32.
+"""Derived arrays of the MuJoCo engines: the fields that they need, and their computation in float64 or float32.
 
 One kernel launch fills the arrays of a family (see `kernels`). Where the fields are float32 on the engine's device,
 some arrays are views of them, at no cost. These are native sensors, and poses of bodies, joint positions, velocities
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+import mujoco
 import numpy as np
 import torch
 
@@ -20,12 +21,10 @@ from sensorium.engines.base import ARRAYS, NATIVE_ARRAY, array_sizes
 from sensorium.engines.contacts import contact_shape
 from sensorium.engines.envs import EnvLaunches
 from sensorium.engines.mujoco.contacts import contact_sensors, contacts
+from sensorium.engines.mujoco.elements import Elements
 from sensorium.engines.mujoco.kernels import KERNELS
 from sensorium.engines.mujoco.native import native, sensor_id
-from sensorium.engines.mujoco.needs import FRICTION, NEEDS
-from sensorium.engines.mujoco.sleep import held_columns, sleeps
-from sensorium.engines.mujoco.tendons import TENDON_KERNELS, paths_of
-from sensorium.engines.mujoco.torque import friction_constants, rotor_inertia
+from sensorium.engines.mujoco.sleep import held_columns, is_held, sleeps
 from sensorium.spec import (
     BODY_ACCELERATION,
     BODY_POSE,
@@ -42,6 +41,48 @@ from sensorium.spec import (
     contact_columns,
 )
 
+POS, VEL, ACC = (int(getattr(mujoco.mjtStage, f"mjSTAGE_{stage}")) for stage in ("POS", "VEL", "ACC"))
+"""Stages of MuJoCo's forward computation (mjtStage): position, velocity and acceleration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """MuJoCo data for one requirement.
+
+    Args:
+        fields: MjData fields from which its arrays are computed.
+        stage: stage of MuJoCo's forward computation (mjtStage) that updates them; 0 for none.
+        wrenches: whether it needs mj_rnePostConstraint, which MuJoCo calls only for certain sensors.
+        model_fields: fields of the model that are read for each env.
+    """
+
+    fields: tuple[str, ...] = ()
+    stage: int = 0
+    wrenches: bool = False
+    model_fields: tuple[str, ...] = ()
+
+
+NEEDS: dict[Requirement, Need] = {
+    BODY_POSE: Need(("xpos", "xquat"), POS),
+    BODY_VELOCITY: Need(("xpos", "cvel", "subtree_com"), VEL),
+    BODY_ACCELERATION: Need(("xpos", "cvel", "cacc", "subtree_com"), ACC, True, ("opt.gravity",)),
+    GRAVITY: Need(model_fields=("opt.gravity",)),
+    MAGNETIC: Need(model_fields=("opt.magnetic",)),
+    JOINT_STATE: Need(("qpos", "qvel")),
+    JOINT_EFFORT: Need(("qfrc_actuator",), ACC),
+    JOINT_TORQUE: Need(
+        ("qfrc_actuator", "qfrc_damper", "qacc", "qvel"),
+        ACC,
+        model_fields=("dof_armature", "dof_frictionloss", "dof_invweight0"),
+    ),
+    JOINT_WRENCH: Need(("xpos", "subtree_com", "cfrc_int"), ACC, True),
+    TENDON_PATHS: Need(("ten_wrapadr", "ten_wrapnum", "wrap_obj", "wrap_xpos"), POS, model_fields=("opt.gravity",)),
+}
+"""All requirements except NATIVE_SENSOR, CONTACT_REPORT, SHAPES and MODEL_ELEMENTS."""
+STATE_SOURCES = ("qpos", "qvel")
+"""Fields of the state itself, which mj_step leaves one tick newer than all others."""
+FRICTION = "dof_friction"
+"""Source of the dry friction at each dof `[env, dof]`, where the engine can read it."""
 _VIEWS = {
     "body_pos_w": ("xpos", "body"),
     "body_quat_w": ("xquat", "body"),
@@ -54,6 +95,90 @@ _SPATIAL = ("cvel", "cacc", "cfrc_int", "wrap_xpos")
 """Fields whose last axis consists of two vectors."""
 _Launch = tuple[Any, int, list[Any]]
 """A kernel, the number of threads per env, and its arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """MuJoCo data for all prepared requirements, and the computations that bring it up to date.
+
+    Args:
+        fields: MjData fields, in a fixed order.
+        model_fields: fields of the model that are read for each env.
+        stage: highest mjtStage required; 0 for none.
+        sensors: whether native sensors are read.
+        wrenches: whether results of mj_rnePostConstraint are read.
+        tendons: whether the paths of tendons are read.
+        reports: contact reports.
+    """
+
+    fields: tuple[str, ...] = ()
+    model_fields: tuple[str, ...] = ()
+    stage: int = 0
+    sensors: bool = False
+    wrenches: bool = False
+    tendons: bool = False
+    reports: tuple[Requirement, ...] = ()
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """MuJoCo's functions that update derived state of a state up to `stage`, in order, as mujoco_warp names them.
+
+        Position, velocity and acceleration build on each other. Without native sensors only the parts that `NEEDS`
+        lists are computed. Position sensors need the velocity stage, which recomputes the kinetic energy.
+        """
+        if self.stage >= ACC:
+            return ("forward", "rne_postconstraint") if self.wrenches else ("forward",)
+        if self.sensors:
+            return ("fwd_position", "sensor_pos", "fwd_velocity", "sensor_vel")
+        if self.stage < POS:
+            return ()
+        moving = self.stage >= VEL
+        chosen = {"kinematics": True, "com_pos": moving or self.tendons, "com_vel": moving, "tendon": self.tendons}
+        return tuple(name for name, is_needed in chosen.items() if is_needed)
+
+
+def plan_of(model: Any, requirements: frozenset[Requirement], *, held: bool) -> Plan:
+    """Return the data for requirements that a compiled model fulfils.
+
+    Args:
+        model: compiled MjModel.
+        requirements: granted requirements.
+        held: whether native sensors hold values that MuJoCo does not compute for sleeping bodies, see `mujoco.sleep`.
+    """
+    used = requirements
+    if TENDON_PATHS in requirements:
+        from sensorium.engines.mujoco.tendons import paths_of
+
+        used = requirements if len(paths_of(model).tendon) else requirements - {TENDON_PATHS}
+    needs = [need for requirement, need in NEEDS.items() if requirement in used]
+    fields = [name for need in needs for name in need.fields]
+    if held and any(map(is_held, used)):
+        fields += ["xquat", "sensordata"]
+    reports = contacts(used)
+    ids = [sensor_id(model, requirement) for requirement in native(used)]
+    ids += [i for report in reports for i in contact_sensors(model, report)]
+    if ids:
+        fields.append("sensordata")
+    return Plan(
+        fields=tuple(dict.fromkeys(fields)),
+        model_fields=tuple(dict.fromkeys(name for need in needs for name in need.model_fields)),
+        stage=max([need.stage for need in needs] + [_stage_of_sensor(model, i) for i in ids], default=0),
+        sensors=bool(ids),
+        wrenches=any(need.wrenches for need in needs),
+        tendons=TENDON_PATHS in used,
+        reports=tuple(reports),
+    )
+
+
+def _stage_of_sensor(model: Any, i: int) -> int:
+    """Return the mjtStage of a sensor; the kinetic energy, nominally a position sensor, needs the velocity stage."""
+    stage = int(model.sensor_needstage[i])
+    return max(stage, VEL) if int(model.sensor_type[i]) == int(mujoco.mjtSensor.mjSENS_E_KINETIC) else stage
+
+
+def needs_wrenches(requirement: Requirement) -> bool:
+    """Whether a requirement needs results of mj_rnePostConstraint."""
+    return requirement in NEEDS and NEEDS[requirement].wrenches
 
 
 @dataclass(slots=True)
@@ -83,27 +208,21 @@ class Derived:
     _blocks: dict[str, list[Requirement]] = field(default_factory=dict)
     _launches: EnvLaunches | None = None
 
-    def build(
-        self,
-        model: Any,
-        body_ids: Sequence[int],
-        joint_ids: Sequence[int],
-        prepared: frozenset[Requirement],
-        sources: Mapping[str, torch.Tensor],
-    ) -> None:
+    def build(self, elements: Elements, prepared: frozenset[Requirement], sources: Mapping[str, torch.Tensor]) -> None:
         """Create the arrays of `prepared` and record the launches that read `sources`.
 
         Args:
-            model: MjModel.
-            body_ids: MuJoCo's body id of each body row.
-            joint_ids: MuJoCo's joint id of each joint row.
+            elements: elements of the model.
             prepared: granted requirements.
             sources: tensors of `dtype` at fixed addresses: the required fields, of MjData `[env, ...]` and of the model
                 `[1 or env, ...]`.
         """
-        fields = _Fields(self, model, tuple(body_ids), tuple(joint_ids), sources)
-        segments = len(paths_of(model).tendon) if TENDON_PATHS in prepared else 0
-        counts = {"body": len(body_ids), "joint": len(joint_ids), "segment": segments}
+        fields = _Fields(self, elements.model, elements.body_ids, elements.joint_ids, sources)
+        counts = {"body": len(fields.body_ids), "joint": len(fields.joint_ids)}
+        if TENDON_PATHS in prepared:
+            from sensorium.engines.mujoco.tendons import paths_of
+
+            counts["segment"] = len(paths_of(fields.model).tendon)
         for requirement in filter(prepared.__contains__, ARRAYS):
             for name, shape in array_sizes(requirement, self.num_envs, counts).items():
                 if (view := fields.view(name)) is not None:
@@ -114,7 +233,8 @@ class Derived:
         for report in contacts(prepared):
             name = contact_array(report)
             self.arrays[name] = self._fill(name, (self.num_envs, *contact_shape(report)))
-        launches = [*fields.bodies(), *fields.wrenches(), *fields.joints(), *fields.tendons()]
+        launches = [*fields.bodies(), *fields.wrenches(), *fields.joints()]
+        launches += fields.tendons() if TENDON_PATHS in prepared else []
         launches += [*fields.natives(self._blocks), *map(fields.contacts, contacts(prepared))]
 
         def launch_all() -> None:
@@ -185,8 +305,8 @@ class _Fields:
 
     derived: Derived
     model: Any
-    body_ids: tuple[int, ...]
-    joint_ids: tuple[int, ...]
+    body_ids: list[int]
+    joint_ids: list[int]
     sources: Mapping[str, torch.Tensor]
 
     def view(self, name: str) -> torch.Tensor | None:
@@ -210,7 +330,7 @@ class _Fields:
         if kind == "body":
             return np.asarray(self.body_ids, dtype=np.int32)
         address = self.model.jnt_qposadr if kind == "qpos" else self.model.jnt_dofadr
-        return np.asarray(address)[list(self.joint_ids)]
+        return np.asarray(address)[self.joint_ids]
 
     def _inputs(self, *names: str) -> list[torch.Tensor | None]:
         return [self._source(name) for name in names]
@@ -266,21 +386,28 @@ class _Fields:
     def joints(self) -> list[_Launch]:
         """Return the launch for positions, velocities, efforts and torques of scalar joints."""
         dofs, dtype = self._ids("dof"), self.derived.dtype
-        constants = (rotor_inertia(self.model), *friction_constants(self.model))
+        outputs = self._outputs(JOINT_STATE, JOINT_EFFORT, JOINT_TORQUE)
+        constants: list[Any] = [None] * 3
+        if outputs[-1] is not None:
+            from sensorium.engines.mujoco.torque import friction_constants, rotor_inertia
+
+            found = rotor_inertia(self.model), *friction_constants(self.model)
+            constants = [self._numbers(values[dofs], dtype) for values in found]
         inputs = [
             self._numbers(self._ids("qpos")),
             self._numbers(dofs),
-            *(self._numbers(values[dofs], dtype) for values in constants),
+            *constants,
             *self._inputs("qpos", "qvel", "qacc", "qfrc_actuator", "qfrc_damper"),
             *self._inputs(*NEEDS[JOINT_TORQUE].model_fields, FRICTION),
             self._held(JOINT_EFFORT, self.joint_ids),
             *self._inputs("sensordata"),
         ]
-        outputs = self._outputs(JOINT_STATE, JOINT_EFFORT, JOINT_TORQUE)
         return self._by_env(KERNELS[dtype].joints, len(dofs), inputs, outputs)
 
     def tendons(self) -> list[_Launch]:
         """Return the launch for segments of the tendons' paths."""
+        from sensorium.engines.mujoco.tendons import TENDON_KERNELS, paths_of
+
         paths, dtype = paths_of(self.model), self.derived.dtype
         inputs = [
             *map(self._numbers, (paths.tendon, paths.place)),

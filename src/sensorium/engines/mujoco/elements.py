@@ -1,7 +1,11 @@
-"""Named elements of a compiled MuJoCo model: their names, rows and frames."""
+"""Named elements of a compiled MuJoCo model: their names, rows and frames.
+
+Elements added for sensors carry a prefix and are hidden from name selection.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -9,10 +13,11 @@ from typing import Any
 import mujoco
 
 from sensorium.engines.base import FrameOnBody, NameKind
-from sensorium.engines.mujoco.hidden import full_names, hidden
 from sensorium.engines.offsets import FIELDS
 from sensorium.errors import ModelError, UnknownNameError
 
+HIDDEN_PREFIX = "sensorium/"
+"""Prefix of elements added for sensors; `Engine.names` omits them."""
 _OBJ, _TRN = mujoco.mjtObj, mujoco.mjtTrn
 OBJECTS = {
     "body": (_OBJ.mjOBJ_BODY, "nbody"),
@@ -35,6 +40,30 @@ _ACTS_ON = {
     int(_TRN.mjTRN_BODY): "body",
 }
 """Kind of element for the frame of an actuator, by transmission."""
+
+
+def hidden(name: str) -> bool:
+    """Whether an element was added for sensors and is omitted from name selection."""
+    return name.startswith(HIDDEN_PREFIX) or f"/{HIDDEN_PREFIX}" in name
+
+
+def full_names(own: Sequence[str], word: str, taken: Sequence[str] = ()) -> list[str]:
+    """Return a unique name for each element of one kind: its own, or `{word}_{id}` if it has none.
+
+    Args:
+        own: names in the model in the order of ids, empty for unnamed elements.
+        word: kind of the elements.
+        taken: further names that are in use.
+    """
+    names, used, given = [], {*taken}, {*own}
+    for i, name in enumerate(own):
+        if not name or name in used:
+            name = f"{word}_{i}"
+            while name in used or name in given:
+                name += "_"
+        used.add(name)
+        names.append(name)
+    return names
 
 
 class Elements:

@@ -1,28 +1,27 @@
 """MuJoCo on the CPU: N environments on `mujoco.batch.Batch`, and (`from_mj`) a user's live MjModel and MjData.
 
 With `fresh=True`, derived state is that of `mj_forward` on the state after the last tick, under the last control. This
-does not alter the physics, bit for bit. The batch is stepped one tick ahead (see `lookahead`), so that the computation
+does not alter the physics, bit for bit. The batch is stepped one tick ahead (see `batch`), so that the computation
 is repeated only where something changed before the next tick, such as the control. With `fresh=False` nothing is
 repeated: positions, velocities and accelerations are those before the last tick, and `lag` is 1.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mujoco
 
 from sensorium.compute import Compute, check_envs, keeps_current, resolve_device
 from sensorium.engines.envs import positive_int
+from sensorium.engines.mujoco.base import OwnedModelEngine, state_size
 from sensorium.engines.mujoco.derived import Derived
-from sensorium.engines.mujoco.live import LiveMujocoEngine
-from sensorium.engines.mujoco.owned import OwnedModelEngine, state_size
 from sensorium.engines.mujoco.sleep import sleeps
 from sensorium.engines.mujoco.source import OwnedSource
-from sensorium.engines.mujoco.spec import prepare_spec
 from sensorium.errors import MissingDependencyError
 
-__all__ = ["LiveMujocoEngine", "MujocoEngine", "prepare_spec"]
+if TYPE_CHECKING:
+    from sensorium.engines.mujoco.live import LiveMujocoEngine
 
 PERSISTENT_UP_TO = 32
 """Maximum number of environments with a separate MjData each, which lets a step continue from a forward computation.
@@ -74,7 +73,13 @@ class MujocoEngine(OwnedModelEngine):
         threads: int | None = None,
         keyframe: str | int | None = None,
     ) -> None:
-        _check_batch()
+        try:
+            from mujoco import batch  # noqa: F401
+        except ImportError as error:
+            raise MissingDependencyError(
+                f"MujocoEngine needs mujoco.batch of MuJoCo 3.17 or newer; {mujoco.__version__} is installed. Upgrade "
+                "(pip install 'mujoco>=3.17'), or step a live model yourself: MujocoEngine.from_mj(model, data)."
+            ) from error
         threads = None if threads is None else positive_int(threads, "threads")
         num_envs = positive_int(num_envs, "num_envs")
         derived = Derived(num_envs, resolve_device(device), Compute("cpu", num_envs, threads))
@@ -96,6 +101,8 @@ class MujocoEngine(OwnedModelEngine):
         Raises:
             ModelError: an argument has a wrong type, or an MjData belongs to another model.
         """
+        from sensorium.engines.mujoco.live import LiveMujocoEngine
+
         return LiveMujocoEngine(model, data, device=device, fresh=fresh)
 
     @property
@@ -115,13 +122,3 @@ class MujocoEngine(OwnedModelEngine):
         persistent = sleeps(model.opt) or self.num_envs <= PERSISTENT_UP_TO
         threads = self._derived.compute.threads
         return BatchSource(model, self.num_envs, threads, persistent, self._key, self._health)
-
-
-def _check_batch() -> None:
-    try:
-        from mujoco import batch  # noqa: F401
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"MujocoEngine needs mujoco.batch of MuJoCo 3.17 or newer; {mujoco.__version__} is installed. "
-            "Upgrade (pip install 'mujoco>=3.17'), or step a live model yourself: MujocoEngine.from_mj(model, data)."
-        ) from error

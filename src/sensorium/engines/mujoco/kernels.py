@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 import warp as wp
 
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, masked_tid
 
 
 def _kernel(real: Any) -> Callable[[Callable[..., None]], Any]:
@@ -73,10 +73,7 @@ def _kernels(real: Any, vec3: Any, vec4: Any, quat: Any) -> Kernels:
         magnetic_out: wp.array[wp.vec3],
     ) -> None:
         """Compute pose, velocity and acceleration of some bodies; the first thread also does the env's fields."""
-        i, part = wp.tid()
-        env = rows.start + i
-        if rows.mask[env] == wp.uint8(0):
-            return
+        env, part = masked_tid(rows)
         if part == 0:
             if gravity_out.shape[0] > 0:
                 gravity_out[env] = wp.vec3(gravity[env % gravity.shape[0]])
@@ -128,10 +125,7 @@ def _kernels(real: Any, vec3: Any, vec4: Any, quat: Any) -> Kernels:
         torque_out: wp.array2d[wp.vec3],
     ) -> None:
         """Move the wrenches exerted by parents to the body frame origins; those of held sensors are rotated."""
-        i, part = wp.tid()
-        env = rows.start + i
-        if rows.mask[env] == wp.uint8(0):
-            return
+        env, part = masked_tid(rows)
         for item in range(part * per_thread, wp.min((part + 1) * per_thread, body_ids.shape[0])):
             body = body_ids[item]
             if held[item, 0] >= 0:
@@ -172,10 +166,7 @@ def _kernels(real: Any, vec3: Any, vec4: Any, quat: Any) -> Kernels:
         torque_out: wp.array2d[wp.float32],
     ) -> None:
         """Compute position, velocity, effort and torque of some scalar joints."""
-        i, part = wp.tid()
-        env = rows.start + i
-        if rows.mask[env] == wp.uint8(0):
-            return
+        env, part = masked_tid(rows)
         for item in range(part * per_thread, wp.min((part + 1) * per_thread, dof_ids.shape[0])):
             dof = dof_ids[item]
             if pos_out.shape[0] > 0:
@@ -215,10 +206,7 @@ def _kernels(real: Any, vec3: Any, vec4: Any, quat: Any) -> Kernels:
         values_out: wp.array2d[wp.float32],
     ) -> None:
         """Copy some numbers of native sensors or a contact report; 0 where the column `found` (-1: none) is 0."""
-        i, part = wp.tid()
-        env = rows.start + i
-        if rows.mask[env] == wp.uint8(0):
-            return
+        env, part = masked_tid(rows)
         for item in range(part * per_thread, wp.min((part + 1) * per_thread, columns.shape[0])):
             value = sensordata[env, columns[item]]
             if negated[item] != wp.uint8(0):

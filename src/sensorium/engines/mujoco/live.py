@@ -1,8 +1,8 @@
-"""A live MjModel and MjData of the user as an engine: read only, stepped and reset by their owner."""
+"""Live objects as engines, which their owner steps and resets: the common base, and a live MjModel and its MjData."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,17 +11,15 @@ import numpy as np
 import torch
 
 from sensorium.compute import Compute, keeps_current, resolve_device
-from sensorium.engines.mujoco.base import model_time_step, shared_memory
-from sensorium.engines.mujoco.derived import Derived
-from sensorium.engines.mujoco.needs import FRICTION, Plan
+from sensorium.engines.mujoco.base import MujocoModelEngine, model_time_step, shared_memory
+from sensorium.engines.mujoco.derived import FRICTION, Derived, Plan
 from sensorium.engines.mujoco.sleep import AWAKE, disabled
-from sensorium.engines.mujoco.source import BAD_STATE, LIMITS, Health, Source, engine_fault
+from sensorium.engines.mujoco.source import BAD_STATE, LIMITS, OPTIONS, Health, Source, engine_fault
 from sensorium.engines.mujoco.torque import dry_friction
-from sensorium.engines.mujoco.wrapped import WrappedModelEngine
 from sensorium.engines.offsets import LiveOffsets
-from sensorium.errors import ModelError, shown
+from sensorium.errors import ModelError, ScheduleError, shown
+from sensorium.spec import Requirement
 
-_OPTIONS = {"opt.gravity", "opt.magnetic"}
 _SPEC = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 _QUIET = np.zeros(len(BAD_STATE), dtype=np.int32).tobytes()
 _FUNCTIONS = {
@@ -37,6 +35,88 @@ _FUNCTIONS = {
     "tendon": mujoco.mj_tendon,
 }
 """MuJoCo's functions by the names in `Plan.functions`."""
+
+
+class WrappedModelEngine(MujocoModelEngine):
+    """An engine around a compiled model and live data, which their owner steps and resets."""
+
+    owns_time = False
+    _data: str
+    """Name of the owner's data in messages."""
+    _step_call: str
+    """Call of the owner that takes a step."""
+    _reset_fix: str
+    """Call of the owner that replaces the state argument of `reset`, with `{}` for the names."""
+
+    def _wrap(self, source: Source) -> None:
+        """Use the owner's simulation."""
+        self._source, self._model = source, source.model
+        self._derive(frozenset())
+
+    def _apply(self, requirements: frozenset[Requirement]) -> None:
+        self._derive(self.prepared | requirements)
+
+    def step(self, ctrl: Any = None, substeps: int = 1) -> None:
+        """Raise `ScheduleError`, because the owner steps the simulation.
+
+        Raises:
+            ScheduleError: always.
+        """
+        raise ScheduleError(
+            f"this engine wraps your {self._data}, so your loop steps it: call {self._step_call}, then scene.update()."
+        )
+
+    def count_ticks(self, ticks: int) -> None:
+        """Register `ticks` steps of the owner. With `fresh`, derived state is computed at the next `refresh`.
+
+        Raises:
+            ScheduleError: several ticks were given with `fresh=False` and a requirement that reads joint positions, or
+                the time step was edited. On CUDA the host does not wait for the latter check: a later update raises it.
+        """
+        if self._previous and ticks > 1:
+            name = self._step_call.partition("(")[0].rpartition(".")[2]
+            raise ScheduleError(
+                f"{ticks} ticks at once: with fresh=False joint positions and velocities are kept from one tick to the "
+                f"next, so call scene.update() after each {name}, or use fresh=True."
+            )
+        self._check_time_steps()
+        super().count_ticks(ticks)
+        if ticks:
+            for name, newest in self._newest.items():
+                self._previous[name].copy_(newest)
+            self._note_state(self._newest)
+            self._note_ticks()
+            if not self.fresh:
+                self.refresh()  # before the owner's next forward computation overwrites it with another instant
+            self._source.check()
+
+    def reset(self, env_ids: Any, state: Mapping[str, Any] | None = None) -> None:
+        """Read environments again after their owner reset them; no state is written.
+
+        Args:
+            env_ids: None for all, integers, or a bool mask `[env]`.
+            state: must be empty: the owner writes the data.
+
+        Raises:
+            ScheduleError: `state` is not empty.
+            ModelError: described shapes are no longer the same in all environments. On CUDA the host does not wait for
+                this check: a later update or reset raises it.
+        """
+        if state:
+            raise ScheduleError(
+                f"this engine wraps your {self._data} and cannot write its state: "
+                f"{self._reset_fix.format(', '.join(state))}, then call scene.reset(env_ids)."
+            )
+        ids = self._selected(env_ids)
+        self._source.forget(ids)
+        if ids is None or len(ids):
+            self._refresh_reset(ids)
+        self._source.check_shapes()
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore the result of `state`, after the owner restored the physics."""
+        super().load_state(state)
+        self._note_state(self._newest)
 
 
 class LiveMujocoEngine(WrappedModelEngine):
@@ -200,7 +280,7 @@ class DataSource(Source):
         full = np.zeros((self.num_envs, len(LIMITS)), dtype=np.int64)
         with _without_callbacks():
             for env in range(self.num_envs) if ids is None else ids.tolist():
-                for name in _OPTIONS & self._fields.keys():
+                for name in self._fields.keys() & OPTIONS:
                     is_off = weightless and name == "opt.gravity"
                     self._fields[name][env] = 0.0 if is_off else getattr(option, name.removeprefix("opt."))
                 data = self._forwarded(env) if is_current and plan.fields else self.datas[env]

@@ -9,8 +9,7 @@ import mujoco
 import numpy as np
 
 from sensorium.engines.base import DataType, NativeSensor
-from sensorium.engines.mujoco.elements import OBJECTS, Elements
-from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX, hidden
+from sensorium.engines.mujoco.elements import HIDDEN_PREFIX, OBJECTS, Elements, hidden
 from sensorium.engines.mujoco.sleep import disabled
 from sensorium.errors import ModelError, listed, nearest, shown
 from sensorium.spec import Requirement

@@ -19,7 +19,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from sensorium.engines.mujoco.hidden import full_names, hidden
+from sensorium.engines.mujoco.elements import full_names, hidden
 from sensorium.engines.mujoco.looks import drawn_rgba, material_of, model_textures
 from sensorium.engines.mujoco.tendons import paths_of
 from sensorium.errors import ModelError
@@ -65,47 +65,47 @@ def model_shapes(model: Any, body_row: Mapping[int, int]) -> tuple[Shape, ...]:
     flexes = _names_of(model, _OBJ.mjOBJ_FLEX, "flex", model.nflex, names)
     shapes, always = [], np.ones(model.ngeom, dtype=bool)
     for geom in geoms:
-        name = names[geom]
-        body, data, code = (int(ids[geom]) for ids in (model.geom_bodyid, model.geom_dataid, model.geom_type))
-        pos, quat = model.geom_pos[geom], model.geom_quat[geom]
-        if body in static:
-            pos, quat = _composed(*static[body], pos, quat)
-        kind = _KINDS.get(code, "mesh")
-        fault = _fault(code)
+        data, code = int(model.geom_dataid[geom]), int(model.geom_type[geom])
+        kind, fault = _KINDS.get(code, "mesh"), _fault(code)
         if kind == "mesh" and not fault and data not in meshes:
             meshes[data] = _mesh(model, data)
         if kind == "hfield" and data not in fields:
             fields[data] = _height_field(model, data)
-        shapes.append(
-            Shape(
-                kind,
-                name,
-                tuple(model.geom_size[geom, : _SIZES[kind]]),
-                body_row[body],
-                tuple(pos),
-                tuple(quat),
-                mesh=meshes[data] if kind == "mesh" and not fault else None,
-                hfield=fields[data] if kind == "hfield" else None,
-                is_static=body in static,
-                is_collision=bool(model.geom_contype[geom] or model.geom_conaffinity[geom]) or geom in paired,
-                fault=fault,
-                casts_shadow=bool(getattr(model, "geom_castshadow", always)[geom]),
-                material=material_of(model, int(model.geom_matid[geom]), textures),
-                **_appearance(model, int(model.geom_group[geom]), int(model.geom_matid[geom]), model.geom_rgba[geom]),
-            )
-        )
+        parts = {
+            "mesh": meshes[data] if kind == "mesh" and not fault else None,
+            "hfield": fields[data] if kind == "hfield" else None,
+            "is_collision": bool(model.geom_contype[geom] or model.geom_conaffinity[geom]) or geom in paired,
+            "fault": fault,
+            "casts_shadow": bool(getattr(model, "geom_castshadow", always)[geom]),
+            "material": material_of(model, int(model.geom_matid[geom]), textures),
+        }
+        pose = model.geom_pos[geom], model.geom_quat[geom]
+        shapes.append(_placed(model, "geom", geom, names[geom], body_row, static, pose, parts))
     for flex, name in enumerate(flexes):
-        shapes.append(
-            Shape(
-                "mesh",
-                name,
-                is_static=False,
-                is_collision=bool(model.flex_contype[flex] or model.flex_conaffinity[flex]),
-                fault="it is deformable (a flex), which rays cannot hit",
-                **_appearance(model, int(model.flex_group[flex]), int(model.flex_matid[flex]), model.flex_rgba[flex]),
-            )
-        )
+        is_collision = bool(model.flex_contype[flex] or model.flex_conaffinity[flex])
+        fault = "it is deformable (a flex), which rays cannot hit"
+        look = _appearance(model, "flex", flex)
+        shapes.append(Shape("mesh", name, is_static=False, is_collision=is_collision, fault=fault, **look))
     return tuple(shapes)
+
+
+def _placed(
+    model: Any,
+    word: str,
+    i: int,
+    name: str,
+    body_row: Mapping[int, int],
+    static: Mapping[int, tuple[np.ndarray, np.ndarray]],
+    pose: tuple[np.ndarray, np.ndarray],
+    parts: dict[str, Any],
+) -> Shape:
+    """Return a geom or a site as a shape; `pose` is that on its body."""
+    body = int(getattr(model, f"{word}_bodyid")[i])
+    kind = _KINDS.get(int(getattr(model, f"{word}_type")[i]), "mesh")
+    size = getattr(model, f"{word}_size")[i, : _SIZES[kind]]
+    pos, quat = _composed(*static[body], *pose) if body in static else pose
+    parts = parts | {"is_static": body in static} | _appearance(model, word, i)
+    return Shape(kind, name, tuple(size), body_row[body], tuple(pos), tuple(quat), **parts)
 
 
 def visible_geoms(model: Any) -> list[int]:
@@ -155,7 +155,7 @@ def _tendons(model: Any, fault: str | None) -> list[Shape]:
             is_collision=False,
             fault="" if fault is None else f"it is a tendon, whose path is unknown: {fault}",
             material=material_of(model, int(model.tendon_matid[i]), textures),
-            **_appearance(model, int(model.tendon_group[i]), int(model.tendon_matid[i]), model.tendon_rgba[i]),
+            **_appearance(model, "tendon", i),
         )
         for i, radius in zip(paths.tendon.tolist(), paths.radius, strict=True)
     ]
@@ -166,49 +166,27 @@ def _sites(model: Any, body_row: Mapping[int, int], site_pos: np.ndarray, site_q
     names, textures = _names_of(model, _OBJ.mjOBJ_SITE, "site", model.nsite), model_textures(model)
     shapes = []
     for i, name in enumerate(names):
-        body = int(model.site_bodyid[i])
-        if body in concealed or hidden(name):
+        if int(model.site_bodyid[i]) in concealed or hidden(name):
             continue
-        pos, quat = site_pos[0, i].astype(np.float64), site_quat[0, i].astype(np.float64)
+        pose = site_pos[0, i].astype(np.float64), site_quat[0, i].astype(np.float64)
         differs = bool((site_pos[:, i] != site_pos[:1, i]).any() or (site_quat[:, i] != site_quat[:1, i]).any())
-        if body in static:
-            pos, quat = _composed(*static[body], pos, quat)
-        kind = _KINDS.get(int(model.site_type[i]), "mesh")
-        shapes.append(
-            Shape(
-                kind,
-                name,
-                tuple(model.site_size[i, : _SIZES[kind]]),
-                body_row[body],
-                tuple(pos),
-                tuple(quat),
-                mesh=_mesh(model, int(model.site_dataid[i])) if kind == "mesh" else None,
-                is_static=body in static,
-                is_collision=False,
-                element="site",
-                number=i,
-                fault="its pose on its body differs between environments" if differs else "",
-                material=material_of(model, int(model.site_matid[i]), textures),
-                **_appearance(model, int(model.site_group[i]), int(model.site_matid[i]), model.site_rgba[i]),
-            )
-        )
+        parts = {
+            "mesh": _mesh(model, int(model.site_dataid[i])) if model.site_type[i] == _GEOM.mjGEOM_MESH else None,
+            "is_collision": False,
+            "element": "site",
+            "number": i,
+            "fault": "its pose on its body differs between environments" if differs else "",
+            "material": material_of(model, int(model.site_matid[i]), textures),
+        }
+        shapes.append(_placed(model, "site", i, name, body_row, static, pose, parts))
     return shapes
 
 
 def _skins(model: Any) -> list[Shape]:
-    return [
-        Shape(
-            "mesh",
-            name,
-            element="skin",
-            number=i,
-            is_static=False,
-            is_collision=False,
-            fault="it is a skin, which cameras do not draw",
-            **_appearance(model, int(model.skin_group[i]), int(model.skin_matid[i]), model.skin_rgba[i]),
-        )
-        for i, name in enumerate(_names_of(model, _OBJ.mjOBJ_SKIN, "skin", model.nskin))
-    ]
+    fault = "it is a skin, which cameras do not draw"
+    names = _names_of(model, _OBJ.mjOBJ_SKIN, "skin", model.nskin)
+    parts: dict[str, Any] = {"element": "skin", "is_static": False, "is_collision": False, "fault": fault}
+    return [Shape("mesh", name, number=i, **parts, **_appearance(model, "skin", i)) for i, name in enumerate(names)]
 
 
 def shared_model(batch: Any) -> Any:
@@ -369,14 +347,15 @@ def _height_field(model: Any, i: int) -> HeightField:
     return HeightField(heights.reshape(rows, columns), (x, y), base, name)
 
 
-def _appearance(model: Any, group: int, material: int, own: np.ndarray) -> dict[str, Any]:
+def _appearance(model: Any, word: str, i: int) -> dict[str, Any]:
     """Return the group and colour attributes of a shape; its reflectance is the luminance of the drawn colour."""
+    group, material, own = (getattr(model, f"{word}_{part}")[i] for part in ("group", "matid", "rgba"))
     drawn = drawn_rgba(model, material, own)
     visible = bool((model.mat_rgba[material] if material >= 0 else own)[3] != 0.0)
     return {
-        "group": group,
+        "group": int(group),
         "is_visible": visible,
-        "is_visual": visible and group <= _LAST_SHOWN,
+        "is_visual": visible and int(group) <= _LAST_SHOWN,
         "rgba": tuple(drawn),
         "reflectance": reflectance_of(drawn),
     }

@@ -17,8 +17,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from sensorium.engines.mujoco.elements import SCALAR, Elements
-from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX, hidden
+from sensorium.engines.mujoco.elements import HIDDEN_PREFIX, SCALAR, Elements, hidden
 from sensorium.spec import BODY_ACCELERATION, JOINT_EFFORT, JOINT_TORQUE, JOINT_WRENCH, Requirement
 
 _HELD = f"{HIDDEN_PREFIX}held/"

@@ -17,10 +17,9 @@ import numpy as np
 import torch
 
 from sensorium.engines.base import NativeSensor
+from sensorium.engines.mujoco.derived import Plan
 from sensorium.engines.mujoco.elements import Elements
 from sensorium.engines.mujoco.native import declared
-from sensorium.engines.mujoco.needs import Plan
-from sensorium.engines.mujoco.shapes import model_shapes, with_values
 from sensorium.engines.mujoco.sleep import disabled
 from sensorium.engines.offsets import LiveOffsets
 from sensorium.errors import NonFiniteStateWarning, SensoriumWarning, listed
@@ -35,6 +34,8 @@ LIMITS = {
 """MuJoCo's warnings that its memory was too small, each with the affected items."""
 BAD_STATE = [int(getattr(_WARNING, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC")]
 """MuJoCo's warnings, with consecutive indices, that the state became NaN, infinite or huge."""
+OPTIONS = ("opt.gravity", "opt.magnetic")
+"""Options of the model that environments may have separately."""
 
 
 class Health:
@@ -241,6 +242,8 @@ class Source(abc.ABC):
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
         """The geoms and flexes of the model."""
+        from sensorium.engines.mujoco.shapes import model_shapes
+
         return model_shapes(self.shape_model(), self.elements.body_row)
 
     def shape_model(self) -> Any:
@@ -249,6 +252,8 @@ class Source(abc.ABC):
         Raises:
             ModelError: shapes differ between environments.
         """
+        from sensorium.engines.mujoco.shapes import with_values
+
         return with_values(self.model, self.given)
 
     def check_shapes(self) -> None:  # noqa: B027

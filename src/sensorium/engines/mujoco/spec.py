@@ -17,9 +17,9 @@ import numpy as np
 
 from sensorium.engines.model_file import PACKAGE_HINT, model_file, urdf_of
 from sensorium.engines.mujoco.contacts import add_contacts
-from sensorium.engines.mujoco.hidden import HIDDEN_PREFIX, full_names, hidden
+from sensorium.engines.mujoco.derived import needs_wrenches
+from sensorium.engines.mujoco.elements import HIDDEN_PREFIX, full_names, hidden
 from sensorium.engines.mujoco.native import add_native, sensor_in_message
-from sensorium.engines.mujoco.needs import needs_wrenches
 from sensorium.engines.mujoco.sleep import add_held
 from sensorium.errors import ModelError, SensoriumWarning, shown
 from sensorium.spec import Requirement
@@ -32,10 +32,6 @@ _NO_VISUALS_NOTICE = (
     "MuJoCo drops the visual shapes of URDF files, so that cameras see only the collision shapes. To keep them, add "
     '<mujoco><compiler discardvisual="false"/></mujoco> to the <robot> element.'
 )
-_NAMED_LISTS = (
-    "lights", "sensors", "tendons", "equalities", "pairs", "excludes", "flexes", "skins", "meshes", "hfields",
-    "materials", "textures", "numerics", "texts", "tuples", "keys",
-)  # fmt: skip
 _SENSOR = mujoco.mjtSensor
 _TRIGGERS = tuple(
     int(getattr(_SENSOR, f"mjSENS_{word}"))
@@ -267,7 +263,7 @@ def _placed(name: str, given: Any) -> tuple[Any, list[float], list[float]]:
     return placed
 
 
-def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, ...]:
+def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> None:
     """Add the elements that requirements need to an MjSpec before it is compiled; existing ones are not added again.
 
     Unnamed elements of the model get names, so that the added ones can refer to them.
@@ -282,14 +278,10 @@ def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, .
         spec: mujoco.MjSpec; edited in place.
         requirements: requirements of sensors; those that need no elements are ignored.
 
-    Returns:
-        Names of all added elements, including hidden ones.
-
     Raises:
         ModelError: a function of MODEL_ELEMENTS failed, or a native or contact sensor cannot be added.
     """
     name_elements(spec)
-    before = _all_names(spec)
     requirements = set(requirements)
     for key, add in sorted(element_functions(requirements).items()):
         if any(text.name == key for text in spec.texts):
@@ -318,7 +310,6 @@ def prepare_spec(spec: Any, requirements: Iterable[Requirement]) -> tuple[str, .
             objtype=mujoco.mjtObj.mjOBJ_SITE,
             objname=_ACCELEROMETER,
         )
-    return tuple(sorted(_all_names(spec) - before))
 
 
 def element_functions(requirements: Iterable[Requirement]) -> dict[str, Callable[[Any], None]]:
@@ -345,11 +336,6 @@ def computes_acceleration(model: Any) -> bool:
 def _triggers(kind: int, stage: int, interval: Sequence[float]) -> bool:
     user = int(kind) == int(_SENSOR.mjSENS_USER) and int(stage) == int(mujoco.mjtStage.mjSTAGE_ACC)
     return (int(kind) in _TRIGGERS or user) and float(interval[0]) <= 0.0
-
-
-def _all_names(spec: Any) -> set[str]:
-    lists = [*_elements(spec).values(), *(getattr(spec, kind, ()) for kind in _NAMED_LISTS)]
-    return {element.name for elements in lists for element in elements if element.name}
 
 
 def _function_key(add: Callable[..., Any]) -> str:

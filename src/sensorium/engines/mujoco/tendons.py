@@ -20,7 +20,7 @@ import torch
 import warp as wp
 from numpy.typing import NDArray
 
-from sensorium.compute import Rows, kernel
+from sensorium.compute import Rows, kernel, masked_tid
 
 HANGING = 16
 """Number of segments of a slack string."""
@@ -139,10 +139,7 @@ def _kernel_of(real: Any, vec3: Any) -> Any:
         radii_out: wp.array2d[wp.float32],
     ) -> None:
         """Compute one segment of a path; one that the path does not have is a point of radius 0."""
-        i, item = wp.tid()
-        env = rows.start + i
-        if rows.mask[env] == wp.uint8(0):
-            return
+        env, item = masked_tid(rows)
         first = path_start[env, tendon_ids[item]]
         count = path_count[env, tendon_ids[item]]
         place = places[item]

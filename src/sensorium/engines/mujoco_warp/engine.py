@@ -16,8 +16,8 @@ import warp as wp
 
 from sensorium.compute import Compute, check_envs, graph, keeps_current, resolve_device
 from sensorium.engines.envs import positive_int
+from sensorium.engines.mujoco.base import OwnedModelEngine, state_size
 from sensorium.engines.mujoco.derived import Derived
-from sensorium.engines.mujoco.owned import OwnedModelEngine, state_size
 from sensorium.engines.mujoco.spec import reason_of
 from sensorium.engines.mujoco_warp.live import LiveMujocoWarpEngine
 from sensorium.engines.mujoco_warp.source import WarpSource

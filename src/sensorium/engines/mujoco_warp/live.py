@@ -12,7 +12,7 @@ import warp as wp
 from sensorium.compute import Compute, keeps_current
 from sensorium.engines.mujoco.base import model_time_step
 from sensorium.engines.mujoco.derived import Derived
-from sensorium.engines.mujoco.wrapped import WrappedModelEngine
+from sensorium.engines.mujoco.live import WrappedModelEngine
 from sensorium.engines.mujoco_warp.source import WarpSource
 from sensorium.engines.mujoco_warp.worlds import Worlds, mujoco_warp
 from sensorium.errors import ModelError, shown

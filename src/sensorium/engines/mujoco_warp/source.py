@@ -16,18 +16,16 @@ from sensorium.compute import Compute
 from sensorium.compute.copies import AsyncCopy
 from sensorium.engines.contacts import is_contact
 from sensorium.engines.envs import mark, put
+from sensorium.engines.mujoco.contacts import elements, touchable
+from sensorium.engines.mujoco.derived import ACC, STATE_SOURCES, Plan
 from sensorium.engines.mujoco.native import sensor_id
-from sensorium.engines.mujoco.needs import ACC, STATE_SOURCES, Plan
 from sensorium.engines.mujoco.shapes import SHAPE_FIELDS, compared_part, static_bodies
 from sensorium.engines.mujoco.sleep import is_held, sleeps
-from sensorium.engines.mujoco.source import Health, OwnedSource
-from sensorium.engines.mujoco_warp.contacts import misread_primaries
+from sensorium.engines.mujoco.source import OPTIONS, Health, OwnedSource
 from sensorium.engines.mujoco_warp.worlds import Worlds, batched, default_state, mujoco_warp
 from sensorium.engines.offsets import LiveOffsets
 from sensorium.errors import ModelError, SensoriumWarning, listed
 from sensorium.spec import Requirement
-
-_OPTIONS = ("opt.gravity", "opt.magnetic")
 
 
 class WarpSource(OwnedSource):
@@ -67,7 +65,7 @@ class WarpSource(OwnedSource):
         self._start = {name: torch.from_numpy(values).to(compute.device) for name, values in start.items()}
         if self._is_owned:
             self._write_start()
-            for option in _OPTIONS:
+            for option in OPTIONS:
                 worlds.expand(option)
 
     @property
@@ -125,7 +123,7 @@ class WarpSource(OwnedSource):
 
     def separate_options(self) -> dict[str, torch.Tensor]:
         """Return a copy of gravity and magnetic flux of each environment `[env, 3]`."""
-        return {name: self.worlds.of_each(name) for name in _OPTIONS}
+        return {name: self.worlds.of_each(name) for name in OPTIONS}
 
     def separate(self, options: Mapping[str, torch.Tensor]) -> None:
         """Give each environment separate values of the options in a mapping."""
@@ -276,3 +274,38 @@ class WarpSource(OwnedSource):
                     SensoriumWarning,
                     stacklevel=5,
                 )
+
+
+def misread_primaries(report: Requirement, model: Any, version: str) -> list[str]:
+    """Return the primaries of a report whose normals and forces may have the wrong sign, before version 4.
+
+    Its contact sensors sort the matches of a sensor by force or distance, but not the side of the primary. A primary
+    that is the first geom of one contact and the second of another then gets normals and forces of the wrong sign.
+    MuJoCo puts the geom of the lesser type first and, for equal types, the geom of the lesser id.
+
+    Args:
+        report: the CONTACT_REPORT.
+        model: the MjModel.
+        version: version of mujoco_warp.
+    """
+    (kind, names), secondary, _, reduce, _ = report.args
+    if reduce not in ("mindist", "maxforce") or int(version.split(".")[0]) >= 4:
+        return []
+    others = touchable(model) if secondary is None else _geoms(model, *secondary)
+    found = []
+    for name in names:
+        own = _geoms(model, kind, name)
+        sides = {_order(model, geom) < _order(model, other) for geom in own for other in others - own}
+        if len(sides) == 2:
+            found.append(name)
+    return found
+
+
+def _geoms(model: Any, kind: str, name: str) -> set[int]:
+    obj = mujoco.mjtObj.mjOBJ_GEOM if kind == "geom" else mujoco.mjtObj.mjOBJ_BODY
+    geoms, _ = elements(model, kind, int(mujoco.mj_name2id(model, obj, name)))
+    return geoms
+
+
+def _order(model: Any, geom: int) -> tuple[int, int]:
+    return int(model.geom_type[geom]), geom

@@ -21,7 +21,7 @@ import warp as wp
 
 from sensorium.compute import Compute, graph
 from sensorium.engines.graphs import WorkGraphs
-from sensorium.engines.mujoco.owned import STATE_FIELDS
+from sensorium.engines.mujoco.base import STATE_FIELDS
 from sensorium.engines.mujoco.sleep import AWAKE, disabled, sleeps
 from sensorium.engines.mujoco.spec import reason_of
 from sensorium.errors import ArgumentError, MissingDependencyError, ModelError, UnknownNameError

@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 import warp as wp
+from numpy.typing import NDArray
 
-from sensorium.compute import Compute
+from sensorium.compute import Compute, kernel
 from sensorium.engines.base import ARRAYS, Engine
 from sensorium.engines.body_state import BodyState
-from sensorium.engines.contacts import ContactReducer, is_contact
-from sensorium.engines.newton.contacts import NewtonContactExport
+from sensorium.engines.contacts import ContactList, ContactReducer, is_contact
 from sensorium.engines.newton.layout import NewtonLayout
 from sensorium.engines.newton.solvers import SolverAccess
-from sensorium.engines.newton.stepping import Stepper
 from sensorium.spec import (
     BODY_ACCELERATION,
     BODY_POSE,
@@ -30,6 +29,111 @@ from sensorium.spec import (
     contact_array,
 )
 
+# Without `from __future__ import annotations`: Warp must see the types of the kernel's arguments.
+
+
+@kernel
+def list_contacts(
+    count: wp.array[wp.int32],
+    first: wp.array[wp.int32],
+    second: wp.array[wp.int32],
+    point0: wp.array[wp.vec3],
+    point1: wp.array[wp.vec3],
+    margin0: wp.array[wp.float32],
+    margin1: wp.array[wp.float32],
+    normal: wp.array[wp.vec3],
+    wrench: wp.array[wp.spatial_vector],
+    shape_body: wp.array[wp.int32],
+    body_q: wp.array[wp.transform],
+    sides: wp.array2d[wp.int32],
+    point: wp.array[wp.vec3],
+    force: wp.array[wp.vec3],
+    torque: wp.array[wp.vec3],
+    dist: wp.array[wp.float32],
+) -> None:
+    """Convert one contact; Newton's wrench acts on the body of the first shape."""
+    i = wp.tid()
+    if i >= count[0]:
+        return
+    a = point0[i]
+    b = point1[i]
+    if shape_body[first[i]] >= 0:
+        a = wp.transform_point(body_q[shape_body[first[i]]], a)
+    if shape_body[second[i]] >= 0:
+        b = wp.transform_point(body_q[shape_body[second[i]]], b)
+    a = a + margin0[i] * normal[i]
+    b = b - margin1[i] * normal[i]
+    sides[i, 0] = first[i]
+    sides[i, 1] = second[i]
+    point[i] = 0.5 * (a + b)
+    force[i] = -wp.spatial_top(wrench[i])
+    torque[i] = -wp.spatial_bottom(wrench[i])
+    dist[i] = wp.dot(b - a, normal[i])
+
+
+class NewtonContactExport:
+    """The contacts that a solver exports, converted for `ContactReducer`.
+
+    Args:
+        model: a `newton.Model`.
+        contacts: the `newton.Contacts` that the solver fills.
+        wrenches: the solver's observable `contact_f`.
+        body_q: poses of the bodies at the instant of the contacts.
+        geoms: rows of the geoms among Newton's shapes, int64 `[env, geom]`.
+        compute: device of the launch.
+        has_torques: whether the wrenches have torques about the contact points, as those of SolverMuJoCo.
+
+    Attributes:
+        list: the contacts, at fixed addresses.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        contacts: Any,
+        wrenches: Any,
+        body_q: Any,
+        geoms: NDArray[np.int64],
+        compute: Compute,
+        *,
+        has_torques: bool,
+    ) -> None:
+        size, device = int(contacts.rigid_contact_max), compute.device
+        sides = torch.zeros((size, 2), dtype=torch.int32, device=device)
+        point, force, torque = (torch.zeros((size, 3), device=device) for _ in range(3))
+        dist = torch.zeros(size, device=device)
+        rows = np.full(model.shape_count, -1, dtype=np.int32)
+        rows[geoms] = np.arange(geoms.shape[1], dtype=np.int32)
+        self._source = contacts
+        self._compute = compute
+        self._command = compute.command(
+            list_contacts,
+            (size,),
+            [
+                contacts.rigid_contact_count, contacts.rigid_contact_shape0, contacts.rigid_contact_shape1,
+                contacts.rigid_contact_point0, contacts.rigid_contact_point1, contacts.rigid_contact_margin0,
+                contacts.rigid_contact_margin1, contacts.rigid_contact_normal, wrenches, model.shape_body, body_q,
+                wp.from_torch(sides), wp.from_torch(point, dtype=wp.vec3), wp.from_torch(force, dtype=wp.vec3),
+                wp.from_torch(torque, dtype=wp.vec3), wp.from_torch(dist),
+            ],
+        )  # fmt: skip
+        worlds = np.zeros(model.shape_count, dtype=np.int32) if model.world_count <= 1 else model.shape_world.numpy()
+        self.list = ContactList(
+            count=wp.to_torch(contacts.rigid_contact_count),
+            sides=sides,
+            point=point,
+            normal=wp.to_torch(contacts.rigid_contact_normal),
+            force=force,
+            torque=torque if has_torques else None,
+            dist=dist,
+            rows=torch.from_numpy(rows).to(device),
+            envs=torch.from_numpy(worlds.astype(np.int32)).to(device),
+        )
+
+    def run(self) -> None:
+        """Convert the current contacts."""
+        self._command.launch(self._compute.stream)
+
 
 class DerivedArrays:
     """The arrays of prepared requirements, at fixed addresses.
@@ -38,8 +142,7 @@ class DerivedArrays:
         engine: the engine, for names of bodies and geoms.
         model: a `newton.Model`.
         layout: names and rows of the model.
-        access: the solver.
-        stepper: the observables and contacts of the solver.
+        access: the solver, with its observables and contacts.
         shown: the `newton.State` that the arrays belong to.
         compute: device and environments.
 
@@ -48,17 +151,10 @@ class DerivedArrays:
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        model: Any,
-        layout: NewtonLayout,
-        access: SolverAccess,
-        stepper: Stepper,
-        shown: Any,
-        compute: Compute,
+        self, engine: Engine, model: Any, layout: NewtonLayout, access: SolverAccess, shown: Any, compute: Compute
     ) -> None:
-        self._engine, self._model, self._layout, self._access = engine, model, layout, access
-        self._stepper, self._shown, self._compute = stepper, shown, compute
+        self._engine, self._model, self._layout = engine, model, layout
+        self._access, self._shown, self._compute = access, shown, compute
         self.arrays: dict[str, torch.Tensor] = {}
         self._bodies: BodyState | None = None
         self._gathered: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
@@ -69,26 +165,28 @@ class DerivedArrays:
         """Create the arrays of requirements; those of earlier ones keep their addresses."""
         self._bind_bodies(prepared)
         self._bind_joints(prepared)
-        for requirement, values in ((GRAVITY, self._gravity), (MAGNETIC, self._magnetic)):
-            (name,) = ARRAYS[requirement]
-            if requirement in prepared and name not in self.arrays:
-                self.arrays[name] = values()
+        num_envs = self._layout.num_envs
+        if GRAVITY in prepared:
+            self.arrays.setdefault("gravity_w", wp.to_torch(self._model.gravity)[:num_envs])
+        if MAGNETIC in prepared:
+            flux = wp.to_torch(self._access.solver.mjw_model.opt.magnetic)
+            self.arrays.setdefault("magnetic_w", flux if len(flux) == num_envs else flux.expand(num_envs, 3))
         if reports := sorted(filter(is_contact, prepared), key=contact_array):
             self._bind_reports(reports)
 
     def _bind_reports(self, reports: Sequence[Requirement]) -> None:
         if self._export is None or self._reducer is None:
-            stepper = self._stepper
+            access = self._access
             self._export = NewtonContactExport(
-                self._model, stepper.contacts, stepper.observables.contact_f, self._shown.body_q, self._layout.shapes,
-                self._compute, has_torques=self._access.is_mujoco,
+                self._model, access.contacts, access.observables.contact_f, self._shown.body_q, self._layout.shapes,
+                self._compute, has_torques=access.is_mujoco,
             )  # fmt: skip
             self._reducer = ContactReducer(self._engine, self._export.list, self._compute)
         for report in reports:
             self.arrays[contact_array(report)] = self._reducer.add(report)
 
     def _bind_bodies(self, prepared: frozenset[Requirement]) -> None:
-        state, observables = self._shown, self._stepper.observables
+        state, observables = self._shown, self._access.observables
         given: dict[str, torch.Tensor] = {}
         sources: list[tuple[Requirement, Any, tuple[str, ...], tuple[int, ...]]] = [
             (BODY_POSE, state.body_q, ("body_pos_w", "body_quat_w"), (3, 7)),
@@ -124,7 +222,7 @@ class DerivedArrays:
             sources["joint_pos"] = (self._shown.joint_q, layout.joint_q)
             sources["joint_vel"] = (self._shown.joint_qd, layout.joint_qd)
         if JOINT_EFFORT in prepared:
-            sources["joint_effort"] = (self._stepper.observables.qfrc_actuator, layout.joint_qd)
+            sources["joint_effort"] = (self._access.observables.qfrc_actuator, layout.joint_qd)
         device = self._compute.device
         for name, (source, rows) in sources.items():
             if name in self.arrays:
@@ -140,15 +238,6 @@ class DerivedArrays:
             places = torch.from_numpy(rows.copy()).to(device)
             self.arrays[name] = torch.zeros(rows.shape, device=device)
             self._gathered.append((values, places.reshape(-1), self.arrays[name].view(-1)))
-
-    def _gravity(self) -> torch.Tensor:
-        values: torch.Tensor = wp.to_torch(self._model.gravity)
-        return values[: self._layout.num_envs]
-
-    def _magnetic(self) -> torch.Tensor:
-        values: torch.Tensor = wp.to_torch(self._access.solver.mjw_model.opt.magnetic)
-        num_envs = self._layout.num_envs
-        return values.expand(num_envs, 3) if len(values) != num_envs else values
 
     def fill(self, ids: torch.Tensor | None = None) -> None:
         """Fill the arrays of all environments, or of some, from the shown state and the observables."""

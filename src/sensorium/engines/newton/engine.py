@@ -31,20 +31,10 @@ from sensorium.engines.newton.derived import DerivedArrays
 from sensorium.engines.newton.layout import NewtonLayout, newton
 from sensorium.engines.newton.shapes import colors_of, lighting_of, shapes_of, sites_of
 from sensorium.engines.newton.solvers import CONTACTS, OBSERVABLES, SolverAccess
-from sensorium.engines.newton.stepping import Stepper
 from sensorium.errors import ArgumentError, ModelError, UnknownNameError, listed, shown
 from sensorium.geometry.appearance import Lighting, Varied
 from sensorium.geometry.shapes import Shape
-from sensorium.spec import (
-    BODY_POSE,
-    BODY_VELOCITY,
-    GRAVITY,
-    JOINT_EFFORT,
-    JOINT_STATE,
-    MAGNETIC,
-    SHAPES,
-    Requirement,
-)
+from sensorium.spec import BODY_POSE, BODY_VELOCITY, GRAVITY, JOINT_EFFORT, JOINT_STATE, MAGNETIC, SHAPES, Requirement
 
 Control = Literal["joint_target_q", "joint_target_qd", "joint_f", "mujoco.ctrl"]
 CONTROLS: tuple[Control, ...] = ("joint_target_q", "joint_target_qd", "joint_f", "mujoco.ctrl")
@@ -147,12 +137,8 @@ class NewtonEngine(Engine):
         if pipeline is None and not self._access.detects_contacts and model.shape_count:
             pipeline = package.CollisionPipeline(model)
         contacts = self._new_contacts(pipeline)
-        self._stepper = Stepper(
-            model, self._access, self._compute, self.dt, pipeline, contacts, self._new_observables(contacts)
-        )
-        self._derived = DerivedArrays(
-            self, model, self._layout, self._access, self._stepper, self._shown, self._compute
-        )
+        self._access.equip(self._compute, self.dt, pipeline, contacts, self._new_observables(contacts))
+        self._derived = DerivedArrays(self, model, self._layout, self._access, self._shown, self._compute)
         self._shapes: tuple[Shape, ...] | None = None
         self._sites: tuple[Shape, ...] | None = None
         self._control = control
@@ -346,7 +332,7 @@ class NewtonEngine(Engine):
         kinds = {OBSERVABLES[each] for each in prepared if each in OBSERVABLES}
         if any(map(is_contact, prepared)):
             kinds.add(CONTACTS)
-        self._stepper.want(kinds)
+        self._access.want(kinds)
         self._derived.bind(prepared)
         self._is_current = False
 
@@ -387,8 +373,8 @@ class NewtonEngine(Engine):
             is_last = k == substeps - 1
             if is_last and not self.fresh:
                 self._shown.assign(self.newton_state)
-            self._stepper.tick(
-                self.newton_state, self.newton_control, self._stepper.wanted if is_last and not self.fresh else None
+            self._access.tick(
+                self.newton_state, self.newton_control, self._access.wanted if is_last and not self.fresh else None
             )
         self.tick += substeps
         self.lag = 0 if self.fresh else 1
@@ -398,16 +384,11 @@ class NewtonEngine(Engine):
         """Compute accelerations, contacts and forces of the current state."""
         target, rows = self._ctrl_to
         target[rows] = self.ctrl
-        self._stepper.observe(self.newton_state, self.newton_control)
+        self._access.observe(self.newton_state, self.newton_control)
 
     def _keep_shown(self) -> None:
         if self._shown is not self.newton_state:
             self._shown.assign(self.newton_state)
-
-    def _solve_joints(self) -> None:
-        """Compute joint coordinates of solvers whose state is the poses of bodies."""
-        if not self._access.is_reduced and self.model.joint_count:
-            newton().eval_ik(self.model, self.newton_state, self.newton_state.joint_q, self.newton_state.joint_qd)
 
     @launches
     def refresh(self) -> None:
@@ -415,10 +396,10 @@ class NewtonEngine(Engine):
         if self._is_current:
             return
         if self.lag == 0:
-            if JOINT_STATE in self.prepared:
-                self._solve_joints()
+            if JOINT_STATE in self.prepared and not self._access.is_reduced and self.model.joint_count:
+                newton().eval_ik(self.model, self.newton_state, self.newton_state.joint_q, self.newton_state.joint_qd)
             self._keep_shown()
-            if self._stepper.wanted is not None:
+            if self._access.wanted is not None:
                 self._observe()
         self._derived.fill()
         self._is_current = True
@@ -558,12 +539,12 @@ class NewtonEngine(Engine):
         for name, target in shown.items():
             put(target, rows[name], ids)
         self.lag = 0
-        if self._stepper.wanted is not None:
-            kinds = [kind for kind in self._stepper.wanted.kinds if kind != CONTACTS]
-            old = {kind: wp.to_torch(getattr(self._stepper.wanted, kind)).clone() for kind in kinds}
+        if self._access.wanted is not None:
+            kinds = [kind for kind in self._access.wanted.kinds if kind != CONTACTS]
+            old = {kind: wp.to_torch(getattr(self._access.wanted, kind)).clone() for kind in kinds}
             self._observe()
             for kind, values in old.items():
-                now = self._flat(getattr(self._stepper.wanted, kind))
+                now = self._flat(getattr(self._access.wanted, kind))
                 new = now.clone()
                 now.copy_(values.view(self.num_envs, -1))
                 put(now, new, ids)

@@ -63,6 +63,7 @@ class NewtonLayout:
         joint_qd: rows of the scalar joints in `joint_qd`, int64 `[env, joint]`.
         quats: first coordinate of each quaternion in the `joint_q` of an environment.
         shapes: rows of the geoms, int64 `[env, geom]`.
+        rows: rows of the elements of each kind in Newton's arrays, int64 `[env, name]`.
         faults: for each kind of names, why sensors cannot use them; only kinds with a fault.
 
     Raises:
@@ -74,11 +75,11 @@ class NewtonLayout:
         self.num_envs = max(int(model.world_count), 1)
         self.faults: dict[str, str] = {}
         self._names: dict[str, tuple[str, ...]] = {"camera": (), "actuator": ()}
-        self._rows: dict[str, NDArray[np.int64]] = {}
+        self.rows: dict[str, NDArray[np.int64]] = {}
         self._add("body", "bodies", model.body_label, model.body_world, None)
         if "body" in self.faults:
             raise ModelError(f"newton: {self.faults['body']}")
-        self.bodies = self._rows["body"]
+        self.bodies = self.rows["body"]
         if not _is_run(self.bodies):
             raise ModelError(
                 "newton: bodies of different worlds are interleaved or shared. Sensors need the bodies of each world "
@@ -89,7 +90,7 @@ class NewtonLayout:
         fixed = types == int(kinds.JointType.FIXED)
         self._add("joint", "joints", model.joint_label, model.joint_world, ~fixed)
         self._add("scalar_joint", "joints", model.joint_label, model.joint_world, scalar)
-        rows = self._rows["scalar_joint"]
+        rows = self.rows["scalar_joint"]
         self.joint_q = _starts(model.joint_q_start, rows)
         self.joint_qd = _starts(model.joint_qd_start, rows)
         quats = {int(kinds.JointType.BALL): 0, int(kinds.JointType.FREE): 3, int(kinds.JointType.DISTANCE): 3}
@@ -106,13 +107,13 @@ class NewtonLayout:
         site = (flags & int(kinds.ShapeFlags.SITE)) != 0
         self._add("site", "sites", model.shape_label, model.shape_world, site)
         self._add("geom", "shapes", model.shape_label, model.shape_world, ~site)
-        self.shapes = self._rows["geom"]
+        self.shapes = self.rows["geom"]
         self._local = np.full(model.body_count + 1, -1, dtype=np.int64)  # the last entry is for the world, -1
         self._local[self.bodies] = np.arange(self.bodies.shape[1])
         self._shape_body = model.shape_body.numpy().astype(np.int64) if model.shape_count else np.zeros(0, np.int64)
         self._shape_pose = poses(model.shape_transform) if model.shape_count else np.zeros((0, 7))
         for kind in ("site", "geom"):
-            bodies = self._local[self._shape_body[self._rows[kind]]]
+            bodies = self._local[self._shape_body[self.rows[kind]]]
             if (bodies != bodies[:1]).any():
                 self._refuse(
                     kind, f"worlds have the same {kind}s on different bodies: build all worlds from one model."
@@ -148,11 +149,11 @@ class NewtonLayout:
         except ModelError as error:
             self._refuse(kind, str(error))
             return
-        self._names[kind], self._rows[kind] = names, places[rows] if len(places) else rows
+        self._names[kind], self.rows[kind] = names, places[rows] if len(places) else rows
 
     def _refuse(self, kind: str, why: str) -> None:
         self.faults[kind] = why
-        self._names[kind], self._rows[kind] = (), np.zeros((self.num_envs, 0), dtype=np.int64)
+        self._names[kind], self.rows[kind] = (), np.zeros((self.num_envs, 0), dtype=np.int64)
 
     def names(self, kind: NameKind) -> tuple[str, ...]:
         """Return the names of a kind."""
@@ -164,10 +165,6 @@ class NewtonLayout:
         start = int(self.bodies[0, 0]) if self.bodies.size else 0
         return values[start : start + self.bodies.size].view(*self.bodies.shape, *values.shape[1:])
 
-    def shape_rows(self, kind: NameKind) -> NDArray[np.int64]:
-        """Return the rows of sites or geoms among Newton's shapes, int64 `[env, name]`."""
-        return self._rows[kind]
-
     def body_of_shape(self, row: int) -> int:
         """Return the row of a shape's body in `names("body")`, -1 for the world."""
         return int(self._local[self._shape_body[row]])
@@ -178,7 +175,7 @@ class NewtonLayout:
 
     def differ(self, kind: NameKind, name: str) -> bool:
         """Whether the poses of a site or geom on its body differ between worlds."""
-        rows = self._rows[kind][:, self._names[kind].index(name)]
+        rows = self.rows[kind][:, self._names[kind].index(name)]
         return bool((self._shape_pose[rows] != self._shape_pose[rows[0]]).any())
 
     def frame(self, kind: NameKind, name: str) -> FrameOnBody:
@@ -195,7 +192,7 @@ class NewtonLayout:
         k = names.index(name)
         if kind == "body":
             return FrameOnBody(k)
-        row = int(self._rows[kind][0, k])
+        row = int(self.rows[kind][0, k])
         if "joint" in kind:
             x, y, z = self._joint_pos[row].tolist()
             return FrameOnBody(int(self._joint_body[row]), (x, y, z))
@@ -213,7 +210,7 @@ class NewtonLayout:
                 outer: Pose = (frame.pos, frame.quat)
                 if frame.element is not None:
                     kind, name = frame.element
-                    outer = self.pose_of_shape(int(self._rows[kind][env, self._names[kind].index(name)]))
+                    outer = self.pose_of_shape(int(self.rows[kind][env, self._names[kind].index(name)]))
                 pos, quat = compose(*outer, *pose)
                 found[env, k] = (*pos, *quat)
         return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -33,7 +32,7 @@ def shapes_of(model: Any, layout: NewtonLayout, element: Literal["geom", "site"]
     """
     if element in layout.faults:
         raise ModelError(layout.faults[element])
-    names, rows = layout.names(element), layout.shape_rows(element)
+    names, rows = layout.names(element), layout.rows[element]
     if not names:
         return ()
     place, scale = poses(model.shape_transform), np.asarray(model.shape_scale.numpy(), dtype=np.float64)
@@ -46,11 +45,28 @@ def shapes_of(model: Any, layout: NewtonLayout, element: Literal["geom", "site"]
         for env, row in enumerate(rows[1:, k], start=1):
             if sources[row] is not first and not _same_source(first, sources[row]):
                 raise ModelError(_different(name, "mesh or height field", env))
-    made: dict[Any, Mesh | HeightField] = {}
-    return tuple(
-        _shape(name, int(row), layout, place[row], scale[row], int(kinds[row]), int(flags[row]), sources[row], made)
-        for name, row in zip(names, rows[0], strict=True)
-    )
+    package, made, shapes = newton(), dict[Any, Any](), []
+    for name, row in zip(names, rows[0].tolist(), strict=True):
+        source, word, size = sources[row], package.GeoType(int(kinds[row])).name, scale[row]
+        kind = _KINDS.get(word, "mesh")
+        pos, quat = pose_of(place[row])
+        key, parts = (id(source), tuple(size) if kind == "hfield" else ()), dict[str, Any]()
+        if word not in _KINDS:
+            parts["fault"] = f"Newton's shapes of type {word} are not supported."
+        elif kind in ("mesh", "hfield"):
+            if key not in made:
+                made[key] = _mesh(source, name) if kind == "mesh" else _height_field(source, size, name)
+            parts[kind] = made[key]
+            if kind == "mesh":
+                parts |= {"scale": tuple(size.tolist()), "material": _material(source, name)}
+        elif kind == "plane":
+            parts["size"] = (0.5 * size[0], 0.5 * size[1])
+        else:
+            parts["size"] = tuple(size[: _SIZES[kind]].tolist())
+        parts["is_visual"] = parts["is_visible"] = bool(flags[row] & int(package.ShapeFlags.VISIBLE))
+        parts["is_collision"] = bool(flags[row] & int(package.ShapeFlags.COLLIDE_SHAPES))
+        shapes.append(Shape(kind, name, body=layout.body_of_shape(row), pos=pos, quat=quat, **parts))
+    return tuple(shapes)
 
 
 def sites_of(model: Any, layout: NewtonLayout) -> tuple[Shape, ...]:
@@ -88,55 +104,6 @@ def _same_source(a: Any, b: Any) -> bool:
     if hasattr(a, "hx"):
         return (a.hx, a.hy, a.min_z, a.max_z) == (b.hx, b.hy, b.min_z, b.max_z) and np.array_equal(a.data, b.data)
     return bool(a == b)
-
-
-def _shape(
-    name: str,
-    row: int,
-    layout: NewtonLayout,
-    place: NDArray[np.float64],
-    scale: NDArray[np.float64],
-    number: int,
-    flags: int,
-    source: Any,
-    made: dict[Any, Mesh | HeightField],
-) -> Shape:
-    package = newton()
-    word = package.GeoType(number).name
-    kind, body = _KINDS.get(word, "mesh"), layout.body_of_shape(row)
-    pos, quat = pose_of(place)
-    parts: dict[str, Any] = {}
-
-    def once(make: Callable[[], Mesh | HeightField]) -> Mesh | HeightField:
-        key = (id(source), tuple(scale) if kind == "hfield" else ())
-        if key not in made:
-            made[key] = make()
-        return made[key]
-
-    if word not in _KINDS:
-        parts["fault"] = f"Newton's shapes of type {word} are not supported."
-    elif kind == "mesh":
-        parts["mesh"], parts["scale"] = once(lambda: _mesh(source, name)), tuple(scale.tolist())
-        parts["material"] = _material(source, name)
-    elif kind == "hfield":
-        parts["hfield"] = once(lambda: _height_field(source, scale, name))
-    elif kind == "plane":
-        parts["size"] = (0.5 * scale[0], 0.5 * scale[1])
-    else:
-        parts["size"] = tuple(scale[: _SIZES[kind]].tolist())
-    collides = package.ShapeFlags.COLLIDE_SHAPES
-    is_visible = bool(flags & int(package.ShapeFlags.VISIBLE))
-    return Shape(
-        kind,
-        name,
-        body=body,
-        pos=pos,
-        quat=quat,
-        is_visual=is_visible,
-        is_visible=is_visible,
-        is_collision=bool(flags & int(collides)),
-        **parts,
-    )
 
 
 def _mesh(source: Any, name: str) -> Mesh:

@@ -1,4 +1,4 @@
-"""Quantities of a Newton solver, and its internal state: inputs of a step besides `State` and `Control`."""
+"""A Newton solver: its quantities, its internal state besides `State` and `Control`, its steps and trial steps."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from typing import Any
 
 import warp as wp
 
+from sensorium.compute import Compute
+from sensorium.engines.graphs import WorkGraphs
 from sensorium.engines.newton.layout import newton
 from sensorium.errors import ModelError
-from sensorium.spec import (
-    BODY_ACCELERATION,
-    JOINT_EFFORT,
-    JOINT_WRENCH,
-    Requirement,
-)
+from sensorium.spec import BODY_ACCELERATION, JOINT_EFFORT, JOINT_WRENCH, Requirement
 
 OBSERVABLES: dict[Requirement, str] = {
     BODY_ACCELERATION: "body_qdd",
@@ -36,7 +33,7 @@ _PLAIN = ("SolverXPBD", "SolverSemiImplicit", "SolverFeatherstone")
 
 
 class SolverAccess:
-    """A solver: the provided quantities, and its internal state.
+    """A solver: the provided quantities, its internal state, and its steps.
 
     Args:
         model: a `newton.Model`.
@@ -47,6 +44,9 @@ class SolverAccess:
         name: name of the solver's class.
         is_mujoco: whether it is a `SolverMuJoCo`.
         is_reduced: whether joint coordinates are its state, from which it computes the poses of bodies.
+        contacts: the `newton.Contacts` that a step uses or exports to; None without contacts.
+        observables: the container of all observables that the solver provides; None if it provides none.
+        wanted: the observables that the prepared requirements need; None for none.
 
     Raises:
         ModelError: the solver is not one of Newton, belongs to another model, or steps only one of several worlds.
@@ -135,8 +135,75 @@ class SolverAccess:
         finally:
             self.solver._mujoco_warp = package
 
-    def parts(self, model: Any) -> list[Any]:
+    def _parts(self) -> list[Any]:
         """Return the arrays and options that a captured step of SolverMuJoCo may have frozen."""
         data, compiled = self.solver.mjw_data, self.solver.mjw_model
-        owners = (model, compiled, compiled.opt, data, data.contact, data.efc)
+        owners = (self.solver.model, compiled, compiled.opt, data, data.contact, data.efc)
         return [value for owner in owners for value in vars(owner).values()]
+
+    # Steps -----------------------------------------------------------------------------------------------------------
+
+    def equip(self, compute: Compute, dt: float, pipeline: Any, contacts: Any, observables: Any) -> None:
+        """Allocate the memory of steps.
+
+        Args:
+            compute: device of the launches.
+            dt: time step, s.
+            pipeline: a `newton.CollisionPipeline`; None if the solver finds contacts itself.
+            contacts: the `newton.Contacts` that a step uses or exports to; None without contacts.
+            observables: the container of all observables that the solver provides; None if it provides none.
+        """
+        self._dt, self._pipeline, self.contacts, self.observables = dt, pipeline, contacts, observables
+        self._graphs = WorkGraphs(compute, self._parts)
+        self.wanted: Any = None
+        self._spare = self.solver.model.state()
+        self._saves: dict[str, Any] = {}
+
+    def want(self, kinds: set[str]) -> None:
+        """Compute only these observables."""
+        self.wanted = self.observables.select(kinds) if kinds else None
+
+    def tick(self, state: Any, control: Any, observables: Any) -> None:
+        """Advance a state by one step under a `newton.Control`; `observables` are filled for the state before it."""
+        if self.is_mujoco:
+            self._move(state, state, control, observables)
+            return
+        forces = [(array, wp.clone(array)) for array in (state.body_f, state.particle_f) if array is not None]
+        self._move(state, self._spare, control, observables)
+        state.assign(self._spare)
+        for array, kept in forces:  # a solver may add its own forces to those of the user
+            wp.copy(array, kept)
+
+    def observe(self, state: Any, control: Any) -> None:
+        """Fill the wanted observables for a state under a `newton.Control`, by a trial step that leaves no trace.
+
+        The trial step of SolverMuJoCo ends before the integration.
+        """
+        kept = dict(self.internals())  # some solvers create arrays in a step
+        if not self.is_mujoco:  # others also write into the state that they step from
+            kept |= {f"state.{name}": array for name, array in vars(state).items() if isinstance(array, wp.array)}
+        for name, array in kept.items():
+            if name not in self._saves or self._saves[name].shape != array.shape:
+                self._saves[name] = wp.empty_like(array)
+            wp.copy(self._saves[name], array)
+        with self.without_integration():
+            self._move(state, self._spare, control, self.wanted)
+        for name, array in kept.items():
+            wp.copy(array, self._saves[name])
+
+    def _move(self, state: Any, out: Any, control: Any, observables: Any) -> None:
+        """Step from one state to another, which may be the same for `SolverMuJoCo`."""
+        contacts = None
+        if self._pipeline is not None:
+            self._pipeline.collide(state, self.contacts)
+            contacts = self.contacts
+        elif self.is_mujoco and observables is not None and observables.is_requested(CONTACTS):
+            contacts = self.contacts
+
+        def step() -> None:
+            self.solver.step(state, out, control, contacts, self._dt, observables=observables)
+
+        if self.is_mujoco:  # other solvers may allocate
+            self._graphs.run((id(state), id(out), id(control), id(observables)), step)
+        else:
+            step()

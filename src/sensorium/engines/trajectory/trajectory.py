@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sensorium.engines.trajectory.files import read_poses
-from sensorium.errors import ArgumentError, ModelError, shown
+from sensorium.errors import ArgumentError, ModelError, nearest, shown
 from sensorium.geometry.spline import Array, Motion, PoseSpline
 
 FEWEST = 4
@@ -84,14 +84,13 @@ class Trajectory:
         Raises:
             ModelError: the file is missing or invalid; the message names the line, the value and the fix.
         """
-        poses = read_poses(path)
-        times = (poses.stamps - poses.stamps[0]) * 1e-9 if len(poses.stamps) else np.zeros(0)
-        if (fault := _fault(times, poses.pos, poses.quat, poses.times, max_gap)) is not None:
+        stamps, pos, quat, lines, written = _read_poses(path)
+        times = (stamps - stamps[0]) * 1e-9 if len(stamps) else np.zeros(0)
+        if (fault := _fault(times, pos, quat, written, max_gap)) is not None:
             row, text = fault
-            line = "" if row is None else f", line {poses.lines[row]}"
-            raise ModelError(f"trajectory file {str(path)!r}{line}, {text}")
-        found = cls(times, poses.pos, poses.quat, max_gap=max_gap)
-        found.start_ns = int(poses.stamps[0])
+            raise ModelError(f"trajectory file {str(path)!r}{'' if row is None else f', line {lines[row]}'}, {text}")
+        found = cls(times, pos, quat, max_gap=max_gap)
+        found.start_ns = int(stamps[0])
         return found
 
     def __repr__(self) -> str:
@@ -211,3 +210,90 @@ def trajectory_of(given: Any, what: str) -> Trajectory:
     if len(parts) != 3:
         raise ArgumentError(f"{what}: got {shown(given)}, expected a Trajectory, a path, or (times, pos, quat).")
     return Trajectory(*parts)
+
+
+# Files ----------------------------------------------------------------------------------------------------------------
+
+
+TUM, EUROC = "t x y z qx qy qz qw (TUM)", "t,x,y,z,qw,qx,qy,qz (EuRoC, t in ns)"
+"""Columns of the two formats."""
+COLUMNS = 8
+"""Number of columns that both formats share."""
+SUFFIXES = (".tum", ".txt", ".csv")
+"""Usual endings of such files."""
+
+
+def _read_poses(path: str | Path) -> tuple[Array, Array, Array, list[int], list[str]]:
+    """Return the poses in a file: CSV of EuRoC if the first pose contains commas, otherwise TUM.
+
+    Returns:
+        Times `[n]`, int64 ns, positions `[n, 3]`, m, quaternions `[n, 4]`, wxyz, and the line and the time of each pose
+        as it is written.
+
+    Raises:
+        ModelError: the file is missing, or a line is invalid.
+    """
+    path = Path(path).expanduser()
+    label = f"trajectory file {str(path)!r}"
+    rows: list[list[float]] = []
+    lines: list[int] = []
+    times: list[str] = []
+    stamps: list[int] = []
+    is_csv = False
+    for number, line in enumerate(_contents(path, label).splitlines(), 1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        is_csv = "," in line if not rows else is_csv
+        form, words = (EUROC, line.split(",")) if is_csv else (TUM, line.split())
+        words = [word.strip() for word in words]
+        if len(words) < COLUMNS or (len(words) > COLUMNS and not is_csv):
+            raise ModelError(f"{label}, line {number}: got {len(words)} columns ({shown(line, 60)}), expected {form}.")
+        stamps.append(_number(words[0], _nanoseconds if is_csv else _seconds, label, number, "time"))
+        rows.append([_number(word, float, label, number, "number") for word in words[1:COLUMNS]])
+        lines.append(number)
+        times.append(words[0])
+    values = np.array(rows, dtype=np.float64).reshape(-1, COLUMNS - 1)
+    order = [3, 4, 5, 6] if is_csv else [6, 3, 4, 5]
+    return np.array(stamps, dtype=np.int64), values[:, :3], values[:, order], lines, times
+
+
+def _contents(path: Path, label: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        folder = path.absolute().parent
+        names = [each.name for each in folder.glob("*") if each.suffix in SUFFIXES] if folder.is_dir() else []
+        raise ModelError(f"{label} does not exist.{nearest(path.name, names)} Check the path.") from None
+    except IsADirectoryError:
+        raise ModelError(f"{label} is a folder. Give the file in it.") from None
+    except UnicodeDecodeError:
+        raise ModelError(f"{label} is not text, expected lines of {TUM} or {EUROC}.") from None
+    except OSError as error:
+        raise ModelError(f"{label} cannot be read: {error.strerror or error}.") from None
+
+
+def _number(word: str, convert: Callable[[str], Any], label: str, line: int, what: str) -> Any:
+    try:
+        return convert(word)
+    except (ValueError, ArithmeticError):
+        kinds: dict[Any, str] = {_nanoseconds: "a whole number of ns below 2**63", _seconds: "seconds below 2**63 ns"}
+        expected = kinds.get(convert, "a number")
+        given = shown(word, 60)
+        raise ModelError(f"{label}, line {line}: {what}: got {given}, expected {expected}. Correct it.") from None
+
+
+def _nanoseconds(word: str) -> int:
+    return int(_stamp(int(word)))
+
+
+def _seconds(word: str) -> int:
+    """Return ns; a float64 of seconds since 1970 would be rounded to 0.2 microseconds."""
+    return int(_stamp(Decimal(word) * 10**9).to_integral_value())
+
+
+def _stamp(value: Any) -> Any:
+    """Return a time in ns; before its conversion to int, which takes minutes for a large exponent."""
+    if not abs(value) < 2**63:
+        raise OverflowError
+    return value

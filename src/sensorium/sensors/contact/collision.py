@@ -191,11 +191,7 @@ class Collision(CollisionRows[CollisionCfg, CollisionData]):
 
 
 def reserve_contact(
-    model: Any,
-    bodies: str | Sequence[str] = ".*",
-    *,
-    whole_tree: bool = False,
-    own_links: bool = False,
+    model: Any, bodies: str | Sequence[str] = ".*", *, whole_tree: bool = False, own_links: bool = False
 ) -> list[Requirement]:
     """Return the requirements that a scene must reserve so that `Collision` can be added to bodies later.
 

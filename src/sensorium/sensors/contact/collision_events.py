@@ -406,8 +406,12 @@ class CollisionRows(SimpleSensor[RowsCfgT, RowsDataT], Generic[RowsCfgT, RowsDat
         self.buffers.body_at_fault = lambda env, mount: contacts  # a report does not identify the body
         sides, num, device = self.sides, len(self.sides), self.compute_on.wp_device
         self._pairs = pairs = Pairs()
-        constants = {"place": [pair.place for pair in sides], "primaries": [len(_primaries(pair)) for pair in sides],
-                     "ids": [pair.ids for pair in sides]}  # fmt: skip
+        primaries = [len(pair.report.args[0][1]) for pair in sides]
+        constants = {
+            "place": [pair.place for pair in sides],
+            "primaries": primaries,
+            "ids": [pair.ids for pair in sides],
+        }
         for name, values in constants.items():
             setattr(pairs, name, wp.array(np.array(values, np.int32), dtype=wp.int32, device=device))
         pairs.sign = wp.array([pair.sign for pair in sides], dtype=wp.float32, device=device)
@@ -444,11 +448,6 @@ _COLUMNS = {
     "impulse_w": "impulse", "peak_force": "peak", "pos_w": "pos", "body_ids": "ids",
 }  # fmt: skip
 """Field -> array of `Events`."""
-
-
-def _primaries(pair: Pair) -> Sequence[str]:
-    names: Sequence[str] = pair.report.args[0][1]
-    return names
 
 
 class CollisionEvents(CollisionRows[CollisionEventsCfg, CollisionEventsData]):

@@ -207,13 +207,8 @@ class ContactSensorCfg(SimpleSensorCfg[ContactSensorData]):
     if not TYPE_CHECKING:  # type checkers derive the arguments from the fields
 
         def __init__(self, /, **data: Any) -> None:
-            try:
-                super().__init__(**data)
-            except ConfigError as error:
-                given = data.get("primary") is not None or data.get("prim_path") is not None
-                faults = [] if given else self._form_faults(data)
-                raise ConfigError(error.config, [*error.faults, *faults]) from None
-            if faults := [*self._form_faults(data), *self._faults()]:
+            self._init_with(data, self._form_faults(data))
+            if faults := self._faults():
                 raise ConfigError(self.title, faults)
 
     @classmethod

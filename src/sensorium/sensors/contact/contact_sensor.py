@@ -237,10 +237,6 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
         out.bad, out.any_bad = self.buffers.bad_wp, self.clock.bad_wp
         return out
 
-    def _by_item(self, values: Tensor) -> Tensor:
-        """View values of primaries and their slots as `[env, primary * slot, column]`."""
-        return values.view(self.num_envs, self.num_bodies * self.cfg.slots, -1)
-
     def _history_by_item(self, values: Tensor) -> Tensor:
         """View a history as `[env, primary * slot, entry, column]`."""
         entries, items = max(self.cfg.history_length, 1), self.num_bodies * self.cfg.slots
@@ -259,7 +255,8 @@ class ContactSensor(SimpleSensor[ContactSensorCfg, ContactSensorData]):
             inputs = [cfg.threshold, self._rules.exact_dt, wp.from_torch(force, dtype=wp.vec3), self._switches]
             launch(kernels.measured_times, (count,), inputs, [_times(slot)])
         for name, past in self._measured_past.items():
-            inputs = [wp.from_torch(self._by_item(slot[name.removesuffix("_history")])), wp.from_torch(past)]
+            values = slot[name.removesuffix("_history")].view(self.num_envs, count * cfg.slots, -1)
+            inputs = [wp.from_torch(values), wp.from_torch(past)]
             launch(kernels.remember, (count * cfg.slots,), inputs, [wp.from_torch(self._history_by_item(slot[name]))])
 
     @property

@@ -60,14 +60,7 @@ class FrameTransformerData:
     """Orientation of the source frame in the world `[env, 4]`, unit quaternion (w, x, y, z), w >= 0."""
 
 
-FIELDS = (
-    "target_pos_source",
-    "target_quat_source",
-    "target_pos_w",
-    "target_quat_w",
-    "source_pos_w",
-    "source_quat_w",
-)
+FIELDS = ("target_pos_source", "target_quat_source", "target_pos_w", "target_quat_w", "source_pos_w", "source_quat_w")
 TARGET_SELECTORS = ("prim_path", "body", "site", "geom", "camera", "joint", "link_name")
 
 
@@ -167,7 +160,6 @@ class _Target(NamedTuple):
     """One target frame."""
 
     name: str
-    element: str
     frame: FrameOnBody
     offset: OffsetCfg
 
@@ -259,9 +251,8 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
     def _targets(self) -> list[_Target]:
         """The target frames in the order of the target axis."""
         title = self.cfg.title
-        found: list[
-            tuple[str | None, str, str, FrameOnBody, OffsetCfg]
-        ] = []  # given name, field, element, frame, offset
+        # given name, field, element, frame, offset
+        found: list[tuple[str | None, str, str, FrameOnBody, OffsetCfg]] = []
         for number, cfg in enumerate(self.cfg.target_frames):
             selector, value = cfg.selector
             field = f"target_frames.{number}.{selector}"
@@ -281,7 +272,7 @@ class FrameTransformer(SimpleSensor[FrameTransformerCfg, FrameTransformerData]):
                 fix = "Give all but one of them a distinct name: FrameCfg(name=...)."
                 expected = f"frames with distinct names, not {full.count(name)} named {name!r}"
                 raise SelectionError(title, [Fault(field, repr(name), expected, fix)])
-        return [_Target(name, *rest[2:]) for name, rest in zip(full, found, strict=True)]
+        return [_Target(name, *rest[3:]) for name, rest in zip(full, found, strict=True)]
 
     def fields(self) -> Mapping[str, Field]:
         """Return the selected fields, for the number of targets found."""

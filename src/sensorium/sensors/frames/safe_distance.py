@@ -25,7 +25,7 @@ from pydantic import field_validator, model_validator
 from torch import Tensor
 
 from sensorium.cfg import Float, bad, in_unit, must
-from sensorium.compute import Rows, kernel, recorded
+from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.errors import Fault, SelectionError, listed
 from sensorium.geometry.boxes import ENDLESS, boxes_overlap, quat_matrix
 from sensorium.measurement.record import Record
@@ -121,10 +121,7 @@ class Guard:
 
 @kernel
 def _guard(rows: Rows, tasks: wp.array[Guard]) -> None:
-    k, i = wp.tid()
-    env = rows.start + i
-    if rows.mask[env] == wp.uint8(0):
-        return
+    k, env = masked_tid(rows)
     t = tasks[k]
     pos, quat = mount_pose(t.mounts, env, 0)
     flag_state(t.bad, t.any_bad, env, 0, is_finite3(pos) and is_finite4(quat))

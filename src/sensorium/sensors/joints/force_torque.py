@@ -78,11 +78,7 @@ class ForceTorqueCfg(MountedSensorCfg[ForceTorqueData]):
     motion."""
     tool_inertia: Annotated[
         Vec3, must(lambda row: is_finite(row) and min(row) >= 0.0, "finite numbers >= 0"), in_unit("kg m^2")
-    ] = (
-        0.0,
-        0.0,
-        0.0,
-    )
+    ] = (0.0, 0.0, 0.0)
     """Moments of inertia of the tool about its centre of mass, along the sensor's axes, kg m^2; used with
     ``compensate="motion"``."""
     tare: bool | Literal["manual"] = False
@@ -190,22 +186,18 @@ class ForceTorque(WrenchSensor[ForceTorqueCfg, ForceTorqueData]):
                 yield BODY_VELOCITY
                 yield BODY_ACCELERATION
 
-    def _notes(self) -> dict[str, str]:
-        """Return the side, the reference point and the axes of the wrench, and the subtracted terms."""
+    def setup(self) -> None:
+        """Allocate the memory of the tare."""
+        super().setup()
         cfg, giver = self.cfg, "parent" if self.cfg.on == "child" else "child"
         subtracted = [f"the tool's {cfg.compensate}"] if cfg.has_tool else []
         subtracted += ["the tare"] if cfg.tare else []
-        return {
+        self.notes = {
             "wrench": f"wrench that the {giver} exerts on the {cfg.on}",
             "point and axes": "those of the sensor: the mount's, moved and rotated by offset",
             "subtracted from the measured wrench": " and ".join(subtracted) or "nothing",
         }
-
-    def setup(self) -> None:
-        """Allocate the memory of the tare."""
-        super().setup()
-        self.notes = self._notes()
-        self._tare = [self.new_state(name, (self.mount.count, 3)) for name in TARE] if self.cfg.tare else []
+        self._tare = [self.new_state(name, (self.mount.count, 3)) for name in TARE] if cfg.tare else []
 
     def tare(self, env_ids: Any = None) -> None:
         """Use the measured wrench of the newest sample as zero, from the next sample on.
@@ -224,11 +216,6 @@ class ForceTorque(WrenchSensor[ForceTorqueCfg, ForceTorqueData]):
         which = slice(None) if rows is None else rows
         for tare, untared in zip(self._tare[:2], self._tare[2:], strict=True):
             tare[which] = untared[which]
-
-    @recorded
-    def update_raw_data(self, raw: Record) -> None:
-        """Transform the wrenches to the sensor frames in one launch."""
-        self.measure(raw)
 
     @recorded
     @used_if(lambda self: self.cfg.has_tool or self.cfg.tare)

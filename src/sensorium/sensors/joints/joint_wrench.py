@@ -21,10 +21,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from sensorium.compute import recorded
 from sensorium.engines.base import FrameOnBody
 from sensorium.errors import ConfigError
-from sensorium.measurement.record import Record
 from sensorium.measurement.sensor_cfg import MountedSensorCfg
 from sensorium.sensors.core.parts import frame_rows
 from sensorium.sensors.joints.wrench import WrenchSensor
@@ -76,8 +74,9 @@ class JointWrench(WrenchSensor[JointWrenchCfg, JointWrenchData]):
         frame = "sensor" if self.cfg.frame == "joint" else self.cfg.frame
         return {name: replace(field, frame=frame) for name, field in super().fields().items()}
 
-    def _notes(self) -> dict[str, str]:
-        """Return side, reference point and axes of the wrench."""
+    def setup(self) -> None:
+        """Look up the parents if their axes are needed."""
+        super().setup()
         giver = "parent" if self.cfg.on == "child" else "child"
         axes = {
             "joint": "the joint's (the child body's, rotated by offset.rot)",
@@ -85,30 +84,21 @@ class JointWrench(WrenchSensor[JointWrenchCfg, JointWrenchData]):
             "parent": "the parent body's",
             "world": "the world's",
         }
-        return {
+        self.notes = {
             "wrench": f"wrench that the {giver} exerts on the {self.cfg.on}",
             "point": "the joint's anchor (of a body: its frame origin), moved by offset.pos",
             "axes": axes[self.cfg.frame],
         }
-
-    def setup(self) -> None:
-        """Look up the parents if their axes are needed."""
-        super().setup()
-        self.notes = self._notes()
         needed = self.cfg.frame == "parent"
         parents = [self.engine.parent_body(body) if needed else -1 for body in self.mount.body.tolist()]
         if None in parents:
             fix = "Use 'joint', 'child' or 'world'."
             known = f"an engine that provides parents, which {self.engine.name!r} does not"
             raise ConfigError.single(self.cfg.title, "frame", "parent", known, fix)
+        self._axes = FRAMES.index(self.cfg.frame)
         self._parents = torch.tensor(parents, dtype=torch.int32, device=self.device)
 
     def about_drawing(self) -> dict[str, Any]:
         """Return the frames of the bodies whose axes the wrenches have."""
         bodies = {"parent": self._parents, "child": self.mount.body}.get(self.cfg.frame)
         return {} if bodies is None else {"frames": frame_rows(map(FrameOnBody, bodies.tolist()))}
-
-    @recorded
-    def update_raw_data(self, raw: Record) -> None:
-        """Transform the wrenches in one launch."""
-        self.measure(raw, FRAMES.index(self.cfg.frame), self._parents)

@@ -94,9 +94,6 @@ class ScalarJointSensor(SimpleSensor[JointsCfgT, DataT], Generic[JointsCfgT, Dat
 
     def _per_joint(self, values: Any, dtype: Any = wp.float32) -> Any:
         """Return per-joint numbers, or a config field of that name, as a Warp array `[joint]`."""
-        row = (
-            self.joints.numbers(self.cfg, values, getattr(self.cfg, values) or 0.0)
-            if isinstance(values, str)
-            else values
-        )
-        return wp.array(row, dtype=dtype, device=self.compute_on.wp_device)
+        if isinstance(values, str):
+            values = self.joints.numbers(self.cfg, values, getattr(self.cfg, values) or 0.0)
+        return wp.array(values, dtype=dtype, device=self.compute_on.wp_device)

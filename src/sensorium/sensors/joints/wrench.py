@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import warp as wp
 from torch import Tensor
 
-from sensorium.compute import Rows, kernel, masked_tid
+from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.errors import ConfigError
 from sensorium.geometry.transforms import quat_multiply, quat_rotate, quat_rotate_inverse
 from sensorium.measurement.record import Record
@@ -65,6 +65,10 @@ class WrenchSensor(SimpleSensor[CfgT, DataT], Generic[CfgT, DataT]):
     """Sensor of the wrench between a body and its parent, at one or several mounts; its config has `on`."""
 
     checks_state: ClassVar[bool] = True
+    _axes = JOINT
+    """Axes of the wrenches."""
+    _parents: Tensor | None = None
+    """Parent of the body of each mount, int32 `[mount]`, where the axes are the parent's."""
 
     @property
     def sign(self) -> float:
@@ -78,12 +82,13 @@ class WrenchSensor(SimpleSensor[CfgT, DataT], Generic[CfgT, DataT]):
                 fix = "Select an element of a body that has a parent; this one belongs to the world."
                 raise ConfigError.single(self.cfg.title, self.cfg.selector[0], name, "an element of a moving body", fix)
 
-    def measure(self, raw: Record, axes: int = JOINT, parents: Tensor | None = None) -> None:
+    @recorded
+    def update_raw_data(self, raw: Record) -> None:
         """Transform the wrenches in one launch, shared by all such sensors of one rate."""
         t = WrenchTask()
-        t.sign, t.axes, t.mounts = self.sign, axes, self.mount.warp_state()
-        if parents is not None:
-            t.parents = wp.from_torch(parents)
+        t.sign, t.axes, t.mounts = self.sign, self._axes, self.mount.warp_state()
+        if self._parents is not None:
+            t.parents = wp.from_torch(self._parents)
         t.parent_force = wp.from_torch(self.engine.array("body_parent_force_w"), dtype=wp.vec3)
         t.parent_torque = wp.from_torch(self.engine.array("body_parent_torque_w"), dtype=wp.vec3)
         t.force, t.torque = raw.warp.force, raw.warp.torque
