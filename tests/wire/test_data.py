@@ -535,7 +535,7 @@ def test_duplicate_field_name_raises_wire_error() -> None:
 
 def test_begin_message_writes_header_and_poses_and_returns_the_body() -> None:
     header = Header(num_envs=2, poses=1, body_bytes=10)
-    memory = empty(header.message_bytes)
+    memory = empty(header.body_offset + header.body_bytes)
     memory[:] = 0xFF
     body = begin_message(memory.data, header, np.ones((2, 1, 7), np.float32))
     assert len(body) == 10

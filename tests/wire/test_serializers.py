@@ -156,7 +156,7 @@ def test_padding_between_blocks_is_zeroed() -> None:
         layout = plan(DENSE, 4, 0, True)
         memory = empty(layout.nbytes)
         memory[:] = filler
-        FieldSerializer.write(reading, 0, 4, layout, memory.data)
+        FieldSerializer.write(reading.name, reading.arrays(), 0, 4, layout, memory.data)
         bodies.append(memory.tobytes())
     assert bodies[0] == bodies[1]
 

@@ -81,20 +81,26 @@ class AccessControl:
         """Handle one message; raises no exceptions."""
         session = self._table.sessions.get(route)
         try:
-            for number, record in enumerate(unpack(parts)):
-                content = record.content
-                if number >= MAX_RECORDS:
-                    raise WireError(f"more than {MAX_RECORDS} records in one message")
+            if len(parts) > MAX_RECORDS:
+                raise WireError(f"more than {MAX_RECORDS} records in one message")
+            for kind, a, b, content in unpack(parts):
                 if isinstance(content, tuple):
                     raise WireError("a record with further parts")
                 if len(content) > msg.MAX_WORDS and content[1] not in msg.LONG_TAGS:
                     raise WireError(f"a control message of {len(content)} bytes")
+                message = msg.decode_at_server(content) if kind == CONTROL else None
                 if session is not None:
                     session.last_seen = time.monotonic()
-                    self._take(session, record)
-                    continue
-                message = msg.decode_at_server(content) if record.kind == CONTROL else None
-                if isinstance(message, msg.Hello):
+                    if kind == CREDIT:
+                        self._table.credit(session, a, b)
+                    elif kind == RELEASE:
+                        with self._table.lock:
+                            self._table.segments.release(session, a, b)
+                    elif message is not None:
+                        self._handle_message(session, message)
+                    else:
+                        raise WireError(f"a record of kind {kind}, which clients do not send")
+                elif isinstance(message, msg.Hello):
                     self._welcome(route, message)
                     session = self._table.sessions.get(route)
                 elif not isinstance(message, msg.Bye):
@@ -194,18 +200,6 @@ class AccessControl:
         self._sockets.send_now(route, pack([Record(CONTROL, 0, 0, msg.encode(message))]))
 
     # In a session -----------------------------------------------------------------------------------------------------
-
-    def _take(self, session: Session, record: Record) -> None:
-        table = self._table
-        if record.kind == CREDIT:
-            table.credit(session, record.a, record.b)
-        elif record.kind == RELEASE:
-            with table.lock:
-                table.segments.release(session, record.a, record.b)
-        elif record.kind == CONTROL:
-            self._handle_message(session, msg.decode_at_server(record.content))
-        else:
-            raise WireError(f"a record of kind {record.kind}, which clients do not send")
 
     def _handle_message(self, session: Session, message: msg.ToServer) -> None:
         table = self._table

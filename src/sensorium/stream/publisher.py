@@ -14,7 +14,7 @@ from sensorium.stream.failures import LOG
 from sensorium.stream.frame_counter import FrameCounter
 from sensorium.stream.outgoing import Moment, Outgoing
 from sensorium.stream.subscription_table import SubscriptionTable
-from sensorium.stream.subscriptions import Payload, Subscription, Topic
+from sensorium.stream.subscriptions import Subscription, Topic
 from sensorium.wire.bundles import bundle_body
 from sensorium.wire.header import BUNDLE, EVENTS, TRUTH, Header, begin_message, body_offset, type_id
 from sensorium.wire.serializers import FieldSerializer
@@ -61,8 +61,8 @@ class Publisher:
             age_ns = round(float(reading.age[0]) * 1e9)
             self._events(topic, reading, Moment(frame, reading.tick, time_ns, wall_ns, start, poses, age_ns), among)
             return
-        info, meta = topic.info, reading.arrays()["meta"]
-        capture_tick, offsets = meta["capture_tick"], meta.get("offsets")
+        info, arrays = topic.info, reading.arrays()
+        capture_tick, offsets = arrays["meta"]["capture_tick"], arrays["meta"].get("offsets")
         if info.events:
             rows = FieldSerializer.rows
             among = [each for each in among if rows(reading, each.key[0] - start, each.key[1])]
@@ -80,11 +80,8 @@ class Publisher:
                 layout.nbytes,
             )  # fmt: skip
             place = begin_message(payload.data, head, poses[row : row + count])
-            FieldSerializer.write(reading, row, count, layout, place)
-            self._offer(frame, payload, receivers)
-
-    def _offer(self, frame: int, payload: Payload, receivers: list[Subscription]) -> None:
-        self._frame_counter.sent(frame, receivers, payload.count, self._table.offer(payload, receivers))
+            FieldSerializer.write(info.name, arrays, row, count, layout, place)
+            self._frame_counter.sent(frame, receivers, 1, self._table.offer(payload, receivers))
 
     def _events(self, topic: Topic, reading: Reading, moment: Moment, among: Iterable[Subscription]) -> None:
         """Send the messages into which the serializer of a stream converts a reading."""
@@ -155,7 +152,7 @@ class Publisher:
         place = begin_message(payload.data, head, poses)
         if payload.body is None:
             copy_bytes(place, body)
-        self._offer(moment.frame, payload, receivers)
+        self._frame_counter.sent(moment.frame, receivers, n, self._table.offer(payload, receivers))
 
 
 def copy_bytes(memory: memoryview, body: bytes | memoryview) -> None:

@@ -53,7 +53,7 @@ class Segments:
 
     def can_lend(self, session: Session, payload: Payload) -> bool:
         """Return whether a client can read a message in shared memory, and holds few slots of its segment."""
-        if not session.shares_memory or payload.segment not in self._open:
+        if payload.segment not in self._open:
             return False
         held = [len(lent) for (segment, _), lent in session.lent.items() if segment == payload.segment]
         return sum(held) < SLOTS_PER_CLIENT

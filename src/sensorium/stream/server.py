@@ -405,7 +405,7 @@ class Server:
         tick = scene.tick
         self._tick_before, self._tick = min(self._tick, tick - 1), tick
         self._note_listeners(self._tick_before)
-        topics, now, is_within_step = self._stream_catalog.topics, time.monotonic(), scene.is_within_step
+        topics, now = self._stream_catalog.topics, time.monotonic()
         due: dict[str, list[Subscription]] = {}
         with table.lock:
             for name in self._stream_catalog.listened:
@@ -419,7 +419,7 @@ class Server:
         with_truth: list[str] = []
         others = [WORLD] if self.streamed.sensors and WORLD not in due else []
         for name, receivers in due.items():
-            if not (is_within_step and topics[name].serializer.at_step_end):
+            if not (topics[name].serializer.at_step_end and scene.is_within_step):
                 (with_truth if any([each.key[2] for each in receivers]) else others).append(name)
         for truth, names in ((False, others), (True, with_truth)):
             if names:
@@ -430,7 +430,7 @@ class Server:
 
     def _publish(self, names: list[str], due: Mapping[str, list[Subscription]], wall_ns: int, *, truth: bool) -> None:
         """Send the new samples of some sensors to their subscriptions."""
-        scene, cursor, topics, frame = self.scene, self._cursor, self._stream_catalog.topics, self.frame
+        scene, cursor, topics = self.scene, self._cursor, self._stream_catalog.topics
         if not (pending := cursor.pending(names, truth=truth)):
             return
         arrived = cursor.pending(pending, truth=False) if truth else pending
@@ -448,7 +448,8 @@ class Server:
             if name not in arrived:  # only the ground truth is new
                 receivers = [each for each in receivers if each.key[2]]
             if receivers:
-                self._publisher.reading(topics[name], reading, frame, wall_ns, scene.engine.dt, receivers)
+                frame, dt = self._frame_counter.frame, scene.engine.dt
+                self._publisher.reading(topics[name], reading, frame, wall_ns, dt, receivers)
 
     def _greet_new(self) -> None:
         """Send the data of the last frame to subscriptions that started since, and notify new listeners of frames."""

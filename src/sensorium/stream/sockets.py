@@ -134,7 +134,7 @@ class Sockets:
         Args:
             receive: called with (route, parts) of each incoming message; it raises no exceptions.
             run_periodic: called every `TICK_S`.
-            between: called after every wake-up of the thread, before records are sent.
+            between: called after `wake`, before records are sent.
         """
         self._receive, self._run_periodic, self._between = receive, run_periodic, between
         self._thread = threading.Thread(target=self._run, name="sensorium-stream", daemon=True)
@@ -195,7 +195,7 @@ class Sockets:
         poller, router = self._poller, self._router
         poller.register(router, zmq.POLLIN)
         waker, woken = self._waker, self._waker.fileno()
-        poller.register(woken, zmq.POLLIN)
+        self.watch(woken, self._between)
         next_look = time.monotonic()
         try:
             while not self._stopping:
@@ -207,7 +207,6 @@ class Sockets:
                         self._watched[descriptor]()
                 if router in events:
                     self._take()
-                self._between()
                 self._give()
                 if time.monotonic() >= next_look:
                     next_look = time.monotonic() + TICK_S
@@ -224,7 +223,7 @@ class Sockets:
                 route, *parts = self._router.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            self._receive(route, [memoryview(part) for part in parts])
+            self._receive(route, list(map(memoryview, parts)))
 
     def _give(self) -> None:
         while self._ready:

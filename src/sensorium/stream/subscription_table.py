@@ -261,7 +261,7 @@ class SubscriptionTable:
         if not subscription.lossless or subscription.topic.info.events:
             return False
         waiting = subscription.waiting
-        return subscription.is_full or (
+        return subscription.queued >= subscription.limit or (
             bool(waiting) and not self._has_memory(subscription.session, waiting[-1][1].size)
         )
 
@@ -303,7 +303,8 @@ class SubscriptionTable:
                 number, each.seq = each.seq + 1, each.seq + payload.count
                 if not each.lossless:
                     self._drop_waiting(each)
-                if not each.is_full and self._has_memory(each.session, payload.size):
+                is_full = each.queued >= each.limit
+                if not is_full and self._has_memory(each.session, payload.size):
                     each.waiting.append((number, payload))
                     each.queued += payload.count
                     each.session.held += payload.size
@@ -311,7 +312,7 @@ class SubscriptionTable:
                 elif each.topic.info.events:
                     self._note_lost(each)
                     lost.append(each)
-                elif each.lossless and each.is_full:
+                elif each.lossless and is_full:
                     fix = "Process data faster, increase queue=, or listen with policy='latest'"
                     self._end_slow(each, f"{each.limit} messages waited for the listener. {fix}")
                 elif each.lossless:
@@ -337,7 +338,7 @@ class SubscriptionTable:
             number, payload = waiting[0]
             size, content = payload.size, payload.data
             is_small = size <= SMALL
-            in_slot = not is_small and self.segments.can_lend(session, payload)
+            in_slot = not is_small and session.shares_memory and self.segments.can_lend(session, payload)
             if not is_small and payload.count == 1:
                 if subscription.sent >= (LARGE_IN_SLOTS if in_slot else LARGE_IN_SOCKET):
                     return
@@ -385,10 +386,9 @@ class SubscriptionTable:
                 if not subscription.in_transit:
                     del session.subscriptions[number]
                 return
-            had_to_wait = self._must_wait(subscription)
-            self._send_waiting(subscription)
-            if had_to_wait:
-                self.has_room.notify_all()
+            if subscription.waiting:
+                self._send_waiting(subscription)
+            self.has_room.notify_all()
 
     def close(self) -> None:
         """Release all memory."""

@@ -109,11 +109,6 @@ class Subscription:
     """Number of messages in transit."""
     ended: bool = False
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no further message may wait."""
-        return self.queued >= self.limit
-
 
 @dataclass(slots=True, eq=False)
 class Topic:

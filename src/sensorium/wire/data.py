@@ -54,11 +54,11 @@ class RawData:
     """Header of a bundle, and number, first env and number of envs of this message of it."""
 
     def __init__(self, memory: Any, info: StreamInfo, body: Any = None) -> None:
-        head = _bytes_of(memory)
-        rest = None if body is None else _bytes_of(body)
+        head = memoryview(memory).toreadonly().cast("B")
+        rest = None if body is None else memoryview(body).toreadonly().cast("B")
         header = Header.read(head, None if rest is None else len(rest))
         if rest is None:
-            rest = head[header.body_offset :]
+            rest = head[len(head) - header.body_bytes :]
         if header.first_env + header.num_envs > info.num_envs:
             raise WireError(
                 f"a message of stream {info.name!r} contains {header.num_envs} envs from {header.first_env} on, of "
@@ -106,12 +106,6 @@ class RawData:
         """Return header and poses, up to the start of the body."""
         header = self.header
         return (header.pack() + bytes(self.head[HEADER_BYTES : header.body_offset])).ljust(header.body_offset, b"\0")
-
-
-def _bytes_of(memory: Any) -> memoryview:
-    """Return memory as a read-only view of bytes."""
-    view = memoryview(memory).toreadonly()
-    return view if view.ndim == 1 and view.format == "B" else view.cast("B")
 
 
 _new = object.__new__

@@ -7,7 +7,7 @@ endian. The rest of the part is its content. The content of a record with furthe
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -85,21 +85,22 @@ def pack(records: Iterable[Record]) -> list[Any]:
     return parts
 
 
-def unpack(parts: Iterable[Any]) -> Iterator[Record]:
-    """Yield the records of a message whose parts are memoryviews of bytes; contents are views of them.
+def unpack(parts: Iterable[Any]) -> list[Record]:
+    """Return the records of a message whose parts are memoryviews of bytes; contents are views of them.
 
     Raises:
-        WireError: the parts are not records; raised during iteration.
+        WireError: the parts are not records.
     """
-    rest = iter(parts)
+    rest, records = iter(parts), []
     for part in rest:
         if len(part) < _HEAD.size:
             raise WireError(f"a record has {len(part)} bytes, expected at least {_HEAD.size}")
         kind, further, a, b = _HEAD.unpack_from(part)
         if not further:
-            yield Record(kind, a, b, part[_HEAD.size :])
+            records.append(Record(kind, a, b, part[_HEAD.size :]))
             continue
         content = tuple(islice(rest, further))
         if kind != DATA or not 1 <= len(content) == further <= 2:
             raise WireError(f"a record of kind {kind} has {len(content)} of {further} further parts")
-        yield Record(kind, a, b, content)
+        records.append(Record(kind, a, b, content))
+    return records

@@ -9,7 +9,7 @@ is reported by name and never stops the program.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -215,7 +215,7 @@ class FieldSerializer(Serializer):
         count = len(reading.env_ids) - first if count is None else count
         layout = plan(reading.specs, count, FieldSerializer.rows(reading, first, count), truth)
         memory = empty(layout.nbytes)
-        FieldSerializer.write(reading, first, count, layout, memory.data)
+        FieldSerializer.write(reading.name, reading.arrays(), first, count, layout, memory.data)
         return memory
 
     @staticmethod
@@ -225,11 +225,14 @@ class FieldSerializer(Serializer):
         return 0 if offsets is None else int(offsets[first + count]) - int(offsets[first])
 
     @staticmethod
-    def write(reading: Reading, first: int, count: int, layout: Layout, out: memoryview) -> None:
+    def write(
+        name: str, arrays: Mapping[str, Mapping[str, Array]], first: int, count: int, layout: Layout, out: memoryview
+    ) -> None:
         """Write a body, with one copy per field.
 
         Args:
-            reading: reading of the sensor.
+            name: name of the sensor, for messages.
+            arrays: arrays of its reading, see `Reading.arrays`.
             first: first row of ``reading.env_ids``.
             count: number of rows.
             layout: layout of the body.
@@ -238,18 +241,18 @@ class FieldSerializer(Serializer):
         Raises:
             WireError: the reading's arrays do not match its specs.
         """
-        arrays, envs = reading.arrays(), slice(first, first + count)
-        rows, offsets = envs, arrays["meta"].get("offsets")
-        if offsets is not None:
+        rows = envs = slice(first, first + count)
+        if (offsets := arrays["meta"].get("offsets")) is not None:
             rows = slice(int(offsets[first]), int(offsets[first + count]))
-            arrays["meta"]["offsets"] = offsets[first : first + count + 1] - offsets[first]
-        for branch, name, shape, dtype, offset, is_ragged in layout.blocks:
-            values = arrays[branch][name]
-            if name != "offsets":
+        for branch, field, shape, dtype, offset, is_ragged in layout.blocks:
+            values = arrays[branch][field]
+            if field == "offsets":
+                values = values[first : first + count + 1] - values[first]
+            else:
                 values = values[rows if is_ragged else envs]
             if values.shape != shape or values.dtype != dtype:
                 raise WireError(
-                    f"reading of {reading.name!r}: {name} is {values.dtype} {list(values.shape)}, not {dtype} "
+                    f"reading of {name!r}: {field} is {values.dtype} {list(values.shape)}, not {dtype} "
                     f"{list(shape)} as its spec says."
                 )
             np.copyto(np.ndarray(shape, dtype, out, offset), values)
