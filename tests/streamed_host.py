@@ -17,9 +17,9 @@ from sensorium.stream.failures import FailureLog
 from sensorium.stream.outgoing import Moment, Outgoing
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire.data import RawData, SensorData
-from sensorium.wire.header import Header, begin_message, body_offset
+from sensorium.wire.header import Header, begin_message, body_offset, type_id
 from sensorium.wire.owner import Owner, owner_of
-from sensorium.wire.serializers import by_id
+from sensorium.wire.serializers import registered
 from sensorium.wire.stream_info import StreamInfo
 from sensorium.wire.world import Snapshot
 
@@ -102,8 +102,8 @@ class Host:
             cls,
             name,
             definition.describe(values or {}),
-            host=self,  # type: ignore[arg-type]
-            bodies=self.bodies,
+            self,  # type: ignore[arg-type]
+            self.bodies,
             envs=range(self.num_envs) if envs is None else envs,  # type: ignore[arg-type]
             transform=transform,
             owner=owner,
@@ -154,7 +154,7 @@ class Host:
         )  # fmt: skip
         head = bytearray(body_offset(message.num_envs, 1))
         begin_message(head, header, moment.poses[message.first_env - moment.first_env :][: message.num_envs])
-        serializer = by_id(message.type_id)
+        serializer = next(cls for name, cls in registered().items() if type_id(name) == message.type_id)
         info = StreamInfo(0, "guard", "sensor", serializer.type_name, num_envs=self.num_envs)
         return serializer.deserialize(RawData(memoryview(head), info, message.body))
 

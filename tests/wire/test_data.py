@@ -502,9 +502,13 @@ def test_stream_description_is_plain_data() -> None:
 def test_invalid_stream_description_raises_wire_error(wrong: dict[str, Any]) -> None:
     with pytest.raises(WireError, match="invalid description of a stream"):
         StreamInfo.from_dict({**INFO.to_dict(), **wrong})
+
+
+@pytest.mark.parametrize("name", ["id", "name", "kind", "type_name", "specs"])
+def test_incomplete_stream_description_raises_wire_error(name: str) -> None:
     lacking = INFO.to_dict()
-    del lacking[next(iter(wrong))]
-    with pytest.raises(WireError, match="invalid description of a stream"):
+    del lacking[name]
+    with pytest.raises(WireError, match=f"invalid description of a stream.*{name}"):
         StreamInfo.from_dict(lacking)
 
 

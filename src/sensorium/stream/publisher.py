@@ -150,14 +150,6 @@ class Publisher:
             poses.shape[1], len(body),
         )  # fmt: skip
         place = begin_message(payload.data, head, poses)
-        if payload.body is None:
-            copy_bytes(place, body)
+        if payload.body is None and len(body):  # NumPy copies without holding the interpreter's lock
+            np.copyto(np.frombuffer(place, np.uint8), np.frombuffer(body, np.uint8))
         self._frame_counter.sent(moment.frame, receivers, n, self._table.offer(payload, receivers))
-
-
-def copy_bytes(memory: memoryview, body: bytes | memoryview) -> None:
-    """Copy a body into its memory."""
-    if len(body) < 4096:
-        memory[:] = body
-    else:  # NumPy copies without holding the interpreter's lock
-        np.copyto(np.frombuffer(memory, np.uint8), np.frombuffer(body, np.uint8))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from sensorium.errors import StreamError
 from sensorium.stream.subscriptions import Payload, Session, Topic
 from sensorium.wire import messages as msg
-from sensorium.wire.packing import Place
+from sensorium.wire.packing import PLACE
 from sensorium.wire.slots import SlotWriter
 
 SMALL = 16 * 1024
@@ -65,7 +65,7 @@ class Segments:
             session.segments.add(segment)
             self._send(session, msg.Segment(segment, writer.name, writer.token, writer.slot_size, SLOTS))
         session.lent.setdefault((segment, payload.slot), []).append(payload.data)
-        return Place(segment, payload.slot, payload.size).pack()
+        return PLACE.pack(segment, payload.slot, payload.size)
 
     def release(self, session: Session, segment: int, slot: int) -> None:
         """Release a slot that a client has read.

@@ -34,7 +34,7 @@ from sensorium.stream.streamed_sensors import WORLD, StreamedSensors
 from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Counts, Session, Subscription
 from sensorium.wire import messages as msg
-from sensorium.wire.slots import Probe, slots_available
+from sensorium.wire.slots import PROBE, SlotWriter, slots_available
 from sensorium.wire.stream_info import StreamInfo
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Server:
         self.address = (self.addresses or [self.local_address])[0]
         """First listening address; the address for this process if there is no other."""
         uses_slots = options.shared_memory and slots_available()
-        self._probe = Probe() if uses_slots else None
+        self._probe = SlotWriter(*PROBE) if uses_slots else None
         self._table = SubscriptionTable(
             self._sockets, uses_slots=uses_slots, max_held=int(1e6 * options.max_queued_mb),
             patience=options.patience if lockstep else 0.0,
@@ -245,15 +245,14 @@ class Server:
         self._note_listeners(self.scene.tick)
         self._greet_new()
         self._frame_counter.flush()
-        done = 0
-        for _ in range(len(commands)):
+        waiting = len(commands)
+        for _ in range(waiting):
             session, command = commands.popleft()
             if self._table.fresh:  # listeners from before the request receive this frame before the next one
                 self._note_listeners(self.scene.tick)
                 self._greet_new()
             self._commands.do(session, command)
-            done += 1
-        return done
+        return waiting
 
     def _run_periodic(self) -> None:
         """Run periodic maintenance on the socket's thread."""
@@ -356,7 +355,8 @@ class Server:
         """Remove everything that the server added to the scene; called on the loop's thread."""
         self._leaves = False
         self._watch.close()
-        self._stream_catalog.forget_listeners()
+        for name in list(self._stream_catalog.listened):
+            self._stream_catalog.no_longer_listened(name)
         self._spawner.remove_all()
 
     def _check_open(self) -> None:

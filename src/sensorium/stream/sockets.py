@@ -94,8 +94,9 @@ class Sockets:
             for address in addresses:
                 path = address.removeprefix("ipc://")
                 is_file = path != address and not path.startswith("@")
-                if is_file:
-                    _check_file(path)
+                if is_file and os.path.lexists(path) and not stat.S_ISSOCK(os.lstat(path).st_mode):
+                    why = "the path exists and is not a socket. Choose another path."  # libzmq would delete it
+                    raise StreamError(f"Cannot listen at {address!r}: {why}")
                 try:
                     router.ipv6 = "[" in address
                     if is_file:
@@ -115,8 +116,9 @@ class Sockets:
 
     def _bind_file(self, path: str) -> None:
         """Bind to a file that only this user can access."""
-        if _answers(path):  # renaming would take over the file of the current listener
-            raise zmq.ZMQError(errno.EADDRINUSE)
+        with socket.socket(socket.AF_UNIX) as probe:
+            if not probe.connect_ex(path):  # renaming would take over the file of the current listener
+                raise zmq.ZMQError(errno.EADDRINUSE)
         with tempfile.TemporaryDirectory(prefix=".", dir=os.path.dirname(path) or ".") as private:
             self._router.bind(f"ipc://{private}/s")
             os.chmod(f"{private}/s", 0o600)
@@ -154,19 +156,10 @@ class Sockets:
         """Send a control message to a client, from any thread."""
         self.put(session, Record(CONTROL, 0, 0, msg.encode(message)))
 
-    def clear(self, session: Session) -> None:
-        """Discard all records for a client that is gone."""
-        session.outbox.clear()
-
     def watch(self, descriptor: Any, call: Callable[[], None]) -> None:
         """Call a function when a descriptor or a ZeroMQ socket is readable. Only the socket's thread may call this."""
         self._watched[descriptor] = call
         self._poller.register(descriptor, zmq.POLLIN)
-
-    def unwatch(self, descriptor: int) -> None:
-        """Undo `watch`. Only the socket's thread may call this."""
-        if self._watched.pop(descriptor, None) is not None:
-            self._poller.unregister(descriptor)
 
     def _refuse_excess(self) -> None:
         """Close new connections that use the descriptors which the process needs otherwise.
@@ -202,9 +195,8 @@ class Sockets:
                 wait = 0 if self._ready else max(0, int(1e3 * (next_look - time.monotonic())) + 1)
                 events = dict(poller.poll(wait))
                 waker.rest(woken in events)
-                for descriptor in events:
-                    if descriptor in self._watched:  # not closed by an earlier callback
-                        self._watched[descriptor]()
+                for descriptor in events.keys() & self._watched:
+                    self._watched[descriptor]()
                 if router in events:
                     self._take()
                 self._give()
@@ -266,23 +258,3 @@ class Sockets:
             with contextlib.suppress(OSError):
                 os.unlink(path)
         self._waker.close()
-
-
-def _check_file(path: str) -> None:
-    """Reject a path of an existing file that is not a socket, because libzmq would delete it."""
-    try:
-        mode = os.lstat(path).st_mode
-    except OSError:
-        return
-    if not stat.S_ISSOCK(mode):
-        raise StreamError(f"Cannot listen at 'ipc://{path}': the path exists and is not a socket. Choose another path.")
-
-
-def _answers(path: str) -> bool:
-    """Return whether a process listens at the file of a socket."""
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(path)
-        except OSError:
-            return False
-    return True

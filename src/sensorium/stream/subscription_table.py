@@ -65,11 +65,6 @@ class SubscriptionTable:
         self._is_closing = False
 
     @property
-    def held(self) -> int:
-        """Total size of messages that wait or are in transit, bytes."""
-        return sum(session.held for session in self.sessions.values())
-
-    @property
     def counts(self) -> Counts:
         """Current numbers of sessions, subscriptions and resources."""
         with self.lock:
@@ -123,7 +118,7 @@ class SubscriptionTable:
             for subscription in list(session.subscriptions.values()):
                 self._drop(subscription)
             self.segments.release_all(session)
-            self._sockets.clear(session)
+            session.outbox.clear()
             self.has_room.notify_all()
 
     # Subscriptions ----------------------------------------------------------------------------------------------------
@@ -310,8 +305,10 @@ class SubscriptionTable:
                     each.session.held += payload.size
                     self._send_waiting(each)
                 elif each.topic.info.events:
-                    self._note_lost(each)
                     lost.append(each)
+                    text = f"Client {each.session} is too slow and loses events of {each.topic.info.name!r}"
+                    if text not in self.slow:
+                        self.slow.append(text)
                 elif each.lossless and is_full:
                     fix = "Process data faster, increase queue=, or listen with policy='latest'"
                     self._end_slow(each, f"{each.limit} messages waited for the listener. {fix}")
@@ -321,11 +318,6 @@ class SubscriptionTable:
                     fix = "Process data faster, listen with policy='latest', or serve with a higher max_queued_mb"
                     self._end_slow(each, f"{size:.3g} MB waited for the client {reached}. {fix}")
         return lost
-
-    def _note_lost(self, subscription: Subscription) -> None:
-        text = f"Client {subscription.session} is too slow and loses events of {subscription.topic.info.name!r}"
-        if text not in self.slow:
-            self.slow.append(text)
 
     def _has_memory(self, session: Session, size: int) -> bool:
         """Return whether a client may hold a further message."""

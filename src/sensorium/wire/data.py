@@ -7,6 +7,7 @@ as the array exists. `copy()` returns the same data in separate memory. Data of 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, Self
@@ -157,6 +158,11 @@ def _joined(head: bytes, body: bytes | memoryview, info: StreamInfo) -> RawData:
 # Custom types of data ------------------------------------------------------------------------------------------------
 
 
+def _path(path: str) -> Any:
+    """Return a property with the value at a path of attributes."""
+    return property(operator.attrgetter(path))
+
+
 class SensorData(Sample):
     """Data of one message of a custom type; the object and each of its arrays keep the received memory alive.
 
@@ -172,30 +178,22 @@ class SensorData(Sample):
     def __init__(self, raw: RawData) -> None:
         self.raw = raw
 
-    @property
-    def info(self) -> StreamInfo:
-        """Stream of the data."""
-        return self.raw.info
-
-    @property
-    def name(self) -> str:  # type: ignore[override]  # read-only here
-        """Name of the sensor."""
-        return self.raw.info.name
-
-    @property
-    def frame(self) -> int:  # type: ignore[override]
-        """Number of the frame on the server; all data of a frame share it."""
-        return self.raw.header.frame
-
-    @property
-    def seq(self) -> int:  # type: ignore[override]
-        """Number of the message in its stream; a gap means that this listener missed messages."""
-        return self.raw.header.seq
-
-    @property
-    def tick(self) -> int:  # type: ignore[override]
-        """Physics tick of the frame."""
-        return self.raw.header.tick
+    info: StreamInfo = _path("raw.info")
+    """Stream of the data."""
+    name: str = _path("raw.info.name")
+    """Name of the sensor."""
+    frame: int = _path("raw.header.frame")
+    """Number of the frame on the server; all data of a frame share it."""
+    seq: int = _path("raw.header.seq")
+    """Number of the message in its stream; a gap means that this listener missed messages."""
+    tick: int = _path("raw.header.tick")
+    """Physics tick of the frame."""
+    env_ids: Array = _path("raw.env_ids")
+    """Numbers of the envs in the data, int64 `[env]`."""
+    pose: Array | None = _path("raw.pose")
+    """Poses in the world at the capture, `[env, mount, 7]` (m, quaternion wxyz); None for a sensor without pose."""
+    raw_data: memoryview = _path("raw.body")
+    """Bytes of the body, read-only."""
 
     @property
     def time(self) -> float:  # type: ignore[override]
@@ -216,21 +214,6 @@ class SensorData(Sample):
     def capture_time_wall(self) -> float:  # type: ignore[override]
         """Wall-clock time of the server at the capture, s since 1970."""
         return self.raw.header.wall_ns * 1e-9
-
-    @property
-    def env_ids(self) -> Array:  # type: ignore[override]
-        """Numbers of the envs in the data, int64 `[env]`."""
-        return self.raw.env_ids
-
-    @property
-    def pose(self) -> Array | None:  # type: ignore[override]
-        """Poses in the world at the capture, `[env, mount, 7]` (m, quaternion wxyz); None for a sensor without pose."""
-        return self.raw.pose
-
-    @property
-    def raw_data(self) -> memoryview:
-        """Bytes of the body, read-only."""
-        return self.raw.body
 
     def copy(self) -> Self:
         """Return a copy in separate memory; the received memory can then be released."""

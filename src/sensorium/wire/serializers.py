@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sensorium.errors import RegistrationError, UnknownNameError, WireError, listed
+from sensorium.errors import RegistrationError, WireError, listed
 from sensorium.plugins import Plugins, Registry
 from sensorium.readings import Array, Reading, Sample
 from sensorium.wire.bundles import split_bundle
@@ -70,7 +70,17 @@ class Serializer:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        register(cls)
+        name: object = getattr(cls, "type_name", None)
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise RegistrationError(
+                f"{cls.__qualname__}.type_name: got {name!r}, expected a name and a version such as "
+                "'my_package.Thing/1'. Both sides identify the type of the data by this name."
+            )
+        for method in ("serialize", "deserialize"):
+            defined = next((vars(base)[method] for base in cls.__mro__ if method in vars(base)), None)
+            if not isinstance(defined, staticmethod) or defined is vars(Serializer)[method]:
+                raise RegistrationError(f"{cls.__qualname__}.{method} must be defined, as a @staticmethod.")
+        _serializers.add(name, cls)
 
     @staticmethod
     def serialize(sensor: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -96,25 +106,6 @@ class Serializer:
 # Registry -------------------------------------------------------------------------------------------------------------
 
 
-def register(cls: type[Serializer]) -> None:
-    """Register a serializer, as the definition of its class does. A redefined class replaces the old one.
-
-    Raises:
-        RegistrationError: it lacks a name or a method, or another class has that name.
-    """
-    name: object = getattr(cls, "type_name", None)
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise RegistrationError(
-            f"{cls.__qualname__}.type_name: got {name!r}, expected a name and a version such as 'my_package.Thing/1'. "
-            "Both sides identify the type of the data by this name."
-        )
-    for method in ("serialize", "deserialize"):
-        defined = next((vars(base)[method] for base in cls.__mro__ if method in vars(base)), None)
-        if not isinstance(defined, staticmethod) or defined is vars(Serializer)[method]:
-            raise RegistrationError(f"{cls.__qualname__}.{method} must be defined, as a @staticmethod.")
-    _serializers.add(name, cls)
-
-
 def by_name(name: str) -> type[Serializer]:
     """Return the serializer of a type of data.
 
@@ -132,19 +123,6 @@ def by_name(name: str) -> type[Serializer]:
             "Install the same version of its package on both sides."
         )
     return _serializers.find(name, fix)
-
-
-def by_id(number: int) -> type[Serializer]:
-    """Return the serializer of a type of data by its number in headers, see `type_id`.
-
-    Raises:
-        UnknownNameError: there is none.
-    """
-    found = next((cls for name, cls in registered().items() if type_id(name) == number), None)
-    if found is None:
-        fix = f"{_INSTALL} {_serializers.plugins.suspects()}".rstrip()
-        raise UnknownNameError("type of data with the number", f"{number:#018x}", _serializers, fix)
-    return found
 
 
 def for_kind(kind: str) -> type[Serializer]:

@@ -20,7 +20,6 @@ import struct
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Self
 
 import numpy as np
 
@@ -46,10 +45,10 @@ _F_SEAL_SEAL, _F_SEAL_SHRINK, _F_SEAL_GROW, _F_SEAL_FUTURE_WRITE = 1, 2, 4, 16
 def slots_available() -> bool:
     """Return whether this process can create slots: Linux with `memfd_create` and ``/proc``."""
     try:
-        with Probe() as probe:
-            return probe_slots(probe.name, probe.token)
+        probe = SlotWriter(*PROBE)
     except StreamError:
         return False
+    return probe_slots(probe.name, probe.token)
 
 
 class SlotWriter:
@@ -113,12 +112,6 @@ class SlotWriter:
             self._slots = None  # not unmapped here, because views may still exist
             os.close(self._file)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __del__(self) -> None:
         if hasattr(self, "_free"):  # otherwise the construction failed
             self.close()
@@ -148,7 +141,7 @@ class SlotReader:
         self.slot_size = slot_size
         self.count = count
         self._on_release = on_release
-        self._whole: Array | None = _map_memory(name, token, slot_size, count)
+        self._whole = _map_memory(name, token, slot_size, count)
 
     def memory(self, slot: int, length: int) -> Array:
         """Return the first `length` bytes of a slot: uint8 [length], read-only, 64-byte aligned and not copied.
@@ -158,48 +151,26 @@ class SlotReader:
 
         Raises:
             WireError: there is no such slot, or it is shorter than `length`.
-            StreamError: the reader is closed.
         """
-        if (whole := self._whole) is None:
-            raise StreamError(_CLOSED)
         if not (0 <= slot < self.count and 0 <= length <= self.slot_size):
             got = f"got {length} bytes in slot {slot}, expected at most {self.count} slots of {self.slot_size} bytes"
             raise WireError(f"shared memory {self.name}: {got}")
         start = PAGE + slot * self.slot_size
         release = None if self._on_release is None else partial(self._on_release, slot)
-        return leased(whole[start : start + length], release)
-
-    def close(self) -> None:
-        """Prevent access to further memory; repeated calls have no effect.
-
-        The segment stays mapped while arrays of it exist.
-        """
-        self._whole = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        return leased(self._whole[start : start + length], release)
 
 
-class Probe(SlotWriter):
-    """Small segment with which another process checks, by `probe_slots`, whether it can read this process's slots."""
-
-    def __init__(self) -> None:
-        super().__init__(PAGE, 1)
+PROBE = PAGE, 1
+"""Slot size and count of the segment with which another process checks whether it can read this process's slots."""
 
 
 def probe_slots(name: str, token: bytes) -> bool:
-    """Return whether this process can read the slots of the process that created the `Probe`."""
+    """Return whether this process can read the slots of the process that created a `SlotWriter` of `PROBE`."""
     try:
-        SlotReader(name, token, PAGE, 1).close()
+        SlotReader(name, token, *PROBE)
     except StreamError:
         return False
     return True
-
-
-_CLOSED = "the segment of shared memory is closed"
 
 
 def _make_memory(head: bytes, size: int) -> tuple[int, mmap.mmap]:
