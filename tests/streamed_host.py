@@ -78,9 +78,9 @@ class Host:
     def at(self, frame: int, pos: Any = None, quat: Any = None) -> Snapshot:
         """Return a snapshot with positions and orientations ``[env, body, ...]``; by default at the origin."""
         shape = (self.num_envs, len(self.bodies))
-        pos = np.zeros((*shape, 3)) if pos is None else np.broadcast_to(np.asarray(pos, np.float32), (*shape, 3))
-        quat = np.broadcast_to([1.0, 0.0, 0.0, 0.0] if quat is None else quat, (*shape, 4))
-        still = np.zeros((*shape, 3))
+        still = np.zeros((*shape, 3), np.float32)
+        pos = still if pos is None else np.broadcast_to(np.asarray(pos, np.float32), (*shape, 3))
+        quat = np.broadcast_to(np.asarray([1, 0, 0, 0] if quat is None else quat, np.float32), (*shape, 4))
         envs = np.arange(self.num_envs)
         return Snapshot(frame, 2 * frame, 2 * frame * self.dt, self.bodies, envs, pos, quat, still, still)
 

@@ -210,22 +210,18 @@ def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     if about := _about_drawing(sensor):
         constants["drawing"] = about
     has_mounts = any(spec.axes[:1] == ("mount",) for spec in sensor.specs)
+    cfg, fields = sensor.cfg, {spec.name for spec in sensor.specs}
+    prefixes = cfg.knob_prefixes() if isinstance(cfg, SimpleSensorCfg) else {}
+    prefixes = {prefix: name for prefix, name in prefixes.items() if name in fields}
     return {
         "kind": sensor.cfg.kind(),
         "rate_hz": sensor.info.rate_hz,
         "fields": [spec.to_dict() for spec in sensor.specs],
         **({"mounts": list(sensor.info.mounts)} if has_mounts else {}),
         **({"constants": dict(constants)} if constants else {}),
-        **({"prefixes": prefixes} if (prefixes := _prefixes(sensor)) else {}),
+        **({"prefixes": prefixes} if prefixes else {}),
         "cfg": sensor.cfg.to_dict(),
     }
-
-
-def _prefixes(sensor: Sensor[Any, Any]) -> dict[str, str]:
-    """Return prefix of knobs -> field, for the fields that the sensor has."""
-    cfg, names = sensor.cfg, {spec.name for spec in sensor.specs}
-    prefixes = cfg.knob_prefixes() if isinstance(cfg, SimpleSensorCfg) else {}
-    return {prefix: name for prefix, name in prefixes.items() if name in names}
 
 
 # Watches and cursors --------------------------------------------------------------------------------------------------

@@ -80,11 +80,6 @@ class Segments:
             del session.lent[segment, slot]
         self.tidy()
 
-    def release_all(self, session: Session) -> None:
-        """Release all slots of a client that is gone."""
-        session.lent.clear()
-        self.tidy()
-
     def retire(self, topic: Topic) -> None:
         """Retire the segment of a stream; it is closed when no client holds a slot of it."""
         writer = self._open.pop(topic.segment, None)

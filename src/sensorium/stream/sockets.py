@@ -71,9 +71,7 @@ class Sockets:
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._unprepare: Callable[[], None] = lambda: None
-        self._watched: dict[Any, Callable[[], None]] = {}
         self._ready: dict[Session, None] = {}
-        self._poller = zmq.Poller()
         self._router = router = self.context.socket(zmq.ROUTER)
         router.linger = 0
         router.sndhwm = 0  # messages in transit are limited by credits and by the lease
@@ -85,8 +83,6 @@ class Sockets:
         router.copy_threshold = COPIED_BELOW
         self._accepted = router.get_monitor_socket(zmq.EVENT_ACCEPTED)
         self._was_full = False
-        if os.name == "posix":
-            self.watch(self._accepted, self._refuse_excess)
         self.addresses: list[str] = []
         self._files: list[str] = []
         try:
@@ -156,11 +152,6 @@ class Sockets:
         """Send a control message to a client, from any thread."""
         self.put(session, Record(CONTROL, 0, 0, msg.encode(message)))
 
-    def watch(self, descriptor: Any, call: Callable[[], None]) -> None:
-        """Call a function when a descriptor or a ZeroMQ socket is readable. Only the socket's thread may call this."""
-        self._watched[descriptor] = call
-        self._poller.register(descriptor, zmq.POLLIN)
-
     def _refuse_excess(self) -> None:
         """Close new connections that use the descriptors which the process needs otherwise.
 
@@ -185,18 +176,20 @@ class Sockets:
                         connection.detach()  # its owner closes it
 
     def _run(self) -> None:
-        poller, router = self._poller, self._router
-        poller.register(router, zmq.POLLIN)
-        waker, woken = self._waker, self._waker.fileno()
-        self.watch(woken, self._between)
+        router, accepted, waker, woken = self._router, self._accepted, self._waker, self._waker.fileno()
+        poller = zmq.Poller()
+        for each in (router, woken, accepted) if os.name == "posix" else (router, woken):
+            poller.register(each, zmq.POLLIN)
         next_look = time.monotonic()
         try:
             while not self._stopping:
                 wait = 0 if self._ready else max(0, int(1e3 * (next_look - time.monotonic())) + 1)
                 events = dict(poller.poll(wait))
                 waker.rest(woken in events)
-                for descriptor in events.keys() & self._watched:
-                    self._watched[descriptor]()
+                if accepted in events:
+                    self._refuse_excess()
+                if woken in events:
+                    self._between()
                 if router in events:
                     self._take()
                 self._give()

@@ -117,8 +117,9 @@ class SubscriptionTable:
                 del self.sessions[session.route]
             for subscription in list(session.subscriptions.values()):
                 self._drop(subscription)
-            self.segments.release_all(session)
+            session.lent.clear()
             session.outbox.clear()
+            self.segments.tidy()
             self.has_room.notify_all()
 
     # Subscriptions ----------------------------------------------------------------------------------------------------

@@ -109,12 +109,6 @@ class RawData:
         return (header.pack() + bytes(self.head[HEADER_BYTES : header.body_offset])).ljust(header.body_offset, b"\0")
 
 
-_new = object.__new__
-_slots: Any = RawData  # writing through a slot's descriptor is faster than by name
-_set_item, _set_body = _slots._item.__set__, _slots.body.__set__
-_set_info, _set_head = _slots.info.__set__, _slots.head.__set__
-
-
 def messages_of(
     header: Header, head: memoryview, bodies: bytes, rows: Iterable[tuple[int, int, int]], info: StreamInfo
 ) -> Iterator[RawData]:
@@ -129,11 +123,10 @@ def messages_of(
     """
     at, seq, first0, envs, stride = 0, header.seq, header.first_env, header.num_envs, header.poses * POSE_BYTES
     for length, first, count in rows:
-        raw = _new(RawData)
-        _set_item(raw, (header, seq, first, count))
-        _set_body(raw, memoryview(bodies[at : at + length]))
-        _set_info(raw, info)
-        _set_head(raw, head if count == envs else head[(first - first0) * stride :])
+        raw = RawData.__new__(RawData)
+        raw._item, raw.info = (header, seq, first, count), info
+        raw.body = memoryview(bodies[at : at + length])
+        raw.head = head if count == envs else head[(first - first0) * stride :]
         yield raw
         at += length
         seq += 1

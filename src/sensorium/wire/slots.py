@@ -3,15 +3,14 @@
 A segment is a `memfd`: memory without a name in any file system. Another process opens it as ``/proc/<pid>/fd/<n>``.
 The kernel frees it when the last process that uses it ends, even after a crash. No memory leaks, and the size of
 ``/dev/shm`` is not a limit. Only processes of the same user (and root) on the same host, with the same ``/proc``, can
-open a segment. From Linux 5.1 on, they cannot write to it. No process can shrink it, because that would crash its
+open a segment, and they cannot write to it. No process can shrink it, because that would crash its
 readers. The layout, little endian: one page with magic, version, page size, token, slot size and count, then the slots.
 
-Shared memory requires Linux. Elsewhere `slots_available()` is False and payloads are sent through the socket.
+Shared memory requires Linux 5.1. Elsewhere `slots_available()` is False and payloads are sent through the socket.
 """
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
 import re
@@ -199,13 +198,7 @@ def _seal(file: int) -> None:
     """Fix the size permanently, and prevent further writable mappings."""
     import fcntl
 
-    fixed = _F_SEAL_SHRINK | _F_SEAL_GROW | _F_SEAL_SEAL
-    try:
-        fcntl.fcntl(file, _F_ADD_SEALS, fixed | _F_SEAL_FUTURE_WRITE)
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-        fcntl.fcntl(file, _F_ADD_SEALS, fixed)  # Linux before 5.1: readers must not write
+    fcntl.fcntl(file, _F_ADD_SEALS, _F_SEAL_SHRINK | _F_SEAL_GROW | _F_SEAL_SEAL | _F_SEAL_FUTURE_WRITE)
 
 
 def _map_memory(name: str, token: bytes, slot_size: int, count: int) -> Array:
