@@ -17,9 +17,9 @@ from sensorium.stream.failures import FailureLog
 from sensorium.stream.outgoing import Moment, Outgoing
 from sensorium.stream.streamed import StreamedSensor
 from sensorium.wire.data import RawData, SensorData
-from sensorium.wire.header import Header, begin_message, body_offset
+from sensorium.wire.header import Header, begin_message, body_offset, type_id
 from sensorium.wire.owner import Owner, owner_of
-from sensorium.wire.serializers import by_id
+from sensorium.wire.serializers import registered
 from sensorium.wire.stream_info import StreamInfo
 from sensorium.wire.world import Snapshot
 
@@ -78,9 +78,9 @@ class Host:
     def at(self, frame: int, pos: Any = None, quat: Any = None) -> Snapshot:
         """Return a snapshot with positions and orientations ``[env, body, ...]``; by default at the origin."""
         shape = (self.num_envs, len(self.bodies))
-        pos = np.zeros((*shape, 3)) if pos is None else np.broadcast_to(np.asarray(pos, np.float32), (*shape, 3))
-        quat = np.broadcast_to([1.0, 0.0, 0.0, 0.0] if quat is None else quat, (*shape, 4))
-        still = np.zeros((*shape, 3))
+        still = np.zeros((*shape, 3), np.float32)
+        pos = still if pos is None else np.broadcast_to(np.asarray(pos, np.float32), (*shape, 3))
+        quat = np.broadcast_to(np.asarray([1, 0, 0, 0] if quat is None else quat, np.float32), (*shape, 4))
         envs = np.arange(self.num_envs)
         return Snapshot(frame, 2 * frame, 2 * frame * self.dt, self.bodies, envs, pos, quat, still, still)
 
@@ -102,8 +102,8 @@ class Host:
             cls,
             name,
             definition.describe(values or {}),
-            host=self,  # type: ignore[arg-type]
-            bodies=self.bodies,
+            self,  # type: ignore[arg-type]
+            self.bodies,
             envs=range(self.num_envs) if envs is None else envs,  # type: ignore[arg-type]
             transform=transform,
             owner=owner,
@@ -154,7 +154,7 @@ class Host:
         )  # fmt: skip
         head = bytearray(body_offset(message.num_envs, 1))
         begin_message(head, header, moment.poses[message.first_env - moment.first_env :][: message.num_envs])
-        serializer = by_id(message.type_id)
+        serializer = next(cls for name, cls in registered().items() if type_id(name) == message.type_id)
         info = StreamInfo(0, "guard", "sensor", serializer.type_name, num_envs=self.num_envs)
         return serializer.deserialize(RawData(memoryview(head), info, message.body))
 

@@ -536,7 +536,7 @@ def data_of(values: np.ndarray[Any, Any], spec: FieldSpec, cfg: dict[str, Any], 
     layout = plan(info.specs, len(values), 0, truth)
     flags = TRUTH if truth else 0
     header = Header(flags, type_id(info.type_name), 1, num_envs=len(values), body_bytes=layout.nbytes)
-    memory = empty(header.message_bytes)
+    memory = empty(header.body_offset + header.body_bytes)
     memory[:] = 0
     begin_message(memory, header)
     for block in [each for each in layout.blocks if each.name == spec.name]:

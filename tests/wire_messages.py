@@ -89,7 +89,7 @@ def make_message(info: StreamInfo, body: Any = b"", poses: Array | None = None, 
         body_bytes=len(body),
         **numbers,
     )
-    memory = empty(header.message_bytes)
+    memory = empty(header.body_offset + header.body_bytes)
     rest = begin_message(memory, header, 0.0 if poses is None else poses)
     np.frombuffer(rest, np.uint8)[:] = body
     memory.flags.writeable = False

@@ -234,7 +234,7 @@ class Reading(Items, Sample):
     _meta: dict[str, Array]
     _wait: Callable[[], None] | None = None
     _count: str = ""
-    """Name of the field that holds the number of rows per env, while ragged fields are still padded to their
+    """Name of the field that holds the number of rows per env, while ragged fields, if any, are still padded to their
     capacity."""
     _offsets: Array | None = None
     _pose: Array | None = None
@@ -255,13 +255,12 @@ class Reading(Items, Sample):
     def _make_ragged(self) -> None:
         """Remove the empty rows of fields with an event axis."""
         counts, self._count = self._measured[self._count], ""
-        self._offsets = read_only(np.concatenate(([0], np.cumsum(counts, dtype=np.int64))))
-        for spec in self.specs:
-            if spec.is_ragged:
-                filled = np.arange(spec.shape[0]) < counts[:, None]
-                for branch in (self._measured, self._truth):
-                    if branch:
-                        branch[spec.name] = read_only(branch[spec.name][filled])
+        for spec in filter(operator.attrgetter("is_ragged"), self.specs):
+            self._offsets = read_only(np.concatenate(([0], np.cumsum(counts, dtype=np.int64))))
+            filled = np.arange(spec.shape[0]) < counts[:, None]
+            for branch in (self._measured, self._truth):
+                if branch:
+                    branch[spec.name] = read_only(branch[spec.name][filled])
 
     @property
     def offsets(self) -> Array | None:

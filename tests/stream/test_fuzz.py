@@ -127,7 +127,7 @@ def refusals(dealer: Any) -> list[str]:
     return out
 
 
-@pytest.mark.parametrize("messages", [600, pytest.param(100_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("messages", [200, pytest.param(100_000, marks=pytest.mark.soak)])
 def test_random_and_mutated_messages_do_not_break_the_server(
     session: list[list[bytes]], messages: int, caplog: pytest.LogCaptureFixture
 ) -> None:

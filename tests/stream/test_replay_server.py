@@ -84,7 +84,7 @@ def summary(data: Any) -> Any:
     return (*common, about, truth, [[(name, bits(value)) for name, value in each.items()] for each in branches])
 
 
-@pytest.mark.parametrize("envs", [None, 1], ids=["all", "one"])
+@pytest.mark.parametrize("envs", [pytest.param(None, marks=pytest.mark.full), 1], ids=["all", "one"])
 def test_listeners_notice_no_difference(envs: int | None, tmp_path: Path) -> None:
     scene = live_scene()
     with scene.record(tmp_path / "run.mcap"), listening(scene, envs) as (server, found):

@@ -34,7 +34,7 @@ def server(nursery: Nursery) -> Iterator[Child]:
         yield child
 
 
-@pytest.mark.parametrize("cycles", [30, pytest.param(1000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("cycles", [12, pytest.param(1000, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("what", KINDS)
 def test_spawned_and_destroyed_sensors_leave_nothing(server: Child, what: str, cycles: int) -> None:
     """Descriptors, threads, memory, streams and sensors of the scene stay constant on both sides."""

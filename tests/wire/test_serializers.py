@@ -25,7 +25,7 @@ from sensorium.wire import serializers
 from sensorium.wire.data import ArrayData, RawData, empty
 from sensorium.wire.header import type_id
 from sensorium.wire.layout import plan
-from sensorium.wire.serializers import FieldSerializer, Serializer, by_id, by_name, read_message
+from sensorium.wire.serializers import FieldSerializer, Serializer, by_name, read_message
 from sensorium.wire.stream_info import StreamInfo
 
 
@@ -156,7 +156,7 @@ def test_padding_between_blocks_is_zeroed() -> None:
         layout = plan(DENSE, 4, 0, True)
         memory = empty(layout.nbytes)
         memory[:] = filler
-        FieldSerializer.write(reading, 0, 4, layout, memory.data)
+        FieldSerializer.write(reading.name, reading.arrays(), 0, 4, layout, memory.data)
         bodies.append(memory.tobytes())
     assert bodies[0] == bodies[1]
 
@@ -195,7 +195,7 @@ def test_defining_a_class_registers_it() -> None:
         def deserialize(raw: RawData) -> Distances:
             return Distances(raw)
 
-    assert by_name("test.Distances/1") is by_id(type_id("test.Distances/1")) is DistanceSerializer
+    assert by_name("test.Distances/1") is DistanceSerializer
     assert serializers.registered()["test.Distances/1"] is DistanceSerializer
     info = make_info((), type_name="test.Distances/1")
     data = read_message(make_message(info, DistanceSerializer.serialize(None, [1.5, 0.25])), info)
@@ -206,7 +206,7 @@ def test_defining_a_class_registers_it() -> None:
 def test_numbers_of_types_are_stable() -> None:
     """The numbers are pinned: recorded messages and other versions contain them."""
     assert type_id("sensorium.fields/1") == 0x15FBB7F7DC1510EB
-    assert by_id(0x15FBB7F7DC1510EB) is by_name("sensorium.fields/1") is FieldSerializer
+    assert by_name("sensorium.fields/1") is FieldSerializer
     assert sn.Serializer is Serializer
 
 
@@ -242,7 +242,7 @@ def test_duplicate_type_name_raises_and_keeps_the_first() -> None:
 def test_redefined_class_replaces_the_old_one() -> None:
     define("test.A/1")
     again = define("test.A/1")
-    assert by_name("test.A/1") is by_id(type_id("test.A/1")) is again
+    assert by_name("test.A/1") is again
 
 
 def test_unknown_type_error_suggests_the_nearest_and_a_fix() -> None:
@@ -250,8 +250,6 @@ def test_unknown_type_error_suggests_the_nearest_and_a_fix() -> None:
         UnknownNameError, match=r"'sensorium\.field/1'\. Did you mean 'sensorium\.fields/1'.*Import the"
     ):
         by_name("sensorium.field/1")
-    with pytest.raises(UnknownNameError, match=r"with the number '0x0000000000000005'.*install its package"):
-        by_id(5)
 
 
 def test_version_mismatch_of_a_type_is_reported() -> None:
@@ -278,7 +276,7 @@ def test_random_and_mutated_messages_raise_only_wire_errors() -> None:
     generator = random.Random(3)
     whole = field_message(make_reading(RAGGED), truth=True).tobytes()
     info, accepted = make_info(RAGGED), 0
-    for _ in range(3000):
+    for _ in range(800):
         data = bytearray(whole)
         for _ in range(generator.randrange(1, 4)):
             data[generator.randrange(128 if generator.random() < 0.7 else len(data))] = generator.randrange(256)
@@ -321,7 +319,6 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     assert "wind.Wind/1" not in serializers._serializers
     assert serializers.by_name("wind.Wind/1").__name__ == "WindSerializer"
-    assert serializers.by_id(serializers.type_id("wind.Wind/1")).__name__ == "WindSerializer"
     events = {f"sensorium.{name}Event/1" for name in ("SafeDistance", "Obstacle", "Collision")}
     ours = {"sensorium.fields/1", *events}
     assert set(serializers.registered()) == {*ours, "wind.Wind/1"}

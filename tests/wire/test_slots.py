@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ import pytest
 
 from sensorium.errors import StreamError, WireError
 from sensorium.wire import slots
-from sensorium.wire.slots import PAGE, Probe, SlotReader, SlotWriter, probe_slots, slots_available
+from sensorium.wire.slots import PAGE, PROBE, SlotReader, SlotWriter, probe_slots, slots_available
 
 SECONDS = 30.0
 """Time-out of every operation, s."""
@@ -97,7 +97,7 @@ def held_by_this_process() -> tuple[int, int]:
 
 def test_another_process_reads_written_data() -> None:
     """Whole slots and prefixes of them agree bit for bit, at 64-byte boundaries."""
-    with other_process() as other, SlotReader(*other.segment) as reader:
+    with other_process() as other, nullcontext(SlotReader(*other.segment)) as reader:
         written = {seed: other.write(seed) for seed in (1, 2, 3)}
         assert sorted(written.values()) == [0, 1, 2]
         for seed, slot in written.items():
@@ -118,9 +118,6 @@ def test_a_kept_view_survives_the_writer_and_the_reader() -> None:
         expected = numbers(5, reader.slot_size)[100:90_000].view(np.uint32)[::2].copy()
         other.kill()
         assert np.array_equal(kept, expected)
-        reader.close()
-        with pytest.raises(StreamError, match="closed"):
-            reader.memory(slot, 1)
         del reader
         gc.collect()
         assert np.array_equal(kept, expected)
@@ -131,7 +128,7 @@ def test_a_kept_view_survives_the_writer_and_the_reader() -> None:
 
 def test_a_reader_cannot_write() -> None:
     """The array, NumPy's writable flag and a new mapping of the memory all refuse writes."""
-    with other_process() as other, SlotReader(*other.segment) as reader:
+    with other_process() as other, nullcontext(SlotReader(*other.segment)) as reader:
         array = reader.memory(other.write(1), 100)
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
@@ -152,7 +149,7 @@ def test_a_reader_cannot_write() -> None:
 @pytest.mark.parametrize("length", [0, PAGE, 2 * PAGE, 100 * PAGE])
 def test_segment_size_cannot_be_changed(length: int) -> None:
     """A reader therefore never reads unmapped memory, which would kill it."""
-    with SlotWriter(PAGE, 2) as writer, opened(writer) as reader:
+    with closing(SlotWriter(PAGE, 2)) as writer, nullcontext(opened(writer)) as reader:
         taken = writer.take()
         assert taken is not None
         array = reader.memory(taken[0], PAGE)
@@ -183,7 +180,7 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("name", VIEWS)
 def test_release_is_reported_once_after_the_last_view(name: str) -> None:
     released: list[int] = []
-    with SlotWriter(PAGE, 3) as writer, opened(writer, released.append) as reader:
+    with closing(SlotWriter(PAGE, 3)) as writer, nullcontext(opened(writer, released.append)) as reader:
         array = reader.memory(2, 240)
         kept = VIEWS[name](array)
         del array
@@ -201,7 +198,7 @@ def test_release_is_reported_once_after_the_last_view(name: str) -> None:
 
 def test_arrays_of_one_slot_are_released_separately() -> None:
     released: list[int] = []
-    with SlotWriter(PAGE, 3) as writer, opened(writer, released.append) as reader:
+    with closing(SlotWriter(PAGE, 3)) as writer, nullcontext(opened(writer, released.append)) as reader:
         first, second = reader.memory(1, 10), reader.memory(1, 10)
         del first
         assert released == [1]
@@ -215,7 +212,7 @@ def test_release_is_reported_in_the_thread_of_the_last_view() -> None:
     def tell(slot: int) -> None:
         released.append((slot, threading.get_ident()))
 
-    with SlotWriter(PAGE, 1) as writer, opened(writer, tell) as reader:
+    with closing(SlotWriter(PAGE, 1)) as writer, nullcontext(opened(writer, tell)) as reader:
         held = [reader.memory(0, 100)[1:]]
         thread = threading.Thread(target=held.clear)
         thread.start()
@@ -226,7 +223,7 @@ def test_release_is_reported_in_the_thread_of_the_last_view() -> None:
 
 def test_arrays_in_a_reference_cycle_are_released_by_the_collector() -> None:
     released: list[int] = []
-    with SlotWriter(PAGE, 1) as writer, opened(writer, released.append) as reader:
+    with closing(SlotWriter(PAGE, 1)) as writer, nullcontext(opened(writer, released.append)) as reader:
         cycle: list[Any] = [reader.memory(0, 100)]
         cycle.append(cycle)
         del cycle
@@ -271,14 +268,14 @@ def refusal(name: str, token: bytes, slot_size: int = PAGE, count: int = 1) -> s
 
 
 def test_a_segment_with_another_token_is_refused() -> None:
-    with SlotWriter(PAGE, 1) as writer:
+    with closing(SlotWriter(PAGE, 1)) as writer:
         assert "token" in refusal(writer.name, bytes(16))
         assert "token" in refusal(writer.name, b"")
 
 
 def test_a_segment_of_another_size_is_refused() -> None:
     """This holds also where the total size is the same."""
-    with SlotWriter(PAGE, 4) as writer:
+    with closing(SlotWriter(PAGE, 4)) as writer:
         assert "expected" in refusal(writer.name, writer.token, PAGE, 5)
         assert f"4 slots of {PAGE} bytes, expected 2 of {2 * PAGE}" in refusal(writer.name, writer.token, 2 * PAGE, 2)
         for slot_size, count in ((0, 1), (-PAGE, 1), (PAGE, 0), (100, 1), (2**50, 1), (PAGE, 2**60)):
@@ -301,7 +298,7 @@ def test_reused_descriptor_is_not_mistaken_for_the_segment(tmp_path: Any) -> Non
     """A file, an empty file, a pipe, a socket, a directory, a device, foreign memory and other segments are refused."""
     import socket
 
-    with SlotWriter(PAGE, 1) as writer:
+    with closing(SlotWriter(PAGE, 1)) as writer:
         name, token, number = writer.name, writer.token, int(writer.name.rsplit("/", 1)[1])
         with open(writer.name, "rb") as file:
             content = file.read()
@@ -346,7 +343,7 @@ def test_only_descriptors_of_processes_are_opened(name: str) -> None:
 
 def test_slots_are_unavailable_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     assert slots_available()
-    with SlotWriter(PAGE, 1) as writer:
+    with closing(SlotWriter(PAGE, 1)) as writer:
         monkeypatch.setattr(slots, "_PROC", "/nowhere")
         assert "no /nowhere" in refusal(writer.name, writer.token)
         assert not slots_available()
@@ -369,7 +366,7 @@ def test_slots_are_unavailable_without_shared_memory(monkeypatch: pytest.MonkeyP
 
 
 def test_probe_reports_whether_slots_are_readable() -> None:
-    with Probe() as probe:
+    with closing(SlotWriter(*PROBE)) as probe:
         assert probe_slots(probe.name, probe.token)
         assert not probe_slots(probe.name, bytes(16))
     assert not probe_slots(probe.name, probe.token)
@@ -390,11 +387,12 @@ def test_opening_and_closing_leaves_nothing() -> None:
         if cycle % 3 == 0:
             kept.append(array)
             kept.append(memory)
-        for end in (writer, reader) if cycle % 2 else (reader, writer):
-            end.close()
-            end.close()
+        if cycle % 2:
+            writer.close()
+        del reader
+        writer.close()
         assert bytes(array) == b"hello"
-        del kept[:-6], writer, reader, memory, array, taken
+        del kept[:-6], writer, memory, array, taken
     kept.clear()
     assert held_by_this_process() == before
 
@@ -416,7 +414,6 @@ def test_killed_writers_leave_nothing() -> None:
             reader = SlotReader(*other.segment)
             array = reader.memory(other.write(seed), PAGE)
             other.kill()
-            reader.close()
             assert held_by_this_process()[1] == before[1] + 1
             assert np.array_equal(array, numbers(seed, PAGE))
             del array, reader, other
@@ -426,7 +423,7 @@ def test_killed_writers_leave_nothing() -> None:
 def test_unused_slots_use_no_memory() -> None:
     """The kernel provides pages on the first write; a reused slot already has its pages."""
     size = 64 * PAGE
-    with SlotWriter(size, 1000) as writer:
+    with closing(SlotWriter(size, 1000)) as writer:
 
         def used() -> int:
             return os.stat(writer.name).st_blocks * 512
@@ -441,7 +438,7 @@ def test_unused_slots_use_no_memory() -> None:
 
 
 def test_slots_begin_at_pages_and_do_not_overlap() -> None:
-    with SlotWriter(PAGE + 1, 3) as writer, opened(writer) as reader:
+    with closing(SlotWriter(PAGE + 1, 3)) as writer, nullcontext(opened(writer)) as reader:
         assert writer.slot_size == 2 * PAGE
         taken = [each for each in (writer.take() for _ in range(4)) if each is not None]
         assert [slot for slot, _ in taken] == [0, 1, 2]
@@ -454,7 +451,7 @@ def test_slots_begin_at_pages_and_do_not_overlap() -> None:
 
 
 def test_the_slot_freed_last_is_taken_first() -> None:
-    with SlotWriter(PAGE, 4) as writer:
+    with closing(SlotWriter(PAGE, 4)) as writer:
         taken = {slot: memory for slot, memory in (writer.take() or (-1, None) for _ in range(4))}
         assert list(taken) == [0, 1, 2, 3] and writer.take() is None and writer.free == 0
         for slot in (2, 0, 3):
@@ -465,7 +462,7 @@ def test_the_slot_freed_last_is_taken_first() -> None:
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_slot_is_free_after_its_last_view(name: str) -> None:
-    with SlotWriter(PAGE, 2) as writer:
+    with closing(SlotWriter(PAGE, 2)) as writer:
         taken = writer.take()
         assert taken is not None and writer.free == 1
         kept = VIEWS[name](taken[1])
@@ -479,7 +476,7 @@ def test_a_slot_is_free_after_its_last_view(name: str) -> None:
 def test_slot_is_never_lent_twice() -> None:
     """Four threads write distinct marks into the slots they hold, and always find them again."""
     errors: list[BaseException] = []
-    with SlotWriter(PAGE, 3) as writer, opened(writer) as reader:
+    with closing(SlotWriter(PAGE, 3)) as writer, nullcontext(opened(writer)) as reader:
 
         def work(mark: int) -> None:
             try:
@@ -518,7 +515,7 @@ def test_closed_writer_lends_nothing_but_its_memory_stays() -> None:
 
 
 def test_message_without_valid_slot_is_refused() -> None:
-    with SlotWriter(PAGE, 2) as writer, opened(writer) as reader:
+    with closing(SlotWriter(PAGE, 2)) as writer, nullcontext(opened(writer)) as reader:
         for slot, length in ((2, 1), (-1, 1), (0, PAGE + 1), (0, -1), (2**70, 1), (0, 2**70)):
             with pytest.raises(WireError, match=f"2 slots of {PAGE} bytes"):
                 reader.memory(slot, length)

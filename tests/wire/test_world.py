@@ -133,33 +133,6 @@ def test_body_numbers_can_differ_from_rows() -> None:
     assert shot.pose(3, env=1) == snapshot().pose(3, env=1)
 
 
-def test_snapshot_captures_are_optional() -> None:
-    assert snapshot().captures is None
-    assert snapshot(captures=[3, 4]).captures.tolist() == [3, 4]  # type: ignore[union-attr]
-    with pytest.raises(ConfigError, match=r"Snapshot\.captures: got \(1,\), expected an array of shape \(2,\)"):
-        snapshot(captures=[3])
-
-
-def test_snapshot_arrays_are_read_only_views() -> None:
-    arrays = state()
-    shot = snapshot(**arrays)
-    for name, array in arrays.items():
-        assert np.shares_memory(getattr(shot, name), array)
-        with pytest.raises(ValueError, match="read-only"):
-            getattr(shot, name)[0] = 0
-        array[0] = 0  # its owner still can
-    with pytest.raises(ValueError, match="read-only"):
-        shot.env_ids[0] = 3
-
-
-@pytest.mark.parametrize(
-    ("name", "shape"), [("pos_w", (2, 3, 3)), ("quat_w", (2, 4, 3)), ("lin_vel_w", (1, 4, 3)), ("ang_vel_w", (4, 3))]
-)
-def test_an_array_of_another_shape_is_refused(name: str, shape: tuple[int, ...]) -> None:
-    with pytest.raises(ConfigError, match=rf"Snapshot\.{name}: got \(.*\), expected an array of shape \(2, 4, "):
-        snapshot(**{name: np.zeros(shape, np.float32)})
-
-
 # From data of a body-state sensor -------------------------------------------------------------------------------------
 
 
@@ -182,6 +155,7 @@ def test_data_of_a_body_state_sensor_are_a_snapshot_without_a_copy(mounts: tuple
     assert (shot.frame, shot.tick, shot.time) == (41, 120, pytest.approx(0.6))
     assert shot.env_ids.tolist() == [0, 1]
     assert np.shares_memory(shot.pos_w, data.pos_w)
+    assert not any(getattr(shot, name).flags.writeable for name in ("env_ids", *state()))
     assert shot.captures is not None
     assert shot.captures.tolist() == data.captures.tolist()
     assert shot.pose("box/box", env=1) == snapshot().pose(3, env=1)
@@ -200,8 +174,6 @@ def test_one_body_without_a_mount_axis_is_a_snapshot_too() -> None:
 def test_data_of_other_bodies_or_fields_are_refused_as_snapshot() -> None:
     with pytest.raises(ConfigError, match=r"Snapshot\.bodies: .* expected the mounts of sensor 'unit': a, b, c, d"):
         Snapshot.of(body_state(4, mounts=("a", "b", "c", "d")), BODIES)
-    with pytest.raises(ConfigError, match=r"Snapshot\.pos_w: got \(2, 3, 3\)"):
-        Snapshot.of(body_state(3), BODIES)
     specs = (spec("pos_w", ("mount", "xyz"), (4, 3)), spec("height"))
     data = FieldSerializer.deserialize(RawData(field_message(make_reading(specs)), make_info(specs)))
     with pytest.raises(WireError, match=r"data of 'unit' .*quat_w, lin_vel_w, ang_vel_w"):

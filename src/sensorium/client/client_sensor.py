@@ -20,7 +20,7 @@ from sensorium.pose import Pose
 from sensorium.readings import Bodies
 from sensorium.wire.attributes import ActorDescription, SensorDefinition
 from sensorium.wire.owner import Owner
-from sensorium.wire.spawned import SpawnedSensor, place, registry_of
+from sensorium.wire.spawned import SpawnedSensor, registry_of
 from sensorium.wire.world import Snapshot
 
 if TYPE_CHECKING:
@@ -330,17 +330,13 @@ def spawn(
         arguments: arguments of its `__init__`.
 
     Raises:
-        ConfigError: the environments are not contiguous.
         Exception: any exception of its `__init__`, `set` or `set_owner`; after `set` or `set_owner`, the sensor is
             destroyed.
     """
     sensor = cls(**arguments)
     sensor._prepare(host, name)
-    place(sensor, name, description, envs, transform, owner)
     try:
-        sensor.set(description)
-        if owner is not None:
-            sensor.set_owner(owner)
+        sensor.begin(name, description, envs=envs, transform=transform, owner=owner)
     except BaseException:
         sensor.destroy()
         raise

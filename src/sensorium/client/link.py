@@ -18,7 +18,7 @@ from zmq.utils.monitor import parse_monitor_message
 from sensorium.client.callbacks import LOGGER
 from sensorium.errors import StreamError, WireError
 from sensorium.wire import messages as msg
-from sensorium.wire.packing import CONTROL, CREDIT, DATA, RELEASE, SLOT, Place, Record, pack, unpack
+from sensorium.wire.packing import CONTROL, CREDIT, DATA, PLACE, RELEASE, SLOT, Record, pack, unpack
 from sensorium.wire.slots import SlotReader, probe_slots
 from sensorium.wire.waker import Waker
 
@@ -277,17 +277,17 @@ class Link:
                 head, *body = content if isinstance(content, tuple) else (content,)
                 messages.append((b, head, body[0] if body else None))
             elif kind == SLOT:
-                messages.append((b, memoryview(self._slot(Place.unpack(content))), None))
+                messages.append((b, memoryview(self._slot(*PLACE.unpack(content))), None))
             else:
                 raise WireError(f"a record has the unknown kind {kind}")
         if messages:
             self._session.take(number, messages)
 
-    def _slot(self, place: Place) -> Any:
-        reader = self._segments.get(place.segment)
+    def _slot(self, segment: int, slot: int, length: int) -> Any:
+        reader = self._segments.get(segment)
         if reader is None:
-            raise WireError(f"a message is in segment {place.segment}, which was not announced")
-        return reader.memory(place.slot, place.length)
+            raise WireError(f"a message is in segment {segment}, which was not announced")
+        return reader.memory(slot, length)
 
     def _release(self, session: int, segment: int, slot: int) -> None:
         """Notify the server that a slot was read, unless the slot belongs to an earlier connection."""

@@ -394,10 +394,10 @@ class Session:
             self.refusal, self.frame = "", catalogue.frame
             if self.frame_listeners:
                 self.link.send_control(msg.Frames(True))
-            waiting = list(self.subscribers.values())
-            for number in self.subscribers:  # it may have been requested after the greeting
-                self.link.send_control(msg.Unsubscribe(number))
+            numbers, waiting = list(self.subscribers), list(self.subscribers.values())
             self.subscribers.clear()
+            for number in numbers:  # it may have been requested after the greeting
+                self.link.send_control(msg.Unsubscribe(number))
             lost = {} if self._resumed else dict(self.spawned)
             later = [each for each in waiting if each.name in lost and each.name not in self.streams]
             for subscriber in waiting:

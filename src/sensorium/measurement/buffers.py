@@ -115,6 +115,8 @@ class SensorBuffers:
         self.scratch = record() if self.observers else Record((), num_envs, device)
         """Truth of a tick between samples, for these stages."""
         self.flags = [torch.zeros_like(self.bad) for _ in range(2)] if self.observers else []
+        self.own_clock: Any = next((run for run in self.stages if hasattr(run.cfg, "stamps")), None)
+        """The run of the stage that is the sensor's own clock: it has `stamps`. None without one."""
 
     def _is_first(self) -> torch.Tensor:
         """Bool [env]: whether the current sample is the first of the env's episode."""
@@ -136,11 +138,6 @@ class SensorBuffers:
         self.counter.is_pure = self.plan.is_pure
         if self.plan.is_on_access:
             self.counter = AccessCounter(self.clock, self.plan.rate)
-
-    @property
-    def own_clock(self) -> Any:
-        """The run of the stage that is the sensor's own clock: it has `stamps`. None without one."""
-        return next((run for run in self.stages if hasattr(run.cfg, "stamps")), None)
 
     # The chain --------------------------------------------------------------------------------------------------------
 

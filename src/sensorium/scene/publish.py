@@ -40,7 +40,7 @@ def env_range(envs: slice | None, num_envs: int) -> range:
 def without_poses(sensors: Iterable[Sensor[Any, Any]], engine: Engine) -> list[Sensor[Any, Any]]:
     """Return the sensors whose poses can be kept but are not yet; prepare the engine for them."""
     new = [sensor for sensor in sensors if sensor.buffers.poses is None and sensor.mount is not None]
-    if BODY_POSE not in engine.prepared:
+    if new and BODY_POSE not in engine.prepared:
         from sensorium.sensors.core.poses import CapturePoses  # imported on use, for outputs only
 
         can = engine.grants_late(BODY_POSE) and engine.supports(BODY_POSE) is None
@@ -105,7 +105,7 @@ def take_reading(sensor: Sensor[Any, Any], envs: range, *, truth: bool, poses: b
         _meta=meta,
         _pose=pose.get("pose"),
         _wait=wait,
-        _count="count" if any([spec.is_ragged for spec in sensor.specs]) else "",
+        _count="count" if "count" in measured else "",
         _dt=clock.dt,
     )
 
@@ -210,22 +210,18 @@ def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     if about := _about_drawing(sensor):
         constants["drawing"] = about
     has_mounts = any(spec.axes[:1] == ("mount",) for spec in sensor.specs)
+    cfg, fields = sensor.cfg, {spec.name for spec in sensor.specs}
+    prefixes = cfg.knob_prefixes() if isinstance(cfg, SimpleSensorCfg) else {}
+    prefixes = {prefix: name for prefix, name in prefixes.items() if name in fields}
     return {
         "kind": sensor.cfg.kind(),
         "rate_hz": sensor.info.rate_hz,
         "fields": [spec.to_dict() for spec in sensor.specs],
         **({"mounts": list(sensor.info.mounts)} if has_mounts else {}),
         **({"constants": dict(constants)} if constants else {}),
-        **({"prefixes": prefixes} if (prefixes := _prefixes(sensor)) else {}),
+        **({"prefixes": prefixes} if prefixes else {}),
         "cfg": sensor.cfg.to_dict(),
     }
-
-
-def _prefixes(sensor: Sensor[Any, Any]) -> dict[str, str]:
-    """Return prefix of knobs -> field, for the fields that the sensor has."""
-    cfg, names = sensor.cfg, {spec.name for spec in sensor.specs}
-    prefixes = cfg.knob_prefixes() if isinstance(cfg, SimpleSensorCfg) else {}
-    return {prefix: name for prefix, name in prefixes.items() if name in names}
 
 
 # Watches and cursors --------------------------------------------------------------------------------------------------
@@ -282,7 +278,7 @@ def call_watches(watches: list[Watch]) -> None:
     """
     errors: list[Exception] = []
     for watch in watches[:]:
-        if not watch.is_closed:
+        if watch in watches:
             try:
                 watch._callback()
             except Exception as error:

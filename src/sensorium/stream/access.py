@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
 from collections import deque
 from collections.abc import Callable
@@ -17,7 +15,7 @@ from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Session
 from sensorium.wire import messages as msg
 from sensorium.wire.packing import CONTROL, CREDIT, RELEASE, Record, pack, unpack
-from sensorium.wire.slots import Probe
+from sensorium.wire.slots import SlotWriter
 
 PONG_S = 0.02
 """Minimum interval between answers to pings of a client, which may send many pings without reading, s."""
@@ -55,7 +53,7 @@ class AccessControl:
         options: ServerOptions,
         *,
         server: bytes,
-        probe: Probe | None,
+        probe: SlotWriter | None,
         catalogue: Callable[[], msg.Catalogue],
         left: Callable[[Session], None],
     ) -> None:
@@ -81,20 +79,26 @@ class AccessControl:
         """Handle one message; raises no exceptions."""
         session = self._table.sessions.get(route)
         try:
-            for number, record in enumerate(unpack(parts)):
-                content = record.content
-                if number >= MAX_RECORDS:
-                    raise WireError(f"more than {MAX_RECORDS} records in one message")
+            if len(parts) > MAX_RECORDS:
+                raise WireError(f"more than {MAX_RECORDS} records in one message")
+            for kind, a, b, content in unpack(parts):
                 if isinstance(content, tuple):
                     raise WireError("a record with further parts")
                 if len(content) > msg.MAX_WORDS and content[1] not in msg.LONG_TAGS:
                     raise WireError(f"a control message of {len(content)} bytes")
+                message = msg.decode_at_server(content) if kind == CONTROL else None
                 if session is not None:
                     session.last_seen = time.monotonic()
-                    self._take(session, record)
-                    continue
-                message = msg.decode_at_server(content) if record.kind == CONTROL else None
-                if isinstance(message, msg.Hello):
+                    if kind == CREDIT:
+                        self._table.credit(session, a, b)
+                    elif kind == RELEASE:
+                        with self._table.lock:
+                            self._table.segments.release(session, a, b)
+                    elif message is not None:
+                        self._handle_message(session, message)
+                    else:
+                        raise WireError(f"a record of kind {kind}, which clients do not send")
+                elif isinstance(message, msg.Hello):
                     self._welcome(route, message)
                     session = self._table.sessions.get(route)
                 elif not isinstance(message, msg.Bye):
@@ -107,7 +111,7 @@ class AccessControl:
             else:
                 LOG.exception("The server could not handle a message of a client")
                 reason = f"the server failed to handle a message: {type(error).__name__}: {error}"
-            self._refuse(route, reason, always=session is not None)
+            self._answer(route, msg.Refused(reason, True), always=session is not None)
             if session is not None:
                 LOG.warning("Client %s is disconnected: %s", session, reason)
                 self.end(session)
@@ -125,10 +129,6 @@ class AccessControl:
 
     def end(self, session: Session) -> None:
         """End a session."""
-        if session.process is not None:
-            self._sockets.unwatch(session.process)
-            os.close(session.process)
-            session.process = None
         with self._table.lock:  # as one change: where `clients` shows the end, its sensors are known to be orphans
             self._table.remove_session(session)
             self.new_frame_listeners.pop(session, None)
@@ -150,15 +150,16 @@ class AccessControl:
         if self._closing:
             return
         if hello.protocol != msg.PROTOCOL:
-            self._refuse(
-                route,
+            reason = (
                 f"the server speaks protocol {msg.PROTOCOL} (sensorium {self._version}), the client {hello.protocol} "
-                f"(sensorium {hello.version}). Install the same version on both sides",
+                f"(sensorium {hello.version}). Install the same version on both sides"
             )
+            self._answer(route, msg.Refused(reason, True))
             return
         if not self._credentials.admits(hello.token):
             self.refused += 1
-            self._refuse(route, "the token is wrong. Pass the token of the server: connect(..., token=...)")
+            reason = "the token is wrong. Pass the token of the server: connect(..., token=...)"
+            self._answer(route, msg.Refused(reason, True))
             return
         if len(self._table.sessions) >= self._options.max_clients:
             reason = f"the server already has max_clients={self._options.max_clients} clients"
@@ -184,9 +185,6 @@ class AccessControl:
         self._table.send(session, msg.Welcome(self._server, *probe, resumed, self._options.max_message))
         self._table.send(session, self._catalogue())
 
-    def _refuse(self, route: bytes, reason: str, *, always: bool = False) -> None:
-        self._answer(route, msg.Refused(reason, True), always=always)
-
     def _answer(self, route: bytes, message: msg.Message, *, always: bool = False) -> None:
         self._answers += not always
         if self._answers > MAX_ANSWERS and not always:
@@ -194,18 +192,6 @@ class AccessControl:
         self._sockets.send_now(route, pack([Record(CONTROL, 0, 0, msg.encode(message))]))
 
     # In a session -----------------------------------------------------------------------------------------------------
-
-    def _take(self, session: Session, record: Record) -> None:
-        table = self._table
-        if record.kind == CREDIT:
-            table.credit(session, record.a, record.b)
-        elif record.kind == RELEASE:
-            with table.lock:
-                table.segments.release(session, record.a, record.b)
-        elif record.kind == CONTROL:
-            self._handle_message(session, msg.decode_at_server(record.content))
-        else:
-            raise WireError(f"a record of kind {record.kind}, which clients do not send")
 
     def _handle_message(self, session: Session, message: msg.ToServer) -> None:
         table = self._table
@@ -228,8 +214,6 @@ class AccessControl:
                     self.on_command()
             case msg.ProbeResult(can_read=can_read):
                 session.shares_memory = can_read and self._probe is not None
-                if session.shares_memory:
-                    self._watch_process(session)
             case msg.Bye():
                 self.end(session)
             case msg.Hello():  # repeated by the client before the answer arrived
@@ -240,15 +224,3 @@ class AccessControl:
                 session.requests += 1
                 self.commands.append((session, message))
                 self.on_command()
-
-    def _watch_process(self, session: Session) -> None:
-        """Detect the end of a client's process at once. Clients that read shared memory run on this machine."""
-        if session.process is not None or session.pid == os.getpid() or not hasattr(os, "pidfd_open"):
-            return
-        with contextlib.suppress(OSError, OverflowError):  # already gone, or not watchable: then the lease applies
-            session.process = os.pidfd_open(session.pid)
-            self._sockets.watch(session.process, lambda: self._process_ended(session))
-
-    def _process_ended(self, session: Session) -> None:
-        LOG.info("The process of client %s ended", session)
-        self.end(session)

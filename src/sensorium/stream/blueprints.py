@@ -34,22 +34,17 @@ from sensorium.wire.attributes import Attribute, SensorDefinition, blueprint_tit
 if TYPE_CHECKING:
     from sensorium.pose import Pose
 
-Extra = SensorDefinition | type
-"""Definition of a sensor, or a class with a `definition`: a streamed sensor, or one that runs in the client."""
-
 _LOG = logging.getLogger("sensorium.stream")
 
 
-def definitions(
-    extra: Iterable[Extra] = (), *, presets: Mapping[str, Any] | None = None
-) -> dict[str, SensorDefinition]:
+def definitions(extra: Iterable[Any] = (), *, presets: Mapping[str, Any] | None = None) -> dict[str, SensorDefinition]:
     """Return the definitions of all registered sensors and of others, by id.
 
     A class that cannot be described, e.g. of a broken plugin, is omitted with a `SensoriumWarning` that names it. A
     kind shared by two classes is also omitted, and the log reports it once.
 
     Args:
-        extra: definitions of other sensors, or classes that return one from `definition()`.
+        extra: classes of streamed sensors, with a `definition`.
         presets: presets by name, each with a `kind`. They become the recommended values of an attribute ``preset``.
     """
     found: dict[str, SensorDefinition] = {}
@@ -61,12 +56,10 @@ def definitions(
             _report(f"The sensor kind {kind!r} has no blueprint: {error}")
         else:
             makers.append((repr(kind), partial(_of_scene, id, kind, presets or {})))
-    makers += [(shown(each), partial(_defined, each)) for each in extra]
+    makers += [(shown(each), each.definition) for each in extra]
     for what, make in makers:
         try:
             definition = make()
-            if not isinstance(definition, SensorDefinition):
-                raise TypeError(f"its definition is {shown(definition)}, expected a SensorDefinition")
             if found.setdefault(definition.id, definition) != definition:
                 raise DuplicateNameError(f"another sensor already has the blueprint {definition.id!r}")
         except Exception as error:
@@ -144,10 +137,6 @@ def build_cfg(
     return cfg
 
 
-def _defined(each: Any) -> SensorDefinition:
-    return each if isinstance(each, SensorDefinition) else each.definition()
-
-
 def _renamed(fault: Fault, asked: Mapping[str, str]) -> Fault:
     """Return a fault with the field name that the user chose, e.g. ``attach_to`` for ``body``."""
     words = fault.field.partition(".")[0].split(", ")
@@ -156,7 +145,8 @@ def _renamed(fault: Fault, asked: Mapping[str, str]) -> Fault:
 
 def _kinds() -> dict[str, str]:
     """Return the kind of the sensor of each blueprint, by id."""
-    kinds = {_id(kind): kind for kind in sorted(set(map(_kind, registry.registered())))}
+    known: Any = registry.registered()
+    kinds = {_id(kind): kind for kind in sorted({cfg_class.kind() for cfg_class in known})}
     return kinds | {id: each.kind for id, each in compat.variants().items() if _id(each.kind) in kinds}
 
 
@@ -171,11 +161,6 @@ def _find(id: str) -> _Blueprint:
 
 def _id(kind: str) -> str:
     return f"sensor.other.{kind}"
-
-
-def _kind(cfg_class: Any) -> str:
-    kind: str = cfg_class.kind()
-    return kind
 
 
 # Blueprint of a config class ------------------------------------------------------------------------------------------
@@ -262,7 +247,7 @@ def _blueprint_of(cfg_class: Any) -> _Blueprint:
         for name, values in schema["properties"].items()
         if name not in left_out
     ]
-    kind = _kind(cfg_class)
+    kind = cfg_class.kind()
     definition = SensorDefinition(
         id=_id(kind),
         attributes=tuple(attributes),

@@ -46,9 +46,8 @@ class StreamCatalog:
 
     def offer(self, info: StreamInfo, *, env: int | None = None) -> None:
         """Offer a stream; with `env`, only of that environment."""
-        topic = self.topics[info.name] = Topic(
-            info, by_name(info.type_name) if info.type_name else FieldSerializer, env
-        )
+        serializer = by_name(info.type_name) if info.type_name else FieldSerializer
+        topic = self.topics[info.name] = Topic(info, serializer, env)
         self._table.add_topic(topic)
 
     def offer_sensor(
@@ -70,7 +69,7 @@ class StreamCatalog:
     def withdraw(self, name: str, reason: str) -> None:
         """Withdraw a stream."""
         topic = self.topics.pop(name)
-        self._no_longer_listened(name)
+        self.no_longer_listened(name)
         self._table.remove_topic(topic.info.id, reason)
 
     def follow(self, described: Mapping[str, Mapping[str, Any]]) -> None:
@@ -132,7 +131,7 @@ class StreamCatalog:
             if topic.info.where != "scene":
                 continue
             if not topic.subscriptions:
-                self._no_longer_listened(name)
+                self.no_longer_listened(name)
                 continue
             sensor = self.listened.get(name)
             if sensor is None:
@@ -144,12 +143,7 @@ class StreamCatalog:
                 self._lossless.append(sensor)  # events that are computed on read are those of each frame
         return self._lossless
 
-    def forget_listeners(self) -> None:
-        """Unregister all listeners of this server from the scene's sensors."""
-        for name in list(self.listened):
-            self._no_longer_listened(name)
-
-    def _no_longer_listened(self, name: str) -> None:
+    def no_longer_listened(self, name: str) -> None:
         """Unregister a sensor without listeners here. Listeners of another server may still need its poses."""
         sensor = self.listened.pop(name, None)
         if sensor is None:

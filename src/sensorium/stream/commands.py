@@ -66,22 +66,29 @@ class Commands:
             case msg.Step():
                 return self._step(command)
             case msg.Control():
-                self._control(self._controls("control", command.shape, command.ctrl))
+                ctrl, target = self._controls("control", command), getattr(server.scene.engine, "ctrl", None)
+                if target is None:
+                    raise StreamError(f"The engine {server.scene.engine.name!r} has no controls.")
+                if ctrl is not None:
+                    target[...] = target.new_tensor(ctrl)
             case msg.Reset(envs=envs):
-                chosen = None if envs is None else self._envs("reset", envs)
-                if chosen is None or chosen:
-                    server.scene.reset(chosen)
+                if envs is None or envs:
+                    server.scene.reset(None if envs is None else self._envs("reset", envs))
                 return server.frame
             case msg.Destroy(name=name):
                 if name not in session.sensors:
-                    raise self._not_its_own(name, session)
+                    fix = "A client can only destroy sensors that it spawned."
+                    if name not in server.streams:
+                        raise UnknownNameError("sensor", name, session.sensors, fix)
+                    fix += f" Those are: {listed(sorted(session.sensors))}."
+                    raise ConfigError.single("destroy", "sensor", name, "a sensor that this client spawned", fix)
                 server.remove(name, f"its client {session} destroyed it")
             case msg.Ask(what="blueprints"):
                 return [each.to_dict() for each in self._spawner.definitions().values()]
             case msg.Ask(what="world"):
                 return server.scene.world_file()
             case msg.Ask(what="pace"):
-                return self._pace()
+                return None if server.pace is None else server.pace.to_dict()
             case msg.Ask(what="drawings", env=env):
                 return self._drawings(*self._envs("drawings", (env,)))
             case msg.Ask(what="nothing"):
@@ -89,18 +96,16 @@ class Commands:
             case msg.Ask(what=what):
                 raise UnknownNameError("request", what, ["blueprints", "drawings", "pace", "world"])
             case msg.Set(name="", knob=what, value=value):
-                return self._set_pace(session, what, value)
+                if server.pace is None:
+                    raise StreamError(
+                        "Clients cannot pause or slow down this simulation, because its program takes the steps. They "
+                        "can where `Server.run` or `sensorium serve` takes them."
+                    )
+                server.pace.set(what, value, session)
+                return server.pace.to_dict()
             case msg.Set():
                 self._set(command)
         return None
-
-    def _not_its_own(self, name: str, session: Session) -> SensoriumError:
-        """Return the error for a sensor that a client cannot destroy."""
-        fix = "A client can only destroy sensors that it spawned."
-        if name not in self._server.streams:
-            return UnknownNameError("sensor", name, session.sensors, fix)
-        fix += f" Those are: {listed(sorted(session.sensors))}."
-        return ConfigError.single("destroy", "sensor", name, "a sensor that this client spawned", fix)
 
     def _step(self, command: msg.Step) -> dict[str, Any]:
         server = self._server
@@ -111,7 +116,7 @@ class Commands:
             )
         if not 1 <= command.substeps <= 1_000_000:
             raise ConfigError.single("step", "substeps", command.substeps, "a whole number from 1 to 1000000")
-        ctrl = self._controls("step", command.shape, command.ctrl)
+        ctrl = self._controls("step", command)
         self._table.slow_in_step.clear()
         server.scene.step(ctrl, command.substeps)
         self._frame_counter.flush()
@@ -119,7 +124,8 @@ class Commands:
         notes = list(self._table.slow_in_step)
         return {"frame": server.frame, "tick": scene.tick, "time": scene.time, "notes": notes}
 
-    def _controls(self, call: str, shape: tuple[int, ...], content: bytes) -> Any:
+    def _controls(self, call: str, command: msg.Step | msg.Control) -> Any:
+        shape, content = command.shape, command.ctrl
         if not content and not shape:
             return None
         size = math.prod(shape)
@@ -134,40 +140,19 @@ class Commands:
             raise ConfigError.single(call, "ctrl", "NaN or infinity", "finite numbers")
         return ctrl
 
-    def _control(self, ctrl: Any) -> None:
-        target = getattr(self._server.scene.engine, "ctrl", None)
-        if target is None:
-            raise StreamError(f"The engine {self._server.scene.engine.name!r} has no controls.")
-        if ctrl is not None:
-            target[...] = target.new_tensor(ctrl)
-
-    def _pace(self) -> dict[str, Any] | None:
-        pace = self._server.pace
-        return None if pace is None else pace.to_dict()
-
     def _drawings(self, env: int) -> dict[str, Any]:
         """Return what viewers need of the sensors beside their readings; see `Client.drawings`."""
         scene, shapes, mounts = self._server.scene, {}, {}
-        drawn = {name: sensor for name, sensor in scene.sensors_in_use.items() if sensor.debug_vis}
         for name, sensor in scene.sensors_in_use.items():
             if (rows := sensor.mounts_on_bodies(env)) is not None:
                 mounts[name] = rows.astype("<f4").tobytes()
-        for name, sensor in drawn.items():
-            if sensor.draws_own_shapes:
+            if sensor.debug_vis and sensor.draws_own_shapes:
                 try:
                     shapes[name] = [shape.only(env, scene.num_envs).to_dict() for shape in sensor.drawings()]
                 except Exception as error:
                     raise StreamError(f"debug_draw of {name!r}: {type(error).__name__}: {error}") from error
-        return {"drawn": list(drawn), "shapes": shapes, "mounts": mounts}
-
-    def _set_pace(self, session: Session, what: str, value: Any) -> dict[str, Any] | None:
-        if self._server.pace is None:
-            raise StreamError(
-                "Clients cannot pause or slow down this simulation, because its program takes the steps. They can "
-                "where `Server.run` or `sensorium serve` takes them."
-            )
-        self._server.pace.set(what, value, session)
-        return self._pace()
+        drawn = [name for name, sensor in scene.sensors_in_use.items() if sensor.debug_vis]
+        return {"drawn": drawn, "shapes": shapes, "mounts": mounts}
 
     def _envs(self, call: str, envs: tuple[int, ...]) -> list[int]:
         num_envs = self._server.scene.num_envs

@@ -6,7 +6,7 @@ dependencies of the sensors.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -42,20 +42,20 @@ class SafeDistanceSerializer(Serializer):
         return SafeDistanceEvent(raw)
 
 
+def _item(name: str, kind: type[float]) -> Any:
+    """Return a property with a number of the only row."""
+    return property(lambda data: kind(data.array[name][0]))
+
+
 class ObstacleEvent(ArrayData):
     """The nearest obstacle ahead."""
 
     dtype = np.dtype([("other_actor", "<i4"), ("distance", "<f4")])
 
-    @property
-    def other_actor(self) -> int:
-        """Id of the body in the way; -1 for the world."""
-        return int(self.array["other_actor"][0])
-
-    @property
-    def distance(self) -> float:
-        """Way to the obstacle, m."""
-        return float(self.array["distance"][0])
+    other_actor: int = _item("other_actor", int)
+    """Id of the body in the way; -1 for the world."""
+    distance: float = _item("distance", float)
+    """Way to the obstacle, m."""
 
 
 class ObstacleSerializer(Serializer):
@@ -104,15 +104,10 @@ class CollisionEvent(ArrayData):
         if len(self.array) != 1:
             raise WireError(f"a collision of stream {raw.info.name!r} has {len(self.array)} rows, expected one")
 
-    @property
-    def actor(self) -> int:
-        """Id of the body that the sensor is attached to."""
-        return int(self.array["actor"][0])
-
-    @property
-    def other_actor(self) -> int:
-        """Id of the touched body; -1 for the world."""
-        return int(self.array["other_actor"][0])
+    actor: int = _item("actor", int)
+    """Id of the body that the sensor is attached to."""
+    other_actor: int = _item("other_actor", int)
+    """Id of the touched body; -1 for the world."""
 
     @property
     def phase(self) -> str:
@@ -132,20 +127,12 @@ class CollisionEvent(ArrayData):
         """Contact position, world, float32 [3], m: centre of the contacts, weighted by force."""
         return self.array["pos_w"][0]  # type: ignore[no-any-return]
 
-    @property
-    def duration(self) -> float:
-        """Duration of the contact so far, or in total at its end, s."""
-        return float(self.array["duration"][0])
-
-    @property
-    def peak_force(self) -> float:
-        """Largest net force of the contact so far, N."""
-        return float(self.array["peak_force"][0])
-
-    @property
-    def event_tick(self) -> int:
-        """Physics tick of the event; for ``persist`` the first tick of the control step."""
-        return int(self.array["tick"][0])
+    duration: float = _item("duration", float)
+    """Duration of the contact so far, or in total at its end, s."""
+    peak_force: float = _item("peak_force", float)
+    """Largest net force of the contact so far, N."""
+    event_tick: int = _item("tick", int)
+    """Physics tick of the event; for ``persist`` the first tick of the control step."""
 
 
 class CollisionSerializer(Serializer):

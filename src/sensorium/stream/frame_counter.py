@@ -60,6 +60,7 @@ class FrameCounter:
 
     def run_periodic(self) -> None:
         """Report the sensors that a frame has waited for too long; they delay all listeners of frames."""
+        self.flush()  # captures that ended in a garbage collection on the socket's thread
         with self._lock:
             if not self.waiting or time.monotonic() - self._since < HELD_S:
                 return

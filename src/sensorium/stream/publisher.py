@@ -14,7 +14,7 @@ from sensorium.stream.failures import LOG
 from sensorium.stream.frame_counter import FrameCounter
 from sensorium.stream.outgoing import Moment, Outgoing
 from sensorium.stream.subscription_table import SubscriptionTable
-from sensorium.stream.subscriptions import Payload, Subscription, Topic
+from sensorium.stream.subscriptions import Subscription, Topic
 from sensorium.wire.bundles import bundle_body
 from sensorium.wire.header import BUNDLE, EVENTS, TRUTH, Header, begin_message, body_offset, type_id
 from sensorium.wire.serializers import FieldSerializer
@@ -61,8 +61,8 @@ class Publisher:
             age_ns = round(float(reading.age[0]) * 1e9)
             self._events(topic, reading, Moment(frame, reading.tick, time_ns, wall_ns, start, poses, age_ns), among)
             return
-        info, meta = topic.info, reading.arrays()["meta"]
-        capture_tick, offsets = meta["capture_tick"], meta.get("offsets")
+        info, arrays = topic.info, reading.arrays()
+        capture_tick, offsets = arrays["meta"]["capture_tick"], arrays["meta"].get("offsets")
         if info.events:
             rows = FieldSerializer.rows
             among = [each for each in among if rows(reading, each.key[0] - start, each.key[1])]
@@ -80,11 +80,8 @@ class Publisher:
                 layout.nbytes,
             )  # fmt: skip
             place = begin_message(payload.data, head, poses[row : row + count])
-            FieldSerializer.write(reading, row, count, layout, place)
-            self._offer(frame, payload, receivers)
-
-    def _offer(self, frame: int, payload: Payload, receivers: list[Subscription]) -> None:
-        self._frame_counter.sent(frame, receivers, payload.count, self._table.offer(payload, receivers))
+            FieldSerializer.write(info.name, arrays, row, count, layout, place)
+            self._frame_counter.sent(frame, receivers, 1, self._table.offer(payload, receivers))
 
     def _events(self, topic: Topic, reading: Reading, moment: Moment, among: Iterable[Subscription]) -> None:
         """Send the messages into which the serializer of a stream converts a reading."""
@@ -153,14 +150,6 @@ class Publisher:
             poses.shape[1], len(body),
         )  # fmt: skip
         place = begin_message(payload.data, head, poses)
-        if payload.body is None:
-            copy_bytes(place, body)
-        self._offer(moment.frame, payload, receivers)
-
-
-def copy_bytes(memory: memoryview, body: bytes | memoryview) -> None:
-    """Copy a body into its memory."""
-    if len(body) < 4096:
-        memory[:] = body
-    else:  # NumPy copies without holding the interpreter's lock
-        np.copyto(np.frombuffer(memory, np.uint8), np.frombuffer(body, np.uint8))
+        if payload.body is None and len(body):  # NumPy copies without holding the interpreter's lock
+            np.copyto(np.frombuffer(place, np.uint8), np.frombuffer(body, np.uint8))
+        self._frame_counter.sent(moment.frame, receivers, n, self._table.offer(payload, receivers))

@@ -14,6 +14,7 @@ import socket
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import zmq
@@ -119,18 +120,10 @@ class Credentials:
 
         authenticator = ThreadAuthenticator(context)
         authenticator.start()
-        authenticator.configure_curve_callback("*", credentials_provider=_Allowed(self.allowed_keys))
+        allowed = {key.encode() for key in self.allowed_keys}
+        provider: Any = SimpleNamespace(callback=lambda domain, key: key in allowed)
+        authenticator.configure_curve_callback("*", credentials_provider=provider)
         return authenticator.stop
-
-
-class _Allowed:
-    """Credentials provider that the authenticator calls for each connecting client."""
-
-    def __init__(self, keys: Sequence[str]) -> None:
-        self._keys = {key.encode() for key in keys}
-
-    def callback(self, domain: str, key: bytes) -> bool:
-        return key in self._keys
 
 
 def check_key(config: str, name: str, key: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from sensorium.errors import StreamError
 from sensorium.stream.subscriptions import Payload, Session, Topic
 from sensorium.wire import messages as msg
-from sensorium.wire.packing import Place
+from sensorium.wire.packing import PLACE
 from sensorium.wire.slots import SlotWriter
 
 SMALL = 16 * 1024
@@ -53,7 +53,7 @@ class Segments:
 
     def can_lend(self, session: Session, payload: Payload) -> bool:
         """Return whether a client can read a message in shared memory, and holds few slots of its segment."""
-        if not session.shares_memory or payload.segment not in self._open:
+        if payload.segment not in self._open:
             return False
         held = [len(lent) for (segment, _), lent in session.lent.items() if segment == payload.segment]
         return sum(held) < SLOTS_PER_CLIENT
@@ -65,7 +65,7 @@ class Segments:
             session.segments.add(segment)
             self._send(session, msg.Segment(segment, writer.name, writer.token, writer.slot_size, SLOTS))
         session.lent.setdefault((segment, payload.slot), []).append(payload.data)
-        return Place(segment, payload.slot, payload.size).pack()
+        return PLACE.pack(segment, payload.slot, payload.size)
 
     def release(self, session: Session, segment: int, slot: int) -> None:
         """Release a slot that a client has read.
@@ -78,11 +78,6 @@ class Segments:
         held.pop()
         if not held:
             del session.lent[segment, slot]
-        self.tidy()
-
-    def release_all(self, session: Session) -> None:
-        """Release all slots of a client that is gone."""
-        session.lent.clear()
         self.tidy()
 
     def retire(self, topic: Topic) -> None:

@@ -40,10 +40,11 @@ class Stream:
     Args:
         sensor: sensor of the stream.
         host: the sensors of the server.
+        name: name of the sensor.
     """
 
-    def __init__(self, sensor: StreamedSensor, host: StreamedSensors) -> None:
-        self._sensor, self.host, self.name = sensor, host, sensor.name
+    def __init__(self, sensor: StreamedSensor, host: StreamedSensors, name: str) -> None:
+        self._sensor, self.host, self.name = sensor, host, name
         self.pool = BufferPool()
         """Memory of messages that were sent and have no more views."""
         self.skipped = 0
@@ -110,12 +111,6 @@ class Stream:
             return
         self.flush()
         self._emit(self._moment(), envs, body)
-
-    def send_as_of(self, moment: Moment, data: Sequence[Any], env: int | None) -> None:
-        """Serialise `data` and send it as data of a captured frame, from any thread."""
-        envs = self._envs(env)
-        if self.has_listeners:
-            self._emit(moment, envs, self._serializer.serialize(self._sensor, *data))
 
     def begin_tick(self) -> None:
         """Mark the start of a tick on this thread, and store whether the stream has listeners."""
@@ -280,7 +275,9 @@ class Capture:
                 )
             self._used = "sent"
         try:
-            self._stream.send_as_of(self.moment, data, env)
+            stream, envs = self._stream, self._stream._envs(env)
+            if stream.has_listeners:
+                stream._emit(self.moment, envs, stream._serializer.serialize(stream._sensor, *data))
         finally:
             self.drop()
 

@@ -34,7 +34,7 @@ from sensorium.stream.streamed_sensors import WORLD, StreamedSensors
 from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Counts, Session, Subscription
 from sensorium.wire import messages as msg
-from sensorium.wire.slots import Probe, slots_available
+from sensorium.wire.slots import PROBE, SlotWriter, slots_available
 from sensorium.wire.stream_info import StreamInfo
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Server:
         self.address = (self.addresses or [self.local_address])[0]
         """First listening address; the address for this process if there is no other."""
         uses_slots = options.shared_memory and slots_available()
-        self._probe = Probe() if uses_slots else None
+        self._probe = SlotWriter(*PROBE) if uses_slots else None
         self._table = SubscriptionTable(
             self._sockets, uses_slots=uses_slots, max_held=int(1e6 * options.max_queued_mb),
             patience=options.patience if lockstep else 0.0,
@@ -245,15 +245,14 @@ class Server:
         self._note_listeners(self.scene.tick)
         self._greet_new()
         self._frame_counter.flush()
-        done = 0
-        for _ in range(len(commands)):
+        waiting = len(commands)
+        for _ in range(waiting):
             session, command = commands.popleft()
             if self._table.fresh:  # listeners from before the request receive this frame before the next one
                 self._note_listeners(self.scene.tick)
                 self._greet_new()
             self._commands.do(session, command)
-            done += 1
-        return done
+        return waiting
 
     def _run_periodic(self) -> None:
         """Run periodic maintenance on the socket's thread."""
@@ -356,7 +355,8 @@ class Server:
         """Remove everything that the server added to the scene; called on the loop's thread."""
         self._leaves = False
         self._watch.close()
-        self._stream_catalog.forget_listeners()
+        for name in list(self._stream_catalog.listened):
+            self._stream_catalog.no_longer_listened(name)
         self._spawner.remove_all()
 
     def _check_open(self) -> None:
@@ -405,7 +405,7 @@ class Server:
         tick = scene.tick
         self._tick_before, self._tick = min(self._tick, tick - 1), tick
         self._note_listeners(self._tick_before)
-        topics, now, is_within_step = self._stream_catalog.topics, time.monotonic(), scene.is_within_step
+        topics, now = self._stream_catalog.topics, time.monotonic()
         due: dict[str, list[Subscription]] = {}
         with table.lock:
             for name in self._stream_catalog.listened:
@@ -419,7 +419,7 @@ class Server:
         with_truth: list[str] = []
         others = [WORLD] if self.streamed.sensors and WORLD not in due else []
         for name, receivers in due.items():
-            if not (is_within_step and topics[name].serializer.at_step_end):
+            if not (topics[name].serializer.at_step_end and scene.is_within_step):
                 (with_truth if any([each.key[2] for each in receivers]) else others).append(name)
         for truth, names in ((False, others), (True, with_truth)):
             if names:
@@ -430,7 +430,7 @@ class Server:
 
     def _publish(self, names: list[str], due: Mapping[str, list[Subscription]], wall_ns: int, *, truth: bool) -> None:
         """Send the new samples of some sensors to their subscriptions."""
-        scene, cursor, topics, frame = self.scene, self._cursor, self._stream_catalog.topics, self.frame
+        scene, cursor, topics = self.scene, self._cursor, self._stream_catalog.topics
         if not (pending := cursor.pending(names, truth=truth)):
             return
         arrived = cursor.pending(pending, truth=False) if truth else pending
@@ -448,7 +448,8 @@ class Server:
             if name not in arrived:  # only the ground truth is new
                 receivers = [each for each in receivers if each.key[2]]
             if receivers:
-                self._publisher.reading(topics[name], reading, frame, wall_ns, scene.engine.dt, receivers)
+                frame, dt = self._frame_counter.frame, scene.engine.dt
+                self._publisher.reading(topics[name], reading, frame, wall_ns, dt, receivers)
 
     def _greet_new(self) -> None:
         """Send the data of the last frame to subscriptions that started since, and notify new listeners of frames."""

@@ -71,9 +71,7 @@ class Sockets:
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._unprepare: Callable[[], None] = lambda: None
-        self._watched: dict[Any, Callable[[], None]] = {}
         self._ready: dict[Session, None] = {}
-        self._poller = zmq.Poller()
         self._router = router = self.context.socket(zmq.ROUTER)
         router.linger = 0
         router.sndhwm = 0  # messages in transit are limited by credits and by the lease
@@ -85,8 +83,6 @@ class Sockets:
         router.copy_threshold = COPIED_BELOW
         self._accepted = router.get_monitor_socket(zmq.EVENT_ACCEPTED)
         self._was_full = False
-        if os.name == "posix":
-            self.watch(self._accepted, self._refuse_excess)
         self.addresses: list[str] = []
         self._files: list[str] = []
         try:
@@ -94,8 +90,9 @@ class Sockets:
             for address in addresses:
                 path = address.removeprefix("ipc://")
                 is_file = path != address and not path.startswith("@")
-                if is_file:
-                    _check_file(path)
+                if is_file and os.path.lexists(path) and not stat.S_ISSOCK(os.lstat(path).st_mode):
+                    why = "the path exists and is not a socket. Choose another path."  # libzmq would delete it
+                    raise StreamError(f"Cannot listen at {address!r}: {why}")
                 try:
                     router.ipv6 = "[" in address
                     if is_file:
@@ -115,8 +112,9 @@ class Sockets:
 
     def _bind_file(self, path: str) -> None:
         """Bind to a file that only this user can access."""
-        if _answers(path):  # renaming would take over the file of the current listener
-            raise zmq.ZMQError(errno.EADDRINUSE)
+        with socket.socket(socket.AF_UNIX) as probe:
+            if not probe.connect_ex(path):  # renaming would take over the file of the current listener
+                raise zmq.ZMQError(errno.EADDRINUSE)
         with tempfile.TemporaryDirectory(prefix=".", dir=os.path.dirname(path) or ".") as private:
             self._router.bind(f"ipc://{private}/s")
             os.chmod(f"{private}/s", 0o600)
@@ -134,7 +132,7 @@ class Sockets:
         Args:
             receive: called with (route, parts) of each incoming message; it raises no exceptions.
             run_periodic: called every `TICK_S`.
-            between: called after every wake-up of the thread, before records are sent.
+            between: called after `wake`, before records are sent.
         """
         self._receive, self._run_periodic, self._between = receive, run_periodic, between
         self._thread = threading.Thread(target=self._run, name="sensorium-stream", daemon=True)
@@ -153,20 +151,6 @@ class Sockets:
     def send(self, session: Session, message: msg.Message) -> None:
         """Send a control message to a client, from any thread."""
         self.put(session, Record(CONTROL, 0, 0, msg.encode(message)))
-
-    def clear(self, session: Session) -> None:
-        """Discard all records for a client that is gone."""
-        session.outbox.clear()
-
-    def watch(self, descriptor: Any, call: Callable[[], None]) -> None:
-        """Call a function when a descriptor or a ZeroMQ socket is readable. Only the socket's thread may call this."""
-        self._watched[descriptor] = call
-        self._poller.register(descriptor, zmq.POLLIN)
-
-    def unwatch(self, descriptor: int) -> None:
-        """Undo `watch`. Only the socket's thread may call this."""
-        if self._watched.pop(descriptor, None) is not None:
-            self._poller.unregister(descriptor)
 
     def _refuse_excess(self) -> None:
         """Close new connections that use the descriptors which the process needs otherwise.
@@ -192,22 +176,22 @@ class Sockets:
                         connection.detach()  # its owner closes it
 
     def _run(self) -> None:
-        poller, router = self._poller, self._router
-        poller.register(router, zmq.POLLIN)
-        waker, woken = self._waker, self._waker.fileno()
-        poller.register(woken, zmq.POLLIN)
+        router, accepted, waker, woken = self._router, self._accepted, self._waker, self._waker.fileno()
+        poller = zmq.Poller()
+        for each in (router, woken, accepted) if os.name == "posix" else (router, woken):
+            poller.register(each, zmq.POLLIN)
         next_look = time.monotonic()
         try:
             while not self._stopping:
                 wait = 0 if self._ready else max(0, int(1e3 * (next_look - time.monotonic())) + 1)
                 events = dict(poller.poll(wait))
                 waker.rest(woken in events)
-                for descriptor in events:
-                    if descriptor in self._watched:  # not closed by an earlier callback
-                        self._watched[descriptor]()
+                if accepted in events:
+                    self._refuse_excess()
+                if woken in events:
+                    self._between()
                 if router in events:
                     self._take()
-                self._between()
                 self._give()
                 if time.monotonic() >= next_look:
                     next_look = time.monotonic() + TICK_S
@@ -224,7 +208,7 @@ class Sockets:
                 route, *parts = self._router.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            self._receive(route, [memoryview(part) for part in parts])
+            self._receive(route, list(map(memoryview, parts)))
 
     def _give(self) -> None:
         while self._ready:
@@ -267,23 +251,3 @@ class Sockets:
             with contextlib.suppress(OSError):
                 os.unlink(path)
         self._waker.close()
-
-
-def _check_file(path: str) -> None:
-    """Reject a path of an existing file that is not a socket, because libzmq would delete it."""
-    try:
-        mode = os.lstat(path).st_mode
-    except OSError:
-        return
-    if not stat.S_ISSOCK(mode):
-        raise StreamError(f"Cannot listen at 'ipc://{path}': the path exists and is not a socket. Choose another path.")
-
-
-def _answers(path: str) -> bool:
-    """Return whether a process listens at the file of a socket."""
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(path)
-        except OSError:
-            return False
-    return True

@@ -61,14 +61,6 @@ class Spawner:
         self._spawned: set[str] = set()
         """Names of the spawned sensors."""
 
-    @property
-    def has_world(self) -> bool:
-        """Whether there is a stream of the state of all bodies."""
-        topic = self._stream_catalog.topics.get(WORLD)
-        return (
-            topic is not None and topic.info.kind == _WORLD["kind"] and topic.info.cfg.get("bodies") in (".*", [".*"])
-        )
-
     def definitions(self) -> dict[str, SensorDefinition]:
         """Return all blueprints, by id."""
         return blueprints.definitions(extra=streamed.REGISTRY.registered().values(), presets=self._scene.presets)
@@ -79,24 +71,21 @@ class Spawner:
         """Create a sensor; see `Server.spawn`. Requests of clients are limited."""
         if not is_bounded:
             return self._make(request)
-        memory = self._scene.compute.memory
-        with memory.within(self._allowance()) as allowance:
-            memory.check(SENSOR_BYTES, "blueprint", request.blueprint, "spawn")
-            allowance.taken += SENSOR_BYTES
-            info = self._make(request)
-        self._taken[info.name] = allowance.taken, allowance.rays_taken
-        return info
-
-    def _allowance(self) -> Allowance:
-        """Return the remaining allowance for sensors spawned by clients."""
         nbytes, rays = (sum(taken) for taken in zip((0, 0), *self._taken.values(), strict=True))
         max_mb, max_rays = self._options.max_spawned_mb, self._options.max_spawned_rays
-        return Allowance(
+        left = Allowance(
             1e6 * max_mb - nbytes,
             max_rays - rays,
             f"at most {max_mb:g} MB and {max_rays} rays for all sensors that clients spawn",
             "Spawn fewer sensors, destroy others, or serve with a higher max_spawned_mb or max_spawned_rays.",
         )
+        memory = self._scene.compute.memory
+        with memory.within(left) as allowance:
+            memory.check(SENSOR_BYTES, "blueprint", request.blueprint, "spawn")
+            allowance.taken += SENSOR_BYTES
+            info = self._make(request)
+        self._taken[info.name] = allowance.taken, allowance.rays_taken
+        return info
 
     def _make(self, request: msg.Spawn) -> StreamInfo:
         num_envs, env = self._scene.num_envs, None if request.env == -1 else request.env
@@ -149,17 +138,19 @@ class Spawner:
     def _add_to_server(
         self, definition: SensorDefinition, values: Mapping[str, Any], name: str, *, owner: Owner | None, **place: Any
     ) -> None:
-        body = "" if owner is None else owner.body.name
-        if not self.has_world:
+        body, world = "" if owner is None else owner.body.name, self._stream_catalog.topics.get(WORLD)
+        is_whole = world is not None and world.info.cfg.get("bodies") in (".*", [".*"])
+        if world is None or world.info.kind != _WORLD["kind"] or not is_whole:
             expected = "a scene whose engine provides the poses of bodies"
             fix = "The model was prepared without them. Use Scene(..., reserve=[BodyStateCfg(bodies='.*')])."
-            if WORLD in self._stream_catalog.topics:
+            if world is not None:
                 expected = f"no sensor {WORLD!r} of another kind in the scene"
                 fix = "The stream of body states needs this name. Rename the other sensor."
             raise ConfigError.single(definition.id, "attach_to", body or None, expected, fix)
         cls, description = streamed.REGISTRY.find(definition.id), definition.describe(values)
-        self._streamed.add(cls, name, description, owner=owner, **place)
-        about = self._streamed.sensors[name].about_drawing()
+        sensor = streamed.spawn(cls, name, description, self._streamed, self._bodies, owner=owner, **place)
+        self._streamed.sensors[name] = sensor
+        about = sensor.about_drawing()
         info = StreamInfo(
             id=self._stream_catalog.number(),
             name=name,

@@ -13,14 +13,12 @@ import numpy as np
 
 from sensorium.drawing import composed
 from sensorium.errors import RegistrationError, shown
-from sensorium.pose import Pose
 from sensorium.readings import Array, Bodies
 from sensorium.stream.failures import FailureLog, SensorFailure
 from sensorium.stream.sending import Stream
 from sensorium.wire.attributes import ActorDescription
-from sensorium.wire.owner import Owner
 from sensorium.wire.serializers import Serializer
-from sensorium.wire.spawned import SpawnedSensor, place, registry_of
+from sensorium.wire.spawned import SpawnedSensor, registry_of
 from sensorium.wire.world import Snapshot
 
 if TYPE_CHECKING:
@@ -102,12 +100,9 @@ def spawn(
     cls: type[StreamedSensor],
     name: str,
     description: ActorDescription,
-    *,
     host: StreamedSensors,
     bodies: Bodies,
-    envs: range,
-    transform: Pose | None = None,
-    owner: Owner | None = None,
+    **place: Any,
 ) -> StreamedSensor:
     """Create a streamed sensor: construct it, set its attributes, then its owner.
 
@@ -117,23 +112,16 @@ def spawn(
         description: blueprint and chosen attributes.
         host: the sensors of the server.
         bodies: all bodies of the world.
-        envs: its environments, consecutive.
-        transform: its pose relative to the owner, or in the world without owner.
-        owner: body that it is attached to.
+        place: further arguments of `SpawnedSensor.begin`.
 
     Raises:
-        ConfigError: the environments are not consecutive.
         Exception: any exception of its `__init__`, `set` and `set_owner`; after a failed `set` or `set_owner` it is
             closed.
     """
     sensor = cls()
-    place(sensor, name, description, envs, transform, owner)
-    sensor.bodies = bodies
-    sensor.stream = Stream(sensor, host)
+    sensor.bodies, sensor.stream = bodies, Stream(sensor, host, name)
     try:
-        sensor.set(description)
-        if owner is not None:
-            sensor.set_owner(owner)
+        sensor.begin(name, description, **place)
     except BaseException:
         sensor.stream.close()
         sensor.close()

@@ -15,7 +15,6 @@ from sensorium.stream.frame_counter import FrameCounter
 from sensorium.stream.outgoing import Outgoing
 from sensorium.stream.publisher import Publisher
 from sensorium.stream.streamed import StreamedSensor
-from sensorium.wire.attributes import ActorDescription
 from sensorium.wire.world import Snapshot
 
 if TYPE_CHECKING:
@@ -63,10 +62,6 @@ class StreamedSensors:
         """Work of `send_async` that is queued or running, with the name of its sensor."""
         self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="sensorium-streamed")
         self._frame: tuple[Snapshot, int] | None = None
-
-    def add(self, cls: type[StreamedSensor], name: str, description: ActorDescription, **place: Any) -> None:
-        """Create a sensor; `place` are the arguments `envs`, `transform` and `owner` of `streamed.spawn`."""
-        self.sensors[name] = streamed.spawn(cls, name, description, host=self, bodies=self._bodies, **place)
 
     def remove(self, name: str) -> None:
         """End a sensor; unknown names have no effect."""

@@ -65,11 +65,6 @@ class SubscriptionTable:
         self._is_closing = False
 
     @property
-    def held(self) -> int:
-        """Total size of messages that wait or are in transit, bytes."""
-        return sum(session.held for session in self.sessions.values())
-
-    @property
     def counts(self) -> Counts:
         """Current numbers of sessions, subscriptions and resources."""
         with self.lock:
@@ -122,8 +117,9 @@ class SubscriptionTable:
                 del self.sessions[session.route]
             for subscription in list(session.subscriptions.values()):
                 self._drop(subscription)
-            self.segments.release_all(session)
-            self._sockets.clear(session)
+            session.lent.clear()
+            session.outbox.clear()
+            self.segments.tidy()
             self.has_room.notify_all()
 
     # Subscriptions ----------------------------------------------------------------------------------------------------
@@ -261,7 +257,7 @@ class SubscriptionTable:
         if not subscription.lossless or subscription.topic.info.events:
             return False
         waiting = subscription.waiting
-        return subscription.is_full or (
+        return subscription.queued >= subscription.limit or (
             bool(waiting) and not self._has_memory(subscription.session, waiting[-1][1].size)
         )
 
@@ -303,15 +299,18 @@ class SubscriptionTable:
                 number, each.seq = each.seq + 1, each.seq + payload.count
                 if not each.lossless:
                     self._drop_waiting(each)
-                if not each.is_full and self._has_memory(each.session, payload.size):
+                is_full = each.queued >= each.limit
+                if not is_full and self._has_memory(each.session, payload.size):
                     each.waiting.append((number, payload))
                     each.queued += payload.count
                     each.session.held += payload.size
                     self._send_waiting(each)
                 elif each.topic.info.events:
-                    self._note_lost(each)
                     lost.append(each)
-                elif each.lossless and each.is_full:
+                    text = f"Client {each.session} is too slow and loses events of {each.topic.info.name!r}"
+                    if text not in self.slow:
+                        self.slow.append(text)
+                elif each.lossless and is_full:
                     fix = "Process data faster, increase queue=, or listen with policy='latest'"
                     self._end_slow(each, f"{each.limit} messages waited for the listener. {fix}")
                 elif each.lossless:
@@ -320,11 +319,6 @@ class SubscriptionTable:
                     fix = "Process data faster, listen with policy='latest', or serve with a higher max_queued_mb"
                     self._end_slow(each, f"{size:.3g} MB waited for the client {reached}. {fix}")
         return lost
-
-    def _note_lost(self, subscription: Subscription) -> None:
-        text = f"Client {subscription.session} is too slow and loses events of {subscription.topic.info.name!r}"
-        if text not in self.slow:
-            self.slow.append(text)
 
     def _has_memory(self, session: Session, size: int) -> bool:
         """Return whether a client may hold a further message."""
@@ -337,7 +331,7 @@ class SubscriptionTable:
             number, payload = waiting[0]
             size, content = payload.size, payload.data
             is_small = size <= SMALL
-            in_slot = not is_small and self.segments.can_lend(session, payload)
+            in_slot = not is_small and session.shares_memory and self.segments.can_lend(session, payload)
             if not is_small and payload.count == 1:
                 if subscription.sent >= (LARGE_IN_SLOTS if in_slot else LARGE_IN_SOCKET):
                     return
@@ -385,10 +379,9 @@ class SubscriptionTable:
                 if not subscription.in_transit:
                     del session.subscriptions[number]
                 return
-            had_to_wait = self._must_wait(subscription)
-            self._send_waiting(subscription)
-            if had_to_wait:
-                self.has_room.notify_all()
+            if subscription.waiting:
+                self._send_waiting(subscription)
+            self.has_room.notify_all()
 
     def close(self) -> None:
         """Release all memory."""

@@ -70,8 +70,6 @@ class Session:
     """Segments announced to the client."""
     sensors: set[str] = field(default_factory=set, repr=False)
     """Names of the sensors it spawned."""
-    process: int | None = None
-    """Descriptor that tells the end of its process."""
     requests: int = 0
     """Number of requests that wait for the owner of the loop."""
 
@@ -108,11 +106,6 @@ class Subscription:
     sent: int = 0
     """Number of messages in transit."""
     ended: bool = False
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no further message may wait."""
-        return self.queued >= self.limit
 
 
 @dataclass(slots=True, eq=False)

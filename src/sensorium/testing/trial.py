@@ -362,7 +362,7 @@ def streamed(reading: Reading, described: Mapping[str, Any], first: int, count: 
         num_envs=count,
         body_bytes=len(body),
     )
-    memory = np.zeros(header.message_bytes, np.uint8)
+    memory = np.zeros(header.body_offset + header.body_bytes, np.uint8)
     begin_message(memory, header)[:] = body.data
     return cast(Reading, read_message(memory, StreamInfo.from_dict(info.to_dict())))
 

@@ -21,8 +21,10 @@ from sensorium.errors import ConfigError
 from sensorium.readings import Array
 from sensorium.wire.data import empty
 
-_COUNT = 8
-_BYTES = 256 * 2**20
+MAX_BLOCKS = 8
+"""Maximum number of blocks that a pool keeps."""
+MAX_BYTES = 256 * 2**20
+"""Maximum total size of these blocks, bytes."""
 
 
 class _Lease:
@@ -99,7 +101,7 @@ class Buffer:
         """
         if size.__class__ is not int or size < 0:
             raise ConfigError.single("Buffer", "size", size, "a whole number of bytes, at least 0")
-        if size > self.capacity:
+        if self._root is None or size > len(self._root):
             if self._root is not None:
                 lease: Any = self._root.base
                 lease.release = None  # the old memory is freed with its last view
@@ -185,33 +187,11 @@ class BufferPool:
     """Pool that keeps the memory of released buffers for new ones. Safe to use from any thread.
 
     The most recently returned memory is reused first, because it is the most likely to be in the processor's caches. If
-    the pool exceeds a limit, the memory returned earliest is freed. A pool may be destroyed before its buffers; their
-    memory is then freed.
-
-    Args:
-        max_count: maximum number of blocks kept.
-        max_bytes: maximum total size of the blocks kept, bytes.
-
-    Attributes:
-        hits: number of buffers provided with memory.
-        misses: number of buffers provided without memory, because the pool was empty.
-        returned: number of blocks returned.
-        discarded: number of returned blocks that were freed, then or later, because the pool was full.
-
-    Raises:
-        ConfigError: a limit is below 0.
+    the pool exceeds `MAX_BLOCKS` or `MAX_BYTES`, the memory returned earliest is freed. A pool may be destroyed before
+    its buffers; their memory is then freed.
     """
 
-    def __init__(self, max_count: int = _COUNT, max_bytes: int = _BYTES) -> None:
-        for field, value in (("max_count", max_count), ("max_bytes", max_bytes)):
-            if value < 0:
-                raise ConfigError.single("BufferPool", field, value, "at least 0", "0 keeps nothing.")
-        self.max_count = max_count
-        self.max_bytes = max_bytes
-        self.hits = 0
-        self.misses = 0
-        self.returned = 0
-        self.discarded = 0
+    def __init__(self) -> None:
         self._memories: list[Array] = []  # most recently returned last
         # Re-entrant: the garbage collector may return a buffer during any call, including the calls of this class.
         self._lock = RLock()
@@ -221,11 +201,6 @@ class BufferPool:
     def in_pool(self) -> int:
         """Number of blocks of memory in the pool."""
         return len(self._memories)
-
-    @property
-    def bytes_in_pool(self) -> int:
-        """Total size of the memory in the pool, bytes."""
-        return sum(map(len, tuple(self._memories)))
 
     def pop(self, size: int = 0) -> Buffer:
         """Return a buffer with the most recently returned memory; it has none if the pool is empty.
@@ -237,33 +212,24 @@ class BufferPool:
         buffer._pool = self._self
         with self._lock:
             memory = self._memories.pop() if self._memories else None
-            self.hits += memory is not None
-            self.misses += memory is None
         if memory is not None:
             buffer._take(memory)
         if size:
             buffer.reset(size)
         return buffer
 
-    def clear(self) -> None:
-        """Free the memory in the pool."""
+    def give_back(self, memory: Array) -> None:
+        """Keep a block of memory within the limits."""
         with self._lock:
-            self._memories.clear()
-
-    def _give_back(self, memory: Array) -> None:
-        with self._lock:
-            self.returned += 1
-            if len(memory) > self.max_bytes:
-                self.discarded += 1
+            if len(memory) > MAX_BYTES:
                 return
             # The block is added before the excess is removed: correct even if another block is returned in between.
             self._memories.append(memory)
-            while self._memories and (self.in_pool > self.max_count or self.bytes_in_pool > self.max_bytes):
+            while len(self._memories) > MAX_BLOCKS or sum(map(len, tuple(self._memories))) > MAX_BYTES:
                 del self._memories[0]
-                self.discarded += 1
 
 
 def _give_back(pool: weakref.ref[BufferPool], memory: Array) -> None:
     """Return memory to its pool, if the pool still exists."""
     if (there := pool()) is not None:
-        there._give_back(memory)
+        there.give_back(memory)

@@ -22,17 +22,12 @@ Item = tuple[bytes | memoryview, int, int]
 _ROW = struct.Struct("<III")
 
 
-def is_bundle(memory: Any) -> bool:
-    """Return whether a received message is a bundle; False for messages shorter than a header."""
-    return len(memory) > 6 and bool(memory[6] & BUNDLE)
-
-
 def messages_in(memory: Any) -> int:
     """Return the number of messages in received memory, or in its head and body: several for a bundle."""
     head = memory[0] if isinstance(memory, tuple) else memory
-    if not is_bundle(head):
+    if len(head) < HEADER_BYTES or not head[6] & BUNDLE:
         return 1
-    start = Header.peek(head).body_offset if len(head) >= HEADER_BYTES else 0
+    start = Header.peek(head).body_offset
     return int.from_bytes(bytes(head[start : start + 4]), "little")
 
 

@@ -7,6 +7,7 @@ as the array exists. `copy()` returns the same data in separate memory. Data of 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, Self
@@ -54,11 +55,11 @@ class RawData:
     """Header of a bundle, and number, first env and number of envs of this message of it."""
 
     def __init__(self, memory: Any, info: StreamInfo, body: Any = None) -> None:
-        head = _bytes_of(memory)
-        rest = None if body is None else _bytes_of(body)
+        head = memoryview(memory).toreadonly().cast("B")
+        rest = None if body is None else memoryview(body).toreadonly().cast("B")
         header = Header.read(head, None if rest is None else len(rest))
         if rest is None:
-            rest = head[header.body_offset :]
+            rest = head[len(head) - header.body_bytes :]
         if header.first_env + header.num_envs > info.num_envs:
             raise WireError(
                 f"a message of stream {info.name!r} contains {header.num_envs} envs from {header.first_env} on, of "
@@ -108,18 +109,6 @@ class RawData:
         return (header.pack() + bytes(self.head[HEADER_BYTES : header.body_offset])).ljust(header.body_offset, b"\0")
 
 
-def _bytes_of(memory: Any) -> memoryview:
-    """Return memory as a read-only view of bytes."""
-    view = memoryview(memory).toreadonly()
-    return view if view.ndim == 1 and view.format == "B" else view.cast("B")
-
-
-_new = object.__new__
-_slots: Any = RawData  # writing through a slot's descriptor is faster than by name
-_set_item, _set_body = _slots._item.__set__, _slots.body.__set__
-_set_info, _set_head = _slots.info.__set__, _slots.head.__set__
-
-
 def messages_of(
     header: Header, head: memoryview, bodies: bytes, rows: Iterable[tuple[int, int, int]], info: StreamInfo
 ) -> Iterator[RawData]:
@@ -134,11 +123,10 @@ def messages_of(
     """
     at, seq, first0, envs, stride = 0, header.seq, header.first_env, header.num_envs, header.poses * POSE_BYTES
     for length, first, count in rows:
-        raw = _new(RawData)
-        _set_item(raw, (header, seq, first, count))
-        _set_body(raw, memoryview(bodies[at : at + length]))
-        _set_info(raw, info)
-        _set_head(raw, head if count == envs else head[(first - first0) * stride :])
+        raw = RawData.__new__(RawData)
+        raw._item, raw.info = (header, seq, first, count), info
+        raw.body = memoryview(bodies[at : at + length])
+        raw.head = head if count == envs else head[(first - first0) * stride :]
         yield raw
         at += length
         seq += 1
@@ -163,6 +151,11 @@ def _joined(head: bytes, body: bytes | memoryview, info: StreamInfo) -> RawData:
 # Custom types of data ------------------------------------------------------------------------------------------------
 
 
+def _path(path: str) -> Any:
+    """Return a property with the value at a path of attributes."""
+    return property(operator.attrgetter(path))
+
+
 class SensorData(Sample):
     """Data of one message of a custom type; the object and each of its arrays keep the received memory alive.
 
@@ -178,30 +171,22 @@ class SensorData(Sample):
     def __init__(self, raw: RawData) -> None:
         self.raw = raw
 
-    @property
-    def info(self) -> StreamInfo:
-        """Stream of the data."""
-        return self.raw.info
-
-    @property
-    def name(self) -> str:  # type: ignore[override]  # read-only here
-        """Name of the sensor."""
-        return self.raw.info.name
-
-    @property
-    def frame(self) -> int:  # type: ignore[override]
-        """Number of the frame on the server; all data of a frame share it."""
-        return self.raw.header.frame
-
-    @property
-    def seq(self) -> int:  # type: ignore[override]
-        """Number of the message in its stream; a gap means that this listener missed messages."""
-        return self.raw.header.seq
-
-    @property
-    def tick(self) -> int:  # type: ignore[override]
-        """Physics tick of the frame."""
-        return self.raw.header.tick
+    info: StreamInfo = _path("raw.info")
+    """Stream of the data."""
+    name: str = _path("raw.info.name")
+    """Name of the sensor."""
+    frame: int = _path("raw.header.frame")
+    """Number of the frame on the server; all data of a frame share it."""
+    seq: int = _path("raw.header.seq")
+    """Number of the message in its stream; a gap means that this listener missed messages."""
+    tick: int = _path("raw.header.tick")
+    """Physics tick of the frame."""
+    env_ids: Array = _path("raw.env_ids")
+    """Numbers of the envs in the data, int64 `[env]`."""
+    pose: Array | None = _path("raw.pose")
+    """Poses in the world at the capture, `[env, mount, 7]` (m, quaternion wxyz); None for a sensor without pose."""
+    raw_data: memoryview = _path("raw.body")
+    """Bytes of the body, read-only."""
 
     @property
     def time(self) -> float:  # type: ignore[override]
@@ -222,21 +207,6 @@ class SensorData(Sample):
     def capture_time_wall(self) -> float:  # type: ignore[override]
         """Wall-clock time of the server at the capture, s since 1970."""
         return self.raw.header.wall_ns * 1e-9
-
-    @property
-    def env_ids(self) -> Array:  # type: ignore[override]
-        """Numbers of the envs in the data, int64 `[env]`."""
-        return self.raw.env_ids
-
-    @property
-    def pose(self) -> Array | None:  # type: ignore[override]
-        """Poses in the world at the capture, `[env, mount, 7]` (m, quaternion wxyz); None for a sensor without pose."""
-        return self.raw.pose
-
-    @property
-    def raw_data(self) -> memoryview:
-        """Bytes of the body, read-only."""
-        return self.raw.body
 
     def copy(self) -> Self:
         """Return a copy in separate memory; the received memory can then be released."""

@@ -93,11 +93,6 @@ class Header(NamedTuple):
         """Start of the body relative to the header's first byte, bytes."""
         return body_offset(self.num_envs, self.poses)
 
-    @property
-    def message_bytes(self) -> int:
-        """Size of the whole message, bytes."""
-        return self.body_offset + self.body_bytes
-
     def pack(self) -> bytes:
         """Return the 128 bytes of the header.
 
@@ -141,7 +136,7 @@ class Header(NamedTuple):
         flags, stated = header.flags, header.body_bytes
         if flags & ~_KNOWN_FLAGS:
             raise WireError(f"a message has the flags {flags:#x}, of which {flags & ~_KNOWN_FLAGS:#x} are unknown.")
-        start = header.body_offset
+        start = body_offset(header.num_envs, header.poses)
         expected, got = (start + stated, size) if body_bytes is None else (start, size)
         if got != expected or (body_bytes is not None and body_bytes != stated):
             whole = f"{size} bytes" if body_bytes is None else f"{size} and {body_bytes} bytes"
@@ -163,7 +158,7 @@ def begin_message(memory: Any, header: Header, poses: Any = 0.0) -> memoryview:
     Raises:
         WireError: a number does not fit, or the memory is too small.
     """
-    view, start = memoryview(memory), header.body_offset
+    view, start = memoryview(memory), body_offset(header.num_envs, header.poses)
     if len(view) < start:
         raise WireError(f"the header and the poses need {start} bytes of memory, got {len(view)}.")
     view[:start] = header.pack().ljust(start, b"\0")

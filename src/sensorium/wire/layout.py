@@ -86,17 +86,15 @@ def plan(specs: tuple[FieldSpec, ...], num_envs: int, rows: int = 0, truth: bool
         blocks.append(Block(branch, name, shape, element, offset, ragged))
         end = offset + element.itemsize * prod(shape)
 
-    def add_fields(branch: Branch) -> None:
-        for spec in specs:
-            shape = (rows, *spec.shape[1:]) if spec.is_ragged else (num_envs, *spec.shape)
-            add(branch, spec.name, spec.dtype, *shape, ragged=spec.is_ragged)
-
     for name, dtype in META.items():
         add("meta", name, dtype, num_envs)
     if any(spec.is_ragged for spec in specs):
         add("meta", "offsets", "<i8", num_envs + 1)
-    add_fields("measured")
-    if truth:
-        add("meta", "truth_tick", "<i8", num_envs)
-        add_fields("truth")
+    branches: tuple[Branch, ...] = ("measured", "truth") if truth else ("measured",)
+    for branch in branches:
+        if branch == "truth":
+            add("meta", "truth_tick", "<i8", num_envs)
+        for spec in specs:
+            shape = (rows, *spec.shape[1:]) if spec.is_ragged else (num_envs, *spec.shape)
+            add(branch, spec.name, spec.dtype, *shape, ragged=spec.is_ragged)
     return Layout(tuple(blocks), tuple(gaps), end)

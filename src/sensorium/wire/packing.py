@@ -7,7 +7,7 @@ endian. The rest of the part is its content. The content of a record with furthe
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -19,14 +19,16 @@ DATA = 2
 """A data message (header, poses, body): its bytes, or one or two further parts, header and poses, then the body.
 `a` is the subscription, `b` the number of the message in the subscription, from 1."""
 SLOT = 3
-"""A data message in a shared-memory slot; the content is its `Place`, `a` and `b` as for DATA."""
+"""A data message in a shared-memory slot; the content is its `PLACE`, `a` and `b` as for DATA."""
 CREDIT = 4
 """To the server: b more data messages may be sent to subscription a."""
 RELEASE = 5
 """To the server: slot b of segment a was read."""
 
+PLACE = struct.Struct("<QQQ")
+"""Place of a data message in shared memory: number of the segment, announced by `messages.Segment`, number of the slot
+in it, and size of the message, bytes."""
 _HEAD = struct.Struct("<BBxxIQ")
-_PLACE = struct.Struct("<QQQ")
 
 
 class Record(NamedTuple):
@@ -45,35 +47,6 @@ class Record(NamedTuple):
     content: Any = b""
 
 
-class Place(NamedTuple):
-    """Place of a data message in shared memory.
-
-    Args:
-        segment: number of the segment, announced by `messages.Segment`.
-        slot: number of the slot in the segment.
-        length: size of the message, bytes.
-    """
-
-    segment: int
-    slot: int
-    length: int
-
-    def pack(self) -> bytes:
-        """Return the place as bytes."""
-        return _PLACE.pack(*self)
-
-    @classmethod
-    def unpack(cls, content: Any) -> Place:
-        """Return the place that `pack` wrote.
-
-        Raises:
-            WireError: the content has another length.
-        """
-        if len(content) != _PLACE.size:
-            raise WireError(f"the location of a slot has {len(content)} bytes, expected {_PLACE.size}")
-        return cls(*_PLACE.unpack(content))
-
-
 def pack(records: Iterable[Record]) -> list[Any]:
     """Return the parts of one message."""
     parts: list[Any] = []
@@ -85,21 +58,24 @@ def pack(records: Iterable[Record]) -> list[Any]:
     return parts
 
 
-def unpack(parts: Iterable[Any]) -> Iterator[Record]:
-    """Yield the records of a message whose parts are memoryviews of bytes; contents are views of them.
+def unpack(parts: Iterable[Any]) -> list[Record]:
+    """Return the records of a message whose parts are memoryviews of bytes; contents are views of them.
 
     Raises:
-        WireError: the parts are not records; raised during iteration.
+        WireError: the parts are not records.
     """
-    rest = iter(parts)
+    rest, records = iter(parts), []
     for part in rest:
         if len(part) < _HEAD.size:
             raise WireError(f"a record has {len(part)} bytes, expected at least {_HEAD.size}")
         kind, further, a, b = _HEAD.unpack_from(part)
+        if kind == SLOT and len(part) != _HEAD.size + PLACE.size:
+            raise WireError(f"the location of a slot has {len(part) - _HEAD.size} bytes, expected {PLACE.size}")
         if not further:
-            yield Record(kind, a, b, part[_HEAD.size :])
+            records.append(Record(kind, a, b, part[_HEAD.size :]))
             continue
         content = tuple(islice(rest, further))
         if kind != DATA or not 1 <= len(content) == further <= 2:
             raise WireError(f"a record of kind {kind} has {len(content)} of {further} further parts")
-        yield Record(kind, a, b, content)
+        records.append(Record(kind, a, b, content))
+    return records

@@ -9,12 +9,12 @@ is reported by name and never stops the program.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
-from sensorium.errors import RegistrationError, UnknownNameError, WireError, listed
+from sensorium.errors import RegistrationError, WireError, listed
 from sensorium.plugins import Plugins, Registry
 from sensorium.readings import Array, Reading, Sample
 from sensorium.wire.bundles import split_bundle
@@ -70,7 +70,17 @@ class Serializer:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        register(cls)
+        name: object = getattr(cls, "type_name", None)
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise RegistrationError(
+                f"{cls.__qualname__}.type_name: got {name!r}, expected a name and a version such as "
+                "'my_package.Thing/1'. Both sides identify the type of the data by this name."
+            )
+        for method in ("serialize", "deserialize"):
+            defined = next((vars(base)[method] for base in cls.__mro__ if method in vars(base)), None)
+            if not isinstance(defined, staticmethod) or defined is vars(Serializer)[method]:
+                raise RegistrationError(f"{cls.__qualname__}.{method} must be defined, as a @staticmethod.")
+        _serializers.add(name, cls)
 
     @staticmethod
     def serialize(sensor: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -96,25 +106,6 @@ class Serializer:
 # Registry -------------------------------------------------------------------------------------------------------------
 
 
-def register(cls: type[Serializer]) -> None:
-    """Register a serializer, as the definition of its class does. A redefined class replaces the old one.
-
-    Raises:
-        RegistrationError: it lacks a name or a method, or another class has that name.
-    """
-    name: object = getattr(cls, "type_name", None)
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise RegistrationError(
-            f"{cls.__qualname__}.type_name: got {name!r}, expected a name and a version such as 'my_package.Thing/1'. "
-            "Both sides identify the type of the data by this name."
-        )
-    for method in ("serialize", "deserialize"):
-        defined = next((vars(base)[method] for base in cls.__mro__ if method in vars(base)), None)
-        if not isinstance(defined, staticmethod) or defined is vars(Serializer)[method]:
-            raise RegistrationError(f"{cls.__qualname__}.{method} must be defined, as a @staticmethod.")
-    _serializers.add(name, cls)
-
-
 def by_name(name: str) -> type[Serializer]:
     """Return the serializer of a type of data.
 
@@ -132,19 +123,6 @@ def by_name(name: str) -> type[Serializer]:
             "Install the same version of its package on both sides."
         )
     return _serializers.find(name, fix)
-
-
-def by_id(number: int) -> type[Serializer]:
-    """Return the serializer of a type of data by its number in headers, see `type_id`.
-
-    Raises:
-        UnknownNameError: there is none.
-    """
-    found = next((cls for name, cls in registered().items() if type_id(name) == number), None)
-    if found is None:
-        fix = f"{_INSTALL} {_serializers.plugins.suspects()}".rstrip()
-        raise UnknownNameError("type of data with the number", f"{number:#018x}", _serializers, fix)
-    return found
 
 
 def for_kind(kind: str) -> type[Serializer]:
@@ -215,7 +193,7 @@ class FieldSerializer(Serializer):
         count = len(reading.env_ids) - first if count is None else count
         layout = plan(reading.specs, count, FieldSerializer.rows(reading, first, count), truth)
         memory = empty(layout.nbytes)
-        FieldSerializer.write(reading, first, count, layout, memory.data)
+        FieldSerializer.write(reading.name, reading.arrays(), first, count, layout, memory.data)
         return memory
 
     @staticmethod
@@ -225,11 +203,14 @@ class FieldSerializer(Serializer):
         return 0 if offsets is None else int(offsets[first + count]) - int(offsets[first])
 
     @staticmethod
-    def write(reading: Reading, first: int, count: int, layout: Layout, out: memoryview) -> None:
+    def write(
+        name: str, arrays: Mapping[str, Mapping[str, Array]], first: int, count: int, layout: Layout, out: memoryview
+    ) -> None:
         """Write a body, with one copy per field.
 
         Args:
-            reading: reading of the sensor.
+            name: name of the sensor, for messages.
+            arrays: arrays of its reading, see `Reading.arrays`.
             first: first row of ``reading.env_ids``.
             count: number of rows.
             layout: layout of the body.
@@ -238,18 +219,18 @@ class FieldSerializer(Serializer):
         Raises:
             WireError: the reading's arrays do not match its specs.
         """
-        arrays, envs = reading.arrays(), slice(first, first + count)
-        rows, offsets = envs, arrays["meta"].get("offsets")
-        if offsets is not None:
+        rows = envs = slice(first, first + count)
+        if (offsets := arrays["meta"].get("offsets")) is not None:
             rows = slice(int(offsets[first]), int(offsets[first + count]))
-            arrays["meta"]["offsets"] = offsets[first : first + count + 1] - offsets[first]
-        for branch, name, shape, dtype, offset, is_ragged in layout.blocks:
-            values = arrays[branch][name]
-            if name != "offsets":
+        for branch, field, shape, dtype, offset, is_ragged in layout.blocks:
+            values = arrays[branch][field]
+            if field == "offsets":
+                values = values[first : first + count + 1] - values[first]
+            else:
                 values = values[rows if is_ragged else envs]
             if values.shape != shape or values.dtype != dtype:
                 raise WireError(
-                    f"reading of {reading.name!r}: {name} is {values.dtype} {list(values.shape)}, not {dtype} "
+                    f"reading of {name!r}: {field} is {values.dtype} {list(values.shape)}, not {dtype} "
                     f"{list(shape)} as its spec says."
                 )
             np.copyto(np.ndarray(shape, dtype, out, offset), values)

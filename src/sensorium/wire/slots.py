@@ -3,15 +3,14 @@
 A segment is a `memfd`: memory without a name in any file system. Another process opens it as ``/proc/<pid>/fd/<n>``.
 The kernel frees it when the last process that uses it ends, even after a crash. No memory leaks, and the size of
 ``/dev/shm`` is not a limit. Only processes of the same user (and root) on the same host, with the same ``/proc``, can
-open a segment. From Linux 5.1 on, they cannot write to it. No process can shrink it, because that would crash its
+open a segment, and they cannot write to it. No process can shrink it, because that would crash its
 readers. The layout, little endian: one page with magic, version, page size, token, slot size and count, then the slots.
 
-Shared memory requires Linux. Elsewhere `slots_available()` is False and payloads are sent through the socket.
+Shared memory requires Linux 5.1. Elsewhere `slots_available()` is False and payloads are sent through the socket.
 """
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
 import re
@@ -20,7 +19,6 @@ import struct
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Self
 
 import numpy as np
 
@@ -46,10 +44,10 @@ _F_SEAL_SEAL, _F_SEAL_SHRINK, _F_SEAL_GROW, _F_SEAL_FUTURE_WRITE = 1, 2, 4, 16
 def slots_available() -> bool:
     """Return whether this process can create slots: Linux with `memfd_create` and ``/proc``."""
     try:
-        with Probe() as probe:
-            return probe_slots(probe.name, probe.token)
+        probe = SlotWriter(*PROBE)
     except StreamError:
         return False
+    return probe_slots(probe.name, probe.token)
 
 
 class SlotWriter:
@@ -113,12 +111,6 @@ class SlotWriter:
             self._slots = None  # not unmapped here, because views may still exist
             os.close(self._file)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __del__(self) -> None:
         if hasattr(self, "_free"):  # otherwise the construction failed
             self.close()
@@ -148,7 +140,7 @@ class SlotReader:
         self.slot_size = slot_size
         self.count = count
         self._on_release = on_release
-        self._whole: Array | None = _map_memory(name, token, slot_size, count)
+        self._whole = _map_memory(name, token, slot_size, count)
 
     def memory(self, slot: int, length: int) -> Array:
         """Return the first `length` bytes of a slot: uint8 [length], read-only, 64-byte aligned and not copied.
@@ -158,48 +150,26 @@ class SlotReader:
 
         Raises:
             WireError: there is no such slot, or it is shorter than `length`.
-            StreamError: the reader is closed.
         """
-        if (whole := self._whole) is None:
-            raise StreamError(_CLOSED)
         if not (0 <= slot < self.count and 0 <= length <= self.slot_size):
             got = f"got {length} bytes in slot {slot}, expected at most {self.count} slots of {self.slot_size} bytes"
             raise WireError(f"shared memory {self.name}: {got}")
         start = PAGE + slot * self.slot_size
         release = None if self._on_release is None else partial(self._on_release, slot)
-        return leased(whole[start : start + length], release)
-
-    def close(self) -> None:
-        """Prevent access to further memory; repeated calls have no effect.
-
-        The segment stays mapped while arrays of it exist.
-        """
-        self._whole = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        return leased(self._whole[start : start + length], release)
 
 
-class Probe(SlotWriter):
-    """Small segment with which another process checks, by `probe_slots`, whether it can read this process's slots."""
-
-    def __init__(self) -> None:
-        super().__init__(PAGE, 1)
+PROBE = PAGE, 1
+"""Slot size and count of the segment with which another process checks whether it can read this process's slots."""
 
 
 def probe_slots(name: str, token: bytes) -> bool:
-    """Return whether this process can read the slots of the process that created the `Probe`."""
+    """Return whether this process can read the slots of the process that created a `SlotWriter` of `PROBE`."""
     try:
-        SlotReader(name, token, PAGE, 1).close()
+        SlotReader(name, token, *PROBE)
     except StreamError:
         return False
     return True
-
-
-_CLOSED = "the segment of shared memory is closed"
 
 
 def _make_memory(head: bytes, size: int) -> tuple[int, mmap.mmap]:
@@ -228,13 +198,7 @@ def _seal(file: int) -> None:
     """Fix the size permanently, and prevent further writable mappings."""
     import fcntl
 
-    fixed = _F_SEAL_SHRINK | _F_SEAL_GROW | _F_SEAL_SEAL
-    try:
-        fcntl.fcntl(file, _F_ADD_SEALS, fixed | _F_SEAL_FUTURE_WRITE)
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-        fcntl.fcntl(file, _F_ADD_SEALS, fixed)  # Linux before 5.1: readers must not write
+    fcntl.fcntl(file, _F_ADD_SEALS, _F_SEAL_SHRINK | _F_SEAL_GROW | _F_SEAL_SEAL | _F_SEAL_FUTURE_WRITE)
 
 
 def _map_memory(name: str, token: bytes, slot_size: int, count: int) -> Array:

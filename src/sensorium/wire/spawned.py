@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from sensorium.errors import ConfigError, RegistrationError, StreamError, shown
+from sensorium.errors import RegistrationError, StreamError, shown
 from sensorium.plugins import Plugins, Registry
 from sensorium.pose import Pose
 from sensorium.wire.attributes import ActorDescription, SensorDefinition
@@ -63,6 +63,30 @@ class SpawnedSensor:
                 )
             cls._registry.add(definition.id, cls)
 
+    def begin(
+        self,
+        name: str,
+        description: ActorDescription,
+        *,
+        envs: range = range(1),
+        transform: Pose | None = None,
+        owner: Owner | None = None,
+    ) -> None:
+        """Set the properties, then the attributes (`set`) and the owner (`set_owner`).
+
+        Args:
+            name: name of the sensor in the server.
+            description: blueprint and chosen attributes.
+            envs: its environments, consecutive.
+            transform: its pose relative to the owner, or in the world without owner.
+            owner: body that it is attached to.
+        """
+        self.name, self.description, self.envs = name, description, envs
+        self.transform, self.owner = Pose() if transform is None else transform, owner
+        self.set(description)
+        if owner is not None:
+            self.set_owner(owner)
+
     def set(self, description: ActorDescription) -> None:
         """Set the attributes; called once, right after creation. Overrides call `super().set(description)` first."""
 
@@ -103,22 +127,3 @@ def rows_of(env_ids: npt.NDArray[Any], sensor: SpawnedSensor, what: str) -> slic
             f"{what} does not contain all environments {envs.start}..{envs.stop - 1} of sensor {sensor.name!r}"
         )
     return rows
-
-
-def place(
-    sensor: SpawnedSensor,
-    name: str,
-    description: ActorDescription,
-    envs: range,
-    transform: Pose | None,
-    owner: Owner | None,
-) -> None:
-    """Set the properties that a sensor has from `set` on.
-
-    Raises:
-        ConfigError: the environments are not consecutive, or there are none.
-    """
-    if envs.step != 1 or not envs or envs.start < 0:
-        raise ConfigError.single(type(sensor).__name__, "envs", envs, "at least one environment, without gaps")
-    sensor.name, sensor.description, sensor.envs = name, description, envs
-    sensor.transform, sensor.owner = Pose() if transform is None else transform, owner

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -68,7 +68,7 @@ class StreamInfo:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description."""
-        plain = {name: getattr(self, name) for name in _TYPES}
+        plain = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
         changed = {"mounts": list(self.mounts), "cfg": dict(self.cfg), "constants": dict(self.constants)}
         return plain | changed | {"specs": [spec.to_dict() for spec in self.specs]}
 
@@ -79,32 +79,20 @@ class StreamInfo:
         Raises:
             WireError: the values do not describe a stream.
         """
+        from sensorium.wire.keywords import convert
+
         try:
             specs = tuple(FieldSpec.from_dict(each) for each in values["specs"])
-            given = {name: values[name] for name in _TYPES}
-            mounts = tuple(values["mounts"])
+            info = convert({**values, "specs": specs}, cls)
         except (KeyError, TypeError, ValueError) as error:
             raise WireError(f"invalid description of a stream: {type(error).__name__}: {error}") from None
-        wrong = [name for name, kind in _TYPES.items() if not isinstance(given[name], kind)]
-        wrong += [name for name in ("id", "num_envs", "rate_hz") if isinstance(given[name], bool)]
-        wrong += [f"dtype of {spec.name}" for spec in specs if np.dtype(spec.dtype).kind not in "biuf"]
-        wrong += ["mounts"] * (not all(isinstance(mount, str) for mount in mounts))
+        wrong = [f"dtype of {spec.name}" for spec in specs if np.dtype(spec.dtype).kind not in "biuf"]
         wrong += ["specs"] * (len({spec.name for spec in specs}) != len(specs))
-        if not wrong:
-            wrong += [name for name in ("id", "num_envs") if not 0 <= given[name] < 2**32]
-            wrong += ["where"] * (given["where"] not in get_args(Where))
+        wrong += [name for name in ("id", "num_envs") if not 0 <= getattr(info, name) < 2**32]
         if wrong:
             raise WireError(f"invalid description of a stream: wrong value of {listed(wrong)} in {values!r:.400}")
-        return cls(specs=specs, mounts=mounts, **{**given, "rate_hz": float(given["rate_hz"])})
+        return info
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StreamInfo.from_dict, (self.to_dict(),)
-
-
-_TYPES: dict[str, Any] = {
-    **dict.fromkeys(("id", "num_envs"), int),
-    **dict.fromkeys(("name", "kind", "type_name", "where"), str),
-    **dict.fromkeys(("cfg", "constants"), Mapping),
-    "rate_hz": (float, int),
-    "events": bool,
-}
+        values = (getattr(self, each.name) for each in fields(self) if each.init)
+        return StreamInfo, tuple(dict(value) if isinstance(value, Mapping) else value for value in values)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +29,6 @@ class Snapshot:
         lin_vel_w: velocities of the origins, world, float32 `[env, body, 3]`, m/s.
         ang_vel_w: angular velocities, world, float32 `[env, body, 3]`, rad/s.
         captures: number of captures of the state since the env's reset, int64 `[env]`; None if they are not counted.
-
-    Raises:
-        ConfigError: an array has another shape.
     """
 
     frame: int
@@ -45,14 +41,6 @@ class Snapshot:
     lin_vel_w: Floats
     ang_vel_w: Floats
     captures: npt.NDArray[np.int64] | None = None
-
-    def __post_init__(self) -> None:
-        envs, bodies = len(self.env_ids), len(self.bodies)
-        self.env_ids = _sealed("env_ids", self.env_ids, np.int64, (envs,))
-        for name, size in (("pos_w", 3), ("quat_w", 4), ("lin_vel_w", 3), ("ang_vel_w", 3)):
-            setattr(self, name, _sealed(name, getattr(self, name), np.float32, (envs, bodies, size)))
-        if self.captures is not None:
-            self.captures = _sealed("captures", self.captures, np.int64, (envs,))
 
     @classmethod
     def of(cls, data: Reading, bodies: Bodies) -> Snapshot:
@@ -117,12 +105,3 @@ class Snapshot:
             f"Snapshot(frame={self.frame}, tick={self.tick}, time={self.time:.6g} s, {len(self.env_ids)} envs, "
             f"{len(self.bodies)} bodies)"
         )
-
-
-def _sealed(name: str, array: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
-    """Return a read-only view of an array of that type and shape."""
-    view = np.asarray(array, dtype).view()
-    if view.shape != shape:
-        raise ConfigError.single("Snapshot", name, view.shape, f"an array of shape {shape}")
-    view.flags.writeable = False
-    return view

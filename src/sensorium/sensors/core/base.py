@@ -203,7 +203,7 @@ class Sensor(Readable[CfgT, DataT]):
         reading = Reading(
             self.name, self.cfg.kind(), self.specs, np.arange(self.num_envs), self.clock.tick, self.clock.time,
             dict(values), values, {}, _pose=self._mount_poses(),
-            _count="count" if any(spec.is_ragged for spec in self.specs) else "",
+            _count="count" if "count" in values else "",
         )  # fmt: skip
         constants = {"drawing": self.about_drawing()}
         about = {"cfg": self.cfg.to_dict(), "kind": self.cfg.kind(), "constants": constants}
