@@ -163,26 +163,6 @@ def test_call_can_put_items_into_its_own_queue(shared: Callbacks) -> None:
     assert seen == list(range(500, -1, -1))
 
 
-def test_return_value_of_a_call_is_forwarded_after_its_item_is_released(shared: Callbacks) -> None:
-    class Data:
-        pass
-
-    alive, results, done = list[weakref.ref[Data]](), list[object](), threading.Event()
-
-    def after(result: object) -> None:
-        results.append((result, alive[0]()))
-        done.set()
-
-    queue: CallbackQueue[Data] = CallbackQueue("a", lambda data: "credit", shared, after)
-    data = Data()
-    alive.append(weakref.ref(data))
-    queue.put([data])
-    del data
-    assert done.wait(LONG) and results == [("credit", None)]
-    queue.close()
-    queue.join(LONG)
-
-
 # Clearing and closing -------------------------------------------------------------------------------------------------
 
 

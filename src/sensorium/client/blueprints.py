@@ -88,8 +88,7 @@ class Blueprint:
     def __init__(self, definition: SensorDefinition, chosen: Mapping[str, object] | None = None) -> None:
         self.definition = definition
         self._chosen: dict[str, Any] = {}
-        for name, value in (chosen or {}).items():
-            self.set_attribute(name, value)
+        self.set_attributes(**(chosen or {}))
 
     @property
     def id(self) -> str:

@@ -6,6 +6,7 @@ holds a reference.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import threading
@@ -267,12 +268,12 @@ class Session:
                 "the client was closed" if self.closed else f"listening again failed: {type(error).__name__}: {error}"
             )
 
-    def forget(self, subscriber: Subscription, *, tell: bool = True) -> None:
+    def forget(self, subscriber: Subscription) -> None:
         """Release a subscription and notify the server."""
         with self.lock:
             if self.subscribers.get(subscriber.number) is subscriber:
                 del self.subscribers[subscriber.number]
-                if tell and not self.closed:
+                if not self.closed:
                     self.link.send_control(msg.Unsubscribe(subscriber.number))
 
     def add_frame_listener(self, callback: Callable[[msg.FrameDone], object], keeps: object = None) -> FrameListener:
@@ -335,7 +336,12 @@ class Session:
         """Process a control message."""
         match message:
             case msg.FrameDone():
-                self._end_frame(message)
+                self.note_frame(message.frame)
+                for listener in list(self.frame_listeners):
+                    try:
+                        listener.callback(message)
+                    except Exception as error:
+                        self.callbacks.errors.report("(frames)", listener.callback, error)
             case msg.Reply():
                 with self.changed:
                     if (request := self.requests.get(message.request)) is not None:
@@ -366,14 +372,6 @@ class Session:
                     subscriber.finish(reason)
             case msg.Note(text=text):
                 self.note(text)
-
-    def _end_frame(self, message: msg.FrameDone) -> None:
-        self.note_frame(message.frame)
-        for listener in list(self.frame_listeners):
-            try:
-                listener.callback(message)
-            except Exception as error:
-                self.callbacks.errors.report("(frames)", listener.callback, error)
 
     def _add(self, info: StreamInfo) -> None:
         with self.changed:
@@ -440,7 +438,9 @@ class Session:
         with self.lock:
             subscribers = list(self.subscribers.values())
         for subscriber in subscribers:
-            subscriber.stop(reason="the client was closed")
+            with contextlib.suppress(StreamError):  # at exit no thread may start
+                subscriber.finish("the client was closed")
+            subscriber.stop()
         self.frame_listeners.clear()
         self.link.stop()
         if self._respawner is not None:
