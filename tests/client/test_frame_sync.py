@@ -598,7 +598,7 @@ def test_several_threads_can_wait_for_the_same_or_different_frames() -> None:
 
 
 def test_concurrent_calls_of_next_share_the_frames() -> None:
-    sync, count = collector(keep=10_000), 3000
+    sync, count = collector(keep=10_000), 600
     taken: list[list[int]] = [[] for _ in range(4)]
 
     def take(mine: list[int]) -> None:

@@ -63,7 +63,8 @@ class ErrorLog(Failures[ListenerError]):
             callback: the listener; None if reading a message raised it.
             error: the exception.
         """
-        text, listener = trace_of(error), "" if callback is None else shown(callback, LONGEST)
+        text, function = trace_of(error), getattr(callback, "__wrapped__", callback)
+        listener = "" if function is None else shown(function, LONGEST)
         record = ListenerError(sensor, listener, error, text, time.time())
         _clear_frames(error)
         with self._lock:

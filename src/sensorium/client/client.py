@@ -549,7 +549,7 @@ class Client:
                 "the scene with Scene(..., reserve=[BodyStateCfg(bodies='.*')])."
             )
 
-        @wraps(callback)  # errors show the function
+        @wraps(callback)  # errors show the wrapped function
         def listener(data: Reading) -> None:
             callback(Snapshot.of(data, session.bodies))
 
