@@ -111,7 +111,7 @@ def test_frame_waits_for_all_events_after_its_announcement() -> None:
 
 def test_events_lost_by_a_slow_listener_are_counted_in_their_frames() -> None:
     """While the client reads nothing, the server keeps the permitted number and reports how many it dropped."""
-    burst, steps = 4000, 7
+    burst, steps = 1000, 20
     with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
         bp = client.blueprints.find("sensor.other.test_ticker").set_attributes(burst=burst)
         client.spawn(bp, name="ticker")

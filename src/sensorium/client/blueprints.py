@@ -13,14 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any, cast
 
 from sensorium.client import checks
-from sensorium.wire.attributes import (
-    Attribute,
-    SensorDefinition,
-    blueprint_title,
-    find_definition,
-    plain,
-    text_of,
-)
+from sensorium.wire.attributes import Attribute, SensorDefinition, blueprint_title, find_definition, plain, text_of
 from sensorium.wire.keywords import AttributeType
 
 

@@ -205,7 +205,7 @@ class FrameSync:
         handles = contextlib.ExitStack()
         self._finalizer = weakref.finalize(self, handles.close)
         self._finalizer.atexit = False  # the client closes at exit
-        add, end, done = map(_weak, (self.add, self.end, self.done))
+        add, end, done = _weak(self.add), _weak(self.end), _weak(self.done)
         try:
             for name in self.names:
                 subscription = client.subscribe(

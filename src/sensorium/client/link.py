@@ -272,7 +272,7 @@ class Link:
                 place = Place.unpack(content)
                 if (reader := self._segments.get(place.segment)) is None:
                     raise WireError(f"a message is in segment {place.segment}, which was not announced")
-                messages.append((b, memoryview(reader.memory(place.slot, place.length)), None))
+                messages.append((b, reader.memory(place.slot, place.length).data, None))
             else:
                 raise WireError(f"a record has the unknown kind {kind}")
         if messages:
