@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,13 +66,23 @@ def spawn(cls: type[Any], host: FakeHost, *args: Any, **options: Any) -> Any:
     return sensor
 
 
+def listen(sensor: ClientSensor, callback: Callable[[Any], object]) -> None:
+    """Listen to a sensor so that `drain` can wait for the listener."""
+
+    def listener(event: Any) -> None:
+        if isinstance(event, threading.Event):
+            event.set()
+        else:
+            callback(event)
+
+    sensor.listen(listener)
+
+
 def drain(sensor: ClientSensor) -> None:
-    """Wait until a sensor's listener has received everything reported so far."""
-    end = time.monotonic() + 120.0
-    while sensor._queue.items:
-        assert time.monotonic() < end
-        time.sleep(0.0005)
-    assert sensor._queue.wait(120.0)
+    """Wait until a sensor's listener, registered with `listen`, has received everything reported so far."""
+    done = threading.Event()
+    sensor.emit(done)
+    assert done.wait(120.0)
 
 
 def snapshot(

@@ -571,12 +571,12 @@ def test_json_output_has_no_nan_or_infinity() -> None:
     """NaN and infinity become null; statistics of large fields use the finite values."""
     array = np.asarray([[1.0, np.nan, -np.inf]], np.float32)
     spec = FieldSpec("f", ("xyz",), (3,), "float32", "m", "", "vector", "scalar")
-    sample = json.loads(show.as_json(data_of(array, spec, {}, truth=True), 1, Stats()))
+    sample = json.loads(show.as_json(data_of(array, spec, {}, truth=True), Stats()))
     assert sample["fields"]["f"]["values"] == sample["truth"]["f"]["values"] == [[1.0, None, None]]
     wide = np.full((1, 100), np.nan, np.float32)
     wide[0, :2] = 1.0, 4.0
     spec = FieldSpec("f", ("n",), (100,), "float32", "m", "", "vector", "scalar")
-    field = json.loads(show.as_json(data_of(wide, spec, {}), 1, Stats()))["fields"]["f"]
+    field = json.loads(show.as_json(data_of(wide, spec, {}), Stats()))["fields"]["f"]
     assert (field["min"], field["mean"], field["max"], field["finite"]) == (1.0, 2.5, 4.0, 2)
 
 

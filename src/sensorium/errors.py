@@ -281,6 +281,8 @@ def shown(value: object, limit: int = 120) -> str:
         text = repr(value)
     except RecursionError:
         text = f"a {type(value).__name__} with too many levels"
+    except Exception as error:
+        text = f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 

@@ -9,6 +9,7 @@ import hashlib
 import json
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ def main(address: str, shared: bool, steps: int) -> dict[str, Any]:
         for handle in (guard, client.sensors["imu"], client.sensors["sheet"]):
             wait_until_taken(client, handle, frame)
         arrived["bodies"] = [body.name for body in client.bodies.values()]
-        arrived["segments"] = len(client._session.link._segments)
+        arrived["segments"] = int("memfd:sensorium" in Path("/proc/self/maps").read_text())
         pose = sn.Pose((1.0, 2.0, 3.0), (0.0, 0.0, 0.0, 1.0))
         arrived["pose"] = (pose @ pose.inverse()).to_array().tolist()
         invasion.destroy()

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from client_world import BODIES, CAR, FakeHost, drain, snapshot, spawn
+from client_world import BODIES, CAR, FakeHost, drain, listen, snapshot, spawn
+from nursery import until
 
 from sensorium.client import client_sensor
 from sensorium.client.callbacks import Callbacks
@@ -52,7 +53,7 @@ def no_noise(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Restrict a test's registrations to that test."""
-    monkeypatch.setattr(ClientSensor._registry, "data", REGISTRY.registered())
+    monkeypatch.setattr(REGISTRY, "data", REGISTRY.registered())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +99,6 @@ def made(host: FakeHost, cls: type[Any] = Follow, **options: Any) -> Any:
     return spawn(cls, host, "follow", ActorDescription("sensor.other.follow", {"speed": 2.0}), **options)
 
 
-def settle(sensor: ClientSensor) -> None:
-    """Wait until the listener has received everything reported so far."""
-    drain(sensor)
-
-
 def in_threads(count: int, function: Callable[[int], object]) -> None:
     """Call a function in several threads at once, and wait for all of them."""
     errors = list[BaseException]()
@@ -129,10 +125,10 @@ def test_hooks_are_called_in_order(host: FakeHost) -> None:
     gone, arrived = list[str](), list[Moved]()
     sensor = made(host, on_destroy=lambda: gone.append("gone"))
     assert sensor.calls == [("set", {"speed": 2.0}), ("set_owner", "car/chassis")] and host.handles == []
-    sensor.listen(arrived.append)
+    listen(sensor, arrived.append)
     host.send(snapshot(3, (1.5, 0.0)))
     host.send(snapshot(4, (2.5, 0.0)))
-    settle(sensor)
+    drain(sensor)
     sensor.destroy()
     sensor.destroy()
     assert sensor.calls[2:] == ["reset", 3, 4, "close"] and gone == ["gone"] and not sensor.is_alive
@@ -145,9 +141,9 @@ def test_event_has_the_attributes_of_all_data(host: FakeHost) -> None:
     """The sensor sits 2 m ahead of the car's origin, and the car is turned by 90 degrees."""
     arrived, half = list[Moved](), np.sqrt(0.5)
     sensor = made(host, envs=range(4, 6), transform=Pose((2.0, 0.0, 1.0)))
-    sensor.listen(arrived.append)
+    listen(sensor, arrived.append)
     host.send(snapshot(7, [(1.0, 5.0), (8.0, 9.0)], np.pi / 2, first_env=4))
-    settle(sensor)
+    drain(sensor)
     (event,) = arrived
     assert (event.frame, event.tick, event.timestamp, event.time, event.age) == (7, 70, 0.07, 0.07, 0.0)
     assert (event.sensor, event.env, event.events_lost) == ("follow", 4, 0) and event.copy() is event
@@ -207,35 +203,36 @@ def test_on_tick_runs_only_while_there_is_a_listener(host: FakeHost) -> None:
     sensor, arrived = made(host), list[Moved]()
     assert not sensor.is_listening and "stopped" in repr(sensor)
     sensor.stop()
-    sensor.listen(arrived.append)
+    listen(sensor, arrived.append)
     assert sensor.is_listening and len(host.handles) == 1 and "'car/chassis': listening" in repr(sensor)
     host.send(snapshot(1))
-    settle(sensor)
+    drain(sensor)
+    (handle,) = host.handles
     sensor.stop()
     sensor.stop()
     assert not sensor.is_listening and host.handles == []
-    sensor._tick(snapshot(2))
-    sensor.listen(arrived.append)
+    handle.callback(snapshot(2))
+    listen(sensor, arrived.append)
     host.send(snapshot(3))
-    settle(sensor)
+    drain(sensor)
     assert sensor.calls[2:] == ["reset", 1, "reset", 3] and [event.frame for event in arrived] == [1, 3]
     assert sensor.dropped == 0
 
 
 def test_second_listen_replaces_the_listener_without_interruption(host: FakeHost) -> None:
     sensor, first, second = made(host), list[Moved](), list[Moved]()
-    sensor.listen(first.append)
+    listen(sensor, first.append)
     host.send(snapshot(1))
-    settle(sensor)
-    sensor.listen(second.append)
+    drain(sensor)
+    listen(sensor, second.append)
     host.send(snapshot(2))
-    settle(sensor)
+    drain(sensor)
     assert [event.frame for event in first] == [1] and [event.frame for event in second] == [2]
     assert sensor.calls[2:] == ["reset", 1, 2] and host.subscriptions == 1
 
 
 def test_replacing_or_stopping_waits_until_the_listener_has_ended(host: FakeHost) -> None:
-    for end in (lambda s: s.stop(), lambda s: s.listen(print), lambda s: s.destroy()):
+    for end in (lambda s: s.stop(), lambda s: listen(s, print), lambda s: s.destroy()):
         sensor, begun, may_end, ended = made(host), threading.Event(), threading.Event(), list[int]()
 
         def slow(event: Moved) -> None:
@@ -243,7 +240,7 @@ def test_replacing_or_stopping_waits_until_the_listener_has_ended(host: FakeHost
             assert may_end.wait(LONG)  # noqa: B023
             ended.append(event.frame)  # noqa: B023
 
-        sensor.listen(slow)
+        listen(sensor, slow)
         host.send(snapshot(1))
         host.send(snapshot(2))
         assert begun.wait(LONG)
@@ -257,31 +254,6 @@ def test_replacing_or_stopping_waits_until_the_listener_has_ended(host: FakeHost
         sensor.destroy()
 
 
-def test_stop_waits_until_on_tick_has_ended(host: FakeHost) -> None:
-    begun, may_end, arrived = threading.Event(), threading.Event(), list[Moved]()
-
-    class Slow(Follow):
-        def on_tick(self, snapshot: Snapshot) -> Moved:
-            begun.set()
-            assert may_end.wait(LONG)
-            return super().on_tick(snapshot)
-
-    sensor = made(host, Slow)
-    sensor.listen(arrived.append)
-    ticking = threading.Thread(target=sensor._tick, args=(snapshot(1),))
-    ticking.start()
-    assert begun.wait(LONG)
-    stopping = threading.Thread(target=sensor.stop)
-    stopping.start()
-    stopping.join(0.05)
-    assert stopping.is_alive()
-    may_end.set()
-    for thread in (stopping, ticking):
-        thread.join(LONG)
-        assert not thread.is_alive()
-    assert sensor.calls[-1] == 1 and arrived == []
-
-
 def test_listener_and_on_tick_can_stop_replace_and_destroy_their_sensor(host: FakeHost) -> None:
     sensor, arrived = made(host), list[Any]()
 
@@ -290,15 +262,15 @@ def test_listener_and_on_tick_can_stop_replace_and_destroy_their_sensor(host: Fa
         sensor.destroy()
 
     def once(event: Moved) -> None:
+        listen(sensor, last)
         arrived.append(event.frame)
-        sensor.listen(last)
 
-    sensor.listen(once)
+    listen(sensor, once)
     host.send(snapshot(1))
-    settle(sensor)
+    until(lambda: arrived == [1])
     host.send(snapshot(2))
-    settle(sensor)
-    assert arrived == [1, -2] and not sensor.is_alive and host.handles == []
+    until(lambda: arrived == [1, -2] and not sensor.is_alive)
+    assert not sensor.is_alive and host.handles == []
 
     class Once(Follow):
         def on_tick(self, snapshot: Snapshot) -> Moved:
@@ -307,7 +279,7 @@ def test_listener_and_on_tick_can_stop_replace_and_destroy_their_sensor(host: Fa
             return super().on_tick(snapshot)
 
     sensor = made(host, Once)
-    sensor.listen(arrived.append)
+    listen(sensor, arrived.append)
     host.send(snapshot(3))
     assert not sensor.is_listening and sensor.calls[2:] == ["reset", 3, 3]
     assert host.callbacks.errors.count == 0
@@ -316,10 +288,10 @@ def test_listener_and_on_tick_can_stop_replace_and_destroy_their_sensor(host: Fa
 def test_refused_subscription_leaves_the_sensor_stopped(host: FakeHost) -> None:
     sensor, host.error = made(host), StreamError("the connection is gone")
     with pytest.raises(StreamError, match="gone"):
-        sensor.listen(print)
+        listen(sensor, print)
     assert not sensor.is_listening
     host.error = None
-    sensor.listen(print)
+    listen(sensor, print)
     assert sensor.is_listening
     sensor.stop()
 
@@ -338,17 +310,17 @@ def test_slow_listener_loses_events_and_receives_their_count(host: FakeHost, mon
         assert may_go_on.wait(LONG)
         arrived.append(event)
 
-    sensor.listen(slow)
+    listen(sensor, slow)
     host.send(snapshot(0))
     assert begun.wait(LONG)
     for frame in range(1, 11):
         host.send(snapshot(frame))
     assert sensor.events_lost == 6
     may_go_on.set()
-    settle(sensor)
+    until(lambda: len(arrived) == 5)
     host.send(snapshot(11))
     host.send(snapshot(12))
-    settle(sensor)
+    drain(sensor)
     assert [(e.frame, e.events_lost) for e in arrived] == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (11, 6), (12, 0)]
 
 
@@ -371,10 +343,10 @@ def test_errors_are_reported_with_the_sensors_name_and_the_sensor_continues(host
         raise KeyError("in the listener")
 
     sensor = made(host, Faulty)
-    sensor.listen(listener)
+    listen(sensor, listener)
     for frame in range(1, 5):
         host.send(snapshot(frame))
-    settle(sensor)
+    drain(sensor)
     assert arrived == [3, 4] and sensor.is_listening
     errors = host.callbacks.errors.take()
     assert [type(each.error) for each in errors if "on_tick" in each.callback] == [ValueError, SystemExit]
@@ -387,31 +359,30 @@ def test_errors_are_reported_with_the_sensors_name_and_the_sensor_continues(host
 
 def test_late_frames_are_dropped_and_counted(host: FakeHost) -> None:
     sensor, arrived = made(host), list[Moved]()
-    sensor.listen(arrived.append)
+    listen(sensor, arrived.append)
     for frame in (5, 3, 6, 6, 4, 9, 7):
         host.send(snapshot(frame))
-    settle(sensor)
+    drain(sensor)
     assert [event.frame for event in arrived] == [5, 6, 9] and sensor.dropped == 4
 
 
 def test_frame_count_restarts_with_the_server(host: FakeHost) -> None:
     sensor, arrived = made(host), list[Moved]()
-    sensor.listen(arrived.append)
+    listen(sensor, arrived.append)
     for frame in (5, 6):
         host.send(snapshot(frame))
     sensor.restart()
     for frame in (1, 2):
         host.send(snapshot(frame))
-    settle(sensor)
+    drain(sensor)
     assert sensor.calls[2:] == ["reset", 5, 6, "reset", 1, 2] and sensor.dropped == 0
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_shuffled_frames_of_many_threads_are_processed_one_at_a_time_in_order(host: FakeHost, seed: int) -> None:
-    sensor, arrived, count = made(host), list[int](), 3000
-    sensor.listen(lambda event: arrived.append(event.frame))
+def test_shuffled_frames_of_many_threads_are_processed_one_at_a_time_in_order(host: FakeHost) -> None:
+    sensor, arrived, count = made(host), list[int](), 1000
+    listen(sensor, lambda event: arrived.append(event.frame))
     frames = list(range(count))
-    rng = random.Random(seed)
+    rng = random.Random(0)
     for i in range(0, count, 20):  # shuffled within short stretches, as threads would
         part = frames[i : i + 20]
         rng.shuffle(part)
@@ -425,10 +396,10 @@ def test_shuffled_frames_of_many_threads_are_processed_one_at_a_time_in_order(ho
                 found = next(line, None)
             if found is None:
                 return
-            sensor._tick(found)
+            host.send(found)
 
     in_threads(6, bring)
-    settle(sensor)
+    drain(sensor)
     seen = [each for each in sensor.calls if isinstance(each, int)]
     assert host.callbacks.errors.count == 0
     assert seen == sorted(set(seen)) and arrived == seen
@@ -444,7 +415,7 @@ def test_listen_and_stop_from_many_threads_while_ticks_arrive(host: FakeHost) ->
         frame = 0
         while not going.is_set():
             frame += 1
-            sensor._tick(snapshot(frame * 4 + thread))
+            host.send(snapshot(frame * 4 + thread))
 
     def switch(thread: int) -> None:
         for i in range(150):
@@ -454,11 +425,11 @@ def test_listen_and_stop_from_many_threads_while_ticks_arrive(host: FakeHost) ->
                 if number in stopped:
                     wrong.append(number)
 
-            sensor.listen(listener)
+            listen(sensor, listener)
             if i % 3 == 0:
                 sensor.stop()
             elif i % 3 == 1:
-                sensor.listen(lambda event: None)
+                listen(sensor, lambda event: None)
                 stopped.add(number)  # its last call has ended when it was replaced
 
     def run(i: int) -> None:
@@ -479,7 +450,7 @@ def test_listen_and_stop_from_many_threads_while_ticks_arrive(host: FakeHost) ->
 
     in_threads(7, lambda i: end(i) if i == 6 else run(i))
     sensor.stop()
-    assert wrong == [] and host.handles == [] and host.callbacks.errors.count == 0 and not sensor._ticker
+    assert wrong == [] and host.handles == [] and host.callbacks.errors.count == 0
     frames = [each for each in sensor.calls if isinstance(each, int)]
     assert frames == sorted(set(frames))
 
@@ -553,8 +524,8 @@ def test_plugins_are_loaded_once_and_broken_ones_are_named(tmp_path: Path, monke
     (info / "entry_points.txt").write_text("[sensorium.client_sensors]\nbad = bad_plugin\ngood = good_plugin\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     plugins = Plugins(client_sensor.ENTRY_POINT_GROUP, "client sensor", client_sensor.OURS)
-    plugins.tables.append(ClientSensor._registry)
-    monkeypatch.setattr(ClientSensor._registry, "plugins", plugins)
+    plugins.tables.append(REGISTRY)
+    monkeypatch.setattr(REGISTRY, "plugins", plugins)
     with pytest.warns(SensoriumWarning, match=r"plugin 'bad' of plugins 1\.0 .*no licence.*pip uninstall plugins"):
         assert "sensor.other.good" in REGISTRY.registered()
     with warnings.catch_warnings():

@@ -74,51 +74,53 @@ def test_collisions_of_one_tick_in_several_environments_are_all_in_its_frame() -
         assert [envs for _, envs in seen][:2] == [[1, 2], [0, 3]] and seen[0][0] < seen[1][0]
 
 
-def hold_up(sync: sn.client.FrameSync, gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Block the subscriptions of a `FrameSync` at a gate, to simulate slow threads."""
-    add = sync.add
+class HeldSync(sn.client.FrameSync):
+    """A `FrameSync` whose subscriptions wait at a gate, as slow threads do."""
 
-    def slow(name: str, data: Any) -> None:
-        assert gate.wait(PATIENCE)
-        add(name, data)
+    gate: threading.Event
 
-    monkeypatch.setattr(sync, "add", slow)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        super().__init__(*args, **options)
+
+    def add(self, name: str, data: Any) -> None:
+        assert self.gate.wait(PATIENCE)
+        super().add(name, data)
 
 
-def test_frame_waits_for_all_events_after_its_announcement(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frame_waits_for_all_events_after_its_announcement() -> None:
     """Over a socket, the thread of the subscription is slow and the announcements arrive first."""
     with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
         bp = client.blueprints.find("sensor.other.test_ticker").set_attributes(burst=50)
         client.spawn(bp, name="ticker")
-        gate = threading.Event()
-        with sn.client.FrameSync(client, ["ticker"]) as sync:
+        with HeldSync(client, ["ticker"]) as sync:
             for k in range(6):
                 if k == 2:
-                    hold_up(sync, gate, monkeypatch)
+                    sync.gate.clear()
                 frame = client.step()
                 if k == 2:
                     with pytest.raises(TimeoutError, match="'ticker'"):
                         until(lambda: sync.newest is not None and sync.newest >= frame)  # noqa: B023
                         sync.get(frame, 0.05)
-                    gate.set()
+                    sync.gate.set()
                 events = sync.get(frame, PATIENCE).events["ticker"]
                 assert [each.array.tolist() for each in events] == [[frame, i] for i in range(50)]
             assert sync.left_out == 0
 
 
-def test_events_lost_by_a_slow_listener_are_counted_in_their_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_lost_by_a_slow_listener_are_counted_in_their_frames() -> None:
     """While the client reads nothing, the server keeps the permitted number and reports how many it dropped."""
-    burst, steps = 4000, 7
+    burst, steps = 1000, 20
     with serving(lockstep=True, world={"columns": 0}) as server, sn.connect(server.address) as client:
         bp = client.blueprints.find("sensor.other.test_ticker").set_attributes(burst=burst)
         client.spawn(bp, name="ticker")
-        gate = threading.Event()
-        with sn.client.FrameSync(client, ["ticker"], queue=100, max_events=burst) as sync:
+        with HeldSync(client, ["ticker"], queue=100, max_events=burst) as sync:
             client.step()
             sync.next(PATIENCE)
-            hold_up(sync, gate, monkeypatch)
+            sync.gate.clear()
             frames = [client.step() for _ in range(steps)]
-            gate.set()
+            sync.gate.set()
             total = 0
             for frame in frames:
                 bundle = sync.get(frame, PATIENCE)

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pytest
-from client_world import BODIES, CAR, FakeHost, drain, snapshot, spawn
+from client_world import BODIES, CAR, FakeHost, drain, listen, snapshot, spawn
 
 import sensorium as sn
 from sensorium.client.callbacks import Callbacks
@@ -210,7 +210,7 @@ def made(host: FakeHost, *lanes: Any, envs: range = range(1), **values: Any) -> 
 
 def drive(sensor: LaneInvasion, host: FakeHost, snapshots: Sequence[Snapshot]) -> list[LaneInvasionEvent]:
     received = list[LaneInvasionEvent]()
-    sensor.listen(received.append)
+    listen(sensor, received.append)
     for each in snapshots:
         host.send(each)
     drain(sensor)
@@ -335,7 +335,7 @@ def through_threads(host: FakeHost, frames: Sequence[Snapshot], in_order: bool) 
         threading.Lock(),
         iter(frames),
     )
-    sensor.listen(received.append)
+    listen(sensor, received.append)
 
     def bring() -> None:
         while True:
@@ -404,9 +404,9 @@ def test_lanes_accept_json_text_plain_data_arrays_and_markings(host: FakeHost) -
 def test_lanes_can_be_set_later_and_replaced_at_run_time(host: FakeHost) -> None:
     sensor, received = made(host), list[LaneInvasionEvent]()
     with pytest.raises(ConfigError, match=r"lanes: got \(\), expected at least one lane marking.*sensor\.lanes = "):
-        sensor.listen(received.append)
+        listen(sensor, received.append)
     sensor.lanes = (lane(50.0),)
-    sensor.listen(received.append)
+    listen(sensor, received.append)
     host.send(snapshot(1, (0, 1.0)))
     host.send(snapshot(2, (0, 3.0)))
     sensor.lanes = (lane(3.0),)

@@ -6,7 +6,7 @@ from sensorium.client.client import Client as Client
 from sensorium.client.client import connect as connect
 from sensorium.client.client_sensor import ClientEvent as ClientEvent
 from sensorium.client.client_sensor import ClientSensor as ClientSensor
-from sensorium.client.frame_collector import FrameBundle as FrameBundle
+from sensorium.client.frame_sync import FrameBundle as FrameBundle
 from sensorium.client.frame_sync import FrameSync as FrameSync
 from sensorium.client.lane_invasion import LaneInvasion as LaneInvasion
 from sensorium.client.lane_invasion import LaneInvasionEvent as LaneInvasionEvent

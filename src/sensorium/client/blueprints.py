@@ -13,14 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any, cast
 
 from sensorium.client import checks
-from sensorium.wire.attributes import (
-    Attribute,
-    SensorDefinition,
-    blueprint_title,
-    find_definition,
-    plain,
-    text_of,
-)
+from sensorium.wire.attributes import Attribute, SensorDefinition, blueprint_title, find_definition, plain, text_of
 from sensorium.wire.keywords import AttributeType
 
 
@@ -88,8 +81,7 @@ class Blueprint:
     def __init__(self, definition: SensorDefinition, chosen: Mapping[str, object] | None = None) -> None:
         self.definition = definition
         self._chosen: dict[str, Any] = {}
-        for name, value in (chosen or {}).items():
-            self.set_attribute(name, value)
+        self.set_attributes(**(chosen or {}))
 
     @property
     def id(self) -> str:

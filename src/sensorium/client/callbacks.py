@@ -9,9 +9,9 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from sensorium.errors import StreamError
+from sensorium.errors import StreamError, shown
 from sensorium.wire.failures import Failures, trace_of
 
 LOGGER = logging.getLogger("sensorium.client")
@@ -52,10 +52,8 @@ class ErrorLog(Failures[ListenerError]):
     newest exceptions.
     """
 
-    def __init__(self, limit: int = 100) -> None:
-        super().__init__(limit)
-        self._first: ListenerError | None = None
-        self._taken = 0  # how many of all errors were taken, or could have been
+    _first: ListenerError | None = None
+    _taken = 0  # how many of all errors were taken, or could have been
 
     def report(self, sensor: str, callback: object, error: BaseException) -> ListenerError:
         """Log an exception and keep it.
@@ -65,22 +63,20 @@ class ErrorLog(Failures[ListenerError]):
             callback: the listener; None if reading a message raised it.
             error: the exception.
         """
-        text, shown = trace_of(error), "" if callback is None else _shown(callback)
-        record = ListenerError(sensor, shown, error, text, time.time())
+        text, function = trace_of(error), getattr(callback, "__wrapped__", callback)
+        listener = "" if function is None else shown(function, LONGEST)
+        record = ListenerError(sensor, listener, error, text, time.time())
         _clear_frames(error)
         with self._lock:
             self._first = self._first or record
-        if callback is None:
-            return self._keep(record, LOGGER, "cannot read data of %r\n%s", sensor, text)
-        kind = type(error).__name__
-        return self._keep(record, LOGGER, "a listener of %r raised %s (%s)\n%s", sensor, kind, shown, text)
+        what = f"cannot read data of {sensor!r}"
+        if listener:
+            what = f"a listener of {sensor!r} raised {type(error).__name__} ({listener})"
+        return self._keep(record, LOGGER, "%s\n%s", what, text)
 
     def take(self) -> list[ListenerError]:
         """Return the newest errors, oldest first, and forget them; `count` is unchanged."""
-        with self._lock:
-            kept, self._first, self._taken = list(self._kept), None, self._count
-            self._kept.clear()
-        return kept
+        return self._take()[0]
 
     def check(self) -> None:
         """Raise the first error that was not taken, if any, and forget all errors.
@@ -88,13 +84,18 @@ class ErrorLog(Failures[ListenerError]):
         Raises:
             StreamError: caused by the first error; the message states how many there were.
         """
-        with self._lock:
-            first, count = self._first, self._count - self._taken
-            self._first, self._taken = None, self._count
-            self._kept.clear()
+        _, first, count = self._take()
         if first is not None:
             more = f" (and {count - 1} more)" if count > 1 else ""
             raise StreamError(f"{first}{more}") from first.error
+
+    def _take(self) -> tuple[list[ListenerError], ListenerError | None, int]:
+        """Return the newest errors, the first one and the number of errors since the last call, and forget them."""
+        with self._lock:
+            found = (list(self._kept), self._first, self._count - self._taken)
+            self._first, self._taken = None, self._count
+            self._kept.clear()
+        return found
 
 
 PATIENCE = 5.0
@@ -124,18 +125,11 @@ class CallbackQueue(Generic[Item]):
         name: name of the sensor, for reports and the thread.
         handle: function called with each item.
         shared: state shared by all queues of the client.
-        done: function called with the result of `handle` after the item is released; None for no call.
     """
 
-    def __init__(
-        self,
-        name: str,
-        handle: Callable[[Item], Any],
-        shared: Callbacks,
-        done: Callable[[Any], object] | None = None,
-    ) -> None:
+    def __init__(self, name: str, handle: Callable[[Item], object], shared: Callbacks) -> None:
         self.name = name
-        self._handle, self._shared, self._done = handle, shared, done
+        self._handle, self._shared = handle, shared
         self.items: deque[Item] = deque()
         """Pending items. Any change other than by `put` requires `lock`."""
         self.lock = threading.RLock()  # re-entrant: a garbage collection inside may stop listeners in this very thread
@@ -227,25 +221,13 @@ class CallbackQueue(Generic[Item]):
                 item = self.items.popleft()
                 self._running = True
                 self._calls += 1
-            result, done = None, self._done
             try:
-                result = self._handle(item)
+                self._handle(item)
             except BaseException as error:  # includes SystemExit: no listener may end the thread
                 self._shared.errors.report(self.name, self._handle, error)
-                done = None
             del item  # release the data it holds
-            if done is not None:
-                done(result)
         if self._last is not None:
             self._last()
-
-
-def _shown(value: object) -> str:
-    try:
-        text = repr(value)
-    except Exception as error:
-        text = f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def _clear_frames(error: BaseException) -> None:

@@ -151,18 +151,16 @@ class ListenOptions:
     queue: int | None = None
 
 
-def listening(name: str, num_envs: int, **options: Any) -> ListenOptions:
-    """Return validated options of `RemoteSensor.listen`.
+def listening(name: str, **options: Any) -> ListenOptions:
+    """Return validated options of `RemoteSensor.listen`, except for `envs`, which `env_range` validates.
 
     Args:
         name: name of the sensor.
-        num_envs: number of environments of the server.
         options: options by name.
     """
     call, given = f"listen({name!r})", ListenOptions(**options)
     if given.policy not in ("latest", "lossless"):
         raise ConfigError.single(call, "policy", given.policy, "'latest' or 'lossless'")
-    env_range(given.envs, num_envs, name)
     expected = "a finite number of messages per second > 0, or None"
     return replace(
         given,

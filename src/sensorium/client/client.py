@@ -9,9 +9,9 @@ import socket
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary
@@ -34,7 +34,7 @@ from sensorium.wire import messages as msg
 from sensorium.wire.attributes import SensorDefinition
 from sensorium.wire.owner import owner_of
 from sensorium.wire.stream_info import StreamInfo
-from sensorium.wire.warning_relay import WarningText, relay_warnings, relayed_text
+from sensorium.wire.warning_relay import relay_warnings, relayed_text
 from sensorium.wire.world import Snapshot
 
 WORLD = "world"
@@ -449,7 +449,10 @@ class Client:
         checks.text(call, "name", name)
         env = checks.env(call, env, self.num_envs)
         transform = checks.pose(call, "transform", transform)
-        body = self._body(call, attach_to)
+        if isinstance(attach_to, bool | np.bool_) or not isinstance(attach_to, str | int | np.integer | Body | None):
+            expected = "a body of client.bodies, its name or number, or None for the world"
+            raise ConfigError.single(call, "attach_to", attach_to, expected)
+        body = self.bodies[attach_to] if isinstance(attach_to, str | int | np.integer) else attach_to
         local = client_sensor.REGISTRY.registered().get(blueprint.id)
         if local is None and arguments:
             raise TypeError(f"spawn({blueprint.id!r}): unknown arguments {', '.join(arguments)}")
@@ -477,27 +480,14 @@ class Client:
             self._session.local_sensors[info.name] = self._local[info.name] = sensor
         with self._session.lock:
             self._session.spawned[info.name] = request
-        self._warn(info.name, warned)
-        return sensor
-
-    def _body(self, call: str, attach_to: Any) -> Body | None:
-        """Return the body to which a sensor is attached."""
-        if attach_to is None or isinstance(attach_to, Body):
-            return attach_to
-        if isinstance(attach_to, bool | np.bool_) or not isinstance(attach_to, str | int | np.integer):
-            expected = "a body of client.bodies, its name or number, or None for the world"
-            raise ConfigError.single(call, "attach_to", attach_to, expected)
-        return self.bodies[attach_to if isinstance(attach_to, str) else int(attach_to)]
-
-    def _warn(self, name: str, warned: Iterable[WarningText]) -> None:
-        """Issue the warnings of the server about a new sensor; if warnings are errors, remove the sensor."""
-        what = f"spawning {name!r}"
+        what = f"spawning {info.name!r}"
         self._session.notes.extend(relayed_text(category, text, what) for category, text in warned)
         try:
-            relay_warnings(warned, what, stacklevel=3)
-        except Warning:
-            self.destroy(name)
+            relay_warnings(warned, what, stacklevel=2)
+        except Warning:  # warnings are errors
+            self.destroy(info.name)
             raise
+        return sensor
 
     def destroy(self, sensor: RemoteSensor | ClientSensor | str) -> None:
         """Remove a sensor that this client spawned, and stop its listener.
@@ -552,12 +542,18 @@ class Client:
             StreamError: the server has no stream of the body states.
         """
         checks.function("on_tick", "callback", callback)
+        session = self._session
         if WORLD not in self.streams:
             raise StreamError(
                 "the server cannot send the states of the bodies, because its engine was prepared without them. Create "
                 "the scene with Scene(..., reserve=[BodyStateCfg(bodies='.*')])."
             )
-        return self.subscribe(WORLD, _TickListener(callback, self._session), policy=policy, envs=envs)
+
+        @wraps(callback)  # errors show the wrapped function
+        def listener(data: Reading) -> None:
+            callback(Snapshot.of(data, session.bodies))
+
+        return self.subscribe(WORLD, listener, policy=policy, envs=envs)
 
     def subscribe(
         self,
@@ -575,7 +571,7 @@ class Client:
             on_end: function called once with the reason if the subscription ends without `stop`.
             options: options of `RemoteSensor.listen`.
         """
-        asked = checks.listening(name, self.num_envs, **options)
+        asked = checks.listening(name, **options)
         subscription = Subscription(self._session, name, callback, asked, on_end=on_end, keeps=self)
         self._session.begin(subscription)
         return subscription
@@ -610,21 +606,6 @@ class Client:
             closer = threading.Thread(target=self.close, name="sensorium-close", daemon=True)
             _closers.add(closer)
             closer.start()
-
-
-class _TickListener:
-    """Listener that calls a function with snapshots; its repr is that of the function, for use in errors."""
-
-    __slots__ = ("_callback", "_session")
-
-    def __init__(self, callback: Callable[[Snapshot], object], session: Session) -> None:
-        self._callback, self._session = callback, session
-
-    def __call__(self, data: Reading) -> None:
-        self._callback(Snapshot.of(data, self._session.bodies))
-
-    def __repr__(self) -> str:
-        return repr(self._callback)
 
 
 class _Sensors(Mapping[str, RemoteSensor]):

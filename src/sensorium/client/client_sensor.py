@@ -110,6 +110,12 @@ class ClientSensor(SpawnedSensor):
 
     events: ClassVar[bool] = True
     """Whether the messages are events, which are sent only when something happens."""
+    is_alive: bool
+    """Whether the sensor has not been destroyed."""
+    dropped: int
+    """Number of snapshots that were dropped because they arrived after a later one."""
+    events_lost: int
+    """Number of events lost because the listener was too slow."""
 
     _registry = REGISTRY
 
@@ -121,9 +127,10 @@ class ClientSensor(SpawnedSensor):
         self._handle: Subscription | None = None
         self._on_destroy: Callable[[], object] | None = None
         self._frame = -1  # newest frame that was seen
-        self._ticker = 0  # thread that runs on_tick
-        self._late = self._lost = self._lost_since = 0
-        self._fresh = self._destroyed = False
+        self._lost_since = 0
+        self._fresh = False
+        self.dropped = self.events_lost = 0
+        self.is_alive = True
 
     # For the author ---------------------------------------------------------------------------------------------------
 
@@ -148,7 +155,7 @@ class ClientSensor(SpawnedSensor):
             if callback is None:
                 return
             if len(self._queue.items) >= MAX_QUEUED:
-                self._lost += 1
+                self.events_lost += 1
                 self._lost_since += 1
                 return
             if self._lost_since and isinstance(event, ClientEvent):
@@ -188,7 +195,8 @@ class ClientSensor(SpawnedSensor):
         """
         checks.function(type(self).__name__, "listen", callback)
         with self._lock:
-            self._check_alive()
+            if not self.is_alive:
+                raise StaleError(f"the sensor {self.name!r} was destroyed.")
             self._queue.clear()
             before, self._callback, self._lost_since = self._callback, callback, 0
             if before is None:
@@ -198,7 +206,7 @@ class ClientSensor(SpawnedSensor):
                 except BaseException:
                     self._callback = None
                     raise
-        if before is not None and self._ticker != threading.get_ident():
+        if before is not None:
             self._queue.wait()
 
     def stop(self) -> None:
@@ -213,18 +221,14 @@ class ClientSensor(SpawnedSensor):
             handle, self._handle = self._handle, None
         if handle is not None:
             handle.stop()
-        if self._ticker == threading.get_ident():
-            return
-        if self._ticking.acquire(timeout=self._host.callbacks.patience):
-            self._ticking.release()
         self._queue.wait()
 
     def destroy(self) -> None:
         """Stop the sensor and release all its resources. Repeated calls are allowed."""
         with self._lock:
-            destroyed, self._destroyed = self._destroyed, True
+            was_alive, self.is_alive = self.is_alive, False
         self.stop()
-        if not destroyed:
+        if was_alive:
             self._queue.close()
             try:
                 self.close()
@@ -237,24 +241,9 @@ class ClientSensor(SpawnedSensor):
         """Whether a listener is registered."""
         return self._callback is not None
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether the sensor has not been destroyed."""
-        return not self._destroyed
-
-    @property
-    def dropped(self) -> int:
-        """Number of snapshots that were dropped because they arrived after a later one."""
-        return self._late
-
-    @property
-    def events_lost(self) -> int:
-        """Number of events lost because the listener was too slow."""
-        return self._lost
-
     def __repr__(self) -> str:
         on = f" on {self.owner.body.name!r}" if self.owner is not None else ""
-        state = "destroyed" if self._destroyed else "listening" if self.is_listening else "stopped"
+        state = "destroyed" if not self.is_alive else "listening" if self.is_listening else "stopped"
         return f"<{type(self).__name__} {self.name!r}{on}: {state}>"
 
     # Ticks ------------------------------------------------------------------------------------------------------------
@@ -264,32 +253,24 @@ class ClientSensor(SpawnedSensor):
         with self._lock:
             self._frame, self._fresh = -1, True
 
-    def _check_alive(self) -> None:
-        if self._destroyed:
-            raise StaleError(f"the sensor {self.name!r} was destroyed.")
-
     def _tick(self, snapshot: Snapshot) -> None:
         """Process a snapshot, unless a later one was already processed."""
-        with self._ticking:
+        with self._ticking:  # a sensor that its own on_tick stops and starts again has a second thread
             with self._lock:
                 if self._callback is None:
                     return
                 if snapshot.frame <= self._frame:
-                    self._late += 1
+                    self.dropped += 1
                     return
                 self._frame = snapshot.frame
                 fresh, self._fresh = self._fresh, False
-            before, self._ticker = self._ticker, threading.get_ident()
             try:
                 if fresh:
                     self.reset()
-                result = self.on_tick(snapshot)
-                if result is not None:
+                if (result := self.on_tick(snapshot)) is not None:
                     self.emit(result)
             except BaseException as error:  # as for listeners
                 self._host.callbacks.errors.report(self.name, self.on_tick, error)
-            finally:
-                self._ticker = before
 
 
 def _call(name: str, callbacks: Callbacks, item: tuple[Callable[[Any], object], object]) -> None:

@@ -229,7 +229,13 @@ class LaneInvasion(ClientSensor):
             before, self._before = self._before, (snapshot, corners)
             if before is None:
                 return
-            crossed = lines.crossed(self._path_starts(*before, snapshot, corners), corners)
+            last, start = before
+            usable = np.abs(corners - start).max(-1) <= self.max_step
+            if last.captures is not None and snapshot.captures is not None:
+                # A reset restarts the count, which may reach the earlier count again in frames that were not seen.
+                unseen = snapshot.tick - last.tick if snapshot.frame != last.frame + 1 else 0
+                usable &= snapshot.captures[rows] > np.maximum(last.captures[self.rows(last)], unseen)
+            crossed = lines.crossed(np.where(usable[:, None], start, np.nan), corners)
         for row in np.flatnonzero(crossed.any((1, 2))).tolist():
             indices = np.flatnonzero(crossed[row].any(0)).tolist()
             self.emit(
@@ -243,16 +249,6 @@ class LaneInvasion(ClientSensor):
                     indices=tuple(indices),
                 )
             )
-
-    def _path_starts(self, before: Snapshot, start: Points, now: Snapshot, end: Points) -> Points:
-        """Return the start points of the paths, NaN where an environment was reset or the body jumped."""
-        usable = np.abs(end - start).max(-1) <= self.max_step
-        if before.captures is not None and now.captures is not None:
-            # A reset restarts the count, which may reach the earlier count again in frames that were not seen.
-            unseen = now.tick - before.tick if now.frame != before.frame + 1 else 0
-            captures = before.captures[self.rows(before)]
-            usable &= now.captures[self.rows(now)] > np.maximum(captures, unseen)
-        return np.where(usable[:, None], start, np.nan)
 
 
 def corners_of(box: Points, pos: npt.ArrayLike, quat: npt.ArrayLike) -> Points:

@@ -71,15 +71,10 @@ class Link:
         self._waker = Waker()
         self._outbox: deque[Record] = deque()
         self._segments: dict[int, SlotReader] = {}
-        self._route = b""
-        self._server = b""
-        self._sessions = 0
-        self._last_received = 0.0
-        self._is_up = False
-        self._gives_up = False
+        self._route = self._server = b""
+        self._last_received = self._next_ping = 0.0
+        self._is_up = self._gives_up = self._stopping = False
         self._most_taken = 2**24
-        self._stopping = False
-        self._next_ping = 0.0
         self._poller = zmq.Poller()
         self._dealer: Any = None
         self._monitor: Any = None
@@ -145,7 +140,7 @@ class Link:
                 wait = max(0, int(1e3 * (self._next_ping - time.monotonic())) + 1)
                 events = dict(self._poller.poll(wait))
                 self._waker.rest(wake_up in events)
-                if self._monitor is not None and self._monitor in events:
+                if self._monitor in events:
                     self._monitor_connection()
                 if self._dealer in events:
                     self._take()
@@ -153,7 +148,10 @@ class Link:
                     self._give()
                 if time.monotonic() >= self._next_ping:
                     self._next_ping = time.monotonic() + (msg.PING_S if self._is_up else HELLO_S)
-                    self._ping()
+                    if self._is_up:
+                        self._give(msg.Ping(self._server))
+                    elif not self._gives_up:
+                        self._send_now(self._hello)
             if self._is_up:
                 self._give(msg.Bye())
         except zmq.ContextTerminated:  # a server in this process was closed
@@ -227,12 +225,6 @@ class Link:
         self._disconnect(linger=0)
         self._connect()
 
-    def _ping(self) -> None:
-        if self._is_up:
-            self._give(msg.Ping(self._server))
-        elif not self._gives_up:
-            self._send_now(self._hello)
-
     def _send_now(self, message: msg.Message) -> None:
         with contextlib.suppress(zmq.Again):  # not connected yet
             self._dealer.send_multipart(pack([_record(message)]), zmq.NOBLOCK)
@@ -277,21 +269,18 @@ class Link:
                 head, *body = content if isinstance(content, tuple) else (content,)
                 messages.append((b, head, body[0] if body else None))
             elif kind == SLOT:
-                messages.append((b, memoryview(self._slot(*PLACE.unpack(content))), None))
+                segment, slot, length = PLACE.unpack(content)
+                if (reader := self._segments.get(segment)) is None:
+                    raise WireError(f"a message is in segment {segment}, which was not announced")
+                messages.append((b, reader.memory(slot, length).data, None))
             else:
                 raise WireError(f"a record has the unknown kind {kind}")
         if messages:
             self._session.take(number, messages)
 
-    def _slot(self, segment: int, slot: int, length: int) -> Any:
-        reader = self._segments.get(segment)
-        if reader is None:
-            raise WireError(f"a message is in segment {segment}, which was not announced")
-        return reader.memory(slot, length)
-
-    def _release(self, session: int, segment: int, slot: int) -> None:
+    def _release(self, segments: Mapping[int, SlotReader], segment: int, slot: int) -> None:
         """Notify the server that a slot was read, unless the slot belongs to an earlier connection."""
-        if session == self._sessions:
+        if segments is self._segments:
             self.send(Record(RELEASE, segment, slot))
 
     def _handle_message(self, message: msg.ToClient) -> None:
@@ -307,9 +296,9 @@ class Link:
                     return
                 self._server, self._is_up = message.server, True
                 self._most_taken = message.max_message
-                self._sessions += 1
                 self._outbox.clear()
-                self._segments.clear()
+                self._segments.clear()  # also releases the readers, which refer to it
+                self._segments = {}
                 can_read = self._uses_slots and bool(message.probe) and probe_slots(message.probe, message.probe_token)
                 self._outbox.append(_record(msg.ProbeResult(can_read)))
                 self._session.on_welcome(message)
@@ -318,10 +307,10 @@ class Link:
                     self._send_now(msg.Bye())  # received: the server need not wait
                 self._end(reason, final)
             case msg.Segment():
-                release = partial(self._release, self._sessions, message.segment)
                 self._segments[message.segment] = SlotReader(
-                    message.name, message.token, message.slot_size, message.count, on_release=release
-                )
+                    message.name, message.token, message.slot_size, message.count,
+                    on_release=partial(self._release, self._segments, message.segment),
+                )  # fmt: skip
             case msg.Unmap(segment=segment):
                 self._segments.pop(segment, None)  # its memory stays mapped while views of it exist
             case _:

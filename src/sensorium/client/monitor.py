@@ -141,9 +141,9 @@ class Monitor:
     Args:
         client: the client.
         options: sensors to listen to, and how.
-        on_sample: function called with each sample, the number of samples of the sensor so far, and the statistics of
-            its subscription. Calls are made on the threads of the listeners, one at a time. An `OSError` that it
-            raises, e.g. for a broken pipe, ends the monitor.
+        on_sample: function called with each sample and the statistics of its subscription. Calls are made on the
+            threads of the listeners, one at a time. An `OSError` that it raises, e.g. for a broken pipe, ends the
+            monitor.
 
     Raises:
         UnknownNameError: the server has no such sensor; the message suggests the nearest name.
@@ -151,7 +151,7 @@ class Monitor:
     """
 
     def __init__(
-        self, client: Client, options: Options, on_sample: Callable[[Sample, int, Stats], None] = lambda *_: None
+        self, client: Client, options: Options, on_sample: Callable[[Sample, Stats], None] = lambda *_: None
     ) -> None:
         self.client, self.options = client, options
         self.newest: dict[str, Sample] = {}
@@ -169,7 +169,6 @@ class Monitor:
             if options.env is not None and not -envs <= options.env < envs:
                 fix = f"{name!r} has {envs} env{'s' if envs > 1 else ''}. Omit the option for all."
                 raise UsageError.of("--env", options.env, f"0 to {envs - 1}", fix)
-        self._taken = dict.fromkeys(self.names, 0)
         for sensor in self.sensors.values():
             with UsageError.naming(name="SENSOR", every="--every"):
                 sensor.listen(
@@ -178,17 +177,16 @@ class Monitor:
                 )  # fmt: skip
 
     def _take(self, data: Sample) -> None:
-        name, sensor, count = data.sensor, self.sensors[data.sensor], self.options.count
+        sensor, stats = self.sensors[data.sensor], self.sensors[data.sensor].stats
         with self._changed:
-            if self._failure is not None or (count and self._taken[name] >= count):
+            if self._failure is not None:
                 return
-            self.newest[name] = data
-            self._taken[name] += 1
+            self.newest[data.sensor] = data
             try:
-                self._on_sample(data, self._taken[name], sensor.stats)
+                self._on_sample(data, stats)
             except OSError as error:
                 self._failure = error
-            if self._taken[name] == count:
+            if stats.received == self.options.count:
                 sensor.stop()
             self._changed.notify_all()
 
@@ -231,7 +229,7 @@ class Monitor:
             if is_over() or time.monotonic() >= end:
                 break
         for name in self.names:
-            sensor, taken, count = self.sensors[name], self._taken[name], self.options.count
+            sensor, taken, count = self.sensors[name], self.sensors[name].stats.received, self.options.count
             if sensor.why_ended:
                 raise StreamError(f"listening to {name!r} ended: {sensor.why_ended}")
             if taken < count:
@@ -242,7 +240,7 @@ class Monitor:
 def newest_json(monitor: Monitor, name: str) -> str:
     """Return the newest sample of a sensor as one line of JSON."""
     data, stats = monitor.newest.get(name), monitor.sensors[name].stats
-    return f"{name}: {monitor.state(name) or 'waiting'}" if data is None else show.as_json(data, stats.received, stats)
+    return f"{name}: {monitor.state(name) or 'waiting'}" if data is None else show.as_json(data, stats)
 
 
 def listen(

@@ -6,6 +6,7 @@ holds a reference.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import threading
@@ -189,13 +190,22 @@ class Session:
                 raise StreamError(f"the server at {self.address} is not connected: {why}")
             number = next(self._numbers)
             request = self.requests[number] = _Request()
+
+        def is_over() -> bool:
+            return request.reply is not None or self.closed
+
         try:
             self.link.send_control(kind(number, *values))
-            reply = self._answer(request, timeout)
+            end = time.monotonic() + timeout
+            while not is_over() and (before := time.monotonic()) < end and self.pump(PUMP_S):
+                end += max(time.monotonic() - before - PUMP_S, 0.0)  # the loop on this thread: the server worked here
+            with self.changed:
+                while not is_over() and (left := max(end, request.worked + timeout) - time.monotonic()) > 0.0:
+                    self.changed.wait(left)
         finally:
             with self.lock:
                 del self.requests[number]
-        if reply is None:
+        if (reply := request.reply) is None:
             raise StreamError(
                 f"{kind.__name__.lower()}: the server at {self.address} did not answer within {timeout:g} s. Check "
                 "that its loop runs and calls server.poll() between steps."
@@ -206,20 +216,6 @@ class Session:
                 raise cls(reply.error)
             raise ServerError(reply.error, reply.kind)
         return reply
-
-    def _answer(self, request: _Request, timeout: float) -> msg.Reply | None:
-        """Wait for the answer to a request and return it; None if none arrived."""
-        end = time.monotonic() + timeout
-
-        def is_over() -> bool:
-            return request.reply is not None or self.closed
-
-        while not is_over() and (before := time.monotonic()) < end and self.pump(PUMP_S):
-            end += max(time.monotonic() - before - PUMP_S, 0.0)  # the loop is on this thread: the server worked here
-        with self.changed:
-            while not is_over() and (left := max(end, request.worked + timeout) - time.monotonic()) > 0.0:
-                self.changed.wait(left)
-        return request.reply
 
     def _fail(self, reason: str) -> None:
         """Answer all pending requests with an error; requires the lock."""
@@ -248,13 +244,9 @@ class Session:
                 raise StreamError(f"cannot listen to {subscriber.name!r}: the client is closed")
             if subscriber.ended:
                 return  # stopped while it waited for a new connection
-            number = next(self._numbers)
+            info, number = self.info(subscriber.name), next(self._numbers)
             self.subscribers[number] = subscriber
-            try:
-                subscriber.begin(self.info(subscriber.name), number)
-            except BaseException:
-                self.subscribers.pop(number, None)  # it has no stream and must not be restarted
-                raise
+            subscriber.begin(info, number)
 
     def _begin_again(self, subscriber: Subscription) -> None:
         """Restart a subscription, or end it with the reason; a failure affects no other subscription."""
@@ -267,12 +259,12 @@ class Session:
                 "the client was closed" if self.closed else f"listening again failed: {type(error).__name__}: {error}"
             )
 
-    def forget(self, subscriber: Subscription, *, tell: bool = True) -> None:
+    def forget(self, subscriber: Subscription) -> None:
         """Release a subscription and notify the server."""
         with self.lock:
             if self.subscribers.get(subscriber.number) is subscriber:
                 del self.subscribers[subscriber.number]
-                if tell and not self.closed:
+                if not self.closed:
                     self.link.send_control(msg.Unsubscribe(subscriber.number))
 
     def add_frame_listener(self, callback: Callable[[msg.FrameDone], object], keeps: object = None) -> FrameListener:
@@ -335,7 +327,12 @@ class Session:
         """Process a control message."""
         match message:
             case msg.FrameDone():
-                self._end_frame(message)
+                self.note_frame(message.frame)
+                for listener in list(self.frame_listeners):
+                    try:
+                        listener.callback(message)
+                    except Exception as error:
+                        self.callbacks.errors.report("(frames)", listener.callback, error)
             case msg.Reply():
                 with self.changed:
                     if (request := self.requests.get(message.request)) is not None:
@@ -366,14 +363,6 @@ class Session:
                     subscriber.finish(reason)
             case msg.Note(text=text):
                 self.note(text)
-
-    def _end_frame(self, message: msg.FrameDone) -> None:
-        self.note_frame(message.frame)
-        for listener in list(self.frame_listeners):
-            try:
-                listener.callback(message)
-            except Exception as error:
-                self.callbacks.errors.report("(frames)", listener.callback, error)
 
     def _add(self, info: StreamInfo) -> None:
         with self.changed:
@@ -440,7 +429,9 @@ class Session:
         with self.lock:
             subscribers = list(self.subscribers.values())
         for subscriber in subscribers:
-            subscriber.stop(reason="the client was closed")
+            with contextlib.suppress(StreamError):  # at exit no thread may start
+                subscriber.finish("the client was closed")
+            subscriber.stop()
         self.frame_listeners.clear()
         self.link.stop()
         if self._respawner is not None:

@@ -65,7 +65,7 @@ def _named(names: Sequence[str]) -> str:
 # JSON -----------------------------------------------------------------------------------------------------------------
 
 
-def as_json(data: Sample, received: int, stats: Stats) -> str:
+def as_json(data: Sample, stats: Stats) -> str:
     """Return a sample as one line of JSON.
 
     Arrays of up to 64 numbers appear as ``"values"``. Larger arrays are summarised by shape, minimum, mean, maximum,
@@ -73,14 +73,13 @@ def as_json(data: Sample, received: int, stats: Stats) -> str:
 
     Args:
         data: the sample.
-        received: number of samples received so far, including this sample.
-        stats: statistics of its subscription.
+        stats: statistics of its subscription, including this sample.
     """
     about = {name: getattr(data, name) for name in ("sensor", "frame", "seq", "tick", "first_env", "num_envs")}
     about |= {"time": round(data.time, 9), "timestamp": round(data.timestamp, 9)}
     about["age"] = round(data.time - data.timestamp, 9)
     about["latency"] = round(data.latency(), 6)
-    about |= {"received": received, "replaced": stats.replaced, "lost": stats.lost}
+    about |= {"received": stats.received, "replaced": stats.replaced, "lost": stats.lost}
     if (pose := data.pose) is not None:
         about["transforms"] = _plain(pose)
     if isinstance(data, Reading):

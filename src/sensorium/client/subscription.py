@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +30,8 @@ from sensorium.wire.stream_info import StreamInfo
 _NO_HEADER = Header()
 
 
-class _Arrived(NamedTuple):
+@dataclass(slots=True)
+class _Arrived:
     """Pending message, or bundle of messages."""
 
     number: int
@@ -92,7 +93,8 @@ class Subscription:
         name: name of the sensor.
         callback: function called with each data object, on a dedicated thread, one object at a time.
         options: options of the listener.
-        on_end: function called once with the reason if the subscription ends without `stop`.
+        on_end: function called once with the reason if the subscription ends without `stop`, on the thread of the
+            listener.
         keeps: object kept alive until the subscription ends, e.g. the client.
     """
 
@@ -118,14 +120,14 @@ class Subscription:
         self._options = options
         self._info = info
         self._aim(info)
-        self._queue: CallbackQueue[_Arrived] = CallbackQueue(name, self._deliver, session.callbacks, self._return)
+        self._queue: CallbackQueue[_Arrived] = CallbackQueue(name, self._deliver, session.callbacks)
         self._lock = self._queue.lock
         self.number = -1
         self.reason = ""
         """Reason why the subscription ended without `stop`; set before `on_end` is called."""
-        self._ended = False
-        self._unreturned = 0
-        self._seq = self._received = self._replaced = self._lost = self._nbytes = 0
+        self.ended = False
+        """Whether the subscription has ended."""
+        self._unreturned = self._seq = self._received = self._replaced = self._lost = self._nbytes = 0
         self._last: tuple[float, float, int] = (0.0, 0.0, -1)
         self._times: deque[tuple[float, int]] = deque(maxlen=512)
 
@@ -155,11 +157,6 @@ class Subscription:
         span = now - recent[0][0] if recent else 0.0
         rate = sum(count for _, count in recent[1:]) / span if len(recent) > 1 and span > 0.0 else 0.0
         return Stats(self._received, self._replaced, self._lost, self._nbytes, rate, *self._last)
-
-    @property
-    def ended(self) -> bool:
-        """Whether the subscription has ended."""
-        return self._ended
 
     def begin(self, info: StreamInfo, number: int) -> None:
         """Subscribe, initially and after each reconnection."""
@@ -207,54 +204,59 @@ class Subscription:
             count, self._unreturned = self._unreturned, 0
         self._session.link.send_credit(self.number, count + sum(each.credits for each in dropped))
 
-    def _deliver(self, item: _Arrived) -> tuple[int, int]:
-        """Call the listener with one message, or with each of a bundle; return number and credits for `_return`."""
-        number, when, header, count, (seq, head, body) = item
-        del item
-        callback, info, before = self._callback, self._info, self._received
-        is_late = not self.lossless and bool(self._queue.items) and time.monotonic() - when > PROMPT
-        if self._ended or callback is None or number != self.number or is_late:
-            return number, count
-        missed, self._seq = seq - self._seq - 1, seq + count - 1
-        self._nbytes += len(head) + (0 if body is None else len(body))
-        age, latency = (header.time_ns - header.capture_ns) * 1e-9, time.time() - header.wall_ns * 1e-9
+    def _deliver(self, item: _Arrived) -> None:
+        """Call the listener with one message, or with each of a bundle, and return the credits."""
+        seq, head, body = item.message
+        del item.message
+        callback, info, header, before = self._callback, self._info, item.header, self._received
         data: Sample | None = None
         messages: Iterator[Sample] = iter(())
         is_called = False
-        try:
-            messages = read_bundle(head, info) if header.flags & BUNDLE else iter((read_message(head, info, body),))
-        except Exception as error:
-            self._misread(info, error)
-        if not self.lossless:
-            self._replaced += missed
-        elif missed:
-            self._lost += missed
-            fix = "Make the listener faster, or increase queue=."
-            LOGGER.warning("the server dropped %d events of %r. %s", missed, self.name, fix)
-            messages = chain((self.lost_events(header.frame, header.tick, header.time_ns, missed),), messages)
-        while not self._ended:  # again after each exception, with the next message
+        is_late = not self.lossless and bool(self._queue.items) and time.monotonic() - item.when > PROMPT
+        if not (self.ended or callback is None or item.number != self.number or is_late):
+            missed, self._seq = seq - self._seq - 1, seq + item.credits - 1
+            self._nbytes += len(head) + (0 if body is None else len(body))
+            age, latency = (header.time_ns - header.capture_ns) * 1e-9, time.time() - header.wall_ns * 1e-9
             try:
-                for data in messages:  # runs once per small message
-                    if data.__class__ is not LostEvents:
-                        if self._received == before:
-                            self._last = (age, latency, header.frame)
-                        self._received += 1
-                    is_called = True
-                    callback(data)
-                    is_called = False
-                    if self._ended:
-                        break
-                break
-            except BaseException as error:  # includes SystemExit: no listener may end the thread
-                if is_called:
-                    is_called = False
-                    self._session.callbacks.errors.report(self.name, callback, error)
-                else:
-                    self._misread(info, error)
-        if self._received > before:
-            self._times.append((time.monotonic(), self._received - before))
-        data = messages = head = body = None  # type: ignore[assignment]  # stored tracebacks refer to this frame
-        return number, count
+                messages = read_bundle(head, info) if header.flags & BUNDLE else iter((read_message(head, info, body),))
+            except Exception as error:
+                self._misread(info, error)
+            if not self.lossless:
+                self._replaced += missed
+            elif missed:
+                self._lost += missed
+                fix = "Make the listener faster, or increase queue=."
+                LOGGER.warning("the server dropped %d events of %r. %s", missed, self.name, fix)
+                messages = chain((self.lost_events(header.frame, header.tick, header.time_ns, missed),), messages)
+            while not self.ended:  # again after each exception, with the next message
+                try:
+                    for data in messages:  # runs once per small message
+                        if data.__class__ is not LostEvents:
+                            if self._received == before:
+                                self._last = (age, latency, header.frame)
+                            self._received += 1
+                        is_called = True
+                        callback(data)
+                        is_called = False
+                        if self.ended:
+                            break
+                    break
+                except BaseException as error:  # includes SystemExit: no listener may end the thread
+                    if is_called:
+                        is_called = False
+                        self._session.callbacks.errors.report(self.name, callback, error)
+                    else:
+                        self._misread(info, error)
+            if self._received > before:
+                self._times.append((time.monotonic(), self._received - before))
+        data = messages = head = body = None  # type: ignore[assignment]  # released before the credits return
+        count = item.credits
+        with self._lock:  # the credits return at once if the listener waits, otherwise in portions
+            if item.number == self.number:
+                count += self._unreturned
+                may_wait = bool(self._queue.items) and count * 4 < self._window
+                self._unreturned, count = (count, 0) if may_wait else (0, count)
+        self._session.link.send_credit(item.number, count)
 
     def lost_events(self, frame: int, tick: int, time_ns: int, count: int) -> LostEvents:
         """Return the notice that a number of events of this subscription were lost."""
@@ -266,32 +268,18 @@ class Subscription:
         try:
             by_name(info.type_name)
         except UnknownNameError as unknown:
-            self.stop(reason=f"this process cannot read its data: {unknown}")
+            self.finish(f"this process cannot read its data: {unknown}")
         else:
             self._session.callbacks.errors.report(self.name, None, error)
 
-    def _return(self, delivered: tuple[int, int]) -> None:
-        """Return the credits of a delivered message: at once if the listener waits, otherwise in portions."""
-        number, count = delivered
-        with self._lock:
-            if number == self.number:
-                count += self._unreturned
-                may_wait = bool(self._queue.items) and count * 4 < self._window
-                self._unreturned, count = (count, 0) if may_wait else (0, count)
-        self._session.link.send_credit(number, count)
-
-    def stop(self, *, reason: str = "") -> None:
+    def stop(self) -> None:
         """End the subscription; the listener is not called again. Repeated calls are allowed.
 
         The call waits until a running call of the listener has ended, except when a listener makes it. After about 5 s
         it returns with a warning even if the running call blocks.
-
-        Args:
-            reason: reason passed to `on_end`; if empty, `on_end` is not called.
         """
-        first = self._mark_ended(reason)
-        if first:
-            self._session.forget(self)
+        self.ended = True
+        self._session.forget(self)
         self._return_unread(self._queue.close())
         end = time.monotonic() + self._session.callbacks.patience
         with contextlib.suppress(StreamError):  # the server may be closed
@@ -300,22 +288,15 @@ class Subscription:
         if self._queue.wait():
             self._queue.join(JOIN_S)  # so that its thread holds no more references
         self._callback = self._keeps = None
-        if first and reason and self._on_end is not None:
-            self._on_end(reason)
 
     def finish(self, reason: str) -> None:
-        """End the subscription on behalf of the server."""
-        if self._mark_ended(reason):
-            self._session.forget(self, tell=False)
-            self._return_unread(self._queue.close(self._report_end))
-
-    def _mark_ended(self, reason: str) -> bool:
-        """Record the end with its reason; return whether it is the first end."""
+        """End the subscription, and call `on_end` with the reason on the thread of the listener."""
         with self._lock:
-            first, self._ended = not self._ended, True
-            if first:
-                self.reason = reason
-        return first
+            if self.ended:
+                return
+            self.ended, self.reason = True, reason
+        self._session.forget(self)
+        self._return_unread(self._queue.close(self._report_end))
 
     def _report_end(self) -> None:
         """Call `on_end` with the reason, on the thread of the queue, and then release `keeps`."""
