@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-SMALL, LARGE = (700, 360), (1280, 800)
+SMALL, LARGE = (600, 240), (1280, 800)
 """Sizes of a page, px: in tests, since it is drawn without a GPU, and in pictures."""
 
 
@@ -68,7 +68,7 @@ class Browser:
     def close(self) -> None:
         """End the process."""
         self._process.terminate()
-        self._process.wait(10.0)
+        self._process.wait(60.0)
 
 
 class Tab:
@@ -105,7 +105,7 @@ class Tab:
         """Return the page's pixels, uint8 `[height, width, 3]`, and write them to a file."""
         from PIL import Image
 
-        data = base64.b64decode(self("Page.captureScreenshot", format="png")["data"])
+        data = base64.b64decode(self("Page.captureScreenshot", format="png", optimizeForSpeed=True)["data"])
         if path is not None:
             path.write_bytes(data)
         return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))

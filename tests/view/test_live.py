@@ -25,17 +25,25 @@ FRAMES = 20
 """Number of pictures of a moving body."""
 MARKS = """
 <mujoco>
-  <option timestep="0.002" gravity="0 0 0"/>
+  <option timestep="0.02" gravity="0 0 0"/>
   <worldbody>
-    <geom name="floor" type="plane" size="9 9 .1" pos="0 0 -1" rgba="0.6 0.7 0.6 1"/>
+    <geom name="floor" type="plane" size="9 9 .1" pos="0 0 -1" rgba="0.6 0.6 0.6 1"/>
+    <geom type="sphere" size=".02" pos="0 0 .1" rgba="1 0 0 1"/>
+    <geom type="sphere" size=".02" pos="0 0 .2" rgba="1 0 0 1"/>
+    <site name="post" pos="0 0 .15"/>
     <body name="cart">
-      <joint name="x" type="slide" axis="1 0 0"/><site name="middle"/>
-      <geom type="sphere" size=".05" pos="0 0 .16" rgba="1 0 0 1"/>
-      <geom type="sphere" size=".05" pos="0 0 -.16" rgba="1 0 0 1"/>
+      <joint name="x" type="slide" axis="1 0 0" stiffness="40"/>
+      <geom type="box" size=".02 .02 .02" mass="1" rgba="0 1 0 1"/>
+    </body>
+    <body name="sled" pos="0 0 -.15">
+      <joint name="y" type="slide" axis="1 0 0" stiffness="40"/><site name="sled"/>
+      <geom type="sphere" size=".02" pos="0 0 .05" mass=".5" rgba="1 0 0 1"/>
+      <geom type="sphere" size=".02" pos="0 0 -.05" mass=".5" rgba="1 0 0 1"/>
     </body>
   </worldbody>
 </mujoco>
 """
+"""A body that the cameras follow, and another one below it, which swing against each other at 1 Hz, and a post."""
 CHART = "Object.values(window.__viserTestpoints.uplots)[0].chart"
 
 
@@ -46,7 +54,7 @@ class Session:
         self.scene, self.is_over = scene, threading.Event()
         self.server = sn.serve(scene, "tcp://127.0.0.1:0", on_demand=False)
         self._loop = threading.Thread(
-            target=self.server.run, args=[control], kwargs={"substeps": 5, "until": self.is_over.is_set, **run}
+            target=self.server.run, args=[control], kwargs={"until": self.is_over.is_set, **run}
         )
         self._loop.start()
         self.client = sn.connect(self.server.address, timeout=60.0)
@@ -78,112 +86,129 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 def save(session: Session, name: str) -> None:
-    """Save a picture for the documentation, if wanted."""
-    if folder := os.environ.get("SENSORIUM_PICTURES"):
-        session.tab.resize(LARGE)
-        session.client.pace(speed=1.0)
-        end = session.page.time + 12.0
-        wait_until(lambda: session.page.time > end)
-        session.tab.screenshot(Path(folder) / name)
-        session.tab.resize(SMALL)
+    """Save a picture for the documentation, with full plots."""
+    session.tab.resize(LARGE)
+    end = session.page.time + 12.0
+    wait_until(lambda: session.page.time > end)
+    session.tab.screenshot(Path(os.environ["SENSORIUM_PICTURES"]) / name)
+    session.tab.resize(SMALL)
 
 
-def place(picture: np.ndarray[Any, np.dtype[np.uint8]], band: int) -> float:
-    """Return the mean column of the pixels of the world that are red (0) or blue (2); NaN without any."""
-    pixels = picture[:300, :300].astype(int)
+Picture = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+def halves_of(picture: Picture) -> tuple[Picture, Picture]:
+    """Return the half with the post and the half with the sled."""
+    return picture[: SMALL[1] // 2], picture[SMALL[1] // 2 :]
+
+
+def place(picture: Picture, band: int) -> float:
+    """Return the mean column of the pixels that are red (0), green (1) or blue (2); NaN without any."""
+    pixels = picture[:, : SMALL[0] - 390].astype(int)
     other = np.delete(pixels, band, axis=-1).max(axis=-1)
     columns = np.nonzero((pixels[..., band] > 100) & (other < 0.5 * pixels[..., band]))[1]
     return float(columns.mean()) if len(columns) > 20 else np.nan
 
 
-def test_drawings_lie_on_their_body_in_every_frame(browser: Browser) -> None:
-    """A sensor at 10 Hz is drawn in the middle of its body, within 2 px, while the body moves at 0.5 m/s."""
-    style = sn.VisualizerCfg(color=(0.0, 0.0, 1.0), size=0.12)
+def check_frames(session: Session) -> None:
+    """Check in pictures of moving bodies that all their parts are of one time."""
+    frames = np.empty((FRAMES, 5))
+    for frame in frames:
+        before = session.page.time
+        wait_until(lambda before=before: session.page.time > before)  # type: ignore[misc]
+        picture = session.tab.screenshot()
+        frame[:] = place(picture, 1), *(place(half, band) for half in halves_of(picture) for band in (0, 2))
+    followed, post, hit, sled, drawing = frames.T
+    assert np.ptp(followed) <= 2.0
+    assert np.abs(post - hit).max() <= 2.0
+    assert np.abs(sled - drawing).max() <= 2.0
+    assert np.ptp(post) > 5.0 and np.ptp(sled) > 5.0  # they move
+
+
+def check_plot(session: Session) -> None:
+    """Check that samples are points of the plot, of the page and of the browser, and that missing ones are a gap."""
+    plot, end = session.page.plots[0], 0.02 * (session.scene.tick + 200)
+    shown = session.page.readings
+    session.client.pace(steps=200)
+    wait_until(lambda: "joint" in shown and shown["joint"].time == pytest.approx(end))
+    wait_until(lambda: np.allclose(np.diff(plot.values.data[0][-201:]), 0.02, atol=1e-9))
+    assert np.isfinite(plot.values.data[2][-201:]).all()
+    count = plot.values.data[0].size
+    assert count > 200
+    wait_until(lambda: session.tab.evaluate(f"{CHART}.data[0].length") == count)
+    last = session.page.readings["joint"]
+    plot.add([replace(last, time=last.time + 1.0, seq=last.seq + 1)], 50.0)
+    assert plot.values.data[2][-2] is None and None not in plot.values.data[2][-202:-2]  # no line joins its sides
+    gap = len(plot.values.data[2]) - 2
+    wait_until(lambda: session.tab.evaluate(f"{CHART}.data[2][{gap}] === null"))
+
+
+def test_a_page_in_a_browser(browser: Browser, caplog: pytest.LogCaptureFixture) -> None:
+    """Frames of one time, every sample in a plot, images, knobs, environments, and the buttons of the loop.
+
+    Sensors at 10 Hz are drawn within 2 px of their places, on a moving body and on the world that moves against it. The
+    followed body stays within 2 px of its place. In the picture, the others move at up to 10 px per update.
+    """
+    style = sn.VisualizerCfg(color=(0.0, 0.0, 1.0), size=0.05)
+    slow: Any = {"rate_hz": 10.0, "delay": 0.05, "debug_vis": True, "visualizer_cfg": style}
     sensors = [
-        sn.BarometerCfg(name="slow", site="middle", rate_hz=10.0, delay=0.05, debug_vis=True, visualizer_cfg=style),
-        sn.JointSensorCfg(name="joint", joints="x", fields=("position",)),
+        sn.JointSensorCfg(name="joint", joints="x", fields=("position",), noise=0.001),
+        sn.RayCasterCfg(name="post", site="post", pattern=sn.patterns.GridPatternCfg(size=(0.0, 0.0)), **slow),
+        sn.BarometerCfg(name="sled", site="sled", **slow),
+        sn.CameraCfg(name="camera", body="cart", width=64, height=48, rate_hz=1.0),
     ]
-    scene = sn.Scene(sn.MujocoEngine(MARKS), sensors, seed=0)
-    scene.reset(qvel=np.array([[0.5]]))
+    scene = sn.Scene(sn.MujocoEngine(MARKS, 3), sensors, seed=0)
+    scene.reset(qpos=np.tile([[0.06, -0.06]], (3, 1)))
     with Session(scene, browser) as session:
-        wait_until(lambda: np.isfinite(place(session.tab.screenshot(), 2)))
-        seen = set()
-        for _ in range(FRAMES):
-            picture = session.tab.screenshot()
-            body, drawing = place(picture, 0), place(picture, 2)
-            assert abs(body - drawing) <= 2.0
-            seen.add(session.page.time)
-        assert len(seen) == FRAMES
-        assert scene.engine.qpos[0, 0] > 0.5  # it moved
-
-
-def test_every_sample_is_a_point_of_the_plot(browser: Browser) -> None:
-    """400 more samples give 400 more points, in the browser too, and a second without data is a gap."""
-    scene = sn.Scene(sn.MujocoEngine(MARKS), [sn.JointSensorCfg(name="joint", joints="x", fields=("position",))])
-    with Session(scene, browser) as session:
-        session.client.pace(paused=True)
-        plot, tick = session.page.plots[0], scene.tick
-        shown = session.page.readings  # the bodies may arrive before the samples of the plot
-        wait_until(lambda: "joint" in shown and shown["joint"].time == pytest.approx(0.002 * tick))
-        wait_until(lambda: plot.values.data[0].size)
-        before = plot.values.data[0].size
-        session.client.pace(steps=80)
-        wait_until(lambda: plot.values.data[0].size == before + 400)
-        np.testing.assert_allclose(np.diff(plot.values.data[0][-401:]), 0.002, atol=1e-9)
-        assert np.isfinite(plot.values.data[2]).all()
-        wait_until(lambda: session.tab.evaluate(f"{CHART}.data[0].length") == before + 400)
-        last = session.page.readings["joint"]
-        plot.add([replace(last, time=last.time + 1.0, seq=last.seq + 1)], 500.0)
-        assert [each for each in plot.values.data[2] if each is None] == [None]  # a gap: no line joins its sides
-        assert plot.values.data[2][-2] is None
-        wait_until(lambda: session.tab.evaluate(f"{CHART}.data[2][{before + 400}] === null"))
-
-
-def test_the_arm_with_all_its_sensors(browser: Browser) -> None:
-    """Images, knobs and environments; a reset; sensors that are replaced; and two browsers."""
-    kind = robots.ROBOTS["arm"]
-    scene = sn.Scene(kind.engine(3, "cpu"), load_rig(kind.rig)[0], discover=False)
-    motion = kind.control(scene)
-    with Session(scene, browser, lambda: motion(scene, scene.time), speed=0.1) as session:
         page, tab = session.page, session.tab
-        assert page.panel.drawn == {"encoders", "wrist", "skin", "tip", "camera"}
-        page.env.value = 2
-        wait_until(lambda: tab.evaluate("document.body.innerText.includes('environment 2')"))
-        wait_until(lambda: page.readings and all(each.env_ids.tolist() == [2] for each in page.readings.values()))
         tab.click("[role=tab]", "Images")
         seen = "[...document.querySelectorAll('img')].some(each => each.naturalWidth == 128 && each.clientWidth > 200)"
         wait_until(lambda: tab.evaluate(seen))
         assert page.image.image.std() > 10.0
-        save(session, "live_view_images.png")
-        tab.click("[role=tab]", "Sensors")
-        page.panel.sensor.value = "wrist"
-        wait_until(lambda: "noise of force [N]" in page.panel.sliders)
-        page.panel.sliders["noise of force [N]"].value = 0.2
-
-        def error() -> float:
-            reading = page.readings.get("wrist")
-            return float(np.abs(reading["force"] - reading.truth["force"]).max()) if reading and reading.truth else 0.0
-
-        wait_until(lambda: error() > 0.3)  # beyond 6 times the noise of the config
-        save(session, "live_view_sensors.png")
-        page.panel.draw.value = False
-        wait_until(lambda: not page.panel.draws("wrist"))
-        other = browser.open(page.url)
-        wait_until(lambda: "environment 2" in (other.evaluate("document.body.innerText") or ""))
-        other.close()
+        wait_until(lambda: np.isfinite([place(half, 2) for half in halves_of(tab.screenshot())]).all())
+        assert page.panel.drawn == {"post", "sled"}
+        check_frames(session)
+        tab.click("[role=tab]", "Plots")
         tab.click("button, label", "pause")
         wait_until(lambda: tab.evaluate("document.body.innerText.includes('paused')"))
+        check_plot(session)
         before = scene.tick
         tab.click("button, label", "step")
-        wait_until(lambda: scene.tick == before + 5)
+        wait_until(lambda: scene.tick == before + 1)
+        page.panel.sensor.value = "joint"
+        page.env.value = 2
+        wait_until(lambda: tab.evaluate("document.body.innerText.includes('environment 2')"))
+        wait_until(lambda: page.readings and all(each.env_ids.tolist() == [2] for each in page.readings.values()))
+        page.panel.draw_all.value = "all"
+        wait_until(lambda: "noise" in page.panel.sliders)
+        page.panel.sliders["noise"].value = 0.004
+        session.client.pace(speed=0.1, paused=False)
+
+        def error() -> float:
+            reading = page.readings.get("joint")
+            if reading is None or not reading.truth:
+                return 0.0
+            return float(np.abs(reading["position"] - reading.truth["position"]).max())
+
+        wait_until(lambda: error() > 0.006)  # beyond 6 times the noise of the config
+        page.panel.draw.value = False
+        wait_until(lambda: not page.panel.draws("joint"))
+        assert page.panel.draws("camera")
+    assert not [each for each in caplog.records if each.name.startswith("sensorium")]
 
 
-def test_the_demo_is_shown(browser: Browser) -> None:
-    """The quadruped with all its sensors, for the pictures of the documentation."""
+@pytest.mark.parametrize(
+    ("robot", "tabs"), [("demo", {"Plots": ""}), ("arm", {"Images": "_images", "Sensors": "_sensors"})]
+)
+def test_pictures_of_the_documentation(robot: str, tabs: dict[str, str], browser: Browser) -> None:
     if not os.environ.get("SENSORIUM_PICTURES"):
         pytest.skip("only for pictures: SENSORIUM_PICTURES is not set")
-    kind = robots.ROBOTS["demo"]
+    kind = robots.ROBOTS[robot]
     scene = sn.Scene(kind.engine(3, "cpu"), load_rig(kind.rig)[0], discover=False)
     motion = kind.control(scene)
-    with Session(scene, browser, lambda: motion(scene, scene.time)) as session:
-        save(session, "live_view.png")
+    with Session(scene, browser, lambda: motion(scene, scene.time), substeps=5) as session:
+        for tab, suffix in tabs.items():
+            session.tab.click("[role=tab]", tab)
+            if tab == "Sensors":
+                session.page.panel.sensor.value = "wrist"
+            save(session, f"live_view{suffix}.png")

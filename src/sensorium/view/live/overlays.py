@@ -13,7 +13,7 @@ from sensorium.client.client import Drawings
 from sensorium.drawing import composed, draw, prepared, rotate
 from sensorium.readings import Array, DebugShape, Reading
 from sensorium.view.live.images import image_fields, image_of
-from sensorium.view.live.world3d import AT_ORIGIN, ORIGIN, add_instances, linear
+from sensorium.view.live.world3d import AT_ORIGIN, add_instances, linear
 from sensorium.wire.stream_info import StreamInfo
 
 POINT, LINE, ARROW, AXES = 0.015, 0.003, 0.008, 0.1
@@ -39,15 +39,16 @@ class Overlay:
     """
 
     def __init__(self, scene: Any, name: str) -> None:
-        self._scene, self._path = scene, f"{ORIGIN}/sensors/{name}"
+        self._scene, self._path = scene, f"/sensors/{name}"
         self._nodes: dict[str, tuple[tuple[Any, ...], Any]] = {}
         self._counts: dict[str, int] = {}
 
-    def show(self, shapes: Sequence[DebugShape], image: DebugShape | None = None) -> None:
-        """Draw shapes, and the pixels of an image as squares, and remove the previous ones."""
+    def show(self, origin: Array, shapes: Sequence[DebugShape], image: DebugShape | None = None) -> None:
+        """Draw shapes relative to a point, and the pixels of an image as squares, and remove the previous ones."""
         shown = set()
         for number, shape in enumerate([*shapes, *([] if image is None else [image])]):
-            items = np.asarray(shape.items, np.float32)
+            items = np.array(shape.items, np.float32)
+            items[..., :3] -= origin
             colors = np.array([shape.color], np.float32) if shape.colors is None else shape.colors.reshape(-1, 3)
             finite = np.isfinite(items.reshape(len(items), items[:1].size)).all(axis=1)
             every = 1 + len(items) // MAX_ITEMS
@@ -65,7 +66,7 @@ class Overlay:
 
     def remove(self) -> None:
         """Remove all nodes."""
-        self.show(())
+        self.show(AT_ORIGIN[0, :3], ())
 
     def _show(self, path: str, kind: str, size: float | None, items: Array, colors: Array) -> None:
         """Set the values of the node of a path; a node that does not fit is replaced by a new one."""
@@ -99,8 +100,7 @@ class Overlay:
             self._nodes[path] = key, add()
             return
         for name, value in values.items():
-            if not (name.endswith("colors") and np.array_equal(getattr(node, name), value)):
-                setattr(node, name, value)
+            setattr(node, name, value)
 
 
 class Overlays:
@@ -113,6 +113,7 @@ class Overlays:
     def __init__(self, scene: Any) -> None:
         self._scene = scene
         self._overlays: dict[str, Overlay] = {}
+        self._origin = AT_ORIGIN[0, :3]
         self._sensors: Mapping[str, Mapping[str, Any]] = {}
 
     def describe(self, streams: Mapping[str, StreamInfo]) -> None:
@@ -129,6 +130,7 @@ class Overlays:
 
     def show(
         self,
+        origin: Array,
         readings: Mapping[str, Reading],
         bodies: Array | None,
         drawings: Drawings,
@@ -139,6 +141,7 @@ class Overlays:
         """Draw the newest readings, at the places of their bodies.
 
         Args:
+            origin: point of the world to which all coordinates are relative.
             readings: newest reading of each sensor.
             bodies: newest poses of all bodies, `[1, body, 7]`; None if they are unknown.
             drawings: mounts of the sensors, and shapes of those that draw themselves.
@@ -147,13 +150,14 @@ class Overlays:
             changed: sensors to draw again; those on bodies move in any case.
         """
         self.keep([name for name in drawn if name in readings])
+        has_moved, self._origin = not np.array_equal(origin, self._origin), origin
         for name in drawn:
             if (reading := readings.get(name)) is None:
                 continue
             about, truth, own = self._sensors[name], shows_truth(name), drawings.shapes.get(name)
             poses = None if bodies is None else _poses_now(reading, drawings.mounts.get(name), bodies)
             moves = own is not None or poses is not None or "frames" in about["constants"].get("drawing", {})
-            if not moves and name in self._overlays and name not in changed:
+            if not (moves or has_moved) and name in self._overlays and name not in changed:
                 continue
             if poses is not None:
                 reading = replace(reading, _pose=poses)
@@ -161,9 +165,9 @@ class Overlays:
             style = about["cfg"].get("visualizer_cfg") or {}
             frustum = frustum_of(reading, style, truth=truth) if own is None else None
             if frustum is not None:
-                overlay.show(*frustum)
+                overlay.show(origin, *frustum)
             else:
-                overlay.show(draw(reading, about, truth=truth, bodies=bodies) if own is None else own)
+                overlay.show(origin, draw(reading, about, truth=truth, bodies=bodies) if own is None else own)
 
 
 def _poses_now(reading: Reading, mounts: Array | None, bodies: Array) -> Array | None:

@@ -25,7 +25,7 @@ from sensorium.view.live.overlays import Overlays
 from sensorium.view.live.panel import SensorPanel
 from sensorium.view.live.plots import Plot
 from sensorium.view.live.web import serve
-from sensorium.view.live.world3d import ORIGIN, World3d
+from sensorium.view.live.world3d import World3d
 from sensorium.wire.stream_info import StreamInfo
 
 LOG = logging.getLogger("sensorium.view")
@@ -97,8 +97,6 @@ class Page:
         self._asks_now = threading.Event()
         self._drawings = Drawings()
         self._streams: Mapping[str, StreamInfo] = {}
-        self._origin = self.server.scene.add_frame(ORIGIN, show_axes=False)
-        """Node of the whole scene. It moves against the followed body, so that no camera has to move."""
         self._overlays = Overlays(self.server.scene)
         self._world = World3d(self.server, client.world_file())
         self._build()
@@ -136,7 +134,11 @@ class Page:
         return bool(pace.get("paused") or pace.get("speed") or "span" in pace)
 
     def _update(self) -> None:
-        """Show the data that arrived since the last call, in one step."""
+        """Show the data that arrived since the last call.
+
+        They are shown in viser's loop, which therefore sends them in one piece; `atomic` does not hold back messages of
+        which it has already begun to send some.
+        """
         if not self.is_watched:
             self._leave()
             return
@@ -155,8 +157,11 @@ class Page:
         every = plotted if self._is_paced else set[str]()
         self._listening.follow(streams, env, every, {self.panel.chosen, *self.panel.true, *plotted})
         arrived = self._listening.take_all()
-        with self.server.atomic():
+
+        async def show() -> None:
             self._show(arrived)
+
+        asyncio.run_coroutine_threadsafe(show(), self.server.get_event_loop()).result()
 
     def _leave(self) -> None:
         """Stop listening, and end the pause of this page."""
@@ -254,11 +259,12 @@ class Page:
         if WORLD in arrived:
             reading = arrived[WORLD][-1]
             self._bodies = np.concatenate([reading["pos_w"], reading["quat_w"]], axis=-1).reshape(1, -1, 7)
-            self._world.show(self._bodies[0])
-            self._follow(self._bodies[0])
+            self._world.show(self._bodies[0], follows=self.follow.value)
         drawn = [name for name in self._streams if self.panel.draws(name)]
         changed = {*arrived, *self.panel.take_changed()}
-        self._overlays.show(self.readings, self._bodies, self._drawings, self.panel.shows_truth, drawn, changed)
+        self._overlays.show(
+            self._world.origin, self.readings, self._bodies, self._drawings, self.panel.shows_truth, drawn, changed
+        )
         for plot in self.plots:
             info = self._streams.get(plot.sensor)
             if info is not None and plot.sensor in arrived:
@@ -367,12 +373,6 @@ class Page:
             if image is not None:
                 twice = 2 if image.shape[1] < SMALL else 1
                 self.image.image = image.repeat(twice, axis=0).repeat(twice, axis=1)
-
-    def _follow(self, bodies: Array) -> None:
-        """Keep the first moving body where the cameras look."""
-        place = bodies[next(iter(self._world.moving), 0), :3]
-        if self.follow.value and np.isfinite(place).all():
-            self._origin.position = -place
 
 
 def _plottable(streams: Mapping[str, StreamInfo]) -> dict[str, FieldSpec]:

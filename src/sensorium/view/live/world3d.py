@@ -1,7 +1,7 @@
 """The world in three dimensions: instances of a mesh for each geometry, which move with the bodies.
 
-Viser applies poses of nodes in the frame in which they arrive, and all other changes one frame later. Bodies and
-drawings therefore move by the same kind of change: new coordinates of their items, never poses of nodes.
+Viser applies poses of nodes in the frame in which they arrive, and all other changes one frame later. Bodies, drawings
+and the whole world therefore move by the same kind of change: new coordinates of their items, never poses of nodes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ import numpy as np
 from sensorium.drawing import composed
 from sensorium.readings import Array
 
-ORIGIN = "/origin"
-"""Node that holds the world and all drawings."""
 GROUND, ROBOT = (0.62, 0.6, 0.56), (0.42, 0.48, 0.55)
 """Colours of uncoloured shapes: of the world, and of bodies."""
 UNCOLORED = (0.5, 0.5, 0.5, 1.0)
@@ -69,6 +67,8 @@ class World3d:
         reach = [np.linalg.norm(each["pos"]) + max(each["size"] or [0.1]) for each in shapes if not each["is_static"]]
         self.size = float(np.clip(2.0 * max(reach, default=1.0), 0.3, 10.0))
         """Size of the moving bodies, m: a distance from which they are visible."""
+        self.origin = np.zeros(3, np.float32)
+        """The place where the cameras look: all coordinates are sent relative to it, so that no camera has to move."""
         self._shown: Array = np.full((len(about["bodies"]) + 1, 7), np.nan, np.float32)
         self._nodes: list[tuple[Any, Array, Array]] = []
         """Node, body of each instance, and its pose on this body `[instance, 7]`."""
@@ -83,8 +83,9 @@ class World3d:
             poses = np.array([[*each["pos"], *each["quat"]] for each in own], np.float32)
             colors = np.round(255 * np.array([_color(each)[:3] for each in own]))
             scales = np.array([_scale(each) for each in own], np.float32)
-            path = f"{ORIGIN}/world/{number}"
-            node = add_instances(server.scene, path, self._mesh(group[:-1]), poses, colors, scales, group[-1])
+            node = add_instances(
+                server.scene, f"/world/{number}", self._mesh(group[:-1]), poses, colors, scales, group[-1]
+            )
             self._nodes.append((node, body, poses))
 
     def _geometry(self, shape: Mapping[str, Any]) -> Key | None:
@@ -118,16 +119,25 @@ class World3d:
                 mesh = creation.box((2.0, 2.0, 2.0))
         return np.asarray(mesh.vertices), np.asarray(mesh.faces)
 
-    def show(self, poses: Array) -> None:
-        """Move the bodies to their poses `[body, 7]`; those that are not finite keep theirs."""
+    def show(self, poses: Array, *, follows: bool) -> None:
+        """Move the bodies to their poses `[body, 7]`; those that are not finite keep theirs.
+
+        Args:
+            poses: the poses, m and wxyz.
+            follows: whether the first moving body stays where the cameras look.
+        """
         poses = np.concatenate([poses, AT_ORIGIN])  # the last row is the world, which shapes without a body are on
         with np.errstate(invalid="ignore"):
             is_moved = ~(np.abs(poses - self._shown).max(axis=1) <= MOVED) & np.isfinite(poses).all(axis=1)
         self._shown[is_moved] = poses[is_moved]
+        place = self._shown[next(iter(self.moving), 0), :3].copy()
+        if follows and np.isfinite(place).all() and (place != self.origin).any():
+            self.origin = place
+            is_moved[:] = True
         for node, body, inner in self._nodes:
             if is_moved[body].any():
                 now = composed(np.nan_to_num(self._shown[body]), inner)
-                node.batched_positions, node.batched_wxyzs = now[:, :3], now[:, 3:]
+                node.batched_positions, node.batched_wxyzs = now[:, :3] - self.origin, now[:, 3:]
 
 
 def _scale(shape: Mapping[str, Any]) -> Any:
