@@ -51,7 +51,8 @@ def draw_amount(
     if values is not None:
         columns, stream = values.shape[1], key.stream(purpose, field)
         distribution, table = amount_distribution(key, amount, columns), normal_table(key.compute.wp_device)
-        key.compute.launch(draw_columns, (columns,), [distribution, columns, int(non_negative), stream, table], [values])
+        inputs = [distribution, columns, int(non_negative), stream, table]
+        key.compute.launch(draw_columns, (columns,), inputs, [values])
 
 
 def amount_distribution(key: StageKey, amount: Any, columns: int) -> Any:
