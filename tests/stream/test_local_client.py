@@ -422,6 +422,31 @@ def test_program_without_close_exits_cleanly(nursery: Nursery) -> None:
     assert not run.err, run.err
 
 
+SUSPENDED = """
+import logging, os, signal, subprocess, time
+from streaming import build
+import sensorium as sn
+logging.basicConfig(level=logging.INFO)
+with sn.serve(build(columns=0), "tcp://127.0.0.1:0", lockstep=True, lease=2.0) as server:
+    client = server.scene.local_client(server=server)
+    ticker = client.spawn("sensor.other.test_ticker", attach_to="body")
+    waker = subprocess.Popen(["sh", "-c", f"while sleep 3; do kill -CONT {os.getpid()} || exit; done"])
+    os.kill(os.getpid(), signal.SIGSTOP)
+    waker.kill()
+    for _ in range(50):
+        client.step()
+        time.sleep(0.01)  # for the rounds of the server, in which it ends sessions
+    print(server.clients, ticker.name in client.sensors)
+"""
+
+
+def test_a_program_that_was_suspended_keeps_its_clients(nursery: Nursery) -> None:
+    """A debugger, a suspended computer or a busy machine stops a program for longer than the lease of its clients."""
+    program = nursery.program(SUSPENDED)
+    assert program.wait() == 0, program.err
+    assert program.out == "1 True\n" and "has sent no message" not in program.err
+
+
 UNCLOSED = """
 import atexit, sys, threading
 atexit.register(lambda: print(client.is_closed))  # after the functions of later imports

@@ -52,7 +52,7 @@ class Listener:
     def __init__(self, server: sn.Server) -> None:
         self.server, self.table = server, server._table
         self.session = Session(b"listener%d" % next(self._routes), "listener", 1, "here", listens_to_frames=True)
-        self.session.outbox, self.session.last_seen = _Said(), math.inf
+        self.session.outbox, self.session.silence = _Said(), -math.inf
         self.streams: dict[int, StreamInfo] = {}
         with self.table.lock:
             self.table.sessions[self.session.route] = self.session

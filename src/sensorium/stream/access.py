@@ -10,7 +10,7 @@ from typing import Any
 from sensorium.errors import WireError
 from sensorium.stream.options import ServerOptions
 from sensorium.stream.security import Credentials
-from sensorium.stream.sockets import LOG, Sockets
+from sensorium.stream.sockets import LOG, TICK_S, Sockets
 from sensorium.stream.subscription_table import SubscriptionTable
 from sensorium.stream.subscriptions import Session
 from sensorium.wire import messages as msg
@@ -88,7 +88,7 @@ class AccessControl:
                     raise WireError(f"a control message of {len(content)} bytes")
                 message = msg.decode_at_server(content) if kind == CONTROL else None
                 if session is not None:
-                    session.last_seen = time.monotonic()
+                    session.silence = 0.0
                     if kind == CREDIT:
                         self._table.credit(session, a, b)
                     elif kind == RELEASE:
@@ -121,9 +121,9 @@ class AccessControl:
         with self._table.lock:
             self._table.segments.tidy()
         self._answers = 0
-        now = time.monotonic()
         for session in list(self._table.sessions.values()):
-            if now - session.last_seen > self._options.lease:
+            session.silence += TICK_S
+            if session.silence > self._options.lease:
                 LOG.info("Client %s has sent no message for %g s", session, self._options.lease)
                 self.end(session)
 
@@ -166,7 +166,7 @@ class AccessControl:
             self._answer(route, msg.Refused(reason, False))
             return
         session = Session(route, hello.name[:64], hello.pid, hello.host[:64])
-        session.last_seen, session.max_message = time.monotonic(), hello.max_message
+        session.max_message = hello.max_message
         old = self._table.sessions.get(hello.resume) if hello.resume else None
         with self._table.lock:
             if old is not None:
@@ -199,8 +199,8 @@ class AccessControl:
             case msg.Ping(server=server):
                 if server != self._server:
                     raise WireError("a PING to another server")
-                if session.last_seen - session.last_pong >= PONG_S:
-                    session.last_pong = session.last_seen
+                if (now := time.monotonic()) - session.last_pong >= PONG_S:
+                    session.last_pong = now
                     table.send(session, msg.Pong(self._server))
             case msg.Subscribe():
                 table.subscribe(session, message)

@@ -56,7 +56,8 @@ class Session:
     max_message: int = 2**30
     """Largest message that it accepts through the socket, bytes; a longer one would break the connection."""
     listens_to_frames: bool = False
-    last_seen: float = 0.0
+    silence: float = 0.0
+    """Time without a message from it, s, while the server's thread ran: not that of a suspended program."""
     greeted: float = 0.0
     last_pong: float = 0.0
     outbox: deque[Record] = field(default_factory=deque, repr=False)
