@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sensorium.cameras.annotators import ANNOTATORS
 from sensorium.cameras.camera_base_cfg import CameraBaseCfg
 from sensorium.cameras.camera_data import ALWAYS, DISTANCES, CameraData
 from sensorium.cameras.geometry import (
@@ -103,15 +104,11 @@ class CameraBase(SimpleSensor[CameraCfgT, CameraDataT], Generic[CameraCfgT, Came
         for name in self.cfg.selected:
             field = declared[name]
             if name not in ALWAYS:
-                field = self._image_field(name, field)
+                field = ANNOTATORS[name].sized(name, field, self)
             if name == DISTANCES[1] and DISTANCES[0] in self.cfg.selected:
                 field = replace(field, kind="derived")
             out[name] = field
         return out
-
-    def _image_field(self, name: str, field: Field) -> Field:
-        """Return the field of a data type with its sizes and dtype; by default those of an image."""
-        return replace(field, shape=(*self.image_shape, *field.shape[2:]))
 
     def _check_stages_of(self, k: NDArray[np.float64]) -> None:
         """Raise `ConfigError` if the lens of a model of depth errors differs from a camera of intrinsic matrix k."""

@@ -20,7 +20,7 @@ from sensorium.compute import Rows, kernel, masked_tid, recorded
 from sensorium.measurement import work
 from sensorium.measurement.record import Record, Timeline
 from sensorium.sensors.core.hooks import used_if
-from sensorium.spec import BODY_POSE, SHAPES, Field, Requirement
+from sensorium.spec import BODY_POSE, SHAPES, Requirement
 
 
 @kernel(group="images")
@@ -51,9 +51,6 @@ class ImageCamera(CameraBase[CameraCfgT, CameraData], Generic[CameraCfgT]):
     def _casts_twice(self) -> bool:
         """Whether truth and measured value differ before the standard chain; clipping comes after the noise."""
         return self.cfg.clips and not self.cfg.is_clean
-
-    def _image_field(self, name: str, field: Field) -> Field:
-        return ANNOTATORS[name].sized(name, field, self)
 
     def setup(self) -> None:
         """Select the shapes, prepare the visibility pass and the annotators."""

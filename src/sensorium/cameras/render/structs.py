@@ -182,22 +182,14 @@ def face_normal(mesh: wp.uint64, face: int, scale: wp.vec3) -> wp.vec3:
 
 
 @wp.func
-def segment_bounds(size: wp.vec3) -> tuple[wp.float32, wp.vec3]:
-    """Return the radius of a sphere around a segment of a tendon, 0 if it is absent, and half extents of a box, m."""
-    half = wp.vec3(size[0], size[0], size[0] + size[1]) * 1.00001
-    radius = float(0.0)
-    if size[0] > 0.0:
-        radius = half[2] * 1.0001 + 1.0e-6
-    return radius, half
-
-
-@wp.func
 def row_bounds(placed: Placed, env: int, row: int) -> tuple[wp.float32, wp.vec3]:
     """Return the radius of a sphere around an instance row, 0 if it is absent, and half extents of a box, m."""
     radius = placed.instances.radius[row]
     half = placed.half[row]
     if row >= placed.segments:
-        radius, half = segment_bounds(placed.size[env, row - placed.segments])
+        size = placed.size[env, row - placed.segments]
+        half = wp.vec3(size[0], size[0], size[0] + size[1]) * 1.00001
+        radius = wp.where(size[0] > 0.0, half[2] * 1.0001 + 1.0e-6, 0.0)
     return radius, half
 
 
