@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sensorium.geometry.bounds import bounding_box, box_mesh, in_world, ray_tree_of
 from sensorium.geometry.columns import Columns, ColumnsIndex, build_columns
-from sensorium.geometry.columns_walk import WalkIndex, build_walk, is_terrain, may_be_terrain
+from sensorium.geometry.columns_walk import build_walk, is_terrain, may_be_terrain
 from sensorium.geometry.ray_structs import Surroundings
 from sensorium.geometry.shapes import Shape
 
@@ -95,10 +95,17 @@ class Static:
             if vertical:
                 out.is_indexed = 1
             else:
-                out.walk = build_walk(columns, points, faces, device)
+                out.walk = walk = build_walk(columns, points, faces, device)
                 out.is_walked = 1
-                walk = [getattr(out.walk, name) for name in WalkIndex.vars]
-                self.nbytes += sum(each.capacity for each in walk if isinstance(each, wp.array))
+                arrays = (
+                    walk.heights,
+                    walk.more,
+                    walk.steep_first,
+                    walk.steep_entries,
+                    walk.steep,
+                    walk.steep_triangle,
+                )
+                self.nbytes += sum(each.capacity for each in arrays)
         elif len(faces):
             with building("the tree of the static world", len(faces)):
                 tree = ray_tree_of(points, faces, device)
