@@ -150,6 +150,8 @@ class Publisher:
             poses.shape[1], len(body),
         )  # fmt: skip
         place = begin_message(payload.data, head, poses)
-        if payload.body is None and len(body):  # NumPy copies without holding the interpreter's lock
+        if payload.body is None and len(body) < 4096:
+            place[:] = body
+        elif payload.body is None:  # NumPy copies without holding the interpreter's lock
             np.copyto(np.frombuffer(place, np.uint8), np.frombuffer(body, np.uint8))
         self._frame_counter.sent(moment.frame, receivers, n, self._table.offer(payload, receivers))
