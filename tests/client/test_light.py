@@ -112,7 +112,7 @@ def bits(array: Any) -> str:
 @pytest.fixture
 def recorded(request: pytest.FixtureRequest) -> Iterator[Recorded]:
     made = Recorded(lockstep=request.param == "lock-step")
-    with made.server, running(made.server, step=request.param != "lock-step"):
+    with made.server, running(made.server, step=request.param != "lock-step", hz=20.0):
         yield made
     assert made.server.counts.sessions == 0
 
