@@ -269,14 +269,17 @@ class Link:
                 head, *body = content if isinstance(content, tuple) else (content,)
                 messages.append((b, head, body[0] if body else None))
             elif kind == SLOT:
-                place = Place.unpack(content)
-                if (reader := self._segments.get(place.segment)) is None:
-                    raise WireError(f"a message is in segment {place.segment}, which was not announced")
-                messages.append((b, reader.memory(place.slot, place.length).data, None))
+                messages.append((b, memoryview(self._slot(Place.unpack(content))), None))
             else:
                 raise WireError(f"a record has the unknown kind {kind}")
         if messages:
             self._session.take(number, messages)
+
+    def _slot(self, place: Place) -> Any:
+        reader = self._segments.get(place.segment)
+        if reader is None:
+            raise WireError(f"a message is in segment {place.segment}, which was not announced")
+        return reader.memory(place.slot, place.length)
 
     def _release(self, segments: Mapping[int, SlotReader], segment: int, slot: int) -> None:
         """Notify the server that a slot was read, unless the slot belongs to an earlier connection."""
