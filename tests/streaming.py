@@ -156,15 +156,15 @@ def build(num_envs: int = 4, columns: int = 32768, gauges: int = 1, noise: float
 
 
 @contextlib.contextmanager
-def running(server: sn.Server, *, step: bool = False) -> Iterator[threading.Thread]:
-    """Run a thread that owns the loop of a server: it polls, or with `step` takes 200 steps per second."""
+def running(server: sn.Server, *, step: bool = False, hz: float = 200.0) -> Iterator[threading.Thread]:
+    """Run a thread that owns the loop of a server: it polls, or with `step` takes `hz` steps per second."""
     stop = threading.Event()
     failed: list[BaseException] = []
 
     def loop() -> None:
         try:
             if step:
-                return server.run(speed=200.0 * server.scene.engine.dt, until=stop.is_set)
+                return server.run(speed=hz * server.scene.engine.dt, until=stop.is_set)
             while not stop.is_set():
                 server.poll(0.005)
         except BaseException as error:

@@ -254,6 +254,30 @@ def test_replacing_or_stopping_waits_until_the_listener_has_ended(host: FakeHost
         sensor.destroy()
 
 
+def test_on_tick_calls_of_several_threads_do_not_overlap(host: FakeHost) -> None:
+    begun, may_end, arrived = threading.Semaphore(0), threading.Event(), list[Moved]()
+
+    class Slow(Follow):
+        def on_tick(self, snapshot: Snapshot) -> Moved:
+            begun.release()
+            assert may_end.wait(LONG)
+            return super().on_tick(snapshot)
+
+    sensor = made(host, Slow)
+    listen(sensor, arrived.append)
+    first, second = (threading.Thread(target=host.send, args=(snapshot(frame),)) for frame in (1, 2))
+    first.start()
+    assert begun.acquire(timeout=LONG)
+    second.start()
+    assert not begun.acquire(timeout=0.05)
+    may_end.set()
+    for thread in (first, second):
+        thread.join(LONG)
+        assert not thread.is_alive()
+    drain(sensor)
+    assert sensor.calls[2:] == ["reset", 1, 2] and [event.frame for event in arrived] == [1, 2]
+
+
 def test_listener_and_on_tick_can_stop_replace_and_destroy_their_sensor(host: FakeHost) -> None:
     sensor, arrived = made(host), list[Any]()
 

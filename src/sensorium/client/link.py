@@ -269,14 +269,16 @@ class Link:
                 head, *body = content if isinstance(content, tuple) else (content,)
                 messages.append((b, head, body[0] if body else None))
             elif kind == SLOT:
-                segment, slot, length = PLACE.unpack(content)
-                if (reader := self._segments.get(segment)) is None:
-                    raise WireError(f"a message is in segment {segment}, which was not announced")
-                messages.append((b, reader.memory(slot, length).data, None))
+                messages.append((b, memoryview(self._slot(*PLACE.unpack(content))), None))
             else:
                 raise WireError(f"a record has the unknown kind {kind}")
         if messages:
             self._session.take(number, messages)
+
+    def _slot(self, segment: int, slot: int, length: int) -> Any:
+        if (reader := self._segments.get(segment)) is None:
+            raise WireError(f"a message is in segment {segment}, which was not announced")
+        return reader.memory(slot, length)
 
     def _release(self, segments: Mapping[int, SlotReader], segment: int, slot: int) -> None:
         """Notify the server that a slot was read, unless the slot belongs to an earlier connection."""
