@@ -258,7 +258,7 @@ class Page:
         drawn = [name for name in self._streams if self.panel.draws(name)]
         changed = {*arrived, *self.panel.take_changed()}
         self._overlays.show(
-            self._world.origin, self.readings, self._bodies, self._drawings, self.panel.shows_truth, drawn, changed
+            self.readings, self._bodies, self._drawings, self.panel.shows_truth, drawn, changed, self._world.origin
         )
         for plot in self.plots:
             info = self._streams.get(plot.sensor)
