@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -157,7 +158,8 @@ class _Drawing:
     def shapes(self) -> list[DebugShape]:
         rules: tuple[Callable[[], Iterator[DebugShape]], ...] = (
             self._frusta, self._cloud, self._heights, self._nearest, self._taxels, self._contacts, self._events,
-            self._main_vector, self._box, self._frames, self._vectors, self._points, self._numbers,
+            partial(self._arrows, "specific_force", "magnetic"), self._box, self._frames,
+            partial(self._arrows, "vector_at", "angular_velocity", "scalar"), self._points, self._numbers,
         )  # fmt: skip
         for rule in rules:
             if found := [shape for shape in rule() if shape is not None]:
@@ -366,16 +368,9 @@ class _Drawing:
         points = np.asarray(self.values["pos_w"], np.float32)
         yield DebugShape("points", points, counts=np.diff(offsets).tolist())
 
-    def _main_vector(self) -> Iterator[DebugShape]:
-        roles = ("specific_force", "magnetic")
-        yield from self._arrows([spec for spec in self._fields("role", *roles) if self._own(spec) == ("xyz",)])
-
-    def _vectors(self) -> Iterator[DebugShape]:
-        roles = ("vector_at", "angular_velocity", "scalar")
-        yield from self._arrows([spec for spec in self._fields("role", *roles) if self._own(spec) == ("xyz",)])
-
-    def _arrows(self, specs: list[FieldSpec]) -> Iterator[DebugShape]:
-        """Draw the first of some vector fields at the mounts, or at the frames of the description."""
+    def _arrows(self, *roles: str) -> Iterator[DebugShape]:
+        """Draw the first of the vector fields of these roles at the mounts, or at the frames of the description."""
+        specs = [spec for spec in self._fields("role", *roles) if self._own(spec) == ("xyz",)]
         at = self.pose if self.pose is not None else self.frames
         for spec in specs[:1]:
             if at is None or spec.frame not in ("world", "sensor", "parent", "child", "body", "link", ""):

@@ -32,7 +32,7 @@ def chromium() -> str:
     return found
 
 
-def wait_until(done: Callable[[], object], seconds: float = 120.0) -> None:
+def wait_until(done: Callable[[], object], seconds: float = 300.0) -> None:
     """Wait until a condition is true."""
     end = time.monotonic() + seconds
     while not done():
@@ -86,7 +86,7 @@ class Tab:
         number = next(self._numbers)
         self._socket.send(json.dumps({"id": number, "method": method, "params": options}))
         while True:
-            answer = json.loads(self._socket.recv(120.0))
+            answer = json.loads(self._socket.recv(300.0))
             if answer.get("id") == number:
                 assert "error" not in answer, answer
                 found: dict[str, Any] = answer["result"]

@@ -111,17 +111,17 @@ def timing_of(sensor: SensorRecording, env: int, dt: float) -> Timing:
     regular = intervals[~is_gap]
     arrivals = sensor.arrivals(env)
     ages = sensor.age[arrivals, env]
-    latency, latency_sd = latency_of(sensor, env, dt)
+    due = captured[captured <= sensor.time[-1] - ages.max(initial=0.0)] if len(captured) else captured
+    seen = np.isin(due, sensor.capture_time[:, env])  # of those that do not arrive after the end
     return Timing(
         len(captured),
         len(regular) / float(regular.sum()) if len(regular) else np.nan,
         int(is_gap.sum()),
         float(intervals[is_gap].max(initial=0.0)),
-        _lost(sensor, env, captured, ages),
+        float(1.0 - seen.mean()) if len(due) else 0.0,
         float(ages.mean()) if len(ages) else np.nan,
         float(ages.std()) if len(ages) else np.nan,
-        latency,
-        latency_sd,
+        *latency_of(sensor, env, dt),
     )
 
 
@@ -140,13 +140,6 @@ def longest_interval(sensor: SensorRecording, intervals: Array, dt: float) -> fl
     if len(intervals):
         period = min(period, float(intervals[intervals <= 2.5 * np.median(intervals)].mean()))
     return max(1.5 * period, (math.ceil(period / dt - 1e-6) + 0.5) * dt)
-
-
-def _lost(sensor: SensorRecording, env: int, captured: Array, ages: Array) -> float:
-    """Return the share of captures that no reader saw, without those that may arrive after the end."""
-    due = captured[captured <= sensor.time[-1] - ages.max(initial=0.0)] if len(captured) else captured
-    seen = np.isin(due, sensor.capture_time[:, env])
-    return float(1.0 - seen.mean()) if len(due) else 0.0
 
 
 def latency_of(sensor: SensorRecording, env: int, dt: float) -> tuple[float, float]:

@@ -43,8 +43,10 @@ class Overlay:
         self._nodes: dict[str, tuple[tuple[Any, ...], Any]] = {}
         self._counts: dict[str, int] = {}
 
-    def show(self, origin: Array, shapes: Sequence[DebugShape], image: DebugShape | None = None) -> None:
-        """Draw shapes relative to a point, and the pixels of an image as squares, and remove the previous ones."""
+    def show(
+        self, shapes: Sequence[DebugShape], image: DebugShape | None = None, *, origin: Array | float = 0.0
+    ) -> None:
+        """Draw shapes and the pixels of an image, as squares, relative to a point; remove the previous ones."""
         shown = set()
         for number, shape in enumerate([*shapes, *([] if image is None else [image])]):
             items = np.array(shape.items, np.float32)
@@ -66,7 +68,7 @@ class Overlay:
 
     def remove(self) -> None:
         """Remove all nodes."""
-        self.show(AT_ORIGIN[0, :3], ())
+        self.show(())
 
     def _show(self, path: str, kind: str, size: float | None, items: Array, colors: Array) -> None:
         """Set the values of the node of a path; a node that does not fit is replaced by a new one."""
@@ -113,7 +115,7 @@ class Overlays:
     def __init__(self, scene: Any) -> None:
         self._scene = scene
         self._overlays: dict[str, Overlay] = {}
-        self._origin = AT_ORIGIN[0, :3]
+        self._origin: Array | float = 0.0
         self._sensors: Mapping[str, Mapping[str, Any]] = {}
 
     def describe(self, streams: Mapping[str, StreamInfo]) -> None:
@@ -130,24 +132,24 @@ class Overlays:
 
     def show(
         self,
-        origin: Array,
         readings: Mapping[str, Reading],
         bodies: Array | None,
         drawings: Drawings,
         shows_truth: Callable[[str], bool],
         drawn: Collection[str],
         changed: Collection[str],
+        origin: Array | float = 0.0,
     ) -> None:
         """Draw the newest readings, at the places of their bodies.
 
         Args:
-            origin: point of the world to which all coordinates are relative.
             readings: newest reading of each sensor.
             bodies: newest poses of all bodies, `[1, body, 7]`; None if they are unknown.
             drawings: mounts of the sensors, and shapes of those that draw themselves.
             shows_truth: returns whether the ground truth of a sensor is drawn instead of its measured values.
             drawn: sensors to draw.
             changed: sensors to draw again; those on bodies move in any case.
+            origin: point of the world to which all coordinates are relative.
         """
         self.keep([name for name in drawn if name in readings])
         has_moved, self._origin = not np.array_equal(origin, self._origin), origin
@@ -165,9 +167,9 @@ class Overlays:
             style = about["cfg"].get("visualizer_cfg") or {}
             frustum = frustum_of(reading, style, truth=truth) if own is None else None
             if frustum is not None:
-                overlay.show(origin, *frustum)
+                overlay.show(*frustum, origin=origin)
             else:
-                overlay.show(origin, draw(reading, about, truth=truth, bodies=bodies) if own is None else own)
+                overlay.show(draw(reading, about, truth=truth, bodies=bodies) if own is None else own, origin=origin)
 
 
 def _poses_now(reading: Reading, mounts: Array | None, bodies: Array) -> Array | None:

@@ -123,11 +123,6 @@ class Page:
             self.server.stop()
 
     @property
-    def is_watched(self) -> bool:
-        """Whether a browser shows the page."""
-        return bool(self.server.get_clients())
-
-    @property
     def _is_paced(self) -> bool:
         """Whether plots get every sample: a loop at full speed would have to stop at each of their ticks."""
         pace = self._pace or {}
@@ -139,7 +134,7 @@ class Page:
         They are shown in viser's loop, which therefore sends them in one piece; `atomic` does not hold back messages of
         which it has already begun to send some.
         """
-        if not self.is_watched:
+        if not self.server.get_clients():
             self._leave()
             return
         if (found := self._shown_streams()) != self._streams:
@@ -263,7 +258,7 @@ class Page:
         drawn = [name for name in self._streams if self.panel.draws(name)]
         changed = {*arrived, *self.panel.take_changed()}
         self._overlays.show(
-            self._world.origin, self.readings, self._bodies, self._drawings, self.panel.shows_truth, drawn, changed
+            self.readings, self._bodies, self._drawings, self.panel.shows_truth, drawn, changed, self._world.origin
         )
         for plot in self.plots:
             info = self._streams.get(plot.sensor)
