@@ -119,6 +119,7 @@ test-peers: env-test env-mjlab env-genesis  ## run tests of other libraries with
 
 docs: env-docs  ## build the documentation site in out/site; broken links and other warnings are errors
 	$(PY) -m sphinx --fresh-env --fail-on-warning --keep-going --quiet --jobs auto docs out/site
+	$(PY) -m tests.site_check out/site
 	@echo "Open out/site/index.html."
 
 bench: env-plot  ## measure speed and memory; `make bench engines cameras` runs only these groups
