@@ -118,7 +118,8 @@ test-peers: env-test env-mjlab env-genesis  ## run tests of other libraries with
 	$(PY) -m tests_peers.run $(or $(PEERS),$(error PEERS=folder with checkouts of mjlab, Genesis and Isaac Lab)) $(FILES)
 
 docs: env-docs  ## build the documentation site in out/site; broken links and other warnings are errors
-	$(PY) -m sphinx --fresh-env --fail-on-warning --keep-going --quiet --jobs auto docs out/site
+	rm -rf out/site
+	$(PY) -m sphinx --fail-on-warning --keep-going --quiet --jobs auto docs out/site
 	$(PY) -m tests.site_check out/site
 	@echo "Open out/site/index.html."
 
