@@ -52,10 +52,21 @@ OUTSIDE = re.compile(r"\]\(\.\./((?!sensors/|images/)[\w./-]*[\w-])(#[\w-]*)?\)"
 """A link from a page in `docs` to a file outside it."""
 
 
+PICTURE = re.compile(r"!\[[^\]]*\]\((?:\.\./)?(images|gallery)/(\w+)\.png\)")
+"""A picture of a page."""
+
+
+def _to_script(picture: re.Match[str]) -> str:
+    """Let a picture lead to the script that makes it."""
+    script = "examples/19_gallery.py" if picture[1] == "gallery" else f"docs/pictures/{picture[2]}.py"
+    return f"[{picture[0]}]({REPOSITORY}/blob/main/{script})" if (DOCS.parent / script).exists() else picture[0]
+
+
 def _to_repository(app: Any, page: str, source: list[str]) -> None:
     """Let links to files outside of the site lead to the repository."""
     if "/" not in page:
         source[0] = OUTSIDE.sub(rf"]({REPOSITORY}/blob/main/\1\2)", source[0])
+    source[0] = PICTURE.sub(_to_script, source[0])
     source[0] = re.sub(r"\]\(((?:\.\./)?)README\.md(#[\w-]*)?\)", r"](\1index.md)", source[0])
 
 
