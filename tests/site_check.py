@@ -13,6 +13,7 @@ import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from tests.view.browser import Browser, Tab, wait_until
@@ -43,9 +44,9 @@ class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         pass
 
-    def copyfile(self, source: object, outputfile: object) -> None:
+    def copyfile(self, source: Any, outputfile: Any) -> None:
         try:
-            super().copyfile(source, outputfile)  # type: ignore[type-var, misc]
+            super().copyfile(source, outputfile)
         except ConnectionError:  # the browser has left the page
             pass
 
