@@ -49,11 +49,11 @@ test: lint  ## run all checks that a change must pass: format, lint, types, test
 	$(PYTEST_ALL) $(PYTEST_ARGS); tests=$$?; \
 	wait $$types && exit $$tests
 
-# Files whose tests fail first when something is wrong: about 300 tests in half a minute.
+# Files whose tests fail first when something is wrong, one or two per area: about 300 tests and 30 s of one core.
 CHECKED := tests/test_layers.py tests/test_public_api.py tests/test_scene.py tests/test_registry.py tests/test_packaging.py \
   tests/measurement/test_schedule.py tests/measurement/test_chain.py tests/measurement/test_transport.py \
-  tests/sensors/test_imu.py tests/sensors/test_joint.py tests/sensors/test_contact.py tests/sensors/test_ray_caster.py \
-  tests/engines/test_tensor.py
+  tests/sensors/test_imu.py tests/sensors/test_contact.py tests/sensors/test_terrain_height.py \
+  tests/sensors/test_camera_boxes.py tests/engines/test_tensor.py tests/record/test_npz.py tests/wire/test_header.py
 check: lint  ## a developer's inner loop: format, style, types and the most telling tests, in a minute
 	@$(MAKE) --no-print-directory type & types=$$!; \
 	$(PYTEST_ALL) $(CHECKED) $(PYTEST_ARGS); tests=$$?; \
@@ -118,7 +118,9 @@ test-peers: env-test env-mjlab env-genesis  ## run tests of other libraries with
 	$(PY) -m tests_peers.run $(or $(PEERS),$(error PEERS=folder with checkouts of mjlab, Genesis and Isaac Lab)) $(FILES)
 
 docs: env-docs  ## build the documentation site in out/site; broken links and other warnings are errors
-	$(PY) -m sphinx --fresh-env --fail-on-warning --keep-going --quiet --jobs auto docs out/site
+	rm -rf out/site
+	$(PY) -m sphinx --fail-on-warning --keep-going --quiet --jobs auto docs out/site
+	$(PY) -m tests.site_check out/site
 	@echo "Open out/site/index.html."
 
 bench: env-plot  ## measure speed and memory; `make bench engines cameras` runs only these groups

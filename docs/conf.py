@@ -29,6 +29,10 @@ root_doc = "index"
 default_role = "code"
 add_module_names = False
 html_theme = "furo"
+html_search_scorer = str(DOCS / "search.js")
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
+html_use_index = False  # the API's pages and the search have its entries
 html_title = f"sensorium {version}"
 html_theme_options = {
     "source_repository": REPOSITORY, "source_branch": "main", "source_directory": "docs/", "navigation_with_keys": True,
@@ -48,10 +52,21 @@ OUTSIDE = re.compile(r"\]\(\.\./((?!sensors/|images/)[\w./-]*[\w-])(#[\w-]*)?\)"
 """A link from a page in `docs` to a file outside it."""
 
 
+PICTURE = re.compile(r"!\[[^\]]*\]\((?:\.\./)?(images|gallery)/(\w+)\.png\)")
+"""A picture of a page."""
+
+
+def _to_script(picture: re.Match[str]) -> str:
+    """Let a picture lead to the script that makes it."""
+    script = "examples/19_gallery.py" if picture[1] == "gallery" else f"docs/pictures/{picture[2]}.py"
+    return f"[{picture[0]}]({REPOSITORY}/blob/main/{script})" if (DOCS.parent / script).exists() else picture[0]
+
+
 def _to_repository(app: Any, page: str, source: list[str]) -> None:
     """Let links to files outside of the site lead to the repository."""
     if "/" not in page:
         source[0] = OUTSIDE.sub(rf"]({REPOSITORY}/blob/main/\1\2)", source[0])
+    source[0] = PICTURE.sub(_to_script, source[0])
     source[0] = re.sub(r"\]\(((?:\.\./)?)README\.md(#[\w-]*)?\)", r"](\1index.md)", source[0])
 
 
@@ -107,21 +122,41 @@ def _api(folder: Path) -> None:
     (folder / "api.rst").write_text(index, encoding="utf-8")
 
 
+BOUNDS = {"exclusiveMinimum": ">", "minimum": "≥", "exclusiveMaximum": "<", "maximum": "≤"}
+
+
+def _options(cls: Any, rows: Sequence[Sequence[str]]) -> str:
+    """Return the table of a config's options: the rows of `sensorium list` with type, range and unit."""
+    from sensorium.cfg.help import fields_of
+
+    helps, shown = {each.name: each for each in fields_of(cls)}, []
+    for name, default, meaning in rows:
+        limits = cls.model_fields[name].json_schema_extra or {}
+        bounds = [f"{mark} {limits[key]:g}" for key, mark in BOUNDS.items() if key in limits]
+        accepts = ", ".join([f"`{helps[name].type}`", *bounds])
+        shown.append((f"`{name}`", accepts, helps[name].unit, default and f"`{default}`", meaning))
+    return _table(("option", "type and range", "unit", "default", "meaning"), shown) if shown else ""
+
+
 def _kinds(folder: Path) -> None:
     from sensorium.cli.kinds import kinds
+    from sensorium.measurement.sensor_cfg import MountedSensorCfg
+    from sensorium.measurement.stage_cfg import STAGE_KINDS
+    from sensorium.patterns.base import PATTERN_KINDS
 
     found = kinds()
     text = _title("Sensors, patterns and stages")
     text += "Fields and options of every kind, as `sensorium list` shows them.\n\n"
-    options = "option", "default", "meaning"
     shapes = "field", "shape", "unit", "frame", "dtype"
-    text += _title("Options of every sensor", "-") + _table(options, found["shared"])
+    text += _title("Options of every sensor", "-") + _options(MountedSensorCfg, found["shared"])
     for each in found["sensors"]:
+        module, _, name = each["config"].rpartition(".")
         text += _title(each["kind"], "-") + f"{each['title']}\n\n" + _table(shapes, each["fields"])
-        text += _table(options, each["options"]) if each["options"] else ""
-    for part in ("patterns", "stages"):
+        text += _options(getattr(importlib.import_module(module), name), each["options"])
+    for part, classes in (("patterns", PATTERN_KINDS), ("stages", STAGE_KINDS)):
         for kind, each in found[part].items():
-            text += _title(f"{kind} ({part[:-1]})", "-") + f"{each['title']}\n\n" + _table(options, each["options"])
+            text += _title(f"{kind} ({part[:-1]})", "-") + f"{each['title']}\n\n"
+            text += _options(classes[kind], each["options"])
     presets = [(name, each["kind"], each["title"], each["source"]) for name, each in found["presets"].items()]
     text += _title("Presets", "-") + _table(("preset", "kind", "device", "source"), presets)
     (folder / "kinds.rst").write_text(text, encoding="utf-8")
@@ -194,8 +229,18 @@ DECLARED = (
 """Attributes by which a class describes itself to the base class."""
 
 
+def _reachable(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Let keyboards scroll code and tables, and give the headings of the navigation their level."""
+    if body := context.get("body"):
+        body = body.replace('<div class="highlight"><pre>', '<div class="highlight"><pre tabindex="0">')
+        context["body"] = body.replace('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper')
+    if tree := context.get("furo_navigation_tree"):
+        context["furo_navigation_tree"] = tree.replace('role="heading"', 'role="heading" aria-level="2"')
+
+
 def setup(app: Any) -> None:
     """Connect the generated pages and the links."""
+    app.connect("html-page-context", _reachable, priority=900)  # after the theme has built the navigation
     app.connect("autodoc-process-docstring", _prepare_docstring, priority=400)
     app.connect("builder-inited", _generate)
     app.connect("autodoc-skip-member", _is_for_authors)

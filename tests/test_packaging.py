@@ -73,3 +73,19 @@ def test_lowest_versions_match_the_declared_ones(pyproject: dict[str, Any]) -> N
     for needed in (*project["dependencies"], *project["optional-dependencies"]["stream"]):
         name, _, lowest = needed.partition(",")[0].partition(">=")
         assert name == "torch" or f"{pins[name]}.".startswith(f"{lowest}."), needed
+
+
+def test_the_page_of_versions_states_the_pins() -> None:
+    """Each row names its packages with the versions that its `make` target installs."""
+    lines = (ROOT / "docs/versions.md").read_text(encoding="utf-8").splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("|") and "`make" in line]
+    assert len(rows) > 5
+    for _, simulators, mujoco, mujoco_warp, warp, target in rows:
+        suffix = target.strip("`").removeprefix("make test").removeprefix("-")
+        pins = (ROOT / (f"requirements-{suffix}.txt" if suffix else "constraints.txt")).read_text(encoding="utf-8")
+        named = [each.rsplit(" ", 1) for each in simulators.split(", ") if each != "-"]
+        named += [["mujoco", mujoco], ["mujoco-warp", mujoco_warp], ["warp-lang", warp]]
+        for name, version in named:
+            package = {"rsl_rl": "rsl-rl-lib"}.get(name, name.lower())
+            number = version.partition(",")[0]
+            assert number == "-" or f"\n{package}=={number}." in pins, (target, name, version)

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 SMALL, LARGE = (600, 240), (1280, 800)
 """Sizes of a page, px: in tests, since it is drawn without a GPU, and in pictures."""
@@ -26,6 +25,8 @@ def chromium() -> str:
     """Return the path of the browser; skip the test where it is missing."""
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if found is None:
+        import pytest
+
         if os.environ.get("SENSORIUM_REQUIRE_PACKAGES"):
             pytest.fail("the system package chromium is missing: apt-get install chromium")
         pytest.skip("the system package chromium is missing: apt-get install chromium")

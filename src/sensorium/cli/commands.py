@@ -54,7 +54,7 @@ class Demo:
       python -c "from sensorium.record import load; print(load('out/demo/readings.npz')['trunk'].measured)"
     """
 
-    envs: Annotated[int, arg(metavar="N")] = 16
+    envs: Annotated[int, arg(metavar="N")] = 4
     """Number of environments, each with its own noise, place and heading."""
     seconds: Annotated[float, arg(metavar="S")] = 4.0
     """Simulated time, s."""
