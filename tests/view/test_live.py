@@ -28,8 +28,8 @@ MARKS = """
   <option timestep="0.02" gravity="0 0 0"/>
   <worldbody>
     <geom name="floor" type="plane" size="9 9 .1" pos="0 0 -1" rgba="0.6 0.6 0.6 1"/>
-    <geom type="sphere" size=".02" pos="0 0 .1" rgba="1 0 0 1"/>
-    <geom type="sphere" size=".02" pos="0 0 .2" rgba="1 0 0 1"/>
+    <geom type="cylinder" size=".02 .02" pos="0 0 .1" rgba="1 0 0 1"/>
+    <geom type="cylinder" size=".02 .02" pos="0 0 .2" rgba="1 0 0 1"/>
     <site name="post" pos="0 0 .15"/>
     <body name="cart">
       <joint name="x" type="slide" axis="1 0 0" stiffness="40"/>
