@@ -29,7 +29,7 @@ def some(seconds: float) -> None:
 
 def killed_clients(nursery: Nursery, times: int, shared_memory: bool = True) -> None:
     """Kill clients that listen with all policies, hold slots and have spawned sensors."""
-    with serving(step=True, world=WORLD, lease=1.0, shared_memory=shared_memory) as server:
+    with serving(step=True, world=WORLD, lease=600.0 if shared_memory else 1.0, shared_memory=shared_memory) as server:
         with sn.connect(server.address) as witness:
             seen: list[tuple[float, int]] = []
             witness.sensors["sheet"].listen(lambda data: seen.append((time.monotonic(), data.frame)))

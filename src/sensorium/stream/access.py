@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import select
 import time
 from collections import deque
 from collections.abc import Callable
@@ -117,7 +120,7 @@ class AccessControl:
                 self.end(session)
 
     def run_periodic(self) -> None:
-        """End the sessions of silent clients, and release memory that is no longer used."""
+        """End the sessions of silent clients and ended processes, and release memory that is no longer used."""
         with self._table.lock:
             self._table.segments.tidy()
         self._answers = 0
@@ -126,9 +129,18 @@ class AccessControl:
             if session.silence > self._options.lease:
                 LOG.info("Client %s has sent no message for %g s", session, self._options.lease)
                 self.end(session)
+            elif session.process is not None:
+                ended = select.poll()
+                ended.register(session.process, select.POLLIN)
+                if ended.poll(0):
+                    LOG.info("The process of client %s ended", session)
+                    self.end(session)
 
     def end(self, session: Session) -> None:
         """End a session."""
+        if session.process is not None:
+            os.close(session.process)
+            session.process = None
         with self._table.lock:  # as one change: where `clients` shows the end, its sensors are known to be orphans
             self._table.remove_session(session)
             self.new_frame_listeners.pop(session, None)
@@ -214,6 +226,9 @@ class AccessControl:
                     self.on_command()
             case msg.ProbeResult(can_read=can_read):
                 session.shares_memory = can_read and self._probe is not None
+                if session.shares_memory and session.process is None and session.pid != os.getpid():
+                    with contextlib.suppress(OSError, OverflowError):  # not watchable: then the lease applies
+                        session.process = os.pidfd_open(session.pid)
             case msg.Bye():
                 self.end(session)
             case msg.Hello():  # repeated by the client before the answer arrived

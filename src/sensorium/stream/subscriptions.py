@@ -71,6 +71,8 @@ class Session:
     """Segments announced to the client."""
     sensors: set[str] = field(default_factory=set, repr=False)
     """Names of the sensors it spawned."""
+    process: int | None = None
+    """Descriptor that tells the end of its process, which is on this machine."""
     requests: int = 0
     """Number of requests that wait for the owner of the loop."""
 
