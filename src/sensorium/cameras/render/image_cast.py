@@ -230,10 +230,10 @@ class ImageCast(MountQuery):
             self._compute.launch(kernel, items, [*where, *inputs], [self.record], split=True)
 
         launch(list_shapes, view.surfaces, self.hidden, self._lists)
-        if view.kinds & {"mesh", "hfield"}:
-            launch(draw_clusters, view.surfaces, self._lists)
         if view.kinds - {"mesh", "hfield"} or view.most_triangles > FEW:
             launch(draw_analytic, self._lists)
+        if view.kinds & {"mesh", "hfield"}:
+            launch(draw_clusters, view.surfaces, self._lists)
 
     def _cast_table(self) -> None:
         """Cast the pixels of a table of directions (launches)."""

@@ -40,8 +40,6 @@ BEHIND = wp.constant(wp.float32(0.3))
 """Opacity of a plane seen from behind, as in MuJoCo."""
 MAX_SURFACES = wp.constant(16)
 """Maximum number of surfaces along a path."""
-Pair = wp.types.matrix(shape=(2, 3), dtype=wp.float32)
-"""A colour as a display shows it, and its radiance."""
 
 
 @wp.func
@@ -189,14 +187,20 @@ def trace_paths(
         skipped = int(-1)
         # Of the surfaces so far: share of the light that passes them, and their colours blended in either order
         passes = float(1.0)
-        nearer = Pair()
-        farther = Pair()
+        nearer = wp.vec3()
+        farther = wp.vec3()
+        raw_nearer = wp.vec3()
+        raw_farther = wp.vec3()
         # The same in front of the mirror, and the colour of the mirror
         outer_passes = float(1.0)
-        outer_nearer = Pair()
-        outer_farther = Pair()
-        own = Pair()
-        color = Pair()
+        outer_nearer = wp.vec3()
+        outer_farther = wp.vec3()
+        raw_outer_nearer = wp.vec3()
+        raw_outer_farther = wp.vec3()
+        own = wp.vec3()
+        raw_own = wp.vec3()
+        color = wp.vec3()
+        raw = wp.vec3()
         ends = float(0.0)  # opacity of the last surface
         is_open = bool(True)
         count = int(0)
@@ -211,8 +215,8 @@ def trace_paths(
                 is_open = False
                 t = wp.inf
                 if skipped < 0 and backdrop.sky >= 0:
-                    sky = in_fog(backdrop, sky_distance(backdrop, d), sky_color(textures, backdrop, d))
-                    color = wp.matrix_from_rows(sky, sky)
+                    color = in_fog(backdrop, sky_distance(backdrop, d), sky_color(textures, backdrop, d))
+                    raw = color
                     ends = 1.0
             if is_open:
                 point = s + t * d
@@ -251,14 +255,18 @@ def trace_paths(
                     rgb = shine * wp.vec3(rgba[0], rgba[1], rgba[2])
                     tint = wp.vec3(image[0], image[1], image[2])
                     back = -wp.normalize(d)
-                    lit, raw = lit_surface(lights, env, reached, point, normal, back, forward, rgb, finish, tint)
-                    color = wp.matrix_from_rows(clamped(in_fog(backdrop, t, lit)), in_fog(backdrop, t, raw))
+                    color, raw = lit_surface(lights, env, reached, point, normal, back, forward, rgb, finish, tint)
+                    color = clamped(in_fog(backdrop, t, color))
+                    raw = in_fog(backdrop, t, raw)
                     if not is_opaque:
                         alpha = alpha * image[3]
                         nearer = nearer + passes * alpha * color
+                        raw_nearer = raw_nearer + passes * alpha * raw
                         farther = (1.0 - alpha) * farther + alpha * color
+                        raw_farther = (1.0 - alpha) * raw_farther + alpha * raw
                         passes = passes * (1.0 - alpha)
-                        color = Pair()
+                        color = wp.vec3()
+                        raw = wp.vec3()
                     else:
                         shows = has_mirrors != 0 and skipped < 0 and finish[3] > 0.0 and is_outer
                         if instances.kind[row] == BOX and flat[2] < 0.5:
@@ -271,24 +279,33 @@ def trace_paths(
                             mirror = wp.vec4(n[0], n[1], n[2], wp.dot(n, point))
                             s, d = mirrored(mirror, s, d)
                             own = color
+                            raw_own = raw
                             outer_passes = passes
                             outer_nearer = nearer
                             outer_farther = farther
+                            raw_outer_nearer = raw_nearer
+                            raw_outer_farther = raw_farther
                             passes = 1.0
-                            nearer = Pair()
-                            farther = Pair()
-                            color = Pair()
+                            nearer = wp.vec3()
+                            farther = wp.vec3()
+                            raw_nearer = wp.vec3()
+                            raw_farther = wp.vec3()
+                            color = wp.vec3()
+                            raw = wp.vec3()
                         else:
                             is_open = False
                             ends = 1.0
         if skipped >= 0:
-            color = own + passes * (passes * color + farther) + nearer
-            color = wp.matrix_from_rows(clamped(color[0]), color[1])
+            color = clamped(own + passes * (passes * color + farther) + nearer)
+            raw = raw_own + passes * (passes * raw + raw_farther) + raw_nearer
             passes = outer_passes
             nearer = outer_nearer
             farther = outer_farther
+            raw_nearer = raw_outer_nearer
+            raw_farther = raw_outer_farther
             ends = 1.0
-        lit = in_haze(backdrop, placed, env, eye, line, last, color[0])
-        raw = in_haze(backdrop, placed, env, eye, line, last, color[1])
-        color = passes * (passes * wp.matrix_from_rows(lit, raw) + farther) + nearer
-        put_color(canvas, env, place, mount, pixel, color[0], color[1], 1.0 - (1.0 - ends) * passes * passes)
+        color = in_haze(backdrop, placed, env, eye, line, last, color)
+        raw = in_haze(backdrop, placed, env, eye, line, last, raw)
+        color = passes * (passes * color + farther) + nearer
+        raw = passes * (passes * raw + raw_farther) + raw_nearer
+        put_color(canvas, env, place, mount, pixel, color, raw, 1.0 - (1.0 - ends) * passes * passes)

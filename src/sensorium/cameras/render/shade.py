@@ -22,9 +22,8 @@ from sensorium.cameras.render.structs import (
 )
 from sensorium.cameras.render.texturing import texture_color
 from sensorium.compute import Rows, kernel, masked_tid, place_of
-from sensorium.geometry.hfield import HFields
-from sensorium.geometry.primitives import MESH
-from sensorium.geometry.trace import local_normal
+from sensorium.geometry.hfield import HFields, hfield_normal
+from sensorium.geometry.primitives import HFIELD, MESH, primitive_normal
 from sensorium.geometry.transforms import quat_rotate
 
 OPAQUE = wp.constant(wp.float32(0.995))
@@ -49,9 +48,15 @@ def mirrored(mirror: wp.vec4, s: wp.vec3, d: wp.vec3) -> tuple[wp.vec3, wp.vec3]
 @wp.func
 def normal_at(placed: Placed, fields: HFields, row: int, kind: int, size: wp.vec3, face: int, p: wp.vec3) -> wp.vec3:
     """Return an outward normal of any length of a shape at a point of its surface, in its frame."""
+    instances = placed.instances
+    n = wp.vec3()
     if kind == MESH:
-        return face_normal(placed.instances.mesh[row], face, size)
-    return local_normal(placed.instances, fields, row, size, face, p)
+        n = face_normal(instances.mesh[row], face, size)
+    elif kind == HFIELD:
+        n = hfield_normal(fields, instances.field[row], face, p)
+    else:
+        n = primitive_normal(kind, size, p)
+    return n
 
 
 @wp.func
