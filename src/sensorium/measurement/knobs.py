@@ -303,9 +303,7 @@ def _array(spec: FieldSpec, amount: Any, rows: int) -> np.ndarray[Any, np.dtype[
         return array
     if is_row and rows > 1:
         per_env, same = (rows, *(1,) * len(shape)), (1, *shape)
-        raise ValueError(
-            f"an unambiguous array: of shape {per_env} for one per env, or {same} for the same in all envs"
-        )
+        raise ValueError(f"a clear array: of shape {per_env} for one per env, or {same} for the same in all envs")
     return array.reshape(rows, *(1,) * (len(shape) + 1 - array.ndim), *array.shape[1:])
 
 

@@ -42,7 +42,7 @@ class Randomisation:
             self._check_field(name)
         self._fields = {field: self._live(field).clone() for name in scaled for field in _scaled(name)}
         self._shapes = dict.fromkeys(scaled, (1,))
-        """Shape of the numbers that are drawn per env: one factor for a field of the model, or the amounts of a knob."""
+        """Shape of the numbers that are drawn per env: a factor for a field of the model, or the amounts of a knob."""
         for name in self._randomise.keys() - scaled:
             sensor, knob = sensor_in(scene, name)
             self._shapes[name] = tuple(sensor.get(knob).shape[1:])
