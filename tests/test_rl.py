@@ -323,7 +323,7 @@ def test_randomised_knobs_are_drawn_per_env_and_axis_as_those_of_a_config() -> N
         scene = sn.Scene(sn.MujocoEngine(xml, envs), [cfg], first_env=first, seed=3)
         return RlEnv(scene, {"policy": ["imu"]}, randomise={f"imu.{name}": law for name, law in randomise.items()})
 
-    def bias(env: RlEnv) -> torch.Tensor:
+    def bias(env: RlEnv) -> Any:
         return env.scene["imu"].get("gyro_bias")
 
     law = sn.Uniform(-0.05, 0.05)
