@@ -182,7 +182,7 @@ def data_set(envs: int = 4, seconds: float = 1.0, workers: tuple[int, ...] = (1,
             start = time.perf_counter()
             sn.generate(job, out, workers=count, progress=lambda _: None)
             taken = time.perf_counter() - start
-            receipts = [receipt["files"] for _, receipt in Store(out).receipts()]
+            receipts = [receipt["files"] for _, receipt in Store(out).receipts(range(envs))]
         found = {name: sum(each[f"{name}.parquet"]["rows"] for each in receipts) for name in ("imu", "camera")}
         size = sum(about["bytes"] for each in receipts for about in each.values())
         hashes.add(tuple(about["checksum"] for each in receipts for about in each.values()))

@@ -485,7 +485,7 @@ def test_help_explains_the_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(word in overview for word in ("demo", "run", "list", "--version"))
     assert main(["demo", "--help"]) == 0
     text = capsys.readouterr().out
-    assert "sensorium demo --envs 256" in text and "default: 16" in text and "default: 4.0" in text
+    assert "sensorium demo --envs 256" in text and "default: 4" in text and "default: 4.0" in text
     assert main(["run", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())  # line breaks may occur anywhere
     assert "[[sensor]]" in text and "module:function" in text and "default: hold" in text

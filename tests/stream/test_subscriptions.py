@@ -150,7 +150,7 @@ def test_failed_listener_is_not_restored_on_reconnection(monkeypatch: pytest.Mon
             with pytest.raises(OverflowError, match="too large"):
                 client.sensors["world"].listen(lambda data: None)
         assert len(client._session.subscribers) == 1 and not client.sensors["world"].is_listening
-        client._session._process_catalogue(server._access._catalogue())  # as on a new connection
+        server._table.send_to_all(server._access._catalogue())  # as on a new connection
         last = client.step()
         until(lambda: got[-1:] == [last])
         assert server.counts.subscriptions == 1 and client.is_connected

@@ -94,6 +94,11 @@ class CameraMountCfg(MountedSensorCfg[DataT], Generic[DataT]):
             data = {**data, "offset": CameraOffsetCfg(pos=offset.pos, rot=offset.rot)}
         super().__init__(**data)
 
+    @property
+    def convention(self) -> Convention:
+        """Axes that the offset rotates, for a `prim_path` that does not refer to a camera."""
+        return self.convention_on(self.selector[0] in ("camera", "cameras"))
+
     def convention_on(self, is_camera: bool) -> Convention:
         """Return the axes that the offset rotates, for a camera of the model or another mount."""
         return "opengl" if is_camera and "convention" not in self.offset.model_fields_set else self.offset.convention

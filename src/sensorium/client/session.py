@@ -246,7 +246,11 @@ class Session:
                 return  # stopped while it waited for a new connection
             info, number = self.info(subscriber.name), next(self._numbers)
             self.subscribers[number] = subscriber
-            subscriber.begin(info, number)
+            try:
+                subscriber.begin(info, number)
+            except BaseException:
+                self.subscribers.pop(number, None)  # it has no stream and must not be restarted
+                raise
 
     def _begin_again(self, subscriber: Subscription) -> None:
         """Restart a subscription, or end it with the reason; a failure affects no other subscription."""

@@ -41,7 +41,7 @@ class Randomisation:
         for name in scaled:
             self._check_field(name)
         self._fields = {field: self._live(field).clone() for name in scaled for field in _scaled(name)}
-        self._shapes = dict.fromkeys(scaled, (1,))
+        self._shapes: dict[str, tuple[int, ...]] = dict.fromkeys(scaled, (1,))
         """Shape of the numbers that are drawn per env: a factor for a field of the model, or the amounts of a knob."""
         for name in self._randomise.keys() - scaled:
             sensor, knob = sensor_in(scene, name)
