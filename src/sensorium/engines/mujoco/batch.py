@@ -368,7 +368,7 @@ class BatchSource(OwnedSource):
             self._bad_ctrl |= new
             warnings.warn(
                 f"the controls of env {listed(map(str, np.flatnonzero(new)), 8)} were NaN, infinite or huge by tick "
-                f"{self._health.tick}, and MuJoCo applied zeros instead: check ctrl. This warning is issued once per "
+                f"{self._health.tick()}, and MuJoCo applied zeros instead: check ctrl. This warning is issued once per "
                 "env and episode.",
                 SensoriumWarning,
                 stacklevel=4,
