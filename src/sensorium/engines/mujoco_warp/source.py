@@ -85,7 +85,7 @@ class WarpSource(OwnedSource):
         key: int = -1,
     ) -> None:  # fmt: skip
         super().__init__(mjm, compute.num_envs)
-        self.m, self.d, self._put, self._key = m, d, put, key
+        self.m, self.d, self._put, self._key, self._is_owned = m, d, put, key, put is not None
         self._compute_on, self._health = compute, health
         self._module = mujoco_warp()
         self._graphs = WorkGraphs(compute, self._parts)
@@ -107,10 +107,6 @@ class WarpSource(OwnedSource):
             self._write_start()
             for option in OPTIONS:
                 self.expand(option)
-
-    @property
-    def _is_owned(self) -> bool:
-        return self._put is not None
 
     def take_over(self, old: WarpSource) -> None:
         """Replace other worlds, of the same model before sensors added to it, and keep the values written there."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -171,19 +170,15 @@ class DerivedArrays:
         if MAGNETIC in prepared:
             flux = wp.to_torch(self._access.solver.mjw_model.opt.magnetic)
             self.arrays.setdefault("magnetic_w", flux if len(flux) == num_envs else flux.expand(num_envs, 3))
-        if reports := sorted(filter(is_contact, prepared), key=contact_array):
-            self._bind_reports(reports)
-
-    def _bind_reports(self, reports: Sequence[Requirement]) -> None:
-        if self._export is None or self._reducer is None:
-            access = self._access
+        reports, access = sorted(filter(is_contact, prepared), key=contact_array), self._access
+        if reports and self._reducer is None:
             self._export = NewtonContactExport(
                 self._model, access.contacts, access.observables.contact_f, self._shown.body_q, self._layout.shapes,
                 self._compute, has_torques=access.is_mujoco,
             )  # fmt: skip
             self._reducer = ContactReducer(self._engine, self._export.list, self._compute)
-        for report in reports:
-            self.arrays[contact_array(report)] = self._reducer.add(report)
+        if self._reducer is not None:
+            self.arrays |= {contact_array(report): self._reducer.add(report) for report in reports}
 
     def _bind_bodies(self, prepared: frozenset[Requirement]) -> None:
         state, observables = self._shown, self._access.observables

@@ -89,7 +89,7 @@ class TensorModel:
             )
         self._num_envs, self._provides = num_envs, provides
         self.bodies = tuple(bodies)
-        self._rows = {"world": -1, **{body: row for row, body in enumerate(self.bodies)}}
+        self._rows: dict[str | int, int] = {"world": -1, **{body: row for row, body in enumerate(self.bodies)}}
         self._parents = None if parts.get("parents") is None else self._rows_of_parents(parts["parents"])
         self._places: dict[str, Mapping[str, FrameOnBody | None]] = {
             kind: {name: self._place(kind, name, given) for name, given in mapping_of(parts, f"{kind}s").items()}
@@ -141,8 +141,7 @@ class TensorModel:
         given = given.tolist() if isinstance(given, np.ndarray) else given
         if not isinstance(given, Mapping | Sequence) or isinstance(given, str) or len(given) != len(self.bodies):
             raise ModelError(f"parents: got {shown(given)}, expected the parent of each of {listed(self.bodies)}.")
-        known: dict[str | int, int] = {row: row for row in range(-1, len(self.bodies))}
-        known |= self._rows
+        known = self._rows | {row: row for row in range(-1, len(self.bodies))}
         above: list[Any] = [given.get(name) for name in self.bodies] if isinstance(given, Mapping) else list(given)
         for body, parent in zip(self.bodies, above, strict=True):
             if not isinstance(parent, str | int | np.integer) or parent not in known:
