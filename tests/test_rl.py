@@ -313,6 +313,34 @@ def test_knobs_and_models_are_randomised() -> None:
             Cart(1, randomise={f"model.{field}": sn.Uniform(0.0, 1.0)})
 
 
+def test_randomised_knobs_are_drawn_per_env_and_axis_as_those_of_a_config() -> None:
+    """Their numbers depend neither on the number of environments nor on which others are reset with them."""
+    xml = """<mujoco><worldbody><body name="box"><freejoint/><geom size=".1"/></body><body pos="0 0 1">
+      <joint name="arm"/><geom size=".1"/></body></worldbody><actuator><motor joint="arm"/></actuator></mujoco>"""
+
+    def task(envs: int, first: int = 0, **randomise: sn.Uniform | sn.Choice) -> RlEnv:
+        cfg = sn.ImuCfg(name="imu", body="box", gyro_bias=0.0, acc_noise=0.0)
+        scene = sn.Scene(sn.MujocoEngine(xml, envs), [cfg], first_env=first, seed=3)
+        return RlEnv(scene, {"policy": ["imu"]}, randomise={f"imu.{name}": law for name, law in randomise.items()})
+
+    def bias(env: RlEnv) -> Any:
+        return env.scene["imu"].get("gyro_bias")
+
+    law = sn.Uniform(-0.05, 0.05)
+    whole, parts = task(6, gyro_bias=law), [task(3, first, gyro_bias=law) for first in (0, 3)]
+    for each in (whole, *parts):
+        each.reset()
+    assert len(bias(whole).unique()) == 18 and torch.equal(bias(whole), torch.cat([bias(each) for each in parts]))
+    parts[0].reset([0, 1, 2])
+    whole.reset([0, 2])
+    assert torch.equal(bias(whole)[[0, 2]], bias(parts[0])[[0, 2]])
+    axes = task(4, acc_noise=sn.Uniform((0.0, 1.0, 2.0), (1.0, 2.0, 3.0)))
+    axes.reset()
+    assert (axes.scene["imu"].get("acc_noise").floor() == torch.tensor([0.0, 1.0, 2.0])).all()
+    with pytest.raises(sn.ConfigError, match=r"randomise\.imu\.gyro_bias: got Uniform.*expected 3"):
+        task(2, gyro_bias=sn.Uniform((0.0, 0.0), (1.0, 1.0)))
+
+
 def test_scaled_mass_is_that_of_a_model_with_this_mass() -> None:
     """Force and torque accelerate a body by F / m and tau / I, and derived constants are those of a compiled model."""
     xml = """<mujoco><option gravity="0 0 0"/><worldbody><body name="box"><freejoint/>

@@ -75,8 +75,6 @@ CHOICE: int = _constant(2)
 MAX_NORMAL: float = 6.337957859039307
 """Largest magnitude of a normal number, in standard deviations: the quantile at a tail of 2^-33."""
 
-"""Coefficients of the normal table, float32 [1025, 3]; built on first use, read-only."""
-
 Value: TypeAlias = float | tuple[float, ...]
 """One number for all columns, or one per column."""
 

@@ -199,6 +199,23 @@ def test_negative_draws_are_clipped() -> None:
     assert values.min() == 0.0 and 96 < int((values == 0.0).sum()) < 160
 
 
+def test_an_array_is_one_amount_per_env_or_refused() -> None:
+    """Its meaning does not depend on whether the number of envs happens to be that of the axes."""
+    scene = sn.Scene(sn.TensorEngine(6), [sn.ImuCfg(name="imu", body="body", gyro_noise=0.0)])
+    imu, each = scene["imu"], torch.arange(1.0, 4.0)
+    for values in (each[:, None], each[:, None, None], each[:, None].expand(3, 3)):
+        imu.set("gyro_noise", 0.0)
+        imu.set("gyro_noise", values, env_ids=[0, 2, 4])
+        assert imu.get("gyro_noise").tolist() == [[k] * 3 for k in (1.0, 0.0, 2.0, 0.0, 3.0, 0.0)]
+    imu.set("gyro_noise", each[:2], env_ids=[0, 1])
+    assert imu.get("gyro_noise", [0, 1]).tolist() == [[1.0] * 3, [2.0] * 3]
+    for values in (each[None], (1.0, 2.0, 3.0)):
+        imu.set("gyro_noise", values, env_ids=[0, 2, 4])
+        assert imu.get("gyro_noise", [0, 2, 4]).tolist() == [[1.0, 2.0, 3.0]] * 3
+    with pytest.raises(sn.ConfigError, match=r"shape \(3, 1, 1\) for one per env, or \(1, 1, 3\) for the same in all"):
+        imu.set("gyro_noise", each, env_ids=[0, 2, 4])
+
+
 def test_delay_is_drawn_per_env_at_reset() -> None:
     """A delay drawn per env follows its distribution, in ticks, and is redrawn at reset."""
     scene = syn.world([syn.ScalarCfg(name="p", delay=sn.Choice((0.0, 0.02, 0.05)))], 64)

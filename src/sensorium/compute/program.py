@@ -492,6 +492,8 @@ class Segment:
         launches = _merged([launch for each in segments for launch in each._launches])
         return cls(first.compute, [hook for each in segments for hook in each._hooks], first._mask, launches)
 
+    @keeps_current
+    @graph.launching
     def run(self) -> None:
         """Run the launches once.
 
@@ -511,7 +513,6 @@ class Segment:
             else:
                 self.compute.workers.run([shard.run for shard in shards])
 
-    @keeps_current
     def _capture(self) -> None:
         for shards in self._steps:
             for shard in shards:
@@ -600,15 +601,10 @@ class _Shard:
     def run(self) -> None:
         """Replay the graph; without a graph, or with capture off, run the recorded launches."""
         compute = self._compute
+        stream = None if compute.is_cpu else compute.stream
         if self._graph is not None and compute.capture:
-            wp.capture_launch(self._graph, compute.stream)
+            wp.capture_launch(self._graph, stream)
         else:
-            self._launch()
-
-    @keeps_current
-    def _launch(self) -> None:
-        stream = self._compute.stream
-        with graph.launching:
             for command in self._commands:
                 command.launch(stream)
 

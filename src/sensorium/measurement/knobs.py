@@ -287,17 +287,27 @@ def _shape(spec: FieldSpec) -> tuple[int, ...]:
 
 
 def _array(spec: FieldSpec, amount: Any, rows: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return an amount set at run time as an array: one for all envs, or one for each of `rows` envs."""
+    """Return an amount set at run time as an array: one for all envs, or one for each of `rows` envs.
+
+    Raises:
+        ValueError: an array could be both.
+    """
     if isinstance(amount, torch.Tensor):
         amount = amount.detach().cpu().numpy()
-    if not isinstance(amount, np.ndarray):
+    is_array = isinstance(amount, np.ndarray)
+    if not is_array:
         parse_amount(amount)
     array, shape = np.asarray(amount, np.float64), _shape(spec)
-    try:
-        if np.broadcast_shapes(array.shape, shape) == shape:  # the form accepted in a config
-            return array
-    except ValueError:
-        pass
-    if array.shape == (rows,):
-        return array.reshape(-1, *(1,) * len(shape))  # one amount per env
-    return array[:, None] if array.shape == (rows, *spec.shape[1:]) else array  # without the axis of a single mount
+    is_row = _fits(array.shape, shape)  # the form accepted in a config
+    if array.ndim == 0 or len(array) != rows or not _fits(array.shape[1:], shape) or (is_row and not is_array):
+        return array
+    if is_row and rows > 1:
+        per_env, same = (rows, *(1,) * len(shape)), (1, *shape)
+        raise ValueError(f"a clear array: of shape {per_env} for one per env, or {same} for the same in all envs")
+    return array.reshape(rows, *(1,) * (len(shape) + 1 - array.ndim), *array.shape[1:])
+
+
+def _fits(part: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Return whether an array of one shape can be repeated to fill another one."""
+    ends = zip(part[::-1], shape[::-1], strict=False)
+    return len(part) <= len(shape) and all(length in (1, whole) for length, whole in ends)

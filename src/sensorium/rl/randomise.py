@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 import torch
 
-from sensorium.errors import ArgumentError, ConfigError
+from sensorium.errors import ArgumentError, ConfigError, SensoriumError
 from sensorium.random import Distribution
 from sensorium.scene import Scene
 from sensorium.scene.terms import sensor_in
@@ -40,14 +41,21 @@ class Randomisation:
         for name in scaled:
             self._check_field(name)
         self._fields = {field: self._live(field).clone() for name in scaled for field in _scaled(name)}
+        self._shapes = dict.fromkeys(scaled, (1,))
+        """Shape of the numbers that are drawn per env: a factor for a field of the model, or the amounts of a knob."""
         for name in self._randomise.keys() - scaled:
             sensor, knob = sensor_in(scene, name)
-            sensor.get(knob)
+            self._shapes[name] = tuple(sensor.get(knob).shape[1:])
             amount = getattr(sensor.cfg, knob.partition(".")[0], None)
             amounts = amount.values() if isinstance(amount, Mapping) else [amount]
             if any(isinstance(each, Distribution) for each in amounts):
                 fix = "The sensor draws it at each reset: omit it in one of the two places."
                 raise ConfigError.single(title, "randomise", name, "a knob that is a number", fix)
+        for name, distribution in self._randomise.items():
+            try:
+                scene.draw(name, distribution, prod(self._shapes[name]), env_ids=[0])
+            except SensoriumError as error:
+                raise ConfigError.single(f"{title}.randomise", name, distribution, str(error)) from None
 
     def apply(self, env_ids: torch.Tensor) -> None:
         """Draw all values of the current episodes of some environments.
@@ -58,14 +66,15 @@ class Randomisation:
         rows = env_ids.cpu()
         self._put_back(rows)
         for name, distribution in self._randomise.items():
-            values = self._scene.draw(f"randomise/{name}", distribution, env_ids=env_ids)[:, 0]
+            shape = self._shapes[name]
+            values = self._scene.draw(f"randomise/{name}", distribution, prod(shape), env_ids=env_ids)
             if name.startswith(MODEL):
                 for field in _scaled(name):
                     live = self._live(field)
                     live[rows] *= values.cpu().reshape(-1, *(1,) * (live.dim() - 1)).to(live.dtype)
             else:
                 sensor, knob = sensor_in(self._scene, name)
-                sensor.set(knob, values, env_ids)
+                sensor.set(knob, values.reshape(-1, *shape), env_ids)
         self._update_constants(rows)
 
     def restore(self) -> None:

@@ -398,7 +398,8 @@ class Readable(Generic[CfgT, DataT]):
         Args:
             knob: ``noise``, ``bias``, ``random_walk``, ``resolution``, a density, ``delay``, ``jitter``, ``loss``, or a
                 knob with a prefix such as ``gyro_noise``. ``"bias.ang_vel_b"`` is that of one field.
-            value: an amount as in the config, `[n, ...]` amounts for n envs, or a mapping from field to amounts.
+            value: an amount as in the config, an array of `[n]`, `[n, 1]` or `[n, ...]` amounts for n envs, or a
+                mapping from field to amounts. An array `[n]` for n axes is ambiguous and refused.
             env_ids: int ids, bool mask or None.
 
         Raises:
