@@ -18,8 +18,9 @@ from two_engines import sensors, values_of
 import sensorium as sn
 from sensorium.compute import devices
 from sensorium.engines.mujoco.spec import prepare_spec
-from sensorium.engines.mujoco_warp import worlds as worlds_of
 from sensorium.engines.mujoco_warp.engine import LiveMujocoWarpEngine, MujocoWarpEngine
+from sensorium.engines.mujoco_warp.source import batched, parts_of
+from sensorium.engines.mujoco_warp.worlds import mujoco_warp
 from sensorium.errors import (
     MissingDependencyError,
     ModelError,
@@ -849,9 +850,9 @@ def test_env_with_fields_of_another_model_behaves_like_it():
     both = MujocoWarpEngine(WALKER, 2, device="cpu")
     plain, changed = MujocoWarpEngine(WALKER, device="cpu"), MujocoWarpEngine(other, device="cpu")
     names = []
-    theirs = worlds_of.parts_of(changed.m)
-    for prefix, mine in worlds_of.parts_of(both.m).items():
-        for name in worlds_of.batched(mine):
+    theirs = parts_of(changed.m)
+    for prefix, mine in parts_of(both.m).items():
+        for name in batched(mine):
             array, wanted_array = getattr(mine, name), getattr(theirs[prefix], name)
             if array.size and not np.array_equal(array.numpy()[:1], wanted_array.numpy()[:1]):
                 names.append(prefix + name)
@@ -999,8 +1000,8 @@ def test_expand_gives_each_env_its_own_values():
     """All fields that mujoco_warp stores per world can be expanded; other and unknown fields are rejected."""
     engine = MujocoWarpEngine(WALKER, 18, device="cpu")
     assert engine.model.nbody == 19
-    for prefix, owner in worlds_of.parts_of(engine.m).items():
-        for name in worlds_of.batched(owner):
+    for prefix, owner in parts_of(engine.m).items():
+        for name in batched(owner):
             if prefix + name == "opt.timestep" or not getattr(owner, name).size:
                 continue
             before = getattr(owner, name).numpy()
@@ -1148,10 +1149,10 @@ def versions(monkeypatch):
             raise metadata.PackageNotFoundError(name)
         return said[name]
 
-    monkeypatch.setattr(worlds_of.metadata, "version", version)
-    worlds_of.mujoco_warp.cache_clear()
+    monkeypatch.setattr(metadata, "version", version)
+    mujoco_warp.cache_clear()
     yield said
-    worlds_of.mujoco_warp.cache_clear()
+    mujoco_warp.cache_clear()
 
 
 def test_missing_mujoco_warp_error_explains_installation(versions):
@@ -1173,7 +1174,7 @@ def test_version_mismatch_error_names_a_working_pair(versions):
     ):
         MujocoWarpEngine(FALL, device="cpu")
     versions.update({"mujoco": "4.0.1", "mujoco-warp": "4.0.0"})
-    assert worlds_of.mujoco_warp() is mjw
+    assert mujoco_warp() is mjw
 
 
 def test_mujoco_warp_import_error_gives_the_reason(versions, monkeypatch):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sensorium.engines.model_file import SUFFIXES, model_file
 from sensorium.errors import UsageError, listed
-from sensorium.jobs.rig import check_rig
+from sensorium.jobs.rig import tables_of
 
 DEVICES = re.compile(r"(?:cpu|cuda)(?::(0|[1-9]\d*))?")
 EVERY_INTERFACE = "*"
@@ -46,7 +46,7 @@ def check_files(model: str | Path | None, rig: Path | None) -> None:
         fix = f"Swap them: {rig} --rig {model}"
         raise UsageError.of("MODEL, --rig", f"{model}, {rig}", "the model first, then the rig", fix)
     if rig is not None:
-        check_rig(rig)
+        tables_of(rig)
     if model is not None:
         model_file(model)
 

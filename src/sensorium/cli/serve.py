@@ -181,7 +181,7 @@ class Serve:
 
     def _check(self) -> None:
         """Reject options that are invalid in themselves."""
-        from sensorium.jobs.rig import check_rig
+        from sensorium.jobs.rig import tables_of
 
         check_envs(self.envs, self.first_env or 0)
         check_device_name(self.device)
@@ -217,7 +217,7 @@ class Serve:
         check_files(self.model if self.model not in ("", *robots.ROBOTS) else None, self.rig)
         for word in self.reserve:
             if word.endswith(".toml"):
-                check_rig(Path(word))
+                tables_of(Path(word))
 
     def _secrets(self, addresses: list[str]) -> tuple[Any, str]:
         """Return the server's keys and the token; reject addresses open to other machines without either."""

@@ -113,7 +113,9 @@ def kernel(function: Callable[..., None] | None = None, *, group: str = "") -> A
     if function is None:
         return partial(kernel, group=group)
     module = wp.get_module(f"{function.__module__}.{group or function.__qualname__}")
-    module.options |= {"fuse_fp": False, "enable_backward": False, "cpu_compiler_flags": _cpu_flags()}
+    flags = "-march=native" if wp.config.cpu_compiler_flags is None else wp.config.cpu_compiler_flags
+    flags += " -DWP_NO_BFLOAT16="  # bfloat16 costs half a second at the first kernel of a process
+    module.options |= {"fuse_fp": False, "enable_backward": False, "cpu_compiler_flags": flags}
     source, lines = _MASKED_TID.subn(_PROLOGUE, inspect.getsource(function))
     if "masked_tid" in function.__code__.co_names and lines != 1:
         raise RegistrationError(
@@ -123,12 +125,6 @@ def kernel(function: Callable[..., None] | None = None, *, group: str = "") -> A
     made = wp.Kernel(function, module=module, source=source)
     DECLARED.append(made)
     return made
-
-
-def _cpu_flags() -> str:
-    """Return Warp's CPU flags without bfloat16, which costs half a second at the first kernel of a process."""
-    flags = wp.config.cpu_compiler_flags
-    return f"{'-march=native' if flags is None else flags} -DWP_NO_BFLOAT16="
 
 
 @contextmanager

@@ -138,15 +138,19 @@ def row_values(
             raise UnknownNameError(what, name, targets)
         target = targets[name]
         tensor = as_tensor(value, name).to(device=target.device, dtype=target.dtype)
-        shape = (rows, *target.shape[1:])
-        try:
-            values[name] = torch.broadcast_to(tensor, shape).clone()  # it may overlap the memory to write
-        except RuntimeError:
-            raise ArgumentError(
-                f"{name}: got values of shape {tuple(tensor.shape)}, expected {shape} (env, ...) or a shape that "
-                "broadcasts to it."
-            ) from None
+        values[name] = as_rows(tensor, (rows, *target.shape[1:]), name).clone()  # it may overlap the memory to write
     return values
+
+
+def as_rows(values: torch.Tensor, shape: tuple[int, ...], name: str) -> torch.Tensor:
+    """Return values broadcast to `[env, ...]`, or raise an ArgumentError that names them."""
+    try:
+        return torch.broadcast_to(values, shape)
+    except RuntimeError:
+        raise ArgumentError(
+            f"{name}: got values of shape {tuple(values.shape)}, expected {shape} (env, ...) or a shape that "
+            "broadcasts to it."
+        ) from None
 
 
 def write_controls(ctrl: Any, target: torch.Tensor, note: Callable[[], str] = str) -> None:

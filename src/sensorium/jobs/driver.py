@@ -85,7 +85,11 @@ def generate(
         ArgumentError: the output cannot be written, or holds the data of another job.
         MissingDependencyError: a package is not installed.
     """
-    wanted = _indices(job, shards)
+    try:
+        numbers = range(job.num_shards) if shards is None else sorted(set(shards))
+    except TypeError:
+        raise ArgumentError(f"shards: got {shards!r}, expected whole numbers, such as range(100).") from None
+    wanted = [job.shard(number).index for number in numbers]
     check_installed(job.format)
     store = Store(out)
     store.claim(job)
@@ -105,14 +109,6 @@ def generate(
         raise GenerateError(_failures(job, run), run)
     write_manifest(job, store)
     return run
-
-
-def _indices(job: Job, shards: Iterable[int] | None) -> list[int]:
-    try:
-        wanted = range(job.num_shards) if shards is None else sorted(set(shards))
-    except TypeError:
-        raise ArgumentError(f"shards: got {shards!r}, expected whole numbers, such as range(100).") from None
-    return [job.shard(index).index for index in wanted]
 
 
 def _workers(job: Job, store: Store, size: int | None, ray: str | None, gpus: float, todo: int) -> Workers:

@@ -29,8 +29,6 @@ from sensorium.random import Distribution
 Count = Annotated[int, must(lambda count: count >= 1, "a whole number >= 1")]
 Entry = Annotated[str, must(lambda text: is_entry(text), 'an entry point "package.module:function"')]
 """Name of a function that workers import, ``"package.module:function"``."""
-TIME_STEP = 0.001
-"""Time step of trajectories, s."""
 VERSIONS = ("numpy", "torch", "warp-lang", "mujoco", "mujoco-warp", "newton")
 """Packages whose versions can change the bytes of a data set."""
 

@@ -131,15 +131,6 @@ def naming_tables(path: Path | None, configs: Sequence[SensorCfg[Any]]) -> Itera
         raise
 
 
-def check_rig(path: Path) -> None:
-    """Reject a file that is not a rig, before the sensors are imported.
-
-    Raises:
-        ModelError: the file is missing, is not TOML, or has no sensors.
-    """
-    tables_of(path)
-
-
 def _read(path: Path) -> dict[str, Any]:
     """Return the content of a rig file."""
     label = f"rig file {str(path)!r}"
@@ -174,7 +165,11 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def tables_of(path: Path) -> list[Mapping[str, Any]]:
-    """Return the tables of the sensors of a rig file. Raises as `check_rig` does."""
+    """Return the tables of the sensors of a rig file, without importing the sensors.
+
+    Raises:
+        ModelError: the file is missing, is not TOML, or has no sensors.
+    """
     label, tables = f"rig file {str(path)!r}", _read(path).get("sensor", [])
     if isinstance(tables, dict):
         raise ModelError(

@@ -18,7 +18,7 @@ from sensorium.compute import start_warp
 from sensorium.errors import ArgumentError, ConfigError, listed, shown
 from sensorium.jobs.control import Control, control_for, steps
 from sensorium.jobs.entry_points import called, message
-from sensorium.jobs.job import TIME_STEP, Job, Shard, is_entry
+from sensorium.jobs.job import Job, Shard, is_entry
 from sensorium.jobs.mcap import LOG, About, McapRows
 from sensorium.jobs.parquet import ParquetRows
 from sensorium.jobs.rows import Block, Checksum, SensorRows
@@ -75,7 +75,7 @@ class Simulation:
         Raises:
             ConfigError: a path is shorter.
         """
-        from sensorium.jobs.drives import drive_of
+        from sensorium.jobs.drives import TIME_STEP, drive_of
 
         paths = {name: drive_of(name, None, None).trajectory for name in dict.fromkeys(self.job.paths)}
         for name, path in paths.items():

@@ -81,7 +81,9 @@ class Store:
             with contextlib.suppress(OSError):
                 self.fs.rm_file(part)
             if isinstance(error, OSError):
-                raise unwritable(self, error) from error
+                reason = error.strerror or str(error) or type(error).__name__
+                fix = "Free space, or give another folder or URL."
+                raise ArgumentError(f"out: {self.url!r} cannot be written: {reason}. {fix}") from error
             raise
 
     def write_json(self, path: str, value: Any) -> None:
@@ -178,12 +180,6 @@ class Store:
         if self.is_local:
             for left in Path(self.shard_path(index)).rglob(f"*{PART}"):
                 left.unlink(missing_ok=True)
-
-
-def unwritable(store: Store, error: OSError) -> ArgumentError:
-    """Return the error for an output that cannot be written."""
-    reason = error.strerror or str(error) or type(error).__name__
-    return ArgumentError(f"out: {store.url!r} cannot be written: {reason}. Free space, or give another folder or URL.")
 
 
 def _changes(found: Any, origin: Any) -> list[str]:

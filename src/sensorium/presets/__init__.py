@@ -182,7 +182,9 @@ def _yield_knobs(base: dict[str, Any], given: dict[str, Any], prefixes: Mapping[
             claimed = set(amounts)
             if prefix:
                 claimed = {prefixes[prefix]}
-            elif _per_field(value):
+            elif isinstance(value, Mapping) and not (
+                len(value) == 1 and value.keys() <= {"uniform", "normal", "choice"}
+            ):
                 claimed = {prefixes.get(field, field) for field in value}
             rest = {field: amount for field, amount in amounts.items() if field not in claimed}
             if rest and variant == written:
@@ -191,7 +193,3 @@ def _yield_knobs(base: dict[str, Any], given: dict[str, Any], prefixes: Mapping[
                 base[variant] = rest
             else:
                 del base[variant]
-
-
-def _per_field(value: Any) -> bool:
-    return isinstance(value, Mapping) and not (len(value) == 1 and next(iter(value)) in ("uniform", "normal", "choice"))

@@ -195,19 +195,15 @@ MAX_RAYS = 1024
 """Maximum number of rays that a description lists; misses of more rays are not drawn."""
 
 
-def _about_drawing(sensor: Sensor[Any, Any]) -> dict[str, Any]:
-    about = sensor.about_drawing()
-    if (rays := about.pop("rays", None)) is not None and len(rays["lines"]) <= MAX_RAYS:
-        about["rays"] = {**rays, "lines": rays["lines"].round(6).tolist()}
-    return about
-
-
 def describe(sensor: Sensor[Any, Any]) -> dict[str, Any]:
     """Return the static description of a sensor for recorders and listeners, as JSON types."""
     axes = dict.fromkeys(["joint", *(axis for spec in sensor.specs for axis in spec.axes)])
     words = (*(f"{axis}_names" for axis in axes), *(_NAMES_OF_IDS.get(spec.name, "") for spec in sensor.specs))
     constants = {**sensor.constants, **{word: list(getattr(sensor, word)) for word in words if hasattr(sensor, word)}}
-    if about := _about_drawing(sensor):
+    about = sensor.about_drawing()
+    if (rays := about.pop("rays", None)) is not None and len(rays["lines"]) <= MAX_RAYS:
+        about["rays"] = {**rays, "lines": rays["lines"].round(6).tolist()}
+    if about:
         constants["drawing"] = about
     has_mounts = any(spec.axes[:1] == ("mount",) for spec in sensor.specs)
     cfg, fields = sensor.cfg, {spec.name for spec in sensor.specs}

@@ -50,7 +50,7 @@ class EngineTrial:
         self, make: EngineFactory, advance: Callable[[Engine], object], free: Mapping[str, float], ticks: int
     ) -> None:
         self._make, self._advance, self._free, self._ticks = make, advance, dict(free), ticks
-        self._name = type(make(1)).__name__
+        self._name, self._dt = type(first := make(1)).__name__, first.dt
         self.rule = ""
 
     def holds(self, rule: str) -> bool:
@@ -312,10 +312,6 @@ class EngineRules(EngineTrial):
         values = self.run[name]
         slope, rounding = (values[2:] - values[:-2]) / (2.0 * self._dt), 3e-7 * float(values.abs().max()) / self._dt
         return self._follows(rate, slope, rounding, fix)
-
-    @cached_property
-    def _dt(self) -> float:
-        return self._make(1).dt
 
     def velocities_move_the_bodies(self) -> bool:
         """Linear velocity is the derivative of the position of the body frame origin, in world axes."""

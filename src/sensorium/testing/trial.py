@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from types import FrameType
@@ -73,6 +73,9 @@ FIXES = {
     "streams_as_it_is": "Give constants as numbers, text, lists and tables of these: array.tolist(), not arrays.",
 }
 """Fix for a broken rule, if the message has no better one."""
+
+
+Snapshot = Mapping[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -180,10 +183,15 @@ class Trial:
             fix = fix or FIXES.get(self.rule, "")
             raise ContractError(f"{self.sensor_class.__name__}: {rule} ({where}). {fix}".rstrip(), self.rule)
 
-    def same(self, a: Mapping[str, torch.Tensor], b: Mapping[str, torch.Tensor], rule: str, where: str) -> None:
-        """Raise `ContractError` if two snapshots differ in any bit."""
+    def same(self, a: Snapshot, b: Snapshot, rule: str, where: str, envs: Any = slice(None)) -> None:
+        """Raise `ContractError` if two snapshots differ in any bit in some environments."""
         for name in a:
-            self.need(equal(a[name], b[name]), rule, f"{where}, {name}")
+            self.need(equal(a[name][envs], b[name][envs]), rule, f"{where}, {name}")
+
+    def same_runs(self, a: Sequence[Snapshot], b: Sequence[Snapshot], rule: str, envs: Any, rate: str = "") -> None:
+        """Raise `ContractError` if runs that begin with a reset of env 2 differ in some environments."""
+        for k, (mine, its) in enumerate(zip(a, b, strict=False)):
+            self.same(mine, its, rule, f"{k} ticks after{rate}", envs)
 
     def lines_run(self, num_envs: int) -> tuple[int, int, str]:
         """Return the number of executed lines of the sensor's own code, the number of samples, and the busiest line."""
@@ -305,10 +313,8 @@ def chained_fields(sensor: Sensor[Any, Any]) -> dict[str, FieldSpec]:
 
 def take_tick(scene: Scene) -> None:
     """Run one tick, by the engine or by the scene."""
-    if scene.engine.owns_time:
-        scene.step(None, 1)
-    else:
-        scene.step(None, 1) if isinstance(scene.engine, TensorEngine) else scene.update()
+    has_step = scene.engine.owns_time or isinstance(scene.engine, TensorEngine)
+    scene.step(None, 1) if has_step else scene.update()
 
 
 def unpacked(sensor: Sensor[Any, Any], data: Any, length: int = 0) -> dict[str, torch.Tensor]:
@@ -332,10 +338,8 @@ def snapshot(sensor: Sensor[Any, Any]) -> dict[str, torch.Tensor]:
     for name in ("valid", "age", "frame", "is_new"):
         shot[name] = getattr(sensor, name).clone()
     if sensor.cfg.history_length and not sensor.own_history:
-        shot |= {
-            f"history.{name}": value
-            for name, value in unpacked(sensor, sensor.history, sensor.cfg.history_length).items()
-        }
+        history = unpacked(sensor, sensor.history, sensor.cfg.history_length)
+        shot |= {f"history.{name}": value for name, value in history.items()}
         shot["history_valid"] = sensor.history_valid
     return shot
 

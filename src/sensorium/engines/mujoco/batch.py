@@ -58,7 +58,11 @@ class LookaheadBatch(Batch):  # type: ignore[misc]  # MuJoCo has no types
         self._is_observed = False
         self._is_known = np.zeros(nsim, dtype=bool)  # envs whose row in `_next` is the result of `mj_step` on `_seen`
         self._count = 0  # number of those
-        self._moving = _moving_columns(model)
+        state = mujoco.mjtState
+        first, last = int(state.mjSTATE_CTRL), int(state.mjSTATE_USERDATA)
+        is_last = mujoco.mj_stateSize(model, 2 * last - 1) == mujoco.mj_stateSize(model, state.mjSTATE_INTEGRATION)
+        # columns that a step changes: all before the controls, where plugins keep no state
+        self._moving = slice(mujoco.mj_stateSize(model, first - 1) if is_last else None)
         self._kept = self._moving  # columns of `_next` that hold the result; the others are as in `_seen`
         self._held = self._interval = 0  # ticks since the inputs of most envs changed, and between the last two changes
 
@@ -364,7 +368,7 @@ class BatchSource(OwnedSource):
             self._bad_ctrl |= new
             warnings.warn(
                 f"the controls of env {listed(map(str, np.flatnonzero(new)), 8)} were NaN, infinite or huge by tick "
-                f"{self._health.tick}, and MuJoCo applied zeros instead: check ctrl. This warning is issued once per "
+                f"{self._health.tick()}, and MuJoCo applied zeros instead: check ctrl. This warning is issued once per "
                 "env and episode.",
                 SensoriumWarning,
                 stacklevel=4,
@@ -445,11 +449,3 @@ def _has_callbacks() -> bool:
 def _bits(values: np.ndarray) -> np.ndarray:
     """Return the numbers of a field `[env, ...]` as integers `[env, n]`, equal only where all bits are, also of NaN."""
     return values.reshape(len(values), -1).view(f"i{values.dtype.itemsize}")
-
-
-def _moving_columns(model: Any) -> slice:
-    """Return the columns of the state that a step changes: all before the controls, where plugins keep no state."""
-    state = mujoco.mjtState
-    first, last = int(state.mjSTATE_CTRL), int(state.mjSTATE_USERDATA)
-    is_last = mujoco.mj_stateSize(model, 2 * last - 1) == mujoco.mj_stateSize(model, state.mjSTATE_INTEGRATION)
-    return slice(mujoco.mj_stateSize(model, first - 1) if is_last else None)

@@ -118,12 +118,14 @@ def contact_reason(engine: Engine, report: Requirement, named_by: Elements) -> s
                 'use the moving object as the primary and this one as the secondary, or remove <flag sleep="enable"/>.'
             )
         geoms, bodies = elements(model, word, i)
-        if what == "secondary" and _omits_sleeping(model, word, bodies):
-            return (
-                f"{what}: the subtree of {name!r} has static and moving bodies, for which MuJoCo omits contacts "
-                "with sleeping bodies: omit the secondary, name a 'body' or 'geom', or remove "
-                '<flag sleep="enable"/>.'
-            )
+        if what == "secondary" and word == "subtree" and sleeps(model.opt):
+            trees = model.body_treeid[sorted(bodies)]
+            if (trees < 0).any() and (trees >= 0).any():  # MuJoCo then treats it as awake
+                return (
+                    f"{what}: the subtree of {name!r} has static and moving bodies, for which MuJoCo omits contacts "
+                    "with sleeping bodies: omit the secondary, name a 'body' or 'geom', or remove "
+                    '<flag sleep="enable"/>.'
+                )
         if not geoms and not soft.keys() & bodies:
             hint = " Use the kind 'subtree' to include its descendants." if word == "body" else ""
             return f"{what}: the {word} {name!r} has no geoms, so nothing can touch it.{hint}"
@@ -135,14 +137,6 @@ def contact_reason(engine: Engine, report: Requirement, named_by: Elements) -> s
                 "enable its collisions."
             )
     return None
-
-
-def _omits_sleeping(model: Any, kind: str, bodies: set[int]) -> bool:
-    """Whether MuJoCo treats a secondary as awake, and therefore omits contacts with sleeping bodies."""
-    if kind != "subtree" or not sleeps(model.opt):
-        return False
-    trees = model.body_treeid[sorted(bodies)]
-    return bool((trees < 0).any() and (trees >= 0).any())
 
 
 def touchable(model: Any) -> set[int]:

@@ -22,19 +22,8 @@ from sensorium.spec import Requirement
 
 _SPEC = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 _QUIET = np.zeros(len(BAD_STATE), dtype=np.int32).tobytes()
-_FUNCTIONS = {
-    "forward": mujoco.mj_forward,
-    "rne_postconstraint": mujoco.mj_rnePostConstraint,
-    "fwd_position": mujoco.mj_fwdPosition,
-    "sensor_pos": mujoco.mj_sensorPos,
-    "fwd_velocity": mujoco.mj_fwdVelocity,
-    "sensor_vel": mujoco.mj_sensorVel,
-    "kinematics": mujoco.mj_kinematics,
-    "com_pos": mujoco.mj_comPos,
-    "com_vel": mujoco.mj_comVel,
-    "tendon": mujoco.mj_tendon,
-}
-"""MuJoCo's functions by the names in `Plan.functions`."""
+_FUNCTIONS = {name.lower(): getattr(mujoco, name) for name in dir(mujoco) if name.startswith("mj_")}
+"""MuJoCo's functions by their names in lower case, as those of `Plan.functions` without underscores."""
 
 
 class WrappedModelEngine(MujocoModelEngine):
@@ -199,7 +188,7 @@ class DataSource(Source):
     def bind(self, plan: Plan) -> None:
         """Use a plan."""
         super().bind(plan)
-        self._functions = [_FUNCTIONS[name] for name in plan.functions]
+        self._functions = [_FUNCTIONS[f"mj_{name.replace('_', '')}"] for name in plan.functions]
 
     def field(self, name: str) -> np.ndarray:
         """Return an array that `compute` fills, or the owner's own values where all envs share them."""

@@ -232,20 +232,12 @@ def add_native(spec: Any, requirements: Iterable[Requirement]) -> None:
         added = element_name(requirement)
         if added not in present:
             present[added] = spec.add_sensor(name=added, **settings)
-        elif not _same(present[added], settings):
+        elif not all(np.array_equal(getattr(present[added], key), value) for key, value in settings.items()):
             raise ModelError(f"native sensor {name!r}: {_TWICE}")
 
 
 _DECLARED = "the model declares a sensor of this name: omit the type to read that sensor, or choose another name."
 _TWICE = "it was already added under this name with other settings: rename one of the two."
-
-
-def _same(sensor: Any, settings: dict[str, Any]) -> bool:
-    """Whether a sensor of an MjSpec has these settings."""
-    return all(
-        np.array_equal(getattr(sensor, key), value) if key == "intprm" else getattr(sensor, key) == value
-        for key, value in settings.items()
-    )
 
 
 def mismatch(model: Any, requirement: Requirement) -> str | None:

@@ -5,7 +5,7 @@ and `qfrc_actuator` are zero or undefined. The output of a native sensor keeps i
 tree fell asleep. Therefore each body that can move gets hidden sensors, and derived state reads those. At that moment
 the acceleration is not zero: the solver's soft contacts still settle, below the tolerance at which a tree falls asleep.
 
-mujoco_warp holds no values. `Worlds.forward` wakes all trees for one computation instead.
+mujoco_warp holds no values. `WarpSource` wakes all trees for one computation instead.
 """
 
 from __future__ import annotations

@@ -48,17 +48,13 @@ class Health:
     Attributes:
         diverged: bool `[env]`: environments whose state became NaN, infinite or huge since their last reset.
         issued: warnings already issued.
+        tick: see above.
     """
 
     def __init__(self, num_envs: int, tick: Callable[[], int]) -> None:
         self.diverged = np.zeros(num_envs, dtype=bool)
         self.issued: set[str] = set()
-        self._tick = tick
-
-    @property
-    def tick(self) -> int:
-        """Current tick."""
-        return self._tick()
+        self.tick = tick
 
     def report_limits(self, counts: np.ndarray, model: Any) -> None:
         """Warn if MuJoCo ran out of memory, once for each of `LIMITS`.
@@ -86,7 +82,7 @@ class Health:
             return
         self.issued.add(what)
         warnings.warn(
-            f"the memory of env {listed(map(str, envs), 8)} was too small {when} tick {self.tick} for {what}. "
+            f"the memory of env {listed(map(str, envs), 8)} was too small {when} tick {self.tick()} for {what}. "
             f"Raise {larger}. This warning is issued once.",
             SensoriumWarning,
             stacklevel=6,
@@ -106,7 +102,7 @@ class Health:
         put_back = " and MuJoCo reset it to the model's default state" if resets_itself(model) else ""
         warnings.warn(
             f"the state of env {listed(map(str, np.flatnonzero(new)), 8)} became NaN, infinite or huge by tick "
-            f"{self.tick}{put_back}: lower the time step, soften contacts or gains, or check the control. Its "
+            f"{self.tick()}{put_back}: lower the time step, soften contacts or gains, or check the control. Its "
             "samples are not valid, and engine.diverged marks it, until it is reset.",
             NonFiniteStateWarning,
             stacklevel=6,

@@ -21,7 +21,7 @@ from sensorium.engines.mujoco.derived import Derived
 from sensorium.engines.mujoco.spec import reason_of
 from sensorium.engines.mujoco_warp.live import LiveMujocoWarpEngine
 from sensorium.engines.mujoco_warp.source import WarpSource
-from sensorium.engines.mujoco_warp.worlds import Worlds, mujoco_warp, put_model, sizes
+from sensorium.engines.mujoco_warp.worlds import mujoco_warp, put_model, sizes
 from sensorium.errors import ModelError
 from sensorium.spec import SHAPES, Requirement
 
@@ -112,7 +112,7 @@ class MujocoWarpEngine(OwnedModelEngine):
                 f"njmax={room['njmax']} constraints each cannot be created on {compute.wp_device}: "
                 f"{reason_of(error)}. Use fewer environments, or a lower nconmax or njmax."
             ) from error
-        return WarpSource(Worlds(model, m, d, compute), compute, self._health, self._put, self._key)
+        return WarpSource(model, m, d, compute, self._health, self._put, self._key)
 
     def _put(self, model: Any) -> Any:
         """Return a mujoco_warp Model on the device, with the options of this engine."""
@@ -129,12 +129,12 @@ class MujocoWarpEngine(OwnedModelEngine):
     @property
     def m(self) -> Any:
         """mujoco_warp's Model; writes to it, and replacements of its arrays, take effect."""
-        return self._source.worlds.m
+        return self._source.m
 
     @property
     def d(self) -> Any:
         """mujoco_warp's Data, `nworld` environments."""
-        return self._source.worlds.d
+        return self._source.d
 
     def expand(self, field: str) -> torch.Tensor:
         """Give each environment separate values in a field of mujoco_warp's Model, and return them.
@@ -150,5 +150,5 @@ class MujocoWarpEngine(OwnedModelEngine):
             UnknownNameError: the Model has no such field.
             ArgumentError: all environments must share the field.
         """
-        values: torch.Tensor = self._source.worlds.expand(field)
+        values: torch.Tensor = self._source.expand(field)
         return values

@@ -14,7 +14,7 @@ from sensorium.engines.mujoco.base import model_time_step
 from sensorium.engines.mujoco.derived import Derived
 from sensorium.engines.mujoco.live import WrappedModelEngine
 from sensorium.engines.mujoco_warp.source import WarpSource
-from sensorium.engines.mujoco_warp.worlds import Worlds, mujoco_warp
+from sensorium.engines.mujoco_warp.worlds import mujoco_warp
 from sensorium.errors import ModelError, shown
 
 
@@ -73,8 +73,7 @@ class LiveMujocoWarpEngine(WrappedModelEngine):
             self.dt = float(str(steps[0]))  # edited by the owner: the shortest decimal of the float32
         model_time_step(self.dt, "from_mjw")
         self.m, self.d = m, d
-        compute = self._derived.compute
-        self._wrap(WarpSource(Worlds(mjm, m, d, compute), compute, self._health))
+        self._wrap(WarpSource(mjm, m, d, self._derived.compute, self._health))
         self.capture(True)
 
     @property

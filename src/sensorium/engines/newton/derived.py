@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -171,43 +170,31 @@ class DerivedArrays:
         if MAGNETIC in prepared:
             flux = wp.to_torch(self._access.solver.mjw_model.opt.magnetic)
             self.arrays.setdefault("magnetic_w", flux if len(flux) == num_envs else flux.expand(num_envs, 3))
-        if reports := sorted(filter(is_contact, prepared), key=contact_array):
-            self._bind_reports(reports)
-
-    def _bind_reports(self, reports: Sequence[Requirement]) -> None:
-        if self._export is None or self._reducer is None:
-            access = self._access
+        reports, access = sorted(filter(is_contact, prepared), key=contact_array), self._access
+        if reports and self._reducer is None:
             self._export = NewtonContactExport(
                 self._model, access.contacts, access.observables.contact_f, self._shown.body_q, self._layout.shapes,
                 self._compute, has_torques=access.is_mujoco,
             )  # fmt: skip
             self._reducer = ContactReducer(self._engine, self._export.list, self._compute)
-        for report in reports:
-            self.arrays[contact_array(report)] = self._reducer.add(report)
+        if self._reducer is not None:
+            self.arrays |= {contact_array(report): self._reducer.add(report) for report in reports}
 
     def _bind_bodies(self, prepared: frozenset[Requirement]) -> None:
         state, observables = self._shown, self._access.observables
         given: dict[str, torch.Tensor] = {}
-        sources: list[tuple[Requirement, Any, tuple[str, ...], tuple[int, ...]]] = [
-            (BODY_POSE, state.body_q, ("body_pos_w", "body_quat_w"), (3, 7)),
-            (BODY_VELOCITY, state.body_qd, ("body_lin_vel_w", "body_ang_vel_w"), (3, 6)),
-        ]
+        sources = {BODY_POSE: state.body_q, BODY_VELOCITY: state.body_qd}
         if observables is not None:
-            twist = observables.body_qdd
-            wrench = observables.body_parent_f
-            sources += [
-                (BODY_ACCELERATION, twist, ("body_lin_acc_w", "body_ang_acc_w"), (3, 6)),
-                (JOINT_WRENCH, wrench, ("body_parent_force_w", "body_parent_torque_w"), (3, 6)),
-            ]
+            sources |= {BODY_ACCELERATION: observables.body_qdd, JOINT_WRENCH: observables.body_parent_f}
         needed = set(prepared)
         if needed & {BODY_VELOCITY, BODY_ACCELERATION, JOINT_WRENCH}:
             needed.add(BODY_POSE)
         if BODY_ACCELERATION in needed:
             needed.add(BODY_VELOCITY)
-        for requirement, source, names, ends in sources:
+        for requirement, source in sources.items():
             if requirement in needed:
                 values = self._layout.of_bodies(source)
-                given |= {names[0]: values[..., : ends[0]], names[1]: values[..., ends[0] : ends[1]]}
+                given |= zip(ARRAYS[requirement], (values[..., :3], values[..., 3:]), strict=True)
         self._bodies = None
         if given:
             at_com = ("body_lin_vel_w", "body_lin_acc_w", "body_parent_torque_w")

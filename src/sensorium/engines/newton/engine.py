@@ -510,19 +510,13 @@ class NewtonEngine(Engine):
         self._world_mask[-1] = self._is_implicit
         self.solver.reset(self.newton_state, wp.from_torch(self._world_mask), flags=0)
         if self._access.is_reduced or values.keys() & {"joint_q", "joint_qd"}:
-            self._place_bodies()
+            model, now = self.model, self.newton_state
+            if model.articulation_count:
+                mask = self._world_mask[wp.to_torch(model.articulation_world).long()]  # world -1 is the last entry
+                newton().eval_fk(model, now.joint_q, now.joint_qd, now, mask=wp.from_torch(mask))
             for name in values.keys() & {"body_q", "body_qd"}:
                 targets[name][slice(None) if ids is None else ids] = values[name]
         self._show_reset(ids)
-
-    def _place_bodies(self) -> None:
-        """Compute poses and velocities of bodies from joint coordinates, in the environments of the world mask."""
-        model, state = self.model, self.newton_state
-        if not model.articulation_count:
-            return
-        worlds = wp.to_torch(model.articulation_world).long()
-        mask = self._world_mask[worlds]  # world -1 is the last entry
-        newton().eval_fk(model, state.joint_q, state.joint_qd, state, mask=wp.from_torch(mask))
 
     def _show_reset(self, ids: torch.Tensor | None) -> None:
         """Compute the derived state of environments after a reset."""

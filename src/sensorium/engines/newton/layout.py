@@ -80,7 +80,7 @@ class NewtonLayout:
         if "body" in self.faults:
             raise ModelError(f"newton: {self.faults['body']}")
         self.bodies = self.rows["body"]
-        if not _is_run(self.bodies):
+        if (np.diff(self.bodies.reshape(-1)) != 1).any():
             raise ModelError(
                 "newton: bodies of different worlds are interleaved or shared. Sensors need the bodies of each world "
                 "in one run: build the model with ModelBuilder.replicate or add_world, without bodies in world -1."
@@ -214,12 +214,6 @@ class NewtonLayout:
                 pos, quat = compose(*outer, *pose)
                 found[env, k] = (*pos, *quat)
         return found
-
-
-def _is_run(rows: NDArray[np.int64]) -> bool:
-    """Whether rows `[env, item]` are adjacent and in order."""
-    flat = rows.reshape(-1)
-    return bool(len(flat) == 0 or (np.diff(flat) == 1).all())
 
 
 def _starts(starts: Any, rows: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -38,7 +38,10 @@ def shapes_of(model: Any, layout: NewtonLayout, element: Literal["geom", "site"]
     place, scale = poses(model.shape_transform), np.asarray(model.shape_scale.numpy(), dtype=np.float64)
     kinds, flags = model.shape_type.numpy(), model.shape_flags.numpy()
     for what, values in (("pose", place), ("size", scale), ("type", kinds), ("flags", flags)):
-        _check_same(what, values, rows, names)
+        differ = (values[rows] != values[rows[:1]]).reshape(*rows.shape, -1).any(axis=-1)
+        if differ.any():
+            env, k = (int(i) for i in np.argwhere(differ)[0])
+            raise ModelError(_different(names[k], what, env))
     sources = model.shape_source
     for k, name in enumerate(names):
         first = sources[rows[0, k]]
@@ -80,13 +83,6 @@ def sites_of(model: Any, layout: NewtonLayout) -> tuple[Shape, ...]:
         names = layout.names("site")
         shapes = tuple(Shape("mesh", name, is_static=False, fault=str(error)) for name in names)
     return tuple(replace(shape, element="site", is_visual=True, is_visible=True) for shape in shapes)
-
-
-def _check_same(what: str, values: NDArray[Any], rows: NDArray[np.int64], names: tuple[str, ...]) -> None:
-    differ = (values[rows] != values[rows[:1]]).reshape(*rows.shape, -1).any(axis=-1)
-    if differ.any():
-        env, k = (int(i) for i in np.argwhere(differ)[0])
-        raise ModelError(_different(names[k], what, env))
 
 
 def _different(name: str, what: str, env: int) -> str:

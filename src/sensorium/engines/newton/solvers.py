@@ -110,13 +110,9 @@ class SolverAccess:
 
     def internals(self) -> Iterator[tuple[str, Any]]:
         """Yield the arrays of the internal state by name."""
-        if self.is_mujoco:
-            for name in _MUJOCO_STATE:
-                array = getattr(self.solver.mjw_data, name, None)
-                if isinstance(array, wp.array) and array.size:
-                    yield name, array
-            return
-        for name, array in vars(self.solver).items():
+        owner, names = (self.solver.mjw_data, _MUJOCO_STATE) if self.is_mujoco else (self.solver, vars(self.solver))
+        for name in names:
+            array = getattr(owner, name, None)
             if isinstance(array, wp.array) and array.size:
                 yield name, array
 

@@ -14,6 +14,7 @@ from sensorium.engines.base import NATIVE_ARRAY, Engine, FrameOnBody, NameKind, 
 from sensorium.engines.body_state import AT_COM, BodyState, QuatOrder
 from sensorium.engines.contacts import ContactList, ContactReducer, contact_fault, contact_shape, is_contact
 from sensorium.engines.envs import (
+    as_rows,
     as_tensor,
     check_quat,
     copies,
@@ -387,14 +388,7 @@ class TensorEngine(Engine):
         tensor = as_tensor(value, name)
         if name.startswith("body_quat"):
             check_quat(tensor, name)
-        tensor = tensor.to(device=array.device, dtype=array.dtype)
-        try:
-            array.copy_(torch.broadcast_to(tensor, array.shape))
-        except RuntimeError:
-            raise ArgumentError(
-                f"{name}: got values of shape {tuple(tensor.shape)}, expected {tuple(array.shape)} (env, ...) or a "
-                "shape that broadcasts to it."
-            ) from None
+        array.copy_(as_rows(tensor.to(device=array.device, dtype=array.dtype), tuple(array.shape), name))
 
     body_pos_w = Array("Positions of the bodies `[env, body, 3]`, m.")
     body_quat_w = Array(

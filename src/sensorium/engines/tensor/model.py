@@ -87,16 +87,19 @@ class TensorModel:
             raise ArgumentError(
                 "bodies: got 'world', which is the name of the world, row -1: omit it or rename the body."
             )
-        sites, geoms, native = (mapping_of(parts, what) for what in ("sites", "geoms", "native"))
         self._num_envs, self._provides = num_envs, provides
         self.bodies = tuple(bodies)
+        self._rows: dict[str | int, int] = {"world": -1, **{body: row for row, body in enumerate(self.bodies)}}
         self._parents = None if parts.get("parents") is None else self._rows_of_parents(parts["parents"])
-        self._sites = {site: self._place("site", site, given) for site, given in sites.items()}
-        self._geoms = {geom: self._place("geom", geom, given) for geom, given in geoms.items()}
+        self._places: dict[str, Mapping[str, FrameOnBody | None]] = {
+            kind: {name: self._place(kind, name, given) for name, given in mapping_of(parts, f"{kind}s").items()}
+            for kind in ("site", "geom")
+        }
         places = joints if isinstance(joints, Mapping) else dict.fromkeys(joints)
         self.joints = {
             joint: None if given is None else self._place("joint", joint, given) for joint, given in places.items()
         }
+        self._places |= {"joint": self.joints, "scalar_joint": self.joints}
         self.shape_fault = ""
         self.world: World | None = None
         """The world of a file."""
@@ -119,7 +122,7 @@ class TensorModel:
                 raise ArgumentError(
                     f"slides: got {shown(joint)}, expected names among the joints {listed(self.joints)}."
                 )
-        self.native = tuple(_native_sensor(sensor, given) for sensor, given in native.items())
+        self.native = tuple(_native_sensor(sensor, given) for sensor, given in mapping_of(parts, "native").items())
 
     def _check_looks(self) -> None:
         for name, values in self.looks.items():
@@ -138,8 +141,7 @@ class TensorModel:
         given = given.tolist() if isinstance(given, np.ndarray) else given
         if not isinstance(given, Mapping | Sequence) or isinstance(given, str) or len(given) != len(self.bodies):
             raise ModelError(f"parents: got {shown(given)}, expected the parent of each of {listed(self.bodies)}.")
-        known: dict[str | int, int] = {row: row for row in range(-1, len(self.bodies))}
-        known |= {"world": -1, **{name: row for row, name in enumerate(self.bodies)}}
+        known = self._rows | {row: row for row in range(-1, len(self.bodies))}
         above: list[Any] = [given.get(name) for name in self.bodies] if isinstance(given, Mapping) else list(given)
         for body, parent in zip(self.bodies, above, strict=True):
             if not isinstance(parent, str | int | np.integer) or parent not in known:
@@ -164,7 +166,7 @@ class TensorModel:
         sizes = [len(numbers) for numbers in place]
         if (
             not isinstance(next(iter(parts), None), str)
-            or parts[0] not in (*self.bodies, "world")
+            or parts[0] not in self._rows
             or sizes != [3, 4][: len(sizes)]
             or (len(sizes) == 2 and not any(place[1]))
         ):
@@ -172,8 +174,7 @@ class TensorModel:
                 f"{kind} {name!r}: got {shown(given)}, expected a body, (body, pos) or (body, pos, quat wxyz) "
                 f"with one of the bodies {listed(self.bodies)}."
             )
-        body = self.bodies.index(parts[0]) if parts[0] in self.bodies else -1
-        return FrameOnBody(body, *place)  # type: ignore[arg-type]
+        return FrameOnBody(self._rows[parts[0]], *place)  # type: ignore[arg-type]
 
     def _shapes_of_worlds(self, given: Any) -> tuple[Shape, ...]:
         """Return the shapes of one environment, from one sequence for all or one for each."""
@@ -215,12 +216,12 @@ class TensorModel:
     def _placed_shape(self, shape: Shape) -> Shape:
         row = shape.body
         if isinstance(row, str):
-            if row not in self.bodies and row != "world":
+            if row not in self._rows:
                 raise ModelError(
                     f"shape {shape.name!r}: there is no body {row!r}.{nearest(row, self.bodies)} Bodies: "
                     f"{listed(self.bodies)}, and 'world'."
                 )
-            row = self.bodies.index(row) if row in self.bodies else -1
+            row = self._rows[row]
         if not -1 <= row < len(self.bodies):
             raise ModelError(f"shape {shape.name!r}: got body index {row}, expected -1 to {len(self.bodies) - 1}.")
         if shape.element == "tendon" and "tendon_paths" not in self._provides:
@@ -242,28 +243,21 @@ class TensorModel:
 
     def names(self, kind: NameKind) -> tuple[str, ...]:
         """Return the names of a kind."""
-        joints = tuple(self.joints)
-        places = {"site": tuple(self._sites), "geom": tuple(self._geoms)}
-        known = {"body": self.bodies, **places, "joint": joints, "scalar_joint": joints}
-        return known.get(kind, ())
+        return self.bodies if kind == "body" else tuple(self._places.get(kind, ()))
 
     def frame(self, kind: NameKind, name: str) -> FrameOnBody:
         """Return a frame; see `TensorEngine.frame`."""
-        if kind == "site" and name in self._sites:
-            return self._sites[name]
-        if kind == "geom" and name in self._geoms:
-            return self._geoms[name]
-        if kind == "body" and (name in self.bodies or name == "world"):
-            return FrameOnBody(self.bodies.index(name) if name in self.bodies else -1)
-        if kind in ("joint", "scalar_joint") and name in self.joints:
-            place = self.joints[name]
-            if place is None:
-                raise ModelError(
-                    f"joint {name!r} has no frame: write TensorEngine(..., joints={{{name!r}: frame}}), where frame is "
-                    f"a body, (body, pos) or (body, pos, quat wxyz); bodies: {listed(self.bodies)}."
-                )
-            return place
-        raise UnknownNameError(kind, name, self.names(kind))
+        if kind == "body" and name in self._rows:
+            return FrameOnBody(self._rows[name])
+        places = self._places.get(kind, {})
+        if name not in places:
+            raise UnknownNameError(kind, name, self.names(kind))
+        if (place := places[name]) is None:
+            raise ModelError(
+                f"joint {name!r} has no frame: write TensorEngine(..., joints={{{name!r}: frame}}), where frame is "
+                f"a body, (body, pos) or (body, pos, quat wxyz); bodies: {listed(self.bodies)}."
+            )
+        return place
 
     def parent(self, body: int) -> int | None:
         """Return the index of a body's parent, -1 for the world; None without `parents`."""
