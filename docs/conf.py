@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import io
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
@@ -184,7 +185,8 @@ def _indented(text: str) -> str:
 
 def _generate(app: Any) -> None:
     folder = DOCS / "reference"
-    folder.mkdir(exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)  # pages of modules that no longer exist
+    folder.mkdir()
     for write in (_api, _kinds, _commands):
         write(folder)
 
