@@ -264,19 +264,22 @@ def noise_of(
 
 
 @kernel
-def keep_images(
-    rows: Rows,
-    values: wp.array2d[wp.float32],
-    truth: wp.array2d[wp.float32],
-    there: wp.array2d[wp.float32],
-    before: wp.array2d[wp.float32],
-    nearest: wp.array2d[wp.float32],
+def keep_true_image(
+    rows: Rows, values: wp.array2d[wp.float32], truth: wp.array2d[wp.float32], there: wp.array2d[wp.float32]
 ) -> None:
-    """Store the true image with the slot's misses as +inf, and the slot before the stage; clear the second view."""
+    """Store the true image with the slot's misses as +inf."""
     env, column = masked_tid(rows)
     there[env, column] = truth[env, column]
     if wp.isinf(values[env, column]):
         there[env, column] = wp.inf
+
+
+@kernel
+def keep_and_clear(
+    rows: Rows, values: wp.array2d[wp.float32], before: wp.array2d[wp.float32], nearest: wp.array2d[wp.float32]
+) -> None:
+    """Store the slot before the stage, for look-ups, and clear the second view."""
+    env, column = masked_tid(rows)
     before[env, column] = values[env, column]
     nearest[env, column] = 0.0
 
@@ -346,10 +349,8 @@ def depth_kernel(model_type: Any, pixel: Any) -> Any:
         env, mount, v, quad = masked_tid(rows)
         image = view.image
         noise = noise_of(rows, env, mount, v, quad, image, draws, table)
-        for j in range(4):
+        for j in range(wp.min(4, image.width - 4 * quad)):  # not unrolled: one call is compiled inline
             u = 4 * quad + j
-            if u >= image.width:
-                return
             column = (mount * image.height + v) * image.width + u
             if inverse(view.before[env, column]) > 0.0:
                 words = stream_words(rows, env, tick_now(rows), column, draws.pixel)
@@ -488,14 +489,18 @@ class DepthStage(StageCfg):
         raise NotImplementedError
 
     def apply(self, slot: Record, truth: Record, state: Mapping[str, torch.Tensor], key: StageKey) -> None:
-        """Measure the image (two launches per field, and one more for a second view)."""
+        """Measure the image (two launches per field, and up to two more for a second view)."""
         compute, table = key.compute, normal_table(key.compute.wp_device)
         for field, spec in key.specs.items():
             mounts, height, width = image_shape(spec)
             view = self.view_of(truth, key, field, height, width)
             model = self.model(view, truth, key)
             values, true = (column_values(record[field]) for record in (slot, truth))
-            compute.launch(keep_images, (key.columns[field],), [values, true], [view.z, view.before, view.nearest])
+            compute.launch(keep_true_image, (key.columns[field],), [values, true], [view.z])
+            if view.sight.parallax > 0.0:
+                compute.launch(keep_and_clear, (key.columns[field],), [values], [view.before, view.nearest])
+            else:  # a model without a second view reads only the pixel that it replaces
+                view.before = values
             if view.sight.shadow:
                 compute.launch(find_second_view, (mounts, height, width), [view], [view.nearest])
             inputs = [view, model, self.draws(key, field), table]
