@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from functools import cache
 from math import inf, prod
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from sensorium.errors import RegistrationError
+from sensorium.errors import RegistrationError, listed, nearest
 
 
 def exact_fraction(seconds: float) -> Fraction:
@@ -44,6 +44,9 @@ Role = Literal[
 ]
 """How viewers and recorders interpret a field."""
 
+DTYPES = ("float32", "float64", "int32", "int64", "int16", "uint8", "bool")
+"""NumPy names of the element types of fields."""
+
 Parity = Literal["", "polar", "axial"]
 """How a vector of three components behaves in a mirror. A `polar` vector, such as a velocity or a force, reverses its
 component across the mirror. An `axial` vector, such as an angular velocity or a torque, reverses the other two. Empty
@@ -67,7 +70,8 @@ class Field:
         parity: how the vector behaves in a mirror; see `Parity`.
 
     Raises:
-        RegistrationError: `axes` does not have one name for each size of `shape`.
+        RegistrationError: `axes` does not have one name for each size of `shape`, or `dtype`, `kind`, `role` or
+            `parity` is unknown.
     """
 
     unit: str
@@ -89,6 +93,13 @@ class Field:
                 f"Field({self.unit!r}): got axes={self.axes!r} for shape={self.shape!r}, expected one name for each "
                 f"size; give shape=({sizes}{comma})."
             )
+        known = {"dtype": DTYPES, "kind": get_args(Kind), "role": get_args(Role), "parity": get_args(Parity)}
+        for name, names in known.items():
+            if (value := getattr(self, name)) not in names:
+                raise RegistrationError(
+                    f"Field({self.unit!r}): got {name}={value!r}, expected one of {listed(map(repr, names))}."
+                    f"{nearest(str(value), names)}"
+                )
 
 
 VECTOR_AXES = ("xyz", "wxyz", "enu", "ned", "rpy", "rgb", "rgba")

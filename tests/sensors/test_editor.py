@@ -70,3 +70,19 @@ def test_axes_without_a_shape_are_refused_with_the_shape() -> None:
         sn.Field("m/s", axes=("xyz",))
     with pytest.raises(sn.RegistrationError, match=r"give shape=\(n, 4\)\."):
         sn.Field("1", (3,), axes=("ray", "wxyz"))
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({"kind": "rotaton"}, r"Field\('m'\): got kind='rotaton', .* Did you mean 'rotation'\?"),
+        ({"role": "rnge"}, "Did you mean 'range'"),
+        ({"parity": "axis"}, "Did you mean 'axial'"),
+        ({"dtype": "flaot32"}, "Did you mean 'float32'"),
+        ({"dtype": "float16"}, "expected one of 'float32', 'float64', "),
+    ],
+)
+def test_mistyped_words_of_a_field_are_refused(given: dict[str, Any], match: str) -> None:
+    """A field of an unknown kind would have no noise."""
+    with pytest.raises(sn.RegistrationError, match=match):
+        sn.Field("m", **given)

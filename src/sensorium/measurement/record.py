@@ -14,11 +14,9 @@ import warp as wp
 
 from sensorium.compute.addresses import bytes_at, words_at
 from sensorium.errors import UnknownNameError
-from sensorium.spec import FieldSpec
+from sensorium.spec import DTYPES, FieldSpec
 
-TORCH_DTYPES: dict[str, torch.dtype] = {
-    name: getattr(torch, name) for name in ("float32", "float64", "int32", "int64", "int16", "uint8", "bool")
-}
+TORCH_DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in DTYPES}
 
 
 def warp_twin(tensor: torch.Tensor, spec: FieldSpec) -> Any:
