@@ -44,6 +44,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, pairwise
 from math import inf, prod
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
@@ -75,6 +76,7 @@ CAPTURE_AFTER = 32
 It costs 0.13 ms for each launch and saves 4 us in each run. On CUDA it costs little, and `TIMED_RUNS` are enough.
 """
 
+_RUN = attrgetter("run")
 ENV_BYTES = 256
 """Minimum memory of an environment, bytes; the state of every robot is larger."""
 
@@ -511,7 +513,7 @@ class Segment:
             if len(shards) == 1:
                 shards[0].run()
             else:
-                self.compute.workers.run([shard.run for shard in shards])
+                self.compute.workers.run([*map(_RUN, shards)])
 
     def _capture(self) -> None:
         for shards in self._steps:

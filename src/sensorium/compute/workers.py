@@ -24,7 +24,7 @@ class LaunchWorkers:
         if self._process != os.getpid():  # a fork has no other threads
             self._pool, self._process = ThreadPoolExecutor(self._count, "sensorium"), os.getpid()
         try:
-            futures = [self._pool.submit(piece) for piece in pieces[1:]]
+            futures = list(map(self._pool.submit, pieces[1:]))
             pieces[0]()
             wait(futures)
         except BaseException:  # also an interrupt: the memory of the pieces may be freed next
