@@ -75,7 +75,7 @@ def test_axes_without_a_shape_are_refused_with_the_shape() -> None:
 @pytest.mark.parametrize(
     ("given", "match"),
     [
-        ({"kind": "rotaton"}, r"Field\('m'\): got kind='rotaton', .* Did you mean 'rotation'\?"),
+        ({"kind": "vectors"}, r"Field\('m'\): got kind='vectors', .* Did you mean 'vector'\?"),
         ({"role": "rnge"}, "Did you mean 'range'"),
         ({"parity": "axis"}, "Did you mean 'axial'"),
         ({"dtype": "flaot32"}, "Did you mean 'float32'"),
