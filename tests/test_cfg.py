@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+import tomllib
 from typing import Annotated, Any
 
 import numpy as np
@@ -166,6 +167,8 @@ def test_configs_round_trip_through_json_and_toml(cfg: Any) -> None:
     for again in (cfg.from_dict(data), cfg.from_json(cfg.to_json()), cfg.from_toml(cfg.to_toml())):
         assert again == cfg and again.to_dict() == data
         assert again.model_fields_set == cfg.model_fields_set and hash(again) == hash(cfg)
+    text = cfg.to_toml()
+    assert tomllib.loads(f"[[sensor]]\n{text}\n[[sensor]]\n{text}") == {"sensor": [tomllib.loads(text)] * 2}  # a rig
 
 
 def test_none_is_written_where_it_is_not_the_default() -> None:

@@ -9,6 +9,7 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import mujoco
 import numpy as np
@@ -616,6 +617,34 @@ def test_a_missing_or_broken_model_is_explained(tmp_path: Path, capsys: pytest.C
     good.write_text("<mujoco><worldbody><body><joint type='hinj'/></body></worldbody></mujoco>")
     failed(capsys, run(tmp_path, model=str(good)), "robot.xml", "hinj")
     failed(capsys, run(tmp_path, model=str(tmp_path)), "folder")
+
+
+def test_the_seconds_of_a_view_start_when_the_page_can_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the start takes."""
+    now = 0.0
+
+    def monotonic() -> float:
+        nonlocal now
+        now += 0.25
+        return now
+
+    class Opened:
+        is_closed = False
+
+        def __init__(self, scene: object, **options: object) -> None:
+            nonlocal now
+            now = 100.0
+
+        def __enter__(self) -> Opened:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr("sensorium.view.live.handle.LiveView", Opened)
+    monkeypatch.setattr("sensorium.cli.view.time", SimpleNamespace(monotonic=monotonic))
+    assert main(["view", "demo", "--envs", "1", "--seconds", "1"]) == 0
+    assert now > 101.0
 
 
 def test_a_missing_rig_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,8 +16,9 @@ import sensorium as sn
 from sensorium.errors import MissingDependencyError, UnknownNameError
 from sensorium.record import NpzRecorder, Recording, SensorRecording, load
 from sensorium.view import imu_figure, plot_recording, plottable
+from sensorium.view.fields import draw_field
 
-pytest.importorskip("matplotlib")
+Figure = pytest.importorskip("matplotlib.figure").Figure
 pytestmark = pytest.mark.usefixtures("no_ticks")
 
 
@@ -333,6 +334,18 @@ def test_a_skin_is_drawn_as_pressure_maps(tmp_path: Path, made: SensorRecording,
     for word in words:
         assert word in text, word
     assert "ms close-up" not in text  # no lines
+
+
+@pytest.mark.parametrize(("at", "shown"), [(0.105, 0.1), (None, 0.3)])
+def test_a_skin_is_drawn_at_a_given_time_with_its_curves_in_full(at: float | None, shown: float) -> None:
+    """The newest arrival at that time is marked in the curves; without a time, it is that of the largest load."""
+    made = skin((4, 5), **FLAT)
+    figure = Figure((10.0, 4.0))
+    draw_field(figure, made, made.info["fields"][0], 1, 0.01, at)
+    ((titled, *_),) = ([axes for axes in part.axes if axes.get_title()] for part in figure.subfigs[-1:])
+    assert f"t = {shown} s" in titled.get_title()
+    ((seen, _, mark), *_) = (axes.lines for axes in figure.subfigs[-1].axes if len(axes.lines) == 3)
+    assert mark.get_xdata()[0] == pytest.approx(shown) and seen.get_xdata()[-1] == pytest.approx(0.59)
 
 
 def test_few_taxels_are_drawn_as_lines(tmp_path: Path) -> None:

@@ -395,10 +395,11 @@ class Cfg(BaseModel, metaclass=CfgType):
         return schema
 
     def to_toml(self) -> str:
-        """Return the config as TOML text, in which ``"none"`` stands for None."""
-        import tomli_w
+        """Return the config as TOML text, in which ``"none"`` stands for None.
 
-        return tomli_w.dumps(_with_none(self.to_dict()))
+        Its tables are inline, so that the text of a sensor is valid below ``[[sensor]]`` of a rig file.
+        """
+        return "".join(_toml_line(name, value) for name, value in _with_none(self.to_dict()).items())
 
     @classmethod
     def from_toml(cls, text: str) -> Self:
@@ -472,6 +473,23 @@ def _with_none(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _with_none(each) for name, each in value.items()}
     return [_with_none(each) for each in value] if isinstance(value, list) else NONE if value is None else value
+
+
+def _toml_line(name: str, value: Any) -> str:
+    """Return a value of TOML with its name; its tables are inline."""
+    import tomli_w
+
+    if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(each, dict) for each in value)):
+        return tomli_w.dumps({name: 0}).replace(" = 0\n", f" = {_inline(value)}\n")
+    return tomli_w.dumps({name: value})
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{ {', '.join(_toml_line(*each).rstrip() for each in value.items())} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_inline, value))}]"
+    return _toml_line("", value).partition(" = ")[2].rstrip()
 
 
 def _config_error(cls: type[Cfg], error: ValidationError, data: Mapping[str, Any]) -> ConfigError:

@@ -31,8 +31,8 @@ class Plot:
 
     A field is named SENSOR.FIELD; SENSOR alone stands for all its fields. Controls, and logged values such as actions
     and rewards, have the names control, action and so on. Values over time are drawn with their error, and with spans
-    without a valid value, gaps and lost samples marked. Scans and skins are drawn as maps, images and point clouds at
-    one time, and events as points.
+    without a valid value, gaps and lost samples marked. Scans are drawn as maps over time; skins, images and point
+    clouds as maps at one time, see --at; and events as points.
 
     For example:
       sensorium plot run.mcap --to run.html
@@ -54,8 +54,8 @@ class Plot:
     """Simulation time to start at, s."""
     end: Annotated[float | None, unset("S", "the last sample")] = None
     """Simulation time to end at, s."""
-    at: Annotated[float | None, unset("S", "the last sample")] = None
-    """Simulation time of images and point clouds, s."""
+    at: Annotated[float | None, unset("S", "the last sample; of a skin, that of its largest load")] = None
+    """Simulation time of images, point clouds and skins, s: the newest sample that had arrived is drawn."""
 
     def run(self) -> int:
         """Run the command and return the exit code."""

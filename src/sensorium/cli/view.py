@@ -55,7 +55,7 @@ class View:
     """Simulated seconds per second of wall-clock time at the start; 0: as fast as possible. A free-running served
     simulation keeps its own speed."""
     seconds: Annotated[float, arg(metavar="S")] = 0.0
-    """End after S seconds of wall-clock time; 0 runs until Ctrl-C."""
+    """End S seconds of wall-clock time after the address was printed; 0 runs until Ctrl-C."""
     host: Annotated[str, arg(metavar="HOST")] = "127.0.0.1"
     """Address of the page; 0.0.0.0 opens it to other machines, with a random token in its address."""
     port: Annotated[int, arg(metavar="P")] = 8080
@@ -77,7 +77,6 @@ class View:
             raise UsageError.of("--speed", self.speed, "a number >= 0", "Give 1 for real time, 0 for no limit.")
         from sensorium.record.replay import SUFFIXES
 
-        self._end = time.monotonic() + self.seconds if self.seconds else float("inf")
         try:
             if re.match(r"(tcp|ipc)://", self.source):
                 self._show_served()
@@ -93,7 +92,12 @@ class View:
     def _opened(self, scene: object, speed: float) -> LiveView:
         from sensorium.view.live.handle import LiveView
 
-        return LiveView(scene, host=self.host, port=self.port, speed=speed)
+        view = LiveView(scene, host=self.host, port=self.port, speed=speed)
+        self._end = self._end_from_now()
+        return view
+
+    def _end_from_now(self) -> float:
+        return time.monotonic() + self.seconds if self.seconds else float("inf")
 
     def _is_over(self, view: LiveView) -> bool:
         return view.is_closed or time.monotonic() > self._end
@@ -137,4 +141,5 @@ class View:
         with options.connect("sensorium view") as client:
             page = Page(client, host=self.host, port=self.port, token=checked_token(self.host, ""), speed=self.speed)
             print(f"live view: {page.url}", flush=True)
-            page.run(lambda: time.monotonic() > self._end)
+            end = self._end_from_now()
+            page.run(lambda: time.monotonic() > end)

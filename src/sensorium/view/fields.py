@@ -69,7 +69,7 @@ def plot_fields(
         fields: names of sensors and of their fields.
         path: the file; its suffix selects the format, e.g. ``.png`` or ``.svg``.
         env: id of the environment.
-        at: time of images and clouds, s; None for the last sample.
+        at: time of images, clouds and skins, s; None for the last sample, and for the largest load of a skin.
 
     Raises:
         MissingDependencyError: Matplotlib is not installed.
@@ -119,10 +119,10 @@ def draw_field(figure: Any, sensor: SensorRecording, spec: Spec, env: int, dt: f
         spec: description of the field.
         env: column of the environment.
         dt: physics time step, s.
-        at: time of an image or a cloud, s; None for the last sample.
+        at: time of an image, a cloud or a skin, s; None for the last sample, and for the largest load of a skin.
     """
     if (part := _mapped(sensor, spec)) is not None:
-        draw_maps(figure, part if at is None else part.between(end=at), _maps(part, env), env)
+        draw_maps(figure, part, _maps(part, env), env, at)
         return
     name, facts = heading(sensor, env, several=True)
     write_heading(figure, f"{name} · {spec['name']}", facts)

@@ -112,7 +112,9 @@ def maps_inches(strips: Sequence[Sequence[Spec]]) -> float:
     return HEADING + sum(HEIGHTS[_kind(specs[0])] for specs in strips)
 
 
-def draw_maps(figure: Any, sensor: SensorRecording, strips: Sequence[Sequence[Spec]], env: int) -> None:
+def draw_maps(
+    figure: Any, sensor: SensorRecording, strips: Sequence[Sequence[Spec]], env: int, at: float | None = None
+) -> None:
     """Draw one sensor's maps below each other.
 
     Args:
@@ -120,22 +122,28 @@ def draw_maps(figure: Any, sensor: SensorRecording, strips: Sequence[Sequence[Sp
         sensor: the recorded sensor.
         strips: the result of `map_strips`.
         env: column of the env.
+        at: time of images, clouds and skins, s; None for the last sample, and for the largest load of a skin.
     """
     name, facts = heading(sensor, env)
     left_out = len(map_fields(sensor)) - sum(map(len, strips))
+    whole, sensor = sensor, sensor if at is None else sensor.between(end=at)
     arrivals = sensor.pairs(env)[0]
     if any(_kind(specs[0]) == "image" for specs in strips) and len(arrivals):
         facts += f" · images at t = {float(sensor.capture_time[arrivals[-1], env]):.4g} s"
     if left_out:
         facts += f" · {left_out} more fields not drawn"
     write_heading(figure, name, facts)
-    draw = {"taxels": draw_skin, "range": _draw_scan, "image": _draw_image, "point": _draw_points}
+    draw = {"image": _draw_image, "point": _draw_points}
     parts = figure.subfigures(len(strips) + 1, 1, height_ratios=[HEADING, *(HEIGHTS[_kind(s[0])] for s in strips)])
     for part, specs in zip(parts[1:], strips, strict=True):
         kind = _kind(specs[0])
         if not len(arrivals):
             text = f"{', '.join(spec['name'] for spec in specs)}: no sample arrived"
             part.text(0.5, 0.5, text, ha="center", fontsize=9, color=FAINT)
+        elif kind == "taxels":
+            draw_skin(part, whole, specs[0], env, None if at is None else len(arrivals) - 1)
+        elif kind == "range":
+            _draw_scan(part, whole, specs[0], env)
         elif kind == "image" and not _has_error(sensor, specs[0], env):
             draw_row(part, sensor, specs, env, arrivals[-1])
         else:

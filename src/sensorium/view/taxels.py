@@ -219,7 +219,7 @@ def _moment(spec: Spec, true: _TaxelValues, load: Array) -> int:
 # Drawing --------------------------------------------------------------------------------------------------------------
 
 
-def draw_skin(figure: Any, sensor: SensorRecording, spec: Spec, env: int) -> None:
+def draw_skin(figure: Any, sensor: SensorRecording, spec: Spec, env: int, moment: int | None = None) -> None:
     """Draw a field of taxels: true and measured at one moment, and curves of the whole skin over time.
 
     Args:
@@ -227,6 +227,7 @@ def draw_skin(figure: Any, sensor: SensorRecording, spec: Spec, env: int) -> Non
         sensor: the recorded sensor, with at least one arrival.
         spec: the field, see `is_skin`.
         env: column of the env.
+        moment: index of the arrival to draw; None for the largest load.
     """
     skin, (arrivals, captures) = _skin(sensor, spec), sensor.pairs(env)
     measured, true = (
@@ -238,11 +239,11 @@ def draw_skin(figure: Any, sensor: SensorRecording, spec: Spec, env: int) -> Non
     left, middle, space, right = panels_of(figure, (1.0, 1.0, 0.32, 0.85), 0.84)
     space.remove()
     right.remove()
-    moment = None
     if skin.at is None and len(skin.shape) == 1:
+        moment = None
         _draw_over_time((left, middle), true, measured, time, spec)
     else:
-        moment = _moment(spec, true, next(iter(curves.values())))
+        moment = _moment(spec, true, next(iter(curves.values()))) if moment is None else moment
         _draw_moment((left, middle), (true, measured), moment, skin, spec, float(time[moment]))
     grid = right.get_subplotspec().subgridspec(len(curves), 1, hspace=0.14)
     for place, (label, curve), seen in zip(grid, curves.items(), _curves(spec, measured, true).values(), strict=True):
